@@ -31,7 +31,7 @@ FLOORS = (
     ("archfile",),
     ("archspec",),
     ("outputs", "progress", "boundary", "cluster", "schema"),
-    ("problems", "paths", "gpus", "jsonfields", "declared"),
+    ("problems", "paths", "gpus", "jsonfields", "declared", "python_lists"),
     ("tabletext",),
     ("locks", "log", "resources", "machine", "safety", "untrusted"),
     ("errors", "prose", "strenum", "version"),

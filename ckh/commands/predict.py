@@ -16,8 +16,7 @@ from ckh.errors import ModelError, NoKernelError, UsageError
 from ckh.learn.known import offer_once
 from ckh.learn.ranking_text import MOST_TIED, KernelRow, Ranking, cells, columns, notes_text, padding_text
 from ckh.log import emit
-from ckh.prose import shell_word
-from ckh.requested import as_option, padded_sizes
+from ckh.requested import as_option, padded_sizes, typed_again
 from ckh.strenum import StrEnum
 from ckh.training import BANDWIDTH, LATENCY
 
@@ -90,7 +89,7 @@ def predict(
         "--problems",
         autocompletion=_completion.problem_sets,
         metavar="SET|FILE",
-        help="Many problems: a set, or a .txt, .csv or .json file; of convolutions also AMD's .py.",
+        help="Many problems: a set, or a .txt, .csv or .json file; of convolutions, GEMMs also AMD's .py.",
     ),
     kernels: str | None = typer.Option(
         None,
@@ -140,7 +139,9 @@ def predict(
         rule_set=rule_set,
         pads=pad_channels,
     )
-    again = f"ckh predict {typed.as_typed()}" + ("" if problems is None else f" --problems {shell_word(problems)}")
+    others = {"problems": problems, "kernels": kernels, "registry": registry, "rule_set": rule_set}
+    again = typed_again(typed.given | {name: value for name, value in others.items() if value is not None})
+    again = f"ckh predict {again}" + ("" if pad_channels else " --no-pad-channels")
     chooser = typed.chooser(typed.arch)
     if problems is None:
         if skip_unsupported:

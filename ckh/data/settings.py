@@ -35,7 +35,7 @@ class Settings:
     variant: str = declared(Declared("Direction; forward unless a resumed run says.", kind=Variant))
     problems: str = declared(
         Declared(
-            "Problem set, or .txt, .csv or .json file; of convolutions also AMD's .py.  [host-train or train]",
+            "Problem set, or .txt, .csv or .json file; of convolutions, GEMMs also AMD's .py.  [host-train or train]",
             metavar="SET|FILE",
             completion="problem_sets",
         )

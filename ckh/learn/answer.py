@@ -20,7 +20,7 @@ from ckh.learn.batches import known_candidates, neighbours, own_candidates, scor
 from ckh.learn.filled import FilledModel
 from ckh.learn.frequent import frequent, held_out
 from ckh.learn.known import Known, find_known, not_measured
-from ckh.learn.listed import kernel_list
+from ckh.learn.listed import RankedAlone
 from ckh.learn.probes import in_front
 from ckh.learn.ranked import Ranked, in_order
 from ckh.learn.reach import beyond
@@ -235,6 +235,7 @@ def rank(
     arch: str | None = None,
     require_measured: bool = False,
     kernels: Iterable[str | Kernel] | None = None,
+    rule_set: str | None = None,
 ) -> list[Ranked]:
     """The kernels for a problem, best first.
 
@@ -248,6 +249,7 @@ def rank(
         require_measured: refuse what stands in for a model.
         kernels: complete names, ours or AMD's, or kernels, which alone are ranked, in the architecture's pool or not;
             by default that pool, and what the model's training data have times of.
+        rule_set: a rule set of convolutions, whose kernels alone are ranked.
 
     Raises:
         NoKernelError: none applies.
@@ -255,15 +257,15 @@ def rank(
             cannot build, or several element types.
         TypeError: an argument is of another type.
         ModelError: there is no such model, or it is damaged.
-        UsageError: the model is for something else, `top` is below 0, or there is no such architecture.
+        UsageError: the model is for something else, `top` is below 0, or there is no such architecture or rule set.
     """
     _require_count(top)
     _require_problems((problem,))
-    listed, chosen = _listed(kernels), _loaded(model)
+    alone, chosen = RankedAlone.of(kernels, rule_set), _loaded(model)
     if chosen is None:
         models = _models(arch)
         chosen = models.fitting(problem) if require_measured else models.answering(problem)
-    chosen = _limited(chosen, listed)
+    chosen = alone.limit(chosen, problem)
     found = answer(problem, chosen)
     return _marked(found.ranked if top is None else found.best(top), chosen)
 
@@ -281,20 +283,6 @@ def _require_problems(problems: Iterable[object]) -> None:
     for problem in problems:
         if not hasattr(problem, "canonical"):
             raise TypeError(f"a problem must be a ckh.ConvProblem, a ckh.GemmProblem or such, not {problem!r:.80}")
-
-
-def _listed(kernels: object) -> tuple[str | Kernel, ...] | None:
-    """The kernels that were listed; None if none were."""
-    if kernels is None:
-        return None
-    if isinstance(kernels, (str, bytes, Path)) or not isinstance(kernels, Iterable):
-        raise TypeError(f"kernels must be a list of complete names or kernels, not {kernels!r:.80}")
-    return tuple(kernels)
-
-
-def _limited(model: Model, kernels: tuple[str | Kernel, ...] | None) -> Model:
-    """A model that ranks these kernels alone; None: all."""
-    return model if kernels is None else model.limited_to(kernel_list(kernels, model.spec.op))
 
 
 def _require_count(top: int | None) -> None:
@@ -320,7 +308,15 @@ def _marked(ranked: list[Ranked], model: Model) -> list[Ranked]:
     return ranked if doubts is None else [replace(one, not_measured=doubts) for one in ranked]
 
 
-def known(problem: Problem, top: int = 5, model: Model | Path | str | None = None, *, arch: str | None = None) -> Known:
+def known(
+    problem: Problem,
+    top: int = 5,
+    model: Model | Path | str | None = None,
+    *,
+    arch: str | None = None,
+    kernels: Iterable[str | Kernel] | None = None,
+    rule_set: str | None = None,
+) -> Known:
     """What a model does not know of an answer of `rank`: the line `not known: …` of `ckh predict`.
 
     Args:
@@ -328,6 +324,8 @@ def known(problem: Problem, top: int = 5, model: Model | Path | str | None = Non
         top: how many of the first kernels are meant.
         model: as of `rank`.
         arch: as of `rank`.
+        kernels: as of `rank`.
+        rule_set: as of `rank`.
 
     Raises:
         CkhError: as `rank`.
@@ -335,7 +333,8 @@ def known(problem: Problem, top: int = 5, model: Model | Path | str | None = Non
     """
     _require_count(top)
     _require_problems((problem,))
-    return answer(problem, _loaded(model) or _models(arch).answering(problem)).known(top)
+    alone, chosen = RankedAlone.of(kernels, rule_set), _loaded(model) or _models(arch).answering(problem)
+    return answer(problem, alone.limit(chosen, problem)).known(top)
 
 
 def rank_many(
@@ -347,6 +346,7 @@ def rank_many(
     arch: str | None = None,
     require_measured: bool = False,
     kernels: Iterable[str | Kernel] | None = None,
+    rule_set: str | None = None,
 ) -> list[list[Ranked]]:
     """The kernels for each of many problems, best first; of a problem that no kernel applies to, an empty list.
 
@@ -358,6 +358,7 @@ def rank_many(
         arch: as of `rank`.
         require_measured: as of `rank`.
         kernels: as of `rank`.
+        rule_set: as of `rank`.
 
     Raises:
         DataError: as `rank`.
@@ -370,14 +371,14 @@ def rank_many(
         raise TypeError(f"problems must be a list of problems, not {problems!r:.80}")
     problems = tuple(problems)
     _require_problems(problems)
-    named, loaded = _listed(kernels), _loaded(model)
+    alone, loaded = RankedAlone.of(kernels, rule_set), _loaded(model)
     models = _models(arch)
     groups: dict[Wanted, dict[Problem, list[int]]] = defaultdict(dict)
     for index, problem in enumerate(problems):
         groups[wanted_for(problem, models.arch)].setdefault(problem, []).append(index)
     ranked: list[list[Ranked]] = [[] for _ in problems]
     for wanted, places in groups.items():
-        for problem, best in _best_of(list(places), wanted, loaded, models, top, (tflops, require_measured), named):
+        for problem, best in _best_of(list(places), wanted, loaded, models, top, (tflops, require_measured), alone):
             for index in places[problem]:
                 ranked[index] = best.copy()
     return ranked
@@ -390,13 +391,13 @@ def _best_of(
     models: AnsweringModels,
     top: int | None,
     flags: tuple[bool, bool],
-    kernels: tuple[str | Kernel, ...] | None,
+    alone: RankedAlone,
 ) -> Iterator[tuple[Problem, list[Ranked]]]:
     """The best kernels of problems that want one model; of some twice, where something stands in for it."""
     tflops, require_measured = flags
     left = []
     first = model or (models.fitting(problems[0]) if require_measured else models.first(wanted))
-    for found in () if first is None else _in_parts(problems, _limited(first, kernels), top, tflops=tflops):
+    for found in () if first is None else _in_parts(problems, first, alone, top, tflops=tflops):
         if model is None and (found.unmeasured or not found.candidates):
             left += found.problems
         else:
@@ -405,14 +406,17 @@ def _best_of(
     for problem in problems if first is None else left:
         others[models.fitting(problem) if require_measured else models.answering(problem)].append(problem)
     for chosen, some in others.items():
-        for found in _in_parts(some, _limited(chosen, kernels), top, tflops=tflops):
+        for found in _in_parts(some, chosen, alone, top, tflops=tflops):
             yield from zip(found.problems, (_marked(best, chosen) for best in found.best(top)), strict=True)
 
 
-def _in_parts(problems: Sequence[Problem], model: Model, top: int | None, *, tflops: bool) -> Iterator[Scored]:
-    near = neighbours(problems, model.spec.op.place)
-    for start in range(0, len(near), _AT_ONCE):
-        yield from scored(near[start : start + _AT_ONCE], model, top=top, tflops=tflops)
+def _in_parts(
+    problems: Sequence[Problem], model: Model, alone: RankedAlone, top: int | None, *, tflops: bool
+) -> Iterator[Scored]:
+    for limited, some in alone.by_model(model, problems):
+        near = neighbours(some, model.spec.op.place)
+        for start in range(0, len(near), _AT_ONCE):
+            yield from scored(near[start : start + _AT_ONCE], limited, top=top, tflops=tflops)
 
 
 def answer(problem: Problem, model: Model) -> Answer:

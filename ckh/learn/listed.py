@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ckh.archs import load_arch
@@ -11,7 +14,7 @@ from ckh.kernels.pools import KernelList
 from ckh.ops import part_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterator, Sequence
 
     from ckh.learn.artifact import Model
     from ckh.ops.base import AnyOperation, Kernel, Problem
@@ -36,6 +39,59 @@ def kernel_list(items: Iterable[str | Kernel], op: AnyOperation, source: str = "
     if len(dtypes) > 1:
         raise DataError(f"{source} has kernels of {' and '.join(dtypes)}", "make a list of each element type")
     return KernelList(source, kernels)
+
+
+@dataclass(frozen=True, slots=True)
+class RankedAlone:
+    """The kernels that a caller wants ranked instead of the architecture's: a list, a rule set, or neither.
+
+    Attributes:
+        kernels: the list; None: none.
+        rule_set: the name of a rule set; None: none.
+    """
+
+    kernels: tuple[str | Kernel, ...] | None
+    rule_set: str | None
+
+    @classmethod
+    def of(cls, kernels: object, rule_set: object) -> RankedAlone:
+        """What two arguments of `rank` say.
+
+        Raises:
+            TypeError: one is of another type.
+            UsageError: both are given.
+        """
+        if rule_set is not None and not isinstance(rule_set, str):
+            raise TypeError(f"rule_set must be the name of a rule set, not {rule_set!r:.80}")
+        if kernels is None:
+            return cls(None, rule_set)
+        if rule_set is not None:
+            raise UsageError("kernels and rule_set both say what is ranked", "leave one of them out")
+        if isinstance(kernels, (str, bytes, Path)) or not isinstance(kernels, Iterable):
+            raise TypeError(f"kernels must be a list of complete names or kernels, not {kernels!r:.80}")
+        return cls(tuple(kernels), None)
+
+    def limit(self, model: Model, problem: Problem) -> Model:
+        """A model that ranks them alone for problems of a kind; the model itself where nothing is said.
+
+        Raises:
+            DataError: a kernel of the list is none of the operation's, or the list is empty.
+            UsageError: there is no such rule set.
+        """
+        if self.rule_set is not None:
+            return limited_to_rule_set(model, self.rule_set, problem)
+        return model if self.kernels is None else model.limited_to(kernel_list(self.kernels, model.spec.op))
+
+    def by_model(self, model: Model, problems: Sequence[Problem]) -> Iterator[tuple[Model, list[Problem]]]:
+        """The model limited so for problems, of which there are some, and those that each ranks; as `limit`."""
+        if self.rule_set is None:
+            yield self.limit(model, problems[0]), list(problems)
+            return
+        groups: dict[int, tuple[Model, list[Problem]]] = {}
+        for problem in problems:
+            limited = self.limit(model, problem)
+            groups.setdefault(id(limited), (limited, []))[1].append(problem)
+        yield from groups.values()
 
 
 def limited_to_rule_set(model: Model, name: str, problem: Problem) -> Model:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import shlex
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +15,7 @@ from ckh.archs import load_arch
 from ckh.bench.registry import write_registry
 from ckh.cli import run
 from ckh.commands import _completion
-from ckh.errors import DataError, ExitCode
+from ckh.errors import DataError, ExitCode, UsageError
 from ckh.learn.artifact import load_model
 from ckh.ops.grouped_conv.names import amd_short_name, kernel_name
 from ckh.ops.grouped_conv.pool import conv_pool
@@ -165,6 +166,9 @@ def test_a_rule_set_is_ranked_as_its_list(name: str, tmp_path: Path, capsys: pyt
     for more in (["--rule-set", name], ["--kernels", str(listed)]):
         assert run([*asked, "--top", "1000", *more]) == ExitCode.OK
         found.append(json.loads(capsys.readouterr().out))
+        probing, *others = found[-1]["not_measured"]["next_commands"]
+        assert shlex.split(probing)[-4:-2] == more
+        found[-1]["not_measured"]["next_commands"] = others
     assert found[0] == found[1]
     ranked = {one for row in found[0]["kernels"] for one in (row["kernel"], *row["tied"])}
     assert ranked
@@ -212,3 +216,48 @@ def test_rule_sets_are_completed() -> None:
     """By what was typed, for bench and predict."""
     assert _completion.rule_sets("t") == ["tiny", "tests"]
     assert _completion.rule_sets("") == list(RULE_SETS)
+
+
+def test_python_ranks_a_rule_set(capsys: pytest.CaptureFixture[str]) -> None:
+    """`rank`, `rank_many` and `known` take its name: kernels, scores and doubts are those of --rule-set."""
+    flat = replace(PROBLEM, n=1)
+    deep = ConvProblem(Direction.FORWARD, 1, 64, 64, 1, 8, 8, 3, 3, ndim=3, di=4, dtype="bf16")
+    document = predict(capsys, "--rule-set", "tests")
+    ranked = ckh.rank(PROBLEM, 20, arch="gfx950", rule_set="tests")
+    assert [(kernel_name(one.kernel), one.score) for one in ranked] == [  # type: ignore[arg-type]
+        (one["kernel"], one["score"]) for one in document["kernels"]
+    ]
+    many = ckh.rank_many([deep, PROBLEM, flat], 20, arch="gfx950", rule_set="tests")
+    assert [[one.kernel for one in best] for best in many] == [
+        [one.kernel for one in ckh.rank(problem, 20, arch="gfx950", rule_set="tests")]
+        for problem in (deep, PROBLEM, flat)
+    ]
+    assert {one.kernel.ndim_spatial for one in many[0]} == {3}  # type: ignore[attr-defined]
+    known = ckh.known(PROBLEM, 20, arch="gfx950", rule_set="tests")
+    assert list(known.families) == document["known"]["families"]
+    assert known.unknown_kernels == document["known"]["unknown_kernels"]
+
+
+def test_python_refuses_two_lists_and_unknown_sets() -> None:
+    """A list beside a rule set, a set that there is not, and what is no name."""
+    with pytest.raises(UsageError, match="kernels and rule_set"):
+        ckh.rank(PROBLEM, arch="gfx950", kernels=names(LEARNED), rule_set="tests")
+    with pytest.raises(UsageError, match="none"):
+        ckh.rank_many([PROBLEM], arch="gfx950", rule_set="none")
+    with pytest.raises(TypeError, match="rule_set"):
+        ckh.known(PROBLEM, arch="gfx950", rule_set=1)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("given", ["--rule-set", "--kernels", "--registry", "--no-pad-channels"])
+def test_the_command_that_probes_repeats_what_is_ranked(
+    given: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The command below an answer that nobody measured ranks the same kernels."""
+    options = {"--rule-set": ["tests"], "--no-pad-channels": []}.get(given, [str(tmp_path / "set.json")])
+    write_registry(
+        tmp_path / "set.json", conv_pool(Direction.FORWARD, load_arch("gfx942"), 2, "bf16")[:9], arch="gfx942"
+    )
+    asked = ["predict", "--n", "16", "--c", "256", "--arch", "gfx942", given, *options]
+    assert run([*asked, "--json", "--top", "2"]) == 0
+    command = json.loads(capsys.readouterr().out)["not_measured"]["next_commands"][0]
+    assert shlex.split(command) == ["ckh", *asked, "--probe", "5"]

@@ -1,4 +1,6 @@
-"""Files of GEMM problems: text (one canonical problem a line), CSV and JSON (with m, n, k and what else is known).
+"""Files of GEMM problems: canonical texts, CSV, JSON, and AMD's Python, which is not executed.
+
+A text has one problem a line; CSV and JSON have m, n, k and what else is known.
 
 Whatever is wrong with a file is one `DataError` that says file, entry and what. A problem that stands there twice is
 read once.
@@ -12,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from ckh.errors import DataError, UsageError
 from ckh.jsonfields import read_json
 from ckh.ops.gemm_universal.problem import GEMM_COLUMNS, GemmProblem, parse_gemm_problem
+from ckh.python_lists import WrittenForm, written_problems
 from ckh.untrusted import csv_rows, integer, read_text
 
 if TYPE_CHECKING:
@@ -22,6 +25,14 @@ if TYPE_CHECKING:
 
 _REQUIRED = ("m", "n", "k")
 _TEXTS = ("dtype", "layout")
+# AMD's scripts have calls, and lists such as `ml_sizes = [(1, 4096, 4096), ...]` of M, N and K.
+_IN_PYTHON = WrittenForm(
+    "GemmProblem(M=..., N=..., K=...), ProblemSize(...) or list of (M, N, K) called sizes, shapes or problems",
+    ("GemmProblem", "ProblemSize"),
+    _REQUIRED,
+    ("size", "shape", "problem"),
+    ("tile", "warp", "wave", "block"),
+)
 
 
 def is_problem_file(source: str) -> bool:
@@ -95,6 +106,14 @@ def _json(path: Path) -> _Entries:
             raise DataError(f"{path}:{number}: {entry!r} is no problem")
 
 
+def _python(path: Path) -> _Entries:
+    for line, values in written_problems(path, read_text(path), _IN_PYTHON):
+        lower = {name.lower(): value for name, value in values.items()}
+        if len(lower) < len(values):
+            raise DataError(f"{path}:{line}: a value stands there twice", "leave one of them out")
+        yield line, lambda dtype, values=lower: _problem(values, dtype)  # type: ignore[misc]
+
+
 def _problem(values: dict[str, Any], dtype: str) -> GemmProblem:
     stated = {name: value for name, value in values.items() if value not in (None, "")}
     given: dict[str, Any] = {name: _integer(name, stated[name]) for name in GEMM_COLUMNS if name in stated}
@@ -117,4 +136,5 @@ _READERS: dict[str, Callable[[Path], _Entries]] = {
     ".txt": _lines,
     ".csv": _csv,
     ".json": _json,
+    ".py": _python,
 }

@@ -165,4 +165,4 @@ def load_problems(
         return tuple(replace(p, layout=layouts[i % len(layouts)]) for i, p in enumerate(found))
     if is_problem_file(source):
         return read_problems(source, dtype, default_dtype)
-    raise unknown_set(f"{source!r} is neither a problem set nor a .txt, .csv or .json file", source, _SETS)
+    raise unknown_set(f"{source!r} is neither a problem set nor a .txt, .csv, .json or .py file", source, _SETS)

@@ -19,6 +19,8 @@ FORMS = {
     ".csv": "M,N,K,dtype,layout,split_k\n1,2,3,,,\n16,4096,64,fp16,crr,2\n1,2,3,fp32,rcr,1\n",
     ".json": '[{"m": 1, "n": 2, "k": 3}, {"M": "16", "N": 4096, "K": 64, "dtype": "fp16", "layout": "crr", '
     '"split_k": 2}, "gemm_fp32_rcr_m1_n2_k3_splitk1"]',
+    ".py": "import nowhere\nml_sizes = [(1, 2, 3)]\ntile_sizes = [(256, 256, 32)]\n"
+    "PROBLEMS = [GemmProblem(M=16, N=4096, K=64, dtype='fp16', layout='crr', split_k=2), ProblemSize(1, 2, 3)]",
 }
 
 
@@ -47,6 +49,10 @@ def test_all_formats_say_the_same(tmp_path: Path, suffix: str) -> None:
         (".csv", "m,n,k\n1,2,\n", "problems.csv:2: k is missing"),
         (".csv", "m,n,k\n1,-2,3\n", "problems.csv:2: n must be 1 or more"),
         (".csv", 'm,n,k\n1,"2,3\n', "unexpected end of data"),
+        (".py", "tile_sizes = [(1, 2, 3)]", "no GemmProblem(M=..., N=..., K=...)"),
+        (".py", "shapes = [(1, 2)]", "no GemmProblem(M=..., N=..., K=...)"),
+        (".py", "x = 1\nGemmProblem(1, 2, 3, M=1)", "problems.py:2: a value stands there twice"),
+        (".py", "GemmProblem(M=1, N=2.5, K=3)", "n must be an integer, not 2.5"),
         (".json", "{", "problems.json:1: not JSON"),
         (".json", "{}", "is no list of problems"),
         (".json", "[3]", "problems.json:1: 3 is no problem"),

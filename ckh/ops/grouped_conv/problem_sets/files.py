@@ -18,8 +18,8 @@ from ckh.errors import DataError, UsageError
 from ckh.jsonfields import JsonError, parse_json
 from ckh.log import note
 from ckh.ops.grouped_conv.problem import CONV_COLUMNS, ConvProblem, parse_conv_problem
-from ckh.ops.grouped_conv.problem_sets.python_files import written_problems
 from ckh.problems import Direction
+from ckh.python_lists import WrittenForm, written_problems
 from ckh.untrusted import csv_rows, integer, read_text
 
 REQUIRED = ("N", "C", "K", "Hi", "Wi", "Y", "X")
@@ -37,6 +37,8 @@ _LIKE_A_SIZE = re.compile(
 _KNOWN = (*CONV_COLUMNS, "ndim", *TEXTS)
 # Other names of columns: our fields', and AMD's name of the direction.
 _OTHER_NAMES = {**{name: column for column, name in CONV_COLUMNS.items()}, "direction": "variant"}
+# In AMD's Python files a problem has all its values by name, wherever it stands.
+_IN_PYTHON = WrittenForm("GroupedConvProblem(N=..., C=..., ...)", ("GroupedConvProblem",))
 _BEFORE_FIRST, _BETWEEN = re.compile(r"\s*\[\s*"), re.compile(r"\s*,\s*")
 
 
@@ -69,7 +71,7 @@ def read_problems(
     CSV rows, JSON objects and problems in Python may leave out all but N, C, K, Hi, Wi, Y, X; they are 3D if a depth
     column is not at its default; a 3D problem of depth 1 needs the column `ndim`. JSON objects may use AMD's columns or
     `ConvProblem`'s fields. Other columns and keys are not read; a note names those of a CSV. Of a Python file the
-    problems that are written out are read (see `python_files.written_problems`).
+    problems that are written out are read (see `ckh.python_lists`).
 
     Args:
         source: the path.
@@ -131,7 +133,7 @@ def _read_json(path: Path, text: str) -> _Entries:
 
 
 def _read_python(path: Path, text: str) -> _Entries:
-    for line, values in written_problems(path, text):
+    for line, values in written_problems(path, text, _IN_PYTHON):
         yield line, partial(_from_entry, values)
 
 

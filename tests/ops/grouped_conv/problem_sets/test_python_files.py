@@ -9,7 +9,7 @@ import pytest
 from ckh.cli import run
 from ckh.errors import DataError, ExitCode
 from ckh.ops.grouped_conv.problem import CONV_COLUMNS
-from ckh.ops.grouped_conv.problem_sets import load_problems, problem_set, python_files
+from ckh.ops.grouped_conv.problem_sets import load_problems, problem_set
 from ckh.problems import Direction
 
 if TYPE_CHECKING:
@@ -100,7 +100,7 @@ def test_another_direction_is_refused(tmp_path: Path) -> None:
 
 def test_a_large_file_is_refused_unparsed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The limit of a Python file is below that of text: a syntax tree takes many times its memory."""
-    monkeypatch.setattr(python_files, "MAX_SOURCE_BYTES", 1 << 20)
+    monkeypatch.setattr("ckh.python_lists.MAX_SOURCE_BYTES", 1 << 20)
     with pytest.raises(DataError, match="larger than 1 MiB"):
         load_problems(_write(tmp_path / "p.py", "#" * (1 << 20), "x = ("))
 

@@ -1,0 +1,120 @@
+"""Problems in AMD's Python files, read from the syntax tree: nothing in a file is ever executed."""
+
+from __future__ import annotations
+
+import ast
+import warnings
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ckh.errors import DataError
+from ckh.log import note
+from ckh.untrusted import MIB, larger_than
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+# A syntax tree takes 170 to 400 times the memory of its text. 8,000 problems as AMD writes them fit; it has 300 a file.
+MAX_SOURCE_BYTES = 2 * MIB
+_MAX_BITS = 63  # Python refuses to print thousands of digits, and an error prints the value
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenForm:
+    """How problems of an operation are written out in Python.
+
+    Attributes:
+        example: one of them, for an error.
+        calls: names of the classes that are called, with all values written out.
+        fields: names of the values that have none, in their order; empty: all have names.
+        lists: words in the names of variables that hold lists of such values.
+        no_lists: words in names of variables that hold other lists.
+    """
+
+    example: str
+    calls: tuple[str, ...]
+    fields: tuple[str, ...] = ()
+    lists: tuple[str, ...] = ()
+    no_lists: tuple[str, ...] = ()
+
+    def is_list(self, name: str) -> bool:
+        """True if a variable of a name holds a list of problems."""
+        lower = name.lower()
+        return any(word in lower for word in self.lists) and not any(word in lower for word in self.no_lists)
+
+
+def written_problems(path: Path, text: str, form: WrittenForm) -> Iterator[tuple[int, dict[str, Any]]]:
+    """The problems written out in a Python file: the line of each and its values by AMD's names.
+
+    Raises:
+        DataError: the text is not Python, too large or too deeply nested, a value stands twice in a problem, or no
+            problem is written out.
+    """
+    nodes = sorted(_nodes(_tree(path, text), form), key=lambda node: (node.lineno, node.col_offset))
+    read = [(node, _values(node, form)) for node in nodes]
+    written = [(node, values) for node, values in read if values is not None]
+    if not written:
+        raise DataError(
+            f"{path}: no {form.example} whose values are all numbers",
+            "Python files are not executed: write a list that is computed to a .csv file, and give that",
+        )
+    if computed := [node.lineno for node, values in read if values is None]:
+        note(f"{path}:{computed[0]}: problems with computed values are not read: {len(computed)} of {len(nodes)}")
+    for node, values in written:
+        if isinstance(node, ast.Call) and len(values) < len(node.args) + len(node.keywords):
+            raise DataError(f"{path}:{node.lineno}: a value stands there twice", "leave one of them out")
+        for name, value in values.items():
+            if isinstance(value, int) and value.bit_length() > _MAX_BITS:
+                raise DataError(f"{path}:{node.lineno}: {name} has more than {_MAX_BITS} bits", "sizes are below 2^31")
+        yield node.lineno, values
+
+
+def _tree(path: Path, text: str) -> ast.Module:
+    if len(text) > MAX_SOURCE_BYTES:
+        raise larger_than(path, MAX_SOURCE_BYTES)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of how its strings are written
+            return ast.parse(text)
+    except SyntaxError as error:
+        raise DataError(f"{path}:{error.lineno or 1}: not Python: {error.msg}") from error
+    except (ValueError, RecursionError, MemoryError) as error:
+        raise DataError(f"{path}: not a Python file that can be read: {str(error) or 'too deeply nested'}") from error
+
+
+def _nodes(tree: ast.Module, form: WrittenForm) -> Iterator[ast.expr]:
+    """The calls and the entries of lists that stand for problems."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and _name(node.func) in form.calls:
+            yield node
+        elif isinstance(node, ast.Assign | ast.AnnAssign) and isinstance(node.value, ast.List):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            if any(form.is_list(_name(target)) for target in targets):
+                yield from (one for one in node.value.elts if isinstance(one, ast.Tuple | ast.List))
+
+
+def _name(node: ast.expr) -> str:
+    return node.attr if isinstance(node, ast.Attribute) else getattr(node, "id", "")
+
+
+def _values(node: ast.expr, form: WrittenForm) -> dict[str, Any] | None:
+    """The values of a problem by name; None if one has no name or is not written out."""
+    if isinstance(node, ast.Call):
+        unnamed, named = node.args, [(one.arg, one.value) for one in node.keywords]
+    else:
+        assert isinstance(node, ast.Tuple | ast.List)
+        unnamed, named = node.elts, []
+        if len(unnamed) != len(form.fields):
+            return None
+    if len(unnamed) > len(form.fields):
+        return None
+    values: dict[str, Any] = {}
+    for name, value in [*zip(form.fields, unnamed, strict=False), *named]:
+        if name is None or not isinstance(value, ast.Constant | ast.UnaryOp):
+            return None
+        try:
+            values[name] = ast.literal_eval(value)  # of these two kinds: a constant or a signed number
+        except ValueError:
+            return None
+    return values
