@@ -33,7 +33,7 @@ FLOORS = (
     ("outputs", "progress", "boundary", "cluster", "schema"),
     ("problems", "paths", "gpus", "jsonfields", "declared", "python_lists"),
     ("tabletext",),
-    ("locks", "log", "resources", "machine", "safety", "untrusted"),
+    ("locks", "log", "resources", "machine", "anonymous", "safety", "untrusted"),
     ("errors", "prose", "strenum", "version"),
 )
 LINES = 500  # of a file of ckh: one that is longer has more than one purpose

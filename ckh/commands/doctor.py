@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import platform
 import sys
+from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import typer
 
+from ckh.bench.device import DeviceOptions
 from ckh.commands._common import JSON_HELP, examples, print_json, print_table, say
+from ckh.commands._declared_options import option_of
+from ckh.errors import UsageError
+from ckh.outputs import check_output
 from ckh.version import __version__
 
 if TYPE_CHECKING:
@@ -17,35 +23,71 @@ if TYPE_CHECKING:
     from ckh.bench.codegen.ck_tile import Headers
 
 T = TypeVar("T")
+_TABLES = {"models", "unusable_models", "warnings", "checks"}  # of a report, which are no single lines
+
+
+_HELP = """Show what this machine offers and what ckh found, and try it: GPUs, compilers, models, folders.
+
+The GPUs are opened, and the simplest kernel is compiled, linked and loaded; whatever fails is shown with a remedy.
+
+With --check the whole way is gone on one device: three kernels are compiled, verified and timed in two runs, which are
+compared, and sensors are read; about two minutes. What came of it is written as one archive for a bug report, without
+the environment, names of users and hosts, and home folders. Exit code 1: something is not right.
+"""
 
 
 def register(app: typer.Typer) -> None:
     """Add the command to the application."""
     app.command(
         name="doctor",
-        help="Show what this machine offers and what ckh found: device, compiler, models, folders.",
-        epilog=examples("ckh doctor", "ckh doctor --json", "ckh doctor --ck-include composable_kernel/include"),
+        help=_HELP,
+        epilog=examples(
+            "ckh doctor",
+            "ckh doctor --json",
+            "ckh doctor --ck-include composable_kernel/include",
+            "ckh doctor --check",
+            "ckh doctor --check --device emulated --arch gfx942",
+        ),
     )(doctor)
 
 
 def doctor(
+    check: bool = typer.Option(False, "--check", help="Compile, verify and time three kernels in two runs."),
+    device: str | None = typer.Option(
+        None, "--device", help="--check: host, hip or emulated.  [hip where a GPU is found]"
+    ),
+    arch: str | None = option_of(DeviceOptions, "arch"),
+    hipcc: str | None = option_of(DeviceOptions, "hipcc"),
     ck_include: str | None = typer.Option(
         None, "--ck-include", help="Folder with CK Tile's headers.  [CK_TILE_INCLUDE, ROCm's]"
     ),
+    out: Path | None = typer.Option(None, "--out", "-o", help="--check: the archive.  [ckh-check-<device>.tar.gz]"),
+    force: bool = typer.Option(False, "--force", help="Replace an archive in --out."),
     as_json: bool = typer.Option(False, "--json", help=JSON_HELP),
 ) -> None:
     """Gather what `ckh` found and print it; finding little is not an error, but a folder without headers is one."""
-    report = gather(ck_include)
+    options = DeviceOptions(arch, hipcc, ck_include)
+    if check:
+        _check(device, options, out, force=force, as_json=as_json)
+        return
+    if device is not None or out is not None or force:
+        raise UsageError("--device, --out and --force are for a check", "add --check, or leave them out")
+    report = gather(options)
     if as_json:
         print_json("doctor", report)
         return
     texts = report | {"ck_tile": _headers_text(report["ck_tile"])}
-    rows = [[key, _text(value)] for key, value in texts.items() if key not in {"models", "unusable_models", "warnings"}]
+    rows = [[key, _text(value)] for key, value in texts.items() if key not in _TABLES]
     width = max(len(row[0]) for row in rows)
     for key, value in rows:
         say(f"{key.ljust(width)}  {value}")
     for warning in report["warnings"]:
         say(f"\nwarning: {warning}")
+    say()
+    for one in report["checks"]:
+        say(f"{one['name']}: {'works' if one['ok'] else 'does not work'}: {one['found']}")
+        if one["remedy"]:
+            say(f"do: {one['remedy']}")
     if report["ck_tile"] is not None:
         _print_headers(report["ck_tile"])
     models = [
@@ -57,8 +99,36 @@ def doctor(
         say(f"{others} of these models were measured on another device than this machine's")
 
 
-def gather(ck_include: str | None = None) -> dict[str, Any]:
-    """The facts of this machine, as JSON-able values.
+def _check(kind: str | None, options: DeviceOptions, out: Path | None, *, force: bool, as_json: bool) -> None:
+    """Check a device, print and keep what came of it, and exit by that."""
+    import tempfile
+
+    from ckh.anonymous import Anonymizer
+    from ckh.bench.checkup import Checkup
+    from ckh.bench.device import DEVICE_KINDS
+    from ckh.bench.device_choice import default_device_kind
+    from ckh.commands import _doctor_check as output
+
+    kind = kind or default_device_kind(options)
+    if kind not in DEVICE_KINDS:
+        raise UsageError(f"unknown device {kind!r}", "one of " + ", ".join(DEVICE_KINDS))
+    out = out or Path(f"ckh-check-{kind}.tar.gz")
+    check_output(out, output.ARCHIVE, force=force)
+    report = gather(options)
+    with tempfile.TemporaryDirectory(prefix="ckh-check-") as work:
+        checkup = Checkup(kind, options, Path(work))
+        checkup.run()
+        found = output.document(checkup, out)
+        output.write_archive(out, found, report, Path(work), Anonymizer())
+        if as_json:
+            print_json(output.SCHEMA, found)
+        else:
+            output.print_check(checkup, out)
+    raise typer.Exit(checkup.exit_code)
+
+
+def gather(options: DeviceOptions) -> dict[str, Any]:
+    """The facts of this machine, as JSON-able values, and whether its parts work.
 
     Raises:
         DeviceError: the folder that is named has no CK Tile headers.
@@ -66,12 +136,14 @@ def gather(ck_include: str | None = None) -> dict[str, Any]:
     from ckh.archs import default_arch, load_arch
     from ckh.bench.compiler import find_compiler
     from ckh.bench.hip_toolchain import compiler_warning, find_ck_tile, find_hipcc
+    from ckh.bench.tool_checks import check_tools
     from ckh.gpus import visible_gpus
     from ckh.machine import processor_name
     from ckh.paths import data_dir
 
-    hipcc = _found(lambda: find_hipcc(None))
-    headers = find_ck_tile(ck_include, hipcc) if ck_include else _found(lambda: find_ck_tile(None, hipcc))
+    hipcc = _found(lambda: find_hipcc(options.hipcc))
+    include = options.ck_include
+    headers = find_ck_tile(include, hipcc) if include else _found(lambda: find_ck_tile(None, hipcc))
     compiler = _found(find_compiler)
     hardware = load_arch("host").hardware
     return {
@@ -87,6 +159,7 @@ def gather(ck_include: str | None = None) -> dict[str, Any]:
         "hip_compiler": None if hipcc is None else f"{' '.join(hipcc.command)} ({hipcc.version})",
         "ck_tile": None if headers is None else _headers(headers),
         "warnings": [warning] if hipcc is not None and (warning := compiler_warning(hipcc)) else [],
+        "checks": [asdict(one) | {"ok": one.is_ok} for one in check_tools(options)],
         "ranking": _ranking(),
         "cache": _cache(),
         "archspecs": str(data_dir("archspecs")),

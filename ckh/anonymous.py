@@ -1,0 +1,57 @@
+"""Texts that leave this machine, without the names of its user and of itself, and without home folders."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import re
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_USER, _HOST, _HOME = "USER", "HOST", "~"
+_USER_VARIABLES = ("USER", "LOGNAME", "SUDO_USER")
+_ANY_HOME = re.compile(r"/(?:home|Users)/[^/\s:'\"]+")
+_NO_SECRETS = ("", "root", "localhost")
+
+
+class Anonymizer:
+    """Replaces home folders by ~, and user and host names by USER and HOST, wherever they stand as words."""
+
+    def __init__(self, environ: Mapping[str, str] = os.environ) -> None:
+        users = {environ.get(name, "") for name in _USER_VARIABLES}
+        homes = {environ.get("HOME", "")}
+        with suppress(KeyError):  # a container's user need not be in the table
+            entry = pwd.getpwuid(os.getuid())
+            users.add(entry.pw_name)
+            homes.add(entry.pw_dir)
+        hosts = {os.uname().nodename, environ.get("HOSTNAME", "")}
+        hosts |= {host.partition(".")[0] for host in hosts}
+        self._homes = sorted((str(Path(home)) for home in homes if home not in ("", "/")), key=len, reverse=True)
+        self._words = [(_words(hosts), _HOST), (_words(users), _USER)]
+
+    def text(self, text: str) -> str:
+        """The text without them."""
+        for home in self._homes:
+            text = re.sub(rf"{re.escape(home)}(?![^/\s:'\",;])", _HOME, text)
+        text = _ANY_HOME.sub(_HOME, text)
+        for words, instead in self._words:
+            text = words.sub(instead, text)
+        return text
+
+    def value(self, value: Any) -> Any:
+        """A value of JSON, all of whose texts are without them; keys are ours and stay."""
+        if isinstance(value, str):
+            return self.text(value)
+        if isinstance(value, list | tuple):
+            return [self.value(one) for one in value]
+        return {key: self.value(one) for key, one in value.items()} if isinstance(value, dict) else value
+
+
+def _words(names: set[str]) -> re.Pattern[str]:
+    """Matches any of some names that are no part of a longer word; nothing if there are none."""
+    known = sorted((re.escape(name) for name in names if name not in _NO_SECRETS), key=len, reverse=True)
+    return re.compile(rf"(?<![A-Za-z0-9])(?:{'|'.join(known) or '(?!)'})(?![A-Za-z0-9])", re.IGNORECASE)

@@ -1,0 +1,207 @@
+"""`ckh doctor --check`: the whole way on each kind of device, and an archive without secrets."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import tarfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from ckh.anonymous import Anonymizer
+from ckh.bench import checkup
+from ckh.bench.device import HIP_KIND
+from ckh.cli import run
+from ckh.errors import ExitCode
+from ckh.ops import operation
+from tests.bench.fake_hipcc import write_headers
+from tests.bench.hip_stub.build import build_runtime
+from tests.real import Real, compiles, set_kernel_cache
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+USER, HOST = "jdoe", "node17"
+STEPS = ["device", "toolchain", "kernels", "run-1", "run-2", "comparison"]
+STUB_MS = 30.0  # what tests/bench/hip_stub/kernel.cpp says
+HIP_STUB = Path(__file__).parents[1] / "bench/hip_stub"
+# As hipcc: a kernel is the stub's, whatever the source says but for its name.
+HIPCC = f"""#!/bin/sh
+[ "$1" = --version ] && echo 'HIP version: 7.0' && echo 'clang version 21.0.0' && exit 0
+for word; do [ "$before" = -o ] && library=$word; before=$word; done
+[ $(grep -c '"ckh-kernel:' "$word") = 1 ] || {{ echo 'error: more than one kernel' >&2; exit 1; }}
+exec g++ -std=c++17 -O1 -shared -fPIC -DELEMENT=fp16 -DBEFORE='@before@' -DAFTER= -DSKIP=false -DWORKSPACE=0 \
+    -o "$library" {HIP_STUB}/kernel.cpp @runtime@
+"""
+EMULATED = [
+    f"grouped_conv_fwd_fp16_nhwgc_2d_{pipeline}_cshuffle_intrawave_16x64x64_1x4x1_16x16x16"
+    for pipeline in ("basic_v1", "mem", "compv3")
+]
+
+
+@dataclass(frozen=True)
+class Checked:
+    """The exit code, the document that was printed, and the texts of the archive by name."""
+
+    code: int
+    document: dict[str, Any]
+    files: dict[str, str]
+
+    def steps(self) -> list[tuple[str, bool]]:
+        """The names of the steps, and whether each is ok."""
+        return [(step["name"], step["ok"]) for step in self.document["steps"]]
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A home folder with the cache in it, of a user on a machine whose names are secrets."""
+    home = tmp_path / "homes" / USER
+    home.mkdir(parents=True)
+    monkeypatch.setenv("HOME", str(home))
+    monkeypatch.setenv("USER", USER)
+    monkeypatch.setenv("HOSTNAME", f"{HOST}.example.org")
+    monkeypatch.setenv("CKH_CACHE_DIR", str(home / "cache"))
+    monkeypatch.setenv("CKH_SECRET", "hunter2")
+    monkeypatch.chdir(tmp_path)
+    (home / "cache").mkdir(mode=0o700)
+    return home
+
+
+def check(options: Sequence[str], capsys: pytest.CaptureFixture[str]) -> Checked:
+    """Run the check, and read what it wrote."""
+    code = run(["doctor", "--check", *options, "--json", "--out", "check.tar.gz"])
+    with tarfile.open("check.tar.gz") as archive:
+        members = archive.getmembers()
+        assert {(one.uid, one.uname, one.gname, one.mtime) for one in members} == {(0, "", "", 0)}
+        files = {}
+        for one in members:
+            content = archive.extractfile(one)
+            assert content is not None
+            files[one.name] = content.read().decode()
+    return Checked(code, json.loads(capsys.readouterr().out), files)
+
+
+def require_no_secrets(files: dict[str, str], home: Path) -> None:
+    """Nothing of an archive names the user, the machine, the home folder or the environment."""
+    text = "".join(files.values())
+    for secret in (USER, HOST, str(home), "hunter2", os.uname().nodename):
+        assert not re.search(rf"(?i)\b{re.escape(secret)}\b", text), secret
+
+
+def stub_with(folder: Path, monkeypatch: pytest.MonkeyPatch, before: str = "") -> None:
+    """Set up a HIP runtime without a GPU, a compiler whose kernels run on it, and a small problem to time."""
+    runtime = build_runtime(folder)
+    hipcc = folder / "hipcc"
+    hipcc.write_text(HIPCC.replace("@runtime@", str(runtime)).replace("@before@", before), encoding="utf-8")
+    hipcc.chmod(0o755)
+    monkeypatch.setenv("HIPCC", str(hipcc))
+    monkeypatch.setenv("CK_TILE_INCLUDE", str(write_headers(folder / "include")))
+    monkeypatch.setenv("CKH_HIP_LIBRARY", str(runtime))
+    monkeypatch.setitem(checkup.LARGE, HIP_KIND, {"n": 2, "c": 64, "k": 64, "g": 2, "hi": 8, "wi": 8})
+
+
+def test_a_gpu_is_checked_from_the_compiler_to_the_clock(
+    home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """On the stub of HIP: all steps are ok, three kernels have the stub's time twice on two problems, nothing leaks."""
+    stub_with(home, monkeypatch)
+    found = check(["--device", "hip", "--arch", "gfx942"], capsys)
+    assert found.steps() == [(step, True) for step in STEPS]
+    assert found.code == ExitCode.OK
+    pairs = found.document["pairs"]
+    assert len({pair["kernel"] for pair in pairs}) == 3
+    assert len({pair["problem"] for pair in pairs}) == 2
+    assert [(pair["statuses"], pair["times_ms"], pair["ratio"]) for pair in pairs] == [
+        (["ok", "ok"], [STUB_MS, STUB_MS], 1.0)
+    ] * 6
+    assert len(found.document["sensors"]) == 4
+    assert list(found.files) == ["check.json", "doctor.json", "run-1/journal.jsonl", "run-2/journal.jsonl"]
+    rows = [json.loads(line) for line in found.files["run-2/journal.jsonl"].splitlines()]
+    assert sum(row.get("latency_ms") == STUB_MS for row in rows) >= 6
+    require_no_secrets(found.files, home)
+    assert "~/hipcc" in found.files["doctor.json"]
+
+
+def test_a_gpu_that_computes_wrongly_fails_the_check(
+    home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """No kernel is right: exit code 5, the first run is the step that failed, and the archive has its rows."""
+    stub_with(home, monkeypatch, before="return 0")
+    found = check(["--device", "hip", "--arch", "gfx942"], capsys)
+    assert found.code == ExitCode.NO_KERNEL
+    assert found.steps() == [(step, step != "run-1") for step in STEPS[:4]]
+    assert {tuple(pair["statuses"]) for pair in found.document["pairs"]} == {("wrong_result",)}
+    assert list(found.files) == ["check.json", "doctor.json", "run-1/journal.jsonl"]
+    require_no_secrets(found.files, home)
+
+
+def test_without_a_gpu_the_archive_says_so(
+    home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Exit code 3 with the remedy, nothing is compiled, and the archive is written all the same."""
+    stub_with(home, monkeypatch)
+    monkeypatch.setenv("CKH_STUB_GPUS", "0")
+    found = check(["--device", "hip", "--arch", "gfx942"], capsys)
+    assert found.code == ExitCode.NO_DEVICE
+    assert found.steps() == [("device", False)]
+    assert found.document["steps"][0]["remedy"]
+    assert list(found.files) == ["check.json", "doctor.json"]
+    require_no_secrets(found.files, home)
+
+
+def test_the_cpu_is_checked(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Three kernels are right on two problems in both runs; how steady times are is the machine's matter."""
+    found = check(["--device", "host"], capsys)
+    assert found.steps()[:5] == [(step, True) for step in STEPS[:5]]
+    assert found.code in (ExitCode.OK, ExitCode.GATE_FAILED)
+    assert found.document["ok"] is (found.code == ExitCode.OK)
+    assert len(found.document["pairs"]) == 6
+    assert {status for pair in found.document["pairs"] for status in pair["statuses"]} <= {"ok", "unstable"}
+    require_no_secrets(found.files, home)
+    assert run(["doctor", "--check", "--device", "host", "--out", "check.tar.gz"]) == ExitCode.USAGE
+    Path("other.tar.gz").write_bytes(b"other")
+    assert run(["doctor", "--check", "--device", "host", "--out", "other.tar.gz", "--force"]) == ExitCode.USAGE
+    assert Path("other.tar.gz").read_bytes() == b"other"
+
+
+@pytest.mark.slow
+@compiles(*(("gfx942", "grouped_conv", name) for name in EMULATED))
+def test_an_emulated_gpu_is_checked(
+    real_kernels: Real, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Real kernels are compiled, and right in both runs; there are no times."""
+    assert all(real_kernels["gfx942", operation("grouped_conv").parse_kernel(name)].library for name in EMULATED)
+    set_kernel_cache(monkeypatch)
+    found = check(["--device", "emulated", "--arch", "gfx942"], capsys)
+    assert (found.code, found.steps()) == (ExitCode.OK, [(step, True) for step in STEPS])
+    assert sorted(pair["kernel"] for pair in found.document["pairs"]) == sorted(EMULATED)
+    assert {tuple(pair["statuses"]) for pair in found.document["pairs"]} == {("verified", "verified")}
+    assert {tuple(pair["times_ms"]) for pair in found.document["pairs"]} == {(None, None)}
+
+
+def test_options_of_a_check_need_one() -> None:
+    """Without --check they would do nothing."""
+    for options in (["--device", "host"], ["--out", "a.tar.gz"], ["--force"]):
+        assert run(["doctor", *options]) == ExitCode.USAGE
+    assert run(["doctor", "--check", "--device", "abacus"]) == ExitCode.USAGE
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("/data/jdoe/rocm", "/data/USER/rocm"),
+        ("JDOE@node17.example.org:node17", "USER@HOST:HOST"),
+        ("/home/other/ck and /home/else", "~/ck and ~"),
+        ("jdoes node175", "jdoes node175"),
+        ("gfx942, root", "gfx942, root"),
+    ],
+)
+def test_names_are_replaced_as_words(text: str, wanted: str) -> None:
+    """User, host and home folders of anybody, wherever they stand; what only contains a name stays."""
+    names = Anonymizer({"USER": USER, "HOSTNAME": f"{HOST}.example.org"})
+    assert names.text(text) == wanted
+    assert names.value({"a": [text, 1, None], "b": {"c": text}}) == {"a": [wanted, 1, None], "b": {"c": wanted}}
