@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 RUNS = ("run-1", "run-2")
 _KERNELS = 3
-_MATRIX = "pipelines"
+_MATRIX, _FIRST = "pipelines", ("compv3", "compv4", "mem")  # of the matrix, those that are tried before others
 _GPU_DTYPE = "fp16"  # which every architecture has
 _STEADY = 0.05  # by how much two runs of a steady machine may differ
 _EMULATED_TIMEOUT_S = 300.0
@@ -139,7 +139,7 @@ class Checkup:
         device = open_device(self.kind, self.options)
         self.device, self.arch = device.identity().name, device.arch.name
         dtype = device.arch.default_dtype if self.kind == HOST_KIND else _GPU_DTYPE
-        cases = list(_cases(device, dtype))[:_KERNELS]
+        cases = sorted(_cases(device, dtype), key=lambda case: case.label not in _FIRST)[:_KERNELS]
         if not cases:
             raise NoKernelError(
                 "these headers build none of the kernels of the check", "ckh doctor says what they have"

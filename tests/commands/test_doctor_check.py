@@ -38,8 +38,8 @@ exec g++ -std=c++17 -O1 -shared -fPIC -DELEMENT=fp16 -DBEFORE='@before@' -DAFTER
     -o "$library" {HIP_STUB}/kernel.cpp @runtime@
 """
 EMULATED = [
-    f"grouped_conv_fwd_fp16_nhwgc_2d_{pipeline}_cshuffle_intrawave_16x64x64_1x4x1_16x16x16"
-    for pipeline in ("basic_v1", "mem", "compv3")
+    f"grouped_conv_fwd_fp16_nhwgc_2d_{pipeline}_cshuffle_intrawave_16x64x64_1x4x1_16x16x16{more}"
+    for pipeline, more in (("compv3", ""), ("compv4", "_dsb"), ("mem", ""))
 ]
 
 
