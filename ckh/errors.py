@@ -26,7 +26,9 @@ class ExitCode(IntEnum):
 
 EXIT_CODE_MEANING: dict[ExitCode, str] = {
     ExitCode.OK: "success",
-    ExitCode.GATE_FAILED: "a gate failed (validate, evaluate --fail-under, bench --compile-only, export --check, doctor --check)",
+    ExitCode.GATE_FAILED: (
+        "a gate failed (validate, evaluate --fail-under, bench --compile-only, export --check, doctor --check)"
+    ),
     ExitCode.USAGE: "wrong usage",
     ExitCode.NO_DEVICE: "no usable device or compiler",
     ExitCode.BAD_DATA: "bad data or model",

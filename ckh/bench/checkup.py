@@ -23,7 +23,7 @@ from ckh.data.journal import JOURNAL_NAME, read_journal
 from ckh.data.settings import Given
 from ckh.errors import CkhError, ExitCode, NoKernelError
 from ckh.log import note
-from ckh.ops import GROUPED_CONV, operation
+from ckh.ops import DEFAULT_OPERATION, operation
 from ckh.problems import Direction
 from ckh.schema import RIGHT
 
@@ -150,7 +150,7 @@ class Checkup:
         names = [full_name(case.kernel) for case in cases]
         for file, lines in (("problems.txt", [one.canonical() for one in problems]), ("kernels.txt", names)):
             (self.folder / file).write_text("\n".join(lines) + "\n", encoding="utf-8")
-        self._settings = {"op": GROUPED_CONV, "dtype": dtype}
+        self._settings = {"op": DEFAULT_OPERATION, "dtype": dtype}
         return f"{len(cases)} kernels on {len(problems)} problem{'s' * (len(problems) > 1)} for {self.device}"
 
     def _measure(self, run: str) -> str:
@@ -192,7 +192,7 @@ def _of_one_gpu(kind: str, options: DeviceOptions) -> DeviceOptions:
 
 def _cases(device: Device, dtype: str) -> Iterator[Any]:
     """Cases of a matrix of forward convolutions that this device can build."""
-    measured = measured_of(operation(GROUPED_CONV))
+    measured = measured_of(operation(DEFAULT_OPERATION))
     assert measured.matrix is not None
     for case in measured.matrix(_MATRIX, MatrixSettings(device.arch, dtype, Direction.FORWARD.value, 2)):
         if not measured.reasons(case.kernel, device.arch, case.problem) and _is_emitted(device, case.kernel):
