@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from ckh.bench.hip_toolchain import known_ck_tile
 from tests.real import Real, build_real, set_kernel_cache, skip_without_compiler, wanted_by
 
 if TYPE_CHECKING:
@@ -50,6 +51,13 @@ def _documents_have_their_schema(monkeypatch: pytest.MonkeyPatch) -> None:
 def _no_model_was_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each test begins like a process: no unusable model was met."""
     monkeypatch.setattr("ckh.learn.unusable._LEFT_OUT", {})
+
+
+@pytest.fixture(autouse=True)
+def _no_headers_are_known(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Answers and plans are those of a machine without CK Tile's headers, except in tests that compile with them."""
+    if request.node.get_closest_marker("compiles") is None and known_ck_tile() is not None:
+        monkeypatch.setenv("CK_TILE_INCLUDE", "/nonexistent")
 
 
 @pytest.fixture(scope="session")

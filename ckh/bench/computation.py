@@ -139,6 +139,21 @@ class HostEmission(Generic[K]):
 
 
 @dataclass(frozen=True, slots=True)
+class KnownHeaders:
+    """CK Tile's headers that are found on this machine, as far as answers need them.
+
+    Attributes:
+        include: their folder.
+        interface: which one they have.
+        rules: what they lack for an operation's kernels.
+    """
+
+    include: str
+    interface: str
+    rules: tuple[Rule, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class HipEmission(Generic[K]):
     """How kernels are built for AMD GPUs.
 
@@ -158,6 +173,13 @@ class HipEmission(Generic[K]):
     functions: tuple[str, ...]
     found: Callable[[Headers], Mapping[str, tuple[str, ...]]]
     rules: Callable[[Headers], tuple[Rule, ...]]
+
+    def known_headers(self) -> KnownHeaders | None:
+        """The headers that kernels would be built with here; None if there are none."""
+        from ckh.bench.hip_toolchain import known_ck_tile
+
+        headers = known_ck_tile()
+        return None if headers is None else KnownHeaders(str(headers.include), headers.interface, self.rules(headers))
 
 
 @dataclass(frozen=True, slots=True)

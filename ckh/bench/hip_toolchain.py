@@ -7,6 +7,7 @@ import re
 import shlex
 import shutil
 from contextlib import suppress
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -95,12 +96,26 @@ def find_ck_tile(wanted: str | None, hipcc: Compiler | None, environ: Mapping[st
 
 
 def known_ck_tile(wanted: str | None = None, environ: Mapping[str, str] = os.environ) -> Headers | None:
-    """The headers that `find_ck_tile` finds, where no compiler has to run for that; None if there are none."""
-    with suppress(DeviceError, ValueError):
-        program, *_ = shlex.split(environ.get(_HIPCC, "")) or ["hipcc"]
-        found = shutil.which(program, path=environ.get("PATH"))
-        return find_ck_tile(wanted, Compiler((found,), "") if found else None, environ)
+    """The headers that `find_ck_tile` finds, without running a compiler; None if there are none."""
+    include = _known_include(wanted, *(environ.get(name) for name in (_INCLUDE, _HIPCC, _ROCM, "PATH")))
+    return None if include is None else _detected(include)
+
+
+@lru_cache(maxsize=16)
+def _known_include(
+    wanted: str | None, include: str | None, hipcc: str | None, rocm: str | None, path: str | None
+) -> Path | None:
+    if requested := wanted or include:
+        return Path(requested) if has_headers(Path(requested)) else None
+    with suppress(ValueError):  # a quotation without an end
+        program, *_ = shlex.split(hipcc or "") or ["hipcc"]
+        found = shutil.which(program, path=path)
+        folders = _rocm_includes(Compiler((found,), "") if found else None, {_ROCM: rocm or ""})
+        return next(filter(has_headers, folders), None)
     return None
+
+
+_detected = lru_cache(maxsize=4)(detect_interface)
 
 
 def _rocm_includes(hipcc: Compiler | None, environ: Mapping[str, str]) -> Iterator[Path]:

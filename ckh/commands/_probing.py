@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from ckh.bench.protocol import Reply
     from ckh.learn.answer import Answer
+    from ckh.learn.ranked import Ranked
 
 _NS_PER_MS = 1e6
 
@@ -53,7 +54,7 @@ def probe_all(found: Sequence[Answer], count: int, timeout_s: float) -> None:
         raise UsageError(f"ckh builds no kernels of {spec.op_type}", "leave out --probe")
     device = device_of(spec.arch)
     compiler = device.identity().compiler
-    tasks = {one.run.canonical(): [choice.kernel for choice in one.best(count)] for one in found}
+    tasks = {one.run.canonical(): [choice.kernel for choice in _to_build(one, count)] for one in found}
     requested: dict[str, list[str]] = {problem: [] for problem in tasks}
     for one in found:
         requested[one.run.canonical()].append(one.problem.canonical())
@@ -66,6 +67,12 @@ def probe_all(found: Sequence[Answer], count: int, timeout_s: float) -> None:
             remember(Probe(name, spec.arch, this_device(spec.arch) or "", when, __version__, compiler, kernels))
 
     compare_kernels(device, tasks, timeout_s, "probing", take)
+
+
+def _to_build(found: Answer, count: int) -> list[Ranked]:
+    """The first choices that the headers can build; those that they cannot where there are no others."""
+    best = found.best(count)
+    return [one for one in best if not one.not_in_headers] or best
 
 
 def _timed(name: str, reply: Reply) -> Timed:

@@ -231,7 +231,7 @@ def _answered(chooser: Chooser, problems: Sequence[Problem], wanted: _Measuring)
         models = dict(zip(models, limited_models(wanted.kernels, list(models.values())), strict=True))
     known: dict[Problem, Answer] = {}
     for key, some in of_model.items():
-        found = [one if wanted.pads else one.unpadded for one in answers(some, models[key])]
+        found = [(one if wanted.pads else one.unpadded).buildable_first for one in answers(some, models[key])]
         if wanted.probe:
             new = [one for one in found if len(one.order) and not (wanted.uses_old and _is_known(one, wanted.probe))]
             if new:
@@ -323,6 +323,7 @@ def _ranking(found: Answer, top: int, again: str) -> Ranking:
         known=found.known(top),
         frequent=found.frequent,
         bands=found.model.bands,
+        headers=found.headers,
         padded={} if found.padded is None else padded_sizes(found.problem, found.padded),
         kernels=_rows(found, top),
     )
@@ -348,6 +349,7 @@ def _rows(found: Answer, top: int) -> list[KernelRow]:
             bandwidth,
             one.ties,
             tuple(map(name, one.alike[:MOST_TIED])),
+            one.not_in_headers,
         )
         for one, time, bandwidth in zip(best, times, bandwidths, strict=True)
     ]

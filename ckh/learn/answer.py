@@ -12,17 +12,20 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ckh.archs import default_arch, load_arch
-from ckh.errors import NoKernelError, UsageError
+from ckh.errors import NoKernelError
 from ckh.kernels.table import KernelTable
 from ckh.learn.answering import AnsweringModels
+from ckh.learn.arguments import require_count, require_problems
 from ckh.learn.artifact import Model, Wanted, load_model, wanted_for
 from ckh.learn.batches import known_candidates, neighbours, own_candidates, scored
+from ckh.learn.buildable import Lacking, is_built_by_ckh, lacking
 from ckh.learn.filled import FilledModel
 from ckh.learn.frequent import frequent, held_out
 from ckh.learn.known import Known, find_known, not_measured
 from ckh.learn.listed import RankedAlone
 from ckh.learn.probes import in_front
 from ckh.learn.ranked import Ranked, in_order
+from ckh.learn.ranking_text import NO_HEADERS
 from ckh.learn.reach import beyond
 from ckh.learn.ties import TiedKernels, row_lengths, row_starts
 from ckh.learn.transfer import EstimateModel, estimate_of
@@ -36,6 +39,7 @@ if TYPE_CHECKING:
     from ckh.learn.batches import Scored
     from ckh.learn.frequent import Frequent
     from ckh.learn.probes import Probe
+    from ckh.learn.ranking_text import HeadersNote
     from ckh.ops.base import Kernel, Problem
 
 _AT_ONCE = 1024  # problems that are scored together
@@ -58,6 +62,7 @@ class Answer:
         probe: what was measured, if that comes first: the kernels that were measured by their time, then the others
             by their score, then those that failed.
         padded: the problem that the kernels run and times are of, where none applies to the problem as it is.
+        lacking: what the headers that are found here lack for the pool; None: that does not decide the order.
     """
 
     problem: Problem
@@ -68,6 +73,7 @@ class Answer:
     tflops: NDArray[np.float64] | None
     probe: Probe | None = None
     padded: Problem | None = None
+    lacking: Lacking | None = None
 
     @property
     def run(self) -> Problem:
@@ -84,10 +90,9 @@ class Answer:
     @property
     def ranked(self) -> list[Ranked]:
         """All candidates, best first, those alike too."""
-        ties = row_lengths(self.score) if self.probe is None else None
-        return self._measured(
-            in_order(self.problem, self.pool, self.order, self.score, self.tflops, self.padded, ties=ties)
-        )
+        ties = row_lengths(self.score, self._kind) if self.probe is None else None
+        given = self.problem, self.pool, self.order, self.score, self.tflops, self.padded
+        return self._told(in_order(*given, ties=ties), self.order)
 
     def best(self, count: int) -> list[Ranked]:
         """The first rows that differ, as many as requested or there are: kernels with one score are one (`ties`)."""
@@ -99,18 +104,47 @@ class Answer:
         alike = [TiedKernels(self.pool, self.order[start + 1 : end]) for start, end in rows]
         ties = [1 + len(others) for others in alike]
         given = self.problem, self.pool, self.order[starts], self.score[starts], tflops, self.padded
-        return self._measured(in_order(*given, ties=ties, alike=alike))
+        return self._told(in_order(*given, ties=ties, alike=alike), self.order[starts])
+
+    @property
+    def buildable_first(self) -> Answer:
+        """The answer with kernels that the headers found here cannot build behind the others."""
+        spec = self.model.spec
+        found = lacking(spec.op, load_arch(spec.arch), self.pool)
+        if found is None:
+            return self
+        places = np.argsort(found.kind(self.order), kind="stable")
+        return replace(self._placed(places), lacking=found)
+
+    def _placed(self, places: NDArray[np.intp]) -> Answer:
+        """The answer in another order."""
+        tflops = None if self.tflops is None else self.tflops[places]
+        return replace(self, order=self.order[places], score=self.score[places], tflops=tflops)
+
+    @property
+    def _kind(self) -> NDArray[np.intp] | None:
+        return None if self.lacking is None else self.lacking.kind(self.order)
+
+    @property
+    def headers(self) -> HeadersNote | None:
+        """What the headers lack for the candidates; None: these are not built with CK Tile's headers."""
+        if self.lacking is not None:
+            return self.lacking.note(self.order)
+        spec = self.model.spec
+        return NO_HEADERS if is_built_by_ckh(spec.op, load_arch(spec.arch)) else None
 
     @property
     def _row_starts(self) -> NDArray[np.intp]:
         """Where rows begin: kernels that were probed are a row each."""
-        if self.probe is None:
-            return row_starts(self.score)
-        timed = len(self.probe.fastest_first())
-        return row_starts(self.score, timed, len(self.probe.kernels) - timed)
+        timed = 0 if self.probe is None else len(self.probe.fastest_first())
+        failed = 0 if self.probe is None else len(self.probe.kernels) - timed
+        return row_starts(self.score, timed, failed, self._kind)
 
-    def _measured(self, ranked: list[Ranked]) -> list[Ranked]:
-        """Ranked kernels with their times here, if they were probed."""
+    def _told(self, ranked: list[Ranked], order: NDArray[np.intp]) -> list[Ranked]:
+        """Ranked kernels with their times here, if they were probed, and with what headers lack for them."""
+        if self.lacking is not None:
+            reasons = zip(ranked, self.lacking.reasons(order), strict=True)
+            ranked = [replace(one, not_in_headers=reason) if reason else one for one, reason in reasons]
         if self.probe is not None:
             times = [one.latency_ms for one in self.probe.fastest_first()]
             ranked[: len(times)] = [replace(one, measured_ms=ms) for one, ms in zip(ranked, times, strict=False)]
@@ -119,9 +153,7 @@ class Answer:
     def by_times(self, probe: Probe) -> Answer:
         """The answer with the kernels in front that were measured, fastest first, and at the end those that failed."""
         known, order = in_front(probe, self._names({one.kernel for one in probe.kernels}))
-        places = np.array(order, np.intp)
-        tflops = None if self.tflops is None else self.tflops[places]
-        return replace(self, order=self.order[places], score=self.score[places], tflops=tflops, probe=known)
+        return replace(self._placed(np.array(order, np.intp)), probe=known)
 
     def _names(self, wanted: Iterable[str]) -> list[str]:
         """The names of the candidates, best first; of a table of kernels those that are wanted, others are empty."""
@@ -259,14 +291,14 @@ def rank(
         ModelError: there is no such model, or it is damaged.
         UsageError: the model is for something else, `top` is below 0, or there is no such architecture or rule set.
     """
-    _require_count(top)
-    _require_problems((problem,))
+    require_count(top)
+    require_problems((problem,))
     alone, chosen = RankedAlone.of(kernels, rule_set), _loaded(model)
     if chosen is None:
         models = _models(arch)
         chosen = models.fitting(problem) if require_measured else models.answering(problem)
     chosen = alone.limit(chosen, problem)
-    found = answer(problem, chosen)
+    found = answer(problem, chosen).buildable_first
     return _marked(found.ranked if top is None else found.best(top), chosen)
 
 
@@ -277,17 +309,6 @@ def _loaded(model: object) -> Model | None:
     if isinstance(model, (str, Path)):
         return load_model(model)
     raise TypeError(f"model must be a ckh.Model or the path of its folder, not {type(model).__name__}")
-
-
-def _require_problems(problems: Iterable[object]) -> None:
-    for problem in problems:
-        if not hasattr(problem, "canonical"):
-            raise TypeError(f"a problem must be a ckh.ConvProblem, a ckh.GemmProblem or such, not {problem!r:.80}")
-
-
-def _require_count(top: int | None) -> None:
-    if top is not None and top < 0:
-        raise UsageError(f"top must be 0 or more, not {top}", "leave it out for all kernels")
 
 
 def _models(arch: str | None) -> AnsweringModels:
@@ -331,8 +352,8 @@ def known(
         CkhError: as `rank`.
         TypeError: as `rank`.
     """
-    _require_count(top)
-    _require_problems((problem,))
+    require_count(top)
+    require_problems((problem,))
     alone, chosen = RankedAlone.of(kernels, rule_set), _loaded(model) or _models(arch).answering(problem)
     return answer(problem, alone.limit(chosen, problem)).known(top)
 
@@ -366,11 +387,11 @@ def rank_many(
         ModelError: there is no such model, or it is damaged.
         UsageError: the model is for something else, `top` is below 0, or there is no such architecture.
     """
-    _require_count(top)
+    require_count(top)
     if hasattr(problems, "canonical") or not isinstance(problems, Iterable):
         raise TypeError(f"problems must be a list of problems, not {problems!r:.80}")
     problems = tuple(problems)
-    _require_problems(problems)
+    require_problems(problems)
     alone, loaded = RankedAlone.of(kernels, rule_set), _loaded(model)
     models = _models(arch)
     groups: dict[Wanted, dict[Problem, list[int]]] = defaultdict(dict)
@@ -397,26 +418,39 @@ def _best_of(
     tflops, require_measured = flags
     left = []
     first = model or (models.fitting(problems[0]) if require_measured else models.first(wanted))
-    for found in () if first is None else _in_parts(problems, first, alone, top, tflops=tflops):
+    for found, limited in () if first is None else _in_parts(problems, first, alone, top, tflops=tflops):
         if model is None and (found.unmeasured or not found.candidates):
             left += found.problems
         else:
-            yield from zip(found.problems, found.best(top), strict=True)
+            yield from zip(found.problems, _rows_of(found, limited, top, tflops=tflops), strict=True)
     others: dict[Model, list[Problem]] = defaultdict(list)
     for problem in problems if first is None else left:
         others[models.fitting(problem) if require_measured else models.answering(problem)].append(problem)
     for chosen, some in others.items():
-        for found in _in_parts(some, chosen, alone, top, tflops=tflops):
-            yield from zip(found.problems, (_marked(best, chosen) for best in found.best(top)), strict=True)
+        for found, limited in _in_parts(some, chosen, alone, top, tflops=tflops):
+            rows = (_marked(best, chosen) for best in _rows_of(found, limited, top, tflops=tflops))
+            yield from zip(found.problems, rows, strict=True)
+
+
+def _rows_of(found: Scored, model: Model, top: int | None, *, tflops: bool) -> Iterator[list[Ranked]]:
+    """The first rows of problems that were scored together, those that headers here cannot build behind the others."""
+    lacks = lacking(model.spec.op, load_arch(model.spec.arch), found.pool) if found.candidates else None
+    if lacks is None or len(lacks.verdicts.passed) == len(found.pool):
+        yield from found.best(top)
+        return
+    for one in answers(found.problems, model):
+        first = (one if tflops else replace(one, tflops=None)).buildable_first
+        yield first.ranked if top is None else first.best(top)
 
 
 def _in_parts(
     problems: Sequence[Problem], model: Model, alone: RankedAlone, top: int | None, *, tflops: bool
-) -> Iterator[Scored]:
+) -> Iterator[tuple[Scored, Model]]:
     for limited, some in alone.by_model(model, problems):
         near = neighbours(some, model.spec.op.place)
         for start in range(0, len(near), _AT_ONCE):
-            yield from scored(near[start : start + _AT_ONCE], limited, top=top, tflops=tflops)
+            for found in scored(near[start : start + _AT_ONCE], limited, top=top, tflops=tflops):
+                yield found, limited
 
 
 def answer(problem: Problem, model: Model) -> Answer:

@@ -38,6 +38,7 @@ class Ranked:
         alike: the others of them, where so many rows that differ were requested; else each is a row of its own.
         padded: the problem with sizes rounded up that the kernel runs, and speed and time are of, where no kernel
             applies to the requested one; None: that.
+        not_in_headers: why CK Tile's headers here cannot build the kernel; empty if they can, or none are known.
     """
 
     kernel: Kernel
@@ -49,6 +50,7 @@ class Ranked:
     ties: int = 1
     alike: Sequence[Kernel] = field(default=(), compare=False)
     padded: Problem | None = None
+    not_in_headers: str = ""
 
     @property
     def name(self) -> str:
@@ -86,7 +88,7 @@ def in_order(
             speeds, times = ([None if math.isnan(one) else one for one in column] for column in (values, known))
     counts: Iterable[int] = repeat(1) if ties is None else ties
     others: Iterable[Sequence[Kernel]] = repeat(()) if alike is None else alike
-    columns = (kernels, score.tolist(), speeds, times, none, none, counts, others, repeat(padded))
+    columns = (kernels, score.tolist(), speeds, times, none, none, counts, others, repeat(padded), repeat(""))
     for put, column in zip(_SLOTS, columns, strict=True):
         deque(map(put, made, column), maxlen=0)
     return made

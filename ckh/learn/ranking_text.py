@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 MOST_TIED = 100  # names of a row's kernels that JSON has
 _COLUMNS = ("predicted TFLOPS", "predicted ms")
+NOT_IN_HEADERS = "not in these headers"
 _WHY = " (--why lists the reasons)"
 _HOST = "host"
 OUT_OF_ORDER = (
@@ -31,6 +32,46 @@ OUT_OF_ORDER = (
 
 ORDER_ALONE = "this model learned the order of kernels, not their times"
 TIMED_ALONE = "the data hold times of the fastest kernels alone; behind the first it is unknown which are among them"
+
+
+class HeadersNote(NamedTuple):
+    """What CK Tile's headers on this machine lack for the candidates of an answer.
+
+    Attributes:
+        include: the headers' folder; empty: none are known.
+        interface: which one they have or, of none, which one the candidates are for.
+        reasons: how many candidates they cannot build, by the reason.
+    """
+
+    include: str
+    interface: str
+    reasons: Mapping[str, int]
+
+    @property
+    def not_built(self) -> int:
+        """How many candidates they cannot build."""
+        return sum(self.reasons.values())
+
+    @property
+    def line(self) -> str:
+        """For people."""
+        if not self.include:
+            return f"none known here; candidates are for the interface {self.interface}, and yours may lack some"
+        where = f"{self.interface}, in {self.include}"
+        return f"{where}: {self.not_built} candidates cannot be built with them and stand last"
+
+    def document(self) -> dict[str, Any]:
+        """For JSON."""
+        return {
+            "include": self.include or None,
+            "interface": self.interface,
+            "not_built": self.not_built,
+            "reasons": dict(self.reasons),
+        }
+
+
+# Where no headers are known: the kernels are those of AMD's dispatcher, which goes with the headers of late 2025.
+NO_HEADERS = HeadersNote("", "late2025", MappingProxyType({}))
 
 
 class KernelRow(NamedTuple):
@@ -44,6 +85,7 @@ class KernelRow(NamedTuple):
         measured_ms: measured here, if it was.
         ties: how many candidates have this score, this kernel, the first of them in the pool, among them.
         tied: the names of the others, the first `MOST_TIED` of them.
+        not_in_headers: why the headers here cannot build it; empty if they can, or none are known.
     """
 
     kernel: str
@@ -54,6 +96,7 @@ class KernelRow(NamedTuple):
     bandwidth_gb_s: float | None = None
     ties: int = 1
     tied: tuple[str, ...] = ()
+    not_in_headers: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +157,7 @@ class Ranking(NamedTuple):
         timed: how many candidates the model's training data have times of; None if the model does not say.
         explanation: why the first is above the second, if that is requested and there are two.
         padded: the sizes that the problem is padded to, by name, where no kernel applies to it as it is; empty: none.
+        headers: what CK Tile's headers lack; None: the kernels are not built with them.
     """
 
     problem: Problem
@@ -137,6 +181,7 @@ class Ranking(NamedTuple):
     explanation: Explanation | None = None
     bands: Sequence[Sequence[float]] = ()
     padded: Mapping[str, int] = MappingProxyType({})
+    headers: HeadersNote | None = None
 
     @property
     def interval(self) -> tuple[float, float] | None:
@@ -191,8 +236,12 @@ class Ranking(NamedTuple):
             lines.append(f"         {self.estimated} of kinds unknown to the model, put in by the analytic estimate")
         if self.compiled is not None:
             lines.append(f"         registers and LDS of {self.compiled} by the compiler, of the others by tile")
+        if self.headers is not None:
+            lines.append(f"headers  {self.headers.line}")
         if why:
             lines += [f"         {count} x {reason}" for reason, count in self.refused.items()]
+            lacks = {} if self.headers is None else self.headers.reasons
+            lines += [f"         {count} x {NOT_IN_HEADERS}: {reason}" for reason, count in lacks.items()]
             lines += [f"         {self.known.not_ranked}"] if self.known.not_ranked else []
         if self.probe is not None:
             lines.append(
@@ -236,6 +285,7 @@ class Ranking(NamedTuple):
             "not_measured": None
             if self.not_measured is None
             else {**asdict(self.not_measured), "estimated": self.estimated, "compiled": self.compiled},
+            "headers": None if self.headers is None else self.headers.document(),
             "known": self.known.document(),
             "most_frequent": None if self.frequent is None else self.frequent._asdict(),
             **({} if self.explanation is None else {"explanation": self.explanation.document()}),
@@ -254,6 +304,7 @@ class Ranking(NamedTuple):
                     "measured_latency_ms": one.measured_ms,
                     "ties": one.ties,
                     "tied": list(one.tied),
+                    "not_in_headers": one.not_in_headers or None,
                 }
                 for one in self.kernels
             ],
@@ -322,7 +373,7 @@ def cells(row: KernelRow, *, is_measured: bool, has_bandwidth: bool) -> list[str
     """A kernel in such a table."""
     more = [*([row.bandwidth_gb_s] if has_bandwidth else []), *([row.measured_ms] if is_measured else [])]
     values = (row.tflops, row.latency_ms, *more)
-    return [*map(_figure, values), row.kernel]
+    return [*map(_figure, values), f"{row.kernel}, {NOT_IN_HEADERS}" if row.not_in_headers else row.kernel]
 
 
 def _figure(value: float | None) -> str:

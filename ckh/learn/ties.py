@@ -61,24 +61,29 @@ class TieRows(NamedTuple):
         return self._replace(numbers=[chosen[row] for row in self.numbers])
 
 
-def row_starts(score: NDArray[np.float64], alone_first: int = 0, alone_last: int = 0) -> NDArray[np.intp]:
+def row_starts(
+    score: NDArray[np.float64], alone_first: int = 0, alone_last: int = 0, kind: NDArray[np.intp] | None = None
+) -> NDArray[np.intp]:
     """Where rows begin among kernels in their order.
 
     Args:
         score: theirs, shape (kernels,).
         alone_first: how many of the first kernels are a row each, as they were measured.
         alone_last: how many of the last, as they failed.
+        kind: of each kernel, shape (kernels,): those of several kinds are no row; None: all are of one.
     """
     begins = np.ones(len(score), np.bool_)
     begins[1:] = score[1:] != score[:-1]
+    if kind is not None:
+        begins[1:] |= kind[1:] != kind[:-1]
     begins[: alone_first + 1] = True
     begins[len(score) - alone_last :] = True
     return np.flatnonzero(begins)
 
 
-def row_lengths(score: NDArray[np.float64]) -> list[int]:
-    """Of each kernel in its order, how many have its score."""
-    counts = np.diff(np.append(row_starts(score), len(score)))
+def row_lengths(score: NDArray[np.float64], kind: NDArray[np.intp] | None = None) -> list[int]:
+    """Of each kernel in its order, how many have its score and are of its kind."""
+    counts = np.diff(np.append(row_starts(score, kind=kind), len(score)))
     return [int(count) for count in np.repeat(counts, counts)]
 
 

@@ -15,6 +15,7 @@ from ckh.ops import requested
 from ckh.paths import PROBES, user_data_dir
 from ckh.prose import whole_names
 from ckh.quick import shipped
+from ckh.quick.headers import read_headers
 from ckh.quick.scored_pool import ScoredPool, value_of
 from ckh.quick.store import is_wanted, keep_printed, paths, read_facts, read_printed, stamp
 from ckh.ranking.library import is_available
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from ckh.learn.probes import Probe
     from ckh.learn.ranking_text import KernelRow, NotMeasured, Ranking
     from ckh.ops.base import Problem
+    from ckh.quick.headers import PreparedHeaders
     from ckh.quick.request import Request
     from ckh.ranking.library import OpenModel, RankedCandidate
 
@@ -125,12 +127,15 @@ def _ranking(problem: Problem, facts: dict[str, Any], path: Path, request: Reque
     pool = ScoredPool(facts, path)
     model = pool.model
     run, sizes, count, choices = _ranked(problem, facts, pool)
+    headers = read_headers(facts)
+    if headers is not None:
+        choices = sorted(choices, key=lambda one: bool(headers.reason(one.kernel)))
     far = beyond(run, facts["reach"])
     has_speeds = facts["tells_tflops"] and not far
     if probe is None:
-        kernels = _rows(choices, model, request.top, has_speeds=has_speeds)
+        kernels = _rows(choices, model, request.top, headers, has_speeds=has_speeds)
     else:
-        kernels = [_row(one, model.kernel_name(one.kernel), has_speeds=has_speeds) for one in choices]
+        kernels = [_row(one, model, headers, has_speeds=has_speeds) for one in choices]
     reasons = pool.reasons(sizes)
     if probe is not None:
         probe, kernels = _in_front(probe, kernels)
@@ -157,6 +162,7 @@ def _ranking(problem: Problem, facts: dict[str, Any], path: Path, request: Reque
         frequent=_frequent(problem, facts["frequent"]),
         bands=facts["bands"],
         padded=padded_sizes(problem, run),
+        headers=None if headers is None else headers.note(choices),
     )
 
 
@@ -222,17 +228,19 @@ def _frequent(problem: Problem, fact: dict[str, Any] | None) -> Frequent | None:
     return frequent(problem, **fact)
 
 
-def _rows(choices: Sequence[RankedCandidate], model: OpenModel, top: int, *, has_speeds: bool) -> list[KernelRow]:
-    """The first rows of a ranking: kernels with one score are one."""
+def _rows(
+    choices: Sequence[RankedCandidate], model: OpenModel, top: int, headers: PreparedHeaders | None, *, has_speeds: bool
+) -> list[KernelRow]:
+    """The first rows of a ranking: kernels with one score are one, if headers can build all of them or none."""
     from ckh.learn.ranking_text import MOST_TIED
 
     found: list[KernelRow] = []
-    for _, same in groupby(choices, lambda one: one.score):
+    for _, same in groupby(choices, lambda one: (one.score, _is_lacking(headers, one.kernel))):
         if len(found) == top:
             break
         first, *others = same
         tied = tuple(model.kernel_name(one.kernel) for one in others[:MOST_TIED])
-        row = _row(first, model.kernel_name(first.kernel), has_speeds=has_speeds)
+        row = _row(first, model, headers, has_speeds=has_speeds)
         found.append(row._replace(ties=1 + len(others), tied=tied))
     return found
 
@@ -244,19 +252,25 @@ def _tied(probe: Probe, kernels: Sequence[KernelRow]) -> list[KernelRow]:
     timed = len(probe.fastest_first())
     end = len(kernels) - (len(probe.kernels) - timed)
     rows = list(kernels[:timed])
-    for _, same in groupby(kernels[timed:end], lambda one: one.score):
+    for _, same in groupby(kernels[timed:end], lambda one: (one.score, bool(one.not_in_headers))):
         first, *others = same
         tied = tuple(one.kernel for one in others[:MOST_TIED])
         rows.append(first._replace(ties=1 + len(others), tied=tied))
     return rows + list(kernels[end:])
 
 
-def _row(choice: RankedCandidate, name: str, *, has_speeds: bool) -> KernelRow:
+def _is_lacking(headers: PreparedHeaders | None, kernel: int) -> bool:
+    return headers is not None and bool(headers.reason(kernel))
+
+
+def _row(choice: RankedCandidate, model: OpenModel, headers: PreparedHeaders | None, *, has_speeds: bool) -> KernelRow:
     from ckh.learn.ranking_text import KernelRow
 
+    lack = "" if headers is None else headers.reason(choice.kernel)
     has_speed = has_speeds and not isnan(choice.tflops)
     tflops, latency_ms = (choice.tflops, choice.latency_ms) if has_speed else (None, None)
-    return KernelRow(name, choice.score, tflops, latency_ms, None)
+    name = model.kernel_name(choice.kernel)
+    return KernelRow(name, choice.score, tflops, latency_ms, None, not_in_headers=lack)
 
 
 def _measured(problem: Problem, arch: str) -> Probe | None:

@@ -11,6 +11,7 @@ from ckh.errors import CkhError
 from ckh.export.integers import Expression
 from ckh.ops.base import TiledSizes
 from ckh.paths import write_atomic
+from ckh.quick.headers import headers_of
 from ckh.quick.scored_pool import ScoredPool
 from ckh.quick.store import encode_facts, estimate_path, is_wanted, paths, read_facts, stamp
 from ckh.ranking.library import is_available
@@ -123,6 +124,7 @@ def facts_of(
 
     spec, one = model.spec, problem or group.example
     measured = model.measured
+    headers = headers_of(model, [candidate.kernel for candidate in group.candidates])
     own = Counter(words for candidate in group.candidates if (words := candidate.reason(one)))
     return {
         "op": spec.op_type,
@@ -143,6 +145,7 @@ def facts_of(
         "key": list(group.key),
         "tiled": _tiled_facts(model, kind, one),
         "pool": len(group.candidates),
+        "headers": None if headers is None else headers._asdict(),
         "timed": found.timed,
         "refused": {words: count - own[words] for words, count in found.refused.items() if count > own[words]},
         "reasons": [[_listed(part) for part in text] for text in rules.reasons],

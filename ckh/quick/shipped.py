@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from ckh.ops import DEFAULT_OPERATION, built_in_requested
 from ckh.paths import MODELS_VARIABLE, data_dir, files, folders, user_data_dir
+from ckh.quick.headers import NONE, are_known
 from ckh.quick.store import VERSION, detected_arch, encode_facts, read_facts
 from ckh.version import __version__
 
@@ -42,7 +43,7 @@ def find(request: Request) -> tuple[dict[str, Any], Path] | None:
     dtype = kind["dtype"] or index["dtypes"][arch].get(op, "")
     name = index["names"].get(_key(op, dtype, arch, kind.get(f"pool of {op}", "")))
     facts = None if name is None else read_facts(FOLDER / name, now)
-    if facts is None:
+    if facts is None or (facts["headers"] is not None and are_known()):
         return None
     models = data_dir("models")
     facts |= {
@@ -86,6 +87,7 @@ def write(folder: Path) -> None:
             others = [ref.path.name for ref in fitting_models(wanted_for(group.example, spec.arch))[1:]]
             name = f"{len(names)}.json"
             facts |= {"stamp": stamp, "path": ref.path.name, "other_models": others}
+            facts["headers"] = None if facts["headers"] is None else NONE._asdict()  # not those of this machine
             (folder / name).write_bytes(encode_facts(facts))
             pool = parts[spec.op_type].pool(group.example.to_dict())
             names[_key(spec.op_type, group.example.dtype, spec.arch, pool)] = name

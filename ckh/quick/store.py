@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from ckh.ops import DEFAULT_OPERATION
 from ckh.paths import PROBES, RESOURCES, cache_dir, files, files_of_models, user_data_dir, write_atomic
 from ckh.prose import room
+from ckh.quick.headers import state as headers_state
 from ckh.version import __version__
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
     from ckh.quick.request import Request
 
-VERSION = 13  # of what is prepared, and how
+VERSION = 15  # of what is prepared, and how
 _FOLDER = "answers"
 _BACKEND = "CKH_RANK_BACKEND"
 _CHECK = 9  # bytes of the checksum before facts
@@ -67,7 +68,7 @@ def stamp(request: Request) -> str:
     """
     found = [*files_of_models(*filter(None, [request.kind["model"]])), *_compiled(request)]
     state = (f"{path} {one.st_mtime_ns} {one.st_size}" for path, one in found)
-    return "\n".join((__version__, json.dumps(request.kind), *os.uname(), *state, detected_arch()))
+    return "\n".join((__version__, json.dumps(request.kind), *os.uname(), *state, detected_arch(), *headers_state()))
 
 
 def _compiled(request: Request) -> Iterable[tuple[str, os.stat_result]]:

@@ -1,0 +1,150 @@
+"""Answers where CK Tile's headers are known: what they cannot build stands last and says so."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+import ckh
+from ckh.archs import load_arch
+from ckh.bench.hip_toolchain import known_ck_tile
+from ckh.cli import run
+from ckh.errors import ExitCode
+from ckh.learn.answer import answer, rank, rank_many
+from ckh.learn.answering import AnsweringModels
+from ckh.learn.ties import row_starts
+from ckh.ops.grouped_conv.hip_headers import detect_conv
+from ckh.ops.grouped_conv.hip_rules import missing
+from ckh.ops.grouped_conv.kernel import ConvKernel
+from ckh.problems import Direction
+from ckh.quick.answer import text_of
+from ckh.quick.prepare import prepare
+from ckh.quick.request import parse
+from tests.bench.fake_hipcc import write_headers
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from ckh.ops.base import Kernel
+
+PROBLEM = ckh.ConvProblem(Direction.BWD_WEIGHT, n=8, c=64, k=64, g=1, hi=14, wi=14, y=3, x=3, dtype="bf16")
+FORWARD = PROBLEM.with_direction(Direction.FORWARD)  # of which there is a model on gfx950
+LINE = "--variant bwd_weight --n 8 --c 64 --hi 14 --dtype bf16 --arch"
+
+
+def without_compv4(include: Path) -> Path:
+    """An include folder without that pipeline."""
+    (write_headers(include) / "ck_tile/ops/gemm/pipeline/gemm_pipeline_ag_bg_cr_comp_v4.hpp").unlink()
+    return include
+
+
+@pytest.fixture
+def headers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Headers like those of mid-2025 in the environment, without compv4 and much else."""
+    include = without_compv4(tmp_path / "include")
+    monkeypatch.setenv("CK_TILE_INCLUDE", str(include))
+    monkeypatch.setenv("CKH_CACHE_DIR", str(tmp_path))
+    monkeypatch.setenv("CKH_DATA_DIR", str(tmp_path))
+    return include
+
+
+def lacks(kernel: Kernel, arch: str) -> list[str]:
+    """The reasons for which `emit` refuses a kernel with the headers in the environment."""
+    found = known_ck_tile()
+    assert found is not None
+    assert isinstance(kernel, ConvKernel)
+    return missing(kernel, detect_conv(found), load_arch(arch))
+
+
+@pytest.mark.usefixtures("headers")
+@pytest.mark.parametrize("arch", ["gfx942", "gfx950"])
+def test_kernels_that_headers_lack_stand_last(arch: str) -> None:
+    """Both parts keep their order, each kernel says why, and nothing else of the answer differs."""
+    model = AnsweringModels(arch).answering(PROBLEM)
+    plain = answer(PROBLEM, model)
+    ranked = rank(PROBLEM, arch=arch)
+    reasons = [one.not_in_headers for one in ranked]
+    assert reasons == [(lacks(one.kernel, arch) or [""])[0] for one in ranked]
+    built = sum(not reason for reason in reasons)
+    assert 0 < built < len(ranked)
+    assert not any(reasons[:built])
+    order = [one.kernel for one in plain.ranked]
+    assert [one.kernel for one in ranked] == sorted(order, key=lambda kernel: bool(lacks(kernel, arch)))
+    score = {one.kernel: (one.score, one.tflops) for one in plain.ranked}
+    assert {one.kernel: (one.score, one.tflops) for one in ranked} == score
+
+
+@pytest.mark.usefixtures("headers")
+@pytest.mark.parametrize("top", [None, 3, 500])
+def test_many_problems_are_ranked_as_each(top: int | None) -> None:
+    """`rank_many` gives what `rank` does, rows of alike kernels too, with speeds and without."""
+    problems = [
+        PROBLEM,
+        FORWARD,
+        PROBLEM.with_direction(Direction.BWD_DATA),
+    ]
+    for arch in ("gfx942", "gfx950"):
+        many = rank_many(problems, top, arch=arch)
+        assert many == [rank(problem, top, arch=arch) for problem in problems]
+        without = rank_many(problems, top, arch=arch, tflops=False)
+        assert [[one.kernel for one in row] for row in without] == [[one.kernel for one in row] for row in many]
+
+
+def document(capsys: pytest.CaptureFixture[str], line: str) -> dict[str, Any]:
+    """What `ckh predict --json` prints."""
+    assert run(["predict", *line.split(), "--json"]) == ExitCode.OK
+    found: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return found
+
+
+@pytest.mark.parametrize("arch", ["gfx942", "gfx950"])
+def test_predict_says_which_headers_it_speaks_for(
+    arch: str, headers: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The folder, the interface and counts where there are headers; without, the interface alone."""
+    known = document(capsys, f"{LINE} {arch} --top 300")
+    told = known["headers"]
+    assert (told["include"], told["interface"]) == (str(headers), "mid2025")
+    shown = [(row["ties"], row["not_in_headers"]) for row in known["kernels"]]
+    assert told["not_built"] == sum(told["reasons"].values()) == sum(ties for ties, reason in shown if reason) > 0
+    assert set(told["reasons"]) >= {reason for _, reason in shown if reason}
+    assert run(["predict", *f"{LINE} {arch} --top 300 --why".split()]) == ExitCode.OK
+    text = capsys.readouterr().out
+    assert text.count("not in these headers") == sum(bool(reason) for _, reason in shown) + len(told["reasons"])
+    monkeypatch.delenv("CK_TILE_INCLUDE")
+    unknown = document(capsys, f"{LINE} {arch} --top 300")
+    assert unknown["headers"] == {"include": None, "interface": "late2025", "not_built": 0, "reasons": {}}
+    assert not any(row["not_in_headers"] for row in unknown["kernels"])
+    assert document(capsys, "--c 48 --arch host")["headers"] is None
+    assert document(capsys, "--op miopen_conv --arch gfx90a --c 64")["headers"] is None
+
+
+@pytest.mark.parametrize("flags", ["", " --json", " --why", " --top 40 --json"])
+def test_quick_answers_know_headers_too(
+    flags: str, headers: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What was prepared is for the headers that are there: another folder, or none, is prepared anew."""
+    line = f"predict --n 8 --c 64 --dtype bf16 --arch gfx950{flags}".split()
+    asked = parse(line)
+    assert asked is not None
+    other, lacking = without_compv4(headers.parent / "other"), []
+    for include in (str(headers), str(other), ""):
+        monkeypatch.setenv("CK_TILE_INCLUDE", include)
+        assert text_of(asked) is None
+        assert run(line) == ExitCode.OK
+        printed = capsys.readouterr().out
+        assert prepare(asked)
+        assert text_of(asked) == printed
+        lacking.append("not in these headers" in printed or "have no pipeline compv4" in printed)
+    assert lacking == [bool(flags), bool(flags), False]
+
+
+def test_rows_of_two_kinds_are_apart() -> None:
+    """Kernels of one score are one row only where headers have all of them or none."""
+    score, kind = np.array([3.0, 3.0, 3.0, 1.0]), np.array([0, 0, 1, 1])
+    assert row_starts(score).tolist() == [0, 3]
+    assert row_starts(score, kind=kind).tolist() == [0, 2, 3]
+    assert row_starts(score, 1, 1, kind).tolist() == [0, 1, 2, 3]
