@@ -62,5 +62,5 @@ def default_arch() -> str:
 @cache
 def _load(folder: Path, name: str) -> ArchSpec:
     if name not in arch_names():
-        raise UsageError(f"unknown architecture {name!r}", "one of " + ", ".join(arch_names()))
+        raise UsageError(f"unknown architecture {name!r}", "one of " + ", ".join(arch_names()), code="unknown-arch")
     return read_arch(folder / f"{name}.json", read_common_rules(folder / f"{_COMMON}.json"))

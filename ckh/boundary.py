@@ -14,12 +14,13 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from ckh.errors import CkhError, ExitCode, OutputError
-from ckh.log import print_error
+from ckh.log import begin_result, emit, has_result, print_error
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 DEBUG_VARIABLE = "CKH_DEBUG"
+JSON_OPTION = "--json"
 _IN_ASCII = "ckh.ascii"
 _NO_MEMORY = ("failed to map segment from shared object", "cannot allocate memory", "Cannot allocate memory")
 _SHOWN_AS = {"…": "~", **{bar: str(height) for height, bar in enumerate("▁▂▃▄▅▆▇█", 1)}}  # as wide, so that tables hold
@@ -83,30 +84,46 @@ def _in_ascii(error: UnicodeError) -> tuple[str | bytes, int]:
     return _SHOWN_AS.get(character) or character.encode("ascii", "backslashreplace").decode(), end
 
 
-def guarded(command: Callable[[], int]) -> int:
-    """Run a command and return its exit code, with all that it printed written."""
+def guarded(command: Callable[[], int], *, as_json: bool = False) -> int:
+    """Run a command and return its exit code, with all that it printed written.
+
+    Args:
+        command: the command.
+        as_json: print an error on stdout too, as a JSON document (`ckh/jsonschemas/error.json`), if the command has
+            printed no result.
+    """
+    begin_result()
     try:
         code = command()
         sys.stdout.flush()
     except KeyboardInterrupt:
         return int(ExitCode.INTERRUPTED)
     except CkhError as error:
-        return _report(error)
+        return _report(error, error.exit_code, as_json=as_json)
     except StreamError as error:
         return _drop_output(error)
     except Exception as error:  # noqa: BLE001 - it is the boundary
-        return _report(*_unforeseen(error))
+        return _report(*_unforeseen(error), as_json=as_json)
     return code
 
 
-def _report(error: CkhError, code: ExitCode | None = None) -> int:
+def _report(error: CkhError, code: ExitCode, *, as_json: bool = False) -> int:
     try:
+        if as_json and not has_result():
+            emit(_document(error, code))
         sys.stdout.flush()
         print_error(error)
         sys.stderr.flush()
     except StreamError as lost:
         _drop_output(lost)
-    return int(error.exit_code if code is None else code)
+    return int(code)
+
+
+def _document(error: CkhError, code: ExitCode) -> str:
+    from ckh.tabletext import json_text
+
+    fields = {"code": error.code, "message": error.message, "hint": error.hint, "exit_code": int(code)}
+    return json_text("error", fields)
 
 
 def _drop_output(error: StreamError) -> int:
@@ -118,7 +135,8 @@ def _drop_output(error: StreamError) -> int:
         with suppress(StreamError):
             sys.stdout.flush()
         return int(ExitCode.READER_LEFT)
-    return _report(OutputError(f"cannot write to {error.filename.strip('<>')}: {error.strerror}"))
+    lost = OutputError(f"cannot write to {error.filename.strip('<>')}: {error.strerror}")
+    return _report(lost, lost.exit_code)
 
 
 def _unforeseen(error: Exception) -> tuple[CkhError, ExitCode]:
@@ -131,12 +149,13 @@ def _unforeseen(error: Exception) -> tuple[CkhError, ExitCode]:
         traceback.print_exception(error)
     if isinstance(error, ImportError) and (cause := _unmapped(error)):
         hint = "raise the limit (ulimit -v), or end other programs"
-        return OutputError(f"not enough memory to load a library: {cause}", hint), ExitCode.INPUT_OUTPUT
+        text = f"not enough memory to load a library: {cause}"
+        return OutputError(text, hint, code="memory"), ExitCode.INPUT_OUTPUT
     if isinstance(error, MemoryError):
-        return CkhError("not enough memory", "use less data, or fewer --jobs"), ExitCode.INTERNAL
+        return CkhError("not enough memory", "use less data, or fewer --jobs", code="memory"), ExitCode.INTERNAL
     text = " ".join(f"{type(error).__name__}: {error}".split())
     hint = f"{DEBUG_VARIABLE}=1 shows where; please report it with the command and its input"
-    return CkhError(f"an error inside ckh, {text} ({_origin(error)})", hint), ExitCode.INTERNAL
+    return CkhError(f"an error inside ckh, {text} ({_origin(error)})", hint, code="internal"), ExitCode.INTERNAL
 
 
 def _unmapped(error: BaseException | None) -> str:

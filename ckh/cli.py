@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, get_type_hints
 
 import typer
 
-from ckh.boundary import guarded
+from ckh.boundary import JSON_OPTION, guarded
 from ckh.errors import EXIT_CODE_MEANING, ExitCode, UsageError
 from ckh.version import __version__
 
@@ -59,7 +59,7 @@ def build_app(requested: Sequence[str]) -> typer.Typer:
 
 def run(args: Sequence[str]) -> int:
     """Run one command line and return its exit code."""
-    return guarded(lambda: dispatch(args))
+    return guarded(lambda: dispatch(args), as_json=JSON_OPTION in args)
 
 
 def dispatch(args: Sequence[str]) -> int:

@@ -8,7 +8,7 @@ import resource
 import sys
 from typing import TYPE_CHECKING, Any
 
-from ckh.boundary import guarded, open_streams
+from ckh.boundary import JSON_OPTION, guarded, open_streams
 from ckh.log import emit
 
 if TYPE_CHECKING:
@@ -22,12 +22,12 @@ QUICK_VARIABLE = "CKH_QUICK"
 def main() -> None:
     """Run a command line."""
     gc.disable()  # a quick answer is over before any memory is worth collecting
-    sys.exit(guarded(_main))
+    sys.exit(guarded(_main, as_json=JSON_OPTION in sys.argv[1:]))
 
 
 def run(args: list[str]) -> int:
     """Run one command line and return its exit code."""
-    return guarded(lambda: _run(args))
+    return guarded(lambda: _run(args), as_json=JSON_OPTION in args)
 
 
 def _main() -> int:

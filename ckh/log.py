@@ -35,8 +35,25 @@ def one_line(text: str) -> str:
     return text if text.isprintable() else _STEERING.sub(_escaped, text).replace("\n", "\\n")
 
 
+class _Result:
+    """Whether the command that runs has written a result."""
+
+    is_begun = False
+
+
+def begin_result() -> None:
+    """Note that a command begins, which has written no result yet."""
+    _Result.is_begun = False
+
+
+def has_result() -> bool:
+    """True if the command has written a result, or a part of it."""
+    return _Result.is_begun
+
+
 def emit(text: str) -> None:
     """Write a result to stdout; characters that would steer a terminal are escaped, as files of strangers are shown."""
+    _Result.is_begun = True
     sys.stdout.write(_STEERING.sub(_escaped, text))
 
 

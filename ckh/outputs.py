@@ -197,9 +197,12 @@ def _refuse_existing(out: Path, kind: FileKind | FolderKind, *, force: bool, ins
         if not any(out.iterdir()):
             return
     if difference := kind.difference(out):
-        raise UsageError(f"{out} exists, and {difference}: it is not replaced", "choose another --out")
+        raise UsageError(
+            f"{out} exists, and {difference}: it is not replaced", "choose another --out", code="output-exists"
+        )
     if not force:
-        raise UsageError(f"{out} exists", f"{instead}replace this {kind.name} with --force, or choose another --out")
+        hint = f"{instead}replace this {kind.name} with --force, or choose another --out"
+        raise UsageError(f"{out} exists", hint, code="output-exists")
 
 
 def existing_parent(out: Path) -> Path:
@@ -223,7 +226,8 @@ def _put_new(part: Path, target: Path) -> None:
     further = (target.with_name(f"{target.name.removesuffix(end)}-{number}{end}") for number in count(2))
     place = next(name for name in chain([target], further) if _is_put(part, name))
     if place != target:
-        raise UsageError(f"{target} exists: another process wrote it meanwhile", f"what this one wrote is {place}")
+        hint = f"what this one wrote is {place}"
+        raise UsageError(f"{target} exists: another process wrote it meanwhile", hint, code="output-exists")
 
 
 def _is_put(part: Path, target: Path) -> bool:

@@ -45,7 +45,10 @@ def unknown_set(message: str, name: str, names: Iterable[str]) -> UsageError:
         names: the sets that there are.
     """
     if name in UNPUBLISHED_SETS:
-        return UsageError(
-            f"AMD has not published its problem set {name!r}", "give its file if you have it: --problems FILE"
+        message, hint = (
+            f"AMD has not published its problem set {name!r}",
+            "give its file if you have it: --problems FILE",
         )
-    return UsageError(message, "the sets are " + ", ".join(names))
+    else:
+        hint = "the sets are " + ", ".join(names)
+    return UsageError(message, hint, code="unknown-set")

@@ -37,7 +37,8 @@ def find_compiler() -> Compiler:
         version = version_of(command) if found else ""
         if version:
             return Compiler(command, version)
-    raise DeviceError(f"no C++ compiler: {', '.join(wanted)} cannot be run", "install g++ or clang++, or set CXX")
+    hint = "install g++ or clang++, or set CXX"
+    raise DeviceError(f"no C++ compiler: {', '.join(wanted)} cannot be run", hint, code="no-compiler")
 
 
 @cache

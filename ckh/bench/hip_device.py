@@ -75,7 +75,9 @@ class HipDevice:
     def __init__(self, options: DeviceOptions) -> None:
         gpus = visible_gpus()
         if options.arch is None and not gpus:
-            raise DeviceError("no usable device: no AMD GPU is found", "name one with --arch to compile for it")
+            raise DeviceError(
+                "no usable device: no AMD GPU is found", "name one with --arch to compile for it", code="no-gpu"
+            )
         self._target = gpus[0].arch if options.arch is None else options.arch
         self._arch = load_arch(self._target)
         if not _TARGET.fullmatch(self._target):

@@ -103,7 +103,7 @@ class HipRuntime:
         except HipError as error:
             raise DeviceError(error.message, remedy()) from error
         if count.value <= 0:
-            raise DeviceError("HIP finds no GPU", remedy())
+            raise DeviceError("HIP finds no GPU", remedy(), code="no-gpu")
         if gpu >= count.value:
             raise DeviceError(f"HIP has no GPU number {gpu}: it counts {count.value} from 0", remedy())
         self._call("hipSetDevice", gpu)

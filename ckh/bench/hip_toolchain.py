@@ -43,6 +43,7 @@ def find_hipcc(wanted: str | None, environ: Mapping[str, str] = os.environ) -> C
     raise DeviceError(
         f"no HIP compiler: there is no hipcc in {_ROCM}, PATH or {_DEFAULT_ROCM}",
         f"install ROCm, or name hipcc with --hipcc or {_HIPCC}",
+        code="no-compiler",
     )
 
 
@@ -55,7 +56,9 @@ def _checked(text: str, environ: Mapping[str, str]) -> Compiler:
     command = (found or "", *arguments)
     version = version_of(command) if found else ""
     if not version:
-        raise DeviceError(f"the HIP compiler {text} cannot be run", f"name hipcc with --hipcc or {_HIPCC}")
+        raise DeviceError(
+            f"the HIP compiler {text} cannot be run", f"name hipcc with --hipcc or {_HIPCC}", code="no-compiler"
+        )
     return Compiler(command, version)
 
 
@@ -92,6 +95,7 @@ def find_ck_tile(wanted: str | None, hipcc: Compiler | None, environ: Mapping[st
     raise DeviceError(
         "no CK Tile headers in " + " or ".join(map(str, folders)),
         f"install composable_kernel's headers, or name their folder with --ck-include or {_INCLUDE}",
+        code="no-headers",
     )
 
 

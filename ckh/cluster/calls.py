@@ -36,6 +36,7 @@ class NodeLostError(CkhError):
     """The worker that was to run a call is gone."""
 
     exit_code = ExitCode.NO_DEVICE
+    default_code = "node-lost"
 
 
 @dataclass(frozen=True, slots=True)

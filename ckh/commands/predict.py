@@ -178,7 +178,8 @@ def _refuse_unknown(answers: Sequence[Answer], top: int) -> None:
     if lines:
         first, line = lines[0]
         count = f"{len(lines)} of {len(answers)} problems, e.g. " if len(answers) > 1 else ""
-        raise ModelError(f"{count}{first.problem.canonical()}: {line}", "leave out --require known, or measure it")
+        hint = "leave out --require known, or measure it"
+        raise ModelError(f"{count}{first.problem.canonical()}: {line}", hint, code="unknown-problem")
 
 
 def _load(source: str, typed: Typed, chooser: Chooser) -> tuple[Problem, ...]:

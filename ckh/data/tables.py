@@ -326,7 +326,7 @@ class DatasetFile:
             self._file = pq.ParquetFile(path, pre_buffer=False)
             schema = self._file.schema_arrow
         except FileNotFoundError:
-            raise DataError(f"no such file: {path}") from None
+            raise DataError(f"no such file: {path}", code="no-file") from None
         except (OSError, ValueError, LookupError, pa.ArrowException) as error:
             raise _unreadable(path, _first_line(error)) from error
         self._names = frozenset(schema.names)

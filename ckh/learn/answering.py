@@ -54,7 +54,8 @@ class AnsweringModels:
         model = self.first(wanted) or find_model(wanted)
         if unmeasured := known_candidates(problem, model).unmeasured:
             raise ModelError(
-                f"no model for {wanted} of {unmeasured}: no such kernel was measured for {model.path.name}"
+                f"no model for {wanted} of {unmeasured}: no such kernel was measured for {model.path.name}",
+                code="no-model",
             )
         return model
 

@@ -180,10 +180,8 @@ def find_model(wanted: Wanted) -> Model:
         return model
     known = list_models()
     have = ", ".join(sorted({f"{ref.spec.op_type} {ref.variant} {ref.dtype} on {ref.arch}" for ref in known}))
-    raise ModelError(
-        f"no model for {wanted}; there are models for {have or 'nothing'}",
-        f"train one with ckh train, name one with --model, or set {MODELS_VARIABLE}",
-    )
+    hint = f"train one with ckh train, name one with --model, or set {MODELS_VARIABLE}"
+    raise ModelError(f"no model for {wanted}; there are models for {have or 'nothing'}", hint, code="no-model")
 
 
 def load_model(path: Path | str) -> Model:
@@ -196,7 +194,7 @@ def load_model(path: Path | str) -> Model:
     if folder.is_file():
         raise ModelError(f"{folder} is a file, and a model is a folder", "ckh train writes one")
     if not folder.is_dir():
-        raise ModelError(f"there is no model {folder}", "ckh doctor lists those that there are")
+        raise ModelError(f"there is no model {folder}", "ckh doctor lists those that there are", code="no-model")
     return Model(folder, read_spec(folder))
 
 

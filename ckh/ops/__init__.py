@@ -76,7 +76,7 @@ def operation(name: str) -> AnyOperation:
         UsageError: there is none, or the package that has it is broken.
     """
     if not is_operation(name):
-        raise UsageError(f"unknown operation {name!r}", "one of " + ", ".join(operation_names()))
+        raise UsageError(f"unknown operation {name!r}", "one of " + ", ".join(operation_names()), code="unknown-op")
     if name in _BUILT_IN:
         found: AnyOperation = import_module(f"{__name__}.{name}.operation").OPERATION
         return found

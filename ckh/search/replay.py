@@ -72,7 +72,7 @@ def read_recording(path: Path) -> Recording:
     try:
         frame = pd.read_parquet(path)
     except FileNotFoundError:
-        raise DataError(f"no such file: {path}") from None
+        raise DataError(f"no such file: {path}", code="no-file") from None
     except (OSError, pa.ArrowException) as error:
         raise DataError(f"{path} cannot be read as Parquet: {error}") from error
     for name in (_TIME, _STATUS):

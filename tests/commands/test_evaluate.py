@@ -195,7 +195,7 @@ def test_a_gate_does_not_rest_on_training_data(model: Path, data: Path, capsys: 
     args = ["evaluate", *MEASURED, "--model", str(model), "--data", str(data), "--json"]
     assert run([*args, *gate]) == ExitCode.BAD_DATA
     stdout, stderr = capsys.readouterr()
-    assert stdout == ""
+    assert json.loads(stdout)["code"] == "bad-data"
     assert "error: no verdict: 0 problems are left to judge on, and it takes 10" in stderr
     assert run([*args, *gate, "--with-trained"]) == ExitCode.OK
     assert "warning: judged also on 14 of 14 problems" in capsys.readouterr().err
@@ -214,7 +214,7 @@ def test_a_hold_out_that_was_trained_on_is_refused(model: Path, data: Path, caps
     args = ["evaluate", *MEASURED, "--model", str(model), "--data", str(data), "--json"]
     assert run(args) == ExitCode.BAD_DATA
     stdout, stderr = capsys.readouterr()
-    assert stdout == ""
+    assert json.loads(stdout)["code"] == "bad-data"
     assert f"error: refused: {model} was trained on all 14 problems" in stderr
     new = [replace(problem, n=problem.n + 100, c=2 * problem.c, k=2 * problem.k) for problem in problems()[:3]]
     rows = [(one, kernel, time_ms(one, kernel)) for one in new for kernel in kernels(ndim=2)]
@@ -247,7 +247,7 @@ def test_unstable_data_are_refused(model: Path, tmp_path: Path, capsys: pytest.C
     args = ["evaluate", *MEASURED, "--model", str(model), "--data", str(tmp_path / "loaded.parquet"), "--json"]
     assert run(args) == ExitCode.BAD_DATA
     stdout, stderr = capsys.readouterr()
-    assert stdout == ""
+    assert json.loads(stdout)["code"] == "bad-data"
     assert f"error: {share:.2%} of the times are unstable" in stderr
     assert "--max-unstable" in stderr
     assert run([*args, "--max-unstable", "0.6"]) == ExitCode.OK
@@ -321,7 +321,7 @@ def test_rows_of_other_directions_are_left_out(model: Path, data: Path, capsys: 
     assert "warning: left out 8 rows that are not grouped_conv forward fp32 on host" in stderr
     assert run([*args, "--data", str(other)]) == ExitCode.BAD_DATA
     stdout, stderr = capsys.readouterr()
-    assert stdout == ""
+    assert json.loads(stdout)["code"] == "bad-data"
     assert "(grouped_conv forward fp32 on host): the data are grouped_conv bwd_data on host" in stderr
 
 

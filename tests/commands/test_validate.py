@@ -109,7 +109,7 @@ def test_what_a_model_was_trained_on_gives_no_verdict(
     args = ["validate", command, *which, "--data", str(data), "--json"]
     assert run(args) == ExitCode.BAD_DATA
     stdout, stderr = capsys.readouterr()
-    assert stdout == ""
+    assert json.loads(stdout)["code"] == "bad-data"
     assert f"warning: left out 14 of 14 problems, which {trained} was trained on" in stderr
     assert "error: no verdict: 0 problems are left to judge on, and it takes 10" in stderr
     assert "PASS" not in stderr

@@ -63,7 +63,8 @@ def load_problems(
         raise UsageError("aiter_moe has no directions", "leave out --variant")
     path = Path(source)
     if not path.is_file():
-        raise UsageError(f"there is no file {source}", "name an untuned CSV of AITER, a log of it, or a .txt file")
+        hint = "name an untuned CSV of AITER, a log of it, or a .txt file"
+        raise UsageError(f"there is no file {source}", hint, code="no-file")
     problems: dict[AiterMoe, None] = {}
     passed_over: Counter[str] = Counter()
     for line, found in (_csv if path.suffix.lower() == _CSV else _text)(path):

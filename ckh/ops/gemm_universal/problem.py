@@ -65,7 +65,7 @@ class GemmProblem:
         for column, name in GEMM_COLUMNS.items():
             _check_size(column, getattr(self, name))
         if self.dtype not in DTYPE_BYTES:
-            raise UsageError(f"unknown dtype {self.dtype!r}", "one of " + ", ".join(DTYPE_BYTES))
+            raise UsageError(f"unknown dtype {self.dtype!r}", "one of " + ", ".join(DTYPE_BYTES), code="unknown-dtype")
         if self.layout not in GEMM_LAYOUTS:
             raise UsageError(f"unknown layout {self.layout!r}", "one of " + ", ".join(GEMM_LAYOUTS))
         if self.split_k > self.k:

@@ -105,7 +105,7 @@ class ConvProblem:
                 f"use {CONV_LAYOUTS[self.ndim]}: {TRANSPOSED}",
             )
         if self.dtype not in DTYPE_BYTES:
-            raise UsageError(f"unknown dtype {self.dtype!r}", "one of " + ", ".join(DTYPE_BYTES))
+            raise UsageError(f"unknown dtype {self.dtype!r}", "one of " + ", ".join(DTYPE_BYTES), code="unknown-dtype")
         for column, name in CONV_COLUMNS.items():
             _check_size(column, getattr(self, name), 0 if name in _MAY_BE_ZERO else 1)
         if self.ndim == min(CONV_LAYOUTS) and (self.di, self.z, self.stride_d, self.pad_d, self.dilation_d) != (

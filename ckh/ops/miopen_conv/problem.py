@@ -70,6 +70,6 @@ def from_convolution(problem: ConvProblem, layout: str = "") -> MiopenProblem:
         UsageError: MIOpen has no such layout or dtype.
     """
     if problem.dtype not in DTYPE_BYTES:
-        raise UsageError(f"unknown dtype {problem.dtype!r}")
+        raise UsageError(f"unknown dtype {problem.dtype!r}", code="unknown-dtype")
     values = {field.name: getattr(problem, field.name) for field in fields(problem)}
     return MiopenProblem(**{**values, "layout": layout})

@@ -1,0 +1,88 @@
+"""Codes of errors: each is declared, used and documented, and `--json` prints it."""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from ckh.cli import run
+from ckh.errors import ERROR_CODES, CkhError, DeviceError, ExitCode
+
+ROOT = Path(__file__).parents[1]
+
+
+def codes_in_source() -> set[str]:
+    """Codes that errors are raised with or that their classes have."""
+    found = set()
+    for path in (ROOT / "ckh").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.keyword) and node.arg == "code" and isinstance(node.value, ast.Constant):
+                found.add(node.value.value)
+            if isinstance(node, ast.Assign | ast.AnnAssign) and isinstance(node.value, ast.Constant):
+                targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+                if any(isinstance(target, ast.Name) and target.id == "default_code" for target in targets):
+                    found.add(node.value.value)
+    return {code for code in found if isinstance(code, str)} - {""}
+
+
+def test_codes_are_those_of_the_table() -> None:
+    """Every code that is raised is declared, and every declared one is raised."""
+    assert codes_in_source() == set(ERROR_CODES)
+
+
+def test_docs_have_the_table() -> None:
+    """Codes with their meanings, in the same order."""
+    rows = re.findall(
+        r"^\| `([\w-]+)` \| (.*) \|$", (ROOT / "docs" / "ci.md").read_text(encoding="utf-8"), re.MULTILINE
+    )
+    assert rows[-len(ERROR_CODES) :] == list(ERROR_CODES.items())
+
+
+def test_a_code_is_of_the_error_or_of_its_class() -> None:
+    """Without one the class says it."""
+    assert CkhError("m").code == "bad-data"
+    assert DeviceError("m").code == "no-device"
+    assert DeviceError("m", code="no-gpu").code == "no-gpu"
+
+
+@pytest.mark.parametrize(
+    ("args", "code", "exit_code"),
+    [
+        (["predict", "--n", "16", "--c", "256", "--arch", "gfx999"], "unknown-arch", ExitCode.USAGE),
+        (["predict", "--op", "gemmm", "--m", "16"], "unknown-op", ExitCode.USAGE),
+        (["predict", "--n", "16", "--c", "255", "--g", "2"], "usage", ExitCode.USAGE),
+        (
+            ["predict", "--n", "16", "--c", "256", "--arch", "gfx942", "--require", "measured"],
+            "no-model",
+            ExitCode.BAD_DATA,
+        ),
+        (["predict", "--problems", "nowhere"], "unknown-set", ExitCode.USAGE),
+        (["evaluate", "--data", "nowhere.parquet"], "no-file", ExitCode.BAD_DATA),
+        (["predict", "--no-such-option"], "usage", ExitCode.USAGE),
+    ],
+)
+def test_json_prints_the_error(
+    args: list[str], code: str, exit_code: ExitCode, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One document on stdout with what stderr says; without --json nothing on stdout."""
+    assert run([*args, "--json"]) == exit_code
+    printed = capsys.readouterr()
+    document = json.loads(printed.out)
+    assert (document["schema"], document["code"], document["exit_code"]) == ("ckh.error", code, exit_code)
+    assert f"error: {document['message']}" in printed.err
+    assert run(args) == exit_code
+    assert capsys.readouterr().out == ""
+
+
+def test_a_result_that_was_printed_stays_the_only_document(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """Answers of some problems and an error for the others are one document."""
+    problems = tmp_path / "problems.csv"
+    problems.write_text("N,C,K,Hi,Wi,Y,X\n1,64,64,28,28,3,3\n1,64,64,60000,60000,3,3\n")
+    assert run(["predict", "--problems", str(problems), "--arch", "gfx942", "--json"]) == ExitCode.NO_KERNEL
+    document = json.loads(capsys.readouterr().out)
+    assert document["schema"] == "ckh.predict_many"
+    assert len(document["results"]) == 1
