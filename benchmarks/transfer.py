@@ -5,12 +5,11 @@
 The estimate is judged on AMD's measurements of CK Tile's convolutions on gfx950, alone and where it puts in the kernels
 of one pipeline of a model that has learned from the other; models of AITER's GEMMs and mixtures of experts on the other
 GPU, pool by pool, the latter also on each element type of gfx950 when trained without it (data/). With the find
-databases of the MI200 and MI300X as Parquet, the same for MIOpen's solvers: on the other GPU, direction by direction,
-and on each element type of the MI200 and sizes that were not learned either. Beside each: the 95 % interval of the
-first figure, of draws of problems, or of a GEMM's layers; and a random choice.
+databases of the MI200 and MI300X as Parquet, the same for MIOpen's solvers: on the other GPU, direction by direction.
+Beside each: the 95 % interval of the first figure, of draws of problems, or of a GEMM's layers; and a random choice.
 
-A choice is the first measured kernel of the answer of `ckh predict`. The tables `JUDGED` of the operations hold what is
-printed here.
+A choice is the first measured kernel of the answer of `ckh predict`; problems that are refused, or whose answer has no
+measured kernel, are counted and not judged. The tables `JUDGED` of the operations hold what is printed here.
 """
 
 from __future__ import annotations
@@ -51,7 +50,7 @@ MOST_PROBLEMS = 20_000
 AITER = ("gfx950", "gfx942")
 FEW, FEWEST = 5, 10  # first choices; problems of a pool that is judged
 DRAWS = 2000
-HELD_OUT = 5  # of so many parts of the sizes one is held out, beside an element type
+HELD_OUT = 5  # folds
 
 
 def show(what: str, dataset: Dataset, scores: NDArray[np.float64]) -> None:
@@ -198,19 +197,6 @@ def mixtures() -> None:
         )
 
 
-def other_dtype(dataset: Dataset) -> None:
-    """Judge models of MIOpen's solvers on each element type and a part of the sizes that they were trained without."""
-    dtypes = dataset.frame["dtype"].to_numpy()
-    is_part = dataset.split_ids % HELD_OUT == 0
-    for dtype in sorted(set(dtypes)):
-        held = with_choice(dataset.select((dtypes == dtype) & is_part))
-        show(
-            f"solvers in {dtype} by models of other types",
-            held,
-            trained_places(dataset.select((dtypes != dtype) & ~is_part), held),
-        )
-
-
 def other_gpu(paths: list[Path]) -> None:
     """Judge each GPU's model of MIOpen's solvers on the other's times, on problems that leave a choice."""
     with tempfile.TemporaryDirectory() as work:
@@ -226,8 +212,6 @@ def other_gpu(paths: list[Path]) -> None:
             for direction in sorted(dataset.frame["variant"].unique()):
                 is_in = (dataset.frame["variant"] == direction).to_numpy()
                 show(f"- {direction}", dataset.select(is_in), scores[is_in])
-            if arch == GPUS[0][0]:
-                other_dtype(dataset)
 
 
 def main() -> None:
