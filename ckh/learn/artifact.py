@@ -124,7 +124,9 @@ def list_models(
             if wanted and is_shipped and not may_be_for(path, wanted.op_type, wanted.arch):
                 continue
             try:
-                found.append(ModelRef(path, read_spec(path)))
+                ref = ModelRef(path, read_spec(path))
+                forest_path(path, ref.spec.rank_by)  # there is one
+                found.append(ref)
             except ModelError as error:
                 if not quiet:
                     leave_out(path, error)

@@ -173,13 +173,18 @@ def test_values_that_add_up_to_nothing_are_refused(tmp_path: Path) -> None:
         assert field in refused.value.message or field == "scale", refused.value.message
 
 
+@pytest.mark.parametrize("is_damaged", [True, False])
 def test_a_folder_of_many_is_left_out_with_one_line(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    is_damaged: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A model that nobody named and whose spec is damaged is not used; the answer stays."""
+    """A model that nobody named, with a damaged spec or without trees that order, is not used; the answer stays."""
     made = _copied(tmp_path, "grouped_conv_forward_bf16_gfx950")
-    (made / "feature_spec.json").write_text('{"op_type": "grouped_conv", "arch": "gfx950", "dtype": "')
+    if is_damaged:
+        (made / "feature_spec.json").write_text('{"op_type": "grouped_conv", "arch": "gfx950", "dtype": "')
+    else:
+        (made / "model_rank.lgbm.gz").unlink()
     monkeypatch.setenv("CKH_MODELS", str(tmp_path))
+    assert made not in [one.path for one in list_models()]
     assert list_models() != []
     lines = [line for line in capsys.readouterr().err.splitlines() if str(made) in line]
     assert len(lines) == 1
