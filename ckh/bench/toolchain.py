@@ -62,6 +62,10 @@ _REMEDIES = (
         "set ROCM_PATH to the ROCm of the compiler, or add its lib folder to LD_LIBRARY_PATH",
     ),
     (
+        r"another HIP runtime",
+        "set ROCM_PATH to the ROCm of the compiler, or have the environment of one ROCm alone",
+    ),
+    (
         r"[Uu]nsupported (?:HIP )?gpu arch|invalid target ID|unknown target CPU",
         "this compiler does not know the architecture: install a newer ROCm, or name its hipcc with HIPCC",
     ),

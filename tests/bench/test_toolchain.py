@@ -87,6 +87,22 @@ def test_a_library_that_cannot_be_loaded_is_a_fault(tmp_path: Path) -> None:
     assert "ROCM_PATH" in caught.value.hint
 
 
+def test_a_runtime_of_another_rocm_is_a_fault(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where workers open one and kernels bring another, memory of one is nothing to the other."""
+    (tmp_path / "other").mkdir()
+    opened = build_free_runtime(tmp_path / "other", 6).rename(tmp_path / "other/libamdhip64.so.6")
+    needed = build_free_runtime(tmp_path, 9).rename(tmp_path / "libamdhip64.so.9")
+    monkeypatch.setenv("CKH_HIP_LIBRARY", str(opened))
+    link = f"gcc -shared -Wl,--no-as-needed,-rpath,{tmp_path} {needed} -x c - -o $library"
+    device = device_with(tmp_path, f"echo 'int f;' | {link}")
+    with pytest.raises(DeviceError) as caught:
+        require_toolchain(device, tmp_path)
+    assert str(opened) in caught.value.message
+    assert str(needed) in caught.value.message
+    monkeypatch.setenv("CKH_HIP_LIBRARY", str(needed))
+    require_toolchain(device, tmp_path)
+
+
 def test_an_interrupted_compiler_says_nothing(tmp_path: Path) -> None:
     """A full disk or a lack of memory is no fault of the toolchain."""
     require_toolchain(device_with(tmp_path, "echo 'No space left on device' >&2; exit 1"), tmp_path)
