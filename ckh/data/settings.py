@@ -70,7 +70,10 @@ class Settings:
         Declared("Only these kernels, e.g. 'pipeline == \"mem\" and tile_m >= 64'.", metavar="EXPR"), default=None
     )
     split_k: tuple[int, ...] = declared(
-        Declared("Parts of K to try bwd_weight kernels with.  [1]", metavar="N[,N…]", low=1), default=(1,)
+        Declared(
+            "Parts of K to try bwd_weight kernels with.  [1; a GPU's default set: 1,4,16]", metavar="N[,N…]", low=1
+        ),
+        default=(1,),
     )
     ndim: int | None = declared(Declared("Only problems of 2 or 3 dimensions.", low=2, high=3), default=None)
     dtype: str = declared(Declared("Element type; the device's own by default.", completion="dtypes"))

@@ -117,8 +117,9 @@ GPU = replace(
 )
 
 # What a bench run chooses from on a GPU unless its filter names kernels: each geometry, pipeline and scheduler, padded
-# or not, with the epilogue that runs the most problems: it splits K, and single elements cannot be added in pairs.
-GPU_BENCH = replace(GPU, epilogues=("cshuffle",), persistent=(False,))
+# or not, persistent or not, with the epilogue that runs the most problems: it splits K, and single elements cannot be
+# added in pairs.
+GPU_BENCH = replace(GPU, epilogues=("cshuffle",))
 
 _HOST_WAVES: dict[Triple, tuple[Triple, ...]] = {
     (1, 4, 1): ((16, 16, 16), (16, 16, 32), (32, 32, 16)),

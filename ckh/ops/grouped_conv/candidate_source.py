@@ -14,7 +14,7 @@ from ckh.ops import operation
 from ckh.ops.grouped_conv.features import GROUPED_CONV
 from ckh.ops.grouped_conv.kernel import ConvKernel
 from ckh.ops.grouped_conv.pool import RefusedKernel
-from ckh.ops.grouped_conv.rules import DEFAULT_RULE_SET, refused_of_rule_set, rule_set
+from ckh.ops.grouped_conv.rules import DEFAULT_RULE_SET, refused_of_rule_set, rule_set, weight_options
 from ckh.ops.grouped_conv.validity import CONV_RULES
 from ckh.problems import Direction
 
@@ -27,6 +27,9 @@ if TYPE_CHECKING:
     from ckh.ops.grouped_conv.problem import ConvProblem
 
 
+_SPLITS = (1, 4, 16)  # of K, that the default kernels for weights are tried with on a GPU
+
+
 @dataclass(frozen=True, slots=True)
 class SetCandidates:
     """Where kernels come from.
@@ -35,7 +38,8 @@ class SetCandidates:
         rule_set: name of a rule set; not used with a registry.
         registry: kernels read from a file.
         wants: the filter.
-        split_k: numbers of parts of K that backward-weight kernels are tried with.
+        split_k: numbers of parts of K that backward-weight kernels are tried with; (1,): on a GPU the default ones with
+            `_SPLITS`, and there are kernels with two stages and merged groups beside them.
         origin: where they come from, in words.
     """
 
@@ -63,11 +67,14 @@ class SetCandidates:
         """
         if self.registry is None:
             found = rule_set(self.rule_set, variant, ndim_spatial, dtype, arch)
+            if self._has_options(variant, arch):
+                found = (*found, *weight_options(ndim_spatial, dtype, arch))
             unbuilt = refused_of_rule_set(self.rule_set, variant, ndim_spatial, dtype, arch)
         else:
             found, unbuilt = self._registered(variant, ndim_spatial, dtype, arch), ()
         # A registry may have several splits of a kernel.
-        distinct = dict.fromkeys(split for kernel in found for split in self._splits(kernel))
+        counts = _SPLITS if self._has_options(variant, arch) else self.split_k
+        distinct = dict.fromkeys(split for kernel in found for split in _splits(kernel, counts))
         wanted = filter(self.wants, distinct)
         judged = [RefusedKernel(kernel, CONV_RULES.of_arch(kernel, arch)) for kernel in wanted]
         refused = [one for one in (*unbuilt, *judged) if one.reasons and self.wants(one.kernel)]
@@ -78,12 +85,18 @@ class SetCandidates:
         group = (variant, ndim_spatial, dtype)
         return tuple(of_registry(self.registry, arch, lambda k: (k.variant, k.ndim_spatial, k.dtype) == group, *group))
 
-    def _splits(self, kernel: ConvKernel) -> Iterator[ConvKernel]:
-        if kernel.variant is not Direction.BWD_WEIGHT or self.split_k == (1,):
-            yield kernel
-            return
-        for count in self.split_k:
-            yield replace(kernel, split_k=count)
+    def _has_options(self, variant: Direction, arch: ArchSpec) -> bool:
+        """True of the default kernels for weights on a GPU, where a sum over all pixels keeps few blocks busy."""
+        is_default = self.registry is None and self.rule_set == DEFAULT_RULE_SET and self.split_k == (1,)
+        return is_default and arch.is_gpu and variant is Direction.BWD_WEIGHT
+
+
+def _splits(kernel: ConvKernel, counts: tuple[int, ...]) -> Iterator[ConvKernel]:
+    if kernel.variant is not Direction.BWD_WEIGHT or counts == (1,):
+        yield kernel
+        return
+    for count in counts:
+        yield replace(kernel, split_k=count)
 
 
 def make_candidates(

@@ -8,7 +8,7 @@ from itertools import islice, product
 import pytest
 
 from ckh.archs import ArchSpec, load_arch
-from ckh.ops.gemm_universal.pool import buildable, gemm_pool, refused_pool
+from ckh.ops.gemm_universal.pool import BENCH_POOLS, buildable, gemm_pool, refused_pool
 from ckh.ops.gemm_universal.problem import GEMM_LAYOUTS
 from ckh.ops.gemm_universal.spaces import AMD_SEARCH, GPU, HOST, space_of
 from ckh.ops.gemm_universal.validity import GEMM_RULES
@@ -69,6 +69,14 @@ def test_the_spaces_are_as_large_as_the_facts_say() -> None:
     assert len(HOST) == 11 * 6 * 6 * 2 * 2
     assert space_of(load_arch("host")) is HOST
     assert space_of(load_arch("gfx942")) is GPU
+
+
+def test_a_bench_chooses_among_persistent_kernels_too() -> None:
+    """On a GPU half of what a run without a filter chooses from is persistent: every plain kernel has such a twin."""
+    found = BENCH_POOLS.of(load_arch("gfx942"), "bf16", "rcr")
+    persistent = {kernel for kernel in found if kernel.persistent}
+    assert {replace(kernel, persistent=True) for kernel in found} == persistent
+    assert len(found) == 2 * len(persistent)
 
 
 @pytest.mark.parametrize("layout", GEMM_LAYOUTS)

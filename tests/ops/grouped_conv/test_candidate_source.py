@@ -13,6 +13,7 @@ from ckh.errors import DataError, UsageError
 from ckh.ops.grouped_conv.candidate_source import SetCandidates, make_candidates
 from ckh.ops.grouped_conv.pool import conv_pool, refused_pool
 from ckh.ops.grouped_conv.rules import refused_of_rule_set, rule_set
+from ckh.ops.grouped_conv.validity import CONV_RULES
 from ckh.problems import Direction
 
 if TYPE_CHECKING:
@@ -102,6 +103,21 @@ def test_a_split_that_cannot_be_is_refused_and_counted() -> None:
         0: {"split_k must be 1 or more, not 0"},
         1000: {"fp16 results can be added from 128 parts at most, not 1000"},
     }
+
+
+def test_default_kernels_for_weights_have_what_wins_on_a_gpu() -> None:
+    """Split-K, merged groups and two stages, beside the pool; the host and a split of one's own have the pool alone."""
+    found, refused = SetCandidates().of(*WEIGHT, GFX942)
+    assert set(rule_set("default", *WEIGHT, GFX942)) < set(found)
+    assert set(splits(found)) == {1, 4, 16}
+    options = {(kernel.num_groups_to_merge, kernel.two_stage) for kernel in found}
+    assert options == {(1, False), (1, True), (2, True), (4, True), (8, True)}
+    assert not any(kernel.explicit_gemm or kernel.streamk for kernel in found)
+    assert all(not CONV_RULES.of_arch(kernel, GFX942) for kernel in found)
+    assert refused
+    for candidates, arch in ((SetCandidates(split_k=(2,)), GFX942), (SetCandidates(), load_arch("host"))):
+        plain, _ = candidates.of(*WEIGHT, arch)
+        assert {replace(kernel, split_k=1) for kernel in plain} == set(rule_set("default", *WEIGHT, arch))
 
 
 def test_a_filter_can_ask_for_a_split() -> None:

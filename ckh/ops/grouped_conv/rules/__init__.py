@@ -6,14 +6,29 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from ckh.kernels.lists import RuleSets
-from ckh.ops.grouped_conv.rules.sets import DEFAULT_RULE_SET, RULE_SETS, RuleSet, refused_of_rule_set, rule_set
+from ckh.ops.grouped_conv.rules.sets import (
+    DEFAULT_RULE_SET,
+    RULE_SETS,
+    RuleSet,
+    refused_of_rule_set,
+    rule_set,
+    weight_options,
+)
 
 if TYPE_CHECKING:
     from ckh.archs import ArchSpec
     from ckh.ops.grouped_conv.kernel import ConvKernel
     from ckh.ops.grouped_conv.problem import ConvProblem
 
-__all__ = ["DEFAULT_RULE_SET", "RULE_SETS", "SETS_OF_CONV", "RuleSet", "refused_of_rule_set", "rule_set"]
+__all__ = [
+    "DEFAULT_RULE_SET",
+    "RULE_SETS",
+    "SETS_OF_CONV",
+    "RuleSet",
+    "refused_of_rule_set",
+    "rule_set",
+    "weight_options",
+]
 
 _drawn = lru_cache(maxsize=64)(rule_set)  # the full one takes a second
 

@@ -20,13 +20,13 @@ from ckh.ops.grouped_conv.problem import AS_2D, CONV_LAYOUTS
 from ckh.ops.grouped_conv.rules.draw import Kernels, Key, every_fifth, first_of_each, smallest
 from ckh.ops.grouped_conv.rules.full import full_candidates
 from ckh.ops.grouped_conv.validity import CONV_RULES
+from ckh.problems import Direction
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ckh.archs import ArchSpec
     from ckh.kernels.judging import RefusedKernel
-    from ckh.problems import Direction
 
 DEFAULT_RULE_SET = "default"
 
@@ -101,6 +101,14 @@ def refused_of_rule_set(
     if _find(name, ndim_spatial).draw is None:
         return refused_pool(variant, arch, ndim_spatial, dtype)
     return _judged(variant, ndim_spatial, dtype, arch)[1]
+
+
+def weight_options(ndim_spatial: int, dtype: str, arch: ArchSpec) -> Kernels:
+    """Backward-weight kernels with two stages, merged groups or both: of the full set one of each tile and pipeline."""
+    full, _ = _judged(Direction.BWD_WEIGHT, ndim_spatial, dtype, arch)
+    has_some = (one for one in full if one.two_stage or one.num_groups_to_merge > 1)
+    plain = (one for one in has_some if not one.explicit_gemm and one.streamk is None)
+    return first_of_each(plain, attrgetter(*_TILE, *_PIPELINE, "num_groups_to_merge", "two_stage"))
 
 
 @cache
