@@ -167,7 +167,7 @@ class Campaign:
         if self._history is None:
             self._require_new(given)
         elif cluster is None:
-            self._refuse_other_device(self._history.runs[-1], self.device.identity())
+            self._refuse_other_device(self._history, self.device.identity())
         self.settings = _settle(given, self._history, kind, self.device.arch.default_dtype)
         _check_choice(self.settings)
         stored = None if self._history is None else stored_plan(self._history, operation(self.settings.op))
@@ -247,7 +247,7 @@ class Campaign:
         """
         with Stop(limits.budget_s) as stop, self._driver(limits, stop, measures=True) as driver:
             if self._history is not None:
-                self._refuse_other_device(self._history.runs[-1], driver.identity)
+                self._refuse_other_device(self._history, driver.identity)
             is_new = self._history is None and not self._force
             journal = JournalWriter(self.out, replace=self._force, is_new=is_new)
             try:
@@ -291,14 +291,16 @@ class Campaign:
                 "leave them out to go on with the run, or choose another --out",
             )
 
-    def _refuse_other_device(self, last: RunRecord, here: DeviceIdentity) -> None:
-        for what, then, now in (
-            ("device", last.device, here.name),
-            ("architecture", last.arch, here.arch),
-            ("compiler", last.compiler, here.compiler),
-            ("flags", last.flags, here.flags),
+    def _refuse_other_device(self, history: History, here: DeviceIdentity) -> None:
+        last, has_rows = history.runs[-1], any(history.results.by_problem())
+        for what, then, now, matters in (
+            ("device", last.device, here.name, True),
+            ("architecture", last.arch, here.arch, True),
+            # A run that failed at once may go on with a compiler that was repaired.
+            ("compiler", last.compiler, here.compiler, has_rows),
+            ("flags", last.flags, here.flags, has_rows),
         ):
-            if then != now:
+            if matters and then != now:
                 raise UsageError(
                     f"{self.out} was measured with the {what} {then!r}, this is {now!r}",
                     "times of both must not be mixed in a run: choose another --out",

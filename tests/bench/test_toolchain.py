@@ -144,7 +144,7 @@ def test_a_toolchain_that_breaks_meanwhile_condemns_no_kernel(tmp_path: Path, mo
 def test_a_run_goes_on_when_the_toolchain_is_repaired(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Exit code 3 and no row while it is broken; --resume then measures every pair."""
+    """Exit code 3 and no row while it is broken; --resume then measures every pair, also with another version."""
     monkeypatch.setenv("CKH_CACHE_DIR", str(tmp_path / "cache"))
     monkeypatch.chdir(tmp_path)
     compiler = tmp_path / "cxx"
@@ -161,6 +161,7 @@ def test_a_run_goes_on_when_the_toolchain_is_repaired(
     assert run(args) == ExitCode.NO_DEVICE
     assert "error: the toolchain is broken: " in capsys.readouterr().err
     assert read_journal(tmp_path / "run").rows == ()
-    (tmp_path / "broken").unlink()
+    repaired = '#!/bin/sh\n[ "$1" = --version ] && echo \'g++ (repaired) 99.1\' && exit 0\nexec g++ "$@"\n'
+    compiler.write_text(repaired, encoding="utf-8")
     assert run([*args[:1], "--resume", "--out", "run", "--device", "host"]) == ExitCode.OK
     assert [row.status in (Status.OK, Status.UNSTABLE) for row in read_journal(tmp_path / "run").rows] == [True]

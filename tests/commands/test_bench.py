@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 
     from ckh.bench.building import BuildReport
     from ckh.bench.driver import Driver
+    from ckh.bench.plan import Plan
     from ckh.ops.base import Kernel
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -535,6 +536,24 @@ def test_a_run_without_a_gpu_writes_nothing(
     assert "hint: install ROCm" in err
     assert "Traceback" not in err
     assert sorted(Path().rglob("*")) == before
+
+
+def test_without_a_gpu_nothing_is_planned(hip: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """That there is none is found out before, unless nothing is to be measured."""
+    planned = []
+
+    made = campaign.make_plan
+
+    def plan(*arguments: Any) -> Plan:
+        planned.append(arguments)
+        return made(*arguments)
+
+    monkeypatch.setattr(campaign, "make_plan", plan)
+    options = ["--rule-set", "tiny"]
+    assert run([*hip, *options]) == ExitCode.NO_DEVICE
+    assert planned == []
+    assert run([*hip, *options, "--dry-run"]) == ExitCode.OK
+    assert len(planned) == 1
 
 
 def test_without_a_gpu_an_architecture_is_asked_for(args: list[str], capsys: pytest.CaptureFixture[str]) -> None:
