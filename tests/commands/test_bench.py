@@ -21,7 +21,7 @@ from ckh.archs import load_arch
 from ckh.bench import campaign
 from ckh.bench.building import build_and_load
 from ckh.bench.kernel_cache import Compilation, KernelCache
-from ckh.bench.plan import full_name
+from ckh.bench.plan import full_name, make_plan
 from ckh.bench.registry import read_registry
 from ckh.cli import run
 from ckh.data.journal import JournalWriter, read_journal
@@ -542,11 +542,9 @@ def test_without_a_gpu_nothing_is_planned(hip: list[str], monkeypatch: pytest.Mo
     """That there is none is found out before, unless nothing is to be measured."""
     planned = []
 
-    made = campaign.make_plan
-
     def plan(*arguments: Any) -> Plan:
         planned.append(arguments)
-        return made(*arguments)
+        return make_plan(*arguments)
 
     monkeypatch.setattr(campaign, "make_plan", plan)
     options = ["--rule-set", "tiny"]
