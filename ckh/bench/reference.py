@@ -1,7 +1,9 @@
-"""Watching the machine while it measures: one kernel on one small problem, timed first, every minute, and at the end.
+"""Watching the machine while it measures: one kernel on one problem, timed first, every minute, and at the end.
 
-Its time says whether the device still is what it was: a clock that throttles, other work on the machine, heat. What was
-measured between two looks, of which the second is more than 5 % from the first of all, is suspect and measured again.
+Its time says whether the device still is what it was: a clock that throttles, other work on the machine, heat. So the
+problem is one that computes rather than waits for memory or launches. What was measured between two looks, of which the
+second is more than 5 % from the first of all, is suspect and measured again. A run before the first look is no look: a
+device that was idle is not what it is at work.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ from dataclasses import dataclass, field
 from statistics import median
 from typing import TYPE_CHECKING
 
+from ckh.bench.device import HOST_KIND
 from ckh.bench.rows import NS_PER_MS
 from ckh.bench.runner import measure, on_problem
 from ckh.bench.sensors import Sensors, read_sensors
@@ -21,7 +24,7 @@ from ckh.machine import machine_name
 from ckh.schema import Status
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from ckh.bench.compile import Built
     from ckh.bench.plan import Task
@@ -31,7 +34,23 @@ if TYPE_CHECKING:
 EVERY_S = 60.0
 DRIFT = 0.05  # of the reference's time: more than its own spread
 LEAST_PAIRS = 200  # of a run that is watched: one of fewer ends soon
+# The most that the problem computes: some tens of microseconds of a GPU, and a look checks the result on the host too.
+MAX_FLOPS = {HOST_KIND: 1e9}
+_MAX_GPU_FLOPS = 1e10
 AGAIN_SHARE = 0.1  # of the time of measuring, which measuring again may take
+
+
+def by_computing(tasks: Sequence[Task], kind: str) -> list[Task]:
+    """Tasks of a kind of device, those first whose problem computes most for each byte and does not take long."""
+    most = MAX_FLOPS.get(kind, _MAX_GPU_FLOPS)
+    return sorted(
+        tasks,
+        key=lambda task: (
+            max(task.problem.flops, most),
+            -task.problem.flops / task.problem.bytes,
+            task.problem.canonical(),
+        ),
+    )
 
 
 @dataclass(slots=True)
@@ -51,7 +70,7 @@ class ReferenceWatch:
         journal: where each look goes.
         tasks: how many are measured.
         workers: how many measure them.
-        problem: canonical text of a small problem.
+        problem: canonical text of a problem.
         built: a kernel for it that could be built.
         kernel: its name.
         clock: seconds that only grow.
@@ -104,8 +123,9 @@ class ReferenceWatch:
             seen = self._seen.setdefault(id(worker), _Seen())
         if self._clock() - seen.last_s < every_s:
             return
-        replies = measure(worker, on_problem(self._problem), [self._built], DEFAULT_SAMPLES)
-        times = [sample for _, reply in replies if reply.status is Status.OK for sample in reply.samples_ns]
+        if not seen.first_ms:
+            self._times(worker)
+        times = self._times(worker)
         seen.last_s = self._clock()
         if not times:
             return  # stopped, or the kernel fails here: nothing is known
@@ -130,3 +150,7 @@ class ReferenceWatch:
             if abs(ratio - 1) > DRIFT:
                 self.suspects += seen.since
             seen.since.clear()
+
+    def _times(self, worker: JobRunner) -> list[float]:
+        replies = measure(worker, on_problem(self._problem), [self._built], DEFAULT_SAMPLES)
+        return [sample for _, reply in replies if reply.status is Status.OK for sample in reply.samples_ns]

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from ckh.bench.alike import Alike, Reference
 from ckh.bench.driver import COMPILE_PHASE
 from ckh.bench.plan import full_name
-from ckh.bench.reference import AGAIN_SHARE, LEAST_PAIRS, ReferenceWatch
+from ckh.bench.reference import AGAIN_SHARE, LEAST_PAIRS, ReferenceWatch, by_computing
 from ckh.bench.results import PairResults
 from ckh.bench.rounds import time_in_rounds
 from ckh.bench.rows import result_row
@@ -234,16 +234,14 @@ class Sweep:
         self._driver.require_alike(Alike(self._driver.configs[0].kind, reference))
 
     def _reference(self, left: Plan, built: dict[str, Built]) -> tuple[str, str] | None:
-        """The problem and kernel that devices are compared by: those of the runs before, or a small problem's first."""
+        """The problem and kernel that devices are compared by: the runs before's, or one that computes."""
         if self._looks and (name := self._looks[0].kernel) in built and built[name].status is Status.OK:
             return self._looks[0].problem, name
-        tasks = [task for task in left.tasks if task.kernels]
-        if not tasks:
-            return None
-        smallest = min(tasks, key=lambda task: task.problem.flops)
-        names = [name for name in map(full_name, smallest.kernels) if name in built]
-        good = next((name for name in names if built[name].status is Status.OK), None)
-        return None if good is None else (smallest.problem.canonical(), good)
+        for task in by_computing(left.tasks, self._driver.configs[0].kind):
+            names = (name for name in map(full_name, task.kernels) if name in built)
+            if good := next((name for name in names if built[name].status is Status.OK), None):
+                return task.problem.canonical(), good
+        return None
 
     def _compared(self, plan: Plan) -> tuple[Kernel, ...]:
         """The kernel by which devices of the runs before were compared, where there is one."""

@@ -8,12 +8,16 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ckh.bench import reference, sweep
+from ckh.bench.device import HIP_KIND, HOST_KIND
+from ckh.bench.plan import Task
 from ckh.bench.protocol import Reply
+from ckh.bench.reference import by_computing
 from ckh.bench.sensors import Sensors, read_sensors
 from ckh.bench.sweep import Totals
 from ckh.commands._bench_output import machine_lines, reference_lines
 from ckh.data.journal import read_journal
 from ckh.data.records import ReferenceRecord
+from ckh.ops.gemm_universal.problem import GemmProblem
 from ckh.schema import Status
 from tests.bench.faults import GOOD, OTHER_PROBLEM, PROBLEM
 from tests.bench.test_sweep import LIMITS, Runs, make_runs
@@ -27,8 +31,8 @@ __all__ = ["make_runs"]
 
 @pytest.fixture
 def drifting(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every run is watched before each problem, and the reference takes 20 % longer the second time."""
-    times = iter((1.0, 1.2))
+    """Every run is watched before each problem; the reference takes 20 % longer the third time, the first is cold."""
+    times = iter((2.0, 1.0, 1.2))
     monkeypatch.setattr(sweep, "LEAST_PAIRS", 1)
     monkeypatch.setattr(reference, "EVERY_S", 0.0)
     monkeypatch.setattr(
@@ -91,6 +95,17 @@ def test_the_last_look_is_behind_the_last_problem(
     assert journal.references[1].time >= first_pass[-1].time
     assert totals.references == list(journal.references)
     assert totals.drifted == 4
+
+
+def test_the_problem_of_the_reference_computes() -> None:
+    """Of those that do not take long the one with most operations a byte; else the smallest."""
+    square, flat, large = (
+        Task(GemmProblem(n, n, k, dtype="fp16"), ()) for n, k in ((1024, 4096), (8192, 32), (8192, 8192))
+    )
+    tiny = Task(GemmProblem(64, 64, 64, dtype="fp16"), ())
+    assert by_computing([tiny, flat, large, square], HIP_KIND) == [square, flat, tiny, large]
+    assert by_computing([large, square], HOST_KIND) == [square, large]
+    assert by_computing([], HIP_KIND) == []
 
 
 def test_the_machine_is_a_line_of_bars() -> None:
