@@ -15,20 +15,59 @@ if TYPE_CHECKING:
 
 KFD_NODES = Path("/sys/class/kfd/kfd/topology/nodes")
 
+PCI_DEVICES = Path("/sys/bus/pci/devices")
+
 # gfx_target_version is major * 10000 + minor * 100 + step; the name writes minor and step in base 16.
 _MAJOR, _MINOR = 10_000, 100
+
+# PCI's numbers of products that compute units and clock do not distinguish; of virtual functions, too.
+_PRODUCTS = {
+    0x74A0: "MI300A",
+    0x74A1: "MI300X",
+    0x74A2: "MI308X",
+    0x74A5: "MI325X",
+    0x74B5: "MI300X",
+    0x74B6: "MI308X",
+    0x74B9: "MI325X",
+    0x75A0: "MI350X",
+    0x75A3: "MI355X",
+}
 
 _ROCR, _HIP, _CUDA = _CHOOSING = ("ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES")
 
 
 @dataclass(frozen=True, slots=True)
 class Gpu:
-    """An AMD GPU as the kernel driver describes it; `number` is the one that the HIP runtime gives it."""
+    """An AMD GPU as the kernel driver describes it; `number` is the one that the HIP runtime gives it.
+
+    Attributes:
+        device_id: what the product is, by PCI; 0: not known, as of the others.
+        pci: the card's address, such as "0000:0c:00.0".
+        kfd_id: the kernel driver's own number.
+        num_xcd: dies that compute.
+        partition: how the card is divided, such as "CPX/NPS4"; empty if it cannot be.
+    """
 
     number: int
     arch: str
     num_cus: int
     max_clock_mhz: int
+    device_id: int = 0
+    pci: str = ""
+    kfd_id: int = 0
+    num_xcd: int = 0
+    partition: str = ""
+
+    @property
+    def product(self) -> str:
+        """The name of the product, or its number; empty if neither is known."""
+        return _PRODUCTS.get(self.device_id, f"device {self.device_id:#06x}" if self.device_id else "")
+
+    @property
+    def memory_parts(self) -> int:
+        """How many parts the memory and the cache before it are divided into."""
+        found = re.search(r"NPS(\d+)$", self.partition)
+        return max(1, int(found[1])) if found else 1
 
 
 def detect_gpu_arch(nodes: Path = KFD_NODES) -> str | None:
@@ -37,15 +76,17 @@ def detect_gpu_arch(nodes: Path = KFD_NODES) -> str | None:
     return gpus[0].arch if gpus else None
 
 
-def visible_gpus(nodes: Path = KFD_NODES, environ: Mapping[str, str] = os.environ) -> tuple[Gpu, ...]:
+def visible_gpus(
+    nodes: Path = KFD_NODES, environ: Mapping[str, str] = os.environ, cards: Path = PCI_DEVICES
+) -> tuple[Gpu, ...]:
     """The AMD GPUs in the order of the HIP runtime, read from the kernel driver's topology without opening one.
 
     As ROCm does, ROCR_VISIBLE_DEVICES chooses among all GPUs by number or the beginning of "GPU-<unique id>", and then
     HIP_VISIBLE_DEVICES (else CUDA_VISIBLE_DEVICES) among those; a list ends at its first entry that names none. The
     runtimes differ (rvd_filter of ROCr, Device::init of clr): to ROCr an empty list is no GPU, to HIP it is no list.
     """
-    texts = (text_of(node / "properties") for node in sorted(nodes.glob("*"), key=trailing_number))
-    found = [gpu for text in texts if (gpu := _gpu_of(text)) is not None]
+    every = sorted(nodes.glob("*"), key=trailing_number)
+    found = [gpu for node in every if (gpu := _gpu_of(node, cards)) is not None]
     rocr = environ.get(_ROCR)
     if rocr is not None:
         found = _chosen(found, [word.strip() for word in rocr.split(",")], ends_when_repeated=True)
@@ -76,18 +117,35 @@ def remedy(root: Path = Path("/"), environ: Mapping[str, str] = os.environ) -> s
     return "dmesg | grep -i amdgpu says what the kernel driver lacks; rocminfo shows what ROCm finds"
 
 
-def _gpu_of(properties: str) -> tuple[Gpu, str] | None:
+def _gpu_of(node: Path, cards: Path) -> tuple[Gpu, str] | None:
     """A GPU and its unique id, if the node is one."""
-    values = dict(re.findall(r"^(\w+) (\d+)$", properties, re.MULTILINE))
+    values = dict(re.findall(r"^(\w+) (\d+)$", text_of(node / "properties"), re.MULTILINE))
     version = int(values.get("gfx_target_version", 0))
     if not version:
         return None
     major, rest = divmod(version, _MAJOR)
     minor, step = divmod(rest, _MINOR)
     cus = int(values.get("simd_count", 0)) // max(int(values.get("simd_per_cu", 0)), 1)
-    gpu = Gpu(0, f"gfx{major}{minor:x}{step:x}", cus, int(values.get("max_engine_clk_fcompute", 0)))
+    kfd_id = text_of(node / "gpu_id")
+    pci = _pci_address(int(values.get("domain", 0)), int(values.get("location_id", 0)))
+    gpu = Gpu(
+        0,
+        f"gfx{major}{minor:x}{step:x}",
+        cus,
+        int(values.get("max_engine_clk_fcompute", 0)),
+        int(values.get("device_id", 0)),
+        pci,
+        int(kfd_id) if kfd_id.isdecimal() else 0,
+        int(values.get("num_xcc", 0)),
+        "/".join(filter(None, (text_of(cards / pci / f"current_{what}_partition") for what in ("compute", "memory")))),
+    )
     unique_id = int(values.get("unique_id", 0))
     return gpu, f"gpu-{unique_id:016x}" if unique_id else ""
+
+
+def _pci_address(domain: int, location: int) -> str:
+    """A card's address. It is function 0: to tell a card's partitions apart, the driver numbers them as functions."""
+    return f"{domain:04x}:{location >> 8 & 0xFF:02x}:{location >> 3 & 0x1F:02x}.0" if location else ""
 
 
 def _chosen(gpus: list[tuple[Gpu, str]], words: Sequence[str], *, ends_when_repeated: bool) -> list[tuple[Gpu, str]]:

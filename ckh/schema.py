@@ -114,8 +114,17 @@ _HARDWARE = tuple(Column(f"hw_{name}", "int64", "", f"hardware profile: {name}",
 _RESOURCES = tuple(
     Column(one.name, "int64", one.metadata["unit"], one.metadata["meaning"], nullable=True) for one in fields(Resources)
 )
+_CARD = (
+    Column("card_clock_mhz", "float64", "MHz", "clock of the GPU right after the last sample", nullable=True),
+    Column("card_temperature_c", "float64", "°C", "its temperature then", nullable=True),
+    Column("card_power_w", "float64", "W", "its power then", nullable=True),
+    Column("card_power_cap_w", "float64", "W", "the most power that it may take", nullable=True),
+    Column("card_other_processes", "float64", "", "other processes that have memory on it", nullable=True),
+)
+CARD_COLUMNS = tuple(column.name for column in _CARD)
+CARD = tuple(name.removeprefix("card_") for name in CARD_COLUMNS)  # as a journal calls them
 # What each row has of its own: the rest is of its problem, its kernel, or where it came from.
-MEASURED_NUMBERS = frozenset(column.name for column in (*_RESULT, *_RESOURCES) if column.type != "string")
+MEASURED_NUMBERS = frozenset(column.name for column in (*_RESULT, *_CARD, *_RESOURCES) if column.type != "string")
 _PROVENANCE = (
     Column("run_id", "string", "", "the run of ckh bench, or the file, that the row came from", nullable=True),
     Column("node", "string", "", "machine and device of a cluster that measured it", nullable=True),
@@ -126,4 +135,16 @@ def dataset_columns(
     identity: tuple[Column, ...], sizes: tuple[Column, ...], kernel: tuple[Column, ...]
 ) -> tuple[Column, ...]:
     """The columns of an operation's datasets: what is its own, and what all have."""
-    return (*_OPERATION, *identity, *_WHERE, *sizes, *_NAME, *kernel, *_RESULT, *_RESOURCES, *_HARDWARE, *_PROVENANCE)
+    return (
+        *_OPERATION,
+        *identity,
+        *_WHERE,
+        *sizes,
+        *_NAME,
+        *kernel,
+        *_RESULT,
+        *_CARD,
+        *_RESOURCES,
+        *_HARDWARE,
+        *_PROVENANCE,
+    )

@@ -149,3 +149,24 @@ def test_each_reason_for_no_gpu_has_its_remedy(tmp_path: Path, monkeypatch: pyte
     assert "/dev/dri/renderD128: add yourself to the groups render and video" in remedy(tmp_path, {})
     locked = "kfd"
     assert "/dev/kfd: add yourself to the groups render and video" in remedy(tmp_path, {"HIP_VISIBLE_DEVICES": "9"})
+
+
+def test_what_a_card_is_and_how_it_is_divided(tmp_path: Path) -> None:
+    """Product, address, dies and partition; the address is the card's, whatever partition of it a node is."""
+    cards, nodes = tmp_path / "cards", tmp_path / "nodes"
+    for number, (device_id, function) in enumerate(((0x74A1, 0), (0x74A5, 5), (0x7777, 0))):
+        (nodes / str(number)).mkdir(parents=True)
+        location = (0x0C + number) << 8 | function
+        more = f"device_id {device_id}\ndomain 1\nlocation_id {location}\nnum_xcc {8 if number == 0 else 1}\n"
+        (nodes / str(number) / "properties").write_text(gpu_properties(90402, 0) + more, encoding="utf-8")
+        (nodes / str(number) / "gpu_id").write_text(f"{4711 + number}\n", encoding="utf-8")
+    card = cards / "0001:0d:00.0"
+    card.mkdir(parents=True)
+    (card / "current_compute_partition").write_text("CPX\n", encoding="utf-8")
+    (card / "current_memory_partition").write_text("NPS4\n", encoding="utf-8")
+    whole, part, other = visible_gpus(nodes, {}, cards)
+    assert (whole.product, whole.pci, whole.kfd_id, whole.num_xcd) == ("MI300X", "0001:0c:00.0", 4711, 8)
+    assert (whole.partition, whole.memory_parts) == ("", 1)
+    assert (part.product, part.pci, part.num_xcd) == ("MI325X", "0001:0d:00.0", 1)
+    assert (part.partition, part.memory_parts) == ("CPX/NPS4", 4)
+    assert other.product == "device 0x7777"

@@ -58,7 +58,11 @@ _NO_KIND = ("clock_mhz", "max_clock_mhz", "hardware")  # what `hardware` holds i
 
 @dataclass(frozen=True, slots=True)
 class DeviceIdentity:
-    """The identity of a device in the data; `hardware` is its profile under the names of `schema.HARDWARE`."""
+    """The identity of a device in the data.
+
+    `hardware` is its profile under the names of `schema.HARDWARE`; `environment` has the variables, with their values,
+    that make its launches slower.
+    """
 
     kind: str
     arch: str
@@ -67,6 +71,7 @@ class DeviceIdentity:
     hardware: dict[str, int]
     compiler: str
     flags: tuple[str, ...]
+    environment: tuple[str, ...] = ()
 
     def difference(self, other: DeviceIdentity) -> str:
         """What makes another device one of another kind, with both values; empty if it is of the same.

@@ -60,6 +60,7 @@ _JOB_BYTES = 3 << 30  # seen: 0.7 GB for a kernel, 1.5 GB for eight of different
 _UNIT_KERNELS = 12
 _FLUSH_FACTOR = 2  # of the GPU's caches
 _KB = 1024
+_SLOWING = ("HIP_LAUNCH_BLOCKING", "AMD_SERIALIZE_KERNEL", "AMD_SERIALIZE_COPY")  # with which launches wait for another
 
 
 class HipDevice:
@@ -110,14 +111,19 @@ class HipDevice:
         gpu = next((self._gpus[number] for number in self._numbers), None)
         if gpu is not None and gpu.num_cus and gpu.max_clock_mhz:
             hardware |= {"num_cus": gpu.num_cus, "max_clock_mhz": gpu.max_clock_mhz}
+            hardware["num_xcd"] = gpu.num_xcd or hardware["num_xcd"]
+            hardware["l3_cache_kb"] //= gpu.memory_parts
+        product = " ".join(filter(None, (gpu.product, gpu.partition))) if gpu is not None else ""
         return DeviceIdentity(
             kind=HIP_KIND,
             arch=self._arch.name,
-            name=f"{self._target}, {hardware['num_cus']} CUs at {hardware['max_clock_mhz']} MHz",
+            name=f"{self._target}{f' {product}' if product else ''}, "
+            f"{hardware['num_cus']} CUs at {hardware['max_clock_mhz']} MHz",
             clock_mhz=hardware["max_clock_mhz"],
             hardware=hardware,
             compiler=f"{self._compiler.version}; CK Tile {self._headers.interface} {self._headers_hash[:12]}",
             flags=(*_FLAGS, f"--offload-arch={self._target}"),
+            environment=tuple(f"{name}={os.environ[name]}" for name in _SLOWING if os.environ.get(name, "0") != "0"),
         )
 
     def emit(self, kernel: Kernel) -> str:
@@ -173,7 +179,9 @@ class HipDevice:
         caches_kb = profile.l3_cache_kb + profile.l2_cache_kb * max(profile.num_xcd, 1)
         flush_bytes = _FLUSH_FACTOR * caches_kb * _KB if self._options.cold else 0
         config = WorkerConfig(0, None, HIP_KIND, 0, flush_bytes, fnuz_floats=self._arch.fnuz_floats)
-        return tuple(replace(config, gpu=number) for number in self._numbers or (0,))
+        found = [self._gpus[number] for number in self._numbers]
+        every = tuple(replace(config, gpu=gpu.number, pci=gpu.pci, kfd_id=gpu.kfd_id) for gpu in found)
+        return every or (config,)
 
     def worker_command(self) -> list[str]:
         """This Python with the worker module."""

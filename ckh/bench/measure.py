@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ckh.bench.memory import Memory
+    from ckh.bench.protocol import Card
     from ckh.bench.typed import Array
     from ckh.ops.base import Problem
 
@@ -96,12 +97,13 @@ class _Times:
     loops: int
     launching: timing.Launching = _NO_LAUNCHES
     by_graph: bool = False
+    card: Card | None = None
 
     def reply(self, job: Job) -> Reply:
         """The reply to a job."""
         launch_ns = self.launching.of(by_graph=self.by_graph)
         reply = Reply(job.id, Status.OK, "", self.samples_ns, self.loops)
-        return replace(reply, launch_ns=launch_ns, by_graph=self.by_graph)
+        return replace(reply, launch_ns=launch_ns, by_graph=self.by_graph, card=self.card)
 
 
 class Bench:
@@ -113,13 +115,23 @@ class Bench:
     Args:
         memory: where kernels run.
         clock: what the time is counted on.
+        card: what the GPU's sensors show, by `schema.CARD`.
         fnuz_floats: how its kernels take floating-point numbers of eight bits (`typed.element_type`).
         has_times: whether the device has any; if not, kernels are run once and checked.
     """
 
-    def __init__(self, memory: Memory, clock: PhaseClock, *, fnuz_floats: bool = False, has_times: bool = True) -> None:
+    def __init__(
+        self,
+        memory: Memory,
+        clock: PhaseClock,
+        card: Callable[[], Card] = dict,
+        *,
+        fnuz_floats: bool = False,
+        has_times: bool = True,
+    ) -> None:
         self._memory = memory
         self._clock = clock
+        self._card = card
         self._fnuz_floats = fnuz_floats
         self._has_times = has_times
         self._libraries: dict[str, KernelLibrary] = {}
@@ -176,6 +188,7 @@ class Bench:
                 if number or not is_warm:
                     self._warm_up(library, problem, timing.MIN_SAMPLE_NS / job.loops, by_graph=by_graph)
                 samples += self._time(library, problem, job.loops, 1, by_graph=by_graph)
+            card = self._card()
         if is_warm:
             with self._clock.phase(Phase.VERIFY):
                 complaint, _ = self._judged(problem, problem.split(library))
@@ -183,7 +196,7 @@ class Bench:
                 raise KernelFailure(Status.WRONG_RESULT, f"in a later run than the first, {complaint}")
         else:
             self._check_again(library, problem)
-        return _Times(tuple(samples), job.loops, launching, by_graph=by_graph).reply(job)
+        return _Times(tuple(samples), job.loops, launching, by_graph, card or None).reply(job)
 
     def _current(self) -> _Problem:
         if self._problem is None:
@@ -333,7 +346,8 @@ class Bench:
             if timing.is_too_few(samples, problem.best_ns, wanted):
                 more = timing.sample_count(min(samples), 0.0, wanted)
                 samples = self._time(library, problem, loops, more, by_graph=warmed.by_graph)
-        return replace(warmed, samples_ns=samples, loops=loops)
+            card = self._card()
+        return replace(warmed, samples_ns=samples, loops=loops, card=card or None)
 
     def _run_again(self, library: KernelLibrary, problem: _Problem) -> float:
         """Run a kernel a second time and compare what it wrote; the ns that this took."""

@@ -11,7 +11,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from ckh.bench.timing import MAX_LOOPS, is_possible
-from ckh.schema import Status
+from ckh.schema import CARD, Status
 from ckh.strenum import StrEnum
 
 if TYPE_CHECKING:
@@ -55,6 +55,7 @@ class Phase(StrEnum):
 WORK_PHASES = (Phase.INPUTS, Phase.REFERENCE, Phase.RUN, Phase.VERIFY, Phase.CALIBRATE, Phase.TIME)
 
 Seconds = dict[str, float]
+Card = dict[str, float]
 
 
 class PhaseClock:
@@ -95,6 +96,8 @@ class WorkerConfig:
         load_only: never open the device and accept nothing but `Op.LOAD`.
         fnuz_floats: whether the device's floating-point numbers of eight bits are those of CDNA3, else OCP's.
         arch: what an emulated GPU is.
+        pci: the address of the GPU's card, whose sensors are read; empty if it is not known.
+        kfd_id: the kernel driver's number of the GPU.
     """
 
     memory_limit_bytes: int
@@ -105,6 +108,8 @@ class WorkerConfig:
     load_only: bool = False
     fnuz_floats: bool = False
     arch: str = ""
+    pci: str = ""
+    kfd_id: int = 0
 
     @property
     def is_hip(self) -> bool:
@@ -163,7 +168,7 @@ class Reply:
     """The result of a job: `samples_ns` are times of one loop; `seconds` says by phase where the time went.
 
     `launch_ns` is what a kernel that does nothing takes, timed in the same way, 0 where that is not known; `by_graph`
-    says that a graph launched the kernel.
+    says that a graph launched the kernel; `card` is what the sensors of the GPU showed then, by `schema.CARD`.
 
     `signed` is its `signature`. After a reply that `is_last` the worker ends, because its GPU, or the worker itself,
     cannot be used any more.
@@ -179,6 +184,7 @@ class Reply:
     signed: str = ""
     launch_ns: float = 0.0
     by_graph: bool = False
+    card: Card | None = None
 
     def to_line(self) -> bytes:
         """As one line, in which the message is cut where it is too long."""
@@ -222,11 +228,10 @@ def _is_time(value: object) -> bool:
     return type(value) is float and is_possible(value)
 
 
-def _are_seconds(value: object) -> bool:
+def _are_numbers(value: object, names: tuple[str, ...]) -> bool:
     if not isinstance(value, dict):
         return value is None
-    phases = tuple(map(str, Phase))
-    return all(name in phases and type(seconds) is float and isfinite(seconds) for name, seconds in value.items())
+    return all(name in names and type(number) is float and isfinite(number) for name, number in value.items())
 
 
 _IS_VALID: dict[str, Callable[[Any], bool]] = {
@@ -235,9 +240,10 @@ _IS_VALID: dict[str, Callable[[Any], bool]] = {
     "message": lambda value: isinstance(value, str) and len(value) <= MAX_MESSAGE,
     "samples_ns": lambda value: isinstance(value, list) and all(map(_is_time, value)),
     "loops": lambda value: type(value) is int and 0 <= value <= MAX_LOOPS,
-    "seconds": _are_seconds,
+    "seconds": lambda value: _are_numbers(value, tuple(map(str, Phase))),
     "is_last": lambda value: isinstance(value, bool),
     "signed": lambda value: isinstance(value, str),
     "launch_ns": lambda value: _is_time(value) or (type(value) is float and value == 0),
     "by_graph": lambda value: isinstance(value, bool),
+    "card": lambda value: _are_numbers(value, CARD),
 }

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
     from ckh.bench.compile import Built
     from ckh.bench.plan import Task
+    from ckh.bench.protocol import Card
     from ckh.bench.runner import JobRunner
     from ckh.data.journal import JournalWriter
 
@@ -125,12 +126,12 @@ class ReferenceWatch:
             return
         if not seen.first_ms:
             self._times(worker)
-        times = self._times(worker)
+        times, card = self._times(worker)
         seen.last_s = self._clock()
         if not times:
             return  # stopped, or the kernel fails here: nothing is known
         is_here = not worker.node or worker.node.startswith(f"{machine_name()}/")
-        ms, sensors = median(times) / NS_PER_MS, read_sensors() if is_here else Sensors(None, None)
+        ms, sensors = median(times) / NS_PER_MS, read_sensors() if is_here and not card else Sensors(None, None)
         seen.first_ms = seen.first_ms or ms
         ratio = ms / seen.first_ms
         record = ReferenceRecord(
@@ -139,8 +140,8 @@ class ReferenceWatch:
             self._kernel,
             ms,
             ratio,
-            sensors.clock_mhz,
-            sensors.temperature_c,
+            card.get("clock_mhz", sensors.clock_mhz),
+            card.get("temperature_c", sensors.temperature_c),
             time.time(),
             worker.node,
         )
@@ -151,6 +152,9 @@ class ReferenceWatch:
                 self.suspects += seen.since
             seen.since.clear()
 
-    def _times(self, worker: JobRunner) -> list[float]:
-        replies = measure(worker, on_problem(self._problem), [self._built], DEFAULT_SAMPLES)
-        return [sample for _, reply in replies if reply.status is Status.OK for sample in reply.samples_ns]
+    def _times(self, worker: JobRunner) -> tuple[list[float], Card]:
+        """Times of the reference in ns, and what the GPU's sensors showed; empty if it fails here, or was stopped."""
+        replies = [reply for _, reply in measure(worker, on_problem(self._problem), [self._built], DEFAULT_SAMPLES)]
+        good = [reply for reply in replies if reply.status is Status.OK]
+        cards = (reply.card or {} for reply in good)
+        return [sample for reply in good for sample in reply.samples_ns], next(cards, {})

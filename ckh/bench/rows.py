@@ -39,6 +39,7 @@ def new_record(identity: DeviceIdentity, settings: Settings, pairs: int | None =
         hardware=identity.hardware,
         compiler=identity.compiler,
         flags=identity.flags,
+        environment=identity.environment,
         pairs=pairs,
         **asdict(settings),
     )
@@ -81,4 +82,5 @@ def result_row(run_id: str, problem: str, kernel: str, reply: Reply, built: Buil
         loops=reply.loops,
         launch_ms=reply.launch_ns / NS_PER_MS or None,
         by_graph=reply.by_graph,
+        card=reply.card or {},
     )

@@ -1,14 +1,29 @@
-"""Clock and temperature, where the system shows them: of an AMD GPU, else of the processor."""
+"""What sensors show: of the processor, and of the card that measures.
+
+A card's are read by amd-smi's Python package where it is there, and from the kernel driver's files.
+"""
 
 from __future__ import annotations
 
+import os
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
+from typing import Any
 
 from ckh.machine import text_of
 
-_KHZ_PER_MHZ, _HZ_PER_MHZ, _PER_DEGREE = 1e3, 1e6, 1e3
+_KHZ_PER_MHZ, _HZ_PER_MHZ, _PER_DEGREE, _PER_WATT = 1e3, 1e6, 1e3, 1e6
 _PROCESSORS = {"k10temp", "zenpower", "coretemp"}  # drivers of their thermometers
+# Of amd-smi's metrics, by what `schema.CARD` calls them; the first that has a number counts.
+_METRICS = {
+    "clock_mhz": ("current_gfxclks", "current_gfxclk"),
+    "temperature_c": ("temperature_hotspot",),
+    "power_w": ("current_socket_power", "average_socket_power"),
+}
+_NO_METRIC = 0xFFFF
+_JUNCTION = "junction"
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,17 +35,78 @@ class Sensors:
 
 
 def read_sensors(root: Path = Path("/")) -> Sensors:
-    """The highest values of the files under `root`: hwmon of amdgpu, else cpufreq, and thermal zones and hwmon."""
-    monitors = sorted((root / "sys/class/drm").glob("card*/device/hwmon/hwmon*"))
-    gpus = [one for one in monitors if text_of(one / "name") == "amdgpu"]
-    if gpus:
-        clock = _highest([one / "freq1_input" for one in gpus], _HZ_PER_MHZ)
-        return Sensors(clock, _highest([one / "temp1_input" for one in gpus], _PER_DEGREE))
+    """The processor's highest values, of the files under `root`: cpufreq, thermal zones and hwmon."""
     clocks = sorted((root / "sys/devices/system/cpu").glob("cpu[0-9]*/cpufreq/scaling_cur_freq"))
     zones = sorted((root / "sys/class/thermal").glob("thermal_zone*/temp"))
     named = sorted((root / "sys/class/hwmon").glob("hwmon*/name"))
     chips = [one.with_name("temp1_input") for one in named if text_of(one) in _PROCESSORS]
     return Sensors(_highest(clocks, _KHZ_PER_MHZ), _highest([*zones, *chips], _PER_DEGREE))
+
+
+def read_card(pci: str, kfd_id: int, root: Path = Path("/")) -> dict[str, float]:
+    """What is shown of a GPU, by the names of `schema.CARD`; what is not shown is left out.
+
+    Args:
+        pci: the address of its card.
+        kfd_id: the kernel driver's number of it.
+        root: where `sys` is.
+    """
+    monitors = (root / "sys/bus/pci/devices" / pci / "hwmon").glob("hwmon*")
+    folder = next((one for one in monitors if text_of(one / "name") == "amdgpu"), root / "none")
+    # MI300 has no temp1_input, which is the edge's.
+    labels = [one for one in folder.glob("temp*_label") if text_of(one) == _JUNCTION]
+    heat = [one.with_name(one.name.replace("_label", "_input")) for one in labels] or [folder / "temp1_input"]
+    found = {
+        "clock_mhz": _highest([folder / "freq1_input"], _HZ_PER_MHZ),
+        "temperature_c": _highest(heat, _PER_DEGREE),
+        "power_w": _highest([folder / "power1_input", folder / "power1_average"], _PER_WATT),
+        "power_cap_w": _highest([folder / "power1_cap"], _PER_WATT),
+        "other_processes": _other_processes(root / "sys/class/kfd/kfd/proc", kfd_id),
+    }
+    return {name: value for name, value in {**found, **_metrics(pci)}.items() if value is not None}
+
+
+def _other_processes(processes: Path, kfd_id: int) -> float | None:
+    """How many processes have memory on a GPU, without this one."""
+    if not kfd_id or not processes.is_dir():
+        return None
+    used = processes.glob(f"[0-9]*/vram_{kfd_id}")
+    return float(sum(text_of(one) not in {"", "0"} and one.parent.name != str(os.getpid()) for one in used))
+
+
+def _metrics(pci: str) -> dict[str, float]:
+    """The metrics of amd-smi's Python package; empty where it is not there or fails."""
+    package = _amdsmi()
+    if package is None:
+        return {}
+    found: dict[str, float] = {}
+    with suppress(package.AmdSmiException):
+        values = package.amdsmi_get_gpu_metrics_info(package.amdsmi_get_processor_handle_from_bdf(pci))
+        for name, keys in _METRICS.items():
+            numbers = [number for key in keys if (number := _number(values.get(key))) is not None]
+            found |= {name: numbers[0]} if numbers else {}
+    return found
+
+
+@cache
+def _amdsmi() -> Any:
+    """The package, ready; None where there is none that works."""
+    try:
+        import amdsmi
+    except (ImportError, OSError, AttributeError, KeyError):  # it loads a library of ROCm
+        return None
+    try:
+        amdsmi.amdsmi_init()
+    except amdsmi.AmdSmiException:
+        return None
+    return amdsmi
+
+
+def _number(value: object) -> float | None:
+    """A metric, the largest of several; None if it is none."""
+    several = value if isinstance(value, list | tuple) else [value]
+    numbers = [float(one) for one in several if isinstance(one, int | float) and 0 < one < _NO_METRIC]
+    return max(numbers, default=None)
 
 
 def _highest(paths: list[Path], unit: float) -> float | None:

@@ -16,6 +16,7 @@ import os
 import resource
 import sys
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING
@@ -24,6 +25,7 @@ from ckh.bench.guard import adopt_orphans
 from ckh.bench.measure import Bench, KernelFailure, answer
 from ckh.bench.memory import HostMemory
 from ckh.bench.protocol import READY, Job, Op, Phase, PhaseClock, Reply, WorkerConfig, job_from_line, signature
+from ckh.bench.sensors import read_card
 from ckh.errors import DeviceError
 from ckh.schema import Status
 
@@ -45,7 +47,8 @@ def main() -> int:
     clock = PhaseClock()
     try:
         memory = _memory(config)
-        bench = Bench(memory, clock, fnuz_floats=config.fnuz_floats, has_times=not config.is_emulated)
+        card = partial(read_card, config.pci, config.kfd_id) if config.pci else dict[str, float]
+        bench = Bench(memory, clock, card, fnuz_floats=config.fnuz_floats, has_times=not config.is_emulated)
     except DeviceError as error:
         _write(replies, Reply(READY.id, Status.LAUNCH_ERROR, f"{error.message}\n{error.hint}", is_last=True))
         return error.exit_code

@@ -10,7 +10,7 @@ import json
 from typing import TYPE_CHECKING
 
 from ckh.resources import RESOURCE_NAMES
-from ckh.schema import LAUNCHING, REPEATED, SCHEMA_VERSION, WHERE_WHEN, WORKSPACE
+from ckh.schema import CARD_COLUMNS, LAUNCHING, REPEATED, SCHEMA_VERSION, WHERE_WHEN, WORKSPACE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from ckh.schema import Column
 
-_SINCE = frozenset({*RESOURCE_NAMES, *REPEATED, *WHERE_WHEN, *LAUNCHING, WORKSPACE.name})
+_SINCE = frozenset({*RESOURCE_NAMES, *REPEATED, *WHERE_WHEN, *LAUNCHING, *CARD_COLUMNS, WORKSPACE.name})
 
 
 class ContentDigest:

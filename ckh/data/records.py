@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import reprlib
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 
 from ckh.data.settings import SETTINGS, Settings
@@ -24,6 +24,7 @@ class RunRecord(Settings):
 
     `hardware` is the device's profile under the names of `schema.HARDWARE`; `device_kind` is "host", "hip" or
     "emulated".
+    `environment` has the variables that make launches slower.
     `pairs` is how many pairs the plan that follows has; None: none follows, the run goes on with an earlier one's.
     """
 
@@ -37,6 +38,7 @@ class RunRecord(Settings):
     hardware: dict[str, int]
     compiler: str
     flags: tuple[str, ...]
+    environment: tuple[str, ...] = ()
     pairs: int | None = None
     schema_version: int = SCHEMA_VERSION
 
@@ -100,6 +102,7 @@ class ResultRow:
     absolute deviation over it.
 
     `launch_ms` is the time of a kernel that does nothing, timed in the same way: by a graph, or launch by launch.
+    `card` is what the sensors of the GPU showed right after the last sample, under the names of `schema.CARD`.
     """
 
     run_id: str
@@ -118,6 +121,7 @@ class ResultRow:
     node: str = ""
     launch_ms: float | None = None
     by_graph: bool = False
+    card: dict[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +174,7 @@ def record_line(record: Record) -> str:
         ValueError: it holds a number that is none.
     """
     if isinstance(record, ResultRow):
-        values = {field.name: getattr(record, field.name) for field in fields(record)}
+        values = {one.name: getattr(record, one.name) for one in fields(record)}
         values |= {"status": str(record.status), "samples_ns": [round(sample, 1) for sample in record.samples_ns]}
     else:
         values = asdict(record)
@@ -246,14 +250,16 @@ _CHECKS: dict[str, Callable[[Any], bool]] = {
     "Status": _is_text,
     "Resources | None": _or_none(_object_of(_is_integer)),
 }
-_TYPES = {kind: {field.name: _CHECKS[str(field.type)] for field in fields(record)} for record, kind in _KINDS.items()}
+_TYPES = {kind: {one.name: _CHECKS[str(one.type)] for one in fields(record)} for record, kind in _KINDS.items()}
 
 
 def _run_record(values: dict[str, Any]) -> RunRecord:
     if values["schema_version"] != SCHEMA_VERSION:
         raise ValueError(f"schema version {values['schema_version']}, this is {SCHEMA_VERSION}")
     # Journals of earlier versions have no split_k.
-    return RunRecord(**{**values, "flags": tuple(values["flags"]), "split_k": tuple(values.get("split_k", (1,)))})
+    tuples = {"flags": values["flags"], "split_k": values.get("split_k", (1,))}
+    tuples["environment"] = values.get("environment", ())
+    return RunRecord(**{**values, **{name: tuple(some) for name, some in tuples.items()}})
 
 
 def _kernel_record(values: dict[str, Any]) -> KernelRecord:

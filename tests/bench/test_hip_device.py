@@ -131,6 +131,44 @@ def test_the_identity_of_a_gpu_has_its_own_units_and_clock(mixed: None, tools: D
     assert identity.hardware == {**GFX942.hardware.to_dict(), "num_cus": 304, "max_clock_mhz": 2100}
 
 
+def test_products_and_partitions_are_identities(monkeypatch: pytest.MonkeyPatch, tools: DeviceOptions) -> None:
+    """An MI325X is no MI300X of as many compute units; a part of a card has its dies, and its part of the L3 cache."""
+    identities = []
+    for gpu in (
+        Gpu(0, "gfx942", 304, 2100, 0x74A1, num_xcd=8, partition="SPX/NPS1"),
+        Gpu(0, "gfx942", 304, 2100, 0x74A5, num_xcd=8, partition="SPX/NPS1"),
+        Gpu(0, "gfx942", 38, 2100, 0x74A1, num_xcd=1, partition="CPX/NPS4"),
+    ):
+        monkeypatch.setattr(module, "visible_gpus", lambda gpu=gpu: (gpu,))
+        identities.append(HipDevice(tools).identity())
+    assert [one.name for one in identities] == [
+        "gfx942 MI300X SPX/NPS1, 304 CUs at 2100 MHz",
+        "gfx942 MI325X SPX/NPS1, 304 CUs at 2100 MHz",
+        "gfx942 MI300X CPX/NPS4, 38 CUs at 2100 MHz",
+    ]
+    assert [(one.hardware["num_xcd"], one.hardware["l3_cache_kb"]) for one in identities] == [
+        *[(8, 262_144)] * 2,
+        (1, 65_536),
+    ]
+    assert identities[0].difference(identities[1]).startswith("name ")
+
+
+def test_what_slows_launches_is_said(monkeypatch: pytest.MonkeyPatch, tools: DeviceOptions) -> None:
+    """Variables of the HIP runtime that are set, and not to 0."""
+    assert HipDevice(tools).identity().environment == ()
+    monkeypatch.setenv("HIP_LAUNCH_BLOCKING", "0")
+    monkeypatch.setenv("AMD_SERIALIZE_KERNEL", "3")
+    assert HipDevice(tools).identity().environment == ("AMD_SERIALIZE_KERNEL=3",)
+
+
+def test_the_sensors_are_those_of_the_workers_card(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each worker has its card's address, and the kernel driver's number."""
+    gpus = tuple(Gpu(n, "gfx942", 304, 2100, pci=f"0000:0{n}:00.0", kfd_id=40 + n) for n in range(2))
+    monkeypatch.setattr(module, "visible_gpus", lambda: gpus)
+    configs = HipDevice(DeviceOptions(gpus=(1, 0))).worker_configs()
+    assert [(one.gpu, one.pci, one.kfd_id) for one in configs] == [(1, "0000:01:00.0", 41), (0, "0000:00:00.0", 40)]
+
+
 def test_a_gpu_that_the_driver_says_little_of_has_the_profile(
     monkeypatch: pytest.MonkeyPatch, tools: DeviceOptions
 ) -> None:

@@ -150,7 +150,7 @@ def test_unstable_times_are_told(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_clock_and_temperature_are_those_of_the_files(tmp_path: Path) -> None:
-    """Of the processor the highest of all; of an AMD GPU its own; where nothing is shown, nothing."""
+    """Of the processor the highest of all; where nothing is shown, nothing."""
     assert read_sensors(tmp_path) == Sensors(None, None)
     for number, khz in enumerate((2_100_000, 2_450_000)):
         folder = tmp_path / f"sys/devices/system/cpu/cpu{number}/cpufreq"
@@ -166,8 +166,3 @@ def test_clock_and_temperature_are_those_of_the_files(tmp_path: Path) -> None:
     zone.mkdir(parents=True)
     (zone / "temp").write_text("61500\n", encoding="utf-8")
     assert read_sensors(tmp_path) == Sensors(2450.0, 61.5)
-    monitor = tmp_path / "sys/class/drm/card1/device/hwmon/hwmon3"
-    monitor.mkdir(parents=True)
-    for name, text in {"name": "amdgpu", "freq1_input": "2100000000", "temp1_input": "48000"}.items():
-        (monitor / name).write_text(text + "\n", encoding="utf-8")
-    assert read_sensors(tmp_path) == Sensors(2100.0, 48.0)

@@ -16,7 +16,7 @@ from ckh.data.spool import StoredRows
 from ckh.errors import CkhError, DataError, UsageError
 from ckh.ops import operation
 from ckh.resources import RESOURCE_NAMES
-from ckh.schema import HARDWARE, MEASURED, REPEATED, SHORTEST_MS
+from ckh.schema import CARD, CARD_COLUMNS, HARDWARE, MEASURED, REPEATED, SHORTEST_MS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -210,6 +210,9 @@ def _table(
     if any(row.launch_ms for row in rows):
         extra["launch_ms"] = np.array([row.launch_ms for row in rows], dtype=np.float64)
         extra["by_graph"] = [row.by_graph if row.launch_ms else None for row in rows]
+    for name, column in zip(CARD, CARD_COLUMNS, strict=True):
+        if any(name in row.card for row in rows):
+            extra[column] = np.array([row.card.get(name) for row in rows], dtype=np.float64)
     before = [earlier.get((row.problem, row.kernel)) if row.latency_ms else None for row in rows]
     if any(before):
         after = [row.latency_ms if time else None for row, time in zip(rows, before, strict=True)]

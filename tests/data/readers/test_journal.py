@@ -98,10 +98,11 @@ def test_rows_say_which_device_measured_them_and_when(tmp_path: Path) -> None:
     assert Dataset(without).content_hash == datasets["near"].content_hash != datasets["far"].content_hash
 
 
-def test_rows_say_what_launching_took(tmp_path: Path) -> None:
+def test_rows_say_what_launching_took_and_what_the_card_showed(tmp_path: Path) -> None:
     """Where it is known; a launch-bound row counts."""
-    short = replace(OK, status=Status.LAUNCH_BOUND, launch_ms=0.25, by_graph=True)
+    short = replace(OK, status=Status.LAUNCH_BOUND, launch_ms=0.25, by_graph=True, card={"clock_mhz": 2100.0})
     row, failed = rows_of(write(tmp_path, short, FAILED))
+    assert (row["card_clock_mhz"], row["card_power_w"], failed["card_clock_mhz"]) == (2100.0, None, None)
     assert (row["status"], row["is_valid"], row["launch_ms"], row["by_graph"]) == ("launch_bound", True, 0.25, True)
     assert (failed["launch_ms"], failed["by_graph"]) == (None, None)
 
