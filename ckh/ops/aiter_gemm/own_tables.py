@@ -30,7 +30,7 @@ _ABOVE_ALL = "_config_for_m_above_table("  # versions of the second half of 2026
 _TRUTHS = {"True": "1", "False": "0"}
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class OwnTable:
     """The rows of AITER's own tables for one family, each shape once.
 
@@ -50,9 +50,7 @@ class OwnTable:
 
     def but_for(self, column: str, cells: Mapping[str, Any]) -> list[Mapping[str, str]]:
         """The rows whose key is that of another one but for a column, in the order of the tables."""
-        others = tuple(name for name in self.key if name != column)
-        wanted = _key(cells, others)
-        return [row for row in self.rows.values() if _key(row, others) == wanted]
+        return _by_others(self, column).get(_key(cells, _others(self, column)), [])
 
     def merged(self, lines: Iterable[TableRow], columns: Sequence[str]) -> str:
         """The text of one table with these rows too, which replace rows of the same shape.
@@ -67,6 +65,19 @@ class OwnTable:
         kept = [{**row, PREDICTED: 0} for at, row in self.rows.items() if at not in replaced]
         filled = [{**dict.fromkeys(names, "0"), **row} for row in added]
         return csv_text([*kept, *filled], [*dict.fromkeys([*names, PREDICTED])])
+
+
+@cache
+def _by_others(own: OwnTable, column: str) -> dict[tuple[str, ...], list[Mapping[str, str]]]:
+    """The rows of a table by the values of its key but for a column."""
+    found: dict[tuple[str, ...], list[Mapping[str, str]]] = {}
+    for row in own.rows.values():
+        found.setdefault(_key(row, _others(own, column)), []).append(row)
+    return found
+
+
+def _others(own: OwnTable, column: str) -> tuple[str, ...]:
+    return tuple(name for name in own.key if name != column)
 
 
 def configs_of(root: Path) -> Path | None:
