@@ -24,6 +24,7 @@ from ckh.bench.supervisor import Supervisor, SupervisorOptions
 from ckh.cluster.on_worker import is_withdrawn
 from ckh.errors import CkhError
 from ckh.locks import FileLock
+from ckh.errors import DeviceError
 from ckh.machine import machine_name
 from ckh.paths import cache_dir
 
@@ -104,10 +105,13 @@ def build_here(
     """Compile kernels of one unit; what became of each by the hash of its source, and the files of their libraries.
 
     Raises:
-        DeviceError: there is no compiler.
+        DeviceError: there is no compiler, or it is broken; says on which machine.
         DataError: the cache cannot be used.
     """
-    built = KernelBuilder(_device(request), timeout_s).build(kernels, 1, lambda _steps, _text: None)
+    try:
+        built = KernelBuilder(_device(request), timeout_s).build(kernels, 1, lambda _steps, _text: None)
+    except DeviceError as error:
+        raise DeviceError(f"on {machine_name()}: {error.message}", error.hint) from error
     made = {one.source_hash: one for one in built.values()}
     return made, KernelCache().files(key for key, one in made.items() if one.library)
 

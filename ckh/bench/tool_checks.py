@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -12,7 +13,7 @@ from ckh.bench.device_choice import open_device, require_usable
 from ckh.bench.hip_toolchain import find_ck_tile, find_hipcc
 from ckh.bench.kernel_cache import KernelCache
 from ckh.bench.toolchain import require_toolchain
-from ckh.errors import CkhError, ExitCode
+from ckh.errors import CkhError, DeviceError, ExitCode
 from ckh.gpus import detect_gpu_arch
 
 if TYPE_CHECKING:
@@ -63,6 +64,8 @@ def checked(name: str, find: Callable[[], str]) -> ToolCheck:
         found, remedy, code = find(), "", ExitCode.OK
     except CkhError as error:
         found, remedy, code = error.message, error.hint, error.exit_code
+    except OSError as error:
+        found, remedy, code = f"cannot write: {error}", "make room, or set CKH_CACHE_DIR", ExitCode.INPUT_OUTPUT
     return ToolCheck(name, found, remedy, int(code), round(time.monotonic() - start, 3))
 
 
@@ -93,6 +96,8 @@ def built_simplest(kind: str, options: DeviceOptions) -> str:
 
 
 def _headers(options: DeviceOptions) -> str:
-    hipcc = None if options.ck_include else find_hipcc(options.hipcc)
+    hipcc = None
+    with suppress(DeviceError):  # headers may be known without one
+        hipcc = find_hipcc(options.hipcc)
     headers = find_ck_tile(options.ck_include, hipcc)
     return f"{headers.include} (interface {headers.interface})"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 from typing import TYPE_CHECKING
 
@@ -15,6 +16,7 @@ from ckh.bench.driver import Driver
 from ckh.bench.hip_device import HipDevice
 from ckh.bench.host_device import HostDevice
 from ckh.bench.limits import BenchLimits
+from ckh.bench.remote import DeviceRequest, build_here
 from ckh.bench.toolchain import require_toolchain
 from ckh.cli import run
 from ckh.data.journal import read_journal
@@ -129,6 +131,17 @@ def test_kernels_find_the_runtime_of_their_compiler(tmp_path: Path, monkeypatch:
     hipcc.write_text(linked.replace(str(runtime), str(tmp_path / "rocm/lib/libamdhip64.so")), encoding="utf-8")
     report = build_and_load(Driver(device, BenchLimits(), lambda: False), [KERNEL])[KERNEL]
     assert (report.status, report.message) == (Status.OK, "")
+
+
+def test_a_node_with_a_broken_toolchain_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What it raises goes to the client, who would not know which machine is meant."""
+    monkeypatch.setenv("CKH_CACHE_DIR", str(tmp_path / "cache"))
+    device = device_with(tmp_path, "echo 'error: broken' >&2; exit 1")
+    hipcc, *_ = device.least_command(tmp_path, tmp_path)
+    request = DeviceRequest("hip", DeviceOptions("gfx942", shlex.quote(hipcc), str(tmp_path / "include")))
+    with pytest.raises(DeviceError) as caught:
+        build_here(request, [KERNEL], 60.0)
+    assert caught.value.message.startswith(f"on {os.uname().nodename}: the toolchain is broken: ")
 
 
 def test_a_toolchain_that_breaks_meanwhile_condemns_no_kernel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ckh.bench.codegen.interfaces import NOT_VERIFIED, Interface
+from ckh.bench.kernel_cache import KernelCache
 from ckh.cli import run
 from ckh.errors import ExitCode
 from tests.bench.codegen.test_ck_tile import write_templates
@@ -77,3 +79,42 @@ def test_every_model_says_what_it_was_measured_on(capsys: pytest.CaptureFixture[
     rows = [line.split() for line in capsys.readouterr().out.splitlines() if "models/" in line]
     (place,) = (row[-1] for row in rows if row[0].endswith("grouped_conv_forward_bf16_gfx950"))
     assert place == "gfx950"
+
+
+def checks(capsys: pytest.CaptureFixture[str], *options: str) -> dict[str, dict[str, Any]]:
+    """What was tried, by name."""
+    assert run(["doctor", "--json", *options]) == ExitCode.OK
+    return {one["name"]: one for one in json.loads(capsys.readouterr().out)["checks"]}
+
+
+def test_what_is_found_is_tried(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Without a GPU and ROCm the C++ compiler and the headers work, and each fault has a remedy and the exit code 3."""
+    for name in ("HIPCC", "ROCM_PATH"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("CKH_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setenv("CKH_HIP_LIBRARY", "/nonexistent/libamdhip64.so")
+    found = checks(capsys, "--hipcc", "/nonexistent/hipcc", "--ck-include", str(STUB))
+    assert {name: one["exit_code"] for name, one in found.items()} == {
+        "GPU": 3,
+        "HIP compiler": 3,
+        "CK Tile headers": 0,
+        "C++ compiler": 0,
+    }
+    assert [one["ok"] for one in found.values()] == [one["exit_code"] == 0 for one in found.values()]
+    assert all(bool(one["remedy"]) is not one["ok"] for one in found.values())
+
+
+def test_a_full_disk_is_no_fault_of_a_compiler(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its check says what could not be written, and has the exit code for that."""
+    monkeypatch.setenv("CKH_CACHE_DIR", str(tmp_path / "cache"))
+
+    def full(_cache: KernelCache) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(KernelCache, "workshop", full)
+    found = checks(capsys)["C++ compiler"]
+    assert (found["exit_code"], "No space left" in found["found"]) == (ExitCode.INPUT_OUTPUT, True)
