@@ -22,9 +22,8 @@ from ckh.bench.device_choice import open_device, require_usable
 from ckh.bench.kernel_cache import KernelCache
 from ckh.bench.supervisor import Supervisor, SupervisorOptions
 from ckh.cluster.on_worker import is_withdrawn
-from ckh.errors import CkhError
+from ckh.errors import CkhError, DeviceError
 from ckh.locks import FileLock
-from ckh.errors import DeviceError
 from ckh.machine import machine_name
 from ckh.paths import cache_dir
 
