@@ -14,7 +14,16 @@ from ckh.commands._duration import parse_duration
 from ckh.commands._problem_options import Typed, says_a_problem
 from ckh.errors import ModelError, NoKernelError, UsageError
 from ckh.learn.known import offer_once
-from ckh.learn.ranking_text import MOST_TIED, KernelRow, Ranking, cells, columns, notes_text, padding_text
+from ckh.learn.ranking_text import (
+    MOST_TIED,
+    KernelRow,
+    Ranking,
+    cells,
+    columns,
+    notes_text,
+    padding_text,
+    tied_rows_text,
+)
 from ckh.log import emit
 from ckh.requested import as_option, padded_sizes, typed_again
 from ckh.strenum import StrEnum
@@ -141,7 +150,8 @@ def predict(
     )
     others = {"problems": problems, "kernels": kernels, "registry": registry, "rule_set": rule_set}
     again = typed_again(typed.given | {name: value for name, value in others.items() if value is not None})
-    again = f"ckh predict {again}" + ("" if pad_channels else " --no-pad-channels")
+    flags = {" --no-pad-channels": not pad_channels, " --skip-unsupported": skip_unsupported}
+    again = f"ckh predict {again}" + "".join(flag for flag, is_given in flags.items() if is_given)
     chooser = typed.chooser(typed.arch)
     if problems is None:
         if skip_unsupported:
@@ -276,6 +286,8 @@ def _print_many(answers: Sequence[Answer], top: int, again: str, *, as_json: boo
         }
         rows = [[one.problem.canonical(), *cells(row, **shown)] for one in found for row in one.kernels]
         print_table("", ("problem", *columns(**shown)), rows)
+        if tied := tied_rows_text([one.kernels for one in found]):
+            say(tied)
         for doubts in dict.fromkeys(one.not_measured for one in found if one.not_measured is not None):
             count = sum(one.not_measured == doubts for one in found)
             say("\n" + "\n".join([f"{count} of {len(found)} problems:", *doubts.lines()]))

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 MOST_TIED = 100  # names of a row's kernels that JSON has
 _COLUMNS = ("predicted TFLOPS", "predicted ms")
 NOT_IN_HEADERS = "not in these headers"
+_ALIKE = "alike to the model: the first in the pool is shown, measured ones before others"
 _WHY = " (--why lists the reasons)"
 _HOST = "host"
 OUT_OF_ORDER = (
@@ -314,7 +315,15 @@ class Ranking(NamedTuple):
 def _ties_text(rows: Sequence[KernelRow]) -> str:
     """The note below a table on rows that stand for several kernels; empty if there are none."""
     tied = [f"{place} = {row.ties} kernels" for place, row in enumerate(rows, 1) if row.ties > 1]
-    words = f"{', '.join(tied)}, alike to the model: the first in the pool is shown, measured ones before others"
+    words = f"{', '.join(tied)}, {_ALIKE}"
+    return f"\n{prose(words)}\n" if tied else ""
+
+
+def tied_rows_text(rankings: Iterable[Sequence[KernelRow]]) -> str:
+    """The same note below the rows of many problems."""
+    rows = [row for kernels in rankings for row in kernels]
+    tied = [row.ties for row in rows if row.ties > 1]
+    words = f"{len(tied)} of {len(rows)} rows are several kernels, at most {max(tied, default=1)}, {_ALIKE}"
     return f"\n{prose(words)}\n" if tied else ""
 
 

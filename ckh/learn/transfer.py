@@ -19,7 +19,8 @@ import numpy as np
 from ckh.archs import HOST, arch_names, load_arch
 from ckh.errors import ModelError
 from ckh.kernels.compiled import compiled
-from ckh.learn.artifact import Model, find_model, fitting_models, list_models, wanted_for
+from ckh.learn.artifact import Model, find_model, first_model, fitting_models, list_models, wanted_for
+from ckh.learn.batches import known_candidates
 from ckh.learn.estimate import (
     ESTIMATE_FEATURE,
     PROBLEM_INPUTS,
@@ -202,10 +203,12 @@ def estimate_of(model: Model) -> EstimateModel | None:
 def is_for_all_sizes(problem: Problem, model: Model) -> bool:
     """True if a stand-in would be chosen for such problems of all sizes for which it knows an applicable kernel.
 
-    It is not where another model would come first, if one of its kernels applied.
+    It is not where another model would come first, if one of its kernels applied. One that fits and has measured no
+    kernel of the problem's kind never would.
     """
     wanted = wanted_for(problem, model.spec.arch)
-    if fitting_models(wanted):
+    fitting = first_model(wanted)
+    if fitting is not None and not known_candidates(problem, fitting).unmeasured:
         return False
     for refs in _others_nearest_first(wanted):
         for ref in refs:

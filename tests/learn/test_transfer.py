@@ -441,3 +441,19 @@ def test_instructions_of_another_element_type_come_in_the_order_of_the_estimate(
     assert (fast.warp_tile, slow.warp_tile) == ((32, 32, 16), (32, 32, 8))  # type: ignore[attr-defined]
     assert replace(slow, warp_tile_k=16) == fast
     assert 0 < first.score - second.score < 1e-8
+
+
+def test_rows_of_many_problems_say_how_many_are_several_kernels(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The note below the table counts the rows that JSON gives ties for, and has their largest number."""
+    (tmp_path / "p.csv").write_text("N,C,K,Hi,Wi,Y,X\n16,256,256,28,28,3,3\n1,64,64,56,56,1,1\n", encoding="utf-8")
+    asked = ["predict", "--problems", str(tmp_path / "p.csv"), "--arch", "gfx942", "--top", "9", "--skip-unsupported"]
+    assert run([*asked, "--json"]) == ExitCode.OK
+    results = json.loads(capsys.readouterr().out)["results"]
+    ties = [row["ties"] for one in results for row in one["kernels"]]
+    assert max(ties) > 1
+    assert results[0]["not_measured"]["next_commands"][0].endswith("--skip-unsupported --probe 5")
+    assert run(asked) == ExitCode.OK
+    said = " ".join(capsys.readouterr().out.split())
+    assert f"{sum(one > 1 for one in ties)} of {len(ties)} rows are several kernels, at most {max(ties)}," in said

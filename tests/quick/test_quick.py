@@ -149,6 +149,19 @@ def test_answers_without_a_model_are_those_of_the_full_command(
 
 
 @pytest.mark.usefixtures("alone")
+def test_a_stand_in_for_a_model_that_fits_is_prepared(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The model of gfx942 measured another kind of mixtures: what stands in for it answers for all sizes of this."""
+    monkeypatch.delenv("CKH_MODELS")
+    kind = "--op aiter_moe --arch gfx942 --model-dim 7168 --inter-dim 256 --experts 256 --topk 8 --json"
+    assert prepare(asked(f"{kind} --tokens 16"))
+    text = text_of(asked(f"{kind} --tokens 64"))
+    assert text == full(capsys, f"{kind} --tokens 64")
+    assert json.loads(text)["not_measured"] is not None
+
+
+@pytest.mark.usefixtures("alone")
 def test_a_compiled_kernel_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """What was prepared of an estimate does not count once a kernel of the operation was compiled for the GPU."""
     monkeypatch.delenv("CKH_MODELS")
