@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import zlib
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any
@@ -46,6 +47,14 @@ class KernelFailure(Exception):  # noqa: N818 - it is a result, not a fault of o
         self.message = message
 
 
+@dataclass(frozen=True, slots=True)
+class _Anchor:
+    """The kernel by whose time others are seen to be measured at one clock; `loops` are those of a sample."""
+
+    library: str
+    loops: int
+
+
 class _Problem:
     """The problem that kernels are measured on: its operands are in the memory, its right results here.
 
@@ -56,6 +65,7 @@ class _Problem:
         self, problem: Problem, best_ns: float, memory: Memory, clock: PhaseClock, *, fnuz_floats: bool
     ) -> None:
         self.best_ns = best_ns
+        self.anchor: _Anchor | None = None
         computation = computation_of(problem)
         self._problem, self._split = problem, computation.split
         self.c = ctypes.byref(computation.c_problem(problem))
@@ -148,6 +158,8 @@ class Bench:
         self._memory.clear()
         problem = operation_of(job.problem).parse_problem(job.problem)
         self._problem = _Problem(problem, job.best_ns, self._memory, self._clock, fnuz_floats=self._fnuz_floats)
+        if job.library:
+            self._problem.anchor = _Anchor(job.library, job.loops)
         return Reply(job.id, Status.OK)
 
     def measure(self, job: Job) -> Reply:
@@ -166,7 +178,8 @@ class Bench:
         self._check_again(library, problem)
         middle = timing.summarize(times.samples_ns).median_ns
         problem.best_ns = min(problem.best_ns, middle) if problem.best_ns > 0 else middle
-        return times.reply(job)
+        problem.anchor = problem.anchor or _Anchor(job.library, times.loops)
+        return replace(times.reply(job), anchor_ns=self._anchor_ns(problem))
 
     def time(self, job: Job) -> Reply:
         """Check and take samples of a kernel that was measured before; before each is a warm-up that is not counted.
@@ -196,7 +209,19 @@ class Bench:
                 raise KernelFailure(Status.WRONG_RESULT, f"in a later run than the first, {complaint}")
         else:
             self._check_again(library, problem)
-        return _Times(tuple(samples), job.loops, launching, by_graph, card or None).reply(job)
+        reply = _Times(tuple(samples), job.loops, launching, by_graph, card or None).reply(job)
+        return replace(reply, anchor_ns=self._anchor_ns(problem))
+
+    def _anchor_ns(self, problem: _Problem) -> float:
+        """The time of a problem's anchor now, in ns; 0 on the host, and where there is none or it fails."""
+        anchor = problem.anchor
+        if anchor is None or self._memory.times_first_runs:
+            return 0.0
+        with self._clock.phase(Phase.TIME), suppress(KernelFailure):
+            library = self._library(anchor.library)
+            by_graph = self._stopwatch.launching(library).wants_graph(timing.MIN_SAMPLE_NS / anchor.loops)
+            return self._time(library, problem, anchor.loops, 1, by_graph=by_graph)[0]
+        return 0.0
 
     def _current(self) -> _Problem:
         if self._problem is None:

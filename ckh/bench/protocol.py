@@ -133,7 +133,10 @@ def device_name(machine: str, config: WorkerConfig) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One thing for the worker to do. `best_ns` is the best time known for the problem, 0 when there is none."""
+    """One thing for the worker to do. `best_ns` is the best time known for the problem, 0 when there is none.
+
+    Of a problem, `library` and `loops` are those of its anchor, if it has one.
+    """
 
     op: Op
     id: int
@@ -167,6 +170,8 @@ def job_from_line(line: str) -> Job:
 class Reply:
     """The result of a job: `samples_ns` are times of one loop; `seconds` says by phase where the time went.
 
+    `anchor_ns` is what the problem's anchor (`ckh.bench.anchor`) took right after the kernel, 0 where it was not timed.
+
     `launch_ns` is what a kernel that does nothing takes, timed in the same way, 0 where that is not known; `by_graph`
     says that a graph launched the kernel; `card` is what the sensors of the GPU showed then, by `schema.CARD`.
 
@@ -185,6 +190,7 @@ class Reply:
     launch_ns: float = 0.0
     by_graph: bool = False
     card: Card | None = None
+    anchor_ns: float = 0.0
 
     def to_line(self) -> bytes:
         """As one line, in which the message is cut where it is too long."""
@@ -228,6 +234,10 @@ def _is_time(value: object) -> bool:
     return type(value) is float and is_possible(value)
 
 
+def _is_time_or_none(value: object) -> bool:
+    return _is_time(value) or (type(value) is float and value == 0)
+
+
 def _are_numbers(value: object, names: tuple[str, ...]) -> bool:
     if not isinstance(value, dict):
         return value is None
@@ -243,7 +253,8 @@ _IS_VALID: dict[str, Callable[[Any], bool]] = {
     "seconds": lambda value: _are_numbers(value, tuple(map(str, Phase))),
     "is_last": lambda value: isinstance(value, bool),
     "signed": lambda value: isinstance(value, str),
-    "launch_ns": lambda value: _is_time(value) or (type(value) is float and value == 0),
+    "launch_ns": _is_time_or_none,
     "by_graph": lambda value: isinstance(value, bool),
     "card": lambda value: _are_numbers(value, CARD),
+    "anchor_ns": _is_time_or_none,
 }

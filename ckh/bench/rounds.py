@@ -50,7 +50,7 @@ def _joined(replies: Sequence[Reply]) -> Reply:
     failure = next((reply for reply in replies if reply.status is not Status.OK), None)
     if failure is not None:
         return failure
-    return replace(replies[0], samples_ns=tuple(sample for reply in replies for sample in reply.samples_ns))
+    return replace(replies[-1], samples_ns=tuple(sample for reply in replies for sample in reply.samples_ns))
 
 
 def measure_interleaved(

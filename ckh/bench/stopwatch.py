@@ -35,6 +35,7 @@ class Stopwatch:
         self._check = check
         self._launching: Launching | None = None
         self._last_s: float | None = None  # when the device was last busy
+        self._idle_s: float | None = None  # its longest pause since it was warm; None: it never was
 
     def time(
         self, library: KernelLibrary, problem: Any, loops: int, samples: int, *, by_graph: bool = False
@@ -45,6 +46,7 @@ class Stopwatch:
             what `check` raises.
         """
         times = (ctypes.c_double * samples)()
+        self._count_pause()
         if library.time_by is None:
             code = library.time(problem, *self._memory.pointers(), loops, samples, times)
         else:
@@ -57,15 +59,21 @@ class Stopwatch:
 
     def warm_up(self, library: KernelLibrary, problem: Any, run_ns: float, *, by_graph: bool = False) -> float:
         """Run a kernel until the clock is steady; ns of a run at the end."""
-        idle_s = None if self._last_s is None else monotonic() - self._last_s
-        warm_up = timing.WarmUp(idle_s)
+        self._count_pause()
+        warm_up = timing.WarmUp(self._idle_s)
         while not warm_up.is_over:
             loops = timing.loops_for(run_ns)
             (run_ns,) = self.time(library, problem, loops, 1, by_graph=by_graph)
             if timing.complaint((run_ns,)):
                 break  # which its samples have too
             warm_up.add(run_ns, loops)
+        self._idle_s = 0.0
         return run_ns
+
+    def _count_pause(self) -> None:
+        """Take in the time since the device was last busy, which a calibrating launch before a warm-up does not end."""
+        if self._idle_s is not None and self._last_s is not None:
+            self._idle_s = max(self._idle_s, monotonic() - self._last_s)
 
     def launching(self, library: KernelLibrary) -> Launching:
         """What launching a kernel takes here; measured once, with a library that has a kernel that does nothing."""

@@ -11,6 +11,7 @@ from collections import deque
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from ckh.bench.anchor import with_anchor
 from ckh.bench.process import DeadlineError, WorkerDiedError, WorkerProcess
 from ckh.bench.protocol import HIP, Job, Op, Reply, WorkerConfig
 from ckh.errors import DeviceError
@@ -83,9 +84,10 @@ class _Run:
         self.sent.clear()
 
     def learn(self, job: Job, reply: Reply) -> None:
-        """Keep the best time for the next worker."""
+        """Keep the best time and the anchor for the next worker."""
         if self.setup is None or reply.status is not Status.OK or job.op is not Op.MEASURE:
             return
+        self.setup = with_anchor(self.setup, job.library, reply)
         fastest, best_ns = min(reply.samples_ns), self.setup.best_ns
         if best_ns <= 0 or fastest < best_ns:
             self.setup = replace(self.setup, best_ns=fastest)

@@ -17,6 +17,7 @@ from statistics import median
 from typing import TYPE_CHECKING
 
 from ckh.bench.alike import Alike, Reference
+from ckh.bench.anchor import MAX_PASSES, Looks, with_anchor
 from ckh.bench.driver import COMPILE_PHASE
 from ckh.bench.plan import full_name
 from ckh.bench.reference import AGAIN_SHARE, LEAST_PAIRS, ReferenceWatch, by_computing
@@ -31,13 +32,13 @@ from ckh.progress import progress
 from ckh.schema import RIGHT, Status
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from ckh.bench.active import ActiveRun
     from ckh.bench.compile import Built
     from ckh.bench.driver import Driver
     from ckh.bench.plan import Plan, Task
-    from ckh.bench.protocol import Reply
+    from ckh.bench.protocol import Job, Reply
     from ckh.bench.runner import JobRunner
     from ckh.bench.stop import Stop
     from ckh.data.journal import JournalWriter, ResultRow, RunRecord
@@ -327,48 +328,79 @@ class Sweep:
             one = work.built[name]
             same.setdefault(one.code_hash if one.status is Status.OK else name, []).append(name)
         groups = list(same.values())
-        setup = on_problem(canonical, results.best_ns(canonical))
+        looks, setup = Looks(), on_problem(canonical, results.best_ns(canonical))
         for number, reply in measure(worker, setup, [work.built[first] for first, *_ in groups], self._run.samples):
-            first, *twins = groups[number]
-            row = self._row(worker, canonical, first, reply, work.built[first])
-            self._add(results, row, *(_twin_row(row, name, work.built[name]) for name in twins))
+            self._add(results, *self._rows(worker, canonical, groups[number], reply, work))
             work.advance(len(groups[number]), canonical)
-        if all(results.has(canonical, name) for name in names) and not self._stop():
-            self._measure_leaders(worker, canonical, work)
+            looks.add(groups[number][0], reply)
+            setup = with_anchor(setup, work.built[groups[number][0]].library, reply)
+        for _ in range(MAX_PASSES):
+            self._measure_moved(worker, setup, groups, looks, work)
+            if self._stop() or not all(results.has(canonical, name) for name in names):
+                return
+            self._measure_leaders(worker, setup, looks, work)
+            if not looks.moved():
+                return
 
-    def _measure_leaders(self, worker: JobRunner, canonical: str, work: _Work) -> None:
-        results, built = work.results, work.built
+    def _measure_moved(
+        self, worker: JobRunner, setup: Job, groups: Sequence[Sequence[str]], looks: Looks, work: _Work
+    ) -> None:
+        """Measure again the kernels of a problem that were not measured at the clock of the last ones."""
+        for _ in range(MAX_PASSES):
+            moved = looks.moved()
+            again = [group for group in groups if group[0] in moved]
+            if not again or self._stop():
+                return
+            for number, reply in measure(worker, setup, [work.built[first] for first, *_ in again], self._run.samples):
+                looks.add(again[number][0], reply)
+                self.totals.drifted += len(again[number])
+                self._keep(work.results, *self._rows(worker, setup.problem, again[number], reply, work))
+
+    def _rows(
+        self, worker: JobRunner, canonical: str, names: Sequence[str], reply: Reply, work: _Work
+    ) -> Iterator[ResultRow]:
+        """The rows of kernels with the same code, of which the first was measured."""
+        first, *twins = names
+        row = replace(result_row(self._run.run_id, canonical, first, reply, work.built[first]), node=worker.node)
+        yield row
+        for name in twins:
+            yield _twin_row(row, name, work.built[name])
+
+    def _measure_leaders(self, worker: JobRunner, setup: Job, looks: Looks, work: _Work) -> None:
+        results, built, canonical = work.results, work.built, setup.problem
         leaders = results.leaders(canonical, self._driver.limits.leaders)
         if not leaders:
             return
-        setup = on_problem(canonical, results.best_ns(canonical))
         kernels = [(built[one.kernel].library, one.loops) for one in leaders]
         seed = f"{self._run.seed} leaders {canonical}"
-        replies = time_in_rounds(worker, setup, kernels, self._run.samples, seed)
+        best = replace(setup, best_ns=results.best_ns(canonical))
+        replies = time_in_rounds(worker, best, kernels, self._run.samples, seed)
         if replies is None:
             return  # stopped: the next run does it again
+        looks.add_rounds({one.kernel for one in leaders}, replies)
         rows = [
-            replace(self._row(worker, canonical, one.kernel, reply, built[one.kernel]), remeasured=True)
+            replace(row, remeasured=True)
             for one, reply in zip(leaders, replies, strict=True)
+            for row in self._rows(worker, canonical, [one.kernel], reply, work)
         ]
         # In one piece, so that a problem's leaders are never compared with times of different rounds.
-        with self._lock:
-            self._journal.add(*rows)
-            for row in rows:
-                results.add(row)
-            self.totals.remeasured += len(rows)
+        self._keep(results, *rows)
+        self.totals.remeasured += len(rows)
 
     def _add(self, results: PairResults, *rows: ResultRow) -> None:
+        """Take in the first rows of pairs."""
+        self._keep(results, *rows)
         with self._lock:
-            self._journal.add(*rows)
             for row in rows:
-                results.add(row)
                 self.totals.statuses[str(row.status)] += 1
                 if row.status not in RIGHT:
                     self.totals.first_failures.setdefault(str(row.status), row.message)
 
-    def _row(self, worker: JobRunner, canonical: str, kernel: str, reply: Reply, built: Built) -> ResultRow:
-        return replace(result_row(self._run.run_id, canonical, kernel, reply, built), node=worker.node)
+    def _keep(self, results: PairResults, *rows: ResultRow) -> None:
+        with self._lock:
+            self._journal.add(*rows)
+            for row in rows:
+                results.add(row)
 
 
 def _twin_row(row: ResultRow, kernel: str, built: Built) -> ResultRow:

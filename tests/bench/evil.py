@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from ckh.bench.protocol import Reply
 from ckh.schema import Status
 from tests.bench.faults import CLAIMED_MS, FAULTS, GOOD, HANG, HOARD, Fault
 
 _RIGHT = GOOD.run
-# As worker and supervisor would write it, but for the signature, which no kernel can know.
-REPLY = (
-    '{\\"id\\": @id@, \\"status\\": \\"ok\\", \\"message\\": \\"\\", \\"samples_ns\\": [@times@], \\"loops\\": 1, '
-    '\\"seconds\\": {\\"run\\": 0.1}, \\"is_last\\": false, \\"signed\\": \\"0123456789abcdef\\"}\\n'
-)
+# As a worker would write it, but for the signature, which no kernel can know.
+_HONEST = Reply(0, Status.OK, "", (1.5,), 1, {"run": 0.1}, signed="0123456789abcdef").to_line().decode()
+REPLY = _HONEST.replace('"id": 0', '"id": @id@').replace("[1.5]", "[@times@]").replace('"', '\\"').replace("\n", "\\n")
 
 
 def forged(number: str = "0", times: str = "1.5") -> str:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
+from ckh.bench import stopwatch as stopwatch_module
 from ckh.bench.library import BY_GRAPH, OF_NOTHING
 from ckh.bench.stopwatch import Stopwatch
 from ckh.bench.timing import Launching
@@ -109,3 +110,30 @@ def test_short_kernels_differ_in_a_graph() -> None:
             times[by_graph, kernel_ns] = gpu.stopwatch().time(gpu.library, None, 10, 1, by_graph=by_graph)[0]
     assert times[False, 1000.0] == times[False, 2000.0] == LAUNCH_NS
     assert times[True, 2000.0] - times[True, 1000.0] == 1000.0
+
+
+def test_a_launch_before_the_warm_up_does_not_shorten_it() -> None:
+    """A GPU that ran its first kernel once, to see how slow it is, is cold all the same."""
+    gpu = Gpu(20e3, ramp_ns=200e6)
+    stopwatch = gpu.stopwatch()
+    stopwatch.time(gpu.library, None, 1, 1)
+    assert stopwatch.warm_up(gpu.library, None, 40e3) == 20e3
+    assert gpu.busy_ns > gpu.ramp_ns
+
+
+def test_a_launch_after_a_pause_does_not_hide_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """After a second of idleness the warm-up is longer than between kernels, also if one was launched in between."""
+    now = [0.0]
+    monkeypatch.setattr(stopwatch_module, "monotonic", lambda: now[0])
+    gpu = Gpu(20e3)
+    stopwatch = gpu.stopwatch()
+    spent_ns = []
+    for pause_s in (0.0, 0.0, 1.0):
+        now[0] += pause_s
+        stopwatch.time(gpu.library, None, 1, 1)
+        before_ns = gpu.busy_ns
+        stopwatch.warm_up(gpu.library, None, 20e3)
+        spent_ns.append(gpu.busy_ns - before_ns)
+    assert spent_ns[0] >= 250e6
+    assert spent_ns[1] < 3e6
+    assert 25e6 <= spent_ns[2] < 30e6

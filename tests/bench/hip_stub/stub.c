@@ -247,7 +247,7 @@ static void work(double ms) {
     for (;;) {
         const double speed = speed_at(at, &until), can_ms = speed > 0 ? (until - at) * speed : 0;
         if (can_ms >= ms) {
-            gpu_ms = at + ms / speed;
+            gpu_ms = ms > 0 ? at + ms / speed : at;
             return;
         }
         ms -= can_ms, at = until;
