@@ -381,7 +381,11 @@ class Bench:
         return again_ns
 
     def _warm_up(self, library: KernelLibrary, problem: _Problem, run_ns: float, *, by_graph: bool = False) -> float:
-        return self._stopwatch.warm_up(library, problem.c, run_ns, by_graph=by_graph)
+        warm_ns = self._stopwatch.warm_up(library, problem.c, run_ns, by_graph=by_graph)
+        if not warm_ns:
+            reason = "the GPU's events show the same time of some runs and of twice as many"
+            raise KernelFailure(Status.LAUNCH_ERROR, reason)
+        return warm_ns
 
     def _time(
         self, library: KernelLibrary, problem: _Problem, loops: int, samples: int, *, by_graph: bool = False

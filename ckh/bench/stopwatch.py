@@ -58,7 +58,7 @@ class Stopwatch:
         return tuple(times)
 
     def warm_up(self, library: KernelLibrary, problem: Any, run_ns: float, *, by_graph: bool = False) -> float:
-        """Run a kernel until the clock is steady; ns of a run at the end."""
+        """Run a kernel until the clock is steady; ns of a run at the end, 0 if the clock stands still."""
         self._count_pause()
         warm_up = timing.WarmUp(self._idle_s)
         while not warm_up.is_over:
@@ -67,6 +67,8 @@ class Stopwatch:
             if timing.complaint((run_ns,)):
                 break  # which its samples have too
             warm_up.add(run_ns, loops)
+            if warm_up.stands_still:
+                return 0.0
         self._idle_s = 0.0
         return run_ns
 

@@ -9,7 +9,7 @@ A GPU is warmed up before, by runs of the kernel: until it was busy for long eno
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from math import ceil
+from math import ceil, isclose
 from statistics import median
 from typing import TYPE_CHECKING
 
@@ -80,11 +80,17 @@ class WarmUp:
     """The runs of a kernel before it is timed on a GPU that was idle for so many seconds, None: since ever."""
 
     idle_s: float | None
+    stands_still: bool = False
+    """Whether the device's clock does: it showed the same time of some runs and of twice as many."""
     _times_ns: list[float] = field(default_factory=list)
     _spent_ns: float = 0.0
+    _last: tuple[int, float] = (0, 0.0)
 
     def add(self, run_ns: float, loops: int) -> None:
         """Count that many runs, which took so long each."""
+        last_loops, last_ns = self._last
+        self.stands_still |= loops >= 2 * last_loops > 0 and isclose(last_ns, run_ns * loops)
+        self._last = loops, run_ns * loops
         self._times_ns.append(run_ns)
         self._spent_ns += run_ns * loops
 

@@ -70,6 +70,7 @@ AT_WORK = {
     "an event that is never recorded": Fault("hipEventElapsedTime=400", Status.LAUNCH_ERROR, "invalid resource handle"),
     "events at one time": Fault("hipEventElapsedTime=ms:0", Status.LAUNCH_ERROR, "it took 0 ns"),
     "events back in time": Fault("hipEventElapsedTime=ms:-0.5", Status.LAUNCH_ERROR, "it took -"),
+    "events that stand still": Fault("hipEventElapsedTime=ms:0.25", Status.LAUNCH_ERROR, "the same time of some runs"),
     "events without a time": Fault("hipEventElapsedTime=ms:nan", Status.LAUNCH_ERROR, "it took nan ns"),
 }
 
@@ -87,6 +88,7 @@ AT_START = {
     "no GPUs": ("hipGetDeviceCount=count:0", "HIP finds no GPU"),
     "fewer GPUs than none": ("hipGetDeviceCount=count:-1", "HIP finds no GPU"),
     "fewer GPUs than the driver lists": ("hipGetDeviceCount=count:1", "HIP has no GPU number 1: it counts 1 from 0"),
+    "one GPU, which was eight partitions": ("hipGetDeviceCount=count:1", "HIP has no GPU number 7: it counts 1 from 0"),
     "a GPU that cannot be chosen": ("hipSetDevice=101", "hipSetDevice: invalid device ordinal (error 101)"),
     "no memory": ("hipMalloc=2", "hipMalloc of 0.0 MB: out of memory (error 2)"),
     "a GPU that is lost": ("hipMalloc=999!", "hipMalloc of 0.0 MB: unknown error (error 999)"),
@@ -223,10 +225,12 @@ def test_what_a_worker_meets_when_it_starts_is_one_line(
     monkeypatch.setenv("CKH_STUB_FAULTS", faults)
     device = StubGpus(stub.runtime, stub.exported, [])
     with pytest.raises(DeviceError) as caught:
-        WorkerProcess(device, WorkerConfig(0, None, HIP, gpu=1 if "number 1" in message else 0))
+        WorkerProcess(device, WorkerConfig(0, None, HIP, gpu=next((n for n in (1, 7) if f"number {n}" in message), 0)))
     assert message in caught.value.message
     assert "\n" not in caught.value.message
     assert caught.value.exit_code is ExitCode.NO_DEVICE
+    if faults.startswith("hipGetDeviceCount=") and "crash" not in faults:
+        assert caught.value.hint  # of permissions, drivers and hangs
 
 
 @pytest.mark.parametrize(
@@ -250,6 +254,42 @@ def test_kernels_of_another_rocm_are_rows_that_say_so(stub: Stub, tmp_path: Path
     assert runs.run().reason is StopReason.COMPLETE
     assert runs.statuses == {Status.LAUNCH_ERROR: 2}
     assert all("libamdhip64.so.99" in row.message for rows in runs.rows.values() for row in rows)
+
+
+@pytest.mark.parametrize(
+    ("fault", "status", "us"),
+    [
+        ("", Status.OK, 1.0),
+        ("hipStreamBeginCapture=801", Status.LAUNCH_BOUND, 2.0),
+        ("hipStreamEndCapture=901", Status.LAUNCH_BOUND, 2.0),
+        ("hipGraphInstantiateWithFlags=2", Status.LAUNCH_BOUND, 2.0),
+        ("hipGraphLaunch=999", Status.LAUNCH_BOUND, 2.0),
+    ],
+)
+def test_kernels_of_half_a_microsecond(
+    fault: str, status: Status, us: float, stub: Stub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are timed by a graph, with its half microsecond a kernel; without graphs their times are of launches."""
+    monkeypatch.setenv("CKH_STUB_CLOCK", "gap=0.5 launch=2")
+    runs = stub.runs(tmp_path, GpuKernel(0.5, fault), GpuKernel(0.5, fault))
+    runs.run()
+    rows = [row for rows in runs.rows.values() for row in rows]
+    assert [(row.status, row.by_graph) for row in rows] == [(status, not fault)] * 2
+    assert [row.latency_ms for row in rows] == pytest.approx([us / 1e3] * 2, rel=0.02)
+
+
+def test_times_beside_another_process_are_right_or_unstable(
+    stub: Stub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that takes half of the GPU, half a millisecond at a time."""
+    monkeypatch.setenv("CKH_STUB_CLOCK", "other=0.5,0.5 seed=2")
+    runs = stub.runs(tmp_path, GOOD, GOOD, GOOD)
+    runs.run()
+    found = [(row.status, row.latency_ms) for rows in runs.rows.values() for row in rows]
+    assert Status.UNSTABLE in {status for status, _ in found}
+    assert [ms for status, ms in found if status is Status.OK] == pytest.approx(
+        [GOOD.us / 1e3] * runs.statuses[Status.OK], rel=0.05
+    )
 
 
 @pytest.mark.parametrize("name", LOST)
