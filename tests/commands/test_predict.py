@@ -108,6 +108,7 @@ def test_json_has_the_complete_kernels(model: Path, capsys: pytest.CaptureFixtur
             "measured_latency_ms": None,
             "ties": 1 + len(others),
             "tied": [full_name(other.kernel) for other in others],
+            "not_in_headers": None,
         }
         for one, *others in rows(model, n=4, c=128, k=128)
     ]
