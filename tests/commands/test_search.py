@@ -195,9 +195,10 @@ def test_a_gemm_is_measured_without_a_model(capsys: pytest.CaptureFixture[str]) 
 
 
 def test_failures_cost_as_much(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    """With a compiler that fails there are as many rows as the budget, and the exit code is that of no kernel."""
+    """With kernels that do not compile there are as many rows as the budget, and the exit code is that of no kernel."""
     failing = Path("cxx")
-    failing.write_text('#!/bin/sh\ncase "$*" in *--version*) echo "cxx 1.0";; *) echo "error: no" >&2; exit 1;; esac\n')
+    simplest = '*--version*) echo "cxx 1.0";; */least.cpp*) exec g++ "$@";;'
+    failing.write_text(f'#!/bin/sh\ncase "$*" in {simplest} *) echo "error: no" >&2; exit 1;; esac\n')
     failing.chmod(0o755)
     monkeypatch.setenv("CXX", str(failing.resolve()))
     assert run(["search", *SMALL, "--measure", "--budget", "3", "--out", "run", "--json"]) == ExitCode.NO_KERNEL
