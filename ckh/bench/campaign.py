@@ -13,7 +13,7 @@ from ckh.bench.candidates import BuildableSource
 from ckh.bench.cluster_driver import driver_for
 from ckh.bench.compile import KernelBuilder
 from ckh.bench.computation import measured_of
-from ckh.bench.device import EMULATED_KIND, HOST_KIND, Device, DeviceOptions
+from ckh.bench.device import EMULATED_KIND, HIP_KIND, HOST_KIND, Device, DeviceOptions
 from ckh.bench.device_choice import default_device_kind, open_device, require_usable
 from ckh.bench.few_plan import KnownBefore, few_plan
 from ckh.bench.history import History, read_history
@@ -157,6 +157,9 @@ class Campaign:
         if self._history is not None:
             last = self._history.runs[-1]
             kind, options = device_kind or last.device_kind, replace(options, cold=last.cold)
+        if kind == HIP_KIND:
+            rotating = _sets(given) if self._history is None else self._history.runs[-1].rotating
+            options = replace(options, rotating=rotating)
         self._kind = kind
         self.device: Device = open_device(kind, options)
         self._is_tried = measures and cluster is None
@@ -357,8 +360,16 @@ def _settle(given: Given, history: History | None, device_kind: str, default_dty
         dtype=default_dtype,
         seed=0,
         samples=DEFAULT_SAMPLES,
+        rotating=_sets(given) if device_kind == HIP_KIND else 1,
     )
     return replace(settings, **given.values)
+
+
+def _sets(given: Given) -> int:
+    """How many sets of operands a GPU's timed runs take in turn; 0: as many as outlast the caches."""
+    if given["rotating"] is not None:
+        return int(given["rotating"])
+    return 0 if given["cold"] is None else 1
 
 
 def _check_choice(settings: Settings) -> None:
@@ -369,6 +380,8 @@ def _check_choice(settings: Settings) -> None:
     """
     if settings.plan is not None and settings.kernels.startswith((SAMPLE, BEST)):
         raise UsageError("--plan chooses the kernels of each problem", f"leave out --kernels {settings.kernels}")
+    if settings.cold and settings.rotating > 1:
+        raise UsageError("--cold empties the caches before every timed run", "leave out --rotating")
     if settings.active and settings.plan is not None:
         raise UsageError("--active chooses among all problems, --plan before anything is measured", "leave one out")
     if settings.active and settings.kernels.startswith((SAMPLE, BEST)):

@@ -38,6 +38,7 @@ class DeviceOptions:
         ck_include: the folder with CK Tile's headers.
         gpus: numbers of the GPUs to use; None: all of the architecture.
         cold: whether caches are emptied before every timed run.
+        rotating: sets of operands that timed runs take in turn; 0: as many as outlast the caches.
     """
 
     arch: str | None = declared(
@@ -51,6 +52,7 @@ class DeviceOptions:
         Declared("hip: GPUs to use, a worker each.  [all]", metavar="N[,N…]"), default=None
     )
     cold: bool = False
+    rotating: int = 0
 
 
 _NO_KIND = ("clock_mhz", "max_clock_mhz", "hardware")  # what `hardware` holds is compared by itself

@@ -44,7 +44,7 @@ class EmulatedDevice(HipDevice):
     """
 
     def __init__(self, options: DeviceOptions) -> None:
-        if options.gpus is not None or options.cold:
+        if options.gpus is not None or options.cold or options.rotating:
             raise UsageError("the emulated device has no GPUs to choose from and no caches", "leave the option out")
         super().__init__(replace(options, arch=options.arch or EMULATED_ARCHS[0]))
         if self.arch.name not in EMULATED_ARCHS:

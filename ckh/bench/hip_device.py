@@ -177,8 +177,15 @@ class HipDevice:
         """One worker a GPU; where there is none, one that will say so."""
         profile = self._arch.hardware
         caches_kb = profile.l3_cache_kb + profile.l2_cache_kb * max(profile.num_xcd, 1)
-        flush_bytes = _FLUSH_FACTOR * caches_kb * _KB if self._options.cold else 0
-        config = WorkerConfig(0, None, HIP_KIND, 0, flush_bytes, fnuz_floats=self._arch.fnuz_floats)
+        outlasting_bytes = _FLUSH_FACTOR * caches_kb * _KB
+        is_cold, floats = self._options.cold, self._arch.fnuz_floats
+        if is_cold:
+            config = WorkerConfig(0, None, HIP_KIND, 0, outlasting_bytes, fnuz_floats=floats)
+        else:
+            rotating = self._options.rotating
+            config = WorkerConfig(
+                0, None, HIP_KIND, 0, fnuz_floats=floats, rotating=rotating, rotating_bytes=outlasting_bytes
+            )
         found = [self._gpus[number] for number in self._numbers]
         every = tuple(replace(config, gpu=gpu.number, pci=gpu.pci, kfd_id=gpu.kfd_id) for gpu in found)
         return every or (config,)

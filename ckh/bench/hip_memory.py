@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from ckh.bench.hip_runtime import HipMemoryError, HipRuntime
 from ckh.bench.memory import WORKSPACE_FILL_BYTES
 from ckh.bench.typed import NAN_BYTE
+from ckh.data.settings import MAX_SETS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,6 +22,11 @@ Array = NDArray[Any]
 
 GUARD_BYTES = 4096
 _CANARY = 0xA5
+
+
+def _rounded(size: int) -> int:
+    """Up to where the next operand begins."""
+    return -(-size // GUARD_BYTES) * GUARD_BYTES
 
 
 class DeviceBuffer:
@@ -79,12 +85,16 @@ class HipMemory:
     Args:
         runtime: of the GPU.
         flush_bytes: the size of the buffer that kernels empty the caches with; 0: none.
+        rotating: how many sets of operands timed runs take in turn; 0: as many as have `rotating_bytes` together.
+        rotating_bytes: see there.
     """
 
     times_first_runs = False
 
-    def __init__(self, runtime: HipRuntime, flush_bytes: int) -> None:
+    def __init__(self, runtime: HipRuntime, flush_bytes: int, rotating: int = 1, rotating_bytes: int = 0) -> None:
         self._runtime = runtime
+        self._rotating, self._rotating_bytes = rotating, rotating_bytes
+        self._copies: DeviceBuffer | None = None
         self._flush_bytes = flush_bytes
         self._flush: DeviceBuffer | None = None
         self._inputs: list[tuple[Array, DeviceBuffer]] = []
@@ -96,6 +106,9 @@ class HipMemory:
     def clear(self) -> None:
         """Give back inputs and output."""
         buffers = [buffer for _, buffer in self._inputs]
+        if self._copies is not None:
+            buffers.append(self._copies)
+            self._copies = None
         if self._output is not None:
             buffers.append(self._output)
         self._inputs, self._output, self._result = [], None, np.empty(0)
@@ -139,6 +152,24 @@ class HipMemory:
         """Addresses on the GPU."""
         (_, a), (_, b) = self._inputs
         return a.address, b.address, self._has_output().address, self._workspace.address
+
+    def operand_sets(self) -> list[tuple[int, int, int, int]]:
+        """Those of `pointers`, and copies of these operands, which are made when they are asked for first."""
+        a, b, out, workspace = self.pointers()
+        a_bytes, b_bytes, out_bytes = *(buffer.size for _, buffer in self._inputs), self._has_output().size
+        b_at = _rounded(a_bytes)
+        out_at = b_at + _rounded(b_bytes)
+        set_bytes = out_at + _rounded(out_bytes)
+        more = self._rotating - 1 if self._rotating else min(MAX_SETS - 1, self._rotating_bytes // max(1, set_bytes))
+        if not more:
+            return [(a, b, out, workspace)]
+        is_new = self._copies is None
+        copies = self._copies = self._copies or DeviceBuffer(self._runtime, more * set_bytes)
+        starts = [copies.address + number * set_bytes for number in range(more)]
+        for start in starts if is_new else ():
+            self._runtime.copy(start, a, a_bytes)
+            self._runtime.copy(start + b_at, b, b_bytes)
+        return [(a, b, out, workspace), *((start, start + b_at, start + out_at, workspace) for start in starts)]
 
     def overrun(self) -> str:
         """The first of output and workspace that has something written beside it; its guards are restored."""

@@ -32,7 +32,7 @@ _ARGUMENTS: dict[str, tuple[Any, ...]] = {
 }
 _INSTALL = f"install ROCm, or say where it is with ROCM_PATH, or name {RUNTIME} with {LIBRARY_VARIABLE}"
 _OUT_OF_MEMORY, _NO_DEVICE = 2, 100  # hipError_t
-_HOST_TO_DEVICE, _DEVICE_TO_HOST = 1, 2  # hipMemcpyKind
+_HOST_TO_DEVICE, _DEVICE_TO_HOST, _ON_DEVICE = 1, 2, 3  # hipMemcpyKind
 
 
 class HipError(DeviceError):
@@ -80,6 +80,10 @@ class HipRuntime:
     def download(self, target: int, address: int, size: int) -> None:
         """Copy to the host's memory."""
         self._call("hipMemcpy", target, address, size, _DEVICE_TO_HOST)
+
+    def copy(self, target: int, source: int, size: int) -> None:
+        """Copy within the GPU's memory."""
+        self._call("hipMemcpy", target, source, size, _ON_DEVICE)
 
     def fill(self, address: int, byte: int, size: int) -> None:
         """Set bytes; this may still be going on when it returns."""

@@ -45,6 +45,9 @@ class Memory(Protocol):
     def pointers(self) -> tuple[int, int, int, int]:
         """The kernel's arguments: inputs a and b, output, workspace."""
 
+    def operand_sets(self) -> list[tuple[int, int, int, int]]:
+        """Sets of such arguments that timed runs take in turn, the first one that of `pointers`."""
+
     def overrun(self) -> str:
         """Where a kernel wrote out of bounds, e.g. "12 bytes behind the output"; empty if nowhere."""
 
@@ -106,6 +109,10 @@ class HostMemory:
         """Addresses."""
         a, b = self._inputs
         return a.ctypes.data, b.ctypes.data, self._output.address, self._workspace.address
+
+    def operand_sets(self) -> list[tuple[int, int, int, int]]:
+        """One: the caches are warm."""
+        return [self.pointers()]
 
     def overrun(self) -> str:
         """The first of output and workspace that has something written beside it; its guards are restored."""

@@ -93,6 +93,8 @@ class WorkerConfig:
         kind: "host", "hip" or "emulated".
         gpu: the number of the GPU, for "hip"; an emulated one has 0.
         flush_bytes: what kernels overwrite on a GPU before every timed run to empty its caches; 0: nothing.
+        rotating: sets of operands that a GPU's timed runs take in turn; 0: as many as have `rotating_bytes`.
+        rotating_bytes: what the caches of the GPU do not hold.
         load_only: never open the device and accept nothing but `Op.LOAD`.
         fnuz_floats: whether the device's floating-point numbers of eight bits are those of CDNA3, else OCP's.
         arch: what an emulated GPU is.
@@ -110,6 +112,8 @@ class WorkerConfig:
     arch: str = ""
     pci: str = ""
     kfd_id: int = 0
+    rotating: int = 1
+    rotating_bytes: int = 0
 
     @property
     def is_hip(self) -> bool:

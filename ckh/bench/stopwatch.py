@@ -34,6 +34,7 @@ class Stopwatch:
         self._memory = memory
         self._check = check
         self._launching: Launching | None = None
+        self._runs = 0
         self._last_s: float | None = None  # when the device was last busy
         self._idle_s: float | None = None  # its longest pause since it was warm; None: it never was
 
@@ -50,9 +51,11 @@ class Stopwatch:
         if library.time_by is None:
             code = library.time(problem, *self._memory.pointers(), loops, samples, times)
         else:
-            sets = (Operands * 1)(Operands(*self._memory.pointers()))
-            how = BY_GRAPH if by_graph else 0
-            code = library.time_by(how, problem, sets, len(sets), 0, loops, samples, times)
+            each = self._memory.operand_sets()
+            sets = (Operands * len(each))(*(Operands(*addresses) for addresses in each))
+            how, first = BY_GRAPH if by_graph else 0, self._runs % len(each)
+            code = library.time_by(how, problem, sets, len(each), first, loops, samples, times)
+            self._runs += loops * samples  # the next one goes on with what was not used for longest
         self._check(library, code)
         self._last_s = monotonic()
         return tuple(times)

@@ -75,7 +75,7 @@ def _memory(config: WorkerConfig) -> Memory:
         from ckh.emulator.launch import attach
 
         attach(os.environ[LIBRARY_VARIABLE], config.arch)
-    memory = HipMemory(HipRuntime(config.gpu), config.flush_bytes)
+    memory = HipMemory(HipRuntime(config.gpu), config.flush_bytes, config.rotating, config.rotating_bytes)
     memory.probe()
     return memory
 

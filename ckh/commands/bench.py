@@ -106,7 +106,7 @@ def bench(
 
     is_plain = not any((device, out, resume, cluster, as_json)) and not any(settings.values())
     given, most = Given(**settings), BenchLimits(**limits)
-    options = DeviceOptions(**device_options, cold=bool(given["cold"]))
+    options = DeviceOptions(**device_options, cold=bool(given["cold"]), rotating=given["rotating"] or 0)
     with ExitStack() as stack:
         if verbose and cluster is None:
             raise UsageError("--verbose says what the nodes of a cluster do", "add --cluster, or leave it out")

@@ -14,6 +14,8 @@ from ckh.ops import DEFAULT_OPERATION, operation_names
 from ckh.requested import as_option
 from ckh.strenum import StrEnum
 
+MAX_SETS = 64  # of operands
+
 
 class Variant(StrEnum):
     """The values of `--variant`: a direction, or all of them."""
@@ -86,7 +88,17 @@ class Settings:
         Declared("hip: skip kernels with more scratch memory a lane.", metavar="BYTES", low=0), default=None
     )
     cold: bool = declared(
-        Declared("hip: empty the caches before every timed run.  [warm]", typed=("--cold/--warm",)), default=False
+        Declared("hip: empty the caches before every timed run, or use one set of operands.", typed=("--cold/--warm",)),
+        default=False,
+    )
+    rotating: int = declared(
+        Declared(
+            "hip: sets of operands that launches take in turn; 0: as many as outlast the caches, as in a network.  "
+            "[0; 1 with --cold or --warm]",
+            low=0,
+            high=MAX_SETS,
+        ),
+        default=1,
     )
 
     def first_given(self, *names: str) -> str:

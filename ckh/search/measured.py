@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ckh.bench.cluster_driver import driver_for
+from ckh.bench.device import HIP_KIND
 from ckh.bench.plan import SEARCH
 from ckh.bench.rows import new_record
 from ckh.bench.stop import Stop, StopReason
@@ -228,5 +229,6 @@ def _record(identity: DeviceIdentity, problem: Problem, settings: SearchSettings
         seed=settings.seed,
         samples=settings.samples,
         cold=settings.cold,
+        rotating=int(settings.cold or identity.kind != HIP_KIND),
     )
     return new_record(identity, recorded)

@@ -178,10 +178,25 @@ def test_a_gpu_that_the_driver_says_little_of_has_the_profile(
         assert HipDevice(tools).identity().hardware == GFX942.hardware.to_dict()
 
 
+def test_operands_take_turns_unless_caches_are_emptied() -> None:
+    """By default as many as outlast the caches, twice their size; or a number of them."""
+    caches = 2 * (262_144 + 8 * 4096) * KB
+    expected = {
+        (False, 0): (0, 0, caches),
+        (False, 1): (0, 1, caches),
+        (False, 7): (0, 7, caches),
+        (True, 0): (caches, 1, 0),
+    }
+    for (cold, rotating), values in expected.items():
+        (config,) = HipDevice(DeviceOptions("gfx942", cold=cold, rotating=rotating)).worker_configs()
+        assert (config.flush_bytes, config.rotating, config.rotating_bytes) == values
+
+
 def gpus_of(device: HipDevice) -> list[int]:
     """The GPU of each worker."""
     configs, floats = device.worker_configs(), device.arch.name == "gfx942"
-    assert all(config == WorkerConfig(0, None, "hip", config.gpu, fnuz_floats=floats) for config in configs)
+    plain = WorkerConfig(0, None, "hip", fnuz_floats=floats, rotating=0, rotating_bytes=configs[0].rotating_bytes)
+    assert all(config == replace(plain, gpu=config.gpu) for config in configs)
     return [config.gpu for config in configs]
 
 

@@ -147,3 +147,53 @@ def test_a_probe_finds_an_error_that_lasts(memory: HipMemory, own_hip_library: P
     for _ in range(2):
         with pytest.raises(HipError, match="illegal memory access"):
             memory.probe()
+
+
+@pytest.mark.parametrize(
+    ("rotating", "rotating_bytes", "sets"),
+    [
+        (1, 1 << 20, 1),
+        (3, 0, 3),
+        (0, 0, 1),
+        (0, 3 * GUARD_BYTES, 2),  # an operand begins where a page does
+        (0, 10 * 3 * GUARD_BYTES - 1, 10),
+        (0, 1 << 30, 64),
+    ],
+)
+def test_operands_are_copied_to_take_turns(runtime: HipRuntime, rotating: int, rotating_bytes: int, sets: int) -> None:
+    """As many sets as are wanted, or as outlast the caches, at most 64; the first one's result is checked."""
+    memory = HipMemory(runtime, 0, rotating, rotating_bytes)
+    for values in (A, B):
+        memory.add_input(values)
+    memory.set_output((5,), element_type("fp16"))
+    memory.provide_workspace(64)
+    found = memory.operand_sets()
+    assert len(found) == sets
+    assert found[0] == memory.pointers()
+    assert memory.operand_sets() == found
+    addresses = [address for a, b, out, _ in found for address in (a, b, out)]
+    assert len(set(addresses)) == 3 * sets
+    assert {workspace for *_, workspace in found} == {memory.pointers()[3]}
+    for a, b, out, _ in found:
+        for address, values in ((a, A), (b, B)):
+            copy = np.empty_like(values)
+            runtime.download(copy.ctypes.data, address, copy.nbytes)
+            assert copy.tobytes() == values.tobytes()
+        runtime.fill(out, 0, 10)
+    assert memory.overrun() == ""
+    assert not memory.repair_inputs()
+    memory.clear()
+
+
+def test_the_next_problem_has_copies_of_its_own(runtime: HipRuntime) -> None:
+    """Those of the last one are given back."""
+    memory = HipMemory(runtime, 0, 2)
+    for values in (A, A + 1):
+        memory.clear()
+        memory.add_input(values)
+        memory.add_input(B)
+        memory.set_output((5,), element_type("fp16"))
+        _, (copied, *_) = memory.operand_sets()
+        copy = np.empty_like(values)
+        runtime.download(copy.ctypes.data, copied, copy.nbytes)
+        assert copy.tolist() == values.tolist()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
@@ -29,13 +29,18 @@ class Gpu:
     flush_bytes: int = 0
     busy_ns: float = 0.0
     probed: int = 0
+    sets: int = 1
+    firsts: list[int] = field(default_factory=list)
 
     def time_by(
-        self, how: int, _problem: Any, _sets: Any, _count: int, _first: int, loops: int, samples: int, times: Any
+        self, how: int, _problem: Any, _sets: Any, count: int, first: int, loops: int, samples: int, times: Any
     ) -> int:
         """As a library's."""
         if how & BY_GRAPH and not self.has_graphs:
             return 1
+        if not how & OF_NOTHING:
+            assert count == self.sets
+            self.firsts.append(first)
         kernel_ns = 0.0 if how & OF_NOTHING else self.kernel_ns
         for sample in range(samples):
             at_clock_ns = kernel_ns * (1 if self.busy_ns >= self.ramp_ns else 2)
@@ -47,9 +52,9 @@ class Gpu:
         """As a memory's."""
         return self.flush_bytes, self.flush_bytes
 
-    def pointers(self) -> tuple[int, int, int, int]:
+    def operand_sets(self) -> list[tuple[int, int, int, int]]:
         """As a memory's."""
-        return 1, 2, 3, 4
+        return [(1, 2, 3, 4)] * self.sets
 
     def probe(self) -> None:
         """As a memory's."""
@@ -76,6 +81,15 @@ def test_a_cold_clock_is_not_timed(kernel_ns: float) -> None:
         assert stopwatch.warm_up(gpu.library, None, 2 * kernel_ns) == wanted_ns
         assert stopwatch.time(gpu.library, None, 1, 2) == (wanted_ns, wanted_ns)
         assert gpu.busy_ns - before_ns < most_ns
+
+
+def test_operands_take_turns_from_one_timing_to_the_next() -> None:
+    """Each begins with the set that follows the last one of the one before."""
+    gpu = Gpu(20e3, sets=5)
+    stopwatch = gpu.stopwatch()
+    for loops, samples in ((3, 1), (2, 2), (1, 1)):
+        stopwatch.time(gpu.library, None, loops, samples)
+    assert gpu.firsts == [0, 3, 2]
 
 
 def test_launching_is_measured_once() -> None:
