@@ -38,7 +38,7 @@ from ckh.problems import Direction
 from ckh.requested import as_option
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     import numpy as np
     from numpy.typing import NDArray
@@ -70,7 +70,7 @@ class CandidateGroup:
 class Outlook:
     """The work that a run would do; `missing` says why it cannot compile, if it cannot.
 
-    `compile_s` is what compiling a kernel of the operation took on this machine on average; None: none was compiled.
+    `compile_s` is the mean of the CPU seconds that kernels of the operation took here; None: none was compiled.
     Of the estimate `measuring_s` is for measuring. `chosen_by` says what chose the kernels of a plan of few problems.
     """
 
@@ -193,7 +193,8 @@ class Campaign:
         if settings.plan is None:
             return plan
         known = KnownBefore.of(arch.name, _path(settings.model))
-        few = few_plan(plan, settings.plan, known, settings.seed, limits.budget_s, self._pace(limits.jobs))
+        pace = replace(self._pace(limits.jobs), to_compile=lambda kernels: self._to_compile(kernels)[0])
+        few = few_plan(plan, settings.plan, known, settings.seed, limits.budget_s, pace)
         self._chosen_by = ", ".join(known.sources) or "chance: there is no model and no estimate"
         return few
 
@@ -201,22 +202,18 @@ class Campaign:
         """Count what is left to do, without doing it."""
         left = self.plan.without(self._results.has)
         kernels = left.kernels
-        missing = ""
-        try:
-            to_compile = KernelBuilder(self.device).missing(kernels)
-        except DeviceError as error:
-            to_compile, missing = len(kernels), error.message
+        to_compile, missing = self._to_compile(kernels)
         pace = self._pace(limits.jobs)
         measuring_s = pace.measuring_s(left.tasks)
         return Outlook(
             kernels=len(kernels),
-            to_compile=to_compile,
+            to_compile=len(to_compile),
             problems=sum(bool(task.kernels) for task in left.tasks),
             pairs=left.pairs,
             pairs_done=self.plan.pairs - left.pairs,
             refused=self.plan.refused,
-            compile_s=pace.seen_compile_s,
-            estimate_s=to_compile * pace.compile_s + measuring_s,
+            compile_s=pace.costs.seen_s,
+            estimate_s=pace.compiling_s(to_compile) + measuring_s,
             measuring_s=measuring_s,
             chosen_by=self._chosen_by,
             groups=tuple(self._groups()),
@@ -312,7 +309,14 @@ class Campaign:
     def _pace(self, jobs: int | None) -> Pace:
         """How long things take, by this run's journal or the newest of the same device."""
         history = self._history or _seen_run(self.out, self._kind, self.device.arch.name, self.settings.op)
-        return Pace.of(self._kind, self.device, self.settings.op, jobs, history)
+        return Pace.of(self.device, self.settings.op, jobs, history)
+
+    def _to_compile(self, kernels: Sequence[Kernel]) -> tuple[Sequence[Kernel], str]:
+        """Those of some kernels that have to be compiled, all where none can be; then why they cannot."""
+        try:
+            return KernelBuilder(self.device).missing(kernels), ""
+        except DeviceError as error:
+            return kernels, error.message
 
 
 def _read_run(out: Path, given: Given) -> History:

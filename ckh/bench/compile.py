@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 
 from ckh.bench.codegen.unit import chosen, remarks_of, similarity
 from ckh.bench.codegen.unsupported import UnsupportedKernelError
+from ckh.bench.compile_cost import CompileCosts, kind_of
 from ckh.bench.compiling import run_compiler
 from ckh.bench.kernel_cache import CachedLibrary, Compilation, KernelCache, Part, fault
 from ckh.bench.limits import DEFAULT_COMPILE_TIMEOUT_S
@@ -28,7 +29,7 @@ from ckh.bench.toolchain import require_toolchain
 from ckh.errors import CacheError
 from ckh.kernels.compiled import add_compiled
 from ckh.log import note
-from ckh.ops import operation_of_kernel
+from ckh.ops import operation, operation_of_kernel
 from ckh.schema import Status
 
 if TYPE_CHECKING:
@@ -38,6 +39,10 @@ if TYPE_CHECKING:
     from ckh.bench.compiling import CompilerRun
     from ckh.bench.device import Device
     from ckh.ops.base import Kernel
+
+
+_UNIT_SHARE = 0.4  # of the longest time of a compiler, that a unit may need on an idle core
+_ROUNDING = 1e-9
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,10 +83,12 @@ def unit_size(kernels: int, most: int, jobs: int) -> int:
     return math.ceil(kernels / (max(rounds, 1) * jobs))
 
 
-def units(sources: Mapping[str, tuple[Kernel, str]], most: int) -> list[list[str]]:
+def units(
+    sources: Mapping[str, tuple[Kernel, str]], most: int, cost: Callable[[Kernel], float] = lambda _: 1.0
+) -> list[list[str]]:
     """Keys of the sources, each with a kernel that has it, that are compiled together: `most` or fewer of an operation.
 
-    Those that have most in common are neighbours.
+    Those that have most in common are neighbours, and a unit costs about as much as another.
     """
     operations: dict[str, list[str]] = {}
     for key, (kernel, _) in sources.items():
@@ -90,9 +97,23 @@ def units(sources: Mapping[str, tuple[Kernel, str]], most: int) -> list[list[str
     for keys in operations.values():
         if most > 1:
             keys.sort(key=lambda key: similarity(sources[key][1]))
-        size = math.ceil(len(keys) / math.ceil(len(keys) / most))
-        found += [keys[start : start + size] for start in range(0, len(keys), size)]
+        found += _cut(keys, [cost(sources[key][0]) for key in keys], most)
     return found
+
+
+def _cut(keys: Sequence[str], costs: Sequence[float], most: int) -> Iterator[list[str]]:
+    """Neighbours in as few parts of `most` or fewer as there can be, cut where each has its share of the costs."""
+    each, spent = sum(costs) / math.ceil(len(keys) / most), 0.0
+    part: list[str] = []
+    number = 0
+    for key, cost in zip(keys, costs, strict=True):
+        if part and (len(part) == most or int(spent / each + _ROUNDING) > number):
+            yield part
+            part = []
+            number = int(spent / each + _ROUNDING)
+        part.append(key)
+        spent += cost
+    yield part
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,13 +146,13 @@ class KernelBuilder:
         """
         return self._hash(self._device.emit(kernel))
 
-    def missing(self, kernels: Sequence[Kernel]) -> int:
-        """How many libraries are not in the cache yet; those that cannot be built do not count."""
-        keys = set()
+    def missing(self, kernels: Sequence[Kernel]) -> list[Kernel]:
+        """One kernel of each library that is not in the cache yet; those that cannot be built do not count."""
+        keys: dict[str, Kernel] = {}
         for kernel in kernels:
             with suppress(UnsupportedKernelError):
-                keys.add(self.source_hash(kernel))
-        return sum(not self._cache.path(key).exists() for key in keys)
+                keys.setdefault(self.source_hash(kernel), kernel)
+        return [kernel for key, kernel in keys.items() if not self._cache.path(key).exists()]
 
     def build(
         self,
@@ -173,7 +194,7 @@ class KernelBuilder:
         left = {key: source for key, source in order.sources.items() if key not in made}
         if left:
             self._require_toolchain(order)
-        together = units(left, unit_size(len(left), self._device.unit_kernels, jobs))
+        together = self._units(left, jobs)
         for results in self._build_units(together, order, jobs, advance):
             made |= results
         for unit in together:
@@ -193,6 +214,23 @@ class KernelBuilder:
         """
         if not order.should_stop():
             require_toolchain(self._device, order.workshop, order.should_stop)
+
+    def _units(self, sources: Mapping[str, tuple[Kernel, str]], jobs: int) -> list[list[str]]:
+        """The sources that are compiled together: no unit comes near the longest time of a compiler."""
+        most = self._device.unit_kernels
+        if most == 1 or not sources:
+            return units(sources, 1)
+        costs = {name: self._costs(name) for name in {operation_of_kernel(one).name for one, _ in sources.values()}}
+
+        def cost(kernel: Kernel) -> float:
+            return costs[operation_of_kernel(kernel).name].of(kernel)
+
+        mean_s = sum(cost(kernel) for kernel, _ in sources.values()) / len(sources)
+        most = max(1, min(most, int(_UNIT_SHARE * self._timeout_s / mean_s)))
+        return units(sources, unit_size(len(sources), most, jobs), cost)
+
+    def _costs(self, op: str) -> CompileCosts:
+        return CompileCosts.of_device(self._device, operation(op))
 
     def _build_units(
         self, together: Sequence[Sequence[str]], order: BuildOrder, jobs: int, advance: Callable[[int, str], None]
@@ -268,8 +306,10 @@ class KernelBuilder:
                 note(f"{len(unit)} kernels are compiled alone; together: {why}")
                 return {}
             name, built = self._cache.put_unit(library), {}
+            kernels = [order.sources[key][0] for key in unit]
+            shares = self._costs(operation_of_kernel(first).name).weights(kernels)
             for number, key in enumerate(unit):
-                own = replace(run, message=remarks_of(number, run.message), seconds=run.seconds / len(unit))
+                own = replace(run, message=remarks_of(number, run.message), cpu_s=run.cpu_s * shares[number])
                 built[key] = self._keep(key, order, library, own, Part(name, number, len(unit)))
             return built
 
@@ -303,7 +343,7 @@ class KernelBuilder:
         arch, op = self._device.arch.name, operation_of_kernel(kernel)
         if binary is not None and binary.resources is not None:
             add_compiled(arch, op.name, op.kernel_name(kernel), binary.resources)
-        compilation = Compilation(arch, op.name, run.seconds)
+        compilation = Compilation(arch, op.name, kind_of(kernel), run.cpu_s)
         return _ok(key, self._cache.put(key, library, binary, compilation, part))
 
 

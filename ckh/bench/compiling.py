@@ -44,11 +44,14 @@ _INTERRUPTION = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class CompilerRun:
-    """How a compiler ended and after how long; the message is the first useful line of an error, or all on success."""
+    """How a compiler ended; the message is the first useful line of an error, or all on success.
+
+    `cpu_s` is what its processes computed for, whatever else the machine did meanwhile; 0 if it did not end.
+    """
 
     status: Status
     message: str
-    seconds: float
+    cpu_s: float
 
 
 def run_compiler(
@@ -72,7 +75,8 @@ def run_compiler(
     Raises:
         OSError: it cannot be started.
     """
-    start = time.monotonic()
+    cpu_s = 0.0
+    deadline = time.monotonic() + timeout_s
     with subprocess.Popen(
         guarded(command),
         stdin=subprocess.DEVNULL,
@@ -82,17 +86,18 @@ def run_compiler(
         start_new_session=True,
     ) as process:
         try:
-            said = _listen(process, start + timeout_s, should_stop)
+            said = _listen(process, deadline, should_stop)
+            if said is not None:
+                cpu_s = _reap(process)
         finally:
             end_guarded(process)
     if said is None and should_stop():
         return None
-    seconds = time.monotonic() - start
     if said is None:
-        return CompilerRun(Status.COMPILE_TIMEOUT, f"the compiler took longer than {timeout_s:g} s", seconds)
+        return CompilerRun(Status.COMPILE_TIMEOUT, f"the compiler took longer than {timeout_s:g} s", cpu_s)
     messages = said.decode(errors="replace")
     status, message = _status(process.returncode, messages), _message(process.returncode, messages, source)
-    return CompilerRun(status, message, seconds)
+    return CompilerRun(status, message, cpu_s)
 
 
 def lacks_room(status: Status, message: str) -> bool:
@@ -112,10 +117,16 @@ def _listen(process: subprocess.Popen[bytes], deadline: float, should_stop: Call
             continue
         data = os.read(descriptor, _READ_BYTES)
         if not data:
-            process.wait()
             return bytes(said)
         said += data[: _MOST_BYTES - len(said)]
     return None
+
+
+def _reap(process: subprocess.Popen[bytes]) -> float:
+    """Wait for a process; CPU seconds of it and of all that it has waited for."""
+    _, status, usage = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    return usage.ru_utime + usage.ru_stime
 
 
 def _status(code: int, messages: str) -> Status:

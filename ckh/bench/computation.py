@@ -131,11 +131,13 @@ class HostEmission(Generic[K]):
         emit: the C++ source of a kernel for the CPU's vector registers.
         templates: the folder of headers that sources include beside the shared ones.
         problems: the problem set that is measured by default.
+        compile_s: CPU seconds of a compiler for a kernel by its kind, where none was seen; "" of the others.
     """
 
     emit: Callable[[K, HostSimd], str]
     templates: Path
     problems: str
+    compile_s: Mapping[str, float] = field(default_factory=lambda: {"": 0.9})
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,6 +167,7 @@ class HipEmission(Generic[K]):
         functions: what the mangled names of the kernels' GPU functions contain.
         found: what headers have for the kernels, in words, by what it is.
         rules: what headers lack for kernels, as rules over their columns: `emit` refuses what breaks one.
+        compile_s: as of `HostEmission`, for kernels that are compiled several together.
     """
 
     emit: Callable[[K, Headers, ArchSpec], str]
@@ -173,6 +176,7 @@ class HipEmission(Generic[K]):
     functions: tuple[str, ...]
     found: Callable[[Headers], Mapping[str, tuple[str, ...]]]
     rules: Callable[[Headers], tuple[Rule, ...]]
+    compile_s: Mapping[str, float]
 
     def known_headers(self) -> KnownHeaders | None:
         """The headers that kernels would be built with here; None if there are none."""

@@ -14,12 +14,12 @@ from ckh.bench.protocol import EMULATED, HIP, WorkerConfig
 from ckh.declared import Declared, declared
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from ckh.archs import ArchSpec
     from ckh.bench.binary import Binary
     from ckh.kernels.judging import Verdicts
-    from ckh.ops.base import Kernel
+    from ckh.ops.base import AnyOperation, Kernel
 
 HOST_KIND, HIP_KIND, EMULATED_KIND = "host", HIP, EMULATED
 DEVICE_KINDS = (HOST_KIND, HIP_KIND, EMULATED_KIND)
@@ -108,6 +108,9 @@ class Device(Protocol):
 
     def refusals(self, kernels: Sequence[Kernel]) -> Verdicts | None:
         """Which of an operation's kernels `emit` refuses; None: none, or it is not known, as there are no headers."""
+
+    def compile_s(self, op: AnyOperation) -> Mapping[str, float]:
+        """CPU seconds of a compiler for a kernel of an operation by its kind, where none was seen; "" of the others."""
 
     @property
     def unit_kernels(self) -> int:

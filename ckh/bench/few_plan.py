@@ -7,6 +7,7 @@ problem that stands for most first, so that a run that is stopped has measured w
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from itertools import islice
 from typing import TYPE_CHECKING, Protocol
@@ -34,9 +35,14 @@ if TYPE_CHECKING:
     from ckh.ops.base import Kernel, Problem
 
 AUTO = "auto"  # as many problems as fit in the budget
-# Shares of a budget that compiling may take: by times that were seen here, and by a constant, which may be far off.
-_COMPILING, _COMPILING_UNSEEN = 0.5, 0.25
+_COMPILING = 0.5  # share of a budget that compiling may take
 _FEWEST_KERNELS = 4
+_USED, _AIM = 0.9, 0.96  # shares of a budget: a plan that needs so much is good, and what is aimed at
+_TRIALS = 4
+_FEW_MORE = (
+    1.25  # kernels than were asked for: problems of many kinds have some of their own, however few are asked for
+)
+_MOST_STEP = 3.0  # by which the time for measuring changes from trial to trial
 
 
 class Order(Protocol):
@@ -69,27 +75,54 @@ def few_plan(plan: Plan, count: str, order: Order, seed: int, budget_s: float | 
         UsageError: the count is none, or depends on a budget that there is not.
     """
     most = _count(count, budget_s)
-    by_worth = (plan.tasks[number] for number in representative(_places(plan), seed))
+    by_worth = [plan.tasks[number] for number in islice(representative(_places(plan), seed), most)]
+    draft = _Draft(by_worth, order, seed)
     if count == AUTO and budget_s is not None:
-        tasks, shots = _within(by_worth, len(plan.kernels), budget_s, pace)
-    else:
-        tasks, shots = list(islice(by_worth, most)), Shots()
-    kernels, numbers_of = _numbered(tasks)
-    orders, is_known = [], False
-    for task, numbers in zip(tasks, numbers_of, strict=True):
-        ascending = np.sort(numbers)
-        scores = order(task.problem, kernels, ascending)
-        orders.append(numbers if scores is None else ascending[np.argsort(-scores, kind="stable")])
-        is_known |= scores is not None
-    if not is_known:
-        # A few kernels at random would leave most tiles out.
-        shots = replace(shots, kernels=None)
-    chosen = few_kernels(orders, shots, seed)
-    few_tasks = (
-        replace(task, kernels=tuple(kernels[number] for number in few.tolist()))
-        for task, few in zip(tasks, chosen, strict=True)
-    )
-    return replace(plan, tasks=tuple(task for task in few_tasks if task.kernels))
+        return replace(plan, tasks=_within(draft, len(plan.kernels), budget_s, pace))
+    return replace(plan, tasks=draft.tasks(len(by_worth), Shots()))
+
+
+class _Draft:
+    """Plans of the first of some tasks, of which each is scored once.
+
+    Args:
+        by_worth: the tasks, that which stands for most first.
+        order: what is known of kernels before.
+        seed: what is drawn at random follows from it.
+    """
+
+    def __init__(self, by_worth: Sequence[Task], order: Order, seed: int) -> None:
+        self.by_worth = by_worth
+        self._order, self._seed = order, seed
+        self._kernels, self._numbers = _numbered(by_worth)
+        self._orders: dict[int, NDArray[np.int64]] = {}
+        self._is_known = False
+
+    def tasks(self, count: int, shots: Shots, *, limits_unknown: bool = False) -> tuple[Task, ...]:
+        """The first tasks with their kernels.
+
+        A few kernels at random would leave most tiles out: where nothing is known of them, there are as many as come,
+        unless `limits_unknown`.
+        """
+        orders = [self._order_of(number) for number in range(count)]
+        if not self._is_known and not limits_unknown:
+            shots = replace(shots, kernels=None)
+        chosen = few_kernels(orders, shots, self._seed)
+        few = (
+            replace(task, kernels=tuple(self._kernels[number] for number in numbers.tolist()))
+            for task, numbers in zip(self.by_worth, chosen, strict=False)
+        )
+        return tuple(task for task in few if task.kernels)
+
+    def _order_of(self, number: int) -> NDArray[np.int64]:
+        """The kernels of a task, best first, or as they come where nothing is known."""
+        if number not in self._orders:
+            ascending = np.sort(self._numbers[number])
+            scores = self._order(self.by_worth[number].problem, self._kernels, ascending)
+            self._is_known |= scores is not None
+            best_first = self._numbers[number] if scores is None else ascending[np.argsort(-scores, kind="stable")]
+            self._orders[number] = best_first
+        return self._orders[number]
 
 
 def _numbered(tasks: Sequence[Task]) -> tuple[tuple[Kernel, ...], list[NDArray[np.int64]]]:
@@ -124,26 +157,62 @@ def _places(plan: Plan) -> NDArray[np.float64]:
     return np.array([place_of(problem) for problem in problems])
 
 
-def _within(by_worth: Iterable[Task], kernels: int, budget_s: float, pace: Pace) -> tuple[list[Task], Shots]:
-    """The first tasks, and how many kernels, that fit in a budget: a task and some kernels in any case.
+def _within(draft: _Draft, kernels: int, budget_s: float, pace: Pace) -> tuple[Task, ...]:
+    """The tasks that fit in a budget and use it: a task and some kernels in any case.
 
-    Compiling takes a share of it at most. Where all tasks fit, each has as many more kernels as there is time for.
+    Kernels and tasks are first as many as their mean costs leave time for, then more or fewer as the plan's own take.
     """
-    share = _COMPILING_UNSEEN if pace.seen_compile_s is None else _COMPILING
-    compiled = int(share * budget_s / pace.compile_s) if pace.compile_s else kernels
-    shots = Shots(kernels=min(max(compiled, _FEWEST_KERNELS), kernels))
-    assert shots.kernels is not None
-    left_s = budget_s - shots.kernels * pace.compile_s
+    each_s = pace.compiling_s([task.kernels[0] for task in draft.by_worth]) / len(draft.by_worth)
+    compiled = int(_COMPILING * budget_s / each_s) if each_s else kernels
+    count = min(max(compiled, _FEWEST_KERNELS), kernels)
+    left_s, low_s, high_s = max(budget_s - count * each_s, 0.0), 0.0, math.inf
+    best: tuple[Task, ...] = ()
+    best_s, pairs = math.inf, 0
+    for _ in range(_TRIALS):
+        tasks = draft.tasks(*_shots(draft.by_worth, count, left_s, pace), limits_unknown=True)
+        chosen = _kernels_of(tasks)
+        compiling_s, measuring_s = pace.compiling_s(chosen), pace.measuring_s(tasks)
+        needs_s = compiling_s + measuring_s
+        if _is_better(needs_s, best_s, budget_s):
+            best, best_s = tasks, needs_s
+        before, pairs = pairs, sum(len(task.kernels) for task in tasks)
+        is_within = needs_s <= budget_s
+        if is_within and (needs_s >= _USED * budget_s or (pairs == before and count == kernels)):
+            break
+        factor = 1.0
+        if is_within and pairs == before:  # all kernels are measured on all problems
+            factor = min(_AIM * budget_s / needs_s, _MOST_STEP)
+        elif compiling_s > _COMPILING * budget_s > 0 and not is_within and len(chosen) <= _FEW_MORE * count:
+            factor = _COMPILING * budget_s / compiling_s
+        if factor != 1.0 and count > _FEWEST_KERNELS:
+            count, low_s, high_s = min(kernels, max(_FEWEST_KERNELS, round(count * factor))), 0.0, math.inf
+            continue
+        low_s, high_s = (left_s, high_s) if is_within else (low_s, left_s)
+        step = min(max((_AIM * budget_s - compiling_s) / measuring_s, 1 / _MOST_STEP), _MOST_STEP)
+        left_s = (low_s + high_s) / 2 if low_s and high_s < math.inf else left_s * step
+    return best
+
+
+def _is_better(needs_s: float, best_s: float, budget_s: float) -> bool:
+    """True if a plan that needs so long uses a budget better than the best one so far, or exceeds it less."""
+    return best_s < needs_s <= budget_s or (best_s > budget_s and needs_s < best_s)
+
+
+def _shots(by_worth: Sequence[Task], kernels: int, left_s: float, pace: Pace) -> tuple[int, Shots]:
+    """How many tasks, with how many kernels, are measured in a time; where all are, each has as many more as fit."""
+    shots = Shots(kernels=kernels)
     spent_s = 0.0
-    tasks: list[Task] = []
-    for task in by_worth:
-        count = min(sum(shots.of_problem(len(task.kernels))), shots.kernels)
+    for number, task in enumerate(by_worth):
+        count = min(sum(shots.of_problem(len(task.kernels))), kernels)
         spent_s += count * pace.pair_s(task.problem.flops)
-        if tasks and spent_s > left_s:
-            return tasks, shots
-        tasks.append(task)
+        if number and spent_s > left_s:
+            return number, shots
     more = max(1.0, left_s / spent_s)
-    return tasks, replace(shots, best=int(shots.best * more), others=int(shots.others * more))
+    return len(by_worth), replace(shots, best=round(shots.best * more), others=round(shots.others * more))
+
+
+def _kernels_of(tasks: Iterable[Task]) -> list[Kernel]:
+    return list({id(kernel): kernel for task in tasks for kernel in task.kernels}.values())
 
 
 @dataclass(slots=True)

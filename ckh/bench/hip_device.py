@@ -34,7 +34,7 @@ from ckh.kernels.table import KernelTable
 from ckh.ops import operation_of_kernel
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from ckh.archs import ArchSpec
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from ckh.bench.computation import HipEmission
     from ckh.bench.device import DeviceOptions
     from ckh.kernels.judging import Verdicts
-    from ckh.ops.base import Kernel
+    from ckh.ops.base import AnyOperation, Kernel
 
 _FLAGS = (
     *("-std=c++20", "-O3", "-shared", "-fPIC"),
@@ -147,6 +147,10 @@ class HipDevice:
         """Sources of kernels of that kernel's operation as one, from which a library of all of them is compiled."""
         return unit_source(sources, _folders(kernel))
 
+    def compile_s(self, op: AnyOperation) -> Mapping[str, float]:
+        """CPU seconds of a compiler for a kernel by its kind, where none was seen."""
+        return _emission_of(op).compile_s
+
     def cache_salt(self) -> bytes:
         """Our shared headers, CK Tile's, flags, target and compiler version."""
         parts = (self._compiler.version, *self._compiler.command[1:], *_FLAGS, self._target, self._headers_hash)
@@ -235,7 +239,10 @@ def _folders(kernel: Kernel) -> tuple[Path, ...]:
 
 def _emission(kernel: Kernel) -> HipEmission[Kernel]:
     """How the kernels of a kernel's operation are built for AMD GPUs."""
-    op = operation_of_kernel(kernel)
+    return _emission_of(operation_of_kernel(kernel))
+
+
+def _emission_of(op: AnyOperation) -> HipEmission[Kernel]:
     if (emission := measured_of(op).hip) is None:
         raise UnsupportedKernelError(f"{op.name} has no kernels for AMD GPUs")
     return emission

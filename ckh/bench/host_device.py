@@ -20,14 +20,14 @@ from ckh.machine import processor_identity, processor_name
 from ckh.ops import operation_of_kernel
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from ckh.archs import ArchSpec
     from ckh.bench.binary import Binary
     from ckh.bench.computation import HostEmission
     from ckh.kernels.judging import Verdicts
-    from ckh.ops.base import Kernel
+    from ckh.ops.base import AnyOperation, Kernel
 
 _JOB_BYTES = 1 << 30
 _MEMORY_SHARE = 0.8  # of what is free, for the worker
@@ -79,6 +79,10 @@ class HostDevice:
         """None: the host builds every legal kernel."""
         return None
 
+    def compile_s(self, op: AnyOperation) -> Mapping[str, float]:
+        """CPU seconds of a compiler for a kernel by its kind, where none was seen."""
+        return _emission_of(op).compile_s
+
     def cache_salt(self) -> bytes:
         """Headers, flags, compiler version and what `-march=native` looks at."""
         parts = (self._compiler.version, *self._compiler.command[1:], *_portable_flags(), processor_identity())
@@ -127,7 +131,10 @@ class HostDevice:
 
 def _emission(kernel: Kernel) -> HostEmission[Kernel]:
     """How the kernels of a kernel's operation are built for the CPU."""
-    op = operation_of_kernel(kernel)
+    return _emission_of(operation_of_kernel(kernel))
+
+
+def _emission_of(op: AnyOperation) -> HostEmission[Kernel]:
     if (emission := measured_of(op).host) is None:
         raise UnsupportedKernelError(f"{op.name} has no kernels for the CPU")
     return emission

@@ -20,6 +20,7 @@ import shutil
 import stat
 import struct
 import tempfile
+from collections import defaultdict
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from functools import cache
@@ -56,11 +57,12 @@ _FILE = re.compile(rf"([0-9a-f]{{32}})({re.escape(_LIBRARY)}|{re.escape(_UNIT)})
 
 @dataclass(frozen=True, slots=True)
 class Compilation:
-    """For which architecture a kernel of an operation was compiled, and its part of the compiler's time."""
+    """For which architecture a kernel of an operation and of a kind was compiled, and its part of the CPU seconds."""
 
     arch: str
     op: str
-    seconds: float
+    kind: str
+    cpu_s: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +76,7 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class KernelCost:
-    """Seconds of the compiler, and bytes of the library, for a kernel."""
+    """CPU seconds of the compiler, and bytes of the library, for a kernel."""
 
     seconds: float
     bytes: float
@@ -208,15 +210,20 @@ class KernelCache:
 
         Kernels of the architecture are looked at or, where there are none, those of other GPUs.
         """
-        seen = list(islice(filter(None, map(_compiled, self.folder.glob("??/*.so"))), _MOST_TIMES))
-        same = [one for one in seen if one[0].op == op and (one[0].arch == HOST) == (arch == HOST)]
-        costs = [cost for one, cost in same if one.arch == arch] or [cost for _, cost in same]
+        costs = [cost for _, cost in self._seen(arch, op)]
         return KernelCost(fmean(c.seconds for c in costs), fmean(c.bytes for c in costs)) if costs else None
 
-    def seconds_each(self, arch: str, op: str) -> float | None:
-        """The mean time of compiling a kernel of an operation, if it is known: see `cost_each`."""
-        cost = self.cost_each(arch, op)
-        return None if cost is None else cost.seconds
+    def seconds_by_kind(self, arch: str, op: str) -> dict[str, tuple[float, int]]:
+        """By kind, the mean CPU seconds of compiling a kernel of an operation, and of how many: see `cost_each`."""
+        found: defaultdict[str, list[float]] = defaultdict(list)
+        for one, _ in self._seen(arch, op):
+            found[one.kind].append(one.cpu_s)
+        return {kind: (fmean(seconds), len(seconds)) for kind, seconds in found.items()}
+
+    def _seen(self, arch: str, op: str) -> list[tuple[Compilation, KernelCost]]:
+        seen = islice(filter(None, map(_compiled, self.folder.glob("??/*.so"))), _MOST_TIMES)
+        same = [one for one in seen if one[0].op == op and (one[0].arch == HOST) == (arch == HOST)]
+        return [one for one in same if one[0].arch == arch] or same
 
     @contextmanager
     def workshop(self) -> Iterator[Path]:
@@ -341,13 +348,13 @@ def _compiled(path: Path) -> tuple[Compilation, KernelCost] | None:
     try:
         known = _known_of(path) or {}
         values = known["compilation"]
-        found = Compilation(str(values["arch"]), str(values["op"]), float(values["seconds"]))
+        found = Compilation(str(values["arch"]), str(values["op"]), str(values["kind"]), float(values["cpu_s"]))
         size = float(path.stat().st_size)
         if (part := known.get("part")) is not None:
             size += _unit_path(path.parent.parent, str(part["unit"])).stat().st_size / int(part["count"])
     except (OSError, ValueError, KeyError, TypeError, ZeroDivisionError):  # cut off, damaged, or of no kernel
         return None
-    return (found, KernelCost(found.seconds, size)) if 0 <= found.seconds < float("inf") else None
+    return (found, KernelCost(found.cpu_s, size)) if 0 <= found.cpu_s < float("inf") else None
 
 
 def _digest(content: bytes, text_length: int) -> bytes:

@@ -27,6 +27,7 @@ from ckh.schema import Status
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from ckh.ops.base import AnyOperation
 
 KERNELS = conv_pool(Direction.FORWARD, load_arch("host"))[:5]
 _FUNCTIONS = "".join(f"void {name}() {{}} " for name in ENTRY_POINTS)
@@ -41,6 +42,10 @@ class Together(HostDevice):
         super().__init__()
         self.unit_compiler, self.bad = unit_compiler, bad
         self.compiled: list[int] = []  # how many kernels each compiler had
+
+    def compile_s(self, op: AnyOperation) -> dict[str, float]:
+        """As good as none: units are as large as they may be within any time limit."""
+        return {"": 0.001}
 
     @property
     def unit_kernels(self) -> int:
@@ -242,6 +247,16 @@ def test_stopped_while_a_unit_is_compiled_nothing_is_built(cache: Path, tmp_path
     assert files(cache) == []
 
 
+def test_units_are_cut_by_what_they_cost(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each has its share; of kernels that take a second with a limit of five no unit has more than two."""
+    sources = {str(number): (kernel, str(number)) for number, kernel in enumerate(KERNELS)}
+    assert units(sources, 4, lambda kernel: 4.0 if kernel is KERNELS[0] else 1.0) == [["0"], ["1", "2", "3", "4"]]
+    monkeypatch.setattr(Together, "compile_s", lambda _self, _op: {"": 1.0})
+    device = Together()
+    KernelBuilder(device, 5.0).build(KERNELS, 1, ignore)
+    assert device.compiled == [2, 2, 1]
+
+
 def test_units_are_of_one_operation() -> None:
     """Their number is the least, and they are about as large as each other."""
     sources = {str(number): (kernel, str(number)) for number, kernel in enumerate(KERNELS)}
@@ -265,18 +280,21 @@ def test_units_are_the_smallest_that_need_no_further_round(kernels: int, jobs: i
 
 def test_compilers_times_are_remembered(tmp_path: Path) -> None:
     """Of the architecture, else of another GPU, never of another operation or the host; damage is skipped."""
-    assert KernelCache().seconds_each(HOST, GROUPED_CONV) is None
+    assert KernelCache().seconds_by_kind(HOST, GROUPED_CONV) == {}
     KernelBuilder(Together()).build(KERNELS[:4], 1, ignore)
     cache = KernelCache()
-    seconds = cache.seconds_each(HOST, GROUPED_CONV)
-    assert seconds is not None
-    assert 0 < seconds < 60
-    assert cache.seconds_each("gfx942", GROUPED_CONV) is cache.seconds_each(HOST, "gemm_universal") is None
-    for number, (arch, each) in enumerate(
-        [("gfx942", 4.0), ("gfx942", 8.0), ("gfx950", 30.0), ("gfx950", float("nan"))]
+    found = cache.seconds_by_kind(HOST, GROUPED_CONV)
+    assert sum(count for _, count in found.values()) == 4
+    assert found.keys() == {kernel.pipeline for kernel in KERNELS[:4]}
+    assert all(0 < seconds < 60 for seconds, _ in found.values())
+    assert cache.seconds_by_kind("gfx942", GROUPED_CONV) == cache.seconds_by_kind(HOST, "gemm_universal") == {}
+    for number, (arch, kind, each) in enumerate(
+        [("gfx942", "mem", 4.0), ("gfx942", "mem", 8.0), ("gfx950", "v1", 30.0), ("gfx950", "v1", float("nan"))]
     ):
         (tmp_path / "made").write_bytes(b"library")
-        cache.put(f"{number:032d}", tmp_path / "made", None, Compilation(arch, GROUPED_CONV, each))
+        cache.put(f"{number:032d}", tmp_path / "made", None, Compilation(arch, GROUPED_CONV, kind, each))
     for number, content in enumerate([b"", b"short", os.urandom(100), b"{}" + b"\2\0\0\0" + bytes(32) + b"ckh-so-2"]):
         cache.path(f"00x{number}").write_bytes(content)
-    assert [cache.seconds_each(arch, GROUPED_CONV) for arch in ("gfx942", "gfx950", "gfx90a")] == [6.0, 30.0, 14.0]
+    assert cache.seconds_by_kind("gfx942", GROUPED_CONV) == {"mem": (6.0, 2)}
+    assert cache.seconds_by_kind("gfx950", GROUPED_CONV) == {"v1": (30.0, 1)}
+    assert cache.seconds_by_kind("gfx90a", GROUPED_CONV) == {"mem": (6.0, 2), "v1": (30.0, 1)}

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from ckh.ops.gemm_universal.problem import GemmProblem
 
 _TEMPLATES = Path(__file__).parent / "templates"
+_COMPILE_S = {"": 25.0, "mem": 57.0}  # seen of units of a few kernels
 _DTYPES = ("fp32", "fp16", "bf16", "fp8", "bf8", "int8")
 
 
@@ -110,7 +111,15 @@ MEASURED: Measured[GemmProblem, GemmKernel] = Measured(
         _split,
     ),
     host=HostEmission(host.emit, _TEMPLATES / "host", "host-gemm-train"),
-    hip=HipEmission(_emit_hip, _TEMPLATES / "ck_tile", "gemm-train", ("UniversalGemmKernel",), _found, _hip_rules),
+    hip=HipEmission(
+        _emit_hip,
+        _TEMPLATES / "ck_tile",
+        "gemm-train",
+        ("UniversalGemmKernel",),
+        _found,
+        _hip_rules,
+        _COMPILE_S,
+    ),
     problems=_problems,
     candidate_source=_candidate_source,
     reasons=_reasons,

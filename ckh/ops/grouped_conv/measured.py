@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from ckh.ops.grouped_conv.kernel import ConvKernel
     from ckh.ops.grouped_conv.problem import ConvProblem
 
+_COMPILE_S = {"": 16.0}  # seen of units of seven
 ALL_DIRECTIONS = "all"
 _TEMPLATES = Path(__file__).parent / "templates"
 _FIELDS = (
@@ -128,7 +129,9 @@ MEASURED: Measured[ConvProblem, ConvKernel] = Measured(
         _split,
     ),
     host=HostEmission(host.emit, _TEMPLATES / "host", "host-train"),
-    hip=HipEmission(_emit_hip, _TEMPLATES / "ck_tile", "train", ("GroupedConvolution",), _found, _hip_rules),
+    hip=HipEmission(
+        _emit_hip, _TEMPLATES / "ck_tile", "train", ("GroupedConvolution",), _found, _hip_rules, _COMPILE_S
+    ),
     problems=_problems,
     candidate_source=_candidate_source,
     reasons=_reasons,
