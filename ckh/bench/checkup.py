@@ -5,7 +5,7 @@ Everything is done as by `ckh bench`. What came of it is a few values and the jo
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from statistics import geometric_mean
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -16,7 +16,7 @@ from ckh.bench.device import EMULATED_KIND, HIP_KIND, HOST_KIND
 from ckh.bench.device_choice import open_device
 from ckh.bench.limits import DEFAULT_TIMEOUT_S, BenchLimits
 from ckh.bench.plan import full_name
-from ckh.bench.sensors import read_sensors
+from ckh.bench.sensors import read_card, read_sensors
 from ckh.bench.stop import StopReason
 from ckh.bench.tool_checks import ToolCheck, built_simplest, checked, opened
 from ckh.data.journal import JOURNAL_NAME, read_journal
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from ckh.bench.device import Device, DeviceOptions
-    from ckh.bench.sensors import Sensors
     from ckh.data.journal import ResultRow
     from ckh.ops.base import Kernel
 
@@ -89,7 +88,7 @@ class Checkup:
     device: str = ""
     arch: str = ""
     steps: list[ToolCheck] = field(default_factory=list)
-    sensors: list[Sensors] = field(default_factory=list)
+    sensors: list[dict[str, float | None]] = field(default_factory=list)
     _settings: dict[str, Any] = field(default_factory=dict)
 
     @property
@@ -159,9 +158,9 @@ class Checkup:
         limits = BenchLimits(timeout_s=_EMULATED_TIMEOUT_S if self.kind == EMULATED_KIND else DEFAULT_TIMEOUT_S)
         given = Given(**self._settings, **files)
         campaign = Campaign(self.kind, given, self.folder / run, resume=False, options=self.options, limits=limits)
-        self.sensors.append(read_sensors())
+        self.sensors.append(self._read_sensors())
         outcome = campaign.run(limits)
-        self.sensors.append(read_sensors())
+        self.sensors.append(self._read_sensors())
         if outcome.reason is StopReason.INTERRUPTED:
             raise KeyboardInterrupt
         rows = list(self._rows(run))
@@ -171,6 +170,11 @@ class Checkup:
             error = CheckFailedError if len(wrong) < len(rows) else NoKernelError
             raise error(f"{len(wrong)} of {len(rows)} pairs failed, the first with {first}")
         return f"{len(rows)} pairs are right"
+
+    def _read_sensors(self) -> dict[str, float | None]:
+        """Values by name: of the GPU that is checked, else of the processor."""
+        config, *_ = open_device(self.kind, self.options).worker_configs()
+        return {**read_card(config.pci, config.kfd_id)} if config.pci else asdict(read_sensors())
 
     def _compare(self) -> str:
         """Compare the times of both runs."""

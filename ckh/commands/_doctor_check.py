@@ -46,7 +46,7 @@ def document(checkup: Checkup, out: Path) -> dict[str, Any]:
         "device": checkup.device or None,
         "steps": [asdict(step) | {"ok": step.is_ok} for step in checkup.steps],
         "pairs": [asdict(pair) | {"ratio": pair.ratio} for pair in checkup.pairs()],
-        "sensors": [asdict(one) for one in checkup.sensors],
+        "sensors": checkup.sensors,
     }
 
 
