@@ -658,7 +658,7 @@ def test_a_compiler_that_hangs_is_named_and_ended(
 ) -> None:
     """Progress says at once which kernel is compiled, and --compile-timeout makes a row of one that takes longer."""
     monkeypatch.setattr("ckh.progress._FIRST_LINE_S", 0.2)
-    FakeHipcc(version="HIP version: 8", hangs="").write(tools)
+    FakeHipcc(version="HIP version: 8", hangs="grouped_conv").write(tools)
     name = next(full_name(k) for k in conv_pool(Direction.FORWARD, load_arch("gfx942")) if k.pipeline == "compv3")
     options = ["--kernels", name, "--compile-timeout", "1s", "--compile-only", "--json"]
     assert run([*hip, *options]) == ExitCode.GATE_FAILED
@@ -673,7 +673,7 @@ def test_compiling_that_is_interrupted_is_no_failed_gate(
     hip: list[str], tools: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """SIGINT while a compiler hangs ends it with code 130, what was reached is said; a used-up budget is code 0."""
-    FakeHipcc(version="HIP version: 9", hangs="").write(tools)
+    FakeHipcc(version="HIP version: 9", hangs="grouped_conv").write(tools)
     command = [*hip, *COMPILED, "--compile-only", "--json"]
     assert run([*command, "--budget", "0.1s"]) == ExitCode.OK
     results = [document(capsys)]
