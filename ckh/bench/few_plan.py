@@ -38,10 +38,8 @@ AUTO = "auto"  # as many problems as fit in the budget
 _COMPILING = 0.5  # share of a budget that compiling may take
 _FEWEST_KERNELS = 4
 _USED, _AIM = 0.9, 0.96  # shares of a budget: a plan that needs so much is good, and what is aimed at
-_TRIALS = 4
-_FEW_MORE = (
-    1.25  # kernels than were asked for: problems of many kinds have some of their own, however few are asked for
-)
+_TRIALS = 6
+_FEW_MORE = 1.25  # kernels than requested: problems of many kinds have some of their own, however few are requested
 _MOST_STEP = 3.0  # by which the time for measuring changes from trial to trial
 
 
