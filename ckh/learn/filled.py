@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 _POOLS = 64  # of which it is remembered which kernels are known
 
 
-class CompletedModel(Model):
+class CompletedModel(Model, ABC):
     """A model whose scores the analytic estimate completes, in a way of each subclass.
 
     Attributes:
@@ -57,10 +58,11 @@ class CompletedModel(Model):
         scores: NDArray[np.float64] = self.score_pool([problem], tuple(kernels))[0][0]
         return scores
 
+    @abstractmethod
     def _completed(
         self, score: NDArray[np.float64], problems: Sequence[Problem], pool: Sequence[Kernel]
     ) -> NDArray[np.float64]:
-        raise NotImplementedError
+        """Return the scores of all kernels, given those of the model, shape (problems, kernels)."""
 
     def _estimated(self, problems: Sequence[Problem], pool: Sequence[Kernel]) -> list[list[float]]:
         """Minus the estimated times of each problem's kernels."""

@@ -21,7 +21,7 @@ _FOLDER = "ck_tile"
 
 
 class PreparedHeaders(NamedTuple):
-    """PreparedHeaders, and what they lack.
+    """The headers on this machine, and the kernels of a prepared pool that they cannot build.
 
     Attributes:
         include: their folder; empty: none were known.
