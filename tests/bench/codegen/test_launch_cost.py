@@ -85,7 +85,7 @@ def test_a_timed_launch_takes_the_host_less_than_a_microsecond(real_kernels: Rea
         graph = ask(library, op.name, problem, how=BY_GRAPH, sets=5)
         assert graph["launches"] == 35 * (58 * SAMPLES + 1) * stages + rest, (name, graph)
         assert (graph["graphs"], graph["open"]) == (1, 0), (name, graph)
-        assert graph["ns"] * 10 < found["ns"], (name, graph)
+        assert 0 < graph["ns"] < MOST_NS, (name, graph)
 
         empty = ask(library, op.name, problem, how=OF_NOTHING, sets=1)
         assert (empty["launches"], empty["zeroed"]) == (LOOPS * SAMPLES, 0), (name, empty)
