@@ -31,7 +31,7 @@ _HELP = """Show what this machine offers and what ckh found, and try it: GPUs, c
 The GPUs are opened, and the simplest kernel is compiled, linked and loaded; whatever fails is shown with a remedy.
 
 With --check the whole way is gone on one device: three kernels are compiled, verified and timed in two runs, which are
-compared, and sensors are read; about two minutes. What came of it is written as one archive for a bug report, without
+compared, and sensors are read. What came of it is written as one archive for a bug report, without
 the environment, names of users and hosts, and home folders. Exit code 1: something is not right.
 """
 
