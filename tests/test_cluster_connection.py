@@ -314,6 +314,7 @@ def wait():
         signal.pause()
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # which background jobs of a shell ignore
     sys.exit(guarded(wait))
 """
 
