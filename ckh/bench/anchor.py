@@ -1,4 +1,4 @@
-"""Whether a problem's kernels were measured at one clock of the GPU, by the anchor: its first right kernel.
+"""The anchor of a problem, its first right kernel: checks that all its kernels were measured at one GPU clock.
 
 The worker times the anchor again behind each kernel, in half a millisecond. Kernels behind which it took another time
 than it takes now were measured at another clock, and are measured again.

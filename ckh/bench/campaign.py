@@ -312,7 +312,7 @@ class Campaign:
         return Pace.of(self.device, self.settings.op, jobs, history)
 
     def _to_compile(self, kernels: Sequence[Kernel]) -> tuple[Sequence[Kernel], str]:
-        """Those of some kernels that have to be compiled, all where none can be; then why they cannot."""
+        """Return the kernels that have to be compiled; if none can be, all of them and the reason."""
         try:
             return KernelBuilder(self.device).missing(kernels), ""
         except DeviceError as error:

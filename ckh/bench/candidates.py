@@ -88,7 +88,7 @@ class PoolSource(Generic[P, K]):
 
 @dataclass(frozen=True, slots=True)
 class BuildableSource(Generic[P, K]):
-    """Those kernels of a source that a device can build: what a run chooses from.
+    """The kernels of a source that a device can build; a run chooses from these.
 
     Attributes:
         source: the source.

@@ -24,7 +24,7 @@ def kind_of(kernel: Kernel) -> str:
 
 @dataclass(frozen=True, slots=True)
 class CompileCosts:
-    """What compiling kernels of an operation takes.
+    """The cost of compiling kernels of an operation.
 
     Attributes:
         usual: seconds by kind, where none was seen.

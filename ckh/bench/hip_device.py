@@ -136,7 +136,7 @@ class HipDevice:
         return emission.emit(kernel, self._headers, self._arch) + self._comment_on(emission.templates)
 
     def refusals(self, kernels: Sequence[Kernel]) -> Verdicts | None:
-        """Those that these headers cannot build; None where there are no headers."""
+        """Return the kernels that these headers cannot build; None where there are no headers."""
         headers = known_ck_tile(self._options.ck_include)
         if not kernels or headers is None:
             return None

@@ -154,7 +154,7 @@ class HipMemory:
         return a.address, b.address, self._has_output().address, self._workspace.address
 
     def operand_sets(self) -> list[tuple[int, int, int, int]]:
-        """Those of `pointers`, and copies of these operands, which are made when they are asked for first."""
+        """Return the operands at `pointers` and their copies, which are made at the first call."""
         a, b, out, workspace = self.pointers()
         a_bytes, b_bytes, out_bytes = *(buffer.size for _, buffer in self._inputs), self._has_output().size
         b_at = _rounded(a_bytes)

@@ -1,4 +1,4 @@
-"""What sensors show: of the processor, and of the card that measures.
+"""Readings of sensors: of the processor, and of the card that measures.
 
 A card's are read by amd-smi's Python package where it is there, and from the kernel driver's files.
 """
@@ -44,7 +44,7 @@ def read_sensors(root: Path = Path("/")) -> Sensors:
 
 
 def read_card(pci: str, kfd_id: int, root: Path = Path("/")) -> dict[str, float]:
-    """What is shown of a GPU, by the names of `schema.CARD`; what is not shown is left out.
+    """Return the sensor readings of a GPU by the names of `schema.CARD`; missing ones are left out.
 
     Args:
         pci: the address of its card.

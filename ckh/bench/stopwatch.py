@@ -81,7 +81,7 @@ class Stopwatch:
             self._idle_s = max(self._idle_s, monotonic() - self._last_s)
 
     def launching(self, library: KernelLibrary) -> Launching:
-        """What launching a kernel takes here; measured once, with a library that has a kernel that does nothing."""
+        """Return the time of a launch; measured once, with the empty kernel of a library."""
         if self._launching is None:
             _, flush_bytes = self._memory.flush_buffer()
             loops = _EMPTY_COLD_LOOPS if flush_bytes else _EMPTY_LOOPS
@@ -90,7 +90,7 @@ class Stopwatch:
         return self._launching
 
     def _empty_ns(self, library: KernelLibrary, how: int, loops: int) -> float:
-        """What the kernel that does nothing takes, in ns; 0 if that cannot be timed in this way."""
+        """Return the time of the empty kernel in ns; 0 if it cannot be timed in this way."""
         if library.time_by is None:
             return 0.0
         times = (ctypes.c_double * _EMPTY_SAMPLES)()

@@ -56,7 +56,7 @@ class Timing:
 
 @dataclass(frozen=True, slots=True)
 class Launching:
-    """What a kernel that does nothing takes, in ns: launched one by one, and by a graph; 0: not known."""
+    """Time of an empty kernel in ns, launched one by one and by a graph; 0: not known."""
 
     single_ns: float = 0.0
     graph_ns: float = 0.0
