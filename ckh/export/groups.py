@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import MISSING, dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 
 from ckh.archs import load_arch
 from ckh.errors import UsageError
 from ckh.export.integers import Expression, Tree, decisions, value_of
+from ckh.kernels.judging import combinations
+from ckh.kernels.table import KernelTable, distinct
 from ckh.learn.spec import ANY
 from ckh.ops import built_in_names, operation, part_of
 from ckh.problems import DTYPE_BYTES, Direction
@@ -66,35 +69,37 @@ DTYPE = Code("dtype", "dtype", 1, DTYPES, "CKH_", "CKH_DTYPES")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Candidate:
-    """A kernel of a group, and why it does not apply to a problem of the group.
-
-    An empty reason is that of a kernel for other problems, which nobody counts as refused.
-    """
-
-    kernel: Kernel
-    reason: Reason
-
-
-@dataclass(frozen=True, slots=True, eq=False)
 class Group:
     """Problems that differ in their sizes only.
 
     Attributes:
         key: its codes, as C has them: see `ProblemKind.key`.
         example: one of the problems.
-        candidates: the kernels that are for some of them.
+        kernels: the kernels that are for some of them.
+        judgements: the distinct ones of kernels: reasons in turn, of which the first that gives words refuses. Empty
+            words are for a kernel of other problems, which nobody counts as refused.
+        judged_by: the number of each kernel's judgement.
     """
 
     key: tuple[int, int, int, int]
     example: Problem
-    candidates: tuple[Candidate, ...]
+    kernels: Sequence[Kernel]
+    judgements: Sequence[tuple[Reason, ...]]
+    judged_by: Sequence[int]
 
     def among(self, kernels: frozenset[Kernel] | None) -> Group:
-        """The group with those candidates that are some of these kernels; None: all."""
+        """The group with those kernels that are some of these; None: all."""
         if kernels is None:
             return self
-        return replace(self, candidates=tuple(one for one in self.candidates if one.kernel in kernels))
+        inside = [(kernel, by) for kernel, by in zip(self.kernels, self.judged_by, strict=True) if kernel in kernels]
+        return replace(self, kernels=tuple(kernel for kernel, _ in inside), judged_by=[by for _, by in inside])
+
+    def refused(self, problem: Problem) -> Counter[str]:
+        """How many kernels are refused for a problem of the group, by the words that refuse them."""
+        words = [
+            next((found for reason in one if (found := reason(problem)) is not None), "") for one in self.judgements
+        ]
+        return Counter(found for by in self.judged_by if (found := words[by]))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -232,32 +237,27 @@ def element_types(model: Model) -> tuple[str, ...]:
 
 
 def ruled_group(
-    kind: ProblemKind, example: Problem, pool: Iterable[Kernel], rules: tuple[Rule, ...], arch: ArchSpec
+    kind: ProblemKind, example: Problem, pool: Sequence[Kernel], rules: tuple[Rule, ...], arch: ArchSpec
 ) -> Group:
-    """A group whose candidates are those of a pool that break no rule.
+    """A group whose kernels are a pool.
 
     Args:
         kind: the kind of problems.
         example: one of the group.
         pool: the kernels.
-        rules: the rules of problems.
+        rules: the rules of problems. Kernels in which one reads the same share a reason, which becomes a decision once.
         arch: what the kernels run on.
     """
 
-    def made(values: Sequence[tuple[Any, ...]]) -> Reason:
-        judged = list(zip(rules, values, strict=True))
-        return lambda problem: next((words for rule, read in judged for words in rule.of(read, arch, problem)), None)
+    def made(rule: Rule, values: Sequence[Any]) -> Reason:
+        return lambda problem: next(rule.of(values, arch, problem), None)
 
-    # Kernels in which the rules read the same share a reason, which is made into a decision once. What the rules read
-    # is derived once for the same fields.
-    names = sorted({name for rule in rules for name in rule.fields})
-    by_fields: dict[tuple[Any, ...], Reason] = {}
-    by_values: dict[tuple[tuple[Any, ...], ...], Reason] = {}
-    candidates = []
-    for kernel in pool:
-        known = tuple([getattr(kernel, name) for name in names])
-        if known not in by_fields:
-            values = tuple([rule.values(kernel, arch) for rule in rules])
-            by_fields[known] = by_values.setdefault(values, made(values))
-        candidates.append(Candidate(kernel, by_fields[known]))
-    return Group(kind.key(example), example, tuple(candidates))
+    key = kind.key(example)
+    if not rules or not len(pool):
+        return Group(key, example, pool, ((),), [0] * len(pool))
+    table = pool if isinstance(pool, KernelTable) else KernelTable.of(type(pool[0]), pool)
+    found = [combinations(rule, table, arch) for rule in rules]
+    reasons = [[made(rule, one) for one in values] for rule, (values, _) in zip(rules, found, strict=True)]
+    parts, judged_by = distinct([(code, len(values)) for values, code in found], len(table))
+    judgements = [tuple(of[at] for of, at in zip(reasons, one, strict=True)) for one in zip(*parts, strict=True)]
+    return Group(key, example, pool, judgements, judged_by.tolist())

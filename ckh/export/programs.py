@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import reduce
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from ckh.export.groups import DIRECTIONS, DTYPES
@@ -76,12 +78,17 @@ def model_content(model: Model, name: str, kind: ProblemKind, groups: Sequence[G
     spec = model.spec
     targets = [spec.rank_by, *({TFLOPS} & set(spec.targets) - {spec.rank_by})]
     forests = [model.packed_forest(target) for target in targets]
-    kernels = {spec.op.kernel_name(one.kernel): one.kernel for group in groups for one in group.candidates}
-    number_of = {kernel: number for number, kernel in enumerate(kernels)}
+    names = [[spec.op.kernel_name(kernel) for kernel in group.kernels] for group in groups]
+    kernels = {
+        name: kernel
+        for of, group in zip(names, groups, strict=True)
+        for name, kernel in zip(of, group.kernels, strict=True)
+    }
+    number_of = {name: number for number, name in enumerate(kernels)}
     rules = tuple(_rules_of(kind, group) for group in groups)
     written = [
-        _file_group(model, forests, kind, group, of_group, number_of)
-        for group, of_group in zip(groups, rules, strict=True)
+        _file_group(model, forests, kind, group, of_group, [number_of[name] for name in of])
+        for group, of_group, of in zip(groups, rules, names, strict=True)
     ]
     facts = FileFacts(
         texts=[name, spec.purpose, *kernels],
@@ -99,27 +106,29 @@ def model_content(model: Model, name: str, kind: ProblemKind, groups: Sequence[G
 
 
 def _rules_of(kind: ProblemKind, group: Group) -> RulePrograms:
-    trees = {one: kind.rule(group.example, one) for one in dict.fromkeys(one.reason for one in group.candidates)}
-    return make_rules([trees[one.reason] for one in group.candidates])
+    trees = {one: kind.rule(group.example, one) for one in dict.fromkeys(chain(*group.judgements))}
+    made = make_rules([[trees[one] for one in judgement] for judgement in group.judgements])
+    return replace(made, begins=tuple(made.begins[by] for by in group.judged_by))
 
 
-def make_rules(trees: Sequence[Tree]) -> RulePrograms:
-    """Decisions of candidates as data, each distinct one once."""
+def make_rules(judgements: Sequence[Sequence[Tree]]) -> RulePrograms:
+    """Decisions as data, each distinct one once; of a judgement those that are made in turn, until one refuses."""
     conditions: dict[Expression, int] = {}
     steps: dict[tuple[int, int, int], int] = {}
     reasons: dict[Text, int] = {}
-    known: dict[Tree, int] = {}
+    known: dict[tuple[int, int], int] = {}  # by the identity of a decision, which its judgement keeps
 
-    def begin(tree: Tree) -> int:
+    def begin(tree: Tree, then: int) -> int:
         if not isinstance(tree, Branch):
-            return APPLIES if tree is True else REFUSED - reasons.setdefault(tree or (), len(reasons))
-        if tree not in known:
-            after = begin(tree.yes), begin(tree.no)
+            return then if tree is True else REFUSED - reasons.setdefault(tree or (), len(reasons))
+        key = id(tree), then
+        if key not in known:
+            after = begin(tree.yes, then), begin(tree.no, then)
             step = (conditions.setdefault(tree.condition, len(conditions)), *after)
-            known[tree] = steps.setdefault(step, len(steps))
-        return known[tree]
+            known[key] = steps.setdefault(step, len(steps))
+        return known[key]
 
-    begins = tuple(map(begin, trees))
+    begins = tuple(reduce(lambda then, tree: begin(tree, then), reversed(one), APPLIES) for one in judgements)
     return RulePrograms(tuple(conditions), tuple(steps), begins, tuple(reasons))
 
 
@@ -128,7 +137,7 @@ def make_checks(kind: ProblemKind, group: Group, rules: RulePrograms) -> Checks:
     found = _Calculations()
     for condition in rules.conditions:
         found.compare(condition)
-    check = make_rules([kind.check(group.example)])
+    check = make_rules([[kind.check(group.example)]])
     first = len(rules.conditions)
     for condition in check.conditions:
         found.compare(condition)
@@ -143,25 +152,23 @@ def _file_group(
     kind: ProblemKind,
     group: Group,
     rules: RulePrograms,
-    number_of: dict[str, int],
+    numbers_of_names: Sequence[int],
 ) -> FileGroup:
-    if not group.candidates:
+    if not len(group.kernels):
         return FileGroup(group.key, (), (), (), 0, None, Checks())
-    spec, inputs = model.spec, model.inputs
-    kernels = tuple(one.kernel for one in group.candidates)
+    inputs = model.inputs
     prepared = prepare_pool(
         inputs.engine,
         inputs.names,
         model.hardware,
-        inputs.of_kernels(kernels),
+        inputs.of_kernels(group.kernels),
         inputs.of_problem(group.example),
         forests,
         [*kind.sizes, *inputs.further_sizes],
     )
     steps = [record("STEP", condition=condition, yes=yes, no=no) for condition, yes, no in rules.steps]
-    names = [number_of[spec.op.kernel_name(kernel)] for kernel in kernels]
     checks = make_checks(kind, group, rules)
-    return FileGroup(group.key, names, rules.begins, steps, len(rules.reasons), prepared, checks)
+    return FileGroup(group.key, numbers_of_names, rules.begins, steps, len(rules.reasons), prepared, checks)
 
 
 def _code(value: str | None, table: tuple[str, ...]) -> int:

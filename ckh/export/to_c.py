@@ -79,7 +79,7 @@ def _prepare(name: str, model: Model) -> _Exported:
     part = exported(model.spec.op_type)
     only = None if model.only is None else frozenset(model.only.kernels)
     limited = (group.among(only) for group in part.groups(model))
-    groups = tuple(group for group in limited if group.candidates or model.only is None)
+    groups = tuple(group for group in limited if len(group.kernels) or model.only is None)
     if not groups:
         raise UsageError(f"{model.path} has none of the registry's kernels")
     return _Exported(name, model, part.kind, groups, model_content(model, name, part.kind, groups))

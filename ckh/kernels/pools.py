@@ -154,7 +154,13 @@ class Pools(Generic[K]):
         self, arch: ArchSpec, *group: Any, model: Path | None = None, only: KernelList[K] | None = None
     ) -> tuple[K, ...]:
         """The pool of a group, of the kernels that a model in a folder knows or that are listed (`only`)."""
-        return tuple(self._find(model, only, arch, group).pool)
+        return tuple(self.sequence(arch, *group, model=model, only=only))
+
+    def sequence(
+        self, arch: ArchSpec, *group: Any, model: Path | None = None, only: KernelList[K] | None = None
+    ) -> Sequence[K]:
+        """The same as it is kept: a large one as a table."""
+        return self._find(model, only, arch, group).pool
 
     def refused(self, arch: ArchSpec, *group: Any) -> Iterator[RefusedKernel[K]]:
         """The rest of the table with the reasons, one by one."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from contextlib import suppress
 from dataclasses import asdict, fields
 from typing import TYPE_CHECKING, Any
@@ -124,8 +123,8 @@ def facts_of(
 
     spec, one = model.spec, problem or group.example
     measured = model.measured
-    headers = headers_of(model, [candidate.kernel for candidate in group.candidates])
-    own = Counter(words for candidate in group.candidates if (words := candidate.reason(one)))
+    headers = headers_of(model, group.kernels)
+    own = group.refused(one)
     return {
         "op": spec.op_type,
         "dtype": one.dtype,
@@ -139,17 +138,17 @@ def facts_of(
         "frequent": _frequent_facts(model, one),
         "num_cus": model.num_cus,
         "unusable": [],
-        "unmeasured": unmeasured_families(model, [candidate.kernel for candidate in group.candidates]),
+        "unmeasured": unmeasured_families(model, group.kernels),
         "left_out": list(found.left_out),
         "sizes": list(kind.sizes.values()),
         "key": list(group.key),
         "tiled": _tiled_facts(model, kind, one),
-        "pool": len(group.candidates),
+        "pool": len(group.kernels),
         "headers": None if headers is None else headers._asdict(),
         "timed": found.timed,
         "refused": {words: count - own[words] for words, count in found.refused.items() if count > own[words]},
         "reasons": [[_listed(part) for part in text] for text in rules.reasons],
-        **_stand_in_facts(model, [candidate.kernel for candidate in group.candidates]),
+        **_stand_in_facts(model, group.kernels),
     }
 
 

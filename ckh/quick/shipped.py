@@ -100,9 +100,9 @@ def _quick_groups(model: Model, groups: Iterable[Group]) -> list[Group]:
 
     found = []
     for group in groups:
-        if len(group.candidates) > MOST_KERNELS:
+        if len(group.kernels) > MOST_KERNELS:
             return []
-        if group.candidates and _is_chosen(model, group.example):
+        if len(group.kernels) and _is_chosen(model, group.example):
             found.append(group)
     return found
 

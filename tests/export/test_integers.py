@@ -73,7 +73,7 @@ def _loop(a: Any, b: Any) -> bool:
 def test_decisions_are_the_functions(function: Callable[[Any, Any], bool]) -> None:
     """For all small sizes the way through the decisions ends where the function does."""
     tree = decisions(lambda size: function(size(0), size(1)))
-    rules = make_rules([tree, tree])
+    rules = make_rules([[tree], [tree]])
     assert rules.begins[0] == rules.begins[1]
     for sizes in itertools.product(range(-3, 15), repeat=2):
         assert follow(tree, sizes) == function(*sizes)
@@ -95,7 +95,7 @@ def _words(a: Any, b: Any) -> bool | str:
 def test_reasons_have_their_sizes() -> None:
     """Texts, of which each has a number, and which have the values of the problem that is asked about."""
     tree = decisions(lambda size: _words(size(0), size(1)))
-    rules = make_rules([tree, True])
+    rules = make_rules([[tree], [True]])
     assert rules.begins[1] == APPLIES
     assert len(rules.reasons) == 4
     for sizes in itertools.product(range(-3, 15), repeat=2):

@@ -137,7 +137,7 @@ def test_no_model_for_a_gpu_recommends_what_computes_nothing(tmp_path: Path) -> 
     assert found.refused[reason] == 8 * 4
     assert len(found.ranked) == 8 * 26
     many = rank_many(list(AMD_PROBLEMS), None, model)
-    in_c = [one.kernel for group in exported(model.spec.op_type).groups(model) for one in group.candidates]
+    in_c = [kernel for group in exported(model.spec.op_type).groups(model) for kernel in group.kernels]
     assert len(in_c) == 2 * 8 * 26  # in two and in three dimensions
     chosen: list[Any] = [one.kernel for ranked in (found.ranked, *many) for one in ranked]
     assert {asdict(kernel)["pipeline"] for kernel in (*chosen, *in_c)} == {

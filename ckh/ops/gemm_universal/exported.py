@@ -32,7 +32,7 @@ def _groups(model: Model) -> Iterator[Group]:
     for dtype in element_types(model):
         for layout in GEMM_LAYOUTS:
             example = GemmProblem(1, 1, 1, dtype, layout)
-            pool = POOLS.of(arch, dtype, layout, model=model.candidates_of, only=model.only)
+            pool = POOLS.sequence(arch, dtype, layout, model=model.candidates_of, only=model.only)
             yield ruled_group(KIND, example, pool, PROBLEM_RULES, arch)
 
 

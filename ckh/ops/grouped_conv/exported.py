@@ -47,7 +47,7 @@ def _groups(model: Model) -> Iterator[Group]:
     for direction in Direction if model.spec.variant is None else (model.spec.variant,):
         for dtype in element_types(model):
             for ndim, layout in CONV_LAYOUTS.items():
-                pool = POOLS.of(arch, direction, ndim, dtype, model=model.candidates_of, only=model.only)
+                pool = POOLS.sequence(arch, direction, ndim, dtype, model=model.candidates_of, only=model.only)
                 yield ruled_group(
                     KIND, smallest(ConvProblem, direction, dtype, ndim, layout), pool, PROBLEM_RULES, arch
                 )

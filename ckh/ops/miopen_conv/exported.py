@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ckh.export.groups import Candidate, Exported, Group
+from ckh.export.groups import Exported, Group
 from ckh.ops.grouped_conv.exported import KIND, smallest
 from ckh.ops.miopen_conv.candidates import CandidateTable, candidates, group_name, read_candidates
 from ckh.ops.miopen_conv.problem import DTYPES, LAYOUTS, MiopenProblem
@@ -35,11 +35,12 @@ def _groups(model: Model) -> Iterator[Group]:
         example = smallest(MiopenProblem, direction, dtype, ndim, layout)
         grouped = MiopenProblem(**{**example.to_dict(), "c": 2, "k": 2, "g": 2})
         found = [
-            Candidate(parse_solver(one.solver), reason(name, one))
+            (parse_solver(one.solver), (reason(name, one),))
             for name in (group_name(example), group_name(grouped))  # type: ignore[arg-type] # it is a MiopenProblem
             for one in table.groups.get(name, ())
         ]
-        yield Group(KIND.key(example), example, tuple(found))
+        kernels, judgements = zip(*found, strict=True) if found else ((), ())
+        yield Group(KIND.key(example), example, kernels, judgements, range(len(found)))
 
 
 EXPORTED = Exported(KIND, _groups)

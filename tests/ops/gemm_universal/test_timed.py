@@ -77,7 +77,7 @@ def test_an_export_has_the_same_pool_as_an_answer(model: Path) -> None:
     loaded = load_model(model)
     group = group_of(loaded, DIVIDED)
     pool = OPERATION.candidates(DIVIDED, GFX942, model).pool
-    assert [one.kernel for one in group.candidates] == list(pool)
+    assert list(group.kernels) == list(pool)
 
 
 def test_on_another_architecture_nothing_counts_as_measured(model: Path) -> None:
