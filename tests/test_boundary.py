@@ -52,6 +52,7 @@ def test_a_full_stdout_is_said_in_a_line(quick: str) -> None:
     assert (done.returncode, done.stderr) == (74, f"error: cannot write to stdout: {os.strerror(errno.ENOSPC)}\n")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("args", [["--help"], ["--version"], ["predict", "--help"], ["doctor", "--json"]])
 def test_help_to_a_full_stdout_is_no_success(args: list[str]) -> None:
     """What could not be printed is not success, whatever it was."""
@@ -94,6 +95,7 @@ def test_names_that_are_no_text_keep_their_bytes(tmp_path: Path) -> None:
         assert b"model    model\xff, measured on a test" in done.stdout
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("unbuffered", ["", "1"])
 @pytest.mark.parametrize("quick", ["0", "1"])
 def test_a_reader_that_left_is_no_failure_to_speak_of(quick: str, unbuffered: str) -> None:

@@ -151,6 +151,7 @@ def test_a_worker_that_dies_loses_no_call(local: Cluster) -> None:
     assert sorted(found) == [(0.05 + i * 1e-6,) for i in range(60)]
 
 
+@pytest.mark.slow
 def test_a_call_that_kills_every_worker_is_an_error(local: Cluster) -> None:
     """It is not tried for ever."""
     with pytest.raises(DeviceError, match="died one after the other"):
@@ -188,6 +189,7 @@ def test_the_job_script_for_slurm_can_be_built() -> None:
         assert expected in script
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("among", ["candidates", "measured"])
 def test_judging_on_a_cluster_gives_the_same_figures(
     among: str, local: Cluster, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
@@ -212,6 +214,7 @@ def _has_scored() -> bool:
     return "ckh.learn.far_answers" in sys.modules
 
 
+@pytest.mark.slow
 def test_training_on_a_cluster_gives_the_same_model(local: Cluster, tmp_path: Path) -> None:
     """Folds and trials that other processes fit give the same bytes as those fitted here."""
     data = tmp_path / "measured.parquet"
@@ -240,6 +243,7 @@ def test_training_on_a_cluster_gives_the_same_model(local: Cluster, tmp_path: Pa
             assert (tmp_path / "there" / file.name).read_bytes() == file.read_bytes()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rank", ["efficiency", "lambdarank"])
 def test_a_model_of_rows_that_are_spread_chooses_as_one_fitted_here(
     local: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rank: str
@@ -307,6 +311,7 @@ def _efficiency(rows: Dataset, scores: NDArray[np.float64]) -> float:
     return float(times.efficiency()[choices(scores, rows.problem_ids, times.count)].mean())
 
 
+@pytest.mark.slow
 def test_what_cannot_be_spread_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Without a cluster, or with a model of several: one line, before anything is started."""
     write_dataset(measured(), tmp_path / "data.parquet")

@@ -319,6 +319,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.slow
 def test_an_interrupted_client_leaves_no_folder(tmp_path: Path) -> None:
     """What Dask keeps of local workers is gone after Ctrl-C, which all processes get."""
     script, folder = tmp_path / "interrupted.py", tmp_path / "temporary"
@@ -340,6 +341,7 @@ def test_another_ckh_is_refused(local: Cluster, monkeypatch: pytest.MonkeyPatch)
         pass
 
 
+@pytest.mark.slow
 def test_dask_itself_says_nothing() -> None:
     """What happens to a connection is said in one line: Dask's own loggers, are quiet."""
     with connected("local:1"):

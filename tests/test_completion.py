@@ -88,6 +88,7 @@ def test_it_installs_itself(shell: str, file: str, tmp_path: Path) -> None:
     assert any(shown.strip() in path.read_text() for path in tmp_path.rglob("*") if path.is_file())
 
 
+@pytest.mark.slow
 def test_every_command_can_be_completed(tmp_path: Path) -> None:
     """Each offers --help among its options."""
     for name in COMMANDS:

@@ -111,6 +111,7 @@ _BENCH = "bench --device host --problems small.txt --kernels sample:1 --out run"
 _SEARCHED = "search --model model --c 16 --hi 7"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "commands",
     [

@@ -70,6 +70,7 @@ def test_a_find_database_has_a_limit(tmp_path: Path, monkeypatch: pytest.MonkeyP
         list(iter_rows(path, Tally(), skip_bad=True))
 
 
+@pytest.mark.slow
 def test_a_parquet_bomb_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Rows that take more memory than a table of measurements are read no further; a long text counts once."""
     import pyarrow as pa

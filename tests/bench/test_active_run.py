@@ -37,6 +37,7 @@ PLAN = Plan(
 MEASURED = [number for number in range(len(SIZES)) if number % 4]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("sign", "chosen_by"), [(1, "a model of 360 pairs"), (-1, "what was known before")])
 def test_a_guide_is_left_where_it_misleads(tmp_path: Path, sign: int, chosen_by: str) -> None:
     """After fifteen problems a guide that puts the slowest first gives way to a model; one that is right stays."""

@@ -63,6 +63,7 @@ def test_a_table_of_convolutions_is_judged_as_each_kernel(interface: Any, arch: 
     assert 0 < len(verdicts.passed) < len(kernels)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("arch", ["gfx942", "gfx950"])
 @pytest.mark.parametrize("interface", list(GEMM_HEADERS))
 def test_a_table_of_gemms_is_judged_as_each_kernel(interface: str, arch: str) -> None:

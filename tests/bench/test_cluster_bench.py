@@ -363,6 +363,7 @@ def test_nodes_say_what_they_do(
     assert bench("none", *what, cluster=None) == ExitCode.USAGE
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("damage", [lambda content: content[:-1], lambda content: content[:50] + b"x" + content[51:]])
 def test_a_kernel_that_comes_damaged_is_refused(damage: Any, tmp_path: Path) -> None:
     """Nothing is written for it."""

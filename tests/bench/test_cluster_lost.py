@@ -73,6 +73,7 @@ def _until(is_so: Any) -> None:
         time.sleep(0.1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
 def test_what_a_stopped_client_measured_does_not_hold_up_the_next(number: signal.Signals) -> None:
     """A problem that would take minutes is left when its client dies or is stopped: the next one has the device."""
@@ -104,6 +105,7 @@ def _run_on_one_node(*options: str) -> int:
     return run([*args, *options, "--out", "run", "--cluster", "local:1"])
 
 
+@pytest.mark.slow
 def test_what_a_device_has_measured_is_not_measured_again_when_its_node_comes_back(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -115,6 +117,7 @@ def test_what_a_device_has_measured_is_not_measured_again_when_its_node_comes_ba
     assert sum(row.remeasured for row in rows) == 2
 
 
+@pytest.mark.slow
 def test_a_node_that_is_lost_while_devices_are_compared_does_not_end_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
     """It takes part when it is back."""
     lost = _lose_node_once(monkeypatch, alike_module, "measure")
@@ -145,6 +148,7 @@ exec g++ "$@"
 """
 
 
+@pytest.mark.slow
 def test_a_node_that_dies_while_it_compiles_and_comes_back_goes_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -251,6 +251,7 @@ def test_two_builders_at_the_same_kernel_agree(cache: Path) -> None:
     assert files(cache) == [Path(built.library).name]
 
 
+@pytest.mark.slow
 def test_two_processes_build_the_same_kernels_at_once(cache: Path) -> None:
     """Real kernels from two processes with one cache: the same libraries, whole, and no other file."""
     program = (

@@ -264,6 +264,7 @@ KernelBuilder(device).build(device.kernels, 1, lambda _count, _text: None)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
 def test_compilers_die_with_us(number: signal.Signals, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """With all that they have started; the files of a run that was killed are removed by the next one."""

@@ -93,6 +93,7 @@ def command_line(folder: Path, mark: bytes) -> str:
         return ""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", KINDS)
 def test_each_kind_is_a_row_of_its_own(name: str, runs: list[Run], reliability: str) -> None:
     """One row a problem that says what happened; one that crashed on two problems is not run on the third."""

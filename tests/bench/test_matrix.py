@@ -82,6 +82,7 @@ def test_unknown_matrices_and_dtypes_are_refused() -> None:
         matrix("pipelines", host, ALL, (2,), "fp16")
 
 
+@pytest.mark.slow
 def test_findings_tell_what_happened() -> None:
     """Right, wrong, crashed, hung, and refused by a rule: each case has its own status and hurts no other."""
     device = FaultyDevice(GOOD, WRONG, SEGFAULT, HANG, GOOD)

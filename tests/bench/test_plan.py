@@ -322,6 +322,7 @@ def test_without_nothing_and_without_everything(host: ArchSpec) -> None:
     assert (finished.pairs, finished.kernels) == (0, ())
 
 
+@pytest.mark.slow
 def test_a_plan_of_many_problems_from_a_large_pool_agrees_with_its_rules() -> None:
     """Of the 16,120 kernels of fp16 on gfx942 that bench chooses from, each of 569 problems gets two that apply."""
     arch = load_arch("gfx942")

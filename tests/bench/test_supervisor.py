@@ -61,6 +61,7 @@ def statuses(replies: list[Reply]) -> list[Status]:
     return [reply.status for reply in replies]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", RUNNING)
 def test_a_fault_becomes_a_reply_and_the_next_kernel_is_measured(name: str) -> None:
     """The faulty kernel's reply says what happened; the right ones before and after it are ok."""
@@ -71,6 +72,7 @@ def test_a_fault_becomes_a_reply_and_the_next_kernel_is_measured(name: str) -> N
     assert replies[2].samples_ns == (CLAIMED_MS * 1e6,) * 5
 
 
+@pytest.mark.slow
 def test_all_faults_in_a_row() -> None:
     """Every fault gets its own status when all of them meet one supervisor."""
     faults = [fault for name, (fault, _, _) in RUNNING.items() if "hang" not in name]
@@ -147,6 +149,7 @@ def on_problems(faults: Sequence[Fault], problems: Sequence[ConvProblem]) -> tup
         return [[reply for _, reply in supervisor.run(setup, jobs)] for setup in setups], supervisor.restarts
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("fault", "status"), [(SEGFAULT, Status.CRASH), (HANG, Status.TIMEOUT)])
 def test_a_kernel_that_fails_on_two_problems_is_not_run_again(fault: Fault, status: Status) -> None:
     """From the third problem on it is answered at once, in its turn, without a restart; the others are measured."""
@@ -200,6 +203,7 @@ def test_libraries_are_loaded_without_a_problem() -> None:
     assert "SIGABRT" in replies[2].message
 
 
+@pytest.mark.slow
 def test_a_stop_lets_running_kernels_finish_and_starts_no_new_ones() -> None:
     """After a stop, the jobs that were handed out are done, the others are not."""
     asked: list[float] = []

@@ -86,6 +86,7 @@ def make_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., 
     return make
 
 
+@pytest.mark.slow
 def test_every_fault_becomes_a_row(make_runs: Callable[..., Runs]) -> None:
     """One run meets all faults: each pair has the row it must have, and the run is complete."""
     names = [name for name in FAULTS if name not in HANGS]
@@ -117,6 +118,7 @@ def test_the_journal_says_how_it_was_measured(make_runs: Callable[..., Runs]) ->
     assert runs.first_pass == runs.all_pairs
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("lines", range(1, 11))
 def test_a_run_cut_anywhere_is_resumed(make_runs: Callable[..., Runs], lines: int) -> None:
     """Of a journal cut after any line, with half a line behind it, exactly the missing pairs are measured.

@@ -203,6 +203,7 @@ def test_a_kernel_that_does_not_compile_fails_alone() -> None:
 INTERRUPTED = ("kill -9 $$", "echo 'LLVM ERROR: out of memory' >&2; exit 1", f"{COMPILE}; kill -9 $$")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "script",
     [

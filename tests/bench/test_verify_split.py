@@ -153,6 +153,7 @@ def test_one_wrong_element_is_found(rounding: str, parts: int) -> None:
         )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rounding", ["bf16", "bf16 cut off"])
 def test_what_no_single_element_shows_all_together_do(rounding: str) -> None:
     """One part of 64 missing everywhere, and zeros for 256 parts, are wrong though each element might be right."""

@@ -160,6 +160,7 @@ def test_leaders_of_each_problem_are_measured_again(tmp_path: Path, monkeypatch:
     assert all(len(set(again[start : start + 3])) == 1 for start in range(0, 18, 3))
 
 
+@pytest.mark.slow
 def test_a_worker_without_a_device_ends_the_run_and_nothing_is_lost(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -70,6 +70,7 @@ def args(bench_cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     return ["bench", "--device", "host", "--problems", "problems.txt", "--kernels", "kernels", "--out", "run"]
 
 
+@pytest.mark.slow
 def test_a_file_system_without_locks_is_measured_on(args: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     """As some of NFS and Lustre: all pairs, and nothing but the journal is left."""
 
@@ -164,6 +165,7 @@ def test_the_choice_of_kernels(args: list[str], kernels: str, count: int, capsys
     assert not Path("run").exists()
 
 
+@pytest.mark.slow
 def test_the_best_kernels_are_the_models(args: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     """With best:3+2 each problem is measured with the three that `ckh predict` has first, and two others."""
     best, other = (
@@ -203,6 +205,7 @@ def test_a_killed_run_is_resumed(args: list[str], capsys: pytest.CaptureFixture[
     assert [end.reason for end in journal.ends] == ["complete"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupted_run_says_how_to_go_on(
     args: list[str], number: signal.Signals, capsys: pytest.CaptureFixture[str]

@@ -50,6 +50,7 @@ def pairs_of(journal: Journal) -> tuple[set[tuple[str, str]], set[tuple[str, str
     return chosen, {(row.problem, row.kernel) for row in journal.rows}
 
 
+@pytest.mark.slow
 def test_a_run_chooses_until_more_would_bring_little(
     args: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -101,6 +102,7 @@ def check_looks(runs: int) -> None:
     assert last.time > max(row.time for row in rows if not row.remeasured)
 
 
+@pytest.mark.slow
 def test_a_run_that_was_killed_goes_on_choosing(args: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     """Pairs measured before are not measured again, and later choices follow from them."""
     assert run([*args, "--stop-gain", "100"]) == ExitCode.OK

@@ -40,6 +40,7 @@ def document(capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
     return parsed
 
 
+@pytest.mark.slow
 def test_a_plan_is_shown_measured_and_resumed(args: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     """The pairs that --dry-run shows are those that are measured; a resumed run goes on with them."""
     assert run([*args, "--plan", "2", "--dry-run", "--json"]) == ExitCode.OK

@@ -53,6 +53,7 @@ def repository(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.mark.slow
 def test_the_workflow_passes_and_fails(repository: Path) -> None:
     """With an equal model all steps pass and the page has both verdicts; a choice that nobody measured fails one."""
     install, compare, selection, show = steps().values()

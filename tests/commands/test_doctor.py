@@ -5,16 +5,15 @@ from __future__ import annotations
 import errno
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import pytest
 
 from ckh.bench.codegen.interfaces import NOT_VERIFIED, Interface
 from ckh.bench.kernel_cache import KernelCache
 from ckh.cli import run
 from ckh.errors import ExitCode
 from tests.bench.codegen.test_ck_tile import write_templates
-
-if TYPE_CHECKING:
-    import pytest
 
 STUB = Path(__file__).parent.parent / "bench/codegen/current_stub/include"
 
@@ -47,6 +46,7 @@ def test_headers_are_told_with_what_they_have(tmp_path: Path, capsys: pytest.Cap
     assert operations["gemm_universal"]["epilogues"] == ["cshuffle"]
 
 
+@pytest.mark.slow
 def test_headers_that_nobody_compiled_are_called_not_verified(capsys: pytest.CaptureFixture[str]) -> None:
     """Those of the current interface; in text with what each operation's kernels can have."""
     assert report(STUB, capsys)["is_verified"] is False

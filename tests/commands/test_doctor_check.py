@@ -104,6 +104,7 @@ def stub_with(folder: Path, monkeypatch: pytest.MonkeyPatch, before: str = "") -
     monkeypatch.setitem(checkup.LARGE, HIP_KIND, {"n": 2, "c": 64, "k": 64, "g": 2, "hi": 8, "wi": 8})
 
 
+@pytest.mark.slow
 def test_a_gpu_is_checked_from_the_compiler_to_the_clock(
     home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -153,6 +154,7 @@ def test_without_a_gpu_the_archive_says_so(
     require_no_secrets(found.files, home)
 
 
+@pytest.mark.slow
 def test_the_cpu_is_checked(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Three kernels are right on two problems in both runs; how steady times are is the machine's matter."""
     found = check(["--device", "host"], capsys)

@@ -47,6 +47,7 @@ def script() -> ModuleType:
     return module
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("to", ["parquet", "csv"])
 def test_convert_takes_as_much_for_any_number_of_rows(script: Any, tmp_path: Path, to: str) -> None:
     """Three times the rows take the same memory, whatever they are written as."""
@@ -60,6 +61,7 @@ def test_convert_takes_as_much_for_any_number_of_rows(script: Any, tmp_path: Pat
     assert slope < MOST_CONVERTED, f"{slope:.0f} bytes a row, of {peaks} MB"
 
 
+@pytest.mark.slow
 def test_convert_takes_as_much_for_a_journal_of_any_length(script: Any, tmp_path: Path) -> None:
     """Three times the rows of a journal take a tenth more at most, of freed memory in pieces; it was 70 % more."""
     peaks = []
@@ -70,6 +72,7 @@ def test_convert_takes_as_much_for_a_journal_of_any_length(script: Any, tmp_path
     assert peaks[1] < MOST_OF_JOURNALS * peaks[0], f"{peaks} MB"
 
 
+@pytest.mark.slow
 def test_convert_keeps_nothing_of_a_journals_rows(script: Any, tmp_path: Path) -> None:
     """A further row of a journal takes next to nothing of what is in use at a time, in Python, NumPy and Arrow."""
     used = []
@@ -82,6 +85,7 @@ def test_convert_keeps_nothing_of_a_journals_rows(script: Any, tmp_path: Path) -
     assert slope < MOST_CONVERTED, f"{slope:.0f} bytes a row, of {used}"
 
 
+@pytest.mark.slow
 def test_what_a_row_takes(script: Any, tmp_path: Path) -> None:
     """Four times the rows take no more than a stated number of bytes for each further one, in train and evaluate."""
     few, many = (script.measure(tmp_path, rows, tuple(MOST), QUICK) for rows in (FEW, MANY))

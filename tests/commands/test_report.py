@@ -90,6 +90,7 @@ def figures(stdout: str) -> list[str]:
     return list(json.loads(stdout)["figures"])
 
 
+@pytest.mark.slow
 def test_a_dataset(data: str, capsys: pytest.CaptureFixture[str]) -> None:
     """The page and the pictures are written, and not replaced but with --force."""
     args = ["report", data, "--plots", "pictures", "--json"]
@@ -167,6 +168,7 @@ def test_a_run_is_watched_until_it_ends(capsys: pytest.CaptureFixture[str]) -> N
     assert "again in 1 s" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_models(data: str, capsys: pytest.CaptureFixture[str]) -> None:
     """One is judged, two are compared; the heat map has the sizes that were chosen."""
     for name in ("old", "new"):

@@ -148,6 +148,7 @@ def test_no_model_means_measuring(capsys: pytest.CaptureFixture[str]) -> None:
     assert "--measure" in err[1]
 
 
+@pytest.mark.slow
 def test_measuring_journals_what_convert_reads(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Five proposals are five rows of legal kernels, the best are timed in turns, and convert reads the journal."""
     found = document(capsys, *SMALL, "--measure", "--budget", "5", "--top", "2", "--out", "run")
@@ -220,6 +221,7 @@ def test_what_another_search_wrote_meanwhile_is_kept(
     assert read_journal(Path("run")).runs == (ANOTHER,)
 
 
+@pytest.mark.slow
 def test_an_interrupted_search_keeps_its_rows(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -243,6 +245,7 @@ def test_an_interrupted_search_keeps_its_rows(
     assert run(["convert", "run", "--out", "run.parquet"]) == ExitCode.OK
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("jobs", [1, 3])
 def test_kernels_that_will_follow_are_compiled_together(
     jobs: int, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch

@@ -41,6 +41,7 @@ def data(tmp_path: Path) -> Path:
     return path
 
 
+@pytest.mark.slow
 def test_a_model_is_trained_and_judged(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A line for each target and the next command; the model has what was asked for, and no file of other targets."""
     out = data.with_name("model")
@@ -102,6 +103,7 @@ def test_directions_are_chosen(data: Path, tmp_path: Path, capsys: pytest.Captur
     assert load_model(out).spec.variant is Direction.BWD_DATA
 
 
+@pytest.mark.slow
 def test_only_force_replaces_a_model(data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A model stays unless --force is given."""
     out = saved(tmp_path / "model")
@@ -279,6 +281,7 @@ def test_a_model_is_continued(data: Path, capsys: pytest.CaptureFixture[str]) ->
     assert "on 10 problems new to it" in "".join(capsys.readouterr())
 
 
+@pytest.mark.slow
 def test_a_continued_model_knows_the_kernels_of_both(data: Path) -> None:
     """Its candidates are those that its start or the new data had; all where the start does not say."""
     tiles = ["tile_m", "tile_n", "tile_k"]
@@ -298,6 +301,7 @@ def test_a_continued_model_knows_the_kernels_of_both(data: Path) -> None:
     assert not (out / "kernels.json").exists()
 
 
+@pytest.mark.slow
 def test_a_model_is_compared_with_what_answers_today(
     data: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -335,6 +339,7 @@ def test_a_model_is_compared_with_what_answers_today(
     assert f"against {models / 'mine'}, which answers today: mean efficiency" in said
 
 
+@pytest.mark.slow
 def test_nothing_is_said_of_a_model_that_saw_it_all(
     data: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -393,6 +398,7 @@ def test_a_start_that_does_not_fit(data: Path, capsys: pytest.CaptureFixture[str
     assert sorted(path.name for path in data.parent.iterdir()) == ["data.parquet", "start"]
 
 
+@pytest.mark.slow
 def test_settings_are_tuned(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """All settings stand in the document and in tuning.json; the model has the chosen one's parameters."""
     out = data.with_name("model")
@@ -422,6 +428,7 @@ def test_noise_weights_need_noise(data: Path, capsys: pytest.CaptureFixture[str]
     assert not data.with_name("model").exists()
 
 
+@pytest.mark.slow
 def test_unstable_data_are_weighed_by_their_noise(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Above a tenth of unstable times rows are weighed, which is said; with fewer they are not."""
     frame = measured().frame.copy()

@@ -288,6 +288,7 @@ def test_missing_models_are_named(data: Path, command: str, capsys: pytest.Captu
     assert f"there is no model {folder}" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_choices_are_measured_again_on_the_device(
     model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

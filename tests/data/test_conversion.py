@@ -110,6 +110,7 @@ def test_a_damaged_part_is_named(tmp_path: Path) -> None:
         read_parts(folder, columns=lambda op: op.column_names())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("block_bytes", [1 << 23, 3000])
 def test_averages_do_not_depend_on_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, block_bytes: int) -> None:
     """A pair's time is the geometric mean of those of the files that have one; a single one stays as it is."""

@@ -256,6 +256,7 @@ def test_a_changed_value_is_refused(dataset: Dataset, path: Path) -> None:
         read_dataset(path)
 
 
+@pytest.mark.slow
 def test_flipped_bytes_are_found(dataset: Dataset, path: Path) -> None:
     """A file with a byte changed is refused, or holds the same rows; never others."""
     sound, random = path.read_bytes(), np.random.default_rng(0)

@@ -73,6 +73,7 @@ def test_no_dataset_takes_such_rows(bench: list[str], capsys: pytest.CaptureFixt
         assert run(command) not in (ExitCode.OK, ExitCode.GATE_FAILED)
 
 
+@pytest.mark.slow
 def test_a_wrong_kernel_is_a_row(
     bench: list[str], tmp_path: Path, library: EmulatorLibrary, capsys: pytest.CaptureFixture[str]
 ) -> None:

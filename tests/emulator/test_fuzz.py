@@ -16,6 +16,7 @@ _LONG = 100_000
 _ACCEPTED = 0.05  # share at least, of each kind, so that more is tried than how damage is refused
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", _COUNTS)
 def test_sanitizers_find_nothing(kind: str, sanitized: Path, reliability: str) -> None:
     """Damaged code objects, metadata and programs are refused, or run to an end that has a name."""

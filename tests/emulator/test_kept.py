@@ -38,6 +38,7 @@ def executed(content: bytes, kept: Kept, folder: Path, problems: Sequence[str]) 
     return replies
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("runtime")
 @pytest.mark.parametrize("kept", KEPT, ids=lambda kept: kept.file)
 def test_kernels_are_right(kept: Kept, tmp_path: Path) -> None:
@@ -51,6 +52,7 @@ def test_kernels_are_right(kept: Kept, tmp_path: Path) -> None:
     assert not any(reply.samples_ns for reply in replies)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("runtime")
 @pytest.mark.parametrize("kind", Damage)
 def test_damaged_kernels_are_wrong(kind: Damage, tmp_path: Path, library: EmulatorLibrary) -> None:

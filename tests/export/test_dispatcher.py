@@ -99,6 +99,7 @@ def run_program(exported: Path, text: str, *flags: str) -> list[str]:
     return done.stdout.splitlines()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("older", [False, True])
 def test_convolutions_are_ranked_as_in_python(exported: Path, older: bool) -> None:
     """All kernels that apply, in Python's order, by AMD's names; with the problems of newer and older dispatchers."""
@@ -209,6 +210,7 @@ def test_a_name_never_takes_a_kernel_with_a_longer_one(exported: Path) -> None:
     assert f"left out {stem(first)}" in lines
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "settings",
     [

@@ -106,6 +106,7 @@ def assert_same(found: list[Found], problems: list[Any], model: Model) -> int:
     return pairs
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [FORWARD, GEMM])
 @pytest.mark.parametrize("is_cpp", [False, True], ids=["c11", "c++17"])
 @pytest.mark.parametrize("pair", COMPILERS, ids=lambda pair: pair[0])
@@ -135,6 +136,7 @@ def test_other_models_rank_as_python(tmp_path: Path) -> None:
     assert {len(one.kernels) for one in found} == {0, 176, 196, 208}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("tile", [{"tile_m", "tile_n", "tile_k"}, {"tile_m", "pad_n"}, set()], ids=len)
 def test_pools_taken_apart_otherwise(tmp_path: Path, tile: set[str], monkeypatch: pytest.MonkeyPatch) -> None:
     """Features of tile, variant and problem together, and pools of several blocks, give what they always give."""
@@ -169,6 +171,7 @@ def test_gemms_of_a_gpu_rank_as_python(tmp_path: Path, monkeypatch: pytest.Monke
     assert len({len(one.kernels) for one in found}) >= 3
 
 
+@pytest.mark.slow
 def test_miopen_ranks_as_python(tmp_path: Path) -> None:
     """Solvers of MIOpen, all groups; layouts beside the default one; no TFLOPS."""
     model = load_model(MODELS / "miopen_conv_gfx942")
@@ -185,6 +188,7 @@ def test_miopen_ranks_as_python(tmp_path: Path) -> None:
     assert assert_same(found, problems, model) > 250
 
 
+@pytest.mark.slow
 def test_the_example_of_a_model_that_tells_the_first_speed_alone(tmp_path: Path) -> None:
     """It prints the time of the first solver, of the others their names, and no number that is none."""
     folder = export(tmp_path / "c", [load_model(MODELS / "miopen_conv_gfx942")])
@@ -331,6 +335,7 @@ def test_embedded_models(tmp_path: Path) -> None:
     assert assert_same(ask(program, "embedded:small", list(map(line_of, problems))), problems, model) == 5 * 300
 
 
+@pytest.mark.slow
 def test_cmake_builds_the_example(tmp_path: Path) -> None:
     """`cmake` builds library and example, which prints the five best kernels."""
     if shutil.which("cmake") is None or not COMPILERS:

@@ -263,6 +263,7 @@ def _strange_template(draw: random.Random) -> Template:
     return template if draw.random() < 0.9 else draw.choice([*STRANGE, Raising()])
 
 
+@pytest.mark.slow
 def test_whatever_an_instance_is_an_order_comes_back(capsys: pytest.CaptureFixture[str]) -> None:
     """Of 1,500 lists of strange instances each comes back whole, with one warning; what is known is ranked."""
     draw, good = random.Random(7), [tiled(*sizes) for sizes in TILES]

@@ -185,6 +185,7 @@ def test_damaged_kernels_break_the_same_rules_in_the_same_words(op: str, name: s
     assert words == [next(iter(by_arch(kernel, arch)), None) for kernel in complete]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["host", "gfx90a", "gfx942", "gfx950"])
 @pytest.mark.parametrize("op", ["grouped_conv", "gemm_universal"])
 def test_candidates_of_random_problems_are_those_of_asking_kernel_by_kernel(op: str, name: str) -> None:

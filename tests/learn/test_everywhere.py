@@ -132,6 +132,7 @@ def test_where_there_is_no_kernel_the_reason_is_said(
     assert why in err
 
 
+@pytest.mark.slow
 def test_the_bench_that_is_printed_can_be_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -186,6 +186,7 @@ def unpadded() -> Dataset:
     return Dataset(to_pandas(build_table(pairs, results, Origin("gfx942", "a test", hardware, "run1"))))
 
 
+@pytest.mark.slow
 def test_the_84_unpadded_gemm_kernels_are_judged_as_predict_ranks_them(tmp_path: Path) -> None:
     """Coverage is the share of choices that are one of the 84, whatever the pool is; the rows alone say 100 %."""
     data = unpadded()

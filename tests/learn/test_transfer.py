@@ -181,6 +181,7 @@ def test_hits_and_efficiencies_are_not_compared(
     assert str(hits).startswith("the fastest kernel is the first in 90.0% and among the first five in 95.0%")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arch", "problem", "basis"),
     [

@@ -113,6 +113,7 @@ def one_by_one(
     return [index for index, broken in enumerate(verdicts) if not broken], counts.most_common()
 
 
+@pytest.mark.slow
 @settings(max_examples=25, deadline=None)
 @given(
     sizes=st.tuples(st.integers(1, 3000), st.integers(1, 3000), st.integers(1, 3000)), parts=st.sampled_from([1, 2, 8])

@@ -137,6 +137,7 @@ def test_a_kernel_of_a_loaded_operation_loads_no_other() -> None:
     assert done.stdout == "\n"
 
 
+@pytest.mark.slow
 def test_a_gemm_goes_through_the_whole_loop(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Measured on the host, converted, learned, evaluated and predicted; times are of right results."""
     problems = tmp_path / "problems.csv"

@@ -68,6 +68,7 @@ def ckh(tmp_path_factory: pytest.TempPathFactory) -> Ckh:
     return run
 
 
+@pytest.mark.slow
 def test_it_is_evaluated_and_predicted(ckh: Ckh) -> None:
     """By an option of its own, without --op; a kernel that takes no whole steps is refused with the rule's words."""
     evaluate = ("evaluate", "--model", "model", "--data", "times.parquet", "--max-unstable", "1")
@@ -89,6 +90,7 @@ def test_it_is_evaluated_and_predicted(ckh: Ckh) -> None:
     }
 
 
+@pytest.mark.slow
 def test_it_is_searched(ckh: Ckh) -> None:
     """On the model over all 20 legal kernels of its space, and by measuring some of them."""
     search = ("search", "--rows", "64", "--cols", "64", "--arch", "host", "--model", "model", "--json")
@@ -112,6 +114,7 @@ def test_its_kernels_are_listed_in_a_registry(ckh: Ckh, tmp_path: Path) -> None:
         ckh(*bench, "--registry", path, "--out", "none", "--dry-run")
 
 
+@pytest.mark.slow
 def test_its_models_become_c(ckh: Ckh, tmp_path: Path) -> None:
     """The example ranks as `ckh predict` does, to the digits that it prints, with a type and functions of its own."""
     compiler = next(filter(None, map(shutil.which, ("cc", "gcc", "clang", "clang-19"))))
@@ -135,6 +138,7 @@ def test_its_models_become_c(ckh: Ckh, tmp_path: Path) -> None:
     assert not list(lines)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("value", "text", "words"),
     [

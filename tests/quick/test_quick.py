@@ -83,6 +83,7 @@ def test_answers_are_those_of_the_full_command(
         assert text_of(asked(line + flags)) == full(capsys, line + flags)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("alone")
 def test_solvers_are_those_of_the_full_command(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch

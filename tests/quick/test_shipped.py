@@ -63,6 +63,7 @@ def _own_folders(patch: pytest.MonkeyPatch, folder: Path) -> None:
     patch.setenv("CKH_CACHE_DIR", str(folder / "cache"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("line", LINES)
 def test_the_first_answer_is_quick(line: str, capsys: pytest.CaptureFixture[str]) -> None:
     """Of every operation, direction and layout, to the letter."""

@@ -57,6 +57,7 @@ def _assert_same(ours: NDArray[np.float64], reference: NDArray[np.float64], boos
     assert (np.diff(in_order) <= 1e-14 * largest).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_product", [True, False], ids=["product", "anything"])
 @pytest.mark.parametrize("options", SETTINGS, ids=str)
 @hypothesis_settings

@@ -154,6 +154,7 @@ def _open(path: Path) -> int:
     return len(open_forest(path).nodes)
 
 
+@pytest.mark.slow
 def test_several_processes_build_the_same_entry(tmp_path: Path, cache: Path) -> None:
     """All get the forest, one complete entry stays and nothing else."""
     path = tmp_path / "model.lgbm"

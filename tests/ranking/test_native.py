@@ -42,12 +42,14 @@ def packed(tmp_path: Path) -> str:
     return str(path)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("compiler", COMPILERS)
 def test_compilers_have_nothing_to_say(tmp_path: Path, compiler: str) -> None:
     """Both gcc and clang accept it as C11 with all warnings as errors."""
     compile_library(tmp_path / "ckh_rank.so", "-O3", *_STRICT, compiler=compiler)
 
 
+@pytest.mark.slow
 def test_sanitizers_find_nothing() -> None:
     """Forests and pools of all shapes, and damaged files: refused, or ranked as in NumPy and within bounds."""
     forests, refused, ranked = _fuzz("--cases", "60", "--seed", "0")
@@ -56,11 +58,13 @@ def test_sanitizers_find_nothing() -> None:
     assert ranked > 20
 
 
+@pytest.mark.slow
 def test_sanitizers_find_nothing_in_a_trained_forest(packed: str) -> None:
     """The same with LightGBM's trees."""
     assert _fuzz("--cases", "4", "--seed", "1", "--forest", packed)[0] == 4
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not COMPILERS, reason="no C compiler")
 def test_little_memory_for_sets_changes_nothing(tmp_path: Path, packed: str) -> None:
     """When the sets of variants are forgotten after every tree, scores stay the same to the last bit.

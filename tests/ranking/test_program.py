@@ -106,6 +106,7 @@ def _assert_equal(ours: Any, reference: Any, names: tuple[str, ...]) -> None:
             np.testing.assert_array_equal(*pair, err_msg=name)
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     seed=st.integers(0, 2**32),
@@ -141,6 +142,7 @@ def test_logarithms_are_numpys_to_the_last_bit_but_one(library: Path) -> None:
     assert ours[2000:].tolist() == list(range(60))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("folder", [ref.path for ref in list_models([MODELS])], ids=lambda path: path.name)
 def test_every_feature_of_shipped_models_is_computed_in_c(library: Path, folder: Path) -> None:
     """All 97, 72 and more, tested by any tree or not, to 1e-12 of the formulas."""

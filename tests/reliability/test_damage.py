@@ -14,6 +14,7 @@ SCRIPT = Path(__file__).with_name("damage.py")
 SHORT, LONG = 100, 1000
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["forests", "answers", "probes"])
 def test_answers_survive_damage(kind: str, reliability: str) -> None:
     """Packed forests, prepared answers and measured times: never another answer, never a crash."""

@@ -96,6 +96,7 @@ def kernel_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("kernels")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("blocks", [0, 1, 3, 5])
 def test_a_journal_is_gone_on_with_once_there_is_room(
     disk: SmallDisk,
@@ -155,6 +156,7 @@ def test_a_dataset_is_the_old_one(disk: SmallDisk, tmp_path: Path, capsys: pytes
         disk.empty()
 
 
+@pytest.mark.slow
 def test_a_model_is_the_old_one(disk: SmallDisk, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Train leaves neither a part nor another folder, with a model there and without."""
     data, out = tmp_path / "data.parquet", disk.path / "model"
@@ -195,6 +197,7 @@ def test_an_export_is_the_old_one(disk: SmallDisk, to: str, tmp_path: Path, caps
         assert disk.content() == before
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("blocks", [2, 30, 90])
 def test_kernels_that_find_no_room_to_be_compiled_in_are_not_judged(
     disk: SmallDisk, blocks: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

@@ -15,6 +15,7 @@ SCRIPT = Path(__file__).with_name("fuzz.py")
 SHORT, LONG = 2_000, 100_000
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(TARGETS))
 def test_damaged_inputs(name: str, reliability: str, tmp_path: Path) -> None:
     """Each input is accepted or refused in one line: no other exception or warning, 5 s and 1 GB at most."""
@@ -25,6 +26,7 @@ def test_damaged_inputs(name: str, reliability: str, tmp_path: Path) -> None:
     assert f"{name}: {count} inputs, " in done.stdout
 
 
+@pytest.mark.slow
 def test_the_fuzzer_finds_what_is_wrong(tmp_path: Path) -> None:
     """A reader that fails at one byte in a thousand, takes a gigabyte or does not end is found."""
     broken = tmp_path / "broken.py"

@@ -90,6 +90,7 @@ def _read(folder: Path, file: str) -> Callable[[], object]:
     return lambda: _use(folder, FOLDERS[folder.name])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("folder", "file"), FILES, ids=[f"{folder}-{file}" for folder, file in FILES])
 def test_a_bomb_takes_little_memory(folder: str, file: str, tmp_path: Path) -> None:
     """Of what unpacks to a hundred times its size, or parses to fifty times, a bounded part is held."""

@@ -124,6 +124,7 @@ def test_published_recordings_are_read(
     assert int(np.isnan(recording.times_ms).sum()) == failed
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "at_100", "at_220"),
     [("convolution_MI250X", 0.97, 0.995), ("convolution_A100", 0.85, 0.93), ("gemm_RTX3090", 0.97, 0.995)],

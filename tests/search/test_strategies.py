@@ -35,6 +35,7 @@ def _prior(recording: Recording) -> NDArray[np.float64]:
     return np.asarray(noise - np.log(np.nan_to_num(recording.times_ms, nan=5.0)))
 
 
+@pytest.mark.slow
 @every_strategy
 @pytest.mark.parametrize("has_prior", [False, True])
 def test_proposals_are_legal_distinct_and_as_many_as_allowed(name: str, synthetic: Recording, has_prior: bool) -> None:
@@ -45,6 +46,7 @@ def test_proposals_are_legal_distinct_and_as_many_as_allowed(name: str, syntheti
     assert all(0 <= index < len(synthetic.space) for index in indices)
 
 
+@pytest.mark.slow
 @every_strategy
 @pytest.mark.parametrize("has_prior", [False, True])
 def test_the_seed_decides(name: str, synthetic: Recording, has_prior: bool) -> None:
@@ -151,6 +153,7 @@ def test_a_good_prior_helps(name: str, synthetic: Recording) -> None:
     assert with_prior > without
 
 
+@pytest.mark.slow
 def test_a_useless_prior_does_little_harm(synthetic: Recording) -> None:
     """Random scores leave the default strategy near the optimum after 150 measurements."""
     prior = np.random.default_rng(0).random(len(synthetic.space))
@@ -166,6 +169,7 @@ def test_a_failure_costs_a_measurement(synthetic: Recording) -> None:
     assert len(result.trace) == 200
 
 
+@pytest.mark.slow
 def test_the_default_learns_to_avoid_failures(synthetic: Recording) -> None:
     """Where one of three pipelines never works, the default strategy soon leaves it alone, and finds the best rest."""
     times = synthetic.times_ms.copy()

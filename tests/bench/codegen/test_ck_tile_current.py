@@ -112,6 +112,7 @@ def syntax_errors(kernel: ConvKernel, headers: ConvHeaders, folder: Path, templa
     return f"exit code {done.returncode}: {done.stderr}" if done.returncode else ""
 
 
+@pytest.mark.slow
 @needs_hipcc
 @pytest.mark.parametrize("name", KERNELS)
 def test_kernels_fit_the_published_templates(name: str, headers: ConvHeaders, tmp_path: Path) -> None:
@@ -156,6 +157,7 @@ def is_of_current(header: Path) -> bool:
     return not header.name.startswith(("late2025", "mid2025", "looped"))
 
 
+@pytest.mark.slow
 @needs_hipcc
 @pytest.mark.parametrize("mistake", MISTAKES)
 def test_the_check_sees_wrong_arguments(mistake: str, headers: ConvHeaders, tmp_path: Path) -> None:

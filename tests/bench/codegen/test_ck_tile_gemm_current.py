@@ -91,6 +91,7 @@ def syntax_errors(kernel: GemmKernel, headers: GemmHeaders, folder: Path, templa
     return f"exit code {done.returncode}: {done.stderr}" if done.returncode else ""
 
 
+@pytest.mark.slow
 @needs_hipcc
 @pytest.mark.parametrize("name", KERNELS)
 def test_kernels_fit_the_published_templates(name: str, headers: GemmHeaders, tmp_path: Path) -> None:
@@ -123,6 +124,7 @@ MISTAKES = {
 }
 
 
+@pytest.mark.slow
 @needs_hipcc
 @pytest.mark.parametrize("mistake", MISTAKES)
 def test_the_check_sees_wrong_arguments(mistake: str, headers: GemmHeaders, tmp_path: Path) -> None:
@@ -191,6 +193,7 @@ REFUSED: dict[str, list[tuple[tuple[int, int, int, int], str | None]]] = {
 }
 
 
+@pytest.mark.slow
 @needs_hipcc
 @pytest.mark.parametrize("name", REFUSED)
 def test_what_kernels_would_get_wrong_is_refused(name: str, headers: GemmHeaders, tmp_path: Path) -> None:
@@ -203,6 +206,7 @@ def test_what_kernels_would_get_wrong_is_refused(name: str, headers: GemmHeaders
     assert found == REFUSED[name]
 
 
+@pytest.mark.slow
 @needs_hipcc
 def test_trees_that_pad_added_rows_may_split_any_m(tmp_path: Path) -> None:
     """Their kernels stop at the last row, so nothing is refused."""

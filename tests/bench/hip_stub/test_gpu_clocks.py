@@ -132,6 +132,7 @@ def gpu(hip_library: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator
         yield Gpu(ctypes.CDLL(str(hip_library)), driver, campaign.plan, record, device.names, folder)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CLOCKS)
 def test_rankings_are_right(name: str, gpu: Gpu, reliability: str) -> None:
     """In 95 of 100 runs kernels that differ by 3 % and more are in the order of their true times.

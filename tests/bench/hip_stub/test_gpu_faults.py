@@ -184,6 +184,7 @@ def met(
     return dict(zip(AT_WORK, rows, strict=False)), [row for of_one in rows[len(AT_WORK) :] for row in of_one]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", AT_WORK)
 def test_each_fault_is_the_row_of_its_kernel(name: str, met: tuple[dict[str, list[ResultRow]], Any]) -> None:
     """One row, with its status and the reason."""
@@ -197,6 +198,7 @@ def test_kernels_between_faults_are_measured(met: tuple[Any, list[ResultRow]]) -
     assert times == pytest.approx([GOOD.us / 1e3] * RIGHT, rel=0.01)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ONCE)
 def test_what_happens_once_is_no_kernels_fault(name: str, stub: Stub, tmp_path: Path) -> None:
     """The kernel at work, though the first of its worker, is tried again and measured."""
@@ -256,6 +258,7 @@ def test_kernels_of_another_rocm_are_rows_that_say_so(stub: Stub, tmp_path: Path
     assert all("libamdhip64.so.99" in row.message for rows in runs.rows.values() for row in rows)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("fault", "status", "us"),
     [
@@ -292,6 +295,7 @@ def test_times_beside_another_process_are_right_or_unstable(
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", LOST)
 def test_a_gpu_that_is_lost_ends_the_run_and_nothing_else(name: str, stub: Stub, tmp_path: Path) -> None:
     """One line; what was measured is in the journal, and a resumed run measures the rest when the GPU is back."""

@@ -255,6 +255,7 @@ def test_a_measured_kernel_that_the_installed_aiter_lacks_is_refused(
     assert "has no kernels" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("tokens", "act", "basis"),
     [

@@ -119,6 +119,7 @@ def test_narrowing_a_space_loses_no_kernel(name: str, more: tuple[str, ...]) -> 
     assert depths == ({8, 16, 32, 64} if more else set())
 
 
+@pytest.mark.slow
 def test_refused_kernels_of_a_gpu_come_one_by_one_with_all_reasons() -> None:
     """The first candidate of AMD's space on gfx942 breaks the rule on warp tiles among others."""
     first = next(iter(islice(refused_pool(load_arch("gfx942"), "fp16"), 1)))

@@ -55,6 +55,7 @@ def test_all_kernels_that_were_measured_are_candidates(model: Path) -> None:
     assert sum("224x256x64" in name for name in set(names) - default) == 12
 
 
+@pytest.mark.slow
 def test_rules_of_the_problem_hold_for_what_was_measured(model: Path) -> None:
     """K = 1000 is no multiple of an unpadded tile of 64; mem runs every size on a GPU."""
     found = OPERATION.candidates(REST, GFX942, model)

@@ -110,6 +110,7 @@ def test_a_missing_file_is_refused(tmp_path: Path) -> None:
         list(iter_rows(tmp_path / "gfx90a68.fdb.txt", Tally()))
 
 
+@pytest.mark.slow
 def test_memory_does_not_grow_with_the_file(tmp_path: Path) -> None:
     """Reading 20,000 lines, 3 MB of text in a packed file, holds less than 1 MB at any time."""
     path = _write(tmp_path, bz2.compress(NEW.encode() * 20_000, 1))

@@ -122,6 +122,7 @@ def test_a_base_is_corrected(world: SolverTable) -> None:
     assert efficiency_of(world, predict(mended, world)).mean() == 1.0
 
 
+@pytest.mark.slow
 def test_a_slim_text_predicts_the_same(world: SolverTable) -> None:
     """Less than 70 % of LightGBM's text gives equal scores in LightGBM, and the same in ckh's forest."""
     booster = lightgbm.train({"verbose": -1, "min_data_in_leaf": 5}, _data(world), 20)

@@ -81,6 +81,7 @@ def test_convolution_proposals_are_legal(arch: str, dtype: str, seed: int) -> No
             assert space.space.config(number)["tile_m"] == kernel.tile_m
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize(("arch", "dtype"), ARCH_DTYPES)
 def test_gemm_proposals_are_legal(arch: str, dtype: str, seed: int) -> None:
@@ -140,6 +141,7 @@ def test_the_same_problem_has_the_same_space() -> None:
     assert space_for(CONV, limit=11_000).kernels == space_for(CONV, limit=11_000).kernels
 
 
+@pytest.mark.slow
 def test_a_gpu_is_searched_over_blocks_per_cu_and_persistence() -> None:
     """On gfx942 there are kernels beyond the pool in the options that only GPUs have."""
     conv = space_for(ConvProblem(Direction.FORWARD, 1, 64, 64, 1, 14, 14, 1, 1, dtype="bf16"), "gfx942", 40_000)
@@ -149,6 +151,7 @@ def test_a_gpu_is_searched_over_blocks_per_cu_and_persistence() -> None:
     assert {kernel.epilogue for kernel in gemm.kernels} == {"cshuffle", "default"}
 
 
+@pytest.mark.slow
 def test_gpu_proposals_beyond_the_pool_can_be_loaded() -> None:
     """Every thread of a block loads as many whole vectors of A and B, whatever the vector widths."""
     space = space_for(ConvProblem(Direction.FORWARD, 1, 64, 64, 1, 14, 14, 1, 1, dtype="bf16"), "gfx942", 12_000)
@@ -197,6 +200,7 @@ def test_look_alikes_are_what_a_model_reads_alike(tmp_path: Path) -> None:
     assert [int(alike.first[kind]) for kind in alike.kind] == [first[seen(number)] for number in range(len(space))]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("arch", "dtype"), ARCH_DTYPES)
 @pytest.mark.parametrize("op", ["conv", "gemm"])
 def test_a_product_is_judged_as_its_kernels_are(op: str, arch: str, dtype: str) -> None:

@@ -341,6 +341,7 @@ print(rows, bad, after - before, time.process_time() - start)
 """
 
 
+@pytest.mark.slow
 def test_memory_does_not_grow_with_the_file(tmp_path: Path) -> None:
     """50 MB with 2,000 results, much noise and an object that never ends take less than 24 MB and 10 s more."""
     noise = '[INFO] verifying, tuning, waiting: {} of [100] "done"\n' * 420
