@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ckh.bench.hip_toolchain import known_ck_tile
-from tests.real import Real, build_real, set_kernel_cache, skip_without_compiler, wanted_by
+from tests.real import Real, build_real, set_kernel_cache, skip_if_late, skip_without_compiler, wanted_by
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -23,6 +23,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         default=RELIABILITY[0],
         help="how much the reliability suites try: what CI has time for, or everything (docs/reliability.md)",
     )
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Keep to the time for tests of real kernels."""
+    skip_if_late(item)
 
 
 @pytest.fixture(scope="session")

@@ -2,7 +2,8 @@
 
 Tests say which they need (`compiles`). All that the chosen tests need are compiled at once, those with most in common
 together, and are kept by content between runs, in the cache folder that CKH_TEST_KERNELS names, or else in ckh's own.
-CKH_TEST_COMPILE_MINUTES limits how long a run compiles: tests of kernels that it does not reach are skipped.
+CKH_TEST_COMPILE_MINUTES limits how long a run compiles them, and then how long it goes on with tests that have the mark:
+what it does not reach is skipped.
 """
 
 from __future__ import annotations
@@ -33,6 +34,8 @@ _TIMEOUT_S = 1800.0
 _WHY_NOT = "HIPCC and CK_TILE_INCLUDE are not set: no real kernel is compiled"
 
 _MINUTES = "CKH_TEST_COMPILE_MINUTES"
+_LIMIT_S = 60 * float(os.environ.get(_MINUTES, "inf"))
+_STARTED = time.monotonic()
 
 Wanted = tuple[str, str, str]  # architecture, operation, and the kernel's name
 
@@ -54,6 +57,12 @@ def interface_here() -> Interface:
 def compiles(*wanted: Wanted) -> pytest.MarkDecorator:
     """A mark of tests that compile for real, and need these kernels of the fixture `real_kernels`."""
     return getattr(pytest.mark, _MARK)(*wanted)  # type: ignore[no-any-return]
+
+
+def skip_if_late(item: pytest.Item) -> None:
+    """Skip a test that has the mark once compiling and testing have taken their time."""
+    if item.get_closest_marker(_MARK) and time.monotonic() > _STARTED + 2 * _LIMIT_S:
+        pytest.skip(f"not reached within twice the minutes of {_MINUTES}")
 
 
 def skip_without_compiler() -> None:
@@ -78,7 +87,7 @@ def wanted_by(items: Iterable[pytest.Item]) -> Mapping[str, list[Wanted]]:
 
 def build_real(wanted: Mapping[str, list[Wanted]]) -> Real:
     """Compile kernels and load each in a process of its own; those are left out that the time limit does not reach."""
-    until = time.monotonic() + 60 * float(os.environ.get(_MINUTES, "inf"))
+    until = _STARTED + _LIMIT_S
     found = Real()
     for arch, some in wanted.items():
         kernels = [operation(op).parse_kernel(name) for _, op, name in some]
