@@ -2,8 +2,8 @@
 
 Tests say which they need (`compiles`). All that the chosen tests need are compiled at once, those with most in common
 together, and are kept by content between runs, in the cache folder that CKH_TEST_KERNELS names, or else in ckh's own.
-CKH_TEST_COMPILE_MINUTES limits how long a run compiles them, and then how long it goes on with tests that have the mark:
-what it does not reach is skipped.
+CKH_TEST_COMPILE_MINUTES limits how long a run compiles them, and twice that time all tests with the mark; tests not
+reached are skipped.
 """
 
 from __future__ import annotations

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import math
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from types import ModuleType
 
 SCRIPT = Path(__file__).parents[2] / "benchmarks" / "memory.py"
@@ -47,28 +49,45 @@ def script() -> ModuleType:
     return module
 
 
+def least_peaks(
+    script: Any, sources: list[Path], options: tuple[str, ...], is_enough: Callable[[list[float]], bool]
+) -> list[float]:
+    """Peak memory of converting each source in MB, the least of up to three runs, as it varies by some MB."""
+    least = [math.inf] * len(sources)
+    for attempt in range(3):
+        for place, source in enumerate(sources):
+            out = source.with_name(f"{source.stem}-{attempt}")
+            least[place] = min(least[place], script.cost("convert", source, *options, "--out", out).peak_mb)
+        if is_enough(least):
+            break
+    return least
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("to", ["parquet", "csv"])
 def test_convert_takes_as_much_for_any_number_of_rows(script: Any, tmp_path: Path, to: str) -> None:
     """Three times the rows take the same memory, whatever they are written as."""
-    peaks = []
-    for rows in (SOME_BLOCKS, MORE_BLOCKS):
-        script.write_amd_csv(tmp_path / "in.csv", rows)
-        how = ("convert", tmp_path / "in.csv", "--arch", "gfx942", "--to", to, "--out")
-        outs = [tmp_path / f"{rows}-{again}.{to}" for again in range(3)]  # a run takes some MB more than another
-        peaks.append(min(script.cost(*how, out).peak_mb for out in outs))
-    slope = (peaks[1] - peaks[0]) * 2**20 / (MORE_BLOCKS - SOME_BLOCKS)
-    assert slope < MOST_CONVERTED, f"{slope:.0f} bytes a row, of {peaks} MB"
+    sizes = (SOME_BLOCKS, MORE_BLOCKS)
+    for rows in sizes:
+        script.write_amd_csv(tmp_path / f"{rows}.csv", rows)
+
+    def slope(peaks: list[float]) -> float:
+        return (peaks[1] - peaks[0]) * 2**20 / (MORE_BLOCKS - SOME_BLOCKS)
+
+    how = ("--arch", "gfx942", "--to", to)
+    peaks = least_peaks(
+        script, [tmp_path / f"{rows}.csv" for rows in sizes], how, lambda peaks: slope(peaks) < MOST_CONVERTED
+    )
+    assert slope(peaks) < MOST_CONVERTED, f"{slope(peaks):.0f} bytes a row, of {peaks} MB"
 
 
 @pytest.mark.slow
 def test_convert_takes_as_much_for_a_journal_of_any_length(script: Any, tmp_path: Path) -> None:
     """Three times the rows of a journal take a tenth more at most, of freed memory in pieces; it was 70 % more."""
-    peaks = []
     for rows in JOURNALS:
-        script.write_journal(tmp_path / "journal.jsonl", rows)
-        outs = [tmp_path / f"{rows}-{again}" for again in range(3)]  # a run takes some MB more than another
-        peaks.append(min(script.cost("convert", tmp_path / "journal.jsonl", "--out", out).peak_mb for out in outs))
+        script.write_journal(tmp_path / f"{rows}.jsonl", rows)
+    sources = [tmp_path / f"{rows}.jsonl" for rows in JOURNALS]
+    peaks = least_peaks(script, sources, (), lambda peaks: peaks[1] < MOST_OF_JOURNALS * peaks[0])
     assert peaks[1] < MOST_OF_JOURNALS * peaks[0], f"{peaks} MB"
 
 

@@ -64,8 +64,7 @@ sleep 0.05
 cp "{store}/$key" "$out"
 """
 
-# An interrupt that reaches a callback of Python's import system is printed and lost there: the run goes on, and is checked
-# like any other.
+# An interrupt that reaches a callback of Python's import system is printed and lost there: the run goes on.
 _IGNORED_WHILE_IMPORTING = re.compile(
     r"Exception ignored in: <function _get_module_lock.*\nTraceback .*\n"
     r"(?:  File \"<frozen importlib.*\n)+KeyboardInterrupt: *\n"

@@ -149,9 +149,18 @@ def parquet_frame(path: Path, columns: Sequence[Column]) -> pd.DataFrame:
     if not batches:
         raise DataError(f"{path}: there are no rows")
     table = pa.Table.from_batches(batches)
-    found = {column.name: _values(conform_column(table, column, str(path), encoded=True)) for column in columns}
+    found = {column.name: _series(conform_column(table, column, str(path), encoded=True)) for column in columns}
     frame: pd.DataFrame = pd.DataFrame(found)
     return frame
+
+
+def _series(column: pa.ChunkedArray) -> pd.Series[Any]:
+    """The values of a column, with their own type: pandas 3 would copy each repeated text."""
+    import pandas as pd
+
+    values = _values(column)
+    series: pd.Series[Any] = pd.Series(values, dtype=values.dtype)
+    return series
 
 
 def _values(column: pa.ChunkedArray) -> NDArray[Any]:
