@@ -40,6 +40,8 @@ if TYPE_CHECKING:
 
     from ckh.cluster.calls import Cluster
 
+pytestmark = pytest.mark.slow
+
 pytest.importorskip("distributed", reason="needs the extra 'cluster'")
 
 PROBLEMS = [
@@ -317,7 +319,6 @@ def test_a_device_that_comes_later_and_differs_is_left_out(
     assert f"{second} is left out" in capsys.readouterr().err
 
 
-@pytest.mark.slow
 def test_matrices_of_kernels_are_tried_by_nodes(nodes: Cluster, capsys: pytest.CaptureFixture[str]) -> None:
     """Every case has the finding that it has here, in the same order."""
     args = ["validate", "kernels", "--matrix", "schedulers", "--variant", "forward", "--ndim", "2", "--device", "host"]
@@ -363,7 +364,6 @@ def test_nodes_say_what_they_do(
     assert bench("none", *what, cluster=None) == ExitCode.USAGE
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("damage", [lambda content: content[:-1], lambda content: content[:50] + b"x" + content[51:]])
 def test_a_kernel_that_comes_damaged_is_refused(damage: Any, tmp_path: Path) -> None:
     """Nothing is written for it."""

@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+pytestmark = pytest.mark.slow
+
 
 RIGHT = 6  # kernels
 LIMITS = BenchLimits(timeout_s=60.0, jobs=2, compile_timeout_s=4.0)
@@ -264,7 +266,6 @@ KernelBuilder(device).build(device.kernels, 1, lambda _count, _text: None)
 """
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
 def test_compilers_die_with_us(number: signal.Signals, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """With all that they have started; the files of a run that was killed are removed by the next one."""

@@ -27,6 +27,8 @@ from tests.bench.test_supervisor import THIRD_PROBLEM
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+pytestmark = pytest.mark.slow
+
 RIGHT = 20  # kernels
 LIMITS = BenchLimits(timeout_s=2.0, jobs=2)
 MARK = "CKH_TEST_EVIL"
@@ -93,7 +95,6 @@ def command_line(folder: Path, mark: bytes) -> str:
         return ""
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", KINDS)
 def test_each_kind_is_a_row_of_its_own(name: str, runs: list[Run], reliability: str) -> None:
     """One row a problem that says what happened; one that crashed on two problems is not run on the third."""

@@ -114,6 +114,7 @@ def start(args: Sequence[str]) -> subprocess.Popen[str]:
     raise AssertionError(f"no results: {process.communicate()}")
 
 
+@pytest.mark.slow
 def test_every_pair_is_measured(args: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     """Real kernels give twelve rows that are right, with times, and the summary counts them."""
     assert run([*args, "--json"]) == ExitCode.OK
@@ -362,6 +363,7 @@ def test_runs_of_earlier_versions_are_resumed(args: list[str]) -> None:
     assert first_pass() == PAIRS
 
 
+@pytest.mark.slow
 def test_a_run_of_the_best_kernels_needs_its_model_no_more(args: list[str], tmp_path: Path) -> None:
     """What the model chose is in the journal: without the model the same pairs are measured."""
     shutil.copytree(ROOT / "models" / "grouped_conv_forward_fp32_host", tmp_path / "model")

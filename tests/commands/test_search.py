@@ -168,6 +168,7 @@ def test_measuring_journals_what_convert_reads(model: Path, capsys: pytest.Captu
     assert sorted(frame["kernel_name"]) == sorted(row.kernel for row in rows)
 
 
+@pytest.mark.slow
 def test_the_first_choice_is_measured_first_and_compared(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """With a model the search begins with what predict says, and prints its time by that of the best."""
     found = document(capsys, *SMALL, "--measure", "--budget", "3", "--top", "1", "--out", "run")

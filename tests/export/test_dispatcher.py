@@ -116,6 +116,7 @@ def test_convolutions_are_ranked_as_in_python(exported: Path, older: bool) -> No
     assert error == f"ckh: {CONV}: nowhere: the file cannot be read"
 
 
+@pytest.mark.slow
 def test_the_example_in_docs_compiles_and_ranks(exported: Path) -> None:
     """With the export in a folder ckh_cpp of where the program runs, its lines give the first kernel as Python does."""
     block = (ROOT / "docs" / "consumers.md").read_text(encoding="utf-8").partition("```cpp\n")[2].partition("```")[0]

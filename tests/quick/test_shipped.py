@@ -72,6 +72,7 @@ def test_the_first_answer_is_quick(line: str, capsys: pytest.CaptureFixture[str]
     assert found == full(capsys, line)
 
 
+@pytest.mark.slow
 def test_other_models_are_not_passed_over(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

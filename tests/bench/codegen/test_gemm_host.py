@@ -43,6 +43,8 @@ if TYPE_CHECKING:
 
     from ckh.archs import Triple
 
+pytestmark = pytest.mark.slow
+
 Array = NDArray[Any]
 Libraries = dict[GemmKernel, KernelLibrary]
 
@@ -220,7 +222,6 @@ def test_results_are_right(sizes: Triple, layout: str, built: Libraries) -> None
         assert_right(built[kernel], layout, sizes_for(kernel, sizes))
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", ["one product", "skinny", "primes", "long reduction"])
 def test_results_of_changed_kernels_are_right(name: str, changed: dict[GemmKernel, Path]) -> None:
     """Kernels that no pool holds, for a CPU with fewer and shorter registers, compute the same."""

@@ -38,6 +38,8 @@ if TYPE_CHECKING:
     from ckh.bench.compile import Built
     from ckh.ops.grouped_conv.kernel import ConvKernel
 
+pytestmark = pytest.mark.slow
+
 Build = dict[Any, "Built"]
 
 HOST = load_arch("host")
@@ -184,7 +186,6 @@ def test_chosen_kernels_cover_what_there_is() -> None:
         assert {(k.double_smem_buffer, k.split_image) for k in chosen} == {(a, b) for a in (0, 1) for b in (0, 1)}
 
 
-@pytest.mark.slow
 def test_every_kernel_compiles(built: Build, changed: Build) -> None:
     """All of the chosen and the changed kernels have a library."""
     results = [*built.values(), *changed.values()]
@@ -206,7 +207,6 @@ def test_results_of_changed_kernels_are_right(name: str, changed: Build) -> None
         assert_right(problem(PROBLEMS[name], direction), libraries)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("simd", [HostSimd(16, 16), HostSimd(32, 32)], ids=str)
 @pytest.mark.usefixtures("cache")
 def test_results_are_right_with_other_registers(simd: HostSimd) -> None:

@@ -192,6 +192,7 @@ def test_each_fault_is_the_row_of_its_kernel(name: str, met: tuple[dict[str, lis
     assert (row.status, AT_WORK[name].message in row.message, row.latency_ms) == (AT_WORK[name].status, True, None)
 
 
+@pytest.mark.slow
 def test_kernels_between_faults_are_measured(met: tuple[Any, list[ResultRow]]) -> None:
     """Each right one has its time, as if nothing had happened."""
     times = [row.latency_ms for row in met[1] if row.status is Status.OK]
