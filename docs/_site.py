@@ -1,0 +1,77 @@
+"""Pages of the site that are not files in docs/: those of other folders, each command's help, and the Python API."""
+
+from __future__ import annotations
+
+import io
+import re
+from contextlib import redirect_stdout
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+from mkdocs.structure.files import File
+
+from ckh.cli import COMMANDS, build_app, run
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from mkdocs.config.defaults import MkDocsConfig
+    from mkdocs.structure.files import Files
+    from mkdocs.structure.pages import Page
+
+ROOT = Path(__file__).parents[1]
+# File of the repository -> its page.
+OUTSIDE = {
+    "README.md": "index.md",
+    "CONTRIBUTING.md": "contributing.md",
+    "CHANGELOG.md": "changelog.md",
+    "data/README.md": "data.md",
+    "models/README.md": "models.md",
+    "benchmarks/README.md": "benchmarks.md",
+}
+_LINK = re.compile(r"(\[[^\]]*\]\()(?!https?:|#)([^)#\s]+)(#[^)\s]*)?\)")
+
+
+def on_files(files: Files, config: MkDocsConfig) -> Files:
+    """Add the pages."""
+    pages = {page: (ROOT / source).read_text(encoding="utf-8") for source, page in OUTSIDE.items()}
+    pages["commands.md"] = "# Commands\n\n" + "\n".join(_helps())
+    pages["api.md"] = "# Python API\n\n" + "\n\n".join(f"::: ckh.{name}" for name in _public())
+    for page, text in pages.items():
+        files.append(File.generated(config, page, content=text))
+    return files
+
+
+def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
+    """Lead links between files of the repository to their pages."""
+    del config, files
+    sources = {made: source for source, made in OUTSIDE.items()}
+    folder = (ROOT / sources.get(page.file.src_uri, f"docs/{page.file.src_uri}")).parent
+
+    def linked(match: re.Match[str]) -> str:
+        path = (folder / match[2]).resolve().relative_to(ROOT).as_posix()
+        if path in OUTSIDE:
+            return f"{match[1]}{OUTSIDE[path]}{match[3] or ''})"
+        if path.startswith("docs/"):
+            return f"{match[1]}{path.removeprefix('docs/')}{match[3] or ''})"
+        return f"`{path}`"  # a file that is no page
+
+    return _LINK.sub(linked, markdown)
+
+
+def _public() -> list[str]:
+    import ckh
+
+    return list(ckh.__all__)
+
+
+def _helps() -> Iterator[str]:
+    """The help of each command and subcommand, below headings."""
+    for name in COMMANDS:
+        command = typer.main.get_command(build_app([name])).commands[name]  # type: ignore[attr-defined]
+        for words in ([name], *([name, inner] for inner in getattr(command, "commands", {}))):
+            printed = io.StringIO()
+            with redirect_stdout(printed):
+                run([*words, "--help"])
+            yield f"{'##' if len(words) == 1 else '###'} ckh {' '.join(words)}\n\n```text\n{printed.getvalue()}```\n"
