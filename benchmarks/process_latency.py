@@ -2,8 +2,7 @@
 
     python benchmarks/process_latency.py [--rounds 25]
 
-Each command runs once before it is timed, so that answers are prepared, or kept as printed; `full` is the same without
-(`CKH_QUICK=0`).
+Each command runs once before it is timed, so that answers are prepared; `full` is the same without (`CKH_QUICK=0`).
 Times are processor time, user and system.
 """
 
@@ -27,11 +26,12 @@ _COMMANDS: dict[str, tuple[list[str], dict[str, str]]] = {
     "ckh predict, a convolution, --json": ([*_CONVOLUTION, "--json"], {}),
     "ckh predict, a GEMM": (_GEMM, {}),
     "ckh predict, padded, by a model": ([*_FIRST_LAYER, "--arch", "gfx950"], {}),
-    "ckh predict, a nearest model": ([*_CONVOLUTION, "--arch", "gfx942"], {}),
-    "ckh predict, a nearest model, --json": ([*_CONVOLUTION, "--arch", "gfx942", "--json"], {}),
-    "ckh predict, an estimate": ([*_GEMM, "--arch", "gfx942"], {}),
-    "ckh predict, an estimate, --json": ([*_GEMM, "--arch", "gfx942", "--json"], {}),
-    "ckh predict, an estimate, full": ([*_GEMM, "--arch", "gfx942"], {"CKH_QUICK": "0"}),
+    "ckh predict, an estimate": ([*_CONVOLUTION, "--arch", "gfx942"], {}),
+    "ckh predict, an estimate, --json": ([*_CONVOLUTION, "--arch", "gfx942", "--json"], {}),
+    "ckh predict, a GPU's GEMM by its model": ([*_GEMM, "--arch", "gfx950", "--dtype", "fp8"], {}),
+    "ckh predict, a GPU's GEMM by another": ([*_GEMM, "--arch", "gfx942"], {}),
+    "ckh predict, a GPU's GEMM, --json": ([*_GEMM, "--arch", "gfx942", "--json"], {}),
+    "ckh predict, a GPU's GEMM, full": ([*_GEMM, "--arch", "gfx942"], {"CKH_QUICK": "0"}),
     "ckh predict, a convolution, full": (_CONVOLUTION, {"CKH_QUICK": "0"}),
     "ckh search, a convolution": ([_CKH, "search", *_CONVOLUTION[2:]], {}),
     "ckh search, a GEMM": ([_CKH, "search", *_GEMM[2:]], {}),

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from ckh.export.groups import Group, ProblemKind
     from ckh.export.integers import Expression, Text, Tree
     from ckh.learn.artifact import Model
-    from ckh.ops.base import Kernel
     from ckh.ranking.packed import PackedForest
 
 _ARITHMETIC = {"size": "OF_SIZE", "number": "OF_NUMBER"}  # others are called as in the layout
@@ -52,18 +51,22 @@ class ModelContent:
 
     Attributes:
         content: its bytes.
-        kernels: its kernels by their complete names, in the order of their numbers.
+        kernels: how many kernels have a name of their own.
+        numbers: of each group the numbers of its kernels' names.
         rules: which candidates apply, for each group.
         trees: how many each forest has, by target.
     """
 
     content: bytes
-    kernels: dict[str, Kernel]
+    kernels: int
+    numbers: tuple[Sequence[int], ...]
     rules: tuple[RulePrograms, ...]
     trees: dict[str, int]
 
 
-def model_content(model: Model, name: str, kind: ProblemKind, groups: Sequence[Group]) -> ModelContent:
+def model_content(
+    model: Model, name: str, kind: ProblemKind, groups: Sequence[Group], names: Sequence[Sequence[str]] | None = None
+) -> ModelContent:
     """The file of a model with some groups of problems.
 
     Args:
@@ -71,6 +74,7 @@ def model_content(model: Model, name: str, kind: ProblemKind, groups: Sequence[G
         name: what it is called.
         kind: the kind of its problems.
         groups: the groups.
+        names: what the kernels of each group are called in the file; by default by their complete names.
 
     Raises:
         ModelError: the model is damaged, or a feature or rule cannot be computed in C.
@@ -78,20 +82,17 @@ def model_content(model: Model, name: str, kind: ProblemKind, groups: Sequence[G
     spec = model.spec
     targets = [spec.rank_by, *({TFLOPS} & set(spec.targets) - {spec.rank_by})]
     forests = [model.packed_forest(target) for target in targets]
-    names = [[spec.op.kernel_name(kernel) for kernel in group.kernels] for group in groups]
-    kernels = {
-        name: kernel
-        for of, group in zip(names, groups, strict=True)
-        for name, kernel in zip(of, group.kernels, strict=True)
-    }
-    number_of = {name: number for number, name in enumerate(kernels)}
+    if names is None:
+        names = [[spec.op.kernel_name(kernel) for kernel in group.kernels] for group in groups]
+    number_of = {text: number for number, text in enumerate(dict.fromkeys(chain(*names)))}
     rules = tuple(_rules_of(kind, group) for group in groups)
+    numbers = tuple([number_of[text] for text in of] for of in names)
     written = [
-        _file_group(model, forests, kind, group, of_group, [number_of[name] for name in of])
-        for group, of_group, of in zip(groups, rules, names, strict=True)
+        _file_group(model, forests, kind, group, of_group, of_names)
+        for group, of_group, of_names in zip(groups, rules, numbers, strict=True)
     ]
     facts = FileFacts(
-        texts=[name, spec.purpose, *kernels],
+        texts=[name, spec.purpose, *number_of],
         kind=kind.number,
         direction=_code(None if spec.variant is None else str(spec.variant), DIRECTIONS),
         dtype=_code(None if spec.dtype == ANY else spec.dtype, DTYPES),
@@ -102,7 +103,7 @@ def model_content(model: Model, name: str, kind: ProblemKind, groups: Sequence[G
     )
     content = model_file(facts, forests, [target in spec.log_targets for target in targets], written)
     trees = {target: len(forest.roots) for target, forest in zip(targets, forests, strict=True)}
-    return ModelContent(content, kernels, rules, trees)
+    return ModelContent(content, len(number_of), numbers, rules, trees)
 
 
 def _rules_of(kind: ProblemKind, group: Group) -> RulePrograms:
@@ -152,7 +153,7 @@ def _file_group(
     kind: ProblemKind,
     group: Group,
     rules: RulePrograms,
-    numbers_of_names: Sequence[int],
+    names: Sequence[int],
 ) -> FileGroup:
     if not len(group.kernels):
         return FileGroup(group.key, (), (), (), 0, None, Checks())
@@ -168,7 +169,7 @@ def _file_group(
     )
     steps = [record("STEP", condition=condition, yes=yes, no=no) for condition, yes, no in rules.steps]
     checks = make_checks(kind, group, rules)
-    return FileGroup(group.key, numbers_of_names, rules.begins, steps, len(rules.reasons), prepared, checks)
+    return FileGroup(group.key, names, rules.begins, steps, len(rules.reasons), prepared, checks)
 
 
 def _code(value: str | None, table: tuple[str, ...]) -> int:

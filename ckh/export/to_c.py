@@ -127,7 +127,7 @@ def _facts(one: _Exported) -> dict[str, Any]:
         "rank_by": spec.rank_by,
         "targets": list(one.file.trees),
         "trees": one.file.trees,
-        "kernels": len(one.file.kernels),
+        "kernels": one.file.kernels,
         "kinds_of_problems": len(one.groups),
         "bytes": len(one.file.content),
     }

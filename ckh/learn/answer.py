@@ -169,11 +169,11 @@ class Answer:
         return names
 
     def known(self, count: int) -> Known:
-        """The model's knowledge of the problem, of this device, and of the first candidates."""
+        """The model's knowledge of the problem, of this device, and of the first kernels of the first rows."""
         is_listed = self.model.only is not None
-        kernels = [self.pool[index] for index in (self.order if is_listed else self.order[:count])]
+        kernels = [self.pool[index] for index in self.order[... if is_listed else self._row_starts[:count]]]
         found = known_of(self.problem, self.model, kernels, known_candidates(self.problem, self.model).left_out)
-        unknown = len(unmeasured_families(self.model, kernels)) if is_listed and found.families else 0
+        unknown = sum(map(bool, unmeasured_families(self.model, kernels))) if is_listed and found.families else 0
         return found._replace(unknown_kernels=unknown)
 
     @property
@@ -244,19 +244,18 @@ def known_of(problem: Problem, model: Model, kernels: Sequence[Kernel], left_out
         model.num_cus,
         lambda: found,
         {} if found is None else found.limits_by_size,
-        list(dict.fromkeys(unmeasured_families(model, kernels).values())),
+        list(dict.fromkeys(filter(None, unmeasured_families(model, kernels)))),
         left_out,
     )
 
 
-def unmeasured_families(model: Model, kernels: Sequence[Kernel]) -> dict[str, str]:
-    """The kernels by name whose kind, e.g. pipeline, the model has no measurement of, with that kind."""
+def unmeasured_families(model: Model, kernels: Sequence[Kernel]) -> list[str]:
+    """Of each kernel its kind, e.g. pipeline, if the model has no measurement of that; empty if it has."""
     found, op = model.measured, model.spec.op
-    if found is None or not kernels:
-        return {}
-    kinds = [str(one) for one in op.kernel_columns(kernels, model.spec.encoding)[op.kernel_slice]]
-    pairs = zip(kernels, kinds, strict=True)
-    return {op.kernel_name(kernel): kind for kernel, kind in pairs if kind not in found.families}
+    if found is None or not len(kernels):
+        return [""] * len(kernels)
+    kinds = map(str, op.kernel_columns(kernels, model.spec.encoding)[op.kernel_slice])
+    return ["" if kind in found.families else kind for kind in kinds]
 
 
 def rank(

@@ -52,8 +52,7 @@ class Lacking:
 
     def note(self, order: NDArray[np.intp]) -> HeadersNote:
         """The same of candidates, for an answer."""
-        reasons = Counter(filter(None, self.reasons(order)))
-        return HeadersNote(self.include, self.interface, dict(reasons.most_common()))
+        return HeadersNote.of(self.include, self.interface, Counter(filter(None, self.reasons(order))))
 
 
 _known: Remembered[Lacking] = Remembered(_POOLS)

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 from ckh.strenum import StrEnum
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
-_TIE_BREAK = 1e-9  # less than two leaves of trees differ by, more than a double's last digits
+MOST_TIE_BREAK = 1e-9  # less than two leaves of trees differ by, more than a double's last digits
 
 
 class Completion(StrEnum):
@@ -47,14 +47,12 @@ def filled(score: Sequence[float], minus_us: Sequence[float], is_known: Sequence
     ]
 
 
-def tie_broken(score: Sequence[float], minus_us: Sequence[float]) -> list[float]:
-    """A model's scores, and up to a billionth more by the place of the estimate among its distinct values.
+def tie_breaks(minus_us: Iterable[float]) -> dict[float, float]:
+    """What each estimate adds to a model's score: up to `MOST_TIE_BREAK`, by its place among the distinct ones.
 
     Args:
-        score: a model's scores of a problem's kernels.
-        minus_us: minus the estimated times.
+        minus_us: minus the estimated times of a problem's kernels.
     """
     distinct = sorted(set(minus_us))
     last = max(1, len(distinct) - 1)
-    more = {one: _TIE_BREAK * (place / last) for place, one in enumerate(distinct)}
-    return [own + more[one] for own, one in zip(score, minus_us, strict=True)]
+    return {one: MOST_TIE_BREAK * (place / last) for place, one in enumerate(distinct)}

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from ckh.learn.artifact import Model
-from ckh.learn.completed import Completion, filled, tie_broken
+from ckh.learn.completed import Completion, filled, tie_breaks
 from ckh.learn.scoring import Remembered
 from ckh.training import RANK
 
@@ -115,5 +115,5 @@ class TieBreakingModel(CompletedModel):
         self, score: NDArray[np.float64], problems: Sequence[Problem], pool: Sequence[Kernel]
     ) -> NDArray[np.float64]:
         """The model's scores, and up to a billionth by the place in the estimate's."""
-        rows = zip(score.tolist(), self._estimated(problems, pool), strict=True)
-        return np.array([tie_broken(own, minus_us) for own, minus_us in rows])
+        estimated = self._estimated(problems, pool)
+        return score + [list(map(tie_breaks(minus_us).__getitem__, minus_us)) for minus_us in estimated]

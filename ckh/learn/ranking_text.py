@@ -48,6 +48,11 @@ class HeadersNote(NamedTuple):
     interface: str
     reasons: Mapping[str, int]
 
+    @classmethod
+    def of(cls, include: str, interface: str, reasons: Mapping[str, int]) -> HeadersNote:
+        """One that has the most frequent reasons first, and equally frequent ones by their words."""
+        return cls(include, interface, dict(sorted(reasons.items(), key=lambda one: (-one[1], one[0]))))
+
     @property
     def not_built(self) -> int:
         """How many candidates they cannot build."""

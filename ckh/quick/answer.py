@@ -22,7 +22,7 @@ from ckh.ranking.library import is_available
 from ckh.requested import padded_sizes, requested_problem
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from ckh.learn.frequent import Frequent
     from ckh.learn.known import Known
@@ -31,8 +31,9 @@ if TYPE_CHECKING:
     from ckh.learn.ranking_text import KernelRow, NotMeasured, Ranking
     from ckh.ops.base import Problem
     from ckh.quick.headers import PreparedHeaders
+    from ckh.quick.kinds import KernelKind
     from ckh.quick.request import Request
-    from ckh.ranking.library import OpenModel, RankedCandidate
+    from ckh.ranking.library import RankedCandidate
 
 
 class _Ranked(NamedTuple):
@@ -125,18 +126,12 @@ def _ranking(problem: Problem, facts: dict[str, Any], path: Path, request: Reque
 
     probe = _measured(problem, facts["arch"]) if "no_measured" not in request.flags else None
     pool = ScoredPool(facts, path)
-    model = pool.model
-    run, sizes, count, choices = _ranked(problem, facts, pool)
+    run, sizes, count, choices = _ranked(problem, facts, pool, request.top if probe is None else 0)
     headers = read_headers(facts)
-    if headers is not None:
-        choices = sorted(choices, key=lambda one: bool(headers.reason(one.kernel)))
     far = beyond(run, facts["reach"])
-    has_speeds = facts["tells_tflops"] and not far
-    if probe is None:
-        kernels = _rows(choices, model, request.top, headers, has_speeds=has_speeds)
-    else:
-        kernels = [_row(one, model, headers, has_speeds=has_speeds) for one in choices]
-    reasons = pool.reasons(sizes)
+    rows = _KernelRows(pool, headers, has_speeds=facts["tells_tflops"] and not far)
+    kernels = rows.first(choices, request.top) if probe is None else [rows.row(one) for one in choices]
+    applying, refused = pool.count(pool.reasons(sizes))
     if probe is not None:
         probe, kernels = _in_front(probe, kernels)
         kernels = _tied(probe, kernels)
@@ -150,24 +145,24 @@ def _ranking(problem: Problem, facts: dict[str, Any], path: Path, request: Reque
         device=facts["device"],
         ranked_by="c",
         candidates=count,
-        timed=None if facts["timed"] is None else sum(one < 0 for one in reasons[: facts["timed"]]),
-        refused=_refused(facts, reasons, sizes),
+        timed=_applying(applying, "is_timed") if facts["is_timed_known"] else None,
+        refused=_refused(facts, refused, sizes),
         beyond=far,
         probe=probe,
         kernels=shown,
         not_measured=_not_measured(facts, request),
-        estimated=_applying(facts["estimated"], reasons),
-        compiled=None if facts["compiled"] is None else _applying(facts["compiled"], reasons),
-        known=_known(problem, facts, shown),
+        estimated=_applying(applying, "is_estimated"),
+        compiled=_applying(applying, "is_compiled") if facts["is_estimated"] else None,
+        known=_known(problem, facts, [rows.family_of[one.kernel] for one in shown]),
         frequent=_frequent(problem, facts["frequent"]),
         bands=facts["bands"],
         padded=padded_sizes(problem, run),
-        headers=None if headers is None else headers.note(choices),
+        headers=None if headers is None else headers.note(applying),
     )
 
 
-def _ranked(problem: Problem, facts: dict[str, Any], pool: ScoredPool) -> _Ranked:
-    """The ranking of a problem, or of it padded where no kernel applies to it as it is.
+def _ranked(problem: Problem, facts: dict[str, Any], pool: ScoredPool, rows: int) -> _Ranked:
+    """The first rows of a problem, or of it padded where no kernel applies to it as it is.
 
     Raises:
         ModelError: none applies to either, or C reports an error.
@@ -177,7 +172,7 @@ def _ranked(problem: Problem, facts: dict[str, Any], pool: ScoredPool) -> _Ranke
     for run in dict.fromkeys((problem, padded)):
         sizes = pool.sizes(run)
         with suppress(ModelError) if run != padded else nullcontext():
-            return _Ranked(run, sizes, *pool.rank(sizes))
+            return _Ranked(run, sizes, *pool.rank(sizes, rows))
     raise AssertionError("the last one is ranked, or raises")
 
 
@@ -197,17 +192,17 @@ def _not_measured(facts: dict[str, Any], request: Request) -> NotMeasured | None
     return found.with_probe(f"ckh predict {request.as_typed()}") if facts["is_measured_here"] else found
 
 
-def _applying(numbers: Sequence[int], reasons: Sequence[int]) -> int:
-    """How many of some kernels apply."""
-    return sum(reasons[number] < 0 for number in numbers)
+def _applying(counts: Mapping[KernelKind, int], what: str) -> int:
+    """How many of the kernels that apply are so."""
+    return sum(count for kind, count in counts.items() if getattr(kind, what))
 
 
-def _known(problem: Problem, facts: dict[str, Any], shown: Sequence[KernelRow]) -> Known:
+def _known(problem: Problem, facts: dict[str, Any], families: Sequence[str]) -> Known:
     from ckh.learn.known import find_known, not_measured
 
     if facts["not_measured"] is not None:
         return not_measured(facts["not_measured"]["source"])
-    kinds = dict.fromkeys(facts["unmeasured"][one.kernel] for one in shown if one.kernel in facts["unmeasured"])
+    kinds = dict.fromkeys(filter(None, families))
     return find_known(
         problem,
         facts["arch"],
@@ -228,21 +223,40 @@ def _frequent(problem: Problem, fact: dict[str, Any] | None) -> Frequent | None:
     return frequent(problem, **fact)
 
 
-def _rows(
-    choices: Sequence[RankedCandidate], model: OpenModel, top: int, headers: PreparedHeaders | None, *, has_speeds: bool
-) -> list[KernelRow]:
-    """The first rows of a ranking: kernels with one score are one, if headers can build all of them or none."""
-    from ckh.learn.ranking_text import MOST_TIED
+class _KernelRows:
+    """Kernels of a pool as rows of a ranking.
 
-    found: list[KernelRow] = []
-    for _, same in groupby(choices, lambda one: (one.score, _is_lacking(headers, one.kernel))):
-        if len(found) == top:
-            break
-        first, *others = same
-        tied = tuple(model.kernel_name(one.kernel) for one in others[:MOST_TIED])
-        row = _row(first, model, headers, has_speeds=has_speeds)
-        found.append(row._replace(ties=1 + len(others), tied=tied))
-    return found
+    Attributes:
+        family_of: the families of those that were made rows, by their names, as of `KernelKind`.
+    """
+
+    def __init__(self, pool: ScoredPool, headers: PreparedHeaders | None, *, has_speeds: bool) -> None:
+        self._pool, self._headers, self._has_speeds = pool, headers, has_speeds
+        self.family_of: dict[str, str] = {}
+
+    def first(self, choices: Sequence[RankedCandidate], top: int) -> list[KernelRow]:
+        """The first rows: kernels with one score are one, if headers can build all of them or none."""
+        from ckh.learn.ranking_text import MOST_TIED
+
+        found: list[KernelRow] = []
+        for _, same in groupby(choices, lambda one: (one.score, self._pool.kind(one.kernel).lack >= 0)):
+            if len(found) == top:
+                break
+            first, *others = same
+            tied = tuple(self._pool.name(one.kernel) for one in others[:MOST_TIED])
+            found.append(self.row(first)._replace(ties=1 + len(others), tied=tied))
+        return found
+
+    def row(self, choice: RankedCandidate) -> KernelRow:
+        """A row of one kernel."""
+        from ckh.learn.ranking_text import KernelRow
+
+        kind, name = self._pool.kind(choice.kernel), self._pool.name(choice.kernel)
+        self.family_of[name] = kind.family
+        lack = "" if self._headers is None else self._headers.lack(kind.lack)
+        has_speed = self._has_speeds and not isnan(choice.tflops)
+        tflops, latency_ms = (choice.tflops, choice.latency_ms) if has_speed else (None, None)
+        return KernelRow(name, choice.score, tflops, latency_ms, None, not_in_headers=lack)
 
 
 def _tied(probe: Probe, kernels: Sequence[KernelRow]) -> list[KernelRow]:
@@ -257,20 +271,6 @@ def _tied(probe: Probe, kernels: Sequence[KernelRow]) -> list[KernelRow]:
         tied = tuple(one.kernel for one in others[:MOST_TIED])
         rows.append(first._replace(ties=1 + len(others), tied=tied))
     return rows + list(kernels[end:])
-
-
-def _is_lacking(headers: PreparedHeaders | None, kernel: int) -> bool:
-    return headers is not None and bool(headers.reason(kernel))
-
-
-def _row(choice: RankedCandidate, model: OpenModel, headers: PreparedHeaders | None, *, has_speeds: bool) -> KernelRow:
-    from ckh.learn.ranking_text import KernelRow
-
-    lack = "" if headers is None else headers.reason(choice.kernel)
-    has_speed = has_speeds and not isnan(choice.tflops)
-    tflops, latency_ms = (choice.tflops, choice.latency_ms) if has_speed else (None, None)
-    name = model.kernel_name(choice.kernel)
-    return KernelRow(name, choice.score, tflops, latency_ms, None, not_in_headers=lack)
 
 
 def _measured(problem: Problem, arch: str) -> Probe | None:
@@ -291,13 +291,10 @@ def _in_front(probe: Probe, kernels: list[KernelRow]) -> tuple[Probe, list[Kerne
     return known, rows + [kernels[place] for place in order[len(rows) :]]
 
 
-def _refused(facts: dict[str, Any], reasons: Sequence[int], sizes: Sequence[int]) -> dict[str, int]:
+def _refused(facts: dict[str, Any], refused: Mapping[int, int], sizes: Sequence[int]) -> dict[str, int]:
     """How many kernels the architecture and the problem refuse, by reason, as `choose` of operations counts them."""
     counts = Counter(facts["refused"])
-    words: dict[int, str] = {}
-    for reason in reasons:
-        if reason >= 0 and reason not in words:
-            words[reason] = "".join(map(str, (value_of(part, sizes) for part in facts["reasons"][reason])))
-        if reason >= 0 and words[reason]:
-            counts[words[reason]] += 1
+    for reason, count in refused.items():
+        if words := "".join(map(str, (value_of(part, sizes) for part in facts["reasons"][reason]))):
+            counts[words] += count
     return dict(counts.most_common())

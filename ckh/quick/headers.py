@@ -10,59 +10,64 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ckh.learn.ranking_text import NO_HEADERS, HeadersNote
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from ckh.learn.artifact import Model
     from ckh.ops.base import Kernel
-    from ckh.ranking.library import RankedCandidate
+    from ckh.quick.kinds import KernelKind
 
 _VARIABLES = ("CK_TILE_INCLUDE", "HIPCC", "ROCM_PATH", "PATH")  # that say where headers are
 _FOLDER = "ck_tile"
 
 
 class PreparedHeaders(NamedTuple):
-    """The headers on this machine, and the kernels of a prepared pool that they cannot build.
+    """The headers on this machine, and why they cannot build kernels of a prepared pool.
 
     Attributes:
         include: their folder; empty: none were known.
         interface: as of `HeadersNote`.
-        numbers: of each kernel of the pool the sentence that refuses it, -1 if none does; empty: of no kernel.
-        sentences: the sentences.
+        sentences: the reasons.
     """
 
     include: str
     interface: str
-    numbers: list[int]
-    sentences: list[str]
+    sentences: Sequence[str]
 
-    def reason(self, kernel: int) -> str:
-        """Why a kernel cannot be built; empty if it can."""
-        number = self.numbers[kernel] if self.numbers else -1
+    def lack(self, number: int) -> str:
+        """A reason by its number; empty for none, -1."""
         return "" if number < 0 else self.sentences[number]
 
-    def note(self, choices: Sequence[RankedCandidate]) -> HeadersNote:
-        """What they lack for the candidates of an answer."""
-        reasons = Counter(filter(None, (self.reason(one.kernel) for one in choices)))
-        return HeadersNote(self.include, self.interface, dict(reasons.most_common()))
+    def note(self, candidates: Mapping[KernelKind, int]) -> HeadersNote:
+        """What they lack for the candidates of an answer, of which so many are of each kind."""
+        reasons: Counter[str] = Counter()
+        for kind, count in candidates.items():
+            if kind.lack >= 0:
+                reasons[self.lack(kind.lack)] += count
+        return HeadersNote.of(self.include, self.interface, reasons)
 
 
-NONE = PreparedHeaders(NO_HEADERS.include, NO_HEADERS.interface, [], [])
+NONE = PreparedHeaders(NO_HEADERS.include, NO_HEADERS.interface, ())
 
 
-def headers_of(model: Model, pool: Sequence[Kernel]) -> PreparedHeaders | None:
-    """What the headers here lack for the pool of a model; None: its kernels are not built with them."""
+def headers_of(
+    model: Model, pool: Sequence[Kernel], *, are_shipped: bool = False
+) -> tuple[PreparedHeaders | None, list[int]]:
+    """What the headers here lack for the pool of a model, and the number of the reason of each kernel, -1 for none.
+
+    Args:
+        model: the model; of one whose kernels are not built with them there is None.
+        pool: the kernels.
+        are_shipped: whether facts are for another machine: then no headers are known.
+    """
     from ckh.archs import load_arch
     from ckh.learn.buildable import is_built_by_ckh, lacking
 
     op, arch = model.spec.op, load_arch(model.spec.arch)
-    if not is_built_by_ckh(op, arch):
-        return None
-    found = lacking(op, arch, pool)
+    found = None if are_shipped else lacking(op, arch, pool)
     if found is None:
-        return NONE
-    return PreparedHeaders(
-        found.include, found.interface, found.verdicts.number.tolist(), list(found.verdicts.sentences)
-    )
+        return NONE if is_built_by_ckh(op, arch) else None, [-1] * len(pool)
+    headers = PreparedHeaders(found.include, found.interface, found.verdicts.sentences)
+    return headers, found.verdicts.number.tolist()
 
 
 def are_known() -> bool:
@@ -83,4 +88,4 @@ def state() -> Iterator[str]:
 
 def read_headers(facts: dict[str, Any]) -> PreparedHeaders | None:
     """The headers of prepared facts."""
-    return None if facts["headers"] is None else PreparedHeaders(**facts["headers"])
+    return None if facts["headers"] is None else PreparedHeaders(*facts["headers"])

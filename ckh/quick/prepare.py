@@ -11,6 +11,7 @@ from ckh.export.integers import Expression
 from ckh.ops.base import TiledSizes
 from ckh.paths import write_atomic
 from ckh.quick.headers import headers_of
+from ckh.quick.kinds import KernelKind, in_words, kind_facts
 from ckh.quick.scored_pool import ScoredPool
 from ckh.quick.store import encode_facts, estimate_path, is_wanted, paths, read_facts, stamp
 from ckh.ranking.library import is_available
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from ckh.ops.base import Kernel, Problem
     from ckh.quick.request import Request
 
-MOST_KERNELS = 2500  # of a pool: preparing takes half a millisecond for each
+MOST_KERNELS = 200_000  # of a pool: preparing takes 30 microseconds for each
 
 
 def prepare(request: Request) -> bool:
@@ -87,11 +88,13 @@ def _prepared(model: Model, found: Candidates[Kernel], problem: Problem) -> tupl
     from ckh.learn.transfer import ESTIMATE
 
     kind, group = exported(model.spec.op_type).kind, group_of(model, problem)
-    made = model_content(model, model.path.name, kind, [group])
-    facts = facts_of(model, kind, group, made.rules[0], found, problem)
+    words, names = in_words([model.spec.op.kernel_name(kernel) for kernel in group.kernels])
+    made = model_content(model, model.path.name, kind, [group], [names])
+    facts = facts_of(model, kind, group, made.rules[0], found, problem) | {"words": words}
     if not isinstance(model, CompletedModel):
         return facts, [made.content]
-    return facts, [made.content, model_content(model.estimate, ESTIMATE, kind, [group]).content]
+    unnamed = [[""] * len(names)]
+    return facts, [made.content, model_content(model.estimate, ESTIMATE, kind, [group], unnamed).content]
 
 
 def _can_open(facts: dict[str, Any], path: Path) -> bool:
@@ -107,6 +110,8 @@ def facts_of(
     rules: RulePrograms,
     found: Candidates[Kernel],
     problem: Problem | None = None,
+    *,
+    are_shipped: bool = False,
 ) -> dict[str, Any]:
     """The facts that an answer needs besides the model file, for JSON.
 
@@ -114,16 +119,18 @@ def facts_of(
         model: the model.
         kind: the kind of its problems.
         group: the group of a problem.
-        rules: which of the group's candidates apply.
+        rules: which of the group's kernels apply.
         found: the candidates of the problem, why other kernels are refused, and how many.
         problem: the problem, if it is not the group's example.
+        are_shipped: whether the facts are for another machine.
     """
-    from ckh.learn.answer import unmeasured_families
+    from ckh.learn.filled import CompletedModel
+    from ckh.learn.transfer import estimate_of
     from ckh.training import TFLOPS
 
     spec, one = model.spec, problem or group.example
     measured = model.measured
-    headers = headers_of(model, group.kernels)
+    headers, lacks = headers_of(model, group.kernels, are_shipped=are_shipped)
     own = group.refused(one)
     return {
         "op": spec.op_type,
@@ -138,38 +145,40 @@ def facts_of(
         "frequent": _frequent_facts(model, one),
         "num_cus": model.num_cus,
         "unusable": [],
-        "unmeasured": unmeasured_families(model, group.kernels),
         "left_out": list(found.left_out),
         "sizes": list(kind.sizes.values()),
         "key": list(group.key),
         "tiled": _tiled_facts(model, kind, one),
         "pool": len(group.kernels),
-        "headers": None if headers is None else headers._asdict(),
-        "timed": found.timed,
+        "words": [],
+        "numbers": [],
+        "headers": headers,
+        "is_timed_known": found.timed is not None,
         "refused": {words: count - own[words] for words, count in found.refused.items() if count > own[words]},
         "reasons": [[_listed(part) for part in text] for text in rules.reasons],
-        **_stand_in_facts(model, group.kernels),
+        "not_measured": None if model.not_measured is None else asdict(model.not_measured),
+        "is_measured_here": spec.op.measured is not None,
+        "is_estimated": estimate_of(model) is not None,
+        "completion": model.completion if isinstance(model, CompletedModel) else "",
+        **kind_facts(_kinds_of(model, group.kernels, lacks, found.timed or 0), group.judged_by),
     }
 
 
-def _stand_in_facts(model: Model, pool: Sequence[Kernel]) -> dict[str, Any]:
-    """What an answer says where nothing was measured, and which kernels the estimate scores."""
-    from ckh.learn.filled import CompletedModel, FilledModel
+def _kinds_of(model: Model, pool: Sequence[Kernel], lacks: Sequence[int], timed: int) -> list[KernelKind]:
+    """The kind of each kernel; the first ones were timed."""
+    from ckh.learn.answer import unmeasured_families
+    from ckh.learn.filled import FilledModel
     from ckh.learn.transfer import EstimateModel, estimate_of
 
-    op, every = model.spec.op, range(len(pool))
-    estimate = estimate_of(model)
-    unknown = [number for number in every if not model.is_known(pool)[number]] if isinstance(model, FilledModel) else []
-    return {
-        "not_measured": None if model.not_measured is None else asdict(model.not_measured),
-        "is_measured_here": op.measured is not None,
-        "completion": model.completion if isinstance(model, CompletedModel) else "",
-        "unknown": unknown,
-        "estimated": list(every) if isinstance(model, EstimateModel) else unknown,
-        "compiled": None
-        if estimate is None
-        else [number for number in every if op.kernel_name(pool[number]) in estimate.compiled],
-    }
+    estimate, name = estimate_of(model), model.spec.op.kernel_name
+    known = {} if estimate is None else estimate.compiled
+    is_estimated = [isinstance(model, EstimateModel)] * len(pool)
+    if isinstance(model, FilledModel):
+        is_estimated = (~model.is_known(pool)).tolist()
+    is_compiled = [name(kernel) in known for kernel in pool] if known else [False] * len(pool)
+    is_timed = [number < timed for number in range(len(pool))]
+    columns = lacks, unmeasured_families(model, pool), is_estimated, is_compiled, is_timed
+    return list(map(KernelKind, *columns))
 
 
 def _tiled_facts(model: Model, kind: ProblemKind, problem: Problem) -> list[Any]:

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import operator
+import zlib
+from binascii import a2b_base64
+from collections import Counter
 from ctypes import addressof, c_double
 from math import nan
 from typing import TYPE_CHECKING, Any
 
 from ckh.errors import ModelError
-from ckh.learn.completed import Completion, filled, tie_broken
+from ckh.learn.completed import MOST_TIE_BREAK, Completion, filled, tie_breaks
+from ckh.quick.kinds import KernelKind, named
 from ckh.quick.store import estimate_path
 from ckh.ranking.library import OpenModel, RankedCandidate
 
@@ -29,6 +33,9 @@ _OPERATIONS: dict[str, Callable[..., int]] = {
 }
 
 
+_FEW, _TIMES_MORE = 1024, 8  # kernels among which some rows are looked for first, and how many times more then
+
+
 class ScoredPool:
     """The kernels of a kind of problems, and the model or estimate, or both, that rank them.
 
@@ -36,17 +43,39 @@ class ScoredPool:
         facts: the facts that were prepared (`prepare.facts_of`).
         path: the model's file; that of an estimate which completes it is beside it.
 
-    Attributes:
-        model: the model, or the estimate where it answers alone.
-
     Raises:
         ModelError: a file is damaged, or there is no C part.
     """
 
     def __init__(self, facts: dict[str, Any], path: Path) -> None:
         self._facts = facts
-        self.model = OpenModel(path)
+        self._model = OpenModel(path)
         self._estimate = OpenModel(estimate_path(path)) if facts["completion"] else None
+        self._completion = facts["completion"]
+        self._place_of = {number: place for place, number in enumerate(facts["numbers"])}
+        self._kinds = [KernelKind(*kind) for kind in facts["kinds"]]
+        self._kind_of = zlib.decompress(a2b_base64(facts["kind_of"]))
+
+    def name(self, kernel: int) -> str:
+        """The complete name of a kernel, by its place in the pool."""
+        numbers, words = self._facts["numbers"], self._facts["words"]
+        text = self._model.kernel_name(numbers[kernel] if numbers else kernel)
+        return named(text, words) if words else text
+
+    def kind(self, kernel: int) -> KernelKind:
+        """The kind of a kernel, by its place in the pool."""
+        return self._kinds[self._kind_of[kernel]]
+
+    def count(self, reasons: Sequence[int]) -> tuple[Counter[KernelKind], Counter[int]]:
+        """How many kernels of each kind apply, and how many others each reason refuses, given those of kernels."""
+        applying: Counter[KernelKind] = Counter()
+        refused: Counter[int] = Counter()
+        for first, kind, count in self._facts["alike"]:
+            if reasons[first] < 0:
+                applying[self._kinds[kind]] += count
+            else:
+                refused[reasons[first]] += count
+        return applying, refused
 
     def sizes(self, problem: Problem) -> list[int]:
         """The numbers of a problem, in the order in which C gets them."""
@@ -61,21 +90,61 @@ class ScoredPool:
         Raises:
             ModelError: the sizes make no problem.
         """
-        return self.model.reasons(self._facts["key"], sizes, self._facts["pool"])
+        return self._model.reasons(self._facts["key"], sizes, self._facts["pool"])
 
-    def rank(self, sizes: Sequence[int]) -> tuple[int, Sequence[RankedCandidate]]:
-        """How many kernels apply to a problem of these sizes, and all of them, best first.
+    def rank(self, sizes: Sequence[int], rows: int) -> tuple[int, list[RankedCandidate]]:
+        """How many kernels apply to a problem of these sizes, and the first, by their places in the pool.
+
+        Kernels that headers here cannot build stand behind all others.
+
+        Args:
+            sizes: those of the problem.
+            rows: how many rows of kernels with one score are wanted, after which there may be more; 0: all.
 
         Raises:
             ModelError: none does, or the sizes make no problem, or the model knows none of them.
         """
-        if self._estimate is None:
-            return self.model.rank(self._facts["key"], sizes, self._facts["pool"])
+        most = _FEW if rows else self._facts["pool"]
+        more = self._tie_breaks(sizes)
+        while True:
+            count, first = self._filled(sizes) if self._completion == Completion.FILLED else self._own(sizes, most)
+            others = first[-1].score + (MOST_TIE_BREAK if more else 0)  # at most, if there are any
+            for one in first if more else ():
+                one.score += more[one.kernel]
+            first.sort(key=lambda one: (self._is_lacking(one), -one.score, one.kernel))
+            if len(first) == count or self._are_whole(first, rows, others):
+                return count, first
+            most *= _TIMES_MORE
+
+    def _own(self, sizes: Sequence[int], most: int) -> tuple[int, list[RankedCandidate]]:
+        """How many kernels apply, and the first by the model's own scores."""
+        count, first = self._model.rank(self._facts["key"], sizes, min(most, self._facts["pool"]))
+        for one in first if self._place_of else ():
+            one.kernel = self._place_of[one.kernel]
+        return count, first
+
+    def _are_whole(self, first: Sequence[RankedCandidate], rows: int, others: float) -> bool:
+        """Whether the first rows have all their kernels, where others may have scores up to a number."""
+        return len({one.score for one in first if one.score > others and not self._is_lacking(one)}) >= rows
+
+    def _is_lacking(self, one: RankedCandidate) -> bool:
+        return self.kind(one.kernel).lack >= 0
+
+    def _tie_breaks(self, sizes: Sequence[int]) -> list[float]:
+        """What the estimate adds to the scores of all kernels; empty where it orders no ties."""
+        if self._estimate is None or self._completion != Completion.TIE_BROKEN:
+            return []
+        estimated = self._scores(self._estimate, sizes)
+        return list(map(tie_breaks(estimated).__getitem__, estimated))
+
+    def _filled(self, sizes: Sequence[int]) -> tuple[int, list[RankedCandidate]]:
+        """All kernels that apply where the estimate gives scores to those that the model does not know."""
+        assert self._estimate is not None
         applying = [number for number, reason in enumerate(self.reasons(sizes)) if reason < 0]
-        if set(applying) <= set(self._facts["unknown"]):
+        if all(self.kind(number).is_estimated for number in applying):
             raise ModelError("no kernel that the model knows applies")
-        scores = self._completed(self._scores(self.model, sizes), self._scores(self._estimate, sizes))
-        applying.sort(key=lambda number: -scores[number])
+        is_known = [not self.kind(number).is_estimated for number in range(self._facts["pool"])]
+        scores = filled(self._scores(self._model, sizes), self._scores(self._estimate, sizes), is_known)
         return len(applying), [RankedCandidate(number, scores[number], nan, nan) for number in applying]
 
     def _scores(self, model: OpenModel, sizes: Sequence[int]) -> list[float]:
@@ -83,12 +152,6 @@ class ScoredPool:
         given, found = (c_double * len(sizes))(*sizes), (c_double * self._facts["pool"])()
         model.score(1, addressof(given), 1, addressof(found))
         return list(found)
-
-    def _completed(self, score: Sequence[float], estimated: Sequence[float]) -> list[float]:
-        if self._facts["completion"] == Completion.TIE_BROKEN:
-            return tie_broken(score, estimated)
-        unknown = set(self._facts["unknown"])
-        return filled(score, estimated, [number not in unknown for number in range(len(score))])
 
 
 def value_of(part: Any, sizes: Sequence[int]) -> Any:

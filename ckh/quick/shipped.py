@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from ckh.ops import DEFAULT_OPERATION, built_in_requested
 from ckh.paths import MODELS_VARIABLE, data_dir, files, folders, user_data_dir
-from ckh.quick.headers import NONE, are_known
+from ckh.quick.headers import are_known
 from ckh.quick.store import VERSION, detected_arch, encode_facts, read_facts
 from ckh.version import __version__
 
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 FOLDER = Path(__file__).with_name("prepared")
 _INDEX = "index.json"
 _HOST = "host"
+_MOST_KERNELS = 2500  # of a pool: larger ones are megabytes, and prepared where they are used
 
 
 def find(request: Request) -> tuple[dict[str, Any], Path] | None:
@@ -81,13 +82,12 @@ def write(folder: Path) -> None:
             continue
         made = model_content(model, ref.path.name, part.kind, groups)
         (folder / f"{ref.path.name}.ckhm").write_bytes(made.content)
-        for group, rules in zip(groups, made.rules, strict=True):
+        for group, rules, numbers in zip(groups, made.rules, made.numbers, strict=True):
             found = spec.op.candidates(group.example, arch, ref.path)
-            facts = facts_of(model, part.kind, group, rules, found)
+            facts = facts_of(model, part.kind, group, rules, found, are_shipped=True) | {"numbers": numbers}
             others = [ref.path.name for ref in fitting_models(wanted_for(group.example, spec.arch))[1:]]
             name = f"{len(names)}.json"
             facts |= {"stamp": stamp, "path": ref.path.name, "other_models": others}
-            facts["headers"] = None if facts["headers"] is None else NONE._asdict()  # not those of this machine
             (folder / name).write_bytes(encode_facts(facts))
             pool = parts[spec.op_type].pool(group.example.to_dict())
             names[_key(spec.op_type, group.example.dtype, spec.arch, pool)] = name
@@ -96,11 +96,9 @@ def write(folder: Path) -> None:
 
 def _quick_groups(model: Model, groups: Iterable[Group]) -> list[Group]:
     """The groups for which a model is the one that answers; none where a pool is too large to prepare."""
-    from ckh.quick.prepare import MOST_KERNELS
-
     found = []
     for group in groups:
-        if len(group.kernels) > MOST_KERNELS:
+        if len(group.kernels) > _MOST_KERNELS:
             return []
         if len(group.kernels) and _is_chosen(model, group.example):
             found.append(group)

@@ -113,14 +113,6 @@ def random_convolutions(seed: int) -> Iterator[str]:
         yield f"--c {channels} --k {filters} --g {groups} --hi {size}{further}"
 
 
-def random_gemms(seed: int) -> Iterator[str]:
-    """Options of GEMMs, some with sizes that no tile divides."""
-    random = Random(seed)
-    while True:
-        m, n, k = (random.choice([1, 16, 31, 100, 128, 1000, 4096, 7168]) for _ in "mnk")
-        yield f"--m {m} --n {n} --k {k}"
-
-
 @pytest.mark.usefixtures("alone")
 @pytest.mark.parametrize(
     ("problems", "options", "basis"),

@@ -1,0 +1,75 @@
+"""Quick answers for GEMMs on GPUs, from pools of ten thousands of kernels, are those of the full command."""
+
+from __future__ import annotations
+
+import json
+from itertools import islice
+from random import Random
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ckh.quick import scored_pool
+from ckh.quick.answer import text_of
+from ckh.quick.prepare import prepare
+from ckh.quick.store import estimate_path, paths
+from tests.bench.codegen.test_ck_tile_gemm_current import STUB
+from tests.quick.test_quick import asked, full
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+MOST_BYTES = 6 << 20  # that are prepared for one kind
+
+
+def random_gemms(seed: int) -> Iterator[str]:
+    """Options of GEMMs, many with an M and N that no tile divides."""
+    random = Random(seed)
+    while True:
+        m, n = (random.choice([1, 31, 100, 128, 1000, 4096, random.randint(1, 9000)]) for _ in "mn")
+        yield f"--m {m} --n {n} --k {random.choice([16, 64, 1536, 4096, 8 * random.randint(1, 900)])}"
+
+
+@pytest.mark.usefixtures("alone")
+@pytest.mark.parametrize(
+    ("options", "few", "basis"),
+    [
+        ("--arch gfx942", 1024, "model"),
+        ("--arch gfx950 --dtype fp8", 1024, None),
+        ("--arch gfx1100 --dtype fp16", 2, "estimate"),
+    ],
+)
+def test_answers_are_those_of_the_full_command(
+    options: str, few: int, basis: str | None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Of eight random sizes after the first, as text and JSON, by a model, with the estimate, and by that alone."""
+    monkeypatch.delenv("CKH_MODELS")
+    monkeypatch.setattr(scored_pool, "_FEW", few)
+    problems = random_gemms(len(options))
+    first = asked(f"{next(problems)} {options}")
+    assert prepare(first)
+    facts, model = paths(first)
+    assert sum(path.stat().st_size for path in (facts, model, estimate_path(model)) if path.exists()) < MOST_BYTES
+    for number, problem in enumerate(islice(problems, 8)):
+        told = f"{problem} {options} --top {number * number + 1} {['', '--json', '--why'][number % 3]}"
+        assert text_of(asked(told)) == full(capsys, told)
+    document = json.loads(full(capsys, f"{next(problems)} {options} --json"))
+    assert document["candidates"] > (1000 if basis == "estimate" else 10_000)
+    assert (document["not_measured"] or {}).get("basis") == basis
+
+
+@pytest.mark.usefixtures("alone")
+def test_kernels_that_headers_lack_stand_last(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With headers that lack matrix instructions the first rows, and those that they lack, are the full command's."""
+    monkeypatch.delenv("CKH_MODELS")
+    monkeypatch.setenv("CK_TILE_INCLUDE", str(STUB))
+    kind = "--arch gfx90a --dtype fp16 --m 100 --k 512"
+    assert prepare(asked(f"{kind} --n 64"))
+    for line in (f"{kind} --n 1000 --top 4 --why", f"{kind} --n 1000 --top 900 --json"):
+        assert text_of(asked(line)) == full(capsys, line)
+    rows = json.loads(full(capsys, f"{kind} --n 1000 --top 900 --json"))["kernels"]
+    lacking = [bool(row["not_in_headers"]) for row in rows]
+    assert lacking == sorted(lacking)
+    assert {False, True} == set(lacking)
