@@ -2,7 +2,10 @@
 
     python benchmarks/executed_kernels.py                    # all classes of gfx942 that the headers build
     python benchmarks/executed_kernels.py --only 'bwd_*'     # some; the record keeps the others
+    python benchmarks/executed_kernels.py --recorded         # the kernels of the record again
+    python benchmarks/executed_kernels.py --pools --new      # classes of all kernels that `ckh bench` tries by default
     python benchmarks/executed_kernels.py --table            # the record as Markdown, for docs/results.md
+    python benchmarks/executed_kernels.py --count            # how many classes there are and were executed, too
     python benchmarks/executed_kernels.py --rule-set tests --every 10 --out tests.jsonl   # convolutions, by tile too
 
 What stands in the file of --out is not executed again; its table is printed at the end. It needs a HIP compiler (HIPCC)
@@ -17,7 +20,7 @@ from collections import defaultdict
 from contextlib import suppress
 from dataclasses import asdict
 from fnmatch import fnmatch
-from itertools import product
+from itertools import chain, product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,13 +30,19 @@ from ckh.bench.computation import measured_of
 from ckh.bench.device import EMULATED_KIND, Device, DeviceOptions
 from ckh.bench.device_choice import open_device
 from ckh.bench.driver import Driver
+from ckh.bench.emulated import EMULATED_ARCHS
 from ckh.bench.executed import RECORD, Executed, executed_classes, record_text
 from ckh.bench.harness import ACCEPTED, execute, loop_ends
 from ckh.bench.limits import BenchLimits
 from ckh.bench.measure import ERROR_PREFIX
 from ckh.bench.plan import full_name
 from ckh.ops import operation, operation_names, operation_of_kernel
+from ckh.ops.gemm_universal.pool import BENCH_POOLS
+from ckh.ops.gemm_universal.problem import GEMM_LAYOUTS
+from ckh.ops.gemm_universal.trials import cost as gemm_cost
+from ckh.ops.grouped_conv.candidate_source import SetCandidates
 from ckh.ops.grouped_conv.rules import rule_set
+from ckh.ops.grouped_conv.trials import cost as conv_cost
 from ckh.paths import write_atomic
 from ckh.problems import Direction
 from ckh.schema import RIGHT, Status
@@ -46,6 +55,7 @@ if TYPE_CHECKING:
 
 _TIMEOUT_S = 1800.0
 _DTYPES = ("fp16", "bf16", "fp32")
+_GEMM_DTYPES = (*_DTYPES, "fp8", "bf8", "int8")
 Wanted = list[tuple[str, Any]]  # classes, each with a kernel of it
 
 
@@ -70,6 +80,46 @@ def classes(device: Device, pattern: str) -> Wanted:
             if fnmatch(kernel_class, pattern) and (kernel := first_built(device, kernels)) is not None:
                 found.append((kernel_class, kernel))
     return found
+
+
+def pools(device: Device, pattern: str) -> Wanted:
+    """Each class of the kernels that `ckh bench` tries by default, that matches and that the headers build."""
+    arch, convolutions = device.arch, SetCandidates()
+    groups: list[list[Any]] = [
+        *((sorted(convolutions.of(*group, arch)[0], key=conv_cost)) for group in product(Direction, (2, 3), _DTYPES)),
+        *(sorted(BENCH_POOLS.of(arch, *group), key=gemm_cost) for group in product(_GEMM_DTYPES, GEMM_LAYOUTS)),
+    ]
+    found: dict[str, list[Any]] = defaultdict(list)
+    for kernel in chain.from_iterable(groups):
+        if fnmatch(name := _class_of(kernel), pattern) and kernel.dtype in arch.dtypes:
+            found[name].append(kernel)
+    built = ((name, first_built(device, kernels)) for name, kernels in found.items())
+    return [(name, kernel) for name, kernel in built if kernel is not None]
+
+
+def recorded(device: Device, pattern: str) -> Wanted:
+    """The kernels of the record whose class matches."""
+    some = (one for one in executed_classes() if one.arch == device.arch.name and fnmatch(one.kernel_class, pattern))
+    return [(one.kernel_class, operation(one.op).parse_kernel(one.kernel)) for one in some]
+
+
+def count() -> str:
+    """Classes by architecture and operation, and how many of them are in the record, as Markdown."""
+    lines = [
+        "| architecture, operation | classes chosen | executed | classes of default pools | executed |",
+        "|---|---|---|---|---|",
+    ]
+    right = {(one.arch, one.op, one.kernel_class) for one in executed_classes() if one.status == Status.VERIFIED}
+    for arch in EMULATED_ARCHS:
+        device = open_device(EMULATED_KIND, DeviceOptions(arch))
+        both = [
+            [(operation_of_kernel(kernel).name, name) for name, kernel in of(device, "*")] for of in (classes, pools)
+        ]
+        for op in sorted({op for op, _ in both[0]}):
+            some = [{name for other, name in wanted if other == op} for wanted in both]
+            cells = (f"{len(names)} | {sum((arch, op, name) in right for name in names)}" for names in some)
+            lines.append(f"| {arch}, {op} | {' | '.join(cells)} |")
+    return "\n".join(lines)
 
 
 def of_rule_set(device: Device, name: str, every: int) -> Wanted:
@@ -169,6 +219,11 @@ def main() -> None:
     parser.add_argument("--only", default="*", help="classes that match this pattern")
     parser.add_argument("--new", action="store_true", help="only classes that are not in the record")
     parser.add_argument("--table", action="store_true", help="print the record, and execute nothing")
+    parser.add_argument(
+        "--count", action="store_true", help="count classes and those in the record, and execute nothing"
+    )
+    parser.add_argument("--pools", action="store_true", help="the classes of all that bench tries by default")
+    parser.add_argument("--recorded", action="store_true", help="the kernels of the record again")
     parser.add_argument("--list", action="store_true", help="print the classes and kernels, and execute nothing")
     parser.add_argument("--compiled", action="store_true", help="only what was compiled before")
     parser.add_argument("--jobs", type=int, help="compilers at a time")
@@ -176,13 +231,14 @@ def main() -> None:
     parser.add_argument("--every", type=int, default=1, help="each N-th of them")
     parser.add_argument("--out", type=Path, help="where what became of them is recorded")
     options = parser.parse_args()
-    if options.table:
-        print(table())
+    if options.table or options.count:
+        print(table() if options.table else count())
         return
     if bool(options.rule_set) is not bool(options.out):
         parser.error("--rule-set needs --out, and only it has it")
     device = open_device(EMULATED_KIND, DeviceOptions(options.arch))
-    wanted = of_rule_set(device, options.rule_set, options.every) if options.rule_set else classes(device, options.only)
+    which = pools if options.pools else recorded if options.recorded else classes
+    wanted = of_rule_set(device, options.rule_set, options.every) if options.rule_set else which(device, options.only)
     if options.list:
         for kernel_class, kernel in wanted:
             print(f"{operation_of_kernel(kernel).name}: {kernel_class}: {full_name(kernel)}")

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import ctypes
+import json
 import math
 import os
 import traceback
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ckh.emulator.codeobject import CodeObject, CompiledKernel, find_code
-from ckh.emulator.library import FAULT, LAUNCHER, TOO_LONG, UNKNOWN, EmulatorLibrary, Launch
+from ckh.emulator.library import CHANGED, FAULT, LAUNCHER, TOO_LONG, UNKNOWN, EmulatorLibrary, Launch
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
 _NOT_SUPPORTED = 801  # hipError_t
 _MOST_VARIABLE, _RACES_VARIABLE = "CKH_EMU_MOST", "CKH_EMU_RACES"
+REACHED_VARIABLE = "CKH_EMU_REACHED"
 _MOST_INSTRUCTIONS = 50_000_000  # of a wave
 _MOST_THREADS, _MOST_LDS = 1024, 160 << 10  # of a workgroup; bytes
 _MODE = 0xC0  # the register MODE at the start: fp64 and fp16 keep denormals; fp32's come from the kernel's descriptor
@@ -46,6 +48,12 @@ class LoadedProgram:
         at, odd = divmod(pc - self.base, 4)
         return self.dwords - at if 0 <= at < self.dwords and not odd else 0
 
+    def reached(self, library: EmulatorLibrary) -> dict[int, bool]:
+        """The offsets of the instructions that were reached, from where the code begins: did they change anything?"""
+        room, size, first = ctypes.addressof(self.room), library.instruction_bytes, self.base - self.code.base
+        states = ((first + 4 * number, library.was_reached(room + size * number)) for number in range(self.dwords))
+        return {at: state == CHANGED for at, state in states if state}
+
 
 class EmulatedGpu:
     """The GPU.
@@ -59,7 +67,9 @@ class EmulatedGpu:
         self._library, self._arch = library, arch
         self._programs: dict[int, LoadedProgram] = {}
         self._most = int(os.environ.get(_MOST_VARIABLE) or _MOST_INSTRUCTIONS)
+        self._reached = os.environ.get(REACHED_VARIABLE)
         library.set_arch(arch, races=os.environ.get(_RACES_VARIABLE) != "0")
+        library.mark_changes(on=self._reached is not None)
 
     def launch(self, name: str, bundle: int, grid: Place, block: Place, arguments: Any, shared: int) -> int:
         """Run a kernel of the bundle at an address; how many instructions its waves took.
@@ -90,6 +100,8 @@ class EmulatedGpu:
         for place in _places(grid):
             self._library.start_group(launch, place)
             self._check(self._library.run_group(launch), launch, program, place)
+        if self._reached:
+            Path(self._reached).write_text(json.dumps(program.reached(self._library)), encoding="utf-8")
         return int(launch.instructions)
 
     def _program(self, bundle: int) -> LoadedProgram:

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 LANES = 64
 ENDED, BARRIER, UNKNOWN, TOO_LONG, FAULT = range(5)  # why a workgroup stopped
 
+CHANGED = 2  # an instruction that was reached, and changed something
+
 LAUNCHER = ctypes.CFUNCTYPE(
     c_int, c_char_p, c_void_p, POINTER(c_uint32), POINTER(c_uint32), POINTER(c_void_p), c_uint64
 )
@@ -49,6 +51,11 @@ class Launch(ctypes.Structure):
     )
 
 
+def _register(number: int) -> str:
+    """The name of a register, of which the emulator numbers 256 v, 256 a and then s."""
+    return f"{'vas'[number // 256 % 3]}{number % 256}"
+
+
 class Fault(ctypes.Structure):
     """The first error of a wave."""
 
@@ -61,7 +68,9 @@ class Fault(ctypes.Structure):
     def describe(self, entry: int, instruction: str) -> str:
         """In words; places are counted in bytes from the kernel's entry."""
         where = f"wave {self.wave} at +{self.pc - entry:#x}"
-        other = f"wave {self.other} at +{self.other_pc - entry:#x}, with no barrier between them"
+        other = (
+            f"wave {self.other} at +{self.other_pc - entry:#x}, with no barrier between the end of one and the other"
+        )
         return {
             1: f"LDS race: {where} reads byte {self.address} that is written by {other}",
             2: f"LDS race: {where} writes byte {self.address} that is touched by {other}",
@@ -69,6 +78,8 @@ class Fault(ctypes.Structure):
             4: f"no instruction {instruction} in this form: {where}",
             5: f"{where}, lane {self.lane}, is outside its scratch memory: byte {self.address}",
             6: f"{where}, lane {self.lane}, is outside the memory that it may touch",
+            7: f"{where} uses {_register(self.address)}, which the load at +{self.other_pc - entry:#x} brings: it did"
+            " not wait for it",
         }[self.kind]
 
 
@@ -102,6 +113,14 @@ class EmulatorLibrary:
             ("emu_is_gfx90a", arch == "gfx90a"),
         ):
             c_int.in_dll(self._library, name).value = int(value)
+
+    def mark_changes(self, *, on: bool) -> None:
+        """Mark which instructions change anything, which takes time."""
+        c_int.in_dll(self._library, "emu_mark_changes").value = int(on)
+
+    def was_reached(self, instruction: int) -> int:
+        """0 if the instruction decoded at an address was not reached; `CHANGED` if it once changed something."""
+        return int(self._library.emu_was_reached(c_void_p(instruction)))
 
     def set_launcher(self, launcher: Any) -> None:
         """Have a `LAUNCHER` carry out what programs launch; it must be kept."""

@@ -28,10 +28,8 @@ class Damage(StrEnum):
 
 def damaged(library: bytes, kind: Damage, arch: str, emulator: EmulatorLibrary) -> bytes:
     """A copy of a library without the instructions: all barriers, of others the first of each kernel."""
-    elf, start = code_of(library, arch)
-    code, changed = CodeObject(elf), bytearray(library)
-    address, size = code.text
-    first = start + elf.index(ctypes.string_at(code.base + address, size)) - address
+    code, changed = CodeObject(code_of(library, arch)[0]), bytearray(library)
+    first = place_of_code(library, arch, code)
     for kernel in code.kernels.values():
         found = [(at, length) for at, name, length in instructions_of(kernel, code, emulator) if name.startswith(kind)]
         for at, length in found if kind is Damage.BARRIERS else found[:1]:
@@ -45,6 +43,13 @@ def code_of(library: bytes, arch: str) -> tuple[bytes, int]:
     bundle = ctypes.create_string_buffer(library[start:])
     offset, size = find_code(ctypes.addressof(bundle), arch)
     return library[start + offset : start + offset + size], start + offset
+
+
+def place_of_code(library: bytes, arch: str, code: CodeObject) -> int:
+    """Where in a library an offset of 0 from `code.base` would be."""
+    elf, start = code_of(library, arch)
+    address, size = code.text
+    return start + elf.index(ctypes.string_at(code.base + address, size)) - address
 
 
 def instructions_of(

@@ -1,9 +1,13 @@
-"""A kernel of each class is compiled and executed on the emulated GPU, on problems that reach every end of its loops.
+"""Kernels of the record are compiled and executed on the emulated GPU, on problems that reach every end of their loops.
 
-Needs a HIP compiler and CK Tile's headers.
+Needs a HIP compiler and CK Tile's headers. Of each operation, architecture, direction and pipeline the class with most
+options is executed, of those the first in fp16; CKH_TEST_CLASSES=all executes all classes.
 """
 
 from __future__ import annotations
+
+import os
+from typing import Any
 
 import pytest
 
@@ -21,9 +25,23 @@ _TIMEOUT_S = 600.0
 VERIFIED = [one for one in executed_classes() if one.status == Status.VERIFIED]
 
 
+def kind(one: Executed) -> tuple[str, str, str, str]:
+    """Operation, architecture, direction if there is one, and pipeline of a class."""
+    kernel: Any = operation(one.op).parse_kernel(one.kernel)
+    return one.op, one.arch, str(getattr(kernel, "variant", "")), str(kernel.pipeline)
+
+
+def sample(found: list[Executed]) -> list[Executed]:
+    """Of each operation, architecture, direction and pipeline one."""
+    chosen: dict[tuple[str, ...], Executed] = {}
+    for one in sorted(found, key=lambda one: (-one.kernel_class.count(","), "fp16" not in one.kernel_class, one)):
+        chosen.setdefault(kind(one), one)
+    return sorted(chosen.values())
+
+
 EACH = [
     pytest.param(one, marks=compiles((one.arch, one.op, one.kernel)), id=f"{one.arch} {one.op} {one.kernel_class}")
-    for one in VERIFIED
+    for one in (VERIFIED if os.environ.get("CKH_TEST_CLASSES") == "all" else sample(VERIFIED))
     if one.interface == interface_here()
 ]
 
@@ -35,7 +53,7 @@ def _cache(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("one", EACH)
-def test_a_kernel_of_each_class(one: Executed, real_kernels: Real) -> None:
+def test_kernels_of_the_record(one: Executed, real_kernels: Real) -> None:
     """It is right on every problem."""
     device, kernel = open_device(EMULATED_KIND, DeviceOptions(one.arch)), operation(one.op).parse_kernel(one.kernel)
     built = real_kernels[one.arch, kernel]
@@ -47,6 +65,16 @@ def test_a_kernel_of_each_class(one: Executed, real_kernels: Real) -> None:
     wrong = {problem.canonical(): reply.message for problem, reply in replies.items() if reply.status not in accepted}
     assert wrong == {}
     assert sum(reply.status is Status.VERIFIED for reply in replies.values()) == one.problems
+
+
+def test_the_sample() -> None:
+    """It has every pipeline of each operation and direction, on each architecture, once, and kernels with options."""
+    chosen = sample(VERIFIED)
+    kinds = [kind(one) for one in chosen]
+    assert len(set(kinds)) == len(kinds)
+    assert {("grouped_conv", "gfx942", "bwd_weight", "mem"), ("gemm_universal", "gfx942", "", "compv6")} <= set(kinds)
+    assert set(kinds) == {kind(one) for one in VERIFIED}
+    assert sum("," in one.kernel_class for one in chosen) > len(chosen) // 3
 
 
 def test_the_record_names_kernels_of_its_classes() -> None:

@@ -33,5 +33,6 @@ def test_each_kernel_is_damaged(kept: Kept, library: EmulatorLibrary) -> None:
     before = names(content, kept, library)
     after = names(damaged(content, Damage.MATRIX, kept.arch, library), kept, library)
     assert after == [without_first(kernel, Damage.MATRIX) for kernel in before]
-    # The kernel that flushes caches has none.
-    assert sum(one != other for one, other in zip(before, after, strict=True)) == len(before) - 1
+    # The kernels that flush caches or do nothing, and second stages, have none.
+    have = sum(any(name.startswith("v_mfma") for name in kernel) for kernel in before)
+    assert sum(one != other for one, other in zip(before, after, strict=True)) == have >= 1

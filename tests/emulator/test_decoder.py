@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from ckh.emulator.library import EmulatorLibrary
 
 _LINE = re.compile(r"^\s+(\w+)\b.*// ([0-9A-F]+): ((?:[0-9A-F]{8} ?)+)", re.MULTILINE)
+_MATRIX_GFX90A = re.compile(r"^(v_mfma_\w+x\d+)(f32|f16|i8)$")  # whose names lack an underscore
 _SUFFIX = re.compile(r"_(e32|e64|sdwa|dpp)$")
 
 
@@ -49,7 +50,7 @@ def disassembled(elf: Path, arch: str) -> dict[int, tuple[str, int]]:
         pytest.skip(f"llvm-objdump does not know {arch}: {done.stderr[:100]}")
     found = {}
     for name, address, words in _LINE.findall(done.stdout):
-        found[int(address, 16)] = _SUFFIX.sub("", name), 4 * len(words.split())
+        found[int(address, 16)] = _MATRIX_GFX90A.sub(r"\1_\2", _SUFFIX.sub("", name)), 4 * len(words.split())
     return found
 
 

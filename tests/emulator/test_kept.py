@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from typing import TYPE_CHECKING
 
 import pytest
@@ -13,7 +14,7 @@ from ckh.bench.protocol import Job, Op, Reply
 from ckh.bench.supervisor import Supervisor, SupervisorOptions
 from ckh.schema import Status
 from tests.emulator.damage import Damage, damaged
-from tests.emulator.keep import KEPT, Kept
+from tests.emulator.keep import KEPT, RIGHT, Kept
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,6 +23,11 @@ if TYPE_CHECKING:
     from ckh.emulator.library import EmulatorLibrary
 
 _TIMEOUT_S = 300.0
+REFUSED = {
+    "gemm_compv6": 3,
+    "gemm_gfx90a_compv4": 1,
+}  # problems with numbers of tiles along K that a loop cannot end with
+EXPONENTS = {"bf16": "3", "fp32": "67"}  # of errors, which are those of rounding
 FOUND_OUT = (Status.WRONG_RESULT, Status.LAUNCH_ERROR, Status.CRASH)
 
 
@@ -40,19 +46,31 @@ def executed(content: bytes, kept: Kept, folder: Path, problems: Sequence[str]) 
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("runtime")
-@pytest.mark.parametrize("kept", KEPT, ids=lambda kept: kept.file)
+@pytest.mark.parametrize("kept", RIGHT, ids=lambda kept: kept.file)
 def test_kernels_are_right(kept: Kept, tmp_path: Path) -> None:
     """Every problem that reaches another end of a kernel's loops is verified, without a time."""
     problems = [problem.canonical() for problem in kept.problems()]
     replies = executed(kept.library(), kept, tmp_path, problems)
     assert len(problems) >= 6
-    found = {problem: reply.status for problem, reply in zip(problems, replies, strict=True)}
-    assert found == dict.fromkeys(problems, Status.VERIFIED)
-    assert all(re.fullmatch(r"largest error \d\.\de-0[45] of the largest output", reply.message) for reply in replies)
+    right = [reply for reply in replies if reply.status is Status.VERIFIED]
+    found = Counter(reply.status for reply in replies)
+    assert found == Counter({Status.VERIFIED: len(right), Status.UNSUPPORTED: REFUSED.get(kept.file, 0)})
+    error = rf"largest error \d\.\de-0[{EXPONENTS.get(kept.kernel.dtype, '45')}] of the largest output"
+    assert all(re.fullmatch(error, reply.message) for reply in right)
     assert not any(reply.samples_ns for reply in replies)
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("runtime")
+def test_the_race_of_comp_async_is_found(tmp_path: Path) -> None:
+    """Its last loads to LDS are under way when the epilogue writes there, but where the loop ends with a third tile."""
+    (kept,) = (one for one in KEPT if one.races)
+    problems = [f"gemm_fp16_rcr_m128_n128_k{64 * tiles}_splitk1" for tiles in (1, 2, 3, 4)]
+    replies = executed(kept.library(), kept, tmp_path, problems)
+    assert [reply.status for reply in replies] == [*[Status.LAUNCH_ERROR] * 2, Status.VERIFIED, Status.LAUNCH_ERROR]
+    assert all("LDS race" in reply.message for reply in replies if reply.status is Status.LAUNCH_ERROR)
+
+
 @pytest.mark.usefixtures("runtime")
 @pytest.mark.parametrize("kind", Damage)
 def test_damaged_kernels_are_wrong(kind: Damage, tmp_path: Path, library: EmulatorLibrary) -> None:

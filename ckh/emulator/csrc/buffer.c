@@ -14,6 +14,9 @@ typedef struct {
 /* A descriptor that says "swizzled" is that of gfx90a's scratch memory, which lanes share dword by dword. */
 static int buffer_of(State* t, const Inst* i, Buffer* b) {
     const u32 w0 = i->w[0], w1 = i->w[1], *rsrc = &t->sgpr[(w1 >> 16 & 0x1f) * 4];
+    uses(t, SGPR_AT + (w1 >> 16 & 0x1f) * 4, 4);
+    if (w1 >> 24 < NAMED_SGPRS) uses(t, SGPR_AT + (w1 >> 24), 1);
+    uses(t, w1 & 0xff, (w0 >> 12 & 1) + (w0 >> 13 & 1));
     *b = (Buffer){
         .t = t, .v = t->vgpr, .base = pair(rsrc) & 0xffffffffffffull, .stride = rsrc[1] >> 16 & 0x3fff, .records = rsrc[2],
         .from_sgpr = t->sgpr[w1 >> 24], .offset = w0 & 0xfff, .offen = w0 >> 12 & 1, .idxen = w0 >> 13 & 1,
@@ -57,10 +60,11 @@ static void buffer_to_lds(State* t, const Inst* i, u32 parts, int bytes) {
             memcpy(t->lds + to + part * 4, &value, 4);
         }
     }
+    arrives_late_in_lds(t);
 }
 
-typedef void Access(char* at, u32* r);
-static inline void buffer(State* t, const Inst* i, int parts, int bytes, Access* access) {
+typedef void Part(char* at, u32* r);
+static inline void buffer(State* t, const Inst* i, int parts, int bytes, Part* access, int is_load, u32 keep) {
     Buffer b;
     if (i->w[0] >> 16 & 1) { buffer_to_lds(t, i, (u32)parts, bytes); return; }
     if (!buffer_of(t, i, &b)) return;
@@ -71,29 +75,34 @@ static inline void buffer(State* t, const Inst* i, int parts, int bytes, Access*
         for (u32 part = 0; part < (u32)parts; ++part)
             access(buffer_at(&b, &p, part, bytes), &b.file[(b.vdata + part) * LANES + (u32)lane]);
     }
+    if (is_load) { arrives_late(t, VM, b.file, b.vdata, (u32)parts, keep); return; }
+    uses_vector(t, b.file, b.vdata, (u32)parts);
+    under_way(t, VM);
 }
 
-/* name, dwords, type in memory, what is loaded or stored of it */
+/* name, dwords, type in memory, what is loaded or stored of it, and bits of the register that stay */
 #define LOADS(X) \
-    X(load_ubyte, 1, uint8_t, value) X(load_sbyte, 1, int8_t, (u32)(i32)value) X(load_ushort, 1, uint16_t, value) \
-    X(load_sshort, 1, int16_t, (u32)(i32)value) X(load_dword, 1, u32, value) X(load_dwordx2, 2, u32, value) \
-    X(load_dwordx3, 3, u32, value) X(load_dwordx4, 4, u32, value) X(load_ubyte_d16, 1, uint8_t, (*r & 0xffff0000u) | value) \
-    X(load_ubyte_d16_hi, 1, uint8_t, (*r & 0xffffu) | (u32)value << 16) \
-    X(load_sbyte_d16, 1, int8_t, (*r & 0xffff0000u) | (uint16_t)(int16_t)value) \
-    X(load_sbyte_d16_hi, 1, int8_t, (*r & 0xffffu) | (u32)(uint16_t)(int16_t)value << 16) \
-    X(load_short_d16, 1, uint16_t, (*r & 0xffff0000u) | value) X(load_short_d16_hi, 1, uint16_t, (*r & 0xffffu) | (u32)value << 16)
+    X(load_ubyte, 1, uint8_t, value, 0) X(load_sbyte, 1, int8_t, (u32)(i32)value, 0) X(load_ushort, 1, uint16_t, value, 0) \
+    X(load_sshort, 1, int16_t, (u32)(i32)value, 0) X(load_dword, 1, u32, value, 0) X(load_dwordx2, 2, u32, value, 0) \
+    X(load_dwordx3, 3, u32, value, 0) X(load_dwordx4, 4, u32, value, 0) \
+    X(load_ubyte_d16, 1, uint8_t, (*r & 0xffff0000u) | value, 0xffff0000u) \
+    X(load_ubyte_d16_hi, 1, uint8_t, (*r & 0xffffu) | (u32)value << 16, 0xffffu) \
+    X(load_sbyte_d16, 1, int8_t, (*r & 0xffff0000u) | (uint16_t)(int16_t)value, 0xffff0000u) \
+    X(load_sbyte_d16_hi, 1, int8_t, (*r & 0xffffu) | (u32)(uint16_t)(int16_t)value << 16, 0xffffu) \
+    X(load_short_d16, 1, uint16_t, (*r & 0xffff0000u) | value, 0xffff0000u) \
+    X(load_short_d16_hi, 1, uint16_t, (*r & 0xffffu) | (u32)value << 16, 0xffffu)
 #define STORES(X) \
     X(store_byte, 1, uint8_t, *r) X(store_byte_d16_hi, 1, uint8_t, *r >> 16) X(store_short, 1, uint16_t, *r) \
     X(store_short_d16_hi, 1, uint16_t, *r >> 16) X(store_dword, 1, u32, *r) X(store_dwordx2, 2, u32, *r) \
     X(store_dwordx3, 3, u32, *r) X(store_dwordx4, 4, u32, *r)
-#define X(name, parts, type, expression) \
+#define X(name, parts, type, expression, keep) \
     static void access_##name(char* at, u32* r) { type value = 0; if (at) memcpy(&value, at, sizeof value); *r = (expression); } \
-    static void run_buffer_##name(State* t, const Inst* i) { buffer(t, i, parts, sizeof(type), access_##name); }
+    static void run_buffer_##name(State* t, const Inst* i) { buffer(t, i, parts, sizeof(type), access_##name, 1, keep); }
 LOADS(X)
 #undef X
 #define X(name, parts, type, expression) \
     static void access_##name(char* at, u32* r) { const type value = (type)(expression); if (at) memcpy(at, &value, sizeof value); } \
-    static void run_buffer_##name(State* t, const Inst* i) { buffer(t, i, parts, sizeof(type), access_##name); }
+    static void run_buffer_##name(State* t, const Inst* i) { buffer(t, i, parts, sizeof(type), access_##name, 0, 0); }
 STORES(X)
 #undef X
 
@@ -119,6 +128,9 @@ static void run_buffer_atomic(State* t, const Inst* i) {
         if (returns)
             for (u32 n = 0; n < words; ++n) d[n * LANES] = (u32)(old >> (32 * n));
     }
+    uses_vector(t, b.file, b.vdata, words);
+    if (returns) arrives_late(t, VM, b.file, b.vdata, words, 0);
+    else under_way(t, VM);
 }
 
 static const Op OPS[] = {

@@ -16,7 +16,7 @@ static void run_s_cbranch_vccz(State* t, const Inst* i) { if (!pair(&t->sgpr[VCC
 static void run_s_cbranch_vccnz(State* t, const Inst* i) { if (pair(&t->sgpr[VCC])) jump(t, i); }
 static void run_s_cbranch_execz(State* t, const Inst* i) { if (!exec_of(t)) jump(t, i); }
 static void run_s_cbranch_execnz(State* t, const Inst* i) { if (exec_of(t)) jump(t, i); }
-static void run_s_endpgm(State* t, const Inst* i) { (void)i; t->done = 1; }
+static void run_s_endpgm(State* t, const Inst* i) { (void)i; wait_for(t, VM, 0), wait_for(t, LGKM, 0), t->done = 1; }
 
 /* Only MODE's rounding and denormals are there. */
 enum { HW_MODE = 1 };
@@ -66,10 +66,22 @@ static void load_scalar(State* t, const Inst* i) {
         memcpy(&data[n], (const char*)at, 4);
     }
     memcpy(&t->sgpr[to], data, count * 4);
+    if (!(w0 >> 17 & 1) && !(w0 >> 14 & 1)) uses(t, SGPR_AT + (w1 & 0x7f), 1);
+    if (w0 >> 14 & 1) uses(t, SGPR_AT + (w1 >> 25), 1);
+    arrives_late_scalar(t, to, count);
 }
 static void load_time(State* t, const Inst* i) {
     static u64 time;
-    write_sgpr_pair(t, i->w[0] >> 6 & 0x7f, time += 64);
+    const u32 to = i->w[0] >> 6 & 0x7f;
+    if (!are_sgprs(t, to, 2)) return;
+    set_pair(&t->sgpr[to], time += 64);
+    arrives_late_scalar(t, to, 2);
+}
+
+static void run_s_waitcnt(State* t, const Inst* i) {
+    const u32 x = i->w[0] & 0xffff;
+    wait_for(t, VM, (x & 15) | (x >> 14) << 4);
+    wait_for(t, LGKM, x >> 8 & 15);
 }
 
 static void run_nothing(State* t, const Inst* i) { (void)t, (void)i; }
@@ -78,10 +90,10 @@ static const Op OPS[] = {
 #define S(name) {#name, run_##name, 0, "", 0, 0},
     S(s_getpc_b64) S(s_setpc_b64) S(s_swappc_b64) S(s_branch) S(s_call_b64) S(s_cbranch_scc0) S(s_cbranch_scc1)
     S(s_cbranch_vccz) S(s_cbranch_vccnz) S(s_cbranch_execz) S(s_cbranch_execnz) S(s_endpgm) S(s_getreg_b32)
-    S(s_setreg_b32) S(s_setreg_imm32_b32)
+    S(s_setreg_b32) S(s_setreg_imm32_b32) S(s_waitcnt)
 #undef S
 #define N(name) {#name, run_nothing, 0, "", 0, 0},
-    N(s_nop) N(s_waitcnt) N(s_barrier) N(s_setprio) N(s_sleep) N(s_icache_inv) N(s_wakeup) N(s_incperflevel)
+    N(s_nop) N(s_barrier) N(s_setprio) N(s_sleep) N(s_icache_inv) N(s_wakeup) N(s_incperflevel)
     N(s_decperflevel) N(s_dcache_inv) N(s_dcache_wb) N(s_dcache_inv_vol) N(s_dcache_wb_vol) N(buffer_wbl2) N(buffer_inv)
     N(ds_nop) N(v_nop) N(v_clrexcp)
 #undef N

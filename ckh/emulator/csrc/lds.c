@@ -18,8 +18,9 @@ static inline const Toucher* other(int kind, u32 at) {
 }
 
 /* Two waves touch a byte between the same two barriers, and at least one writes: who is first is left to chance. */
-int may_touch(const State* t, u32 lane, u32 at, u32 bytes, enum Touch kind) {
+int may_touch(State* t, u32 lane, u32 at, u32 bytes, enum Touch kind) {
     if (at + bytes > lds_size || at + bytes < at) { fault(LDS_RANGE, t, lane, at, 0, 0); return 0; }
+    t->touched[t->touched_count++] = (Touched){at, (uint8_t)lane, (uint8_t)bytes, (uint8_t)kind};
     if (!emu_detect_races) return 1;
     for (u32 i = at; i < at + bytes; ++i) {
         const Toucher *w = other(WRITE, i), *r = kind == READ ? NULL : other(READ, i), *a = kind == ATOMIC ? NULL : other(ATOMIC, i);
@@ -46,6 +47,9 @@ static inline void lds_write(State* t, const Inst* i, int bytes, int shift, u32 
             if (may_touch(t, lane, at, (u32)bytes, WRITE)) memcpy(t->lds + at, data, (size_t)bytes);
         }
     }
+    uses(t, w1 & 0xff, 1), uses_vector(t, file, w1 >> 8 & 0xff, (u32)(bytes + 3) / 4);
+    if (unit) uses_vector(t, file, w1 >> 16 & 0xff, (u32)(bytes + 3) / 4);
+    under_way(t, LGKM);
 }
 
 static inline void lds_read(State* t, const Inst* i, int bytes, int is_signed, int d16, u32 unit) {
@@ -67,6 +71,8 @@ static inline void lds_read(State* t, const Inst* i, int bytes, int is_signed, i
         if (d16 == 2) data[0] = (*to & 0xffff) | data[0] << 16;
         for (u32 n = 0; n < dwords * (unit ? 2 : 1); ++n) to[n * LANES] = data[n];
     }
+    uses(t, w1 & 0xff, 1);
+    arrives_late(t, LGKM, file, vdst, dwords * (unit ? 2 : 1), d16 == 1 ? 0xffff0000u : d16 == 2 ? 0xffffu : 0);
 }
 
 /* name, bytes, shift, unit */
@@ -106,6 +112,9 @@ static void run_ds_atomic(State* t, const Inst* i) {
         if (i->op->b < 0)
             for (u32 n = 0; n < (u32)bytes / 4; ++n) file[((w1 >> 24) + n) * LANES + lane] = (u32)(old >> 32 * n);
     }
+    uses(t, w1 & 0xff, 1), uses_vector(t, file, w1 >> 8 & 0xff, (u32)bytes / 4);
+    if (i->op->b < 0) arrives_late(t, LGKM, file, w1 >> 24, (u32)bytes / 4, 0);
+    else under_way(t, LGKM);
 }
 
 /* Moves between lanes; those that are off give 0. */
@@ -119,6 +128,8 @@ static void run_ds_bpermute(State* t, const Inst* i) {
     }
     for (u32 lane = 0; lane < LANES; ++lane)
         if (exec >> lane & 1) t->vgpr[(w1 >> 24) * LANES + lane] = out[lane];
+    uses(t, w1 & 0xff, 1), uses(t, w1 >> 8 & 0xff, 1);
+    arrives_late(t, LGKM, t->vgpr, w1 >> 24, 1, 0);
 }
 static void run_ds_permute(State* t, const Inst* i) {
     const u64 exec = exec_of(t);
@@ -129,6 +140,8 @@ static void run_ds_permute(State* t, const Inst* i) {
             out[(t->vgpr[(w1 & 0xff) * LANES + lane] + (i->w[0] & 0xffff)) / 4 % LANES] = t->vgpr[(w1 >> 8 & 0xff) * LANES + lane];
     for (u32 lane = 0; lane < LANES; ++lane)
         if (exec >> lane & 1) t->vgpr[(w1 >> 24) * LANES + lane] = out[lane];
+    uses(t, w1 & 0xff, 1), uses(t, w1 >> 8 & 0xff, 1);
+    arrives_late(t, LGKM, t->vgpr, w1 >> 24, 1, 0);
 }
 static void run_ds_swizzle(State* t, const Inst* i) {
     const u64 exec = exec_of(t);
@@ -143,6 +156,8 @@ static void run_ds_swizzle(State* t, const Inst* i) {
     }
     for (u32 lane = 0; lane < LANES; ++lane)
         if (exec >> lane & 1) t->vgpr[(w1 >> 24) * LANES + lane] = out[lane];
+    uses(t, w1 & 0xff, 1);
+    arrives_late(t, LGKM, t->vgpr, w1 >> 24, 1, 0);
 }
 
 /* gfx950: 16 lanes read a matrix of 16 columns row by row, and each gets a column. a is the bits of an element, b the bytes
@@ -170,6 +185,8 @@ static void run_ds_transpose(State* t, const Inst* i) {
         }
         for (u32 n = 0; n < bytes / 4; ++n) file[((w1 >> 24) + n) * LANES + lane] = out[n];
     }
+    uses(t, w1 & 0xff, 1);
+    arrives_late(t, LGKM, file, w1 >> 24, bytes / 4, 0);
 }
 
 static const Op OPS[] = {

@@ -36,11 +36,21 @@ static inline float element(const u32* lane_registers, int j, Element type) {
 
 typedef struct { const u32 *a, *b; u32 *c, *d; u32 constant; } Operands; /* c NULL: a constant */
 
-static Operands operands_of(State* t, u32 w0, u32 w1) {
+static u32 registers_of(Shape s, Element type) {
+    static const u32 BITS[] = {8, 8, 6, 6, 4, 32, 16, 16, 8};
+    return ((u32)(s.size * s.k * s.blocks) * BITS[type] / LANES + 31) / 32;
+}
+
+static Operands operands_of(State* t, u32 w0, u32 w1, Shape s) {
     const u32 src0 = w1 & 0x1ff, src1 = w1 >> 9 & 0x1ff, src2 = w1 >> 18 & 0x1ff;
     u32* results = w0 >> 15 & 1 ? t->acc : t->vgpr;
     const int is_constant = src2 <= 248; /* or an SGPR */
     if (src0 < FIRST_VGPR || src1 < FIRST_VGPR || (src2 < FIRST_VGPR && !is_constant)) { not_emulated(t); return (Operands){0}; }
+    const u32 count = (u32)(s.size * s.size * s.blocks) / LANES;
+    uses_vector(t, w1 >> 27 & 1 ? t->acc : t->vgpr, src0 - FIRST_VGPR, registers_of(s, s.a));
+    uses_vector(t, w1 >> 28 & 1 ? t->acc : t->vgpr, src1 - FIRST_VGPR, registers_of(s, s.b));
+    uses_vector(t, results, w0 & 0xff, count);
+    if (!is_constant) uses_vector(t, results, src2 - FIRST_VGPR, count);
     return (Operands){
         .a = (w1 >> 27 & 1 ? t->acc : t->vgpr) + (src0 - FIRST_VGPR) * LANES,
         .b = (w1 >> 28 & 1 ? t->acc : t->vgpr) + (src1 - FIRST_VGPR) * LANES,
@@ -91,7 +101,7 @@ static inline void multiply(Operands o, Shape s, const float* scale_a, const flo
 
 static inline void mfma(State* t, const Inst* i, Shape shape) {
     if ((i->w[0] >> 8 & 0x7f) || i->w[1] >> 29) not_emulated(t); /* broadcasts */
-    else multiply(operands_of(t, i->w[0], i->w[1]), shape, NULL, NULL);
+    else multiply(operands_of(t, i->w[0], i->w[1], shape), shape, NULL, NULL);
 }
 
 /* name, size of a block, blocks, K, elements of A and B */
@@ -142,7 +152,7 @@ static Shape small_shape(const Inst* i, u32 w0, u32 w1) {
 static void run_mfma_f8f6f4(State* t, const Inst* i) {
     const Shape shape = small_shape(i, i->w[0], i->w[1]);
     if (shape.a > E_FP4 || shape.b > E_FP4) not_emulated(t);
-    else multiply(operands_of(t, i->w[0], i->w[1]), shape, NULL, NULL);
+    else multiply(operands_of(t, i->w[0], i->w[1], shape), shape, NULL, NULL);
 }
 
 /* A power of two for what each lane holds: the byte of a register that op_sel chooses, less 127; 255 is NaN. */
@@ -160,7 +170,7 @@ static void run_mfma_scale(State* t, const Inst* i) { /* the first two words are
     float a[LANES], b[LANES];
     if (shape.a > E_FP4 || shape.b > E_FP4) { not_emulated(t); return; }
     scales_of(t, i, 0, a), scales_of(t, i, 1, b);
-    multiply(operands_of(t, i->w[2], i->w[3]), shape, a, b);
+    multiply(operands_of(t, i->w[2], i->w[3], shape), shape, a, b);
 }
 
 static const Op OPS[] = {

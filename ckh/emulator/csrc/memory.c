@@ -34,6 +34,12 @@ static char* place(State* t, const Inst* i, enum Segment segment, u32 lane, int 
     return t->scratch + (u64)lane * t->scratch_bytes + at;
 }
 
+static void uses_address(const State* t, const Inst* i, enum Segment segment) {
+    const u32 w1 = i->w[1], saddr = w1 >> 16 & 0x7f, has_saddr = segment != FLAT && saddr != 0x7f;
+    if (has_saddr) uses(t, SGPR_AT + saddr, segment == GLOBAL ? 2 : 1);
+    uses(t, w1 & 0xff, segment == SCRATCH ? i->w[0] >> 13 & 1 : has_saddr ? 1 : 2);
+}
+
 static inline void access_memory(State* t, const Inst* i, enum Segment segment) {
     const u32 w1 = i->w[1], data = w1 >> 8 & 0xff, vdst = w1 >> 24;
     const int bytes = i->op->a;
@@ -60,6 +66,12 @@ static inline void access_memory(State* t, const Inst* i, enum Segment segment) 
         if (how == HIGH || how == SIGNED_HIGH) x[0] = (*to & 0xffff) | x[0] << 16;
         for (u32 n = 0; n < dwords; ++n) to[n * LANES] = x[n];
     }
+    const u32 keep = how == LOW || how == SIGNED_LOW ? 0xffff0000u : how == HIGH || how == SIGNED_HIGH ? 0xffffu : 0;
+    if (segment == FLAT) under_way(t, LGKM);
+    uses_address(t, i, segment);
+    if (how < STORE) { arrives_late(t, VM, file, vdst, dwords, keep); return; }
+    uses_vector(t, file, data, dwords);
+    under_way(t, VM);
 }
 static void run_flat(State* t, const Inst* i) { access_memory(t, i, FLAT); }
 static void run_scratch(State* t, const Inst* i) { access_memory(t, i, SCRATCH); }
@@ -77,6 +89,8 @@ static void run_global_to_lds(State* t, const Inst* i) {
         memset(t->lds + to, 0, dwords * 4);
         memcpy(t->lds + to, at, bytes);
     }
+    uses_address(t, i, GLOBAL);
+    arrives_late_in_lds(t);
 }
 
 static void atomic_memory(State* t, const Inst* i, enum Segment segment) {
@@ -99,6 +113,10 @@ static void atomic_memory(State* t, const Inst* i, enum Segment segment) {
         if (returns)
             for (u32 n = 0; n < words; ++n) file[(vdst + n) * LANES + lane] = (u32)(old >> (32 * n));
     }
+    if (segment == FLAT) under_way(t, LGKM);
+    uses_address(t, i, segment), uses_vector(t, file, data, words);
+    if (returns) arrives_late(t, VM, file, vdst, words, 0);
+    else under_way(t, VM);
 }
 static void run_flat_atomic(State* t, const Inst* i) { atomic_memory(t, i, FLAT); }
 static void run_global_atomic(State* t, const Inst* i) { atomic_memory(t, i, GLOBAL); }

@@ -8,6 +8,7 @@ u32 scalar_operand(State* t, const Inst* i, u32 src) {
     if (src == VCCZ) return !pair(&t->sgpr[VCC]);
     if (src == EXECZ) return !exec_of(t);
     if (src >= FIRST_VGPR || (src > 208 && src < 240) || (src >= 249 && src != SCC)) { not_emulated(t); return 0; }
+    if (src < NAMED_SGPRS) uses(t, SGPR_AT + src, 1);
     return t->sgpr[src];
 }
 
@@ -90,6 +91,7 @@ void fetch(State* t, const Inst* i, Args* a, int k, char type, Vec* room) {
     const int is_vector = src >= FIRST_VGPR, modified = (i->neg | i->abs) >> k & 1;
     const u32* row = is_vector ? &t->vgpr[(src - FIRST_VGPR) * LANES] : NULL;
     a->s[k] = room;
+    if (is_vector) uses(t, src - FIRST_VGPR, type == 'q' || type == 'd' || type == 'F' ? 2 : 1);
     if (type == 'm') {
         a->mask[k] = is_vector ? 0 : scalar_operand64(t, i, src, 0);
         if (is_vector) not_emulated(t);
@@ -185,6 +187,7 @@ void run_vector(State* t, const Inst* i) {
     ((void (*)(Args*))i->op->function)(&a);
     const u64 exec = a.exec;
     u32* to = &t->vgpr[i->dst * LANES];
+    if (types[0] != 'm') uses(t, i->dst, types[0] == 'q' || types[0] == 'd' || types[0] == 'F' ? 2 : 1);
     switch (types[0]) {
         case 'm': write_sgpr_pair(t, i->sdst, a.bits & exec);
             if (i->op->a) set_pair(&t->sgpr[EXEC], a.bits & exec);

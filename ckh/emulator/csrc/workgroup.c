@@ -20,9 +20,10 @@ static char* lds;
 static int wave_count, wave_room;
 
 static const u32 CONSTANTS[] = {0x3f000000, 0xbf000000, 0x3f800000, 0xbf800000, 0x40000000, 0xc0000000, 0x40800000, 0xc0800000, 0x3e22f983};
-enum { UNSET = 0x7fc0dead }; /* a NaN, and as a number absurd: registers that nobody set */
 
 u32 emu_instruction_size(void) { return sizeof(Inst); }
+/* 0: an instruction was not reached, 1: it was, 2: and it changed something. */
+u32 emu_was_reached(const Inst* i) { return i->run ? 1 + i->changes : 0; }
 
 void emu_group_start(const Launch* l, u32 x, u32 y, u32 z) {
     const u32 threads = l->block[0] * l->block[1] * l->block[2];
@@ -37,6 +38,7 @@ void emu_group_start(const Launch* l, u32 x, u32 y, u32 z) {
         waves[wave_room] = (State){.vgpr = aligned_alloc(64, VGPRS * LANES * 4), .acc = aligned_alloc(64, VGPRS * LANES * 4)};
     for (int i = 0; i < wave_count; ++i) {
         State* w = &waves[i];
+        no_accesses(w);
         w->done = 0, w->taken = 0, w->lds = lds, w->scratch_bytes = l->scratch, w->mode = l->mode;
         w->scratch = realloc(w->scratch, l->scratch ? (size_t)l->scratch * LANES : 1);
         memset(w->scratch, 0xff, (size_t)l->scratch * LANES);
@@ -63,6 +65,19 @@ void emu_group_start(const Launch* l, u32 x, u32 y, u32 z) {
 
 enum { ENDED, AT_BARRIER, UNKNOWN, TOO_LONG, FAULT };
 
+/* For tools: mark instructions that once changed a scalar register, a result's register or the way. Of matrix instructions and
+   of memory it does not say. */
+int emu_mark_changes = 0;
+static void run_marking(State* w, Inst* i) {
+    enum { RESULTS = 2 * LANES };
+    static u32 sgpr[SGPRS], vgpr[RESULTS], acc[RESULTS];
+    const u64 next = w->next;
+    u32 *v = &w->vgpr[i->dst * LANES], *a = &w->acc[i->dst * LANES];
+    memcpy(sgpr, w->sgpr, sizeof sgpr), memcpy(vgpr, v, sizeof vgpr), memcpy(acc, a, sizeof acc);
+    i->run(w, i);
+    if (w->next != next || memcmp(sgpr, w->sgpr, sizeof sgpr) || memcmp(vgpr, v, sizeof vgpr) || memcmp(acc, a, sizeof acc)) i->changes = 1;
+}
+
 static int run_wave(Launch* l, State* w) {
     apply_mode(w);
     while (w->taken++ < l->most) {
@@ -72,7 +87,8 @@ static int run_wave(Launch* l, State* w) {
         Inst* i = &l->program[at];
         if (!i->run && !decode(i, (const u32*)pc, l->dwords - at)) { l->unknown_pc = pc; return UNKNOWN; }
         w->next = pc + i->size * 4u;
-        i->run(w, i);
+        if (emu_mark_changes) run_marking(w, i);
+        else i->run(w, i);
         ++l->instructions;
         if (emu_fault.kind) return FAULT;
         if (w->done) return ENDED;
@@ -90,7 +106,8 @@ int emu_group_run(Launch* l) {
         for (int n = 0; n < wave_count; ++n) {
             if (waves[n].done) continue;
             this_wave = (u32)n;
-            why = run_wave(l, &waves[n]);
+            touch_again(&waves[n]);
+            why = emu_fault.kind ? FAULT : run_wave(l, &waves[n]);
             if (why == UNKNOWN || why == TOO_LONG || why == FAULT) goto out;
             if (why == AT_BARRIER) left = 1;
         }

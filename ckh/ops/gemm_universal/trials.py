@@ -39,7 +39,8 @@ def _problems(kernel: GemmKernel) -> Iterator[GemmProblem]:
     m, n, k = kernel.tile
     for steps in range(1, most_steps(*_loop(kernel)) + 1):
         yield _product(kernel, m, n, steps * k)
-    yield _product(kernel, 2 * m, 2 * n, 2 * k)
+    # More blocks than any order of them takes at a time, and than persistent kernels have.
+    yield _product(kernel, 5 * m, 2 * n, 2 * k if kernel.persistent else k)
     yield _product(kernel, m + _RAGGED, n, k)
     yield _product(kernel, m, n + _RAGGED, 2 * k)
     yield _product(kernel, m, n, 2 * k + _RAGGED)
@@ -69,12 +70,12 @@ def representatives(arch: ArchSpec) -> dict[str, list[GemmKernel]]:
         persistent = (False, True) if (dtype, layout) == _PAIRS[0] else (False,)
         narrowed = replace(space, tiles=small, persistent=persistent, pipelines=pipelines)
         kernels = buildable(narrowed, arch, dtype, layout) if dtype in arch.dtypes else ()
-        for kernel in sorted(kernels, key=_cost):
+        for kernel in sorted(kernels, key=cost):
             found.setdefault(kernel_class(kernel), []).append(kernel)
     return found
 
 
-def _cost(kernel: GemmKernel) -> tuple[bool, int, int, int, int, str]:
+def cost(kernel: GemmKernel) -> tuple[bool, int, int, int, int, str]:
     """Kernels of several waves first, since one wave cannot race; then small tiles and few instructions.
 
     Each end of a loop is compiled for itself: those with the fewest come before small tiles, but for one class.

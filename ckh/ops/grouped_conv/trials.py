@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 _RAGGED = 8  # channels beside whole tiles: what every vector width of pools divides
 _CHANNELS = 24
 _ROWS, _COLUMNS = 5, 7
+_PADDED = (2, 3, 4)  # images, rows and columns
 _WAVES = 4
 _UNSCHEDULED = ("basic_v1",)  # whatever their names say of a scheduler
 _USUAL = ("mem", "compv3")
@@ -69,42 +70,57 @@ def loop_end_problems(kernel: ConvKernel) -> tuple[ConvProblem, ...]:
 
 def _problems(kernel: ConvKernel) -> Iterator[ConvProblem]:
     step = kernel.tile_k * max(1, kernel.split_k or 1)
+    padding = int(kernel.specialization in {None, DEFAULT_SPECIALIZATION})  # which others refuse
     for steps in range(1, most_steps(*_loop(kernel)) + 1):
-        yield _pointwise(kernel, steps * step)
-    yield _pointwise(kernel, 2 * step + _RAGGED)
-    yield _pointwise(kernel, step, rows=kernel.tile_m // _COLUMNS + 2)
+        yield _pointwise(kernel, steps * step, padding=0 if kernel.variant is Direction.BWD_DATA else padding)
+    yield _pointwise(kernel, 2 * step + _RAGGED, padding=padding)
+    yield _pointwise(kernel, step, m_tiles=5)
     yield _filtered(kernel, padding=1)
     yield _filtered(kernel, padding=1, stride=2)
-    yield _filtered(kernel, padding=2, dilation=2)
+    yield _filtered(kernel, padding=2, dilation=2, channels=_RAGGED, size=2)
     yield _filtered(kernel, padding=1, stride=2, dilation=2, groups=3, batch=2)
     if kernel.specialization == FILTER3X3:
         yield from (_depthwise(kernel, stride) for stride in (1, 2))
 
 
-def _pointwise(kernel: ConvKernel, depth: int, rows: int = _ROWS) -> ConvProblem:
-    """A 1x1 filter, whose GEMM has this depth; its N is one tile and some."""
+def _pointwise(kernel: ConvKernel, depth: int, *, m_tiles: int = 0, padding: int = 0) -> ConvProblem:
+    """A 1x1 filter, whose GEMM has this depth; its N is one tile and some, its M fewer than these tiles.
+
+    Padding, by more than the filter reaches, has whole rows and columns outside of the image, of two images.
+    """
     across, groups = kernel.tile_n + _RAGGED, max(1, kernel.num_groups_to_merge or 1)
     c, k = {Direction.FORWARD: (depth, across), Direction.BWD_DATA: (across, depth)}.get(
         kernel.variant, (across, _CHANNELS)
     )
-    images = 2 if kernel.variant is Direction.BWD_WEIGHT else 1  # whose positions make up the depth there
+    images, rows, columns = _PADDED if padding else (1, _ROWS, _COLUMNS)
     if kernel.variant is Direction.BWD_WEIGHT:
-        sizes = {"n": images, "hi": 1, "wi": depth // images}
-        k = kernel.tile_m // 2 * 3 if rows > _ROWS else _CHANNELS
+        sizes = _positions(depth, padding)
+        k = max(_CHANNELS, (2 * m_tiles - 1) * kernel.tile_m // 2)
     else:
-        sizes = {"n": 1, "hi": rows, "wi": _COLUMNS}
+        sizes = {"n": images, "hi": max(rows, (m_tiles - 1) * kernel.tile_m // columns + 2), "wi": columns}
+        sizes |= {"pad_h": padding, "pad_w": padding}
     return _conv(kernel, c=c * groups, k=k * groups, g=groups, y=1, x=1, **sizes)
 
 
-def _filtered(kernel: ConvKernel, *, groups: int = 2, batch: int = 1, **moves: int) -> ConvProblem:
-    """A 3x3 filter with these strides, dilations and paddings."""
+def _positions(depth: int, padding: int) -> dict[str, int]:
+    """Two images that have so many positions together, with a border where it leaves columns within."""
+    columns = depth // 8 - 2
+    if padding and columns > 0 and not depth % 8:
+        return {"n": 2, "hi": 2, "wi": columns, "pad_h": 1, "pad_w": 1}
+    return {"n": 2, "hi": 1, "wi": depth // 2}
+
+
+def _filtered(
+    kernel: ConvKernel, *, groups: int = 2, batch: int = 1, channels: int = _CHANNELS, size: int = 3, **moves: int
+) -> ConvProblem:
+    """A filter with these strides, dilations and paddings; a small one of few channels is one step along K."""
     groups *= max(1, kernel.num_groups_to_merge or 1)
-    sizes = {"n": batch, "c": _CHANNELS * groups, "k": (_CHANNELS + _RAGGED) * groups, "g": groups, "hi": 9, "wi": 11}
+    sizes = {"n": batch, "c": channels * groups, "k": (channels + _RAGGED) * groups, "g": groups, "hi": 9, "wi": 11}
     stride, dilation, padding = moves.get("stride", 1), moves.get("dilation", 1), moves.get("padding", 0)
     two = {"stride_h": stride, "stride_w": stride, "dilation_h": dilation, "dilation_w": dilation}
     if kernel.ndim_spatial == _3D:
         two |= {"di": 6, "z": 2, "stride_d": stride, "dilation_d": dilation, "pad_d": padding}
-    return _conv(kernel, y=3, x=3, pad_h=padding, pad_w=padding, **sizes, **two)
+    return _conv(kernel, y=size, x=size, pad_h=padding, pad_w=padding, **sizes, **two)
 
 
 def _depthwise(kernel: ConvKernel, stride: int) -> ConvProblem:
@@ -143,7 +159,7 @@ def representatives(arch: ArchSpec) -> dict[str, list[ConvKernel]]:
     for direction, (dtype, ndim) in product(Direction, _KINDS):
         if dtype not in arch.dtypes or not conv_pool(direction, arch, ndim, dtype):
             continue
-        for kernel in sorted(_candidates(direction, ndim, dtype, arch), key=_cost):
+        for kernel in sorted(_candidates(direction, ndim, dtype, arch), key=cost):
             if (dtype, ndim) == _KINDS[0] or kernel_class(replace(kernel, ndim_spatial=2)).count(",") == 0:
                 found.setdefault(kernel_class(kernel), []).append(kernel)
     return found
@@ -160,7 +176,7 @@ def _candidates(direction: Direction, ndim: int, dtype: str, arch: ArchSpec) -> 
     return {kernel for kernel in kernels if not CONV_RULES.check(kernel, arch)}
 
 
-def _cost(kernel: ConvKernel) -> tuple[bool, bool, int, int, int, str]:
+def cost(kernel: ConvKernel) -> tuple[bool, bool, int, int, int, str]:
     """Kernels that take any problem first; of several waves, since one wave cannot race; then small tiles.
 
     Each end of a loop is compiled for itself: kernels with few come before small tiles, but in forward's first kind.

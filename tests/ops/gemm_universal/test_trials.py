@@ -23,6 +23,13 @@ def test_every_number_of_steps() -> None:
     assert {one.split_k for one in problems} == {1, 2, 3}
 
 
+def test_a_persistent_kernel_has_more_tiles_than_blocks() -> None:
+    """Each of the emulated GPU's four compute units gets a second tile, of several steps."""
+    kernel = representatives(ARCH)["fp16 rcr compv3 intrawave, persistent"][0]
+    m, n, k = kernel.tile
+    assert any(one.m // m * (one.n // n) > 2 * 4 and one.k // k == 2 for one in loop_end_problems(kernel))
+
+
 def test_an_unpadded_kernel_refuses_ragged_problems_alone() -> None:
     """What it cannot run is left out by its rules, and whole tiles are left."""
     measured = measured_of(operation("gemm_universal"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -11,7 +12,11 @@ from ckh.kernels.loops import loaded_ahead
 from ckh.ops.grouped_conv.names import parse_kernel_name
 from ckh.ops.grouped_conv.trials import kernel_class, loop_end_problems, representatives
 from ckh.ops.grouped_conv.validity import CONV_RULES
+from ckh.ops.grouped_conv.variants import FILTER1X1_PAD0
 from ckh.problems import Direction
+
+if TYPE_CHECKING:
+    from ckh.ops.grouped_conv.kernel import ConvKernel
 
 PLAIN = parse_kernel_name("grouped_conv_fwd_fp16_nhwgc_2d_compv3_cshuffle_intrawave_128x64x32_2x2x1_32x32x16_vec8_8_8")
 
@@ -36,6 +41,26 @@ def test_strides_dilations_groups_and_depths() -> None:
     assert any(one.dilation_w == one.dilation_d == 2 for one in problems)
     assert any(one.g == 3 and one.n == 2 for one in problems)
     assert any(one.z > 1 and one.di > 1 for one in problems)
+
+
+def bordered(kernel: ConvKernel) -> set[int]:
+    """The depths of the problems with two images, a filter of 1x1 and padding."""
+    problems = (one for one in loop_end_problems(kernel) if one.y == one.x == 1 and one.pad_h == one.pad_w == 1)
+    return {one.gemm_sizes[2] for one in problems if one.n == 2}
+
+
+@pytest.mark.parametrize("direction", [Direction.FORWARD, Direction.BWD_WEIGHT])
+def test_borders_at_every_end_of_the_loop(direction: Direction) -> None:
+    """A filter of 1x1 meets rows and columns outside of two images at every number of steps, unless it is refused."""
+    plain = replace(PLAIN, variant=direction)
+    assert bordered(plain) == {32, 64, 72, 96, 128, 160, 192}
+    assert bordered(replace(plain, specialization=FILTER1X1_PAD0)) == set()
+
+
+def test_more_blocks_than_rows_of_a_group_of_them() -> None:
+    """Some problem has at least five tiles along M and two along N."""
+    sizes = [one.gemm_sizes for one in loop_end_problems(PLAIN)]
+    assert any(m > 4 * 128 and n > 64 for m, n, _ in sizes)
 
 
 def test_merged_groups_have_enough_groups() -> None:

@@ -1,0 +1,50 @@
+"""A single barrier or wait that a kernel lacks is found; `python -m tests.emulator.single_damage` tries others."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.emulator.keep import RIGHT
+from tests.emulator.single_damage import Bench, Kind, evenly, instructions, kind_of, replaced
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from ckh.emulator.library import EmulatorLibrary
+
+
+@pytest.mark.usefixtures("runtime")
+def test_a_missing_barrier_or_wait_is_found(tmp_path: Path, library: EmulatorLibrary) -> None:
+    """Without the last barrier of a kernel its waves race, without a wait it uses what has not arrived."""
+    kept = RIGHT[0]
+    bench = Bench(kept, tmp_path)
+    found = instructions(kept, bench, tmp_path, library)
+    for kind, message in ((Kind.BARRIER, "LDS race"), (Kind.WAIT, "which the load at")):
+        (chosen,) = evenly([one for one in found if one.kind is kind], 1)
+        reply = bench.is_found(replaced(kept.library(), chosen))
+        assert reply is not None
+        assert message in reply.message
+
+
+def test_kinds_and_samples() -> None:
+    """Each name has a kind, hints none; samples are spread over all that there is."""
+    names = (
+        "s_waitcnt",
+        "ds_write_b64",
+        "ds_bpermute_b32",
+        "buffer_load_dword",
+        "buffer_atomic_add",
+        "v_mfma_f32_32x32x8_f16",
+    )
+    kinds = [Kind.WAIT, Kind.LDS_WRITE, Kind.LDS_READ, Kind.LOAD, Kind.STORE, Kind.MATRIX]
+    assert [kind_of(name) for name in names] == kinds
+    assert [kind_of(name) for name in ("s_nop", "s_cbranch_execz", "s_setprio")] == [None] * 3
+    assert [kind_of(name) for name in ("s_cbranch_scc1", "v_cmp_gt_i32", "s_add_u32")] == [
+        Kind.BRANCH,
+        Kind.COMPARE,
+        Kind.SCALAR,
+    ]
+    letters = "abcdefgh"
+    assert [evenly(letters, count) for count in (1, 2, 4, 20)] == [["e"], ["c", "g"], list("bdfh"), list(letters)]

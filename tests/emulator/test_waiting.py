@@ -1,0 +1,87 @@
+"""What is loaded arrives as late as s_waitcnt allows; accesses to LDS not waited for go on behind barriers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.emulator.test_memory import address, buffer
+from tests.emulator.wave import M0, Wave, WaveError
+
+LANE = np.arange(64, dtype=np.uint32)
+MEMORY = np.random.default_rng(5).integers(0, 1 << 32, 1024, np.uint32)
+VM_0, VM_1, LGKM_0, LGKM_1 = ([0xBF8C0000 | bits] for bits in (0x0F70, 0x0F71, 0xC07F, 0xC17F))
+BARRIER = [0xBF8A0000]
+LOAD = "global_load_dword v6, v4, s[4:5] offset:4"
+ADD = "v_add_u32 v6, v0, v2"
+MOVE_TO_V0 = [0x7E000306]  # v_mov_b32 v0, v6
+MOVE_TO_V6 = [0x7E0C0300]  # v_mov_b32 v6, v0
+INPUTS = {0: LANE, 2: LANE, 4: LANE * 4}
+
+
+def test_a_load_is_waited_for(wave: Wave) -> None:
+    """A register is not read before s_waitcnt has waited for the load of it; afterwards it has what was loaded."""
+    with pytest.raises(WaveError, match=r"wave 0 at \+0x8 uses v6, which the load at \+0x0 brings"):
+        wave.run(LOAD, MOVE_TO_V0, sgprs=address(MEMORY), vgprs=INPUTS)
+    got = wave.run(LOAD, VM_0, MOVE_TO_V0, sgprs=address(MEMORY), vgprs=INPUTS)
+    np.testing.assert_array_equal(got.vgprs[0], MEMORY[1:65])
+    with pytest.raises(WaveError, match="uses v6"):
+        wave.run(LOAD, LGKM_0, MOVE_TO_V0, sgprs=address(MEMORY), vgprs=INPUTS)
+
+
+def test_a_register_is_not_written_while_it_is_loaded(wave: Wave) -> None:
+    """The load could come after the result of another instruction."""
+    with pytest.raises(WaveError, match="uses v6"):
+        wave.run(LOAD, ADD, sgprs=address(MEMORY), vgprs=INPUTS)
+    with pytest.raises(WaveError, match="uses v6"):
+        wave.run("ds_read_b32 v6, v4 offset:16", MOVE_TO_V6, lds=bytes(1024), vgprs=INPUTS)
+
+
+def test_the_oldest_are_waited_for(wave: Wave) -> None:
+    """To wait until one access is left is to wait for all but the last, stores among them."""
+    store = [0xDC708000, 0x00040004]  # global_store_dword v4, v0, s[4:5]
+    memory = MEMORY.copy()
+    got = wave.run(LOAD, store, VM_1, MOVE_TO_V0, sgprs=address(memory), vgprs=INPUTS)
+    np.testing.assert_array_equal(got.vgprs[0], MEMORY[1:65])
+    with pytest.raises(WaveError, match="uses v6"):
+        wave.run(store, LOAD, VM_1, MOVE_TO_V0, sgprs=address(memory), vgprs=INPUTS)
+
+
+def test_scalar_loads_come_in_any_order(wave: Wave) -> None:
+    """Only when nothing is left of their counter has a scalar load ended for sure."""
+    load, read, use = (
+        "s_load_dwordx2 s[8:9], s[4:5], 0x8",
+        "ds_read_b32 v6, v4 offset:16",
+        [0x7E000208],
+    )  # v_mov_b32 v0, s8
+    given: dict[str, Any] = {"sgprs": address(MEMORY), "vgprs": INPUTS, "lds": bytes(1024)}
+    for texts in ((load, use), (load, read, LGKM_1, use)):
+        with pytest.raises(WaveError, match="uses s8"):
+            wave.run(*texts, **given)
+    got = wave.run(load, read, LGKM_0, use, **given)
+    assert set(got.vgprs[0]) == {MEMORY[2]}
+    assert got.pair(8) == int(MEMORY[2]) | int(MEMORY[3]) << 32
+
+
+def test_lds_is_waited_for_before_a_barrier(wave: Wave) -> None:
+    """What a wave writes and does not wait for may come behind the barrier, where another wave reads or writes."""
+    write, read = "ds_write_b32 v4, v0 offset:16", "ds_read_b32 v6, v4 offset:16"
+    with pytest.raises(WaveError, match="LDS race"):
+        wave.run(read, BARRIER, write, vgprs=INPUTS, lds=bytes(1024), threads=128)
+    got = wave.run(read, LGKM_0, BARRIER, read, vgprs=INPUTS, lds=bytes(1024), threads=128)
+    assert got.vgprs[6].sum() == 0
+
+
+def test_a_load_to_lds_arrives_late(wave: Wave) -> None:
+    """Before it was waited for the LDS holds what is no number, afterwards the memory's content."""
+    load, read = "buffer_load_dword v4, s[4:7], s8 offen lds", [0xD86C0000, 0x06000005]  # ds_read_b32 v6, v5
+    given: dict[str, Any] = {
+        "sgprs": buffer(MEMORY, 4096) | {M0: 0},
+        "vgprs": {4: LANE * 4, 5: LANE * 4},
+        "lds": bytes(1024),
+    }
+    early = wave.run(load, read, LGKM_0, **given)
+    assert set(early.vgprs[6]) == {0xFFFFFFFF}
+    np.testing.assert_array_equal(wave.run(load, VM_0, read, LGKM_0, **given).vgprs[6], MEMORY[:64])
