@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from itertools import islice
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
 from ckh.archs import load_arch
+from ckh.bench.plan import PoolKernels
 from ckh.errors import ModelError, UsageError
 from ckh.learn.artifact import find_model, fitting_models, load_model, wanted_for
 from ckh.learn.few_shots import Shots, few_kernels, representative
@@ -125,12 +126,18 @@ class _Draft:
 
 def _numbered(tasks: Sequence[Task]) -> tuple[tuple[Kernel, ...], list[NDArray[np.int64]]]:
     """All kernels of tasks in their own order, and of each task the numbers of its kernels in the task's order."""
-    # Tasks share the objects, and a kernel takes long to hash.
-    objects = {id(kernel): kernel for task in tasks for kernel in task.kernels}
-    kernels = tuple(sorted(set(objects.values())))
+    parts = [PoolKernels.of(task.kernels) for task in tasks]
+    pools = {id(part.pool): part.pool for part in parts}
+    used = {key: np.zeros(len(pool), np.bool_) for key, pool in pools.items()}
+    for part in parts:
+        used[id(part.pool)][part.numbers] = True
+    some = {key: [pools[key][number] for number in np.flatnonzero(used[key]).tolist()] for key in pools}
+    kernels = tuple(sorted(set(chain(*some.values()))))
     number_of = {kernel: number for number, kernel in enumerate(kernels)}
-    number_of_object = {key: number_of[kernel] for key, kernel in objects.items()}
-    return kernels, [np.array([number_of_object[id(kernel)] for kernel in task.kernels]) for task in tasks]
+    of_pool = {key: np.zeros(len(pool), np.int64) for key, pool in pools.items()}
+    for key, found in some.items():
+        of_pool[key][used[key]] = [number_of[kernel] for kernel in found]
+    return kernels, [of_pool[id(part.pool)][part.numbers] for part in parts]
 
 
 def _count(count: str, budget_s: float | None) -> int:

@@ -10,20 +10,22 @@ from __future__ import annotations
 import random
 import re
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, overload
+
+import numpy as np
 
 from ckh.errors import NoKernelError, UsageError
 from ckh.ops import operation_of_kernel
 from ckh.untrusted import read_text
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator
 
-    import numpy as np
     from numpy.typing import NDArray
 
     from ckh.archs import ArchSpec
@@ -50,12 +52,51 @@ class Scorer(Protocol):
         """A score for each kernel of a pool, shape (kernels,), higher for faster ones."""
 
 
+class PoolKernels(Sequence[Any]):
+    """Kernels of a pool by their numbers, in an order: of ten millions of pairs these are held alone.
+
+    Attributes:
+        pool: the pool.
+        numbers: theirs, shape (kernels,).
+    """
+
+    def __init__(self, pool: Sequence[Kernel], numbers: NDArray[np.intp]) -> None:
+        self.pool, self.numbers = pool, numbers
+
+    @classmethod
+    def of(cls, kernels: Sequence[Kernel]) -> PoolKernels:
+        """The same kernels so; others than these are a pool of their own."""
+        return kernels if isinstance(kernels, cls) else cls(kernels, np.arange(len(kernels)))
+
+    def __len__(self) -> int:
+        return len(self.numbers)
+
+    @overload
+    def __getitem__(self, place: int) -> Kernel: ...
+
+    @overload
+    def __getitem__(self, place: slice) -> tuple[Kernel, ...]: ...
+
+    def __getitem__(self, place: int | slice) -> Kernel | tuple[Kernel, ...]:
+        if isinstance(place, slice):
+            return tuple([self.pool[number] for number in self.numbers[place].tolist()])
+        return self.pool[int(self.numbers[place])]
+
+    def __iter__(self) -> Iterator[Kernel]:
+        return iter(self[:])
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Sequence) and self[:] == tuple(other)
+
+    __hash__ = None  # type: ignore[assignment] # nothing needs it
+
+
 @dataclass(frozen=True, slots=True)
 class Task:
     """A problem and its kernels in the order they are measured."""
 
     problem: Any
-    kernels: tuple[Kernel, ...]
+    kernels: Sequence[Kernel]
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,9 +123,16 @@ class Plan:
     @property
     def kernels(self) -> tuple[Kernel, ...]:
         """The distinct kernels, in the order they are needed."""
-        # Tasks share the objects, and a kernel takes long to hash.
-        objects = {id(kernel): kernel for task in self.tasks for kernel in task.kernels}
-        return tuple(dict.fromkeys(objects.values()))
+        # Tasks share pools, and a kernel takes long to hash.
+        found: dict[Kernel, None] = {}
+        seen: dict[int, NDArray[np.bool_]] = {}
+        for task in self.tasks:
+            some = PoolKernels.of(task.kernels)
+            is_known = seen.setdefault(id(some.pool), np.zeros(len(some.pool), np.bool_))
+            new = some.numbers[~is_known[some.numbers]]
+            is_known[new] = True
+            found |= dict.fromkeys([some.pool[number] for number in new.tolist()])
+        return tuple(found)
 
     def without(self, is_done: Callable[[str, str], bool]) -> Plan:
         """The plan without the pairs, by canonical problem and kernel name, that are done."""
@@ -162,7 +210,7 @@ def make_plan(
         by_problems.update(of_problem)
         values = score(problem, wanted[group]) if choice.best and score is not None else None
         chosen = _chosen(applicable.tolist(), choice, values, random.Random(f"{seed} {problem.canonical()}"))
-        tasks.append(Task(problem, tuple(wanted[group][index] for index in chosen)))
+        tasks.append(Task(problem, PoolKernels(wanted[group], np.array(chosen, np.intp))))
     random.Random(seed).shuffle(tasks)
     counts = {" ".join(map(str, group)): (len(pools[group]), len(unbuilt[group])) for group in groups}
     all_refused = dict((refused + by_problems).most_common())

@@ -179,7 +179,7 @@ class Sweep:
             device = results.device(problem)
             if device is not None and device not in here:
                 results.set_aside(problem)
-                kernels = task.kernels
+                kernels = tuple(task.kernels)
             left.append(replace(task, kernels=kernels))
         return replace(plan, tasks=tuple(left))
 

@@ -26,7 +26,7 @@ KERNELS = 240
 MOST_PROBLEMS = 2000  # that are chosen from, of more a random sample: distances of all pairs are computed
 _HALF_WORTH = 5.0  # the place in a problem's order at which a kernel is worth half of the first
 _FEWEST = 4  # useful kernels of a problem; of one that has fewer the first in its own order are measured
-_AT_ONCE = 32  # things that a lazy greedy choice looks at again together
+_PROBLEMS_AT_ONCE, _KERNELS_AT_ONCE = 32, 1024  # that a lazy greedy choice looks at again together
 _OF_ALL = 1e-3  # weight of what a kernel is worth on problems that have a better one already
 
 
@@ -69,7 +69,7 @@ def representative(places: NDArray[np.float64], seed: int = 0) -> Iterator[int]:
     def gain(some: NDArray[np.int64]) -> NDArray[np.float32]:
         return np.asarray(np.maximum(nearest - distance[some], 0.0).sum(axis=1))
 
-    greedy = _LazyGreedy(gain(np.arange(len(drawn))))
+    greedy = _LazyGreedy(gain(np.arange(len(drawn))), _PROBLEMS_AT_ONCE)
     for _ in drawn:
         chosen = greedy.take(gain)
         nearest = np.minimum(nearest, distance[chosen])
@@ -91,7 +91,7 @@ def useful_kernels(orders: Sequence[NDArray[np.int64]], count: int) -> NDArray[n
     def gain(some: NDArray[np.int64]) -> NDArray[np.float64]:
         return np.asarray(np.maximum(np.take(worth, some, axis=1) - reached, 0.0).sum(axis=0) + of_all[some])
 
-    greedy = _LazyGreedy(np.where(of_all > 0, gain(np.arange(len(of_all))), -1.0))
+    greedy = _LazyGreedy(np.where(of_all > 0, gain(np.arange(len(of_all))), -1.0), _KERNELS_AT_ONCE)
     chosen: list[int] = []
     while len(chosen) < min(count, int((of_all > 0).sum())):
         chosen.append(greedy.take(gain))
@@ -107,10 +107,12 @@ class _LazyGreedy:
 
     Args:
         gain: what each brings at first, shape (things,); less than 0 for those that are not to be taken.
+        at_once: how many are looked at again together.
     """
 
-    def __init__(self, gain: NDArray[np.floating[Any]]) -> None:
+    def __init__(self, gain: NDArray[np.floating[Any]], at_once: int) -> None:
         self._bound = gain.copy()
+        self._at_once = min(at_once, len(gain))
 
     def take(self, gain: Callable[[NDArray[np.int64]], NDArray[np.floating[Any]]]) -> int:
         """The number of the thing that is taken.
@@ -120,8 +122,8 @@ class _LazyGreedy:
         """
         is_current = self._bound < 0
         while not is_current[first := int(self._bound.argmax())]:
-            order = np.argpartition(np.where(is_current, 1.0, -self._bound), min(_AT_ONCE, len(is_current)) - 1)
-            some = order[:_AT_ONCE][~is_current[order[:_AT_ONCE]]]
+            order = np.argpartition(np.where(is_current, 1.0, -self._bound), self._at_once - 1)[: self._at_once]
+            some = order[~is_current[order]]
             self._bound[some] = gain(some)
             is_current[some] = True
         self._bound[first] = -1.0

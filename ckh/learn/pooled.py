@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ckh.kernels.table import KernelTable
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -27,14 +29,15 @@ class PooledScores:
     """
 
     def __init__(self, model: Model, kernels: Sequence[Kernel]) -> None:
-        self._model, self._kernels = model, kernels
+        self._model = model
+        self._kernels = KernelTable.of(model.spec.op.kernel_type, kernels)  # whose columns are read many times
         self._numbers = np.empty(0, dtype=np.int64)
-        self._pool: tuple[Kernel, ...] = ()
+        self._pool: Sequence[Kernel] = ()
 
     def __call__(self, problem: Problem, numbers: NDArray[np.int64]) -> NDArray[np.float64]:
         """The scores of kernels on a problem, shape (numbers,), higher for faster ones."""
         if not np.isin(numbers, self._numbers).all():
             self._numbers = np.union1d(self._numbers, numbers)
-            self._pool = tuple(self._kernels[number] for number in self._numbers.tolist())
+            self._pool = self._kernels.take(self._numbers)
         scores: NDArray[np.float64] = self._model.score_pool([problem], self._pool, tflops=False)[0][0]
         return scores[np.searchsorted(self._numbers, numbers)]
