@@ -132,7 +132,9 @@ class ArchSpec:
             UsageError: nothing is known about the pipeline.
         """
         if pipeline not in self.common.pipeline_lds:
-            raise UsageError(f"unknown pipeline {pipeline!r}", "one of " + ", ".join(self.common.pipeline_lds))
+            raise UsageError(
+                f"unknown pipeline {pipeline!r}", "one of " + ", ".join(self.common.pipeline_lds), code="unknown-name"
+            )
         rule = self.common.pipeline_lds[pipeline]
         halved = double_smem_buffer and rule.double_smem_buffer_halves
         return int(self.lds_capacity * rule.fraction) // (2 if halved else 1)
@@ -155,7 +157,7 @@ class ArchSpec:
         for a, b, accumulator in self.common.dtype_combinations:
             if (a, b) == pair:
                 return accumulator
-        raise UsageError(f"there is no accumulator for {pair[0]} x {pair[1]}")
+        raise UsageError(f"there is no accumulator for {pair[0]} x {pair[1]}", code="unsupported")
 
     def warp_tiles_for(self, dtype: str, *, dtype_b: str | None = None, preshuffle: bool = False) -> tuple[Triple, ...]:
         """Tiles of the matrix instructions for a dtype; empty when there are none.

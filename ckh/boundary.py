@@ -62,7 +62,7 @@ def open_streams() -> None:
     # A closed one opens with the lowest free number: its own.
     sys.stdout, sys.stderr = _stream(sys.stdout), _stream(sys.stderr)
     if is_closed:
-        raise OutputError("stdout is closed", "send it to a file, or to /dev/null")
+        raise OutputError("stdout is closed", "send it to a file, or to /dev/null", code="stdout")
 
 
 def _stream(stream: Any) -> _Stream:
@@ -135,14 +135,16 @@ def _drop_output(error: StreamError) -> int:
         with suppress(StreamError):
             sys.stdout.flush()
         return int(ExitCode.READER_LEFT)
-    lost = OutputError(f"cannot write to {error.filename.strip('<>')}: {error.strerror}")
+    lost = OutputError(f"cannot write to {error.filename.strip('<>')}: {error.strerror}", code="stdout")
     return _report(lost, lost.exit_code)
 
 
 def _unforeseen(error: Exception) -> tuple[CkhError, ExitCode]:
     """The message for an error that no code of ours foresaw."""
     if isinstance(error, OSError) and (error.filename is not None or error.errno == errno.ENOSPC):
-        return OutputError(f"{error.filename or 'a file'}: {error.strerror}"), ExitCode.INPUT_OUTPUT
+        return OutputError(
+            f"{error.filename or 'a file'}: {error.strerror}", code="input-output"
+        ), ExitCode.INPUT_OUTPUT
     if os.environ.get(DEBUG_VARIABLE, "0") not in ("", "0"):
         import traceback
 

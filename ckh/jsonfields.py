@@ -129,12 +129,12 @@ def model_fields(path: Path) -> Iterator[JsonFields]:
         yield JsonFields(path, document)
     except DataError as error:
         hint = "get the model's folder from its source again, or train the model again"
-        raise ModelError(error.message, hint) from error
+        raise ModelError(error.message, hint, code=error.code) from error
 
 
 def _in_file(path: Path, error: JsonError) -> DataError:
     where = f"{path}:{error.line}" if error.line else str(path)
-    return DataError(f"{where}: {error}", "was it written to its end?" if error.line else "")
+    return DataError(f"{where}: {error}", "was it written to its end?" if error.line else "", code="bad-json")
 
 
 def _check(document: Any, *, any_integer: bool) -> None:
@@ -189,7 +189,7 @@ class JsonFields:
         self._path = path
         self._where = where
         if not isinstance(values, dict):
-            raise DataError(f"{path}: {where.rstrip('.') or 'the file'} must be an object")
+            raise DataError(f"{path}: {where.rstrip('.') or 'the file'} must be an object", code="bad-field")
         self._values: dict[str, Any] = dict(values)
 
     @classmethod
@@ -301,7 +301,7 @@ class JsonFields:
 
     def fail(self, name: str, problem: str) -> NoReturn:
         """Report a field."""
-        raise DataError(f"{self._path}: {self._where}{name} {problem}")
+        raise DataError(f"{self._path}: {self._where}{name} {problem}", code="bad-field")
 
 
 def _shown(value: object) -> str:

@@ -73,27 +73,27 @@ def use_colour() -> bool:
 
 
 def note(text: str) -> None:
-    """Say something in passing."""
+    """Print a progress note."""
     for line in text.split("\n"):
-        _say(line)
+        _print_line(line)
 
 
-def warn(text: str) -> None:
-    """Say that something may be wrong."""
-    _say(text, "warning")
+def warn(text: str, code: str) -> None:
+    """Print a warning with its code, one of `ckh.errors.WARNING_CODES`."""
+    _print_line(text, "warning", code)
 
 
 def print_error(error: CkhError) -> None:
-    """Say what is wrong in one line, and in a second what to do about it; on a terminal in lines that fit it."""
-    _say(error.message, "error")
+    """Print an error with its code, and its hint on a second line."""
+    _print_line(error.message, "error", error.code)
     if error.hint:
-        _say(error.hint, "hint")
+        _print_line(error.hint, "hint")
 
 
-def _say(text: str, kind: str = "") -> None:
-    """A line on stderr, behind what kind it is of; lines that fit where that is a terminal."""
+def _print_line(text: str, kind: str = "", code: str = "") -> None:
+    """Print `KIND: TEXT [CODE]` to stderr, wrapped to the width of a terminal."""
     label = f"{kind}: " if kind else ""
-    line = label + printable(text)
+    line = label + printable(text) + (f" [{code}]" if code else "")
     said = prose(line, stream=sys.stderr) if sys.stderr.isatty() else line
     if kind and use_colour():
         said = f"\x1b[{_COLOURS[kind]}m{kind}:\x1b[0m {said[len(label) :]}"

@@ -97,7 +97,7 @@ def check_output(
         if not force:
             _free.add(Path(os.path.realpath(out)))
     except OSError as error:
-        raise OutputError(f"cannot write {out}: {error.strerror}", "choose another --out") from error
+        raise OutputError(f"cannot write {out}: {error.strerror}", "choose another --out", code="unwritable") from error
 
 
 def refuse_planted(out: Path) -> None:
@@ -109,10 +109,10 @@ def refuse_planted(out: Path) -> None:
     try:
         link = planted_link(out)
     except OSError as error:
-        raise OutputError(f"cannot write {out}: {error.strerror}", "choose another --out") from error
+        raise OutputError(f"cannot write {out}: {error.strerror}", "choose another --out", code="unwritable") from error
     if link is not None:
         text = f"cannot write {out}: {link} is a link of another user in a folder that everybody can write to"
-        raise OutputError(text, "choose a folder of your own, or have the link removed")
+        raise OutputError(text, "choose a folder of your own, or have the link removed", code="unsafe-output")
 
 
 def head_of(path: Path) -> bytes:
@@ -139,7 +139,7 @@ def open_output(path: Path) -> Iterator[BinaryIO]:
         with open_atomic(target, _put_new if target in _free else Path.replace) as file:
             yield file
     except OSError as error:
-        raise OutputError(f"cannot write {path}: {error.strerror or error}") from error
+        raise OutputError(f"cannot write {path}: {error.strerror or error}", code="unwritable") from error
     _free.discard(target)
 
 
@@ -173,7 +173,7 @@ def write_folder(out: Path, files: Iterable[tuple[str, bytes]]) -> None:
         else:
             _put_in_place(part, target)
     except OSError as error:
-        raise OutputError(f"cannot write {out}: {error.strerror or error}") from error
+        raise OutputError(f"cannot write {out}: {error.strerror or error}", code="unwritable") from error
     finally:
         shutil.rmtree(part, ignore_errors=True)
     _free.discard(target)
@@ -185,20 +185,24 @@ def _refuse_input(out: Path, inputs: Iterable[Path]) -> None:
     for entry in inputs:
         files = [entry, *(entry.iterdir() if entry.is_dir() else ())]
         if any(file.exists() and file.samefile(out) for file in files):
-            raise UsageError(f"{out} is an input, and an input is never an output", "choose another --out")
+            raise UsageError(
+                f"{out} is an input, and an input is never an output", "choose another --out", code="unsafe-output"
+            )
         if Path(os.path.realpath(out)) in Path(os.path.realpath(entry)).parents:
-            raise UsageError(f"{out} holds the input {entry}", "choose another --out")
+            raise UsageError(f"{out} holds the input {entry}", "choose another --out", code="unsafe-output")
 
 
 def _refuse_existing(out: Path, kind: FileKind | FolderKind, *, force: bool, instead: str) -> None:
     if isinstance(kind, FolderKind) and out.is_dir():
         if Path(os.path.realpath(out)) in (Path.cwd(), *Path.cwd().parents):
-            raise UsageError(f"{out} is the current folder or holds it", "name a folder of its own with --out")
+            raise UsageError(
+                f"{out} is the current folder or holds it", "name a folder of its own with --out", code="unsafe-output"
+            )
         if not any(out.iterdir()):
             return
     if difference := kind.difference(out):
         raise UsageError(
-            f"{out} exists, and {difference}: it is not replaced", "choose another --out", code="output-exists"
+            f"{out} exists, and {difference}: it is not replaced", "choose another --out", code="foreign-output"
         )
     if not force:
         hint = f"{instead}replace this {kind.name} with --force, or choose another --out"
@@ -227,7 +231,7 @@ def _put_new(part: Path, target: Path) -> None:
     place = next(name for name in chain([target], further) if _is_put(part, name))
     if place != target:
         hint = f"what this one wrote is {place}"
-        raise UsageError(f"{target} exists: another process wrote it meanwhile", hint, code="output-exists")
+        raise UsageError(f"{target} exists: another process wrote it meanwhile", hint, code="written-meanwhile")
 
 
 def _is_put(part: Path, target: Path) -> bool:

@@ -30,7 +30,9 @@ def data_dir(name: str) -> Path:
     for folder in candidates:
         if folder.is_dir():
             return folder
-    raise DataError(f"the folder {name} is missing from this installation", f"looked for {candidates[0]}")
+    raise DataError(
+        f"the folder {name} is missing from this installation", f"looked for {candidates[0]}", code="installation"
+    )
 
 
 def shipped_data() -> Path:
@@ -61,7 +63,9 @@ def cache_dir(name: str = "") -> Path:
     if reason:
         hint = "use chmod go-w, or set CKH_CACHE_DIR to a folder that only you can write to"
         raise DataError(
-            f"the cache folder {folder} is not used, since others could change what is in it: {reason}", hint
+            f"the cache folder {folder} is not used, since others could change what is in it: {reason}",
+            hint,
+            code="unsafe-cache",
         )
     return folder
 
@@ -83,7 +87,9 @@ def model_folders() -> list[Path]:
     named = [Path(part) for part in os.environ.get(MODELS_VARIABLE, "").split(os.pathsep) if part]
     for folder in named:
         if not folder.is_dir():
-            raise UsageError(f"{MODELS_VARIABLE} names {folder}, which is no folder", "create it, or leave it out")
+            raise UsageError(
+                f"{MODELS_VARIABLE} names {folder}, which is no folder", "create it, or leave it out", code="no-file"
+            )
     try:
         shipped = [data_dir("models")]
     except DataError:  # an installation without models works with those of its user

@@ -45,10 +45,9 @@ def unknown_set(message: str, name: str, names: Iterable[str]) -> UsageError:
         names: the sets that there are.
     """
     if name in UNPUBLISHED_SETS:
-        message, hint = (
+        return UsageError(
             f"AMD has not published its problem set {name!r}",
             "give its file if you have it: --problems FILE",
+            code="unpublished-set",
         )
-    else:
-        hint = "the sets are " + ", ".join(names)
-    return UsageError(message, hint, code="unknown-set")
+    return UsageError(message, "the sets are " + ", ".join(names), code="unknown-set")

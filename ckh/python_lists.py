@@ -58,15 +58,22 @@ def written_problems(path: Path, text: str, form: WrittenForm) -> Iterator[tuple
         raise DataError(
             f"{path}: no {form.example} whose values are all numbers",
             "Python files are not executed: write a list that is computed to a .csv file, and give that",
+            code="unknown-format",
         )
     if computed := [node.lineno for node, values in read if values is None]:
         note(f"{path}:{computed[0]}: problems with computed values are not read: {len(computed)} of {len(nodes)}")
     for node, values in written:
         if isinstance(node, ast.Call) and len(values) < len(node.args) + len(node.keywords):
-            raise DataError(f"{path}:{node.lineno}: a value stands there twice", "leave one of them out")
+            raise DataError(
+                f"{path}:{node.lineno}: a value stands there twice", "leave one of them out", code="duplicate-name"
+            )
         for name, value in values.items():
             if isinstance(value, int) and value.bit_length() > _MAX_BITS:
-                raise DataError(f"{path}:{node.lineno}: {name} has more than {_MAX_BITS} bits", "sizes are below 2^31")
+                raise DataError(
+                    f"{path}:{node.lineno}: {name} has more than {_MAX_BITS} bits",
+                    "sizes are below 2^31",
+                    code="out-of-range",
+                )
         yield node.lineno, values
 
 
@@ -78,9 +85,11 @@ def _tree(path: Path, text: str) -> ast.Module:
             warnings.simplefilter("ignore")  # of how its strings are written
             return ast.parse(text)
     except SyntaxError as error:
-        raise DataError(f"{path}:{error.lineno or 1}: not Python: {error.msg}") from error
+        raise DataError(f"{path}:{error.lineno or 1}: not Python: {error.msg}", code="not-python") from error
     except (ValueError, RecursionError, MemoryError) as error:
-        raise DataError(f"{path}: not a Python file that can be read: {str(error) or 'too deeply nested'}") from error
+        raise DataError(
+            f"{path}: not a Python file that can be read: {str(error) or 'too deeply nested'}", code="not-python"
+        ) from error
 
 
 def _nodes(tree: ast.Module, form: WrittenForm) -> Iterator[ast.expr]:

@@ -112,8 +112,8 @@ def requested_problem(
     if strange := part.strange(given, variant):
         if strange in part.refused:
             reason, hint = part.refused[strange]
-            raise UsageError(f"{op} has no {as_option(strange)}: {reason}", hint)
-        raise UsageError(f"{op} has no {as_option(strange)}", f"see ckh {command} --help")
+            raise UsageError(f"{op} has no {as_option(strange)}: {reason}", hint, code="inapplicable-option")
+        raise UsageError(f"{op} has no {as_option(strange)}", f"see ckh {command} --help", code="inapplicable-option")
     return part.problem(given, variant, dtype)
 
 

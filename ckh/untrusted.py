@@ -48,7 +48,7 @@ def read_bytes(path: Path, most: int = MOST_BYTES) -> bytes:
                 parts.append(part)
                 size += len(part)
     except OSError as error:
-        raise DataError(f"cannot read {path}: {error.strerror}") from error
+        raise DataError(f"cannot read {path}: {error.strerror}", code="unreadable") from error
     if size > most:
         raise larger_than(path, most)
     return b"".join(parts)
@@ -57,7 +57,9 @@ def read_bytes(path: Path, most: int = MOST_BYTES) -> bytes:
 def larger_than(path: Path, most: int) -> DataError:
     """The error of a file that is larger than one of its kind may be."""
     return DataError(
-        f"{path} is larger than {_size(most)}, which is the most that ckh reads of such a file", "cut it into several"
+        f"{path} is larger than {_size(most)}, which is the most that ckh reads of such a file",
+        "cut it into several",
+        code="too-large",
     )
 
 
@@ -80,7 +82,7 @@ def as_text(path: Path, content: bytes) -> str:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
-        raise DataError(f"{path}:{line}: not a text file in UTF-8") from error
+        raise DataError(f"{path}:{line}: not a text file in UTF-8", code="not-text") from error
 
 
 def unpacked(content: bytes, name: str, most: int | None = None) -> bytes:
@@ -105,16 +107,16 @@ def unpacked(content: bytes, name: str, most: int | None = None) -> bytes:
                 part = member.decompress(rest, _CHUNK_BYTES)
                 rest = member.unconsumed_tail
                 if not part and not member.eof:
-                    raise DataError(f"{name} is damaged: its end is missing")
+                    raise DataError(f"{name} is damaged: its end is missing", code="damaged")
                 parts.append(part)
                 size += len(part)
                 if size > limit:
                     raise too_large(name, limit)
             rest = member.unused_data.lstrip(b"\0")
     except zlib.error as error:
-        raise DataError(f"{name} is damaged: {error}") from error
+        raise DataError(f"{name} is damaged: {error}", code="damaged") from error
     if rest:
-        raise DataError(f"{name} is damaged: there is something behind its end")
+        raise DataError(f"{name} is damaged: there is something behind its end", code="damaged")
     return b"".join(parts)
 
 
@@ -128,6 +130,7 @@ def too_large(name: str, limit: int) -> DataError:
     return DataError(
         f"{name} unpacks to more than {_size(limit)}, as no file of its kind does",
         "unpack it yourself if you trust it",
+        code="too-large",
     )
 
 
@@ -154,7 +157,7 @@ def csv_rows(path: Path, text: str) -> Iterator[tuple[int, list[str]]]:
         for cells in reader:
             yield reader.line_num, [cell.strip() for cell in cells]
     except csv.Error as error:
-        raise DataError(f"{path}:{reader.line_num}: not CSV: {error}") from error
+        raise DataError(f"{path}:{reader.line_num}: not CSV: {error}", code="not-csv") from error
 
 
 def require_name(text: object, what: str) -> str:
@@ -167,7 +170,9 @@ def require_name(text: object, what: str) -> str:
         DataError: it is no such name.
     """
     if not isinstance(text, str) or not _NAME.fullmatch(text):
-        raise DataError(f"{what} {str(text)[:80]!r} is no name", "names are of letters, digits and _ . + -")
+        raise DataError(
+            f"{what} {str(text)[:80]!r} is no name", "names are of letters, digits and _ . + -", code="bad-name"
+        )
     return text
 
 

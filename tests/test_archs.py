@@ -20,6 +20,7 @@ from ckh.errors import DataError, UsageError
 from ckh.machine import read_machine
 from ckh.paths import data_dir
 from ckh.schema import HARDWARE
+from tests.refusals import expect_refusal
 
 KB = 1024
 
@@ -121,7 +122,7 @@ def test_accumulators() -> None:
     assert arch.accumulator("bf16") == "fp32"
     assert arch.accumulator("fp8", "bf8") == "fp32"
     assert arch.accumulator("int8") == "int32"
-    with pytest.raises(UsageError, match="fp16 x int8"):
+    with expect_refusal(UsageError, "unsupported", "fp16", "int8"):
         arch.accumulator("fp16", "int8")
 
 

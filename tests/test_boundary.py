@@ -17,6 +17,7 @@ from ckh.boundary import guarded
 from ckh.errors import EXIT_CODE_MEANING, DataError, ExitCode
 from ckh.ops.grouped_conv.names import parse_kernel_name
 from tests.learn.conftest import saved
+from tests.refusals import expect_error
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -49,7 +50,9 @@ def raising(error: BaseException) -> Callable[[], int]:
 def test_a_full_stdout_is_said_in_a_line(quick: str) -> None:
     """The full command and quick answers alike; the code is not that of a gate."""
     done = shell(">/dev/full", *PREDICT, "5", quick=quick)
-    assert (done.returncode, done.stderr) == (74, f"error: cannot write to stdout: {os.strerror(errno.ENOSPC)}\n")
+    assert done.returncode == ExitCode.INPUT_OUTPUT
+    assert len(done.stderr.splitlines()) == 1
+    expect_error(done.stderr, "stdout", os.strerror(errno.ENOSPC))
 
 
 @pytest.mark.slow
@@ -63,7 +66,8 @@ def test_help_to_a_full_stdout_is_no_success(args: list[str]) -> None:
 def test_a_closed_stdout_is_said_before_the_work() -> None:
     """Otherwise the first file that is opened would become stdout."""
     done = shell(">&-", *PREDICT, "5")
-    assert (done.returncode, done.stderr.splitlines()[0]) == (74, "error: stdout is closed")
+    assert done.returncode == ExitCode.INPUT_OUTPUT
+    expect_error(done.stderr, "stdout")
     assert shell(">&- 2>&-", *PREDICT, "5").returncode == 74
 
 
@@ -111,9 +115,8 @@ def test_an_error_inside_is_one_line_and_where(capsys: pytest.CaptureFixture[str
     assert guarded(raising(ValueError("two\nlines"))) == ExitCode.INTERNAL
     out, err = capsys.readouterr()
     assert out == ""
-    assert err.splitlines()[0] == "error: an error inside ckh, ValueError: two lines (?)"
+    expect_error(err, "internal", "ValueError: two lines", "(?)", "CKH_DEBUG=1")
     assert len(err.splitlines()) == 2
-    assert "CKH_DEBUG=1" in err
 
 
 def test_the_place_of_an_error_inside(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
@@ -125,14 +128,14 @@ def test_the_place_of_an_error_inside(monkeypatch: pytest.MonkeyPatch, capsys: p
 
     assert guarded(command) == ExitCode.INTERNAL
     line = capsys.readouterr().err.splitlines()[0]
-    assert re.fullmatch(r"error: an error inside ckh, \w+: .* \(kernels/name_grammar\.py:\d+\)", line), line
+    assert re.fullmatch(r"error: .* \w+: .* \(kernels/name_grammar\.py:\d+\) \[internal\]", line), line
     monkeypatch.setenv("CKH_DEBUG", "0")
     assert guarded(command) == ExitCode.INTERNAL
     assert capsys.readouterr().err.splitlines()[0] == line
     monkeypatch.setenv("CKH_DEBUG", "1")
     assert guarded(command) == ExitCode.INTERNAL
     lines = capsys.readouterr().err.splitlines()
-    assert lines[0] == "Traceback (most recent call last):"
+    assert lines[0].startswith("Traceback")
     assert lines[-2] == line
 
 
@@ -145,7 +148,7 @@ def test_a_library_without_memory_is_one_line(capsys: pytest.CaptureFixture[str]
     why = "libx.so: failed to map segment from shared object"
     assert guarded(lambda: numpy_of(why)) == ExitCode.INPUT_OUTPUT
     lines = capsys.readouterr().err.splitlines()
-    assert lines[0] == f"error: not enough memory to load a library: {why}"
+    expect_error("\n".join(lines), "memory", why)
     assert lines[1].startswith("hint: ")
     assert guarded(lambda: numpy_of("no such symbol")) == ExitCode.INTERNAL
 

@@ -31,6 +31,7 @@ from ckh.learn.artifact import load_model
 from ckh.ops import operation
 from tests.clusters import shared_cluster
 from tests.learn.conftest import measured
+from tests.refusals import expect_error, expect_refusal
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -59,7 +60,7 @@ def test_every_call_gives_its_result(local: Cluster) -> None:
 
 def test_a_call_that_fails_raises_its_error_here(local: Cluster) -> None:
     """An error of ckh is the same error on the client, with its hint."""
-    with pytest.raises(UsageError, match="unknown operation") as caught:
+    with expect_refusal(UsageError, "unknown-op") as caught:
         list(local.results([Call(operation, ("nothing",))]))
     assert caught.value.hint
 
@@ -154,7 +155,7 @@ def test_a_worker_that_dies_loses_no_call(local: Cluster) -> None:
 @pytest.mark.slow
 def test_a_call_that_kills_every_worker_is_an_error(local: Cluster) -> None:
     """It is not tried for ever."""
-    with pytest.raises(DeviceError, match="died one after the other"):
+    with expect_refusal(DeviceError, "workers-died"):
         list(local.results([Call(signal.raise_signal, (signal.SIGKILL,))]))
 
 
@@ -319,7 +320,7 @@ def test_what_cannot_be_spread_is_refused(tmp_path: Path, capsys: pytest.Capture
     assert run(args) == ExitCode.USAGE
     assert "--cluster" in capsys.readouterr().err
     assert run([*args, "--cluster", "local:1", "--ensemble", "2"]) == ExitCode.USAGE
-    assert "--ensemble does not go with it" in capsys.readouterr().err
+    expect_error(capsys.readouterr().err, "inapplicable-option", "--ensemble")
     assert not (tmp_path / "model").exists()
 
 

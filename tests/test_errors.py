@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from ckh.cli import run
-from ckh.errors import ERROR_CODES, CkhError, DeviceError, ExitCode
+from ckh.errors import ERROR_CODES, WARNING_CODES, CkhError, DeviceError, ExitCode
+from ckh.log import print_error, warn
 
 ROOT = Path(__file__).parents[1]
 
@@ -29,17 +30,43 @@ def codes_in_source() -> set[str]:
     return {code for code in found if isinstance(code, str)} - {""}
 
 
+def warning_codes_in_source() -> set[str]:
+    """Codes that `warn` is called with."""
+    calls = [
+        node
+        for path in (ROOT / "ckh").rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "warn"
+    ]
+    assert all(len(call.args) == 2 for call in calls)
+    return {call.args[1].value for call in calls if isinstance(call.args[1], ast.Constant)}
+
+
 def test_codes_are_those_of_the_table() -> None:
-    """Every code that is raised is declared, and every declared one is raised."""
+    """Every code that is raised is declared, and every declared code is raised."""
     assert codes_in_source() == set(ERROR_CODES)
 
 
-def test_docs_have_the_table() -> None:
+def test_warning_codes_are_those_of_the_table() -> None:
+    """Every code of a warning is declared, there or as an error's, and every declared code is used."""
+    assert warning_codes_in_source() - set(ERROR_CODES) == set(WARNING_CODES) - set(ERROR_CODES)
+    assert set(WARNING_CODES) <= warning_codes_in_source()
+
+
+def test_docs_have_the_tables() -> None:
     """Codes with their meanings, in the same order."""
     rows = re.findall(
         r"^\| `([\w-]+)` \| (.*) \|$", (ROOT / "docs" / "ci.md").read_text(encoding="utf-8"), re.MULTILINE
     )
-    assert rows[-len(ERROR_CODES) :] == list(ERROR_CODES.items())
+    codes = [*ERROR_CODES.items(), *WARNING_CODES.items()]
+    assert rows[-len(codes) :] == codes
+
+
+def test_the_code_is_printed_behind_the_message(capsys: pytest.CaptureFixture[str]) -> None:
+    """In brackets, for errors and warnings alike."""
+    print_error(DeviceError("message", "hint", code="no-gpu"))
+    warn("text", "gate")
+    assert capsys.readouterr().err == "error: message [no-gpu]\nhint: hint\nwarning: text [gate]\n"
 
 
 def test_a_code_is_of_the_error_or_of_its_class() -> None:
@@ -54,7 +81,7 @@ def test_a_code_is_of_the_error_or_of_its_class() -> None:
     [
         (["predict", "--n", "16", "--c", "256", "--arch", "gfx999"], "unknown-arch", ExitCode.USAGE),
         (["predict", "--op", "gemmm", "--m", "16"], "unknown-op", ExitCode.USAGE),
-        (["predict", "--n", "16", "--c", "255", "--g", "2"], "usage", ExitCode.USAGE),
+        (["predict", "--n", "16", "--c", "255", "--g", "2"], "indivisible", ExitCode.USAGE),
         (
             ["predict", "--n", "16", "--c", "256", "--arch", "gfx942", "--require", "measured"],
             "no-model",

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ckh.gpus import Gpu, detect_gpu_arch, remedy, visible_gpus
+from tests.refusals import expect_values
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -146,9 +147,9 @@ def test_each_reason_for_no_gpu_has_its_remedy(tmp_path: Path, monkeypatch: pyte
     assert "dmesg" in remedy(tmp_path, {})
     locked = "dev/dri/renderD128"
     monkeypatch.setattr("os.access", lambda path, _mode: not str(path).endswith(locked))
-    assert "/dev/dri/renderD128: add yourself to the groups render and video" in remedy(tmp_path, {})
+    expect_values(remedy(tmp_path, {}), "/dev/dri/renderD128", "render", "video")
     locked = "kfd"
-    assert "/dev/kfd: add yourself to the groups render and video" in remedy(tmp_path, {"HIP_VISIBLE_DEVICES": "9"})
+    expect_values(remedy(tmp_path, {"HIP_VISIBLE_DEVICES": "9"}), "/dev/kfd", "render", "video")
 
 
 def test_what_a_card_is_and_how_it_is_divided(tmp_path: Path) -> None:

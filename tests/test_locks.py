@@ -16,6 +16,7 @@ from ckh.bench.kernel_cache import KernelCache
 from ckh.data.journal import JournalWriter
 from ckh.errors import OutputError, UsageError
 from ckh.locks import FileLock
+from tests.refusals import expect_refusal
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -126,7 +127,7 @@ def test_another_error_is_one(path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     _fail(monkeypatch, errno.EIO)
     with pytest.raises(OSError, match="Input/output"):
         FileLock(path).take(0)
-    with pytest.raises(OutputError, match=r"cannot write .*journal\.jsonl: Input/output"):
+    with expect_refusal(OutputError, "unwritable", "journal.jsonl", "Input/output"):
         JournalWriter(path.parent / "run")
 
 
@@ -134,7 +135,7 @@ def test_another_error_is_one(path: Path, monkeypatch: pytest.MonkeyPatch) -> No
 def test_a_journal_has_one_writer(tmp_path: Path) -> None:
     """Whatever the file system: the second run is refused, and nothing but the journal stays."""
     writer = JournalWriter(tmp_path)
-    with pytest.raises(UsageError, match="another run writes"):
+    with expect_refusal(UsageError, "in-use"):
         JournalWriter(tmp_path)
     writer.close()
     JournalWriter(tmp_path).close()

@@ -33,7 +33,7 @@ def test_an_error_is_one_line_and_a_hint(capsys: pytest.CaptureFixture[str], mon
     print_error(DataError("bad.csv: line 3: C is not a number", "mend it, or pass --skip-bad"))
     out, err = capsys.readouterr()
     assert out == ""
-    assert err == "error: bad.csv: line 3: C is not a number\nhint: mend it, or pass --skip-bad\n"
+    assert err == "error: bad.csv: line 3: C is not a number [bad-data]\nhint: mend it, or pass --skip-bad\n"
 
 
 @pytest.mark.usefixtures("narrow")
@@ -47,12 +47,12 @@ def test_a_terminal_gets_lines_that_fit(
     words = "a sentence that goes on and on, much longer than a line of a terminal is, about " + "/a/folder" * 5
     for is_terminal, lines in ((True, 2), (False, 1)):
         monkeypatch.setattr(sys.stderr, "isatty", lambda is_terminal=is_terminal: is_terminal)
-        warn(words)
+        warn(words, "gate")
         text = re.sub("\x1b\\[[0-9;]*m", "", err := capsys.readouterr().err)
         assert ("\x1b" in err) is bool(colour)
         assert len(text.splitlines()) == lines
         assert max(map(len, text.splitlines())) <= (80 if is_terminal else 1000)
-        assert text.split() == ["warning:", *words.split()]
+        assert text.split() == ["warning:", *words.split(), "[gate]"]
 
 
 def test_progress_without_a_terminal_is_a_line_now_and_then(

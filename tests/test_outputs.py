@@ -12,6 +12,7 @@ from ckh import outputs
 from ckh.data.journal import JournalWriter
 from ckh.errors import OutputError, UsageError
 from ckh.outputs import FileKind, FolderKind, check_output, open_output, write_folder, write_output
+from tests.refusals import expect_refusal
 
 LETTER = FileKind("letter", lambda path: path.read_bytes().startswith(b"Dear"))
 ALBUM = FolderKind(
@@ -68,11 +69,11 @@ def test_nothing_but_the_same_kind_is_replaced(tmp_path: Path, album: Path) -> N
         (tmp_path / "folder", ALBUM, "it is no album"),
     ]
     for path, kind, why in cases:
-        with pytest.raises(UsageError, match=f"{path} exists, and {why}: it is not replaced"):
+        with expect_refusal(UsageError, "foreign-output", path, why):
             check_output(path, kind, force=True)
     for foreign in ("deep/.diary", "link"):
         (album / foreign).symlink_to(thesis)
-        with pytest.raises(UsageError, match=f"{foreign} in it does not belong to the album"):
+        with expect_refusal(UsageError, "foreign-output", foreign):
             check_output(album, ALBUM, force=True)
         (album / foreign).unlink()
     check_output(album, ALBUM, force=True)
@@ -112,7 +113,7 @@ def test_where_nothing_can_be_written_is_found_out_before(tmp_path: Path, album:
         (Path("/proc/ckh/out"), ""),
     ):
         for kind in (LETTER, ALBUM):
-            with pytest.raises(OutputError, match=f"cannot write {out}: {why}"):
+            with expect_refusal(OutputError, "unwritable", out, why):
                 check_output(out, kind, force=False)
 
 
@@ -140,7 +141,7 @@ def test_a_failure_leaves_what_was_there(
     before = tree(tmp_path)
     if not can_exchange:
         monkeypatch.setattr(outputs, "_exchange", lambda _one, _other: False)
-    with pytest.raises(OutputError, match="cannot write"):
+    with expect_refusal(OutputError, "unwritable"):
         write_folder(album, [("a", b"2"), ("a/b", b"3")])
     assert tree(tmp_path) == before
 
@@ -194,10 +195,10 @@ def test_what_another_process_wrote_meanwhile_is_not_replaced(tmp_path: Path) ->
     album.mkdir()
     (album / "cover").write_bytes(b"1")
     for content in (b"Dear Bob", b"Dear Cy"):
-        with pytest.raises(UsageError, match=r"letter\.txt exists: another process wrote it meanwhile") as caught:
+        with expect_refusal(UsageError, "written-meanwhile", "letter.txt") as caught:
             write_output(letter, content)
     assert caught.value.hint == f"what this one wrote is {tmp_path / 'letter-3.txt'}"
-    with pytest.raises(UsageError, match="album exists: another process wrote it meanwhile") as caught:
+    with expect_refusal(UsageError, "written-meanwhile") as caught:
         write_folder(album, [("cover", b"2")])
     assert caught.value.hint == f"what this one wrote is {tmp_path / 'album-2'}"
     first = {"letter.txt": b"Dear Ann", "album/cover": b"1"}
@@ -237,7 +238,7 @@ def test_files_are_written_whole_or_not_at_all(tmp_path: Path) -> None:
             file.write(b"Dear")
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    with pytest.raises(OutputError, match="No space left"):
+    with expect_refusal(OutputError, "unwritable", "No space left"):
         write_half()
     assert tree(tmp_path) == {"new/letter": b"Dear Bob", "link": b"Dear Bob"}
 
@@ -261,7 +262,7 @@ def test_links_of_other_users_in_a_folder_as_tmp_lead_no_output_anywhere(tmp_pat
         lambda: write_output(link / "letter", b"Dear Ann"),
         lambda: JournalWriter(link),
     ):
-        with pytest.raises(OutputError, match=f"{link} is a link of another user") as caught:
+        with expect_refusal(OutputError, "unsafe-output", link) as caught:
             attempt()
         assert caught.value.hint
     assert tree(tmp_path) == {}

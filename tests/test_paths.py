@@ -11,6 +11,7 @@ import pytest
 from ckh import paths
 from ckh.errors import DataError, ExitCode
 from ckh.paths import cache_dir, data_dir, user_data_dir, write_atomic
+from tests.refusals import expect_refusal
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -46,7 +47,7 @@ def test_cache_dir_that_cannot_be_made_is_reported(tmp_path: Path, monkeypatch: 
     """A file in the way is an error with a hint."""
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("CKH_CACHE_DIR", str(tmp_path / "file/cache"))
-    with pytest.raises(DataError, match="cannot create the cache folder") as caught:
+    with expect_refusal(DataError, "cache") as caught:
         cache_dir()
     assert caught.value.exit_code == ExitCode.INPUT_OUTPUT
     assert "CKH_CACHE_DIR" in caught.value.hint

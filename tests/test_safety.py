@@ -15,6 +15,7 @@ from ckh.errors import DataError
 from ckh.log import printable
 from ckh.paths import cache_dir
 from ckh.safety import planted_link, why_unsafe
+from tests.refusals import expect_refusal, expect_values
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -44,13 +45,13 @@ def test_what_is_ours_alone_is_safe(folder: Path) -> None:
 def test_what_everybody_can_write_is_not(folder: Path, mode: int) -> None:
     """Nor with the sticky bit: files can be put there."""
     folder.chmod(mode)
-    assert why_unsafe(folder) == f"everybody can write to {folder}"
+    expect_values(why_unsafe(folder), folder)
 
 
 def test_a_folder_above_counts_unless_it_is_sticky(folder: Path) -> None:
     """What is in a folder that everybody can write to can be replaced, except where /tmp's rule holds."""
     folder.parent.chmod(0o777)
-    assert why_unsafe(folder) == f"everybody can write to {folder.parent}"
+    expect_values(why_unsafe(folder), folder.parent)
     folder.parent.chmod(0o1777)
     assert why_unsafe(folder) == ""
 
@@ -61,7 +62,7 @@ def test_a_link_is_judged_by_where_it_leads(folder: Path, tmp_path: Path) -> Non
     link.symlink_to(folder)
     assert why_unsafe(link) == ""
     folder.chmod(0o777)
-    assert why_unsafe(link) == f"everybody can write to {folder}"
+    expect_values(why_unsafe(link), folder)
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
@@ -69,7 +70,7 @@ def test_a_link_is_judged_by_where_it_leads(folder: Path, tmp_path: Path) -> Non
 def test_what_belongs_to_another_user_is_not_safe(folder: Path, of: Callable[[Path], Path]) -> None:
     """The folder, and one above it."""
     os.chown(of(folder), STRANGER, -1)
-    assert why_unsafe(folder) == f"{of(folder)} belongs to another user ({STRANGER})"
+    expect_values(why_unsafe(folder), of(folder), STRANGER)
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
@@ -85,9 +86,9 @@ def test_an_owner_whom_a_container_does_not_know_is_judged_by_modes(
     known.write_text("         0       1000          1\n", encoding="utf-8")
     assert why_unsafe(folder) == ""
     folder.parent.chmod(0o777)
-    assert why_unsafe(folder) == f"everybody can write to {folder.parent}"
+    expect_values(why_unsafe(folder), folder.parent)
     known.write_text("         0          0 4294967295\n", encoding="utf-8")
-    assert why_unsafe(folder) == f"{folder.parent} belongs to another user ({STRANGER})"
+    expect_values(why_unsafe(folder), folder.parent, STRANGER)
 
 
 def test_what_a_group_can_write_is_not_safe(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -128,7 +129,7 @@ def test_a_cache_that_others_can_write_is_refused(name: str, folder: Path, monke
     for place, mode in ((found, 0o777), (folder, 0o777)):
         before = place.stat().st_mode
         place.chmod(mode)
-        with pytest.raises(DataError, match=f"is not used, since .*: everybody can write to {place}$") as caught:
+        with expect_refusal(DataError, "unsafe-cache", place) as caught:
             cache_dir(name)
         assert "chmod go-w" in caught.value.hint
         assert printable(caught.value.message) == caught.value.message
@@ -186,6 +187,6 @@ def test_a_cache_that_another_users_link_leads_to_is_not_made(shared: Path, monk
     (shared.parent / "victim").mkdir(mode=0o700)
     _link(shared / "link", "../victim", STRANGER)
     monkeypatch.setenv("CKH_CACHE_DIR", str(shared / "link/cache"))
-    with pytest.raises(DataError, match="link of another user"):
+    with expect_refusal(DataError, "unsafe-cache"):
         cache_dir()
     assert list((shared.parent / "victim").iterdir()) == []

@@ -16,6 +16,7 @@ from ckh.errors import DataError, ModelError
 from ckh.jsonfields import JsonError, parse_json
 from ckh.ops.miopen_conv.fdb import Tally, iter_rows
 from ckh.schema import Column
+from tests.refusals import expect_refusal
 from tests.reliability import samples
 from tests.reliability.targets import TARGETS
 
@@ -37,7 +38,7 @@ WHOLE += ("arch", "kernel-lists", "aiter-gemm-problem-files", "aiter-moe-problem
 def test_text_that_is_read_whole_has_a_limit(name: str, tmp_path: Path) -> None:
     """A file of one byte more is refused with the limit, and how to go on."""
     reader = TARGETS[name].open(tmp_path)
-    with pytest.raises(DataError, match="is larger than 64 MiB, which is the most that ckh reads") as no:
+    with expect_refusal(DataError, "too-large", "64") as no:
         reader(b" " * untrusted.MOST_TEXT_BYTES + b"1")
     assert no.value.hint == "cut it into several"
 
@@ -45,7 +46,7 @@ def test_text_that_is_read_whole_has_a_limit(name: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["spec", "candidates", "calibration", "learned-kernels"])
 def test_a_file_of_a_models_folder_has_a_limit(name: str, tmp_path: Path) -> None:
     """A lower one; nobody can cut such a file into several, and the hint says what to do instead."""
-    with pytest.raises(ModelError, match="is larger than 16 MiB, which is the most that ckh reads") as refused:
+    with expect_refusal(ModelError, "too-large", "16") as refused:
         TARGETS[name].open(tmp_path)(b" " * untrusted.MOST_MODEL_BYTES + b"1")
     assert refused.value.hint == "get the model's folder from its source again, or train the model again"
 
@@ -66,7 +67,7 @@ def test_a_find_database_has_a_limit(tmp_path: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr("ckh.ops.miopen_conv.fdb.MOST_DATABASE_BYTES", 2 << 20)
     path = tmp_path / "gfx90a68.fdb.txt"
     path.write_bytes(samples.fdb()[0] * 6000)
-    with pytest.raises(DataError, match="is larger than 2 MiB"):
+    with expect_refusal(DataError, "too-large", "2"):
         list(iter_rows(path, Tally(), skip_bad=True))
 
 
@@ -82,7 +83,7 @@ def test_a_parquet_bomb_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert path.stat().st_size < 1 << 20
     columns = [Column("n", "int64", "", ""), Column("text", "string", "", "")]
     monkeypatch.setattr(untrusted, "MOST_BYTES", 4 << 20)
-    with pytest.raises(DataError, match="is larger than 4 MiB"):
+    with expect_refusal(DataError, "too-large", "4"):
         parquet_frame(path, columns)
     monkeypatch.setattr(untrusted, "MOST_BYTES", 16 << 20)
     frame = parquet_frame(path, columns)

@@ -162,6 +162,7 @@ def too_few_choices(judged: int, problems: int, least: int, whose: str = "the ch
         f"no verdict: {whose} measured on {judged} of {problems} problems, and it takes {least}",
         "measure the kernels that predict chooses, set --min-problems, or rank the measured kernels alone with "
         "--among measured",
+        code="few-problems",
     )
 
 

@@ -98,12 +98,14 @@ def read_golden(path: Path) -> Golden:
     fields = JsonFields.read(path)
     schema, *_ = (fields.scalar(name, str) for name in _NAMES)
     if schema != f"ckh.{_SCHEMA}":
-        raise DataError(f"{path}: its schema is {schema!r}: it holds no golden choices", "make one with --create")
+        raise DataError(
+            f"{path}: its schema is {schema!r}: it holds no golden choices", "make one with --create", code="not-golden"
+        )
     op, arch, choices = fields.scalar("op", str), fields.scalar("arch", str), fields.part("kernels")
     fields.finish()
     kernels = {problem: choices.scalar(problem, str) for problem in choices.names()}
     if not kernels:
-        raise DataError(f"{path} holds no choice", "make one with --create")
+        raise DataError(f"{path} holds no choice", "make one with --create", code="not-golden")
     return Golden(op, arch, kernels)
 
 

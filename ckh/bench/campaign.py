@@ -150,7 +150,9 @@ class Campaign:
         kind = device_kind or default_device_kind(options)
         self._force = force
         if resume and force:
-            raise UsageError("--resume goes on with a run, --force replaces it", "leave one of them out")
+            raise UsageError(
+                "--resume goes on with a run, --force replaces it", "leave one of them out", code="conflicting-options"
+            )
         if resume and out is None:
             out = _newest_run(given, open_device(kind, options).arch.name)
         self._history = _read_run(out, given) if resume and out is not None else None
@@ -289,6 +291,7 @@ class Campaign:
             raise UsageError(
                 f"the options give {made.pairs} pairs, not the {self.plan.pairs} of the run in {self.out}",
                 "leave them out to go on with the run, or choose another --out",
+                code="run-mismatch",
             )
 
     def _refuse_other_device(self, history: History, here: DeviceIdentity) -> None:
@@ -304,6 +307,7 @@ class Campaign:
                 raise UsageError(
                     f"{self.out} was measured with the {what} {then!r}, this is {now!r}",
                     "times of both must not be mixed in a run: choose another --out",
+                    code="run-mismatch",
                 )
 
     def _pace(self, jobs: int | None) -> Pace:
@@ -327,17 +331,20 @@ def _read_run(out: Path, given: Given) -> History:
         DataError: it is damaged.
     """
     if not is_started(out / JOURNAL_NAME):
-        raise UsageError(f"there is no run to resume in {out}", "leave out --resume to start one")
+        raise UsageError(f"there is no run to resume in {out}", "leave out --resume to start one", code="no-run")
     history = read_history(out)
     last = history.runs[-1]
     if last.kernels.startswith(SEARCH):
-        raise UsageError(f"{out} holds a search, which cannot be resumed", "search again into another --out")
+        raise UsageError(
+            f"{out} holds a search, which cannot be resumed", "search again into another --out", code="not-resumable"
+        )
     for name, wanted in given.values.items():
         had = getattr(last, name)
         if wanted != had:
             raise UsageError(
                 f"{as_option(name)} is {_in_words(wanted)}, the run in {out} has {_in_words(had)}",
                 "leave the option out to go on with the run, or choose another --out",
+                code="run-mismatch",
             )
     return history
 
@@ -349,11 +356,12 @@ def _settle(given: Given, history: History | None, device_kind: str, default_dty
     measured = measured_of(op)
     emission = measured.host if device_kind == HOST_KIND else measured.hip
     if emission is None:
-        raise UsageError(f"ckh builds no kernels of {op.name} for the device {device_kind}")
+        raise UsageError(f"ckh builds no kernels of {op.name} for the device {device_kind}", code="unsupported")
     if device_kind == EMULATED_KIND and given["problems"] is None:
         raise UsageError(
             "an emulated GPU takes some milliseconds for a workgroup: the default problems are too large for it",
             "name a file of small ones with --problems, or see ckh validate kernels",
+            code="missing-option",
         )
     variant = Direction.FORWARD.value if op.has_directions else ""
     settings = Settings(
@@ -383,17 +391,33 @@ def _check_choice(settings: Settings) -> None:
         UsageError: there are such.
     """
     if settings.plan is not None and settings.kernels.startswith((SAMPLE, BEST)):
-        raise UsageError("--plan chooses the kernels of each problem", f"leave out --kernels {settings.kernels}")
+        raise UsageError(
+            "--plan chooses the kernels of each problem",
+            f"leave out --kernels {settings.kernels}",
+            code="conflicting-options",
+        )
     if settings.cold and settings.rotating > 1:
-        raise UsageError("--cold empties the caches before every timed run", "leave out --rotating")
+        raise UsageError(
+            "--cold empties the caches before every timed run", "leave out --rotating", code="conflicting-options"
+        )
     if settings.active and settings.plan is not None:
-        raise UsageError("--active chooses among all problems, --plan before anything is measured", "leave one out")
+        raise UsageError(
+            "--active chooses among all problems, --plan before anything is measured",
+            "leave one out",
+            code="conflicting-options",
+        )
     if settings.active and settings.kernels.startswith((SAMPLE, BEST)):
-        raise UsageError("--active chooses the kernels of each problem", f"leave out --kernels {settings.kernels}")
+        raise UsageError(
+            "--active chooses the kernels of each problem",
+            f"leave out --kernels {settings.kernels}",
+            code="conflicting-options",
+        )
     is_model_used = settings.active or settings.plan is not None or settings.kernels.startswith(BEST)
     if settings.model is not None and not is_model_used:
         raise UsageError(
-            "--model says which kernels are best", f"it goes with --kernels {BEST}N, --plan N and --active"
+            "--model says which kernels are best",
+            f"it goes with --kernels {BEST}N, --plan N and --active",
+            code="inapplicable-option",
         )
 
 
@@ -437,7 +461,11 @@ def _new_run(given: Given, arch: str) -> Path:
 def _newest_run(given: Given, arch: str) -> Path:
     found = sorted(_RUNS.glob(f"{_run_prefix(given, arch)}*/{JOURNAL_NAME}"), key=lambda path: path.stat().st_mtime)
     if not found:
-        raise UsageError(f"there is no run {_RUNS}/{_run_prefix(given, arch)}… to resume", "name its folder with --out")
+        raise UsageError(
+            f"there is no run {_RUNS}/{_run_prefix(given, arch)}… to resume",
+            "name its folder with --out",
+            code="no-run",
+        )
     return found[-1].parent
 
 

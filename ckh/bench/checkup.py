@@ -141,7 +141,9 @@ class Checkup:
         cases = sorted(_cases(device, dtype), key=lambda case: case.label not in _FIRST)[:_KERNELS]
         if not cases:
             raise NoKernelError(
-                "these headers build none of the kernels of the check", "ckh doctor says what they have"
+                "these headers build none of the kernels of the check",
+                "ckh doctor says what they have",
+                code="no-kernel",
             )
         problems = [cases[0].problem]
         if self.kind in LARGE:
@@ -184,7 +186,7 @@ class Checkup:
         span, mean = f"{min(ratios):.3f} to {max(ratios):.3f}", f"{geometric_mean(ratios):.3f}"
         text = f"the second run took {span} times the first, {mean} on average"
         if max(abs(ratio - 1) for ratio in ratios) > _STEADY:
-            raise CheckFailedError(f"times are not steady: {text}", _STEADIER)
+            raise CheckFailedError(f"times are not steady: {text}", _STEADIER, code="unsteady")
         return text
 
 

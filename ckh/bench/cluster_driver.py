@@ -77,7 +77,9 @@ class ClusterDriver(Driver):
         found = self.devices()
         if not found:
             faults = sorted({facts.fault for facts in self._facts.values()})
-            raise DeviceError(f"no node of the cluster can be used: {'; '.join(faults) or 'they are gone'}")
+            raise DeviceError(
+                f"no node of the cluster can be used: {'; '.join(faults) or 'they are gone'}", code="no-nodes"
+            )
         self._first = found[0]  # that works where no device is named
         self.configs = tuple(one.facts.configs[one.number] for one in found)
         self.jobs = sum(facts.compilers for facts in self._facts.values())
@@ -138,12 +140,14 @@ class ClusterDriver(Driver):
                     f"{address} ({facts.machine}) compiles with {facts.identity.compiler} {facts.toolchain[:12]}, this "
                     f"machine with {self._compiler} {self._toolchain[:12]}: compiler, headers or flags differ",
                     "install the same compiler, headers and ckh everywhere",
+                    code="nodes-differ",
                 )
             if self._measures and (what := other.difference(facts.identity)):
                 raise DeviceError(
                     f"the nodes have different devices, {first} ({other.name}) and {address} ({facts.identity.name}): "
                     f"{what}",
                     "measure each kind in a run of its own",
+                    code="nodes-differ",
                 )
 
     def _advertise(self, addresses: Sequence[str]) -> None:
@@ -194,7 +198,7 @@ class ClusterDriver(Driver):
             if running:
                 alone_since = time.monotonic()
             elif time.monotonic() > alone_since + _ALONE_S:
-                raise DeviceError("no node of the cluster is left", "go on with --resume")
+                raise DeviceError("no node of the cluster is left", "go on with --resume", code="no-nodes")
             time.sleep(_LOOK_S)
             running = {name: thread for name, thread in running.items() if thread.is_alive()}
         if serving.failures:

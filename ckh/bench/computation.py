@@ -76,7 +76,9 @@ class Computation(Generic[P]):
         """
         if problem.dtype not in self.result_dtypes:
             raise UsageError(
-                f"kernels of {problem.dtype} cannot be measured", "one of " + ", ".join(self.result_dtypes)
+                f"kernels of {problem.dtype} cannot be measured",
+                "one of " + ", ".join(self.result_dtypes),
+                code="unknown-dtype",
             )
         return self.result_dtypes[problem.dtype]
 
@@ -220,7 +222,9 @@ def measured_of(op: AnyOperation) -> Measured[Any, Any]:
     """
     found = part_of(op, "measured", Measured)
     if found is None:
-        raise UsageError(f"ckh builds no kernels of {op.name}", "its times are converted: see ckh convert --help")
+        raise UsageError(
+            f"ckh builds no kernels of {op.name}", "its times are converted: see ckh convert --help", code="unsupported"
+        )
     return found
 
 

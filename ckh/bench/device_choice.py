@@ -30,10 +30,10 @@ def open_device(kind: str, options: DeviceOptions = DeviceOptions()) -> Device:
 
         return EmulatedDevice(options)
     if kind != HOST_KIND:
-        raise UsageError(f"unknown device {kind!r}", "one of " + ", ".join(DEVICE_KINDS))
+        raise UsageError(f"unknown device {kind!r}", "one of " + ", ".join(DEVICE_KINDS), code="unknown-name")
     given = [field.name for field in fields(options) if getattr(options, field.name) != field.default]
     if given:
-        raise UsageError(f"the host device has no {', '.join(given)}", "use --device hip")
+        raise UsageError(f"the host device has no {', '.join(given)}", "use --device hip", code="inapplicable-option")
     from ckh.bench.host_device import HostDevice
 
     return HostDevice()
@@ -50,7 +50,7 @@ def device_of(arch: str) -> Device:
     is_host = arch == HOST
     device = open_device(HOST_KIND if is_host else HIP_KIND, DeviceOptions(None if is_host else arch))
     if device.arch.name != arch:
-        raise DeviceError(f"the model is for {arch}, this machine has {device.arch.name}")
+        raise DeviceError(f"the model is for {arch}, this machine has {device.arch.name}", code="model-mismatch")
     require_usable(device)
     return device
 

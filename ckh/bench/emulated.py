@@ -45,10 +45,16 @@ class EmulatedDevice(HipDevice):
 
     def __init__(self, options: DeviceOptions) -> None:
         if options.gpus is not None or options.cold or options.rotating:
-            raise UsageError("the emulated device has no GPUs to choose from and no caches", "leave the option out")
+            raise UsageError(
+                "the emulated device has no GPUs to choose from and no caches",
+                "leave the option out",
+                code="inapplicable-option",
+            )
         super().__init__(replace(options, arch=options.arch or EMULATED_ARCHS[0]))
         if self.arch.name not in EMULATED_ARCHS:
-            raise UsageError(f"{self.arch.name} is not emulated", "one of " + ", ".join(EMULATED_ARCHS))
+            raise UsageError(
+                f"{self.arch.name} is not emulated", "one of " + ", ".join(EMULATED_ARCHS), code="unsupported"
+            )
 
     def identity(self) -> DeviceIdentity:
         """The identity: the architecture's, emulated."""
@@ -113,5 +119,7 @@ def _build(cache: KernelCache, key: str, compiler: tuple[str, ...]) -> CachedLib
         run = run_compiler(compile_command(compiler, library), library, _BUILD_TIMEOUT_S, lambda: False)
         assert run is not None
         if run.status is not Status.OK:
-            raise DeviceError(f"the emulated GPU cannot be built: {run.message}", "set CC to gcc 12 or newer")
+            raise DeviceError(
+                f"the emulated GPU cannot be built: {run.message}", "set CC to gcc 12 or newer", code="no-emulator"
+            )
         return cache.put(key, library, None)

@@ -143,7 +143,11 @@ def _numbered(tasks: Sequence[Task]) -> tuple[tuple[Kernel, ...], list[NDArray[n
 def _count(count: str, budget_s: float | None) -> int:
     if count == AUTO:
         if budget_s is None:
-            raise UsageError(f"--plan {AUTO} takes what fits in a budget, and there is none", "add --budget 15m")
+            raise UsageError(
+                f"--plan {AUTO} takes what fits in a budget, and there is none",
+                "add --budget 15m",
+                code="missing-option",
+            )
         return np.iinfo(np.int32).max
     try:
         number = integer(count)
@@ -151,7 +155,9 @@ def _count(count: str, budget_s: float | None) -> int:
         number = 0
     if number < 1:
         raise UsageError(
-            f"--plan {count!r} is no number of problems", f"write --plan 20, or --plan {AUTO} --budget 15m"
+            f"--plan {count!r} is no number of problems",
+            f"write --plan 20, or --plan {AUTO} --budget 15m",
+            code="bad-number",
         )
     return number
 

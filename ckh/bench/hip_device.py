@@ -82,11 +82,19 @@ class HipDevice:
         self._target = gpus[0].arch if options.arch is None else options.arch
         self._arch = load_arch(self._target)
         if not _TARGET.fullmatch(self._target):
-            raise UsageError(f"{self._target!r} is no target of the HIP compiler", "such as gfx942 or gfx90a:xnack-")
+            raise UsageError(
+                f"{self._target!r} is no target of the HIP compiler",
+                "such as gfx942 or gfx90a:xnack-",
+                code="unknown-arch",
+            )
         self._gpus = {gpu.number: gpu for gpu in gpus if gpu.arch == self._arch.name}
         self._numbers = tuple(self._gpus) if options.gpus is None else options.gpus
         if strange := [number for number in self._numbers if number not in self._gpus]:
-            raise UsageError(f"there is no {self._arch.name} GPU {strange[0]} here", f"there are {list(self._gpus)}")
+            raise UsageError(
+                f"there is no {self._arch.name} GPU {strange[0]} here",
+                f"there are {list(self._gpus)}",
+                code="no-such-gpu",
+            )
         self._options = options
         self._comment_on = cache(headers_comment)
 

@@ -36,11 +36,15 @@ _HOST_TO_DEVICE, _DEVICE_TO_HOST, _ON_DEVICE = 1, 2, 3  # hipMemcpyKind
 
 
 class HipError(DeviceError):
-    """A call of the HIP runtime failed; the message names it and says what HIP says."""
+    """A call of the HIP runtime failed; the message has the function's name and HIP's message."""
+
+    default_code = "hip-error"
 
 
 class HipMemoryError(HipError):
-    """The GPU has not enough memory for an allocation; it can be used all the same."""
+    """An allocation failed for lack of GPU memory; the GPU stays usable."""
+
+    default_code = "gpu-memory"
 
 
 class HipRuntime:
@@ -55,7 +59,7 @@ class HipRuntime:
         try:
             self._declare()
         except AttributeError as error:
-            raise DeviceError(f"the HIP runtime cannot be used: {error}", _INSTALL) from error
+            raise DeviceError(f"the HIP runtime cannot be used: {error}", _INSTALL, code="no-hip-runtime") from error
         self._choose(gpu)
 
     def allocate(self, size: int) -> int:
@@ -105,11 +109,13 @@ class HipRuntime:
         try:
             self._call("hipGetDeviceCount", ctypes.byref(count), allowed=_NO_DEVICE)
         except HipError as error:
-            raise DeviceError(error.message, remedy()) from error
+            raise DeviceError(error.message, remedy(), code=error.code) from error
         if count.value <= 0:
             raise DeviceError("HIP finds no GPU", remedy(), code="no-gpu")
         if gpu >= count.value:
-            raise DeviceError(f"HIP has no GPU number {gpu}: it counts {count.value} from 0", remedy())
+            raise DeviceError(
+                f"HIP has no GPU number {gpu}: it counts {count.value} from 0", remedy(), code="no-such-gpu"
+            )
         self._call("hipSetDevice", gpu)
 
     def _call(self, name: str, *arguments: Any, what: str = "", allowed: int = 0) -> None:
@@ -137,7 +143,7 @@ def _load() -> ctypes.CDLL:
             # That a file is there and cannot be loaded says more than that another is not there.
             if not reason or "No such file" not in str(error):
                 reason = str(error)
-    raise DeviceError(f"the HIP runtime cannot be loaded: {reason}", _INSTALL)
+    raise DeviceError(f"the HIP runtime cannot be loaded: {reason}", _INSTALL, code="no-hip-runtime")
 
 
 def _candidates() -> Iterator[str]:

@@ -181,7 +181,7 @@ class KernelCache:
             content = _read(self.path(key))
             known = None if content is None else _known(content)
             if content is None or known is None:
-                raise DataError(f"the kernel {key} is gone from the cache {self.folder}", "start again")
+                raise DataError(f"the kernel {key} is gone from the cache {self.folder}", "start again", code="cache")
             found[f"{key}{_LIBRARY}"] = content
             if (part := known.get("part")) is not None:
                 unit = _unit_path(self.folder, part["unit"])
@@ -199,7 +199,9 @@ class KernelCache:
         for name, content in files.items():
             match = _FILE.fullmatch(name)
             if match is None or not (_known(content) if match[2] == _LIBRARY else _unit_name(content) == match[1]):
-                raise DataError(f"the kernel {name[:40]!r} from another machine is damaged", "compile it again")
+                raise DataError(
+                    f"the kernel {name[:40]!r} from another machine is damaged", "compile it again", code="damaged"
+                )
             path = self.folder / name[:2] / name
             path.parent.mkdir(mode=0o700, exist_ok=True)
             write_atomic(path, content)
@@ -298,7 +300,7 @@ def _read(path: Path) -> bytes | None:
     except FileNotFoundError:
         return None
     if reason := why_unsafe(path):
-        raise DataError(f"the kernel {path} is not loaded: {reason}", "delete it")
+        raise DataError(f"the kernel {path} is not loaded: {reason}", "delete it", code="unsafe-cache")
     return content
 
 

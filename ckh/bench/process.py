@@ -77,10 +77,12 @@ class WorkerProcess:
             except WorkerDiedError as error:
                 self.kill()
                 if not (left and error.was_killed):
-                    raise DeviceError(f"the worker does not start: {error}") from error
+                    raise DeviceError(f"the worker does not start: {error}", code="worker-start") from error
             except DeadlineError as error:
                 self.kill()
-                raise DeviceError(f"the worker does not start: {error}", _HANGS if config.is_hip else "") from error
+                raise DeviceError(
+                    f"the worker does not start: {error}", _HANGS if config.is_hip else "", code="worker-start"
+                ) from error
             except BaseException:
                 self.kill()
                 raise

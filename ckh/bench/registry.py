@@ -46,7 +46,9 @@ def write_registry(path: Path, kernels: Sequence[Kernel], *, arch: str) -> None:
     """
     said = [_as_named(kernel) for kernel in kernels]
     for number, first in _repeated(said):
-        raise UsageError(f"the kernel {_name(said[number])} is there twice, at {first} and at {number}")
+        raise UsageError(
+            f"the kernel {_name(said[number])} is there twice, at {first} and at {number}", code="duplicate-rows"
+        )
     entries = [json.dumps({"name": _name(kernel), **asdict(kernel)}) for kernel in said]
     text = f'{{\n"version": {VERSION},\n"arch": {json.dumps(arch)},\n"kernels": [\n' + ",\n".join(entries) + "\n]\n}\n"
     write_output(path, text.encode())
@@ -101,7 +103,9 @@ def limited_models(source: str, models: Sequence[Model]) -> list[Model]:
 def _of_registry(path: Path, model: Model) -> KernelList[Kernel]:
     registry, spec = read_registry(path, model.spec.op), model.spec
     if registry.arch not in ("", spec.arch):
-        raise UsageError(f"{path} holds kernels of {registry.arch}, {model.path.name} is for {spec.arch}")
+        raise UsageError(
+            f"{path} holds kernels of {registry.arch}, {model.path.name} is for {spec.arch}", code="model-mismatch"
+        )
     return kernel_list(registry.built(load_arch(spec.arch), spec.dtype), spec.op, str(path))
 
 
@@ -116,9 +120,9 @@ def _as_named(kernel: Kernel) -> Kernel:
     try:
         said = op.parse_kernel(name)
     except DataError as error:
-        raise UsageError(f"a kernel has a value that no name can hold: {error.message}") from error
+        raise UsageError(f"a kernel has a value that no name can hold: {error.message}", code="bad-kernel") from error
     if said != kernel:
-        raise UsageError(f"the name {name} does not say all of its kernel")
+        raise UsageError(f"the name {name} does not say all of its kernel", code="bad-kernel")
     return said
 
 

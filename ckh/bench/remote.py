@@ -110,7 +110,7 @@ def build_here(
     try:
         built = KernelBuilder(_device(request), timeout_s).build(kernels, 1, lambda _steps, _text: None)
     except DeviceError as error:
-        raise DeviceError(f"on {machine_name()}: {error.message}", error.hint) from error
+        raise DeviceError(f"on {machine_name()}: {error.message}", error.hint, code=error.code) from error
     made = {one.source_hash: one for one in built.values()}
     return made, KernelCache().files(key for key, one in made.items() if one.library)
 

@@ -41,11 +41,13 @@ def _plan_of(history: History, run: RunRecord, op: AnyOperation) -> Plan | None:
     if sum(len(task.kernels) for task in tasks) != run.pairs:
         return None  # a kill while it was written: nothing was measured by it
     if not all(0 <= number < len(names) for task in tasks for number in task.kernels):
-        raise DataError(f"{history.path}: the plan of run {run.run_id} is damaged")
+        raise DataError(f"{history.path}: the plan of run {run.run_id} is damaged", code="damaged")
     try:
         kernels = [op.parse_kernel(name) for name in names]
         return Plan(
             tuple(Task(op.parse_problem(task.problem), tuple(kernels[i] for i in task.kernels)) for task in tasks), {}
         )
     except CkhError as error:
-        raise DataError(f"{history.path}: the plan of run {run.run_id}: {error.message}", error.hint) from error
+        raise DataError(
+            f"{history.path}: the plan of run {run.run_id}: {error.message}", error.hint, code=error.code
+        ) from error

@@ -105,4 +105,6 @@ def require_toolchain(device: Device, folder: Path, should_stop: Callable[[], bo
 def _broken(what: str, why: str) -> DeviceError:
     remedy = next((text for pattern, text in _REMEDIES if re.search(pattern, why)), "")
     repair = "repair its installation, or name another compiler (HIPCC, CXX)"
-    return DeviceError(f"the toolchain is broken: {what}{f': {why}' if why else ''}", remedy or repair)
+    return DeviceError(
+        f"the toolchain is broken: {what}{f': {why}' if why else ''}", remedy or repair, code="broken-toolchain"
+    )

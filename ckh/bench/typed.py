@@ -109,7 +109,7 @@ def element_type(dtype: str, *, fnuz_floats: bool = False) -> ElementType:
     """
     types = _TYPES | (_FNUZ_TYPES if fnuz_floats else {})
     if dtype not in types:
-        raise UsageError(f"kernels of {dtype} cannot be measured", "one of " + ", ".join(types))
+        raise UsageError(f"kernels of {dtype} cannot be measured", "one of " + ", ".join(types), code="unknown-dtype")
     return types[dtype]
 
 

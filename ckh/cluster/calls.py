@@ -99,7 +99,7 @@ class Cluster:
                 self._looked_at = time.monotonic()
                 self._alone_since = None if self._nodes else self._alone_since or now
             if self._alone_since is not None and now > self._alone_since + _ALONE_S:
-                raise DeviceError("no node of the cluster is left", "go on with --resume")
+                raise DeviceError("no node of the cluster is left", "go on with --resume", code="no-nodes")
             return self._nodes
 
     def open_calls(self) -> dict[str, int]:
@@ -254,7 +254,9 @@ def _result(future: Future) -> Any:
     try:
         return future.result()
     except KilledWorker as error:
-        raise DeviceError(f"the workers that were given a call died one after the other: {error}") from error
+        raise DeviceError(
+            f"the workers that were given a call died one after the other: {error}", code="workers-died"
+        ) from error
     except CancelledError as error:
         raise gone("the connection to its scheduler was lost") from error
     except LOST as error:
@@ -263,4 +265,6 @@ def _result(future: Future) -> Any:
 
 def gone(why: object) -> DeviceError:
     """The error of a cluster whose scheduler does not answer any more."""
-    return DeviceError(f"the cluster is gone: {why}", "what was measured is saved: go on with --resume")
+    return DeviceError(
+        f"the cluster is gone: {why}", "what was measured is saved: go on with --resume", code="cluster-lost"
+    )

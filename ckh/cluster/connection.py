@@ -50,7 +50,7 @@ def connected(address: str, *, is_verbose: bool = False) -> Iterator[Cluster]:
     try:
         import distributed
     except ImportError as error:
-        raise UsageError("--cluster needs Dask, which is not installed", _INSTALL) from error
+        raise UsageError("--cluster needs Dask, which is not installed", _INSTALL, code="not-installed") from error
     # What matters of a node's end is said here, in one line. Dask gives some of its loggers levels of their own.
     for name in list(logging.root.manager.loggerDict):
         if name.partition(".")[0] in _LOGGERS:
@@ -94,7 +94,8 @@ def _backend(address: str) -> Iterator[str | LocalCluster]:
         yield _address_in(Path(address))
     else:
         raise UsageError(
-            f"--cluster {address}: neither an address ({', '.join(_PROTOCOLS)}…), nor local:N, nor a scheduler's file"
+            f"--cluster {address}: neither an address ({', '.join(_PROTOCOLS)}…), nor local:N, nor a scheduler's file",
+            code="bad-address",
         )
 
 
@@ -117,11 +118,15 @@ def _local(address: str) -> LocalCluster:
 
     count = address.removeprefix(_LOCAL)
     if not count.isascii() or not count.isdecimal() or not 0 < int(count[:9]) <= _MOST_LOCAL:
-        raise UsageError(f"--cluster {address}: N of local:N must be a number from 1 to {_MOST_LOCAL}")
+        raise UsageError(
+            f"--cluster {address}: N of local:N must be a number from 1 to {_MOST_LOCAL}", code="out-of-range"
+        )
     try:
         security = Security.temporary()
     except ImportError as error:
-        raise UsageError(f"--cluster {address} needs cryptography, which is not usable", _INSTALL) from error
+        raise UsageError(
+            f"--cluster {address} needs cryptography, which is not usable", _INSTALL, code="not-installed"
+        ) from error
     try:
         return LocalCluster(
             n_workers=int(count),
@@ -132,7 +137,7 @@ def _local(address: str) -> LocalCluster:
             silence_logs=logging.CRITICAL,
         )
     except (RuntimeError, OSError, TimeoutError) as error:
-        raise DeviceError(f"local workers do not start: {error}", "try again, or fewer") from error
+        raise DeviceError(f"local workers do not start: {error}", "try again, or fewer", code="no-nodes") from error
 
 
 def _address_in(file: Path) -> str:
@@ -141,7 +146,9 @@ def _address_in(file: Path) -> str:
         return str(read_json(file)["address"])
     except (LookupError, TypeError) as error:
         raise UsageError(
-            f"--cluster {file}: that is no scheduler's file", "one is written by: dask scheduler --scheduler-file"
+            f"--cluster {file}: that is no scheduler's file",
+            "one is written by: dask scheduler --scheduler-file",
+            code="bad-address",
         ) from error
 
 
@@ -157,13 +164,18 @@ def _client(distributed: Any, address: str, where: str | LocalCluster) -> Iterat
         raise DeviceError(
             f"no cluster answers at {address}: connections are taken, but nothing is said within {seconds} s",
             "is that a scheduler, and does it run?",
+            code="cluster-silent",
         ) from error
     except TypeError as error:  # how Dask says that it has no certificates
         raise DeviceError(
-            f"{address} needs certificates: {error}", "name them in Dask's configuration, distributed.comm.tls"
+            f"{address} needs certificates: {error}",
+            "name them in Dask's configuration, distributed.comm.tls",
+            code="certificate",
         ) from error
     except (OSError, ValueError, KeyError) as error:
-        raise DeviceError(f"no cluster answers at {address}: {error}", "start one with: dask scheduler") from error
+        raise DeviceError(
+            f"no cluster answers at {address}: {error}", "start one with: dask scheduler", code="no-cluster"
+        ) from error
     with client:
         yield client
 
@@ -189,7 +201,9 @@ def _await_workers(cluster: Cluster) -> None:
     try:
         cluster.client.wait_for_workers(1, timeout=_WORKER_S)
     except asyncio.TimeoutError as error:
-        raise DeviceError("the cluster has no workers", "start some with: dask worker ADDRESS") from error
+        raise DeviceError(
+            "the cluster has no workers", "start some with: dask worker ADDRESS", code="no-nodes"
+        ) from error
     except OSError as error:
         raise gone(error) from error
 
@@ -207,6 +221,10 @@ def _require_same(cluster: Cluster) -> None:
         found["the scheduler"] = error
     for who, version in found.items():
         if isinstance(version, Exception) and not isinstance(version, OSError):
-            raise DeviceError(f"{who} cannot load ckh: {version}", "install the same ckh there")
+            raise DeviceError(
+                f"{who} cannot load ckh: {version}", "install the same ckh there", code="node-without-ckh"
+            )
         if isinstance(version, str) and version != __version__:
-            raise DeviceError(f"{who} has ckh {version}, this is {__version__}", "install the same")
+            raise DeviceError(
+                f"{who} has ckh {version}, this is {__version__}", "install the same", code="other-version"
+            )

@@ -88,7 +88,7 @@ def print_outlook(campaign: Campaign, outlook: Outlook, *, as_json: bool) -> Non
         say()
     print_table(str(campaign.out), ("", "count"), [[name, str(count)] for name, count in counts])
     if outlook.missing:
-        warn(f"kernels cannot be compiled here: {outlook.missing}")
+        warn(f"kernels cannot be compiled here: {outlook.missing}", "no-compiler")
     seen = "" if outlook.compile_s is None else f" ({outlook.compile_s:.1f} s to compile a kernel, as seen here)"
     compiling_s = outlook.estimate_s - outlook.measuring_s
     parts = f", {format_duration(compiling_s)} of it for compiling" if outlook.to_compile else ""
@@ -193,11 +193,13 @@ def print_outcome(campaign: Campaign, outcome: Outcome, *, as_json: bool) -> Non
         share = f", {outcome.orchestration:.1%} of measuring is orchestration" if totals.statuses else ""
     say(f"\nin all {format_duration(totals.wall_s)}{share}")
     if outcome.reason is StopReason.BUDGET and not totals.statuses:
-        warn("the budget ended before anything was measured: --resume goes on; --plan auto takes what fits it")
+        warn(
+            "the budget ended before anything was measured: --resume goes on; --plan auto takes what fits it", "budget"
+        )
     for line in reference_lines(totals.references):
         say(line)
     for line in machine_lines(totals):
-        warn(line)
+        warn(line, "unsteady")
     if outcome.active is not None:
         say("\n".join(active_lines(outcome.active)))
     say(f"next: {after}")

@@ -41,13 +41,17 @@ def checked_tables(to: str, out: Path, program: Path) -> list[CheckedTable]:
     document = list_of(out)
     table = named("tables", to).get(str(document.get("op_type")))
     if document.get("to") != to or table is None:
-        raise DataError(f"{out} is no export of tables for {to}", "write one with --problems")
+        raise DataError(f"{out} is no export of tables for {to}", "write one with --problems", code="not-an-export")
     if table.check is None:
-        raise UsageError(f"tables for {to} of {document['op_type']} cannot be checked", "leave out --check")
+        raise UsageError(
+            f"tables for {to} of {document['op_type']} cannot be checked", "leave out --check", code="unsupported"
+        )
     try:
         found: list[CheckedTable] = table.check(out, document, program)
     except (KeyError, TypeError, ValueError) as error:
-        raise DataError(f"{out / 'export.json'} is damaged, or of another version of ckh: {error!r}") from error
+        raise DataError(
+            f"{out / 'export.json'} is damaged, or of another version of ckh: {error!r}", code="damaged"
+        ) from error
     return found
 
 

@@ -58,7 +58,7 @@ def choice_table(op: AnyOperation, table: ChoiceTable, wanted: ChoicesWanted) ->
 
     chooser = Chooser(wanted.model, wanted.arch, wanted.dtype, op.name)
     if wanted.variant is not None and not op.has_directions:
-        raise UsageError(f"{op.name} has no directions", "leave out --variant")
+        raise UsageError(f"{op.name} has no directions", "leave out --variant", code="inapplicable-option")
     problems = _problems(chooser, wanted)
     measured = measured_rows(wanted.data, op, chooser.arch) if wanted.data else None
     return table.write(Choices(list(answered(chooser, problems)), measured, wanted.installed, wanted.replaces))
@@ -74,7 +74,9 @@ def _problems(chooser: Chooser, wanted: ChoicesWanted) -> tuple[Problem, ...]:
         return chooser.load_problems(wanted.problems, wanted.variant, wanted.dtype)
     found: Sequence[Any] = chooser.op.load_problems(wanted.problems, wanted.variant, wanted.dtype, chooser.dtype)
     if not all(hasattr(problem, "num_cus") for problem in found):
-        raise UsageError(f"problems of {chooser.op.name} state no compute units", "leave out --num-cus")
+        raise UsageError(
+            f"problems of {chooser.op.name} state no compute units", "leave out --num-cus", code="unsupported"
+        )
     return tuple(dict.fromkeys(one if one.num_cus else replace(one, num_cus=wanted.num_cus) for one in found))
 
 
@@ -108,7 +110,7 @@ def measured_rows(paths: Sequence[Path], op: AnyOperation, arch: str | None = No
             conversion.convert(others, datasets[-1], ReadOptions(arch=arch))
         dataset = read_dataset(*datasets)
     if dataset.op.name != op.name:
-        raise DataError(f"the rows of --data are of {dataset.op.name}, not of {op.name}")
+        raise DataError(f"the rows of --data are of {dataset.op.name}, not of {op.name}", code="mixed-data")
     return dataset
 
 

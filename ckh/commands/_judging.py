@@ -69,12 +69,14 @@ def judged_model(path: Path | None, data: Sequence[Path]) -> Model:
         problems += part.problems()
         archs.update(part.archs)
     if len(archs) > 1:
-        raise UsageError(f"the data are of {len(archs)} architectures, {', '.join(sorted(archs))}", "add --model")
+        raise UsageError(
+            f"the data are of {len(archs)} architectures, {', '.join(sorted(archs))}", "add --model", code="mixed-data"
+        )
     model = answering_model(problems, archs.pop())
     if model.not_measured is None:
         note(f"predict answers these problems by {model.path}")
     else:
-        warn(f"no model is for these problems: what is judged is {model.not_measured.source}")
+        warn(f"no model is for these problems: what is judged is {model.not_measured.source}", "no-model")
     return model
 
 
@@ -113,9 +115,9 @@ def load_judged(model: Model, paths: Sequence[Path]) -> DatasetParts:
         archs.update(part.archs)
     if not wanted:
         have = " ".join(filter(None, (parts.op.name, ", ".join(sorted(variants)), "on", ", ".join(sorted(archs)))))
-        raise DataError(f"no row is for {model.path} ({spec.purpose}): the data are {have}")
+        raise DataError(f"no row is for {model.path} ({spec.purpose}): the data are {have}", code="model-mismatch")
     if wanted < rows:
-        warn(f"left out {rows - wanted} rows that are not {spec.purpose}")
+        warn(f"left out {rows - wanted} rows that are not {spec.purpose}", "left-out")
     if not any(mask.any() for mask in masks):
         raise no_oracle()
     return parts.select(masks)
@@ -168,6 +170,7 @@ def held_out(parts: DatasetParts, models: Sequence[Model], *, with_trained: bool
             f"refused: {models[0].path} was trained on all {len(is_new)} problems of these data, which says nothing of "
             "new ones",
             "judge on problems that were held out, or say --with-trained",
+            code="trained-on-all",
         )
     return parts.select_problems(is_new)
 
@@ -193,12 +196,16 @@ def for_verdict(
 
     is_left = np.concatenate([np.bincount(part.problem_ids) > 1 for part in parts]) | of_winners
     if not is_left.all():
-        warn(f"left out {int((~is_left).sum())} problems with one measured kernel: there is nothing to choose")
+        warn(
+            f"left out {int((~is_left).sum())} problems with one measured kernel: there is nothing to choose",
+            "single-kernel",
+        )
     is_left &= ~_is_seen(parts, models, with_trained=with_trained)
     if int(is_left.sum()) < least:
         raise DataError(
             f"no verdict: {int(is_left.sum())} problems are left to judge on, and it takes {least}",
             "judge on more problems that are held out, or set --min-problems",
+            code="few-problems",
         )
     return parts.select_problems(is_left)
 
@@ -215,11 +222,14 @@ def _is_seen(parts: DatasetParts, models: Sequence[Model], *, with_trained: bool
     for model in models:
         known = frozenset() if isinstance(model, EstimateModel) else trained_problems(model.path)
         if known is None:
-            warn(f"whether {model.path} was trained on these problems cannot be known: its manifest does not say")
+            warn(
+                f"whether {model.path} was trained on these problems cannot be known: its manifest does not say",
+                "unknown-training-data",
+            )
         is_seen = np.array([one in (known or ()) for one in ids])
         if is_seen.any():
             what = "judged also on" if with_trained else "left out"
-            warn(f"{what} {int(is_seen.sum())} of {len(ids)} problems, which {model.path} was trained on")
+            warn(f"{what} {int(is_seen.sum())} of {len(ids)} problems, which {model.path} was trained on", "trained-on")
         found |= is_seen
     return found & (not with_trained)
 
@@ -255,6 +265,7 @@ def refuse_unstable(parts: DatasetParts, most: float) -> None:
         raise DataError(
             f"{percent(share)} of the times are unstable, their samples do not agree; at most {percent(most)} may be",
             "measure again on a machine with nothing else to do, or set --max-unstable",
+            code="unsteady",
         )
 
 

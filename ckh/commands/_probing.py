@@ -51,7 +51,7 @@ def probe_all(found: Sequence[Answer], count: int, timeout_s: float) -> None:
 
     spec = found[0].model.spec
     if spec.op.measured is None:
-        raise UsageError(f"ckh builds no kernels of {spec.op_type}", "leave out --probe")
+        raise UsageError(f"ckh builds no kernels of {spec.op_type}", "leave out --probe", code="unsupported")
     device = device_of(spec.arch)
     compiler = device.identity().compiler
     tasks = {one.run.canonical(): [choice.kernel for choice in _to_build(one, count)] for one in found}

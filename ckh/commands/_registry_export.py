@@ -97,7 +97,11 @@ def registry_files(chooser: Chooser, wanted: RegistryWanted) -> tuple[dict[str, 
     """
     lists = part_of(chooser.op, "lists", ListFormat)
     if lists is None:
-        raise UsageError(f"AMD's registries hold no kernels of {chooser.op.name}", "leave out --op or name another")
+        raise UsageError(
+            f"AMD's registries hold no kernels of {chooser.op.name}",
+            "leave out --op or name another",
+            code="unsupported",
+        )
     arch = load_arch(chooser.arch)
     ordered: dict[str, Any] | None = None
     if wanted.registry is not None:
@@ -165,7 +169,10 @@ def _answers(chooser: Chooser, source: str) -> list[Answer]:
     if failures and len(failures) == len(found):
         raise failures[0]
     if failures:
-        warn(f"{len(failures)} of {len(found)} problems have no kernel and are left out; {failures[0].message}")
+        warn(
+            f"{len(failures)} of {len(found)} problems have no kernel and are left out; {failures[0].message}",
+            "no-kernel",
+        )
     return [one for one in found if len(one.order)]
 
 
@@ -217,6 +224,7 @@ def _predicted(chooser: Chooser, wanted: RegistryWanted) -> _Speeds:
             raise DataError(
                 f"{one.model.path.name} expects no speeds of {one.problem.canonical()}, an order alone",
                 "name measured rows with --data",
+                code="no-speed",
             )
         if id(one.pool) not in column_of:
             column_of[id(one.pool)] = np.array([columns.setdefault(kernel, len(columns)) for kernel in one.pool])
@@ -245,20 +253,29 @@ def _measured(chooser: Chooser, wanted: RegistryWanted, lists: ListFormat, arch:
         asked = set(chooser.load_problems(wanted.problems, None, None))
         numbers = np.array([number for number, one in enumerate(problems) if one in asked], np.intp)
         if not len(numbers):
-            raise DataError(f"none of {wanted.problems} was measured in --data", "leave out --problems")
+            raise DataError(
+                f"none of {wanted.problems} was measured in --data", "leave out --problems", code="not-measured"
+            )
         dataset = dataset.select(np.isin(dataset.problem_ids, numbers))
         problems = list(dataset.problems())
     if strange := set(dataset.frame["arch"].astype(str)) - {arch.name}:
-        raise DataError(f"the rows of --data are of {', '.join(sorted(strange))}, not {arch.name}", "say --arch")
+        raise DataError(
+            f"the rows of --data are of {', '.join(sorted(strange))}, not {arch.name}", "say --arch", code="mixed-data"
+        )
     rows = dataset.frame["kernel_name"].astype(str).to_numpy()
     kernel_of = _complete(chooser, problems, set(rows.tolist()))
     kernels = tuple(dict.fromkeys(kernel_of.values()))
     if not kernels:
-        raise DataError("no kernel of --data has a complete name or is in the pool", "its names leave out parameters")
+        raise DataError(
+            "no kernel of --data has a complete name or is in the pool",
+            "its names leave out parameters",
+            code="unknown-kernel",
+        )
     if unknown := set(rows.tolist()) - set(kernel_of):
         count = len(unknown) + len(kernel_of)
         warn(
-            f"{len(unknown)} of {count} kernels of --data are left out: no one kernel of the pool has their short name"
+            f"{len(unknown)} of {count} kernels of --data are left out: no one kernel of the pool has their short name",
+            "unknown-kernel",
         )
     column = {kernel: number for number, kernel in enumerate(kernels)}
     times = times_of(dataset)

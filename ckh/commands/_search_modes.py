@@ -75,7 +75,9 @@ def ask_model(typed: Typed, top: int, *, must_be_measured: bool, as_json: bool) 
     try:
         model = chooser.model(problem, stands_in=not must_be_measured)
     except ModelError as error:
-        raise ModelError(error.message, f"{error.hint}; or search by measuring, with --measure") from error
+        raise ModelError(
+            error.message, f"{error.hint}; or search by measuring, with --measure", code=error.code
+        ) from error
     if model.not_measured is not None:
         first = f"ckh search {typed.as_typed()} --measure"
         model.not_measured = replace(model.not_measured, next_commands=(first, *model.not_measured.next_commands))
@@ -140,9 +142,12 @@ def measure(
         return False
     if not outcome.best:
         if not outcome.rows:
-            raise NoKernelError("no kernel was measured in the time", "give it more with --time")
+            raise NoKernelError("no kernel was measured in the time", "give it more with --time", code="not-measured")
         last = outcome.rows[-1]
-        raise NoKernelError(f"none of {len(outcome.rows)} kernels worked; the last one: {last.status} {last.message}")
+        raise NoKernelError(
+            f"none of {len(outcome.rows)} kernels worked; the last one: {last.status} {last.message}",
+            code="no-working-kernel",
+        )
     return True
 
 

@@ -57,7 +57,7 @@ def search_set(request: SetRequest, *, force: bool, as_json: bool) -> None:
         OutputError: the registry cannot be written.
     """
     if not request.data:
-        raise UsageError("--set needs measurements to choose from", "name a dataset with --data")
+        raise UsageError("--set needs measurements to choose from", "name a dataset with --data", code="missing-option")
     if request.registry is not None:
         check_output(request.registry, REGISTRY, force=force, inputs=request.data)
     dataset = _of_workload(judged(read_dataset(*request.data, columns=needed_columns)), request.problems)
@@ -93,6 +93,7 @@ def _of_workload(dataset: Dataset, source: str | None) -> Dataset:
         raise UsageError(
             f"{len(missing)} of {len(wanted)} problems of {source} have no usable time in the data, e.g. {missing[0]}",
             f"measure them first: ckh bench --problems {shell_word(source)}",
+            code="not-measured",
         )
     chosen = np.array([numbers[problem.canonical()] for problem in wanted])
     return dataset.select(np.isin(dataset.problem_ids, chosen))

@@ -52,12 +52,14 @@ def create_golden(path: Path, source: str | None, wanted: WantedChoices, *, forc
         chooser = Chooser(wanted.model, wanted.arch or old.arch, None, old.op)
         problems = _problems(old)
     else:
-        raise UsageError("--create needs the list of problems", "name a set or a file with --problems")
+        raise UsageError(
+            "--create needs the list of problems", "name a set or a file with --problems", code="missing-option"
+        )
     kernels = _chosen(chooser, problems)
     if not kernels:
         raise NoKernelError(f"no kernel applies to any of {len(problems)} problems")
     if len(kernels) < len(problems):
-        warn(f"left out {len(problems) - len(kernels)} problems that no kernel applies to")
+        warn(f"left out {len(problems) - len(kernels)} problems that no kernel applies to", "no-kernel")
     text = Golden(chooser.op.name, chooser.arch, kernels).text()
     write_output(path, text.encode())
     note(f"wrote {path}: the choices for {len(kernels)} problems on {chooser.arch}")

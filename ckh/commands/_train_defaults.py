@@ -93,6 +93,7 @@ def _shipped(name: str, variant: Direction | None) -> DefaultData:
         raise UsageError(
             f"nothing was measured here of {of} on {arch}, and no data of it ship",
             "name datasets with --data, or measure with ckh bench",
+            code="no-training-data",
         )
     words = f"shipped for {arch}: " + ", ".join(path.name for path in found)
     return DefaultData(tuple(found), words, variant)
@@ -151,7 +152,9 @@ def _default_out(dataset: Dataset, variant: Direction | None) -> Path:
     direction = str(variant) if variant is not None else None
     if op.has_directions and direction is None:
         if len(dataset.variants) > 1:
-            raise DataError("the data hold " + ", ".join(dataset.variants), "name one with --variant")
+            raise DataError(
+                "the data hold " + ", ".join(dataset.variants), "name one with --variant", code="mixed-data"
+            )
         direction = dataset.variants[0]
     dtype = str(dataset.frame["dtype"].iloc[0]) if "dtype" in dataset.frame else None
     parts = (op.name, direction, dtype, dataset.arch)

@@ -22,10 +22,10 @@ def warn_of_start(trained: Trained) -> None:
     if trained.start is not None and trained.start.differs:
         note(f"{trained.start.path} is of something else: {'; '.join(trained.start.differs)}")
     if comparison is None:
-        warn("the model was not compared with its start: that needs folds, and 3 problems or more")
+        warn("the model was not compared with its start: that needs folds, and 3 problems or more", "not-compared")
     elif comparison.worse:
         fell = " and ".join(comparison.worse)
-        warn(f"the model is worse than its start, by {fell}: {_against_start(comparison)}")
+        warn(f"the model is worse than its start, by {fell}: {_against_start(comparison)}", "worse-than-start")
 
 
 def warn_if_worse(trained: Trained) -> None:
@@ -34,10 +34,10 @@ def warn_if_worse(trained: Trained) -> None:
     if today is not None and today.comparison.worse:
         fell = " and ".join(today.comparison.worse)
         found = f"{today.source}, which answers for such problems today, chooses better by {fell}"
-        warn(f"{found}: {_against_start(today.comparison)}")
+        warn(f"{found}: {_against_start(today.comparison)}", "worse-than-current")
         # By now "nearest" may be the new model itself.
         instead = f"; --warm-start {shell_word(today.source)} adds to that one" if Path(today.source).is_dir() else ""
-        warn(f"ckh predict takes a model of your own first{instead}")
+        warn(f"ckh predict takes a model of your own first{instead}", "shadows-model")
 
 
 def print_trained(trained: Trained, out: Path, *, as_json: bool) -> None:

@@ -74,7 +74,10 @@ def compare(
     files.check(force=force, inputs=[old, new, *data])
     before, after = load_model(old), load_model(new)
     if before.spec.purpose != after.spec.purpose:
-        raise UsageError(f"{old} is for {before.spec.purpose}, {new} for {after.spec.purpose}: they cannot be compared")
+        raise UsageError(
+            f"{old} is for {before.spec.purpose}, {new} for {after.spec.purpose}: they cannot be compared",
+            code="model-mismatch",
+        )
     parts = for_verdict(load_judged(after, data), [before, after], min_problems)
     thresholds = comparing.Thresholds(max_mean_loss, max_median_loss, max_p10_loss, max_problem_loss)
     rankers = ranker_of(before, among), ranker_of(after, among)

@@ -98,10 +98,10 @@ def kernels(
     kind = device or default_device_kind(options)
     found = open_device(kind, options)
     if caution := caution_of(found):
-        warn(caution)
+        warn(caution, "headers")
     cases_of = measured_of(operation(op)).matrix
     if cases_of is None:
-        raise UsageError(f"{op} has no matrices of kernels")
+        raise UsageError(f"{op} has no matrices of kernels", code="unsupported")
     cases = cases_of(matrix, MatrixSettings(found.arch, dtype or found.arch.default_dtype, variant, ndim))
     limits = BenchLimits(timeout_s=parse_duration(timeout), jobs=jobs)
     with ExitStack() as stack:

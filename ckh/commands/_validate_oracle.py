@@ -112,7 +112,9 @@ def oracle(
     loaded, timeout_s = judged_model(model, data), parse_duration(timeout)
     if limit is not None and limit < min_problems:
         raise UsageError(
-            f"--limit {limit} leaves fewer than the {min_problems} problems that a verdict takes", "set --min-problems"
+            f"--limit {limit} leaves fewer than the {min_problems} problems that a verdict takes",
+            "set --min-problems",
+            code="few-problems",
         )
     parts = for_verdict(load_judged(loaded, data), [loaded], min_problems)
     refuse_unstable(parts, max_unstable)
@@ -120,7 +122,7 @@ def oracle(
         from ckh.learn.known import other_device
 
         if other := other_device(loaded.spec.arch, loaded.spec.device, None):
-            warn(f"{loaded.path} was {other}: it is judged where it did not learn")
+            warn(f"{loaded.path} was {other}: it is judged where it did not learn", "trained-on")
         found = _some(_contests(loaded, parts, among, top_k, min_problems), limit, seed)
         judged = _judged_again(_measure_again(loaded, found, sample, seed, timeout_s), top_k)
     else:
@@ -216,9 +218,9 @@ def _contests(model: Model, parts: DatasetParts, among: Among, top_k: int, least
         problems += len(first)
         found += contests(part, first)
     if len(found) < problems:
-        warn(f"left out {problems - len(found)} of {problems} problems, for which predict has no kernel")
+        warn(f"left out {problems - len(found)} of {problems} problems, for which predict has no kernel", "no-kernel")
     if len(found) < least:
-        raise DataError(f"no verdict: {len(found)} problems have an answer, and it takes {least}")
+        raise DataError(f"no verdict: {len(found)} problems have an answer, and it takes {least}", code="few-problems")
     return found
 
 

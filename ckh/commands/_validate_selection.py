@@ -94,7 +94,11 @@ def selection(
     given = {"--problems": problems, "--op": op, "--variant": variant, "--dtype": dtype, "--arch": arch}
     _refuse(given, "goes with")
     if data and on_device:
-        raise UsageError("--data and --on-device both say what changes are worth", "leave one of them out")
+        raise UsageError(
+            "--data and --on-device both say what changes are worth",
+            "leave one of them out",
+            code="conflicting-options",
+        )
     files = VerdictFiles(junit, summary)
     files.check(force=force, inputs=[golden, *data, *([model] if model else [])])
     timeout_s = parse_duration(timeout)
@@ -116,7 +120,7 @@ def selection(
 def _refuse(given: Mapping[str, object], how: str) -> None:
     for name, value in given.items():
         if value:
-            raise UsageError(f"{name} {how} --create", "see ckh validate selection --help")
+            raise UsageError(f"{name} {how} --create", "see ckh validate selection --help", code="conflicting-options")
 
 
 def _verdict(golden: Golden, found: list[Change], title: str, max_loss: float, *, allows_unmeasured: bool) -> Verdict:

@@ -62,7 +62,7 @@ def _kind(name: str, start: bytes) -> FileKind:
 def give_verdict(failures: Sequence[str]) -> None:
     """Say what is wrong and whether the gate passes; end with 1 if it does not."""
     for failure in failures:
-        warn(failure)
+        warn(failure, "gate")
     note("FAIL" if failures else "PASS")
     if failures:
         raise typer.Exit(int(ExitCode.GATE_FAILED))

@@ -109,7 +109,11 @@ def bench(
     options = DeviceOptions(**device_options, cold=bool(given["cold"]), rotating=given["rotating"] or 0)
     with ExitStack() as stack:
         if verbose and cluster is None:
-            raise UsageError("--verbose says what the nodes of a cluster do", "add --cluster, or leave it out")
+            raise UsageError(
+                "--verbose says what the nodes of a cluster do",
+                "add --cluster, or leave it out",
+                code="inapplicable-option",
+            )
         nodes = None if cluster is None else stack.enter_context(connected(cluster, is_verbose=verbose))
         campaign = Campaign(
             str(device) if device else None,
@@ -145,7 +149,7 @@ def _warn_of_headers(campaign: Campaign) -> None:
     from ckh.bench.device_choice import caution_of
 
     if caution := caution_of(campaign.device):
-        warn(caution)
+        warn(caution, "headers")
 
 
 def _build(campaign: Campaign, limits: BenchLimits, *, as_json: bool) -> None:
@@ -198,5 +202,7 @@ def _measure(campaign: Campaign, limits: BenchLimits, *, as_json: bool, counts_d
     if outcome.reason is StopReason.INTERRUPTED:
         raise typer.Exit(int(ExitCode.INTERRUPTED))
     if not outcome.is_any_right and (outcome.totals.statuses or not outcome.pairs_left):
-        warn(f"no pair has a right result: every kernel failed{output.failure_text(outcome.totals)}")
+        warn(
+            f"no pair has a right result: every kernel failed{output.failure_text(outcome.totals)}", "no-working-kernel"
+        )
         raise typer.Exit(int(ExitCode.NO_KERNEL))

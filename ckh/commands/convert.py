@@ -139,22 +139,30 @@ def _mapping(maps: list[str], op: str | None, from_format: str | None) -> dict[s
     for text in maps:
         ours, is_pair, theirs = (part.strip() for part in text.partition("="))
         if not (ours and is_pair and theirs):
-            raise UsageError(f"--map {text!r} is not OURS=THEIRS", "e.g. --map latency_us=time")
+            raise UsageError(f"--map {text!r} is not OURS=THEIRS", "e.g. --map latency_us=time", code="bad-mapping")
         if ours in mapping:
-            raise UsageError(f"--map says {ours} twice: {mapping[ours]} and {theirs}")
+            raise UsageError(f"--map says {ours} twice: {mapping[ours]} and {theirs}", code="duplicate-name")
         mapping[ours] = theirs
     if bool(mapping) != (op is not None):
-        raise UsageError("--map and --op go together: --op says whose columns --map names", "give both or neither")
+        raise UsageError(
+            "--map and --op go together: --op says whose columns --map names",
+            "give both or neither",
+            code="missing-option",
+        )
     if mapping and from_format is not None:
-        raise UsageError("--map reads a table of columns, --from one of the formats", "leave out one of the two")
+        raise UsageError(
+            "--map reads a table of columns, --from one of the formats",
+            "leave out one of the two",
+            code="conflicting-options",
+        )
     return mapping
 
 
 def _warn(summary: ConversionSummary | WinnerSummary) -> None:
     for warning in summary.warnings:
-        warn(warning)
+        warn(warning, "conversion")
     for reason, count in summary.dropped.items():
-        warn(f"left out {count} {reason}")
+        warn(f"left out {count} {reason}", "left-out")
 
 
 def _report_winners(out: Path, summary: WinnerSummary, as_json: bool) -> None:

@@ -71,7 +71,9 @@ def doctor(
         _check(device, options, out, force=force, as_json=as_json)
         return
     if device is not None or out is not None or force:
-        raise UsageError("--device, --out and --force are for a check", "add --check, or leave them out")
+        raise UsageError(
+            "--device, --out and --force are for a check", "add --check, or leave them out", code="inapplicable-option"
+        )
     report = gather(options)
     if as_json:
         print_json("doctor", report)
@@ -111,7 +113,7 @@ def _check(kind: str | None, options: DeviceOptions, out: Path | None, *, force:
 
     kind = kind or default_device_kind(options)
     if kind not in DEVICE_KINDS:
-        raise UsageError(f"unknown device {kind!r}", "one of " + ", ".join(DEVICE_KINDS))
+        raise UsageError(f"unknown device {kind!r}", "one of " + ", ".join(DEVICE_KINDS), code="unknown-name")
     out = out or Path(f"ckh-check-{kind}.tar.gz")
     check_output(out, output.ARCHIVE, force=force)
     report = gather(options)

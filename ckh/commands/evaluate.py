@@ -117,11 +117,17 @@ def evaluate(
     is_winners = (labels or labels_of(loaded.path)) is Labels.WINNERS
     gates = [_parse_gate(text, is_winners=is_winners) for text in fail_under]
     if not gates and min_problems is not None:
-        raise UsageError("--min-problems is for gates", "add --fail-under FIGURE=VALUE")
+        raise UsageError("--min-problems is for gates", "add --fail-under FIGURE=VALUE", code="inapplicable-option")
     if is_winners and cluster is not None:
-        raise UsageError("a few rows of winners are judged in no time", "leave out --cluster")
+        raise UsageError(
+            "a few rows of winners are judged in no time", "leave out --cluster", code="conflicting-options"
+        )
     if is_winners and among is Among.MEASURED:
-        raise UsageError("where only winners are known, nothing was measured beside them", "leave out --among")
+        raise UsageError(
+            "where only winners are known, nothing was measured beside them",
+            "leave out --among",
+            code="conflicting-options",
+        )
     parts = load_judged(loaded, data)
     if gates:
         least = min_problems or LEAST_PROBLEMS
@@ -146,7 +152,7 @@ def evaluate(
     else:
         show(str(loaded.path))
     for failure in failures:
-        warn(failure)
+        warn(failure, "gate")
     if gates and not failures:
         note("all gates passed")
     if failures:
@@ -160,9 +166,13 @@ def _amd_recipe(model: Model, learned_from: DatasetParts | None) -> dict[str, Sc
     from ckh.learn.amd_recipe import amd_scorer
 
     if learned_from is None:
-        raise UsageError("--amd-recipe learns from training data, and there are none", "name them with --train-data")
+        raise UsageError(
+            "--amd-recipe learns from training data, and there are none",
+            "name them with --train-data",
+            code="missing-option",
+        )
     if not model.spec.op.amd_features:
-        raise UsageError(f"AMD has no recipe for {model.spec.op_type}", "leave out --amd-recipe")
+        raise UsageError(f"AMD has no recipe for {model.spec.op_type}", "leave out --amd-recipe", code="unsupported")
     jobs = len(os.sched_getaffinity(0))
     return {"AMD's recipe, same data": amd_scorer(learned_from.whole(), model.hardware, jobs)}
 
@@ -191,7 +201,9 @@ def _judging(model: Model, parts: DatasetParts, cluster: str | None, among: Amon
         from ckh.learn.transfer import EstimateModel
 
         if isinstance(model, EstimateModel):
-            raise UsageError("an estimate has no files that workers could load", "leave out --cluster")
+            raise UsageError(
+                "an estimate has no files that workers could load", "leave out --cluster", code="conflicting-options"
+            )
         with connected(cluster) as nodes:  # noqa: SIM117 - in one it is too long
             with closing(FarAnswers(nodes, model, parts, measured_alone=measured_alone)) as far:
                 yield lambda _part: far.next()
@@ -257,11 +269,15 @@ def _parse_gate(text: str, *, is_winners: bool) -> tuple[str, float]:
     known = (COVERAGE, *(tuple(f"top{k}" for k in FIRST) if is_winners else FIGURES))
     name, _, value = text.partition("=")
     if name not in known:
-        raise UsageError(f"--fail-under {text!r}: unknown figure {name!r}", "one of " + ", ".join(known))
+        raise UsageError(
+            f"--fail-under {text!r}: unknown figure {name!r}", "one of " + ", ".join(known), code="unknown-name"
+        )
     try:
         least = float(value)
     except ValueError:
         least = float("nan")
     if not 0 <= least <= 1:
-        raise UsageError(f"--fail-under {text!r}: {value!r} is no number from 0 to 1", f"write {name}=0.85")
+        raise UsageError(
+            f"--fail-under {text!r}: {value!r} is no number from 0 to 1", f"write {name}=0.85", code="out-of-range"
+        )
     return name, least

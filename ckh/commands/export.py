@@ -75,9 +75,11 @@ class _Typed:
         """
         typed = [name for name in self.__slots__ if getattr(self, name)]
         if strange := [name for name in typed if name not in (needed, *others)]:
-            raise UsageError(f"{as_option(strange[0])} does not go with --to {to}", "leave it out")
+            raise UsageError(
+                f"{as_option(strange[0])} does not go with --to {to}", "leave it out", code="inapplicable-option"
+            )
         if needed is not None and needed not in typed:
-            raise UsageError(f"--to {to} needs {as_option(needed)}", "see ckh export --help")
+            raise UsageError(f"--to {to} needs {as_option(needed)}", "see ckh export --help", code="missing-option")
 
 
 def _targets() -> dict[str, str]:
@@ -173,7 +175,7 @@ def export(
 ) -> None:
     """Write, and say what."""
     if to not in _TARGETS:
-        raise UsageError(f"unknown target {to!r}", "one of " + ", ".join(_TARGETS))
+        raise UsageError(f"unknown target {to!r}", "one of " + ", ".join(_TARGETS), code="unknown-name")
     typed = _Typed(
         *(tuple(model), registry, embed, problems, tuple(data), op, arch, dtype, variant, num_cus, installed, top),
         *(replace, check, skip_unsupported, ordered),
@@ -223,9 +225,13 @@ def _headers(to: str, models: list[Model]) -> dict[str, bytes]:
     for name, model in zip(model_names(models), models, strict=True):
         header = of_op.get(model.spec.op_type)
         if header is None:
-            raise UsageError(f"{to} has no {model.spec.op_type}", "it has " + ", ".join(of_op))
+            raise UsageError(f"{to} has no {model.spec.op_type}", "it has " + ", ".join(of_op), code="unsupported")
         if model.spec.arch == HOST:
-            raise UsageError(f"{model.path} is for CPUs, and {to} runs kernels of GPUs", "name a model of a GPU")
+            raise UsageError(
+                f"{model.path} is for CPUs, and {to} runs kernels of GPUs",
+                "name a model of a GPU",
+                code="model-mismatch",
+            )
         files[f"{name}.hpp"] = header.text(name, model).encode()
     return files
 
@@ -244,9 +250,13 @@ def _export_choices(typed: _Typed, to: str, out: Path, *, force: bool, as_json: 
     typed.require(to, "problems", "check", *others)
     installed = typed.installed or typed.check
     if typed.replace and installed is None:
-        raise UsageError("--replace is of AITER's own tables", "name it with --installed")
+        raise UsageError("--replace is of AITER's own tables", "name it with --installed", code="inapplicable-option")
     if len(typed.model) > 1:
-        raise UsageError(f"--to {to} takes one --model", "leave it out: the first that fits each problem is taken")
+        raise UsageError(
+            f"--to {to} takes one --model",
+            "leave it out: the first that fits each problem is taken",
+            code="several-models",
+        )
     check_output(out, EXPORT, force=force, inputs=[*typed.model, *typed.data, Path(str(typed.problems))])
     op, table = the_table(to, typed.op, str(typed.problems))
     wanted = ChoicesWanted(
@@ -297,7 +307,11 @@ def _export_module(typed: _Typed, to: str, out: Path, *, force: bool, as_json: b
 
     typed.require(to, None, "model", "arch", "top")
     if len(typed.model) > 1:
-        raise UsageError(f"--to {to} takes one --model", "leave it out: the first that fits each problem is taken")
+        raise UsageError(
+            f"--to {to} takes one --model",
+            "leave it out: the first that fits each problem is taken",
+            code="several-models",
+        )
     check_output(out, EXPORT, force=force, inputs=typed.model)
     made, report = module_files(to, typed.model[0] if typed.model else None, typed.arch, typed.top)
     files = with_list(made, report)
@@ -316,7 +330,11 @@ def _export_lists(typed: _Typed, to: str, out: Path, *, force: bool, as_json: bo
 
     typed.require(to, None, "model", "registry", "problems", "data", "op", "arch", "dtype", "top", "ordered")
     if len(typed.model) > 1:
-        raise UsageError(f"--to {to} takes one --model", "leave it out: the first that fits each problem is taken")
+        raise UsageError(
+            f"--to {to} takes one --model",
+            "leave it out: the first that fits each problem is taken",
+            code="several-models",
+        )
     _require_source(typed)
     inputs = [*typed.model, *typed.data, *([typed.registry] if typed.registry else [])]
     check_output(out, EXPORT, force=force, inputs=inputs)
@@ -347,13 +365,19 @@ def _require_source(typed: _Typed) -> None:
         UsageError: they do, or it lacks.
     """
     if typed.registry is not None and (typed.ordered or typed.problems or typed.data):
-        raise UsageError("--registry says the kernels", "leave out --ordered, --problems and --data")
+        raise UsageError(
+            "--registry says the kernels", "leave out --ordered, --problems and --data", code="inapplicable-option"
+        )
     if typed.registry is not None and typed.top:
-        raise UsageError("--top chooses kernels of problems, --registry says them all", "leave out --top")
+        raise UsageError(
+            "--top chooses kernels of problems, --registry says them all", "leave out --top", code="conflicting-options"
+        )
     if typed.data and not typed.ordered:
-        raise UsageError("--data is for --ordered", "leave it out, or add --ordered")
+        raise UsageError("--data is for --ordered", "leave it out, or add --ordered", code="inapplicable-option")
     if typed.registry is None and typed.problems is None and not typed.data:
-        raise UsageError(f"--to {_LISTS} needs --problems or --registry", "see ckh export --help")
+        raise UsageError(
+            f"--to {_LISTS} needs --problems or --registry", "see ckh export --help", code="missing-option"
+        )
 
 
 def _export_records(typed: _Typed, to: str, out: Path, *, force: bool, as_json: bool) -> None:
@@ -364,7 +388,7 @@ def _export_records(typed: _Typed, to: str, out: Path, *, force: bool, as_json: 
     check_output(out, records.kind, force=force, inputs=typed.data)
     count, warnings = write_records(typed.data, op, records, out)
     for one in warnings:
-        warn(one)
+        warn(one, "export")
     if as_json:
         document = {"out": str(out), "to": to, "op_type": op.name, "rows": count, "warnings": warnings}
         print_json("export_records", document)

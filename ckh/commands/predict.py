@@ -138,7 +138,9 @@ def predict(
     """Rank and print."""
     lists = {"--kernels": kernels, "--registry": registry, "--rule-set": rule_set}
     if len(given := [name for name, value in lists.items() if value is not None]) > 1:
-        raise UsageError(f"{given[0]} and {given[1]} both say what is ranked", "leave one of them out")
+        raise UsageError(
+            f"{given[0]} and {given[1]} both say what is ranked", "leave one of them out", code="conflicting-options"
+        )
     wanted = _Measuring(
         probe,
         parse_duration(timeout),
@@ -155,7 +157,9 @@ def predict(
     chooser = typed.chooser(typed.arch)
     if problems is None:
         if skip_unsupported:
-            raise UsageError("--skip-unsupported is for many problems", "name them with --problems")
+            raise UsageError(
+                "--skip-unsupported is for many problems", "name them with --problems", code="inapplicable-option"
+            )
         found = _answered(chooser, [typed.problem(chooser, "predict")], wanted)[0]
         if found.failure is not None:
             raise found.failure
@@ -164,10 +168,14 @@ def predict(
         _print_one(found, top, again, as_json=as_json, why=why, explain=explain)
         return
     if explain:
-        raise UsageError("--explain is for one problem, --problems says many", "leave one of them out")
+        raise UsageError(
+            "--explain is for one problem, --problems says many", "leave one of them out", code="conflicting-options"
+        )
     if typed.sizes:
         name = as_option(next(iter(typed.sizes)))
-        raise UsageError(f"{name} says one problem, --problems many", "leave one of them out")
+        raise UsageError(
+            f"{name} says one problem, --problems many", "leave one of them out", code="conflicting-options"
+        )
     answers = _answered(chooser, _load(problems, typed, chooser), wanted)
     if require is Required.KNOWN:
         _refuse_unknown(answers, top)
@@ -194,7 +202,7 @@ def _refuse_unknown(answers: Sequence[Answer], top: int) -> None:
 
 def _load(source: str, typed: Typed, chooser: Chooser) -> tuple[Problem, ...]:
     if typed.variant is not None and not chooser.op.has_directions:
-        raise UsageError(f"{chooser.op.name} has no directions", "leave out --variant")
+        raise UsageError(f"{chooser.op.name} has no directions", "leave out --variant", code="inapplicable-option")
     variant = None if typed.variant is None else str(typed.variant)
     return chooser.load_problems(source, variant, typed.dtype)
 

@@ -74,12 +74,18 @@ def report(
     require_matplotlib()
     every_s = parse_duration(every)
     if every_s < _LEAST_EVERY_S:
-        raise UsageError(f"--every {every} is shorter than a second", "write it like 10s")
+        raise UsageError(f"--every {every} is shorter than a second", "write it like 10s", code="out-of-range")
     is_run = len(what) == 1 and _is_run(what[0])
     if by_data and not (len(what) == 1 and _are_models(what)):
-        raise UsageError("--learning-curve is for one model and its training data", "name these with --train-data")
+        raise UsageError(
+            "--learning-curve is for one model and its training data",
+            "name these with --train-data",
+            code="inapplicable-option",
+        )
     if watch and not is_run:
-        raise UsageError("--watch is for a folder of ckh bench or ckh search", "leave it out")
+        raise UsageError(
+            "--watch is for a folder of ckh bench or ckh search", "leave it out", code="inapplicable-option"
+        )
     check_output(out, _page_kind(), force=force, inputs=[*what, *data, *train_data])
     if is_run:
         _refuse_for_models(data, train_data, over, "a run")
@@ -116,16 +122,18 @@ def _are_models(paths: Sequence[Path]) -> bool:
 
     found = [(path / SPEC_NAME).is_file() for path in paths]
     if any(found) and not all(found):
-        raise UsageError("models are compared with models only", "report on one thing at a time")
+        raise UsageError("models are compared with models only", "report on one thing at a time", code="mixed-data")
     if len(paths) > 2 and all(found):  # noqa: PLR2004 - a pair is compared
-        raise UsageError(f"{len(paths)} models: two are compared", "name an old one and a new one")
+        raise UsageError(
+            f"{len(paths)} models: two are compared", "name an old one and a new one", code="several-models"
+        )
     return all(found)
 
 
 def _refuse_for_models(data: Sequence[Path], train_data: Sequence[Path], over: str | None, what: str) -> None:
     for name, value in (("--data", data), ("--train-data", train_data), ("--over", over)):
         if value:
-            raise UsageError(f"{name} is for models, not for {what}", "leave it out")
+            raise UsageError(f"{name} is for models, not for {what}", "leave it out", code="inapplicable-option")
 
 
 def _report_data(paths: list[Path], data: Sequence[Path], over: str | None) -> Report:
@@ -138,6 +146,7 @@ def _report_data(paths: list[Path], data: Sequence[Path], over: str | None) -> R
             raise DataError(
                 f"{path} is no folder of a run, no model, and holds no dataset",
                 "name a folder of ckh bench, a model directory or a file of ckh convert",
+                code="unknown-format",
             )
     return report_dataset(read_dataset(*paths), paths)
 
@@ -155,20 +164,31 @@ def _report_models(
     from ckh.training import Labels
 
     if not data:
-        raise UsageError("a model is judged on measured problems", "name them with --data HOLDOUT.parquet")
+        raise UsageError(
+            "a model is judged on measured problems", "name them with --data HOLDOUT.parquet", code="missing-option"
+        )
     models = [load_model(path) for path in paths]
     for model in models:
         if labels_of(model.path) is Labels.WINNERS:
-            raise UsageError(f"{model.path} learned from winners alone, which have no efficiency", "see ckh evaluate")
+            raise UsageError(
+                f"{model.path} learned from winners alone, which have no efficiency",
+                "see ckh evaluate",
+                code="winners-only",
+            )
     dataset = held_out(load_judged(models[-1], data), models).whole()
     judged = [judge(model, dataset, measured_alone=among is Among.MEASURED) for model in models]
     if len(models) > 1:
         if models[0].spec.purpose != models[1].spec.purpose:
-            raise UsageError(f"{paths[0]} is for {models[0].spec.purpose}, {paths[1]} for {models[1].spec.purpose}")
+            raise UsageError(
+                f"{paths[0]} is for {models[0].spec.purpose}, {paths[1]} for {models[1].spec.purpose}",
+                code="model-mismatch",
+            )
         return report_comparison(*judged)
     train_data = files_learned_from(models[0], train_data, data)
     if by_data and not train_data:
-        raise UsageError("the model's training data are not found", "name them with --train-data")
+        raise UsageError(
+            "the model's training data are not found", "name them with --train-data", code="no-training-data"
+        )
     learned_from = load_judged(models[0], train_data).whole() if train_data else None
     further = [_learning_by_data(judged[0], train_data)] if by_data else []
     return report_model(
@@ -193,7 +213,7 @@ def _two(over: str | None) -> tuple[str, str] | None:
         return None
     first, comma, second = over.partition(",")
     if not (first and comma and second) or "," in second:
-        raise UsageError(f"--over {over!r} names no two sizes", "write it like C,Hi")
+        raise UsageError(f"--over {over!r} names no two sizes", "write it like C,Hi", code="unknown-field")
     return first.strip(), second.strip()
 
 
@@ -205,7 +225,7 @@ def _write_run(path: Path, out: Path, plots: Path | None, every_s: float | None,
     while True:
         journal = read_journal(path)
         if not journal.runs:
-            raise DataError(f"{path} holds no run yet", "start it with ckh bench")
+            raise DataError(f"{path} holds no run yet", "start it with ckh bench", code="no-run")
         written = _write(report_run(journal, None if every_s is None else round(every_s)), out, plots, force=force)
         if every_s is None or is_ended(journal):
             return written

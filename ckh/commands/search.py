@@ -146,4 +146,4 @@ def _refuse(given: dict[str, Any], why: str) -> None:
     """
     for name, value in given.items():
         if value is not None:
-            raise UsageError(f"{typed_as(name)} {why}", "see ckh search --help")
+            raise UsageError(f"{typed_as(name)} {why}", "see ckh search --help", code="inapplicable-option")

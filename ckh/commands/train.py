@@ -173,7 +173,10 @@ def train(
     if distributed:
         _require_distributable(options, start, cluster)
     if options.folds and too_few_to_validate(dataset.valid()):
-        warn("too few problems for cross-validation: the model is not validated, and has all of its trees")
+        warn(
+            "too few problems for cross-validation: the model is not validated, and has all of its trees",
+            "few-problems",
+        )
     with _interruptible(), everywhere_or_here(cluster) as workers:
         tuning = None if tuned is None else _tune(dataset, options, tuned, list(params), start)
         far = _spread(workers, paths, variant, options) if distributed and workers is not None else None
@@ -200,16 +203,22 @@ def _interruptible() -> Iterator[None]:
 def _refuse_usage(given: dict[str, Any], said: Sequence[Path], *, is_distributed: bool) -> None:
     """Refuse, before anything is read, what is wrong whatever the data are."""
     if given.get("folds") in _NO_FOLDS:
-        raise UsageError(f"--folds {given['folds']} cannot train, stop and score", "3 or more, or 0 for none")
+        raise UsageError(
+            f"--folds {given['folds']} cannot train, stop and score", "3 or more, or 0 for none", code="out-of-range"
+        )
     if is_distributed and not said:
-        raise UsageError("--distributed reads data on the workers", "name datasets with --data")
+        raise UsageError(
+            "--distributed reads data on the workers", "name datasets with --data", code="inapplicable-option"
+        )
 
 
 def _require_distributable(options: TrainOptions, start: Start | None, cluster: str | None) -> None:
     from ckh.learn.prepared import check_distributed
 
     if cluster is None:
-        raise UsageError("--distributed spreads rows over a cluster", "name it with --cluster")
+        raise UsageError(
+            "--distributed spreads rows over a cluster", "name it with --cluster", code="inapplicable-option"
+        )
     check_distributed(options, start)
 
 
@@ -287,9 +296,9 @@ def _targets(text: str) -> tuple[str, ...]:
 
     names = tuple(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
     if unknown := [name for name in names if name not in TARGETS]:
-        raise UsageError(f"unknown target {unknown[0]!r}", "the targets are " + ", ".join(TARGETS))
+        raise UsageError(f"unknown target {unknown[0]!r}", "the targets are " + ", ".join(TARGETS), code="unknown-name")
     if TFLOPS not in names:
-        raise UsageError(f"--targets must hold {TFLOPS}: predictions are given in TFLOPS")
+        raise UsageError(f"--targets must hold {TFLOPS}: predictions are given in TFLOPS", code="missing-option")
     return names
 
 
@@ -297,14 +306,16 @@ def _select(dataset: Dataset, op: str | None, variant: Direction | None) -> Data
     from ckh.ops import operation
 
     if op is not None and operation(op).name != dataset.op.name:
-        raise DataError(f"the dataset has no row of {op}", f"it has {dataset.op.name}")
+        raise DataError(f"the dataset has no row of {op}", f"it has {dataset.op.name}", code="no-training-data")
     if variant is None:
         return dataset
     if not dataset.op.has_directions:
-        raise UsageError(f"{dataset.op.name} has no directions", "leave out --variant")
+        raise UsageError(f"{dataset.op.name} has no directions", "leave out --variant", code="inapplicable-option")
     mask = (dataset.frame["variant"] == str(variant)).to_numpy()
     if not mask.any():
         raise DataError(
-            f"the dataset has no row of {dataset.op.name} {variant}", f"it has {', '.join(dataset.variants)}"
+            f"the dataset has no row of {dataset.op.name} {variant}",
+            f"it has {', '.join(dataset.variants)}",
+            code="no-training-data",
         )
     return dataset.select(mask)

@@ -48,12 +48,14 @@ def output_kind(name: str, *, is_partitioned: bool = False) -> FileKind | Folder
     """
     if is_partitioned:
         if name != PARQUET:
-            raise UsageError(f"{name} is written as one file", "leave out --partition-rows")
+            raise UsageError(f"{name} is written as one file", "leave out --partition-rows", code="inapplicable-option")
         return PARTITIONED
     if name == PARQUET:
         return DATASET
     if name not in output_formats():
-        raise UsageError(f"unknown format {name!r}", "one of " + ", ".join((PARQUET, *output_formats())))
+        raise UsageError(
+            f"unknown format {name!r}", "one of " + ", ".join((PARQUET, *output_formats())), code="unknown-name"
+        )
     return output_formats()[name].kind
 
 
@@ -143,9 +145,9 @@ def dataset_of_frame(frame: pd.DataFrame, options: ReadOptions) -> Dataset:
     """
     reading = read_mapped(frame_table(frame), options)
     for reason, count in reading.bad.items():
-        warn(f"left out {count} {reason}")
+        warn(f"left out {count} {reason}", "left-out")
     for warning in reading.warnings:
-        warn(warning)
+        warn(warning, "conversion")
     return merge([reading]).dataset
 
 
@@ -159,7 +161,7 @@ def convert_problems(
     """
     for path in inputs:
         if (format_name or find_reader(path).name) != to.reader:
-            raise UsageError(f"{path} is no {to.source}", "only of these are problems written")
+            raise UsageError(f"{path} is no {to.source}", "only of these are problems written", code="unknown-format")
     return to.write(inputs, out, options)
 
 
@@ -167,4 +169,4 @@ def _row_format(op: AnyOperation, name: str) -> RowsFormat:
     for one in formats_of(op).rows:
         if one.name == name:
             return one
-    raise DataError(f"there is no format {name} for {op.name}", "write Parquet")
+    raise DataError(f"there is no format {name} for {op.name}", "write Parquet", code="unknown-format")

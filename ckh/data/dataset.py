@@ -155,6 +155,7 @@ class Dataset:
             raise DataError(
                 f"the dataset must hold one architecture, not {len(self.archs)}: {', '.join(self.archs)}",
                 "select the rows of one",
+                code="mixed-data",
             )
         return self.archs[0]
 
@@ -191,7 +192,9 @@ class Dataset:
 
         values = self.frame[column].to_numpy()
         if not len(values) or np.isnan(values.astype(np.float64)).any():
-            raise DataError(f"column {column} is empty in some rows", "convert the data again with --arch")
+            raise DataError(
+                f"column {column} is empty in some rows", "convert the data again with --arch", code="bad-column"
+            )
         whole = values.astype(np.int64)
         return int(whole[0]) if (whole == whole[0]).all() else whole
 
@@ -251,7 +254,7 @@ def open_files(paths: Sequence[Path | str], *, predictions: bool = False) -> lis
     """
     files = [tables.DatasetFile(file) for path in paths for file in _files(Path(path))]
     if not files:
-        raise DataError("no dataset was named")
+        raise DataError("no dataset was named", code="missing-option")
     tables.one_operation(file.op for file in files)
     for file in files:
         file.verify(predictions=predictions)
@@ -305,7 +308,7 @@ def _files(path: Path) -> list[Path]:
         return [path]
     found = sorted(path.glob("*.parquet"))
     if not found:
-        raise DataError(f"no *.parquet file in {path}", "make one with ckh convert")
+        raise DataError(f"no *.parquet file in {path}", "make one with ckh convert", code="no-file")
     return found
 
 
@@ -340,6 +343,7 @@ def refuse_duplicates(dataset: Dataset, files: Sequence[tables.DatasetFile]) -> 
             f"{where}: {int(repeated.sum())} (problem, kernel) pairs occur twice, "
             f"e.g. {dataset.frame['kernel_name'][row]} on {dataset.problem(row).canonical()}",
             "merge the inputs with ckh convert",
+            code="duplicate-rows",
         )
 
 

@@ -123,10 +123,11 @@ def iter_records(file: BinaryIO, path: Path, *, skip_damaged: bool = False) -> I
             raise DataError(
                 f"{path}:{found.line}: damaged line ({found.record.reason})",
                 "the file was changed or its disk failed; ckh convert --skip-bad takes the other lines",
+                code="damaged",
             )
         is_begun = is_begun or isinstance(found.record, (RunRecord, Damage))
         if not is_begun:
-            raise DataError(f"{path}:{found.line}: the journal does not start with the record of a run")
+            raise DataError(f"{path}:{found.line}: the journal does not start with the record of a run", code="damaged")
         yield found
 
 
@@ -140,7 +141,7 @@ def row_at(file: BinaryIO, start: int) -> ResultRow:
     file.seek(start)
     record = _record_or_damage(0, file.readline(_MOST_LINE))
     if not isinstance(record, ResultRow):
-        raise DataError("the journal changed while it was read", "convert it again")
+        raise DataError("the journal changed while it was read", "convert it again", code="in-use")
     return record
 
 
@@ -161,7 +162,7 @@ def records_of(path: Path) -> Iterator[Record]:
                 assert not isinstance(found.record, Damage)
                 yield found.record
     except OSError as error:
-        raise DataError(f"cannot read {path}: {error.strerror}") from error
+        raise DataError(f"cannot read {path}: {error.strerror}", code="unreadable") from error
 
 
 def read_journal(path: Path) -> Journal:
@@ -200,7 +201,7 @@ def is_started(path: Path) -> bool:
     except FileNotFoundError:
         return False
     except OSError as error:
-        raise DataError(f"cannot read {path}: {error.strerror}") from error
+        raise DataError(f"cannot read {path}: {error.strerror}", code="unreadable") from error
     is_cut_start = line.startswith(RUN_START) or RUN_START.startswith(line)
     return line.endswith(b"\n") or _is_complete(line) or not is_cut_start
 
@@ -234,7 +235,9 @@ class JournalWriter:
             self._guarded(self._mend_tail)
         if is_new and os.fstat(self._file).st_size:
             self.close()
-            raise UsageError(f"{self.path} exists: another run wrote it meanwhile", "choose another --out")
+            raise UsageError(
+                f"{self.path} exists: another run wrote it meanwhile", "choose another --out", code="written-meanwhile"
+            )
 
     def start_run(self, run: RunRecord, plan: Iterable[PlanRecord | TaskRecord] = ()) -> None:
         """Write what the rows that follow are measured with, and which pairs there are to measure."""
@@ -323,7 +326,7 @@ class JournalWriter:
         hint = "wait for it or choose --out"
         if holder := self._file_lock.holder():
             hint += f"; if {holder} has ended, delete {self._file_lock.holder_path}"
-        raise UsageError(f"another run writes {self.path}", hint)
+        raise UsageError(f"another run writes {self.path}", hint, code="in-use")
 
     def _mend_tail(self) -> None:
         """Cut off a last line that a kill left unfinished."""
@@ -343,7 +346,7 @@ class JournalWriter:
 
     def _failure(self, error: OSError) -> OutputError:
         hint = "all earlier results are saved; make room, and go on (ckh bench --resume)"
-        return OutputError(f"cannot write {self.path}: {error.strerror}", hint)
+        return OutputError(f"cannot write {self.path}: {error.strerror}", hint, code="unwritable")
 
 
 def _write_all(file: int, text: bytes) -> None:

@@ -306,6 +306,7 @@ class _PairKeys:
                 raise DataError(
                     f"the inputs measured {arch} on different devices: {', '.join(sorted(devices))}",
                     "their times do not compare: convert them to separate datasets",
+                    code="mixed-devices",
                 )
 
     def _ranks(self, table: pa.Table) -> NDArray[np.int8]:

@@ -208,6 +208,7 @@ def _storage_errors() -> Iterator[None]:
         raise OutputError(
             f"cannot write to {gettempdir()}: {error.strerror or error}",
             "parts of large datasets are kept there: set TMPDIR to a folder with more room",
+            code="unwritable",
         ) from error
 
 

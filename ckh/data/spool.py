@@ -82,6 +82,7 @@ class _UnnamedFile:
         return OutputError(
             f"cannot write {self._where}: {error.strerror}",
             "while they are converted rows are kept beside it",
+            code="unwritable",
         )
 
 

@@ -116,16 +116,20 @@ def operation_in(table: pa.Table, where: str) -> AnyOperation:
     from pyarrow import types
 
     if _OP_TYPE not in table.column_names:
-        raise DataError(f"{where}: column {_OP_TYPE} is missing", "make the dataset again with ckh convert")
+        raise _missing(where, _OP_TYPE)
     if types.is_nested(table.column(_OP_TYPE).type):
-        raise DataError(f"{where}: column {_OP_TYPE} must be string, not {table.column(_OP_TYPE).type}")
+        raise DataError(
+            f"{where}: column {_OP_TYPE} must be string, not {table.column(_OP_TYPE).type}", code="column-type"
+        )
     found = [str(name) for name in pc.unique(table.column(_OP_TYPE)).to_pylist()]
     if not found:
-        raise DataError(f"{where}: there are no rows")
+        raise DataError(f"{where}: there are no rows", code="empty")
     if len(found) > 1:
-        raise DataError(f"{where}: the rows are of several operations: {', '.join(found)}", "convert each by itself")
+        raise DataError(f"{where}: several operations: {', '.join(found)}", "convert each alone", code="mixed-data")
     if not is_operation(found[0]):
-        raise DataError(f"{where}: ckh has no operation {found[0]!r}", "it has " + ", ".join(operation_names()))
+        raise DataError(
+            f"{where}: ckh has no operation {found[0]!r}", "it has " + ", ".join(operation_names()), code="unknown-op"
+        )
     return operation(found[0])
 
 
@@ -146,19 +150,21 @@ def conform_column(table: pa.Table, column: Column, where: str, *, encoded: bool
     wanted = pa.type_for_alias(column.type)
     if column.name not in table.column_names:
         if not column.nullable:
-            raise DataError(f"{where}: column {column.name} is missing", "make the dataset again with ckh convert")
+            raise _missing(where, column.name)
         return pa.chunked_array([pa.nulls(table.num_rows, wanted)])
     values = table.column(column.name)
     if not _fits(values.type, wanted):
         found = values.type.value_type if pa.types.is_dictionary(values.type) else values.type
-        raise DataError(f"{where}: column {column.name} must be {column.type}, not {found}")
+        raise DataError(f"{where}: column {column.name} must be {column.type}, not {found}", code="column-type")
     wanted = numbered_text(wanted) if encoded else wanted
     try:
         values = values if values.type == wanted else values.cast(wanted)
     except pa.ArrowInvalid as error:
-        raise DataError(f"{where}: column {column.name} must be {column.type}: {_first_line(error)}") from error
+        raise DataError(
+            f"{where}: column {column.name} must be {column.type}: {_first_line(error)}", code="column-type"
+        ) from error
     if values.null_count and not column.nullable:
-        raise DataError(f"{where}: column {column.name} is empty in some rows")
+        raise DataError(f"{where}: column {column.name} is empty in some rows", code="bad-column")
     return values
 
 
@@ -187,7 +193,7 @@ def check_values(table: pa.Table, where: str) -> None:
             without a positive time; names `where` and the column.
     """
     if not table.num_rows:
-        raise DataError(f"{where}: there are no rows")
+        raise DataError(f"{where}: there are no rows", code="empty")
     op = operation_in(table, where)
     for name in table.column_names:
         _check_column(op, name, table.column(name), where)
@@ -204,7 +210,7 @@ def check_times(is_valid: pa.ChunkedArray, latency_ms: pa.ChunkedArray, where: s
 
     timed = pc.fill_null(pc.greater(latency_ms, 0), fill_value=False)
     if pc.any(pc.and_not(is_valid, timed)).as_py():
-        raise DataError(f"{where}: column latency_ms has no positive time in a row that is_valid")
+        raise DataError(f"{where}: column latency_ms has no positive time in a row that is_valid", code="bad-column")
 
 
 def _check_column(op: AnyOperation, name: str, values: pa.Array | pa.ChunkedArray, where: str) -> None:
@@ -212,9 +218,9 @@ def _check_column(op: AnyOperation, name: str, values: pa.Array | pa.ChunkedArra
     import pyarrow.compute as pc
 
     if name in (*op.sizes, *_TIMES) and pc.any(pc.less(values, 0)).as_py():
-        raise DataError(f"{where}: column {name} is negative in some rows")
+        raise DataError(f"{where}: column {name} is negative in some rows", code="bad-column")
     if name in _TIMES and pc.any(pc.is_inf(values)).as_py():
-        raise DataError(f"{where}: column {name} is infinite in some rows")
+        raise DataError(f"{where}: column {name} is infinite in some rows", code="bad-column")
     if name == "arch":
         _require_known(values, arch_names(), f"{where}: column arch")
     if name == "status":
@@ -224,7 +230,7 @@ def _check_column(op: AnyOperation, name: str, values: pa.Array | pa.ChunkedArra
             for text in pc.unique(values).to_pylist():
                 op.parse_kernel(text)
         except DataError as error:
-            raise DataError(f"{where}: column kernel_name: {error.message}", error.hint) from error
+            raise DataError(f"{where}: column kernel_name: {error.message}", error.hint, code="bad-kernel") from error
 
 
 def _require_known(values: pa.Array | pa.ChunkedArray, known: Iterable[str], where: str) -> None:
@@ -232,7 +238,7 @@ def _require_known(values: pa.Array | pa.ChunkedArray, known: Iterable[str], whe
 
     unknown = sorted(set(pc.unique(values).to_pylist()).difference(known))
     if unknown:
-        raise DataError(f"{where} holds {unknown[0]!r}", "one of " + ", ".join(known))
+        raise DataError(f"{where} holds {unknown[0]!r}", "one of " + ", ".join(known), code="bad-kernel")
 
 
 def from_pandas(frame: pd.DataFrame, where: str) -> pa.Table:
@@ -245,7 +251,7 @@ def from_pandas(frame: pd.DataFrame, where: str) -> pa.Table:
 
     arrays: dict[str, pa.ChunkedArray] = {}
     if _OP_TYPE not in frame.columns:
-        raise DataError(f"{where}: column {_OP_TYPE} is missing", "make the dataset again with ckh convert")
+        raise _missing(where, _OP_TYPE)
     op = operation_in(pa.table({_OP_TYPE: [str(name) for name in frame[_OP_TYPE].unique()]}), where)
     for column in op.columns:
         if column.name in frame.columns:
@@ -266,7 +272,9 @@ def chunks_of(frame: pd.DataFrame, column: Column, where: str) -> list[pa.Array]
     try:
         found = pa.array(values, type=wanted, from_pandas=True)
     except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
-        raise DataError(f"{where}: column {column.name} must be {column.type}: {_first_line(error)}") from error
+        raise DataError(
+            f"{where}: column {column.name} must be {column.type}: {_first_line(error)}", code="column-type"
+        ) from error
     return list(found.chunks) if isinstance(found, pa.ChunkedArray) else [found]
 
 
@@ -306,7 +314,7 @@ def one_operation(operations: Iterable[AnyOperation]) -> AnyOperation:
     """
     by_name = {op.name: op for op in operations}
     if len(by_name) > 1:
-        raise DataError(f"the inputs are of several operations: {', '.join(by_name)}", "convert and use each by itself")
+        raise DataError(f"several operations: {', '.join(by_name)}", "convert each alone", code="mixed-data")
     return next(iter(by_name.values()))
 
 
@@ -331,15 +339,19 @@ class DatasetFile:
             raise _unreadable(path, _first_line(error)) from error
         self._names = frozenset(schema.names)
         if len(self._names) < len(schema.names):
-            raise DataError(f"{path}: a column occurs twice", "make the dataset again with ckh convert")
+            raise DataError(
+                f"{path}: a column occurs twice", "make the dataset again with ckh convert", code="duplicate-column"
+            )
         document = _file_metadata(schema.metadata or {}, path)
         self.metadata: dict[str, Any] = {key: document[key] for key in METADATA_KEYS}
         self.sha256 = document.get("content_sha256")
         self.rows: int = self._file.metadata.num_rows
         if not self.rows:
-            raise DataError(f"{path}: there are no rows")
+            raise DataError(f"{path}: there are no rows", code="empty")
         if self.rows > max(BLOCK_ROWS, path.stat().st_size):
-            raise DataError(f"{path} claims {self.rows} rows, more than it has bytes: it holds no measured times")
+            raise DataError(
+                f"{path} claims {self.rows} rows, more than it has bytes: it holds no measured times", code="damaged"
+            )
         self.op = self._operation()
 
     def column(self, column: Column) -> Iterable[pa.Array]:
@@ -386,6 +398,7 @@ class DatasetFile:
                 f"{self.path}: the rows are not those that were written: content_sha256 is {self.sha256!s:.12}…, "
                 f"that of the rows {found:.12}…",
                 "the file is damaged or was edited: copy it again, or make it again with ckh convert",
+                code="damaged",
             )
 
     def _operation(self) -> AnyOperation:
@@ -420,16 +433,18 @@ class _FileColumn:
 
 def _refuse_predictions(statuses: pa.Array) -> None:
     if str(Status.PREDICTED) in statuses.unique().to_pylist():
-        raise DataError("the data hold predictions of ckh, which are no measurements", "nothing is learned of them")
+        raise DataError("the data hold predictions of ckh", "train on measured rows only", code="predicted-rows")
 
 
 def warn_unverified(path: Path) -> None:
     """Say of a Parquet file that was read that nothing in it states what its rows were when it was written."""
-    warn(f"{path} has no content_sha256: whether its rows are those that were written is not verified")
+    warn(f"{path} has no content_sha256: whether its rows are those that were written is not verified", "unverified")
 
 
 def _unreadable(path: Path, why: str) -> DataError:
-    return DataError(f"cannot read {path}: {why}", "is it a whole Parquet file? ckh convert makes one")
+    return DataError(
+        f"cannot read {path}: {why}", "is it a whole Parquet file? ckh convert makes one", code="unreadable"
+    )
 
 
 def is_dataset(path: Path) -> bool:
@@ -446,7 +461,7 @@ def is_dataset(path: Path) -> bool:
 def _file_metadata(found: dict[bytes, bytes], path: Path) -> dict[str, Any]:
     """The metadata that a file has."""
     if KEY not in found:
-        raise DataError(f"{path} is not a dataset of ckh", "make one with ckh convert")
+        raise DataError(f"{path} is not a dataset of ckh", "make one with ckh convert", code="not-a-dataset")
     try:
         document: dict[str, Any] = json.loads(found[KEY])
         version = document["schema_version"]
@@ -455,7 +470,9 @@ def _file_metadata(found: dict[bytes, bytes], path: Path) -> dict[str, Any]:
         raise _damaged(path) from error
     if version != SCHEMA_VERSION:
         raise DataError(
-            f"{path} has schema version {version}, this ckh reads {SCHEMA_VERSION}", "make it again with ckh convert"
+            f"{path} has schema version {version}, this ckh reads {SCHEMA_VERSION}",
+            "make it again with ckh convert",
+            code="other-version",
         )
     if missing:
         raise _damaged(path)
@@ -463,7 +480,11 @@ def _file_metadata(found: dict[bytes, bytes], path: Path) -> dict[str, Any]:
 
 
 def _damaged(path: Path) -> DataError:
-    return DataError(f"{path}: its metadata is damaged", "make it again with ckh convert")
+    return DataError(f"{path}: its metadata is damaged", "make it again with ckh convert", code="damaged")
+
+
+def _missing(where: str, column: str) -> DataError:
+    return DataError(f"{where}: column {column} is missing", "run ckh convert again", code="missing-column")
 
 
 def _first_line(error: Exception) -> str:

@@ -41,6 +41,7 @@ def find_c_compiler() -> tuple[str, ...]:
     raise DeviceError(
         f"no C compiler to build the emulated GPU with: {', '.join(wanted)} cannot be run",
         "install gcc 12 or newer, or set CC",
+        code="no-compiler",
     )
 
 

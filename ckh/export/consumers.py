@@ -194,8 +194,10 @@ def the_one(kind: str, name: str, op: str | None) -> tuple[AnyOperation, Any]:
     """
     found = named(kind, name)
     if op is not None and op not in found:
-        raise UsageError(f"nothing of {op} is written for {name}", "for it are " + ", ".join(found))
+        raise UsageError(f"nothing of {op} is written for {name}", "for it are " + ", ".join(found), code="unsupported")
     if op is None and len(found) > 1:
-        raise UsageError(f"several operations write for {name}", "name one with --op: " + ", ".join(found))
+        raise UsageError(
+            f"several operations write for {name}", "name one with --op: " + ", ".join(found), code="unsupported"
+        )
     chosen = op or next(iter(found))
     return operation(chosen), found[chosen]

@@ -32,7 +32,7 @@ def list_of(folder: Path) -> dict[str, Any]:
         DataError: the folder is no export.
     """
     if _owns(folder) is None:
-        raise DataError(f"{folder} is no export of ckh", "write one, or name another folder")
+        raise DataError(f"{folder} is no export of ckh", "write one, or name another folder", code="not-an-export")
     document: dict[str, Any] = read_json(folder / _LIST_NAME)
     return document
 
@@ -48,7 +48,9 @@ def model_names(models: Sequence[Model]) -> list[str]:
     """
     names = [require_name(model.path.resolve().name, "the folder of a model") for model in models]
     if len(set(names)) != len(names):
-        raise UsageError(f"two models are called {max(names, key=names.count)}", "rename one of the folders")
+        raise UsageError(
+            f"two models are called {max(names, key=names.count)}", "rename one of the folders", code="duplicate-name"
+        )
     return names
 
 
@@ -67,10 +69,15 @@ def require_measurements(path: Path) -> None:
         raise DataError(
             f"{path} is of an export to {document['to']}: a model, no choices, so there is nothing to convert",
             "use the model that was exported: ckh predict --model MODEL",
+            code="not-convertible",
         )
     tables = [str(path / str(name)) for name in document["files"] if "/" in str(name)]
     if path.is_dir():
-        raise DataError(f"{path} is a folder of tables for {document['to']}", "name them: " + " ".join(tables))
+        raise DataError(
+            f"{path} is a folder of tables for {document['to']}",
+            "name them: " + " ".join(tables),
+            code="not-convertible",
+        )
 
 
 def _owns(folder: Path) -> Callable[[str], bool] | None:

@@ -201,7 +201,9 @@ def exported(op_type: str) -> Exported:
     found = part_of(operation(op_type), "exported", Exported)
     if found is None:
         raise UsageError(
-            f"models of {op_type} cannot be exported to C", "those of " + ", ".join(_exportable()) + " can"
+            f"models of {op_type} cannot be exported to C",
+            "those of " + ", ".join(_exportable()) + " can",
+            code="unsupported",
         )
     return found
 

@@ -157,7 +157,7 @@ class Size(int):  # noqa: PLW1641 - it has no hash: see below
         return str(self) if not form else str(self._refuse())
 
     def _refuse(self, *_others: Any) -> Any:
-        raise ModelError(_AS_NUMBER)
+        raise ModelError(_AS_NUMBER, code="not-exportable")
 
     __hash__ = __int__ = __index__ = __float__ = __truediv__ = __rtruediv__ = __pow__ = _refuse
     __and__ = __rand__ = __or__ = __ror__ = __lshift__ = __rshift__ = __divmod__ = __abs__ = _refuse
@@ -167,7 +167,7 @@ def _expression(value: Any) -> Expression:
     if isinstance(value, Size):
         return value.expression
     if isinstance(value, bool) or not isinstance(value, int):
-        raise ModelError(f"a rule compares a size with {value!r} and cannot be exported")
+        raise ModelError(f"a rule compares a size with {value!r} and cannot be exported", code="not-exportable")
     return Expression("number", (value,))
 
 
@@ -182,7 +182,7 @@ def value_of(compute: Callable[[Callable[[int], Size]], Any]) -> Expression:
     """
     found, other = (_value(compute, hidden) for hidden in _HIDDEN)
     if found != other:
-        raise ModelError(_AS_NUMBER)
+        raise ModelError(_AS_NUMBER, code="not-exportable")
     return found
 
 
@@ -197,7 +197,7 @@ def decisions(compute: Callable[[Callable[[int], Size]], bool | str]) -> Tree:
     """
     found, other = (_explore(compute, (), hidden) for hidden in _HIDDEN)
     if found != other:
-        raise ModelError(_AS_NUMBER)
+        raise ModelError(_AS_NUMBER, code="not-exportable")
     return found
 
 
@@ -205,7 +205,7 @@ def _value(compute: Callable[[Callable[[int], Size]], Any], hidden: int) -> Expr
     path = _Path((), hidden)
     found = _expression(compute(lambda index: _size(path, index)))
     if path.decided:
-        raise ModelError("a quantity depends on a decision and cannot be exported")
+        raise ModelError("a quantity depends on a decision and cannot be exported", code="not-exportable")
     return found
 
 

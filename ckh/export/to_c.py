@@ -81,7 +81,7 @@ def _prepare(name: str, model: Model) -> _Exported:
     limited = (group.among(only) for group in part.groups(model))
     groups = tuple(group for group in limited if len(group.kernels) or model.only is None)
     if not groups:
-        raise UsageError(f"{model.path} has none of the registry's kernels")
+        raise UsageError(f"{model.path} has none of the registry's kernels", code="no-kernel")
     return _Exported(name, model, part.kind, groups, model_content(model, name, part.kind, groups))
 
 

@@ -86,11 +86,15 @@ def require_use(program: str, arch: str | None, model: Model | None) -> None:
     wanted = of if arch is None else load_arch(arch).name
     if wanted not in (None, *BUILT_FOR[program]):
         has = ", ".join(BUILT_FOR[program])
-        raise UsageError(f"{program} has no kernels of Composable Kernel for {wanted}", f"it has them for {has}")
+        raise UsageError(
+            f"{program} has no kernels of Composable Kernel for {wanted}", f"it has them for {has}", code="unsupported"
+        )
     if model is None:
         return
     if of != wanted:
-        raise UsageError(f"{model.path} is for {of}, not {wanted}", "leave out one of them")
+        raise UsageError(f"{model.path} is for {of}, not {wanted}", "leave out one of them", code="model-mismatch")
     operations = named("instances", program)
     if model.spec.op_type not in operations:
-        raise UsageError(f"{program} has no {model.spec.op_type}", "it has " + ", ".join(operations))
+        raise UsageError(
+            f"{program} has no {model.spec.op_type}", "it has " + ", ".join(operations), code="unsupported"
+        )

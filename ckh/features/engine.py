@@ -77,7 +77,11 @@ class Columns:
             return np.atleast_1d(np.asarray(self._given[name]))
         if name in self._defaults:
             return np.array([self._defaults[name]])
-        raise DataError(f"the features need a column {name!r}", "convert the data again, or name the column so")
+        raise DataError(
+            f"the features need a column {name!r}",
+            "convert the data again, or name the column so",
+            code="missing-column",
+        )
 
     def codes(self, name: str, table: Mapping[str, float], otherwise: float) -> Array:
         """A text column as numbers; `otherwise` stands for text that the table lacks."""
@@ -120,7 +124,9 @@ class FeatureEngine:
         """
         known = {feature.name: feature for feature in self.features}
         if missing := [name for name in names if name not in known]:
-            raise ModelError(f"ckh cannot supply the features {', '.join(missing)}", "train the model anew")
+            raise ModelError(
+                f"ckh cannot supply the features {', '.join(missing)}", "train the model anew", code="unknown-feature"
+            )
         return tuple(known[name] for name in names)
 
     def matrix(

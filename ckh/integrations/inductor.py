@@ -103,7 +103,9 @@ def install(*, top: int | None = None, arch: str | None = None, model: Path | st
             template = getattr(import_module(f"{_ROCM}.{module}"), name)
         except (ImportError, AttributeError) as error:
             _all(undo)
-            raise UsageError(f"PyTorch has no {name}: {error}", "install a PyTorch 2.13, or a later one") from error
+            raise UsageError(
+                f"PyTorch has no {name}: {error}", "install a PyTorch 2.13, or a later one", code="not-installed"
+            ) from error
         undo.append(_replace(template, setting, top, arch, model))
     return lambda: _all(undo)
 
@@ -116,7 +118,9 @@ def _all(functions: Sequence[Callable[[], None]]) -> None:
 def _replace(template: Any, setting: str, top: int | None, arch: str, model: Path | str | None) -> Callable[[], None]:
     drawn = template.gen_ops
     if hasattr(drawn, "ckh_replaced"):
-        raise UsageError("Inductor takes ckh's order already", "undo the first install before another")
+        raise UsageError(
+            "Inductor takes ckh's order already", "undo the first install before another", code="already-installed"
+        )
 
     @wraps(drawn)
     def gen_ops(self: Any) -> Any:
@@ -138,7 +142,7 @@ def _replace(template: Any, setting: str, top: int | None, arch: str, model: Pat
 def _architecture(arch: str | None) -> str:
     found = arch or default_arch()
     if found == HOST:
-        raise UsageError("there is no GPU in this machine", "name an architecture, e.g. arch='gfx942'")
+        raise UsageError("there is no GPU in this machine", "name an architecture, e.g. arch='gfx942'", code="no-gpu")
     require_use(PROGRAM, found, None)
     return load_arch(found).name
 
@@ -238,7 +242,7 @@ def _say_passed_over(error: Exception) -> None:
     except Exception:  # noqa: BLE001 - of an error whose text cannot be had either
         reason = type(error).__name__
     _PASSED_OVER.append(reason)
-    warn(f"{PROGRAM}: instances that ckh cannot rank keep Inductor's order: {reason}")
+    warn(f"{PROGRAM}: instances that ckh cannot rank keep Inductor's order: {reason}", "unranked")
 
 
 @cache
@@ -248,4 +252,4 @@ def _chooser(op: str, arch: str, path: Path | str | None) -> Chooser:
 
 @cache
 def _say(op: str, arch: str, dtype: str, source: str, worth: str) -> None:
-    warn(f"{PROGRAM}: the order of {op} {dtype} on {arch} is NOT MEASURED: {source}; {worth}")
+    warn(f"{PROGRAM}: the order of {op} {dtype} on {arch} is NOT MEASURED: {source}; {worth}", "not-measured")

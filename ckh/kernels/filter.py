@@ -80,16 +80,16 @@ def parse_filter(text: str, kind: type[K]) -> Callable[[K], bool]:
 
 def _tree(text: str) -> ast.expr:
     if len(text) > MAX_LENGTH:
-        raise UsageError(f"the filter is longer than {MAX_LENGTH} characters")
+        raise UsageError(f"the filter is longer than {MAX_LENGTH} characters", code="bad-filter")
     if not text.strip():
-        raise UsageError("the filter is empty")
+        raise UsageError("the filter is empty", code="bad-filter")
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error")  # Python warns of what it would rather not read, such as `1in (1, 2)`.
             tree = ast.parse(text.strip(), mode="eval").body
     except (SyntaxError, ValueError, Warning) as error:
         problem = error.msg if isinstance(error, SyntaxError) else str(error)
-        raise UsageError(f"not a filter: {_shown(text)}: {problem}") from error
+        raise UsageError(f"not a filter: {_shown(text)}: {problem}", code="bad-filter") from error
     except (RecursionError, MemoryError) as error:
         raise _too_deep() from error
     level: list[ast.AST] = [tree]
@@ -101,7 +101,7 @@ def _tree(text: str) -> ast.expr:
 
 
 def _too_deep() -> UsageError:
-    return UsageError(f"the filter is nested more than {MAX_DEPTH} levels deep")
+    return UsageError(f"the filter is nested more than {MAX_DEPTH} levels deep", code="bad-filter")
 
 
 def _shown(text: str) -> str:
@@ -162,7 +162,11 @@ class _Reader:
     def _truth(self, node: ast.expr) -> _Condition:
         operand = self._operand(node)
         if bool not in operand.type.types:
-            raise UsageError(f"{operand.text} is {operand.type.words}, not true or false", "compare it with a value")
+            raise UsageError(
+                f"{operand.text} is {operand.type.words}, not true or false",
+                "compare it with a value",
+                code="filter-type",
+            )
         return lambda instance: operand.value(instance) is True
 
     def _comparisons(self, node: ast.Compare) -> _Condition:
@@ -187,7 +191,11 @@ class _Reader:
     def _type(self, name: str) -> FieldType:
         if name not in self._types:
             closest = get_close_matches(name, self._types, n=1, cutoff=0)
-            raise UsageError(f"there is no field {_shown(name)}", f"did you mean {closest[0]}?" if closest else "")
+            raise UsageError(
+                f"there is no field {_shown(name)}",
+                f"did you mean {closest[0]}?" if closest else "",
+                code="unknown-field",
+            )
         return self._types[name]
 
 
@@ -203,29 +211,33 @@ def _literal(node: ast.expr) -> _Operand:
             raise UsageError(
                 f"{_shown(ast.unparse(node))} is not understood in a filter",
                 "write fields, literals, comparisons, in, and, or, not",
+                code="bad-filter",
             )
 
 
 def _comparison(op: type[ast.cmpop], left: _Operand, right: _Operand) -> _Compare:
     if op not in _COMPARISONS:
-        raise UsageError("`is` is not understood in a filter", "write == or !=")
+        raise UsageError("`is` is not understood in a filter", "write == or !=", code="bad-filter")
     if left.items is not None or (right.items is not None) is not (op in _MEMBERSHIPS):
         raise UsageError(
             f"{left.text} and {right.text} cannot be compared so",
             'a list of literals is for the right side of `in`, as in: dtype in ("fp16", "bf16")',
+            code="filter-type",
         )
     for other in (right,) if right.items is None else right.items:
         _require_comparable(left, other)
         for side in (left, other) if op in _ORDERINGS else ():
             if int not in side.type.types:
-                raise UsageError(f"{side.text} is {side.type.words}, which has no order")
+                raise UsageError(f"{side.text} is {side.type.words}, which has no order", code="filter-type")
     return _COMPARISONS[op]
 
 
 def _require_comparable(left: _Operand, right: _Operand) -> None:
     a, b = left.type, right.type
     if not a.compares_with(b):
-        raise UsageError(f"{left.text} is {a.words}, {right.text} is {b.words}, they cannot be compared")
+        raise UsageError(
+            f"{left.text} is {a.words}, {right.text} is {b.words}, they cannot be compared", code="filter-type"
+        )
     if a.choices and b.choices and not set(a.choices) & set(b.choices):
         known = max(a.choices, b.choices, key=len)
-        raise UsageError(f"{left.text} is never {right.text}", "it is one of " + ", ".join(known))
+        raise UsageError(f"{left.text} is never {right.text}", "it is one of " + ", ".join(known), code="filter-type")

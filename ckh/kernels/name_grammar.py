@@ -54,7 +54,7 @@ class NameGrammar:
         name, tokens = self._forms[is_short]
         match = name.fullmatch(text)
         if match is None:
-            raise DataError(f"not a {self._what}: {text!r}, {_not_understood(text, tokens)}")
+            raise DataError(f"not a {self._what}: {text!r}, {_not_understood(text, tokens)}", code="bad-kernel")
         return match, is_short
 
 

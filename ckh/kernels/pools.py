@@ -212,7 +212,7 @@ class Pools(Generic[K]):
         return timed_file(arch, names) if names else None
 
     def _unnamed(self, name: str) -> K:
-        raise DataError(f"no names of a {self.kind.__name__} are read, {name} is none")
+        raise DataError(f"no names of a {self.kind.__name__} are read, {name} is none", code="bad-kernel")
 
     def _timed(self, model: Path) -> TimedKernels[K] | None:
         """The kernels that a model's training data have times of, if its folder says which."""
@@ -290,7 +290,11 @@ class Pools(Generic[K]):
         for kernel in own:
             if kernel not in were_timed and (broken := self.rules.of_arch(kernel, arch)):
                 text = self._name(kernel) if not self.rules.missing(kernel) else str(kernel)
-                raise DataError(f"{only.source}: {arch.name} builds no {text}: {broken[0]}", "leave it out of the list")
+                raise DataError(
+                    f"{only.source}: {arch.name} builds no {text}: {broken[0]}",
+                    "leave it out of the list",
+                    code="bad-kernel",
+                )
         own.sort(key=lambda kernel: kernel not in were_timed)
         others = len(only.kernels) - len(own)
         refused = Counter({f"it is no kernel of {' '.join(map(str, group))}": others} if others else {})

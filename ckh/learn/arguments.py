@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 def require_count(top: int | None) -> None:
     """Refuse a number of kernels below 0; raises `UsageError`."""
     if top is not None and top < 0:
-        raise UsageError(f"top must be 0 or more, not {top}", "leave it out for all kernels")
+        raise UsageError(f"top must be 0 or more, not {top}", "leave it out for all kernels", code="out-of-range")
 
 
 def require_problems(problems: Iterable[object]) -> None:

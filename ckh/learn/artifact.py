@@ -194,7 +194,7 @@ def load_model(path: Path | str) -> Model:
     """
     folder = Path(path)
     if folder.is_file():
-        raise ModelError(f"{folder} is a file, and a model is a folder", "ckh train writes one")
+        raise ModelError(f"{folder} is a file, and a model is a folder", "ckh train writes one", code="not-a-model")
     if not folder.is_dir():
         raise ModelError(f"there is no model {folder}", "ckh doctor lists those that there are", code="no-model")
     return Model(folder, read_spec(folder))
@@ -316,9 +316,7 @@ class Model:
             UsageError: it was trained for something else.
         """
         if not wanted.fits(self.spec):
-            spec = self.spec
-            variant = "" if spec.variant is None else f"{spec.variant} "
-            raise UsageError(f"{self.path} is for {spec.op_type} {variant}{spec.dtype} on {spec.arch}, not {wanted}")
+            raise UsageError(f"{self.path} is for {self.spec.purpose}, not {wanted}", code="model-mismatch")
 
     def predict(self, problem: Problem, kernels: Sequence[Kernel], target: str = TFLOPS) -> NDArray[np.float64]:
         """The values expected of kernels, shape (kernels,): TFLOPS, ms, GB/s; or scores, for the target `rank`.
@@ -424,7 +422,8 @@ class Model:
             booster = self._booster(target)
             raw = np.concatenate([booster.predict(block, num_iteration=trees) for block in self._blocks(dataset)])
         except lightgbm.basic.LightGBMError as error:
-            raise ModelError(f"{self.path}: LightGBM cannot read the model of {target}: {error}") from error
+            text = f"{self.path}: LightGBM cannot read the model of {target}: {error}"
+            raise ModelError(text, code="damaged-model") from error
         return self._linear(raw, target)
 
     def _booster(self, target: str) -> lightgbm.Booster:
@@ -470,7 +469,7 @@ class Model:
             try:
                 forest = parse_forest(text)
             except ModelError as error:
-                raise ModelError(f"{self.path}, model of {target}: {error.message}") from error
+                raise ModelError(f"{self.path}, model of {target}: {error.message}", code=error.code) from error
             self._check_inputs(forest.feature_names, target)
             self._texts[target], self._forests[target] = text, forest
         return self._forests[target]
@@ -486,7 +485,7 @@ class Model:
             forest = open_forest(path)
         except ModelError as error:
             self._forest(target)  # which says what is wrong with the text, if that is it
-            raise ModelError(f"{self.path}, model of {target}: {error.message}", error.hint) from error
+            raise ModelError(f"{self.path}, model of {target}: {error.message}", error.hint, code=error.code) from error
         self._check_inputs(forest.feature_names, target)
         return forest
 
@@ -494,7 +493,8 @@ class Model:
         expected = self.spec.feature_names
         where = f"{self.path}: the model of {target}"
         if len(names) != len(expected):
-            raise ModelError(f"{where} has {len(names)} inputs, {SPEC_NAME} names {len(expected)}")
+            raise ModelError(f"{where} has {len(names)} inputs, {SPEC_NAME} names {len(expected)}", code="model-inputs")
         if names != expected and not all(name.startswith(_UNNAMED) for name in names):
             first = next(i for i in range(len(names)) if names[i] != expected[i])
-            raise ModelError(f"{where} has the input {names[first]} where {SPEC_NAME} names {expected[first]}")
+            text = f"{where}: input {first} is {names[first]}, {SPEC_NAME} has {expected[first]}"
+            raise ModelError(text, code="model-inputs")

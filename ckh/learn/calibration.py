@@ -66,7 +66,9 @@ class Calibration:
         is_banded = starts[:1] == [0.0] and all(a < b for a, b in pairwise(starts)) and len(starts) <= _MOST_ROWS
         is_banded = is_banded and all(_LEAST < low <= high for _, low, high in self.bands)
         if not (is_table and is_falling and is_banded and min((*self.share, self.scale)) > _LEAST):
-            raise DataError("a calibration is a table of falling shares, a scale and intervals of time by speed")
+            raise DataError(
+                "a calibration is a table of falling shares, a scale and intervals of time by speed", code="bad-field"
+            )
 
     @property
     def numbers(self) -> tuple[float, ...]:
@@ -122,7 +124,7 @@ def read_calibration(folder: Path) -> Calibration | None:
             return _parsed(fields)
         except DataError as error:
             where = "" if str(path) in error.message else f"{path}: "
-            raise DataError(f"{where}{error.message}", error.hint) from error
+            raise DataError(f"{where}{error.message}", error.hint, code=error.code) from error
 
 
 def _parsed(fields: JsonFields) -> Calibration:

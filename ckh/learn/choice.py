@@ -71,7 +71,11 @@ class Chooser:
             UsageError: it is impossible, or an option does not go with the operation.
         """
         if self._requested is None:
-            raise UsageError(f"no options say a problem of {self.op.name}", "name a set or file with --problems")
+            raise UsageError(
+                f"no options say a problem of {self.op.name}",
+                "name a set or file with --problems",
+                code="missing-option",
+            )
         found = requested_problem(self.op.name, self._requested, given, variant, self.dtype, command)
         problem: Problem = self._requested.completed(found, self.arch)
         return problem

@@ -62,7 +62,7 @@ def frequent_table(measured: MeasuredSet, problem: Problem, op: AnyOperation, fi
         try:
             known = op.parse_problem(text)
         except (DataError, UsageError) as error:
-            raise ModelError(f"{file}: problems: {error.message}", error.hint) from error
+            raise ModelError(f"{file}: problems: {error.message}", error.hint, code=error.code) from error
         if _without(known, sizes) == wanted:
             at = wins.setdefault(_without(known, left_out), {}).setdefault(getattr(known, size), Counter())
             at[measured.kernels[kernel]] += 1

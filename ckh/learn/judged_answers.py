@@ -105,7 +105,11 @@ def answering_model(problems: Sequence[Problem], arch: str) -> Model:
     found = Counter(models.answering(problem) for problem in problems)
     if len(found) > 1:
         names = ", ".join(f"{model.path} ({model.spec.purpose}) {count}" for model, count in found.most_common())
-        raise UsageError(f"predict answers these problems by {len(found)} models: {names}", "name one with --model")
+        raise UsageError(
+            f"predict answers these problems by {len(found)} models: {names}",
+            "name one with --model",
+            code="several-models",
+        )
     (model,) = found
     return model
 

@@ -34,10 +34,12 @@ def kernel_list(items: Iterable[str | Kernel], op: AnyOperation, source: str = "
     """
     kernels = tuple(dict.fromkeys(_kernel(item, op, source) for item in items))
     if not kernels:
-        raise DataError(f"{source} names no kernel", "give complete names, one a line")
+        raise DataError(f"{source} names no kernel", "give complete names, one a line", code="empty")
     dtypes = sorted({str(dtype) for kernel in kernels if (dtype := getattr(kernel, "dtype", None)) is not None})
     if len(dtypes) > 1:
-        raise DataError(f"{source} has kernels of {' and '.join(dtypes)}", "make a list of each element type")
+        raise DataError(
+            f"{source} has kernels of {' and '.join(dtypes)}", "make a list of each element type", code="mixed-data"
+        )
     return KernelList(source, kernels)
 
 
@@ -66,7 +68,9 @@ class RankedAlone:
         if kernels is None:
             return cls(None, rule_set)
         if rule_set is not None:
-            raise UsageError("kernels and rule_set both say what is ranked", "leave one of them out")
+            raise UsageError(
+                "kernels and rule_set both say what is ranked", "leave one of them out", code="conflicting-options"
+            )
         if isinstance(kernels, (str, bytes, Path)) or not isinstance(kernels, Iterable):
             raise TypeError(f"kernels must be a list of complete names or kernels, not {kernels!r:.80}")
         return cls(tuple(kernels), None)
@@ -103,7 +107,11 @@ def limited_to_rule_set(model: Model, name: str, problem: Problem) -> Model:
     op = model.spec.op
     sets = part_of(op, "rule_sets", RuleSets)
     if sets is None:
-        raise UsageError(f"{op.name} has no rule sets", "leave out --rule-set; --kernels FILE ranks a list of kernels")
+        raise UsageError(
+            f"{op.name} has no rule sets",
+            "leave out --rule-set; --kernels FILE ranks a list of kernels",
+            code="inapplicable-option",
+        )
     return model.limited_to(KernelList(f"rule set {name}", sets.of(name, problem, load_arch(model.spec.arch))))
 
 
@@ -111,9 +119,11 @@ def _kernel(item: str | Kernel, op: AnyOperation, source: str) -> Kernel:
     try:
         kernel = op.parse_kernel(item) if isinstance(item, str) else item
         if not isinstance(kernel, op.kernel_type):
-            raise DataError(f"{kernel} is no kernel of {op.name}")
+            raise DataError(f"{kernel} is no kernel of {op.name}", code="bad-kernel")
         op.kernel_name(kernel)
     except (CkhError, ValueError) as error:
         what = error.message if isinstance(error, CkhError) else str(error)
-        raise DataError(f"{source}: {what}", f"it must have complete names of kernels of {op.name}") from error
+        raise DataError(
+            f"{source}: {what}", f"it must have complete names of kernels of {op.name}", code="bad-field"
+        ) from error
     return kernel

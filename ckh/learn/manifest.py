@@ -49,7 +49,7 @@ def labels_of(folder: Path) -> Labels:
     """
     named = our_manifest(folder).get("labels", Labels.MEASURED.value)
     if not isinstance(named, str) or named not in list(Labels):
-        raise ModelError(f"{folder / MANIFEST_NAME}: ckh.labels must be one of {', '.join(Labels)}")
+        raise ModelError(f"{folder / MANIFEST_NAME}: ckh.labels must be one of {', '.join(Labels)}", code="bad-field")
     return Labels(named)
 
 
@@ -73,7 +73,7 @@ def our_manifest(folder: Path) -> dict[str, Any]:
     """
     ours = read_manifest(folder).get("ckh", {})
     if not isinstance(ours, dict):
-        raise ModelError(f"{folder / MANIFEST_NAME}: ckh must be an object")
+        raise ModelError(f"{folder / MANIFEST_NAME}: ckh must be an object", code="bad-field")
     return ours
 
 
@@ -95,5 +95,5 @@ def _ids(folder: Path, name: str) -> frozenset[str] | None:
     if ids is None:
         return None
     if not isinstance(ids, list) or not all(isinstance(one, str) for one in ids):
-        raise ModelError(f"{folder / MANIFEST_NAME}: ckh.{name} must be a list of strings")
+        raise ModelError(f"{folder / MANIFEST_NAME}: ckh.{name} must be a list of strings", code="bad-field")
     return frozenset(ids)

@@ -101,17 +101,39 @@ def check_options(options: TrainOptions, start: Start | None) -> None:
             where it does not fit.
     """
     if options.ensemble > 1 and options.rank_target != RANK:
-        raise UsageError("an ensemble orders kernels, and TFLOPS are to order them", "leave out --ensemble or --rank")
+        raise UsageError(
+            "an ensemble orders kernels, and TFLOPS are to order them",
+            "leave out --ensemble or --rank",
+            code="conflicting-options",
+        )
     if options.focus != TrainOptions().focus and options.rank not in _REGRESSIONS:
-        raise UsageError(f"focus weighs a regression of the order, and {options.rank} is none", "leave out --focus")
+        raise UsageError(
+            f"focus weighs a regression of the order, and {options.rank} is none",
+            "leave out --focus",
+            code="conflicting-options",
+        )
     if options.labels is Labels.WINNERS and (options.targets or options.rank is not RankObjective.LAMBDARANK):
-        raise UsageError("of winners alone only their order is learned", "give --rank lambdarank and no --targets")
+        raise UsageError(
+            "of winners alone only their order is learned",
+            "give --rank lambdarank and no --targets",
+            code="conflicting-options",
+        )
     if options.labels is Labels.WINNERS and options.noise_weights:
-        raise UsageError("the noise of winners alone is that of no choice", "leave out --noise-weights")
+        raise UsageError(
+            "the noise of winners alone is that of no choice", "leave out --noise-weights", code="conflicting-options"
+        )
     if options.prior and (options.rank is not RankObjective.EFFICIENCY or start is not None):
-        raise UsageError("a prior goes with a model of efficiency that is trained anew", "leave out --prior")
+        raise UsageError(
+            "a prior goes with a model of efficiency that is trained anew",
+            "leave out --prior",
+            code="conflicting-options",
+        )
     if options.lambdarank and not options.prior:
-        raise UsageError("a LambdaRank stands beside a model of efficiency and its law", "leave out --lambdarank")
+        raise UsageError(
+            "a LambdaRank stands beside a model of efficiency and its law",
+            "leave out --lambdarank",
+            code="conflicting-options",
+        )
 
 
 def check_distributed(options: TrainOptions, start: Start | None) -> None:
@@ -132,27 +154,40 @@ def check_distributed(options: TrainOptions, start: Start | None) -> None:
             raise UsageError(
                 f"--distributed fits one model to all rows as they are: {what} does not go with it",
                 "leave it out; where the operation has such a recipe, give --rank efficiency --ensemble 1",
+                code="conflicting-options",
             )
 
 
 def _check_rows(valid: Dataset) -> None:
     if not len(valid.frame):
-        raise DataError("the dataset has no usable time", "see the column status for why")
+        raise DataError("the dataset has no usable time", "see the column status for why", code="not-measured")
     if len(valid.frame) < _FEWEST_ROWS:
-        raise DataError(f"the dataset has {len(valid.frame)} usable row, which is nothing to learn from")
+        raise DataError(
+            f"the dataset has {len(valid.frame)} usable row, which is nothing to learn from", code="few-problems"
+        )
     for name in ("arch", *valid.op.model_per):
         if len(found := sorted(valid.frame[name].unique())) > 1:
             hint = "choose one with --variant" if name == "variant" else "train one model for each"
-            raise DataError(f"the dataset holds several of {name}: {', '.join(found)}", hint)
+            raise DataError(f"the dataset holds several of {name}: {', '.join(found)}", hint, code="mixed-data")
 
 
 def _check_mining(valid: Dataset, options: TrainOptions) -> None:
     if options.mine and options.rank is RankObjective.BLEND:
-        raise UsageError("hard examples are mined for one objective, and a blend has two", "leave out --mine or --rank")
+        raise UsageError(
+            "hard examples are mined for one objective, and a blend has two",
+            "leave out --mine or --rank",
+            code="conflicting-options",
+        )
     if options.mine and not options.folds:
-        raise UsageError("hard examples cannot be mined without folds to find them by", "give --folds 3 or more")
+        raise UsageError(
+            "hard examples cannot be mined without folds to find them by",
+            "give --folds 3 or more",
+            code="missing-option",
+        )
     if options.mine and len(np.unique(valid.split_ids)) < MIN_GROUPS:
-        raise DataError("too few problems to mine hard ones by cross-validation", "leave out --mine")
+        raise DataError(
+            "too few problems to mine hard ones by cross-validation", "leave out --mine", code="few-problems"
+        )
 
 
 def too_few_to_validate(dataset: Dataset) -> bool:

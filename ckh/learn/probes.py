@@ -114,7 +114,7 @@ def recall(problem: str, arch: str) -> Probe | None:
     except FileNotFoundError:
         return None
     except OSError as error:
-        raise DataError(f"cannot read {path}: {error}", "remove it, or use --no-measured") from error
+        raise DataError(f"cannot read {path}: {error}", "remove it, or use --no-measured", code="unreadable") from error
     device = this_device(arch)
     for line in reversed(lines):
         probe = _parse(line)
@@ -142,7 +142,7 @@ def remember(probe: Probe) -> None:
         finally:
             os.close(file)
     except OSError as error:
-        raise OutputError(f"cannot write {path}: {error.strerror}", "set CKH_DATA_DIR") from error
+        raise OutputError(f"cannot write {path}: {error.strerror}", "set CKH_DATA_DIR", code="unwritable") from error
 
 
 def _line(probe: Probe) -> bytes:

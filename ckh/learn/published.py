@@ -38,7 +38,9 @@ def forest_path(folder: Path, target: str) -> Path:
     """
     path = model_file(folder, target)
     if path is None:
-        raise ModelError(f"{folder} has no model of {target}", f"model_{target}.lgbm.gz is missing")
+        raise ModelError(
+            f"{folder} has no model of {target}", f"model_{target}.lgbm.gz is missing", code="missing-target"
+        )
     return path
 
 
@@ -75,4 +77,6 @@ def _mean_of_first_tree(path: Path) -> float:
         weights = [float(word) for word in counts[1].split()] if counts else []
         return sum(value * weight for value, weight in zip(values, weights, strict=True)) / sum(weights)
     except (ValueError, ZeroDivisionError) as error:
-        raise ModelError(f"{path} is damaged: its first tree has no leaves with their numbers of rows") from error
+        raise ModelError(
+            f"{path} is damaged: its first tree has no leaves with their numbers of rows", code="damaged-model"
+        ) from error

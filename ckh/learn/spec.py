@@ -161,28 +161,36 @@ def read_spec(folder: Path) -> ModelSpec:
     """
     path = folder / SPEC_NAME
     if not path.is_file():
-        raise ModelError(f"{folder} is not a model: it has no {SPEC_NAME}")
+        raise ModelError(f"{folder} is not a model: it has no {SPEC_NAME}", code="not-a-model")
     try:
         with model_fields(path) as fields:
             return _parse(fields, folder)
     except UsageError as error:
-        raise ModelError(f"{path}: {error.message}", error.hint) from error
+        raise ModelError(f"{path}: {error.message}", error.hint, code=error.code) from error
 
 
 def _parse(fields: JsonFields, folder: Path) -> ModelSpec:
     where = folder / SPEC_NAME
     op_type = fields.scalar("op_type", str)
     if not is_operation(op_type):
-        raise ModelError(f"{where}: ckh has no operation {op_type!r}", "it has " + ", ".join(operation_names()))
+        raise ModelError(
+            f"{where}: ckh has no operation {op_type!r}", "it has " + ", ".join(operation_names()), code="unknown-op"
+        )
     engine = operation(op_type).engine
     # AMD's older specs carry neither version nor hardware: both are then as they were before the keys existed.
     encoding = fields.scalar("feature_encoding_version", int) if fields.has("feature_encoding_version") else 0
     if encoding != engine.encoding_version:
         hint = "train the model anew"
-        raise ModelError(f"{where}: features of encoding version {encoding}, ckh has {engine.encoding_version}", hint)
+        raise ModelError(
+            f"{where}: features of encoding version {encoding}, ckh has {engine.encoding_version}",
+            hint,
+            code="other-version",
+        )
     arch = fields.scalar("arch", str)
     if arch not in arch_names():
-        raise ModelError(f"{where}: ckh knows no architecture {arch!r}", "it knows " + ", ".join(arch_names()))
+        raise ModelError(
+            f"{where}: ckh knows no architecture {arch!r}", "it knows " + ", ".join(arch_names()), code="unknown-arch"
+        )
     ours = fields.part("ckh") if fields.has("ckh") else None
     names = fields.strings("feature_names")
     targets = _targets(fields, folder, is_amds=ours is None)
@@ -201,9 +209,13 @@ def _parse(fields: JsonFields, folder: Path) -> ModelSpec:
         legacy_tiles=ours is None,
     )
     if spec.rank_by not in (RANK, TFLOPS):
-        raise ModelError(f"{where}: ranks by {spec.rank_by[:80]!r}, and ckh ranks by {RANK} or {TFLOPS}")
+        raise ModelError(
+            f"{where}: ranks by {spec.rank_by[:80]!r}, and ckh ranks by {RANK} or {TFLOPS}", code="bad-field"
+        )
     if spec.rank_by not in targets:
-        raise ModelError(f"{where}: ranks by {spec.rank_by!r}, which is none of its targets {', '.join(targets)}")
+        raise ModelError(
+            f"{where}: ranks by {spec.rank_by!r}, which is none of its targets {', '.join(targets)}", code="bad-field"
+        )
     spec.engine.select(spec.feature_names)
     return spec
 
@@ -252,11 +264,13 @@ def _direction(ours: JsonFields, where: Path) -> Direction | None:
     try:
         return Direction(text)
     except ValueError as error:
-        raise ModelError(f"{where}: ckh.variant must be one of {', '.join(Direction)}, not {text!r}") from error
+        raise ModelError(
+            f"{where}: ckh.variant must be one of {', '.join(Direction)}, not {text!r}", code="bad-field"
+        ) from error
 
 
 def _hardware(fields: JsonFields, where: Path) -> dict[str, int]:
     known = {name: fields.scalar(name, int) for name in HARDWARE if fields.has(name)}
     if not all(0 <= value < _MOST_OF_HARDWARE for value in known.values()):
-        raise ModelError(f"{where}: hardware must be whole numbers from 0 to {_MOST_OF_HARDWARE}")
+        raise ModelError(f"{where}: hardware must be whole numbers from 0 to {_MOST_OF_HARDWARE}", code="bad-field")
     return known

@@ -66,11 +66,13 @@ def tune(
         DataError: there are too few problems to split, or the data cannot be trained on.
     """
     if not options.folds:
-        raise UsageError("settings cannot be tuned without folds to score them by", "give --folds 3 or more")
+        raise UsageError(
+            "settings cannot be tuned without folds to score them by", "give --folds 3 or more", code="missing-option"
+        )
     prepared = prepare(dataset, options, start)
     splits = prepared.splits(options.folds)
     if not splits:
-        raise DataError("too few problems to tune by cross-validation", "leave out --tune")
+        raise DataError("too few problems to tune by cross-validation", "leave out --tune", code="few-problems")
     settings = draw(count, options.params, options.seed, fixed)
     fit = prepared.weighted(make_fit(options.rank_target, prepared.dataset, options.rank, options.focus))
 

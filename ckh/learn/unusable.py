@@ -18,7 +18,7 @@ def leave_out(path: Path, error: ModelError) -> None:
     """Warn of an unusable model, once."""
     if path not in _LEFT_OUT:
         _LEFT_OUT[path] = f"the model {path} is not used: {error.message}"
-        warn(_LEFT_OUT[path])
+        warn(_LEFT_OUT[path], "unusable-model")
 
 
 def unusable_models() -> tuple[str, ...]:

@@ -86,7 +86,9 @@ class Start:
             # With the sizes of its trees LightGBM reads them in parallel, where an error would end the process.
             return lightgbm.Booster(model_str=TREE_SIZES.sub("", self.texts[target], count=1))
         except lightgbm.basic.LightGBMError as error:
-            raise ModelError(f"{self.path}: LightGBM cannot read the model of {target}: {error}") from error
+            raise ModelError(
+                f"{self.path}: LightGBM cannot read the model of {target}: {error}", code="damaged-model"
+            ) from error
 
     def to_dict(self, comparison: StartComparison | None) -> dict[str, Any]:
         """The entry on this model, and on its own start, in the manifest of the continued one."""
@@ -213,15 +215,21 @@ def check_start(start: Start, spec: ModelSpec, options: TrainOptions) -> tuple[s
     """
     if options.ensemble > 1:
         reason = f"an ensemble of {options.ensemble} models, each of which would hold the trees of the start"
-        raise UsageError(f"{start.path} cannot be continued by {reason}", "train with ensemble = 1")
+        raise UsageError(
+            f"{start.path} cannot be continued by {reason}", "train with ensemble = 1", code="not-continuable"
+        )
     if options.rank is RankObjective.BLEND:
-        raise UsageError(f"{start.path} cannot be continued by a blend of models", "train with --rank lambdarank")
+        raise UsageError(
+            f"{start.path} cannot be continued by a blend of models",
+            "train with --rank lambdarank",
+            code="not-continuable",
+        )
     elsewhere = tuple(_elsewhere(start.spec, spec))
     found = list(_differences(start, spec, options))
     if found or (start.spec.arch == HOST) != (spec.arch == HOST):
         hint = "a start must have learned the same from the same inputs; train anew without --warm-start"
         why = "; ".join([*found, *elsewhere])
-        raise UsageError(f"{start.path} cannot be continued with this training: {why}", hint)
+        raise UsageError(f"{start.path} cannot be continued with this training: {why}", hint, code="not-continuable")
     return elsewhere
 
 
@@ -311,9 +319,9 @@ def _count(folder: Path, target: str, text: str, spec: ModelSpec) -> int:
     try:
         forest = parse_forest(text)
     except ModelError as error:
-        raise ModelError(f"{where}: {error.message}") from error
+        raise ModelError(f"{where}: {error.message}", code=error.code) from error
     if forest.feature_names != spec.feature_names:
-        raise ModelError(f"{where}: its inputs are not those that {SPEC_NAME} names")
+        raise ModelError(f"{where}: its inputs are not those that {SPEC_NAME} names", code="model-inputs")
     return len(forest.roots)
 
 
@@ -323,4 +331,4 @@ def _digests(folder: Path) -> dict[str, str]:
     try:
         return {file.name: hashlib.sha256(read_bytes(file)).hexdigest() for file in files}
     except DataError as error:
-        raise ModelError(error.message, error.hint) from error
+        raise ModelError(error.message, error.hint, code=error.code) from error

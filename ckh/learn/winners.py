@@ -50,7 +50,10 @@ def with_rivals(winners: Dataset, seed: int) -> Dataset:
 
     op = winners.op
     if op.model_files.keys() - {TIMED_NAME}:
-        raise UsageError(f"the candidates of {op.name} come from measured data: winners alone do not determine them")
+        raise UsageError(
+            f"the candidates of {op.name} come from measured data: winners alone do not determine them",
+            code="winners-only",
+        )
     shared = ["op_type", "arch", *op.identity, *(f"hw_{name}" for name in HARDWARE)]
     judged = ("status", "is_valid", "latency_ms", "spread")
     columns = list(dict.fromkeys([*shared, "kernel_name", *op.input_columns, *judged]))

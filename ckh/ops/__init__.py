@@ -110,7 +110,7 @@ def _broken(name: str, what: str) -> UsageError:
     entry = _plug_ins()[name]
     package = "" if entry.dist is None else f" of the package {entry.dist.name}"
     where = f"the operation {name!r}{package} ({entry.value}) cannot be used"
-    return UsageError(f"{where}: {what}", "mend or uninstall the package")
+    return UsageError(f"{where}: {what}", "mend or uninstall the package", code="bad-plugin")
 
 
 def part_of(op: AnyOperation, name: str, kind: type[T]) -> T | None:
@@ -149,7 +149,9 @@ def _name_of(problem: str) -> str:
     for name in _plug_ins():
         if problem.startswith(operation(name).prefix):
             return name
-    raise UsageError(f"{problem!r} is no problem of any operation", "these are " + ", ".join(operation_names()))
+    raise UsageError(
+        f"{problem!r} is no problem of any operation", "these are " + ", ".join(operation_names()), code="unknown-op"
+    )
 
 
 def operation_of_problem(problem: Problem) -> AnyOperation:
@@ -206,7 +208,7 @@ def all_requested() -> dict[str, Requested[Any]]:
         try:
             part = requested(name)
         except UsageError as error:
-            warn(error.message)
+            warn(error.message, error.code)
             continue
         if part is not None:
             found[name] = part

@@ -88,7 +88,7 @@ def _prepared(request: Request, *, warns: bool) -> str | None:
         if ranking.not_measured is None:
             offer_once(ranking.problem, facts["op"], ranking.arch, ranking.device, Path(ranking.path))
         for text in facts["unusable"] if warns else ():
-            warn(text)
+            warn(text, "unusable-model")
         with whole_names(is_whole="wide" in request.flags):
             return ranking.json() if "json" in request.flags else ranking.text(why="why" in request.flags)
     except (CkhError, OSError, AttributeError, KeyError, IndexError, TypeError, ValueError):
@@ -109,7 +109,7 @@ def problem_of(request: Request, facts: dict[str, Any]) -> Problem:
     """
     part = requested(facts["op"])
     if part is None:
-        raise UsageError(f"no options say a problem of {facts['op']}")
+        raise UsageError(f"no options say a problem of {facts['op']}", code="missing-option")
     found = requested_problem(facts["op"], part, request.sizes, request.kind["variant"], facts["dtype"])
     problem: Problem = part.completed(found, facts["arch"])
     return problem

@@ -142,7 +142,7 @@ class ScoredPool:
         assert self._estimate is not None
         applying = [number for number, reason in enumerate(self.reasons(sizes)) if reason < 0]
         if all(self.kind(number).is_estimated for number in applying):
-            raise ModelError("no kernel that the model knows applies")
+            raise ModelError("no kernel that the model knows applies", code="no-kernel")
         is_known = [not self.kind(number).is_estimated for number in range(self._facts["pool"])]
         scores = filled(self._scores(self._model, sizes), self._scores(self._estimate, sizes), is_known)
         return len(applying), [RankedCandidate(number, scores[number], nan, nan) for number in applying]

@@ -45,11 +45,15 @@ def backend_name() -> str:
     """
     wanted = os.environ.get(BACKEND_VARIABLE, "")
     if wanted not in {"", "c", "numpy"}:
-        raise UsageError(f"{BACKEND_VARIABLE} is {wanted!r}", 'set it to "c" or "numpy", or not at all')
+        raise UsageError(
+            f"{BACKEND_VARIABLE} is {wanted!r}", 'set it to "c" or "numpy", or not at all', code="unknown-name"
+        )
     if wanted != "numpy" and library.is_available():
         return "c"
     if wanted == "c":
-        raise UsageError(f"{BACKEND_VARIABLE} requests C: {library.why_not()}", "install ckh with a C compiler")
+        raise UsageError(
+            f"{BACKEND_VARIABLE} requests C: {library.why_not()}", "install ckh with a C compiler", code="no-c-backend"
+        )
     return "numpy"
 
 
@@ -82,14 +86,16 @@ class Ranker:
     ) -> None:
         for forest in forests:
             if len(forest.feature_names) != len(names):
-                raise ModelError(f"a model of {len(forest.feature_names)} inputs got {len(names)} features")
+                raise ModelError(
+                    f"a model of {len(forest.feature_names)} inputs got {len(names)} features", code="model-inputs"
+                )
         engine.select(names)
         self._forests, self._engine, self._names = forests, engine, names
         self._hardware, self._kernels = hardware, kernels
         self._logs = list(logs) or [False] * len(forests)
         self.candidates = max((len(np.atleast_1d(column)) for column in kernels.values()), default=0)
         if not self.candidates:
-            raise DataError("a pool needs candidates")
+            raise DataError("a pool needs candidates", code="empty")
         self._prepared: dict[tuple[str, ...], tuple[Pool, OpenModel] | None] = {}
         self._in_c({name: np.atleast_1d(column) for name, column in example.items()})
 
@@ -200,7 +206,7 @@ def _by_text(columns: Columns, count: int) -> Iterator[tuple[NDArray[np.intp], C
 def _sizes(pool: Pool, columns: Columns, count: int) -> NDArray[np.float64]:
     """The numbers of problems as C gets them, shape (problems, numbers)."""
     if missing := [name for name in pool.numbers if name not in columns]:
-        raise DataError(f"the features need a column {missing[0]!r}")
+        raise DataError(f"the features need a column {missing[0]!r}", code="missing-column")
     sizes = np.empty((count, len(pool.numbers)))
     for index, name in enumerate(pool.numbers):
         sizes[:, index] = columns[name]

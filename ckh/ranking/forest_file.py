@@ -57,7 +57,7 @@ def model_bytes(path: Path) -> bytes:
     try:
         return read_bytes(path)
     except DataError as error:
-        raise ModelError(error.message, error.hint) from error
+        raise ModelError(error.message, error.hint, code=error.code) from error
 
 
 def forest_of(content: bytes, name: str) -> PackedForest:
@@ -80,7 +80,7 @@ def forest_of(content: bytes, name: str) -> PackedForest:
 @cache
 def _warn_once(message: str) -> None:
     """Say why there is no cache: a model has several forests, and the reason is the same."""
-    warn(message)
+    warn(message, "cache")
 
 
 def _build(content: bytes, name: str) -> PackedForest:
@@ -88,7 +88,7 @@ def _build(content: bytes, name: str) -> PackedForest:
         forest = pack(parse_forest(model_text(content, name)))
         _check(forest)
     except ModelError as error:
-        raise ModelError(f"{name}: {error.message}", error.hint) from error
+        raise ModelError(f"{name}: {error.message}", error.hint, code=error.code) from error
     return forest
 
 
@@ -101,9 +101,9 @@ def model_text(content: bytes, name: str) -> str:
     try:
         return unpacked(content, name).decode()
     except DataError as error:
-        raise ModelError(error.message, error.hint) from error
+        raise ModelError(error.message, error.hint, code=error.code) from error
     except UnicodeDecodeError as error:
-        raise ModelError(f"{name} is damaged: it is not text in UTF-8") from error
+        raise ModelError(f"{name} is damaged: it is not text in UTF-8", code="damaged-model") from error
 
 
 def read_packed(path: Path) -> PackedForest:
@@ -116,11 +116,11 @@ def read_packed(path: Path) -> PackedForest:
         with path.open("rb") as file:
             content = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
     except (OSError, ValueError) as error:  # mmap says ValueError of an empty file
-        raise ModelError(f"cannot read the packed model {path}: {error}") from error
+        raise ModelError(f"cannot read the packed model {path}: {error}", code="unreadable") from error
     try:
         return decode(content)
     except ModelError as error:
-        raise ModelError(f"{path}: {error.message}") from error
+        raise ModelError(f"{path}: {error.message}", code=error.code) from error
 
 
 def encode(forest: PackedForest) -> bytes:
@@ -144,13 +144,13 @@ def decode(content: bytes | mmap.mmap) -> PackedForest:
         len(content) < _START
         or zlib.crc32(content[: _HEADER.size]) != _HEADER_CHECK.unpack_from(content, _HEADER.size)[0]
     ):
-        raise ModelError("damaged packed model")
+        raise ModelError("damaged packed model", code="damaged-model")
     magic, version, *fields, check = _HEADER.unpack_from(content)
     if magic != _MAGIC or version != VERSION:
-        raise ModelError("packed model of another version")
+        raise ModelError("packed model of another version", code="other-version")
     *counts, name_bytes, high_exponent, low_exponent = fields
     if min(*counts, name_bytes) < 0 or counts[0] > MAX_TREES:
-        raise ModelError("damaged packed model")
+        raise ModelError("damaged packed model", code="damaged-model")
     layout = _layout(tuple(counts))
     end = _START + _rounded(name_bytes)
     starts = []
@@ -158,7 +158,7 @@ def decode(content: bytes | mmap.mmap) -> PackedForest:
         starts.append(end)
         end += _rounded(int(np.prod(shape, dtype=np.int64)) * dtype.itemsize)
     if end != len(content) or zlib.crc32(memoryview(content)[_START:]) != check:
-        raise ModelError("damaged packed model")
+        raise ModelError("damaged packed model", code="damaged-model")
     arrays: dict[str, NDArray[Any]] = {
         name: np.frombuffer(content, dtype, int(np.prod(shape, dtype=np.int64)), start).reshape(shape)
         for start, (name, (dtype, shape)) in zip(starts, layout.items(), strict=True)
@@ -166,7 +166,7 @@ def decode(content: bytes | mmap.mmap) -> PackedForest:
     try:
         names = tuple(content[_START : _START + name_bytes].decode().split("\n"))
     except UnicodeDecodeError as error:
-        raise ModelError("damaged packed model") from error
+        raise ModelError("damaged packed model", code="damaged-model") from error
     forest = PackedForest(names, **arrays, high_exponent=high_exponent, low_exponent=low_exponent, is_input=False)
     _check(forest)
     return forest
@@ -197,7 +197,7 @@ def _padded(part: bytes) -> bytes:
 def _check(forest: PackedForest) -> None:
     """Refuse a forest with an index that lies outside: what evaluates it checks no more."""
     if not (_are_trees(forest) and _are_families(forest) and _are_sets(forest) and _are_exponents(forest)):
-        raise ModelError("damaged packed model: an index lies outside")
+        raise ModelError("damaged packed model: an index lies outside", code="damaged-model")
 
 
 def _are_trees(forest: PackedForest) -> bool:

@@ -79,7 +79,7 @@ class OpenModel:
     def __init__(self, source: Path | bytes) -> None:
         library, reason = _load(LIBRARY)
         if library is None:
-            raise ModelError(f"ranking in C is not possible: {reason}")
+            raise ModelError(f"ranking in C is not possible: {reason}", code="no-c-backend")
         self._library, self._handle = library, c_void_p()
         if isinstance(source, bytes):
             self._content = (c_int64 * (len(source) // 8)).from_buffer_copy(source)  # aligned
@@ -154,4 +154,4 @@ class OpenModel:
 
     def _check(self, error: int) -> None:
         if error:
-            raise ModelError(f"ranking in C: {self._library.ckh_error_string(error).decode()}")
+            raise ModelError(f"ranking in C: {self._library.ckh_error_string(error).decode()}", code="damaged-model")

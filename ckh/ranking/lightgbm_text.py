@@ -86,19 +86,19 @@ def parse_forest(text: str) -> Forest:
             trees, several classes, averaged output, an objective with a link function).
     """
     if text.count("\nTree=") > _MOST_TREES:
-        raise ModelError(f"it has more than {_MOST_TREES} trees")
+        raise ModelError(f"it has more than {_MOST_TREES} trees", code="too-large")
     head, *blocks = text.split("\nTree=")
     if not head.startswith("tree\n") or not blocks or "\nend of trees" not in blocks[-1]:
-        raise ModelError("not a complete LightGBM model text")
+        raise ModelError("not a complete LightGBM model text", code="damaged-model")
     try:
         header = _fields(head)
         _refuse_unknown(header, head)
         names = header["feature_names"]
         if names.count(" ") > _MOST_INPUTS:
-            raise ModelError(f"it has more than {_MOST_INPUTS} inputs")
+            raise ModelError(f"it has more than {_MOST_INPUTS} inputs", code="too-large")
         return _join(tuple(names.split()), map(_fields, blocks))
     except (KeyError, ValueError, IndexError, OverflowError) as error:
-        raise ModelError(f"damaged LightGBM model text: {error}") from error
+        raise ModelError(f"damaged LightGBM model text: {error}", code="damaged-model") from error
 
 
 def _fields(block: str) -> dict[str, str]:
@@ -112,11 +112,11 @@ def _fields(block: str) -> dict[str, str]:
 def _refuse_unknown(header: dict[str, str], head: str) -> None:
     objective = header.get("objective", "regression").split()
     if header.get("num_class", "1") != "1" or header.get("num_tree_per_iteration", "1") != "1":
-        raise ModelError("a LightGBM model of several classes cannot rank kernels")
+        raise ModelError("a LightGBM model of several classes cannot rank kernels", code="unsupported-model")
     if "average_output" in head.splitlines():
-        raise ModelError("LightGBM's averaged output (random forests) is not supported")
+        raise ModelError("LightGBM's averaged output (random forests) is not supported", code="unsupported-model")
     if objective[0] not in _IDENTITY_OBJECTIVES or "sqrt" in objective:
-        raise ModelError(f"LightGBM objective {' '.join(objective)!r} is not supported")
+        raise ModelError(f"LightGBM objective {' '.join(objective)!r} is not supported", code="unsupported-model")
 
 
 def _join(names: tuple[str, ...], trees: Iterable[dict[str, str]]) -> Forest:
@@ -124,7 +124,7 @@ def _join(names: tuple[str, ...], trees: Iterable[dict[str, str]]) -> Forest:
     roots, nodes, leaves, words = [], 0, 0, 0
     for tree in trees:
         if tree.get("is_linear", "0") != "0":
-            raise ModelError("linear trees are not supported")
+            raise ModelError("linear trees are not supported", code="unsupported-model")
         values = _numbers(tree["leaf_value"], np.float64)
         if tree.get("num_leaves", str(len(values))) != str(len(values)):
             raise ValueError(f"num_leaves is {tree['num_leaves'][:20]}, and there are {len(values)} values of leaves")

@@ -107,7 +107,7 @@ def pack(forest: Forest) -> PackedForest:
         ModelError: its trees are no trees, or it holds numbers that are none.
     """
     if not len(forest.roots) <= MAX_TREES or max(len(forest.feature), len(forest.leaf_value)) > _MAX_COUNT:
-        raise ModelError("the model is too large to be packed")
+        raise ModelError("the model is too large to be packed", code="too-large")
     node_at, leaf_at = _depth_first(forest)
     test, families, thresholds, sets = _tests(forest)
     nodes = np.empty((len(test), 3), np.int32)
@@ -151,7 +151,7 @@ def _depth_first(forest: Forest) -> tuple[IntArray, IntArray]:
     seen_nodes = np.bincount(children[children >= 0], minlength=count)
     seen_leaves = np.bincount(~children[children < 0], minlength=leaves)
     if len(seen_nodes) != count or len(seen_leaves) != leaves or (seen_nodes != 1).any() or (seen_leaves != 1).any():
-        raise ModelError("damaged LightGBM model text: its trees are no trees")
+        raise ModelError("damaged LightGBM model text: its trees are no trees", code="damaged-model")
     levels = []
     level = forest.roots[forest.roots >= 0]
     while len(level):
@@ -183,7 +183,7 @@ def _depth_first(forest: Forest) -> tuple[IntArray, IntArray]:
 def _tests(forest: Forest) -> tuple[Int32, Int32, NDArray[np.float64], Int32]:
     """The test of each node, and the families, thresholds and sets of the distinct tests."""
     if np.isnan(forest.threshold).any():
-        raise ModelError("damaged LightGBM model text: a threshold is not a number")
+        raise ModelError("damaged LightGBM model text: a threshold is not a number", code="damaged-model")
     categorical = (forest.decision & CATEGORICAL) != 0
     missing = forest.decision & (MISSING_ZERO | MISSING_NAN)
     flags = np.where(missing == 0, 0, missing | (forest.decision & DEFAULT_LEFT))
@@ -223,7 +223,7 @@ def _integers(forest: Forest, tree_of_node: IntArray) -> tuple[NDArray[np.int64]
     with np.errstate(over="ignore"):
         total = float(largest.sum())
     if not np.isfinite(total):
-        raise ModelError("damaged LightGBM model text: its leaf values are no finite numbers")
+        raise ModelError("damaged LightGBM model text: its leaf values are no finite numbers", code="damaged-model")
     high_exponent = int(np.frexp(total)[1]) - _SUM_BITS
     shift = low_bits_of(trees)
     scaled = np.ldexp(value, -high_exponent)

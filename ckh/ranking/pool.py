@@ -106,7 +106,7 @@ class Pool:
         self.features = engine.select([names[index] for index in used])
         candidates = max((len(np.atleast_1d(column)) for column in kernels.values()), default=0)
         if not candidates:
-            raise DataError("a pool needs candidates")
+            raise DataError("a pool needs candidates", code="empty")
         columns = {name: np.broadcast_to(np.atleast_1d(column), candidates) for name, column in kernels.items()}
         one = {**example, **{name: column[:1] for name, column in columns.items()}, **self._hardware}
         every, self._reads = trace(engine, self.features, one)

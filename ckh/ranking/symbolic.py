@@ -23,7 +23,9 @@ if TYPE_CHECKING:
 
 
 class FormulaError(ModelError):
-    """A formula does what cannot be written down."""
+    """A formula that cannot be compiled to a program."""
+
+    default_code = "bad-formula"
 
 
 _KINDS = {"b": Number.TRUTH, "i": Number.INTEGER, "u": Number.INTEGER, "f": Number.REAL}  # by NumPy's code

@@ -65,7 +65,7 @@ def require_matplotlib() -> None:
 
     logging.getLogger("matplotlib").setLevel(logging.ERROR)  # a home that is read-only is no matter here
     if find_spec("matplotlib") is None:
-        raise UsageError("figures need matplotlib", "pip install 'ckh[report]'")
+        raise UsageError("figures need matplotlib", "pip install 'ckh[report]'", code="not-installed")
 
 
 def page_svg(figure: Drawing, *, narrow: bool) -> str:

@@ -89,6 +89,7 @@ def judge(model: Model, dataset: Dataset, *, measured_alone: bool = False) -> Ju
         raise DataError(
             f"none of the {times.count} choices of {model.path} was measured in these data",
             "rank the measured kernels alone with --among measured",
+            code="not-measured",
         )
     return judged
 

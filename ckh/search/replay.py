@@ -74,21 +74,23 @@ def read_recording(path: Path) -> Recording:
     except FileNotFoundError:
         raise DataError(f"no such file: {path}", code="no-file") from None
     except (OSError, pa.ArrowException) as error:
-        raise DataError(f"{path} cannot be read as Parquet: {error}") from error
+        raise DataError(f"{path} cannot be read as Parquet: {error}", code="unreadable") from error
     for name in (_TIME, _STATUS):
         if name not in frame.columns:
-            raise DataError(f"{path} has no column {name}")
+            raise DataError(f"{path} has no column {name}", code="missing-column")
     times = np.where((frame[_STATUS] == _OK).to_numpy(), frame[_TIME].to_numpy(dtype=np.float64), np.nan)
     is_ok = (frame[_STATUS] == _OK).to_numpy()
     if not is_ok.any() or not (np.isfinite(times[is_ok]).all() and (times[is_ok] > 0).all()):
-        raise DataError(f"{path} needs a positive time_ms wherever the status is ok, and at least one such row")
+        raise DataError(
+            f"{path} needs a positive time_ms wherever the status is ok, and at least one such row", code="bad-column"
+        )
     names = [name for name in frame.columns if _is_parameter(name) and len(frame[name].unique()) > 1]
     if not names:
-        raise DataError(f"{path} has no column of a parameter that varies")
+        raise DataError(f"{path} has no column of a parameter that varies", code="bad-column")
     try:
         space = Space(names, [_values(frame[name]) for name in names])
     except DataError as error:
-        raise DataError(f"{path}: {error.message}", error.hint) from error
+        raise DataError(f"{path}: {error.message}", error.hint, code=error.code) from error
     warn_unverified(path)
     return Recording(space, times)
 

@@ -39,9 +39,11 @@ class Space:
     def __init__(self, names: Sequence[str], columns: Sequence[ArrayLike]) -> None:
         arrays = [np.asarray(column) for column in columns]
         if not arrays or len(arrays) != len(names) or len(set(names)) != len(names):
-            raise DataError("a search space needs one column for each of its parameters, whose names differ")
+            raise DataError(
+                "a search space needs one column for each of its parameters, whose names differ", code="bad-column"
+            )
         if len({array.shape for array in arrays}) > 1 or arrays[0].ndim != 1 or not len(arrays[0]):
-            raise DataError("the columns of a search space need one length, at least 1")
+            raise DataError("the columns of a search space need one length, at least 1", code="bad-column")
         parameters = []
         codes = np.empty((len(arrays[0]), len(arrays)), dtype=np.int32)
         for i, (name, array) in enumerate(zip(names, arrays, strict=True)):
@@ -55,7 +57,7 @@ class Space:
         self._is_ordered = np.array([parameter.is_ordered for parameter in parameters])
         self._steps = np.array([max(len(parameter.values) - 1, 1) for parameter in parameters], dtype=np.float64)
         if len(self._index) < len(codes):
-            raise DataError("the search space holds a configuration twice")
+            raise DataError("the search space holds a configuration twice", code="duplicate-rows")
 
     def __len__(self) -> int:
         return len(self.codes)
@@ -77,7 +79,7 @@ class Space:
             DataError: it has other parameters than the space.
         """
         if set(config) != set(self.names):
-            raise DataError(f"a configuration needs the parameters {', '.join(self.names)}")
+            raise DataError(f"a configuration needs the parameters {', '.join(self.names)}", code="bad-column")
         codes = [known.get(config[name]) for name, known in zip(self.names, self._value_codes, strict=True)]
         return None if None in codes else self.find_codes(np.array(codes, dtype=np.int32))
 
@@ -110,9 +112,9 @@ class Space:
 
 def _encode(name: str, array: NDArray[Any]) -> tuple[tuple[Any, ...], NDArray[np.int64]]:
     if array.dtype.kind == "f" and not np.isfinite(array).all():
-        raise DataError(f"parameter {name} lacks a value in some configuration")
+        raise DataError(f"parameter {name} lacks a value in some configuration", code="bad-column")
     try:
         values, codes = np.unique(array, return_inverse=True)
     except TypeError as error:
-        raise DataError(f"the values of parameter {name} are of several kinds or missing") from error
+        raise DataError(f"the values of parameter {name} are of several kinds or missing", code="bad-column") from error
     return tuple(values.tolist()), codes

@@ -10,6 +10,7 @@ import pytest
 from ckh.assess import covering
 from ckh.assess.covering import Workload, choose_set
 from ckh.errors import DataError
+from tests.refusals import expect_refusal
 
 
 def workload_of(efficiency: np.ndarray, weight: np.ndarray | None = None) -> Workload:
@@ -79,5 +80,5 @@ def test_too_few_kernels_keep_what_they_can() -> None:
 
 def test_a_problem_without_a_kernel_is_refused() -> None:
     """What nothing works on cannot be kept."""
-    with pytest.raises(DataError, match="needs a kernel that works"):
+    with expect_refusal(DataError, "no-working-kernel", "kernel"):
         choose_set(workload_of(np.array([[1.0, 0.5], [0.0, 0.0]])), 0.9, 2)

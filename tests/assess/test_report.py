@@ -22,6 +22,7 @@ from ckh.ops.grouped_conv.problem import ConvProblem
 from ckh.ops.grouped_conv.slices import SLICES
 from ckh.problems import Direction
 from tests.learn.conftest import build, kernels, measured
+from tests.refusals import expect_refusal
 
 if TYPE_CHECKING:
     from ckh.data.dataset import Dataset
@@ -130,5 +131,5 @@ def test_problems_without_a_time_are_not_judged() -> None:
     data = build([(ONE, A, 2), (ONE, B, 4), (TWO, A, 6), (TWO, B, 3)], failed=[0, 1])
     assert judged(data).problems() == [TWO]
     assert judged(DATA) is DATA
-    with pytest.raises(DataError, match="no problem of the dataset has a usable time"):
+    with expect_refusal(DataError, "not-measured"):
         judged(data.select(data.problem_ids == 0))

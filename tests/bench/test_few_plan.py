@@ -17,6 +17,7 @@ from ckh.learn.few_shots import KERNELS
 from ckh.ops.grouped_conv.candidate_source import SetCandidates
 from ckh.ops.grouped_conv.problem_sets import load_problems
 from ckh.problems import Direction
+from tests.refusals import expect_refusal
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -93,7 +94,7 @@ def test_auto_measures_something_in_any_case(whole: Plan) -> None:
 @pytest.mark.parametrize("count", ["0", "-1", "many", "1.5", ""])
 def test_no_number_of_problems_is_refused(whole: Plan, count: str) -> None:
     """What is neither a positive number nor auto is a usage error; auto needs a budget."""
-    with pytest.raises(UsageError, match="no number of problems"):
+    with expect_refusal(UsageError, "bad-number"):
         few_plan(whole, count, small_tiles, 0, None, PACE)
     with pytest.raises(UsageError, match="budget"):
         few_plan(whole, AUTO, small_tiles, 0, None, PACE)

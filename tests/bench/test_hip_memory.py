@@ -11,6 +11,7 @@ import pytest
 from ckh.bench.hip_memory import GUARD_BYTES, DeviceBuffer, HipMemory
 from ckh.bench.hip_runtime import HipError, HipMemoryError, HipRuntime
 from ckh.bench.typed import element_type
+from tests.refusals import expect_refusal
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -121,7 +122,7 @@ def test_clearing_gives_memory_back(memory: HipMemory, runtime: HipRuntime) -> N
     a, _, output, _ = memory.pointers()
     memory.clear()
     for address in (a, output):
-        with pytest.raises(HipError, match="invalid argument"):
+        with expect_refusal(HipError, "hip-error", "invalid argument"):
             runtime.fill(address, 0, 1)
     memory.add_input(B)
     memory.add_input(A)
@@ -145,7 +146,7 @@ def test_a_probe_finds_an_error_that_lasts(memory: HipMemory, own_hip_library: P
     memory.probe()
     stub.stub_launch()
     for _ in range(2):
-        with pytest.raises(HipError, match="illegal memory access"):
+        with expect_refusal(HipError, "hip-error", "illegal memory access"):
             memory.probe()
 
 

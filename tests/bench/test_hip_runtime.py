@@ -10,6 +10,7 @@ import pytest
 
 from ckh.bench.hip_runtime import HipError, HipMemoryError, HipRuntime
 from ckh.errors import DeviceError
+from tests.refusals import expect_refusal
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -89,7 +90,7 @@ def test_a_runtime_that_cannot_be_loaded_is_a_device_error(monkeypatch: pytest.M
 def test_a_library_that_is_no_runtime_is_a_device_error(monkeypatch: pytest.MonkeyPatch) -> None:
     """The function that it lacks is named."""
     monkeypatch.setenv("CKH_HIP_LIBRARY", "libc.so.6")
-    with pytest.raises(DeviceError, match=r"^the HIP runtime cannot be used: .*hipGetDeviceCount"):
+    with expect_refusal(DeviceError, "no-hip-runtime", "hipGetDeviceCount"):
         HipRuntime(0)
 
 

@@ -15,6 +15,7 @@ from ckh.data.journal import JOURNAL_NAME, read_journal
 from ckh.data.records import EndRecord, PlanRecord, Record, ReferenceRecord, ResultRow, TaskRecord, record_line
 from ckh.errors import DataError
 from ckh.schema import Status
+from tests.refusals import expect_refusal
 from tests.runs import host_run
 
 if TYPE_CHECKING:
@@ -107,7 +108,7 @@ def test_damaged_lines_are_refused(tmp_path: Path) -> None:
     folder = write(tmp_path / "run", [_RUN])
     with (folder / JOURNAL_NAME).open("a", encoding="ascii") as file:
         file.write('{"kind": "result"}\n')
-    with pytest.raises(DataError, match=r"journal\.jsonl:2: damaged line"):
+    with expect_refusal(DataError, "damaged", "journal.jsonl:2"):
         read_history(folder)
 
 

@@ -24,6 +24,7 @@ from ckh.data.journal import (
 )
 from ckh.errors import DataError, OutputError, UsageError
 from ckh.schema import HARDWARE, Status
+from tests.refusals import expect_refusal
 from tests.runs import host_run
 
 if TYPE_CHECKING:
@@ -111,7 +112,7 @@ def test_a_full_disk_leaves_no_half_line(tmp_path: Path, monkeypatch: pytest.Mon
         writer = JournalWriter(tmp_path)
         with monkeypatch.context() as patch:
             patch.setattr(os, "write", fill_disk_after(count))
-            with pytest.raises(OutputError, match=r"cannot write .*journal\.jsonl: No space left on device") as caught:
+            with expect_refusal(OutputError, "unwritable", "journal.jsonl", "No space left") as caught:
                 writer.add(ROWS[2])
         writer.close()
         assert "--resume" in caught.value.hint
@@ -168,14 +169,14 @@ def test_a_damaged_line_in_the_middle_is_an_error(tmp_path: Path) -> None:
     lines = write_rows(tmp_path, *ROWS).splitlines(keepends=True)
     lines[2] = lines[2][:20] + b"\n"
     (tmp_path / "journal.jsonl").write_bytes(b"".join(lines))
-    with pytest.raises(DataError, match=r"journal\.jsonl:3: damaged line"):
+    with expect_refusal(DataError, "damaged", "journal.jsonl:3"):
         read_journal(tmp_path)
 
 
 def test_only_one_process_writes(tmp_path: Path) -> None:
     """A second writer is refused until the first has closed the journal."""
     first = JournalWriter(tmp_path)
-    with pytest.raises(UsageError, match="another run writes"):
+    with expect_refusal(UsageError, "in-use"):
         JournalWriter(tmp_path)
     first.close()
     JournalWriter(tmp_path).close()
@@ -184,7 +185,7 @@ def test_only_one_process_writes(tmp_path: Path) -> None:
 def test_a_folder_that_cannot_be_made_is_an_error(tmp_path: Path) -> None:
     """A file where the folder should be gives a DataError."""
     (tmp_path / "file").write_text("", encoding="utf-8")
-    with pytest.raises(OutputError, match="cannot write"):
+    with expect_refusal(OutputError, "unwritable"):
         JournalWriter(tmp_path / "file")
 
 
@@ -266,7 +267,7 @@ def test_a_run_that_cannot_start_leaves_nothing(
     ]
     writer = JournalWriter(tmp_path / "run")
     monkeypatch.setattr(os, "write", fill_disk_after(full_after))
-    with pytest.raises(OutputError, match="No space left"):
+    with expect_refusal(OutputError, "unwritable", "No space left"):
         writer.start_run(RUN, plan)
     writer.close()
     assert list(tmp_path.iterdir()) == []
@@ -278,13 +279,13 @@ def test_a_run_that_cannot_replace_another_leaves_it(tmp_path: Path, monkeypatch
     writer = JournalWriter(tmp_path, replace=True)
     with monkeypatch.context() as patch:
         patch.setattr(os, "write", fill_disk_after(10))
-        with pytest.raises(OutputError, match="No space left"):
+        with expect_refusal(OutputError, "unwritable", "No space left"):
             writer.start_run(RUN)
     writer.close()
     assert [path.read_bytes() for path in tmp_path.iterdir()] == [before]
     writer = JournalWriter(tmp_path, replace=True)
     writer.start_run(RUN)
-    with pytest.raises(UsageError, match="another run writes"):
+    with expect_refusal(UsageError, "in-use"):
         JournalWriter(tmp_path)
     writer.add(ROWS[0])
     writer.close()
@@ -315,7 +316,7 @@ def test_json_of_the_wrong_type_is_a_damaged_line(tmp_path: Path, text: str) -> 
     content = write_rows(tmp_path, *ROWS).splitlines(keepends=True)
     path = tmp_path / "journal.jsonl"
     path.write_bytes(b"".join([*content[:2], text.encode() + b"\n", *content[2:]]))
-    with pytest.raises(DataError, match=r"journal\.jsonl:3: damaged line"):
+    with expect_refusal(DataError, "damaged", "journal.jsonl:3"):
         read_journal(path)
     with path.open("rb") as file:
         found = list(iter_records(file, path, skip_damaged=True))

@@ -18,6 +18,7 @@ from ckh.paths import cache_dir
 from ckh.resources import Resources
 from ckh.schema import Status
 from tests.bench.faults import GOOD, FaultyDevice
+from tests.refusals import expect_refusal
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -100,7 +101,7 @@ def test_a_library_that_others_can_write_is_not_loaded(cache: KernelCache) -> No
     library = cache.path(built.source_hash)
     assert stat.S_IMODE(library.stat().st_mode) == 0o700
     library.chmod(0o666)
-    with pytest.raises(DataError, match="everybody can write to"):
+    with expect_refusal(DataError, "unsafe-cache"):
         cache.find(built.source_hash)
 
 

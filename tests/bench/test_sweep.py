@@ -20,6 +20,7 @@ from ckh.data.settings import Given
 from ckh.errors import UsageError
 from ckh.schema import Status
 from tests.bench.faults import CLAIMED_MS, FAULTS, GOOD, HANG, OTHER_PROBLEM, PROBLEM, SLOW, FaultyDevice, claims
+from tests.refusals import expect_refusal
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -236,6 +237,6 @@ def test_times_of_two_devices_are_not_mixed(make_runs: Callable[..., Runs], what
     new = json.dumps([value] if what == "flags" else value)
     text = path.read_text(encoding="utf-8").replace(f'"{what}": {old}', f'"{what}": {new}')
     path.write_text(text, encoding="utf-8")
-    with pytest.raises(UsageError, match="was measured with the"):
+    with expect_refusal(UsageError, "run-mismatch", what, old, value):
         runs.run(resume=True)
     assert path.read_text(encoding="utf-8") == text

@@ -27,6 +27,7 @@ from ckh.schema import Status
 from tests.bench.fake_hipcc import FakeHipcc, write_headers
 from tests.bench.hip_stub.build import build_free_runtime
 from tests.real import compiles, skip_without_compiler
+from tests.refusals import expect_refusal
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -150,7 +151,7 @@ def test_a_toolchain_that_breaks_meanwhile_condemns_no_kernel(tmp_path: Path, mo
     once = tmp_path / "once"
     good = "echo 'int f;' | gcc -shared -x c - -o $library"
     device = device_with(tmp_path, f"mkdir {once} 2> /dev/null && {good} && exit 0; echo 'error: broken' >&2; exit 1")
-    with pytest.raises(DeviceError, match="error: broken"):
+    with expect_refusal(DeviceError, "broken-toolchain"):
         KernelBuilder(device).build([KERNEL], 1, lambda _count, _text: None)
 
 

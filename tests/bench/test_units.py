@@ -23,6 +23,7 @@ from ckh.ops import GROUPED_CONV
 from ckh.ops.grouped_conv.pool import conv_pool
 from ckh.problems import Direction
 from ckh.schema import Status
+from tests.refusals import expect_refusal
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -133,7 +134,7 @@ def test_a_library_of_several_that_others_can_write_to_is_refused(cache: Path) -
     KernelBuilder(Together()).build(KERNELS[:2], 1, ignore)
     (unit,) = cache.rglob("*.unit")
     unit.chmod(0o777)
-    with pytest.raises(DataError, match="is not loaded"):
+    with expect_refusal(DataError, "unsafe-cache"):
         KernelBuilder(Together()).build(KERNELS[:2], 1, ignore)
 
 

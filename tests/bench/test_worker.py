@@ -17,6 +17,7 @@ from ckh.bench.protocol import Job, Op, Reply, WorkerConfig, job_from_line, repl
 from ckh.errors import DeviceError
 from ckh.schema import Status
 from tests.bench.faults import CLAIMED_MS, FAULTS, GOOD, PROBLEM, Fault, FaultyDevice, claims
+from tests.refusals import expect_refusal
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -169,7 +170,7 @@ def test_a_worker_that_is_killed_while_it_starts_is_started_again(tmp_path: Path
 
 def test_a_worker_that_fails_by_itself_is_started_once(tmp_path: Path) -> None:
     """Its exit code says that it will not work the next time either."""
-    with pytest.raises(DeviceError, match="exited with code 3"):
+    with expect_refusal(DeviceError, "worker-start", "3"):
         WorkerProcess(BrokenDevice("sh", "-c", f"echo >> {tmp_path}/starts; exit 3"), CONFIG)
     assert (tmp_path / "starts").read_text(encoding="utf-8") == "\n"
 

@@ -27,6 +27,7 @@ from ckh.schema import Status
 from tests.bench.fake_hipcc import FakeHipcc, write_headers
 from tests.bench.faults import CLAIMED_MS, FAULTS, GOOD, PROBLEM, SEGFAULT, Fault, FaultyDevice
 from tests.bench.hip_stub import build as hip_stub
+from tests.refusals import expect_refusal
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -170,7 +171,7 @@ def test_a_worker_without_a_device_ends_the_run_and_nothing_is_lost(
     # Both workers run the first kernel of a problem; the segfault of one then needs a third process.
     runs, device = make_runs(tmp_path, monkeypatch, [meets(met, 2), SEGFAULT, GOOD])
     device.starts_left = 2
-    with pytest.raises(DeviceError, match="the worker does not start: exited with code 1"):
+    with expect_refusal(DeviceError, "worker-start", "1"):
         runs.run()
     kept = runs.first_pass
     assert 0 < kept.total() < runs.all_pairs.total()
@@ -199,7 +200,7 @@ def test_the_failure_of_one_worker_ends_the_work_of_the_other(tmp_path: Path, mo
     )
     runs, device = make_runs(tmp_path, monkeypatch, [Fault(run=kernel), GOOD])
     device.starts_left, device.refusal = 2, marks / "refusal"
-    with pytest.raises(DeviceError, match="the worker does not start"):
+    with expect_refusal(DeviceError, "worker-start"):
         runs.run()
     assert len({row.problem for row in runs.rows}) <= 2
     assert sum(runs.first_pass.values()) >= 1
@@ -209,7 +210,7 @@ def test_without_any_worker_the_run_fails_at_once(tmp_path: Path, monkeypatch: p
     """The error is the first worker's; the journal has no rows, and can be resumed."""
     runs, device = make_runs(tmp_path, monkeypatch, [GOOD])
     device.starts_left = 0
-    with pytest.raises(DeviceError, match="the worker does not start"):
+    with expect_refusal(DeviceError, "worker-start"):
         runs.run()
     assert runs.rows == ()
     device.starts_left = 1000

@@ -33,6 +33,7 @@ from ckh.ops.grouped_conv.pool import conv_pool
 from ckh.ops.grouped_conv.problem import ConvProblem, parse_conv_problem
 from ckh.problems import Direction
 from tests.bench.fake_hipcc import FakeHipcc, write_headers
+from tests.refusals import expect_error, expect_values, expect_warning
 from tests.runs import ANOTHER, writer_behind_another
 
 if TYPE_CHECKING:
@@ -137,7 +138,7 @@ def test_the_table_says_what_came_of_it(args: list[str], capsys: pytest.CaptureF
     out, err = capsys.readouterr()
     assert ["pairs", "left", "0"] in [line.split() for line in out.splitlines()]
     assert out.splitlines()[-1] == "next: ckh convert run --out run.parquet"
-    assert "12 pairs of 4 kernels and 3 problems" in err
+    expect_values(err, 12, 4, 3)
 
 
 def test_a_dry_run_counts_what_is_measured_then(args: list[str], capsys: pytest.CaptureFixture[str]) -> None:
@@ -244,12 +245,12 @@ def test_a_budget_that_ends_before_the_first_pair_is_said(args: list[str], capsy
     """Code 0, a warning that says what to do, and no share of a measuring that there was not."""
     assert run([*args, "--budget", "0.001s"]) == ExitCode.OK
     out, err = capsys.readouterr()
-    assert "the budget ended before anything was measured: --resume goes on" in err
-    assert "of measuring" not in out
+    expect_warning(err, "budget", "--resume", "--plan auto")
+    assert "orchestration" not in out
     assert run(["bench", "--resume", "--out", "run"]) == ExitCode.OK
     out, err = capsys.readouterr()
-    assert "before anything was measured" not in err
-    assert "of measuring is orchestration" in out
+    assert "[budget]" not in err
+    assert "orchestration" in out
 
 
 def test_a_run_is_not_written_over(args: list[str], capsys: pytest.CaptureFixture[str]) -> None:
@@ -258,9 +259,9 @@ def test_a_run_is_not_written_over(args: list[str], capsys: pytest.CaptureFixtur
     before = Path("run/journal.jsonl").read_bytes()
     capsys.readouterr()
     assert run(args) == ExitCode.USAGE
-    error, hint = capsys.readouterr().err.splitlines()
-    assert error == "error: run/journal.jsonl exists"
-    assert hint.startswith("hint: go on with --resume, replace this run's journal with --force, or choose")
+    stderr = capsys.readouterr().err
+    expect_error(stderr, "output-exists", "run/journal.jsonl")
+    expect_values(stderr, "--resume", "--force")
     assert Path("run/journal.jsonl").read_bytes() == before
     assert run([*args, "--resume", "--force"]) == ExitCode.USAGE
     assert run([*args, "--force"]) == ExitCode.OK
@@ -283,9 +284,7 @@ def test_a_journal_without_a_run_is_not_resumed_but_started(
     Path("run").mkdir()
     Path("run/journal.jsonl").write_bytes(left)
     assert run(["bench", "--resume", "--out", "run"]) == ExitCode.USAGE
-    error, hint = capsys.readouterr().err.splitlines()
-    assert error == "error: there is no run to resume in run"
-    assert hint == "hint: leave out --resume to start one"
+    expect_error(capsys.readouterr().err, "no-run", "run", "--resume")
     assert Path("run/journal.jsonl").read_bytes() == left
     assert run(args) == ExitCode.OK
     assert first_pass() == PAIRS
@@ -300,33 +299,33 @@ def test_what_is_no_journal_is_neither_resumed_nor_replaced(
     Path("run/journal.jsonl").write_bytes(content)
     assert run([*args, "--resume"]) == ExitCode.BAD_DATA
     assert run([*args, "--force"]) == ExitCode.USAGE
-    assert "it is no run's journal: it is not replaced" in capsys.readouterr().err
+    expect_error(capsys.readouterr().err, "foreign-output", "run/journal.jsonl")
     assert Path("run/journal.jsonl").read_bytes() == content
 
 
 @pytest.mark.parametrize(
-    ("options", "message"),
+    ("options", "values"),
     [
-        (["--variant", "bwd_data"], "--variant is bwd_data, the run in run has forward"),
-        (["--problems", "resnet50"], "--problems is resnet50, the run in run has problems.txt"),
-        (["--kernels", "all"], "--kernels is all, the run in run has kernels"),
-        (["--samples", "7"], "--samples is 7, the run in run has 5"),
-        (["--seed", "1"], "--seed is 1, the run in run has 0"),
-        (["--split-k", "1,2"], "--split-k is 1,2, the run in run has 1"),
-        (["--pad-channels"], "--pad-channels is True, the run in run has False"),
-        (["--registry", "r.json"], "--registry is r.json, the run in run has none"),
-        (["--op", "gemm_universal"], "--op is gemm_universal, the run in run has grouped_conv"),
+        (["--variant", "bwd_data"], ["--variant", "bwd_data", "forward"]),
+        (["--problems", "resnet50"], ["--problems", "resnet50", "problems.txt"]),
+        (["--kernels", "all"], ["--kernels", "all", "kernels"]),
+        (["--samples", "7"], ["--samples", "7", "5"]),
+        (["--seed", "1"], ["--seed", "1", "0"]),
+        (["--split-k", "1,2"], ["--split-k", "1,2", "1"]),
+        (["--pad-channels"], ["--pad-channels", "True", "False"]),
+        (["--registry", "r.json"], ["--registry", "r.json", "none"]),
+        (["--op", "gemm_universal"], ["--op", "gemm_universal", "grouped_conv"]),
     ],
 )
 def test_what_contradicts_the_run_is_refused(
-    args: list[str], options: list[str], message: str, capsys: pytest.CaptureFixture[str]
+    args: list[str], options: list[str], values: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A resumed run keeps its settings: another one is an error that names both, and nothing is written."""
     assert run([*args, "--budget", "0.05s"]) == ExitCode.OK
     before = Path("run/journal.jsonl").read_bytes()
     capsys.readouterr()
     assert run(["bench", "--resume", "--out", "run", *options]) == ExitCode.USAGE
-    assert capsys.readouterr().err.splitlines()[0] == f"error: {message}"
+    expect_error(capsys.readouterr().err, "run-mismatch", *values)
     assert Path("run/journal.jsonl").read_bytes() == before
 
 
@@ -340,7 +339,7 @@ def test_a_run_is_resumed_from_anywhere(
     capsys.readouterr()
     Path("kernels").write_text(KERNELS[0], encoding="utf-8")
     assert run([*args, "--resume"]) == ExitCode.USAGE
-    assert "the options give 1 pairs, not the 12 of the run in run" in capsys.readouterr().err
+    expect_error(capsys.readouterr().err, "run-mismatch", 1, 12, "run")
     Path("kernels").unlink()
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path / "elsewhere")
@@ -387,8 +386,7 @@ def test_a_run_in_which_everything_fails_is_no_success(
     monkeypatch.setenv("CXX", str(compiler))
     monkeypatch.setenv("CKH_CACHE_DIR", str(tmp_path / "cache"))
     assert run(args) == ExitCode.NO_KERNEL
-    said = " ".join(capsys.readouterr().err.split())
-    assert "no pair has a right result: every kernel failed: 12 compile_error (error: no)" in said
+    expect_warning(capsys.readouterr().err, "no-working-kernel", 12, "compile_error", "error: no")
     assert {str(row.status) for row in read_journal(Path("run")).rows} == {"compile_error"}
     assert run(["bench", "--resume", "--out", "run"]) == ExitCode.NO_KERNEL
 
@@ -402,7 +400,7 @@ def test_another_device_is_not_resumed_on(args: list[str], capsys: pytest.Captur
     before = path.read_bytes()
     capsys.readouterr()
     assert run(["bench", "--resume", "--out", "run"]) == ExitCode.USAGE
-    assert "run was measured with the device 'Abacus 3000'" in capsys.readouterr().err
+    expect_error(capsys.readouterr().err, "run-mismatch", "run", "Abacus 3000")
     assert path.read_bytes() == before
 
 
@@ -411,7 +409,7 @@ def test_two_runs_do_not_share_a_journal(args: list[str], capsys: pytest.Capture
     first = JournalWriter(Path("run"))
     for options in ([], ["--force"]):
         assert run([*args, *options]) == ExitCode.USAGE
-        assert "error: another run writes run/journal.jsonl" in capsys.readouterr().err
+        expect_error(capsys.readouterr().err, "in-use", "run/journal.jsonl")
         assert Path("run/journal.jsonl").read_bytes() == b""
     first.close()
     assert run([*args, "--budget", "0.05s"]) == ExitCode.OK
@@ -420,7 +418,7 @@ def test_two_runs_do_not_share_a_journal(args: list[str], capsys: pytest.Capture
     for options in (["--resume"], ["--force"]):
         capsys.readouterr()
         assert run([*args, *options]) == ExitCode.USAGE
-        assert "error: another run writes run/journal.jsonl" in capsys.readouterr().err
+        expect_error(capsys.readouterr().err, "in-use", "run/journal.jsonl")
         assert first.path.read_bytes() == before
     first.close()
 
@@ -431,7 +429,7 @@ def test_what_another_run_wrote_meanwhile_is_not_added_to(
     """A run that began and ended while this one was planned has its journal for itself."""
     monkeypatch.setattr(campaign, "JournalWriter", writer_behind_another)
     assert run(args) == ExitCode.USAGE
-    assert "run/journal.jsonl exists: another run wrote it meanwhile" in capsys.readouterr().err
+    expect_error(capsys.readouterr().err, "written-meanwhile", "run/journal.jsonl")
     assert read_journal(Path("run")).runs == (ANOTHER,)
 
 
@@ -492,7 +490,7 @@ def test_without_a_compiler_there_is_no_device(
     """A compiler that does not run is exit code 3, and says which was looked for."""
     monkeypatch.setenv("CXX", "/nonexistent")
     assert run(args) == ExitCode.NO_DEVICE
-    assert capsys.readouterr().err.splitlines()[0] == "error: no C++ compiler: /nonexistent cannot be run"
+    expect_error(capsys.readouterr().err, "no-compiler", "/nonexistent")
     assert not Path("run").exists()
 
 
@@ -535,10 +533,8 @@ def test_a_run_without_a_gpu_writes_nothing(
     assert run([*hip, "--rule-set", "tiny"]) == ExitCode.NO_DEVICE
     out, err = capsys.readouterr()
     assert out == ""
-    errors = [line for line in err.splitlines() if line.startswith("error: ")]
-    assert len(errors) == 1
-    assert errors[0].startswith("error: no usable device: ")
-    assert "hint: install ROCm" in err
+    assert len([line for line in err.splitlines() if line.startswith("error: ")]) == 1
+    expect_error(err, "no-device", "ROCm")
     assert "Traceback" not in err
     assert sorted(Path().rglob("*")) == before
 
@@ -563,9 +559,7 @@ def test_without_a_gpu_an_architecture_is_asked_for(args: list[str], capsys: pyt
     """Neither --cold nor --gpus makes one; that they are for hip is understood."""
     for options in (["--cold"], ["--gpus", "0"]):
         assert run(["bench", "--problems", "resnet50", "--out", "run", *options]) == ExitCode.NO_DEVICE
-        error, hint = capsys.readouterr().err.splitlines()
-        assert error == "error: no usable device: no AMD GPU is found"
-        assert "--arch" in hint
+        expect_error(capsys.readouterr().err, "no-gpu", "--arch")
     assert not Path("run").exists()
 
 
@@ -574,7 +568,7 @@ def test_a_dry_run_needs_no_compiler(hip: list[str], capsys: pytest.CaptureFixtu
     args = [*hip, "--hipcc", "/nonexistent/hipcc", "--rule-set", "tiny", "--dry-run"]
     assert run([*args, "--json"]) == ExitCode.OK
     outlook = document(capsys)
-    assert outlook["missing"] == "the HIP compiler /nonexistent/hipcc cannot be run"
+    expect_values(outlook["missing"], "/nonexistent/hipcc")
     assert outlook["to_compile"] == outlook["kernels"] > 0
     assert outlook["pairs"] > outlook["problems"]
     (group,) = outlook["groups"]
@@ -582,7 +576,8 @@ def test_a_dry_run_needs_no_compiler(hip: list[str], capsys: pytest.CaptureFixtu
     assert "forward" in str(group)
     assert run(args) == ExitCode.OK
     out, err = capsys.readouterr()
-    assert err == "warning: kernels cannot be compiled here: the HIP compiler /nonexistent/hipcc cannot be run\n"
+    assert len(err.splitlines()) == 1
+    expect_warning(err, "no-compiler", "/nonexistent/hipcc")
     assert "rule set tiny:" in out
     assert ["kernels", "to", "compile", str(outlook["kernels"])] in cells(out)
     assert not Path("run").exists()
@@ -623,7 +618,7 @@ def test_a_dry_run_estimates_by_the_compilers_times_that_were_seen(
     constant_s = 16.0
     assert after["estimate_s"] - before["estimate_s"] == pytest.approx(after["to_compile"] / 2 * (3600 - constant_s))
     assert run(args) == ExitCode.OK
-    assert capsys.readouterr().out.endswith(" (3600.0 s to compile a kernel, as seen here)\n")
+    assert "3600.0 s" in capsys.readouterr().out.splitlines()[-1]
 
 
 COMPILED = ["--filter", "pipeline in ['compv3', 'compv6'] and not split_image and not double_smem_buffer"]
@@ -641,9 +636,9 @@ def test_compile_only(hip: list[str], tools: Path, capsys: pytest.CaptureFixture
     assert {kernel["resources"]["scratch_bytes"] for kernel in good} == {8}
     assert run([*hip, *COMPILED, "--compile-only"]) == ExitCode.OK
     out = capsys.readouterr().out
-    assert out.startswith(f"{result['wanted']} kernels for gfx942, compiled and loaded:")
+    expect_values(out.splitlines()[0], result["wanted"], "gfx942")
     assert ["with", "scratch", "memory", str(len(good))] in cells(out)
-    assert "unsupported: the CK Tile headers (mid2025) have no pipeline compv6" in out
+    expect_values(out, "unsupported: ", "mid2025", "compv6")
     assert not Path("run").exists()
 
 
@@ -655,7 +650,7 @@ def test_compile_only_fails_with_a_kernel_that_does_not_compile(
     assert run([*hip, *COMPILED, "--compile-only"]) == ExitCode.GATE_FAILED
     out = capsys.readouterr().out
     assert ["status", "compile_error", "1"] in cells(out)
-    assert "compile_error: 3:1: error: no such thing" in out
+    assert "compile_error: 3:1: error: " in out
 
 
 def test_a_compiler_that_hangs_is_named_and_ended(
@@ -670,9 +665,9 @@ def test_a_compiler_that_hangs_is_named_and_ended(
     assert run([*hip, *options]) == ExitCode.GATE_FAILED
     out, err = capsys.readouterr()
     assert f"compiling kernels: 0/1 {name}" in err
-    assert [(kernel["status"], kernel["message"]) for kernel in json.loads(out)["kernels"]] == [
-        ("compile_timeout", "the compiler took longer than 1 s")
-    ]
+    kernels = json.loads(out)["kernels"]
+    assert [kernel["status"] for kernel in kernels] == ["compile_timeout"]
+    expect_values(kernels[0]["message"], "1 s")
 
 
 def test_compiling_that_is_interrupted_is_no_failed_gate(
@@ -701,7 +696,7 @@ def test_compile_only_needs_a_compiler(hip: list[str], capsys: pytest.CaptureFix
     assert run([*hip, "--hipcc", "/nonexistent/hipcc", "--compile-only"]) == ExitCode.NO_DEVICE
     out, err = capsys.readouterr()
     assert out == ""
-    assert err.splitlines()[0] == "error: the HIP compiler /nonexistent/hipcc cannot be run"
+    expect_error(err, "no-compiler", "/nonexistent/hipcc")
     assert not Path("run").exists()
 
 
@@ -723,7 +718,7 @@ def test_a_registry_is_written_and_chosen_from(
         outlooks.append((outlook["kernels"], outlook["problems"], outlook["pairs"]))
     assert outlooks[0] == outlooks[1]
     assert run([*hip, "--registry", "mem.json", "--write-registry", "again.json"]) == ExitCode.OK
-    assert capsys.readouterr().out == f"{len(registry.kernels)} kernels of gfx942 written to again.json\n"
+    expect_values(capsys.readouterr().out, len(registry.kernels), "gfx942", "again.json")
     assert Path("again.json").read_bytes() == Path("mem.json").read_bytes()
     assert not Path("run").exists()
 

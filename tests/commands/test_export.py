@@ -10,6 +10,7 @@ import pytest
 from ckh.cli import run
 from ckh.errors import ExitCode
 from tests.learn.conftest import saved
+from tests.refusals import expect_error, expect_values
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -26,10 +27,10 @@ def test_c_is_written_and_told(model: Path, tmp_path: Path, capsys: pytest.Captu
     out = tmp_path / "c"
     assert run(["export", "--model", str(model), "--to", "c", "--out", str(out)]) == ExitCode.OK
     printed = capsys.readouterr().out
-    assert "mine, 600 kernels, rank and tflops" in printed
+    expect_values(printed, "mine", 600, "rank", "tflops")
     names = {str(path.relative_to(out)) for path in out.rglob("*") if path.is_file()}
     assert {"ckh.h", "ckh.c", "example.c", "CMakeLists.txt", "README.md", "export.json", "models/mine.ckhm"} <= names
-    assert "grouped_conv forward fp32 on host" in (out / "README.md").read_text()
+    expect_values((out / "README.md").read_text(), "grouped_conv", "forward", "fp32", "host")
 
 
 def test_json_is_one_document(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -57,7 +58,7 @@ def test_nothing_is_overwritten_unasked(model: Path, tmp_path: Path, capsys: pyt
     assert run(args) == ExitCode.OK
     capsys.readouterr()
     assert run(args) == ExitCode.USAGE
-    assert capsys.readouterr().err.startswith(f"error: {out} exists\nhint: replace this export of ckh with --force")
+    expect_error(capsys.readouterr().err, "output-exists", out, "--force")
     args[4] = "lgbm"
     assert run([*args, "--force"]) == ExitCode.OK
     names = {str(path.relative_to(out)) for path in out.rglob("*") if path.is_file()}
@@ -66,7 +67,7 @@ def test_nothing_is_overwritten_unasked(model: Path, tmp_path: Path, capsys: pyt
     (out / "my_notes").write_text("mine")
     capsys.readouterr()
     assert run([*args, "--force"]) == ExitCode.USAGE
-    assert "my_notes in it does not belong to the export of ckh" in capsys.readouterr().err
+    expect_error(capsys.readouterr().err, "foreign-output", "my_notes")
     assert (out / "my_notes").read_text() == "mine"
     assert run([*args[:-1], str(model), "--force"]) == ExitCode.USAGE
     assert (model / "feature_spec.json").exists()

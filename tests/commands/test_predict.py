@@ -21,6 +21,7 @@ from ckh.ops.grouped_conv.pool import conv_pool
 from ckh.ops.grouped_conv.problem import ConvProblem, parse_conv_problem
 from ckh.problems import Direction
 from tests.learn.conftest import HOST, amd_model, kernels, saved
+from tests.refusals import expect_error, expect_values
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -63,14 +64,14 @@ def ranked(model: Path, **sizes: Any) -> list[Ranked]:
 
 
 def fails(capsys: pytest.CaptureFixture[str], code: ExitCode, *args: str) -> str:
-    """The first line on stderr of a call that fails with nothing on stdout."""
+    """The lines on stderr of a call that fails with nothing on stdout."""
     assert run(["predict", *args]) == code
     stdout, stderr = capsys.readouterr()
     assert stdout == ""
     assert stderr.startswith("error: ")
     assert "Traceback" not in stderr
     assert len(stderr.splitlines()) <= 2
-    return stderr.splitlines()[0].removeprefix("error: ")
+    return stderr
 
 
 def test_the_table_has_the_best_kernels(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -79,12 +80,10 @@ def test_the_table_has_the_best_kernels(model: Path, capsys: pytest.CaptureFixtu
     stdout, stderr = capsys.readouterr()
     lines = stdout.splitlines()
     assert stderr == ""
-    assert lines[0] == (
-        "problem  forward fp32, N=1 C=64 K=64 G=1, input 28x28, filter 3x3, stride 1x1, padding 1x1, dilation 1x1"
-    )
+    expect_values(lines[0], "forward fp32", "N=1 C=64 K=64 G=1", "28x28", "3x3", "1x1", "1x1", "1x1")
     assert lines[1].strip() == "conv_forward_fp32_nhwgc_2d_n1_c64_k64_g1_i28x28_f3x3_s1x1_p1x1_d1x1"
-    assert lines[2].startswith("model    mine, measured on a test (host numbers")
-    assert lines[3] == "kernels  300 candidates (24 measured), 0 refused"
+    expect_values(lines[2], "model    mine", "a test")
+    expect_values(lines[3], "kernels  300", 24, 0)
     expected = [
         [str(place), f"{one.tflops:.4g}", f"{one.latency_ms:.4g}", full_name(one.kernel)]
         for place, one in enumerate(ranked(model)[:5], 1)
@@ -160,7 +159,8 @@ def test_far_outside_of_the_training_data_no_speed_is_predicted(
     *before, unknown, empty, reason = capsys.readouterr().out.splitlines()
     assert any(line.split()[:3] == ["1", "-", "-"] for line in before)
     assert f"c = {outside} is" in unknown
-    assert (empty, reason) == ("", f"no speed is predicted: {why}")
+    assert empty == ""
+    expect_values(reason, why)
 
 
 @pytest.mark.parametrize(
@@ -208,34 +208,34 @@ def test_many_problems_have_one_ranking_each(model: Path, tmp_path: Path, capsys
 
 
 @pytest.mark.parametrize(
-    ("args", "message"),
+    ("args", "code", "values"),
     [
-        ("--c 0", "C must be 1 or more"),
-        ("--n -3", "N must be 1 or more"),
-        ("--hi 99999999999", "Hi must be 1 or more (and below 2^31)"),
-        ("--c 64 --g 3", "C=64 is not divisible by G=3"),
-        ("--k 10 --g 4", "K=10 is not divisible by G=4"),
-        ("--hi 4 --y 7 --pad 0", "the filter 1x7x7 does not fit the padded input"),
-        ("--stride 0", "stride_h must be 1 or more"),
-        ("--stride fast", "--stride 'fast' is neither a number nor 2 of them"),
-        ("--stride 1x2x3", "--stride '1x2x3' is neither a number nor 2 of them"),
-        ("--stride -1", "--stride '-1' is neither"),
-        ("--pad 1x", "--pad '1x' is neither"),
-        ("--ndim 3 --dilation 1x2", "--dilation '1x2' is neither a number nor 3 of them"),
-        ("--ndim 2 --di 8", "a 2D convolution has no --di and --z"),
-        ("--dtype fp31", "unknown dtype 'fp31'"),
-        ("--arch gfx000", "unknown architecture 'gfx000'"),
-        ("--arch=", "unknown architecture ''"),
-        ("--problems nowhere.csv", "nowhere.csv"),
-        ("--problems resnet50 --c 64", "--c says one problem, --problems many"),
+        ("--c 0", "out-of-range", ["C ", "1", "0"]),
+        ("--n -3", "out-of-range", ["N ", "1", "-3"]),
+        ("--hi 99999999999", "out-of-range", ["Hi", "2^31", "99999999999"]),
+        ("--c 64 --g 3", "indivisible", ["C=64", "G=3"]),
+        ("--k 10 --g 4", "indivisible", ["K=10", "G=4"]),
+        ("--hi 4 --y 7 --pad 0", "impossible-problem", ["1x7x7"]),
+        ("--stride 0", "out-of-range", ["stride_h", "1"]),
+        ("--stride fast", "bad-number", ["--stride 'fast'", "2"]),
+        ("--stride 1x2x3", "bad-number", ["--stride '1x2x3'", "2"]),
+        ("--stride -1", "bad-number", ["--stride '-1'"]),
+        ("--pad 1x", "bad-number", ["--pad '1x'"]),
+        ("--ndim 3 --dilation 1x2", "bad-number", ["--dilation '1x2'", "3"]),
+        ("--ndim 2 --di 8", "inapplicable-option", ["2D", "--di", "--z"]),
+        ("--dtype fp31", "unknown-dtype", ["'fp31'"]),
+        ("--arch gfx000", "unknown-arch", ["'gfx000'"]),
+        ("--arch=", "unknown-arch", ["''"]),
+        ("--problems nowhere.csv", "unreadable", ["nowhere.csv"]),
+        ("--problems resnet50 --c 64", "conflicting-options", ["--c", "--problems"]),
     ],
 )
 def test_what_makes_no_sense_is_refused(
-    model: Path, args: str, message: str, capsys: pytest.CaptureFixture[str]
+    model: Path, args: str, code: str, values: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """One line says what is wrong, with the exit code of wrong usage."""
-    code = ExitCode.BAD_DATA if "nowhere" in args else ExitCode.USAGE
-    assert message in fails(capsys, code, *args.split())
+    """One line with what is wrong, and the exit code of wrong usage."""
+    exit_code = ExitCode.BAD_DATA if "nowhere" in args else ExitCode.USAGE
+    expect_error(fails(capsys, exit_code, *args.split()), code, *values)
 
 
 @pytest.mark.parametrize("args", ["--c many", "--ndim 4", "--top 0", "--variant sideways", "--c 1.5"])
@@ -250,10 +250,11 @@ def test_options_of_the_wrong_type(model: Path, args: str, capsys: pytest.Captur
 def test_no_model_fits(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The models that exist are named; those of another architecture do not help where it must be measured."""
     amd_model(tmp_path / "models" / "bwd_data", NAMES_83)
-    there = "there are models for grouped_conv bwd_data bf16 on gfx950, grouped_conv forward fp32 on host"
-    wanted = "no model for grouped_conv bwd_weight fp32 on host"
-    assert fails(capsys, ExitCode.BAD_DATA, "--variant", "bwd_weight") == f"{wanted}; {there}"
-    assert there in fails(capsys, ExitCode.BAD_DATA, "--arch", "gfx942", "--require", "measured")
+    there = "grouped_conv bwd_data bf16 on gfx950, grouped_conv forward fp32 on host"
+    wanted = "grouped_conv bwd_weight fp32 on host"
+    expect_error(fails(capsys, ExitCode.BAD_DATA, "--variant", "bwd_weight"), "no-model", wanted, there)
+    error = fails(capsys, ExitCode.BAD_DATA, "--arch", "gfx942", "--require", "measured")
+    expect_error(error, "no-model", there)
 
 
 def test_other_models_that_fit_are_named(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -284,12 +285,10 @@ def test_miopen_answers_with_its_own_defaults(
 def test_a_model_for_something_else_is_not_used(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """--model must be for the direction and architecture that are asked for."""
     named = ("--model", str(model))
-    assert "is for grouped_conv forward fp32 on host, not grouped_conv bwd_data fp32 on host" in fails(
-        capsys, ExitCode.USAGE, *named, "--variant", "bwd_data"
-    )
-    assert "on host, not grouped_conv forward fp32 on gfx942" in fails(
-        capsys, ExitCode.USAGE, *named, "--arch", "gfx942"
-    )
+    error = fails(capsys, ExitCode.USAGE, *named, "--variant", "bwd_data")
+    expect_error(error, "model-mismatch", "forward fp32 on host", "bwd_data fp32 on host")
+    error = fails(capsys, ExitCode.USAGE, *named, "--arch", "gfx942")
+    expect_error(error, "model-mismatch", "on host", "forward fp32 on gfx942")
 
 
 def test_no_kernel_applies(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -297,8 +296,7 @@ def test_no_kernel_applies(model: Path, capsys: pytest.CaptureFixture[str]) -> N
     path = model / "feature_spec.json"
     path.write_text(path.read_text(encoding="utf-8").replace('"fp32"', '"fp16"'), encoding="utf-8")
     message = fails(capsys, ExitCode.NO_KERNEL, "--model", str(model))
-    assert message.startswith("no kernel of host applies to conv_forward_fp16_")
-    assert "300 of 300 because host does not run fp16" in message
+    expect_error(message, "no-kernel", "host", "conv_forward_fp16_", 300, 300, "fp16")
 
 
 def test_some_of_many_problems_have_no_kernel(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -311,7 +309,7 @@ def test_some_of_many_problems_have_no_kernel(tmp_path: Path, capsys: pytest.Cap
     assert run(args) == ExitCode.NO_KERNEL
     stdout, stderr = capsys.readouterr()
     assert [one["problem"] for one in json.loads(stdout)["results"]] == [good]
-    assert "1 of 2 problems have no kernel" in stderr
+    expect_error(stderr, "no-kernel", 1, 2)
 
 
 @pytest.mark.parametrize("name", ["feature_spec.json", "model_rank.lgbm.gz", "model_tflops.lgbm.gz"])
@@ -325,7 +323,7 @@ def test_a_damaged_model_is_named(model: Path, name: str, capsys: pytest.Capture
 def test_a_missing_model_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The folder that does not exist stands in the message."""
     folder = tmp_path / "none"
-    assert fails(capsys, ExitCode.BAD_DATA, "--model", str(folder)) == f"there is no model {folder}"
+    expect_error(fails(capsys, ExitCode.BAD_DATA, "--model", str(folder)), "no-model", folder)
 
 
 def test_predicting_imports_numpy_alone(model: Path) -> None:
@@ -356,9 +354,9 @@ def test_some_of_many_problems_may_be_skipped(tmp_path: Path, capsys: pytest.Cap
     assert [one["problem"] for one in document["results"]] == [good]
     (failure,) = document["failures"]
     assert failure["problem"] == bad
-    assert failure["reason"].endswith("because C/G = 4 is not a multiple of vector_b = 8")
+    expect_values(failure["reason"], "C/G = 4", "vector_b = 8")
     assert run([*args, "--no-pad-channels", "--skip-unsupported"]) == ExitCode.OK
-    assert "1 of 2 problems have no kernel:\n" in capsys.readouterr().out
+    expect_values(capsys.readouterr().out, "1 of 2")
     assert run([*args, "--json"]) == ExitCode.OK
     document = json.loads(capsys.readouterr().out)
     assert [one["padded"] for one in document["results"]] == [None, {"c": 8}]

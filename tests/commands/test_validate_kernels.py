@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from ckh.cli import run
 from ckh.errors import ExitCode
+from tests.refusals import has_values
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -25,7 +26,8 @@ def test_the_pipelines_of_the_host_work(tmp_path: Path, capsys: pytest.CaptureFi
     assert (document["matrix"], document["arch"], document["ok"]) == ("pipelines", "host", True)
     assert document["statuses"] == {"ok": 6, "invalid": 2}
     refused = {one["case"]: one["reason"] for one in document["findings"] if one["status"] == "invalid"}
-    assert refused == {name: f"host does not have the pipeline {name}" for name in ("comp_async", "basic_async_v1")}
+    assert set(refused) == {"comp_async", "basic_async_v1"}
+    assert all(has_values(reason, "host", name) for name, reason in refused.items())
     assert all(one["case"] in one["built"] for one in document["findings"] if one["status"] == "ok")
 
 

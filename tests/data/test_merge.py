@@ -12,6 +12,7 @@ from ckh.data.formats import Reading
 from ckh.data.merge import Merged, merge
 from ckh.data.spool import store
 from ckh.errors import DataError
+from tests.refusals import expect_refusal
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -113,7 +114,7 @@ def test_pairs_of_one_input_keep_their_times(dataset: Dataset) -> None:
 
 def test_devices_of_one_arch_do_not_mix(dataset: Dataset) -> None:
     """Times of two different devices are not comparable; an unnamed device is no other device."""
-    with pytest.raises(DataError, match="gfx942 on different devices: A, B"):
+    with expect_refusal(DataError, "mixed-devices", "gfx942", "B"):
         merged(measured(dataset, "a", device="A"), measured(dataset, "b", device="B"))
     assert len(merged(measured(dataset, "a", device="A"), measured(dataset, "b", device=None)).dataset) == 1
 

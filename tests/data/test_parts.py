@@ -15,6 +15,7 @@ from ckh.data.dataset import read_dataset, write_dataset
 from ckh.data.parts import read_parts
 from ckh.errors import DataError, OutputError
 from tests.learn.conftest import measured
+from tests.refusals import expect_refusal
 
 if TYPE_CHECKING:
     from ckh.data.dataset import Dataset
@@ -71,7 +72,7 @@ def test_rows_are_selected_part_by_part(files: list[Path]) -> None:
 def test_a_pair_that_occurs_twice_is_refused(files: list[Path]) -> None:
     """Also where its rows are far apart, in two files."""
     found = read_parts(files[0], files[0], columns=needed_columns)
-    with pytest.raises(DataError, match=r"pairs occur twice, e\.g\. .* on conv_forward"):
+    with expect_refusal(DataError, "duplicate-rows", "conv_forward"):
         list(found)
 
 
@@ -79,6 +80,6 @@ def test_a_full_folder_of_temporary_files_is_one_line(files: list[Path], monkeyp
     """It says which folder, and how to name another."""
     full = Path("/dev/full").open("wb", buffering=0)  # noqa: SIM115 # closed by the part
     monkeypatch.setattr(parts, "TemporaryFile", lambda: full)
-    with pytest.raises(OutputError, match="cannot write to") as refused:
+    with expect_refusal(OutputError, "unwritable") as refused:
         read_parts(*files, columns=needed_columns)
     assert "set TMPDIR" in str(refused.value.hint)

@@ -6,13 +6,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
-import pytest
 
 from ckh.data import spool, tables
 from ckh.data.spool import Buckets, Marks, StoredRows
 from ckh.errors import OutputError
+from tests.refusals import expect_refusal
 
 if TYPE_CHECKING:
+    import pytest
+
     from ckh.data.dataset import Dataset
 
 
@@ -60,6 +62,6 @@ def test_no_room_is_one_line(dataset: Dataset) -> None:
     rows = StoredRows()
     rows._file._file.close()
     rows._file._file = Path("/dev/full").open("wb", buffering=0)  # noqa: SIM115
-    with pytest.raises(OutputError, match=r"cannot write \S+: No space left on device"):
+    with expect_refusal(OutputError, "unwritable", "No space left"):
         rows.add(tables.from_pandas(dataset.frame, "test"))
     rows._file._file.close()

@@ -20,6 +20,7 @@ from ckh.ops.gemm_universal.problem import GemmProblem
 from ckh.ops.grouped_conv.names import amd_full_name
 from ckh.ops.grouped_conv.problem import ConvProblem
 from ckh.problems import Direction
+from tests.refusals import expect_values
 
 if TYPE_CHECKING:
     from ckh.ops.grouped_conv.kernel import ConvKernel
@@ -113,7 +114,7 @@ def test_convolutions_are_ranked_as_in_python(exported: Path, older: bool) -> No
     assert names == list(wanted)
     assert len(names) > 10
     assert split == "split 1"
-    assert error == f"ckh: {CONV}: nowhere: the file cannot be read"
+    expect_values(error, "ckh:", CONV, "nowhere")
 
 
 @pytest.mark.slow

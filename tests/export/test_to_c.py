@@ -33,6 +33,7 @@ from ckh.ops.grouped_conv.problem import ConvProblem
 from ckh.problems import Direction
 from ckh.ranking.layout import HEADER, VERSION
 from tests.learn.conftest import amd_model, saved
+from tests.refusals import expect_refusal
 
 from .conftest import (
     COMPILERS,
@@ -355,7 +356,7 @@ def test_two_models_of_one_name_are_refused(tmp_path: Path) -> None:
     """Names tell embedded models apart."""
     saved(tmp_path / "a" / "same")
     shutil.copytree(tmp_path / "a", tmp_path / "b")
-    with pytest.raises(UsageError, match="two models are called same"):
+    with expect_refusal(UsageError, "duplicate-name", "same"):
         c_files([load_model(tmp_path / name / "same") for name in "ab"], embed=False)
 
 
@@ -381,5 +382,5 @@ def test_a_formula_that_cannot_be_exported_is_named(tmp_path: Path) -> None:
     )
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("ckh.learn.spec.operation", lambda _: op)
-        with pytest.raises(ModelError, match=f"the feature {used}: .*decides by a problem's sizes"):
+        with expect_refusal(ModelError, "bad-formula", used):
             c_files([model], embed=False)

@@ -29,6 +29,7 @@ from ckh.ops.grouped_conv.pool import conv_pool, refused_pool
 from ckh.paths import data_dir
 from ckh.problems import Direction
 from tests.learn.conftest import AMD_PROBLEMS, HOST, amd_model, measured, problems, saved, trained
+from tests.refusals import expect_refusal, expect_values, has_values
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -62,7 +63,8 @@ def test_a_model_ranks_only_kinds_of_kernels_that_it_learned_from(tmp_path: Path
     ranked: list[Any] = [one.kernel for one in found.ranked]
     assert {one.pipeline for one in ranked} == {"compv4", "compv6"}
     assert sum(found.refused.values()) == ALL - len(ranked)
-    assert found.refused["the model has not learned from mem interwave"] == 10
+    (count,) = [count for reason, count in found.refused.items() if has_values(reason, "mem", "interwave")]
+    assert count == 10
 
 
 def test_an_option_that_no_pipeline_varied_is_not_known() -> None:
@@ -74,7 +76,7 @@ def test_an_option_that_no_pipeline_varied_is_not_known() -> None:
     pool = conv_pool(Direction.FORWARD, HOST)
     kernel = next(one for one in pool if one.pipeline == "compv3" and one.double_smem_buffer and not one.split_image)
     kernel = replace(kernel, tile_m=64, tile_n=64, tile_k=64)
-    assert apart.reason(kernel) == "the model has not learned from compv3 intrawave dsb"
+    expect_values(apart.reason(kernel), "compv3", "intrawave", "dsb")
     assert varied.reason(kernel) == ""
     assert apart.reason(replace(kernel, double_smem_buffer=False)) == ""
     assert apart.reason(replace(kernel, double_smem_buffer=False, tile_m=32)).endswith("the tile 32x64x64")
@@ -87,7 +89,7 @@ def test_a_model_without_a_list_of_kernels_ranks_all(model_dir: Path, tmp_path: 
     (older / "kernels.json").unlink()
     assert len(answer(problems()[0], load_model(older)).ranked) == ALL
     (older / "kernels.json").write_text('{"tiles": 3}')
-    with pytest.raises(ModelError, match=r"kernels\.json: tiles must be a list of lists"):
+    with expect_refusal(ModelError, "bad-field", "kernels.json", "tiles"):
         answer(problems()[0], load_model(older))
 
 
@@ -108,7 +110,7 @@ def test_a_problem_without_a_kernel_names_the_most_frequent_reason(tmp_path: Pat
     """C=4 of bf16 is too narrow for all 208 kernels that gfx942 builds; the other 92 are no reason."""
     failure = answer(replace(AMD_PROBLEMS[0], c=4), gfx942(tmp_path)).unpadded.failure
     assert failure is not None
-    assert failure.message.endswith(": 208 of 208 because C/G = 4 is not a multiple of vector_b = 8")
+    expect_values(failure.message, "208 of 208", "C/G = 4", "vector_b = 8")
 
 
 def test_channels_are_padded_where_no_kernel_applies(tmp_path: Path) -> None:
@@ -159,7 +161,7 @@ def test_no_kernel_names_the_reason(model_dir: Path) -> None:
     """The host has no kernels of fp16: an error of its own with the count and the rule."""
     model = load_model(model_dir)
     problem = replace(problems()[0], dtype="fp16")
-    with pytest.raises(NoKernelError, match=f"no kernel of host applies to .*: {ALL} of {ALL} because ") as error:
+    with expect_refusal(NoKernelError, "no-kernel", "kernel", "host", ALL, ALL) as error:
         answer(problem, Model(model.path, replace(model.spec, dtype="fp16")))
     assert error.value.exit_code == ExitCode.NO_KERNEL
     assert "fp16" in error.value.message.split("because")[1]
@@ -167,7 +169,7 @@ def test_no_kernel_names_the_reason(model_dir: Path) -> None:
 
 def test_a_model_answers_only_what_it_was_trained_for(model_dir: Path) -> None:
     """Another direction is refused before anything is ranked."""
-    with pytest.raises(UsageError, match="is for grouped_conv forward fp32 on host, not grouped_conv bwd_data fp32"):
+    with expect_refusal(UsageError, "model-mismatch", "forward fp32 on host", "bwd_data fp32"):
         answer(problems(Direction.BWD_DATA)[0], load_model(model_dir))
 
 
@@ -307,15 +309,15 @@ def test_where_no_model_fits_the_api_answers_as_predict_does(monkeypatch: pytest
     assert {one.not_measured.basis for one in many[1] if one.not_measured} == {"model"}
     assert len(rank_many([conv], top=3, arch="gfx950", require_measured=True)[0]) == 3
     for refused in (rank, lambda problem, **options: rank_many([problem], **options)):
-        with pytest.raises(ModelError, match="no model for gemm_universal bf8 on gfx950"):
+        with expect_refusal(ModelError, "no-model", "gemm_universal", "bf8", "gfx950"):
             refused(gemm, arch="gfx950", require_measured=True)
 
 
 def test_a_count_below_0_is_refused() -> None:
     """It would leave out the last kernels, as a slice does."""
-    with pytest.raises(UsageError, match="top must be 0 or more, not -1"):
+    with expect_refusal(UsageError, "out-of-range", "0", "-1"):
         rank(problems()[0], -1)
-    with pytest.raises(UsageError, match="top must be 0 or more, not -1"):
+    with expect_refusal(UsageError, "out-of-range", "0", "-1"):
         rank_many(problems(), -1)
 
 
@@ -330,5 +332,5 @@ def test_a_refusal_has_the_sizes_of_its_own_problem() -> None:
     found = answers(problems, chooser.model(problems[0], stands_in=True))
     for one, k in zip(found, (17, 31), strict=True):
         assert one.failure is not None
-        assert f"because K = {k} is not a multiple of vector_a = 8" in one.failure.message
-        assert f"K = {k} is not a multiple of vector_a = 8" in one.refused
+        expect_values(one.failure.message, f"K = {k}", "vector_a = 8")
+        assert any(has_values(reason, f"K = {k}", "vector_a = 8") for reason in one.refused)

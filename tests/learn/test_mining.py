@@ -12,6 +12,7 @@ from ckh.learn.mining import Mined, MiningRound, harder, mine, row_weights
 from ckh.learn.train import rounds, train
 from ckh.training import RankObjective, TrainOptions
 from tests.learn.conftest import TREES, measured
+from tests.refusals import expect_refusal
 
 OPTIONS = TrainOptions(targets=("tflops",), rank=RankObjective.RELATIVE, folds=3, early_stopping=5, params=TREES)
 
@@ -73,8 +74,8 @@ def test_the_kept_round_is_the_model() -> None:
 
 def test_mining_needs_folds() -> None:
     """Without folds, or problems to fill them, nothing tells which problems are hard."""
-    with pytest.raises(UsageError, match="without folds"):
+    with expect_refusal(UsageError, "missing-option", "mined"):
         train(measured(), replace(OPTIONS, mine=1, folds=0), lambda _step, _text: None)
     few = measured().select(measured().problem_ids < 2)
-    with pytest.raises(DataError, match="too few problems to mine"):
+    with expect_refusal(DataError, "few-problems", "mine"):
         train(few, replace(OPTIONS, mine=1), lambda _step, _text: None)

@@ -24,6 +24,7 @@ from ckh.ops.grouped_conv.problem import ConvProblem
 from ckh.problems import Direction
 from ckh.training import RANK, RankObjective, TrainOptions, sized_options
 from tests.learn.conftest import TREES, build, kernels
+from tests.refusals import expect_refusal
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -194,7 +195,7 @@ def test_held_out_scores_have_the_lambdarank_too() -> None:
 
 def test_a_lambdarank_beside_needs_a_law() -> None:
     """Without a prior there is nothing that it would stand beside."""
-    with pytest.raises(UsageError, match="a LambdaRank stands beside"):
+    with expect_refusal(UsageError, "conflicting-options", "LambdaRank"):
         train(lawful(), replace(OPTIONS, prior=0.0, lambdarank=1.0), lambda _steps, _text: None)
 
 
@@ -207,7 +208,7 @@ def test_a_learning_curve_has_the_law_of_what_it_learned_from() -> None:
 
 def test_a_prior_needs_a_model_of_efficiency() -> None:
     """LambdaRank's scores have no scale that a law could be added to."""
-    with pytest.raises(UsageError, match="a prior goes with a model of efficiency"):
+    with expect_refusal(UsageError, "conflicting-options", "prior"):
         train(lawful(), replace(OPTIONS, rank=RankObjective.LAMBDARANK), lambda _steps, _text: None)
 
 

@@ -12,6 +12,7 @@ from ckh.learn.answer import answer
 from ckh.learn.artifact import load_model
 from ckh.learn.probes import Probe, Timed, probe_path, recall, remember, this_device
 from tests.learn.conftest import problems
+from tests.refusals import expect_refusal
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -79,7 +80,7 @@ def test_a_line_of_something_else_is_passed_over(line: str) -> None:
 def test_a_file_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     """A file stands where the folder should be."""
     (tmp_path / "user").write_text("")
-    with pytest.raises(OutputError, match=r"cannot write .*probes"):
+    with expect_refusal(OutputError, "unwritable"):
         remember(probe(("a", 2.0)))
 
 

@@ -16,6 +16,7 @@ from ckh.learn.artifact import load_model
 from ckh.learn.manifest import problem_count
 from ckh.learn.spec import read_spec
 from tests.learn.conftest import AMD_KERNELS, AMD_PROBLEMS
+from tests.refusals import expect_refusal
 
 AMD_FILES = Path(__file__).parents[1] / "amd_files"
 THREE = ("tflops", "latency", "bandwidth")
@@ -75,7 +76,7 @@ def test_targets_are_the_models_that_are_there(tmp_path: Path) -> None:
     assert read_spec(tmp_path / BWD_DATA).targets == ("tflops", "latency")
     for path in (tmp_path / BWD_DATA).glob("*.lgbm"):
         path.unlink()
-    with pytest.raises(ModelError, match="targets is missing, and there is no model_") as error:
+    with expect_refusal(ModelError, "bad-field", "model_") as error:
         read_spec(tmp_path / BWD_DATA)
     assert error.value.exit_code == ExitCode.BAD_DATA
 
@@ -86,7 +87,7 @@ def test_a_forest_that_says_nothing_of_its_first_tree_is_refused(tmp_path: Path)
     path = tmp_path / BWD_DATA / "model_tflops.lgbm"
     text = path.read_text(encoding="utf-8")
     path.write_text("\n".join(line for line in text.split("\n") if not line.startswith("leaf_count")), encoding="utf-8")
-    with pytest.raises(ModelError, match="its first tree has no leaves"):
+    with expect_refusal(ModelError, "damaged-model"):
         read_spec(tmp_path / BWD_DATA)
 
 

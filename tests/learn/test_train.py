@@ -30,6 +30,7 @@ from ckh.problems import Direction
 from ckh.training import TARGETS as MODELLED
 from ckh.training import RankObjective, TrainOptions
 from tests.learn.conftest import HARDWARE, TREES, build, kernels, measured, problems, saved, time_ms, trained
+from tests.refusals import expect_refusal
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -241,21 +242,21 @@ def test_a_blend_has_the_trees_of_both() -> None:
 @pytest.mark.parametrize("rank", [RankObjective.TFLOPS, RankObjective.LAMBDARANK])
 def test_focus_needs_weights(rank: RankObjective) -> None:
     """Where rows are not weighed by efficiency it would do nothing."""
-    with pytest.raises(UsageError, match="focus weighs a regression of the order"):
+    with expect_refusal(UsageError, "conflicting-options", "focus"):
         train(measured(), TrainOptions(rank=rank, folds=0, focus=2.0, params=TREES), lambda _steps, _text: None)
 
 
 def test_there_is_no_ensemble_of_tflops() -> None:
     """An ensemble orders: without a model of the order it would do nothing."""
     options = TrainOptions(rank=RankObjective.TFLOPS, folds=0, ensemble=2, params=TREES)
-    with pytest.raises(UsageError, match="an ensemble orders kernels"):
+    with expect_refusal(UsageError, "conflicting-options", "ensemble"):
         train(measured(), options, lambda _steps, _text: None)
 
 
 def test_hard_examples_of_a_blend_are_not_mined() -> None:
     """They would be found by one of its objectives and weigh in none of the other."""
     options = TrainOptions(rank=RankObjective.BLEND, folds=3, mine=1, params=TREES)
-    with pytest.raises(UsageError, match="a blend has two"):
+    with expect_refusal(UsageError, "conflicting-options", "blend"):
         train(measured(), options, lambda _steps, _text: None)
 
 
@@ -306,7 +307,7 @@ def test_mixed_rows_are_refused(column: str, value: str) -> None:
     frame = measured().frame.copy()
     old = frame[column].iloc[0]
     frame.loc[100:, column] = value
-    with pytest.raises(DataError, match=f"several of {column}: {', '.join(sorted([old, value]))}"):
+    with expect_refusal(DataError, "mixed-data", column, ", ".join(sorted([old, value]))):
         train(Dataset(frame), trained().options, lambda _steps, _text: None)
 
 
@@ -314,7 +315,7 @@ def test_rows_without_a_time_are_refused() -> None:
     """Nothing but failures is nothing to train on."""
     failures = measured().select(~measured().frame["is_valid"].to_numpy(dtype=bool))
     assert len(failures)
-    with pytest.raises(DataError, match="no usable time"):
+    with expect_refusal(DataError, "not-measured"):
         train(failures, trained().options, lambda _steps, _text: None)
 
 
@@ -363,7 +364,7 @@ def test_the_problems_of_training_are_remembered(model_dir: Path) -> None:
     (model_dir / "train_manifest.json").write_text("{}", encoding="utf-8")
     assert trained_problems(model_dir) is None
     (model_dir / "train_manifest.json").write_text("[]", encoding="utf-8")
-    with pytest.raises(ModelError, match="the file must be an object"):
+    with expect_refusal(ModelError, "bad-field"):
         trained_problems(model_dir)
 
 
@@ -378,7 +379,7 @@ def test_a_model_replaces_another_whole(model_dir: Path) -> None:
 def test_a_place_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
     """A parent that is a file gives a message with the path, and the file stays."""
     (tmp_path / "file").write_text("precious", encoding="utf-8")
-    with pytest.raises(OutputError, match=r"cannot write .*/file/model: Not a directory"):
+    with expect_refusal(OutputError, "unwritable", "/file/model", "Not a directory"):
         saved(tmp_path / "file" / "model")
     assert (tmp_path / "file").read_text(encoding="utf-8") == "precious"
 
@@ -390,10 +391,10 @@ def test_only_models_are_replaced(model_dir: Path, tmp_path: Path) -> None:
         check_output(model_dir, MODEL, force=False)
     (tmp_path / "folder").mkdir()
     (tmp_path / "folder" / "feature_spec.json").write_text("{}", encoding="utf-8")
-    with pytest.raises(UsageError, match="exists, and it is no model directory"):
+    with expect_refusal(UsageError, "foreign-output"):
         check_output(tmp_path / "folder", MODEL, force=True)
     (model_dir / "thesis.tex").write_text("mine", encoding="utf-8")
-    with pytest.raises(UsageError, match=r"thesis\.tex in it does not belong to the model directory"):
+    with expect_refusal(UsageError, "foreign-output", "thesis.tex"):
         check_output(model_dir, MODEL, force=True)
 
 
@@ -453,7 +454,7 @@ def test_noise_weights_need_a_spread() -> None:
     """Data without any spread, as AMD's, cannot be weighed."""
     data = Dataset(measured().frame.assign(spread=np.nan))
     options = TrainOptions(targets=("tflops",), folds=0, noise_weights=True, params=TREES)
-    with pytest.raises(DataError, match="no spread to weigh them by"):
+    with expect_refusal(DataError, "no-spread"):
         train(data, options, lambda _steps, _text: None)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import shutil
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -33,6 +34,7 @@ from ckh.paths import data_dir
 from ckh.problems import Direction
 from ckh.resources import Resources
 from tests.learn.conftest import build
+from tests.refusals import expect_error, expect_values
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -102,7 +104,7 @@ def test_the_answer_says_how_many_kernels_were_put_in(
     document = json.loads(capsys.readouterr().out)
     put_in, candidates = document["not_measured"]["estimated"], document["candidates"]
     assert 0 < put_in < candidates
-    assert f"{put_in} of kinds unknown to the model, put in by the analytic estimate" in text
+    expect_values(text, put_in, "analytic estimate")
     assert document["not_measured"]["worth"] is None
     assert run([*command[:4], "bwd_weight", *command[5:-1], "--json"]) == ExitCode.OK
     document = json.loads(capsys.readouterr().out)
@@ -125,7 +127,7 @@ def test_forward_on_another_gpu_has_all_kernels_in_the_order_of_what_was_judged_
     assert len(found.order) == found.estimated == 208
     assert found.model.not_measured is not None
     assert found.model.not_measured.worth is not None
-    assert found.model.not_measured.worth.startswith("97.1% of the best speed on average, 91.8% at the tenth")
+    expect_values(found.model.not_measured.worth, "97.1", "91.8")
     assert "gfx950" in found.model.not_measured.worth
 
 
@@ -178,7 +180,7 @@ def test_hits_and_efficiencies_are_not_compared(
     found = stand_in(wanted_for(BACKWARD, "gfx942"), BACKWARD).not_measured
     assert found is not None
     assert found.basis == "model"
-    assert str(hits).startswith("the fastest kernel is the first in 90.0% and among the first five in 95.0%")
+    expect_values(str(hits), "90.0%", "95.0%")
 
 
 @pytest.mark.slow
@@ -217,7 +219,7 @@ def test_predict_says_that_nothing_was_measured(capsys: pytest.CaptureFixture[st
     text = capsys.readouterr().out
     assert "NOT MEASURED" in text
     assert "source   analytic estimate" in text
-    assert "worth    97.1% of the best speed on average" in text
+    expect_values(text, "worth ", "97.1")
     assert "next     ckh predict --n 16 --c 256 --arch gfx942 --probe 5\n" in text
     assert "next     ckh bench --op grouped_conv --variant forward --arch gfx942 --dtype bf16" in text
     assert run([*command, "--variant", "bwd_weight", "--json"]) == ExitCode.OK
@@ -252,7 +254,7 @@ def test_compiled_kernels_are_estimated_by_what_they_take(
     others = [(score, name) for score, name in was if name != first["kernel"]]
     assert [(score, name) for score, name in now if name != first["kernel"]] == others
     assert run(command) == ExitCode.OK
-    assert "         registers and LDS of 1 by the compiler, of the others by tile\n" in capsys.readouterr().out
+    assert re.search(r"registers and LDS\D* 1 .*compiler", capsys.readouterr().out)
 
 
 def test_the_estimate_scores_rows() -> None:
@@ -272,7 +274,7 @@ def test_the_estimate_scores_rows() -> None:
 def test_what_must_be_measured_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     """--require measured takes nothing else: exit code 4 where there is no model, no change where there is."""
     assert run(["predict", "--arch", "gfx942", "--n", "16", "--require", "measured"]) == ExitCode.BAD_DATA
-    assert "no model for grouped_conv forward bf16 on gfx942" in capsys.readouterr().err
+    expect_error(capsys.readouterr().err, "no-model", "grouped_conv forward bf16 on gfx942")
     assert run(["predict", "--arch", "gfx950", "--n", "16", "--require", "measured", "--json"]) == ExitCode.OK
     assert json.loads(capsys.readouterr().out)["not_measured"] is None
 
@@ -457,4 +459,4 @@ def test_rows_of_many_problems_say_how_many_are_several_kernels(
     assert results[0]["not_measured"]["next_commands"][0].endswith("--skip-unsupported --probe 5")
     assert run(asked) == ExitCode.OK
     said = " ".join(capsys.readouterr().out.split())
-    assert f"{sum(one > 1 for one in ties)} of {len(ties)} rows are several kernels, at most {max(ties)}," in said
+    expect_values(said, f"{sum(one > 1 for one in ties)} of {len(ties)}", max(ties))

@@ -13,6 +13,7 @@ from ckh.learn.train import train
 from ckh.learn.tune import tune
 from ckh.training import RankObjective, TrainOptions, TreeParams
 from tests.learn.conftest import TREES, measured
+from tests.refusals import expect_refusal
 
 OPTIONS = TrainOptions(targets=("tflops",), rank=RankObjective.RELATIVE, folds=3, early_stopping=5, params=TREES)
 FIXED = ("n_estimators", "learning_rate")
@@ -99,7 +100,7 @@ def test_threads_change_no_choice() -> None:
 
 def test_tuning_needs_folds() -> None:
     """Without folds, or problems to fill them, settings have no score."""
-    with pytest.raises(UsageError, match="without folds"):
+    with expect_refusal(UsageError, "missing-option", "tuned"):
         tune(measured(), replace(OPTIONS, folds=0), 3, lambda _step, _text: None)
-    with pytest.raises(DataError, match="too few problems to tune"):
+    with expect_refusal(DataError, "few-problems", "tune"):
         tune(measured().select(measured().problem_ids < 2), OPTIONS, 3, lambda _step, _text: None)

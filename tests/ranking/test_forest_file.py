@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from ckh.errors import ModelError
 from ckh.ranking import forest_file
 from ckh.ranking.forest_file import decode, encode, forest_of, open_forest, read_packed
+from tests.refusals import expect_refusal
 
 from .conftest import train
 
@@ -123,7 +124,7 @@ def test_another_version_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """A file of an older format is not read as one of this."""
     content = encode(train(rounds=3).forest)
     monkeypatch.setattr(forest_file, "VERSION", forest_file.VERSION + 1)
-    with pytest.raises(ModelError, match="another version"):
+    with expect_refusal(ModelError, "other-version"):
         decode(content)
 
 

@@ -93,6 +93,7 @@ def detect_interface(include: Path) -> Headers:
         raise DeviceError(
             f"{include} has no CK Tile headers: there is no folder {_FOLDER}",
             "name the include folder of Composable Kernel with --ck-include or CK_TILE_INCLUDE",
+            code="no-headers",
         )
     found = found_templates(lambda file: _text_of(include / file))
     interface = nearest(found)

@@ -37,7 +37,9 @@ class HostSimd:
 
     def __post_init__(self) -> None:
         if self.vector_bytes not in (16, 32, 64) or self.registers not in (16, 32):
-            raise UsageError(f"no CPU has {self.registers} SIMD registers of {self.vector_bytes} bytes")
+            raise UsageError(
+                f"no CPU has {self.registers} SIMD registers of {self.vector_bytes} bytes", code="bad-kernel"
+            )
 
 
 def template_dir() -> Path:
@@ -53,7 +55,9 @@ def staging_constants(pipeline: str) -> dict[str, bool]:
     """
     row = PIPELINES.get(pipeline)
     if row is None or row.staging is None:
-        raise UsageError(f"the host device has no pipeline {pipeline}", "one of " + ", ".join(TABLE_PIPELINES))
+        raise UsageError(
+            f"the host device has no pipeline {pipeline}", "one of " + ", ".join(TABLE_PIPELINES), code="unknown-name"
+        )
     return row.staging.constants()
 
 

@@ -65,7 +65,9 @@ def read_mapped(table: Table, options: ReadOptions) -> Reading:
     reads = {name: part for name in operation_names() if (part := formats_of(operation(name)).mapped) is not None}
     if options.op not in reads:
         given = "no operation is given" if options.op is None else f"{options.op!r} reads no tables"
-        raise UsageError(f"{given}, whose measurements {table.where} has", "say --op " + "|".join(reads))
+        raise UsageError(
+            f"{given}, whose measurements {table.where} has", "say --op " + "|".join(reads), code="inapplicable-option"
+        )
     part = reads[options.op]
     return part.read(mapped(table, options.mapping, part.columns), options)
 
@@ -80,22 +82,28 @@ def find_reader(path: Path) -> Reader:
         with path.open("rb") as file:
             head = file.read(_HEAD_BYTES)
     except OSError as error:
-        raise DataError(f"cannot read {path}: {error.strerror}") from error
+        raise DataError(f"cannot read {path}: {error.strerror}", code="unreadable") from error
     if not head.strip():
-        raise DataError(f"{path} is empty")
+        raise DataError(f"{path} is empty", code="empty")
     if head.startswith(PARQUET_MAGIC):
         head = parquet_head(path)
     for reader in readers().values():
         if reader.sniff(head):
             return reader
     if is_dataset(path):
-        raise DataError(f"{path} is a dataset of ckh already", "convert the file that it was converted from")
-    raise DataError(f"{path} is in no format that ckh reads", "name one with --from " + "|".join(readers()))
+        raise DataError(
+            f"{path} is a dataset of ckh already",
+            "convert the file that it was converted from",
+            code="already-converted",
+        )
+    raise DataError(
+        f"{path} is in no format that ckh reads", "name one with --from " + "|".join(readers()), code="unknown-format"
+    )
 
 
 def _named(format_name: str) -> Reader:
     if format_name not in readers():
-        raise UsageError(f"unknown format {format_name!r}", "one of " + ", ".join(readers()))
+        raise UsageError(f"unknown format {format_name!r}", "one of " + ", ".join(readers()), code="unknown-name")
     return readers()[format_name]
 
 
@@ -104,5 +112,5 @@ def _file_of(path: Path) -> Path:
         return path
     found = sorted(path.glob("*.jsonl"))
     if len(found) != 1:
-        raise DataError(f"{path} holds {len(found)} *.jsonl files", "name the journal itself")
+        raise DataError(f"{path} holds {len(found)} *.jsonl files", "name the journal itself", code="several-files")
     return found[0]

@@ -70,6 +70,7 @@ def refuse_bad(path: Path | str, counts: dict[str, int], first: list[BadRow]) ->
     raise DataError(
         f"{path}: {total} bad {'row' if total == 1 else 'rows'} ({by_reason}): {named}",
         "mend them, or leave them out with --skip-bad",
+        code="bad-row",
     )
 
 
@@ -81,7 +82,7 @@ def read_bytes(path: Path) -> bytes:
     """
     content = untrusted.read_bytes(path, untrusted.MOST_TEXT_BYTES)
     if not content or content.isspace():
-        raise DataError(f"{path} is empty")
+        raise DataError(f"{path} is empty", code="empty")
     return content
 
 
@@ -115,7 +116,7 @@ def parquet_head(path: Path) -> bytes:
     try:
         names = pq.read_schema(path).names
     except (OSError, pa.ArrowException) as error:
-        raise DataError(f"cannot read {path}: {str(error).splitlines()[0]}") from error
+        raise DataError(f"cannot read {path}: {str(error).splitlines()[0]}", code="unreadable") from error
     return PARQUET_MAGIC + b"\n" + ",".join(names).encode() + b"\n"
 
 
@@ -145,9 +146,9 @@ def parquet_frame(path: Path, columns: Sequence[Column]) -> pd.DataFrame:
             if size > untrusted.MOST_BYTES:
                 raise untrusted.larger_than(path, untrusted.MOST_BYTES)
     except (OSError, ValueError, LookupError, pa.ArrowException) as error:
-        raise DataError(f"cannot read {path}: {str(error).strip().splitlines()[0]}") from error
+        raise DataError(f"cannot read {path}: {str(error).strip().splitlines()[0]}", code="unreadable") from error
     if not batches:
-        raise DataError(f"{path}: there are no rows")
+        raise DataError(f"{path}: there are no rows", code="empty")
     table = pa.Table.from_batches(batches)
     found = {column.name: _series(conform_column(table, column, str(path), encoded=True)) for column in columns}
     frame: pd.DataFrame = pd.DataFrame(found)

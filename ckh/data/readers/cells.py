@@ -134,11 +134,15 @@ def read_header(path: Path, content: bytes) -> list[str]:
     """
     line = as_text(path, io.BytesIO(content).readline()).rstrip("\r\n")
     if "\r" in line:
-        raise DataError(f"{path}:1: a carriage return inside of the line", "save the file with line feeds at line ends")
+        raise DataError(
+            f"{path}:1: a carriage return inside of the line",
+            "save the file with line feeds at line ends",
+            code="bad-row",
+        )
     names = next((cells for _, cells in csv_rows(path, line)), [])
     for name in names:
         if names.count(name) > 1:
-            raise DataError(f"{path}: column {name} occurs twice")
+            raise DataError(f"{path}: column {name} occurs twice", code="duplicate-column")
     return names
 
 
@@ -165,7 +169,7 @@ def read_cells(
         try:
             table, wrong = _parsed(block + file.readline(_BLOCK_BYTES), line, names, types)
         except pa.ArrowException as error:
-            raise DataError(f"cannot read {path}: {str(error).splitlines()[0]}") from error
+            raise DataError(f"cannot read {path}: {str(error).splitlines()[0]}", code="unreadable") from error
         lines = _lines(line, table.num_rows, [bad.line for bad in wrong])
         line += table.num_rows + len(wrong)
         empty = _empty_lines(table)

@@ -74,7 +74,7 @@ def read(path: Path, options: ReadOptions) -> Reading:
         with path.open("rb", buffering=_BUFFER_BYTES) as file:
             return _read(path, file, options)
     except OSError as error:
-        raise DataError(f"cannot read {path}: {error.strerror}") from error
+        raise DataError(f"cannot read {path}: {error.strerror}", code="unreadable") from error
 
 
 def _read(path: Path, file: BinaryIO, options: ReadOptions) -> Reading:
@@ -92,7 +92,7 @@ def _read(path: Path, file: BinaryIO, options: ReadOptions) -> Reading:
     if judge.bad and not options.skip_bad:
         refuse_bad(path, judge.bad, judge.first)
     if not len(kept):
-        raise DataError(f"{path}: not one good row" if judge.bad else f"{path} has no results yet")
+        raise DataError(f"{path}: not one good row" if judge.bad else f"{path} has no results yet", code="empty")
     return Reading(
         kept,
         (source_of_file(path, NAME),),
@@ -108,11 +108,13 @@ def _read(path: Path, file: BinaryIO, options: ReadOptions) -> Reading:
 def _operation(runs: Sequence[RunRecord], path: Path) -> AnyOperation:
     names = dict.fromkeys(run.op for run in runs)
     if len(names) != 1:
-        raise DataError(f"{path} has runs of {len(names)} operations" if names else f"{path} has no results yet")
+        raise DataError(
+            f"{path} has runs of {len(names)} operations" if names else f"{path} has no results yet", code="empty"
+        )
     try:
         return operation(next(iter(names)))
     except UsageError as error:
-        raise DataError(f"{path}: {error.message}", error.hint) from error
+        raise DataError(f"{path}: {error.message}", error.hint, code=error.code) from error
 
 
 def _check_run(path: Path, run: RunRecord) -> None:
@@ -120,10 +122,11 @@ def _check_run(path: Path, run: RunRecord) -> None:
         raise DataError(
             f"{path} is of an {run.device}, which has no times: nothing can be learned or judged from it",
             "measure on a real device",
+            code="not-measured",
         )
     missing = [name for name in HARDWARE if name not in run.hardware]
     if missing:
-        raise DataError(f"{path}: run {run.run_id} does not say the hardware's {missing[0]}")
+        raise DataError(f"{path}: run {run.run_id} does not say the hardware's {missing[0]}", code="unknown-hardware")
 
 
 class _Judge:

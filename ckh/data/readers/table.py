@@ -83,12 +83,18 @@ class Table:
         """
         stated = {text.partition(":")[0] for text in self.distinct("arch")} if self.has("arch") else set[str]()
         if len(stated) > 1:
-            raise DataError(f"{self.where}: rows of several architectures: {', '.join(sorted(stated))}", "split them")
+            raise DataError(
+                f"{self.where}: rows of several architectures: {', '.join(sorted(stated))}",
+                "split them",
+                code="mixed-data",
+            )
         if given is None and not stated:
             hint = "give it with --arch, e.g. --arch gfx942"
-            raise UsageError(f"{self.where} does not say what it was measured on", hint)
+            raise UsageError(f"{self.where} does not say what it was measured on", hint, code="unknown-hardware")
         if given is not None and stated - {given}:
-            raise UsageError(f"{self.where} was measured on {stated.pop()}, not on {given}", "leave out --arch")
+            raise UsageError(
+                f"{self.where} was measured on {stated.pop()}, not on {given}", "leave out --arch", code="mismatch"
+            )
         return given or stated.pop()
 
 
@@ -107,7 +113,7 @@ def open_table(path: Path) -> Table:
                 return _parquet_table(path, sha256)
             return _csv_table(path, file, sha256, end)
     except OSError as error:
-        raise DataError(f"cannot read {path}: {error.strerror}") from error
+        raise DataError(f"cannot read {path}: {error.strerror}", code="unreadable") from error
 
 
 def frame_table(frame: pd.DataFrame) -> Table:
@@ -122,7 +128,7 @@ def frame_table(frame: pd.DataFrame) -> Table:
     try:
         table = pa.Table.from_pandas(frame.rename(columns=str), preserve_index=False)
     except (pa.ArrowException, ValueError, TypeError) as error:
-        raise DataError(f"{where}: {str(error).splitlines()[0]}") from error
+        raise DataError(f"{where}: {str(error).splitlines()[0]}", code="unreadable") from error
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, table.schema) as writer:
         writer.write_table(table)
@@ -167,7 +173,7 @@ def _parquet_table(path: Path, sha256: str) -> Table:
 
     for name in schema.names:
         if schema.names.count(name) > 1:
-            raise DataError(f"{path}: column {name} occurs twice")
+            raise DataError(f"{path}: column {name} occurs twice", code="duplicate-column")
     return Table(str(path), path.name, sha256, {name: name for name in schema.names}, (), read)
 
 
@@ -183,7 +189,7 @@ def _cells_of(
         for batch in batches:
             batch.validate(full=True)
             if batch.nbytes > untrusted.MOST_BYTES:
-                raise DataError(f"{where}: its rows take more memory than any measurements")
+                raise DataError(f"{where}: its rows take more memory than any measurements", code="too-large")
             columns = {name: _texts(batch.column(name)).dictionary_encode() for name in few}
             columns |= {name: _numbers(batch.column(name)) for name in many}
             yield Cells(pa.table(columns), np.arange(first, first + len(batch)), [])
@@ -207,7 +213,7 @@ def _numbers(column: pa.Array) -> pa.Array:
 
 
 def _unreadable(where: str, error: Exception) -> DataError:
-    return DataError(f"cannot read {where}: {next(chain(str(error).strip().splitlines(), ['']))}")
+    return DataError(f"cannot read {where}: {next(chain(str(error).strip().splitlines(), ['']))}", code="unreadable")
 
 
 def _look_through(path: Path, file: BinaryIO) -> tuple[str, bytes]:
@@ -217,7 +223,7 @@ def _look_through(path: Path, file: BinaryIO) -> tuple[str, bytes]:
         digest.update(chunk)
         last, is_empty = chunk[-1:], is_empty and chunk.isspace()
     if is_empty:
-        raise DataError(f"{path} is empty")
+        raise DataError(f"{path} is empty", code="empty")
     file.seek(0)
     return digest.hexdigest(), last
 
@@ -231,9 +237,15 @@ def mapped(table: Table, mapping: Mapping[str, str], known: Sequence[str]) -> Ta
     """
     for ours, theirs in mapping.items():
         if ours not in known:
-            raise UsageError(f"there is no column {ours!r} to map {theirs!r} to", "one of " + ", ".join(known))
+            raise UsageError(
+                f"there is no column {ours!r} to map {theirs!r} to", "one of " + ", ".join(known), code="missing-column"
+            )
         if not table.has(theirs):
-            raise DataError(f"{table.where} has no column {theirs!r} for {ours}", "it has " + ", ".join(table.columns))
+            raise DataError(
+                f"{table.where} has no column {theirs!r} for {ours}",
+                "it has " + ", ".join(table.columns),
+                code="missing-column",
+            )
     return table.renamed(mapping)
 
 
@@ -255,4 +267,4 @@ def require_columns(table: Table, required: Sequence[str], times: Sequence[str])
         word = "column" if len(missing) == 1 else "columns"
         verb = "is" if len(missing) == 1 else "are"
         hint = f"it has {', '.join(table.columns)}; say which is which with --op OPERATION --map {required[0]}=THEIRS"
-        raise DataError(f"{table.where}: {word} {', '.join(missing)} {verb} missing", hint)
+        raise DataError(f"{table.where}: {word} {', '.join(missing)} {verb} missing", hint, code="missing-column")

@@ -121,7 +121,7 @@ def check_table(
         return None
     configs = configs_of(root)
     if configs is None:
-        raise DataError(f"{root} has no tables of AITER's: there is no folder configs in or beside it")
+        raise DataError(f"{root} has no tables of AITER's: there is no folder configs in or beside it", code="no-aiter")
     with tempfile.TemporaryDirectory() as work:
         own, mine = Path(work, "aiter", "configs"), Path(work, "export")
         shutil.copytree(configs, own)
@@ -195,7 +195,11 @@ def _kernel(row: Mapping[str, str]) -> str:
 def _looked_up(package: Path, table: TableCheck, work: Path, value: str) -> Mapping[str, Any]:
     core, source = package / "jit" / "core.py", package / table.source
     if missing := [path for path in (core, source) if not path.is_file()]:
-        raise DataError(f"AITER in {package} has no {missing[0].relative_to(package)}", "name its source or package")
+        raise DataError(
+            f"AITER in {package} has no {missing[0].relative_to(package)}",
+            "name its source or package",
+            code="no-aiter",
+        )
     wanted = {
         "core": str(core),
         "source": str(source),
@@ -216,7 +220,9 @@ def _looked_up(package: Path, table: TableCheck, work: Path, value: str) -> Mapp
     try:
         found: Mapping[str, Any] = json.loads(done.stdout.splitlines()[-1])
     except (ValueError, IndexError):
-        raise DataError(f"cannot run AITER's lookup in {package}: {last_line(done.stderr)}") from None
+        raise DataError(
+            f"cannot run AITER's lookup in {package}: {last_line(done.stderr)}", code="aiter-failed"
+        ) from None
     return found
 
 
@@ -237,7 +243,7 @@ def run_aiter(command: list[str], text: str, environment: Mapping[str, str]) -> 
             check=False,
         )
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise DataError(f"cannot run AITER's code: {error}") from error
+        raise DataError(f"cannot run AITER's code: {error}", code="aiter-failed") from error
 
 
 def last_line(text: str) -> str:
@@ -251,7 +257,9 @@ def _built(root: Path, family: str, device: tuple[str, int], file: Path) -> Call
     paths = [base / "csrc" / f"ck_gemm_{family}" / "gen_instances.py" for base in bases]
     path = next((path for path in paths if path.is_file()), None)
     if path is None:
-        raise DataError(f"{root} has no generator of {family}: there is no csrc/ck_gemm_{family}/gen_instances.py")
+        raise DataError(
+            f"{root} has no generator of {family}: there is no csrc/ck_gemm_{family}/gen_instances.py", code="no-aiter"
+        )
     with tempfile.TemporaryDirectory() as made:
         command = [sys.executable, "-c", _GENERATE, str(path), str(device[1]), "-w", made, "-f", str(file)]
         done = run_aiter(command, "", _built_for(*device))

@@ -76,7 +76,7 @@ def roofline_us(problem: AiterGemm | AiterMoe, arch: str) -> float:
     spec = load_arch(arch)
     rate = None if spec.peaks is None else spec.peaks.flops_per_cu_clock.get(problem.dtype)
     if spec.peaks is None or rate is None:
-        raise DataError(f"the peaks of {arch} for {problem.dtype} are not known")
+        raise DataError(f"the peaks of {arch} for {problem.dtype} are not known", code="unknown-hardware")
     compute = problem.flops / (rate * problem.num_cus * spec.hardware.max_clock_mhz)
     return max(compute, problem.bytes / spec.peaks.bandwidth_gb_s / 1e3)
 
@@ -96,7 +96,11 @@ def write_tables(choices: Choices) -> WrittenChoices:
             return kept_row(answer, line, line["kernelName"], basis)
         known = lines.setdefault(line.key, line)
         if known.kernel != line.kernel:
-            raise DataError(f"{known.problem.canonical()} is the same row for AITER", "choose one library for a shape")
+            raise DataError(
+                f"{known.problem.canonical()} is the same row for AITER",
+                "choose one library for a shape",
+                code="duplicate-rows",
+            )
         return _row(answer, line, basis)
 
     rows, missing = chosen(choices.answers, choose)
@@ -161,12 +165,17 @@ def _built(kernel: str, problem: AiterGemm, root: Path | None) -> InstalledKerne
     if root is None:
         if base not in kernel_numbers():
             raise DataError(
-                f"the number of {base} differs between versions of AITER", "name yours with --installed AITER"
+                f"the number of {base} differs between versions of AITER",
+                "name yours with --installed AITER",
+                code="aiter-version",
             )
         return InstalledKernel(base, kernel_numbers()[base])
     names = installed_kernels(root, problem.family, problem.library)
     if base not in names:
-        raise DataError(f"AITER in {root} has no kernel {base}, which {problem.canonical()} was measured with")
+        raise DataError(
+            f"AITER in {root} has no kernel {base}, which {problem.canonical()} was measured with",
+            code="unknown-kernel",
+        )
     return names[base]
 
 

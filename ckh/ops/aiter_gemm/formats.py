@@ -56,9 +56,11 @@ def read_csv(path: Path, options: ReadOptions) -> Reading:
     content = read_bytes(path)
     names = read_header(path, content)
     if missing := [name for name in _REQUIRED if name not in names]:
-        raise DataError(f"{path}: column {missing[0]} is missing", "expected " + ", ".join(_REQUIRED))
+        raise DataError(
+            f"{path}: column {missing[0]} is missing", "expected " + ", ".join(_REQUIRED), code="missing-column"
+        )
     if _BATCHED in names:
-        raise DataError(f"{path} is of batched GEMMs, which ckh does not have")
+        raise DataError(f"{path} is of batched GEMMs, which ckh does not have", code="unsupported")
     bad = BadRows()
     rows = list(_csv_rows(path, content, names, bad))
     if not options.skip_bad:

@@ -63,12 +63,12 @@ def installed_kernels(root: Path, family: str, library: str) -> dict[str, Instal
         done = subprocess.run(command, capture_output=True, text=True, timeout=_TIMEOUT_S, check=False)
         rows = json.loads(done.stdout) if done.returncode == 0 else None
     except (OSError, ValueError, subprocess.TimeoutExpired) as error:
-        raise DataError(f"cannot read AITER's kernels in {path}: {error}") from error
+        raise DataError(f"cannot read AITER's kernels in {path}: {error}", code="no-aiter") from error
     if rows is None:
         why = done.stderr.strip().splitlines()
-        raise DataError(f"cannot read AITER's kernels in {path}: {why[-1] if why else 'it failed'}")
+        raise DataError(f"cannot read AITER's kernels in {path}: {why[-1] if why else 'it failed'}", code="no-aiter")
     if not isinstance(rows, list) or not 0 < len(rows) <= _MOST_KERNELS:
-        raise DataError(f"{path} has no list of kernels")
+        raise DataError(f"{path} has no list of kernels", code="no-aiter")
     found: dict[str, InstalledKernel] = {}
     for number, name in rows:
         found.setdefault(resolved(str(name)), InstalledKernel(str(name), int(number)))
@@ -77,10 +77,13 @@ def installed_kernels(root: Path, family: str, library: str) -> dict[str, Instal
 
 def _list_of(root: Path, family: str, library: str) -> Path:
     if not root.is_dir():
-        raise UsageError(f"there is no folder {root}", "name AITER's source, or its installed package")
+        raise UsageError(f"there is no folder {root}", "name AITER's source, or its installed package", code="no-aiter")
     name = f"gemm_{family}" if library == CK else f"gemm_{family}_{library}"
     for base in (root, root / "aiter_meta", root.parent / "aiter_meta", root.parent):
         found = [path for ending in _ENDINGS for path in sorted((base / "csrc").glob(f"*/{name}{ending}"))]
         if found:
             return found[0]
-    raise DataError(f"{root} has no kernels of {library} for {family}: there is no csrc/*/{name}_*.py in or beside it")
+    raise DataError(
+        f"{root} has no kernels of {library} for {family}: there is no csrc/*/{name}_*.py in or beside it",
+        code="no-aiter",
+    )

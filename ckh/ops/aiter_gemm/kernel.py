@@ -114,12 +114,12 @@ def parse_kernel(name: str) -> AiterKernel:
     split = _SPLIT.fullmatch(name)
     base, parts = (split["base"], int(split["split"])) if split else (name, 0)
     if parts > _MOST_SPLIT:
-        raise DataError(f"K is not split into 2^{parts} parts: {name[:160]!r}")
+        raise DataError(f"K is not split into 2^{parts} parts: {name[:160]!r}", code="bad-kernel")
     if match := _CK.fullmatch(base):
         return replace(_of_ck(base, match), split_k=parts)
     if match := _CKTILE.fullmatch(base):
         return replace(_of_cktile(base, match), split_k=parts)
-    raise DataError(f"not a kernel of AITER's: {name[:160]!r}")
+    raise DataError(f"not a kernel of AITER's: {name[:160]!r}", code="bad-kernel")
 
 
 def _of_ck(base: str, match: re.Match[str]) -> AiterKernel:

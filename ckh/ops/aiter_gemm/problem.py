@@ -65,11 +65,15 @@ class AiterGemm:
         for name in SIZES.values():
             check_size(name, getattr(self, name), least=0 if name == "num_cus" else 1)
         if self.family not in FAMILIES:
-            raise UsageError(f"unknown family {self.family!r}", "one of " + ", ".join(FAMILIES))
+            raise UsageError(f"unknown family {self.family!r}", "one of " + ", ".join(FAMILIES), code="unknown-name")
         if self.dtype not in FAMILIES[self.family]:
-            raise UsageError(f"{self.family} has no dtype {self.dtype!r}", "one of " + ", ".join(FAMILIES[self.family]))
+            raise UsageError(
+                f"{self.family} has no dtype {self.dtype!r}",
+                "one of " + ", ".join(FAMILIES[self.family]),
+                code="unknown-name",
+            )
         if self.library not in LIBRARIES:
-            raise UsageError(f"unknown library {self.library!r}", "one of " + ", ".join(LIBRARIES))
+            raise UsageError(f"unknown library {self.library!r}", "one of " + ", ".join(LIBRARIES), code="unknown-name")
 
     @property
     def flops(self) -> int:
@@ -100,7 +104,9 @@ def parse_aiter_gemm(text: str) -> AiterGemm:
     match = re.fullmatch(_CANONICAL, text.strip())
     if match is None:
         raise UsageError(
-            f"not a GEMM of AITER: {text!r}", f"e.g. {PREFIX}a8w8_bpreshuffle_ck_fp8_cu304_m16_n7168_k2048"
+            f"not a GEMM of AITER: {text!r}",
+            f"e.g. {PREFIX}a8w8_bpreshuffle_ck_fp8_cu304_m16_n7168_k2048",
+            code="bad-problem",
         )
     sizes = {name: int(match[name]) for name in SIZES.values()}
     return AiterGemm(**sizes, family=match["family"], dtype=match["dtype"], library=match["library"])
@@ -119,6 +125,6 @@ def check_size(name: str, value: object, least: int = 1) -> None:
         UsageError: it is not an integer from `least` to 2^31 - 1.
     """
     if isinstance(value, bool) or not isinstance(value, int):
-        raise UsageError(f"{name} must be an integer, not {value!r}")
+        raise UsageError(f"{name} must be an integer, not {value!r}", code="bad-number")
     if not least <= value <= _LIMIT:
-        raise UsageError(f"{name} must be {least} or more (and below 2^31), not {value}")
+        raise UsageError(f"{name} must be {least} or more (and below 2^31), not {value}", code="out-of-range")

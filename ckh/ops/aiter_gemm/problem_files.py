@@ -48,7 +48,7 @@ def load_problems(
         DataError: the file is unusable; the message names the line.
     """
     if variant is not None:
-        raise UsageError("aiter_gemm has no directions", "leave out --variant")
+        raise UsageError("aiter_gemm has no directions", "leave out --variant", code="inapplicable-option")
     path = Path(source)
     if not path.is_file():
         hint = "name an untuned CSV of AITER, a log of it, or a .txt file"
@@ -63,13 +63,17 @@ def load_problems(
         try:
             problem = values if isinstance(values, AiterGemm) else _problem(values, dtype or default_dtype)
         except UsageError as error:
-            raise DataError(f"{path}:{line}: {error.message}", error.hint) from error
+            raise DataError(f"{path}:{line}: {error.message}", error.hint, code=error.code) from error
         problems[problem] = None
     others = ", ".join(f"{count} of {what}" for what, count in passed_over.items())
     if not problems:
-        raise DataError(f"{path} has no problem of aiter_gemm" + (f", only {others}" if others else ""))
+        raise DataError(
+            f"{path} has no problem of aiter_gemm" + (f", only {others}" if others else ""), code="no-problems"
+        )
     if others:
-        warn(f"{path}: passed over, for AITER has no kernels of Composable Kernel for them: {others}")
+        warn(
+            f"{path}: passed over, for AITER has no kernels of Composable Kernel for them: {others}", "skipped-problems"
+        )
     return tuple(problems)
 
 
@@ -95,17 +99,21 @@ def _text(path: Path) -> Iterator[tuple[int, AiterGemm | dict[str, Any]]]:
             try:
                 yield line, parse_aiter_gemm(text)
             except UsageError as error:
-                raise DataError(f"{path}:{line}: {error.message}", error.hint) from error
+                raise DataError(f"{path}:{line}: {error.message}", error.hint, code=error.code) from error
 
 
 def _csv(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
     rows = ((line, cells) for line, cells in csv_rows(path, read_text(path)) if any(cells))
     header = [_RENAMED.get(name.strip().lower(), name.strip().lower()) for name in next(rows, (0, []))[1]]
     if missing := [name for name in "mnk" if name not in header]:
-        raise DataError(f"{path}: there is no column {missing[0].upper()}", "AITER's are M, N, K and q_dtype_w")
+        raise DataError(
+            f"{path}: there is no column {missing[0].upper()}",
+            "AITER's are M, N, K and q_dtype_w",
+            code="missing-column",
+        )
     for line, cells in rows:
         if len(cells) != len(header):
-            raise DataError(f"{path}:{line}: {len(cells)} cells under {len(header)} columns")
+            raise DataError(f"{path}:{line}: {len(cells)} cells under {len(header)} columns", code="bad-row")
         values = {name: cell.strip() for name, cell in zip(header, cells, strict=True) if name in _FIELDS and cell}
         yield line, _hinted(path.name) | _typed(path, line, values)
 
@@ -117,7 +125,9 @@ def _typed(path: Path, line: int, values: dict[str, str]) -> dict[str, Any]:
             try:
                 found[name] = integer(values[name])
             except ValueError:
-                raise DataError(f"{path}:{line}: {name} is {values[name]!r}, which is no integer") from None
+                raise DataError(
+                    f"{path}:{line}: {name} is {values[name]!r}, which is no integer", code="bad-number"
+                ) from None
     if "dtype" in values:
         dtype = values["dtype"].removeprefix("torch.")
         found["dtype"] = _DTYPES.get(dtype, dtype)
@@ -132,6 +142,6 @@ def _hinted(name: str) -> dict[str, str]:
 
 def _problem(values: dict[str, Any], dtype: str) -> AiterGemm:
     if missing := [name for name in "mnk" if name not in values]:
-        raise UsageError(f"{missing[0].upper()} is missing")
+        raise UsageError(f"{missing[0].upper()} is missing", code="missing-field")
     own = FAMILIES.get(values.get("family", "a8w8"), (dtype,))
     return AiterGemm(**{"dtype": dtype if dtype in own else own[0], **values})

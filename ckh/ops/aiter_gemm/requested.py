@@ -28,7 +28,7 @@ def _problem(given: Mapping[str, Any], _variant: str, dtype: str) -> AiterGemm:
     from ckh.ops.aiter_gemm.problem import FAMILIES, AiterGemm, family_of
 
     if missing := [name for name in ("m", "n", "k") if name not in given]:
-        raise UsageError(f"a GEMM of AITER needs --m, --n and --k: --{missing[0]} is missing")
+        raise UsageError(f"a GEMM of AITER needs --m, --n and --k: --{missing[0]} is missing", code="missing-option")
     family = given.get("family", family_of(dtype, FAMILY))
     own = FAMILIES.get(family, (dtype,))
     return AiterGemm(**{**given, "family": family}, dtype=own[0] if dtype == DTYPE else dtype)

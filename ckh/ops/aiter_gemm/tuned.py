@@ -116,13 +116,15 @@ def tables(rows: Iterable[TunedRow], options: ReadOptions, path: Path, left_out:
             won = winner_of(row, options)
         except LeftOut as why:
             if why.reason == BAD and not options.skip_bad:
-                raise DataError(f"{path}: a row {BAD}: {why.detail}", "leave such rows out with --skip-bad") from None
+                raise DataError(
+                    f"{path}: a row {BAD}: {why.detail}", "leave such rows out with --skip-bad", code="bad-row"
+                ) from None
             left_out[why.reason] += 1
             continue
         found.setdefault((won.arch, won.problem.num_cus), []).append(won)
     if not found:
         reasons = ", ".join(f"{count} {reason}" for reason, count in left_out.items())
-        raise DataError(f"{path}: not one row is of a kernel to choose from ({reasons or 'it has none'})")
+        raise DataError(f"{path}: not one row is of a kernel to choose from ({reasons or 'it has none'})", code="empty")
     for (arch, num_cus), some in sorted(found.items()):
         yield _table(arch, num_cus, some, path.name)
 

@@ -175,7 +175,9 @@ def table_text(lines: Sequence[TunedLine]) -> str:
     families = {line.problem.family for line in lines}
     if len(families) != 1 or len({line.is_predicted for line in lines}) != 1:
         what = "of several families" if len(families) > 1 else "measured and predicted, or none at all"
-        raise DataError(f"rows of one table of AITER must not be {what}", "write tables of their own")
+        raise DataError(
+            f"rows of one table of AITER must not be {what}", "write tables of their own", code="mixed-data"
+        )
     family = families.pop()
     seen: set[tuple[Any, ...]] = set()
     for line in lines:
@@ -200,9 +202,15 @@ def csv_text(rows: Iterable[Mapping[str, Any]], names: Sequence[str]) -> str:
 
 def _check(line: TunedLine, family: str, seen: set[tuple[Any, ...]]) -> None:
     if line.kernel not in known_names(family, line.problem.library, line.arch):
-        raise DataError(f"AITER has no kernel {line.kernel} for {line.problem.canonical()} on {line.arch}")
+        raise DataError(
+            f"AITER has no kernel {line.kernel} for {line.problem.canonical()} on {line.arch}", code="unknown-kernel"
+        )
     if line.key in seen:
-        raise DataError(f"two rows are of one shape for AITER: {line.problem.canonical()}", "leave one of them out")
+        raise DataError(
+            f"two rows are of one shape for AITER: {line.problem.canonical()}",
+            "leave one of them out",
+            code="duplicate-rows",
+        )
     seen.add(line.key)
 
 
@@ -272,7 +280,7 @@ def bound_of(message: str) -> float:
     try:
         return float(str(message).removeprefix(_BOUND).removesuffix(" us"))
     except ValueError:
-        raise DataError(f"no bound of a prediction: {message!r}") from None
+        raise DataError(f"no bound of a prediction: {message!r}", code="bad-field") from None
 
 
 def by_family(lines: Iterable[TunedLine]) -> dict[str, list[TunedLine]]:

@@ -65,7 +65,11 @@ def write_tables(choices: Choices) -> WrittenChoices:
     def choose(answer: Answer) -> dict[str, Any]:
         problem: Any = answer.problem
         if problem.stage != BOTH:
-            raise UsageError(f"a row of AITER's is of both products: {problem.canonical()}", "leave out --stage")
+            raise UsageError(
+                f"a row of AITER's is of both products: {problem.canonical()}",
+                "leave out --stage",
+                code="inapplicable-option",
+            )
         wanted = TunedMixture(answer.model.spec.arch, looked_up(problem), "", 0.0, is_predicted=True)
         row = measured.get(wanted.key)
         kept = None if own is None or choices.replaces else _kept(own, root, wanted)
@@ -125,14 +129,17 @@ def _is_built(kernel: str, problem: AiterMoe, arch: str, root: Path) -> bool:
     """True if the AITER in a folder has both kernels of a choice."""
     names = [newer_name(part.name) for part in parts(kernel)]
     if any(name.startswith(CK_TILE) for name in names):
-        raise UsageError(f"{root} does not name CK Tile's kernels of experts", "leave out --installed")
+        raise UsageError(
+            f"{root} does not name CK Tile's kernels of experts", "leave out --installed", code="unsupported"
+        )
     return built_kernels(root, arch, problem).issuperset(names)
 
 
 def _checked(line: TunedMixture, root: Path | None) -> TunedMixture:
     if root is not None and not _is_built(line.kernel, line.problem, line.arch, root):
         raise DataError(
-            f"AITER in {root} has no kernels {line.kernel}, which {line.problem.canonical()} was measured with"
+            f"AITER in {root} has no kernels {line.kernel}, which {line.problem.canonical()} was measured with",
+            code="unknown-kernel",
         )
     return line
 

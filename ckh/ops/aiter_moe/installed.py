@@ -63,16 +63,20 @@ def _built(root: Path, arch: str, quant: str, activation: str) -> frozenset[str]
         done = subprocess.run(command, capture_output=True, text=True, timeout=_TIMEOUT_S, check=False)
         names = json.loads(done.stdout.splitlines()[-1]) if done.returncode == 0 else []
     except (OSError, ValueError, IndexError, subprocess.TimeoutExpired) as error:
-        raise DataError(f"cannot run AITER's generator {path}: {error}") from error
+        raise DataError(f"cannot run AITER's generator {path}: {error}", code="aiter-failed") from error
     if done.returncode not in (0, _WRONG_USAGE):
-        raise DataError(f"cannot run AITER's generator {path}: {[*done.stderr.split(chr(10)), ''][-2].strip()}")
+        raise DataError(
+            f"cannot run AITER's generator {path}: {[*done.stderr.split(chr(10)), ''][-2].strip()}", code="aiter-failed"
+        )
     return frozenset(map(str, names))
 
 
 def _generator(root: Path) -> Path:
     if not root.is_dir():
-        raise UsageError(f"there is no folder {root}", "name AITER's source, or its installed package")
+        raise UsageError(f"there is no folder {root}", "name AITER's source, or its installed package", code="no-aiter")
     for base in (root, root / "aiter_meta", root.parent / "aiter_meta", root.parent):
         if (base / _GENERATOR).is_file():
             return base / _GENERATOR
-    raise DataError(f"{root} has no generator of experts' kernels: there is no {_GENERATOR} in or beside it")
+    raise DataError(
+        f"{root} has no generator of experts' kernels: there is no {_GENERATOR} in or beside it", code="no-aiter"
+    )

@@ -86,10 +86,12 @@ def parse_choice(name: str) -> MoeChoice:
         numbers = (*one.numbers, *_NOTHING) if one.gemm == 1 else (*_NOTHING, *one.numbers)
         return MoeChoice(name, STAGE1 if one.gemm == 1 else STAGE2, one.block_m, *numbers)
     if len(parts) != _PAIR or [part.gemm for part in parts] != [1, 2]:
-        raise DataError(f"not a kernel for each of two products: {name[:300]!r}")
+        raise DataError(f"not a kernel for each of two products: {name[:300]!r}", code="bad-kernel")
     first, second = parts
     if first.block_m != second.block_m:
-        raise DataError(f"kernels with tiles of {first.block_m} and {second.block_m} rows do not go together")
+        raise DataError(
+            f"kernels with tiles of {first.block_m} and {second.block_m} rows do not go together", code="bad-kernel"
+        )
     return MoeChoice(name, BOTH, first.block_m, *first.numbers, *second.numbers)
 
 
@@ -111,7 +113,7 @@ def parts(name: str) -> tuple[MoeChoice, MoeChoice]:
 def _part(name: str) -> _Part:
     match = _CK.fullmatch(name) or _CKTILE.fullmatch(name)
     if match is None:
-        raise DataError(f"not a kernel of AITER's: {name[:160]!r}")
+        raise DataError(f"not a kernel of AITER's: {name[:160]!r}", code="bad-kernel")
     known = match.groupdict()
     tile_m, tile_n, tile_k = _sizes(match["tile"])
     wave_m, wave_n = _sizes(match["wave"])

@@ -79,9 +79,11 @@ class AiterMoe:
             check_size(name, getattr(self, name), least=0 if name == "num_cus" else 1)
         for name, values in KINDS.items():
             if getattr(self, name) not in values:
-                raise UsageError(f"unknown {name} {getattr(self, name)!r}", "one of " + ", ".join(values))
+                raise UsageError(
+                    f"unknown {name} {getattr(self, name)!r}", "one of " + ", ".join(values), code="unknown-name"
+                )
         if self.topk > self.experts:
-            raise UsageError(f"a token cannot choose {self.topk} of {self.experts} experts")
+            raise UsageError(f"a token cannot choose {self.topk} of {self.experts} experts", code="out-of-range")
 
     @property
     def flops(self) -> int:
@@ -121,7 +123,7 @@ def parse_aiter_moe(text: str) -> AiterMoe:
     match = re.fullmatch(_CANONICAL, text.strip())
     if match is None:
         example = AiterMoe(64, 7168, 256, 256, 8, num_cus=256).canonical()
-        raise UsageError(f"not a mixture of experts: {text!r}", f"e.g. {example}")
+        raise UsageError(f"not a mixture of experts: {text!r}", f"e.g. {example}", code="bad-problem")
     given: dict[str, Any] = {name: int(match[name]) for name in SIZES}
     given |= {name: match[name] for name in KINDS}
     return AiterMoe(**given)

@@ -60,7 +60,7 @@ def load_problems(
         DataError: the file is unusable; the message names the line.
     """
     if variant is not None:
-        raise UsageError("aiter_moe has no directions", "leave out --variant")
+        raise UsageError("aiter_moe has no directions", "leave out --variant", code="inapplicable-option")
     path = Path(source)
     if not path.is_file():
         hint = "name an untuned CSV of AITER, a log of it, or a .txt file"
@@ -72,13 +72,16 @@ def load_problems(
             passed_over[found] += 1
             continue
         if dtype is not None and found.dtype != dtype:
-            raise DataError(f"{path}:{line}: the problem is of {found.dtype}, not {dtype}")
+            raise DataError(f"{path}:{line}: the problem is of {found.dtype}, not {dtype}", code="mismatch")
         problems[found] = None
     others = ", ".join(f"{count} of {what}" for what, count in passed_over.items())
     if not problems:
-        raise DataError(f"{path} has no problem" + (f" that ckh has kernels for, only {others}" if others else ""))
+        raise DataError(
+            f"{path} has no problem" + (f" that ckh has kernels for, only {others}" if others else ""),
+            code="no-problems",
+        )
     if others:
-        warn(f"{path}: passed over, for ckh has no kernels of AITER's for them: {others}")
+        warn(f"{path}: passed over, for ckh has no kernels of AITER's for them: {others}", "skipped-problems")
     return tuple(problems)
 
 
@@ -93,18 +96,20 @@ def problem_of(path: Path, line: int, values: Mapping[str, str]) -> AiterMoe | s
         if column not in values:
             if column == "cu_num":
                 continue
-            raise DataError(f"{path}:{line}: there is no {column}")
+            raise DataError(f"{path}:{line}: there is no {column}", code="missing-column")
         try:
             fields[name] = integer(values[column].strip())
         except ValueError:
-            raise DataError(f"{path}:{line}: {column} is {values[column]!r}, which is no integer") from None
+            raise DataError(
+                f"{path}:{line}: {column} is {values[column]!r}, which is no integer", code="bad-number"
+            ) from None
     if (foreign := _foreign(values)) is not None:
         return foreign
     fields |= {"dtype": DTYPES[_word(values["q_dtype_a"])], "quant": QUANT_OF[_word(values["q_type"])]}
     try:
         return AiterMoe(**fields, activation=_word(values["act_type"]))
     except UsageError as error:
-        raise DataError(f"{path}:{line}: {error.message}", error.hint) from error
+        raise DataError(f"{path}:{line}: {error.message}", error.hint, code=error.code) from error
 
 
 def _foreign(values: Mapping[str, str]) -> str | None:
@@ -132,10 +137,12 @@ def _csv(path: Path) -> Iterator[tuple[int, AiterMoe | str]]:
     rows = ((line, cells) for line, cells in csv_rows(path, read_text(path)) if any(cells))
     header = [name.strip() for name in next(rows, (0, []))[1]]
     if missing := [name for name in _UNTUNED[:-2] if name not in header]:
-        raise DataError(f"{path}: there is no column {missing[0]}", "AITER's are " + ", ".join(_UNTUNED))
+        raise DataError(
+            f"{path}: there is no column {missing[0]}", "AITER's are " + ", ".join(_UNTUNED), code="missing-column"
+        )
     for line, cells in rows:
         if len(cells) != len(header):
-            raise DataError(f"{path}:{line}: {len(cells)} cells under {len(header)} columns")
+            raise DataError(f"{path}:{line}: {len(cells)} cells under {len(header)} columns", code="bad-row")
         yield line, problem_of(path, line, dict(zip(header, cells, strict=True)))
 
 
@@ -149,10 +156,12 @@ def _text(path: Path) -> Iterator[tuple[int, AiterMoe | str]]:
             values = [one.strip() for one in match["key"].split(",")]
             values = values[1:] if _GFX.fullmatch(values[0].strip("'\"")) else values
             if len(values) != len(_LOGGED):
-                raise DataError(f"{path}:{line}: {len(values)} values where AITER prints {len(_LOGGED)}")
+                raise DataError(
+                    f"{path}:{line}: {len(values)} values where AITER prints {len(_LOGGED)}", code="bad-row"
+                )
             yield line, problem_of(path, line, dict(zip(_LOGGED, values, strict=True)))
         elif content.startswith(PREFIX) or (content and not is_log and path.suffix == ".txt"):
             try:
                 yield line, parse_aiter_moe(content)
             except UsageError as error:
-                raise DataError(f"{path}:{line}: {error.message}", error.hint) from error
+                raise DataError(f"{path}:{line}: {error.message}", error.hint, code=error.code) from error

@@ -34,7 +34,9 @@ def _problem(given: Mapping[str, Any], _variant: str, dtype: str) -> AiterMoe:
 
     if missing := [name for name in _NEEDED if name not in given]:
         needed = ", ".join(map(as_option, _NEEDED))
-        raise UsageError(f"a mixture of experts needs {needed}: {as_option(missing[0])} is missing")
+        raise UsageError(
+            f"a mixture of experts needs {needed}: {as_option(missing[0])} is missing", code="missing-option"
+        )
     return AiterMoe(**{"quant": _QUANTS.get(dtype, QUANT), **given}, dtype=dtype)
 
 

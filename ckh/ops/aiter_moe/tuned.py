@@ -71,12 +71,14 @@ def read(path: Path, options: ReadOptions) -> Reading:
     rows = ((line, cells) for line, cells in csv_rows(path, as_text(path, content)) if any(cells))
     header = [name.strip() for name in next(rows, (0, []))[1]]
     if missing := [name for name in _REQUIRED if name not in header]:
-        raise DataError(f"{path}: column {missing[0]} is missing", "expected " + ", ".join(_REQUIRED))
+        raise DataError(
+            f"{path}: column {missing[0]} is missing", "expected " + ", ".join(_REQUIRED), code="missing-column"
+        )
     left_out: Counter[str] = Counter()
     found: dict[tuple[str, int], list[_Row]] = defaultdict(list)
     for line, cells in rows:
         if len(cells) != len(header):
-            raise DataError(f"{path}:{line}: {len(cells)} cells under {len(header)} columns")
+            raise DataError(f"{path}:{line}: {len(cells)} cells under {len(header)} columns", code="bad-row")
         try:
             arch, some = _rows(path, line, dict(zip(header, cells, strict=True)), options)
         except _LeftOut as why:
@@ -85,7 +87,7 @@ def read(path: Path, options: ReadOptions) -> Reading:
         found[arch, some[0].problem.num_cus] += some
     if not found:
         reasons = ", ".join(f"{count} {reason}" for reason, count in left_out.items())
-        raise DataError(f"{path}: not one row is of kernels to choose from ({reasons or 'it has none'})")
+        raise DataError(f"{path}: not one row is of kernels to choose from ({reasons or 'it has none'})", code="empty")
     tables = [_table(arch, cus, _fastest(some), path.name) for (arch, cus), some in sorted(found.items())]
     return Reading(store(tables, options.output), (source_of(path, content, NAME),), bad=dict(left_out))
 

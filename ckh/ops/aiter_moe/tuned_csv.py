@@ -123,14 +123,19 @@ def table_text(lines: Sequence[TunedMixture]) -> str:
     """
     if len({line.is_predicted for line in lines}) != 1:
         raise DataError(
-            "rows of one table of AITER must not be measured and predicted, or none at all", "write tables of their own"
+            "rows of one table of AITER must not be measured and predicted, or none at all",
+            "write tables of their own",
+            code="mixed-data",
         )
     seen: set[tuple[Any, ...]] = set()
     for line in lines:
         if line.kernel not in {one.name for one in moe_pool(line.arch, *kind_of(line.problem))}:
-            raise DataError(f"AITER has no kernels {line.kernel} for {line.problem.canonical()} on {line.arch}")
+            raise DataError(
+                f"AITER has no kernels {line.kernel} for {line.problem.canonical()} on {line.arch}",
+                code="unknown-kernel",
+            )
         if line.key in seen:
-            raise DataError(f"two rows are of one shape for AITER: {line.problem.canonical()}")
+            raise DataError(f"two rows are of one shape for AITER: {line.problem.canonical()}", code="duplicate-rows")
         seen.add(line.key)
     return written(lines, [*COLUMNS, *([PREDICTED] if lines[0].is_predicted else [])])
 

@@ -24,7 +24,7 @@ def candidate_source(settings: Settings) -> PoolSource[GemmProblem, GemmKernel]:
         DataError: the registry cannot be read.
     """
     if option := settings.first_given("rule_set", "split_k"):
-        raise UsageError(f"{OP_TYPE} has no {option}", "it is for convolutions")
+        raise UsageError(f"{OP_TYPE} has no {option}", "it is for convolutions", code="inapplicable-option")
     return PoolSource(
         BENCH_POOLS if settings.filter is None else POOLS,
         attrgetter("dtype", "layout"),

@@ -57,16 +57,22 @@ def _cpp(value: bool) -> str:  # noqa: FBT001 - a value, not an option
 
 def _check(kernel: GemmKernel) -> None:
     if missing := kernel.missing:
-        raise UsageError(f"the kernel leaves out {', '.join(missing)}", "only complete kernels can be built")
+        raise UsageError(
+            f"the kernel leaves out {', '.join(missing)}",
+            "only complete kernels can be built",
+            code="incomplete-kernel",
+        )
     if kernel.dtype != "fp32":
-        raise UsageError(f"the host device computes fp32, not {kernel.dtype}")
+        raise UsageError(f"the host device computes fp32, not {kernel.dtype}", code="unknown-dtype")
     if kernel.layout not in GEMM_LAYOUTS:
-        raise UsageError(f"the host device has no layout {kernel.layout}", "one of " + ", ".join(GEMM_LAYOUTS))
+        raise UsageError(
+            f"the host device has no layout {kernel.layout}", "one of " + ", ".join(GEMM_LAYOUTS), code="bad-kernel"
+        )
     if kernel.epilogue != _EPILOGUE:
-        raise UsageError(f"the host device has no epilogue {kernel.epilogue}", f"only {_EPILOGUE}")
+        raise UsageError(f"the host device has no epilogue {kernel.epilogue}", f"only {_EPILOGUE}", code="bad-kernel")
     if kernel.persistent:
-        raise UsageError("the host device has no persistent kernels")
+        raise UsageError("the host device has no persistent kernels", code="bad-kernel")
     if kernel.vectors != (NATIVE_WIDTH,) * 3:
-        raise UsageError(f"{short_name(kernel)} has vector widths", "on the host they are native")
+        raise UsageError(f"{short_name(kernel)} has vector widths", "on the host they are native", code="bad-kernel")
     if kernel.suffix:
-        raise UsageError(f"the suffix {kernel.suffix} has no meaning on the host device")
+        raise UsageError(f"the suffix {kernel.suffix} has no meaning on the host device", code="bad-kernel")

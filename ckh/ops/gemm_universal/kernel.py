@@ -97,5 +97,9 @@ class GemmKernel:
 
     def _known(self, what: str, m: int | None, n: int | None, k: int | None) -> Triple:
         if m is None or n is None or k is None:
-            raise UsageError(f"the kernel {self.pipeline} {self.tile} has no {what}", "give its complete name")
+            raise UsageError(
+                f"the kernel {self.pipeline} {self.tile} has no {what}",
+                "give its complete name",
+                code="incomplete-kernel",
+            )
         return m, n, k

@@ -29,9 +29,11 @@ def matrix(name: str, settings: MatrixSettings) -> tuple[Case[GemmProblem, GemmK
         NoKernelError: the architecture has no kernel to begin with.
     """
     if settings.variant or settings.ndim:
-        raise UsageError(f"{OP_TYPE} has neither directions nor dimensions", "leave those options out")
+        raise UsageError(
+            f"{OP_TYPE} has neither directions nor dimensions", "leave those options out", code="inapplicable-option"
+        )
     if name not in _MATRICES:
-        raise UsageError(f"{OP_TYPE} has no matrix {name!r}", "one of " + ", ".join(_MATRICES))
+        raise UsageError(f"{OP_TYPE} has no matrix {name!r}", "one of " + ", ".join(_MATRICES), code="unknown-name")
     return tuple(
         Case(_label(kernel, name), kernel, problem_for(kernel), {"layout": kernel.layout})
         for base in (_base(settings, layout) for layout in GEMM_LAYOUTS)

@@ -73,7 +73,11 @@ def _problems(settings: Settings) -> tuple[GemmProblem, ...]:
     from ckh.ops.gemm_universal.problem_sets import load_problems
 
     if settings.variant or settings.ndim or settings.pad_channels:
-        raise UsageError(f"{OP_TYPE} has neither directions, dimensions nor channels", "leave those options out")
+        raise UsageError(
+            f"{OP_TYPE} has neither directions, dimensions nor channels",
+            "leave those options out",
+            code="inapplicable-option",
+        )
     return load_problems(settings.problems, None, settings.dtype)
 
 

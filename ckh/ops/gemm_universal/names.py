@@ -34,11 +34,13 @@ def kernel_name(kernel: GemmKernel) -> str:
         UsageError: the kernel is incomplete, or has a value that the grammar has no token for.
     """
     if missing := kernel.missing:
-        raise UsageError(f"{short_name(kernel)} has no complete name, it lacks " + ", ".join(missing))
+        raise UsageError(
+            f"{short_name(kernel)} has no complete name, it lacks " + ", ".join(missing), code="incomplete-kernel"
+        )
     if not PIPELINE.fullmatch(kernel.pipeline):
-        raise UsageError(f"unknown pipeline {kernel.pipeline!r}")
+        raise UsageError(f"unknown pipeline {kernel.pipeline!r}", code="unknown-name")
     if kernel.epilogue not in EPILOGUES:
-        raise UsageError(f"unknown epilogue {kernel.epilogue!r}", "one of " + ", ".join(EPILOGUES))
+        raise UsageError(f"unknown epilogue {kernel.epilogue!r}", "one of " + ", ".join(EPILOGUES), code="unknown-name")
     flags = "_".join(str(bool(value)) for value in (*kernel.pads, kernel.persistent))
     vectors = kernel.vectors
     widths = "_vec" + "_".join(map(str, vectors)) if vectors != (NATIVE_WIDTH,) * 3 else ""

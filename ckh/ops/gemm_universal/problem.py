@@ -67,9 +67,11 @@ class GemmProblem:
         if self.dtype not in DTYPE_BYTES:
             raise UsageError(f"unknown dtype {self.dtype!r}", "one of " + ", ".join(DTYPE_BYTES), code="unknown-dtype")
         if self.layout not in GEMM_LAYOUTS:
-            raise UsageError(f"unknown layout {self.layout!r}", "one of " + ", ".join(GEMM_LAYOUTS))
+            raise UsageError(
+                f"unknown layout {self.layout!r}", "one of " + ", ".join(GEMM_LAYOUTS), code="unknown-name"
+            )
         if self.split_k > self.k:
-            raise UsageError(f"K={self.k} cannot be split into {self.split_k} parts")
+            raise UsageError(f"K={self.k} cannot be split into {self.split_k} parts", code="indivisible")
 
     @property
     def flops(self) -> int:
@@ -127,13 +129,15 @@ def parse_gemm_problem(text: str) -> GemmProblem:
     """
     match = re.fullmatch(_CANONICAL, text.strip())
     if match is None:
-        raise UsageError(f"not a GEMM problem: {text!r}", "e.g. gemm_fp16_rcr_m16_n4096_k4096_splitk1")
+        raise UsageError(
+            f"not a GEMM problem: {text!r}", "e.g. gemm_fp16_rcr_m16_n4096_k4096_splitk1", code="bad-problem"
+        )
     sizes = {name: int(match[name]) for name in GEMM_COLUMNS.values()}
     return GemmProblem(**sizes, dtype=match["dtype"], layout=match["layout"])
 
 
 def _check_size(column: str, value: object) -> None:
     if isinstance(value, bool) or not isinstance(value, int):
-        raise UsageError(f"{column} must be an integer, not {value!r}")
+        raise UsageError(f"{column} must be an integer, not {value!r}", code="bad-number")
     if not 1 <= value <= _LIMIT:
-        raise UsageError(f"{column} must be 1 or more (and below 2^31), not {value}")
+        raise UsageError(f"{column} must be 1 or more (and below 2^31), not {value}", code="out-of-range")

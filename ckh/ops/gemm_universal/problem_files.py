@@ -61,12 +61,12 @@ def read_problems(source: str | Path, dtype: str | None = None, default_dtype: s
         try:
             problem = make(left_open)
         except UsageError as error:
-            raise DataError(f"{path}:{where}: {error.message}", error.hint) from error
+            raise DataError(f"{path}:{where}: {error.message}", error.hint, code=error.code) from error
         if dtype is not None and problem.dtype != dtype:
-            raise DataError(f"{path}:{where}: the problem is of {problem.dtype}, not {dtype}")
+            raise DataError(f"{path}:{where}: the problem is of {problem.dtype}, not {dtype}", code="mismatch")
         problems[problem] = None
     if not problems:
-        raise DataError(f"{path} has no problem")
+        raise DataError(f"{path} has no problem", code="no-problems")
     return tuple(problems)
 
 
@@ -81,21 +81,25 @@ def _csv(path: Path) -> _Entries:
     rows = ((line, cells) for line, cells in csv_rows(path, read_text(path)) if any(cells))
     names = [name.lower() for name in next(rows, (0, []))[1]]
     if missing := [name for name in _REQUIRED if name not in names]:
-        raise DataError(f"{path}: there is no column {missing[0]}", "the columns are m, n, k, split_k, dtype, layout")
+        raise DataError(
+            f"{path}: there is no column {missing[0]}",
+            "the columns are m, n, k, split_k, dtype, layout",
+            code="missing-column",
+        )
     for line, cells in rows:
         yield line, lambda dtype, cells=cells: _row(names, cells, dtype)  # type: ignore[misc]
 
 
 def _row(names: list[str], cells: list[str], dtype: str) -> GemmProblem:
     if len(cells) != len(names):
-        raise UsageError(f"{len(cells)} cells under {len(names)} columns")
+        raise UsageError(f"{len(cells)} cells under {len(names)} columns", code="bad-row")
     return _problem(dict(zip(names, cells, strict=True)), dtype)
 
 
 def _json(path: Path) -> _Entries:
     entries = read_json(path, unique=True)
     if not isinstance(entries, list):
-        raise DataError(f"{path} is no list of problems")
+        raise DataError(f"{path} is no list of problems", code="unknown-format")
     for number, entry in enumerate(entries, 1):
         if isinstance(entry, str):
             yield number, lambda _, entry=entry: parse_gemm_problem(entry)  # type: ignore[misc]
@@ -103,14 +107,16 @@ def _json(path: Path) -> _Entries:
             values = {str(key).lower(): value for key, value in entry.items()}
             yield number, lambda dtype, values=values: _problem(values, dtype)  # type: ignore[misc]
         else:
-            raise DataError(f"{path}:{number}: {entry!r} is no problem")
+            raise DataError(f"{path}:{number}: {entry!r} is no problem", code="bad-problem")
 
 
 def _python(path: Path) -> _Entries:
     for line, values in written_problems(path, read_text(path), _IN_PYTHON):
         lower = {name.lower(): value for name, value in values.items()}
         if len(lower) < len(values):
-            raise DataError(f"{path}:{line}: a value stands there twice", "leave one of them out")
+            raise DataError(
+                f"{path}:{line}: a value stands there twice", "leave one of them out", code="duplicate-name"
+            )
         yield line, lambda dtype, values=lower: _problem(values, dtype)  # type: ignore[misc]
 
 
@@ -119,7 +125,7 @@ def _problem(values: dict[str, Any], dtype: str) -> GemmProblem:
     given: dict[str, Any] = {name: _integer(name, stated[name]) for name in GEMM_COLUMNS if name in stated}
     given |= {name: str(stated[name]) for name in _TEXTS if name in stated}
     if missing := [name for name in _REQUIRED if name not in given]:
-        raise UsageError(f"{missing[0]} is missing")
+        raise UsageError(f"{missing[0]} is missing", code="missing-field")
     return GemmProblem(**{"dtype": dtype, **given})
 
 
@@ -129,7 +135,7 @@ def _integer(name: str, value: object) -> int:
     try:
         return integer(value if isinstance(value, str) else "")
     except ValueError:
-        raise UsageError(f"{name} must be an integer, not {value!r}") from None
+        raise UsageError(f"{name} must be an integer, not {value!r}", code="bad-number") from None
 
 
 _READERS: dict[str, Callable[[Path], _Entries]] = {

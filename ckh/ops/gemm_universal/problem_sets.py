@@ -158,7 +158,7 @@ def load_problems(
         DataError: the file has a line that is no problem.
     """
     if variant is not None:
-        raise UsageError(f"{OP_TYPE} has no directions", "leave out --variant")
+        raise UsageError(f"{OP_TYPE} has no directions", "leave out --variant", code="inapplicable-option")
     if source in set_names():
         # A set has no layout of its own: its problems take turns, so that layouts are measured and judged alike.
         found, layouts = problem_set(source, dtype or default_dtype), _SETS[source].layouts

@@ -26,7 +26,7 @@ def _problem(given: Mapping[str, Any], _variant: str, dtype: str) -> GemmProblem
     from ckh.ops.gemm_universal.problem import GemmProblem
 
     if missing := [name for name in ("m", "n", "k") if name not in given]:
-        raise UsageError(f"a GEMM needs --m, --n and --k: --{missing[0]} is missing")
+        raise UsageError(f"a GEMM needs --m, --n and --k: --{missing[0]} is missing", code="missing-option")
     return GemmProblem(**given, dtype=dtype)
 
 

@@ -77,11 +77,11 @@ def read_table(table: Table, options: ReadOptions) -> Reading:
     for cells in table.blocks(few, many):
         rows.add(cells)
     if not rows.seen:
-        raise DataError(f"{table.where} has a header but no rows")
+        raise DataError(f"{table.where} has a header but no rows", code="empty")
     if rows.bad and not options.skip_bad:
         refuse_bad(table.where, rows.bad, sorted(rows.first, key=lambda one: one.line))
     if not len(rows.good):
-        raise DataError(f"{table.where}: not one good row")
+        raise DataError(f"{table.where}: not one good row", code="no-good-row")
     is_csv = table.file_name.lower().endswith(".csv")
     source = {"name": table.file_name, "format": NAME if is_csv else PARQUET_NAME, "sha256": table.sha256}
     others = [own for name, own in table.columns.items() if name not in COLUMNS]

@@ -37,10 +37,12 @@ def write_amd_csv(rows: MeasuredRows, path: Path) -> list[str]:
         OutputError: the file cannot be written.
     """
     if len(archs := rows.distinct("arch")) > 1:
-        raise DataError(f"the rows come from several architectures: {', '.join(archs)}", "convert those of one")
+        raise DataError(
+            f"the rows come from several architectures: {', '.join(archs)}", "convert those of one", code="mixed-data"
+        )
     names = dict.fromkeys(name for frame in _timed(rows, ()) for name in frame["kernel_name"].unique())
     if not names:
-        raise DataError("no row has a time: there is nothing to write")
+        raise DataError("no row has a time: there is nothing to write", code="not-measured")
     short = {name: amd_short_name(parse_kernel_name(name)) for name in names}
     is_clear = len(set(short.values())) == len(names)
     written = 0

@@ -109,7 +109,9 @@ def make_candidates(
         DataError: the registry cannot be read.
     """
     if registry is not None and rule_set_name != DEFAULT_RULE_SET:
-        raise UsageError("--registry and --rule-set exclude each other", "leave one of them out")
+        raise UsageError(
+            "--registry and --rule-set exclude each other", "leave one of them out", code="conflicting-options"
+        )
     return SetCandidates(
         rule_set_name,
         registry_of(registry, operation(GROUPED_CONV.op_type)),

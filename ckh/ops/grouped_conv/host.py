@@ -57,6 +57,10 @@ def emit(kernel: ConvKernel, simd: HostSimd) -> str:
 def _check(kernel: ConvKernel) -> None:
     missing = [name for name in _INTEGERS if getattr(kernel, name) is None]
     if missing:
-        raise UsageError(f"the kernel leaves out {', '.join(missing)}", "only complete kernels can be built")
+        raise UsageError(
+            f"the kernel leaves out {', '.join(missing)}",
+            "only complete kernels can be built",
+            code="incomplete-kernel",
+        )
     if kernel.dtype != "fp32":
-        raise UsageError(f"the host device computes fp32, not {kernel.dtype}")
+        raise UsageError(f"the host device computes fp32, not {kernel.dtype}", code="unknown-dtype")

@@ -44,7 +44,7 @@ def matrix(
         NoKernelError: the architecture has no kernel to begin with.
     """
     if name not in MATRICES:
-        raise UsageError(f"unknown matrix {name!r}", "one of " + ", ".join(MATRICES))
+        raise UsageError(f"unknown matrix {name!r}", "one of " + ", ".join(MATRICES), code="unknown-name")
     return tuple(
         Case(label, kernel, problem_for(kernel), {"direction": str(direction), "ndim": ndim})
         for direction in directions

@@ -68,7 +68,7 @@ def _problems(settings: Settings) -> tuple[ConvProblem, ...]:
     sets = (load_problems(settings.problems, one, settings.dtype) for one in _directions(settings.variant))
     problems = tuple(p for found in sets for p in found if settings.ndim in (None, p.ndim))
     if not problems:
-        raise DataError(f"{settings.problems} has no {settings.ndim}D problem")
+        raise DataError(f"{settings.problems} has no {settings.ndim}D problem", code="no-problems")
     return pad_channels(problems) if settings.pad_channels else problems
 
 
@@ -109,7 +109,9 @@ def _matrix(name: str, settings: MatrixSettings) -> tuple[Case[ConvProblem, Conv
 
 def _directions(text: str) -> tuple[Direction, ...]:
     if text != ALL_DIRECTIONS and text not in list(Direction):
-        raise UsageError(f"unknown direction {text!r}", "one of " + ", ".join((*Direction, ALL_DIRECTIONS)))
+        raise UsageError(
+            f"unknown direction {text!r}", "one of " + ", ".join((*Direction, ALL_DIRECTIONS)), code="unknown-name"
+        )
     return tuple(Direction) if text == ALL_DIRECTIONS else (Direction(text),)
 
 

@@ -105,16 +105,19 @@ def _require_nameable(kernel: ConvKernel) -> None:
         raise UsageError(
             f"{amd_short_name(kernel)} is incomplete and has no complete name",
             "AMD's short names leave parameters out: what has only these can be judged, but not built",
+            code="incomplete-kernel",
         )
     if not PIPELINE.fullmatch(kernel.pipeline):
-        raise UsageError(f"unknown pipeline {kernel.pipeline!r}")
+        raise UsageError(f"unknown pipeline {kernel.pipeline!r}", code="unknown-name")
     for what, value, known in (
         ("epilogue", kernel.epilogue, EPILOGUES),
         ("specialization", kernel.specialization, SPECIALIZATIONS),
         ("stream-K strategy", kernel.streamk, (None, *STREAMK_STRATEGIES)),
     ):
         if value not in known:
-            raise UsageError(f"unknown {what} {value!r}", "one of " + ", ".join(filter(None, known)))
+            raise UsageError(
+                f"unknown {what} {value!r}", "one of " + ", ".join(filter(None, known)), code="unknown-name"
+            )
 
 
 def _from_full(match: re.Match[str]) -> ConvKernel:

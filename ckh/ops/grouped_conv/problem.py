@@ -103,6 +103,7 @@ class ConvProblem:
             raise UsageError(
                 f"layout {self.layout!r} is not supported in {self.ndim}D: {CHANNELS_LAST}",
                 f"use {CONV_LAYOUTS[self.ndim]}: {TRANSPOSED}",
+                code="unknown-name",
             )
         if self.dtype not in DTYPE_BYTES:
             raise UsageError(f"unknown dtype {self.dtype!r}", "one of " + ", ".join(DTYPE_BYTES), code="unknown-dtype")
@@ -116,14 +117,19 @@ class ConvProblem:
             1,
         ):
             raise UsageError(
-                "a 2D convolution has no depth", "set ndim to 3 or leave Di, Z, stride_d, pad_d, dilation_d"
+                "a 2D convolution has no depth",
+                "set ndim to 3 or leave Di, Z, stride_d, pad_d, dilation_d",
+                code="bad-problem",
             )
         for name in ("c", "k"):
             if getattr(self, name) % self.g:
-                raise UsageError(f"{name.upper()}={getattr(self, name)} is not divisible by G={self.g}")
+                raise UsageError(
+                    f"{name.upper()}={getattr(self, name)} is not divisible by G={self.g}", code="indivisible"
+                )
         if min(self.do, self.ho, self.wo) < 1:
             raise UsageError(
-                f"the filter {self.z}x{self.y}x{self.x} does not fit the padded input of {self.canonical()}"
+                f"the filter {self.z}x{self.y}x{self.x} does not fit the padded input of {self.canonical()}",
+                code="impossible-problem",
             )
 
     @property
@@ -231,12 +237,16 @@ def parse_conv_problem(text: str) -> ConvProblem:
         raise not_2d_or_3d(1)
     if match is None:
         raise UsageError(
-            f"not a problem: {text!r}", "e.g. conv_forward_fp32_nhwgc_2d_n1_c64_k64_g1_i28x28_f3x3_s1x1_p1x1_d1x1"
+            f"not a problem: {text!r}",
+            "e.g. conv_forward_fp32_nhwgc_2d_n1_c64_k64_g1_i28x28_f3x3_s1x1_p1x1_d1x1",
+            code="bad-problem",
         )
     ndim = int(match["ndim"])
     groups = {key: [int(part) for part in match[key].split("x")] for key in "ifspd"}
     if any(len(parts) != ndim for parts in groups.values()):
-        raise UsageError(f"not a {ndim}D problem: {text!r}", f"i, f, s, p and d need {ndim} numbers each")
+        raise UsageError(
+            f"not a {ndim}D problem: {text!r}", f"i, f, s, p and d need {ndim} numbers each", code="bad-problem"
+        )
     three = {key: [*([0 if key == "p" else 1] * (3 - ndim)), *parts] for key, parts in groups.items()}
     triples = dict(zip("ifspd", (("di", "hi", "wi"), ("z", "y", "x"), *_TRIPLES), strict=True))
     sizes = {name: value for key, names in triples.items() for name, value in zip(names, three[key], strict=True)}
@@ -256,15 +266,17 @@ _TRIPLES = tuple(tuple(f"{what}_{axis}" for axis in "dhw") for what in ("stride"
 def not_2d_or_3d(ndim: object) -> UsageError:
     """The error of another number of dimensions; of 1 it says what to do."""
     if ndim == 1:
-        return UsageError(f"ndim must be 2 or 3, not 1: {ONE_DIMENSION}", AS_2D)
-    return UsageError(f"ndim must be 2 or 3, not {ndim!r}")
+        return UsageError(f"ndim must be 2 or 3, not 1: {ONE_DIMENSION}", AS_2D, code="unsupported")
+    return UsageError(f"ndim must be 2 or 3, not {ndim!r}", code="out-of-range")
 
 
 def _direction(value: str) -> Direction:
     try:
         return Direction(value)
     except ValueError:
-        raise UsageError(f"unknown direction {value!r}", "one of " + ", ".join(Direction)) from None
+        raise UsageError(
+            f"unknown direction {value!r}", "one of " + ", ".join(Direction), code="unknown-name"
+        ) from None
 
 
 def _output(size: int, taps: int, stride: int, pad: int, dilation: int) -> int:
@@ -273,6 +285,6 @@ def _output(size: int, taps: int, stride: int, pad: int, dilation: int) -> int:
 
 def _check_size(column: str, value: object, low: int) -> None:
     if isinstance(value, bool) or not isinstance(value, int):
-        raise UsageError(f"{column} must be an integer, not {value!r}")
+        raise UsageError(f"{column} must be an integer, not {value!r}", code="bad-number")
     if not low <= value <= _LIMIT:
-        raise UsageError(f"{column} must be {low} or more (and below 2^31), not {value}")
+        raise UsageError(f"{column} must be {low} or more (and below 2^31), not {value}", code="out-of-range")

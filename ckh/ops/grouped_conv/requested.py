@@ -50,7 +50,7 @@ def requested_convolution(given: Mapping[str, Any], variant: str, dtype: str) ->
     if ndim not in _AXES:
         raise not_2d_or_3d(ndim)
     if ndim != _3D and {"di", "z"} & given.keys():
-        raise UsageError("a 2D convolution has no --di and --z", "leave out --ndim 2")
+        raise UsageError("a 2D convolution has no --di and --z", "leave out --ndim 2", code="inapplicable-option")
     sizes: dict[str, Any] = {name: given.get(name, default) for name, default in _DEFAULTS.items()}
     sizes |= {"k": given.get("k", sizes["c"]), "wi": given.get("wi", sizes["hi"]), "x": given.get("x", sizes["y"])}
     if ndim == _3D:
@@ -67,7 +67,11 @@ def requested_convolution(given: Mapping[str, Any], variant: str, dtype: str) ->
 def _per_axis(name: str, text: str, axes: tuple[str, ...]) -> dict[str, int]:
     parts = text.split("x")
     if len(parts) not in (1, len(axes)) or not all(part.isdecimal() for part in parts):
-        raise UsageError(f"--{name} {text!r} is neither a number nor {len(axes)} of them", f"write --{name} 2 or 2x1")
+        raise UsageError(
+            f"--{name} {text!r} is neither a number nor {len(axes)} of them",
+            f"write --{name} 2 or 2x1",
+            code="bad-number",
+        )
     values = parts if len(parts) == len(axes) else parts * len(axes)
     return {f"{name}_{axis}": int(value) for axis, value in zip(axes, values, strict=True)}
 

@@ -83,5 +83,9 @@ def vectors_of(kernel: ConvKernel) -> Triple:
 
 def _known(kernel: ConvKernel, what: str, m: int | None, n: int | None, k: int | None) -> Triple:
     if m is None or n is None or k is None:
-        raise UsageError(f"the kernel {kernel.pipeline} {tile_of(kernel)} has no {what}", "give its complete name")
+        raise UsageError(
+            f"the kernel {kernel.pipeline} {tile_of(kernel)} has no {what}",
+            "give its complete name",
+            code="incomplete-kernel",
+        )
     return m, n, k

@@ -157,7 +157,7 @@ def read_candidates(folder: Path) -> CandidateTable:
     """
     path = folder / CANDIDATES_NAME
     if not path.is_file():
-        raise ModelError(f"{folder} has no {CANDIDATES_NAME}")
+        raise ModelError(f"{folder} has no {CANDIDATES_NAME}", code="missing-target")
     with model_fields(path) as fields:
         groups = fields.part("groups")
         return CandidateTable({name: _read_group(groups.part(name)) for name in groups.names()})

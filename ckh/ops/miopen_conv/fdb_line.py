@@ -46,7 +46,9 @@ _MAX_KEY = 1000  # far above any key, far below the 4300 digits that int() takes
 
 
 class LineError(DataError):
-    """A line that is none of a find database; `reason` is the kind of mistake, to be counted by."""
+    """A line that is no line of a find database; `reason` is the kind of fault, by which lines are counted."""
+
+    default_code = "bad-row"
 
     def __init__(self, reason: str, detail: str) -> None:
         super().__init__(f"{reason}: {detail}")

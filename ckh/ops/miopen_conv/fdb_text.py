@@ -75,7 +75,7 @@ def write_find_db(rows: MeasuredRows, path: Path) -> list[str]:
     device = device_of(path)
     found = _records(rows)
     if not found:
-        raise DataError("no row has a measured time: there is nothing to write")
+        raise DataError("no row has a measured time: there is nothing to write", code="not-measured")
     records: dict[MiopenProblem, list[SolverTime]] = {}
     for own, problem, solver in found:
         if own != device:
@@ -83,6 +83,7 @@ def write_find_db(rows: MeasuredRows, path: Path) -> list[str]:
                 f"the rows are of {own.arch} with {own.num_cus} CUs, {path.name} is for {device.arch} with "
                 f"{device.num_cus}",
                 "a database is for the device that was measured: name the file as MIOpen does there",
+                code="mismatch",
             )
         records.setdefault(problem, []).append(solver)
     lines = [FdbLine(problem, tuple(sorted(some, key=_by_time))) for problem, some in records.items()]
@@ -110,6 +111,7 @@ def _solver_time(row: dict[str, Any]) -> SolverTime:
         raise DataError(
             f"the workspace of {row['kernel_name']} is not known, and MIOpen needs it",
             "convert the find database's text again: its Parquet form has no workspace",
+            code="missing-field",
         )
     return SolverTime(row["kernel_name"], float(row["latency_ms"]), int(workspace), Algorithm(row["algorithm"]))
 

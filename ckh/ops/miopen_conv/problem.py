@@ -36,9 +36,15 @@ class MiopenProblem(ConvProblem):
         known = LAYOUTS[self.ndim]
         object.__setattr__(self, "layout", layout or known[0])
         if self.layout not in known:
-            raise UsageError(f"layout {layout!r} is not one of MIOpen's in {self.ndim}D", "one of " + ", ".join(known))
+            raise UsageError(
+                f"layout {layout!r} is not one of MIOpen's in {self.ndim}D",
+                "one of " + ", ".join(known),
+                code="unknown-name",
+            )
         if self.dtype not in DTYPES:
-            raise UsageError(f"MIOpen's databases have no dtype {self.dtype!r}", "one of " + ", ".join(DTYPES))
+            raise UsageError(
+                f"MIOpen's databases have no dtype {self.dtype!r}", "one of " + ", ".join(DTYPES), code="unknown-dtype"
+            )
 
     def canonical(self) -> str:
         """Text that holds the whole identity; `parse_miopen_problem` reads it back."""
@@ -56,6 +62,7 @@ def parse_miopen_problem(text: str) -> MiopenProblem:
         raise UsageError(
             f"not a MIOpen problem: {text!r}",
             "e.g. miopen_conv_forward_fp32_nchw_2d_n1_c64_k64_g1_i28x28_f3x3_s1x1_p1x1_d1x1",
+            code="bad-problem",
         )
     # Sizes are read once, by ConvProblem, which has a layout of its own.
     conv = parse_conv_problem(f"{match['head']}_{CONV_LAYOUTS[int(match['ndim'])]}_{match['rest']}")

@@ -201,7 +201,7 @@ def parse_solver(name: str) -> Solver:
         DataError: it is no word of at most 128 printable ASCII characters.
     """
     if not _WORD.fullmatch(name):
-        raise DataError(f"not a solver's name: {name[:80]!r}")
+        raise DataError(f"not a solver's name: {name[:80]!r}", code="bad-kernel")
     split = _SPLIT.search(name)
     tile_h, tile_w, taps_h, taps_w = _winograd(name)
     return Solver(

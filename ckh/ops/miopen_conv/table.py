@@ -132,7 +132,8 @@ def _refuse_repeated(frame: pd.DataFrame, path: Path) -> None:
         first = frame[repeated].iloc[0]
         problem = _problem(first[list(IDENTITY)].to_dict())
         raise DataError(
-            f"{path}: {int(repeated.sum())} rows repeat others, e.g. {first['kernel_name']} on {problem.canonical()}"
+            f"{path}: {int(repeated.sum())} rows repeat others, e.g. {first['kernel_name']} on {problem.canonical()}",
+            code="duplicate-rows",
         )
 
 
@@ -145,7 +146,7 @@ def from_frame(frame: pd.DataFrame, device: FdbDevice, *, skip_bad: bool = False
         DataError: a column is missing; or rows are bad, unless `skip_bad`.
     """
     if missing := [name for name in (*_TEXTS, "ndim", *SIZES, "time_ms") if name not in frame.columns]:
-        raise DataError(f"{NAME}: missing columns: {', '.join(missing)}")
+        raise DataError(f"{NAME}: missing columns: {', '.join(missing)}", code="missing-column")
     texts = {name: frame[name].astype("string").to_numpy(dtype=object, na_value="") for name in _TEXTS}
     table = frame.assign(
         variant=[str(DIRECTIONS.get(code, "")) for code in texts["direction"]],
@@ -158,7 +159,9 @@ def from_frame(frame: pd.DataFrame, device: FdbDevice, *, skip_bad: bool = False
     bad = {str(reason): int((reasons == reason).sum()) for reason in np.unique(reasons[reasons != ""])}
     if bad and not skip_bad:
         counts = ", ".join(f"{count} {reason}" for reason, count in bad.items())
-        raise DataError(f"{NAME}: {sum(bad.values())} bad rows ({counts})", "leave them out with skip_bad")
+        raise DataError(
+            f"{NAME}: {sum(bad.values())} bad rows ({counts})", "leave them out with skip_bad", code="bad-row"
+        )
     has_time = table["latency_ms"].to_numpy() > 0
     kept = table.loc[(reasons == "") & has_time, [*IDENTITY, "kernel_name", "latency_ms"]]
     without_time = int(np.count_nonzero((reasons == "") & ~has_time))
@@ -170,9 +173,12 @@ def _integers(column: pd.Series[Any]) -> pd.Series[Any]:
     try:
         whole = column.astype("int64")
     except (TypeError, ValueError, OverflowError) as error:
-        raise DataError(f"{NAME}: column {column.name} holds what is no integer: {error}") from error
+        raise DataError(f"{NAME}: column {column.name} holds what is no integer: {error}", code="bad-number") from error
     if column.dtype.kind == "f" and (whole != column).any():
-        raise DataError(f"{NAME}: column {column.name} holds {column[whole != column].iloc[0]}, which is no integer")
+        raise DataError(
+            f"{NAME}: column {column.name} holds {column[whole != column].iloc[0]}, which is no integer",
+            code="bad-number",
+        )
     return whole
 
 

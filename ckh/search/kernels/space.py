@@ -119,7 +119,11 @@ def searched(op: AnyOperation) -> Searched[Any]:
     found = part_of(op, "searched", Searched)
     if found is None:
         others = [name for name in built_in_names() if operation(name).searched]
-        raise UsageError(f"{op.name} has no space of kernels to search", "there is one of " + " and ".join(others))
+        raise UsageError(
+            f"{op.name} has no space of kernels to search",
+            "there is one of " + " and ".join(others),
+            code="unsupported",
+        )
     return found
 
 

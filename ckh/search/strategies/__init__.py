@@ -38,7 +38,9 @@ def make_strategy(
         DataError: the prior does not fit the space.
     """
     if name not in STRATEGIES:
-        raise UsageError(f"there is no search strategy {name!r}", f"choose one of {', '.join(STRATEGIES)}")
+        raise UsageError(
+            f"there is no search strategy {name!r}", f"choose one of {', '.join(STRATEGIES)}", code="unknown-name"
+        )
     return STRATEGIES[name](space, seed, prior, starts)
 
 

@@ -37,7 +37,9 @@ class Strategy(ABC):
         self, space: Space, seed: int = 0, prior: NDArray[np.float64] | None = None, starts: Sequence[int] = ()
     ) -> None:
         if prior is not None and (np.shape(prior) != (len(space),) or not np.isfinite(prior).all()):
-            raise DataError(f"a prior needs one finite score for each of the {len(space)} configurations")
+            raise DataError(
+                f"a prior needs one finite score for each of the {len(space)} configurations", code="bad-column"
+            )
         self._space = space
         self._rng = np.random.default_rng(seed)
         self._prior = prior

@@ -15,6 +15,7 @@ from ckh.schema import Status
 from tests.bench.faults import FaultyDevice
 from tests.bench.hip_stub.build import StubKernel
 from tests.bench.hip_stub.workers import GOOD, ask, config, setup, supervise
+from tests.refusals import expect_refusal
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -132,7 +133,7 @@ def test_without_the_gpu_there_is_no_worker(monkeypatch: pytest.MonkeyPatch, gpu
 def test_without_a_runtime_there_is_no_worker(monkeypatch: pytest.MonkeyPatch) -> None:
     """The error names the file that is not there."""
     monkeypatch.setenv("CKH_HIP_LIBRARY", "/nonexistent/libamdhip64.so")
-    with pytest.raises(DeviceError, match=r"^no usable device: the HIP runtime cannot be loaded: /nonexistent/lib"):
+    with expect_refusal(DeviceError, "no-device", "/nonexistent/lib"):
         WorkerProcess(FaultyDevice(), config())
 
 

@@ -16,6 +16,7 @@ from ckh.data.readers.columns import BAD_NUMBER
 from ckh.errors import DataError, UsageError
 from ckh.ops.grouped_conv import amd_rows as bad
 from ckh.ops.grouped_conv.amd_export import AMD_COLUMNS
+from tests.refusals import expect_refusal, expect_values
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -91,7 +92,7 @@ def test_compv5_is_a_repetition_of_compv3_on_gfx950_alone(write_csv: Write) -> N
     rows = reading.rows.table().to_pylist()
     assert [row["kernel_name"] for row in rows] == [NAME + "compv3_intrawave"] * 2
     assert [row["pipeline"] for row in rows] == ["compv3", "compv3"]
-    assert "1 rows of compv5 are read as repeated measurements of compv3" in reading.warnings[0]
+    expect_values(reading.warnings[0], 1, "compv5", "compv3")
     assert [row["pipeline"] for row in rows_of(path)] == ["compv3", "compv5"]
     assert read_input(path, GFX942).warnings == ()
 
@@ -109,7 +110,7 @@ def test_a_pair_that_was_measured_again_is_no_error(write_csv: Write, tmp_path: 
     assert frame.loc[4, "tflops"] == pytest.approx(2 * 115_605_504 / 0.4 / 1e9)
     assert frame["status"].to_dict() == {2: "ok", 4: "ok", 8: "wrong_result"}
     assert (summary.rows, summary.superseded, summary.repeated) == (3, 0, 0)
-    assert summary.warnings[-1].startswith("1 pairs were measured more than once (")
+    expect_values(summary.warnings[-1], 1)
 
 
 def test_17_and_24_columns_agree(write_csv: Write) -> None:
@@ -209,7 +210,7 @@ def test_lines_are_counted_right_after_empty_and_wrong_lines(write_csv: Write) -
     path = write_csv({}, {"N": 4, "tflops": 0}, {"N": "x"})
     lines = path.read_bytes().split(b"\r\n")
     path.write_bytes(b"\n".join([lines[0], b"", lines[1], b"a,b", b"", *lines[2:]]))
-    with pytest.raises(DataError, match=r"line 4: 2 cells .* line 7: N is 'x'"):
+    with expect_refusal(DataError, "bad-row", "4", "2", "7", "N", "x"):
         rows_of(path)
     assert read_input(path, SKIP_BAD).rows.table().num_rows == 2
 
@@ -240,23 +241,24 @@ def test_an_unusable_file_is_one_clear_error(tmp_path: Path, content: bytes, mes
 
 def test_a_missing_file_is_an_error(tmp_path: Path) -> None:
     """A file that is not there is bad data."""
-    with pytest.raises(DataError, match="cannot read"):
+    with expect_refusal(DataError, "unreadable"):
         read_input(tmp_path / "none.csv", GFX942)
 
 
 def test_the_arch_must_be_given_and_known(write_csv: Write) -> None:
     """A CSV file does not say its arch; an unknown one is wrong usage."""
     path = write_csv({})
-    with pytest.raises(UsageError, match="does not say"):
+    with expect_refusal(UsageError, "unknown-hardware"):
         read_input(path, ReadOptions())
-    with pytest.raises(UsageError, match="unknown architecture"):
+    with expect_refusal(UsageError, "unknown-arch"):
         read_input(path, ReadOptions(arch="gfx000"))
 
 
 def test_all_zero_outputs_are_a_wrong_result(write_csv: Write) -> None:
     """A kernel that wrote only zeros has a time but is not valid."""
     row = rows_of(write_csv({"non_zero": 0}))[0]
-    assert (row["status"], row["is_valid"], row["message"]) == ("wrong_result", False, "all outputs are zero")
+    assert (row["status"], row["is_valid"]) == ("wrong_result", False)
+    assert row["message"]
     assert row["latency_ms"] == 0.5
 
 
@@ -265,13 +267,13 @@ def test_tflops_are_computed_and_compared(write_csv: Write) -> None:
     reading = read_input(write_csv({}, {"N": 4, "tflops": 3.0}), GFX942)
     assert reading.rows.table()["tflops"].to_pylist()[1] == pytest.approx(2 * 115_605_504 / 0.5 / 1e9)
     assert len(reading.warnings) == 1
-    assert "in 1 rows, e.g. line 3: 3 instead of 0.46" in reading.warnings[0]
+    expect_values(reading.warnings[0], 1, "line 3", 3, 0.46)
 
 
 def test_a_3d_kernel_needs_the_columns_of_depth(write_csv: Write) -> None:
     """In the 17 columns of 2D, a 3D kernel is a bad row: its depth is not known."""
     path = write_csv({"kernel": NAME.replace("_2d_", "_3d_") + "mem"}, columns=SEVENTEEN)
-    with pytest.raises(DataError, match="no column Di"):
+    with expect_refusal(DataError, "bad-row"):
         rows_of(path)
 
 

@@ -9,6 +9,7 @@ import pytest
 from ckh.errors import DataError, UsageError
 from ckh.ops.aiter_gemm.problem import AiterGemm, parse_aiter_gemm
 from ckh.ops.aiter_gemm.problem_files import load_problems
+from tests.refusals import expect_refusal, expect_warning
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -55,13 +56,14 @@ def test_what_composable_kernel_does_not_serve_is_passed_over(
         + miss.format(m=3, more="", table=tables[2])
     )
     assert load_problems(str(log), None, None) == (AiterGemm(3, 512, 7168, "a4w4_blockscale", "pk_fp4"),)
-    assert "passed over" in (err := capsys.readouterr().err)
-    assert "1 of bf16_tuned_gemm.csv, 1 of a8w8_bpreshuffle in int8" in err
+    expect_warning(
+        capsys.readouterr().err, "skipped-problems", "1 of bf16_tuned_gemm.csv", "1 of a8w8_bpreshuffle", "int8"
+    )
     table = tmp_path / "a8w8_bpreshuffle_untuned_gemm.csv"
     table.write_text("M,N,K,q_dtype_w\n1,64,128,torch.int8\n2,64,128,torch.float8_e4m3fnuz\n")
     assert load_problems(str(table), None, None) == (AiterGemm(2, 64, 128, "a8w8_bpreshuffle"),)
     log.write_text(miss.format(m=1, more="", table=tables[0]))
-    with pytest.raises(DataError, match="has no problem of aiter_gemm, only 1 of bf16_tuned_gemm"):
+    with expect_refusal(DataError, "no-problems", "aiter_gemm", "1", "bf16_tuned_gemm"):
         load_problems(str(log), None, None)
 
 
@@ -75,7 +77,7 @@ def test_canonical_texts_come_back(tmp_path: Path) -> None:
     path.write_text("\n".join(one.canonical() for one in problems), encoding="utf-8")
     assert load_problems(str(path), None, None) == problems
     assert all(parse_aiter_gemm(one.canonical()) == one for one in problems)
-    with pytest.raises(UsageError, match="not a GEMM of AITER"):
+    with expect_refusal(UsageError, "bad-problem", "AITER"):
         parse_aiter_gemm("aiter_gemm_a8w8_m1")
 
 

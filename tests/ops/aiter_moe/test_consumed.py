@@ -22,6 +22,7 @@ from ckh.ops.aiter_moe.problem import BOTH, AiterMoe
 from ckh.ops.aiter_moe.problem_files import load_problems
 from ckh.ops.aiter_moe.tuned_csv import looked_up
 from tests.ops.aiter_gemm.newer_aiter import write_aiter_of_mixtures
+from tests.refusals import expect_error, expect_refusal, expect_warning
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -127,7 +128,7 @@ def test_measured_rows_go_before_and_the_table_is_read_back(tmp_path: Path) -> N
         again = tmp_path / f"{folder}.csv"
         assert run(["convert", str(path), "--to", "aiter-moe", "--out", str(again)]) == ExitCode.OK
         assert again.read_bytes() == path.read_bytes()
-    with pytest.raises(DataError, match="which are no measurements"):
+    with expect_refusal(DataError, "predicted-rows"):
         read_dataset(tmp_path / "predicted.parquet")
 
 
@@ -155,7 +156,7 @@ def test_a_servers_log_names_the_shapes(tmp_path: Path, capsys: pytest.CaptureFi
     )
     (found,) = load_problems(str(log), None, None)
     assert found == AiterMoe(64, 7168, 256, 256, 8, quant="per_1x128", num_cus=256)
-    assert "1 of experts without a gate" in capsys.readouterr().err
+    expect_warning(capsys.readouterr().err, "skipped-problems", 1)
     assert export(log, tmp_path / "out") == ExitCode.OK
     assert len(table(tmp_path / "out" / "predicted" / "tuned_fmoe.csv")) == 1
 
@@ -234,7 +235,7 @@ def test_only_kernels_that_the_installed_aiter_builds(
     for kind in (f"{FP4},{FP4},QuantType.per_1x32", f"{FP8},{FP8},QuantType.per_1x128"):
         problems = untuned(tmp_path, row(64, kind))
         assert export(problems, tmp_path / "none", "--installed", str(source)) == ExitCode.NO_KERNEL
-        assert "has none of the kernels for aiter_moe_both_" in capsys.readouterr().err
+        expect_error(capsys.readouterr().err, "no-kernel", "aiter_moe_both_")
     assert not (tmp_path / "none").exists()
 
 

@@ -16,6 +16,7 @@ from ckh.ops.gemm_universal.names import kernel_name, parse_kernel_name, short_n
 from ckh.ops.gemm_universal.pool import gemm_pool
 from ckh.ops.gemm_universal.problem import GEMM_LAYOUTS
 from ckh.problems import DTYPE_BYTES
+from tests.refusals import expect_refusal
 
 FULL = "gemm_universal_fp8_rcr_compv4_cshuffle_intrawave_False_True_False_True_256x128x64_2x2x1_32x32x16"
 SHORT = "gemm_universal_fp8_rcr_256x128x64_compv4_intrawave"
@@ -154,5 +155,5 @@ def test_kernel_that_cannot_be_named_is_refused() -> None:
         kernel_name(replace(KERNEL, pipeline="compv4_fast"))
     with pytest.raises(UsageError, match="shuffle2"):
         kernel_name(replace(KERNEL, epilogue="shuffle2"))
-    with pytest.raises(UsageError, match="has no waves"):
+    with expect_refusal(UsageError, "incomplete-kernel"):
         _ = parse_kernel_name(SHORT).wave

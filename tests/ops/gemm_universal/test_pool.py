@@ -13,6 +13,7 @@ from ckh.ops.gemm_universal.problem import GEMM_LAYOUTS
 from ckh.ops.gemm_universal.spaces import AMD_SEARCH, GPU, HOST, space_of
 from ckh.ops.gemm_universal.validity import GEMM_RULES
 from ckh.problems import DTYPE_BYTES
+from tests.refusals import has_values
 
 AMD_PIPELINES = ("compv3", "compv4", "compv5", "mem", "preshufflev2", "basic_v1", "compv6")
 
@@ -123,7 +124,7 @@ def test_narrowing_a_space_loses_no_kernel(name: str, more: tuple[str, ...]) -> 
 def test_refused_kernels_of_a_gpu_come_one_by_one_with_all_reasons() -> None:
     """The first candidate of AMD's space on gfx942 breaks the rule on warp tiles among others."""
     first = next(iter(islice(refused_pool(load_arch("gfx942"), "fp16"), 1)))
-    assert any("has no 4x4x8 warp tile for fp16" in reason for reason in first.reasons)
+    assert any(has_values(reason, "4x4x8", "fp16") for reason in first.reasons)
 
 
 def test_pool_of_a_dtype_that_the_architecture_does_not_run_is_empty() -> None:
@@ -132,4 +133,4 @@ def test_pool_of_a_dtype_that_the_architecture_does_not_run_is_empty() -> None:
     assert gemm_pool(host, "bf16") == ()
     refused = list(refused_pool(host, "bf16"))
     assert len(refused) == len(HOST)
-    assert all("host does not run bf16 (it runs fp32)" in row.reasons for row in refused)
+    assert all(any(has_values(reason, "host", "bf16", "fp32") for reason in row.reasons) for row in refused)

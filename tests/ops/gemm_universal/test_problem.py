@@ -20,6 +20,7 @@ from ckh.ops.gemm_universal.problem import (
     parse_gemm_problem,
 )
 from ckh.problems import DTYPE_BYTES
+from tests.refusals import expect_refusal
 
 _SIZE = st.integers(1, 2**31 - 1)
 PROBLEMS = st.builds(
@@ -116,5 +117,5 @@ def test_what_cannot_be_computed_is_refused_in_one_line(changes: dict[str, Any],
 )
 def test_text_that_is_no_problem_is_refused(text: str) -> None:
     """Text that lacks a part, or has more, is no problem."""
-    with pytest.raises(UsageError, match="not a GEMM problem"):
+    with expect_refusal(UsageError, "bad-problem"):
         parse_gemm_problem(text)

@@ -21,6 +21,7 @@ from ckh.ops.gemm_universal.problem_sets import (
     problem_set,
     set_names,
 )
+from tests.refusals import expect_refusal
 
 TRAINING_SETS = ("gemm-train", "host-gemm-train", "host-gemm-more")
 AMD_SETS = ("wide", "edge")
@@ -260,7 +261,7 @@ def test_unknown_sets_dtypes_and_layouts_are_refused() -> None:
     assert "host-llm" in caught.value.hint
     with pytest.raises(UsageError, match="llama4"):
         describe("llama4")
-    with pytest.raises(UsageError, match="AMD has not published its problem set 'crawler'"):
+    with expect_refusal(UsageError, "unpublished-set", "crawler"):
         load_problems("crawler", None, None)
     with pytest.raises(UsageError, match="fp31"):
         problem_set("llm", "fp31")

@@ -11,6 +11,7 @@ from ckh.ops.grouped_conv.names import kernel_name
 from ckh.ops.grouped_conv.pool import conv_pool, refused_pool
 from ckh.ops.grouped_conv.tiles import tile_of, warp_tile_of, wave_of
 from ckh.problems import Direction
+from tests.refusals import has_values
 
 
 @pytest.mark.parametrize("ndim", [2, 3])
@@ -41,7 +42,7 @@ def test_gfx942_refuses_the_tiles_of_sixteen_waves_for_their_waves() -> None:
     assert {tile_of(row.kernel) for row in refused} == {(128, 128, 64), (128, 64, 128)}
     for row in refused:
         waves = "x".join(map(str, wave_of(row.kernel)))
-        assert any(f"does not have the waves {waves}" in reason for reason in row.reasons)
+        assert any(has_values(reason, "waves", waves) for reason in row.reasons)
 
 
 @pytest.mark.parametrize("arch", ["gfx1100", "gfx1200", "gfx1201"])
@@ -69,7 +70,7 @@ def test_pool_of_a_dtype_that_the_architecture_does_not_run_is_empty() -> None:
     assert conv_pool(Direction.FORWARD, host, dtype="bf16") == ()
     refused = refused_pool(Direction.FORWARD, host, dtype="bf16")
     assert len(refused) == 300
-    assert all("host does not run bf16 (it runs fp32)" in row.reasons for row in refused)
+    assert all(any(has_values(reason, "host", "bf16", "fp32") for reason in row.reasons) for row in refused)
 
 
 def test_half_precision_loses_no_tile_to_lds_on_gfx942_but_fp32_does() -> None:

@@ -15,6 +15,7 @@ from ckh.ops.grouped_conv.problem import ConvProblem
 from ckh.ops.grouped_conv.validity import CONV_RULES
 from ckh.ops.grouped_conv.variants import FILTER1X1_PAD0, FILTER1X1_STRIDE1_PAD0, FILTER3X3
 from ckh.problems import Direction
+from tests.refusals import expect_reasons, expect_values, has_values
 
 if TYPE_CHECKING:
     from ckh.ops.grouped_conv.kernel import ConvKernel
@@ -100,11 +101,11 @@ def test_backward_rejects_compv5_and_bwd_data_cannot_merge() -> None:
     arch, host = load_arch("gfx950"), load_arch("host")
     for direction in (Direction.BWD_DATA, Direction.BWD_WEIGHT):
         kernel = kernel_on(host, direction, pipeline="compv5")
-        assert CONV_RULES.check(kernel, host) == [f"{direction} rejects the pipeline compv5"]
+        expect_reasons(CONV_RULES.check(kernel, host), (direction, "compv5"))
     assert CONV_RULES.check(kernel_on(host, pipeline="compv5"), host) == []
     assert CONV_RULES.check(kernel_on(arch, num_groups_to_merge=2), arch) == []
     merged = kernel_on(arch, Direction.BWD_DATA, num_groups_to_merge=2)
-    assert CONV_RULES.check(merged, arch) == ["bwd_data kernels cannot merge groups"]
+    expect_reasons(CONV_RULES.check(merged, arch), ("bwd_data", "merge"))
 
 
 @pytest.mark.parametrize("arch", ["gfx908", "gfx942", "gfx950", "gfx1100"])
@@ -129,7 +130,7 @@ def test_async_pipelines_run_on_gfx950() -> None:
     arch = load_arch("gfx950")
     assert CONV_RULES.check(kernel_on(arch, pipeline="comp_async", double_smem_buffer=True), arch) == []
     assert CONV_RULES.check(kernel_on(arch, pipeline="basic_async_v1"), arch) == []
-    assert CONV_RULES.check(kernel_on(arch, pipeline="comp_async"), arch) == ["comp_async needs a double smem buffer"]
+    expect_reasons(CONV_RULES.check(kernel_on(arch, pipeline="comp_async"), arch), ("comp_async", "double"))
 
 
 def test_options_of_bwd_weight() -> None:
@@ -140,9 +141,9 @@ def test_options_of_bwd_weight() -> None:
         gfx942, host = load_arch("gfx942"), load_arch("host")
         assert CONV_RULES.check(kernel_on(gfx942, direction, **changes), gfx942) == []
         (reason,) = CONV_RULES.check(kernel_on(host, direction, **changes), host)
-        assert reason.startswith("host does not offer")
+        assert "host" in reason
     gfx908 = load_arch("gfx908")
-    assert CONV_RULES.check(kernel_on(gfx908, direction, streamk="tree"), gfx908) == ["gfx908 does not offer stream-K"]
+    expect_reasons(CONV_RULES.check(kernel_on(gfx908, direction, streamk="tree"), gfx908), ("gfx908", "stream-K"))
 
 
 @pytest.mark.parametrize(
@@ -165,21 +166,18 @@ def test_rdna_has_no_waves_for_the_ten_tiles() -> None:
     """The table is CDNA's: on gfx1100 each kernel is refused for its waves, and fp32 for its dtype."""
     gfx1100 = load_arch("gfx1100")
     kernel = kernel_on(load_arch("gfx942"))
-    assert CONV_RULES.check(kernel, gfx1100) == [
-        "gfx1100 does not have the waves 4x1x1 (it has 2x4x1, 1x8x1, 8x1x1, 4x2x1)"
-    ]
-    assert "gfx1100 does not run fp32 (it runs fp16, bf16, int8)" in CONV_RULES.check(
-        replace(kernel, dtype="fp32"), gfx1100
-    )
+    expect_reasons(CONV_RULES.check(kernel, gfx1100), ("gfx1100", "4x1x1", "2x4x1, 1x8x1, 8x1x1, 4x2x1"))
+    reasons = CONV_RULES.check(replace(kernel, dtype="fp32"), gfx1100)
+    assert any(has_values(reason, "gfx1100", "fp32", "fp16, bf16, int8") for reason in reasons)
 
 
 def test_incomplete_kernel_is_refused_and_still_checked() -> None:
     """What a short name holds is checked; what it lacks is named."""
     kernel = parse_kernel_name("grouped_conv_bwd_data_bf16_2d_64x64x64_compv5_interwave")
     reasons = CONV_RULES.check(kernel, load_arch("gfx950"))
-    assert reasons[0].startswith("the kernel is incomplete, it has no wave_m, ")
+    expect_values(reasons[0], "wave_m, ")
     assert "streamk" not in reasons[0]
-    assert "bwd_data rejects the pipeline compv5" in reasons
+    assert any(has_values(reason, "bwd_data", "compv5") for reason in reasons)
 
 
 @pytest.mark.parametrize(
@@ -221,30 +219,27 @@ def test_kernel_and_problem_must_be_of_one_kind() -> None:
     """Direction, dtype, dimensions and layout are compared, each on its own."""
     arch = load_arch("gfx942")
     problem = replace(problem_on(arch, Direction.BWD_DATA), ndim=3, layout="ndhwgc", dtype="fp16")
-    assert CONV_RULES.of_problem(kernel_on(arch), arch, problem) == [
-        "a forward kernel cannot run a bwd_data problem",
-        "a kernel of bf16 cannot run a problem of fp16",
-        "a 2D kernel cannot run a 3D problem",
-        "a kernel of layout nhwgc cannot run a problem of layout ndhwgc",
-    ]
+    expect_reasons(
+        CONV_RULES.of_problem(kernel_on(arch), arch, problem),
+        ("forward", "bwd_data"),
+        ("bf16", "fp16"),
+        ("2D", "3D"),
+        ("layout nhwgc", "layout ndhwgc"),
+    )
 
 
 def test_forward_kernels_that_merge_groups_accept_nothing_with_vectors_of_eight() -> None:
     """Merging wants one channel per group and vector B wants eight: AMD's `_gm2` forward kernels fit no problem."""
     arch = load_arch("gfx942")
     kernel = kernel_on(arch, num_groups_to_merge=2)
-    assert CONV_RULES.of_problem(kernel, arch, depthwise_on(arch, Direction.FORWARD)) == [
-        "C/G = 1 is not a multiple of vector_b = 8"
-    ]
-    assert CONV_RULES.of_problem(kernel, arch, problem_on(arch, c=64, k=64, g=8)) == [
-        "merging groups in forward needs C/G = 1, not 8"
-    ]
+    reasons = CONV_RULES.of_problem(kernel, arch, depthwise_on(arch, Direction.FORWARD))
+    expect_reasons(reasons, ("C/G = 1", "vector_b = 8"))
+    reasons = CONV_RULES.of_problem(kernel, arch, problem_on(arch, c=64, k=64, g=8))
+    expect_reasons(reasons, ("forward", "C/G = 1", 8))
     assert CONV_RULES.of_problem(replace(kernel, vector_b=1), arch, depthwise_on(arch, Direction.FORWARD)) == []
     odd = problem_on(arch, c=9, k=9, g=9)
-    assert CONV_RULES.of_problem(replace(kernel, vector_b=1), arch, odd) == [
-        "G = 9 is not a multiple of vector_c = 8",
-        "G = 9 is not a multiple of the 2 groups to merge",
-    ]
+    reasons = CONV_RULES.of_problem(replace(kernel, vector_b=1), arch, odd)
+    expect_reasons(reasons, ("G = 9", "vector_c = 8"), ("G = 9", 2, "merge"))
 
 
 def test_bwd_weight_merges_even_groups() -> None:
@@ -252,9 +247,8 @@ def test_bwd_weight_merges_even_groups() -> None:
     arch, direction = load_arch("gfx942"), Direction.BWD_WEIGHT
     kernel = kernel_on(arch, direction, num_groups_to_merge=2)
     assert CONV_RULES.of_problem(kernel, arch, problem_on(arch, direction, c=64, k=64, g=4)) == []
-    assert CONV_RULES.of_problem(kernel, arch, problem_on(arch, direction, c=72, k=72, g=3)) == [
-        "G = 3 is not a multiple of the 2 groups to merge"
-    ]
+    reasons = CONV_RULES.of_problem(kernel, arch, problem_on(arch, direction, c=72, k=72, g=3))
+    expect_reasons(reasons, ("G = 3", 2, "merge"))
 
 
 @pytest.mark.parametrize(
@@ -320,7 +314,7 @@ def test_explicit_gemms_and_two_stages_reach_less() -> None:
         kernel = kernel_on(arch, direction, **explicit)
         assert CONV_RULES.of_problem(replace(kernel, explicit_gemm=False), arch, problem) == []
         (reason,) = CONV_RULES.of_problem(kernel, arch, problem)
-        assert reason.startswith(f"the input has {2**31} bytes")
+        expect_values(reason, f"{2**31} bytes")
     two_stage = kernel_on(arch, Direction.BWD_WEIGHT, two_stage=True)
     problem = problem_on(arch, Direction.BWD_WEIGHT, **{**plain, "c": 2**15, "k": 2**14})
     assert CONV_RULES.of_problem(replace(two_stage, two_stage=False), arch, problem) == []

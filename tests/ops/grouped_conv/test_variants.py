@@ -13,6 +13,7 @@ from ckh.ops.grouped_conv.names import parse_kernel_name
 from ckh.ops.grouped_conv.tiles import CONV_TILES, vectors_of, warp_tile_of, wave_of
 from ckh.ops.grouped_conv.variants import PIPELINE_VARIANTS, REJECTED_PIPELINES, VARIANT_PIPELINES
 from ckh.problems import Direction
+from tests.refusals import expect_refusal
 
 
 def test_thirty_variants_by_pipeline() -> None:
@@ -81,5 +82,5 @@ def test_tiles_are_covered_by_their_waves() -> None:
 def test_triples_that_a_short_name_left_out_are_an_error(triple: object) -> None:
     """Nothing is put in the place of waves, warp tile or vectors that are not known."""
     assert callable(triple)
-    with pytest.raises(UsageError, match="has no"):
+    with expect_refusal(UsageError, "incomplete-kernel"):
         triple(parse_kernel_name("grouped_conv_forward_bf16_2d_16x64x64_mem_intrawave"))

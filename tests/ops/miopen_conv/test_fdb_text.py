@@ -12,6 +12,7 @@ from ckh.data.dataset import make_dataset, read_dataset, write_dataset
 from ckh.errors import ExitCode
 from ckh.ops.miopen_conv.fdb_line import parse_line
 from ckh.ops.miopen_conv.fdb_text import key_text, line_text
+from tests.refusals import expect_error
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -77,7 +78,7 @@ def test_databases_are_merged(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     out.write_text("my notes")
     assert run([*args, "--force"]) == ExitCode.USAGE
     assert out.read_text() == "my notes"
-    assert "no find database of MIOpen" in capsys.readouterr().err
+    expect_error(capsys.readouterr().err, "foreign-output", out)
 
 
 @pytest.mark.parametrize(

@@ -28,6 +28,7 @@ from ckh.ops.miopen_conv.table import SIZES, SolverTable, from_frame
 from ckh.ranking.lightgbm_text import parse_forest
 from ckh.ranking.packed import pack
 from ckh.ranking.reference import scores as packed_scores
+from tests.refusals import expect_refusal
 
 _SMALL = replace(RECIPE.params, n_estimators=8, num_leaves=7, min_child_samples=5)
 TINY = replace(RECIPE, params=_SMALL, regression=replace(_SMALL, n_estimators=12))
@@ -171,10 +172,10 @@ def _data(world: SolverTable) -> lightgbm.Dataset:
 def test_models_that_do_not_fit_are_not_joined(world: SolverTable) -> None:
     """Models of other inputs, and texts without trees, are refused."""
     other = lightgbm.train({"verbose": -1, "min_data_in_leaf": 5}, _data(world), 2).model_to_string()
-    with pytest.raises(ModelError, match="different inputs"):
+    with expect_refusal(ModelError, "model-inputs"):
         join_trees([train_order(world, TINY), other])
     for text in ("", "tree\n", "Tree=0\nend of trees\n", "feature_names=a\nTree=0\n"):
-        with pytest.raises(ModelError, match="no text of a LightGBM model"):
+        with expect_refusal(ModelError, "damaged-model"):
             join_trees([text])
 
 

@@ -17,6 +17,7 @@ from ckh.ops.miopen_conv.fdb import FdbDevice
 from ckh.ops.miopen_conv.problem import MiopenProblem
 from ckh.ops.miopen_conv.table import IDENTITY, from_frame, read_fdb, read_parquet
 from ckh.problems import Direction
+from tests.refusals import expect_refusal
 
 DEVICE = FdbDevice("gfx90a", 104)
 # The rows of `frame`, as MIOpen writes them.
@@ -47,7 +48,7 @@ def test_a_problem_twice_in_a_file_is_refused(tmp_path: Path) -> None:
     """Two times of one solver on one problem would leave open which counts."""
     path = tmp_path / "gfx90a68.fdb.txt"
     path.write_text(TEXT + TEXT.splitlines(keepends=True)[0])
-    with pytest.raises(DataError, match=r"2 rows repeat others, e\.g\. ConvBinWinogradRxSf3x2 on miopen_conv_forward"):
+    with expect_refusal(DataError, "duplicate-rows", "2", "ConvBinWinogradRxSf3x2", "miopen_conv_forward"):
         read_fdb(path)
 
 
@@ -99,7 +100,7 @@ def test_bad_rows_are_counted_by_reason(frame: pd.DataFrame, changes: dict[str, 
     if reason == "solver twice":
         extra["C"] = 8
     whole = pd.concat([good, extra])
-    with pytest.raises(DataError, match=f"1 bad rows \\(1 {reason}\\)"):
+    with expect_refusal(DataError, "bad-row", "1", "1", reason):
         from_frame(whole, DEVICE)
     table = from_frame(whole, DEVICE, skip_bad=True)
     assert table.bad == {reason: 1}
@@ -108,7 +109,7 @@ def test_bad_rows_are_counted_by_reason(frame: pd.DataFrame, changes: dict[str, 
 
 def test_missing_columns_are_named(frame: pd.DataFrame) -> None:
     """A frame without a column that is needed is refused with its name."""
-    with pytest.raises(DataError, match="missing columns: layout, pad_h"):
+    with expect_refusal(DataError, "missing-column", "layout", "pad_h"):
         from_frame(frame.drop(columns=["pad_h", "layout"]), DEVICE)
 
 
@@ -116,7 +117,7 @@ def test_an_unreadable_file_is_refused(tmp_path: Path) -> None:
     """What is no Parquet file, or is not there, is an error of data."""
     (tmp_path / "x.parquet").write_bytes(b"nothing")
     for name in ("x.parquet", "y.parquet"):
-        with pytest.raises(DataError, match="cannot read"):
+        with expect_refusal(DataError, "unreadable"):
             read_parquet(tmp_path / name, DEVICE)
 
 
@@ -141,7 +142,7 @@ def test_convert_reads_parquet_of_find_databases(frame: pd.DataFrame, tmp_path: 
     assert (made.op.name, made.arch, made.hardware()["num_cus"]) == ("miopen_conv", "gfx90a", 104)
     assert made.frame["latency_ms"].tolist() == [0.5, 1.0, 2.0, 4.0, 0.25, 3.0]
     frame.to_parquet(tmp_path / "times.parquet")
-    with pytest.raises(UsageError, match="does not say its architecture"):
+    with expect_refusal(UsageError, "unknown-hardware"):
         convert([tmp_path / "times.parquet"], out, ReadOptions())
     convert([tmp_path / "times.parquet"], out, ReadOptions(arch="gfx942", num_cus=304))
     assert read_dataset(out).hardware()["num_cus"] == 304
@@ -150,11 +151,11 @@ def test_convert_reads_parquet_of_find_databases(frame: pd.DataFrame, tmp_path: 
 def test_parquet_that_is_damaged_or_of_no_format_is_refused(tmp_path: Path) -> None:
     """Convert names a Parquet file that it cannot read, whose columns are of no format, or that is a dataset."""
     (tmp_path / "cut.parquet").write_bytes(b"PAR1nothing")
-    with pytest.raises(DataError, match="cannot read"):
+    with expect_refusal(DataError, "unreadable"):
         convert([tmp_path / "cut.parquet"], tmp_path / "out.parquet", ReadOptions())
     pd.DataFrame({"mood": [1]}).to_parquet(tmp_path / "mood.parquet")
-    with pytest.raises(DataError, match="is in no format that ckh reads"):
+    with expect_refusal(DataError, "unknown-format"):
         convert([tmp_path / "mood.parquet"], tmp_path / "out.parquet", ReadOptions())
     dataset = Path(__file__).parents[3] / "data" / "aiter-moe-gfx942.parquet"
-    with pytest.raises(DataError, match="is a dataset of ckh already"):
+    with expect_refusal(DataError, "already-converted"):
         convert([dataset], tmp_path / "out.parquet", ReadOptions())

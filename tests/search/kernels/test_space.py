@@ -24,6 +24,7 @@ from ckh.problems import Direction
 from ckh.search.kernels import kernel_space
 from ckh.search.kernels.space import look_alikes, product_of, searched
 from tests.learn.conftest import saved
+from tests.refusals import expect_refusal
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -173,13 +174,13 @@ def test_what_a_device_cannot_build_is_left_out() -> None:
 
 def test_no_legal_kernel_is_an_error() -> None:
     """A dtype that the architecture does not run has no space."""
-    with pytest.raises(NoKernelError, match="no kernel of host that can be built applies to conv_forward_fp16"):
+    with expect_refusal(NoKernelError, "no-kernel", "kernel", "host", "conv_forward_fp16"):
         space_for(ConvProblem(Direction.FORWARD, 1, 8, 8, 1, 7, 7, 1, 1, dtype="fp16"))
 
 
 def test_solvers_cannot_be_searched() -> None:
     """An operation whose kernels have no parameters is refused."""
-    with pytest.raises(UsageError, match="miopen_conv has no space of kernels"):
+    with expect_refusal(UsageError, "unsupported", "miopen_conv"):
         searched(operation("miopen_conv"))
 
 

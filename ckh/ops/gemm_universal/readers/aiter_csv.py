@@ -73,9 +73,11 @@ def read_winners(path: Path, options: ReadOptions) -> Winners:
     names = read_header(path, content)
     for name in _REQUIRED:
         if name not in names:
-            raise DataError(f"{path}: column {name} is missing", "expected " + ", ".join(_REQUIRED))
+            raise DataError(
+                f"{path}: column {name} is missing", "expected " + ", ".join(_REQUIRED), code="missing-column"
+            )
     if _BATCHED in names:
-        raise DataError(f"{path} is of batched GEMMs, which ckh does not have")
+        raise DataError(f"{path} is of batched GEMMs, which ckh does not have", code="unsupported")
     best: dict[tuple[Any, ...], Winner] = {}
     bad = BadRows()
     differing: list[int] = []
@@ -96,7 +98,9 @@ def read_winners(path: Path, options: ReadOptions) -> Winners:
     if not options.skip_bad:
         bad.refuse(path)
     if not best:
-        raise DataError(f"{path}: not one good row" if bad.counts else f"{path} has a header but no rows")
+        raise DataError(
+            f"{path}: not one good row" if bad.counts else f"{path} has a header but no rows", code="no-good-row"
+        )
     return Winners(
         tuple(best.values()), source_of(path, content, NAME), bad.counts, repeated, tuple(_warnings(path, differing))
     )

@@ -65,7 +65,7 @@ def read(path: Path, options: ReadOptions) -> Reading:
             for found in Scanner(read_lines(file, digest.update), _is_mark):
                 log.take(found)
     except OSError as error:
-        raise DataError(f"cannot read {path}: {error.strerror}") from error
+        raise DataError(f"cannot read {path}: {error.strerror}", code="unreadable") from error
     log.rows.refuse_bad()
     source = {"name": path.name, "format": NAME, "sha256": digest.hexdigest()}
     rows = store(log.rows.tables(source["sha256"]), options.output)

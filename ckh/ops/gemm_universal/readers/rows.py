@@ -132,7 +132,11 @@ class GemmRows:
 
     def __init__(self, path: Path, options: ReadOptions) -> None:
         if options.arch is None:
-            raise UsageError(f"{path} does not say what it was measured on", "give it with --arch, e.g. --arch gfx942")
+            raise UsageError(
+                f"{path} does not say what it was measured on",
+                "give it with --arch, e.g. --arch gfx942",
+                code="unknown-hardware",
+            )
         self.arch = load_arch(options.arch)
         self.refined = 0
         self._path = path
@@ -213,9 +217,13 @@ class GemmRows:
             raise DataError(
                 f"{self._path}: {count} bad {rows} ({by_reason}): " + "; ".join(self._first_bad),
                 "mend them, or leave them out with --skip-bad",
+                code="bad-row",
             )
         if not len(self):
-            raise DataError(f"{self._path}: " + ("not one good row" if count else "there is no benchmark result in it"))
+            raise DataError(
+                f"{self._path}: " + ("not one good row" if count else "there is no benchmark result in it"),
+                code="no-good-row",
+            )
 
     def warnings(self) -> list[str]:
         """Warnings about the rows."""

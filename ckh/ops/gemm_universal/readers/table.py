@@ -115,11 +115,11 @@ def read_table(table: Table, options: ReadOptions) -> Reading:
     for cells in table.blocks(few, many):
         rows.add(cells)
     if not rows.seen:
-        raise DataError(f"{table.where} has a header but no rows")
+        raise DataError(f"{table.where} has a header but no rows", code="empty")
     if rows.bad and not options.skip_bad:
         refuse_bad(table.where, dict(rows.bad), sorted(rows.first, key=lambda one: one.line))
     if not len(rows.good):
-        raise DataError(f"{table.where}: not one good row")
+        raise DataError(f"{table.where}: not one good row", code="no-good-row")
     source = {"name": table.file_name, "format": _format_of(table), "sha256": table.sha256}
     warnings = (*table.warnings, *(f"{table.where}: {text}" for text in rows.notes()))
     return Reading(rows.good, (source,), bad=dict(rows.bad), warnings=warnings, repeats=True)

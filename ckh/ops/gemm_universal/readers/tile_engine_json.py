@@ -86,14 +86,18 @@ def _document(path: Path, content: bytes) -> tuple[dict[str, Any], list[Any]]:
         document = parse_json(content.removeprefix(_BOM), decimals=True)
     except JsonError as error:
         where = f"{path}:{error.line}" if error.line else str(path)
-        raise DataError(f"cannot read {where}: {error}", "was it written to its end?") from error
+        raise DataError(f"cannot read {where}: {error}", "was it written to its end?", code="unreadable") from error
     if isinstance(document, list):
         return {}, document
     if not isinstance(document, dict) or not isinstance(document.get("results"), list):
-        raise DataError(f"{path} has no list of results", "is it the JSON of AMD's generate_benchmark_data.py?")
+        raise DataError(
+            f"{path} has no list of results",
+            "is it the JSON of AMD's generate_benchmark_data.py?",
+            code="unknown-format",
+        )
     metadata = document.get("metadata", {})
     if not isinstance(metadata, dict):
-        raise DataError(f"{path}: metadata is no object")
+        raise DataError(f"{path}: metadata is no object", code="unknown-format")
     return metadata, document["results"]
 
 

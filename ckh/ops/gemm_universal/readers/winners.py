@@ -75,7 +75,9 @@ def require_csv_name(path: Path) -> None:
         UsageError: it does not end in .csv.
     """
     if path.suffix.lower() != ".csv":
-        raise UsageError(f"{path} does not end in .csv", "the name decides how a file of problems is read")
+        raise UsageError(
+            f"{path} does not end in .csv", "the name decides how a file of problems is read", code="unknown-format"
+        )
 
 
 def write_winners(winners: Sequence[Winner], path: Path | str) -> None:
@@ -89,7 +91,7 @@ def write_winners(winners: Sequence[Winner], path: Path | str) -> None:
     path = Path(path)
     require_csv_name(path)
     if not winners:
-        raise DataError("there are no winners to write")
+        raise DataError("there are no winners to write", code="empty")
     text = io.StringIO(newline="")
     rows = [winner.columns() for winner in winners]
     writer = csv.DictWriter(text, list(rows[0]), lineterminator="\n")

@@ -88,9 +88,9 @@ def read_problems(
         try:
             problems[_checked(build(wanted), wanted)] = None
         except UsageError as error:  # noqa: PERF203 - it ends the loop
-            raise DataError(f"{path}:{line}: {error.message}", error.hint) from error
+            raise DataError(f"{path}:{line}: {error.message}", error.hint, code=error.code) from error
     if not problems:
-        raise DataError(f"{path}: no problems in this file")
+        raise DataError(f"{path}: no problems in this file", code="no-problems")
     return tuple(problems)
 
 
@@ -118,9 +118,11 @@ def _read_json(path: Path, text: str) -> _Entries:
     try:
         whole = parse_json(text, unique=True)
     except JsonError as error:
-        raise DataError(f"{path}:{error.line}: {error}" if error.line else f"{path}: {error}") from error
+        raise DataError(
+            f"{path}:{error.line}: {error}" if error.line else f"{path}: {error}", code="bad-json"
+        ) from error
     if not isinstance(whole, list):
-        raise DataError(f"{path}: expected a list of problems, found {type(whole).__name__}")
+        raise DataError(f"{path}: expected a list of problems, found {type(whole).__name__}", code="unknown-format")
     line, end, decoder = 1, 0, json.JSONDecoder()
     for number, _ in enumerate(whole):  # again, one by one, for their lines
         between = (_BETWEEN if number else _BEFORE_FIRST).match(text, end)
@@ -155,7 +157,7 @@ def _header(path: Path, line: int, header: list[str]) -> list[str]:
     for what, columns in problems.items():
         if columns:
             hint = "the columns are " + ", ".join(_KNOWN)
-            raise DataError(f"{path}:{line}: {what} columns: {', '.join(map(repr, columns))}", hint)
+            raise DataError(f"{path}:{line}: {what} columns: {', '.join(map(repr, columns))}", hint, code="bad-header")
     if others:
         note(f"{path}: columns that are not read: {', '.join(map(repr, others))}")
     return header
@@ -163,7 +165,7 @@ def _header(path: Path, line: int, header: list[str]) -> list[str]:
 
 def _from_cells(header: list[str], cells: list[str], wanted: _Wanted) -> ConvProblem:
     if len(cells) != len(header):
-        raise UsageError(f"{len(cells)} cells under {len(header)} columns")
+        raise UsageError(f"{len(cells)} cells under {len(header)} columns", code="bad-row")
     row = {column: cell for column, cell in zip(header, cells, strict=True) if column in _KNOWN}
     return _problem({c: cell if c in TEXTS else _integer(c, cell) for c, cell in row.items() if cell}, wanted)
 
@@ -172,25 +174,25 @@ def _from_entry(entry: object, wanted: _Wanted) -> ConvProblem:
     if isinstance(entry, str):
         return parse_conv_problem(entry)
     if not isinstance(entry, dict):
-        raise UsageError(f"not a problem: {json.dumps(entry)[:80]}")
+        raise UsageError(f"not a problem: {json.dumps(entry)[:80]}", code="bad-problem")
     given: dict[str, Any] = {key: value for key, value in entry.items() if key not in IGNORED}
     row = {_OTHER_NAMES.get(key, key): value for key, value in given.items()}
     if len(row) < len(given):
-        raise UsageError("a value stands there twice, under AMD's name and under ours")
+        raise UsageError("a value stands there twice, under AMD's name and under ours", code="duplicate-name")
     others = [key for key in row if key not in _KNOWN]
     if unknown := [key for key in others if _LIKE_A_SIZE.fullmatch(key)]:
-        raise UsageError(f"unknown keys: {', '.join(map(repr, unknown))}")
+        raise UsageError(f"unknown keys: {', '.join(map(repr, unknown))}", code="unknown-field")
     for key in others:
         del row[key]
     for key in TEXTS:
         if key in row and not isinstance(row[key], str):
-            raise UsageError(f"{key} must be text, not {row[key]!r}")
+            raise UsageError(f"{key} must be text, not {row[key]!r}", code="bad-field")
     return _problem(row, wanted)
 
 
 def _problem(row: dict[str, Any], wanted: _Wanted) -> ConvProblem:
     if missing := [column for column in REQUIRED if column not in row]:
-        raise UsageError(f"{', '.join(missing)} missing")
+        raise UsageError(f"{', '.join(missing)} missing", code="missing-field")
     deep = any(column in row and row[column] != default for column, default in DEPTH.items())
     fixed = {
         "variant": row.get("variant", wanted.variant or Direction.FORWARD),
@@ -204,7 +206,7 @@ def _problem(row: dict[str, Any], wanted: _Wanted) -> ConvProblem:
 
 def _ndim(value: object) -> int:
     if isinstance(value, bool) or not isinstance(value, int):
-        raise UsageError(f"ndim must be 2 or 3, not {value!r}")
+        raise UsageError(f"ndim must be 2 or 3, not {value!r}", code="out-of-range")
     return value
 
 
@@ -212,12 +214,16 @@ def _integer(column: str, cell: str) -> int:
     try:
         return integer(cell)
     except ValueError:
-        raise UsageError(f"{column} must be an integer, not {cell!r}") from None
+        raise UsageError(f"{column} must be an integer, not {cell!r}", code="bad-number") from None
 
 
 def _checked(problem: ConvProblem, wanted: _Wanted) -> ConvProblem:
     for name in ("variant", "dtype"):
         requested, found = getattr(wanted, name), getattr(problem, name)
         if requested is not None and requested != found:
-            raise UsageError(f"{name} is {found}, but {requested} was requested", f"request {found} or change the file")
+            raise UsageError(
+                f"{name} is {found}, but {requested} was requested",
+                f"request {found} or change the file",
+                code="mismatch",
+            )
     return problem

@@ -123,10 +123,12 @@ def _judged(
 
 def _find(name: str, ndim_spatial: int) -> RuleSet:
     if name not in RULE_SETS:
-        raise UsageError(f"unknown rule set {name!r}", "one of " + ", ".join(RULE_SETS))
+        raise UsageError(f"unknown rule set {name!r}", "one of " + ", ".join(RULE_SETS), code="unknown-name")
     if ndim_spatial not in CONV_LAYOUTS:
         known = ", ".join(map(str, CONV_LAYOUTS))
         raise UsageError(
-            f"{ndim_spatial}D convolutions are not supported", f"one of {known}" if ndim_spatial != 1 else AS_2D
+            f"{ndim_spatial}D convolutions are not supported",
+            f"one of {known}" if ndim_spatial != 1 else AS_2D,
+            code="unsupported",
         )
     return RULE_SETS[name]

@@ -95,7 +95,7 @@ def read_columns(name: str, count: int) -> tuple[list[str], ...]:
         if line and not line.startswith("#"):
             columns = [column.strip() for column in line.split("|")]
             if len(columns) != count:
-                raise DataError(f"{path}:{number}: there are {len(columns)} columns, not {count}")
+                raise DataError(f"{path}:{number}: there are {len(columns)} columns, not {count}", code="bad-row")
             rows.append(columns)
     return tuple(rows)
 

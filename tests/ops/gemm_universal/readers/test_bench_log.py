@@ -19,6 +19,7 @@ from ckh.errors import DataError, ExitCode, UsageError
 from ckh.ops.gemm_universal.readers import bench_log as reader
 from ckh.ops.gemm_universal.readers import kernels, scan
 from ckh.ops.gemm_universal.readers import rows as gemm_rows
+from tests.refusals import expect_error, expect_refusal, expect_values
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -234,7 +235,7 @@ def test_a_dropped_object_is_named_or_counted(tmp_path: Path, bad: str, reason: 
 
 def test_a_problem_that_nobody_says_is_refused(tmp_path: Path) -> None:
     """An object without a problem before any `Shape` line has none."""
-    with pytest.raises(DataError, match="line 1: m is missing"):
+    with expect_refusal(DataError, "bad-row", "1"):
         rows_of(write(tmp_path, bare()))
 
 
@@ -243,7 +244,7 @@ def test_a_run_without_a_time_is_a_failure(tmp_path: Path, latency: str, tflops:
     """It stays as a row without numbers that says what was printed."""
     row = rows_of(write(tmp_path, result(latency, tflops)))[0]
     assert (row["status"], row["is_valid"], row["latency_ms"], row["tflops"]) == ("launch_error", False, None, None)
-    assert row["message"] == f"the log says {latency} ms and {tflops} TFLOPS"
+    expect_values(row["message"], latency, tflops)
 
 
 def test_times_of_two_decimals_follow_from_tflops(tmp_path: Path) -> None:
@@ -285,23 +286,23 @@ def test_several_runs_in_one_file_are_merged_like_runs(tmp_path: Path) -> None:
 def test_an_empty_file_is_refused(tmp_path: Path, content: str) -> None:
     """Whether or not its format is named."""
     path = write(tmp_path, content)
-    with pytest.raises(DataError, match="is empty"):
+    with expect_refusal(DataError, "empty"):
         read_input(path, GFX950)
-    with pytest.raises(DataError, match="there is no benchmark result in it"):
+    with expect_refusal(DataError, "no-good-row"):
         read_input(path, GFX950, "bench-log")
 
 
 def test_what_cannot_be_read_is_refused(tmp_path: Path) -> None:
     """A file that is missing is bad data, one without an architecture wrong usage."""
-    with pytest.raises(DataError, match="cannot read"):
+    with expect_refusal(DataError, "unreadable"):
         read_input(tmp_path / "none.log", GFX950, "bench-log")
-    with pytest.raises(UsageError, match="does not say"):
+    with expect_refusal(UsageError, "unknown-hardware"):
         read_input(write(tmp_path, result()), ReadOptions())
 
 
 def test_a_file_of_no_format_is_told_the_formats(tmp_path: Path) -> None:
     """The hint lists all of them."""
-    with pytest.raises(DataError, match="in no format that ckh reads") as caught:
+    with expect_refusal(DataError, "unknown-format") as caught:
         read_input(write(tmp_path, "hello\n"), GFX950)
     assert all(name in caught.value.hint for name in readers())
 
@@ -315,7 +316,7 @@ def test_a_log_becomes_a_dataset(tmp_path: Path, capsys: pytest.CaptureFixture[s
     assert run(args) == ExitCode.BAD_DATA
     stdout, stderr = capsys.readouterr()
     assert (stdout, out.exists()) == ("", False)
-    assert stderr.startswith(f"error: {log}: 1 bad row (1 {scan.MALFORMED}): line {line}: ")
+    expect_error(stderr, "bad-row", log, 1, scan.MALFORMED, f"line {line}: ")
     assert run([*args, "--skip-bad", "--json"]) == ExitCode.OK
     summary = json.loads(capsys.readouterr().out)
     expected = {"rows": 2, "valid": 1, "problems": 1, "kernels": 2, "dropped": {scan.MALFORMED: 1}}

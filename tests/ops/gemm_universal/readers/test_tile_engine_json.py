@@ -16,6 +16,7 @@ from ckh.errors import DataError, ExitCode, UsageError
 from ckh.ops.gemm_universal.readers import kernels
 from ckh.ops.gemm_universal.readers import rows as gemm_rows
 from ckh.ops.gemm_universal.readers import tile_engine_json as reader
+from tests.refusals import expect_error, expect_refusal, expect_values
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -103,7 +104,7 @@ def test_a_time_of_two_decimals_follows_from_tflops(tmp_path: Path) -> None:
     )
     assert reading.rows.table()["tflops"].to_pylist() == pytest.approx([21.47, 20.0], rel=1e-12)
     assert len(reading.warnings) == 1
-    assert "2 times printed with two decimals are taken from their TFLOPS" in reading.warnings[0]
+    expect_values(reading.warnings[0], 2)
 
 
 def test_tflops_that_contradict_the_time_do_not_count(tmp_path: Path) -> None:
@@ -111,7 +112,7 @@ def test_tflops_that_contradict_the_time_do_not_count(tmp_path: Path) -> None:
     reading = read_input(write(tmp_path, entry(OK | {"tflops": 99.0})), GFX950)
     assert reading.rows.table()["latency_ms"].to_pylist() == [0.125]
     assert reading.rows.table()["tflops"].to_pylist() == [pytest.approx(2.147483648, rel=1e-15)]
-    assert "differ by more than 1 % from flops / time in 1 rows, e.g. results[0].benchmarks[0]" in reading.warnings[0]
+    expect_values(reading.warnings[0], 1, "results[0].benchmarks[0]")
 
 
 @pytest.mark.parametrize(
@@ -161,7 +162,7 @@ def test_dtype_and_layout_are_those_of_metadata_then_kernel_then_defaults(tmp_pa
     reading = read_input(write(tmp_path, silent, metadata={}), GFX950)
     row = reading.rows.table().to_pylist()[0]
     assert (row["dtype"], row["layout"], len(reading.warnings)) == ("fp16", "rcr", 2)
-    assert reading.warnings[0].endswith("dtype is said nowhere, it is taken as fp16")
+    expect_values(reading.warnings[0], "dtype", "fp16")
 
 
 def test_a_partial_file_is_a_bare_list(tmp_path: Path) -> None:
@@ -240,14 +241,14 @@ def test_an_unusable_document_is_refused(tmp_path: Path, content: str, message: 
 
 def test_not_one_good_row(tmp_path: Path) -> None:
     """A file of which nothing is left is no dataset."""
-    with pytest.raises(DataError, match="not one good row"):
+    with expect_refusal(DataError, "no-good-row"):
         read_input(write(tmp_path, entry(OK, name="x")), SKIP_BAD)
 
 
 def test_the_architecture_must_be_given(tmp_path: Path) -> None:
     """The file does not say it; compute units may be told beside it."""
     path = write(tmp_path, entry(OK))
-    with pytest.raises(UsageError, match="does not say what it was measured on"):
+    with expect_refusal(UsageError, "unknown-hardware"):
         read_input(path, ReadOptions())
     with pytest.raises(UsageError, match="gfx000"):
         read_input(path, ReadOptions(arch="gfx000"))
@@ -288,8 +289,6 @@ def test_a_bad_file_leaves_nothing_behind(tmp_path: Path, capsys: pytest.Capture
     assert run(args) == ExitCode.BAD_DATA
     stdout, stderr = capsys.readouterr()
     assert (stdout, out.exists()) == ("", False)
-    assert stderr.startswith(
-        f"error: {two}: 1 bad row (1 with an impossible problem): results[0].benchmarks[1]: m must"
-    )
+    expect_error(stderr, "bad-row", two, 1, "results[0].benchmarks[1]", "m ")
     assert run([*args, "--skip-bad", "--json"]) == ExitCode.OK
-    assert json.loads(capsys.readouterr().out)["dropped"] == {"with an impossible problem": 1}
+    assert list(json.loads(capsys.readouterr().out)["dropped"].values()) == [1]

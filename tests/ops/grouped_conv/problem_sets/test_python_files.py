@@ -11,6 +11,7 @@ from ckh.errors import DataError, ExitCode
 from ckh.ops.grouped_conv.problem import CONV_COLUMNS
 from ckh.ops.grouped_conv.problem_sets import load_problems, problem_set
 from ckh.problems import Direction
+from tests.refusals import expect_refusal, expect_values
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -53,7 +54,7 @@ def test_computed_problems_are_left_out_with_a_note(tmp_path: Path, capsys: pyte
     others += [f"GroupedConvProblem(**sizes, {GOOD})", "GroupedConvProblem(1, 8, 16)"]
     path = _write(tmp_path / "p.py", f"P = [GroupedConvProblem({GOOD})]", *others)
     assert len(load_problems(path)) == 1
-    assert capsys.readouterr().err == f"{path}:3: problems with computed values are not read: 3 of 4\n"
+    expect_values(capsys.readouterr().err, f"{path}:3", "3 of 4")
 
 
 @pytest.mark.parametrize(
@@ -92,7 +93,7 @@ def test_a_file_that_is_not_right_is_one_line(tmp_path: Path, content: str, mess
 def test_another_direction_is_refused(tmp_path: Path) -> None:
     """A direction in the file is not rewritten; without one the requested direction counts."""
     forward = _write(tmp_path / "f.py", f"GroupedConvProblem({GOOD}, direction='forward')")
-    with pytest.raises(DataError, match="variant is forward, but bwd_data was requested"):
+    with expect_refusal(DataError, "mismatch", "variant", "forward", "bwd_data"):
         load_problems(forward, Direction.BWD_DATA)
     silent = _write(tmp_path / "s.py", f"GroupedConvProblem({GOOD})")
     assert load_problems(silent, Direction.BWD_DATA)[0].variant is Direction.BWD_DATA
@@ -101,7 +102,7 @@ def test_another_direction_is_refused(tmp_path: Path) -> None:
 def test_a_large_file_is_refused_unparsed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The limit of a Python file is below that of text: a syntax tree takes many times its memory."""
     monkeypatch.setattr("ckh.python_lists.MAX_SOURCE_BYTES", 1 << 20)
-    with pytest.raises(DataError, match="larger than 1 MiB"):
+    with expect_refusal(DataError, "too-large", "1"):
         load_problems(_write(tmp_path / "p.py", "#" * (1 << 20), "x = ("))
 
 

@@ -17,6 +17,7 @@ from ckh.errors import UsageError
 from ckh.ops.grouped_conv.problem_sets import amd_families, describe, load_problems, problem_set, set_names
 from ckh.ops.grouped_conv.problem_sets.holdout import HOST_QUOTAS, NETWORKS, LayerKind, kind, network
 from ckh.problems import Direction
+from tests.refusals import expect_refusal
 
 if TYPE_CHECKING:
     from ckh.ops.grouped_conv.problem import ConvProblem
@@ -206,7 +207,7 @@ def test_an_unknown_set_is_refused_with_the_names(call: object) -> None:
 def test_a_list_that_amd_keeps_is_refused_with_what_to_do(call: object) -> None:
     """The name of an unpublished list is a usage error that says so and asks for the file."""
     assert callable(call)
-    with pytest.raises(UsageError, match="AMD has not published its problem set 'crawler'") as caught:
+    with expect_refusal(UsageError, "unpublished-set", "crawler") as caught:
         call("crawler")
     assert "--problems FILE" in caught.value.hint
 
