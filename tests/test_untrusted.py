@@ -38,24 +38,22 @@ WHOLE += ("arch", "kernel-lists", "aiter-gemm-problem-files", "aiter-moe-problem
 def test_text_that_is_read_whole_has_a_limit(name: str, tmp_path: Path) -> None:
     """A file of one byte more is refused with the limit, and how to go on."""
     reader = TARGETS[name].open(tmp_path)
-    with expect_refusal(DataError, "too-large", "64") as no:
+    with expect_refusal(DataError, "too-large", "64", "\ncut "):
         reader(b" " * untrusted.MOST_TEXT_BYTES + b"1")
-    assert no.value.hint == "cut it into several"
 
 
 @pytest.mark.parametrize("name", ["spec", "candidates", "calibration", "learned-kernels"])
 def test_a_file_of_a_models_folder_has_a_limit(name: str, tmp_path: Path) -> None:
     """A lower one; nobody can cut such a file into several, and the hint says what to do instead."""
-    with expect_refusal(ModelError, "too-large", "16") as refused:
+    with expect_refusal(ModelError, "too-large", "16", "train the model"):
         TARGETS[name].open(tmp_path)(b" " * untrusted.MOST_MODEL_BYTES + b"1")
-    assert refused.value.hint == "get the model's folder from its source again, or train the model again"
 
 
 @pytest.mark.parametrize("text", ["[" + "[]," * (1 << 22) + "1]", b"[" + b"1.5," * (1 << 22) + b"1]"])
 def test_json_of_many_values_is_refused(text: str | bytes) -> None:
     """Twelve megabytes of text would take a hundred times as much as Python's objects."""
     tracemalloc.start()
-    with pytest.raises(JsonError, match=f"it has more than {jsonfields.MOST_VALUES} values"):
+    with pytest.raises(JsonError, match=str(jsonfields.MOST_VALUES)):
         parse_json(text)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
@@ -101,7 +99,7 @@ def test_a_dataset_of_more_rows_than_bytes_is_refused(tmp_path: Path) -> None:
         pq.read_schema(pa.BufferReader(samples.parquet()[0])).metadata
     )
     pq.write_table(table.combine_chunks(), path, compression="zstd")
-    with pytest.raises(DataError, match="claims 300000 rows, more than it has bytes"):
+    with expect_refusal(DataError, "damaged", 300000):
         read_dataset(path)
 
 

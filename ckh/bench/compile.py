@@ -326,7 +326,7 @@ class KernelBuilder:
             if run.status is not Status.OK:
                 return Built(run.status, "", key, run.message)
             if why := fault(library):
-                return Built(Status.COMPILE_ERROR, "", key, f"the compiler wrote no library of a kernel: {why}")
+                return Built(Status.COMPILE_ERROR, "", key, f"output is not a library of a kernel: {why}")
             return self._keep(key, order, library, run)
 
     def _run(self, kernel: Kernel, text: str, library: Path, order: BuildOrder) -> CompilerRun | None:

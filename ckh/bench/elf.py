@@ -1,7 +1,7 @@
-"""A check that a shared library is whole: it is read as data, since the loader would die of one that is not.
+"""Check that a shared library is complete, without loading it: the loader would crash on a damaged file.
 
-Of the ELF format (System V Application Binary Interface, chapters 4 and 5) only what this needs: the parts that the
-headers promise lie within the file, and the functions that are wanted are among the dynamic symbols.
+Of the ELF format (System V Application Binary Interface, chapters 4 and 5) it checks that segments and sections lie
+within the file, and that the required functions are dynamic symbols.
 """
 
 from __future__ import annotations
@@ -9,6 +9,8 @@ from __future__ import annotations
 import struct
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
+
+from ckh.strenum import StrEnum
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -26,6 +28,17 @@ _PROGRAM = Path("/proc/self/exe")
 _NO_BITS, _DYNAMIC_SYMBOLS = 8, 11  # types of sections
 
 
+class ElfFault(StrEnum):
+    """Why a file is not a usable shared library."""
+
+    EMPTY = "the file is empty"
+    NOT_ELF = "not an ELF file"
+    OTHER_MACHINE = "built for another machine"
+    NOT_SHARED = "not a shared library"
+    DAMAGED = "the ELF headers are damaged"
+    TRUNCATED = "the file is truncated"
+
+
 class _Section(NamedTuple):
     type: int
     offset: int
@@ -35,22 +48,22 @@ class _Section(NamedTuple):
 
 
 def fault_of_library(content: bytes, functions: Sequence[str]) -> str:
-    """Why a file is no shared library for this machine with these functions; empty if it is.
+    """Reason why a file is not a shared library for this machine with these functions, or an empty string.
 
     Only little-endian machines of 64 bits are known; Python itself says which machine this is.
     """
     if not content.startswith(_MAGIC):
-        return "it is no ELF file" if content else "it is empty"
+        return ElfFault.NOT_ELF if content else ElfFault.EMPTY
     with _PROGRAM.open("rb") as file:
         program = file.read(_HEADER.size)
     if (content[_CLASS_AND_ORDER], content[18:20]) != (program[_CLASS_AND_ORDER], program[18:20]):
-        return "it is for another machine"
+        return ElfFault.OTHER_MACHINE
     if content[_TYPE_AND_MACHINE][:2] != _SHARED:
-        return "it is no shared library"
+        return ElfFault.NOT_SHARED
     try:
         return _fault_of_parts(content, functions)
     except (struct.error, IndexError, ValueError):  # a number leads out of the file
-        return "it is damaged"
+        return ElfFault.DAMAGED
 
 
 def _fault_of_parts(content: bytes, functions: Sequence[str]) -> str:
@@ -59,12 +72,12 @@ def _fault_of_parts(content: bytes, functions: Sequence[str]) -> str:
     table = [_Section(*_SECTION.unpack_from(content, sections_at + i * section_size)) for i in range(sections)]
     parts += [(section.offset, section.size) for section in table if section.type != _NO_BITS]
     if any(offset + size > len(content) for offset, size in parts):
-        return "its end is missing"
+        return ElfFault.TRUNCATED
     found = {
         name for section in table if section.type == _DYNAMIC_SYMBOLS for name in _defined(content, section, table)
     }
     missing = [name for name in functions if name.encode() not in found]
-    return f"it has no {missing[0]}" if missing else ""
+    return f"the function {missing[0]} is missing" if missing else ""
 
 
 def _defined(content: bytes, symbols: _Section, table: Sequence[_Section]) -> Iterator[bytes]:

@@ -247,16 +247,16 @@ class KernelCache:
 
 
 def fault(library: Path) -> str:
-    """Why what a compiler has written is not the library of a kernel; empty if it is."""
+    """Reason why a compiler's output is not the library of a kernel, or an empty string."""
     try:
         state = library.lstat()
         if not stat.S_ISREG(state.st_mode):
-            return "it is no file"
+            return "not a regular file"
         if state.st_size > _MOST_BYTES:
-            return f"it has more than {_MOST_BYTES >> 30} GiB"
+            return f"larger than {_MOST_BYTES >> 30} GiB"
         return fault_of_library(library.read_bytes(), ENTRY_POINTS)
     except FileNotFoundError:
-        return "there is none"
+        return "no such file"
 
 
 def loadable(path: str) -> str:

@@ -12,7 +12,7 @@ from ckh.assess.baselines import Learned
 from ckh.assess.measured import judged, times_of
 from ckh.assess.metrics import choices, summarize
 from ckh.assess.ranked_rows import RankedRows
-from ckh.assess.report import Choice, Evaluation
+from ckh.assess.report import HINDSIGHT, Choice, Evaluation
 from ckh.assess.report import evaluate as evaluate_parts
 from ckh.assess.slices import SliceReport
 from ckh.data.parts import in_memory
@@ -100,7 +100,7 @@ def test_a_pipeline_is_judged_by_its_own_best() -> None:
 
 def test_baselines_are_those_the_data_allow() -> None:
     """Baselines that learn need data to learn from; all are over the judged problems."""
-    assert set(evaluate(DATA, SCORES).baselines) == {"best single kernel in hindsight", "random kernel (expected)"}
+    assert set(evaluate(DATA, SCORES).baselines) == {HINDSIGHT, "random kernel (expected)"}
     learned = build([(ONE, A, 4), (ONE, B, 2), (TWO, A, 3), (TWO, B, 5)])
     found = evaluate(DATA, SCORES, learned).baselines
     means = {name: one.mean.value for name, one in found.items()}
@@ -110,7 +110,7 @@ def test_baselines_are_those_the_data_allow() -> None:
         {
             "nearest training problem": 0.5,
             "best single kernel": 0.75,
-            "best single kernel in hindsight": 0.75,
+            HINDSIGHT: 0.75,
             "random kernel (expected)": (7 / 12 + 1 / 2) / 2,
         }
     )

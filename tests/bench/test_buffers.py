@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from ckh.bench.buffers import READABLE_TAIL_BYTES, GuardedBuffer, array_view, input_array
+from tests.refusals import expect_values
 
 SIZES = (0, 1, 4, 4095, 4096, 4097, 3_000_001)
 
@@ -33,13 +34,13 @@ def test_writes_in_front_and_behind_are_counted(size: int, count: int) -> None:
     """Up to a page on either side, each side is named with its bytes, and a reset forgets them."""
     buffer = GuardedBuffer(size)
     ctypes.memset(buffer.address - count, 0, count)
-    assert buffer.overrun() == f"{count} bytes in front of"
+    expect_values(buffer.overrun(), count, "front")
     buffer.reset()
     assert buffer.overrun() == ""
     ctypes.memset(buffer.address + size, 0, count)
-    assert buffer.overrun() == f"{count} bytes behind"
+    expect_values(buffer.overrun(), count, "behind")
     ctypes.memset(buffer.address - 3, 0, 3)
-    assert buffer.overrun() == f"3 bytes in front of and {count} bytes behind"
+    expect_values(buffer.overrun(), 3, "front", count, "behind")
     buffer.reset()
     assert buffer.overrun() == ""
 

@@ -24,7 +24,7 @@ from ckh.problems import Direction
 from ckh.resources import Resources
 from ckh.schema import Status
 from tests.bench.fake_hipcc import FakeHipcc, write_headers
-from tests.refusals import expect_refusal
+from tests.refusals import expect_refusal, expect_values
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -91,9 +91,9 @@ def test_what_becomes_of_bad_kernels(device_of: Callable[[FakeHipcc], HipDevice]
     statuses = [reports[kernel].status for kernel in (*KERNELS, LACKING)]
     ok, crash = Status.OK, Status.CRASH
     assert statuses == [ok, Status.COMPILE_ERROR, crash, ok, ok, Status.UNSUPPORTED]
-    assert reports[KERNELS[1]].message == "3:1: error: no such thing"
-    assert reports[KERNELS[2]].message == "when it was loaded: killed by SIGABRT"
-    assert reports[LACKING].message == "the CK Tile headers (mid2025) have no pipeline compv6"
+    expect_values(reports[KERNELS[1]].message, "3:1: error: ")
+    expect_values(reports[KERNELS[2]].message, "loaded", "SIGABRT")
+    expect_values(reports[LACKING].message, "mid2025", "compv6")
     assert [reports[kernel].library for kernel in (KERNELS[1], LACKING)] == ["", ""]
     assert [reports[kernel].resources is None for kernel in (KERNELS[1], LACKING)] == [True, True]
 

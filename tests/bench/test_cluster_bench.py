@@ -34,6 +34,7 @@ from ckh.ops.grouped_conv.pool import conv_pool
 from ckh.ops.grouped_conv.problem import ConvProblem
 from ckh.problems import Direction
 from tests.clusters import shared_cluster
+from tests.refusals import expect_error
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -180,7 +181,7 @@ def test_devices_of_earlier_runs_are_compared(nodes: Cluster, capsys: pytest.Cap
     for cluster in (nodes, None):
         assert bench("run", "--resume", cluster=cluster) == ExitCode.NO_DEVICE
         said = capsys.readouterr().err
-        assert re.search(r"\S+/host\d+ of an earlier run takes \S+ times as long as", said)
+        expect_error(said, "nodes-differ", "/host")
     assert len(read_journal(Path("run")).rows) == 1
     journal.write_text(before, encoding="utf-8")
     assert bench("run", "--resume", cluster=None) == ExitCode.OK
@@ -257,7 +258,7 @@ def test_nodes_with_another_toolchain_are_refused(
 
     monkeypatch.setattr(HostDevice, "cache_salt", lambda _: b"another")
     said = _fails(nodes, capsys)
-    assert "compiler, headers or flags differ" in said
+    expect_error(said, "nodes-differ", "compil")
     assert said.count("g++") == 2 or said.count("clang") == 2
 
 
@@ -292,7 +293,7 @@ def test_devices_that_differ_are_not_mixed(
     monkeypatch.setitem(alike_module.DEVICE_RATIO, "host", 0.5)
     assert bench("run", cluster=nodes) == ExitCode.NO_DEVICE
     said = capsys.readouterr().err
-    assert "times as long as" in said
+    expect_error(said, "nodes-differ", "/host")
     assert said.count("/host") == 2
     assert read_journal(Path("run")).rows == ()
 
@@ -359,8 +360,8 @@ def test_nodes_say_what_they_do(
     assert bench("run", *what, cluster=nodes) == ExitCode.OK
     said = capsys.readouterr().err
     for node in nodes.nodes():
-        assert re.search(rf"{node.address}: \d calls, 1 at a time", said)
-    assert re.search(r"/host\d+: \d+ pairs in \d+ calls, (on conv_|waits)", said)
+        assert re.search(rf"{node.address}: \d\D*1 at a time", said)
+    assert re.search(r"/host\d+: \d+ pairs\D*\d+ calls", said)
     assert bench("none", *what, cluster=None) == ExitCode.USAGE
 
 

@@ -21,6 +21,7 @@ import pytest
 from ckh.bench import campaign as campaign_module
 from ckh.bench.campaign import Campaign
 from ckh.bench.compile import KernelBuilder
+from ckh.bench.elf import ElfFault
 from ckh.bench.limits import BenchLimits
 from ckh.bench.plan import full_name
 from ckh.data.journal import ResultRow, read_journal
@@ -99,40 +100,32 @@ KINDS = {
         "echo 'fatal error: error writing to a.s: No space left on device' >&2; exit 1", _INTERRUPTED, "No space left"
     ),
     # Claiming success.
-    "writes nothing": Kind("exit 0", _ERROR_STATUS, "no library of a kernel: there is none"),
-    "writes an empty file": Kind(": > $library", _ERROR_STATUS, "no library of a kernel: it is empty"),
-    "writes text": Kind("echo hello > $library", _ERROR_STATUS, "no library of a kernel: it is no ELF file"),
-    "writes a folder": Kind("mkdir $library", _ERROR_STATUS, "no library of a kernel: it is no file"),
+    "writes nothing": Kind("exit 0", _ERROR_STATUS, "no such file"),
+    "writes an empty file": Kind(": > $library", _ERROR_STATUS, ElfFault.EMPTY),
+    "writes text": Kind("echo hello > $library", _ERROR_STATUS, ElfFault.NOT_ELF),
+    "writes a folder": Kind("mkdir $library", _ERROR_STATUS, "not a regular file"),
     "writes a link": Kind(
-        f"{_COMPILE}; mv $library $library.x; ln -s $library.x $library", _ERROR_STATUS, "a kernel: it is no file"
+        f"{_COMPILE}; mv $library $library.x; ln -s $library.x $library", _ERROR_STATUS, "not a regular file"
     ),
-    "writes a pipe": Kind("mkfifo $library", _ERROR_STATUS, "no library of a kernel: it is no file"),
+    "writes a pipe": Kind("mkfifo $library", _ERROR_STATUS, "not a regular file"),
     "writes half of it": Kind(
-        f"{_COMPILE}; head -c 3000 $library > part; mv part $library", _ERROR_STATUS, "no library of a kernel: it is"
+        f"{_COMPILE}; head -c 3000 $library > part; mv part $library", _ERROR_STATUS, "not a library of a kernel: "
     ),
-    "writes all but the last byte": Kind(
-        f"{_COMPILE}; truncate -s -1 $library", _ERROR_STATUS, "no library of a kernel: it is damaged"
-    ),
-    "writes only a header": Kind(
-        f"{_COMPILE}; truncate -s 64 $library", _ERROR_STATUS, "no library of a kernel: it is"
-    ),
-    "writes terabytes": Kind(
-        "truncate -s 2T $library", _ERROR_STATUS, "no library of a kernel: it has more than 1 GiB"
-    ),
+    "writes all but the last byte": Kind(f"{_COMPILE}; truncate -s -1 $library", _ERROR_STATUS, ElfFault.DAMAGED),
+    "writes only a header": Kind(f"{_COMPILE}; truncate -s 64 $library", _ERROR_STATUS, "not a library of a kernel: "),
+    "writes terabytes": Kind("truncate -s 2T $library", _ERROR_STATUS, "1 GiB"),
     "writes for another machine": Kind(
         rf"{_COMPILE}; printf '\363' | dd of=$library bs=1 seek=18 conv=notrunc 2> /dev/null",
         _ERROR_STATUS,
-        "no library of a kernel: it is for another machine",
+        ElfFault.OTHER_MACHINE,
     ),
-    "writes a program": Kind("cp /bin/sh $library", _ERROR_STATUS, "no library of a kernel: it "),
+    "writes a program": Kind("cp /bin/sh $library", _ERROR_STATUS, "not a library of a kernel: "),
     "writes without entry points": Kind(
         "echo 'int a;' > $library.c; gcc -shared -fPIC -o $library $library.c",
         _ERROR_STATUS,
-        "no library of a kernel: it has no ckh_abi_version",
+        "ckh_abi_version",
     ),
-    "writes an object file": Kind(
-        'gcc -c -x c++ -o $library "$source"', _ERROR_STATUS, "no library of a kernel: it is no shared library"
-    ),
+    "writes an object file": Kind('gcc -c -x c++ -o $library "$source"', _ERROR_STATUS, ElfFault.NOT_SHARED),
     # What is no matter.
     "leaves other files": Kind(f"{_COMPILE}; touch more; mkdir -p $library.d/e; touch $library.d/e/f", Status.OK, ""),
     "removes its source": Kind(f'{_COMPILE}; rm "$source"', Status.OK, ""),

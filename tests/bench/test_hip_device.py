@@ -23,7 +23,7 @@ from ckh.ops.grouped_conv.pool import conv_pool
 from ckh.problems import Direction
 from ckh.schema import HARDWARE
 from tests.bench.fake_hipcc import FakeHipcc, write_headers
-from tests.refusals import expect_refusal
+from tests.refusals import expect_refusal, expect_values
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -62,7 +62,7 @@ def test_without_a_gpu_an_architecture_must_be_named() -> None:
     """The error is one line, and the hint how to go on; with --arch the device opens, without any compiler."""
     with pytest.raises(DeviceError) as caught:
         open_device("hip")
-    assert caught.value.message == "no usable device: no AMD GPU is found"
+    assert caught.value.code == "no-gpu"
     assert "--arch" in caught.value.hint
     device = open_device("hip", DeviceOptions("gfx942", hipcc="/nonexistent"))
     assert device.arch is GFX942
@@ -120,7 +120,7 @@ def test_the_identity_of_an_architecture_that_is_only_compiled_for(tools: Device
     assert identity.name == "gfx942, 228 CUs at 2100 MHz"
     assert identity.hardware == GFX942.hardware.to_dict()
     assert set(identity.hardware) == set(HARDWARE)
-    assert identity.compiler.startswith("HIP version: 6.4.1; AMD clang version 19.0.0git; CK Tile mid2025 ")
+    expect_values(identity.compiler, "HIP version: 6.4.1; ", "AMD clang version 19.0.0git; ", "CK Tile mid2025 ")
     assert identity.flags[-1] == "--offload-arch=gfx942"
     assert not any(flag.startswith("-I") for flag in identity.flags)
 
@@ -283,7 +283,7 @@ def test_what_the_headers_lack_is_unsupported(tools: DeviceOptions) -> None:
     plain = next(kernel for kernel in kernels if kernel.pipeline == "mem" and not kernel.split_image)
     plain = replace(plain, double_smem_buffer=False)
     assert 'label[512] = "ckh-kernel:grouped_conv_fwd_fp16' in device.emit(plain)
-    with pytest.raises(UnsupportedKernelError, match="have no pipeline compv5"):
+    with pytest.raises(UnsupportedKernelError, match="compv5"):
         device.emit(replace(plain, pipeline="compv5", wave_m=1, wave_n=1, wave_k=2, num_wave_groups=2))
 
 
@@ -309,7 +309,7 @@ def test_an_unknown_kind_of_device_is_refused() -> None:
     """The kinds are said."""
     with expect_refusal(UsageError, "unknown-name", "cuda") as caught:
         open_device("cuda")
-    assert caught.value.hint == "one of host, hip, emulated"
+    expect_values(caught.value.hint, "host, hip, emulated")
 
 
 def test_opening_the_device_asks_the_driver_once(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,7 +11,7 @@ import pytest
 from ckh.bench.hip_memory import GUARD_BYTES, DeviceBuffer, HipMemory
 from ckh.bench.hip_runtime import HipError, HipMemoryError, HipRuntime
 from ckh.bench.typed import element_type
-from tests.refusals import expect_refusal
+from tests.refusals import expect_refusal, expect_values
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -45,9 +45,9 @@ def test_writes_in_front_and_behind_are_counted(runtime: HipRuntime, count: int)
     runtime.fill(buffer.address, 0, 100)
     assert buffer.overrun() == ""
     runtime.fill(buffer.address - count, 0, count)
-    assert buffer.overrun() == f"{count} bytes in front of"
+    expect_values(buffer.overrun(), count, "front")
     runtime.fill(buffer.address + 100, 0, count)
-    assert buffer.overrun() == f"{count} bytes in front of and {count} bytes behind"
+    expect_values(buffer.overrun(), count, "front", count, "behind")
     buffer.restore_guards()
     assert buffer.overrun() == ""
 
@@ -71,8 +71,8 @@ def test_what_is_written_beside_is_named_once(memory: HipMemory, runtime: HipRun
     memory.reset(10)
     runtime.fill(output + 10, 0, 2)
     runtime.fill(workspace - 1, 0, 1)
-    assert memory.overrun() == "2 bytes behind the output"
-    assert memory.overrun() == "1 bytes in front of the workspace"
+    expect_values(memory.overrun(), 2, "behind", "output")
+    expect_values(memory.overrun(), 1, "front", "workspace")
     assert memory.overrun() == ""
 
 

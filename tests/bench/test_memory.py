@@ -9,6 +9,7 @@ import pytest
 
 from ckh.bench.memory import WORKSPACE_FILL_BYTES, HostMemory
 from ckh.bench.typed import element_type
+from tests.refusals import expect_values
 
 A = np.arange(6, dtype=np.float32).reshape(2, 3)
 B = np.arange(4, dtype=np.float32)
@@ -75,8 +76,8 @@ def test_what_is_written_beside_is_named_once(memory: HostMemory) -> None:
     _, _, output, workspace = memory.pointers()
     ctypes.memset(output + 20, 0, 2)
     ctypes.memset(workspace - 1, 0, 1)
-    assert memory.overrun() == "2 bytes behind the output"
-    assert memory.overrun() == "1 bytes in front of the workspace"
+    expect_values(memory.overrun(), 2, "behind", "output")
+    expect_values(memory.overrun(), 1, "front", "workspace")
     assert memory.overrun() == ""
 
 

@@ -27,7 +27,7 @@ from ckh.ops.grouped_conv.pool import conv_pool, refused_pool
 from ckh.ops.grouped_conv.problem import ConvProblem
 from ckh.ops.grouped_conv.variants import PIPELINE_VARIANTS
 from ckh.problems import Direction
-from tests.refusals import expect_refusal
+from tests.refusals import expect_refusal, expect_values, has_values
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -149,7 +149,8 @@ def test_refused_pairs_are_counted_by_their_first_reason() -> None:
     assert [task.problem for task in plan.tasks] == [wide]
     assert plan.pairs == 208
     assert plan.pairs + sum(plan.refused.values()) == 2 * 300
-    assert plan.refused["C/G = 12 is not a multiple of vector_b = 8"] == 208
+    (count,) = [count for why, count in plan.refused.items() if has_values(why, "C/G = 12", "vector_b = 8")]
+    assert count == 208
     # Both problems lose two tiles of 30 kernels whose waves gfx942 does not have; some break the rule of LDS first.
     # Of the eight other tiles they lose the four kernels of compv5.
     reasons = [row.reasons[0] for row in refused_pool(Direction.FORWARD, arch, dtype="bf16")]
@@ -225,7 +226,8 @@ def test_file_that_is_no_text_is_bad_data(host: ArchSpec, tmp_path: Path) -> Non
     path.write_bytes(b"\xff\xfe\x00")
     with pytest.raises(DataError) as caught:
         make_plan([FORWARD], str(path), host, 1, SetCandidates())
-    assert f"{path}:1: not a text file in UTF-8" in caught.value.message
+    assert caught.value.code == "not-text"
+    expect_values(caught.value.message, f"{path}:1")
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from ckh.bench.protocol import Job, Op, Reply, WorkerConfig, job_from_line, repl
 from ckh.errors import DeviceError
 from ckh.schema import Status
 from tests.bench.faults import CLAIMED_MS, FAULTS, GOOD, PROBLEM, Fault, FaultyDevice, claims
-from tests.refusals import expect_refusal
+from tests.refusals import expect_refusal, expect_values
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -103,11 +103,12 @@ def test_what_a_kernel_prints_is_no_reply(worker: WorkerProcess, libraries: list
 def test_jobs_that_cannot_be_done_are_answered(worker: WorkerProcess, libraries: list[str]) -> None:
     """A kernel without a problem and a library that is missing are launch errors, and the worker lives on."""
     early = ask(worker, Job(Op.MEASURE, 1, library=libraries[0], samples=1))
-    assert (early.status, early.message) == (Status.LAUNCH_ERROR, "there is no problem to run")
+    assert early.status == Status.LAUNCH_ERROR
+    assert "problem" in early.message
     ask(worker, SETUP)
     missing = ask(worker, Job(Op.MEASURE, 2, library="/nonexistent.so", samples=1))
     assert missing.status is Status.LAUNCH_ERROR
-    assert missing.message.startswith("cannot load the kernel: /nonexistent.so")
+    expect_values(missing.message, "/nonexistent.so")
     assert ask(worker, Job(Op.MEASURE, 3, library=libraries[0], samples=1)).status is Status.OK
 
 
@@ -128,13 +129,14 @@ def test_a_library_is_loaded_without_a_problem(worker: WorkerProcess, libraries:
     assert (loaded.id, loaded.status, loaded.message) == (1, Status.OK, "")
     missing = ask(worker, Job(Op.LOAD, 2, library="/nonexistent.so"))
     assert missing.status is Status.LAUNCH_ERROR
-    assert missing.message.startswith("cannot load the kernel: /nonexistent.so")
+    expect_values(missing.message, "/nonexistent.so")
 
 
 def test_a_problem_of_another_dtype_is_an_answer(worker: WorkerProcess) -> None:
     """What cannot be verified is not measured, and the worker lives on."""
     reply = ask(worker, replace(SETUP, problem=replace(PROBLEM, dtype="int8").canonical()))
-    assert (reply.status, reply.message) == (Status.LAUNCH_ERROR, "kernels of int8 cannot be measured")
+    assert reply.status == Status.LAUNCH_ERROR
+    expect_values(reply.message, "int8")
     assert ask(worker, SETUP).status is Status.OK
 
 

@@ -12,6 +12,7 @@ import lightgbm
 import numpy as np
 import pytest
 
+from ckh.assess.slices import COPY, NEW
 from ckh.cli import run
 from ckh.data import parts
 from ckh.data.dataset import write_dataset
@@ -236,7 +237,7 @@ def test_the_same_layer_at_another_batch_is_apart(
     args = ["evaluate", *MEASURED, "--model", str(model), "--data", str(tmp_path / "new.parquet"), "--json"]
     assert run(args) == ExitCode.OK
     found = {one["name"]: one["problems"] for one in json.loads(capsys.readouterr().out)["slices"]}
-    assert (found["same layer, another batch"], found["layer never seen"]) == (3, 2)
+    assert (found[COPY], found[NEW]) == (3, 2)
 
 
 def test_unstable_data_are_refused(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -85,7 +85,7 @@ def test_a_window_confines_memory(wave: Wave, text: str) -> None:
         for allowed in (library.confine, library.set_arguments):
             library.confine(1, 1)
             library.set_arguments(1, 1)
-            with pytest.raises(WaveError, match="outside the memory that it may touch"):
+            with pytest.raises(WaveError, match="outside the memory"):
                 wave.run(text, sgprs=sgprs, vgprs=vgprs)
             allowed(address, ctypes.sizeof(memory))
             wave.run(text, sgprs=sgprs, vgprs=vgprs)
@@ -111,7 +111,7 @@ def test_a_kernel_with_too_much_scratch_memory_is_refused() -> None:
     struct.pack_into("<I", elf, at + 4, MAX_SCRATCH_BYTES)
     assert {kernel.scratch for kernel in CodeObject(bytes(elf)).kernels.values()} == {0, MAX_SCRATCH_BYTES}
     struct.pack_into("<I", elf, at + 4, MAX_SCRATCH_BYTES + 1)
-    with pytest.raises(ValueError, match=f"scratch memory of {MAX_SCRATCH_BYTES + 1} bytes"):
+    with pytest.raises(ValueError, match=f"scratch .*{MAX_SCRATCH_BYTES + 1} "):
         CodeObject(bytes(elf))
 
 
@@ -157,7 +157,7 @@ def test_workgroups_beyond_the_limits_are_refused(
     arguments = (ctypes.c_void_p * 1)(ctypes.addressof(bundle))
     name = max(CodeObject(bytes(_elf())).kernels.values(), key=lambda kernel: kernel.lds).name
     gpu = EmulatedGpu(library, KEPT[0].arch)
-    with pytest.raises(EmulatorError, match="the limits are 1024 and 163840"):
+    with pytest.raises(EmulatorError, match=r"1024\D+163840"):
         gpu.launch(name, ctypes.addressof(bundle), (1, 1, 1), block, arguments, shared)
     with pytest.raises(ValueError, match="without kernel nobody"):
         gpu.launch("nobody", ctypes.addressof(bundle), (1, 1, 1), block, arguments, shared)

@@ -212,7 +212,7 @@ def test_scratch_memory(wave: Wave) -> None:
         scratch=16,
     )
     np.testing.assert_array_equal(indexed.vgprs[6:8].T, DATA[:, :2])
-    with pytest.raises(WaveError, match="outside its scratch memory: byte 8"):
+    with pytest.raises(WaveError, match=r"scratch .*byte 8"):
         wave.run("scratch_store_dword off, v0, off offset:8", vgprs={0: DATA[:, 0]}, scratch=8)
-    with pytest.raises(WaveError, match="outside its scratch memory: byte 400"):
+    with pytest.raises(WaveError, match=r"scratch .*byte 400"):
         wave.run("scratch_load_dword v6, off, s8", sgprs={8: 400}, scratch=16)

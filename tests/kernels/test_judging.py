@@ -221,7 +221,7 @@ def rules_of_parity() -> tuple[list[tuple[Any, ...]], tuple[Any, ...]]:
     def odd(half: int) -> Iterator[str]:
         calls.append(("odd", half))
         if half % 2:
-            yield f"half of it is {half}"
+            yield f"half is {half}"
 
     @book.rule
     def deep(tile_k: int, tile_n: int) -> Iterator[str]:
@@ -244,7 +244,7 @@ def test_a_rule_is_called_once_for_what_it_reads() -> None:
     assert Counter(calls) == dict.fromkeys(
         [("half", 2), ("half", 4), ("half", 3), ("odd", 1), ("odd", 2), ("deep", 5, 1), ("deep", 5, 9)], 1
     )
-    assert verdicts.counts() == {"half of it is 1": 12, "too deep": 2}
+    assert verdicts.counts() == {"half is 1": 12, "too deep": 2}
     assert [(table[n].tile_m, table[n].tile_n) for n in verdicts.passed.tolist()] == [(4, 9), (4, 9)]
 
 

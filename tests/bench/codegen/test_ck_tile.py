@@ -36,7 +36,7 @@ from tests.bench.codegen.real_kernels import REAL_KERNELS
 from tests.bench.codegen.templates import OPERATIONS, SHARED
 from tests.bench.fake_hipcc import write_headers
 from tests.real import Real, compiles, interface_here
-from tests.refusals import expect_refusal
+from tests.refusals import expect_refusal, expect_values, has_values
 
 if TYPE_CHECKING:
     from ckh.ops.grouped_conv.kernel import ConvKernel
@@ -285,7 +285,7 @@ def test_operands_are_transposed_where_an_architecture_can() -> None:
     other = replace(weight, warp_tile_m=16, warp_tile_n=16, warp_tile_k=32)
     assert missing(weight, LATE_2025, gfx950) == missing(other, LATE_2025, GFX942) == []
     (reason,) = missing(other, LATE_2025, gfx950)
-    assert "no 16x16x32 matrix instruction for fp16 whose operands gfx950 transposes" in reason
+    expect_values(reason, "16x16x32", "fp16", "gfx950")
     assert missing(replace(other, variant=Direction.FORWARD), LATE_2025, gfx950) == []
 
 
@@ -420,7 +420,7 @@ def test_headers_without_convolutions_have_no_direction(tmp_path: Path) -> None:
     (tmp_path / "ck_tile/ops/gemm/pipeline").mkdir(parents=True)
     headers = detect_conv(detect_interface(tmp_path))
     assert headers.directions == frozenset()
-    assert f"the CK Tile headers (mid2025) have no {PLAIN.variant} kernel" in missing(PLAIN, headers, GFX942)
+    assert any(has_values(reason, "mid2025", PLAIN.variant) for reason in missing(PLAIN, headers, GFX942))
 
 
 def test_a_pipeline_whose_header_is_no_text_is_not_there(tmp_path: Path) -> None:

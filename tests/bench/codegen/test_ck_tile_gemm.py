@@ -36,6 +36,7 @@ from ckh.schema import Status
 from tests.bench.codegen.real_gemm_kernels import REAL_GEMM_KERNELS
 from tests.bench.fake_hipcc import REMARKS, write_headers
 from tests.real import Real, built_with, compiles, interface_here
+from tests.refusals import expect_reasons
 
 if TYPE_CHECKING:
     from ckh.ops.gemm_universal.kernel import GemmKernel
@@ -326,9 +327,8 @@ def test_basic_v1_does_not_know_of_operands_that_lds_transposes() -> None:
     """So on gfx950 it is refused in all layouts but the one that transposes nothing."""
     kernel = replace(PLAIN, pipeline="basic_v1")
     assert missing(kernel, LATE_2025, GFX950) == []
-    assert missing(replace(kernel, layout="rrr"), LATE_2025, GFX950) == [
-        "basic_v1 of the CK Tile headers (late2025) does not take operands that gfx950 transposes in LDS"
-    ]
+    reasons = missing(replace(kernel, layout="rrr"), LATE_2025, GFX950)
+    expect_reasons(reasons, ("basic_v1", "late2025", "gfx950"))
 
 
 def test_all_reasons_are_said_at_once() -> None:
@@ -341,7 +341,7 @@ def test_all_reasons_are_said_at_once() -> None:
 
 def test_headers_without_the_kernel_are_refused() -> None:
     """Older headers have another GEMM kernel."""
-    assert missing(PLAIN, replace(MID_2025, has_kernel=False), GFX942) == [f"{WHICH} have no universal GEMM kernel"]
+    expect_reasons(missing(PLAIN, replace(MID_2025, has_kernel=False), GFX942), (WHICH, "GEMM"))
 
 
 @pytest.mark.parametrize("pipeline", ["basic_v1", "mem", "compv3", "compv4"])
@@ -397,7 +397,7 @@ def test_the_device_emits_gemm_kernels(tmp_path: Path, monkeypatch: pytest.Monke
     """`HipDevice.emit` passes them on with what its headers have, here nothing."""
     monkeypatch.setenv("HIPCC", "true")
     device = HipDevice(DeviceOptions("gfx942", ck_include=str(write_headers(tmp_path))))
-    with pytest.raises(UnsupportedKernelError, match="have no universal GEMM kernel"):
+    with pytest.raises(UnsupportedKernelError, match="GEMM"):
         device.emit(PLAIN)
 
 

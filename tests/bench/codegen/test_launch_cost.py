@@ -17,6 +17,7 @@ from tests.bench.codegen.real_kernels import REAL_KERNELS
 from tests.bench.hip_stub.build import build_free_runtime
 from tests.bench.hip_stub.launch_cost import LOOPS, SAMPLES
 from tests.real import Real, compiles, interface_here
+from tests.refusals import expect_values
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -106,7 +107,7 @@ def test_a_graph_that_cannot_be_made_is_an_error(
         library = real_kernels[arch, kernel].library
         if not ask(library, op.name, problem.canonical())["reason"]:
             found = ask(library, op.name, problem.canonical(), how=BY_GRAPH, sets=1)
-            assert found["reason"] == "hipStreamBeginCapture: operation not supported"
+            expect_values(found["reason"], "hipStreamBeginCapture")
             assert (found["launches"], found["open"]) == (0, 0)
             return
     pytest.fail("no problem is supported")

@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ckh.archs import load_arch
+from ckh.errors import DataError
 from ckh.ops.grouped_conv.names import kernel_name
 from ckh.ops.grouped_conv.rules.full import blocks_per_cu, full_candidates, specializations
 from ckh.ops.grouped_conv.rules.matrix import wave_and_shape
 from ckh.ops.grouped_conv.rules.tables import curated_tiles, read_columns, triple
 from ckh.ops.grouped_conv.tiles import tile_of, vectors_of, warp_tile_of, wave_of
 from ckh.problems import Direction
+from tests.refusals import expect_refusal
 
 if TYPE_CHECKING:
     from ckh.ops.grouped_conv.kernel import ConvKernel
@@ -191,6 +193,6 @@ def test_nothing_for_what_the_tables_do_not_have() -> None:
 
 def test_tables_are_read_strictly() -> None:
     """A line with a column too few is named, and a triple is three integers."""
-    with pytest.raises(Exception, match=r"forward.txt:4: there are 7 columns, not 8"):
+    with expect_refusal(DataError, "bad-row", "forward.txt:4", 7, 8):
         read_columns("forward.txt", 8)
     assert triple("8/4/2") == (8, 4, 2)
