@@ -23,7 +23,12 @@ DEBUG_VARIABLE = "CKH_DEBUG"
 JSON_OPTION = "--json"
 _IN_ASCII = "ckh.ascii"
 _NO_MEMORY = ("failed to map segment from shared object", "cannot allocate memory", "Cannot allocate memory")
-_SHOWN_AS = {"…": "~", **{bar: str(height) for height, bar in enumerate("▁▂▃▄▅▆▇█", 1)}}  # as wide, so that tables hold
+_SHOWN_AS = {
+    "…": "~",
+    "–": "-",
+    "→": ">",
+    **{bar: str(height) for height, bar in enumerate("▁▂▃▄▅▆▇█", 1)},
+}  # as wide, so that tables hold
 
 
 class StreamError(OSError):

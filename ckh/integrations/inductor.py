@@ -211,7 +211,7 @@ def _places(op: str, problem: Any, members: Sequence[tuple[int, Any]], chooser: 
     except UsageError:  # the model that was named is for something else
         return {}
     if chosen.not_measured is not None:
-        _say(op, chooser.arch, problem.dtype, chosen.not_measured.source, chosen.not_measured.worth or "not judged")
+        _say(op, chooser.arch, problem.dtype, chosen.not_measured.source, chosen.not_measured.worth or "not evaluated")
     kernels = tuple(sorted({kernel for _, kernel in members}))
     scores, _ = chosen.score_pool([problem], kernels, tflops=False)
     score: dict[Any, float] = {}

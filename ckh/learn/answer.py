@@ -337,7 +337,7 @@ def known(
     kernels: Iterable[str | Kernel] | None = None,
     rule_set: str | None = None,
 ) -> Known:
-    """What a model does not know of an answer of `rank`: the line `not known: …` of `ckh predict`.
+    """What a model does not know of an answer of `rank`: the line `out of distribution: …` of `ckh predict`.
 
     Args:
         problem: what is to be computed.

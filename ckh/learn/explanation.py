@@ -103,7 +103,7 @@ class Explanation:
 
     def lines(self) -> list[str]:
         """For people."""
-        lines = ["why the first is above the second:"]
+        lines = ["why the first kernel ranks above the second:"]
         if self.reasons:
             words = ", ".join(f"{one.word} {one.contribution:+.4f}" for one in self.reasons)
             lines.append(f"  trees      {self.difference:+.4f} = {words}")
@@ -112,7 +112,7 @@ class Explanation:
                 for one in self.features
             ]
         else:
-            why = "no trees rank here" if self.difference else "nothing that ranks tells them apart"
+            why = "not ranked by trees" if self.difference else "a tie"
             lines.append(f"  scores     {self.difference:+.4f}; {why}")
         lines.append(f"  roofline   {_roofline_text(self.roofline)}")
         for place, one in enumerate(self.quantisation, 1):
@@ -125,10 +125,10 @@ class Explanation:
 
 
 def _roofline_text(one: Roofline) -> str:
-    intensity = f"{one.intensity:.4g} operations a byte"
+    intensity = f"{one.intensity:.4g} operations per byte"
     if one.ridge is None:
-        return f"{intensity}; the peaks of this device are not known"
+        return f"{intensity}; peak rates of this device unknown"
     return (
-        f"{intensity}, the ridge is at {one.ridge:.4g}: {one.bound} bounds; no kernel that does them all is faster "
-        f"than {one.least_ms:.4g} ms by the makers' peaks"
+        f"{intensity}, ridge at {one.ridge:.4g}: {one.bound}-bound; lower bound {one.least_ms:.4g} ms at peak rates "
+        f"(for kernels that do all operations)"
     )

@@ -42,7 +42,7 @@ class Frequent(NamedTuple):
     def line(self) -> str:
         """In words."""
         won = f"{self.wins} of {self.problems} measured problems"
-        return f"whatever the layer, what wins most at {self.size} = {self.value}: {self.kernel} ({won})"
+        return f"most frequent winner at {self.size} = {self.value}: {self.kernel} ({won})"
 
 
 # What a problem is besides the sizes left out -> each size, the kernel, its wins and the problems.

@@ -1,6 +1,6 @@
-"""A model's knowledge of what it answers: the device, the problem's sizes and the kernels were measured, or not.
+"""Out-of-distribution checks of an answer: device, sizes and kernels outside the training data.
 
-An answer is given all the same; what stands here says why to trust it less. Imports next to nothing.
+They add caveats to the answer. Imports little, since quick answers use it too.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from ckh.learn.measured_set import MeasuredSet, NearestProblem
     from ckh.ops.base import Problem
 
+OUT_OF_DISTRIBUTION = "out of distribution"
 _HOST = "host"
 _BETWEEN = ", "
 _DRIVER = Path("/sys/class/kfd")  # of AMD GPUs
@@ -30,7 +31,7 @@ _FAMILIES_NAMED = 3
 
 
 class Outside(NamedTuple):
-    """A size that lies outside of what was measured, and by which factor."""
+    """A size outside the measured range."""
 
     size: str
     value: int
@@ -39,27 +40,28 @@ class Outside(NamedTuple):
 
     @property
     def factor(self) -> float:
-        """How many times as large as the largest, or as small as the least, it is."""
+        """Ratio to the largest measured value, or of the least measured value to it."""
         pair = (self.value, self.most) if self.value > self.most else (self.least, self.value)
         return pair[0] / max(pair[1], 1)
 
     def __str__(self) -> str:
-        """In words."""
-        bound = f"at most {self.most}" if self.value > self.most else f"at least {self.least}"
-        return f"{self.size} = {self.value} is {self.factor:.3g} times outside of what was measured ({bound})"
+        """Text for a caveat."""
+        if self.value > self.most:
+            return f"{self.size} = {self.value} is {self.factor:.3g} times the largest measured ({self.most})"
+        return f"{self.size} = {self.value} is 1/{self.factor:.3g} of the smallest measured ({self.least})"
 
 
 class Known(NamedTuple):
-    """The parts of a problem, a device and kernels that a model does not know.
+    """Out-of-distribution parts of an answer.
 
     Attributes:
-        device: why figures are another device's; empty if they are this one's, or nothing says which that is.
-        outside: sizes of the problem that lie outside of what was measured.
-        nearest: the nearest measured problem, where any does.
-        families: kinds of kernels among those shown of which none was measured.
-        left_out: kinds of kernels that are not ranked because none was measured; no doubt about those that are.
-        unknown_kernels: how many of the kernels that a user listed, and that apply, are of such kinds.
-        source: why the whole answer is of something else; empty if it is not.
+        device: device mismatch in words; empty if measured on this device, or unknown.
+        outside: sizes outside the measured range.
+        nearest: nearest measured problem, if a size is outside.
+        families: kernel families in the answer without measurements.
+        left_out: kernel families that are not ranked, for lack of measurements.
+        unknown_kernels: number of applicable kernels of a user's list in such families.
+        source: source of an answer without measurements of this GPU; empty otherwise.
     """
 
     device: str = ""
@@ -72,34 +74,34 @@ class Known(NamedTuple):
 
     @property
     def doubts(self) -> tuple[str, ...]:
-        """Each part in words that the model does not know of the ranked kernels' answer; none if all is known."""
-        near = "" if self.nearest is None else f"; the nearest that was: {self.nearest.problem}"
+        """Caveats in words; empty inside the training distribution."""
+        near = "" if self.nearest is None else f"; nearest measured problem: {self.nearest.problem}"
         sizes = ["; ".join(map(str, self.outside)) + near] if self.outside else []
         named = ", ".join(self.families[:_FAMILIES_NAMED])
-        count = f": {self.unknown_kernels} of the listed kernels" if self.unknown_kernels else ""
-        kinds = [f"no kernel of {named} was measured{count}"] if self.families else []
+        count = f" ({self.unknown_kernels} of the listed kernels)" if self.unknown_kernels else ""
+        kinds = [f"no measurements of {named}{count}"] if self.families else []
         return tuple(filter(None, (self.source, self.device, *sizes, *kinds)))
 
     @property
     def not_ranked(self) -> str:
-        """The kinds of kernels that are left out, in words; empty if there are none."""
-        return f"no kernel of {', '.join(self.left_out)} was measured, so none is ranked" if self.left_out else ""
+        """Text on kernel families that are not ranked; empty if there are none."""
+        return f"not ranked, for lack of measurements: {', '.join(self.left_out)}" if self.left_out else ""
 
     @property
     def apart(self) -> str:
-        """What a figure of the measurements does not hold for, as the end of a sentence; empty if it holds here."""
-        device = ["on the measured device, not on this one"] if self.device else []
-        sizes = ["for measured sizes, not for these"] if self.outside else []
-        kinds = ["for measured kinds of kernels, not for all of these"] if self.families else []
-        return ", and ".join(device + sizes + kinds)
+        """What figures of the measured data are not valid for, in words; empty inside the training distribution."""
+        device = ["this device"] if self.device else []
+        sizes = ["these sizes"] if self.outside else []
+        kinds = ["all of these kernels"] if self.families else []
+        return ", ".join(device + sizes + kinds)
 
     @property
     def line(self) -> str:
-        """All in a line; empty if all is known."""
-        return "" if not self.doubts else f"not known: {'; '.join(self.doubts)}"
+        """All caveats in a line; empty inside the training distribution."""
+        return "" if not self.doubts else f"{OUT_OF_DISTRIBUTION}: {'; '.join(self.doubts)}"
 
     def document(self) -> dict[str, Any]:
-        """For JSON."""
+        """The caveats as a JSON document."""
         from dataclasses import asdict
 
         return {
@@ -117,8 +119,8 @@ ALL_KNOWN = Known()
 
 
 def not_measured(source: str) -> Known:
-    """The knowledge of an answer that a model of something else gives, or an estimate."""
-    return Known(source=f"nothing was measured for this; {source} answers")
+    """Caveat of an answer by a model of another GPU, or an estimate."""
+    return Known(source=f"no measurements of this GPU and element type, ranked by {source}")
 
 
 def find_known(
@@ -131,7 +133,7 @@ def find_known(
     families: Sequence[str],
     left_out: Iterable[str],
 ) -> Known:
-    """Find the parts of an answer that a model does not know.
+    """Find the out-of-distribution parts of an answer.
 
     Args:
         problem: what is to be computed.
@@ -155,7 +157,7 @@ def find_known(
 
 
 def other_device(arch: str, device: str, num_cus: int | None) -> str:
-    """Why figures are another device's than this machine's; empty if they are its own, or nothing says so."""
+    """Device mismatch between the measurements and this machine in words; empty if none is known."""
     if arch == _HOST:
         here = machine.processor_name()
         return "" if not device or here in device.split(_BETWEEN) else f"measured on {device}, this CPU is {here}"
@@ -170,9 +172,9 @@ def other_device(arch: str, device: str, num_cus: int | None) -> str:
 
 
 def offer_once(problem: Problem, op: str, arch: str, device: str, model: Path) -> None:
-    """Tell a person at a terminal, once, how to measure and train for a CPU that a host model was not measured on.
+    """Print, once and on a terminal only, how to measure and train for this CPU if a host model is of another CPU.
 
-    That it was said is remembered by a file in the user's folder; where none can be written it is said again.
+    A file in the user's folder remembers it.
     """
     if arch != _HOST or not sys.stderr.isatty() or not other_device(arch, device, None):
         return
@@ -186,12 +188,12 @@ def offer_once(problem: Problem, op: str, arch: str, device: str, model: Path) -
         mark.touch()
     direction = getattr(problem, "variant", None)
     commands = _retraining(op, None if direction is None else str(direction), problem.dtype, model)
-    takes = "15 minutes of measuring and a few of training continue it for this CPU"
+    takes = "15 minutes of measuring and a few of training adapt it to this CPU"
     note("\n".join([f"{model.name} was measured on {device}; {takes}:", *commands]))
 
 
 def _retraining(op: str, variant: str | None, dtype: str, model: Path) -> tuple[str, ...]:
-    """The commands that measure for a quarter of an hour and train for this CPU."""
+    """Commands that measure for 15 minutes and train for this CPU."""
     direction = "" if variant is None else f" --variant {variant}"
     own = user_data_dir() / "models" / model.name
     return (

@@ -1,4 +1,4 @@
-"""A ranking as text and as JSON. Imports next to nothing: quick answers are printed with it too."""
+"""Rankings as text and JSON. Imports little, since quick answers use it too."""
 
 from __future__ import annotations
 
@@ -24,24 +24,24 @@ if TYPE_CHECKING:
 MOST_TIED = 100  # names of a row's kernels that JSON has
 _COLUMNS = ("predicted TFLOPS", "predicted ms")
 NOT_IN_HEADERS = "not in these headers"
-_ALIKE = "alike to the model: the first in the pool is shown, measured ones before others"
-_WHY = " (--why lists the reasons)"
+_ALIKE = "with equal scores; measured kernels are shown first, then the first in the pool"
+_WHY = " (reasons: --why)"
 _HOST = "host"
 OUT_OF_ORDER = (
-    "the order is the ranking model's; TFLOPS are predicted by a model of their own, and need not fall with it"
+    "the ranking model determines the order; TFLOPS are predicted by a separate model and need not decrease with rank"
 )
 
-ORDER_ALONE = "this model learned the order of kernels, not their times"
-TIMED_ALONE = "the data hold times of the fastest kernels alone; behind the first it is unknown which are among them"
+ORDER_ALONE = "the model was trained to rank kernels, not to predict times"
+TIMED_ALONE = "the training data have times of the fastest kernels only, which are known for the first row alone"
 
 
 class HeadersNote(NamedTuple):
-    """What CK Tile's headers on this machine lack for the candidates of an answer.
+    """Candidates that CK Tile's headers on this machine cannot build.
 
     Attributes:
-        include: the headers' folder; empty: none are known.
-        interface: which one they have or, of none, which one the candidates are for.
-        reasons: how many candidates they cannot build, by the reason.
+        include: the headers' folder; empty: no headers were found.
+        interface: version of their interface; without headers, the version that the candidates are for.
+        reasons: number of candidates that cannot be built, by reason.
     """
 
     include: str
@@ -55,19 +55,19 @@ class HeadersNote(NamedTuple):
 
     @property
     def not_built(self) -> int:
-        """How many candidates they cannot build."""
+        """Number of candidates that cannot be built."""
         return sum(self.reasons.values())
 
     @property
     def line(self) -> str:
-        """For people."""
+        """Text for a terminal."""
         if not self.include:
-            return f"none known here; candidates are for the interface {self.interface}, and yours may lack some"
+            return f"not found; candidates are for the {self.interface} interface, some may not build with yours"
         where = f"{self.interface}, in {self.include}"
-        return f"{where}: {self.not_built} candidates cannot be built with them and stand last"
+        return f"{where}: {self.not_built} candidates cannot be built, ranked last"
 
     def document(self) -> dict[str, Any]:
-        """For JSON."""
+        """The note as a JSON document."""
         return {
             "include": self.include or None,
             "interface": self.interface,
@@ -81,17 +81,17 @@ NO_HEADERS = HeadersNote("", "late2025", MappingProxyType({}))
 
 
 class KernelRow(NamedTuple):
-    """A row of a ranking: a kernel by its complete name, and what is known of it.
+    """A row of a ranking.
 
     Attributes:
-        kernel: the name.
-        score: what is ordered by.
-        tflops: expected, if they are.
-        latency_ms: the time that goes with them.
-        measured_ms: measured here, if it was.
-        ties: how many candidates have this score, this kernel, the first of them in the pool, among them.
-        tied: the names of the others, the first `MOST_TIED` of them.
-        not_in_headers: why the headers here cannot build it; empty if they can, or none are known.
+        kernel: complete name of the kernel.
+        score: key of the order.
+        tflops: predicted speed, or None.
+        latency_ms: predicted time, or None.
+        measured_ms: time measured on this machine, or None.
+        ties: number of candidates with this score, including this kernel.
+        tied: names of the other tied kernels, at most `MOST_TIED`.
+        not_in_headers: reason why the headers cannot build the kernel; empty if they can, or were not found.
     """
 
     kernel: str
@@ -107,14 +107,13 @@ class KernelRow(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class NotMeasured:
-    """A caution about an order that no measurement of this GPU and element type stands behind.
+    """Caveat of an order that is based on no measurement of this GPU and element type.
 
     Attributes:
         basis: "model" of another GPU or element type, or "estimate".
-        source: what it is.
-        worth: how good such answers were, where they were judged on the same operation, direction, pool and GPUs; None
-            where they were not.
-        next_commands: what would measure, the quicker first.
+        source: name of the model or estimate, and where its data come from.
+        worth: expected efficiency, where it was evaluated on the same operation, direction, pool and GPUs, or None.
+        next_commands: commands that measure, the quickest first.
     """
 
     basis: str
@@ -123,16 +122,16 @@ class NotMeasured:
     next_commands: tuple[str, ...]
 
     def with_probe(self, again: str) -> NotMeasured:
-        """The same, where the command that was typed measures its first choices if it is typed so again."""
+        """The same, with the command that measures the first choices in front."""
         return replace(self, next_commands=(f"{again} --probe 5", *self.next_commands))
 
     def lines(self) -> list[str]:
-        """For people."""
+        """Text for a terminal."""
         following = [f"next     {command}" for command in self.next_commands]
         return [
             "NOT MEASURED on this architecture and element type",
             f"source   {one_line(self.source)}",
-            f"worth    {self.worth or 'not judged'}",
+            f"quality  {self.worth or 'not evaluated'}",
             *following,
         ]
 
@@ -142,28 +141,27 @@ class Ranking(NamedTuple):
 
     Attributes:
         problem: the problem.
-        path: the folder of the model.
-        model: its name.
-        other_models: folders of models that fit as well.
-        arch: the architecture that it is for.
-        device: what it was measured on.
-        ranked_by: the implementation.
-        candidates: how many kernels apply.
-        refused: how many do not, by reason.
-        beyond: why the model expects no speed of this problem; empty if it does, or never does.
-        probe: what was measured here, if it decides the order.
-        kernels: the first of those that apply.
-        not_measured: what to know where nothing was measured; None: the model is of this architecture and dtype.
-        estimated: how many candidates have their score from an estimate: those that the model does not know, or all.
-        compiled: of how many candidates an estimate knows what the compiler reported; None: no estimate answers.
-        bands: measured over predicted times that nine in ten held-out ones lay between, by the speed that is predicted
-            (`interval_at`); empty where nothing says.
-        known: what the model does not know of the problem, this device and the kernels.
-        frequent: the kernel that wins most at the problem's size, where the model learned from winners.
-        timed: how many candidates the model's training data have times of; None if the model does not say.
-        explanation: why the first is above the second, if that is requested and there are two.
-        padded: the sizes that the problem is padded to, by name, where no kernel applies to it as it is; empty: none.
-        headers: what CK Tile's headers lack; None: the kernels are not built with them.
+        path: folder of the model.
+        model: name of the model.
+        other_models: folders of other models that fit.
+        arch: architecture of the model.
+        device: device that the training data were measured on.
+        ranked_by: backend that ranked, "c" or "numpy".
+        candidates: number of applicable kernels.
+        refused: number of kernels that do not apply, by reason.
+        beyond: reason why the problem is too far outside the training data for a predicted speed; empty otherwise.
+        probe: measurements on this machine, if they determine the order.
+        kernels: the first rows of the ranking.
+        not_measured: caveat of a model of another GPU or an estimate; None: the model is for this GPU and dtype.
+        estimated: number of candidates that the estimate scored: those unknown to the model, or all.
+        compiled: number of candidates whose compiler report the estimate uses; None: no estimate.
+        bands: 90 % prediction intervals of measured over predicted time, by predicted speed (`interval_at`).
+        known: sizes, device and kernels outside the training distribution.
+        frequent: most frequent winner at the problem's size, for models of winners.
+        timed: number of candidates with times in the training data; None if unknown.
+        explanation: why the first kernel ranks above the second, if requested.
+        padded: padded sizes by name, where no kernel applies to the unpadded problem.
+        headers: candidates that CK Tile's headers cannot build; None: not built with them.
     """
 
     problem: Problem
@@ -191,21 +189,23 @@ class Ranking(NamedTuple):
 
     @property
     def interval(self) -> tuple[float, float] | None:
-        """Measured over predicted time that nine in ten held-out times at such speeds lay between; None: unknown.
-
-        It holds for what `known` does not doubt.
-        """
+        """90 % prediction interval of measured over predicted time, valid inside the training distribution, or None."""
         speeds = [one.tflops for one in self.kernels if one.tflops is not None]
         return interval_at(self.bands, max(speeds)) if self.bands and speeds else None
 
     @property
     def no_interval(self) -> str:
-        """The interval and what it holds for, if that is not this; empty if it holds, or there is none."""
-        return interval_words(self.interval, self.known.apart) if self.known.apart else ""
+        """The interval with what it is not calibrated for; empty if it is valid, or there is none."""
+        return self._interval_line if self.known.apart else ""
+
+    @property
+    def _interval_line(self) -> str:
+        times = [one.latency_ms for one in self.kernels if one.latency_ms is not None]
+        return interval_line(self.interval, min(times, default=None), self.known.apart)
 
     @property
     def in_order(self) -> bool:
-        """True if the predicted speeds fall with the place, among kernels that were not measured."""
+        """True if predicted speeds decrease with rank, among kernels that were not measured."""
         return is_falling(one.tflops for one in self.kernels if one.measured_ms is None)
 
     @property
@@ -215,15 +215,15 @@ class Ranking(NamedTuple):
 
     @property
     def no_speed(self) -> str:
-        """Why the cells of predicted speeds are empty; empty if they are not, or all of the answer stands in doubt."""
+        """Reason why cells of predicted speeds are empty; empty if they are not, or nothing was measured."""
         has_speed = [one.tflops is not None for one in self.kernels]
         if self.beyond or self.not_measured is not None or all(has_speed):
             return self.beyond
         return TIMED_ALONE if any(has_speed) else ORDER_ALONE
 
     def text(self, *, why: bool) -> str:
-        """For people; `why` has the reasons for which kernels were refused."""
-        warning = " (host numbers: they say nothing about a GPU)" if self.arch == _HOST else ""
+        """Text for a terminal; `why` lists the reasons why kernels do not apply."""
+        warning = " (host timings, not valid for GPUs)" if self.arch == _HOST else ""
         refused = sum(self.refused.values())
         measured = "" if self.timed is None else f" ({self.timed} measured)"
         lines = [
@@ -235,13 +235,13 @@ class Ranking(NamedTuple):
                 if self.not_measured is None
                 else self.not_measured.lines()
             ),
-            *([f"         chosen before {', '.join(self.other_models)}"] if self.other_models else []),
+            *([f"         preferred over {', '.join(self.other_models)}"] if self.other_models else []),
             f"kernels  {self.candidates} candidates{measured}, {refused} refused{_WHY if refused and not why else ''}",
         ]
         if 0 < self.estimated < self.candidates:
-            lines.append(f"         {self.estimated} of kinds unknown to the model, put in by the analytic estimate")
+            lines.append(f"         {self.estimated} of kinds without training data, ranked by the analytic estimate")
         if self.compiled is not None:
-            lines.append(f"         registers and LDS of {self.compiled} by the compiler, of the others by tile")
+            lines.append(f"         registers and LDS: {self.compiled} from the compiler, others from the tile")
         if self.headers is not None:
             lines.append(f"headers  {self.headers.line}")
         if why:
@@ -264,17 +264,17 @@ class Ranking(NamedTuple):
         notes = tied + beside + doubts + notes_text(self.no_speed, is_in_order=self.in_order)
         said = (
             "\n".join([*(paragraphs(one_line(line)) for line in lines), "", table])
-            + interval_text(self.interval, self.known.apart)
+            + (f"\n{prose(self._interval_line)}\n" if self.interval is not None else "")
             + notes
         )
         return said if self.explanation is None else "\n".join([said, *self.explanation.lines(), ""])
 
     def json(self) -> str:
-        """For programs."""
+        """The answer as JSON text."""
         return json_text("predict", self.document())
 
     def document(self) -> dict[str, Any]:
-        """The answer, for JSON."""
+        """The answer as a JSON document."""
         return {
             "problem": self.problem.canonical(),
             "sizes": self.problem.to_dict(),
@@ -318,78 +318,84 @@ class Ranking(NamedTuple):
 
 
 def _ties_text(rows: Sequence[KernelRow]) -> str:
-    """The note below a table on rows that stand for several kernels; empty if there are none."""
-    tied = [f"{place} = {row.ties} kernels" for place, row in enumerate(rows, 1) if row.ties > 1]
-    words = f"{', '.join(tied)}, {_ALIKE}"
+    """Note below a table on tied rows; empty if there are none."""
+    tied = [f"row {place} is {row.ties} kernels" for place, row in enumerate(rows, 1) if row.ties > 1]
+    words = f"ties: {', '.join(tied)} {_ALIKE}"
     return f"\n{prose(words)}\n" if tied else ""
 
 
 def tied_rows_text(rankings: Iterable[Sequence[KernelRow]]) -> str:
-    """The same note below the rows of many problems."""
+    """Note below a table of many problems on tied rows; empty if there are none."""
     rows = [row for kernels in rankings for row in kernels]
     tied = [row.ties for row in rows if row.ties > 1]
-    words = f"{len(tied)} of {len(rows)} rows are several kernels, at most {max(tied, default=1)}, {_ALIKE}"
+    words = f"ties: {len(tied)} of {len(rows)} rows are up to {max(tied, default=1)} kernels {_ALIKE}"
     return f"\n{prose(words)}\n" if tied else ""
 
 
 def padding_text(ranking: Ranking) -> str:
-    """The sizes that a problem is padded to, and what its figures are of."""
+    """Text on the sizes that a problem is padded to."""
     sizes = ranking.problem.to_dict()
     changes = ", ".join(f"{name.upper()} {sizes[name]} to {size}" for name, size in ranking.padded.items())
-    return f"{changes}, as no kernel takes it as it is; times and TFLOPS are of the padded problem"
+    return f"{changes} (no kernel applies unpadded); times and TFLOPS are of the padded problem"
 
 
 def notes_text(beyond: str, *, is_in_order: bool) -> str:
-    """The notes below a table: why no speed is predicted, and that speeds are not in the order of the ranking."""
-    notes = [prose(f"no speed is predicted: {beyond}")] if beyond else []
+    """Notes below a table: why no speed is predicted, and that speeds do not decrease with rank."""
+    notes = [prose(f"no speed predicted: {beyond}")] if beyond else []
     return "".join(f"\n{note}\n" for note in (notes if is_in_order else [*notes, prose(OUT_OF_ORDER)]))
 
 
 def interval_at(bands: Sequence[Sequence[float]], tflops: float) -> tuple[float, float]:
-    """The interval of measured over predicted time at the speed that is predicted for the first kernel.
+    """90 % prediction interval of measured over predicted time at a predicted speed.
 
     Args:
-        bands: the TFLOPS from which each holds, 0 in the first and ascending, its low and its high end.
-        tflops: the speed.
+        bands: lowest TFLOPS of each band, ascending from 0, with the low and the high end of its interval.
+        tflops: the predicted speed.
     """
     held = [band for band in bands if band[0] <= tflops] or bands[:1]
     _, low, high = held[-1]
     return low, high
 
 
-def interval_text(interval: Sequence[float] | None, apart: str) -> str:
-    """The note below a table on how far predicted times held; `apart` as of `Known`."""
-    words = interval_words(interval, apart)
-    return f"\n{prose(words)}\n" if words else ""
+def interval_line(interval: Sequence[float] | None, latency_ms: float | None, apart: str) -> str:
+    """Line with the prediction interval of a predicted time; empty without an interval.
 
-
-def interval_words(interval: Sequence[float] | None, apart: str) -> str:
-    """The sentence of such a note; empty where there is no interval."""
+    Args:
+        interval: of measured over predicted time.
+        latency_ms: the shortest predicted time.
+        apart: as of `Known`.
+    """
     if interval is None:
         return ""
     low, high = interval
-    text = f"at such speeds 9 in 10 held-out times lay between {low:.2f} and {high:.2f} times the predicted ones"
-    return f"{text}; that holds {apart}" if apart else text
+    times = "" if latency_ms is None else f"{_digits(low * latency_ms)}–{_digits(high * latency_ms)} ms, "
+    text = f"90 % prediction interval: {times}{low:.2f}–{high:.2f} times the predicted time"
+    return f"{text} (not calibrated for {apart})" if apart else text
+
+
+def _digits(value: float) -> str:
+    """A number with three significant digits, without an exponent."""
+    return f"{value:.0f}" if value >= 100 else f"{value:#.3g}"  # noqa: PLR2004
 
 
 def is_falling(tflops: Iterable[float | None]) -> bool:
-    """True if predicted speeds fall with the place, as far as there are any."""
+    """True if predicted speeds decrease with rank."""
     return all(first >= second for first, second in pairwise(one for one in tflops if one is not None))
 
 
 def columns(*, is_measured: bool, has_bandwidth: bool) -> tuple[str, ...]:
-    """The columns of a table of kernels."""
+    """Column headings of a table of kernels."""
     more = [*(["predicted GB/s"] if has_bandwidth else []), *(["measured ms"] if is_measured else [])]
     return (*_COLUMNS, *more, "kernel")
 
 
 def cells(row: KernelRow, *, is_measured: bool, has_bandwidth: bool) -> list[str]:
-    """A kernel in such a table."""
+    """Cells of a kernel in such a table."""
     more = [*([row.bandwidth_gb_s] if has_bandwidth else []), *([row.measured_ms] if is_measured else [])]
     values = (row.tflops, row.latency_ms, *more)
     return [*map(_figure, values), f"{row.kernel}, {NOT_IN_HEADERS}" if row.not_in_headers else row.kernel]
 
 
 def _figure(value: float | None) -> str:
-    """A number of a table, or a dash where there is none."""
+    """A number of a table, or a dash for a missing value."""
     return "-" if value is None or value != value else f"{value:.4g}"  # noqa: PLR0124 - NaN

@@ -1,8 +1,7 @@
-"""How far a model's expectations reach: a problem far outside its training data has none.
+"""Limits of extrapolation: no speed is predicted for a problem far outside the training data.
 
-Trees distinguish sizes up to their largest threshold, which lies within the training data, and are constant beyond. The
-speed that they give there says nothing, and the time that would follow from it grows without end. So there is no
-expectation where a size is more than `FAR` times the largest threshold on it. The order of the kernels remains.
+Trees are constant beyond their largest threshold, which lies within the training data, so their speed is meaningless
+there. If a size is more than `FAR` times the largest threshold on it, only the order of the kernels is used.
 """
 
 from __future__ import annotations
@@ -56,7 +55,7 @@ def limits(reach: Mapping[str, float], sizes: Iterable[str]) -> list[float]:
 
 
 def are_beyond(problems: Sequence[Problem], reach: Mapping[str, float]) -> NDArray[np.bool_]:
-    """Which problems are too far outside of a model's training data, shape (problems,)."""
+    """Mask of the problems too far outside the training data for a predicted speed, shape (problems,)."""
     import numpy as np
 
     if not reach:
@@ -67,9 +66,9 @@ def are_beyond(problems: Sequence[Problem], reach: Mapping[str, float]) -> NDArr
 
 
 def beyond(problem: Problem, reach: Mapping[str, float]) -> str:
-    """Why a problem is too far outside of a model's training data; empty if it is not."""
+    """Reason why a problem is too far outside the training data for a predicted speed, or an empty string."""
     for (name, largest), limit in zip(reach.items(), limits(reach, reach), strict=True):
         value = getattr(problem, name)
         if value > limit:
-            return f"{name} = {value} is far outside of what the model learned from: more than {FAR} x {largest:.4g}"
+            return f"{name} = {value} is more than {FAR} times the largest trained value, {largest:.4g}"
     return ""

@@ -240,7 +240,7 @@ def _answering(option: _Option, wanted: Wanted) -> Model:
     """The model of an option, with what it says of its answers; the estimate adds the kernels that it does not know."""
     model, ref = option.model, option.ref
     if ref is None:
-        basis, source = "estimate", f"{ESTIMATE}: no data of any GPU"
+        basis, source = "estimate", f"{ESTIMATE} (no GPU data)"
     else:
         basis, source = "model", f"{ref.path.name}, measured on {ref.spec.device or ref.arch}"
         model = with_estimate(model, ref, wanted)

@@ -90,18 +90,17 @@ class Measure(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Worth:
-    """A situation in which answers without measurements of a GPU were judged (`benchmarks/transfer.py`).
+    """Evaluated accuracy of a stand-in model or the analytic estimate (`benchmarks/transfer.py`).
 
     Attributes:
-        of: the values of a problem's columns that it holds for, e.g. its direction; without a GPU of the model, too,
-            which makes it the analytic estimate's.
+        of: values of the problem's columns that it is valid for, e.g. its direction.
         target: the GPU whose kernels were chosen.
-        on: what was judged, in words.
-        measure: what the figures are.
-        figures: mean and tenth percentile of efficiency, or the shares of hits.
-        interval: the 95 % interval of the first figure.
-        random: the first figure of a random choice; None: unknown.
-        source: the GPU of the model that chose; empty: the analytic estimate chose.
+        on: the evaluated problems, in words.
+        measure: kind of the figures.
+        figures: mean and tenth percentile of efficiency, or hit rates of the first and the first five.
+        interval: 95 % confidence interval of the first figure.
+        random: first figure of a random choice; None: unknown.
+        source: GPU of the model that chose; empty: the analytic estimate chose.
     """
 
     of: Mapping[str, str]
@@ -114,13 +113,14 @@ class Worth:
     source: str = ""
 
     def __str__(self) -> str:
-        low, high = self.interval
-        first, second = self.figures
-        chance = "" if self.random is None else f"; random kernels: {self.random:.1%}"
-        where = f"on {self.on} of {self.target} (95% interval {low:.1%} to {high:.1%}{chance})"
+        low, high = (100 * one for one in self.interval)
+        first, second = (100 * one for one in self.figures)
+        chance = "" if self.random is None else f"; random choice {100 * self.random:.1f} %"
+        gpus = f"{self.source} → {self.target}" if self.source else self.target
+        data = f"from {self.on}, {gpus} (95 % CI {low:.1f}–{high:.1f} %{chance})"
         if self.measure is Measure.HITS:
-            return f"the fastest kernel is the first in {first:.1%} and among the first five in {second:.1%}, {where}"
-        return f"{first:.1%} of the best speed on average, {second:.1%} at the tenth percentile, {where}"
+            return f"fastest kernel ranked first in {first:.1f} %, in the top five in {second:.1f} %, {data}"
+        return f"expected efficiency {first:.1f} % (P10 {second:.1f} %), {data}"
 
     def holds_for(self, problem: Problem) -> bool:
         """True if it was judged on such problems."""

@@ -137,7 +137,7 @@ def test_a_table_of_many_problems_explains_its_speeds(
         path.write_text(f"N,C,K,Hi,Wi,Y,X\n1,{channels},8,14,14,1,1\n", encoding="utf-8")
         assert run(["predict", "--problems", str(path), "--top", "300"]) == ExitCode.OK
         out = capsys.readouterr().out
-        is_said = ("\nno speed is predicted: for 1 of 1 problems" in out, "\nthe order is the ranking model's; " in out)
+        is_said = ("\nno speed predicted: for 1 of 1 problems" in out, "ranking model" in out)
         assert is_said == lines
 
 
@@ -153,8 +153,8 @@ def test_far_outside_of_the_training_data_no_speed_is_predicted(
         assert (document["beyond_training"] is None) is is_told
         assert all((one["predicted_tflops"] is not None) is is_told for one in document["kernels"])
         assert all((one["predicted_latency_ms"] is not None) is is_told for one in document["kernels"])
-    why = f"c = {outside} is far outside of what the model learned from: more than 8 x {largest:.4g}"
-    assert document["beyond_training"] == why
+    why = document["beyond_training"]
+    expect_values(why, f"c = {outside}", 8, f"{largest:.4g}")
     assert run(["predict", "--c", str(outside), "--k", "8", "--top", "1"]) == ExitCode.OK
     *before, unknown, empty, reason = capsys.readouterr().out.splitlines()
     assert any(line.split()[:3] == ["1", "-", "-"] for line in before)
@@ -262,7 +262,7 @@ def test_other_models_that_fit_are_named(model: Path, tmp_path: Path, capsys: py
     shipped = saved(tmp_path / "shipped" / "models" / "zwei")
     assert run(["predict"]) == ExitCode.OK
     lines = capsys.readouterr().out.splitlines()
-    assert lines[3] == f"         chosen before {shipped}"
+    assert lines[3] == f"         preferred over {shipped}"
     assert run(["predict", "--json"]) == ExitCode.OK
     document = json.loads(capsys.readouterr().out)
     assert (document["model"], document["other_models"]) == (str(model), [str(shipped)])

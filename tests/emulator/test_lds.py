@@ -129,7 +129,7 @@ def test_races_are_found(wave: Wave) -> None:
     """Two waves that touch a byte without a barrier between, one of them writing, fail; with a barrier they do not."""
     write, read = "ds_write_b32 v4, v0 offset:16", "ds_read_b32 v6, v4 offset:16"
     inputs = {0: DATA, 4: LANE * 4}
-    with pytest.raises(WaveError, match=r"LDS race: wave 1\D.* byte 16\D.* wave 0"):
+    with pytest.raises(WaveError, match=r"LDS race: wave 1\D.*byte 16\D.*wave 0"):
         wave.run(write, vgprs=inputs, threads=128)
     with pytest.raises(WaveError, match="LDS race"):
         wave.run(read, write, vgprs=inputs, threads=128)

@@ -190,7 +190,7 @@ def test_require_known_refuses(
     monkeypatch.setattr("ckh.machine.processor_name", lambda: "a test")
     args = ["predict", "--model", str(model), "--n", "512", "--c", "64", "--hi", "28"]
     assert run(args) == ExitCode.OK
-    (line,) = [one for one in capsys.readouterr().out.splitlines() if one.startswith("not known: ")]
+    (line,) = [one for one in capsys.readouterr().out.splitlines() if one.startswith("out of distribution: ")]
     expect_values(line, "n = 512", 32)
     assert run([*args, "--json"]) == ExitCode.OK
     document = json.loads(capsys.readouterr().out)["known"]
@@ -217,7 +217,7 @@ def test_of_many_problems_the_one_known_least_is_named(
     )
     *_, beginning, line = capsys.readouterr().out.splitlines()
     assert beginning == f"3 of 3 problems, e.g. {listed[1].canonical()}:"
-    expect_values(line, "not known: ", "a test", "n = 64", 4)
+    expect_values(line, "out of distribution: ", "a test", "n = 64", 4)
 
 
 def test_an_interval_holds_for_what_was_measured(
@@ -227,16 +227,19 @@ def test_an_interval_holds_for_what_was_measured(
     calibration = Calibration(gap=(), share=(), scale=1.0, bands=((0.0, 0.8, 1.2),), problems=20)
     (model / CALIBRATION_NAME).write_text(calibration.to_json(), encoding="utf-8")
     args = ["predict", "--model", str(model), "--c", "64", "--hi", "28", "--n"]
-    said = "held-out times lay between 0.80 and 1.20 times the predicted ones"
-    sizes, device = "for measured sizes, not for these", "on the measured device, not on this one"
-    for here, batch, why in (("a test", "4", ""), ("a test", "64", sizes), ("another", "64", f"{device}, and {sizes}")):
+    for here, batch, why in (("a test", "4", []), ("a test", "64", ["sizes"]), ("another", "64", ["device", "sizes"])):
         monkeypatch.setattr("ckh.machine.processor_name", lambda here=here: here)
         assert run([*args, batch]) == ExitCode.OK
-        assert f"{said}{'; that holds ' if why else ''}{why}\n" in capsys.readouterr().out
+        (line,) = [one for one in capsys.readouterr().out.splitlines() if "interval" in one]
+        expect_values(line, "90 %", "0.80–1.20", *why)
+        assert ("calibrated" in line) is bool(why)
         assert run([*args, batch, "--json"]) == ExitCode.OK
         document = json.loads(capsys.readouterr().out)
-        wanted = (None, f"at such speeds 9 in 10 {said}; that holds {why}") if why else ([0.8, 1.2], None)
-        assert (document["predicted_interval"], document["no_interval"]) == wanted
+        times = [one["predicted_latency_ms"] for one in document["kernels"]]
+        expect_values(line, *(f"{factor * min(times):#.3g}" for factor in (0.8, 1.2)))
+        assert (document["predicted_interval"], document["no_interval"]) == (
+            (None, line) if why else ([0.8, 1.2], None)
+        )
 
 
 def test_retraining_is_offered_once(
@@ -296,10 +299,10 @@ def test_data_of_the_fastest_alone_tell_their_times_alone(capsys: pytest.Capture
     args = ["predict", "--op", "miopen_conv", "--arch", "gfx942", "--c", "256", "--n"]
     assert run([*args, "1600"]) == ExitCode.OK
     out = capsys.readouterr().out
-    expect_values(out, "not known: n = 1600", 6.25, 256)
+    expect_values(out, "out of distribution: n = 1600", 6.25, 256)
     assert run([*args, "16", "--top", "1"]) == ExitCode.OK
     out = capsys.readouterr().out
-    assert "not known: n" not in out
+    assert "out of distribution: n" not in out
     assert "no speed" not in out
     assert "interval" in out
     assert run([*args, "16", "--json", "--top", "6"]) == ExitCode.OK

@@ -99,7 +99,7 @@ def test_the_answer_says_how_many_kernels_were_put_in(
     command = ["predict", "--arch", "gfx942", "--variant", "bwd_data", "--n", "16", "--c", "256", "--explain"]
     assert run(command) == ExitCode.OK
     text = " ".join(capsys.readouterr().out.split())
-    assert "worth not judged" in text
+    assert "quality not evaluated" in text
     assert run([*command[:-1], "--json"]) == ExitCode.OK
     document = json.loads(capsys.readouterr().out)
     put_in, candidates = document["not_measured"]["estimated"], document["candidates"]
@@ -180,7 +180,7 @@ def test_hits_and_efficiencies_are_not_compared(
     found = stand_in(wanted_for(BACKWARD, "gfx942"), BACKWARD).not_measured
     assert found is not None
     assert found.basis == "model"
-    expect_values(str(hits), "90.0%", "95.0%")
+    expect_values(str(hits), "90.0 %", "95.0 %")
 
 
 @pytest.mark.slow
@@ -219,7 +219,7 @@ def test_predict_says_that_nothing_was_measured(capsys: pytest.CaptureFixture[st
     text = capsys.readouterr().out
     assert "NOT MEASURED" in text
     assert "source   analytic estimate" in text
-    expect_values(text, "worth ", "97.1")
+    expect_values(text, "quality ", "97.1")
     assert "next     ckh predict --n 16 --c 256 --arch gfx942 --probe 5\n" in text
     assert "next     ckh bench --op grouped_conv --variant forward --arch gfx942 --dtype bf16" in text
     assert run([*command, "--variant", "bwd_weight", "--json"]) == ExitCode.OK

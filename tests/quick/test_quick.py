@@ -197,7 +197,7 @@ def test_other_models_that_fit_are_named_too(
     assert prepare(asked("--c 48"))
     text = text_of(asked("--c 48"))
     assert text is not None
-    assert f"chosen before {tmp_path / 'both' / 'two'}, " in text
+    assert f"preferred over {tmp_path / 'both' / 'two'}, " in text
     assert text == full(capsys, "--c 48")
 
 

@@ -1,10 +1,10 @@
-"""How good answers are for GEMMs of GPUs that nobody measured; `benchmarks/gemm_winners.py` prints these figures."""
+"""Evaluated accuracy of answers for GEMMs without measurements of the GPU; `benchmarks/gemm_winners.py` prints these figures."""
 
 from __future__ import annotations
 
 from ckh.ops.base import Worth
 
-_ON = "4 GEMMs in fp16, of the 32 kernels of one tile each,"
+_ON = "4 GEMMs in fp16 with the 32 kernels of a tile"
 _RANDOM = 0.931
 
 JUDGED = (

@@ -12,7 +12,7 @@ JUDGED = (
     Worth(
         of={"variant": "forward"},
         target="gfx950",
-        on="the 344 forward convolutions in bf16, of 20 kernels each, that its form was chosen with,",
+        on="344 forward convolutions in bf16 with 20 kernels each (used to choose the estimate's form)",
         figures=(0.971, 0.918),
         interval=(0.964, 0.978),
         random=0.677,

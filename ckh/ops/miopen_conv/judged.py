@@ -22,7 +22,7 @@ JUDGED = tuple(
     Worth(
         {"variant": str(direction)},
         target,
-        f"{problems:,} {direction} convolutions, among the fastest solvers,",
+        f"{problems:,} {direction} convolutions with MIOpen's fastest solvers",
         figures,
         interval,
         random,
