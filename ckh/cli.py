@@ -151,7 +151,7 @@ def _with_wide(command: Callable[..., Any]) -> Callable[..., Any]:
         one.replace(kind=inspect.Parameter.KEYWORD_ONLY, annotation=types[one.name])
         for one in inspect.signature(command).parameters.values()
     ]
-    option = typer.Option(False, "--wide", help="Show names whole, in tables as wide as they are.")
+    option = typer.Option(False, "--wide", help="Do not shorten names and tables to the terminal's width.")
     all_of_them = [*own, inspect.Parameter("wide", inspect.Parameter.KEYWORD_ONLY, default=option, annotation=bool)]
     widened.__signature__ = inspect.Signature(all_of_them)  # type: ignore[attr-defined]
     widened.__annotations__ = {one.name: one.annotation for one in all_of_them}

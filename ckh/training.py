@@ -54,7 +54,7 @@ class TreeParams:
     n_estimators: int = declared(
         Declared("Most boosting rounds.  [400 or 200]", typed=("--trees",), low=1), default=2000
     )
-    learning_rate: float = declared(Declared("Shrinkage of a tree.  [0.05 or 0.1]", low=1e-4, high=1.0), default=0.02)
+    learning_rate: float = declared(Declared("Learning rate.  [0.05 or 0.1]", low=1e-4, high=1.0), default=0.02)
     num_leaves: int = declared(
         Declared("Leaves of a tree.  [31 to 255]", typed=("--leaves",), low=2, high=4096), default=255
     )
@@ -102,7 +102,7 @@ class TrainOptions:
     )
     folds: int = declared(Declared("Folds of the cross-validation, or 0.  [5]", low=0, high=50), default=5)
     early_stopping: int = 50
-    seed: int = declared(Declared("What all random choices follow from.  [42]", low=0), default=42)
+    seed: int = declared(Declared("Random seed.  [42]", low=0), default=42)
     jobs: int = declared(
         Declared("Most threads; one a core by default, fewer for few rows.", typed=("--jobs", "-j"), low=1, high=1024),
         default=1,
@@ -118,7 +118,7 @@ class TrainOptions:
     noise_weights: bool = declared(
         Declared("Weigh rows by how certain their times are.", typed=("--noise-weights",)), default=False
     )
-    mine: int = declared(Declared("Rounds of giving hard problems more weight.", low=0, high=20), default=0)
+    mine: int = declared(Declared("Rounds of hard-example mining.", low=0, high=20), default=0)
     prior: float = declared(
         Declared("Weight of a law of time beside the model that orders.  [1 or 0]", low=0.0, high=10.0), default=0.0
     )

@@ -19,12 +19,12 @@ class BenchLimits:
     `stop_gain` is of mean efficiency, in percentage points a minute.
     """
 
-    budget_s: float | None = declared(Declared("Stop after this long, e.g. 20m.", metavar="TIME"), default=None)
+    budget_s: float | None = declared(Declared("Time budget, e.g. 20m.", metavar="TIME"), default=None)
     leaders: int | None = declared(
         Declared("Measure a problem's N fastest again.  [those within 8 %, up to 12]", metavar="N", low=2), default=None
     )
     timeout_s: float = declared(
-        Declared(f"Longest for one kernel on one problem.  [{DEFAULT_TIMEOUT_S:g}s]", metavar="TIME"),
+        Declared(f"Time limit per kernel and problem.  [{DEFAULT_TIMEOUT_S:g}s]", metavar="TIME"),
         default=DEFAULT_TIMEOUT_S,
     )
     jobs: int | None = declared(

@@ -36,17 +36,17 @@ class Among(StrEnum):
 AMONG = typer.Option(
     Among.CANDIDATES,
     "--among",
-    help="What choices are made among: predict's candidates, as it answers, or measured kernels alone.",
+    help="Kernels to choose among: predict's candidates, or the measured kernels only.",
 )
 MODEL = typer.Option(
     None,
     "--model",
     "-m",
     autocompletion=_completion.models,
-    help="Model directory.  [what predict answers these problems by]",
+    help="Model directory.  [the model that predict selects]",
 )
 LEAST_PROBLEMS = 10  # problems: fewer have no 10th percentile to speak of
-MIN_PROBLEMS = typer.Option(LEAST_PROBLEMS, "--min-problems", min=1, help="Least problems that a verdict rests on.")
+MIN_PROBLEMS = typer.Option(LEAST_PROBLEMS, "--min-problems", min=1, help="Minimum number of problems for a verdict.")
 LEARNED_FROM = "What the baselines learn from; by default what the model was trained on, where that is found."
 MOST_UNSTABLE = 0.2  # share of times: of a machine that was loaded, more are
 

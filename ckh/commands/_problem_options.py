@@ -67,9 +67,7 @@ _AFTER: dict[str, tuple[Any, Any]] = {
     ),
     "model": (
         Path,
-        typer.Option(
-            None, "--model", autocompletion=_completion.models, help="Model directory, instead of the first that fits."
-        ),
+        typer.Option(None, "--model", autocompletion=_completion.models, help="Model directory. [the first that fits]"),
     ),
 }
 

@@ -35,17 +35,17 @@ class TimedDevice(StrEnum):
 class Effort:
     """How to search, and how many kernels to print; a strategy of None is the default."""
 
-    strategy: str | None = declared(Declared("How to choose proposals; see above.", kind=StrategyName), default=None)
-    budget: int = declared(Declared("Proposals, failures included.  [500]", low=1), default=500)
-    top: int = declared(Declared("How many kernels to print.  [10]", low=1), default=10)
-    seed: int = declared(Declared("What all random choices follow from.  [0]", low=0), default=0)
+    strategy: str | None = declared(Declared("Search strategy; see above.", kind=StrategyName), default=None)
+    budget: int = declared(Declared("Number of proposals, including failures.  [500]", low=1), default=500)
+    top: int = declared(Declared("Number of kernels to print.  [10]", low=1), default=10)
+    seed: int = declared(Declared("Random seed.  [0]", low=0), default=0)
 
 
 @dataclass(frozen=True, slots=True)
 class Measuring:
     """How proposals are measured; all of it needs --measure."""
 
-    time_s: float | None = declared(Declared("Measure proposals for so long, e.g. 10m.", metavar="TIME"), default=None)
+    time_s: float | None = declared(Declared("Time budget of measuring, e.g. 10m.", metavar="TIME"), default=None)
     out: str | None = declared(
         Declared("Folder of the journal.  [runs/search-<arch>-<time>]", kind=Path, typed=("--out", "-o")), default=None
     )
@@ -69,4 +69,4 @@ class Measuring:
 class Replaying:
     """How a recording is searched; all of it needs --replay."""
 
-    seeds: int = declared(Declared("Replay so many searches.  [10]", low=1), default=10)
+    seeds: int = declared(Declared("Number of searches to replay.  [10]", low=1), default=10)

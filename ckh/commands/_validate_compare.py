@@ -19,17 +19,18 @@ if TYPE_CHECKING:
     from ckh.assess.ranked_rows import Coverage
     from ckh.assess.verdict import Verdict, VerdictTable
 
-_HELP = """Compare a new model with an old one on the same problems. Exit code 1: it may not replace it.
+_HELP = """Compare a new model with an old one on the same problems. Exit code 1: it must not replace the old one.
 
-Each model's own answer is judged, as `ckh predict` would give it with --model, on the problems where both choices were
-measured; the others are counted. Where a sample of the kernels was measured, --among measured ranks these alone.
+Each model's answer is evaluated, as `ckh predict --model` would give it, on the problems where both choices were
+measured; the others are counted. If only a sample of the kernels was measured, --among measured ranks the measured ones
+only.
 
-The new model may replace it if mean and median efficiency stay within 0.5 points, P10 within 2, no problem loses more
-than 10 %, and none is refused that the old model answers.
-Problems that either was trained on, and those with a single measured kernel, do not count.
+The new model may replace the old one if mean and median efficiency drop by at most 0.5 points, P10 by at most 2, no
+problem loses more than 10 %, and no problem is refused that the old model answers.
+Training problems of either model, and problems with a single measured kernel, do not count.
 
-Each difference has its 95 % interval, of a bootstrap over problems that draws the same ones for both models: one that
-holds 0 may be chance. The gate judges the difference itself.
+Each difference has a 95 % confidence interval, from a paired bootstrap over problems: an interval that contains 0 may
+be chance. The gate applies to the difference itself.
 """
 _WORST = 5
 
@@ -49,16 +50,22 @@ def register(group: typer.Typer) -> None:
 
 def compare(
     old: Path = typer.Argument(
-        ..., metavar="OLD", autocompletion=_completion.models, help="Model directory that is in use."
+        ..., metavar="OLD", autocompletion=_completion.models, help="Directory of the current model."
     ),
     new: Path = typer.Argument(
-        ..., metavar="NEW", autocompletion=_completion.models, help="Model directory that would replace it."
+        ..., metavar="NEW", autocompletion=_completion.models, help="Directory of the new model."
     ),
     data: list[Path] = typer.Option(..., "--data", help="Measured hold-out; may be repeated."),
-    max_mean_loss: float = typer.Option(0.005, "--max-mean-loss", min=0, max=1, help="Of mean efficiency."),
-    max_median_loss: float = typer.Option(0.005, "--max-median-loss", min=0, max=1, help="Of median efficiency."),
-    max_p10_loss: float = typer.Option(0.02, "--max-p10-loss", min=0, max=1, help="Of P10 efficiency."),
-    max_problem_loss: float = typer.Option(0.10, "--max-problem-loss", min=0, max=1, help="Of one problem, relative."),
+    max_mean_loss: float = typer.Option(
+        0.005, "--max-mean-loss", min=0, max=1, help="Allowed loss of mean efficiency."
+    ),
+    max_median_loss: float = typer.Option(
+        0.005, "--max-median-loss", min=0, max=1, help="Allowed loss of median efficiency."
+    ),
+    max_p10_loss: float = typer.Option(0.02, "--max-p10-loss", min=0, max=1, help="Allowed loss of P10 efficiency."),
+    max_problem_loss: float = typer.Option(
+        0.10, "--max-problem-loss", min=0, max=1, help="Allowed loss of a single problem, relative."
+    ),
     min_problems: int = MIN_PROBLEMS,
     among: Among = AMONG,
     junit: Path | None = JUNIT,

@@ -27,16 +27,16 @@ from ckh.tabletext import json_text
 if TYPE_CHECKING:
     from ckh.bench.harness import Finding
 
-_HELP = """Compile, load, run and check every combination of a matrix of kernels, each in a process of its own.
+_HELP = """Compile, load, run and check every combination of a matrix of kernels, each in a separate process.
 
-The table says what became of each: ok, refused by a rule (invalid), not possible with this device or these headers
-(unsupported), or wrong: compile_error, crash, timeout, wrong_result. Exit code 1: something is wrong. The name of the
-kernel is the one that the compiled library gives itself.
+The table has the status of each: ok, refused by a rule (invalid), not possible with this device or these headers
+(unsupported), or wrong: compile_error, crash, timeout, wrong_result. Exit code 1: at least one is wrong. Names of
+kernels are reported by the compiled libraries.
 
-On an emulated GPU each kernel runs on a dozen small problems that reach every end of its loops, and is `verified`. The
-table says on how many problems a kernel ran, and of one that did not run, whether a kernel of its class ever did.
+On an emulated GPU each kernel runs on a dozen small problems that cover every exit of its loops, and is `verified`. The
+table has the number of problems that a kernel ran on, and for kernels that did not run, whether their class ever did.
 
-With --cluster nodes compile, and each device tries the next kernel, in a process that ends with one that fails.
+With --cluster nodes compile, and each device tries the next kernel, in a process that ends with a failing kernel.
 """
 
 _SCHEMA = "validate_kernels"
@@ -63,11 +63,11 @@ def register(group: typer.Typer) -> None:
 
 def kernels(
     matrix: str = typer.Option(
-        "pipelines", "--matrix", help="What is combined: pipelines, schedulers or, of convolutions, options."
+        "pipelines", "--matrix", help="Matrix: pipelines, schedulers or, for convolutions, options."
     ),
     op: str = typer.Option(DEFAULT_OPERATION, "--op", autocompletion=_completion.operations, help=OP_HELP),
     variant: str | None = typer.Option(None, "--variant", help="forward, bwd_data, bwd_weight or all.  [all]"),
-    ndim: int | None = typer.Option(None, "--ndim", min=2, max=3, help="Only 2 or 3 dimensions."),
+    ndim: int | None = typer.Option(None, "--ndim", min=2, max=3, help="2D or 3D only."),
     dtype: str | None = typer.Option(
         None, "--dtype", autocompletion=_completion.dtypes, help="Element type; the device's own by default."
     ),
@@ -75,8 +75,8 @@ def kernels(
     arch: str | None = option_of(DeviceOptions, "arch"),
     hipcc: str | None = option_of(DeviceOptions, "hipcc"),
     ck_include: str | None = option_of(DeviceOptions, "ck_include"),
-    compile_only: bool = typer.Option(False, "--compile-only", help="Compile and load, which needs no GPU."),
-    timeout: str = typer.Option("30s", "--timeout", metavar="TIME", help="Longest for one kernel."),
+    compile_only: bool = typer.Option(False, "--compile-only", help="Compile and load only; needs no GPU."),
+    timeout: str = typer.Option("30s", "--timeout", metavar="TIME", help="Time limit per kernel."),
     jobs: int | None = option_of(BenchLimits, "jobs"),
     cluster: str | None = typer.Option(None, "--cluster", metavar="ADDRESS", help=CLUSTER_HELP),
     out: Path | None = typer.Option(None, "--out", "-o", help="Write the findings to this JSON file too."),

@@ -40,22 +40,21 @@ if TYPE_CHECKING:
     from ckh.data.parts import DatasetParts
     from ckh.learn.artifact import Model
 
-_HELP = """Compare predict's choices with the measured best of a hold-out. Exit code 1: they are too far from it.
+_HELP = """Compare predict's choices with the measured best of a hold-out. Exit code 1: efficiency is too low.
 
-What is judged is the answer of `ckh predict`, on the problems where its choice was measured; problems that are refused,
-choices that were never measured and best kernels that are no candidates are counted. Where a sample of the kernels was
-measured, --among measured ranks these alone.
+The evaluated answer is that of `ckh predict`, on the problems where its choice was measured; refused problems,
+unmeasured choices and best kernels that are not candidates are counted. If only a sample of the kernels was measured,
+--among measured ranks the measured ones only.
 
-Where the data have pairs that were measured more than once, kernels within that noise of the best are as good as it.
+If the data have repeated measurements, kernels within the noise of the best count as equal to it.
 
-With --on-device, the model's first choices, the oracle's best and --sample random candidates are compiled and measured
-again on this machine, in turns, so that the verdict does not rest on times of another day, nor only on kernels that
-were thought good. The report states what the sample may have missed: 59 random kernels hold one of the fastest 5 %
+With --on-device the model's first choices, the oracle's best and --sample random candidates are compiled and measured
+again on this machine, interleaved, so that the verdict depends neither on earlier times nor only on kernels with good
+predictions. The report states what the sample may have missed: 59 random kernels contain one of the fastest 5 %
 with a probability of 95 %.
 
-There is no verdict, and exit code 4, where fewer than --min-problems are left whose choice was measured: those that the
-model was trained on do not count (for models of AMD's tools this cannot be known, and the report says so), nor those
-with a single measured kernel.
+There is no verdict, and exit code 4, with fewer than --min-problems measured choices: training problems of the model do
+not count (unknown for models of AMD's tools, as the report states), nor problems with a single measured kernel.
 """
 _SAMPLE = 59
 
@@ -89,21 +88,21 @@ def register(group: typer.Typer) -> None:
 def oracle(
     model: Path | None = MODEL,
     data: list[Path] = typer.Option(..., "--data", help="Measured hold-out; may be repeated."),
-    min_mean: float = typer.Option(0.90, "--min-mean", min=0, max=1, help="Least mean efficiency."),
-    min_p10: float = typer.Option(0.75, "--min-p10", min=0, max=1, help="Least P10 efficiency."),
+    min_mean: float = typer.Option(0.90, "--min-mean", min=0, max=1, help="Minimum mean efficiency."),
+    min_p10: float = typer.Option(0.75, "--min-p10", min=0, max=1, help="Minimum P10 efficiency."),
     min_problems: int = MIN_PROBLEMS,
     among: Among = AMONG,
     max_unstable: float = typer.Option(
-        MOST_UNSTABLE, "--max-unstable", min=0, max=1, help="Refuse data with a larger share of unstable times."
+        MOST_UNSTABLE, "--max-unstable", min=0, max=1, help="Maximum share of unstable times in the data."
     ),
-    top_k: int = typer.Option(5, "--top-k", min=1, max=50, help="How many choices to look at."),
-    on_device: bool = typer.Option(False, "--on-device", help="Measure choices and oracle again."),
+    top_k: int = typer.Option(5, "--top-k", min=1, max=50, help="Number of choices to evaluate."),
+    on_device: bool = typer.Option(False, "--on-device", help="Measure choices and oracle again on this machine."),
     sample: int = typer.Option(
-        _SAMPLE, "--sample", min=0, help="--on-device: random candidates to measure beside them."
+        _SAMPLE, "--sample", min=0, help="--on-device: number of random candidates to measure too."
     ),
-    limit: int | None = typer.Option(None, "--limit", min=1, help="Measure again on this many random problems."),
-    seed: int = typer.Option(0, "--seed", help="Which random problems and kernels."),
-    timeout: str = typer.Option("30s", "--timeout", metavar="TIME", help="Longest for one kernel on one problem."),
+    limit: int | None = typer.Option(None, "--limit", min=1, help="Number of random problems to measure again."),
+    seed: int = typer.Option(0, "--seed", help="Random seed."),
+    timeout: str = typer.Option("30s", "--timeout", metavar="TIME", help="Time limit per kernel and problem."),
     as_json: bool = typer.Option(False, "--json", help=JSON_HELP),
 ) -> None:
     """Judge, print and give the verdict."""

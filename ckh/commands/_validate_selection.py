@@ -26,14 +26,14 @@ if TYPE_CHECKING:
 _NS_PER_MS = 1e6
 
 
-_HELP = """Compare the first choices for a list of problems with golden ones. Exit code 1: they changed for the worse.
+_HELP = """Compare the first choices for a list of problems with golden ones. Exit code 1: a choice got worse.
 
---create writes the golden file: the problems of --problems with what ckh predict puts first for each now, by --model or
-the model that fits. Keep it under version control. Later the same call without --create says which choices changed.
+--create writes the golden file: the problems of --problems with the first choice of ckh predict, by --model or the
+model that fits. Keep it under version control. The same call without --create reports changed choices.
 
-By how much a change is slower is measured: --data has times of both kernels, --on-device measures both here, in turns.
-The gate fails where the new choice is slower by more than --max-loss, fails itself, or was not measured beside the old
-one (--allow-unmeasured lets that pass). To accept changes, create the file again with --force; without --problems it
+The slowdown of a change is measured: --data has times of both kernels, --on-device measures both here, interleaved.
+The gate fails if the new choice is slower by more than --max-loss, fails to run, or was not measured together with the
+old one (--allow-unmeasured accepts that). To accept changes, create the file again with --force; without --problems it
 keeps its list.
 """
 
@@ -53,7 +53,7 @@ def register(group: typer.Typer) -> None:
 
 
 def selection(
-    golden: Path = typer.Argument(..., metavar="FILE", help="The golden choices."),
+    golden: Path = typer.Argument(..., metavar="FILE", help="File with the golden choices."),
     create: bool = typer.Option(False, "--create", help="Write FILE."),
     problems: str | None = typer.Option(
         None,
@@ -71,13 +71,13 @@ def selection(
         None, "--arch", autocompletion=_completion.architectures, help="--create: this machine's GPU, else host."
     ),
     model: Path | None = typer.Option(
-        None, "--model", autocompletion=_completion.models, help="Model directory, instead of the first that fits."
+        None, "--model", autocompletion=_completion.models, help="Model directory. [the first that fits]"
     ),
-    data: list[Path] = typer.Option([], "--data", help="Measured times of changed choices; may be repeated."),
-    on_device: bool = typer.Option(False, "--on-device", help="Measure changed choices here."),
-    timeout: str = typer.Option("30s", "--timeout", metavar="TIME", help="--on-device: longest for one kernel."),
-    max_loss: float = typer.Option(0.02, "--max-loss", min=0, help="How much slower a choice may be, relative."),
-    allow_unmeasured: bool = typer.Option(False, "--allow-unmeasured", help="Let pass what nobody measured."),
+    data: list[Path] = typer.Option([], "--data", help="Dataset with times of changed choices; may be repeated."),
+    on_device: bool = typer.Option(False, "--on-device", help="Measure changed choices on this machine."),
+    timeout: str = typer.Option("30s", "--timeout", metavar="TIME", help="--on-device: time limit per kernel."),
+    max_loss: float = typer.Option(0.02, "--max-loss", min=0, help="Allowed slowdown of a choice, relative."),
+    allow_unmeasured: bool = typer.Option(False, "--allow-unmeasured", help="Accept unmeasured changes."),
     junit: Path | None = JUNIT,
     summary: Path | None = SUMMARY,
     force: bool = FORCE,

@@ -36,21 +36,21 @@ class DeviceKind(StrEnum):
 
 _SECONDS = 5
 
-_HELP = """Emit, compile and measure kernels on many problems, and journal every result.
+_HELP = """Emit, compile and measure kernels on many problems, and write every result to a journal.
 
-Each kernel runs in a worker process of its own device; its result is compared with a float64 reference, its time is
-the median of several samples, and the leaders of each problem are measured again in turns. A kernel that crashes,
-hangs, does not compile or gives wrong numbers becomes a row that says so. Ctrl-C loses nothing: --resume goes on, from
-any folder, with the pairs and the settings that the journal holds; options that say otherwise are refused.
+Each kernel runs in a separate worker process. Its result is checked against a float64 reference, its time is the median
+of several samples, and the fastest kernels of each problem are measured again, interleaved. A kernel that crashes,
+hangs, does not compile or gives wrong numbers is recorded with that status. Ctrl-C loses nothing: --resume continues,
+from any folder, with the remaining pairs and the settings in the journal; conflicting options are refused.
 
 On an AMD GPU (--device hip) kernels are CK Tile's, compiled by hipcc; --arch and --compile-only need no GPU. An
-emulated GPU (--device emulated) checks that the same kernels are right, on small problems, without times.
+emulated GPU (--device emulated) checks the results of the same kernels on small problems, without times.
 
-With --active pairs are chosen while results come in: of the problems that stand for most the kernels that a model of
-the results so far puts first, and others at random, until a minute is expected to bring less than --stop-gain.
+With --active, pairs are selected while results arrive: on the most representative problems, the kernels that a model of
+the results so far ranks first, and random ones, until the expected gain per minute is below --stop-gain.
 
-Without options it says what it measures and how long that takes, and starts after five seconds at a terminal, else at
-once.
+Without options the plan and its duration are printed, and the run starts after five seconds at a terminal, else
+immediately.
 
 With --cluster the workers of a Dask scheduler compile and measure, each problem on one device (docs/cluster.md).
 """
@@ -88,16 +88,16 @@ def bench(
         None, "--device", help="host, hip or emulated.  [hip where a GPU is found]"
     ),
     out: Path | None = typer.Option(None, "--out", "-o", help="Folder.  [runs/<variant>-<arch>-<date>]"),
-    resume: bool = typer.Option(False, "--resume", help="Go on with the run in the folder, with its settings."),
+    resume: bool = typer.Option(False, "--resume", help="Resume the run in the folder with its settings."),
     force: bool = typer.Option(False, "--force", help="Replace a run in --out, or a registry."),
     write_registry: Path | None = typer.Option(
-        None, "--write-registry", help="Write the chosen kernels to a JSON registry, and measure nothing."
+        None, "--write-registry", help="Write the selected kernels to a JSON registry only."
     ),
-    compile_only: bool = typer.Option(False, "--compile-only", help="Compile and load the kernels, measure nothing."),
-    dry_run: bool = typer.Option(False, "--dry-run", help="Print what would be measured, and measure nothing."),
+    compile_only: bool = typer.Option(False, "--compile-only", help="Compile and load the kernels only."),
+    dry_run: bool = typer.Option(False, "--dry-run", help="Print the plan and its estimated time only."),
     cluster: str | None = typer.Option(None, "--cluster", metavar="ADDRESS", help=CLUSTER_HELP),
-    yes: bool = typer.Option(False, "--yes", "-y", help="Without other options: start at once, count no seconds down."),
-    verbose: bool = typer.Option(False, "--verbose", "-v", help="--cluster: say every 30 s what each node does."),
+    yes: bool = typer.Option(False, "--yes", "-y", help="Without other options: start without a countdown."),
+    verbose: bool = typer.Option(False, "--verbose", "-v", help="--cluster: print the state of each node every 30 s."),
     as_json: bool = typer.Option(False, "--json", help=JSON_HELP),
 ) -> None:
     """Measure, and print what came of it."""

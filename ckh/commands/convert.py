@@ -22,13 +22,13 @@ from ckh.prose import shell_word
 
 _HELP = """Merge journals of ckh bench and files of AMD's benchmarks into one dataset.
 
-Formats are recognised from the content. Failures stay as rows. Of a problem and kernel measured several times, the last
-row of a run counts; across runs a wrong result, then a measured time, then a remeasured one, then more samples; or,
-with --average, the geometric mean of the inputs, which should have measured the same.
-With --partition-rows the dataset is a folder of files, which other commands read as they do one file.
-A file that exists is replaced with --force only, and only by one of its kind; an input never is.
-Anybody's CSV or Parquet table is read with --op and --map, where our column names stand before those of the table.
-A row that cannot be used stops the conversion and nothing is written, unless --skip-bad leaves such rows out.
+Formats are detected from the content. Failures stay as rows. If a pair of problem and kernel was measured repeatedly,
+the last row of a run counts; across runs wrong results have precedence, then measured times, then remeasured ones, then
+more samples. With --average the result is the geometric mean of inputs of the same device.
+With --partition-rows the dataset is a folder of files, which other commands read like a single file.
+An existing file is replaced with --force only, and only by the same kind of file; an input is never overwritten.
+Any CSV or Parquet table can be read with --op and --map, which maps our column names to those of the table.
+A bad row aborts the conversion without output, unless --skip-bad leaves such rows out.
 """
 
 
@@ -69,9 +69,11 @@ def convert(
         None,
         "--arch",
         autocompletion=_completion.architectures,
-        help="What a file of AMD's was measured on, e.g. gfx942.",
+        help="Architecture of AMD's measurements, e.g. gfx942.",
     ),
-    num_cus: int | None = typer.Option(None, "--num-cus", min=1, help="Compute units of it, where a file may not say."),
+    num_cus: int | None = typer.Option(
+        None, "--num-cus", min=1, help="Compute units, if the file does not state them."
+    ),
     from_format: str | None = typer.Option(
         None,
         "--from",
@@ -82,14 +84,14 @@ def convert(
     op: str | None = typer.Option(
         None,
         "--op",
-        help="Operation whose measurements a table has, with --map.",
+        help="Operation of a table read with --map.",
         autocompletion=_completion.operations,
     ),
     maps: list[str] = typer.Option(
         [],
         "--map",
         metavar="OURS=THEIRS",
-        help="Column of a table that has the values of one of ours, e.g. latency_us=time; repeatable.",
+        help="Mapping of our column to a table's, e.g. latency_us=time; repeatable.",
     ),
     to: str = typer.Option(
         PARQUET,
@@ -98,11 +100,11 @@ def convert(
         autocompletion=_completion.output_formats,
         help=_TO_HELP,
     ),
-    skip_bad: bool = typer.Option(False, "--skip-bad", help="Leave out rows that cannot be used."),
+    skip_bad: bool = typer.Option(False, "--skip-bad", help="Leave out bad rows."),
     force: bool = typer.Option(False, "--force", help="Replace a file of the same kind."),
-    average: bool = typer.Option(False, "--average", help="Average the times of what several inputs measured."),
+    average: bool = typer.Option(False, "--average", help="Average times of pairs measured in several inputs."),
     partition_rows: int | None = typer.Option(
-        None, "--partition-rows", min=1000, max=10_000_000, help="Make --out a folder of files with so many rows each."
+        None, "--partition-rows", min=1000, max=10_000_000, help="Write a folder of files with this many rows each."
     ),
     as_json: bool = typer.Option(False, "--json", help=JSON_HELP),
 ) -> None:

@@ -26,13 +26,13 @@ T = TypeVar("T")
 _TABLES = {"models", "unusable_models", "warnings", "checks"}  # of a report, which are no single lines
 
 
-_HELP = """Show what this machine offers and what ckh found, and try it: GPUs, compilers, models, folders.
+_HELP = """Show and test this machine's GPUs, compilers, models and folders.
 
-The GPUs are opened, and the simplest kernel is compiled, linked and loaded; whatever fails is shown with a remedy.
+GPUs are opened, and the simplest kernel is compiled, linked and loaded; every failure is shown with a remedy.
 
-With --check the whole way is gone on one device: three kernels are compiled, verified and timed in two runs, which are
-compared, and sensors are read. What came of it is written as one archive for a bug report, without
-the environment, names of users and hosts, and home folders. Exit code 1: something is not right.
+--check tests the whole toolchain on one device: three kernels are compiled, verified and timed in two runs, which are
+compared, and sensors are read. The results are written as an archive for a bug report, without environment variables,
+names of users and hosts, and home folders. Exit code 1: a check failed.
 """
 
 

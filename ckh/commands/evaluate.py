@@ -45,29 +45,28 @@ if TYPE_CHECKING:
     Judging = Callable[[Dataset], tuple[RankedRows, TimeRatios]]
 
 COVERAGE = "coverage"  # the gate
-_HELP = """Measure predict's choices on a dataset: efficiency is the best measured time over the chosen kernel's.
+_HELP = """Evaluate predict's choices on a dataset: efficiency is the best measured time over the chosen kernel's.
 
-What is judged is the answer of `ckh predict`: the first of all its candidates. Its figures are over the problems whose
-choice was measured. Beside them stand how many problems are refused, how often the choice was never measured, and how
-often the fastest measured kernel is no candidate. coverage is the share of problems whose choice was measured and whose
-fastest measured kernel is a candidate. Where a sample of the kernels was measured, --among measured ranks these alone.
+The evaluated choice is the first kernel of `ckh predict` among all candidates. Figures are over the problems whose
+choice was measured; counted beside them are refused problems, unmeasured choices, and problems whose fastest measured
+kernel is not a candidate. Coverage is the share of problems whose choice was measured and whose fastest measured kernel
+is a candidate. If only a sample of the kernels was measured, --among measured ranks the measured ones only.
 
-Efficiency is reported over all problems with 95 % intervals, for the first k choices, by slice, and beside baselines:
-the nearest problem and the best single kernel of the training data, the best single kernel in hindsight, a random one.
-Where pairs were measured more than once, kernels within that noise of the best are as good as the best, and choices
-stand beside those of a repeated measurement: chosen by one, scored in the other. --fail-under makes it
-a gate: coverage, mean_efficiency, geomean_efficiency, p50_efficiency, p10_efficiency, p5_efficiency, min_efficiency.
+Efficiency is reported over all problems with 95 % confidence intervals, for the first k choices, by slice, and beside
+baselines: the nearest problem and the best single kernel of the training data, the best single kernel in hindsight, a
+random kernel. If pairs were measured repeatedly, kernels within the noise of the best count as equal to it, and choices
+are compared with those of a repeated measurement: selected on one, scored on the other. --fail-under makes it a gate:
+coverage, mean_efficiency, geomean_efficiency, p50_efficiency, p10_efficiency, p5_efficiency, min_efficiency.
 
-Of a model of winners (`ckh train --labels winners`) the report is how often the measured winner is first, or among the
-first choices, of all candidates; a near-tie counts as a miss. Beside it stands the kernel that wins most at this size
-in the training data, and what measured times of other sizes say of the efficiency, at least. Gates: top1, top3, top5,
-top10, and coverage, the share of winners that are candidates.
+For a model of winners (`ckh train --labels winners`) the report has the hit rates: how often the measured winner ranks
+first, or among the first choices, of all candidates; a near-tie counts as a miss. The baseline is the most frequent
+winner at this size in the training data, with a lower bound of the efficiency from measured times of other sizes.
+Gates: top1, top3, top5, top10, and coverage, the share of winners that are candidates.
 
-Problems that the model was trained on are left out (for models of AMD's tools this cannot be known), unless
---with-trained says so; data of nothing else are refused, and data of which too many times are unstable. Layers that
-were trained on at another batch size are a slice of their own. A gate does not count problems with a single measured
-kernel. Where fewer than --min-problems are left, or a gate of efficiency has fewer whose choice was measured, there is
-no verdict, and exit code 4.
+Training problems of the model are excluded (unknown for models of AMD's tools) unless --with-trained is given; data
+without other problems are refused, and data with too many unstable times. Layers trained on at another batch size are a
+slice. Gates ignore problems with a single measured kernel. With fewer than --min-problems problems, or fewer measured
+choices for a gate of efficiency, there is no verdict, and exit code 4.
 """
 
 
@@ -87,26 +86,26 @@ def register(app: typer.Typer) -> None:
 
 def evaluate(
     model: Path | None = MODEL,
-    data: list[Path] = typer.Option(..., "--data", help="Measured dataset to judge on; may be repeated."),
+    data: list[Path] = typer.Option(..., "--data", help="Measured dataset to evaluate on; may be repeated."),
     train_data: list[Path] = typer.Option([], "--train-data", help=LEARNED_FROM),
     fail_under: list[str] = typer.Option(
-        [], "--fail-under", metavar="FIGURE=VALUE", help="Exit with 1 if a figure is lower; may be repeated."
+        [], "--fail-under", metavar="FIGURE=VALUE", help="Exit code 1 if a figure is lower; may be repeated."
     ),
     labels: Labels | None = typer.Option(
-        None, "--labels", help="What the data know: times, or winners alone.  [what the model was trained on]"
+        None, "--labels", help="Labels of the data: times or winners.  [those of the model]"
     ),
     min_problems: int | None = typer.Option(
-        None, "--min-problems", min=1, help=f"Least problems that a gate rests on.  [{LEAST_PROBLEMS}]"
+        None, "--min-problems", min=1, help=f"Minimum number of problems for a gate.  [{LEAST_PROBLEMS}]"
     ),
     among: Among = AMONG,
-    with_trained: bool = typer.Option(False, "--with-trained", help="Judge on problems of the training data too."),
+    with_trained: bool = typer.Option(False, "--with-trained", help="Include problems of the training data."),
     max_unstable: float = typer.Option(
-        MOST_UNSTABLE, "--max-unstable", min=0, max=1, help="Refuse data with a larger share of unstable times."
+        MOST_UNSTABLE, "--max-unstable", min=0, max=1, help="Maximum share of unstable times in the data."
     ),
     amd_recipe: bool = typer.Option(
-        False, "--amd-recipe", help="A further baseline: train as AMD's tools do on --train-data, which takes minutes."
+        False, "--amd-recipe", help="Add a baseline trained with AMD's recipe on --train-data (minutes)."
     ),
-    worst: int = typer.Option(0, "--worst", min=0, help="List this many of the worst choices."),
+    worst: int = typer.Option(0, "--worst", min=0, help="Number of worst choices to list."),
     cluster: str | None = typer.Option(None, "--cluster", metavar="ADDRESS", help=CLUSTER_HELP),
     as_json: bool = typer.Option(False, "--json", help=JSON_HELP),
 ) -> None:

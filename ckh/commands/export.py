@@ -20,28 +20,28 @@ if TYPE_CHECKING:
     from ckh.export.consumers import WrittenChoices
     from ckh.learn.artifact import Model
 
-_HELP = """Write models for other programs, or choices for programs that use them (docs/consumers.md).
+_HELP = """Export models or choices of kernels to other programs (docs/consumers.md).
 
-Of models: --to c writes a folder that needs nothing but a C compiler: a header, sources, the models as files (or with
---embed as part of the sources), CMakeLists.txt and an example; it ranks as `ckh predict` does. --to lgbm writes
-LightGBM's text and the inputs' names. --to ck-dispatcher is --to c, and beside it a C++ header that gives AMD's
-dispatcher a heuristic on it.
+Models: --to c writes a folder that needs only a C compiler: a header, sources, model files (or with --embed models
+compiled into the sources), CMakeLists.txt and an example; it ranks as `ckh predict` does. --to lgbm writes LightGBM's
+text and the names of its inputs. --to ck-dispatcher is --to c plus a C++ header that implements a heuristic of AMD's
+dispatcher.
 
-Of problems: --to aiter writes tuned tables for --problems, of GEMMs or of mixtures of experts. Winners of measured rows
-(--data) go before predictions, which stand apart and say that nobody measured them. --installed is the AITER that will
-read them: a shape that is measured in its own tables, padded or not, is left out (--replace: is not), and one file has
-its rows and ours. --check AITER runs its own generator and lookup on an export, without a GPU.
+Problems: --to aiter writes tuned tables for --problems, of GEMMs or mixtures of experts. Winners of measured rows
+(--data) take precedence over predictions, which are written to separate files and marked as not measured. --installed
+is the AITER that will read the tables: shapes in its own tables, padded or not, are left out (unless --replace), and a
+merged file has its rows and the new ones. --check AITER runs its generator and lookup on an export, without a GPU.
 
-Of kernels: --to amd-registry writes the --top of each of --problems, or those of --registry, as registry JSON of CK's
-dispatcher and as the smallest configuration of the tile engine that has them. With --ordered it writes a fallback
-list, in which the first kernel that applies is taken, made of measured rows (--data) or of predictions.
+Kernels: --to amd-registry writes the --top kernels of each of --problems, or those of --registry, as a JSON registry of
+CK's dispatcher and as the smallest configuration of the tile engine that contains them. With --ordered it writes a
+first-fit fallback list, from measured rows (--data) or predictions.
 
-For PyTorch: --to inductor writes a Python module that has Inductor time the instances of CK and CK Tile that ckh has
-first, instead of a random draw.
+PyTorch: --to inductor writes a Python module that makes Inductor time the CK and CK Tile instances that ckh ranks first
+instead of a random sample.
 
-Of measured rows: --to miopen writes a user find-db of --data, and nothing that was predicted.
+Measured rows: --to miopen writes a user find-db of --data, without predictions.
 
-`ckh convert` reads back what --to aiter and miopen write.
+`ckh convert` reads back the output of --to aiter and miopen.
 """
 _C, _LGBM, _LISTS = "c", "lgbm", "amd-registry"
 
@@ -117,56 +117,54 @@ def register(app: typer.Typer) -> None:
 
 
 def export(
-    to: str = typer.Option(..., "--to", metavar="[" + "|".join(_TARGETS) + "]", help="What to write."),
-    out: Path = typer.Option(..., "--out", help="Folder to write; with --to miopen a file."),
+    to: str = typer.Option(..., "--to", metavar="[" + "|".join(_TARGETS) + "]", help="Target."),
+    out: Path = typer.Option(..., "--out", help="Output folder; with --to miopen a file."),
     model: list[Path] = typer.Option(
-        [], "--model", "-m", autocompletion=_completion.models, help="Model directory; of C and text, may be repeated."
+        [], "--model", "-m", autocompletion=_completion.models, help="Model directory; may be repeated for C and text."
     ),
     registry: Path | None = typer.Option(None, "--registry", help="Only the kernels of this JSON registry."),
-    embed: bool = typer.Option(False, "--embed", help="With --to c: models as part of the sources."),
+    embed: bool = typer.Option(False, "--embed", help="With --to c: compile models into the sources."),
     problems: str | None = typer.Option(
         None,
         "--problems",
         autocompletion=_completion.problem_sets,
         metavar="SET|FILE",
-        help="What to choose for: as in ckh predict; also AITER's untuned CSV files and its logs.",
+        help="Problems as in ckh predict; also AITER's untuned CSV files and logs.",
     ),
     data: list[Path] = typer.Option(
-        [], "--data", metavar="FILE", help="Measured: datasets, or what ckh convert reads; may be repeated."
+        [], "--data", metavar="FILE", help="Measured datasets, or any input of ckh convert; may be repeated."
     ),
     op: str | None = typer.Option(
-        None, "--op", autocompletion=_completion.operations, help="Operation, where several write for a program."
+        None, "--op", autocompletion=_completion.operations, help="Operation, if the target supports several."
     ),
-    arch: str | None = typer.Option(
-        None, "--arch", autocompletion=_completion.architectures, help="Architecture to choose for."
-    ),
+    arch: str | None = typer.Option(None, "--arch", autocompletion=_completion.architectures, help="Architecture."),
     dtype: str | None = typer.Option(
-        None, "--dtype", autocompletion=_completion.dtypes, help="Element type of problems that state none."
+        None, "--dtype", autocompletion=_completion.dtypes, help="Element type of problems without one."
     ),
-    variant: str | None = typer.Option(None, "--variant", help="Direction of problems that have one."),
+    variant: str | None = typer.Option(None, "--variant", help="Direction of convolutions."),
     num_cus: int | None = typer.Option(
-        None, "--num-cus", min=1, help="Compute units, of problems that state none.  [those of the whole GPU]"
+        None, "--num-cus", min=1, help="Compute units of problems without them.  [the whole GPU's]"
     ),
     installed: Path | None = typer.Option(
         None,
         "--installed",
         help="With --to aiter: AITER's source or package: its kernels, numbers and own tables.",
     ),
-    replace: bool = typer.Option(False, "--replace", help="Choose for shapes too that AITER's own tables have."),
+    replace: bool = typer.Option(False, "--replace", help="Include shapes of AITER's own tables."),
     check: Path | None = typer.Option(
         None,
         "--check",
         metavar="AITER",
-        help="Run this AITER's generator and lookup on the export: one that is there, or of --problems.",
+        help="Run the generator and lookup of this AITER on an existing export, or on that of --problems.",
     ),
     skip_unsupported: bool = typer.Option(
-        False, "--skip-unsupported", help="Exit 0 though some --problems got no row; they are listed."
+        False, "--skip-unsupported", help="Exit code 0 even if some --problems got no row; they are listed."
     ),
     top: int | None = typer.Option(
         None,
         "--top",
         min=1,
-        help="With --to inductor: how many instances to time.  [as many as it is set to draw] With --to amd-registry: "
+        help="With --to inductor: number of instances to time.  [Inductor's setting] With --to amd-registry: "
         "kernels of each problem [5], or with --ordered of the list [64].",
     ),
     ordered: bool = typer.Option(False, "--ordered", help="With --to amd-registry: a fallback list, first fit first."),

@@ -45,22 +45,22 @@ class Required(StrEnum):
     KNOWN = "known"
 
 
-_HELP = """Rank all kernels for a problem, best first: a convolution, or with --m a GEMM.
+_HELP = """Rank all kernels for a problem, fastest first: a convolution, or with --m a GEMM.
 
-What is left out of a convolution has defaults: N=1, C=64, K=C, G=1, input 28x28, filter 3x3, stride 1, dilation 1,
-padding that keeps the size ("same"), forward; in 3D depth 8 and Z=Y. A GEMM needs --m, --n and --k; its layout is rcr.
-The model is chosen by operation, direction, dtype and architecture (the GPU of this machine, else host): from the
-folders of $CKH_MODELS, then your own, then those that ship; of several in one of these, that with more features, then
-that of more problems, then by name. The others are named below it.
+Defaults of a convolution: N=1, C=64, K=C, G=1, input 28x28, filter 3x3, stride 1, dilation 1, padding that keeps the
+size ("same"), forward; in 3D depth 8 and Z=Y. A GEMM needs --m, --n and --k; its layout is rcr.
+The model is selected by operation, direction, dtype and architecture (this machine's GPU, else host), from the folders
+of $CKH_MODELS, then your own models, then the shipped ones; within a folder, more features come first, then more
+training problems, then the name. Other models that fit are listed below the selected one.
 
-Where no model fits, the nearest answers, of another element type or GPU of the family, or an analytic estimate, if its
-answers were judged better or there is no such model. Such an answer says NOT MEASURED, what it comes from and what that
-is worth, or that it was not judged. --require measured refuses instead.
+If no model fits, the nearest model (another element type, or another GPU of the family) or an analytic estimate
+answers, whichever had the higher efficiency in evaluation. Such an answer is marked NOT MEASURED, with its source and
+its expected efficiency. --require measured refuses it.
 
-Kernels with one score are one row: the first is shown, measured ones before others, then in the pool's order.
+Tied kernels share a row: measured ones are shown first, then the first in the pool.
 
---probe N measures the N best on this machine's device, and puts them in the order of their times. They are remembered
-by device and problem: the next call has them in front without measuring. --no-measured leaves them out.
+--probe N measures the N best kernels on this machine and orders them by time. Results are stored per device and
+problem, and later calls put these kernels first without measuring; --no-measured ignores them.
 """
 
 
@@ -104,35 +104,37 @@ def predict(
         None,
         "--kernels",
         metavar="FILE|-",
-        help="Rank these kernels instead of the architecture's: complete names, one a line, or a registry; - is stdin.",
+        help="File with the kernels to rank: complete names, one per line, or a registry; - is stdin.",
     ),
-    registry: Path | None = typer.Option(None, "--registry", help="The same of a JSON registry."),
+    registry: Path | None = typer.Option(None, "--registry", help="Rank the kernels of a JSON registry."),
     rule_set: str | None = typer.Option(
         None,
         "--rule-set",
         autocompletion=_completion.rule_sets,
-        help="The same of a rule set of convolutions: default, tiny, tests, full-tests, profiler or full.",
+        help="Rank a rule set of convolutions: default, tiny, tests, full-tests, profiler or full.",
     ),
-    top: int = typer.Option(5, "--top", min=1, help="How many kernels to print of each ranking."),
-    probe: int = typer.Option(0, "--probe", min=0, metavar="N", help="Measure the N best here, and remember."),
-    timeout: str = typer.Option("30s", "--timeout", metavar="TIME", help="--probe: longest for one kernel."),
+    top: int = typer.Option(5, "--top", min=1, help="Number of kernels to print per problem."),
+    probe: int = typer.Option(
+        0, "--probe", min=0, metavar="N", help="Measure the N best on this machine and store the times."
+    ),
+    timeout: str = typer.Option("30s", "--timeout", metavar="TIME", help="--probe: time limit per kernel."),
     require: Required | None = typer.Option(
         None,
         "--require",
         help="Refuse, with exit code 4, what no model of this GPU and element type answers (measured), or what lies "
         "outside of what was measured (known).",
     ),
-    measured: bool = typer.Option(True, "--measured/--no-measured", help="Put what was probed before in front."),
+    measured: bool = typer.Option(True, "--measured/--no-measured", help="Put kernels of earlier probes first."),
     pad_channels: bool = typer.Option(
         True,
         "--pad-channels/--no-pad-channels",
         help="Where no kernel applies to a convolution, answer with C/G and K/G rounded up to a multiple of 8.",
     ),
     skip_unsupported: bool = typer.Option(
-        False, "--skip-unsupported", help="--problems: exit with 0 though some, which are named, have no kernel."
+        False, "--skip-unsupported", help="--problems: exit code 0 even if some have no kernel; they are listed."
     ),
-    why: bool = typer.Option(False, "--why", help="Tell why kernels were refused."),
-    explain: bool = typer.Option(False, "--explain", help="Tell why the first kernel is above the second."),
+    why: bool = typer.Option(False, "--why", help="List the reasons why kernels do not apply."),
+    explain: bool = typer.Option(False, "--explain", help="Explain why the first kernel ranks above the second."),
     as_json: bool = typer.Option(False, "--json", help=JSON_HELP),
 ) -> None:
     """Rank and print."""

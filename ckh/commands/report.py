@@ -21,16 +21,15 @@ if TYPE_CHECKING:
     from ckh.report.drawing import Drawing, Report
     from ckh.report.judged import Judged
 
-_HELP = """Draw what was measured or learned, as one page that loads nothing, or as files.
+_HELP = """Plot measurements or models, as a self-contained HTML page or as files.
 
-WHAT is a dataset (sizes, kernels that ever win, failures, noise and drift over time), a folder of ckh bench or ckh
-search --measure (progress, noise and drift over time, the best found), a model with --data (efficiency beside
-baselines, regret, a heat map, calibration, learning curve, the worst choices), or two models with --data, which are
-compared. Models are judged by the answers of `ckh predict`; --among measured ranks the measured kernels alone.
+WHAT is a dataset (sizes, winning kernels, failures, noise and drift over time), a folder of ckh bench or ckh search
+--measure (progress, noise and drift over time, best kernels), a model with --data (efficiency beside baselines, regret,
+a heat map, calibration, learning curve, worst choices), or two models with --data, which are compared. Models are
+evaluated by the answers of `ckh predict`; --among measured ranks the measured kernels only.
 
-The page has light and dark colours, fits a phone, and has every figure's numbers for screen readers. --plots writes
-each figure as SVG and as PNG too. --watch writes the page again while a run is measuring;
-the browser reads it again itself.
+The page supports light and dark colours, phones and screen readers, with the numbers of every figure. --plots writes
+each figure as SVG and PNG too. --watch updates the page while a run is measuring; the browser reloads it.
 """
 _LEAST_EVERY_S = 1.0
 
@@ -51,20 +50,20 @@ def register(app: typer.Typer) -> None:
 
 
 def report(
-    what: list[Path] = typer.Argument(..., metavar="DIR|DATA|MODEL [MODEL]", help="What is drawn."),
-    out: Path = typer.Option(Path("report.html"), "--out", "-o", help="The page."),
+    what: list[Path] = typer.Argument(..., metavar="DIR|DATA|MODEL [MODEL]", help="Dataset, run or models to plot."),
+    out: Path = typer.Option(Path("report.html"), "--out", "-o", help="HTML page to write."),
     plots: Path | None = typer.Option(None, "--plots", metavar="DIR", help="Write each figure as SVG and PNG too."),
-    data: list[Path] = typer.Option([], "--data", help="Models: measured problems to judge on; may be repeated."),
+    data: list[Path] = typer.Option([], "--data", help="Models: measured dataset to evaluate on; may be repeated."),
     train_data: list[Path] = typer.Option([], "--train-data", help=f"Models. {LEARNED_FROM}"),
     over: str | None = typer.Option(
-        None, "--over", metavar="SIZE,SIZE", help="Models: the heat map's sizes.  [those that vary most]"
+        None, "--over", metavar="SIZE,SIZE", help="Models: the two sizes of the heat map.  [those that vary most]"
     ),
     by_data: bool = typer.Option(
-        False, "--learning-curve", help="A model: train on parts of --train-data by its settings, which takes minutes."
+        False, "--learning-curve", help="Model: train on parts of --train-data with its settings (minutes)."
     ),
     among: Among = AMONG,
-    watch: bool = typer.Option(False, "--watch", help="A run: write again until it ends."),
-    every: str = typer.Option("10s", "--every", metavar="TIME", help="How often --watch writes."),
+    watch: bool = typer.Option(False, "--watch", help="Run: update the page until the run ends."),
+    every: str = typer.Option("10s", "--every", metavar="TIME", help="Interval of --watch."),
     force: bool = typer.Option(False, "--force", help="Replace files of an earlier report."),
     as_json: bool = typer.Option(False, "--json", help=JSON_HELP),
 ) -> None:

@@ -25,25 +25,24 @@ class OnlyMeasured(StrEnum):
     MEASURED = "measured"
 
 
-_HELP = """Find the fastest kernel for a problem among all that can be built, not only those that predict ranks.
+_HELP = """Find the fastest kernel for a problem among all kernels that can be built, not only predict's candidates.
 
-The problem is given as for ckh predict. Every kernel keeps the rules of the architecture and of the problem; the space
-holds the candidates and every other combination of tile, waves, warp tile, pipeline and options.
+The problem is given as for ckh predict. The search space has the candidates and every other combination of tile, waves,
+warp tile, pipeline and options that satisfies the rules of the architecture and the problem.
 
-Without --measure a model scores all of them: what is printed is exactly what it expects to be the fastest. Kernels that
-the model does not distinguish are one. Where no model fits, the nearest or an estimate scores them, as for ckh predict,
-and it says NOT MEASURED; --require measured refuses that. With --measure a strategy proposes kernels, each of which is
-compiled, checked and timed on the device, in a worker of its own; failures count. There the space has a random part of
-the combinations if they are very many. What scores without --measure says where to begin. Compilers that wait (--jobs)
-get the kernels that will probably follow. At the end the best --top and the model's first choice of the candidates are
-timed again in turns. Every result is journalled in --out; Ctrl-C keeps all of them.
+Without --measure a model scores the whole space, and the output is its exact optimum; tied kernels count once. If no
+model fits, the nearest or an estimate scores, as for ckh predict, marked NOT MEASURED; --require measured refuses that.
+With --measure a strategy proposes kernels, which are compiled, checked and timed on the device, each in a separate
+worker; failures count. Very large spaces are subsampled. The scores without --measure determine the initial proposals.
+Idle compilers (--jobs) compile likely next proposals. At the end the best --top and the model's first choice among the
+candidates are timed again, interleaved. Every result is journalled in --out; Ctrl-C keeps all of them.
 
---set K chooses the fewest of the kernels measured in --data that keep 99 % (--keep) of the oracle's mean over its
-problems, with one that works for every problem: exactly for small pools, else greedily, with the number that any set
-needs. ckh bench, predict and export take the registry that --write-registry writes.
+--set K selects the smallest set of the kernels measured in --data that keeps 99 % (--keep) of the oracle's mean over
+its problems, with a working kernel for every problem: exactly for small pools, else greedily, with a lower bound of the
+set size. ckh bench, predict and export take the registry that --write-registry writes.
 
 Strategies: surrogate (a Gaussian process, the default), de (differential evolution), local (iterated local search),
-random (the best of random ones).
+random (random sampling).
 """
 
 
@@ -74,34 +73,34 @@ def search(
     measuring: dict[str, Any],
     force: bool = typer.Option(False, "--force", help="Replace a journal in --out."),
     require: OnlyMeasured | None = typer.Option(
-        None, "--require", help="Refuse, with exit code 4, what no model of this GPU and element type says."
+        None, "--require", help="Refuse, with exit code 4, answers not by a model of this GPU and element type."
     ),
     replay: Path | None = typer.Option(
-        None, "--replay", metavar="FILE", help="Search recorded measurements of a whole space, in Parquet."
+        None, "--replay", metavar="FILE", help="Replay recorded measurements of a whole space, in Parquet."
     ),
     replaying: dict[str, Any],
     jobs: int | None = typer.Option(
-        None, "--jobs", "-j", min=1, max=1024, help="Compilers at a time; by cores and memory. Replay: processes.  [1]"
+        None, "--jobs", "-j", min=1, max=1024, help="Parallel compilers; by cores and memory. Replay: processes.  [1]"
     ),
     cluster: str | None = typer.Option(
         None, "--cluster", metavar="ADDRESS", help=f"Measure, or replay: {CLUSTER_HELP[0].lower()}{CLUSTER_HELP[1:]}"
     ),
     kernel_set: int | None = typer.Option(
-        None, "--set", metavar="K", min=1, help="Choose the fewest kernels, K at most, of those measured in --data."
+        None, "--set", metavar="K", min=1, help="Select the smallest set of kernels, at most K, from --data."
     ),
     data: list[Path] = typer.Option([], "--data", help="--set: measured dataset; may be repeated."),
     keep: float | None = typer.Option(
-        None, "--keep", metavar="SHARE", min=0.01, max=1.0, help="--set: of the oracle's mean to keep.  [0.99]"
+        None, "--keep", metavar="SHARE", min=0.01, max=1.0, help="--set: share of the oracle's mean to keep.  [0.99]"
     ),
     problems: str | None = typer.Option(
         None,
         "--problems",
         autocompletion=_completion.problem_sets,
         metavar="SET|FILE",
-        help="--set: only these problems of the data.",
+        help="--set: restrict to these problems.",
     ),
     write_registry: Path | None = typer.Option(
-        None, "--write-registry", help="--set: write the kernels to a JSON registry."
+        None, "--write-registry", help="--set: write the set to a JSON registry."
     ),
     as_json: bool = typer.Option(False, "--json", help=JSON_HELP),
 ) -> None:

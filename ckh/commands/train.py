@@ -33,49 +33,47 @@ if TYPE_CHECKING:
 
 _NO_FOLDS = (1, 2)
 
-_HELP = """Train a LightGBM model of TFLOPS, and one that orders the kernels of a problem.
+_HELP = """Train LightGBM models of TFLOPS and of the ranking of a problem's kernels.
 
-Without --data it trains on the newest complete runs of `ckh bench` in the folder runs, else on what ships for this
-machine's device (of convolutions forward, if no --variant says another); without --out it writes among your own models,
-where `ckh predict` looks first. A line says both.
+Without --data the newest complete runs of `ckh bench` in the folder runs are used, else the shipped data for this
+machine's device (forward convolutions, unless --variant is given); without --out the model is written to your own
+models, where `ckh predict` looks first. A line states both.
 
-Cross-validation holds out whole problems, and stops on a fold that it does not score; the final fit uses all rows and
+Cross-validation holds out whole problems and uses a separate fold for early stopping; the final fit uses all rows and
 the median number of trees. The same data and seed give the same bytes. Model files are AMD's: gzip'd LightGBM text
-with feature_spec.json and train_manifest.json, and for people alone, as no command reads them, cv_metrics_*.json and
-feature_importances_*.json. Options that are left out have values that suit the number of rows (400 trees of 31 leaves
-up to 15,000 rows, of 63 up to 60,000, and of more 200 of 255 that learn twice as fast), or those of a recipe that the
-operation has.
+with feature_spec.json and train_manifest.json; cv_metrics_*.json and feature_importances_*.json are for information
+only. Defaults depend on the number of rows (400 trees of 31 leaves up to 15,000 rows, of 63 up to 60,000, and above 200
+of 255 with twice the learning rate), or come from a recipe of the operation.
 
---targets tflops,latency,bandwidth adds models of latency and bandwidth. Predictions do without them; ckh export --to
-lgbm gives them to other programs. Of more than 60,000 rows these two are validated by one fold.
+--targets tflops,latency,bandwidth adds models of latency and bandwidth, which predictions do not need; ckh export --to
+lgbm exports them. Above 60,000 rows these two are validated on one fold.
 
---warm-start adds trees to a model of the same operation, direction, features and targets; "nearest" takes the one that
-ckh predict would take for these data. Of another GPU or element type it says what differs, and the manifest keeps it.
-What is left out is the start's, but 500 --trees. Held out of the new trees' training, both are compared on the same
-problems: those that the start has not seen, if they are ten or more. Without it the new model is compared in the same
-way with the one that answers for such problems today, if there is one.
+--warm-start adds trees to a model of the same operation, direction, features and targets; "nearest" takes the model
+that ckh predict would select for these data. Differences in GPU or element type are printed and recorded in the
+manifest. Options default to the start model's, except for 500 --trees. Both models are compared on the same problems,
+on those unseen by the start if there are ten or more. Without --warm-start the new model is compared in the same
+way with the model currently used for such problems, if any.
 
---tune tries settings: the default, and others drawn from 200-1600 trees, learning rates 0.02-0.2, 15-255 leaves, 3-40
-rows a leaf, 0.3-1 of the features and 0.55-1 of the rows a tree, L1 0-1 and L2 0-10. Options that are given stay as
-they are. Each fold drops the worse half; the best replaces the default only if it chose better. See tuning.json.
+--tune tries settings: the default, and random draws from 200-1600 trees, learning rates 0.02-0.2, 15-255 leaves, 3-40
+rows a leaf, 0.3-1 of the features and 0.55-1 of the rows a tree, L1 0-1 and L2 0-10. Given options stay fixed.
+Successive halving drops the worse half on each fold; the best replaces the default only if its choices are better. See
+tuning.json.
 
---rank efficiency regresses the efficiency, relative its logarithm, lambdarank optimises the order itself, blend has the
-trees of the last two, and tflops lets the model of TFLOPS order.
+--rank efficiency regresses the efficiency, relative its logarithm, lambdarank optimises the order, blend has the trees
+of the last two, and tflops ranks by the TFLOPS model.
 
---prior W adds, weighed W to 1, trees of a law of time (trips over K, rounds over the compute units, bytes) that is
-fitted to the rows: it holds for sizes that were not measured. Up to 15,000 rows of convolutions W is 1. It is left out
-where, fitted to two thirds of the problems, it errs by more than 25 % on the others, as it does on a CPU. Where there
-is a law, --lambdarank W adds, weighed W to 1, the trees of a LambdaRank: from 2,000 to 15,000 rows W is 1.
+--prior W adds trees of an analytic time model (trips over K, rounds over the compute units, bytes), fitted to the rows,
+with weight W relative to the regression, which extrapolates to unmeasured sizes. Up to 15,000 rows of convolutions W is
+1. It is omitted if, fitted to two thirds of the problems, its error on the rest exceeds 25 %, as on a CPU. With a
+prior, --lambdarank W adds the trees of a LambdaRank with weight W: from 2,000 to 15,000 rows W is 1.
 
---labels winners learns from data in which only the best kernel of each problem is known, as AITER's tuned tables: the
-others are its candidates, and only the order is learned. Efficiency is the share of problems whose winner is first.
+--labels winners trains on data that state only the best kernel of each problem, such as AITER's tuned tables: the other
+candidates count as slower, and only the order is learned. Efficiency is then the share of problems whose winner ranks
+first.
 
-Of more rows than --sample those of problems that are drawn by --seed are read, and the others do not take memory; the
-manifest says of how many. With --distributed and --cluster these validate, and LightGBM on Dask fits the final models
-to all rows, of which each worker has a part (docs/cluster.md).
-
---noise-weights weighs rows by 1 / (spread² + 0.05²), with mean 1. --mine doubles, in each round, the weight of the
-fifth of problems with the worst held-out choices, up to 5, and keeps the best round; it seldom helps.
+If the data have more rows than --sample, problems are sampled by --seed and the other rows are not loaded; the manifest
+records the total. With --distributed and --cluster the sample is used for validation, and LightGBM on Dask fits the
+final models to all rows, partitioned over the workers (docs/cluster.md).
 """
 
 
@@ -115,22 +113,24 @@ def train(
         None, "--out", "-o", help="Model directory to write.  [among your own models, e.g. ~/.local/share/ckh/models]"
     ),
     op: str | None = typer.Option(None, "--op", autocompletion=_completion.operations, help=OP_HELP + "  [the data's]"),
-    variant: Direction | None = typer.Option(None, "--variant", help="Direction; needed if the data hold several."),
+    variant: Direction | None = typer.Option(None, "--variant", help="Direction; required if the data have several."),
     targets: str | None = typer.Option(
-        None, "--targets", help="What to model, beside the order: tflops, latency, bandwidth.  [tflops]"
+        None, "--targets", help="Targets besides the ranking: tflops, latency, bandwidth.  [tflops]"
     ),
     *,
     params: dict[str, Any],
     given: dict[str, Any],
     warm_start: Path | None = typer.Option(None, "--warm-start", help="Model directory to add trees to, or nearest."),
-    tuned: int | None = typer.Option(None, "--tune", min=2, max=1000, help="Settings to try, the default among them."),
+    tuned: int | None = typer.Option(
+        None, "--tune", min=2, max=1000, help="Number of settings to try, including the default."
+    ),
     sample: int = typer.Option(
-        2_000_000, "--sample", min=1, help="Train on problems with so many rows together, if the data have more."
+        2_000_000, "--sample", min=1, help="Maximum number of rows; larger data are sampled by problem."
     ),
     force: bool = typer.Option(False, "--force", help="Replace a model in --out."),
     cluster: str | None = typer.Option(None, "--cluster", metavar="ADDRESS", help=f"Folds and trials: {CLUSTER_HELP}"),
     distributed: bool = typer.Option(
-        False, "--distributed", help="Fit the final models to all rows, spread over the workers of --cluster."
+        False, "--distributed", help="Fit the final models to all rows, partitioned over the workers of --cluster."
     ),
     as_json: bool = typer.Option(False, "--json", help=JSON_HELP),
 ) -> None:

@@ -12,7 +12,7 @@ def register(app: typer.Typer) -> None:
     """Add the commands to the application."""
     group = typer.Typer(
         name="validate",
-        help="Gates: choices against an oracle or golden ones, a new model against an old one, kernels that work here.",
+        help="Gates: choices against an oracle or golden choices, a new model against an old one, working kernels.",
         epilog=examples(
             "ckh validate oracle --model models/mine --data holdout.parquet",
             "ckh validate compare models/old models/new --data holdout.parquet",

@@ -34,7 +34,7 @@ class Settings:
         Declared(f"Operation: {{}}.  [{DEFAULT_OPERATION}]", choices=operation_names, completion="operations"),
         default=DEFAULT_OPERATION,
     )
-    variant: str = declared(Declared("Direction; forward unless a resumed run says.", kind=Variant))
+    variant: str = declared(Declared("Direction. [forward, or the resumed run's]", kind=Variant))
     problems: str = declared(
         Declared(
             "Problem set, or .txt, .csv or .json file; of convolutions, GEMMs also AMD's .py.  [host-train or train]",
@@ -67,7 +67,7 @@ class Settings:
         Declared("default, tiny, tests, full-tests, profiler or full.  [default]", completion="rule_sets"),
         default="default",
     )
-    registry: str | None = declared(Declared("Choose from the kernels of this JSON registry.", kind=Path), default=None)
+    registry: str | None = declared(Declared("Select from the kernels of this JSON registry.", kind=Path), default=None)
     filter: str | None = declared(
         Declared("Only these kernels, e.g. 'pipeline == \"mem\" and tile_m >= 64'.", metavar="EXPR"), default=None
     )
@@ -77,13 +77,13 @@ class Settings:
         ),
         default=(1,),
     )
-    ndim: int | None = declared(Declared("Only problems of 2 or 3 dimensions.", low=2, high=3), default=None)
+    ndim: int | None = declared(Declared("2D or 3D problems only.", low=2, high=3), default=None)
     dtype: str = declared(Declared("Element type; the device's own by default.", completion="dtypes"))
     pad_channels: bool = declared(
         Declared("Round C/G and K/G up to a multiple of 8.", typed=("--pad-channels/--no-pad-channels",)), default=False
     )
-    seed: int = declared(Declared("What orders and samples follow from.  [0]"))
-    samples: int = declared(Declared("Samples of a time.  [5]", low=1, high=100))
+    seed: int = declared(Declared("Random seed of orders and samples.  [0]"))
+    samples: int = declared(Declared("Samples per time.  [5]", low=1, high=100))
     max_scratch: int | None = declared(
         Declared("hip: skip kernels with more scratch memory a lane.", metavar="BYTES", low=0), default=None
     )

@@ -1,4 +1,4 @@
-"""Evaluated accuracy of answers for GEMMs without measurements of the GPU; `benchmarks/gemm_winners.py` prints these figures."""
+"""Evaluated accuracy of answers for GEMMs of unmeasured GPUs; `benchmarks/gemm_winners.py` prints these figures."""
 
 from __future__ import annotations
 
