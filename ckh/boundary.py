@@ -67,7 +67,7 @@ def open_streams() -> None:
     # A closed one opens with the lowest free number: its own.
     sys.stdout, sys.stderr = _stream(sys.stdout), _stream(sys.stderr)
     if is_closed:
-        raise OutputError("stdout is closed", "send it to a file, or to /dev/null", code="stdout")
+        raise OutputError("stdout is closed", "redirect it to a file, or to /dev/null", code="stdout")
 
 
 def _stream(stream: Any) -> _Stream:

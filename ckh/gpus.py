@@ -83,7 +83,7 @@ def visible_gpus(
 
     As ROCm does, ROCR_VISIBLE_DEVICES chooses among all GPUs by number or the beginning of "GPU-<unique id>", and then
     HIP_VISIBLE_DEVICES (else CUDA_VISIBLE_DEVICES) among those; a list ends at its first entry that names none. The
-    runtimes differ (rvd_filter of ROCr, Device::init of clr): to ROCr an empty list is no GPU, to HIP it is no list.
+    runtimes differ (rvd_filter of ROCr, Device::init of clr): an empty list is no GPU to ROCr, and no list to HIP.
     """
     every = sorted(nodes.glob("*"), key=trailing_number)
     found = [gpu for node in every if (gpu := _gpu_of(node, cards)) is not None]

@@ -34,7 +34,7 @@ _SHOWN = 80
 
 
 class JsonError(ValueError):
-    """Text that is no JSON, or such as nobody writes; `line` is where, from 1, or 0 if that is not known."""
+    """Text that is not JSON, or such as nobody writes; `line` is where, from 1, or 0 if that is not known."""
 
     def __init__(self, message: str, line: int = 0) -> None:
         super().__init__(message)
@@ -54,7 +54,7 @@ def parse_json(
         most_values: how many values it may have.
 
     Raises:
-        JsonError: it is no JSON, is nested more than `MOST_DEPTH` levels deep, has an integer beyond 64 bits, more
+        JsonError: it is not JSON, is nested more than `MOST_DEPTH` levels deep, has an integer beyond 64 bits, more
             than `most_values` values, or half of a surrogate pair.
     """
     marks = (b",", b"[", b"{") if isinstance(text, bytes) else (",", "[", "{")
@@ -118,7 +118,7 @@ def model_fields(path: Path) -> Iterator[JsonFields]:
 
     Raises:
         ModelError: the file cannot be read, has more than `MOST_MODEL_BYTES` unpacked or `MOST_MODEL_VALUES` values,
-            is no JSON of an object, or a field was refused within the context.
+            is not JSON of an object, or a field was refused within the context.
     """
     try:
         content = unpacked(read_bytes(path, MOST_MODEL_BYTES), str(path), MOST_MODEL_BYTES)
@@ -157,7 +157,7 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     values = dict(pairs)
     if len(values) < len(pairs):
         names = [name for name, _ in pairs]
-        raise JsonError(f"a field stands there twice: {next(one for one in names if names.count(one) > 1)[:_SHOWN]!r}")
+        raise JsonError(f"duplicate field: {next(one for one in names if names.count(one) > 1)[:_SHOWN]!r}")
     return values
 
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from ckh.errors import CkhError
 
 _COLOURS = {"error": "31;1", "warning": "33;1", "hint": "36"}
-# Control characters, what turns the direction of text round, and what is no character (of a path that is no UTF-8).
+# Control characters, what turns the direction of text round, and what is not a character (of a path that is no UTF-8).
 _HIDDEN = "[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
 _STEERING = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")  # but line feeds
 _MOST_CHARACTERS = 2000
@@ -31,7 +31,7 @@ def printable(text: str) -> str:
 
 
 def one_line(text: str) -> str:
-    """A text of a result on one line: line feeds are escaped too; what is no character stays the bytes that it was."""
+    """A text of a result on one line: line feeds are escaped too, bytes that are not text are kept."""
     return text if text.isprintable() else _STEERING.sub(_escaped, text).replace("\n", "\\n")
 
 

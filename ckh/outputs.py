@@ -45,7 +45,7 @@ class FileKind:
     def difference(self, path: Path) -> str:
         """Why what is at a path is not of this kind; empty if it is, or if there is nothing in it."""
         if not path.is_file():
-            return "it is no ordinary file"
+            return "it is not an ordinary file"
         return "" if path.stat().st_size == 0 or self.is_one(path) else f"it is no {self.name}"
 
 
@@ -63,7 +63,7 @@ class FolderKind:
     def difference(self, path: Path) -> str:
         """Why what is at a path is not of this kind; empty if it is."""
         if not path.is_dir():
-            return "it is no folder"
+            return "it is not a folder"
         owns = self.owns(path)
         if owns is None:
             return f"it is no {self.name}"
@@ -186,24 +186,22 @@ def _refuse_input(out: Path, inputs: Iterable[Path]) -> None:
         files = [entry, *(entry.iterdir() if entry.is_dir() else ())]
         if any(file.exists() and file.samefile(out) for file in files):
             raise UsageError(
-                f"{out} is an input, and an input is never an output", "choose another --out", code="unsafe-output"
+                f"{out} is an input, and inputs are never overwritten", "choose another --out", code="unsafe-output"
             )
         if Path(os.path.realpath(out)) in Path(os.path.realpath(entry)).parents:
-            raise UsageError(f"{out} holds the input {entry}", "choose another --out", code="unsafe-output")
+            raise UsageError(f"{out} contains the input {entry}", "choose another --out", code="unsafe-output")
 
 
 def _refuse_existing(out: Path, kind: FileKind | FolderKind, *, force: bool, instead: str) -> None:
     if isinstance(kind, FolderKind) and out.is_dir():
         if Path(os.path.realpath(out)) in (Path.cwd(), *Path.cwd().parents):
             raise UsageError(
-                f"{out} is the current folder or holds it", "name a folder of its own with --out", code="unsafe-output"
+                f"{out} is or contains the current folder", "name a folder of its own with --out", code="unsafe-output"
             )
         if not any(out.iterdir()):
             return
     if difference := kind.difference(out):
-        raise UsageError(
-            f"{out} exists, and {difference}: it is not replaced", "choose another --out", code="foreign-output"
-        )
+        raise UsageError(f"{out} exists, and {difference}: not replaced", "choose another --out", code="foreign-output")
     if not force:
         hint = f"{instead}replace this {kind.name} with --force, or choose another --out"
         raise UsageError(f"{out} exists", hint, code="output-exists")
@@ -230,8 +228,8 @@ def _put_new(part: Path, target: Path) -> None:
     further = (target.with_name(f"{target.name.removesuffix(end)}-{number}{end}") for number in count(2))
     place = next(name for name in chain([target], further) if _is_put(part, name))
     if place != target:
-        hint = f"what this one wrote is {place}"
-        raise UsageError(f"{target} exists: another process wrote it meanwhile", hint, code="written-meanwhile")
+        hint = f"this output is in {place}"
+        raise UsageError(f"{target} exists: written by another process", hint, code="written-meanwhile")
 
 
 def _is_put(part: Path, target: Path) -> bool:

@@ -63,7 +63,7 @@ def cache_dir(name: str = "") -> Path:
     if reason:
         hint = "use chmod go-w, or set CKH_CACHE_DIR to a folder that only you can write to"
         raise DataError(
-            f"the cache folder {folder} is not used, since others could change what is in it: {reason}",
+            f"the cache folder {folder} is not used, since others can change its content: {reason}",
             hint,
             code="unsafe-cache",
         )
@@ -82,13 +82,13 @@ def model_folders() -> list[Path]:
     """Where models are looked for, in this order: $CKH_MODELS, the user's data folder, those that ship.
 
     Raises:
-        UsageError: $CKH_MODELS names what is no folder.
+        UsageError: $CKH_MODELS names what is not a folder.
     """
     named = [Path(part) for part in os.environ.get(MODELS_VARIABLE, "").split(os.pathsep) if part]
     for folder in named:
         if not folder.is_dir():
             raise UsageError(
-                f"{MODELS_VARIABLE} names {folder}, which is no folder", "create it, or leave it out", code="no-file"
+                f"{MODELS_VARIABLE} names {folder}, not a folder", "create it, or leave it out", code="no-file"
             )
     try:
         shipped = [data_dir("models")]
@@ -104,7 +104,7 @@ def files_of_models(*more: str) -> list[tuple[str, os.stat_result]]:
         more: other places where models are looked for.
 
     Raises:
-        UsageError: $CKH_MODELS names what is no folder.
+        UsageError: $CKH_MODELS names what is not a folder.
     """
     found = files(str(data_dir("archspecs")))
     for place in (*map(str, model_folders()), *more):

@@ -1,4 +1,4 @@
-"""Progress bars on stderr for long work; quiet where stderr is no terminal."""
+"""Progress bars on stderr for long work; quiet where stderr is not a terminal."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ def planted_link(path: Path) -> Path | None:
 
     The rule is that of Linux's fs.protected_symlinks, which may be off and does not hold for `os.path.realpath`: in a
     folder with the sticky bit that everybody can write to, as /tmp, a link may be followed if it belongs to us or to
-    the owner of the folder, elsewhere always. What does not exist is no link.
+    the owner of the folder, elsewhere always. What does not exist is not a link.
 
     Raises:
         OSError: a folder on the way cannot be looked at.

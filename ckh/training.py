@@ -9,7 +9,7 @@ from ckh.declared import Declared, declared
 from ckh.strenum import StrEnum
 
 TFLOPS, LATENCY, BANDWIDTH, RANK = "tflops", "latency", "bandwidth", "rank"
-# Target -> dataset column. `rank` is no quantity: it only orders the kernels of a problem.
+# Target -> dataset column. `rank` is not a quantity: it only orders the kernels of a problem.
 TARGET_COLUMNS = {TFLOPS: "tflops", LATENCY: "latency_ms", BANDWIDTH: "bandwidth_gb_s"}
 
 

@@ -57,7 +57,7 @@ def read_bytes(path: Path, most: int = MOST_BYTES) -> bytes:
 def larger_than(path: Path, most: int) -> DataError:
     """The error of a file that is larger than one of its kind may be."""
     return DataError(
-        f"{path} is larger than {_size(most)}, which is the most that ckh reads of such a file",
+        f"{path} is larger than {_size(most)}, the limit is for this kind of file",
         "cut it into several",
         code="too-large",
     )
@@ -107,7 +107,7 @@ def unpacked(content: bytes, name: str, most: int | None = None) -> bytes:
                 part = member.decompress(rest, _CHUNK_BYTES)
                 rest = member.unconsumed_tail
                 if not part and not member.eof:
-                    raise DataError(f"{name} is damaged: its end is missing", code="damaged")
+                    raise DataError(f"{name} is damaged: it is truncated", code="damaged")
                 parts.append(part)
                 size += len(part)
                 if size > limit:
@@ -116,7 +116,7 @@ def unpacked(content: bytes, name: str, most: int | None = None) -> bytes:
     except zlib.error as error:
         raise DataError(f"{name} is damaged: {error}", code="damaged") from error
     if rest:
-        raise DataError(f"{name} is damaged: there is something behind its end", code="damaged")
+        raise DataError(f"{name} is damaged: trailing data", code="damaged")
     return b"".join(parts)
 
 
@@ -128,7 +128,7 @@ def most_unpacked(packed_bytes: int) -> int:
 def too_large(name: str, limit: int) -> DataError:
     """The error of a packed file that holds more than it may."""
     return DataError(
-        f"{name} unpacks to more than {_size(limit)}, as no file of its kind does",
+        f"{name} unpacks to more than {_size(limit)}, more than any valid file",
         "unpack it yourself if you trust it",
         code="too-large",
     )
@@ -171,7 +171,7 @@ def require_name(text: object, what: str) -> str:
     """
     if not isinstance(text, str) or not _NAME.fullmatch(text):
         raise DataError(
-            f"{what} {str(text)[:80]!r} is no name", "names are of letters, digits and _ . + -", code="bad-name"
+            f"{what} {str(text)[:80]!r} is not a name", "names are of letters, digits and _ . + -", code="bad-name"
         )
     return text
 

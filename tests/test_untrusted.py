@@ -108,7 +108,7 @@ def test_a_dataset_of_more_rows_than_bytes_is_refused(tmp_path: Path) -> None:
     [
         ({"M": ["x", "y"]}, "column M must be int64, not string"),
         ({"M": [1.5, 2]}, "column M must be int64, not double"),
-        ({"M": [None, 2]}, "column M is empty in some rows"),
+        ({"M": [None, 2]}, "column M has missing values"),
         ({"kernel": [[1], [2]]}, "column kernel must be string, not list"),
         ({"time_us": ["fast", "slow"]}, "column time_us must be float64, not string"),
     ],

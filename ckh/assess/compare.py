@@ -159,7 +159,7 @@ def compare(parts: Iterable[Dataset], old: Ranker, new: Ranker, thresholds: Thre
 def too_few_choices(judged: int, problems: int, least: int, whose: str = "the choice was") -> DataError:
     """The error of data in which too few choices were measured for a verdict."""
     return DataError(
-        f"no verdict: {whose} measured on {judged} of {problems} problems, and it takes {least}",
+        f"no verdict: {whose} measured on {judged} of {problems} problems, {least} required",
         "measure the kernels that predict chooses, set --min-problems, or rank the measured kernels alone with "
         "--among measured",
         code="few-problems",

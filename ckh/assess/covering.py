@@ -109,7 +109,7 @@ def choose_set(workload: Workload, keep: float, most: int) -> KernelSet:
         DataError: a problem has no kernel that works, or there is no problem.
     """
     if not len(workload.weight) or np.bincount(workload.problem, minlength=len(workload.weight)).min() == 0:
-        raise DataError("every problem of a workload needs a kernel that works", code="no-working-kernel")
+        raise DataError("every problem of a workload needs a working kernel", code="no-working-kernel")
     curve, enough, fewest = _greedy(workload, keep, most)
     chosen = [step.kernel for step in curve[: enough or most]]
     if enough is not None and enough > fewest and len(workload.problem) <= MOST_EXACT_PAIRS:

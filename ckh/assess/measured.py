@@ -76,6 +76,4 @@ def judged(dataset: Dataset) -> Dataset:
 
 def no_oracle() -> DataError:
     """The error of data without any usable time."""
-    return DataError(
-        "no problem of the dataset has a usable time", "see the column status for why", code="not-measured"
-    )
+    return DataError("the dataset has no valid time", "see the column status for why", code="not-measured")

@@ -106,7 +106,7 @@ class Coverage:
         counts = {
             "refused, predict offers no kernel": self.refused,
             "the choice was never measured": self.not_measured,
-            "the fastest measured kernel is no candidate of predict": self.best_no_candidate,
+            "the fastest measured kernel is not a candidate of predict": self.best_no_candidate,
         }
         said = [f"  {words}: {count} of {self.problems} problems" for words, count in counts.items() if count]
         what = "problems whose choice was measured and whose fastest measured kernel is a candidate"

@@ -99,13 +99,13 @@ def read_golden(path: Path) -> Golden:
     schema, *_ = (fields.scalar(name, str) for name in _NAMES)
     if schema != f"ckh.{_SCHEMA}":
         raise DataError(
-            f"{path}: its schema is {schema!r}: it holds no golden choices", "make one with --create", code="not-golden"
+            f"{path}: its schema is {schema!r}, not golden choices", "make one with --create", code="not-golden"
         )
     op, arch, choices = fields.scalar("op", str), fields.scalar("arch", str), fields.part("kernels")
     fields.finish()
     kernels = {problem: choices.scalar(problem, str) for problem in choices.names()}
     if not kernels:
-        raise DataError(f"{path} holds no choice", "make one with --create", code="not-golden")
+        raise DataError(f"{path} has no choices", "make one with --create", code="not-golden")
     return Golden(op, arch, kernels)
 
 

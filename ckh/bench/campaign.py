@@ -151,7 +151,7 @@ class Campaign:
         self._force = force
         if resume and force:
             raise UsageError(
-                "--resume goes on with a run, --force replaces it", "leave one of them out", code="conflicting-options"
+                "--resume continues a run, --force replaces it", "leave one of them out", code="conflicting-options"
             )
         if resume and out is None:
             out = _newest_run(given, open_device(kind, options).arch.name)
@@ -289,7 +289,7 @@ class Campaign:
         """Refuse files that were changed since the run began, when they are named again."""
         if made.pair_names() != self.plan.pair_names():
             raise UsageError(
-                f"the options give {made.pairs} pairs, not the {self.plan.pairs} of the run in {self.out}",
+                f"the options give {made.pairs} pairs, the run in {self.out} has {self.plan.pairs}",
                 "leave them out to go on with the run, or choose another --out",
                 code="run-mismatch",
             )
@@ -331,12 +331,12 @@ def _read_run(out: Path, given: Given) -> History:
         DataError: it is damaged.
     """
     if not is_started(out / JOURNAL_NAME):
-        raise UsageError(f"there is no run to resume in {out}", "leave out --resume to start one", code="no-run")
+        raise UsageError(f"no run to resume in {out}", "leave out --resume to start one", code="no-run")
     history = read_history(out)
     last = history.runs[-1]
     if last.kernels.startswith(SEARCH):
         raise UsageError(
-            f"{out} holds a search, which cannot be resumed", "search again into another --out", code="not-resumable"
+            f"{out} has a search, which cannot be resumed", "search again into another --out", code="not-resumable"
         )
     for name, wanted in given.values.items():
         had = getattr(last, name)
@@ -359,7 +359,7 @@ def _settle(given: Given, history: History | None, device_kind: str, default_dty
         raise UsageError(f"ckh builds no kernels of {op.name} for the device {device_kind}", code="unsupported")
     if device_kind == EMULATED_KIND and given["problems"] is None:
         raise UsageError(
-            "an emulated GPU takes some milliseconds for a workgroup: the default problems are too large for it",
+            "the default problems are too large for an emulated GPU, at milliseconds per workgroup",
             "name a file of small ones with --problems, or see ckh validate kernels",
             code="missing-option",
         )
@@ -392,31 +392,31 @@ def _check_choice(settings: Settings) -> None:
     """
     if settings.plan is not None and settings.kernels.startswith((SAMPLE, BEST)):
         raise UsageError(
-            "--plan chooses the kernels of each problem",
+            "--plan selects the kernels of each problem",
             f"leave out --kernels {settings.kernels}",
             code="conflicting-options",
         )
     if settings.cold and settings.rotating > 1:
         raise UsageError(
-            "--cold empties the caches before every timed run", "leave out --rotating", code="conflicting-options"
+            "--cold flushes the caches before every timed run", "leave out --rotating", code="conflicting-options"
         )
     if settings.active and settings.plan is not None:
         raise UsageError(
-            "--active chooses among all problems, --plan before anything is measured",
+            "--active selects while measuring, --plan before it",
             "leave one out",
             code="conflicting-options",
         )
     if settings.active and settings.kernels.startswith((SAMPLE, BEST)):
         raise UsageError(
-            "--active chooses the kernels of each problem",
+            "--active selects the kernels of each problem",
             f"leave out --kernels {settings.kernels}",
             code="conflicting-options",
         )
     is_model_used = settings.active or settings.plan is not None or settings.kernels.startswith(BEST)
     if settings.model is not None and not is_model_used:
         raise UsageError(
-            "--model says which kernels are best",
-            f"it goes with --kernels {BEST}N, --plan N and --active",
+            "--model ranks kernels",
+            f"use it with --kernels {BEST}N, --plan N and --active",
             code="inapplicable-option",
         )
 
@@ -462,7 +462,7 @@ def _newest_run(given: Given, arch: str) -> Path:
     found = sorted(_RUNS.glob(f"{_run_prefix(given, arch)}*/{JOURNAL_NAME}"), key=lambda path: path.stat().st_mtime)
     if not found:
         raise UsageError(
-            f"there is no run {_RUNS}/{_run_prefix(given, arch)}… to resume",
+            f"no run {_RUNS}/{_run_prefix(given, arch)}… to resume",
             "name its folder with --out",
             code="no-run",
         )

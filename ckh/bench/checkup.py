@@ -186,7 +186,7 @@ class Checkup:
         span, mean = f"{min(ratios):.3f} to {max(ratios):.3f}", f"{geometric_mean(ratios):.3f}"
         text = f"the second run took {span} times the first, {mean} on average"
         if max(abs(ratio - 1) for ratio in ratios) > _STEADY:
-            raise CheckFailedError(f"times are not steady: {text}", _STEADIER, code="unsteady")
+            raise CheckFailedError(f"unstable times: {text}", _STEADIER, code="unsteady")
         return text
 
 

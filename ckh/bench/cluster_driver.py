@@ -77,9 +77,7 @@ class ClusterDriver(Driver):
         found = self.devices()
         if not found:
             faults = sorted({facts.fault for facts in self._facts.values()})
-            raise DeviceError(
-                f"no node of the cluster can be used: {'; '.join(faults) or 'they are gone'}", code="no-nodes"
-            )
+            raise DeviceError(f"no usable worker: {'; '.join(faults) or 'all were lost'}", code="no-nodes")
         self._first = found[0]  # that works where no device is named
         self.configs = tuple(one.facts.configs[one.number] for one in found)
         self.jobs = sum(facts.compilers for facts in self._facts.values())
@@ -198,14 +196,14 @@ class ClusterDriver(Driver):
             if running:
                 alone_since = time.monotonic()
             elif time.monotonic() > alone_since + _ALONE_S:
-                raise DeviceError("no node of the cluster is left", "go on with --resume", code="no-nodes")
+                raise DeviceError("no worker of the cluster is left", "go on with --resume", code="no-nodes")
             time.sleep(_LOOK_S)
             running = {name: thread for name, thread in running.items() if thread.is_alive()}
         if serving.failures:
             raise serving.failures[0]
 
     def _serve_with(self, device: RemoteDevice, serving: Serving[T]) -> None:
-        """Do tasks with a device until there are none left, or its node is gone."""
+        """Do tasks with a device until there are none left, or its worker was lost."""
         try:
             with self.worker(device=device, should_stop=lambda: serving.is_over) as runner:
                 if self._is_alike(runner):

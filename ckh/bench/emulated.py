@@ -46,7 +46,7 @@ class EmulatedDevice(HipDevice):
     def __init__(self, options: DeviceOptions) -> None:
         if options.gpus is not None or options.cold or options.rotating:
             raise UsageError(
-                "the emulated device has no GPUs to choose from and no caches",
+                "the emulated device has neither GPUs to select nor caches",
                 "leave the option out",
                 code="inapplicable-option",
             )

@@ -144,7 +144,7 @@ def _count(count: str, budget_s: float | None) -> int:
     if count == AUTO:
         if budget_s is None:
             raise UsageError(
-                f"--plan {AUTO} takes what fits in a budget, and there is none",
+                f"--plan {AUTO} needs a budget",
                 "add --budget 15m",
                 code="missing-option",
             )
@@ -155,7 +155,7 @@ def _count(count: str, budget_s: float | None) -> int:
         number = 0
     if number < 1:
         raise UsageError(
-            f"--plan {count!r} is no number of problems",
+            f"--plan {count!r} is not a number of problems",
             f"write --plan 20, or --plan {AUTO} --budget 15m",
             code="bad-number",
         )

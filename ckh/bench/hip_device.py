@@ -83,7 +83,7 @@ class HipDevice:
         self._arch = load_arch(self._target)
         if not _TARGET.fullmatch(self._target):
             raise UsageError(
-                f"{self._target!r} is no target of the HIP compiler",
+                f"{self._target!r} is not a target of the HIP compiler",
                 "such as gfx942 or gfx90a:xnack-",
                 code="unknown-arch",
             )
@@ -91,8 +91,8 @@ class HipDevice:
         self._numbers = tuple(self._gpus) if options.gpus is None else options.gpus
         if strange := [number for number in self._numbers if number not in self._gpus]:
             raise UsageError(
-                f"there is no {self._arch.name} GPU {strange[0]} here",
-                f"there are {list(self._gpus)}",
+                f"no {self._arch.name} GPU {strange[0]} on this machine",
+                f"GPUs: {list(self._gpus)}",
                 code="no-such-gpu",
             )
         self._options = options

@@ -113,9 +113,7 @@ class HipRuntime:
         if count.value <= 0:
             raise DeviceError("HIP finds no GPU", remedy(), code="no-gpu")
         if gpu >= count.value:
-            raise DeviceError(
-                f"HIP has no GPU number {gpu}: it counts {count.value} from 0", remedy(), code="no-such-gpu"
-            )
+            raise DeviceError(f"no GPU {gpu}: HIP has {count.value}, numbered from 0", remedy(), code="no-such-gpu")
         self._call("hipSetDevice", gpu)
 
     def _call(self, name: str, *arguments: Any, what: str = "", allowed: int = 0) -> None:

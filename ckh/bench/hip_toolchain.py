@@ -41,7 +41,7 @@ def find_hipcc(wanted: str | None, environ: Mapping[str, str] = os.environ) -> C
         if shutil.which(program, path=environ.get("PATH")):
             return _checked(shlex.quote(program), environ)
     raise DeviceError(
-        f"no HIP compiler: there is no hipcc in {_ROCM}, PATH or {_DEFAULT_ROCM}",
+        f"no HIP compiler: hipcc not found in {_ROCM}, PATH or {_DEFAULT_ROCM}",
         f"install ROCm, or name hipcc with --hipcc or {_HIPCC}",
         code="no-compiler",
     )

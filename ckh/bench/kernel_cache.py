@@ -181,7 +181,9 @@ class KernelCache:
             content = _read(self.path(key))
             known = None if content is None else _known(content)
             if content is None or known is None:
-                raise DataError(f"the kernel {key} is gone from the cache {self.folder}", "start again", code="cache")
+                raise DataError(
+                    f"the kernel {key} was removed from the cache {self.folder}", "start again", code="cache"
+                )
             found[f"{key}{_LIBRARY}"] = content
             if (part := known.get("part")) is not None:
                 unit = _unit_path(self.folder, part["unit"])
@@ -200,7 +202,9 @@ class KernelCache:
             match = _FILE.fullmatch(name)
             if match is None or not (_known(content) if match[2] == _LIBRARY else _unit_name(content) == match[1]):
                 raise DataError(
-                    f"the kernel {name[:40]!r} from another machine is damaged", "compile it again", code="damaged"
+                    f"the kernel {name[:40]!r} received from another machine is damaged",
+                    "compile it again",
+                    code="damaged",
                 )
             path = self.folder / name[:2] / name
             path.parent.mkdir(mode=0o700, exist_ok=True)
@@ -341,7 +345,7 @@ def _known_of(path: Path) -> dict[str, Any] | None:
                 return None
             file.seek(size - _END.size - length)
             return dict(json.loads(file.read(length)))
-    except (OSError, ValueError, TypeError):  # none, cut off, or of something that is no kernel
+    except (OSError, ValueError, TypeError):  # none, cut off, or of something that is not a kernel
         return None
 
 

@@ -66,7 +66,7 @@ class NodeStates:
                 is_here = any(node.address == address for node in here)
                 seconds = time.monotonic() - state.since_s
                 now = f"on {state.problem} for {seconds:.0f} s" if state.problem else "waits"
-                doing = now if is_here else "its node is gone"
+                doing = now if is_here else "its worker was lost"
                 lines.append(f"{device}: {state.pairs} pairs in {state.calls} calls, {doing}")
         return lines
 

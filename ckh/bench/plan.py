@@ -194,9 +194,7 @@ def make_plan(
     known = [kernel for pool in pools.values() for kernel in pool]
     choice = _parse_choice(kernels, [*known, *(one.kernel for refused in unbuilt.values() for one in refused)])
     if choice.best and score is None:
-        raise UsageError(
-            f"--kernels {kernels!r} requests the best kernels, and there is no model to say which", code="no-model"
-        )
+        raise UsageError(f"--kernels {kernels!r} needs a model", code="no-model")
     refusals = {
         group: Counter(one.reasons[0] for one in pool if choice.wants(one.kernel)) for group, pool in unbuilt.items()
     }
@@ -244,7 +242,7 @@ def _parse_choice(text: str, known: Sequence[Kernel]) -> _Choice:
     if text.startswith((SAMPLE, BEST)):
         counted = _COUNTED.fullmatch(text)
         if counted is None or (counted[1] == SAMPLE and counted[3]):
-            raise UsageError(f"--kernels {text!r} states no number of kernels", _HINT, code="bad-number")
+            raise UsageError(f"--kernels {text!r} has no number of kernels", _HINT, code="bad-number")
         count, others = int(counted[2]), int(counted[3] or 0)
         return _Choice(lambda _: True, count + others, best=count if counted[1] == BEST else 0)
     if Path(text).is_file():
@@ -253,7 +251,7 @@ def _parse_choice(text: str, known: Sequence[Kernel]) -> _Choice:
         chosen = {k for k in known if any(fnmatchcase(name, text) for name in _names_of(k))}
         if not chosen:
             raise UsageError(
-                f"--kernels {text!r} matches none of {len(known)} kernels and is no file", _HINT, code="no-match"
+                f"--kernels {text!r} matches none of {len(known)} kernels and is not a file", _HINT, code="no-match"
             )
     return _Choice(chosen.__contains__)
 
@@ -265,13 +263,11 @@ def _read_kernels(path: Path, known: Sequence[Kernel]) -> set[Kernel]:
     for number, line in enumerate(lines, 1):
         name = line.partition("#")[0].strip()
         if name and name not in by_name:
-            raise UsageError(
-                f"{path}:{number}: {name!r} is no kernel of the pool of these problems", code="unknown-kernel"
-            )
+            raise UsageError(f"{path}:{number}: {name!r} is not in the pool of these problems", code="unknown-kernel")
         if name:
             chosen.add(by_name[name])
     if not chosen:
-        raise UsageError(f"{path} names no kernel", code="empty")
+        raise UsageError(f"{path} has no kernels", code="empty")
     return chosen
 
 

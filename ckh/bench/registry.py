@@ -47,7 +47,7 @@ def write_registry(path: Path, kernels: Sequence[Kernel], *, arch: str) -> None:
     said = [_as_named(kernel) for kernel in kernels]
     for number, first in _repeated(said):
         raise UsageError(
-            f"the kernel {_name(said[number])} is there twice, at {first} and at {number}", code="duplicate-rows"
+            f"the kernel {_name(said[number])} occurs twice, at {first} and at {number}", code="duplicate-rows"
         )
     entries = [json.dumps({"name": _name(kernel), **asdict(kernel)}) for kernel in said]
     text = f'{{\n"version": {VERSION},\n"arch": {json.dumps(arch)},\n"kernels": [\n' + ",\n".join(entries) + "\n]\n}\n"
@@ -120,9 +120,11 @@ def _as_named(kernel: Kernel) -> Kernel:
     try:
         said = op.parse_kernel(name)
     except DataError as error:
-        raise UsageError(f"a kernel has a value that no name can hold: {error.message}", code="bad-kernel") from error
+        raise UsageError(
+            f"a kernel has a value that its name cannot express: {error.message}", code="bad-kernel"
+        ) from error
     if said != kernel:
-        raise UsageError(f"the name {name} does not say all of its kernel", code="bad-kernel")
+        raise UsageError(f"the name {name} does not identify its kernel", code="bad-kernel")
     return said
 
 

@@ -99,7 +99,7 @@ class Cluster:
                 self._looked_at = time.monotonic()
                 self._alone_since = None if self._nodes else self._alone_since or now
             if self._alone_since is not None and now > self._alone_since + _ALONE_S:
-                raise DeviceError("no node of the cluster is left", "go on with --resume", code="no-nodes")
+                raise DeviceError("no worker of the cluster is left", "go on with --resume", code="no-nodes")
             return self._nodes
 
     def open_calls(self) -> dict[str, int]:
@@ -219,7 +219,7 @@ class Cluster:
         """Refuse to wait for workers that are gone: Dask does, for a worker that is named."""
         here = {node.address for node in self.nodes()}
         if any(call.on not in here for call in calls if call.on):
-            raise NodeLostError("its node is gone")
+            raise NodeLostError("its worker was lost")
 
     def _submit(self, call: Call) -> Future:
         if call.joins:
@@ -254,9 +254,7 @@ def _result(future: Future) -> Any:
     try:
         return future.result()
     except KilledWorker as error:
-        raise DeviceError(
-            f"the workers that were given a call died one after the other: {error}", code="workers-died"
-        ) from error
+        raise DeviceError(f"every worker that ran this call died: {error}", code="workers-died") from error
     except CancelledError as error:
         raise gone("the connection to its scheduler was lost") from error
     except LOST as error:
@@ -265,6 +263,4 @@ def _result(future: Future) -> Any:
 
 def gone(why: object) -> DeviceError:
     """The error of a cluster whose scheduler does not answer any more."""
-    return DeviceError(
-        f"the cluster is gone: {why}", "what was measured is saved: go on with --resume", code="cluster-lost"
-    )
+    return DeviceError(f"lost the cluster: {why}", "results are saved: continue with --resume", code="cluster-lost")

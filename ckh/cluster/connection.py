@@ -44,7 +44,7 @@ def connected(address: str, *, is_verbose: bool = False) -> Iterator[Cluster]:
         is_verbose: whether to say from time to time what the workers do.
 
     Raises:
-        UsageError: Dask is not installed, or that is no address.
+        UsageError: Dask is not installed, or that is not an address.
         DeviceError: nobody answers there, or a worker has another ckh.
     """
     try:
@@ -146,8 +146,8 @@ def _address_in(file: Path) -> str:
         return str(read_json(file)["address"])
     except (LookupError, TypeError) as error:
         raise UsageError(
-            f"--cluster {file}: that is no scheduler's file",
-            "one is written by: dask scheduler --scheduler-file",
+            f"--cluster {file}: not a scheduler's file",
+            "write one with: dask scheduler --scheduler-file",
             code="bad-address",
         ) from error
 
@@ -162,7 +162,7 @@ def _client(distributed: Any, address: str, where: str | LocalCluster) -> Iterat
         client = distributed.Client(where, timeout=_CONNECT_S, set_as_default=True)
     except asyncio.TimeoutError as error:  # before OSError, which it is one of from Python 3.11 on
         raise DeviceError(
-            f"no cluster answers at {address}: connections are taken, but nothing is said within {seconds} s",
+            f"no cluster answers at {address}: it accepts connections but sent nothing within {seconds} s",
             "is that a scheduler, and does it run?",
             code="cluster-silent",
         ) from error

@@ -22,7 +22,7 @@ def check_export(to: str, out: Path, program: Path, *, as_json: bool) -> None:
     """Check an export that is there, and print what was found.
 
     Raises:
-        CkhError: it is no export of choices for the program, or the program's code cannot be run.
+        CkhError: it is not an export of choices for the program, or the program's code cannot be run.
     """
     checked = checked_tables(to, out, program)
     if as_json:
@@ -36,12 +36,12 @@ def checked_tables(to: str, out: Path, program: Path) -> list[CheckedTable]:
     """What a program's own code makes of the tables of an export.
 
     Raises:
-        CkhError: it is no export of choices for the program, or the program's code cannot be run.
+        CkhError: it is not an export of choices for the program, or the program's code cannot be run.
     """
     document = list_of(out)
     table = named("tables", to).get(str(document.get("op_type")))
     if document.get("to") != to or table is None:
-        raise DataError(f"{out} is no export of tables for {to}", "write one with --problems", code="not-an-export")
+        raise DataError(f"{out} is not an export of tables for {to}", "write one with --problems", code="not-an-export")
     if table.check is None:
         raise UsageError(
             f"tables for {to} of {document['op_type']} cannot be checked", "leave out --check", code="unsupported"

@@ -75,7 +75,7 @@ def _problems(chooser: Chooser, wanted: ChoicesWanted) -> tuple[Problem, ...]:
     found: Sequence[Any] = chooser.op.load_problems(wanted.problems, wanted.variant, wanted.dtype, chooser.dtype)
     if not all(hasattr(problem, "num_cus") for problem in found):
         raise UsageError(
-            f"problems of {chooser.op.name} state no compute units", "leave out --num-cus", code="unsupported"
+            f"problems of {chooser.op.name} have no compute units", "leave out --num-cus", code="unsupported"
         )
     return tuple(dict.fromkeys(one if one.num_cus else replace(one, num_cus=wanted.num_cus) for one in found))
 

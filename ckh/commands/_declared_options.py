@@ -111,7 +111,9 @@ def _numbers(option: str, text: str, *, least: int) -> tuple[int, ...]:
     try:
         numbers = [integer(word) for word in text.split(",")]
     except ValueError:
-        raise UsageError(f"{option} {text!r} is no list of numbers", "write it like 1,2,4", code="bad-number") from None
+        raise UsageError(
+            f"{option} {text!r} is not a list of numbers", "write it like 1,2,4", code="bad-number"
+        ) from None
     if min(numbers) < least:
         raise UsageError(f"{option} {text!r} has a number below {least}", "write it like 1,2,4", code="out-of-range")
     return tuple(dict.fromkeys(numbers))

@@ -167,8 +167,7 @@ def held_out(parts: DatasetParts, models: Sequence[Model], *, with_trained: bool
     is_new = ~_is_seen(parts, models, with_trained=with_trained)
     if not is_new.any():
         raise DataError(
-            f"refused: {models[0].path} was trained on all {len(is_new)} problems of these data, which says nothing of "
-            "new ones",
+            f"{models[0].path} was trained on all {len(is_new)} problems of these data; evaluate on new ones",
             "judge on problems that were held out, or say --with-trained",
             code="trained-on-all",
         )
@@ -203,7 +202,7 @@ def for_verdict(
     is_left &= ~_is_seen(parts, models, with_trained=with_trained)
     if int(is_left.sum()) < least:
         raise DataError(
-            f"no verdict: {int(is_left.sum())} problems are left to judge on, and it takes {least}",
+            f"no verdict: {int(is_left.sum())} problems left, {least} required",
             "judge on more problems that are held out, or set --min-problems",
             code="few-problems",
         )
@@ -263,7 +262,7 @@ def refuse_unstable(parts: DatasetParts, most: float) -> None:
     share = unstable_share(parts)
     if share > most:
         raise DataError(
-            f"{percent(share)} of the times are unstable, their samples do not agree; at most {percent(most)} may be",
+            f"{percent(share)} of the times are unstable; the limit is {percent(most)}",
             "measure again on a machine with nothing else to do, or set --max-unstable",
             code="unsteady",
         )

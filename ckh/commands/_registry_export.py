@@ -98,7 +98,7 @@ def registry_files(chooser: Chooser, wanted: RegistryWanted) -> tuple[dict[str, 
     lists = part_of(chooser.op, "lists", ListFormat)
     if lists is None:
         raise UsageError(
-            f"AMD's registries hold no kernels of {chooser.op.name}",
+            f"AMD's registries have no kernels of {chooser.op.name}",
             "leave out --op or name another",
             code="unsupported",
         )
@@ -222,7 +222,7 @@ def _predicted(chooser: Chooser, wanted: RegistryWanted) -> _Speeds:
     for one in found:
         if one.tflops is None or not np.isfinite(one.tflops).all():
             raise DataError(
-                f"{one.model.path.name} expects no speeds of {one.problem.canonical()}, an order alone",
+                f"{one.model.path.name} predicts no speed of {one.problem.canonical()}",
                 "name measured rows with --data",
                 code="no-speed",
             )

@@ -142,10 +142,12 @@ def measure(
         return False
     if not outcome.best:
         if not outcome.rows:
-            raise NoKernelError("no kernel was measured in the time", "give it more with --time", code="not-measured")
+            raise NoKernelError(
+                "no kernel was measured within the budget", "give it more with --time", code="not-measured"
+            )
         last = outcome.rows[-1]
         raise NoKernelError(
-            f"none of {len(outcome.rows)} kernels worked; the last one: {last.status} {last.message}",
+            f"none of {len(outcome.rows)} kernels worked; last failure: {last.status} {last.message}",
             code="no-working-kernel",
         )
     return True

@@ -57,7 +57,7 @@ def search_set(request: SetRequest, *, force: bool, as_json: bool) -> None:
         OutputError: the registry cannot be written.
     """
     if not request.data:
-        raise UsageError("--set needs measurements to choose from", "name a dataset with --data", code="missing-option")
+        raise UsageError("--set needs measured data", "name a dataset with --data", code="missing-option")
     if request.registry is not None:
         check_output(request.registry, REGISTRY, force=force, inputs=request.data)
     dataset = _of_workload(judged(read_dataset(*request.data, columns=needed_columns)), request.problems)
@@ -91,7 +91,7 @@ def _of_workload(dataset: Dataset, source: str | None) -> Dataset:
     missing = [problem.canonical() for problem in wanted if problem.canonical() not in numbers]
     if missing:
         raise UsageError(
-            f"{len(missing)} of {len(wanted)} problems of {source} have no usable time in the data, e.g. {missing[0]}",
+            f"{len(missing)} of {len(wanted)} problems of {source} have no valid time in the data, e.g. {missing[0]}",
             f"measure them first: ckh bench --problems {shell_word(source)}",
             code="not-measured",
         )

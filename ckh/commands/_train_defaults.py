@@ -91,7 +91,7 @@ def _shipped(name: str, variant: Direction | None) -> DefaultData:
     if not found:
         of = f"{name} {variant}" if op.has_directions else name
         raise UsageError(
-            f"nothing was measured here of {of} on {arch}, and no data of it ship",
+            f"no measurements of {of} on {arch} in runs, and no shipped data",
             "name datasets with --data, or measure with ckh bench",
             code="no-training-data",
         )

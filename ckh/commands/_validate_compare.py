@@ -82,7 +82,7 @@ def compare(
     before, after = load_model(old), load_model(new)
     if before.spec.purpose != after.spec.purpose:
         raise UsageError(
-            f"{old} is for {before.spec.purpose}, {new} for {after.spec.purpose}: they cannot be compared",
+            f"{old} is for {before.spec.purpose}, {new} for {after.spec.purpose}: not comparable",
             code="model-mismatch",
         )
     parts = for_verdict(load_judged(after, data), [before, after], min_problems)

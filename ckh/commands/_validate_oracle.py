@@ -111,7 +111,7 @@ def oracle(
     loaded, timeout_s = judged_model(model, data), parse_duration(timeout)
     if limit is not None and limit < min_problems:
         raise UsageError(
-            f"--limit {limit} leaves fewer than the {min_problems} problems that a verdict takes",
+            f"--limit {limit} leaves fewer than the {min_problems} problems required for a verdict",
             "set --min-problems",
             code="few-problems",
         )
@@ -219,7 +219,7 @@ def _contests(model: Model, parts: DatasetParts, among: Among, top_k: int, least
     if len(found) < problems:
         warn(f"left out {problems - len(found)} of {problems} problems, for which predict has no kernel", "no-kernel")
     if len(found) < least:
-        raise DataError(f"no verdict: {len(found)} problems have an answer, and it takes {least}", code="few-problems")
+        raise DataError(f"no verdict: {len(found)} problems have an answer, {least} required", code="few-problems")
     return found
 
 

@@ -95,7 +95,7 @@ def selection(
     _refuse(given, "goes with")
     if data and on_device:
         raise UsageError(
-            "--data and --on-device both say what changes are worth",
+            "--data and --on-device exclude each other",
             "leave one of them out",
             code="conflicting-options",
         )

@@ -25,7 +25,7 @@ def print_report(result: WinnerReport, title: str, worst: int) -> None:
     print_table(f"{title}: is the measured winner among the first choices?", _columns(""), rows)
     if result.coverage < 1:
         say(f"coverage {percent(result.coverage)}: problems whose winner is a candidate of predict")
-        say(f"  refused: {result.refused}; the winner is no candidate: {result.winner_no_candidate}")
+        say(f"  refused: {result.refused}; the winner is not a candidate: {result.winner_no_candidate}")
     say("near-ties count as misses: of the kernels that lost nothing is known")
     bound = result.bound
     if bound.problems:

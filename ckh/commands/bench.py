@@ -110,7 +110,7 @@ def bench(
     with ExitStack() as stack:
         if verbose and cluster is None:
             raise UsageError(
-                "--verbose says what the nodes of a cluster do",
+                "--verbose needs --cluster",
                 "add --cluster, or leave it out",
                 code="inapplicable-option",
             )

@@ -143,17 +143,17 @@ def _mapping(maps: list[str], op: str | None, from_format: str | None) -> dict[s
         if not (ours and is_pair and theirs):
             raise UsageError(f"--map {text!r} is not OURS=THEIRS", "e.g. --map latency_us=time", code="bad-mapping")
         if ours in mapping:
-            raise UsageError(f"--map says {ours} twice: {mapping[ours]} and {theirs}", code="duplicate-name")
+            raise UsageError(f"--map has {ours} twice: {mapping[ours]} and {theirs}", code="duplicate-name")
         mapping[ours] = theirs
     if bool(mapping) != (op is not None):
         raise UsageError(
-            "--map and --op go together: --op says whose columns --map names",
+            "--map needs --op",
             "give both or neither",
             code="missing-option",
         )
     if mapping and from_format is not None:
         raise UsageError(
-            "--map reads a table of columns, --from one of the formats",
+            "--map and --from exclude each other",
             "leave out one of the two",
             code="conflicting-options",
         )

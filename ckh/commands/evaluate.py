@@ -116,14 +116,12 @@ def evaluate(
     is_winners = (labels or labels_of(loaded.path)) is Labels.WINNERS
     gates = [_parse_gate(text, is_winners=is_winners) for text in fail_under]
     if not gates and min_problems is not None:
-        raise UsageError("--min-problems is for gates", "add --fail-under FIGURE=VALUE", code="inapplicable-option")
+        raise UsageError("--min-problems needs a gate", "add --fail-under FIGURE=VALUE", code="inapplicable-option")
     if is_winners and cluster is not None:
-        raise UsageError(
-            "a few rows of winners are judged in no time", "leave out --cluster", code="conflicting-options"
-        )
+        raise UsageError("--cluster is not used for winners", "leave out --cluster", code="conflicting-options")
     if is_winners and among is Among.MEASURED:
         raise UsageError(
-            "where only winners are known, nothing was measured beside them",
+            "--among measured needs times, not winners alone",
             "leave out --among",
             code="conflicting-options",
         )
@@ -166,7 +164,7 @@ def _amd_recipe(model: Model, learned_from: DatasetParts | None) -> dict[str, Sc
 
     if learned_from is None:
         raise UsageError(
-            "--amd-recipe learns from training data, and there are none",
+            "--amd-recipe needs training data",
             "name them with --train-data",
             code="missing-option",
         )
@@ -201,7 +199,7 @@ def _judging(model: Model, parts: DatasetParts, cluster: str | None, among: Amon
 
         if isinstance(model, EstimateModel):
             raise UsageError(
-                "an estimate has no files that workers could load", "leave out --cluster", code="conflicting-options"
+                "--cluster needs a model, not an estimate", "leave out --cluster", code="conflicting-options"
             )
         with connected(cluster) as nodes:  # noqa: SIM117 - in one it is too long
             with closing(FarAnswers(nodes, model, parts, measured_alone=measured_alone)) as far:
@@ -277,6 +275,6 @@ def _parse_gate(text: str, *, is_winners: bool) -> tuple[str, float]:
         least = float("nan")
     if not 0 <= least <= 1:
         raise UsageError(
-            f"--fail-under {text!r}: {value!r} is no number from 0 to 1", f"write {name}=0.85", code="out-of-range"
+            f"--fail-under {text!r}: {value!r} is not a number from 0 to 1", f"write {name}=0.85", code="out-of-range"
         )
     return name, least

@@ -364,12 +364,12 @@ def _require_source(typed: _Typed) -> None:
     """
     if typed.registry is not None and (typed.ordered or typed.problems or typed.data):
         raise UsageError(
-            "--registry says the kernels", "leave out --ordered, --problems and --data", code="inapplicable-option"
+            "--registry determines the kernels",
+            "leave out --ordered, --problems and --data",
+            code="inapplicable-option",
         )
     if typed.registry is not None and typed.top:
-        raise UsageError(
-            "--top chooses kernels of problems, --registry says them all", "leave out --top", code="conflicting-options"
-        )
+        raise UsageError("--top and --registry exclude each other", "leave out --top", code="conflicting-options")
     if typed.data and not typed.ordered:
         raise UsageError("--data is for --ordered", "leave it out, or add --ordered", code="inapplicable-option")
     if typed.registry is None and typed.problems is None and not typed.data:

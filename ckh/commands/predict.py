@@ -141,7 +141,7 @@ def predict(
     lists = {"--kernels": kernels, "--registry": registry, "--rule-set": rule_set}
     if len(given := [name for name, value in lists.items() if value is not None]) > 1:
         raise UsageError(
-            f"{given[0]} and {given[1]} both say what is ranked", "leave one of them out", code="conflicting-options"
+            f"{given[0]} and {given[1]} exclude each other", "leave one of them out", code="conflicting-options"
         )
     wanted = _Measuring(
         probe,
@@ -160,7 +160,7 @@ def predict(
     if problems is None:
         if skip_unsupported:
             raise UsageError(
-                "--skip-unsupported is for many problems", "name them with --problems", code="inapplicable-option"
+                "--skip-unsupported needs --problems", "name them with --problems", code="inapplicable-option"
             )
         found = _answered(chooser, [typed.problem(chooser, "predict")], wanted)[0]
         if found.failure is not None:
@@ -171,12 +171,12 @@ def predict(
         return
     if explain:
         raise UsageError(
-            "--explain is for one problem, --problems says many", "leave one of them out", code="conflicting-options"
+            "--explain and --problems exclude each other", "leave one of them out", code="conflicting-options"
         )
     if typed.sizes:
         name = as_option(next(iter(typed.sizes)))
         raise UsageError(
-            f"{name} says one problem, --problems many", "leave one of them out", code="conflicting-options"
+            f"{name} and --problems exclude each other", "leave one of them out", code="conflicting-options"
         )
     answers = _answered(chooser, _load(problems, typed, chooser), wanted)
     if require is Required.KNOWN:

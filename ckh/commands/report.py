@@ -77,13 +77,13 @@ def report(
     is_run = len(what) == 1 and _is_run(what[0])
     if by_data and not (len(what) == 1 and _are_models(what)):
         raise UsageError(
-            "--learning-curve is for one model and its training data",
+            "--learning-curve needs one model and its training data",
             "name these with --train-data",
             code="inapplicable-option",
         )
     if watch and not is_run:
         raise UsageError(
-            "--watch is for a folder of ckh bench or ckh search", "leave it out", code="inapplicable-option"
+            "--watch needs a folder of ckh bench or ckh search", "leave it out", code="inapplicable-option"
         )
     check_output(out, _page_kind(), force=force, inputs=[*what, *data, *train_data])
     if is_run:
@@ -121,10 +121,12 @@ def _are_models(paths: Sequence[Path]) -> bool:
 
     found = [(path / SPEC_NAME).is_file() for path in paths]
     if any(found) and not all(found):
-        raise UsageError("models are compared with models only", "report on one thing at a time", code="mixed-data")
+        raise UsageError(
+            "a model can be compared with a model only", "report on one thing at a time", code="mixed-data"
+        )
     if len(paths) > 2 and all(found):  # noqa: PLR2004 - a pair is compared
         raise UsageError(
-            f"{len(paths)} models: two are compared", "name an old one and a new one", code="several-models"
+            f"{len(paths)} models: expected one or two", "name an old one and a new one", code="several-models"
         )
     return all(found)
 
@@ -143,7 +145,7 @@ def _report_data(paths: list[Path], data: Sequence[Path], over: str | None) -> R
     for path in paths:
         if path.is_dir() and not list(path.glob("*.parquet")):
             raise DataError(
-                f"{path} is no folder of a run, no model, and holds no dataset",
+                f"{path} is neither a run, a model nor a dataset",
                 "name a folder of ckh bench, a model directory or a file of ckh convert",
                 code="unknown-format",
             )
@@ -164,13 +166,13 @@ def _report_models(
 
     if not data:
         raise UsageError(
-            "a model is judged on measured problems", "name them with --data HOLDOUT.parquet", code="missing-option"
+            "a model needs measured problems", "name them with --data HOLDOUT.parquet", code="missing-option"
         )
     models = [load_model(path) for path in paths]
     for model in models:
         if labels_of(model.path) is Labels.WINNERS:
             raise UsageError(
-                f"{model.path} learned from winners alone, which have no efficiency",
+                f"{model.path} was trained on winners, which have no efficiency",
                 "see ckh evaluate",
                 code="winners-only",
             )
@@ -185,9 +187,7 @@ def _report_models(
         return report_comparison(*judged)
     train_data = files_learned_from(models[0], train_data, data)
     if by_data and not train_data:
-        raise UsageError(
-            "the model's training data are not found", "name them with --train-data", code="no-training-data"
-        )
+        raise UsageError("training data of the model not found", "name them with --train-data", code="no-training-data")
     learned_from = load_judged(models[0], train_data).whole() if train_data else None
     further = [_learning_by_data(judged[0], train_data)] if by_data else []
     return report_model(
@@ -212,7 +212,7 @@ def _two(over: str | None) -> tuple[str, str] | None:
         return None
     first, comma, second = over.partition(",")
     if not (first and comma and second) or "," in second:
-        raise UsageError(f"--over {over!r} names no two sizes", "write it like C,Hi", code="unknown-field")
+        raise UsageError(f"--over {over!r} does not name two sizes", "write it like C,Hi", code="unknown-field")
     return first.strip(), second.strip()
 
 
@@ -224,7 +224,7 @@ def _write_run(path: Path, out: Path, plots: Path | None, every_s: float | None,
     while True:
         journal = read_journal(path)
         if not journal.runs:
-            raise DataError(f"{path} holds no run yet", "start it with ckh bench", code="no-run")
+            raise DataError(f"{path} has no run yet", "start it with ckh bench", code="no-run")
         written = _write(report_run(journal, None if every_s is None else round(every_s)), out, plots, force=force)
         if every_s is None or is_ended(journal):
             return written

@@ -204,11 +204,13 @@ def _refuse_usage(given: dict[str, Any], said: Sequence[Path], *, is_distributed
     """Refuse, before anything is read, what is wrong whatever the data are."""
     if given.get("folds") in _NO_FOLDS:
         raise UsageError(
-            f"--folds {given['folds']} cannot train, stop and score", "3 or more, or 0 for none", code="out-of-range"
+            f"--folds {given['folds']} are too few: training, early stopping and scoring need one each",
+            "3 or more, or 0 for none",
+            code="out-of-range",
         )
     if is_distributed and not said:
         raise UsageError(
-            "--distributed reads data on the workers", "name datasets with --data", code="inapplicable-option"
+            "--distributed loads data on the workers", "name datasets with --data", code="inapplicable-option"
         )
 
 
@@ -216,9 +218,7 @@ def _require_distributable(options: TrainOptions, start: Start | None, cluster: 
     from ckh.learn.prepared import check_distributed
 
     if cluster is None:
-        raise UsageError(
-            "--distributed spreads rows over a cluster", "name it with --cluster", code="inapplicable-option"
-        )
+        raise UsageError("--distributed needs --cluster", "name it with --cluster", code="inapplicable-option")
     check_distributed(options, start)
 
 
@@ -298,7 +298,7 @@ def _targets(text: str) -> tuple[str, ...]:
     if unknown := [name for name in names if name not in TARGETS]:
         raise UsageError(f"unknown target {unknown[0]!r}", "the targets are " + ", ".join(TARGETS), code="unknown-name")
     if TFLOPS not in names:
-        raise UsageError(f"--targets must hold {TFLOPS}: predictions are given in TFLOPS", code="missing-option")
+        raise UsageError(f"--targets must include {TFLOPS}", code="missing-option")
     return names
 
 

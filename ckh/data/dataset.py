@@ -153,7 +153,7 @@ class Dataset:
         """
         if len(self.archs) != 1:
             raise DataError(
-                f"the dataset must hold one architecture, not {len(self.archs)}: {', '.join(self.archs)}",
+                f"the dataset must have one architecture, not {len(self.archs)}: {', '.join(self.archs)}",
                 "select the rows of one",
                 code="mixed-data",
             )
@@ -193,7 +193,7 @@ class Dataset:
         values = self.frame[column].to_numpy()
         if not len(values) or np.isnan(values.astype(np.float64)).any():
             raise DataError(
-                f"column {column} is empty in some rows", "convert the data again with --arch", code="bad-column"
+                f"column {column} has missing values", "convert the data again with --arch", code="bad-column"
             )
         whole = values.astype(np.int64)
         return int(whole[0]) if (whole == whole[0]).all() else whole
@@ -254,7 +254,7 @@ def open_files(paths: Sequence[Path | str], *, predictions: bool = False) -> lis
     """
     files = [tables.DatasetFile(file) for path in paths for file in _files(Path(path))]
     if not files:
-        raise DataError("no dataset was named", code="missing-option")
+        raise DataError("no dataset given", code="missing-option")
     tables.one_operation(file.op for file in files)
     for file in files:
         file.verify(predictions=predictions)

@@ -127,7 +127,7 @@ def iter_records(file: BinaryIO, path: Path, *, skip_damaged: bool = False) -> I
             )
         is_begun = is_begun or isinstance(found.record, (RunRecord, Damage))
         if not is_begun:
-            raise DataError(f"{path}:{found.line}: the journal does not start with the record of a run", code="damaged")
+            raise DataError(f"{path}:{found.line}: the journal does not begin with a run", code="damaged")
         yield found
 
 
@@ -236,7 +236,7 @@ class JournalWriter:
         if is_new and os.fstat(self._file).st_size:
             self.close()
             raise UsageError(
-                f"{self.path} exists: another run wrote it meanwhile", "choose another --out", code="written-meanwhile"
+                f"{self.path} exists: written by another run", "choose another --out", code="written-meanwhile"
             )
 
     def start_run(self, run: RunRecord, plan: Iterable[PlanRecord | TaskRecord] = ()) -> None:
@@ -326,7 +326,7 @@ class JournalWriter:
         hint = "wait for it or choose --out"
         if holder := self._file_lock.holder():
             hint += f"; if {holder} has ended, delete {self._file_lock.holder_path}"
-        raise UsageError(f"another run writes {self.path}", hint, code="in-use")
+        raise UsageError(f"{self.path} is in use by another run", hint, code="in-use")
 
     def _mend_tail(self) -> None:
         """Cut off a last line that a kill left unfinished."""

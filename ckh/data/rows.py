@@ -71,7 +71,7 @@ def build_table(pairs: Pairs, results: Results, origin: Origin) -> pa.Table:
     time_ms = np.where(has_time, results.latency_ms, np.nan)
     if (time_ms < SHORTEST_MS).any():
         raise DataError(
-            f"a time of {np.nanmin(time_ms):g} ms is none: nothing takes less than {SHORTEST_MS:g} ms", code="bad-time"
+            f"a time of {np.nanmin(time_ms):g} ms is too short: the minimum is {SHORTEST_MS:g} ms", code="bad-time"
         )
     flops = np.array([float(problem.flops) for problem in pairs.problems])[pairs.problem_of_row]
     moved = np.array([float(problem.bytes) for problem in pairs.problems])[pairs.problem_of_row]

@@ -123,12 +123,12 @@ def operation_in(table: pa.Table, where: str) -> AnyOperation:
         )
     found = [str(name) for name in pc.unique(table.column(_OP_TYPE)).to_pylist()]
     if not found:
-        raise DataError(f"{where}: there are no rows", code="empty")
+        raise DataError(f"{where}: no rows", code="empty")
     if len(found) > 1:
         raise DataError(f"{where}: several operations: {', '.join(found)}", "convert each alone", code="mixed-data")
     if not is_operation(found[0]):
         raise DataError(
-            f"{where}: ckh has no operation {found[0]!r}", "it has " + ", ".join(operation_names()), code="unknown-op"
+            f"{where}: unknown operation {found[0]!r}", "it has " + ", ".join(operation_names()), code="unknown-op"
         )
     return operation(found[0])
 
@@ -164,12 +164,12 @@ def conform_column(table: pa.Table, column: Column, where: str, *, encoded: bool
             f"{where}: column {column.name} must be {column.type}: {_first_line(error)}", code="column-type"
         ) from error
     if values.null_count and not column.nullable:
-        raise DataError(f"{where}: column {column.name} is empty in some rows", code="bad-column")
+        raise DataError(f"{where}: column {column.name} has missing values", code="bad-column")
     return values
 
 
 def numbered_text(kind: pa.DataType) -> pa.DataType:
-    """The type of numbered texts, or one that is no text as it is."""
+    """The type of numbered texts, or one that is not text as it is."""
     import pyarrow as pa
 
     return pa.dictionary(pa.int32(), kind) if pa.types.is_string(kind) else kind
@@ -189,11 +189,11 @@ def check_values(table: pa.Table, where: str) -> None:
     """Refuse impossible values.
 
     Raises:
-        DataError: there are no rows, a status is unknown, a size or time is negative, or a row counts as valid
+        DataError: no rows, a status is unknown, a size or time is negative, or a row counts as valid
             without a positive time; names `where` and the column.
     """
     if not table.num_rows:
-        raise DataError(f"{where}: there are no rows", code="empty")
+        raise DataError(f"{where}: no rows", code="empty")
     op = operation_in(table, where)
     for name in table.column_names:
         _check_column(op, name, table.column(name), where)
@@ -218,9 +218,9 @@ def _check_column(op: AnyOperation, name: str, values: pa.Array | pa.ChunkedArra
     import pyarrow.compute as pc
 
     if name in (*op.sizes, *_TIMES) and pc.any(pc.less(values, 0)).as_py():
-        raise DataError(f"{where}: column {name} is negative in some rows", code="bad-column")
+        raise DataError(f"{where}: column {name} has negative values", code="bad-column")
     if name in _TIMES and pc.any(pc.is_inf(values)).as_py():
-        raise DataError(f"{where}: column {name} is infinite in some rows", code="bad-column")
+        raise DataError(f"{where}: column {name} has infinite values", code="bad-column")
     if name == "arch":
         _require_known(values, arch_names(), f"{where}: column arch")
     if name == "status":
@@ -347,11 +347,9 @@ class DatasetFile:
         self.sha256 = document.get("content_sha256")
         self.rows: int = self._file.metadata.num_rows
         if not self.rows:
-            raise DataError(f"{path}: there are no rows", code="empty")
+            raise DataError(f"{path}: no rows", code="empty")
         if self.rows > max(BLOCK_ROWS, path.stat().st_size):
-            raise DataError(
-                f"{path} claims {self.rows} rows, more than it has bytes: it holds no measured times", code="damaged"
-            )
+            raise DataError(f"{path} states {self.rows} rows, more than its bytes", code="damaged")
         self.op = self._operation()
 
     def column(self, column: Column) -> Iterable[pa.Array]:
@@ -395,8 +393,7 @@ class DatasetFile:
             warn_unverified(self.path)
         elif self.sha256 != found:
             raise DataError(
-                f"{self.path}: the rows are not those that were written: content_sha256 is {self.sha256!s:.12}…, "
-                f"that of the rows {found:.12}…",
+                f"{self.path}: checksum mismatch: content_sha256 is {self.sha256!s:.12}…, the rows have {found:.12}…",
                 "the file is damaged or was edited: copy it again, or make it again with ckh convert",
                 code="damaged",
             )

@@ -188,7 +188,7 @@ class CodeObject:
 
     def __init__(self, data: bytes) -> None:
         if not data.startswith(_ELF_MAGIC):
-            raise ValueError("a code object that is no ELF file")
+            raise ValueError("a code object that is not an ELF file")
         segments_at, sections_at, _, segments, _, sections, names = _read(_HEADER, data, 0)
         self._data = data
         self._sections = [_read(_SECTION, data, sections_at + _SECTION.size * i) for i in range(sections)]

@@ -29,10 +29,10 @@ def list_of(folder: Path) -> dict[str, Any]:
     """What the list of an export says.
 
     Raises:
-        DataError: the folder is no export.
+        DataError: the folder is not an export.
     """
     if _owns(folder) is None:
-        raise DataError(f"{folder} is no export of ckh", "write one, or name another folder", code="not-an-export")
+        raise DataError(f"{folder} is not an export of ckh", "write one, or name another folder", code="not-an-export")
     document: dict[str, Any] = read_json(folder / _LIST_NAME)
     return document
 
@@ -49,7 +49,9 @@ def model_names(models: Sequence[Model]) -> list[str]:
     names = [require_name(model.path.resolve().name, "the folder of a model") for model in models]
     if len(set(names)) != len(names):
         raise UsageError(
-            f"two models are called {max(names, key=names.count)}", "rename one of the folders", code="duplicate-name"
+            f"two models have the name {max(names, key=names.count)}",
+            "rename one of the folders",
+            code="duplicate-name",
         )
     return names
 
@@ -67,7 +69,7 @@ def require_measurements(path: Path) -> None:
     document = read_json(folder / _LIST_NAME)
     if "models" in document:
         raise DataError(
-            f"{path} is of an export to {document['to']}: a model, no choices, so there is nothing to convert",
+            f"{path} is an exported model ({document['to']}), without choices to convert",
             "use the model that was exported: ckh predict --model MODEL",
             code="not-convertible",
         )

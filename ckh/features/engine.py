@@ -78,7 +78,7 @@ class Columns:
         if name in self._defaults:
             return np.array([self._defaults[name]])
         raise DataError(
-            f"the features need a column {name!r}",
+            f"missing column {name!r}",
             "convert the data again, or name the column so",
             code="missing-column",
         )
@@ -124,9 +124,7 @@ class FeatureEngine:
         """
         known = {feature.name: feature for feature in self.features}
         if missing := [name for name in names if name not in known]:
-            raise ModelError(
-                f"ckh cannot supply the features {', '.join(missing)}", "train the model anew", code="unknown-feature"
-            )
+            raise ModelError(f"unknown features {', '.join(missing)}", "train the model anew", code="unknown-feature")
         return tuple(known[name] for name in names)
 
     def matrix(

@@ -72,7 +72,7 @@ def choose(
         `instances` as they are where ckh cannot rank the problem, e.g. of sizes that are not known yet.
 
     Raises:
-        UsageError: there is no GPU in this machine and none was named, or Inductor has no such kernels for it.
+        UsageError: no GPU on this machine and none was named, or Inductor has no such kernels for it.
         ModelError: the model is damaged.
     """
     found = _ranked(template, list(instances), _architecture(arch), model)
@@ -119,7 +119,9 @@ def _replace(template: Any, setting: str, top: int | None, arch: str, model: Pat
     drawn = template.gen_ops
     if hasattr(drawn, "ckh_replaced"):
         raise UsageError(
-            "Inductor takes ckh's order already", "undo the first install before another", code="already-installed"
+            "ckh's order is already installed in Inductor",
+            "undo the first install before another",
+            code="already-installed",
         )
 
     @wraps(drawn)
@@ -142,7 +144,7 @@ def _replace(template: Any, setting: str, top: int | None, arch: str, model: Pat
 def _architecture(arch: str | None) -> str:
     found = arch or default_arch()
     if found == HOST:
-        raise UsageError("there is no GPU in this machine", "name an architecture, e.g. arch='gfx942'", code="no-gpu")
+        raise UsageError("no GPU on this machine", "name an architecture, e.g. arch='gfx942'", code="no-gpu")
     require_use(PROGRAM, found, None)
     return load_arch(found).name
 

@@ -72,7 +72,7 @@ def parse_filter(text: str, kind: type[K]) -> Callable[[K], bool]:
         kind: the dataclass whose fields it names, such as `ConvKernel`.
 
     Raises:
-        UsageError: the text is no filter, names no field of `kind`, compares what cannot be equal, or is too long or
+        UsageError: the text is not a filter, names no field of `kind`, compares what cannot be equal, or is too long or
             too deeply nested.
     """
     return _Reader(field_types(kind)).condition(_tree(text))
@@ -192,7 +192,7 @@ class _Reader:
         if name not in self._types:
             closest = get_close_matches(name, self._types, n=1, cutoff=0)
             raise UsageError(
-                f"there is no field {_shown(name)}",
+                f"unknown field {_shown(name)}",
                 f"did you mean {closest[0]}?" if closest else "",
                 code="unknown-field",
             )
@@ -209,7 +209,7 @@ def _literal(node: ast.expr) -> _Operand:
             return _Operand(f"-{value}", FieldType(frozenset({int})), lambda _: -value)
         case _:
             raise UsageError(
-                f"{_shown(ast.unparse(node))} is not understood in a filter",
+                f"{_shown(ast.unparse(node))} is not supported in a filter",
                 "write fields, literals, comparisons, in, and, or, not",
                 code="bad-filter",
             )
@@ -217,10 +217,10 @@ def _literal(node: ast.expr) -> _Operand:
 
 def _comparison(op: type[ast.cmpop], left: _Operand, right: _Operand) -> _Compare:
     if op not in _COMPARISONS:
-        raise UsageError("`is` is not understood in a filter", "write == or !=", code="bad-filter")
+        raise UsageError("`is` is not supported in a filter", "write == or !=", code="bad-filter")
     if left.items is not None or (right.items is not None) is not (op in _MEMBERSHIPS):
         raise UsageError(
-            f"{left.text} and {right.text} cannot be compared so",
+            f"{left.text} and {right.text} cannot be compared with this operator",
             'a list of literals is for the right side of `in`, as in: dtype in ("fp16", "bf16")',
             code="filter-type",
         )
@@ -235,9 +235,7 @@ def _comparison(op: type[ast.cmpop], left: _Operand, right: _Operand) -> _Compar
 def _require_comparable(left: _Operand, right: _Operand) -> None:
     a, b = left.type, right.type
     if not a.compares_with(b):
-        raise UsageError(
-            f"{left.text} is {a.words}, {right.text} is {b.words}, they cannot be compared", code="filter-type"
-        )
+        raise UsageError(f"{left.text} is {a.words}, {right.text} is {b.words}, not comparable", code="filter-type")
     if a.choices and b.choices and not set(a.choices) & set(b.choices):
         known = max(a.choices, b.choices, key=len)
         raise UsageError(f"{left.text} is never {right.text}", "it is one of " + ", ".join(known), code="filter-type")

@@ -76,7 +76,7 @@ class Registry(Generic[K]):
             UsageError: they are.
         """
         if self.arch not in ("", arch):
-            raise UsageError(f"the registry holds kernels of {self.arch}, not of {arch}", code="mismatch")
+            raise UsageError(f"the registry is for {self.arch}, not {arch}", code="mismatch")
 
     def built(self, arch: ArchSpec, dtype: str) -> tuple[K, ...]:
         """The kernels: the list as it is, or those of a configuration that the architecture builds."""

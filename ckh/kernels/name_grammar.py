@@ -48,7 +48,7 @@ class NameGrammar:
         """The parts of a name, and whether it is a short one.
 
         Raises:
-            DataError: the text is no name; the message says which part was not understood.
+            DataError: the text is not a name; the message says which part was not understood.
         """
         is_short = self._looks_short.match(text) is not None
         name, tokens = self._forms[is_short]

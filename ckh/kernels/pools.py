@@ -297,7 +297,7 @@ class Pools(Generic[K]):
                 )
         own.sort(key=lambda kernel: kernel not in were_timed)
         others = len(only.kernels) - len(own)
-        refused = Counter({f"it is no kernel of {' '.join(map(str, group))}": others} if others else {})
+        refused = Counter({f"it is not a kernel of {' '.join(map(str, group))}": others} if others else {})
         count = None if timed is None else sum(kernel in were_timed for kernel in own)
         return _judged(KernelTable.of(self.kind, own), refused, {}, count)
 

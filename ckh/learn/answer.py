@@ -284,7 +284,7 @@ def rank(
 
     Raises:
         NoKernelError: none applies.
-        DataError: `kernels` is empty, or has what is no complete kernel of the operation, or what the architecture
+        DataError: `kernels` is empty, or has what is not a complete kernel of the operation, or what the architecture
             cannot build, or several element types.
         TypeError: an argument is of another type.
         ModelError: there is no such model, or it is damaged.

@@ -183,7 +183,7 @@ def find_model(wanted: Wanted) -> Model:
     known = list_models()
     have = ", ".join(sorted({f"{ref.spec.op_type} {ref.variant} {ref.dtype} on {ref.arch}" for ref in known}))
     hint = f"train one with ckh train, name one with --model, or set {MODELS_VARIABLE}"
-    raise ModelError(f"no model for {wanted}; there are models for {have or 'nothing'}", hint, code="no-model")
+    raise ModelError(f"no model for {wanted}; available: {have or 'none'}", hint, code="no-model")
 
 
 def load_model(path: Path | str) -> Model:
@@ -194,9 +194,9 @@ def load_model(path: Path | str) -> Model:
     """
     folder = Path(path)
     if folder.is_file():
-        raise ModelError(f"{folder} is a file, and a model is a folder", "ckh train writes one", code="not-a-model")
+        raise ModelError(f"{folder} is a file, not a model directory", "ckh train writes one", code="not-a-model")
     if not folder.is_dir():
-        raise ModelError(f"there is no model {folder}", "ckh doctor lists those that there are", code="no-model")
+        raise ModelError(f"no such model: {folder}", "ckh doctor lists the models", code="no-model")
     return Model(folder, read_spec(folder))
 
 

@@ -36,7 +36,7 @@ _LAMBDARANK_TREES = TreeParams(400, 0.05, 15, colsample_bytree=0.4, path_smooth=
 def _go_on(_steps: int, _text: str) -> None:
     """On a worker of a cluster, where there is no progress bar: end what nobody waits for any more."""
     if is_withdrawn():
-        raise CkhError("the run that this belongs to has ended", code="run-ended")
+        raise CkhError("the run has ended", code="run-ended")
 
 
 class Boosting:

@@ -67,7 +67,7 @@ class Calibration:
         is_banded = is_banded and all(_LEAST < low <= high for _, low, high in self.bands)
         if not (is_table and is_falling and is_banded and min((*self.share, self.scale)) > _LEAST):
             raise DataError(
-                "a calibration is a table of falling shares, a scale and intervals of time by speed", code="bad-field"
+                "a calibration needs decreasing shares, a scale and intervals of time by speed", code="bad-field"
             )
 
     @property

@@ -72,7 +72,7 @@ class Chooser:
         """
         if self._requested is None:
             raise UsageError(
-                f"no options say a problem of {self.op.name}",
+                f"no options for problems of {self.op.name}",
                 "name a set or file with --problems",
                 code="missing-option",
             )

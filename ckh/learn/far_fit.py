@@ -72,7 +72,7 @@ class FarFit:
             wait([count])
             kept.append((arrays, count, where))
         if not kept:
-            raise DataError("the dataset has no usable time", "see the column status for why", code="not-measured")
+            raise DataError("the dataset has no valid time", "see the column status for why", code="not-measured")
         self._kept = [(arrays, _outcome(count), where) for arrays, count, where in kept]
         self.rows = sum(rows for _, (rows, _), _ in self._kept)
         self.workers = len({where[0] for *_, where in self._kept})
@@ -109,7 +109,7 @@ class FarFit:
         except (*LOST, RuntimeError, ValueError, lightgbm.basic.LightGBMError) as error:
             text = " ".join(str(error).split())
             raise DeviceError(
-                f"the workers could not fit {fit.target} together: {text}",
+                f"distributed training of {fit.target} failed: {text}",
                 "they must reach each other on any port",
                 code="workers-died",
             ) from error
@@ -143,7 +143,7 @@ def _go_on(client: str, target: str, done: Any) -> None:
     """On a worker, after each round: end what nobody waits for any more, on all workers behind the same round."""
     if done.iteration % _LOOK_ROUNDS == 0 and not is_awaited(client, f"{target} {done.iteration}"):
         done.model.free_network()
-        raise CkhError("the run that this belongs to has ended", code="run-ended")
+        raise CkhError("the run has ended", code="run-ended")
 
 
 def _arrays(part: Dataset, options: TrainOptions) -> dict[str, NDArray[Any]]:
@@ -176,6 +176,6 @@ def _outcome(future: Any) -> tuple[int, int]:
         raise
     except (CancelledError, KilledWorker, *LOST) as error:
         raise DeviceError(
-            f"a worker died while it took rows: {error}", "start it with more memory", code="workers-died"
+            f"a worker died while loading rows: {error}", "start it with more memory", code="workers-died"
         ) from error
     return found

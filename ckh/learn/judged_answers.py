@@ -106,7 +106,7 @@ def answering_model(problems: Sequence[Problem], arch: str) -> Model:
     if len(found) > 1:
         names = ", ".join(f"{model.path} ({model.spec.purpose}) {count}" for model, count in found.most_common())
         raise UsageError(
-            f"predict answers these problems by {len(found)} models: {names}",
+            f"predict selects {len(found)} models for these problems: {names}",
             "name one with --model",
             code="several-models",
         )
@@ -133,7 +133,7 @@ class _Join:
         # Of kernels that leave fields open: by the names of the fields that they state, by the values of these.
         self._open: dict[tuple[str, ...], dict[Any, list[int]]] = defaultdict(lambda: defaultdict(list))
         for code, name in enumerate(names):
-            with suppress(DataError):  # a kernel that the operation does not know is no candidate
+            with suppress(DataError):  # a kernel that the operation does not know is not a candidate
                 self._add(op, code, op.parse_kernel(name))
         self._pools: dict[int, tuple[Sequence[Kernel], NDArray[np.intp], NDArray[np.intp]]] = {}
 

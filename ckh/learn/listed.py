@@ -34,7 +34,7 @@ def kernel_list(items: Iterable[str | Kernel], op: AnyOperation, source: str = "
     """
     kernels = tuple(dict.fromkeys(_kernel(item, op, source) for item in items))
     if not kernels:
-        raise DataError(f"{source} names no kernel", "give complete names, one a line", code="empty")
+        raise DataError(f"{source} has no kernels", "give complete names, one a line", code="empty")
     dtypes = sorted({str(dtype) for kernel in kernels if (dtype := getattr(kernel, "dtype", None)) is not None})
     if len(dtypes) > 1:
         raise DataError(
@@ -69,7 +69,7 @@ class RankedAlone:
             return cls(None, rule_set)
         if rule_set is not None:
             raise UsageError(
-                "kernels and rule_set both say what is ranked", "leave one of them out", code="conflicting-options"
+                "kernels and rule_set exclude each other", "leave one of them out", code="conflicting-options"
             )
         if isinstance(kernels, (str, bytes, Path)) or not isinstance(kernels, Iterable):
             raise TypeError(f"kernels must be a list of complete names or kernels, not {kernels!r:.80}")
@@ -119,7 +119,7 @@ def _kernel(item: str | Kernel, op: AnyOperation, source: str) -> Kernel:
     try:
         kernel = op.parse_kernel(item) if isinstance(item, str) else item
         if not isinstance(kernel, op.kernel_type):
-            raise DataError(f"{kernel} is no kernel of {op.name}", code="bad-kernel")
+            raise DataError(f"{kernel} is not a kernel of {op.name}", code="bad-kernel")
         op.kernel_name(kernel)
     except (CkhError, ValueError) as error:
         what = error.message if isinstance(error, CkhError) else str(error)

@@ -153,7 +153,7 @@ def read_measured(folder: Path, sizes: Iterable[str] | None = None) -> MeasuredS
     with model_fields(path) as fields:
         found = _measured_set(fields)
         if sizes is not None and (others := set(found.sizes) - set(sizes)):
-            fields.fail("sizes", f"has {min(others)[:_SHOWN]!r}, which is no size of the model's operation")
+            fields.fail("sizes", f"has {min(others)[:_SHOWN]!r}, which is not a size of the model's operation")
     return found
 
 

@@ -59,7 +59,7 @@ def join_trees(texts: Sequence[str]) -> str:
     """
     parts = [_parts(text) for text in texts]
     if len({inputs for _, inputs, _, _ in parts}) != 1:
-        raise ModelError("models of different inputs cannot be joined", code="model-inputs")
+        raise ModelError("models with different inputs cannot be joined", code="model-inputs")
     trees = [tree for _, _, many, _ in parts for tree in many]
     numbered = [_TREE.sub(f"Tree={number}", tree, count=1) for number, tree in enumerate(trees)]
     return parts[0][0] + "".join(numbered) + parts[0][3]
@@ -72,7 +72,7 @@ def _parts(text: str) -> tuple[str, str, list[str], str]:
     end = text.find(_END)
     inputs = re.search(r"^feature_names=.*$", text, re.MULTILINE)
     if not starts or end < starts[-1] or inputs is None:
-        raise ModelError("this is no text of a LightGBM model with trees", code="damaged-model")
+        raise ModelError("not the text of a LightGBM model with trees", code="damaged-model")
     bounds = [*starts, end]
     trees = [text[a:b] for a, b in itertools.pairwise(bounds)]
     return text[: starts[0]], inputs[0], trees, text[end:]

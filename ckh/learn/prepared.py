@@ -94,7 +94,7 @@ def prepare(dataset: Dataset, options: TrainOptions, start: Start | None = None)
 
 
 def check_options(options: TrainOptions, start: Start | None) -> None:
-    """Refuse options that do not go together.
+    """Refuse options that are incompatible.
 
     Raises:
         UsageError: an ensemble of no model, a focus without weights, winners with anything but their order, or a prior
@@ -102,35 +102,35 @@ def check_options(options: TrainOptions, start: Start | None) -> None:
     """
     if options.ensemble > 1 and options.rank_target != RANK:
         raise UsageError(
-            "an ensemble orders kernels, and TFLOPS are to order them",
+            "an ensemble needs a ranking objective",
             "leave out --ensemble or --rank",
             code="conflicting-options",
         )
     if options.focus != TrainOptions().focus and options.rank not in _REGRESSIONS:
         raise UsageError(
-            f"focus weighs a regression of the order, and {options.rank} is none",
+            f"focus needs a regression of the efficiency, not {options.rank}",
             "leave out --focus",
             code="conflicting-options",
         )
     if options.labels is Labels.WINNERS and (options.targets or options.rank is not RankObjective.LAMBDARANK):
         raise UsageError(
-            "of winners alone only their order is learned",
+            "data of winners allow a ranking only",
             "give --rank lambdarank and no --targets",
             code="conflicting-options",
         )
     if options.labels is Labels.WINNERS and options.noise_weights:
         raise UsageError(
-            "the noise of winners alone is that of no choice", "leave out --noise-weights", code="conflicting-options"
+            "noise weights need measured times, not winners", "leave out --noise-weights", code="conflicting-options"
         )
     if options.prior and (options.rank is not RankObjective.EFFICIENCY or start is not None):
         raise UsageError(
-            "a prior goes with a model of efficiency that is trained anew",
+            "a prior needs a model of efficiency, without a warm start",
             "leave out --prior",
             code="conflicting-options",
         )
     if options.lambdarank and not options.prior:
         raise UsageError(
-            "a LambdaRank stands beside a model of efficiency and its law",
+            "an additional LambdaRank needs a model of efficiency with a prior",
             "leave out --lambdarank",
             code="conflicting-options",
         )
@@ -152,7 +152,7 @@ def check_distributed(options: TrainOptions, start: Start | None) -> None:
     ):
         if is_wanted:
             raise UsageError(
-                f"--distributed fits one model to all rows as they are: {what} does not go with it",
+                f"--distributed and {what} exclude each other",
                 "leave it out; where the operation has such a recipe, give --rank efficiency --ensemble 1",
                 code="conflicting-options",
             )
@@ -160,27 +160,25 @@ def check_distributed(options: TrainOptions, start: Start | None) -> None:
 
 def _check_rows(valid: Dataset) -> None:
     if not len(valid.frame):
-        raise DataError("the dataset has no usable time", "see the column status for why", code="not-measured")
+        raise DataError("the dataset has no valid time", "see the column status for why", code="not-measured")
     if len(valid.frame) < _FEWEST_ROWS:
-        raise DataError(
-            f"the dataset has {len(valid.frame)} usable row, which is nothing to learn from", code="few-problems"
-        )
+        raise DataError(f"the dataset has only {len(valid.frame)} valid row", code="few-problems")
     for name in ("arch", *valid.op.model_per):
         if len(found := sorted(valid.frame[name].unique())) > 1:
             hint = "choose one with --variant" if name == "variant" else "train one model for each"
-            raise DataError(f"the dataset holds several of {name}: {', '.join(found)}", hint, code="mixed-data")
+            raise DataError(f"the dataset has several values of {name}: {', '.join(found)}", hint, code="mixed-data")
 
 
 def _check_mining(valid: Dataset, options: TrainOptions) -> None:
     if options.mine and options.rank is RankObjective.BLEND:
         raise UsageError(
-            "hard examples are mined for one objective, and a blend has two",
+            "hard examples cannot be mined for a blend, which has two objectives",
             "leave out --mine or --rank",
             code="conflicting-options",
         )
     if options.mine and not options.folds:
         raise UsageError(
-            "hard examples cannot be mined without folds to find them by",
+            "hard examples cannot be mined without folds",
             "give --folds 3 or more",
             code="missing-option",
         )

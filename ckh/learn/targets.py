@@ -74,7 +74,7 @@ def make_fit(target: str, dataset: Dataset, rank: RankObjective, focus: float = 
         if missing := int(np.count_nonzero(~np.isfinite(value))):
             rows = f"{missing} of {len(value)} usable rows"
             hint = "leave the target out with --targets, or make the dataset again with ckh convert"
-            raise DataError(f"column {TARGET_COLUMNS[target]} has no number in {rows}", hint, code="bad-column")
+            raise DataError(f"column {TARGET_COLUMNS[target]} has missing values in {rows}", hint, code="bad-column")
         label = np.log1p(value) if target in LOG_TARGETS else value
         return Fit(target, label, None, {"objective": "regression"}, is_grouped=False)
     efficiency = times_of(dataset).efficiency()
@@ -96,7 +96,7 @@ def noise_weights(spread: NDArray[np.float64]) -> NDArray[np.float64]:
     """
     known = np.isfinite(spread)
     if not known.any():
-        raise DataError("the rows have no spread to weigh them by", "train without --noise-weights", code="no-spread")
+        raise DataError("the rows have no spread for noise weights", "train without --noise-weights", code="no-spread")
     weight = np.ones(len(spread))
     inverse = 1.0 / (spread[known] ** 2 + NOISE_FLOOR**2)
     weight[known] = inverse / inverse.mean()

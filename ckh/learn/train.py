@@ -59,7 +59,7 @@ def train(
 
     Raises:
         DataError: the data cannot be trained on (`prepare`).
-        UsageError: the options do not go together (`check_options`), or with the data or start.
+        UsageError: the options are incompatible (`check_options`), or with the data or start.
     """
     check_options(options, start)
     prepared = prepare(dataset, options, start)

@@ -66,9 +66,7 @@ def tune(
         DataError: there are too few problems to split, or the data cannot be trained on.
     """
     if not options.folds:
-        raise UsageError(
-            "settings cannot be tuned without folds to score them by", "give --folds 3 or more", code="missing-option"
-        )
+        raise UsageError("settings cannot be tuned without folds", "give --folds 3 or more", code="missing-option")
     prepared = prepare(dataset, options, start)
     splits = prepared.splits(options.folds)
     if not splits:

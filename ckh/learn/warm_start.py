@@ -214,7 +214,7 @@ def check_start(start: Start, spec: ModelSpec, options: TrainOptions) -> tuple[s
         UsageError: the models differ in what they learn, all differences named, or the training cannot be continued.
     """
     if options.ensemble > 1:
-        reason = f"an ensemble of {options.ensemble} models, each of which would hold the trees of the start"
+        reason = f"an ensemble of {options.ensemble} models"
         raise UsageError(
             f"{start.path} cannot be continued by {reason}", "train with ensemble = 1", code="not-continuable"
         )
@@ -321,7 +321,7 @@ def _count(folder: Path, target: str, text: str, spec: ModelSpec) -> int:
     except ModelError as error:
         raise ModelError(f"{where}: {error.message}", code=error.code) from error
     if forest.feature_names != spec.feature_names:
-        raise ModelError(f"{where}: its inputs are not those that {SPEC_NAME} names", code="model-inputs")
+        raise ModelError(f"{where}: its inputs differ from {SPEC_NAME}", code="model-inputs")
     return len(forest.roots)
 
 

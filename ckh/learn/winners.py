@@ -51,7 +51,7 @@ def with_rivals(winners: Dataset, seed: int) -> Dataset:
     op = winners.op
     if op.model_files.keys() - {TIMED_NAME}:
         raise UsageError(
-            f"the candidates of {op.name} come from measured data: winners alone do not determine them",
+            f"the candidates of {op.name} come from measured data, not from winners",
             code="winners-only",
         )
     shared = ["op_type", "arch", *op.identity, *(f"hw_{name}" for name in HARDWARE)]

@@ -137,7 +137,7 @@ def operation_of(problem: str) -> AnyOperation:
     """The operation of a problem, by its canonical text.
 
     Raises:
-        UsageError: it is no problem of any operation.
+        UsageError: it is not a problem of any operation.
     """
     return operation(_name_of(problem))
 
@@ -150,7 +150,7 @@ def _name_of(problem: str) -> str:
         if problem.startswith(operation(name).prefix):
             return name
     raise UsageError(
-        f"{problem!r} is no problem of any operation", "these are " + ", ".join(operation_names()), code="unknown-op"
+        f"{problem!r} is not a problem of any operation", "these are " + ", ".join(operation_names()), code="unknown-op"
     )
 
 
@@ -158,7 +158,7 @@ def operation_of_problem(problem: Problem) -> AnyOperation:
     """The operation of a problem.
 
     Raises:
-        UsageError: it is no problem of any operation.
+        UsageError: it is not a problem of any operation.
     """
     kind = type(problem)
     if kind not in _of_class:
@@ -170,7 +170,7 @@ def operation_of_kernel(kernel: object) -> AnyOperation:
     """The operation of a kernel.
 
     Raises:
-        KeyError: it is no kernel.
+        KeyError: it is not a kernel.
     """
     kind = type(kernel)
     if kind not in _of_class:

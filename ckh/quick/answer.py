@@ -109,7 +109,7 @@ def problem_of(request: Request, facts: dict[str, Any]) -> Problem:
     """
     part = requested(facts["op"])
     if part is None:
-        raise UsageError(f"no options say a problem of {facts['op']}", code="missing-option")
+        raise UsageError(f"no options for problems of {facts['op']}", code="missing-option")
     found = requested_problem(facts["op"], part, request.sizes, request.kind["variant"], facts["dtype"])
     problem: Problem = part.completed(found, facts["arch"])
     return problem

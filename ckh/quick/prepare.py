@@ -64,7 +64,7 @@ def _prepare(request: Request) -> bool:
     facts, contents = _prepared(model, found, run)
     facts["unusable"] = unusable_models()
     facts |= {"stamp": now, "path": str(model.path), "other_models": [str(path) for path in model.others]}
-    facts_path.unlink(missing_ok=True)  # while the two do not go together
+    facts_path.unlink(missing_ok=True)  # while the two are incompatible
     for path, content in zip((model_path, estimate_path(model_path)), contents, strict=False):
         write_atomic(path, content)
     write_atomic(facts_path, encode_facts(facts))

@@ -206,7 +206,7 @@ def _by_text(columns: Columns, count: int) -> Iterator[tuple[NDArray[np.intp], C
 def _sizes(pool: Pool, columns: Columns, count: int) -> NDArray[np.float64]:
     """The numbers of problems as C gets them, shape (problems, numbers)."""
     if missing := [name for name in pool.numbers if name not in columns]:
-        raise DataError(f"the features need a column {missing[0]!r}", code="missing-column")
+        raise DataError(f"missing column {missing[0]!r}", code="missing-column")
     sizes = np.empty((count, len(pool.numbers)))
     for index, name in enumerate(pool.numbers):
         sizes[:, index] = columns[name]

@@ -43,7 +43,7 @@ def open_forest(path: Path) -> PackedForest:
     """The forest of a LightGBM text, plain or gzipped; from the cache, where it is put if it is not there.
 
     Raises:
-        ModelError: it cannot be read, or is no model that can be packed (`parse_forest`).
+        ModelError: it cannot be read, or is not a model that can be packed (`parse_forest`).
     """
     return forest_of(model_bytes(path), str(path))
 

@@ -127,7 +127,7 @@ class Graph:
         parts = [self.nodes[number] for number in operands]
         found = operations().get((name, tuple(part.kind for part in parts)))
         if found is None:
-            raise FormulaError(f"NumPy's {name} of such numbers is no operation of programs")
+            raise FormulaError(f"NumPy's {name} of such numbers is not an operation of programs")
         partitions = {part.partition for part in parts} - {-1}
         assert len(partitions) <= 1, "a formula is computed for one partition at a time"
         by_tile = any(part.by_tile for part in parts)

@@ -41,7 +41,7 @@ _MOST_TREES = 1 << 20
 _MOST_LINES = 1024  # of a tree, or before the first
 _MOST_LEAVES = 1 << 17  # LightGBM's own bound to num_leaves
 _MOST_INPUTS = 1 << 14
-_LARGEST_LEAF = 1e30  # what sums and speeds of larger ones are is no finite number
+_LARGEST_LEAF = 1e30  # what sums and speeds of larger ones are is not a finite number
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +82,7 @@ def parse_forest(text: str) -> Forest:
     """Read a model from LightGBM's text.
 
     Raises:
-        ModelError: the text is no complete LightGBM model, or one whose output is not the sum of its leaves (linear
+        ModelError: the text is not a complete LightGBM model, or one whose output is not the sum of its leaves (linear
             trees, several classes, averaged output, an objective with a link function).
     """
     if text.count("\nTree=") > _MOST_TREES:

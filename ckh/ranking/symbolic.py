@@ -33,7 +33,7 @@ _MOST_AXES = 2
 
 
 def _call(_self: Any, function: Any, _types: Any, arguments: Any, options: Any) -> Any:
-    """Apply a function of NumPy's that is no ufunc to symbols."""
+    """Apply a function of NumPy's that is not a ufunc to symbols."""
     if function not in _FUNCTIONS:
         raise FormulaError(f"NumPy's {function.__name__} of a problem's sizes cannot be written down")
     return _FUNCTIONS[function](*arguments, **options)

@@ -63,7 +63,7 @@ class Judged:
         return [
             ("choices that were measured", f"{coverage.judged:,} of {coverage.problems:,}"),
             ("refused problems", f"{coverage.refused:,}"),
-            ("best kernel is no candidate", f"{coverage.best_no_candidate:,}"),
+            ("best kernel is not a candidate", f"{coverage.best_no_candidate:,}"),
         ]
 
     @property

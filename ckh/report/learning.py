@@ -21,7 +21,7 @@ def learning_curve(judged: Judged) -> Drawing | None:
     model = judged.model
     target = model.spec.rank_by
     trees = np.unique(np.geomspace(1, model.tree_count(target), _POINTS).round().astype(int)).tolist()
-    if len(trees) < 2:  # noqa: PLR2004 - one point is no curve
+    if len(trees) < 2:  # noqa: PLR2004 - one point is not a curve
         return None
     found = [judged.mean_and_low(model.predict_dataset(judged.dataset, target, count)) for count in trees]
     half = next(count for count, (mean, _) in zip(trees, found, strict=True) if mean >= found[-1][0] - 0.005)

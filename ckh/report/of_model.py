@@ -178,7 +178,7 @@ def _calibration(judged: Judged) -> Drawing | None:
     """Predicted over measured times, by the measured time."""
     speed = judged.dataset.frame["tflops"].to_numpy(dtype=np.float64)
     rows = np.flatnonzero((speed > 0) & np.isfinite(judged.ranked.tflops))
-    if len(rows) < 2:  # noqa: PLR2004 - one point is no curve
+    if len(rows) < 2:  # noqa: PLR2004 - one point is not a curve
         return None
     measured, off = judged.times.latency_ms[rows], speed[rows] / judged.ranked.tflops[rows] - 1.0
     parts = np.array_split(np.argsort(measured, kind="stable"), max(2, min(_PARTS, len(measured) // _LEAST_ROWS)))

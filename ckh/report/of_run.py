@@ -107,7 +107,7 @@ def _ms(row: ResultRow | None) -> float:
 
 def _progress(rows: Sequence[ResultRow], pairs: int | None) -> Drawing | None:
     hours = np.sort(_hours(rows))
-    if len(hours) < 2:  # noqa: PLR2004 - one row is no line
+    if len(hours) < 2:  # noqa: PLR2004 - one row is not a line
         return None
     at = np.unique(np.linspace(0, len(hours) - 1, _POINTS).astype(int))
     x, unit = unit_of_time(hours[at])

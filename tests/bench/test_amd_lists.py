@@ -209,7 +209,7 @@ def change(document: dict[str, Any], **values: Any) -> dict[str, Any]:
         (CONV, change(FORWARD, cluster={"values": [1]}), "trait_config.cluster is not a known field"),
         (CONV, change(FORWARD, pipeline={"values": []}), "trait_config.pipeline must be a list of values"),
         (CONV, json.loads((AMD / "gemm_default_config.json").read_text()), "tile_config is of GEMMs"),
-        (GEMM, registry(), "kernels[0].identifier is missing: it is no kernel of a GEMM"),
+        (GEMM, registry(), "kernels[0].identifier is missing: it is not a kernel of a GEMM"),
         (GEMM, FORWARD, "variant is of convolutions"),
     ],
 )

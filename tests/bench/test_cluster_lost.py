@@ -93,7 +93,7 @@ def _lose_node_once(monkeypatch: pytest.MonkeyPatch, module: ModuleType, name: s
 
     def lost_once(*args: Any) -> Any:
         if next(lost, False):
-            raise NodeLostError("its node is gone")
+            raise NodeLostError("its worker was lost")
         return function(*args)
 
     monkeypatch.setattr(module, name, lost_once)

@@ -205,10 +205,10 @@ def test_file_names_kernels_with_comments(host: ArchSpec, tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("lines", "words"),
     [
-        ((SHORT, "", "# fine so far", "compv9"), ":4: 'compv9' is no kernel of the pool"),
+        ((SHORT, "", "# fine so far", "compv9"), ":4: 'compv9' is not a kernel of the pool"),
         (("grouped_conv_bwd_data_fp32_2d_64x64x64_mem_intrawave",), ":1: 'grouped_conv_bwd_data_fp32"),
-        (("*_compv3_*",), ":1: '*_compv3_*' is no kernel"),
-        (("# nothing", ""), " names no kernel"),
+        (("*_compv3_*",), ":1: '*_compv3_*' is not a kernel"),
+        (("# nothing", ""), " has no kernels"),
     ],
 )
 def test_error_in_a_file_says_the_line(host: ArchSpec, tmp_path: Path, lines: Sequence[str], words: str) -> None:

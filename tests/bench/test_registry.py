@@ -118,10 +118,10 @@ def test_a_failed_write_leaves_the_old_file(path: Path, monkeypatch: pytest.Monk
     [
         ({"vector_a": None}, "is incomplete"),
         ({"epilogue": "fused"}, "unknown epilogue 'fused'"),
-        ({"layout": "NHWGC"}, "a kernel has a value that no name can hold"),
-        ({"tile_m": 64.5}, "a kernel has a value that no name can hold"),
-        ({"tile_m": -1}, "a kernel has a value that no name can hold"),
-        ({"tile_m": "16"}, "does not say all of its kernel"),
+        ({"layout": "NHWGC"}, "a kernel has a value that its name cannot express"),
+        ({"tile_m": 64.5}, "a kernel has a value that its name cannot express"),
+        ({"tile_m": -1}, "a kernel has a value that its name cannot express"),
+        ({"tile_m": "16"}, "does not identify its kernel"),
     ],
 )
 def test_a_kernel_without_a_name_is_not_written(path: Path, change: dict[str, Any], words: str) -> None:
@@ -220,7 +220,7 @@ def test_a_number_in_a_name_that_python_will_not_read(path: Path) -> None:
         ('{"version": 1, "arch": "gfx942", "kernels": [', ":1: not JSON: Expecting value"),
         ('{"version": 1, "arch": "gfx942", "kernels": [NaN]}', "kernels[0] must be an object"),
         ('{"version": Infinity, "arch": "gfx942", "kernels": []}', "version must be of type int, not inf"),
-        ('{"version": 1, "version": 1, "arch": "gfx942", "kernels": []}', "a field stands there twice: 'version'"),
+        ('{"version": 1, "version": 1, "arch": "gfx942", "kernels": []}', "duplicate field: 'version'"),
         ("[" * 100_000, "nested more than 64 levels deep"),
         ("[]", "the file must be an object"),
         ("null", "the file must be an object"),

@@ -52,7 +52,7 @@ def test_a_task_whose_node_is_lost_is_done_by_another() -> None:
 
     def work(device: object, task: int) -> None:
         if (node := device.node) == "a":  # type: ignore[attr-defined]
-            raise NodeLostError("its node is gone")
+            raise NodeLostError("its worker was lost")
         done.append((node, task))
 
     serving = Serving(in_order([1, 2]), work, lambda: False)

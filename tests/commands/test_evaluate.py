@@ -209,7 +209,7 @@ def test_a_gate_does_not_rest_on_training_data(model: Path, data: Path, capsys: 
     assert json.loads(stdout)["efficiency"]["problems"] == 14
     expect_warning(stderr, "trained-on", 14, 28)
     assert run([*args, "--min-problems", "3"]) == ExitCode.USAGE
-    assert "--min-problems is for gates" in capsys.readouterr().err
+    assert "--min-problems needs a gate" in capsys.readouterr().err
 
 
 def test_a_hold_out_that_was_trained_on_is_refused(model: Path, data: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -279,11 +279,11 @@ def test_the_worst_have_the_command_that_measures_them_again(
         ("speed=1", "unknown figure 'speed'"),
         ("mean=0.5", "unknown figure 'mean'"),
         ("problems=3", "unknown figure 'problems'"),
-        ("mean_efficiency=high", "'high' is no number from 0 to 1"),
-        ("mean_efficiency=", "'' is no number from 0 to 1"),
-        ("mean_efficiency", "'' is no number from 0 to 1"),
-        ("mean_efficiency=nan", "'nan' is no number from 0 to 1"),
-        ("mean_efficiency=95", "'95' is no number from 0 to 1"),
+        ("mean_efficiency=high", "'high' is not a number from 0 to 1"),
+        ("mean_efficiency=", "'' is not a number from 0 to 1"),
+        ("mean_efficiency", "'' is not a number from 0 to 1"),
+        ("mean_efficiency=nan", "'nan' is not a number from 0 to 1"),
+        ("mean_efficiency=95", "'95' is not a number from 0 to 1"),
     ],
 )
 def test_gates_that_make_no_sense(

@@ -209,7 +209,7 @@ def test_models(data: str, capsys: pytest.CaptureFixture[str]) -> None:
     ("args", "said"),
     [
         (["old"], "--data HOLDOUT.parquet"),
-        (["old", "--data", "data.parquet", "--among", "measured", "--over", "C"], "names no two sizes"),
+        (["old", "--data", "data.parquet", "--among", "measured", "--over", "C"], "does not name two sizes"),
         (["data.parquet", "--learning-curve"], "its training data"),
         (["old", "--data", "data.parquet", "--among", "measured", "--over", "C,nothing"], "there is no size 'nothing'"),
         (["data.parquet", "--over", "C,K"], "--over is for models"),

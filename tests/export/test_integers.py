@@ -89,7 +89,7 @@ def test_decisions_are_the_functions(function: Callable[[Any, Any], bool]) -> No
 
 def _words(a: Any, b: Any) -> bool | str:
     if a % 4:
-        return f"A = {a} is no multiple of 4" + (f", rest {a % 4}" if b > 2 else "")
+        return f"A = {a} is not a multiple of 4" + (f", rest {a % 4}" if b > 2 else "")
     return b < 9 or ("" if b == 9 else f"{a + b} in all: too many")
 
 

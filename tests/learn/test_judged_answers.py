@@ -83,7 +83,7 @@ def no_candidate(model: Model, problem: ConvProblem) -> ConvKernel:
 def hand_made(model: Model) -> Dataset:
     """Four problems.
 
-    A fast kernel is no candidate; the choice took 4 ms where 2 was possible; it was never measured; it failed.
+    A fast kernel is not a candidate; the choice took 4 ms where 2 was possible; it was never measured; it failed.
     """
     one, two, three, four = PROBLEMS
     first = {problem: ranking(model, problem) for problem in PROBLEMS}

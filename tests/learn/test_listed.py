@@ -118,8 +118,8 @@ BROKEN = replace(LEARNED[0], warp_tile_m=17)
 @pytest.mark.parametrize(
     ("lines", "words"),
     [
-        ([], "names no kernel"),
-        (["# nothing"], "names no kernel"),
+        ([], "has no kernels"),
+        (["# nothing"], "has no kernels"),
         (["no kernel"], "no kernel"),
         (["gemm_universal_fp16_rcr_compv3_cshuffle_intrawave_True_True_True_False_64x64x64_2x2x1_16x16x16"], "gemm"),
         ([amd_short_name(LEARNED[0])], "incomplete"),

@@ -97,7 +97,7 @@ def find_reader(path: Path) -> Reader:
             code="already-converted",
         )
     raise DataError(
-        f"{path} is in no format that ckh reads", "name one with --from " + "|".join(readers()), code="unknown-format"
+        f"{path} has an unknown format", "name one with --from " + "|".join(readers()), code="unknown-format"
     )
 
 

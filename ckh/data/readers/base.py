@@ -148,7 +148,7 @@ def parquet_frame(path: Path, columns: Sequence[Column]) -> pd.DataFrame:
     except (OSError, ValueError, LookupError, pa.ArrowException) as error:
         raise DataError(f"cannot read {path}: {str(error).strip().splitlines()[0]}", code="unreadable") from error
     if not batches:
-        raise DataError(f"{path}: there are no rows", code="empty")
+        raise DataError(f"{path}: no rows", code="empty")
     table = pa.Table.from_batches(batches)
     found = {column.name: _series(conform_column(table, column, str(path), encoded=True)) for column in columns}
     frame: pd.DataFrame = pd.DataFrame(found)

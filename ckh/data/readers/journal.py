@@ -92,7 +92,7 @@ def _read(path: Path, file: BinaryIO, options: ReadOptions) -> Reading:
     if judge.bad and not options.skip_bad:
         refuse_bad(path, judge.bad, judge.first)
     if not len(kept):
-        raise DataError(f"{path}: not one good row" if judge.bad else f"{path} has no results yet", code="empty")
+        raise DataError(f"{path}: no valid row" if judge.bad else f"{path} has no results yet", code="empty")
     return Reading(
         kept,
         (source_of_file(path, NAME),),
@@ -120,13 +120,13 @@ def _operation(runs: Sequence[RunRecord], path: Path) -> AnyOperation:
 def _check_run(path: Path, run: RunRecord) -> None:
     if run.device_kind == _EMULATED:
         raise DataError(
-            f"{path} is of an {run.device}, which has no times: nothing can be learned or judged from it",
+            f"{path} is from an {run.device}, which has no times",
             "measure on a real device",
             code="not-measured",
         )
     missing = [name for name in HARDWARE if name not in run.hardware]
     if missing:
-        raise DataError(f"{path}: run {run.run_id} does not say the hardware's {missing[0]}", code="unknown-hardware")
+        raise DataError(f"{path}: run {run.run_id} does not state the hardware's {missing[0]}", code="unknown-hardware")
 
 
 class _Judge:

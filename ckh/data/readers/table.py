@@ -90,7 +90,7 @@ class Table:
             )
         if given is None and not stated:
             hint = "give it with --arch, e.g. --arch gfx942"
-            raise UsageError(f"{self.where} does not say what it was measured on", hint, code="unknown-hardware")
+            raise UsageError(f"{self.where} does not state the device", hint, code="unknown-hardware")
         if given is not None and stated - {given}:
             raise UsageError(
                 f"{self.where} was measured on {stated.pop()}, not on {given}", "leave out --arch", code="mismatch"
@@ -102,7 +102,7 @@ def open_table(path: Path) -> Table:
     """The table in a CSV or Parquet file.
 
     Raises:
-        DataError: it cannot be read, is empty, or is no table.
+        DataError: it cannot be read, is empty, or is not a table.
     """
     try:
         with path.open("rb") as file:
@@ -189,7 +189,7 @@ def _cells_of(
         for batch in batches:
             batch.validate(full=True)
             if batch.nbytes > untrusted.MOST_BYTES:
-                raise DataError(f"{where}: its rows take more memory than any measurements", code="too-large")
+                raise DataError(f"{where}: its rows exceed the size of any measurements", code="too-large")
             columns = {name: _texts(batch.column(name)).dictionary_encode() for name in few}
             columns |= {name: _numbers(batch.column(name)) for name in many}
             yield Cells(pa.table(columns), np.arange(first, first + len(batch)), [])

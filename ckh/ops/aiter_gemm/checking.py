@@ -121,7 +121,7 @@ def check_table(
         return None
     configs = configs_of(root)
     if configs is None:
-        raise DataError(f"{root} has no tables of AITER's: there is no folder configs in or beside it", code="no-aiter")
+        raise DataError(f"{root} has no tables of AITER: no folder configs in or beside it", code="no-aiter")
     with tempfile.TemporaryDirectory() as work:
         own, mine = Path(work, "aiter", "configs"), Path(work, "export")
         shutil.copytree(configs, own)

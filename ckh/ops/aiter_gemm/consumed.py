@@ -76,7 +76,7 @@ def roofline_us(problem: AiterGemm | AiterMoe, arch: str) -> float:
     spec = load_arch(arch)
     rate = None if spec.peaks is None else spec.peaks.flops_per_cu_clock.get(problem.dtype)
     if spec.peaks is None or rate is None:
-        raise DataError(f"the peaks of {arch} for {problem.dtype} are not known", code="unknown-hardware")
+        raise DataError(f"unknown peak rates of {arch} for {problem.dtype}", code="unknown-hardware")
     compute = problem.flops / (rate * problem.num_cus * spec.hardware.max_clock_mhz)
     return max(compute, problem.bytes / spec.peaks.bandwidth_gb_s / 1e3)
 
@@ -97,7 +97,7 @@ def write_tables(choices: Choices) -> WrittenChoices:
         known = lines.setdefault(line.key, line)
         if known.kernel != line.kernel:
             raise DataError(
-                f"{known.problem.canonical()} is the same row for AITER",
+                f"{known.problem.canonical()} is a duplicate row for AITER",
                 "choose one library for a shape",
                 code="duplicate-rows",
             )
@@ -151,7 +151,7 @@ def _predicted(answer: Answer, measured: _Measured, root: Path | None) -> tuple[
     names = None if root is None else installed_kernels(root, problem.family, problem.library)
     kernel = next((one.name for one in answer.ranked if names is None or parse_kernel(one.name).base in names), None)
     if kernel is None:
-        raise NoKernelError(f"AITER in {root} has none of the kernels for {problem.canonical()}")
+        raise NoKernelError(f"AITER in {root} has no kernel for {problem.canonical()}")
     bound = measured.at_most_us(arch, problem, kernel)
     time_us = SLOWEST * (roofline_us(problem, arch) + ADDED_US) if bound is None else bound
     basis = "bounded by the slowest of all winners" if bound is None else "bounded by a measured time"

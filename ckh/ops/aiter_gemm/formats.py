@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 CSV, PARQUET = "aiter-csv", "aiter-parquet"
-BAD_CELL = "with a cell that is no number"
+BAD_CELL = "with a cell that is not a number"
 
 _REQUIRED = ("cu_num", "M", "N", "K", "us", "kernelName")
 _BATCHED = "B"
@@ -60,7 +60,7 @@ def read_csv(path: Path, options: ReadOptions) -> Reading:
             f"{path}: column {missing[0]} is missing", "expected " + ", ".join(_REQUIRED), code="missing-column"
         )
     if _BATCHED in names:
-        raise DataError(f"{path} is of batched GEMMs, which ckh does not have", code="unsupported")
+        raise DataError(f"{path} has batched GEMMs, which are not supported", code="unsupported")
     bad = BadRows()
     rows = list(_csv_rows(path, content, names, bad))
     if not options.skip_bad:
@@ -114,7 +114,7 @@ def _csv_rows(path: Path, content: bytes, names: list[str], bad: BadRows) -> Ite
 
 
 class _Bad(Exception):  # noqa: N818 - a cell, which becomes a `BadRow`
-    """A cell that is no number."""
+    """A cell that is not a number."""
 
 
 def _csv_row(row: dict[str, str], name: str) -> TunedRow:

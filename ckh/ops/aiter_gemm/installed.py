@@ -77,7 +77,7 @@ def installed_kernels(root: Path, family: str, library: str) -> dict[str, Instal
 
 def _list_of(root: Path, family: str, library: str) -> Path:
     if not root.is_dir():
-        raise UsageError(f"there is no folder {root}", "name AITER's source, or its installed package", code="no-aiter")
+        raise UsageError(f"no such folder: {root}", "name AITER's source, or its installed package", code="no-aiter")
     name = f"gemm_{family}" if library == CK else f"gemm_{family}_{library}"
     for base in (root, root / "aiter_meta", root.parent / "aiter_meta", root.parent):
         found = [path for ending in _ENDINGS for path in sorted((base / "csrc").glob(f"*/{name}{ending}"))]

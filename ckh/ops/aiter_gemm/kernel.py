@@ -109,7 +109,7 @@ def parse_kernel(name: str) -> AiterKernel:
     """Parse a kernel's name.
 
     Raises:
-        DataError: it is no name of a kernel of Composable Kernel in AITER.
+        DataError: it is not a name of a kernel of Composable Kernel in AITER.
     """
     split = _SPLIT.fullmatch(name)
     base, parts = (split["base"], int(split["split"])) if split else (name, 0)

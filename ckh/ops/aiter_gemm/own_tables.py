@@ -90,7 +90,7 @@ def configs_of(root: Path) -> Path | None:
         UsageError: there is no such folder.
     """
     if not root.is_dir():
-        raise UsageError(f"there is no folder {root}", "name AITER's source, or its installed package", code="no-file")
+        raise UsageError(f"no such folder: {root}", "name AITER's source, or its installed package", code="no-file")
     bases = (root / "aiter", root, root.parent / "aiter")
     return next((base / "configs" for base in bases if (base / "configs").is_dir()), None)
 

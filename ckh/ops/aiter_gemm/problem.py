@@ -119,7 +119,7 @@ def family_of(dtype: str, default: str) -> str:
 
 
 def check_size(name: str, value: object, least: int = 1) -> None:
-    """Refuse what is no size.
+    """Refuse what is not a size.
 
     Raises:
         UsageError: it is not an integer from `least` to 2^31 - 1.

@@ -52,7 +52,7 @@ def load_problems(
     path = Path(source)
     if not path.is_file():
         hint = "name an untuned CSV of AITER, a log of it, or a .txt file"
-        raise UsageError(f"there is no file {source}", hint, code="no-file")
+        raise UsageError(f"no such file: {source}", hint, code="no-file")
     read = _csv if path.suffix.lower() == _CSV else _text
     problems: dict[AiterGemm, None] = {}
     passed_over: Counter[str] = Counter()
@@ -107,7 +107,7 @@ def _csv(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
     header = [_RENAMED.get(name.strip().lower(), name.strip().lower()) for name in next(rows, (0, []))[1]]
     if missing := [name for name in "mnk" if name not in header]:
         raise DataError(
-            f"{path}: there is no column {missing[0].upper()}",
+            f"{path}: missing column {missing[0].upper()}",
             "AITER's are M, N, K and q_dtype_w",
             code="missing-column",
         )
@@ -126,7 +126,7 @@ def _typed(path: Path, line: int, values: dict[str, str]) -> dict[str, Any]:
                 found[name] = integer(values[name])
             except ValueError:
                 raise DataError(
-                    f"{path}:{line}: {name} is {values[name]!r}, which is no integer", code="bad-number"
+                    f"{path}:{line}: {name} is {values[name]!r}, not an integer", code="bad-number"
                 ) from None
     if "dtype" in values:
         dtype = values["dtype"].removeprefix("torch.")

@@ -1,7 +1,7 @@
 """Rows of AITER's tuned tables, whatever file they come from: for each shape the kernel that won, and its time.
 
-Nothing is known of the kernels that lost, so that such data are for `ckh train --labels winners`. What is no kernel of
-Composable Kernel, or none of those that AITER's lists hold now, is left out and counted.
+Times of the other kernels are unknown, so such data are for `ckh train --labels winners`. Rows of other libraries, and of
+kernels that are not in AITER's current lists, are left out and counted.
 """
 
 from __future__ import annotations
@@ -124,7 +124,7 @@ def tables(rows: Iterable[TunedRow], options: ReadOptions, path: Path, left_out:
         found.setdefault((won.arch, won.problem.num_cus), []).append(won)
     if not found:
         reasons = ", ".join(f"{count} {reason}" for reason, count in left_out.items())
-        raise DataError(f"{path}: not one row is of a kernel to choose from ({reasons or 'it has none'})", code="empty")
+        raise DataError(f"{path}: no row has a kernel to choose from ({reasons or 'it has none'})", code="empty")
     for (arch, num_cus), some in sorted(found.items()):
         yield _table(arch, num_cus, some, path.name)
 

@@ -1,8 +1,8 @@
 """AITER's tuned tables as they are written: columns, cells, and which row AITER finds for a shape.
 
-Measured rows have AITER's own columns. Predicted ones have one more, `predicted`, and stand in tables of their own: in
-these `us` is no time that anybody measured, but a bound from above, so that no predicted row ever displaces a measured
-one where AITER joins tables (it keeps the row with the least `us`).
+Measured rows have AITER's columns. Predicted rows have another, `predicted`, and are written to separate tables: their
+`us` is not a measured time but an upper bound, so that no predicted row displaces a measured row where AITER merges
+tables (it keeps the row with the least `us`).
 """
 
 from __future__ import annotations
@@ -207,7 +207,7 @@ def _check(line: TunedLine, family: str, seen: set[tuple[Any, ...]]) -> None:
         )
     if line.key in seen:
         raise DataError(
-            f"two rows are of one shape for AITER: {line.problem.canonical()}",
+            f"duplicate shape for AITER: {line.problem.canonical()}",
             "leave one of them out",
             code="duplicate-rows",
         )
@@ -280,7 +280,7 @@ def bound_of(message: str) -> float:
     try:
         return float(str(message).removeprefix(_BOUND).removesuffix(" us"))
     except ValueError:
-        raise DataError(f"no bound of a prediction: {message!r}", code="bad-field") from None
+        raise DataError(f"not the bound of a prediction: {message!r}", code="bad-field") from None
 
 
 def by_family(lines: Iterable[TunedLine]) -> dict[str, list[TunedLine]]:

@@ -66,7 +66,7 @@ def write_tables(choices: Choices) -> WrittenChoices:
         problem: Any = answer.problem
         if problem.stage != BOTH:
             raise UsageError(
-                f"a row of AITER's is of both products: {problem.canonical()}",
+                f"AITER's rows have both products: {problem.canonical()}",
                 "leave out --stage",
                 code="inapplicable-option",
             )
@@ -119,7 +119,7 @@ def _predicted(answer: Answer, installed: Path | None) -> TunedMixture:
         (one.name for one in ranked if installed is None or _is_built(one.name, problem, arch, installed)), None
     )
     if kernel is None:
-        raise NoKernelError(f"AITER in {installed} has none of the kernels for {problem.canonical()}")
+        raise NoKernelError(f"AITER in {installed} has no kernel for {problem.canonical()}")
     problem = looked_up(problem)
     bound = SLOWEST * (roofline_us(problem, arch) + ADDED_US)
     return TunedMixture(arch, problem, kernel, bound, is_predicted=True)
@@ -130,7 +130,7 @@ def _is_built(kernel: str, problem: AiterMoe, arch: str, root: Path) -> bool:
     names = [newer_name(part.name) for part in parts(kernel)]
     if any(name.startswith(CK_TILE) for name in names):
         raise UsageError(
-            f"{root} does not name CK Tile's kernels of experts", "leave out --installed", code="unsupported"
+            f"{root} has no list of CK Tile's mixture-of-experts kernels", "leave out --installed", code="unsupported"
         )
     return built_kernels(root, arch, problem).issuperset(names)
 

@@ -80,7 +80,7 @@ def read(path: Path, options: ReadOptions) -> Reading:
     left_out: Counter[str] = Counter()
     tables = list(_tables(_usable(frame, options, left_out), left_out, path.name))
     if not tables:
-        raise DataError(f"{path}: not one row is of a kernel to choose from", code="empty")
+        raise DataError(f"{path}: no row has a kernel to choose from", code="empty")
     return Reading(store(tables, options.output), (source_of_file(path, NAME),), bad=dict(left_out))
 
 

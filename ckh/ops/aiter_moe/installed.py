@@ -73,10 +73,10 @@ def _built(root: Path, arch: str, quant: str, activation: str) -> frozenset[str]
 
 def _generator(root: Path) -> Path:
     if not root.is_dir():
-        raise UsageError(f"there is no folder {root}", "name AITER's source, or its installed package", code="no-aiter")
+        raise UsageError(f"no such folder: {root}", "name AITER's source, or its installed package", code="no-aiter")
     for base in (root, root / "aiter_meta", root.parent / "aiter_meta", root.parent):
         if (base / _GENERATOR).is_file():
             return base / _GENERATOR
     raise DataError(
-        f"{root} has no generator of experts' kernels: there is no {_GENERATOR} in or beside it", code="no-aiter"
+        f"{root} has no generator of mixture-of-experts kernels: no {_GENERATOR} in or beside it", code="no-aiter"
     )

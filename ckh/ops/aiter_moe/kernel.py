@@ -78,7 +78,7 @@ def parse_choice(name: str) -> MoeChoice:
     """Parse the name of a choice.
 
     Raises:
-        DataError: it is no name of Composable Kernel's in AITER, or of two kernels that do not go together.
+        DataError: it is not a name of Composable Kernel's in AITER, or of two kernels that are incompatible.
     """
     parts = [_part(one) for one in name.split(_JOINED)]
     if len(parts) == 1:
@@ -90,7 +90,7 @@ def parse_choice(name: str) -> MoeChoice:
     first, second = parts
     if first.block_m != second.block_m:
         raise DataError(
-            f"kernels with tiles of {first.block_m} and {second.block_m} rows do not go together", code="bad-kernel"
+            f"kernels with tiles of {first.block_m} and {second.block_m} rows are incompatible", code="bad-kernel"
         )
     return MoeChoice(name, BOTH, first.block_m, *first.numbers, *second.numbers)
 

@@ -30,7 +30,7 @@ BOOK = RuleBook()
 
 @BOOK.rule
 def _whole_steps(problem: AiterMoe, tile_k1: int, tile_k2: int) -> Iterator[str]:
-    """AMD's kernels failed on every problem whose K is no multiple of their tile's, and on no other."""
+    """AMD's kernels failed on every problem whose K is not a multiple of their tile's, and on no other."""
     if tile_k1 and problem.model_dim % tile_k1:
         yield f"model_dim = {problem.model_dim} is not a multiple of tile_k {tile_k1} of the first product"
     if tile_k2 and problem.inter_dim % tile_k2:

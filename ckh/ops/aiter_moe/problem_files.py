@@ -64,7 +64,7 @@ def load_problems(
     path = Path(source)
     if not path.is_file():
         hint = "name an untuned CSV of AITER, a log of it, or a .txt file"
-        raise UsageError(f"there is no file {source}", hint, code="no-file")
+        raise UsageError(f"no such file: {source}", hint, code="no-file")
     problems: dict[AiterMoe, None] = {}
     passed_over: Counter[str] = Counter()
     for line, found in (_csv if path.suffix.lower() == _CSV else _text)(path):
@@ -72,7 +72,7 @@ def load_problems(
             passed_over[found] += 1
             continue
         if dtype is not None and found.dtype != dtype:
-            raise DataError(f"{path}:{line}: the problem is of {found.dtype}, not {dtype}", code="mismatch")
+            raise DataError(f"{path}:{line}: the problem has dtype {found.dtype}, not {dtype}", code="mismatch")
         problems[found] = None
     others = ", ".join(f"{count} of {what}" for what, count in passed_over.items())
     if not problems:
@@ -96,12 +96,12 @@ def problem_of(path: Path, line: int, values: Mapping[str, str]) -> AiterMoe | s
         if column not in values:
             if column == "cu_num":
                 continue
-            raise DataError(f"{path}:{line}: there is no {column}", code="missing-column")
+            raise DataError(f"{path}:{line}: missing {column}", code="missing-column")
         try:
             fields[name] = integer(values[column].strip())
         except ValueError:
             raise DataError(
-                f"{path}:{line}: {column} is {values[column]!r}, which is no integer", code="bad-number"
+                f"{path}:{line}: {column} is {values[column]!r}, not an integer", code="bad-number"
             ) from None
     if (foreign := _foreign(values)) is not None:
         return foreign
@@ -138,7 +138,7 @@ def _csv(path: Path) -> Iterator[tuple[int, AiterMoe | str]]:
     header = [name.strip() for name in next(rows, (0, []))[1]]
     if missing := [name for name in _UNTUNED[:-2] if name not in header]:
         raise DataError(
-            f"{path}: there is no column {missing[0]}", "AITER's are " + ", ".join(_UNTUNED), code="missing-column"
+            f"{path}: missing column {missing[0]}", "AITER's are " + ", ".join(_UNTUNED), code="missing-column"
         )
     for line, cells in rows:
         if len(cells) != len(header):

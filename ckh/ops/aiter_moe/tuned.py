@@ -87,7 +87,7 @@ def read(path: Path, options: ReadOptions) -> Reading:
         found[arch, some[0].problem.num_cus] += some
     if not found:
         reasons = ", ".join(f"{count} {reason}" for reason, count in left_out.items())
-        raise DataError(f"{path}: not one row is of kernels to choose from ({reasons or 'it has none'})", code="empty")
+        raise DataError(f"{path}: no row has kernels to choose from ({reasons or 'it has none'})", code="empty")
     tables = [_table(arch, cus, _fastest(some), path.name) for (arch, cus), some in sorted(found.items())]
     return Reading(store(tables, options.output), (source_of(path, content, NAME),), bad=dict(left_out))
 

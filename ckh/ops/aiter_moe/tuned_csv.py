@@ -135,7 +135,7 @@ def table_text(lines: Sequence[TunedMixture]) -> str:
                 code="unknown-kernel",
             )
         if line.key in seen:
-            raise DataError(f"two rows are of one shape for AITER: {line.problem.canonical()}", code="duplicate-rows")
+            raise DataError(f"duplicate shape for AITER: {line.problem.canonical()}", code="duplicate-rows")
         seen.add(line.key)
     return written(lines, [*COLUMNS, *([PREDICTED] if lines[0].is_predicted else [])])
 

@@ -73,13 +73,13 @@ def _read_registry(path: Path, document: dict[str, Any]) -> Registry[GemmKernel]
 
 def _of_entry(part: JsonFields) -> GemmKernel:
     if "identifier" not in part.names():
-        part.fail("identifier", "is missing: it is no kernel of a GEMM")
+        part.fail("identifier", "is missing: it is not a kernel of a GEMM")
     identifier = part.scalar("identifier", str)
     try:
         kernel = parse_kernel_name(identifier if identifier.startswith(OP_TYPE) else f"{OP_TYPE}_{identifier}")
         kernel_name(kernel)
     except CkhError as error:
-        part.fail("identifier", f"is no kernel's: {error.message}")
+        part.fail("identifier", f"is not a kernel's: {error.message}")
     algorithm = part.part("algorithm")
     for name, ours in _SHAPES.items():
         shape = algorithm.part(name)

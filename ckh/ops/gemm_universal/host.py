@@ -58,7 +58,7 @@ def _cpp(value: bool) -> str:  # noqa: FBT001 - a value, not an option
 def _check(kernel: GemmKernel) -> None:
     if missing := kernel.missing:
         raise UsageError(
-            f"the kernel leaves out {', '.join(missing)}",
+            f"the kernel lacks {', '.join(missing)}",
             "only complete kernels can be built",
             code="incomplete-kernel",
         )
@@ -75,4 +75,4 @@ def _check(kernel: GemmKernel) -> None:
     if kernel.vectors != (NATIVE_WIDTH,) * 3:
         raise UsageError(f"{short_name(kernel)} has vector widths", "on the host they are native", code="bad-kernel")
     if kernel.suffix:
-        raise UsageError(f"the suffix {kernel.suffix} has no meaning on the host device", code="bad-kernel")
+        raise UsageError(f"the suffix {kernel.suffix} is unsupported on the host device", code="bad-kernel")

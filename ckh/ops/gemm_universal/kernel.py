@@ -27,7 +27,7 @@ class GemmKernel:
         wave_m: waves per block along M (AMD's data call them `warp_m`); likewise `wave_n`, `wave_k`.
         warp_tile_m: tile of one matrix instruction; likewise `warp_tile_n`, `warp_tile_k`.
         epilogue: how C is written.
-        pad_m: whether the kernel handles an M that is no multiple of its tile; likewise `pad_n`, `pad_k`.
+        pad_m: whether the kernel handles an M that is not a multiple of its tile; likewise `pad_n`, `pad_k`.
         persistent: whether as many blocks run as the device holds, each taking tile after tile.
         vector_a: width in elements of a load of A, 0 for what the tile gives (`vectors.native_widths`); likewise
             `vector_b` and, for stores, `vector_c`.

@@ -27,7 +27,7 @@ _FULL = (
     ("tile", three_sizes("tile")),
     ("waves", three_sizes("wave")),
     ("warp tile", three_sizes("warp_tile")),
-    # A width that is no number, but for "native", is no suffix either.
+    # A width that is not a number, but for "native", is not a suffix either.
     ("vector widths", rf"(?:_vecnative|_vec{_WIDTHS}(?=_|$)|(?!_vec|\d))"),
     ("suffix", r"(?P<suffix>(?:_[A-Za-z0-9.\-]{1,64}){0,8})"),
 )

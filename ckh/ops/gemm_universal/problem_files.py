@@ -63,7 +63,7 @@ def read_problems(source: str | Path, dtype: str | None = None, default_dtype: s
         except UsageError as error:
             raise DataError(f"{path}:{where}: {error.message}", error.hint, code=error.code) from error
         if dtype is not None and problem.dtype != dtype:
-            raise DataError(f"{path}:{where}: the problem is of {problem.dtype}, not {dtype}", code="mismatch")
+            raise DataError(f"{path}:{where}: the problem has dtype {problem.dtype}, not {dtype}", code="mismatch")
         problems[problem] = None
     if not problems:
         raise DataError(f"{path} has no problem", code="no-problems")
@@ -82,7 +82,7 @@ def _csv(path: Path) -> _Entries:
     names = [name.lower() for name in next(rows, (0, []))[1]]
     if missing := [name for name in _REQUIRED if name not in names]:
         raise DataError(
-            f"{path}: there is no column {missing[0]}",
+            f"{path}: missing column {missing[0]}",
             "the columns are m, n, k, split_k, dtype, layout",
             code="missing-column",
         )
@@ -99,7 +99,7 @@ def _row(names: list[str], cells: list[str], dtype: str) -> GemmProblem:
 def _json(path: Path) -> _Entries:
     entries = read_json(path, unique=True)
     if not isinstance(entries, list):
-        raise DataError(f"{path} is no list of problems", code="unknown-format")
+        raise DataError(f"{path} is not a list of problems", code="unknown-format")
     for number, entry in enumerate(entries, 1):
         if isinstance(entry, str):
             yield number, lambda _, entry=entry: parse_gemm_problem(entry)  # type: ignore[misc]
@@ -107,16 +107,14 @@ def _json(path: Path) -> _Entries:
             values = {str(key).lower(): value for key, value in entry.items()}
             yield number, lambda dtype, values=values: _problem(values, dtype)  # type: ignore[misc]
         else:
-            raise DataError(f"{path}:{number}: {entry!r} is no problem", code="bad-problem")
+            raise DataError(f"{path}:{number}: {entry!r} is not a problem", code="bad-problem")
 
 
 def _python(path: Path) -> _Entries:
     for line, values in written_problems(path, read_text(path), _IN_PYTHON):
         lower = {name.lower(): value for name, value in values.items()}
         if len(lower) < len(values):
-            raise DataError(
-                f"{path}:{line}: a value stands there twice", "leave one of them out", code="duplicate-name"
-            )
+            raise DataError(f"{path}:{line}: duplicate value", "leave one of them out", code="duplicate-name")
         yield line, lambda dtype, values=lower: _problem(values, dtype)  # type: ignore[misc]
 
 

@@ -155,7 +155,7 @@ def load_problems(
 
     Raises:
         UsageError: it is neither, or a direction is named.
-        DataError: the file has a line that is no problem.
+        DataError: the file has a line that is not a problem.
     """
     if variant is not None:
         raise UsageError(f"{OP_TYPE} has no directions", "leave out --variant", code="inapplicable-option")

@@ -81,7 +81,7 @@ def read_table(table: Table, options: ReadOptions) -> Reading:
     if rows.bad and not options.skip_bad:
         refuse_bad(table.where, rows.bad, sorted(rows.first, key=lambda one: one.line))
     if not len(rows.good):
-        raise DataError(f"{table.where}: not one good row", code="no-good-row")
+        raise DataError(f"{table.where}: no valid row", code="no-good-row")
     is_csv = table.file_name.lower().endswith(".csv")
     source = {"name": table.file_name, "format": NAME if is_csv else PARQUET_NAME, "sha256": table.sha256}
     others = [own for name, own in table.columns.items() if name not in COLUMNS]

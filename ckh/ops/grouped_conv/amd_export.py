@@ -42,7 +42,7 @@ def write_amd_csv(rows: MeasuredRows, path: Path) -> list[str]:
         )
     names = dict.fromkeys(name for frame in _timed(rows, ()) for name in frame["kernel_name"].unique())
     if not names:
-        raise DataError("no row has a time: there is nothing to write", code="not-measured")
+        raise DataError("no row has a time: nothing to write", code="not-measured")
     short = {name: amd_short_name(parse_kernel_name(name)) for name in names}
     is_clear = len(set(short.values())) == len(names)
     written = 0

@@ -90,7 +90,7 @@ def _of_registry(part: JsonFields) -> ConvKernel:
     signature = part.part("signature")
     names = signature.names()
     if not {"variant", "op"} & set(names):
-        part.fail("signature", "has no direction (variant or op): it is no kernel of a convolution")
+        part.fail("signature", "has no direction (variant or op): it is not a kernel of a convolution")
     direction = _choice(signature, "variant" if "variant" in names else "op", _DIRECTIONS)
     dtype = _dtype(signature)
     head: dict[str, Any] = {

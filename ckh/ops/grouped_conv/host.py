@@ -58,7 +58,7 @@ def _check(kernel: ConvKernel) -> None:
     missing = [name for name in _INTEGERS if getattr(kernel, name) is None]
     if missing:
         raise UsageError(
-            f"the kernel leaves out {', '.join(missing)}",
+            f"the kernel lacks {', '.join(missing)}",
             "only complete kernels can be built",
             code="incomplete-kernel",
         )

@@ -57,7 +57,7 @@ class SolverCandidate:
     divisors: dict[str, int]
 
     def reason(self, sizes: Mapping[str, int]) -> str:
-        """Why the solver is no candidate for these sizes; empty if it is one."""
+        """Why the solver is not a candidate for these sizes; empty if it is one."""
         for name, value in self.fixed.items():
             if sizes[name] != value:
                 return f"{self.solver} was only measured with {name} = {value}"
@@ -169,7 +169,7 @@ def _read_group(fields: JsonFields) -> tuple[SolverCandidate, ...]:
         try:
             parse_solver(solver)
         except DataError as error:
-            fields.fail(solver[:80], f"is no solver: {error.message}")
+            fields.fail(solver[:80], f"is not a solver: {error.message}")
         one = fields.part(solver)
         fixed = _read_integers(one.part("fixed"), _FIXED, 0)
         divisors = _read_integers(one.part("divisors"), _DIVISIBLE, 1)

@@ -89,7 +89,7 @@ def device_of(path: Path, arch: str | None = None, num_cus: int | None = None) -
     count = num_cus or (match and (int(match["decimal"] or 0) or int(match["hex"] or "0", 16)))
     if not found or not count:
         raise UsageError(
-            f"{path.name} does not say its architecture and compute units", "name them", code="unknown-hardware"
+            f"{path.name} does not state architecture and compute units", "name them", code="unknown-hardware"
         )
     if found not in arch_names():
         raise UsageError(f"unknown architecture {found!r}", "one of " + ", ".join(arch_names()), code="unknown-arch")
@@ -132,7 +132,7 @@ def iter_rows(path: Path, tally: Tally, *, skip_bad: bool = False) -> Iterator[F
     if not skip_bad:
         tally.lines.refuse(path)
     if is_empty:
-        raise DataError(f"{path} holds no problem of a find database", code="no-problems")
+        raise DataError(f"{path} has no problem of a find database", code="no-problems")
 
 
 def _open(path: Path) -> IO[bytes]:

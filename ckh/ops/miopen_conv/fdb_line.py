@@ -46,7 +46,7 @@ _MAX_KEY = 1000  # far above any key, far below the 4300 digits that int() takes
 
 
 class LineError(DataError):
-    """A line that is no line of a find database; `reason` is the kind of fault, by which lines are counted."""
+    """A line that is not a line of a find database; `reason` is the kind of fault, by which lines are counted."""
 
     default_code = "bad-row"
 

@@ -75,7 +75,7 @@ def write_find_db(rows: MeasuredRows, path: Path) -> list[str]:
     device = device_of(path)
     found = _records(rows)
     if not found:
-        raise DataError("no row has a measured time: there is nothing to write", code="not-measured")
+        raise DataError("no row has a measured time: nothing to write", code="not-measured")
     records: dict[MiopenProblem, list[SolverTime]] = {}
     for own, problem, solver in found:
         if own != device:

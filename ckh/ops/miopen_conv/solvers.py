@@ -16,7 +16,7 @@ from ckh.strenum import StrEnum
 
 UNKNOWN_ID = -1
 
-# In the order of the registry, from 1; "-" stands for what is no convolution solver or never had a name in a database.
+# In the order of the registry, from 1; "-": not a convolution solver, or never named in a database.
 _REGISTRY = """
 ConvAsm3x3U ConvAsm1x1U ConvAsm1x1UV2 - ConvAsm5x10u2v2f1 ConvAsm5x10u2v2b1 ConvAsm7x7c3h224w224k64u2v2p3q3f1
 ConvOclDirectFwd11x11 ConvOclDirectFwdGen ConvOclDirectFwd3x3 ConvOclDirectFwd - ConvOclDirectFwd1x1
@@ -146,7 +146,7 @@ class Solver:
         is_padded: whether it pads its GEMM to whole tiles.
         is_grouped: whether the name says that it is made for groups.
         version: 10 * version + revision of the implicit GEMM (V4R1 is 41); 0 without.
-        tile_h, tile_w: output pixels of a Winograd tile; 0 if it is no Winograd.
+        tile_h, tile_w: output pixels of a Winograd tile; 0 if it is not a Winograd.
         taps_h, taps_w: filter taps of that tile.
         batches: images that one workgroup sums up, of ConvOclBwdWrW2; 0 without.
     """
@@ -198,7 +198,7 @@ def parse_solver(name: str) -> Solver:
     """Parse a solver's name. Any word is a name: MIOpen adds solvers.
 
     Raises:
-        DataError: it is no word of at most 128 printable ASCII characters.
+        DataError: it is not a word of at most 128 printable ASCII characters.
     """
     if not _WORD.fullmatch(name):
         raise DataError(f"not a solver's name: {name[:80]!r}", code="bad-kernel")

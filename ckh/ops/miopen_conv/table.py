@@ -173,10 +173,12 @@ def _integers(column: pd.Series[Any]) -> pd.Series[Any]:
     try:
         whole = column.astype("int64")
     except (TypeError, ValueError, OverflowError) as error:
-        raise DataError(f"{NAME}: column {column.name} holds what is no integer: {error}", code="bad-number") from error
+        raise DataError(
+            f"{NAME}: column {column.name} holds what is not an integer: {error}", code="bad-number"
+        ) from error
     if column.dtype.kind == "f" and (whole != column).any():
         raise DataError(
-            f"{NAME}: column {column.name} holds {column[whole != column].iloc[0]}, which is no integer",
+            f"{NAME}: column {column.name} holds {column[whole != column].iloc[0]}, not an integer",
             code="bad-number",
         )
     return whole

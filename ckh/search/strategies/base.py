@@ -94,7 +94,7 @@ class Strategy(ABC):
             time_ms: the measured time; None if the configuration failed.
 
         Raises:
-            ValueError: another configuration was requested, or the time is no positive number.
+            ValueError: another configuration was requested, or the time is not a positive number.
         """
         if index != self._pending:
             raise ValueError(f"configuration {index} was not the last one requested")

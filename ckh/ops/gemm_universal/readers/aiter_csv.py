@@ -77,7 +77,7 @@ def read_winners(path: Path, options: ReadOptions) -> Winners:
                 f"{path}: column {name} is missing", "expected " + ", ".join(_REQUIRED), code="missing-column"
             )
     if _BATCHED in names:
-        raise DataError(f"{path} is of batched GEMMs, which ckh does not have", code="unsupported")
+        raise DataError(f"{path} has batched GEMMs, which are not supported", code="unsupported")
     best: dict[tuple[Any, ...], Winner] = {}
     bad = BadRows()
     differing: list[int] = []
@@ -99,7 +99,7 @@ def read_winners(path: Path, options: ReadOptions) -> Winners:
         bad.refuse(path)
     if not best:
         raise DataError(
-            f"{path}: not one good row" if bad.counts else f"{path} has a header but no rows", code="no-good-row"
+            f"{path}: no valid row" if bad.counts else f"{path} has a header but no rows", code="no-good-row"
         )
     return Winners(
         tuple(best.values()), source_of(path, content, NAME), bad.counts, repeated, tuple(_warnings(path, differing))

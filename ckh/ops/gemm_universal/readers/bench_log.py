@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from ckh.ops.gemm_universal.kernel import GemmKernel
 
 NAME = "bench-log"
-NO_RESULT = "with a JSON object that is no benchmark result"
+NO_RESULT = "with a JSON object that is not a benchmark result"
 SPARSE = "with structured sparsity"
 
 _SHAPE = re.compile(

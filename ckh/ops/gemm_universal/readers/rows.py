@@ -43,7 +43,7 @@ _SINGLE = 1e-5  # the tile engine computes TFLOPS in single precision
 _TFLOPS_TOLERANCE = 0.01
 
 
-class Unusable(Exception):  # noqa: N818 # it is no error of the program: the reader counts it
+class Unusable(Exception):  # noqa: N818 # it is not an error of the program: the reader counts it
     """A measurement cannot be used: the reason, and what is wrong with it."""
 
     def __init__(self, reason: str, detail: str) -> None:
@@ -133,7 +133,7 @@ class GemmRows:
     def __init__(self, path: Path, options: ReadOptions) -> None:
         if options.arch is None:
             raise UsageError(
-                f"{path} does not say what it was measured on",
+                f"{path} does not state the device",
                 "give it with --arch, e.g. --arch gfx942",
                 code="unknown-hardware",
             )
@@ -221,7 +221,7 @@ class GemmRows:
             )
         if not len(self):
             raise DataError(
-                f"{self._path}: " + ("not one good row" if count else "there is no benchmark result in it"),
+                f"{self._path}: " + ("no valid row" if count else "no benchmark results"),
                 code="no-good-row",
             )
 

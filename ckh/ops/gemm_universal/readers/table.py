@@ -58,7 +58,7 @@ _AMDS = {
 NOT_RUN = "without a kernel that worked"
 _TOLERANCE = 0.01
 _NAMED = 3
-# Why a row is no measurement, in the order in which reasons count.
+# Why a row is not a measurement, in the order in which reasons count.
 _FAILURES = (
     (Status.LAUNCH_ERROR, "there is no time"),
     (Status.LAUNCH_ERROR, "the file says that it is not valid"),
@@ -119,7 +119,7 @@ def read_table(table: Table, options: ReadOptions) -> Reading:
     if rows.bad and not options.skip_bad:
         refuse_bad(table.where, dict(rows.bad), sorted(rows.first, key=lambda one: one.line))
     if not len(rows.good):
-        raise DataError(f"{table.where}: not one good row", code="no-good-row")
+        raise DataError(f"{table.where}: no valid row", code="no-good-row")
     source = {"name": table.file_name, "format": _format_of(table), "sha256": table.sha256}
     warnings = (*table.warnings, *(f"{table.where}: {text}" for text in rows.notes()))
     return Reading(rows.good, (source,), bad=dict(rows.bad), warnings=warnings, repeats=True)

@@ -97,7 +97,7 @@ def _document(path: Path, content: bytes) -> tuple[dict[str, Any], list[Any]]:
         )
     metadata = document.get("metadata", {})
     if not isinstance(metadata, dict):
-        raise DataError(f"{path}: metadata is no object", code="unknown-format")
+        raise DataError(f"{path}: metadata is not an object", code="unknown-format")
     return metadata, document["results"]
 
 

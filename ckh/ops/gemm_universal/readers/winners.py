@@ -1,7 +1,7 @@
 """`Winner`: the fastest kernel that somebody's tuning found for a GEMM, and files of them.
 
 A file of winners has the columns of a problem file, so that whatever takes problems takes it, and beside them what won.
-It is no dataset: of the kernels that lost nothing is known, so there is no ranking to learn.
+It is not a dataset: of the kernels that lost nothing is known, so there is no ranking to learn.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ def write_winners(winners: Sequence[Winner], path: Path | str) -> None:
     path = Path(path)
     require_csv_name(path)
     if not winners:
-        raise DataError("there are no winners to write", code="empty")
+        raise DataError("no winners to write", code="empty")
     text = io.StringIO(newline="")
     rows = [winner.columns() for winner in winners]
     writer = csv.DictWriter(text, list(rows[0]), lineterminator="\n")

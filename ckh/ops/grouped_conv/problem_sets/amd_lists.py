@@ -3,7 +3,7 @@
 Sources, in the tile engine of Composable Kernel: `forward_training` with `forward_training_miopen`,
 `validation_holdout`, and `{bwd_data,bwd_weight}_test_validation`. `amd_validation.csv` has the 300 entries of the
 validation list in their order. `amd_miopen_shapes.csv` has 299 of 300 shapes from MIOpen: one has a 3x3 filter on an
-unpadded 1x1 input, which is no convolution. Both repeat a few problems. The synthetic part of AMD's training lists is
+unpadded 1x1 input, which is invalid. Both repeat a few problems. The synthetic part of AMD's training lists is
 `amd_families`. The two files: Copyright (c) Advanced Micro Devices, Inc., MIT licence.
 """
 

@@ -178,7 +178,7 @@ def _from_entry(entry: object, wanted: _Wanted) -> ConvProblem:
     given: dict[str, Any] = {key: value for key, value in entry.items() if key not in IGNORED}
     row = {_OTHER_NAMES.get(key, key): value for key, value in given.items()}
     if len(row) < len(given):
-        raise UsageError("a value stands there twice, under AMD's name and under ours", code="duplicate-name")
+        raise UsageError("duplicate value, under AMD's name and under ours", code="duplicate-name")
     others = [key for key in row if key not in _KNOWN]
     if unknown := [key for key in others if _LIKE_A_SIZE.fullmatch(key)]:
         raise UsageError(f"unknown keys: {', '.join(map(repr, unknown))}", code="unknown-field")

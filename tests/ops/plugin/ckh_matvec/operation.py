@@ -45,7 +45,7 @@ class MatvecProblem:
 
     def __post_init__(self) -> None:
         if self.rows < 1 or self.cols < 1:
-            raise UsageError(f"{self.rows} x {self.cols} is no matrix")
+            raise UsageError(f"{self.rows} x {self.cols} is not a matrix")
 
     @property
     def flops(self) -> int:
