@@ -98,7 +98,7 @@ def test_an_input_is_never_an_output(tmp_path: Path, album: Path, monkeypatch: p
         (Path("folder/inside"), letter),
         (letter, Path("folder")),
     ):
-        with expect_refusal(UsageError, "unsafe-output", source):
+        with expect_refusal(UsageError, "unsafe-output", out):
             check_output(out, LETTER, force=True, inputs=[Path("missing"), source])
     with expect_refusal(UsageError, "unsafe-output", "album", "album/deep/1.jpg"):
         check_output(Path("album"), ALBUM, force=True, inputs=[Path("album/deep/1.jpg")])

@@ -104,9 +104,9 @@ class Coverage:
         if self.coverage == 1.0:
             return []
         counts = {
-            "refused, predict offers no kernel": self.refused,
-            "the choice was never measured": self.not_measured,
-            "the fastest measured kernel is not a candidate of predict": self.best_no_candidate,
+            "refused, no applicable kernel": self.refused,
+            "choice not measured": self.not_measured,
+            "fastest measured kernel not a candidate": self.best_no_candidate,
         }
         said = [f"  {words}: {count} of {self.problems} problems" for words, count in counts.items() if count]
         what = "problems whose choice was measured and whose fastest measured kernel is a candidate"

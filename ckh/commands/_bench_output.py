@@ -23,7 +23,7 @@ _FAILURES_SHOWN = 3  # statuses
 _TASKS_SHOWN = 20  # problems of a plan
 _WHAT_TO_DO = (
     "stop other programs, fix the clock (cpupower frequency-set --governor performance, "
-    "rocm-smi --setperfdeterminism), let the device cool, or take more samples (--samples 9) in a new run"
+    "rocm-smi --setperfdeterminism), cool the device, or use more samples (--samples 9) in a new run"
 )
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ def print_outlook(campaign: Campaign, outlook: Outlook, *, as_json: bool) -> Non
         ("kernels to compile", outlook.to_compile),
         ("problems", outlook.problems),
         ("pairs to measure", outlook.pairs),
-        ("pairs measured already", outlook.pairs_done),
+        ("pairs already measured", outlook.pairs_done),
         *((f"pairs refused: {reason}", count) for reason, count in reasons_by_kind(outlook.refused).items()),
     ]
     columns = ("problems", "arch", "kernels", "refused")
@@ -80,7 +80,7 @@ def print_outlook(campaign: Campaign, outlook: Outlook, *, as_json: bool) -> Non
         print_table(f"{campaign.plan.origin}:", columns, rows)
         say()
     if campaign.settings.plan is not None:
-        chosen_by = f", kernels chosen by {outlook.chosen_by}" if outlook.chosen_by else ""
+        chosen_by = f", kernels selected by {outlook.chosen_by}" if outlook.chosen_by else ""
         tasks = [[task.problem.canonical(), str(len(task.kernels))] for task in campaign.plan.tasks]
         print_table(f"in this order{chosen_by}:", ("problem", "kernels"), tasks[:_TASKS_SHOWN])
         if len(tasks) > _TASKS_SHOWN:
@@ -88,10 +88,10 @@ def print_outlook(campaign: Campaign, outlook: Outlook, *, as_json: bool) -> Non
         say()
     print_table(str(campaign.out), ("", "count"), [[name, str(count)] for name, count in counts])
     if outlook.missing:
-        warn(f"kernels cannot be compiled here: {outlook.missing}", "no-compiler")
-    seen = "" if outlook.compile_s is None else f" ({outlook.compile_s:.1f} s to compile a kernel, as seen here)"
+        warn(f"kernels cannot be compiled on this machine: {outlook.missing}", "no-compiler")
+    seen = "" if outlook.compile_s is None else f" ({outlook.compile_s:.1f} s per compilation, as measured here)"
     compiling_s = outlook.estimate_s - outlook.measuring_s
-    parts = f", {format_duration(compiling_s)} of it for compiling" if outlook.to_compile else ""
+    parts = f", {format_duration(compiling_s)} of it compilation" if outlook.to_compile else ""
     say(f"\nestimated time: {format_duration(outlook.estimate_s)}{parts}{seen if outlook.to_compile else ''}")
 
 
@@ -181,7 +181,7 @@ def print_outcome(campaign: Campaign, outcome: Outcome, *, as_json: bool) -> Non
         return
     counts = [
         *((f"status {status}", count) for status, count in totals.statuses.most_common()),
-        ("leaders measured again", totals.remeasured),
+        ("fastest kernels remeasured", totals.remeasured),
         ("worker restarts", totals.restarts),
         ("pairs left", outcome.pairs_left),
     ]
@@ -190,11 +190,12 @@ def print_outcome(campaign: Campaign, outcome: Outcome, *, as_json: bool) -> Non
     if phases := sorted(totals.phase_s.items(), key=lambda item: -item[1]):
         say()
         print_table("", ("phase", "time"), [[name, format_duration(seconds)] for name, seconds in phases])
-        share = f", {outcome.orchestration:.1%} of measuring is orchestration" if totals.statuses else ""
-    say(f"\nin all {format_duration(totals.wall_s)}{share}")
+        share = f", {outcome.orchestration:.1%} orchestration overhead of measuring" if totals.statuses else ""
+    say(f"\ntotal {format_duration(totals.wall_s)}{share}")
     if outcome.reason is StopReason.BUDGET and not totals.statuses:
         warn(
-            "the budget ended before anything was measured: --resume goes on; --plan auto takes what fits it", "budget"
+            "the budget ended before the first measurement: continue with --resume, or use --plan auto",
+            "budget",
         )
     for line in reference_lines(totals.references):
         say(line)
@@ -206,17 +207,17 @@ def print_outcome(campaign: Campaign, outcome: Outcome, *, as_json: bool) -> Non
 
 
 def active_lines(report: ActiveReport) -> list[str]:
-    """Lines on what a run that chooses knows, and what another hour would bring."""
+    """Lines on an active run: expected efficiency, and the expected gain of another hour."""
     chosen = (
-        f"chosen: {report.pairs} pairs of {report.problems} problems and {report.kernels} kernels, with "
-        f"{report.models} models learned on the way, {report.pairs_a_minute:.0f} pairs a minute"
+        f"selected: {report.pairs} pairs of {report.problems} problems and {report.kernels} kernels, with "
+        f"{report.models} models trained, {report.pairs_a_minute:.0f} pairs a minute"
     )
     if report.efficiency is None or report.minute is None or report.hour is None:
-        return [chosen, "too few problems were measured to say what more would bring"]
+        return [chosen, "too few problems were measured to extrapolate the learning curve"]
     now, hour = report.efficiency, report.hour
     known = (
-        f"now: a model of these pairs chooses kernels of {now.value:.1%} ({now.low:.1%} to {now.high:.1%}) of the best "
-        "measured speed for problems that it did not see"
+        f"now: expected efficiency {now.value:.1%} ({now.low:.1%}–{now.high:.1%}) on unseen problems, "
+        "of a model of these pairs"
     )
     more = (
         f"another minute: {100 * report.minute.value:+.2f} points expected; another hour ({report.hour_pairs} pairs): "
@@ -233,7 +234,7 @@ def reference_lines(looks: Sequence[ReferenceRecord]) -> list[str]:
     shown = [max(part, key=lambda ratio: abs(ratio - 1)) for part in _parts(ratios, _SPARKS)]
     # A machine that is quiet is to look so: what moves by less than the drift that counts fills no bar.
     bars = sparkline(shown, min(1 - DRIFT, *ratios), max(1 + DRIFT, *ratios))
-    lines = [f"reference {bars} {min(ratios):.2f} to {max(ratios):.2f} times its first time, {len(looks)} looks"]
+    lines = [f"reference {bars} {min(ratios):.2f} to {max(ratios):.2f} of its first time, {len(looks)} looks"]
     clocks = [one.clock_mhz for one in looks if one.clock_mhz is not None]
     heat = [one.temperature_c for one in looks if one.temperature_c is not None]
     seen = [f"clock {min(clocks):.0f} to {max(clocks):.0f} MHz"] if clocks else []
@@ -255,13 +256,13 @@ def machine_lines(totals: Totals) -> list[str]:
     if looks and max(abs(one - 1) for one in looks) > DRIFT:
         rest = f", {totals.suspects_left} more were not" if totals.suspects_left else ""
         lines.append(
-            f"the machine drifted: the reference kernel took {min(looks):.2f} to {max(looks):.2f} times its first "
-            f"time; {totals.drifted} pairs measured meanwhile were measured again{rest}"
+            f"the machine drifted: the reference kernel took {min(looks):.2f} to {max(looks):.2f} of its first "
+            f"time; {totals.drifted} pairs measured in between were remeasured{rest}"
         )
     if share > _MANY_UNSTABLE:
         lines.append(f"{share:.0%} of the times are unstable: their samples spread by more than 5 %")
     if lines:
-        lines.append(f"to get steadier times: {_WHAT_TO_DO}")
+        lines.append(f"for more stable times: {_WHAT_TO_DO}")
     return lines
 
 

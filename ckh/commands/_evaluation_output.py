@@ -20,15 +20,14 @@ if TYPE_CHECKING:
     from ckh.learn.spec import ModelSpec
 
 NOT_LEARNED = (
-    "what was best on the nearest measured problem, and the best fixed kernel, are learned from training data: what "
-    "the model was trained on was not found beside it or the data, so name it with --train-data"
+    "the baselines of the nearest training problem and the best fixed kernel need training data, "
+    "which were not found: name them with --train-data"
 )
 BEST_RANKED_MEASURED = "best-ranked measured kernel"
 _BARS = 20
 _LEAST_SHOWN = 0.8  # of efficiency
 NOT_REPEATED = (
-    "repeat noise is unknown: no pair was measured more than once; the spread of the samples of one run counts, 1 % at "
-    "least"
+    "repeatability unknown, without repeated measurements; the tolerance is the spread of a run's samples, at least 1 %"
 )
 
 
@@ -57,7 +56,7 @@ def print_report(result: Evaluation, spec: ModelSpec, title: str, worst: int) ->
     if coverage.judged < coverage.problems:
         own.append((BEST_RANKED_MEASURED, result.best_ranked_measured))
     rows = [_row(name, one) for name, one in (*own, *result.baselines.items()) if one is not None]
-    judged = "" if coverage.judged == coverage.problems else f", {coverage.judged} with a choice that was measured"
+    judged = "" if coverage.judged == coverage.problems else f", {coverage.judged} with a measured choice"
     print_table(f"{title}: {result.rows} rows, {coverage.problems} problems{judged}", columns, rows)
     if coverage.judged < coverage.problems and result.best_ranked_measured is not None:
         say(
@@ -69,7 +68,7 @@ def print_report(result: Evaluation, spec: ModelSpec, title: str, worst: int) ->
     if known := [one.efficiency for one in result.choices if one.efficiency is not None]:
         say(distribution_line(known))
     if HINDSIGHT not in result.baselines:
-        say(f"{HINDSIGHT}: unknown, as no kernel was measured on every problem")
+        say(f"{HINDSIGHT}: unknown, no kernel was measured on every problem")
     if FIXED not in result.baselines:
         say(NOT_LEARNED)
     for line in noise_lines(result.noise, result.ceiling):
@@ -97,7 +96,7 @@ def print_report(result: Evaluation, spec: ModelSpec, title: str, worst: int) ->
 
 def _print_first(result: Evaluation) -> None:
     """Print the first k choices, with the number of problems where a choice was not measured on some."""
-    columns = ["first k choices", "hold a best kernel", "mean of the best", "P10 of the best"]
+    columns = ["first k choices", "with a best kernel", "mean of the best", "P10 of the best"]
     rows = [[str(k.k), percent(k.hit), percent(k.efficiency_mean), percent(k.efficiency_p10)] for k in result.top]
     if any(k.problems < result.coverage.problems for k in result.top):
         columns.insert(1, "problems")
@@ -120,9 +119,9 @@ def noise_lines(noise: Sequence[DeviceNoise], ceiling: Ceiling | None) -> list[s
     """Sentences on repeat noise, and on the model against a repeated measurement."""
     lines = [_noise_line(one) for one in noise] or [NOT_REPEATED]
     if ceiling is not None:
-        how = f"chosen by one measurement, scored in another ({ceiling.problems} problems)"
+        how = f"selected on one measurement, scored on another ({ceiling.problems} problems)"
         lines.append(f"ceiling    {_estimate(ceiling.repeated)}: {how}")
-        lines.append(f"the model  {_estimate(ceiling.model)}, scored so; {_estimate(ceiling.share)} of the ceiling")
+        lines.append(f"the model  {_estimate(ceiling.model)}, scored alike; {_estimate(ceiling.share)} of the ceiling")
         if ceiling.gap is not None:
             lines.append(f"           {_estimate(ceiling.gap)} of the gap from the {ceiling.baseline} to it")
     return lines
@@ -130,8 +129,8 @@ def noise_lines(noise: Sequence[DeviceNoise], ceiling: Ceiling | None) -> list[s
 
 def _noise_line(one: DeviceNoise) -> str:
     return (
-        f"repeat noise of {one.device}: two times of a kernel lie {one.median:.1%} apart in the median, {one.p90:.1%} "
-        f"in a tenth ({one.pairs} pairs, {one.problems} problems); {one.tolerance:.1%} from the best is as good"
+        f"repeatability on {one.device}: two times of a kernel differ by {one.median:.1%} (median), {one.p90:.1%} "
+        f"(P90) in {one.pairs} pairs of {one.problems} problems; ties within {one.tolerance:.1%} of the best"
     )
 
 

@@ -47,7 +47,7 @@ MODEL = typer.Option(
 )
 LEAST_PROBLEMS = 10  # problems: fewer have no 10th percentile to speak of
 MIN_PROBLEMS = typer.Option(LEAST_PROBLEMS, "--min-problems", min=1, help="Minimum number of problems for a verdict.")
-LEARNED_FROM = "What the baselines learn from; by default what the model was trained on, where that is found."
+LEARNED_FROM = "Training data of the baselines. [the model's, if found]"
 MOST_UNSTABLE = 0.2  # share of times: of a machine that was loaded, more are
 
 
@@ -70,13 +70,13 @@ def judged_model(path: Path | None, data: Sequence[Path]) -> Model:
         archs.update(part.archs)
     if len(archs) > 1:
         raise UsageError(
-            f"the data are of {len(archs)} architectures, {', '.join(sorted(archs))}", "add --model", code="mixed-data"
+            f"the data have {len(archs)} architectures, {', '.join(sorted(archs))}", "add --model", code="mixed-data"
         )
     model = answering_model(problems, archs.pop())
     if model.not_measured is None:
-        note(f"predict answers these problems by {model.path}")
+        note(f"evaluating {model.path}, which predict selects for these problems")
     else:
-        warn(f"no model is for these problems: what is judged is {model.not_measured.source}", "no-model")
+        warn(f"no model for these problems: evaluating {model.not_measured.source}", "no-model")
     return model
 
 
@@ -115,7 +115,7 @@ def load_judged(model: Model, paths: Sequence[Path]) -> DatasetParts:
         archs.update(part.archs)
     if not wanted:
         have = " ".join(filter(None, (parts.op.name, ", ".join(sorted(variants)), "on", ", ".join(sorted(archs)))))
-        raise DataError(f"no row is for {model.path} ({spec.purpose}): the data are {have}", code="model-mismatch")
+        raise DataError(f"no row for {model.path} ({spec.purpose}): the data are {have}", code="model-mismatch")
     if wanted < rows:
         warn(f"left out {rows - wanted} rows that are not {spec.purpose}", "left-out")
     if not any(mask.any() for mask in masks):
@@ -135,7 +135,7 @@ def files_learned_from(model: Model, named: Sequence[Path], data: Sequence[Path]
     folder = model.path.resolve().parent
     found = list(training_files(model.path, [folder, folder.parent / "data", *(path.parent for path in data)]))
     if found:
-        note(f"baselines learn from {', '.join(map(str, found))}, which the model was trained on")
+        note(f"baselines are trained on the model's training data, {', '.join(map(str, found))}")
     return found
 
 
@@ -168,7 +168,7 @@ def held_out(parts: DatasetParts, models: Sequence[Model], *, with_trained: bool
     if not is_new.any():
         raise DataError(
             f"{models[0].path} was trained on all {len(is_new)} problems of these data; evaluate on new ones",
-            "judge on problems that were held out, or say --with-trained",
+            "use held-out problems, or add --with-trained",
             code="trained-on-all",
         )
     return parts.select_problems(is_new)
@@ -196,14 +196,14 @@ def for_verdict(
     is_left = np.concatenate([np.bincount(part.problem_ids) > 1 for part in parts]) | of_winners
     if not is_left.all():
         warn(
-            f"left out {int((~is_left).sum())} problems with one measured kernel: there is nothing to choose",
+            f"left out {int((~is_left).sum())} problems with a single measured kernel",
             "single-kernel",
         )
     is_left &= ~_is_seen(parts, models, with_trained=with_trained)
     if int(is_left.sum()) < least:
         raise DataError(
             f"no verdict: {int(is_left.sum())} problems left, {least} required",
-            "judge on more problems that are held out, or set --min-problems",
+            "use more held-out problems, or set --min-problems",
             code="few-problems",
         )
     return parts.select_problems(is_left)
@@ -222,12 +222,12 @@ def _is_seen(parts: DatasetParts, models: Sequence[Model], *, with_trained: bool
         known = frozenset() if isinstance(model, EstimateModel) else trained_problems(model.path)
         if known is None:
             warn(
-                f"whether {model.path} was trained on these problems cannot be known: its manifest does not say",
+                f"the manifest of {model.path} has no training problems, which may be among these",
                 "unknown-training-data",
             )
         is_seen = np.array([one in (known or ()) for one in ids])
         if is_seen.any():
-            what = "judged also on" if with_trained else "left out"
+            what = "included" if with_trained else "left out"
             warn(f"{what} {int(is_seen.sum())} of {len(ids)} problems, which {model.path} was trained on", "trained-on")
         found |= is_seen
     return found & (not with_trained)
@@ -263,7 +263,7 @@ def refuse_unstable(parts: DatasetParts, most: float) -> None:
     if share > most:
         raise DataError(
             f"{percent(share)} of the times are unstable; the limit is {percent(most)}",
-            "measure again on a machine with nothing else to do, or set --max-unstable",
+            "measure again on an idle machine, or set --max-unstable",
             code="unsteady",
         )
 

@@ -128,7 +128,7 @@ def measure(
     pool = _ranked_pool(problem, device.arch, model)
     space = _space(problem, device.arch, pool, _buildable(device))
     guide = None if model is None else _guide(problem, model, space, pool)
-    until = "" if limits.budget_s is None else f", for {format_duration(limits.budget_s)} at most"
+    until = "" if limits.budget_s is None else f", at most {format_duration(limits.budget_s)}"
     note(f"{min(settings.budget, len(space))} of {len(space)} kernels{until}, into {folder}")
     with ExitStack() as stack:
         nodes = None if cluster is None else stack.enter_context(connected(cluster))
@@ -182,7 +182,7 @@ def _model_or_none(chooser: Chooser, problem: Problem, *, is_needed: bool) -> Mo
         note(f"{error.message.partition(';')[0]}: searching without one")
         return None
     if model.not_measured is not None:
-        note(f"nothing was measured on this GPU: {model.not_measured.source} says where to begin")
+        note(f"no measurements of this GPU: initial proposals by {model.not_measured.source}")
     return model
 
 

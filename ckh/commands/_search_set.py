@@ -169,7 +169,7 @@ class _Report:
         say()
         print_table(f"{self._verdict()}:", ("kernel",), [[self.names[number]] for number in found.kernels])
         if self.unmeasured > 0:
-            note(f"{self.unmeasured:.1%} of the pairs were not measured: they count as not working")
+            note(f"{self.unmeasured:.1%} of the pairs were not measured and count as failures")
         if self.request.registry is not None:
             registry = self.request.registry
             say(f"\nwrote {registry}; next: ckh bench --registry {shell_word(registry)}")

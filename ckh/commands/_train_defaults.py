@@ -54,7 +54,7 @@ def _measured(op: str | None, variant: Direction | None) -> DefaultData | None:
     newest = max((run for run, _ in found), key=lambda run: run.started)
     keys = ("op", "variant", "dtype", "arch", "device")
     same = [path.parent for run, path in found if all(getattr(run, key) == getattr(newest, key) for key in keys)]
-    words = "measured here: " + ", ".join(map(str, same))
+    words = "own runs: " + ", ".join(map(str, same))
     several = newest.variant == "all" and operation(newest.op).has_directions
     return DefaultData(tuple(same), words, variant or (Direction.FORWARD if several else None))
 
@@ -67,7 +67,7 @@ def _complete() -> Iterator[Journal]:
         try:
             journal = read_journal(path)
         except CkhError as error:
-            note(f"passed over {path.parent}: {error.message}")
+            note(f"skipped {path.parent}: {error.message}")
             continue
         is_measured = bool(journal.runs) and journal.runs[-1].device_kind != "emulated"
         if is_measured and journal.ends and journal.ends[-1].reason == StopReason.COMPLETE:
@@ -95,7 +95,7 @@ def _shipped(name: str, variant: Direction | None) -> DefaultData:
             "name datasets with --data, or measure with ckh bench",
             code="no-training-data",
         )
-    words = f"shipped for {arch}: " + ", ".join(path.name for path in found)
+    words = f"shipped data for {arch}: " + ", ".join(path.name for path in found)
     return DefaultData(tuple(found), words, variant)
 
 

@@ -20,9 +20,9 @@ def warn_of_start(trained: Trained) -> None:
     """Warn of the limits of a continued model before it is used."""
     comparison = trained.targets[trained.rank_by].comparison
     if trained.start is not None and trained.start.differs:
-        note(f"{trained.start.path} is of something else: {'; '.join(trained.start.differs)}")
+        note(f"{trained.start.path} differs: {'; '.join(trained.start.differs)}")
     if comparison is None:
-        warn("the model was not compared with its start: that needs folds, and 3 problems or more", "not-compared")
+        warn("the model was not compared with its start, which needs folds and at least 3 problems", "not-compared")
     elif comparison.worse:
         fell = " and ".join(comparison.worse)
         warn(f"the model is worse than its start, by {fell}: {_against_start(comparison)}", "worse-than-start")
@@ -33,11 +33,11 @@ def warn_if_worse(trained: Trained) -> None:
     today = trained.today
     if today is not None and today.comparison.worse:
         fell = " and ".join(today.comparison.worse)
-        found = f"{today.source}, which answers for such problems today, chooses better by {fell}"
+        found = f"{today.source}, the model used until now, has better choices by {fell}"
         warn(f"{found}: {_against_start(today.comparison)}", "worse-than-current")
         # By now "nearest" may be the new model itself.
-        instead = f"; --warm-start {shell_word(today.source)} adds to that one" if Path(today.source).is_dir() else ""
-        warn(f"ckh predict takes a model of your own first{instead}", "shadows-model")
+        instead = f"; --warm-start {shell_word(today.source)} extends it" if Path(today.source).is_dir() else ""
+        warn(f"ckh predict prefers your own models{instead}", "shadows-model")
 
 
 def print_trained(trained: Trained, out: Path, *, as_json: bool) -> None:
@@ -101,7 +101,7 @@ def _print_how(trained: Trained) -> None:
     if made.comparison is not None and not made.comparison.worse:
         say(f"\nagainst its start: {_against_start(made.comparison)}")
     if trained.today is not None and not trained.today.comparison.worse:
-        say(f"\nagainst {trained.today.source}, which answers today: {_against_start(trained.today.comparison)}")
+        say(f"\nagainst {trained.today.source}, the model used until now: {_against_start(trained.today.comparison)}")
 
 
 def _print_mining(made: TrainedTarget) -> None:
@@ -110,7 +110,7 @@ def _print_mining(made: TrainedTarget) -> None:
         [str(one.number), str(one.raised), _percent(one.mean_efficiency), _percent(one.p10_efficiency)]
         for one in made.mined.rounds
     ]
-    title = f"\nmining of hard problems, round {made.mined.kept} is kept"
+    title = f"\nhard-example mining, round {made.mined.kept} kept"
     print_table(title, ("round", "problems with more weight", "mean efficiency", "P10 efficiency"), rows)
 
 
@@ -127,7 +127,7 @@ def _print_tuning(tuning: Tuning) -> None:
         for trial in last
     ]
     chosen = "the default" if tuning.chosen == 0 else f"setting {tuning.chosen}"
-    title = f"\n{len(tuning.trials)} settings tried, those that came to the last fold; {chosen} is taken"
+    title = f"\n{len(tuning.trials)} settings tried, listed are the finalists; {chosen} selected"
     print_table(title, ("setting", *SPACE, "mean efficiency"), rows)
 
 
@@ -138,11 +138,11 @@ def _by_efficiency(trial: Trial) -> tuple[float, int]:
 def _against_start(comparison: StartComparison) -> str:
     count = comparison.problems
     if comparison.seen is None:
-        which = f"{count} problems, which of them it was trained on is unknown"
+        which = f"{count} problems, of which the training problems are unknown"
     elif comparison.seen:
         which = f"{count} problems, {comparison.seen} of which it was trained on"
     else:
-        which = f"{count} problems new to it"
+        which = f"{count} unseen problems"
     mean = f"{_percent(comparison.start_mean_efficiency)} -> {_percent(comparison.mean_efficiency)}"
     p10 = f"{_percent(comparison.start_p10_efficiency)} -> {_percent(comparison.p10_efficiency)}"
     return f"mean efficiency {mean}, P10 {p10} on {which}"

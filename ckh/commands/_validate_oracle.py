@@ -121,7 +121,7 @@ def oracle(
         from ckh.learn.known import other_device
 
         if other := other_device(loaded.spec.arch, loaded.spec.device, None):
-            warn(f"{loaded.path} was {other}: it is judged where it did not learn", "trained-on")
+            warn(f"{loaded.path} was {other}: evaluated on another device", "trained-on")
         found = _some(_contests(loaded, parts, among, top_k, min_problems), limit, seed)
         judged = _judged_again(_measure_again(loaded, found, sample, seed, timeout_s), top_k)
     else:
@@ -262,9 +262,7 @@ def _judged_again(again: Sequence[Remeasured], top_k: int) -> _Judged:
     }
     first = np.array([one.first_efficiency for one in again])
     if not any(one.contest.sample for one in again):
-        return _Judged(
-            first, figures, notes=("no random kernel was measured: how much faster others are is not known",)
-        )
+        return _Judged(first, figures, notes=("no random kernel was measured, so faster kernels may exist",))
     figures["problems where a random kernel was the fastest"] = float(np.mean([one.sample_won for one in again]))
     estimated = [one.estimated_efficiency for one in again]
     figures["mean efficiency, by the estimated best of all"] = float(np.mean(estimated))
@@ -272,7 +270,7 @@ def _judged_again(again: Sequence[Remeasured], top_k: int) -> _Judged:
     of = np.median([one.contest.candidates for one in again])
     missed = percent(max(one.contest.missed_share for one in again))
     notes = (
-        f"{drawn:.0f} random kernels of {of:.0f} were measured beside the first {top_k} and the old best",
+        f"{drawn:.0f} random kernels of {of:.0f} were measured with the first {top_k} and the old best",
         f"missed: with 95 % confidence, at most {missed} of a problem's kernels are faster than the best of these",
         "the best of all is estimated from the two fastest random kernels (2 s1 - s2 of their speeds)",
     )

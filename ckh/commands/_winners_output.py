@@ -22,16 +22,16 @@ def document(result: WinnerReport, worst: int) -> dict[str, Any]:
 def print_report(result: WinnerReport, title: str, worst: int) -> None:
     """Print a report as tables."""
     rows = [_row(one) for one in (result.model, result.baseline) if one is not None]
-    print_table(f"{title}: is the measured winner among the first choices?", _columns(""), rows)
+    print_table(f"{title}: hit rate of the measured winner among the first choices", _columns(""), rows)
     if result.coverage < 1:
         say(f"coverage {percent(result.coverage)}: problems whose winner is a candidate of predict")
         say(f"  refused: {result.refused}; the winner is not a candidate: {result.winner_no_candidate}")
-    say("near-ties count as misses: of the kernels that lost nothing is known")
+    say("near-ties count as misses: times of the other kernels are unknown")
     bound = result.bound
     if bound.problems:
-        others = "" if bound.mean_of_others is None else f", {percent(bound.mean_of_others)} where it did not choose it"
+        others = "" if bound.mean_of_others is None else f", {percent(bound.mean_of_others)} on misses"
         say(
-            f"efficiency, at least, by times at as many rows or more: {percent(bound.mean)} on {bound.problems} of "
+            f"lower bound of efficiency, from times at no fewer rows: {percent(bound.mean)} on {bound.problems} of "
             f"{result.model.problems} problems (P10 {percent(bound.p10)}{others})"
         )
     say()
@@ -42,7 +42,7 @@ def print_report(result: WinnerReport, title: str, worst: int) -> None:
             [one.problem, "-" if one.place is None else str(one.place + 1), one.kernel, one.winner]
             for one in _worst_first(result)[:worst]
         ]
-        print_table("", ("worst choices", "place of the winner", "chosen", "winner"), lines)
+        print_table("", ("worst choices", "rank of the winner", "chosen", "winner"), lines)
 
 
 def _columns(name: str) -> tuple[str, ...]:

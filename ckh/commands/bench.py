@@ -170,7 +170,7 @@ def _count_down(seconds: int) -> None:
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         return
     for left in range(seconds, 0, -1):
-        sys.stderr.write(f"\rstarts in {left} s; Ctrl-C: not at all, --yes: at once ")
+        sys.stderr.write(f"\rstarting in {left} s; Ctrl-C cancels, --yes skips the countdown ")
         sys.stderr.flush()
         time.sleep(1)
     sys.stderr.write("\r\033[K")
@@ -186,8 +186,8 @@ def _measure(campaign: Campaign, limits: BenchLimits, *, as_json: bool, counts_d
     outlook = campaign.outlook(limits)
     if campaign.settings.active:
         note(
-            f"chooses among {outlook.pairs} pairs of {outlook.kernels} kernels and {outlook.problems} problems until a "
-            f"minute is expected to bring less than {limits.stop_gain:g} points, into {campaign.out}"
+            f"selects from {outlook.pairs} pairs of {outlook.kernels} kernels and {outlook.problems} problems until a "
+            f"minute is expected to gain less than {limits.stop_gain:g} points, into {campaign.out}"
         )
     else:
         note(
@@ -202,7 +202,5 @@ def _measure(campaign: Campaign, limits: BenchLimits, *, as_json: bool, counts_d
     if outcome.reason is StopReason.INTERRUPTED:
         raise typer.Exit(int(ExitCode.INTERRUPTED))
     if not outcome.is_any_right and (outcome.totals.statuses or not outcome.pairs_left):
-        warn(
-            f"no pair has a right result: every kernel failed{output.failure_text(outcome.totals)}", "no-working-kernel"
-        )
+        warn(f"no kernel gave a right result{output.failure_text(outcome.totals)}", "no-working-kernel")
         raise typer.Exit(int(ExitCode.NO_KERNEL))

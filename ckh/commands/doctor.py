@@ -98,7 +98,7 @@ def doctor(
     say()
     print_table("models", ["path", "op", "variant", "dtype", "arch", "measured on"], models)
     if others := sum(m["is_other_device"] for m in report["models"]):
-        say(f"{others} of these models were measured on another device than this machine's")
+        say(f"{others} of these models are of other devices than this machine's")
 
 
 def _check(kind: str | None, options: DeviceOptions, out: Path | None, *, force: bool, as_json: bool) -> None:
@@ -194,7 +194,7 @@ def _headers(headers: Headers) -> dict[str, Any]:
 def _headers_text(found: dict[str, Any] | None) -> str:
     if found is None:
         return "none found"
-    version = f"CK {found['version']}" if found["version"] else "no version written in it"
+    version = f"CK {found['version']}" if found["version"] else "no version stated"
     verified = "" if found["is_verified"] else ", not verified"
     return f"{found['include']} ({version}, interface {found['interface']}{verified})"
 

@@ -174,7 +174,7 @@ def train(
         _require_distributable(options, start, cluster)
     if options.folds and too_few_to_validate(dataset.valid()):
         warn(
-            "too few problems for cross-validation: the model is not validated, and has all of its trees",
+            "too few problems for cross-validation: no validation, no early stopping",
             "few-problems",
         )
     with _interruptible(), everywhere_or_here(cluster) as workers:
@@ -196,7 +196,7 @@ def _interruptible() -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
-        note("interrupted: no model was written, and what was in --out is as it was; training starts anew")
+        note("interrupted: no model was written, --out is unchanged; training cannot be resumed")
         raise
 
 
@@ -243,7 +243,7 @@ def _by_stability(options: TrainOptions, dataset: Dataset, *, is_said: bool) -> 
     share = unstable_share([dataset])
     if is_said or share <= _MANY_UNSTABLE or options.labels is Labels.WINNERS:
         return options
-    note(f"{share:.0%} of the times are unstable: rows are weighed by how certain they are (--noise-weights)")
+    note(f"{share:.0%} of the times are unstable: rows are weighted by their certainty (--noise-weights)")
     return replace(options, noise_weights=True)
 
 

@@ -43,11 +43,11 @@ class TimeErrors:
 
     def lines(self) -> list[str]:
         """In words."""
-        said = [f"predicted times lie {self.median:.1%} from the {self.times} measured ones in the median"]
+        said = [f"median error of {self.times} predicted times: {self.median:.1%}"]
         if self.covered is not None and self.covered_95 is not None:
             low, high = self.covered_95
             covered = f"{self.covered:.1%} ({low:.1%} - {high:.1%})"
-            said.append(f"{covered} lie within the interval, {self.wanted:.0%} wanted")
+            said.append(f"{covered} inside the prediction interval, nominal {self.wanted:.0%}")
         return said
 
 

@@ -26,7 +26,7 @@ def search_text(problem: Problem, model: Model, search: ModelSearch) -> str:
     head = [
         head_text(problem, model),
         f"space    {search.legal} kernels, {search.candidates} of them candidates of ckh predict",
-        f"         all {search.distinct} that the model distinguishes were scored",
+        f"         all {search.distinct} without ties scored",
         "\n",
     ]
     tail = []

@@ -63,8 +63,8 @@ def test_an_error_is_forgotten_when_it_was_raised(own_hip_library: Path) -> None
     ("gpus", "gpu", "message"),
     [
         ("0", 0, "HIP finds no GPU"),
-        ("1", 1, "HIP has no GPU number 1: it counts 1 from 0"),
-        ("4", 7, "HIP has no GPU number 7: it counts 4 from 0"),
+        ("1", 1, "no GPU 1: HIP has 1, numbered from 0"),
+        ("4", 7, "no GPU 7: HIP has 4, numbered from 0"),
     ],
 )
 def test_a_gpu_that_is_not_there_is_a_device_error(

@@ -84,7 +84,7 @@ def test_nothing_is_overwritten_unasked(model: Path, tmp_path: Path, capsys: pyt
         (["--to", "c", "--arch", "gfx942"], ExitCode.USAGE, "--arch does not go with --to c"),
         (["--to", "aiter"], ExitCode.USAGE, "--to aiter needs --problems"),
         (["--to", "pascal"], ExitCode.USAGE, "pascal"),
-        (["--to", "c", "--model", "missing"], ExitCode.BAD_DATA, "there is no model missing"),
+        (["--to", "c", "--model", "missing"], ExitCode.BAD_DATA, "no such model: missing"),
     ],
 )
 def test_wrong_calls(

@@ -276,7 +276,7 @@ def test_a_model_is_continued(data: Path, capsys: pytest.CaptureFixture[str]) ->
     assert {name: spec["params"][name] for name in asked} == asked
     assert load_model(out).spec.targets == ("tflops", "rank")
     assert run([*args, "--folds", "3", "--force"]) == ExitCode.OK
-    expect_values("".join(capsys.readouterr()), "10 problems")
+    expect_values("".join(capsys.readouterr()), "on 10 ")
 
 
 @pytest.mark.slow

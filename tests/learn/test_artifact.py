@@ -259,7 +259,7 @@ def test_the_number_of_inputs_must_be_that_of_the_spec(model_dir: Path) -> None:
 def test_a_folder_that_is_missing_or_none(tmp_path: Path) -> None:
     """No folder, a file, and a folder without a spec are told apart."""
     (tmp_path / "file").touch()
-    for name, said in (("none", "there is no model .*none"), ("file", "file is a file, not a model directory")):
+    for name, said in (("none", "no such model: .*none"), ("file", "file is a file, not a model directory")):
         with pytest.raises(ModelError, match=said):
             load_model(tmp_path / name)
     with expect_refusal(ModelError, "not-a-model", "feature_spec.json"):

@@ -100,6 +100,6 @@ def test_kernels_that_no_tree_tells_apart_are_said_to_be_alike(model: Path) -> N
     """Without contributions a difference comes from something else than trees, and none from nothing."""
     said = explain(answer(problems()[0], load_model(model)))
     assert said is not None
-    for difference, words in ((0.0, "nothing that ranks tells them apart"), (0.25, "no trees rank here")):
+    for difference, words in ((0.0, "a tie"), (0.25, "not ranked by trees")):
         alike = replace(said, difference=difference, reasons=(), features=())
         assert f"  scores     {difference:+.4f}; {words}" in alike.lines()

@@ -128,9 +128,9 @@ def test_kinds_of_kernels_that_are_left_out(
     save(train(some, replace(trained().options, folds=0), lambda _s, _t: None), tmp_path / "two")
     left_out = sorted({one.pipeline for one in conv_pool(Direction.FORWARD, HOST)} - {"compv4", "compv6"})
     args = ["predict", "--model", str(tmp_path / "two"), "--n", "4", "--c", "64"]
-    line = f"no kernel of {', '.join(left_out)} was measured, so none is ranked"
+    line = ", ".join(left_out)
     assert run(args) == ExitCode.OK
-    assert "was measured, so" not in capsys.readouterr().out
+    assert line not in capsys.readouterr().out
     assert run([*args, "--why"]) == ExitCode.OK
     assert line in " ".join(capsys.readouterr().out.split())
     assert run([*args, "--json"]) == ExitCode.OK
@@ -302,7 +302,7 @@ def test_data_of_the_fastest_alone_tell_their_times_alone(capsys: pytest.Capture
     expect_values(out, "out of distribution: n = 1600", 6.25, 256)
     assert run([*args, "16", "--top", "1"]) == ExitCode.OK
     out = capsys.readouterr().out
-    assert "out of distribution: n" not in out
+    assert "distribution: n" not in out
     assert "no speed" not in out
     assert "interval" in out
     assert run([*args, "16", "--json", "--top", "6"]) == ExitCode.OK

@@ -58,7 +58,7 @@ def test_a_spec_without_our_key_is_amds(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"op_type": "pooling"}, "ckh has no operation 'pooling'"),
+        ({"op_type": "pooling"}, "unknown operation 'pooling'"),
         ({"op_type": 3}, "op_type must be of type str, not 3"),
         ({"feature_encoding_version": 1}, "features of encoding version 1, ckh has 0"),
         ({"feature_names": ["N", "moon_phase", "luck"]}, "cannot supply the features moon_phase, luck"),

@@ -1,7 +1,7 @@
 """Rows of AITER's tuned tables, whatever file they come from: for each shape the kernel that won, and its time.
 
-Times of the other kernels are unknown, so such data are for `ckh train --labels winners`. Rows of other libraries, and of
-kernels that are not in AITER's current lists, are left out and counted.
+Times of the other kernels are unknown, so such data are for `ckh train --labels winners`. Rows of other libraries and
+of kernels that are not in AITER's current lists, are left out and counted.
 """
 
 from __future__ import annotations

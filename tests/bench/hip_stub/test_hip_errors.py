@@ -115,7 +115,7 @@ def test_a_workspace_that_the_gpu_has_no_memory_for_is_an_answer(
 
 @pytest.mark.parametrize(
     ("gpus", "gpu", "message"),
-    [("0", 0, "HIP finds no GPU"), ("2", 2, "HIP has no GPU number 2: it counts 2 from 0")],
+    [("0", 0, "HIP finds no GPU"), ("2", 2, "no GPU 2: HIP has 2, numbered from 0")],
 )
 def test_without_the_gpu_there_is_no_worker(monkeypatch: pytest.MonkeyPatch, gpus: str, gpu: int, message: str) -> None:
     """The reason is one line, and the exit code is that of a missing device."""

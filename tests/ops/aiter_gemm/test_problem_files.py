@@ -84,7 +84,7 @@ def test_canonical_texts_come_back(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("M,N\n1,2\n", "there is no column K"),
+        ("M,N\n1,2\n", "missing column K"),
         ("M,N,K\n1,2\n", ":2: 2 cells under 3 columns"),
         ("M,N,K\n1,2,x\n", ":2: k is 'x'"),
         ("M,N,K\n1,2,0\n", ":2: k must be 1 or more"),

@@ -175,7 +175,7 @@ def test_tokens_are_padded_as_aiter_pads_them(tokens: int, found: int) -> None:
     [
         ((row(64, act="Gelu"),), (), "only 1 of gelu"),
         (("64,7168,x,256,8,ActivationType.Silu,b,a,a,q,1,0",), (), "inter_dim is 'x'"),
-        ((row(64),), ("--installed", "/nowhere"), "there is no folder /nowhere"),
+        ((row(64),), ("--installed", "/nowhere"), "no such folder: /nowhere"),
         ((row(64, rest="1"),), (), "11 cells under 12 columns"),
     ],
 )

@@ -45,7 +45,7 @@ def test_all_formats_say_the_same(tmp_path: Path, suffix: str) -> None:
     [
         (".txt", "", "has no problem"),
         (".txt", "gemm_fp32_rcr_m1_n2", "problems.txt:1: not a GEMM problem"),
-        (".csv", "m,n\n1,2\n", "there is no column k"),
+        (".csv", "m,n\n1,2\n", "missing column k"),
         (".csv", "m,n,k\n1,2,x\n", "problems.csv:2: k must be an integer, not 'x'"),
         (".csv", "m,n,k\n1,2,\n", "problems.csv:2: k is missing"),
         (".csv", "m,n,k\n1,-2,3\n", "problems.csv:2: n must be 1 or more"),
