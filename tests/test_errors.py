@@ -39,7 +39,7 @@ def warning_codes_in_source() -> set[str]:
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "warn"
     ]
     assert all(len(call.args) == 2 for call in calls)
-    return {call.args[1].value for call in calls if isinstance(call.args[1], ast.Constant)}
+    return {str(call.args[1].value) for call in calls if isinstance(call.args[1], ast.Constant)}
 
 
 def test_codes_are_those_of_the_table() -> None:

@@ -60,7 +60,7 @@ def test_no_assertion_is_on_a_sentence() -> None:
 
 def test_sentences_are_recognized() -> None:
     """Words count, but not names, numbers, options and quoted commands."""
-    sentence = ast.parse('assert "error: no such model: x" in stderr')
+    sentence = ast.parse('assert "error: there is no model x" in stderr')
     assert [words_of(text) for text in asserted(sentence)] == [6]
     values = ast.parse('assert rows["mean of all of these"] == "tile_m = 4, gfx942, --out ckh bench --out run of this"')
     assert [words_of(text) for text in asserted(values)] == [0]

@@ -20,8 +20,7 @@ if TYPE_CHECKING:
     from ckh.learn.spec import ModelSpec
 
 NOT_LEARNED = (
-    "the baselines of the nearest training problem and the best fixed kernel need training data, "
-    "which were not found: name them with --train-data"
+    "baselines from training data (nearest problem, best fixed kernel) are missing: name the data with --train-data"
 )
 BEST_RANKED_MEASURED = "best-ranked measured kernel"
 _BARS = 20

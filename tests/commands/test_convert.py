@@ -228,7 +228,7 @@ def test_the_formats_of_all_operations_can_be_named(csv: Path, capsys: pytest.Ca
     assert list(readers()) == formats
     assert run(["convert", "--help"]) == ExitCode.OK
     text = "".join(capsys.readouterr().out.split())
-    assert f"insteadofalook:{','.join(formats)}." in text
+    assert f"insteadofdetection:{','.join(formats)}." in text
     assert "[parquet|csv|miopen|problems|aiter|aiter-moe]" in text
     for option, names in (
         ("--from", formats),

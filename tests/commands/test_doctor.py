@@ -65,7 +65,7 @@ def test_a_template_that_differs_is_named(tmp_path: Path, capsys: pytest.Capture
     launch.write_text("template <int MaxThreadPerBlock> CK_TILE_HOST auto make_kernel", encoding="utf-8")
     found = report(include, capsys)
     assert (found["interface"], found["is_verified"]) == ("late2025", False)
-    expect_values(found["differs"], "make_kernel", "ck_tile/host/kernel_launch.hpp")
+    expect_values(str(found["differs"]), "make_kernel", "ck_tile/host/kernel_launch.hpp")
 
 
 def test_a_folder_without_headers_is_an_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

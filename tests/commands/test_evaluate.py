@@ -274,20 +274,20 @@ def test_the_worst_have_the_command_that_measures_them_again(
 
 
 @pytest.mark.parametrize(
-    ("gate", "message"),
+    ("gate", "code", "value"),
     [
-        ("speed=1", "unknown figure 'speed'"),
-        ("mean=0.5", "unknown figure 'mean'"),
-        ("problems=3", "unknown figure 'problems'"),
-        ("mean_efficiency=high", "'high' is not a number from 0 to 1"),
-        ("mean_efficiency=", "'' is not a number from 0 to 1"),
-        ("mean_efficiency", "'' is not a number from 0 to 1"),
-        ("mean_efficiency=nan", "'nan' is not a number from 0 to 1"),
-        ("mean_efficiency=95", "'95' is not a number from 0 to 1"),
+        ("speed=1", "unknown-name", "'speed'"),
+        ("mean=0.5", "unknown-name", "'mean'"),
+        ("problems=3", "unknown-name", "'problems'"),
+        ("mean_efficiency=high", "out-of-range", "'high'"),
+        ("mean_efficiency=", "out-of-range", "''"),
+        ("mean_efficiency", "out-of-range", "''"),
+        ("mean_efficiency=nan", "out-of-range", "'nan'"),
+        ("mean_efficiency=95", "out-of-range", "'95'"),
     ],
 )
 def test_gates_that_make_no_sense(
-    model: Path, data: Path, gate: str, message: str, capsys: pytest.CaptureFixture[str]
+    model: Path, data: Path, gate: str, code: str, value: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """They are refused, so that no gate passes by accident."""
     assert (
@@ -295,7 +295,7 @@ def test_gates_that_make_no_sense(
     )
     stdout, stderr = capsys.readouterr()
     assert stdout == ""
-    assert message in stderr.splitlines()[0]
+    expect_error(stderr, code, value)
 
 
 def test_new_problems_are_not_warned_of(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -335,8 +335,8 @@ def test_a_model_that_does_not_say_what_it_has_seen(
     assert run(["evaluate", *MEASURED, "--model", str(model), "--data", str(data)]) == ExitCode.OK
     stdout, stderr = capsys.readouterr()
     assert "14 problems" in stdout
-    said = f"warning: whether {model} was trained on these problems cannot be known: its manifest does not say"
-    assert stderr.splitlines().count(said) == 1
+    expect_warning(stderr, "unknown-training-data", model)
+    assert stderr.count("[unknown-training-data]") == 1
 
 
 def test_a_model_that_is_missing_or_damaged(model: Path, data: Path, capsys: pytest.CaptureFixture[str]) -> None:

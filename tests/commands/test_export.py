@@ -78,20 +78,26 @@ def test_nothing_is_overwritten_unasked(model: Path, tmp_path: Path, capsys: pyt
 
 
 @pytest.mark.parametrize(
-    ("args", "code", "words"),
+    ("args", "exit_code", "code", "value"),
     [
-        (["--to", "lgbm", "--embed"], ExitCode.USAGE, "--embed does not go with --to lgbm"),
-        (["--to", "c", "--arch", "gfx942"], ExitCode.USAGE, "--arch does not go with --to c"),
-        (["--to", "aiter"], ExitCode.USAGE, "--to aiter needs --problems"),
-        (["--to", "pascal"], ExitCode.USAGE, "pascal"),
-        (["--to", "c", "--model", "missing"], ExitCode.BAD_DATA, "no such model: missing"),
+        (["--to", "lgbm", "--embed"], ExitCode.USAGE, "inapplicable-option", "--embed"),
+        (["--to", "c", "--arch", "gfx942"], ExitCode.USAGE, "inapplicable-option", "--arch"),
+        (["--to", "aiter"], ExitCode.USAGE, "missing-option", "--problems"),
+        (["--to", "pascal"], ExitCode.USAGE, "unknown-name", "pascal"),
+        (["--to", "c", "--model", "missing"], ExitCode.BAD_DATA, "no-model", "missing"),
     ],
 )
 def test_wrong_calls(
-    model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], args: list[str], code: ExitCode, words: str
+    model: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    args: list[str],
+    exit_code: ExitCode,
+    code: str,
+    value: str,
 ) -> None:
     """One line says what is wrong, and nothing is written."""
     out = tmp_path / "out"
-    assert run(["export", "--model", str(model), "--out", str(out), *args]) == code
-    assert words in capsys.readouterr().err
+    assert run(["export", "--model", str(model), "--out", str(out), *args]) == exit_code
+    expect_error(capsys.readouterr().err, code, value)
     assert not out.exists()

@@ -206,23 +206,25 @@ def test_models(data: str, capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("args", "said"),
+    ("args", "code", "value"),
     [
-        (["old"], "--data HOLDOUT.parquet"),
-        (["old", "--data", "data.parquet", "--among", "measured", "--over", "C"], "does not name two sizes"),
-        (["data.parquet", "--learning-curve"], "its training data"),
-        (["old", "--data", "data.parquet", "--among", "measured", "--over", "C,nothing"], "there is no size 'nothing'"),
-        (["data.parquet", "--over", "C,K"], "--over is for models"),
-        (["data.parquet", "--watch"], "--watch is for a folder"),
-        (["old", "data.parquet", "--data", "data.parquet"], "compared with models only"),
-        (["data.parquet", "--out", "data.parquet", "--force"], "is an input"),
+        (["old"], "missing-option", "--data"),
+        (["old", "--data", "data.parquet", "--among", "measured", "--over", "C"], "unknown-field", "C"),
+        (["data.parquet", "--learning-curve"], "inapplicable-option", "--learning-curve"),
+        (["old", "--data", "data.parquet", "--among", "measured", "--over", "C,nothing"], "unknown-field", "'nothing'"),
+        (["data.parquet", "--over", "C,K"], "inapplicable-option", "--over"),
+        (["data.parquet", "--watch"], "inapplicable-option", "--watch"),
+        (["old", "data.parquet", "--data", "data.parquet"], "mixed-data", ""),
+        (["data.parquet", "--out", "data.parquet", "--force"], "unsafe-output", "data.parquet"),
     ],
 )
-def test_what_does_not_go_is_said(args: list[str], said: str, data: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_does_not_go_is_said(
+    args: list[str], code: str, value: str, data: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     """In one line, before anything is written."""
     silent(saved(Path("old")))
     assert run(["report", *args]) == ExitCode.USAGE
-    assert said in capsys.readouterr().err
+    expect_error(capsys.readouterr().err, code, value)
     assert not Path("report.html").exists()
 
 

@@ -12,6 +12,7 @@ from ckh.cli import run
 from ckh.data.dataset import write_dataset
 from ckh.errors import ExitCode
 from tests.learn.conftest import measured, saved
+from tests.refusals import expect_error
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -71,22 +72,22 @@ def test_the_registry_of_a_set_limits_what_follows(
 
 
 @pytest.mark.parametrize(
-    ("args", "message"),
+    ("args", "code", "value"),
     [
-        (["--set", "3"], "needs measurements"),
-        (["--set", "3", "--data", "DATA", "--measure"], "--measure does not go with --set"),
-        (["--keep", "0.9", "--c", "16"], "--keep needs --set"),
-        (["--set", "3", "--data", "DATA", "--problems", "host-train"], "have no usable time in the data"),
-        (["--set", "3", "--data", "DATA", "--write-registry", "DATA", "--force"], "is an input"),
+        (["--set", "3"], "missing-option", "--data"),
+        (["--set", "3", "--data", "DATA", "--measure"], "inapplicable-option", "--measure"),
+        (["--keep", "0.9", "--c", "16"], "inapplicable-option", "--keep"),
+        (["--set", "3", "--data", "DATA", "--problems", "host-train"], "not-measured", "host-train"),
+        (["--set", "3", "--data", "DATA", "--write-registry", "DATA", "--force"], "unsafe-output", "data.parquet"),
     ],
 )
 def test_what_cannot_be_meant_is_refused(
-    args: list[str], message: str, data: Path, capsys: pytest.CaptureFixture[str]
+    args: list[str], code: str, value: str, data: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """One error, which says what is wrong, and the data as they were."""
     before = data.read_bytes()
     assert run(["search", *(str(data) if arg == "DATA" else arg for arg in args)]) == ExitCode.USAGE
     stdout, stderr = capsys.readouterr()
     assert stdout == ""
-    assert message in stderr
+    expect_error(stderr, code, value)
     assert data.read_bytes() == before

@@ -68,4 +68,4 @@ def test_the_countdown_is_for_terminals(capsys: pytest.CaptureFixture[str], monk
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
     bench._count_down(3)
     assert waited == [1, 1, 1]
-    assert "starts in 3 s" in capsys.readouterr().err
+    assert "in 3 s;" in capsys.readouterr().err

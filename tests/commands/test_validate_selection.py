@@ -14,6 +14,7 @@ from ckh.data.dataset import write_dataset
 from ckh.errors import ExitCode
 from ckh.ops.grouped_conv.names import kernel_name, parse_kernel_name
 from tests.learn.conftest import build, kernels, problems, saved, time_ms
+from tests.refusals import expect_error
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -144,18 +145,18 @@ def test_changes_are_accepted_with_force(golden: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "code"),
     [
-        ("{}", "schema is missing"),
-        ('{"schema": "ckh.predict", "schema_version": "1.0", "ckh_version": "1"}', "holds no golden choices"),
-        ("nonsense", "not JSON"),
+        ("{}", "bad-field"),
+        ('{"schema": "ckh.predict", "schema_version": "1.0", "ckh_version": "1"}', "not-golden"),
+        ("nonsense", "bad-json"),
     ],
 )
-def test_another_file_is_none(golden: Path, text: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_another_file_is_none(golden: Path, text: str, code: str, capsys: pytest.CaptureFixture[str]) -> None:
     """What is no file of golden choices is named, and not replaced even with --force."""
     golden.write_text(text, encoding="utf-8")
     assert run(["validate", "selection", "golden.json"]) == ExitCode.BAD_DATA
-    assert said in capsys.readouterr().err
+    expect_error(capsys.readouterr().err, code, "golden.json")
     assert run(["validate", "selection", "golden.json", "--create", "--force"]) == ExitCode.USAGE
     assert golden.read_text(encoding="utf-8") == text
 

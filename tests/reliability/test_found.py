@@ -233,7 +233,7 @@ def test_terminal_escapes_of_a_file_are_not_printed(capsys: pytest.CaptureFixtur
     """Errors, warnings, notes and tables have no control character but line ends, and errors a bounded length."""
     evil = "\x1b]0;owned\x07\x9b31m\u202e\r\udcff"
     print_error(DataError(evil + "\nerror: forged", evil))
-    warn(evil)
+    warn(evil, "gate")
     note(f"one {evil}\ntwo")
     print_table(evil, ("a", evil), [["b", evil]])
     stdout, stderr = capsys.readouterr()
