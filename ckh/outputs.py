@@ -1,10 +1,9 @@
-"""Files and folders that commands write: one rule for all of them.
+"""Output files and folders of commands.
 
-An output that exists is replaced with `--force` only, and only if all that is there is of the kind that is written,
-which its content says, not its name. An input is never an output. `check_output` finds all of this out before the work,
-and what another process wrote there meanwhile is not replaced either: the later one's result is kept beside it.
-Links of other users in a folder as /tmp lead no output anywhere.
-What is written is written beside and put in place in one step: a kill or a full disk leaves the old or the new, whole.
+An existing output is replaced with `--force` only, and only if its content is of the same kind. Inputs are never
+overwritten. `check_output` checks this before the work; if another process writes the output in between, it is not
+replaced, and the result is written beside it. Links of other users in folders such as /tmp are not followed.
+Outputs are written to a temporary name and renamed: after a kill or on a full disk, the old or the new one is complete.
 """
 
 from __future__ import annotations
@@ -37,13 +36,13 @@ _free: set[Path] = set()  # what `check_output` found nothing at, until it is wr
 
 @dataclass(frozen=True, slots=True)
 class FileKind:
-    """A kind of file: what one is called, and whether a file that is not empty is one."""
+    """A kind of file: its name, and a test of its content."""
 
     name: str
     is_one: Callable[[Path], bool]
 
     def difference(self, path: Path) -> str:
-        """Why what is at a path is not of this kind; empty if it is, or if there is nothing in it."""
+        """Reason why a path is not of this kind, or an empty string; empty and missing files are."""
         if not path.is_file():
             return "it is not an ordinary file"
         return "" if path.stat().st_size == 0 or self.is_one(path) else f"it is no {self.name}"
@@ -51,7 +50,7 @@ class FileKind:
 
 @dataclass(frozen=True, slots=True)
 class FolderKind:
-    """A kind of folder: what one is called, and what may be in it.
+    """A kind of folder: its name, and a test of its files.
 
     `owns` gives for a folder what says whether a file in it, by its path within the folder, is part of such a folder;
     None if the folder is none.
@@ -61,7 +60,7 @@ class FolderKind:
     owns: Callable[[Path], Callable[[str], bool] | None]
 
     def difference(self, path: Path) -> str:
-        """Why what is at a path is not of this kind; empty if it is."""
+        """Reason why a path is not of this kind, or an empty string."""
         if not path.is_dir():
             return "it is not a folder"
         owns = self.owns(path)
@@ -75,7 +74,7 @@ class FolderKind:
 def check_output(
     out: Path, kind: FileKind | FolderKind, *, force: bool, inputs: Iterable[Path] = (), instead: str = ""
 ) -> None:
-    """Refuse an output that cannot or must not be written, before the work.
+    """Refuse an invalid or unwritable output before the work.
 
     Args:
         out: file or folder; it is not created.
@@ -101,7 +100,7 @@ def check_output(
 
 
 def refuse_planted(out: Path) -> None:
-    """Refuse an output to which a link leads that another user may have planted (`planted_link`).
+    """Refuse an output behind a link of another user (`planted_link`).
 
     Raises:
         OutputError: one does, or a folder on the way cannot be looked at.
@@ -126,7 +125,7 @@ def head_of(path: Path) -> bytes:
 
 @contextmanager
 def open_output(path: Path) -> Iterator[BinaryIO]:
-    """A file to write to, which is at `path`, whole, when the context ends without an error.
+    """Open a file that replaces `path` atomically when the context ends without an error.
 
     Raises:
         UsageError: `check_output` found nothing there, and now there is something, which is as it was; see `_put_new`.
@@ -144,13 +143,13 @@ def open_output(path: Path) -> Iterator[BinaryIO]:
 
 
 def write_output(path: Path, content: bytes) -> None:
-    """Write a file whole or not at all; errors are those of `open_output`."""
+    """Write a file atomically; errors as of `open_output`."""
     with open_output(path) as file:
         file.write(content)
 
 
 def write_folder(out: Path, files: Iterable[tuple[str, bytes]]) -> None:
-    """Write a folder with these files, whole or not at all; what was there is replaced in one step.
+    """Write a folder atomically, replacing an existing one.
 
     Args:
         out: the folder.
@@ -213,13 +212,13 @@ def existing_parent(out: Path) -> Path:
 
 
 def _require_writable(folder: Path) -> None:
-    """Create a file without a name, which neither rights that are said nor the user's being root can belie."""
+    """Check that a folder is writable, by creating an unnamed file."""
     with tempfile.TemporaryFile(dir=folder):
         pass
 
 
 def _put_new(part: Path, target: Path) -> None:
-    """Rename a file or folder to `target`, if nothing but an empty folder is there, or else to a free name beside it.
+    """Rename a file or folder to `target` if it is free or an empty folder, else to a free name beside it.
 
     Raises:
         UsageError: something is; what was written is kept beside.
@@ -233,7 +232,7 @@ def _put_new(part: Path, target: Path) -> None:
 
 
 def _is_put(part: Path, target: Path) -> bool:
-    """Rename a file or folder to `target` in one step; False if something but an empty folder is there."""
+    """Rename a file or folder to `target`; False if it exists and is not an empty folder."""
     try:
         if part.is_dir():
             part.rename(target)
@@ -250,7 +249,7 @@ def _is_put(part: Path, target: Path) -> bool:
 
 
 def _put_in_place(part: Path, target: Path) -> None:
-    """Rename a folder to `target`; what was there has the name of `part` then."""
+    """Rename a folder to `target`, and an existing one to `part`."""
     if not target.exists():
         part.rename(target)
     elif not _exchange(part, target):
@@ -266,7 +265,7 @@ def _put_in_place(part: Path, target: Path) -> None:
 
 
 def _exchange(one: Path, other: Path) -> bool:
-    """Exchange two names in one step; False where the system or the file system cannot."""
+    """Exchange two names atomically; False if unsupported."""
     rename = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
     if rename is None:
         return False

@@ -1,4 +1,4 @@
-"""An old model against a new one on the same measured problems, and whether the new one may replace it."""
+"""Compare an old and a new model on the same measured problems, for a gate."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _FIGURES: dict[str, Callable[[NDArray[np.float64]], Figure]] = {
 
 @dataclass(frozen=True, slots=True)
 class Thresholds:
-    """How much worse the new model may be, in efficiency. `problem`: on any single problem, relative."""
+    """Allowed losses of efficiency; `problem`: of any single problem, relative."""
 
     mean: float = 0.005
     median: float = 0.005
@@ -39,7 +39,7 @@ class Thresholds:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """A figure of both models; `low` to `high` is the paired 95 % interval of new - old."""
+    """A figure of both models, with the paired 95 % confidence interval `low` to `high` of new - old."""
 
     name: str
     old: float
@@ -50,7 +50,7 @@ class Difference:
 
     @property
     def passes(self) -> bool:
-        """True if the new one is not worse by more than is allowed."""
+        """True if the loss is within the allowed one."""
         return self.new >= self.old - self.allowed_loss
 
 
@@ -64,24 +64,24 @@ class Degraded:
 
     @property
     def loss(self) -> float:
-        """Share of the old efficiency that is gone."""
+        """Relative loss of efficiency."""
         return 1.0 - self.new_efficiency / self.old_efficiency if self.old_efficiency > 0 else 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """Both models' answers.
+    """Comparison of two models.
 
     Attributes:
-        problems: on how many both choices were measured; differences and counts are of these.
-        agreement: share of the problems that both answer on which both choose the same kernel.
-        old_coverage: how far the old model's answers and the measurements meet.
-        new_coverage: of the new one.
-        differences: of figures.
-        improved: on how many problems the new choice is faster.
-        same: on how many it is as fast.
-        degraded: problems on which it is slower, the worst loss first.
-        checks: what the new one must pass.
+        problems: number of problems whose choices were both measured, the base of differences and counts.
+        agreement: share of problems with the same choice, among those that both answer.
+        old_coverage: coverage of the old model.
+        new_coverage: coverage of the new model.
+        differences: differences of figures.
+        improved: number of problems with a faster new choice.
+        same: number of problems with equal speed.
+        degraded: problems with a slower new choice, largest loss first.
+        checks: checks of the gate.
     """
 
     problems: int
@@ -96,12 +96,12 @@ class Comparison:
 
     @property
     def failures(self) -> tuple[str, ...]:
-        """Why the new one may not replace the old one; empty if it may."""
+        """Failed checks; empty if the gate passes."""
         return tuple(check.failure for check in self.checks if check.failure)
 
     @property
     def passes(self) -> bool:
-        """The verdict."""
+        """True if the gate passes."""
         return not self.failures
 
 
@@ -157,7 +157,7 @@ def compare(parts: Iterable[Dataset], old: Ranker, new: Ranker, thresholds: Thre
 
 
 def too_few_choices(judged: int, problems: int, least: int, whose: str = "the choice was") -> DataError:
-    """The error of data in which too few choices were measured for a verdict."""
+    """Error for too few measured choices."""
     return DataError(
         f"no verdict: {whose} measured on {judged} of {problems} problems, {least} required",
         "measure the kernels that predict chooses, set --min-problems, or rank the measured kernels alone with "
@@ -171,11 +171,11 @@ class _Choices:
     """Both models' choices on a part.
 
     Attributes:
-        efficiency: NaN where the choice was never measured, shape (2, problems).
-        agrees: whether both are the same kernel, of the problems that both answer.
-        degraded: what the new model lost on.
-        newly_refused: canonical texts of the problems that the old model alone answers.
-        coverage: of both.
+        efficiency: NaN for unmeasured choices, shape (2, problems).
+        agrees: mask of equal choices, among problems that both answer.
+        degraded: problems with a slower new choice.
+        newly_refused: problems that only the old model answers.
+        coverage: coverage of both.
     """
 
     efficiency: NDArray[np.float64]

@@ -1,4 +1,4 @@
-"""Helpers of evaluate and validate: reading the data that a model is judged on, and the grounds of a verdict."""
+"""Helpers of evaluate and validate: load and select the rows to evaluate on."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class Among(StrEnum):
-    """The kernels that a judged choice is made among."""
+    """Kernels to choose among."""
 
     CANDIDATES = "candidates"
     MEASURED = "measured"
@@ -52,7 +52,7 @@ MOST_UNSTABLE = 0.2  # share of times: of a machine that was loaded, more are
 
 
 def judged_model(path: Path | None, data: Sequence[Path]) -> Model:
-    """The model that was named, or that by which predict answers the problems of the data; says what stands in for one.
+    """The named model, or the model that predict selects for the data; prints a stand-in.
 
     Raises:
         CkhError: there is no such model, or several answer; a file is unusable.
@@ -88,13 +88,13 @@ def ranker_of(model: Model, among: Among) -> Ranker:
 
 
 def stands_in(model: Model) -> dict[str, str | None] | None:
-    """The stand-in model's basis, source and worth, for JSON; None if the model is for these problems."""
+    """Basis, source and worth of a stand-in model, for JSON; None if the model is for these problems."""
     known = model.not_measured
     return None if known is None else {"basis": known.basis, "source": known.source, "worth": known.worth}
 
 
 def load_judged(model: Model, paths: Sequence[Path]) -> DatasetParts:
-    """The rows of datasets that a model is for, of problems that have an oracle. Warns of rows that are left out.
+    """Load the rows of a model's problems with an oracle; warns of rows left out.
 
     Raises:
         DataError: there is no such row, or a file is unusable.
@@ -124,7 +124,7 @@ def load_judged(model: Model, paths: Sequence[Path]) -> DatasetParts:
 
 
 def files_learned_from(model: Model, named: Sequence[Path], data: Sequence[Path]) -> list[Path]:
-    """The files that baselines learn from: those named, or what the model was trained on, where that is found.
+    """Training files of baselines: the named files, or those of the model, if found.
 
     It is looked for beside the model, beside the data, and in a checkout's `data`.
     """
@@ -140,7 +140,7 @@ def files_learned_from(model: Model, named: Sequence[Path], data: Sequence[Path]
 
 
 def _is_for(dataset: Dataset, spec: ModelSpec) -> NDArray[np.bool_]:
-    """True if a row is of what a model is for, shape (rows,); all of a problem or none."""
+    """Mask of rows that a model is for, shape (rows,); whole problems."""
     from ckh.learn.spec import ANY
 
     frame = dataset.frame
@@ -154,7 +154,7 @@ def _is_for(dataset: Dataset, spec: ModelSpec) -> NDArray[np.bool_]:
 
 
 def held_out(parts: DatasetParts, models: Sequence[Model], *, with_trained: bool = False) -> DatasetParts:
-    """The rows of problems that no model was trained on. Warns of what is left out.
+    """Rows of problems that no model was trained on; warns of those left out.
 
     Args:
         parts: rows of problems that have an oracle.
@@ -177,7 +177,7 @@ def held_out(parts: DatasetParts, models: Sequence[Model], *, with_trained: bool
 def for_verdict(
     parts: DatasetParts, models: Sequence[Model], least: int, *, with_trained: bool = False, of_winners: bool = False
 ) -> DatasetParts:
-    """The rows that a verdict may rest on: of problems that no model was trained on and that leave a choice.
+    """Rows for a verdict: of problems that no model was trained on and that have several kernels.
 
     Warns of problems that are left out, and of models whose manifest does not say what they were trained on.
 
@@ -210,7 +210,7 @@ def for_verdict(
 
 
 def _is_seen(parts: DatasetParts, models: Sequence[Model], *, with_trained: bool) -> NDArray[np.bool_]:
-    """True if a model was trained on a problem and it does not count for that, shape (problems,); says so."""
+    """Mask of excluded training problems, shape (problems,); prints their number."""
     import numpy as np
 
     from ckh.learn.manifest import problem_id, trained_problems
@@ -234,7 +234,7 @@ def _is_seen(parts: DatasetParts, models: Sequence[Model], *, with_trained: bool
 
 
 def is_copy(parts: DatasetParts, model: Model, learned_from: DatasetParts | None) -> NDArray[np.bool_] | None:
-    """True if the same layer was trained on at another batch size, shape (problems,); None where that is not known.
+    """Mask of layers trained on at another batch size, shape (problems,); None if unknown.
 
     The manifest states it, or the training data do.
     """
@@ -252,7 +252,7 @@ def is_copy(parts: DatasetParts, model: Model, learned_from: DatasetParts | None
 
 
 def refuse_unstable(parts: DatasetParts, most: float) -> None:
-    """Refuse data in which too many samples did not agree: what is best in them is chance.
+    """Refuse data with too many unstable times.
 
     Raises:
         DataError: more than this share of the times is unstable.

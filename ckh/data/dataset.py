@@ -65,7 +65,7 @@ class Dataset:
         num_cus: int | None = None,
         skip_bad: bool = False,
     ) -> Dataset:
-        """Measurements of anybody's table, one row a problem and kernel (docs/loop.md has the columns).
+        """Convert any table of measurements, one row per problem and kernel (docs/loop.md has the columns).
 
         Args:
             frame: the rows.
@@ -86,30 +86,30 @@ class Dataset:
         return converted()(frame, options)
 
     def __getstate__(self) -> dict[str, Any]:
-        """For another machine, without what follows from the rows; the operation is the one of that name there."""
+        """Pickle without derived values; the operation is looked up by name on the other machine."""
         return {one.name: getattr(self, one.name) for one in fields(self)}
 
     def __len__(self) -> int:
         return len(self.frame)
 
     def select(self, mask: NDArray[Any]) -> Dataset:
-        """The rows of a boolean mask, or of row numbers in their order; this dataset itself, if they are all."""
+        """Select rows by a boolean mask or by indices; returns the dataset itself if all are selected."""
         if mask.dtype == bool and mask.all():
             return self
         return replace(self, frame=self.frame.iloc[mask].reset_index(drop=True))
 
     def valid(self) -> Dataset:
-        """The rows that hold a positive time of a right result."""
+        """Rows with a positive time of a right result."""
         return self.select((self.frame["is_valid"] & (self.frame["latency_ms"] > 0)).to_numpy(dtype=bool))
 
     @cached_property
     def op(self) -> AnyOperation:
-        """The operation that all rows are of."""
+        """The operation of all rows."""
         return operation(self.op_type)
 
     @cached_property
     def problem_ids(self) -> NDArray[np.int64]:
-        """Number of each row's problem: 0, 1, … in order of appearance.
+        """Index of each row's problem, 0, 1, … in order of appearance.
 
         Rows have the same number only if every identity column and the architecture agree.
         """
@@ -117,12 +117,12 @@ class Dataset:
 
     @cached_property
     def split_ids(self) -> NDArray[np.int64]:
-        """Number of each row's group for cross-validation, by the operation's `split_by` and the architecture."""
+        """Index of each row's cross-validation group, by the operation's `split_by` and the architecture."""
         return numbering.group_numbers(self.frame, (*self.op.split_by, "arch"))
 
     @cached_property
     def first_rows(self) -> NDArray[np.int64]:
-        """Row number of the first row of each problem; `first_rows[problem_ids]` is a row's representative."""
+        """Index of the first row of each problem; `first_rows[problem_ids]` is a row's representative."""
         import numpy as np
 
         return np.unique(self.problem_ids, return_index=True)[1].astype(np.int64)
@@ -161,11 +161,11 @@ class Dataset:
 
     @property
     def variants(self) -> tuple[str, ...]:
-        """Names of the directions, sorted; none for an operation without."""
+        """Names of the directions, sorted; empty for an operation without directions."""
         return self._distinct("variant") if self.op.has_directions else ()
 
     def hardware(self) -> dict[str, int | NDArray[np.int64]]:
-        """The hardware profile by name (`num_cus`, …): an integer where all rows agree, else one value a row.
+        """Hardware profile by name (`num_cus`, …): an integer if all rows agree, else one value per row.
 
         Raises:
             DataError: a row has none.
@@ -174,7 +174,7 @@ class Dataset:
 
     @cached_property
     def content_hash(self) -> str:
-        """SHA-256 of all rows in their order, whatever library versions and compression wrote them."""
+        """SHA-256 of all rows in order, independent of library versions and compression."""
         digest = ContentDigest(len(self.frame))
         for column in self.op.columns:
             digest.add(column, tables.chunks_of(self.frame, column, "the dataset"))
@@ -200,7 +200,7 @@ class Dataset:
 
 
 def make_dataset(frame: pd.DataFrame, metadata: dict[str, Any] | None = None, where: str = "the rows") -> Dataset:
-    """A dataset of a frame that has at least the columns that may not be null, checked.
+    """Make a checked dataset of a frame with at least the required columns.
 
     Raises:
         DataError: a column is missing or of the wrong type, or a value is impossible; names `where` and the column.
@@ -235,7 +235,7 @@ def read_dataset(
 
 
 def joined(files: Sequence[tables.DatasetFile], columns: ColumnsOf | None = None, *, narrow: bool = False) -> Dataset:
-    """The rows of files in memory; `columns` and `narrow` as of `read_dataset`.
+    """Load the rows of files into memory; `columns` and `narrow` as of `read_dataset`.
 
     Raises:
         DataError: a (problem, kernel) pair of one architecture occurs twice.
@@ -247,7 +247,7 @@ def joined(files: Sequence[tables.DatasetFile], columns: ColumnsOf | None = None
 
 
 def open_files(paths: Sequence[Path | str], *, predictions: bool = False) -> list[tables.DatasetFile]:
-    """The files of one operation that paths are or hold, verified.
+    """Open and verify the files of one operation in paths.
 
     Raises:
         DataError: as of `read_dataset`, but for pairs that occur twice.
@@ -262,7 +262,7 @@ def open_files(paths: Sequence[Path | str], *, predictions: bool = False) -> lis
 
 
 def merged_metadata(files: Sequence[tables.DatasetFile]) -> dict[str, Any]:
-    """Where the rows of files come from; what several say is said once."""
+    """Merge the provenance of files, without duplicates."""
     found: dict[str, list[Any]] = {key: [] for key in tables.METADATA_KEYS}
     for key, items in found.items():
         for file in files:
@@ -271,14 +271,14 @@ def merged_metadata(files: Sequence[tables.DatasetFile]) -> dict[str, Any]:
 
 
 def names_read(op: AnyOperation, columns: ColumnsOf | None) -> frozenset[str]:
-    """Names of the columns of an operation's dataset that are read: these and those of identity; all by default."""
+    """Names of the columns to read: these and the identity columns; all by default."""
     kept = op.column_names() if columns is None else columns(op)
     always = (*op.identity, "op_type", "arch", "kernel_name")
     return frozenset(name for name in op.column_names() if name in kept or name in always)
 
 
 def write_dataset(dataset: Dataset, path: Path | str) -> None:
-    """Write a dataset as one Parquet file, whole or not at all.
+    """Write a dataset as one Parquet file, atomically.
 
     Units and meanings are metadata of its columns; schema and ckh version, sources, runs and what a time means are
     metadata of the file.
@@ -294,7 +294,7 @@ def write_dataset(dataset: Dataset, path: Path | str) -> None:
 def save_blocks(
     path: Path, op: AnyOperation, blocks: Iterable[pa.Table], metadata: dict[str, Any], content_sha256: str
 ) -> None:
-    """Write blocks of rows as one Parquet file, whole or not at all.
+    """Write blocks of rows as one Parquet file, atomically.
 
     Raises:
         DataError: the file cannot be written.
@@ -315,7 +315,7 @@ def _files(path: Path) -> list[Path]:
 def _frame(
     files: Sequence[tables.DatasetFile], op: AnyOperation, columns: ColumnsOf | None, *, narrow: bool
 ) -> pd.DataFrame:
-    """The columns of files one after the other, so that nothing is in memory twice."""
+    """Concatenate the columns of files one at a time, to bound memory."""
     import pandas as pd
     import pyarrow as pa
 
@@ -331,7 +331,7 @@ def _frame(
 
 
 def refuse_duplicates(dataset: Dataset, files: Sequence[tables.DatasetFile]) -> None:
-    """Refuse rows of files of which two are of one pair.
+    """Refuse files with duplicate pairs.
 
     Raises:
         DataError: there are such.
@@ -357,7 +357,7 @@ class DatasetRows:
         return len(self._dataset)
 
     def blocks(self, names: Sequence[str] | None = None) -> Iterator[pa.Table]:
-        """The rows as one table, with all columns or those of these names."""
+        """The rows as one table, with all or the named columns."""
         import pyarrow as pa
 
         frame = self._dataset.frame

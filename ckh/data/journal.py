@@ -1,8 +1,8 @@
-"""The journal of a bench run: append-only JSON Lines that survive a kill -9.
+"""Journal of a bench run: append-only JSON Lines that survive kill -9.
 
-The first line of every run says what it was measured with; the lines of its plan follow, and every further line is one
-result, failures included. A row that was measured again replaces the earlier one of the same problem and kernel. Where
-a problem was begun by one device and then measured anew by another, the rows of the first stay, and do not count.
+The first line of a run has its settings and device; the lines of its plan follow, then one line per result, failures
+included. A remeasured row replaces the earlier one of the same pair. If a problem was begun on one device and measured
+again on another, the rows of the first do not count.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ _MOST_LINE = 1 << 26  # bytes; a longer one is none of ours
 
 @dataclass(frozen=True, slots=True)
 class Damage:
-    """A line that holds no record: its number from 1, and why."""
+    """A damaged line: its number from 1, and the reason."""
 
     line: int
     reason: str
@@ -78,7 +78,7 @@ class Damage:
 
 @dataclass(frozen=True, slots=True)
 class Journal:
-    """All that a journal holds, in the order it was written."""
+    """Content of a journal, in order."""
 
     path: Path
     runs: tuple[RunRecord, ...]
@@ -91,14 +91,14 @@ class Journal:
     chosen: tuple[ChosenRecord, ...] = ()
 
     def final_rows(self) -> tuple[ResultRow, ...]:
-        """The last row of each pair, in the order of the first, of those by the device that measured a problem last."""
+        """The last row of each pair in order of first appearance, for problems by the device that measured last."""
         device = {row.problem: row.node for row in self.rows}
         last = {(row.problem, row.kernel): row for row in self.rows if row.node == device[row.problem]}
         return tuple(last.values())
 
 
 class Located(NamedTuple):
-    """A record, the number of its line from 1, and the byte where that begins."""
+    """A record, its line number from 1, and its byte offset."""
 
     line: int
     start: int
@@ -106,7 +106,7 @@ class Located(NamedTuple):
 
 
 def iter_records(file: BinaryIO, path: Path, *, skip_damaged: bool = False) -> Iterator[Located]:
-    """The records of a journal one by one, from the begin of the file. A last line that was cut off is left out.
+    """Iterate over the records of a journal; a truncated last line is ignored.
 
     Args:
         file: the journal.
@@ -132,7 +132,7 @@ def iter_records(file: BinaryIO, path: Path, *, skip_damaged: bool = False) -> I
 
 
 def row_at(file: BinaryIO, start: int) -> ResultRow:
-    """The result that begins at a byte, where `iter_records` found it.
+    """The result at a byte offset of `iter_records`.
 
     Raises:
         DataError: it is there no more.
@@ -146,12 +146,12 @@ def row_at(file: BinaryIO, start: int) -> ResultRow:
 
 
 def journal_path(path: Path) -> Path:
-    """The file of a journal, given itself or the folder it is in."""
+    """Path of a journal, given the file or its folder."""
     return path / JOURNAL_NAME if path.is_dir() else path
 
 
 def records_of(path: Path) -> Iterator[Record]:
-    """The records of a journal's file one by one. A last line that was cut off is left out.
+    """Iterate over the records of a journal's file; a truncated last line is ignored.
 
     Raises:
         DataError: it cannot be read, or as `iter_records`.
@@ -166,7 +166,7 @@ def records_of(path: Path) -> Iterator[Record]:
 
 
 def read_journal(path: Path) -> Journal:
-    """Read a journal, given itself or the folder it is in. A last line that was cut off is left out.
+    """Read a journal, given the file or its folder; a truncated last line is ignored.
 
     Raises:
         DataError: it cannot be read, or as `iter_records`.
@@ -190,7 +190,7 @@ def read_journal(path: Path) -> Journal:
 
 
 def is_started(path: Path) -> bool:
-    """True if a journal holds anything: a kill at the very start leaves it empty, or with a part of its first line.
+    """True if a journal has any content: a kill at the start leaves it empty or with a truncated first line.
 
     Raises:
         DataError: it cannot be read.
@@ -207,7 +207,7 @@ def is_started(path: Path) -> bool:
 
 
 class JournalWriter:
-    """Appends to a journal that no other process writes. Each line is one write.
+    """Appends to a journal under an exclusive lock, one write per line.
 
     Args:
         folder: where it is; created if need be.
@@ -240,7 +240,7 @@ class JournalWriter:
             )
 
     def start_run(self, run: RunRecord, plan: Iterable[PlanRecord | TaskRecord] = ()) -> None:
-        """Write what the rows that follow are measured with, and which pairs there are to measure."""
+        """Write the record of a run and its planned pairs."""
         text = "".join(map(record_line, (run, *plan))).encode()
         is_new = os.fstat(self._file).st_size == 0
         try:
@@ -255,35 +255,35 @@ class JournalWriter:
         self.sync()
 
     def add_kernels(self, kernels: Sequence[KernelRecord]) -> None:
-        """Write what is known of kernels that rows will refer to."""
+        """Write records of kernels, before rows refer to them."""
         self._append(kernels)
 
     def add(self, *rows: ResultRow) -> None:
-        """Write rows, all in one piece."""
+        """Write rows in a single write."""
         self._append(rows)
         if time.monotonic() - self._synced > _FSYNC_INTERVAL_S:
             self.sync()
 
     def add_reference(self, reference: ReferenceRecord) -> None:
-        """Write a look at the machine."""
+        """Write a reference measurement."""
         self._append([reference])
 
     def add_chosen(self, chosen: ChosenRecord) -> None:
-        """Write what is measured next."""
+        """Write the next selected pairs."""
         self._append([chosen])
 
     def end_run(self, end: EndRecord) -> None:
-        """Write how the run ended."""
+        """Write the end of the run."""
         self._append([end])
         self.sync()
 
     def sync(self) -> None:
-        """Have the disk hold all that was written."""
+        """Flush to disk."""
         self._guarded(lambda: os.fsync(self._file))
         self._synced = time.monotonic()
 
     def close(self) -> None:
-        """Close the file, which gives up the lock."""
+        """Close the file and release the lock."""
         os.close(self._file)
         self._file_lock.release()
 
@@ -300,7 +300,7 @@ class JournalWriter:
             raise
 
     def _start_over(self, text: bytes) -> None:
-        """Put a new journal in the place of the old one."""
+        """Replace the journal atomically."""
         part = hidden_name(self.path)
         file = os.open(part, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_EXCL, 0o644)
         try:
@@ -329,7 +329,7 @@ class JournalWriter:
         raise UsageError(f"{self.path} is in use by another run", hint, code="in-use")
 
     def _mend_tail(self) -> None:
-        """Cut off a last line that a kill left unfinished."""
+        """Truncate an unfinished last line after a kill."""
         size = os.fstat(self._file).st_size
         start = _start_of_last_line(self._file, size)
         tail = _read_at(self._file, start, size - start) if size - start < _MOST_LINE else b"\0"
@@ -356,7 +356,7 @@ def _write_all(file: int, text: bytes) -> None:
 
 
 def _read_at(file: int, start: int, count: int) -> bytes:
-    """So many bytes of a file: one read may give fewer, and never gives more than 2 GiB."""
+    """Read exactly so many bytes of a file: a single read returns at most 2 GiB."""
     parts = bytearray()
     while len(parts) < count and (part := os.pread(file, min(_BLOCK, count - len(parts)), start + len(parts))):
         parts += part
@@ -364,7 +364,7 @@ def _read_at(file: int, start: int, count: int) -> bytes:
 
 
 def _start_of_last_line(file: int, size: int) -> int:
-    """Where what follows the last line's end begins, found from the end of the file."""
+    """Offset of the last line, searched from the end of the file."""
     end = size
     while end > 0:
         start = max(0, end - _BLOCK)
@@ -376,7 +376,7 @@ def _start_of_last_line(file: int, size: int) -> int:
 
 
 def _skip_line(file: BinaryIO) -> int:
-    """Read to the end of a line that is too long, so many bytes; 0 if the file ends before."""
+    """Skip the rest of an overlong line; returns the bytes read, 0 at the end of the file."""
     size = 0
     while part := file.readline(_BLOCK):
         size += len(part)
@@ -386,7 +386,7 @@ def _skip_line(file: BinaryIO) -> int:
 
 
 def _is_complete(tail: bytes) -> bool:
-    """True if a last line that lacks its end holds a whole object all the same."""
+    """True if an unterminated last line is a complete object."""
     try:
         return isinstance(json.loads(tail), dict)
     except (ValueError, RecursionError):
@@ -394,7 +394,7 @@ def _is_complete(tail: bytes) -> bool:
 
 
 def _is_journal(path: Path) -> bool:
-    """True if a file starts with the record of a run, or was to."""
+    """True if a file begins with the record of a run, or a truncated one."""
     if not is_started(path):
         return True
     with path.open("rb") as file:

@@ -1,7 +1,7 @@
-"""Merging what several inputs say about the same pair of problem and kernel.
+"""Merge and deduplicate the rows of several inputs.
 
-Rows stay on disk. What decides between the rows of a pair is a few numbers a row, on disk too, in buckets by pair, so
-that a bucket at a time is in memory; what grows in memory are distinct problems and kernels, and a bit for each row.
+Rows stay on disk. The keys that decide between rows of a pair spill to disk, in buckets by pair, so that one bucket at
+a time is in memory; memory grows with distinct problems and kernels, and by a bit per row.
 """
 
 from __future__ import annotations
@@ -44,13 +44,13 @@ _IS_WRONG, _IS_MEASURED, _IS_REMEASURED = 4, 2, 1
 
 @dataclass(frozen=True, slots=True)
 class Noise:
-    """How far repeated measurements of a pair lie apart.
+    """Repeatability of measurements of a pair.
 
     Attributes:
-        pairs: how many were measured more than once.
-        rows: how many rows those have besides one each.
+        pairs: number of pairs measured repeatedly.
+        rows: number of their additional rows.
         median: median over pairs of the relative median absolute deviation.
-        p90: what nine of ten pairs do not exceed.
+        p90: 90th percentile.
     """
 
     pairs: int
@@ -67,18 +67,18 @@ class Noise:
 
 @dataclass(frozen=True, eq=False)
 class Merged:
-    """One row for each pair, and what became of the others.
+    """One row per pair, and statistics of the others.
 
     Attributes:
-        op: the operation that all rows are of.
-        parts: the rows of each input.
-        dropped: numbers, among the rows of all inputs, of those that do not count.
-        changed: other values of rows that count, by number of the block; None if there are none.
-        metadata: as a dataset has it.
-        problems: how many distinct problems there are.
-        superseded: how many rows gave way to another of the same run.
-        repeated: how many gave way to one of another run.
-        noise: how far the repeated measurements of inputs lie apart; None if there are none.
+        op: the operation of all rows.
+        parts: rows of each input.
+        dropped: indices of rows that do not count.
+        changed: changed values of rows by index of the block; None without changes.
+        metadata: as of a dataset.
+        problems: number of distinct problems.
+        superseded: number of rows superseded within a run.
+        repeated: number of rows superseded by another run.
+        noise: repeatability of repeated measurements in inputs; None without them.
     """
 
     op: AnyOperation
@@ -96,21 +96,21 @@ class Merged:
 
     @property
     def dataset(self) -> Dataset:
-        """The rows that count, all in memory."""
+        """The merged rows in memory."""
         import pyarrow as pa
 
         return Dataset(tables.to_pandas(pa.concat_tables(self.blocks())), self.metadata, self.op.name)
 
     @cached_property
     def content_hash(self) -> str:
-        """SHA-256 of the rows that count, as of a dataset."""
+        """SHA-256 of the merged rows, as of a dataset."""
         digest = ContentDigest(len(self))
         for column in self.op.columns:
             digest.add(column, _ColumnChunks(self, column))
         return digest.hexdigest()
 
     def blocks(self, names: Sequence[str] | None = None) -> Iterator[pa.Table]:
-        """The rows that count in compact tables of some thousands, with all columns or those of these names."""
+        """The merged rows in compact blocks, with all or the named columns."""
         for number, block in enumerate(_blocks(self.parts, names)):
             table = block.table
             kept = block.kept() & ~self.dropped.of(block.start, len(table))
@@ -133,7 +133,7 @@ class Merged:
 
 
 class _ColumnChunks:
-    """A column of the rows that count, block by block, as often as it is iterated."""
+    """A column of the merged rows by blocks, re-iterable."""
 
     def __init__(self, merged: Merged, column: Column) -> None:
         self._merged = merged
@@ -146,7 +146,7 @@ class _ColumnChunks:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _NumberedBlock:
-    """A block of rows: where it is from, number of its first row there and among all, and its table."""
+    """A block of rows: its input, its first index in it and in total, and its table."""
 
     rows: StoredRows
     reading: int
@@ -155,12 +155,12 @@ class _NumberedBlock:
     table: pa.Table
 
     def kept(self) -> NDArray[np.bool_]:
-        """Which rows their reader did not drop."""
+        """Mask of rows that their reader did not drop."""
         return self.rows.kept(self.first, len(self.table))
 
 
 def merge(readings: Sequence[Reading], *, averages: bool = False, output: Path | None = None) -> Merged:
-    """One row for each (problem, architecture, kernel).
+    """Select one row per (problem, architecture, kernel).
 
     Within a run the last row counts, as in the journal. Across runs: a result that was wrong or nondeterministic counts
     before anything else, since a kernel that was ever wrong must not become the best; then a measured time before a
@@ -239,7 +239,7 @@ def _noise(spreads: Sequence[NDArray[np.float64]], rows: int) -> Noise | None:
 
 
 class _PairKeys:
-    """The keys that decide between the rows of pairs, in buckets by pair.
+    """Keys that decide between the rows of pairs, in buckets by pair.
 
     Args:
         op: the operation of all rows.
@@ -291,7 +291,7 @@ class _PairKeys:
         self.buckets.add(records, bucket.astype(np.uint8))  # bytes are sorted in one pass
 
     def refuse_mixed_devices(self) -> None:
-        """Refuse rows of one architecture that come from several devices, unless problems state theirs.
+        """Refuse rows of an architecture from several devices, unless problems state the device.
 
         Raises:
             DataError: there are such.
@@ -320,7 +320,7 @@ class _PairKeys:
 
 
 def _blocks(parts: Sequence[StoredRows], names: Sequence[str] | None = None) -> Iterator[_NumberedBlock]:
-    """The blocks of all inputs, in order."""
+    """Blocks of all inputs, in order."""
     start = 0
     for reading, rows in enumerate(parts):
         for first, table in rows.all_blocks(names):
@@ -337,12 +337,12 @@ def _has_repeated(pair: NDArray[np.int64]) -> bool:
 
 
 def _best_of_each(records: NDArray[Any], group: tuple[str, ...]) -> NDArray[Any]:
-    """The record of each group that counts."""
+    """The selected record of each group."""
     return _last_of_each(records, group, ("rank", "samples"))
 
 
 def _last_of_each(records: NDArray[Any], group: tuple[str, ...], by: tuple[str, ...]) -> NDArray[Any]:
-    """The last record of each group in the order of these fields and then of rows, all in order of rows."""
+    """The last record of each group by these fields and then by row, in order of rows."""
     import numpy as np
 
     # The first key of lexsort is the least.
@@ -355,7 +355,7 @@ def _last_of_each(records: NDArray[Any], group: tuple[str, ...], by: tuple[str, 
 
 
 def _joined(records: NDArray[Any], repeating: NDArray[np.bool_]) -> tuple[NDArray[Any], NDArray[Any]]:
-    """The records with those of repeated measurements made one, in order of rows, and the measured ones among these.
+    """Records with repeated measurements merged, in order of rows, and the measured ones among these.
 
     Args:
         records: of some pairs.
@@ -396,7 +396,7 @@ def _is_repeated(pair: NDArray[np.int64]) -> NDArray[np.bool_]:
 
 
 def _spread_of_each(times: NDArray[Any]) -> NDArray[np.float64]:
-    """The relative median absolute deviation of the times of each record's pair, shape (records,)."""
+    """Relative median absolute deviation of the times of each record's pair, shape (records,)."""
     import pandas as pd
 
     latency = pd.Series(times["latency_ms"])
@@ -408,7 +408,7 @@ def _spread_of_each(times: NDArray[Any]) -> NDArray[np.float64]:
 
 
 def _averaged(chosen: NDArray[Any], times: NDArray[Any]) -> NDArray[Any]:
-    """The records whose pairs have several times, with what all say: geometric mean, least, most spread, all samples.
+    """Records with averaged times: geometric mean, minimum, largest spread, sum of samples.
 
     The earlier half of the times and the later one are kept apart too, as two measurements. Means are
     rounded to twelve digits, so that they do not depend on how exponentials are computed.
@@ -445,7 +445,7 @@ def _averaged(chosen: NDArray[Any], times: NDArray[Any]) -> NDArray[Any]:
 
 
 def _with_changes(table: pa.Table, start: int, changes: NDArray[Any]) -> pa.Table:
-    """A block, whose first row has this number, with other values."""
+    """A block with changed values, given the index of its first row."""
     import numpy as np
     import pyarrow as pa
     import pyarrow.compute as pc

@@ -107,7 +107,7 @@ def _shared(op: AnyOperation, origin: Origin) -> dict[str, str | int | None]:
 
 
 def _numbered(columns: dict[str, list[Any]], rows: NDArray[Any]) -> dict[str, Any]:
-    """Columns of distinct things, whose values stand once; all have the memory of one array of rows' numbers."""
+    """Dictionary-encoded columns sharing one index array."""
     import numpy as np
     import pyarrow as pa
 

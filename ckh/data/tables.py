@@ -1,4 +1,4 @@
-"""Arrow tables of the dataset schema: conforming, checking, and Parquet files."""
+"""Arrow tables of the dataset schema: conversion, validation, Parquet files."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def arrow_schema(op: AnyOperation) -> pa.Schema:
 
 
 def compact_type(column: Column) -> pa.DataType:
-    """The type of a column while rows are read: what distinct problems, kernels and origins say is numbered.
+    """Compact type of a column while rows are read: dictionary encoding for columns of problems, kernels and origins.
 
     So a row is a few numbers, of which columns of one thing share theirs, until it is written.
     """
@@ -57,7 +57,7 @@ def compact_type(column: Column) -> pa.DataType:
 
 
 def compact(table: pa.Table, where: str) -> pa.Table:
-    """A table with the schema's columns in order and in their compact types.
+    """Select the schema's columns in order, in their compact types.
 
     Raises:
         DataError: as of `conform`.
@@ -76,7 +76,7 @@ def compact(table: pa.Table, where: str) -> pa.Table:
 
 
 def plain(table: pa.Table) -> pa.Table:
-    """A table whose values are not numbered."""
+    """Decode dictionary-encoded columns."""
     import pyarrow as pa
 
     kinds = [field.type for field in table.schema]
@@ -94,7 +94,7 @@ def of_batch(batch: pa.RecordBatch) -> pa.Table:
 
 
 def conform(table: pa.Table, where: str) -> pa.Table:
-    """The schema's columns in order: narrower types widened, missing nullable columns null, others dropped.
+    """Select the schema's columns in order: widen types, add nullable columns, drop others.
 
     Raises:
         DataError: a column that may not be null is missing, or a type does not fit.
@@ -107,7 +107,7 @@ def conform(table: pa.Table, where: str) -> pa.Table:
 
 
 def operation_in(table: pa.Table, where: str) -> AnyOperation:
-    """The one operation of a table's rows.
+    """The operation of a table's rows.
 
     Raises:
         DataError: the column is missing or empty, or the rows are of several operations, or of one ckh does not have.
@@ -134,7 +134,7 @@ def operation_in(table: pa.Table, where: str) -> AnyOperation:
 
 
 def conform_column(table: pa.Table, column: Column, where: str, *, encoded: bool = False) -> pa.ChunkedArray:
-    """A column of a table in the type that it must have; nulls where it is missing and may be.
+    """Convert a column of a table to its type; nulls for a missing nullable column.
 
     Args:
         table: the table.
@@ -169,7 +169,7 @@ def conform_column(table: pa.Table, column: Column, where: str, *, encoded: bool
 
 
 def numbered_text(kind: pa.DataType) -> pa.DataType:
-    """The type of numbered texts, or one that is not text as it is."""
+    """The dictionary type of text, other types unchanged."""
     import pyarrow as pa
 
     return pa.dictionary(pa.int32(), kind) if pa.types.is_string(kind) else kind
@@ -186,7 +186,7 @@ def _fits(found: pa.DataType, wanted: pa.DataType) -> bool:
 
 
 def check_values(table: pa.Table, where: str) -> None:
-    """Refuse impossible values.
+    """Refuse invalid values.
 
     Raises:
         DataError: no rows, a status is unknown, a size or time is negative, or a row counts as valid
@@ -201,7 +201,7 @@ def check_values(table: pa.Table, where: str) -> None:
 
 
 def check_times(is_valid: pa.ChunkedArray, latency_ms: pa.ChunkedArray, where: str) -> None:
-    """Refuse rows that count as valid without a positive time.
+    """Refuse rows marked valid without a positive time.
 
     Raises:
         DataError: there is one; names `where`.
@@ -214,7 +214,7 @@ def check_times(is_valid: pa.ChunkedArray, latency_ms: pa.ChunkedArray, where: s
 
 
 def _check_column(op: AnyOperation, name: str, values: pa.Array | pa.ChunkedArray, where: str) -> None:
-    """Refuse what no row can hold in this column."""
+    """Refuse invalid values of a column."""
     import pyarrow.compute as pc
 
     if name in (*op.sizes, *_TIMES) and pc.any(pc.less(values, 0)).as_py():
@@ -242,7 +242,7 @@ def _require_known(values: pa.Array | pa.ChunkedArray, known: Iterable[str], whe
 
 
 def from_pandas(frame: pd.DataFrame, where: str) -> pa.Table:
-    """The known columns of a frame; NaN becomes null, and whole floats integers where the schema wants them.
+    """The known columns of a frame; NaN becomes null, and whole floats become integers where the schema has integers.
 
     Raises:
         DataError: a column holds mixed types, or an integer column a fraction.
@@ -260,7 +260,7 @@ def from_pandas(frame: pd.DataFrame, where: str) -> pa.Table:
 
 
 def chunks_of(frame: pd.DataFrame, column: Column, where: str) -> list[pa.Array]:
-    """The values of a frame's column; NaN becomes null, and whole floats integers where the schema wants them.
+    """Values of a frame's column; NaN becomes null, and whole floats become integers where the schema has integers.
 
     Raises:
         DataError: they are of mixed types, or fractions where the schema has integers.
@@ -279,7 +279,7 @@ def chunks_of(frame: pd.DataFrame, column: Column, where: str) -> list[pa.Array]
 
 
 def series_of(values: pa.ChunkedArray, *, is_category: bool, narrow: bool = False) -> pd.Series:
-    """A column of a frame, of texts also as categories, and of integers in as few bytes as they need."""
+    """Convert a column to a pandas series, text optionally categorical, integers in the narrowest type."""
     import pandas as pd
     from pyarrow import types
 
@@ -289,13 +289,13 @@ def series_of(values: pa.ChunkedArray, *, is_category: bool, narrow: bool = Fals
 
 
 def to_pandas(table: pa.Table) -> pd.DataFrame:
-    """A frame of a table, compact or not."""
+    """Convert a table, compact or not, to a frame."""
     frame: pd.DataFrame = conform(table, "the rows").to_pandas()
     return frame
 
 
 def concat(tables: Sequence[pa.Table]) -> pa.Table:
-    """All rows of tables, compact.
+    """Concatenate tables in compact types.
 
     Raises:
         DataError: they are of several operations.
@@ -353,11 +353,11 @@ class DatasetFile:
         self.op = self._operation()
 
     def column(self, column: Column) -> Iterable[pa.Array]:
-        """A column, block by block, as often as it is iterated."""
+        """A column by blocks, re-iterable."""
         return _FileColumn(self, column)
 
     def blocks(self, names: Container[str]) -> Iterator[pa.Table]:
-        """The rows in blocks, the columns of these names in the operation's order.
+        """Rows in blocks, with the named columns in the operation's order.
 
         Raises:
             DataError: a column is missing or damaged, or of the wrong type.
@@ -370,7 +370,7 @@ class DatasetFile:
             yield pa.table(arrays, names=[column.name for column in columns])
 
     def verify(self, *, predictions: bool = False) -> None:
-        """Check all columns and the digest of the rows that was written with them.
+        """Validate all columns and the checksum of the rows.
 
         A file without a digest is said to be unverified.
 
@@ -399,11 +399,11 @@ class DatasetFile:
             )
 
     def _operation(self) -> AnyOperation:
-        """The one operation of all rows."""
+        """The operation of all rows."""
         return one_operation(operation_in(block, str(self.path)) for block in self._read([_OP_TYPE]))
 
     def _read(self, names: Sequence[str]) -> Iterator[pa.Table]:
-        """The rows in blocks, with those of the columns that there are."""
+        """Rows in blocks, with the existing ones among the named columns."""
         import pyarrow as pa
 
         known, left = [name for name in names if name in self._names], self.rows
@@ -434,7 +434,7 @@ def _refuse_predictions(statuses: pa.Array) -> None:
 
 
 def warn_unverified(path: Path) -> None:
-    """Say of a Parquet file that was read that nothing in it states what its rows were when it was written."""
+    """Warn that a Parquet file has no checksum of its rows."""
     warn(f"{path} has no content_sha256: whether its rows are those that were written is not verified", "unverified")
 
 
@@ -456,7 +456,7 @@ def is_dataset(path: Path) -> bool:
 
 
 def _file_metadata(found: dict[bytes, bytes], path: Path) -> dict[str, Any]:
-    """The metadata that a file has."""
+    """Metadata of a file."""
     if KEY not in found:
         raise DataError(f"{path} is not a dataset of ckh", "make one with ckh convert", code="not-a-dataset")
     try:

@@ -207,7 +207,7 @@ def _require_sizes(kernel: Any) -> None:
 
 
 def _places(op: str, problem: Any, members: Sequence[tuple[int, Any]], chooser: Chooser) -> dict[int, tuple[int, int]]:
-    """Number of an instance -> its place among those that are the same to the order, and the place of these, from 0."""
+    """Instance index -> (rank, rank within ties), from 0."""
     try:
         chosen = chooser.model(problem, stands_in=True)
     except UsageError:  # the model that was named is for something else

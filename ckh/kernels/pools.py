@@ -1,4 +1,4 @@
-"""Pools: the kernels that are candidates for the problems of a group, on an architecture."""
+"""Pools: candidate kernels for a group of problems on an architecture."""
 
 from __future__ import annotations
 
@@ -71,16 +71,16 @@ class Candidates(Generic[K]):
 
     @property
     def timed_candidates(self) -> int | None:
-        """How many of those that apply the model's training data have times of; None if the model does not say."""
+        """Number of applicable kernels with times in the training data; None if unknown."""
         return None if self.timed is None else int(np.searchsorted(self.chosen, self.timed))
 
     @property
     def kernels(self) -> tuple[K, ...]:
-        """Those that apply."""
+        """Applicable kernels."""
         return tuple(self.pool[index] for index in self.chosen.tolist())
 
     def among(self, kernels: frozenset[K]) -> Candidates[K]:
-        """Those that are some of these kernels."""
+        """Applicable kernels among these."""
         inside = np.array([self.pool[index] in kernels for index in self.chosen.tolist()], bool)
         others = {_NOT_LISTED: int((~inside).sum())} if not inside.all() else {}
         left_out = {kind: some for kind, all_of_it in self.left_out.items() if (some := all_of_it & kernels)}
@@ -88,16 +88,16 @@ class Candidates(Generic[K]):
 
 
 class Knows(Protocol):
-    """The kernels that a model has learned from; equal ones have one pool."""
+    """The kernels known to a model; equal ones share a pool."""
 
     def reason(self, kernel: Any) -> str:
-        """Why the model says nothing of a kernel; empty if it does."""
+        """Reason why a kernel is unknown to the model, or an empty string."""
 
     def new_kind(self, kernel: Any) -> str:
         """The kind of a kernel if the model has learned from none of that kind; empty if it has from some."""
 
     def __hash__(self) -> int:
-        """Equal for equal ones."""
+        """Hash of the content."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -153,23 +153,23 @@ class Pools(Generic[K]):
     def of(
         self, arch: ArchSpec, *group: Any, model: Path | None = None, only: KernelList[K] | None = None
     ) -> tuple[K, ...]:
-        """The pool of a group, of the kernels that a model in a folder knows or that are listed (`only`)."""
+        """The pool of a group, restricted to kernels known to the model of a folder, or to a list (`only`)."""
         return tuple(self.sequence(arch, *group, model=model, only=only))
 
     def sequence(
         self, arch: ArchSpec, *group: Any, model: Path | None = None, only: KernelList[K] | None = None
     ) -> Sequence[K]:
-        """The same as it is kept: a large one as a table."""
+        """The pool as cached: a large one as a table."""
         return self._find(model, only, arch, group).pool
 
     def refused(self, arch: ArchSpec, *group: Any) -> Iterator[RefusedKernel[K]]:
-        """The rest of the table with the reasons, one by one."""
+        """Refused kernels of the table with all reasons, one by one."""
         return self.rules.refused(self.table(arch, *group), arch)
 
     def candidates(
         self, problem: object, arch: ArchSpec, *group: Any, model: Path | None = None, only: KernelList[K] | None = None
     ) -> Candidates[K]:
-        """The kernels of the pool of a problem's group that apply to it.
+        """Applicable kernels known to the model.
 
         Args:
             problem: the problem.
@@ -190,7 +190,7 @@ class Pools(Generic[K]):
         )
 
     def timed_file(self, frame: pd.DataFrame, before: Path | None) -> bytes | None:
-        """The content of `timed_kernels.json.gz` for a model: the complete kernels that rows have times of.
+        """Content of `timed_kernels.json.gz`: complete kernels with times in the rows.
 
         Args:
             frame: the rows, of one architecture.
@@ -231,7 +231,7 @@ class Pools(Generic[K]):
         return self._judged(None if model is None else self._knows(model), timed, arch, *group)
 
     def _judge(self, knows: Knows | None, timed: TimedKernels[K] | None, arch: ArchSpec, *group: Any) -> _JudgedPool[K]:
-        """The kernels that are built and known, and of the others counts and new kinds; first those that were timed."""
+        """Kernels that are built and known, measured ones first, and counts of the others by reason."""
         table = self.table(arch, *group)
         verdicts = self.rules.judge(table, arch)
         table, verdicts, is_timed = self._with_timed(timed, table, verdicts, arch, group)
@@ -258,7 +258,7 @@ class Pools(Generic[K]):
         arch: ArchSpec,
         group: tuple[Any, ...],
     ) -> tuple[KernelTable[K], Verdicts, NDArray[np.bool_]]:
-        """A table with the kernels that were timed behind it, what refuses its kernels, and which were timed here.
+        """A table with the measured kernels appended, the rules that refuse kernels, and the mask of measured kernels.
 
         Those that were timed on another architecture must keep this one's rules.
         """
@@ -280,7 +280,7 @@ class Pools(Generic[K]):
     def _judge_list(
         self, only: KernelList[K], timed: TimedKernels[K] | None, arch: ArchSpec, *group: Any
     ) -> _JudgedPool[K]:
-        """The kernels of a list that are of the group, first those that were timed.
+        """Listed kernels of the group, measured ones first.
 
         Raises:
             DataError: one breaks a rule of the architecture, and was not measured on it.

@@ -1,12 +1,11 @@
-"""Choosing what is measured next while results come in: which problem, and which of its kernels.
+"""Active learning: select the next pairs to measure while results arrive.
 
-Problems come in the order in which each brings most to those before it (`few_shots.representative`), whether these are
-measured or pending: so workers that choose at a time take problems that stand for others. Of a problem those kernels
-are chosen that stand first by what was known before, and others that were chosen least; as soon as a model of the
-results so far chooses better for problems that it did not see, its first few alone. So a few problems with many kernels
-are followed by many with few, where what may be the best is measured often, and the rest no more.
+Problems come in the order of their marginal gain as representatives (`few_shots.representative`), measured and pending
+problems included, so parallel workers cover different regions. For a problem the kernels ranked first by prior
+knowledge are selected, and the least selected others; once a model of the results so far generalizes better to unseen
+problems, only its first few. So few problems with many kernels are followed by many problems with few.
 
-When every problem was measured, they are gone through again, each on the device that measured it.
+After all problems were measured, they are revisited, each on the device that measured it.
 """
 
 from __future__ import annotations
@@ -35,15 +34,15 @@ _GROWTH = 1.3  # of the pairs, until a model learns again
 
 
 class Scores(Protocol):
-    """The facts known of kernels now."""
+    """Current scores of kernels."""
 
     def __call__(self, problem: int, kernels: NDArray[np.int64], /) -> NDArray[np.float64] | None:
-        """A score for each kernel of a problem, both by number, higher for faster ones; None: nothing is known."""
+        """Scores of a problem's kernels, higher is faster; None: unknown."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Chosen:
-    """A problem and the kernels of it that are to be measured, by number."""
+    """A problem and the indices of its kernels to measure."""
 
     problem: int
     kernels: NDArray[np.int64]
@@ -51,7 +50,7 @@ class Chosen:
 
 @dataclass(slots=True, eq=False)
 class _Of:
-    """A problem: the kernels that may be measured, those chosen, where, and whether results are awaited."""
+    """A problem: its kernels, those selected, their node, and whether results are pending."""
 
     kernels: NDArray[np.int64]
     chosen: set[int] = field(default_factory=set)
@@ -60,12 +59,12 @@ class _Of:
 
     @property
     def left(self) -> NDArray[np.int64]:
-        """The kernels that were not chosen yet."""
+        """Kernels not yet selected."""
         return self.kernels[~np.isin(self.kernels, list(self.chosen))]
 
 
 class PairChooser:
-    """Chooses pairs, one problem's at a time. What is chosen is pending until its results are in.
+    """Selects pairs of a problem at a time; selected pairs are pending until their results arrive.
 
     Args:
         places: the problems as points, shape (problems, coordinates).
@@ -97,13 +96,13 @@ class PairChooser:
         self.learn(scores, self.useful_by(scores))
 
     def useful_by(self, scores: Scores) -> set[int]:
-        """The kernels that are chosen from, and those that are useful by other scores."""
+        """Kernels to select from, and those useful by other scores."""
         drawn = np.sort(self._random.permutation(len(self._of))[:_ORDERED]).tolist()
         orders = [self._ordered(scores, number, self._of[number].kernels) for number in drawn]
         return self.useful | set(useful_kernels(orders, self._shots.kernels or KERNELS).tolist())
 
     def learn(self, scores: Scores, useful: set[int], learned: Container[int] = ()) -> None:
-        """Choose by these scores from now on, from these kernels as far as a problem has them.
+        """Use these scores and kernels from now on.
 
         Args:
             scores: what is known now.
@@ -113,13 +112,13 @@ class PairChooser:
         self._scores, self.useful, self._learned = scores, useful, learned
 
     def take(self, problem: int, kernels: Sequence[int], node: str) -> None:
-        """Count kernels of a problem as measured on a node: results of before."""
+        """Mark kernels of a problem as measured on a node earlier."""
         of = self._of[problem]
         of.chosen |= set(kernels)
         of.node = node
 
     def next(self, node: str) -> Chosen | None:
-        """The next pairs for a node's device; None if nothing is left for it."""
+        """The next pairs for a node's device; None if nothing is left."""
         problem = self._next_problem(node)
         if problem is None:
             return None
@@ -130,12 +129,12 @@ class PairChooser:
         return chosen
 
     def done(self, chosen: Chosen, node: str) -> None:
-        """The results of what was chosen are in, of a node that need not be the one it was chosen for."""
+        """Mark the results of selected pairs as complete; the node may differ from the planned one."""
         of = self._of[chosen.problem]
         of.node, of.is_pending = node, False
 
     def is_done(self, node: str) -> bool:
-        """True if nothing is left for a node's device as far as results are in."""
+        """True if nothing is left for a node's device."""
         return not self._again(node) and all(self._of[problem].chosen for problem in self._first)
 
     def _next_problem(self, node: str) -> int | None:
@@ -147,7 +146,7 @@ class PairChooser:
         return min(again)[1] if again else None
 
     def _again(self, node: str) -> list[tuple[int, int]]:
-        """The problems of which a node may measure more: how many pairs were, and their numbers."""
+        """Problems that a node may measure further: number of pairs, and indices."""
         return [
             (len(of.chosen), number)
             for number, of in enumerate(self._of)
@@ -165,16 +164,16 @@ class PairChooser:
         return self._counted.take(order[:best], order[best:], others)
 
     def _ordered(self, scores: Scores, problem: int, kernels: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Kernels of a problem, best first; in random order where nothing is known."""
+        """Kernels of a problem, best first; in random order without scores."""
         values = scores(problem, kernels)
         return self._random.permutation(kernels) if values is None else kernels[np.argsort(-values, kind="stable")]
 
 
 def quick_options(defaults: TrainOptions, jobs: int = 1) -> TrainOptions:
-    """How models are trained that choose what is measured next: as the operation's, with fewer trees."""
+    """Training options of the models that select: the operation's, with fewer trees."""
     return replace(defaults, targets=(), folds=0, ensemble=1, params=QUICK_TREES, jobs=jobs)
 
 
 def is_due(pairs: int, learned: int) -> bool:
-    """True if there are enough more results than a model learned from."""
+    """True if enough results were added since the last model."""
     return pairs >= _GROWTH * learned

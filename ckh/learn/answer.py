@@ -1,4 +1,4 @@
-"""The answer to "which kernel for this problem?": all candidates in order, and why the others are none."""
+"""Rank the kernels of a problem, and explain why kernels do not apply."""
 
 from __future__ import annotations
 
@@ -49,20 +49,20 @@ _KEPT = 4  # of how many architectures models are kept that nobody named
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Answer:
-    """A model's answer for a problem.
+    """Ranking of a model for a problem.
 
     Attributes:
-        problem: what is to be computed.
-        model: the model that ranks.
-        pool: kernels among which the problem decides.
-        order: those that apply, as numbers in the pool, best first; shape (candidates,).
-        score: what they are ordered by, highest first; shape (candidates,).
-        tflops: what the model expects of them, if it does, NaN where not; shape (candidates,). None too where the
-            problem lies far outside of its training data (`reach.beyond`).
-        probe: what was measured, if that comes first: the kernels that were measured by their time, then the others
-            by their score, then those that failed.
-        padded: the problem that the kernels run and times are of, where none applies to the problem as it is.
-        lacking: what the headers that are found here lack for the pool; None: that does not decide the order.
+        problem: the problem.
+        model: the model.
+        pool: kernels to choose from.
+        order: indices of applicable kernels in the pool, best first; shape (candidates,).
+        score: ranking scores, descending; shape (candidates,).
+        tflops: predicted speeds, NaN if not predicted; shape (candidates,). None also if the problem is far outside the
+            training data (`reach.beyond`).
+        probe: measurements on this machine, if they determine the order: measured kernels by time, then the others by
+            score, then failed kernels.
+        padded: the padded problem that kernels run, if no kernel applies to the unpadded problem.
+        lacking: pool kernels that the installed headers cannot build; None: not considered.
     """
 
     problem: Problem
@@ -77,25 +77,25 @@ class Answer:
 
     @property
     def run(self) -> Problem:
-        """The problem that kernels run: the padded one, if there is one."""
+        """The problem that kernels run: the padded one, if any."""
         return self.padded or self.problem
 
     @property
     def unpadded(self) -> Answer:
-        """The answer of those who cannot pad: without kernels where the problem has to be padded."""
+        """The answer without padding: no kernels if the problem must be padded."""
         if self.padded is None:
             return self
         return replace(self, order=self.order[:0], score=self.score[:0], tflops=None, padded=None)
 
     @property
     def ranked(self) -> list[Ranked]:
-        """All candidates, best first, those alike too."""
+        """All candidates, best first, including ties."""
         ties = row_lengths(self.score, self._kind) if self.probe is None else None
         given = self.problem, self.pool, self.order, self.score, self.tflops, self.padded
         return self._told(in_order(*given, ties=ties), self.order)
 
     def best(self, count: int) -> list[Ranked]:
-        """The first rows that differ, as many as requested or there are: kernels with one score are one (`ties`)."""
+        """First distinct rows; kernels with equal scores share a row (`ties`)."""
         starts = self._row_starts
         ends = np.append(starts[1:], len(self.order))[:count].tolist()
         starts = starts[:count]
@@ -108,7 +108,7 @@ class Answer:
 
     @property
     def buildable_first(self) -> Answer:
-        """The answer with kernels that the headers found here cannot build behind the others."""
+        """The answer with kernels that the headers cannot build last."""
         spec = self.model.spec
         found = lacking(spec.op, load_arch(spec.arch), self.pool)
         if found is None:
@@ -127,7 +127,7 @@ class Answer:
 
     @property
     def headers(self) -> HeadersNote | None:
-        """What the headers lack for the candidates; None: these are not built with CK Tile's headers."""
+        """Candidates that the headers cannot build; None: not built with CK Tile's headers."""
         if self.lacking is not None:
             return self.lacking.note(self.order)
         spec = self.model.spec
@@ -135,13 +135,13 @@ class Answer:
 
     @property
     def _row_starts(self) -> NDArray[np.intp]:
-        """Where rows begin: kernels that were probed are a row each."""
+        """Start indices of rows; probed kernels have a row each."""
         timed = 0 if self.probe is None else len(self.probe.fastest_first())
         failed = 0 if self.probe is None else len(self.probe.kernels) - timed
         return row_starts(self.score, timed, failed, self._kind)
 
     def _told(self, ranked: list[Ranked], order: NDArray[np.intp]) -> list[Ranked]:
-        """Ranked kernels with their times here, if they were probed, and with what headers lack for them."""
+        """Ranked kernels with times on this machine and reasons why the headers cannot build them."""
         if self.lacking is not None:
             reasons = zip(ranked, self.lacking.reasons(order), strict=True)
             ranked = [replace(one, not_in_headers=reason) if reason else one for one, reason in reasons]
@@ -151,12 +151,12 @@ class Answer:
         return ranked
 
     def by_times(self, probe: Probe) -> Answer:
-        """The answer with the kernels in front that were measured, fastest first, and at the end those that failed."""
+        """The answer with measured kernels first, fastest first, and failed kernels last."""
         known, order = in_front(probe, self._names({one.kernel for one in probe.kernels}))
         return replace(self._placed(np.array(order, np.intp)), probe=known)
 
     def _names(self, wanted: Iterable[str]) -> list[str]:
-        """The names of the candidates, best first; of a table of kernels those that are wanted, others are empty."""
+        """Names of the candidates, best first; of a large pool only the requested names, others are empty."""
         op = self.model.spec.op
         if not isinstance(self.pool, KernelTable):
             return [op.kernel_name(self.pool[index]) for index in self.order]
@@ -169,7 +169,7 @@ class Answer:
         return names
 
     def known(self, count: int) -> Known:
-        """The model's knowledge of the problem, of this device, and of the first kernels of the first rows."""
+        """Out-of-distribution check of the problem, this device and the first kernels of the first rows."""
         is_listed = self.model.only is not None
         kernels = [self.pool[index] for index in self.order[... if is_listed else self._row_starts[:count]]]
         found = known_of(self.problem, self.model, kernels, known_candidates(self.problem, self.model).left_out)
@@ -178,7 +178,7 @@ class Answer:
 
     @property
     def frequent(self) -> Frequent | None:
-        """The kernel that wins most at the problem's size, where the model learned from winners."""
+        """Most frequent winner at the problem's size, for models of winners."""
         op, table = self.model.spec.op, self.model.frequent_table(self.problem)
         if table is None or self.model.not_measured is not None:
             return None
@@ -186,7 +186,7 @@ class Answer:
 
     @property
     def compiled(self) -> int | None:
-        """How many candidates an estimate takes the compiler's registers and LDS of; None: no estimate answers."""
+        """Number of candidates with a compiler report in the estimate; None: no estimate."""
         estimate = estimate_of(self.model)
         if estimate is None:
             return None
@@ -195,24 +195,24 @@ class Answer:
 
     @property
     def estimated(self) -> int:
-        """How many candidates have their score from an estimate: those that the model does not know, or all."""
+        """Number of candidates scored by the estimate: those unknown to the model, or all."""
         if isinstance(self.model, FilledModel):
             return int((~self.model.is_known(self.pool)[self.order]).sum())
         return len(self.order) if isinstance(self.model, EstimateModel) else 0
 
     @property
     def beyond(self) -> str:
-        """Why no speed is expected of a problem far outside of the model's training data; empty if one is."""
+        """Reason why no speed is predicted far outside the training data, or an empty string."""
         return beyond(self.run, self.model.reach)
 
     @property
     def timed(self) -> int | None:
-        """How many candidates the model's training data have times of; None if the model does not say."""
+        """Number of candidates with times in the training data; None if unknown."""
         return known_candidates(self.run, self.model).timed_candidates
 
     @property
     def refused(self) -> dict[str, int]:
-        """How many kernels were refused, by the first rule that each breaks."""
+        """Number of refused kernels, by the first violated rule."""
         return own_candidates(self.run, self.model).refused
 
     @property
@@ -231,7 +231,7 @@ class Answer:
 
 
 def known_of(problem: Problem, model: Model, kernels: Sequence[Kernel], left_out: Iterable[str] = ()) -> Known:
-    """A model's knowledge of a problem, of this device, and of kernels; `left_out` as of `Known`."""
+    """Out-of-distribution check of a problem, this device and kernels; `left_out` as of `Known`."""
     if model.not_measured is not None:
         return not_measured(model.not_measured.source)
     if unmeasured := known_candidates(problem, model).unmeasured:
@@ -250,7 +250,7 @@ def known_of(problem: Problem, model: Model, kernels: Sequence[Kernel], left_out
 
 
 def unmeasured_families(model: Model, kernels: Sequence[Kernel]) -> list[str]:
-    """Of each kernel its kind, e.g. pipeline, if the model has no measurement of that; empty if it has."""
+    """Family of each kernel, e.g. its pipeline, if it has no measurements in the training data; empty otherwise."""
     found, op = model.measured, model.spec.op
     if found is None or not len(kernels):
         return [""] * len(kernels)
@@ -302,7 +302,7 @@ def rank(
 
 
 def _loaded(model: object) -> Model | None:
-    """The model that was named, by itself or by its folder; None if none was."""
+    """Load the named model; None if none was named."""
     if model is None or isinstance(model, Model):
         return model
     if isinstance(model, (str, Path)):
@@ -311,7 +311,7 @@ def _loaded(model: object) -> Model | None:
 
 
 def _models(arch: str | None) -> AnsweringModels:
-    """The models of an architecture. They are kept until a file that their choice follows from has changed."""
+    """Models of an architecture, cached until a relevant file changes."""
     found = files_of_models()
     state = tuple((path, one.st_ino, one.st_ctime_ns, one.st_mtime_ns, one.st_size) for path, one in found)
     return _kept_models(default_arch() if arch is None else load_arch(arch).name, state)
@@ -323,7 +323,7 @@ def _kept_models(arch: str, state: tuple[tuple[str | int, ...], ...]) -> Answeri
 
 
 def _marked(ranked: list[Ranked], model: Model) -> list[Ranked]:
-    """Ranked kernels that say so where nothing was measured."""
+    """Ranked kernels, marked if not measured."""
     doubts = model.not_measured
     return ranked if doubts is None else [replace(one, not_measured=doubts) for one in ranked]
 
@@ -337,7 +337,7 @@ def known(
     kernels: Iterable[str | Kernel] | None = None,
     rule_set: str | None = None,
 ) -> Known:
-    """What a model does not know of an answer of `rank`: the line `out of distribution: …` of `ckh predict`.
+    """Out-of-distribution check of an answer of `rank`: the line `out of distribution: …` of `ckh predict`.
 
     Args:
         problem: what is to be computed.
@@ -368,7 +368,7 @@ def rank_many(
     kernels: Iterable[str | Kernel] | None = None,
     rule_set: str | None = None,
 ) -> list[list[Ranked]]:
-    """The kernels for each of many problems, best first; of a problem that no kernel applies to, an empty list.
+    """Rank kernels for many problems, best first; an empty list for problems without applicable kernels.
 
     Args:
         problems: what is to be computed.
@@ -413,7 +413,7 @@ def _best_of(
     flags: tuple[bool, bool],
     alone: RankedAlone,
 ) -> Iterator[tuple[Problem, list[Ranked]]]:
-    """The best kernels of problems that want one model; of some twice, where something stands in for it."""
+    """Best kernels of problems for one model; some are duplicates if a stand-in answers."""
     tflops, require_measured = flags
     left = []
     first = model or (models.fitting(problems[0]) if require_measured else models.first(wanted))
@@ -432,7 +432,7 @@ def _best_of(
 
 
 def _rows_of(found: Scored, model: Model, top: int | None, *, tflops: bool) -> Iterator[list[Ranked]]:
-    """The first rows of problems that were scored together, those that headers here cannot build behind the others."""
+    """First rows of problems scored together; kernels that the headers cannot build come last."""
     lacks = lacking(model.spec.op, load_arch(model.spec.arch), found.pool) if found.candidates else None
     if lacks is None or len(lacks.verdicts.passed) == len(found.pool):
         yield from found.best(top)

@@ -1,4 +1,4 @@
-"""Model directories: finding them, loading them, and what a loaded model can do.
+"""Model directories: find, load and use models.
 
 A directory has AMD's file names, so theirs load here and ours there. Loading never writes there. Ranking imports NumPy
 only, and keeps packed forests in the cache; LightGBM is loaded for whole datasets.
@@ -60,7 +60,7 @@ _LISTS = 16  # of kernels that users named
 
 @dataclass(frozen=True, slots=True)
 class ModelRef:
-    """A model that exists and what it is for."""
+    """An available model and its purpose."""
 
     path: Path
     spec: ModelSpec
@@ -83,7 +83,7 @@ class ModelRef:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """The requirements on a model."""
+    """Requirements on a model."""
 
     op_type: str
     variant: str | None
@@ -91,18 +91,18 @@ class Wanted:
     arch: str
 
     def __str__(self) -> str:
-        """As it stands in messages."""
+        """Text for messages."""
         variant = "" if self.variant is None else f"{self.variant} "
         return f"{self.op_type} {variant}{self.dtype} on {self.arch}"
 
     def fits(self, spec: ModelSpec) -> bool:
-        """True if a model is for this."""
+        """True if a model meets the requirements."""
         same = (spec.op_type, spec.arch) == (self.op_type, self.arch) and spec.dtype in (ANY, self.dtype)
         return same and spec.variant in (None, self.variant)
 
 
 def wanted_for(problem: Problem, arch: str) -> Wanted:
-    """The requirements on a model for a problem."""
+    """Requirements on a model for a problem."""
     op = operation_of_problem(problem)
     return Wanted(op.name, str(problem.variant) if op.has_directions else None, problem.dtype, arch)  # type: ignore[attr-defined]
 
@@ -110,7 +110,7 @@ def wanted_for(problem: Problem, arch: str) -> Wanted:
 def list_models(
     folders: Iterable[Path] | None = None, wanted: Wanted | None = None, *, quiet: bool = False
 ) -> list[ModelRef]:
-    """All usable models that are folders in these, or are one of these, and fit.
+    """All usable models in folders, or in subfolders of these, that fit.
 
     Unusable ones are left out, with one warning each (`unusable_models`) unless `quiet`.
     """
@@ -141,7 +141,7 @@ def _is_shipped(folder: Path) -> bool:
 
 
 def fitting_models(wanted: Wanted) -> list[ModelRef]:
-    """The models that fit, the one to use first.
+    """All models that fit, in order of precedence.
 
     Those in the folders of $CKH_MODELS come first, folder by folder, then the user's own, then those that ship; within
     a folder, that with more features, then that of more problems, then by name.
@@ -159,7 +159,7 @@ def _by_training(ref: ModelRef) -> tuple[int, int, str]:
 
 
 def first_model(wanted: Wanted) -> Model | None:
-    """The first model that fits, as `find_model`; None if there is none.
+    """The first model that fits, or None.
 
     Raises:
         ModelError: it is damaged.
@@ -173,7 +173,7 @@ def first_model(wanted: Wanted) -> Model | None:
 
 
 def find_model(wanted: Wanted) -> Model:
-    """The first model that fits; it knows the others (`Model.others`).
+    """The first model that fits, with the others (`Model.others`).
 
     Raises:
         ModelError: there is none; names those that exist.
@@ -187,7 +187,7 @@ def find_model(wanted: Wanted) -> Model:
 
 
 def load_model(path: Path | str) -> Model:
-    """The model in a folder.
+    """Load the model of a folder.
 
     Raises:
         ModelError: it is missing, incomplete or damaged.
@@ -240,12 +240,12 @@ class Model:
 
     @property
     def inputs(self) -> ModelInputs:
-        """What scores are computed from: the operation's features that it learned from."""
+        """Inputs of the scores: the operation's features used in training."""
         return ModelInputs.of(self.spec)
 
     @property
     def measured(self) -> MeasuredSet | None:
-        """The measurements that it was trained on, if its files say so.
+        """Measurements that the model was trained on, if stored.
 
         Raises:
             ModelError: the file is damaged.
@@ -255,7 +255,7 @@ class Model:
         return self._measured[0]
 
     def frequent_table(self, problem: Problem) -> Table | None:
-        """The kernels that win most at each size among problems of this kind; None if it did not learn from winners.
+        """Most frequent winners by size for problems of this kind; None if not trained on winners.
 
         Raises:
             ModelError: a file of the model is damaged.
@@ -267,20 +267,20 @@ class Model:
 
     @property
     def num_cus(self) -> int | None:
-        """Compute units of the GPU that was measured, where that is known and no part of a problem."""
+        """Compute units of the measured GPU, if known and not part of problems."""
         is_fixed = self.spec.arch != HOST and "num_cus" not in self.spec.op.identity
         return self.spec.hardware.get("num_cus") if is_fixed else None
 
     @property
     def reach(self) -> dict[str, float]:
-        """How far what the model expects reaches, by size (`reach.beyond`)."""
+        """Limits of extrapolation by size (`reach.beyond`)."""
         if self._reach is None:
             sizes = {name.lower() for name in self.spec.op.sizes}
             self._reach = reach_of(self.packed_forest(TFLOPS), sizes) if TFLOPS in self.spec.targets else {}
         return self._reach
 
     def same(self, found: Candidates[Kernel]) -> Candidates[Kernel]:
-        """Candidates that were found before and are the same kernels of the same pool, or else these."""
+        """Earlier candidates if they are the same kernels of the same pool, else the given ones."""
         key = id(found.pool), found.chosen.tobytes()
         known = self._same.get(key)
         if known is None:
@@ -289,7 +289,7 @@ class Model:
         return known
 
     def alone(self, found: Candidates[Kernel]) -> Candidates[Kernel]:
-        """The same kernels as a pool of their own, which is prepared once for those that share `found.chosen`."""
+        """The chosen kernels as a pool, prepared once per `found.chosen`."""
         known = self._alone.get(id(found.chosen))
         if known is None:
             known = (
@@ -300,7 +300,7 @@ class Model:
         return known[1]
 
     def limited_to(self, only: KernelList[Any]) -> Model:
-        """The same model, which ranks these kernels alone, in the architecture's pool or not."""
+        """The model restricted to these kernels."""
         made = self._limited.get(only.kernels)
         if made is None:
             made = copy(self)
@@ -310,7 +310,7 @@ class Model:
         return made
 
     def require(self, wanted: Wanted) -> None:
-        """Refuse to be used for what it was not trained for.
+        """Refuse a use that the model was not trained for.
 
         Raises:
             UsageError: it was trained for something else.
@@ -319,7 +319,7 @@ class Model:
             raise UsageError(f"{self.path} is for {self.spec.purpose}, not {wanted}", code="model-mismatch")
 
     def predict(self, problem: Problem, kernels: Sequence[Kernel], target: str = TFLOPS) -> NDArray[np.float64]:
-        """The values expected of kernels, shape (kernels,): TFLOPS, ms, GB/s; or scores, for the target `rank`.
+        """Predicted values of kernels, shape (kernels,): TFLOPS, ms, GB/s, or scores for the target `rank`.
 
         Raises:
             ModelError: there is no such target, or its file is damaged.
@@ -329,7 +329,7 @@ class Model:
 
     @property
     def shown_beside(self) -> tuple[str, ...]:
-        """The targets besides TFLOPS whose predictions are shown: in a model as AMD's, those that it has a forest of.
+        """Targets besides TFLOPS with predictions to show: for models of AMD's layout those with a forest.
 
         In a model with an order of its own, speeds and times go together, and with the order where it is calibrated.
         """
@@ -337,7 +337,7 @@ class Model:
         return tuple(target for target in wanted if model_file(self.path, target) is not None)
 
     def rank(self, problem: Problem, kernels: Sequence[Kernel]) -> list[Ranked]:
-        """The kernels, best first; of equal ones, the first in `kernels` comes first.
+        """Kernels, best first; ties in the order of `kernels`.
 
         Raises:
             ModelError: a file of the model is damaged.
@@ -350,11 +350,11 @@ class Model:
 
     @property
     def bands(self) -> tuple[tuple[float, float, float], ...]:
-        """Between which nine in ten held-out times lay (`Calibration.bands`); empty without a calibration."""
+        """Prediction intervals of times (`Calibration.bands`); empty without a calibration."""
         return () if self.calibration is None else self.calibration.bands
 
     def speeds(self, score: NDArray[np.float64], tflops: NDArray[np.float64] | None) -> NDArray[np.float64] | None:
-        """The speeds of kernels in their order, shape (..., kernels), as predicted or, if that was learned, calibrated.
+        """Speeds of kernels in order, shape (..., kernels), as predicted or calibrated.
 
         They are NaN behind those whose times the data hold (`Operation.timed`), and where none is a finite number.
 
@@ -373,7 +373,7 @@ class Model:
     def score_pool(
         self, problems: Sequence[Problem], pool: Sequence[Kernel], *, tflops: bool = True
     ) -> tuple[NDArray[np.float64], NDArray[np.float64] | None]:
-        """Scores that order a pool's kernels, and their predicted TFLOPS if the model has them and they are requested.
+        """Ranking scores of a pool's kernels, and predicted TFLOPS if available and requested.
 
         Both have the shape (problems, kernels). What is prepared for a pool is kept as long as the same object is
         given.
@@ -387,13 +387,13 @@ class Model:
 
     @property
     def predicts_speeds(self) -> bool:
-        """True if it expects speeds, in TFLOPS."""
+        """True if the model predicts TFLOPS."""
         return TFLOPS in self._targets
 
     def speeds_of(
         self, problems: Sequence[Problem], pool: Sequence[Kernel], kernels: NDArray[np.intp]
     ) -> NDArray[np.float64]:
-        """The TFLOPS predicted of some kernels of each problem alone: those of `score_pool`, to the last bit.
+        """Predicted TFLOPS of selected kernels of each problem, bit-identical to `score_pool`.
 
         Args:
             problems: the problems.
@@ -406,11 +406,11 @@ class Model:
         return self._scorer.some(problems, pool, kernels, self._targets.index(TFLOPS))
 
     def scores(self, dataset: Dataset) -> NDArray[np.float64]:
-        """The score of every row of a dataset, shape (rows,): higher is better."""
+        """Score of every row of a dataset, shape (rows,): higher is better."""
         return self.predict_dataset(dataset, self.spec.rank_by)
 
     def predict_dataset(self, dataset: Dataset, target: str, trees: int | None = None) -> NDArray[np.float64]:
-        """As `predict`, for every row of a dataset; by the first `trees` alone, if that is given.
+        """As `predict`, for every row of a dataset; with the first `trees` only, if given.
 
         Raises:
             ModelError: there is no such target, or its file is damaged.
@@ -437,7 +437,7 @@ class Model:
         return self._boosters[target]
 
     def _blocks(self, dataset: Dataset) -> Iterator[NDArray[np.float64]]:
-        """The features of all rows of a dataset, a block at a time, shape (rows of the block, features)."""
+        """Features of a dataset in blocks, shape (rows of the block, features)."""
         op, spec = self.spec.op, self.spec
         for start in range(0, len(dataset), BLOCK_ROWS):
             rows = dataset.frame.iloc[start : start + BLOCK_ROWS]
@@ -447,7 +447,7 @@ class Model:
             yield spec.engine.matrix(columns, self.hardware, spec.feature_names)
 
     def tree_count(self, target: str) -> int:
-        """How many trees a target's model has.
+        """Number of trees of a target's model.
 
         Raises:
             ModelError: there is no such target, or its file is damaged.
@@ -455,7 +455,7 @@ class Model:
         return len(self._forest(target).roots)
 
     def matrix(self, problem: Problem, kernels: Sequence[Kernel]) -> NDArray[np.float64]:
-        """The features of kernels on a problem, shape (kernels, features)."""
+        """Features of kernels on a problem, shape (kernels, features)."""
         op = self.spec.op
         columns = {**op.problem_features([problem]), **op.kernel_features(kernels, self.spec.encoding)}
         return self.spec.engine.matrix(columns, self.hardware, self.spec.feature_names)
@@ -475,7 +475,7 @@ class Model:
         return self._forests[target]
 
     def packed_forest(self, target: str) -> PackedForest:
-        """The forest of a target, packed.
+        """Packed forest of a target.
 
         Raises:
             ModelError: there is no such target, or its file is damaged.

@@ -1,10 +1,10 @@
-"""Which few measurements say most: those of representative problems, and of kernels that may be the best of one.
+"""Experimental design: choose the problems and kernels whose measurement is most informative.
 
-Problems are chosen so that the distances of all problems to the nearest chosen one add up to least, one after the other
-("facility location"), so the first N are a choice of N. Of a problem those kernels are measured that stand first in an
-order that is known before, as of the nearest model or an estimate, and as many others, of which each is measured about
-equally often. Few kernels of many problems say more than many kernels of few: the order may mislead, and a model needs
-to have seen each kernel at several sizes. What this saves: `benchmarks/few_shots.py`.
+Problems are selected greedily to minimize the sum of distances of all problems to the nearest selected one (facility
+location), so the first N are a selection of N. For a problem the kernels ranked first by prior knowledge (the nearest
+model or an estimate) are measured, and as many others, each about equally often. Few kernels of many problems are more
+informative than many kernels of few: the prior may mislead, and a model must see each kernel at several sizes. Savings:
+`benchmarks/few_shots.py`.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ _OF_ALL = 1e-3  # weight of what a kernel is worth on problems that have a bette
 
 @dataclass(frozen=True, slots=True)
 class Shots:
-    """How much is measured.
+    """Amount of measuring.
 
     Attributes:
-        kernels: distinct kernels in all; None: as many as there are.
-        best: of a problem, the first by what is known before.
-        others: of a problem, those measured least so far: a model must have seen what is slow, too.
+        kernels: number of distinct kernels; None: no limit.
+        best: kernels per problem, ranked first by prior knowledge.
+        others: kernels per problem, the least measured so far: a model must see slow kernels, too.
     """
 
     kernels: int | None = KERNELS
@@ -45,14 +45,14 @@ class Shots:
     others: int = 6
 
     def of_problem(self, kernels: int) -> tuple[int, int]:
-        """Of a problem with so many kernels, how many first ones and how many others: all, if there are no more."""
+        """Number of first and of other kernels for a problem with so many kernels."""
         both = self.best + self.others
         others = min(both, kernels) * self.others // both
         return min(both, kernels) - others, others
 
 
 def representative(places: NDArray[np.float64], seed: int = 0) -> Iterator[int]:
-    """Numbers of problems, each the one that brings most to those before it: the first N stand for all.
+    """Indices of problems by marginal gain as representatives: any prefix is a selection.
 
     Args:
         places: the problems as points, shape (problems, coordinates).
@@ -77,7 +77,7 @@ def representative(places: NDArray[np.float64], seed: int = 0) -> Iterator[int]:
 
 
 def useful_kernels(orders: Sequence[NDArray[np.int64]], count: int) -> NDArray[np.int64]:
-    """Kernels such that each problem has some of its first ones, the most useful first.
+    """Kernels that cover the first ones of every problem, the most useful first.
 
     Args:
         orders: of each problem the numbers of its kernels, best first.
@@ -100,7 +100,7 @@ def useful_kernels(orders: Sequence[NDArray[np.int64]], count: int) -> NDArray[n
 
 
 class _LazyGreedy:
-    """Takes one thing after the other, always the first of those that bring most now (Minoux, 1978).
+    """Lazy greedy selection of the item with the largest marginal gain (Minoux, 1978).
 
     As a thing never brings more than before, what it brought when it was last looked at is a bound: few are looked at
     again before one is taken. The choice is that of looking at all.
@@ -115,7 +115,7 @@ class _LazyGreedy:
         self._at_once = min(at_once, len(gain))
 
     def take(self, gain: Callable[[NDArray[np.int64]], NDArray[np.floating[Any]]]) -> int:
-        """The number of the thing that is taken.
+        """Select the next item.
 
         Args:
             gain: what things bring now, by number.
@@ -131,7 +131,7 @@ class _LazyGreedy:
 
 
 class Counted:
-    """How often each kernel was chosen, so that others than the first can be those that were chosen least.
+    """Selection counts of kernels, to balance the kernels selected besides the first.
 
     Args:
         random: decides between kernels that were chosen as often.
@@ -142,7 +142,7 @@ class Counted:
         self._counts: Counter[int] = Counter()
 
     def take(self, best: NDArray[np.int64], rest: NDArray[np.int64], others: int) -> NDArray[np.int64]:
-        """The first kernels of a problem, and so many of the rest of its kernels."""
+        """Select the first kernels of a problem, and so many of the others."""
         drawn = self._random.permutation(rest)
         often = np.array([self._counts[kernel] for kernel in drawn.tolist()])
         taken = np.concatenate([best, drawn[np.argsort(often, kind="stable")[:others]]])
@@ -151,7 +151,7 @@ class Counted:
 
 
 def few_kernels(orders: Sequence[NDArray[np.int64]], shots: Shots, seed: int = 0) -> list[NDArray[np.int64]]:
-    """Of each problem the kernels to measure: its first among the useful ones, and others, each about equally often.
+    """Kernels to measure for each problem: its first useful ones, and others, each about equally often.
 
     Args:
         orders: of each problem the numbers of its kernels, best first; at random where nothing is known before.

@@ -174,7 +174,7 @@ def _parse(fields: JsonFields, folder: Path) -> ModelSpec:
     op_type = fields.scalar("op_type", str)
     if not is_operation(op_type):
         raise ModelError(
-            f"{where}: ckh has no operation {op_type!r}", "it has " + ", ".join(operation_names()), code="unknown-op"
+            f"{where}: unknown operation {op_type!r}", "it has " + ", ".join(operation_names()), code="unknown-op"
         )
     engine = operation(op_type).engine
     # AMD's older specs carry neither version nor hardware: both are then as they were before the keys existed.
@@ -189,7 +189,7 @@ def _parse(fields: JsonFields, folder: Path) -> ModelSpec:
     arch = fields.scalar("arch", str)
     if arch not in arch_names():
         raise ModelError(
-            f"{where}: ckh knows no architecture {arch!r}", "it knows " + ", ".join(arch_names()), code="unknown-arch"
+            f"{where}: unknown architecture {arch!r}", "it knows " + ", ".join(arch_names()), code="unknown-arch"
         )
     ours = fields.part("ckh") if fields.has("ckh") else None
     names = fields.strings("feature_names")

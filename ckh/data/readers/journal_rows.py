@@ -1,4 +1,4 @@
-"""Which rows of a journal count, and where they stand in it: what a row takes while this is found out is on disk."""
+"""Deduplicate the rows of a journal, spilling to disk."""
 
 from __future__ import annotations
 

@@ -113,7 +113,7 @@ def problem_of(path: Path, line: int, values: Mapping[str, str]) -> AiterMoe | s
 
 
 def _foreign(values: Mapping[str, str]) -> str | None:
-    """In words what of a row ckh has no kernels for; None if it may have some."""
+    """Reason why a row is unsupported, or None."""
     if values.get("use_g1u1", "1").strip().lower() not in _TRUE:
         return "experts without a gate"
     if values.get("doweight_stage1", "0").strip().lower() not in _FALSE:

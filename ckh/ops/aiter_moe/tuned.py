@@ -139,7 +139,7 @@ def _with_stage(problem: AiterMoe, stage: str) -> AiterMoe:
 
 
 def _fastest(rows: list[_Row]) -> list[_Row]:
-    """Of a choice that stands there twice the faster, as AITER keeps it."""
+    """Keep the fastest of duplicate rows, as AITER does."""
     found: dict[tuple[AiterMoe, str, bool], _Row] = {}
     for row in rows:
         key = row.problem, row.kernel, row.is_predicted
