@@ -28,14 +28,14 @@ _ROUNDING = 1e-9
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Workload:
-    """The pairs of problems and kernels that work, with the efficiency of each.
+    """Working pairs of problems and kernels, with their efficiencies.
 
     Attributes:
-        problem: number of each pair's problem, shape (pairs,).
-        kernel: number of each pair's kernel, shape (pairs,).
+        problem: index of each pair's problem, shape (pairs,).
+        kernel: index of each pair's kernel, shape (pairs,).
         efficiency: the problem's least time / the pair's, shape (pairs,).
-        weight: of each problem, all together 1, shape (problems,).
-        kernels: how many there are.
+        weight: weights of problems with sum 1, shape (problems,).
+        kernels: number of kernels.
     """
 
     problem: NDArray[np.int64]
@@ -45,7 +45,7 @@ class Workload:
     kernels: int
 
     def reached(self, chosen: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Efficiency of a set on each problem, 0 where none of its kernels works; shape (problems,)."""
+        """Efficiency of a set on each problem, 0 without a working kernel; shape (problems,)."""
         inside = np.isin(self.kernel, chosen)
         best = np.zeros(len(self.weight))
         np.maximum.at(best, self.problem[inside], self.efficiency[inside])
@@ -54,13 +54,13 @@ class Workload:
 
 @dataclass(frozen=True, slots=True)
 class CoverStep:
-    """The first kernels of the greedy order.
+    """A prefix of the greedy order.
 
     Attributes:
-        kernel: the number of the one that was added last.
-        mean: what they reach on the workload.
-        least: and on the worst problem, 0 while one has no kernel that works.
-        bound: what no set of as many kernels exceeds in the mean, if each problem has one that works.
+        kernel: index of the last added kernel.
+        mean: mean efficiency on the workload.
+        least: efficiency on the worst problem, 0 if one has no working kernel.
+        bound: upper bound of the mean of any set of this size that covers all problems.
     """
 
     kernel: int
@@ -74,12 +74,12 @@ class KernelSet:
     """A set of kernels.
 
     Attributes:
-        kernels: their numbers, in the order of the gain of each over those before it.
-        mean: what they reach on the workload.
-        least: and on the worst problem.
-        keeps: whether that is what was requested, and every problem has a kernel.
-        fewest: no smaller set of kernels can keep that much.
-        curve: the greedy order, as far as it was followed.
+        kernels: indices in greedy order.
+        mean: mean efficiency on the workload.
+        least: efficiency on the worst problem.
+        keeps: whether the requested mean is reached, and every problem has a working kernel.
+        fewest: lower bound of the set size.
+        curve: the greedy order, as far as computed.
     """
 
     kernels: tuple[int, ...]
@@ -91,7 +91,7 @@ class KernelSet:
 
     @property
     def is_fewest(self) -> bool:
-        """True if it is proved that no smaller set keeps as much."""
+        """True if the set is proved to be minimal."""
         return self.keeps and len(self.kernels) == self.fewest
 
 
@@ -159,13 +159,13 @@ def _greedy(workload: Workload, keep: float, most: int) -> tuple[list[CoverStep]
 
 
 def _gains(workload: Workload, values: NDArray[np.float64], reached: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The gain of adding each kernel, shape (kernels,)."""
+    """Gain of adding each kernel, shape (kernels,)."""
     more = np.maximum(values - reached[workload.problem], 0.0) * workload.weight[workload.problem]
     return np.bincount(workload.kernel, weights=more, minlength=workload.kernels).astype(np.float64)
 
 
 def _serve(workload: Workload, values: NDArray[np.float64], reached: NDArray[np.float64], kernel: int) -> None:
-    """Add a kernel to what is reached."""
+    """Add a kernel to the reached efficiencies."""
     rows = workload.kernel == kernel
     np.maximum.at(reached, workload.problem[rows], values[rows])
 
@@ -175,7 +175,7 @@ def _keeps(value: NDArray[np.float64], workload: Workload, keep: float) -> bool:
 
 
 def _by_gain(workload: Workload, chosen: NDArray[np.int64]) -> list[int]:
-    """Kernels in the order of the gain of each over those before it."""
+    """Kernels in greedy order."""
     left, value, order = set(map(int, chosen)), np.zeros(len(workload.weight)), list[int]()
     values = 1.0 + workload.efficiency
     while left:

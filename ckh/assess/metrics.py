@@ -1,8 +1,7 @@
-"""How good choices are: efficiency, and whether the best kernel was found.
+"""Metrics of choices: efficiency, and hit rates.
 
-The oracle of a problem is its least measured time. Efficiency is that over the chosen kernel's measured time: 1 at
-best. The oracle is a set: a kernel as near to the least time as measurements of one kernel lie apart is as good as the
-best (`noise`).
+The oracle of a problem is its least measured time. Efficiency is the oracle over the chosen kernel's measured time.
+Kernels within the repeatability of measurements of the least time count as ties of the oracle (`noise`).
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ class Times:
 
     @property
     def count(self) -> int:
-        """How many problems there are."""
+        """Number of problems."""
         return int(self.problem.max()) + 1 if len(self.problem) else 0
 
     def oracle_ms(self) -> NDArray[np.float64]:
@@ -52,13 +51,12 @@ class Times:
         return best
 
     def efficiency(self) -> NDArray[np.float64]:
-        """Of each row, were it chosen, shape (rows,)."""
+        """Efficiency of each row, if chosen, shape (rows,)."""
         return np.asarray(self.oracle_ms()[self.problem] / self.latency_ms)
 
     def own_tolerance(self) -> NDArray[np.float64]:
-        """How far from the least time is as good where nothing was measured again, relative, shape (problems,).
-
-        That is the spread of the oracle's own samples, and 1 % in any case.
+        """Relative tolerance of ties without repeated measurements, shape (problems,): the spread of the oracle's samples, at
+        least 1 %.
         """
         tolerance = np.full(self.count, _MIN_TOLERANCE)
         is_oracle = self.efficiency() >= 1.0
@@ -66,23 +64,23 @@ class Times:
         return tolerance
 
     def is_best(self) -> NDArray[np.bool_]:
-        """True if a row is as good as its oracle: no slower than repeated measurements of one kernel lie apart."""
+        """True if a row ties with the oracle within the repeatability of measurements."""
         return as_good(self.efficiency(), known_or(self.tolerance, self.own_tolerance())[self.problem])
 
 
 def known_or(known: NDArray[np.float64] | None, otherwise: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The tolerances that are known, and others where they are NaN or none is."""
+    """The tolerances, with others where they are NaN or missing."""
     return otherwise if known is None else np.where(np.isfinite(known), known, otherwise)
 
 
 def as_good(efficiency: NDArray[np.float64], tolerance: NDArray[np.float64]) -> NDArray[np.bool_]:
-    """True if an efficiency is as good as 1, to what can be measured."""
+    """True if an efficiency is 1 within measurement accuracy."""
     return np.asarray(efficiency >= 1.0 / (1.0 + tolerance))
 
 
 @dataclass(frozen=True, slots=True)
 class Efficiency:
-    """The distribution of the efficiency of choices over problems."""
+    """Distribution of the efficiency of choices over problems."""
 
     problems: int
     mean: Estimate
@@ -99,7 +97,7 @@ FIGURES = tuple(f"{field.name}{_FIGURE_SUFFIX}" for field in fields(Efficiency) 
 
 @dataclass(frozen=True, slots=True)
 class TopK:
-    """The efficiency that measuring the first k choices would give; `problems` have one that was measured."""
+    """Efficiency of measuring the first k choices; `problems`: those with a measured choice."""
 
     k: int
     problems: int
@@ -109,14 +107,14 @@ class TopK:
 
 
 def choices(scores: NDArray[np.float64], problem: NDArray[np.int64], count: int) -> NDArray[np.int64]:
-    """The row with the highest score of each problem, the first of equals, shape (count,)."""
+    """Index of the highest score of each problem, the first of ties, shape (count,)."""
     order = np.lexsort((np.arange(len(scores)), -scores, problem))
     first = np.searchsorted(problem[order], np.arange(count))
     return np.asarray(order[first], dtype=np.int64)
 
 
 def places(scores: NDArray[np.float64], problem: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The place of each row in its problem's ranking, 0 for the first, shape (rows,)."""
+    """Rank of each row in its problem, from 0, shape (rows,)."""
     order = np.lexsort((np.arange(len(scores)), -scores, problem))
     ordered = problem[order]
     starts = np.searchsorted(ordered, ordered)
@@ -126,12 +124,12 @@ def places(scores: NDArray[np.float64], problem: NDArray[np.int64]) -> NDArray[n
 
 
 def summarize(efficiency: NDArray[np.float64], seed: int = 0) -> Efficiency:
-    """The distribution of efficiencies, shape (problems,); percentiles interpolate linearly."""
+    """Distribution of efficiencies, shape (problems,); percentiles interpolate linearly."""
     return summaries({"": efficiency}, seed)[""]
 
 
 def summaries(efficiency: Mapping[str, NDArray[np.float64]], seed: int = 0) -> dict[str, Efficiency]:
-    """As `summarize`, of several choices on the same problems, shape (problems,) each, by the same draws."""
+    """As `summarize`, for several choices on the same problems, shape (problems,) each, with the same bootstrap draws."""
     figures: dict[str, Figure] = {}
     for name, values in efficiency.items():
         parts = {"mean": mean_of(values), "geomean": geomean_of(values)}
@@ -167,7 +165,7 @@ def best_of_first(times: Times, place: NDArray[np.float64], ks: Sequence[int] = 
 
 
 def top_k(best: NDArray[np.float64], tolerance: NDArray[np.float64], ks: Sequence[int] = TOP_KS) -> list[TopK]:
-    """How often the first k choices hold a best kernel, and the efficiency of the best of them.
+    """Hit rate and efficiency of the best of the first k choices.
 
     Problems none of whose first k choices was measured do not count; a number of choices of which none was measured on
     any problem is left out.
@@ -188,6 +186,6 @@ def top_k(best: NDArray[np.float64], tolerance: NDArray[np.float64], ks: Sequenc
 
 
 def figures(efficiency: Efficiency) -> dict[str, float]:
-    """Figures by the names that gates use (`FIGURES`)."""
+    """Figures by their names in gates (`FIGURES`)."""
     parts = {name: getattr(efficiency, name.removesuffix(_FIGURE_SUFFIX)) for name in FIGURES}
     return {name: part.value if isinstance(part, Estimate) else float(part) for name, part in parts.items()}

@@ -1,8 +1,8 @@
-"""`ckh bench --plan`: of a whole plan the few problems and kernels whose measurement says most (`learn.few_shots`).
+"""`ckh bench --plan`: select the most informative problems and kernels of a plan (`learn.few_shots`).
 
-What stands first in a problem's order is said by the model that `ckh predict` would use, the nearest one or an
-estimate; where there is none of these, kernels are taken at random. What the plan holds is measured in its order, the
-problem that stands for most first, so that a run that is stopped has measured what helps most.
+Kernels of a problem are ordered by the model that `ckh predict` would use, the nearest model or an estimate, else
+randomly. Problems are measured in order of their marginal gain, so that an interrupted run has measured the most
+informative ones.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _MOST_STEP = 3.0  # by which the time for measuring changes from trial to trial
 
 
 class Order(Protocol):
-    """The facts known of kernels before they are measured."""
+    """Prior scores of kernels."""
 
     def __call__(
         self, problem: Problem, kernels: Sequence[Kernel], numbers: NDArray[np.int64], /
@@ -60,18 +60,18 @@ class Order(Protocol):
 
 
 def few_plan(plan: Plan, count: str, order: Order, seed: int, budget_s: float | None, pace: Pace) -> Plan:
-    """The part of a plan that says most.
+    """Select the most informative part of a plan.
 
     Args:
-        plan: problems with all kernels that may be measured.
-        count: how many problems, or "auto": as many as fit in the budget.
-        order: what is known of kernels before.
-        seed: what is drawn at random follows from it.
+        plan: problems with all kernels.
+        count: number of problems, or "auto": as many as fit in the budget.
+        order: prior scores of kernels.
+        seed: seed of random choices.
         budget_s: seconds for compiling and measuring.
-        pace: how long these take.
+        pace: estimated duration of these.
 
     Raises:
-        UsageError: the count is none, or depends on a budget that there is not.
+        UsageError: the count is invalid, or "auto" without a budget.
     """
     most = _count(count, budget_s)
     by_worth = [plan.tasks[number] for number in islice(representative(_places(plan), seed), most)]
@@ -82,12 +82,12 @@ def few_plan(plan: Plan, count: str, order: Order, seed: int, budget_s: float | 
 
 
 class _Draft:
-    """Plans of the first of some tasks, of which each is scored once.
+    """Plans of the first of some tasks, with cached scores.
 
     Args:
-        by_worth: the tasks, that which stands for most first.
-        order: what is known of kernels before.
-        seed: what is drawn at random follows from it.
+        by_worth: the tasks by decreasing marginal gain.
+        order: prior scores of kernels.
+        seed: seed of random choices.
     """
 
     def __init__(self, by_worth: Sequence[Task], order: Order, seed: int) -> None:
@@ -100,8 +100,7 @@ class _Draft:
     def tasks(self, count: int, shots: Shots, *, limits_unknown: bool = False) -> tuple[Task, ...]:
         """The first tasks with their kernels.
 
-        A few kernels at random would leave most tiles out: where nothing is known of them, there are as many as come,
-        unless `limits_unknown`.
+        Without prior scores all kernels are used, since a few random ones would omit most tiles, unless `limits_unknown`.
         """
         orders = [self._order_of(number) for number in range(count)]
         if not self._is_known and not limits_unknown:
@@ -114,7 +113,7 @@ class _Draft:
         return tuple(task for task in few if task.kernels)
 
     def _order_of(self, number: int) -> NDArray[np.int64]:
-        """The kernels of a task, best first, or as they come where nothing is known."""
+        """Kernels of a task, best first, or in the given order without scores."""
         if number not in self._orders:
             ascending = np.sort(self._numbers[number])
             scores = self._order(self.by_worth[number].problem, self._kernels, ascending)
@@ -125,7 +124,7 @@ class _Draft:
 
 
 def _numbered(tasks: Sequence[Task]) -> tuple[tuple[Kernel, ...], list[NDArray[np.int64]]]:
-    """All kernels of tasks in their own order, and of each task the numbers of its kernels in the task's order."""
+    """Distinct kernels of all tasks, and the indices of each task's kernels."""
     parts = [PoolKernels.of(task.kernels) for task in tasks]
     pools = {id(part.pool): part.pool for part in parts}
     used = {key: np.zeros(len(pool), np.bool_) for key, pool in pools.items()}
@@ -169,9 +168,9 @@ def _places(plan: Plan) -> NDArray[np.float64]:
 
 
 def _within(draft: _Draft, kernels: int, budget_s: float, pace: Pace) -> tuple[Task, ...]:
-    """The tasks that fit in a budget and use it: a task and some kernels in any case.
+    """The tasks that fit in a budget and use it, at least one task and some kernels.
 
-    Kernels and tasks are first as many as their mean costs leave time for, then more or fewer as the plan's own take.
+    Numbers of kernels and tasks start from mean costs and are then adjusted to the costs of the plan.
     """
     each_s = pace.compiling_s([task.kernels[0] for task in draft.by_worth]) / len(draft.by_worth)
     compiled = int(_COMPILING * budget_s / each_s) if each_s else kernels
@@ -205,12 +204,12 @@ def _within(draft: _Draft, kernels: int, budget_s: float, pace: Pace) -> tuple[T
 
 
 def _is_better(needs_s: float, best_s: float, budget_s: float) -> bool:
-    """True if a plan that needs so long uses a budget better than the best one so far, or exceeds it less."""
+    """True if a plan of this duration uses the budget better than the best so far, or exceeds it less."""
     return best_s < needs_s <= budget_s or (best_s > budget_s and needs_s < best_s)
 
 
 def _shots(by_worth: Sequence[Task], kernels: int, left_s: float, pace: Pace) -> tuple[int, Shots]:
-    """How many tasks, with how many kernels, are measured in a time; where all are, each has as many more as fit."""
+    """Numbers of tasks and kernels for a time; if all tasks fit, more kernels per task."""
     shots = Shots(kernels=kernels)
     spent_s = 0.0
     for number, task in enumerate(by_worth):
@@ -228,9 +227,9 @@ def _kernels_of(tasks: Iterable[Task]) -> list[Kernel]:
 
 @dataclass(slots=True)
 class KnownBefore:
-    """Orders kernels by a model, or what stands in for one; `sources` names what was used.
+    """Orders kernels by a model or its stand-in; `sources` names those used.
 
-    A model that does not know all of a problem's kernels says nothing of the others: there the estimate goes before it.
+    The estimate ranks kernels unknown to the model.
     """
 
     arch: str
@@ -240,7 +239,7 @@ class KnownBefore:
 
     @classmethod
     def of(cls, arch: str, folder: Path | None) -> KnownBefore:
-        """The facts known of an architecture; by the model in a folder, if one is named."""
+        """Prior scores for an architecture, by the model of a folder if given."""
         return cls(arch, folder, {}, {})
 
     def __call__(

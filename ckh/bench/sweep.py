@@ -1,10 +1,10 @@
-"""A run of bench: builds the kernels of a plan, measures them problem by problem, and journals every result.
+"""A run of bench: build the kernels of a plan, measure them problem by problem, and journal every result.
 
-Of each problem, the leaders of the first pass are measured again in rounds, each leader once a round in random order,
-so that a drift of the clock hits all alike. Those times replace the first ones.
+The fastest kernels of each problem are remeasured in rounds, interleaved in random order, so that clock drift affects
+all alike; these times replace the first ones.
 
-Where there are several devices, a problem is measured by one of them. One that an earlier run has left half measured
-goes on with its device, or if that is gone, is measured anew. Kernels whose code is the same are measured once.
+With several devices each problem is measured on one of them. A problem left half measured by an earlier run continues
+on its device, or is measured again if that is gone. Kernels with identical code are measured once.
 """
 
 from __future__ import annotations
@@ -47,20 +47,20 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class Totals:
-    """The counts of a run: result rows by status, seconds by phase and in all.
+    """Counts of a run, and seconds by phase and in total.
 
     Attributes:
         statuses: rows by status.
-        first_failures: of each status, the message of the first row that has no right result.
-        remeasured: leaders measured again.
-        drifted: pairs measured again because the machine drifted.
-        suspects_left: pairs measured while it drifted that were not.
-        references: looks at the machine by the reference kernel, in their order.
-        compile_s: of compiling.
-        wall_s: in all.
-        phase_s: by phase.
-        restarts: of workers.
-        workers: how many there were.
+        first_failures: message of the first row of each failing status.
+        remeasured: number of remeasured fastest kernels.
+        drifted: number of pairs remeasured because of drift.
+        suspects_left: number of pairs measured during drift and not remeasured.
+        references: reference measurements, in order.
+        compile_s: seconds of compiling.
+        wall_s: total seconds.
+        phase_s: seconds by phase.
+        restarts: number of restarted workers.
+        workers: number of workers.
     """
 
     statuses: Counter[str] = field(default_factory=Counter)
@@ -78,7 +78,7 @@ class Totals:
 
 @dataclass(frozen=True, slots=True)
 class _Work:
-    """Values that the tasks of a run share: the kernels by name, the results of pairs, and the progress bar."""
+    """State shared by the tasks of a run: kernels by name, results of pairs, the progress bar."""
 
     built: dict[str, Built]
     results: PairResults
@@ -86,14 +86,14 @@ class _Work:
 
 
 class Sweep:
-    """Runs a plan.
+    """Executes a plan.
 
     Args:
-        driver: what builds the kernels and has them measured.
+        driver: builds kernels and has them measured.
         run: the record of this run, in the journal already.
-        journal: where every result goes.
-        stop: why to end early, if there is a reason to.
-        looks: at the machines of the runs before, in the journal.
+        journal: destination of results.
+        stop: reason to end early, if any.
+        looks: reference measurements of earlier runs.
     """
 
     def __init__(
@@ -115,7 +115,7 @@ class Sweep:
         self.totals = Totals(workers=len(driver.configs))
 
     def measure(self, plan: Plan, results: PairResults) -> Totals:
-        """Measure what `results` does not hold yet, until it is complete or stopped. Returns what was done.
+        """Measure pairs missing in `results`, until complete or stopped.
 
         Raises:
             DeviceError: the device or compiler cannot be used.
@@ -138,7 +138,7 @@ class Sweep:
         return self._timed(whole)
 
     def measure_chosen(self, plan: Plan, results: PairResults, active: ActiveRun) -> Totals:
-        """As `measure`, of what is chosen while results come in."""
+        """As `measure`, for pairs selected while results arrive."""
         left = plan.without(results.has)
 
         def whole() -> None:
@@ -165,10 +165,9 @@ class Sweep:
         return self._timed(whole)
 
     def _unfinished(self, plan: Plan, results: PairResults) -> Plan:
-        """The rest of the problems that have kernels, or leaders, to measure.
+        """Remaining problems with kernels, or fastest kernels, to measure.
 
-        One that is half measured by a device that is not there is left whole. Its rows stay in the journal, and count
-        until another device has measured it anew.
+        A problem half measured by a missing device is measured again as a whole; its old rows count until then.
         """
         self._whole = {task.problem.canonical(): task for task in plan.tasks}
         left, here = [], self._driver.names
@@ -184,12 +183,12 @@ class Sweep:
         return replace(plan, tasks=tuple(left))
 
     def _tasks(self, tasks: Iterable[Task], results: PairResults) -> BegunTasks[Task]:
-        """Tasks for the devices that have measured something of their problems, or else for any."""
+        """Tasks for the devices that measured part of their problems, else for any device."""
         begun = ((task, results.device(task.problem.canonical())) for task in tasks)
         return BegunTasks(begun, lambda name: name in self._driver.names)
 
     def _build_more(self, kernels: Sequence[Kernel], built: dict[str, Built]) -> None:
-        """Build those of some kernels that are not yet."""
+        """Build kernels that are not built yet."""
         if all(full_name(kernel) in built for kernel in kernels):
             return
         with self._building:
@@ -197,11 +196,11 @@ class Sweep:
 
     @property
     def reason(self) -> StopReason:
-        """Why it ended before all was measured."""
+        """Reason of an early end."""
         return StopReason.GAIN if self._is_enough else self._stop.reason
 
     def _timed(self, whole: Callable[[], None]) -> Totals:
-        """Do all of a run, and write how it ended."""
+        """Execute all phases, and write the end of the run."""
         start = time.monotonic()
         try:
             whole()
@@ -215,7 +214,7 @@ class Sweep:
         return self.totals
 
     def _require_alike(self, left: Plan, built: dict[str, Built]) -> None:
-        """Compare the devices with each other, and with those of the runs before."""
+        """Compare the devices with each other, and with those of earlier runs."""
         found = self._reference(left, built)
         if found is None or self._stop():
             return
@@ -235,7 +234,7 @@ class Sweep:
         self._driver.require_alike(Alike(self._driver.configs[0].kind, reference))
 
     def _reference(self, left: Plan, built: dict[str, Built]) -> tuple[str, str] | None:
-        """The problem and kernel that devices are compared by: the runs before's, or one that computes."""
+        """Problem and kernel to compare devices by: those of earlier runs, or any working pair."""
         if self._looks and (name := self._looks[0].kernel) in built and built[name].status is Status.OK:
             return self._looks[0].problem, name
         for task in by_computing(left.tasks, self._driver.configs[0].kind):
@@ -245,12 +244,12 @@ class Sweep:
         return None
 
     def _compared(self, plan: Plan) -> tuple[Kernel, ...]:
-        """The kernel by which devices of the runs before were compared, where there is one."""
+        """Kernel used by earlier runs to compare devices, if any."""
         names = {self._looks[0].kernel} if self._looks else set()
         return tuple(kernel for kernel in plan.kernels if full_name(kernel) in names) if names else ()
 
     def _leading_kernels(self, left: Plan, results: PairResults) -> tuple[Kernel, ...]:
-        """Kernels of finished problems whose leaders were not measured again when the last run ended."""
+        """Fastest kernels of finished problems that the last run did not remeasure."""
         needed = set()
         for rest in left.tasks:
             canonical = rest.problem.canonical()
@@ -274,7 +273,7 @@ class Sweep:
         return {full_name(kernel): self._judged(result) for kernel, result in built.items()}
 
     def _judged(self, built: Built) -> Built:
-        """Refuse a kernel that takes more scratch memory than is allowed."""
+        """Refuse a kernel with too much scratch memory."""
         limit, binary = self._run.max_scratch, built.binary
         if limit is None or binary is None or binary.resources is None or binary.resources.scratch_bytes <= limit:
             return built
@@ -282,7 +281,7 @@ class Sweep:
         return replace(built, status=Status.INVALID, message=message)
 
     def _watch(self, left: Plan, built: dict[str, Built]) -> ReferenceWatch | None:
-        """The watch over the machine; None of a short run, or where no kernel is there to watch with."""
+        """The drift monitor; None for a short run, or without a reference kernel."""
         found = self._reference(left, built)
         if left.pairs < LEAST_PAIRS or found is None:
             return None
@@ -291,7 +290,7 @@ class Sweep:
         return ReferenceWatch(self._run.run_id, self._journal, *counts, problem, built[kernel], kernel)
 
     def _measure_suspects(self, watch: ReferenceWatch, work: _Work, measuring_s: float) -> None:
-        """Measure again what was measured while the machine drifted, for a tenth of the time of measuring at most."""
+        """Remeasure pairs measured during drift, within a tenth of the measuring time."""
         self.totals.references = watch.looks
         until, suspects = time.monotonic() + AGAIN_SHARE * measuring_s, list(dict.fromkeys(watch.suspects))
         counts = self.totals.statuses.copy()
@@ -345,7 +344,7 @@ class Sweep:
     def _measure_moved(
         self, worker: JobRunner, setup: Job, groups: Sequence[Sequence[str]], looks: Looks, work: _Work
     ) -> None:
-        """Measure again the kernels of a problem that were not measured at the clock of the last ones."""
+        """Remeasure kernels of a problem that were measured at another clock than the last ones."""
         for _ in range(MAX_PASSES):
             moved = looks.moved()
             again = [group for group in groups if group[0] in moved]
@@ -359,7 +358,7 @@ class Sweep:
     def _rows(
         self, worker: JobRunner, canonical: str, names: Sequence[str], reply: Reply, work: _Work
     ) -> Iterator[ResultRow]:
-        """The rows of kernels with the same code, of which the first was measured."""
+        """Rows of kernels with identical code, measured once."""
         first, *twins = names
         row = replace(result_row(self._run.run_id, canonical, first, reply, work.built[first]), node=worker.node)
         yield row
@@ -388,7 +387,7 @@ class Sweep:
         self.totals.remeasured += len(rows)
 
     def _add(self, results: PairResults, *rows: ResultRow) -> None:
-        """Take in the first rows of pairs."""
+        """Add the first rows of pairs."""
         self._keep(results, *rows)
         with self._lock:
             for row in rows:
@@ -404,6 +403,6 @@ class Sweep:
 
 
 def _twin_row(row: ResultRow, kernel: str, built: Built) -> ResultRow:
-    """The row of a kernel whose code is that of one just measured."""
+    """Row of a kernel with the same code as a measured kernel."""
     message = f"the same code as {row.kernel}, measured once" + (f": {row.message}" if row.message else "")
     return replace(row, kernel=kernel, source_hash=built.source_hash, message=message)

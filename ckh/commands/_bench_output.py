@@ -1,4 +1,4 @@
-"""The output of `ckh bench`."""
+"""Output of `ckh bench`."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 
 def print_registry(campaign: Campaign, path: Path, *, as_json: bool) -> None:
-    """Write the kernels of a plan to a registry, and say so."""
+    """Write the kernels of a plan to a registry, and report it."""
     from ckh.bench.registry import write_registry
 
     kernels = sorted(campaign.plan.kernels)
@@ -54,7 +54,7 @@ def print_registry(campaign: Campaign, path: Path, *, as_json: bool) -> None:
 
 
 def print_outlook(campaign: Campaign, outlook: Outlook, *, as_json: bool) -> None:
-    """Print what a run would do."""
+    """Print a plan and its estimated duration."""
     if as_json:
         print_json(
             "bench_outlook",
@@ -96,7 +96,7 @@ def print_outlook(campaign: Campaign, outlook: Outlook, *, as_json: bool) -> Non
 
 
 def _plan_document(plan: Plan) -> list[dict[str, Any]]:
-    """A plan's problems and kernels in their order, for JSON."""
+    """Problems and kernels of a plan in order, for JSON."""
     from ckh.bench.plan import full_name
 
     return [
@@ -106,7 +106,7 @@ def _plan_document(plan: Plan) -> list[dict[str, Any]]:
 
 
 def print_build(campaign: Campaign, reports: dict[Kernel, BuildReport], *, as_json: bool) -> bool:
-    """Print what became of compiled kernels; returns whether none failed that can be built."""
+    """Print the results of compiling; returns True if nothing failed."""
     from ckh.bench.plan import full_name
 
     wanted = len(campaign.plan.kernels)
@@ -152,7 +152,7 @@ def _resource_rows(reports: dict[Kernel, BuildReport]) -> list[tuple[str, str]]:
 
 
 def print_outcome(campaign: Campaign, outcome: Outcome, *, as_json: bool) -> None:
-    """Print what a run did, and the command that follows it."""
+    """Print the results of a run, and the next command."""
     totals = outcome.totals
     after = _next_command(campaign, outcome)
     if as_json:
@@ -227,7 +227,7 @@ def active_lines(report: ActiveReport) -> list[str]:
 
 
 def reference_lines(looks: Sequence[ReferenceRecord]) -> list[str]:
-    """How the machine moved during a run, as the reference kernel, clock and temperature show; nothing of one look."""
+    """Lines on drift during a run: reference kernel, clock and temperature; none for a single reference measurement."""
     if len(looks) < 2:  # noqa: PLR2004 - one look is no drift
         return []
     ratios = [one.ratio for one in looks]
@@ -243,14 +243,14 @@ def reference_lines(looks: Sequence[ReferenceRecord]) -> list[str]:
 
 
 def _parts(values: Sequence[float], most: int) -> list[Sequence[float]]:
-    """Values in at most so many parts, in their order."""
+    """Values in at most so many parts, in order."""
     count = min(most, len(values))
     ends = [len(values) * i // count for i in range(count + 1)]
     return [values[a:b] for a, b in pairwise(ends)]
 
 
 def machine_lines(totals: Totals) -> list[str]:
-    """Lines on the machine that measured, and on what to do about it; none where it was quiet."""
+    """Lines on the stability of the machine, with remedies; none if stable."""
     lines = []
     share, looks = _unstable_share(totals), [one.ratio for one in totals.references]
     if looks and max(abs(one - 1) for one in looks) > DRIFT:
@@ -267,7 +267,7 @@ def machine_lines(totals: Totals) -> list[str]:
 
 
 def failure_text(totals: Totals) -> str:
-    """The most frequent failures of a run and the reason of the first of each, as the end of a sentence."""
+    """Most frequent failures of a run with a message each."""
     shown = totals.statuses.most_common(_FAILURES_SHOWN)
     parts = [f"{count} {status} ({totals.first_failures.get(status) or 'no reason'})" for status, count in shown]
     return f": {'; '.join(parts)}" if parts else ""

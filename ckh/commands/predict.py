@@ -1,4 +1,4 @@
-"""`ckh predict`: ranks all kernels for a problem, or for many."""
+"""`ckh predict`: rank all kernels for a problem, or for many."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 
 class Required(StrEnum):
-    """The values of `--require`."""
+    """Values of `--require`."""
 
     MEASURED = "measured"
     KNOWN = "known"
@@ -189,10 +189,10 @@ def predict(
 
 
 def _refuse_unknown(answers: Sequence[Answer], top: int) -> None:
-    """Refuse answers that no measurement of this device, near these problems, stands behind.
+    """Refuse out-of-distribution answers.
 
     Raises:
-        ModelError: there are such.
+        ModelError: there is one.
     """
     lines = [(one, line) for one in answers if (line := one.known(top).line)]
     if lines:
@@ -211,16 +211,16 @@ def _load(source: str, typed: Typed, chooser: Chooser) -> tuple[Problem, ...]:
 
 @dataclass(frozen=True, slots=True)
 class _Measuring:
-    """How first choices are measured, and what else may answer.
+    """Options of probing and of stand-ins.
 
     Attributes:
-        probe: how many choices to probe.
-        timeout_s: the time limit for one, in seconds.
-        uses_old: whether what was probed before counts.
-        stands_in: whether something else answers where there is no model.
-        kernels: the file of the kernels that are ranked, - for stdin; None: the architecture's.
-        rule_set: the rule set whose kernels are ranked; None: no rule set's.
-        pads: whether channels are padded where no kernel applies.
+        probe: number of kernels to probe.
+        timeout_s: time limit per kernel, in seconds.
+        uses_old: whether earlier probes count.
+        stands_in: whether a stand-in answers without a model.
+        kernels: file of the kernels to rank, - for stdin; None: the architecture's.
+        rule_set: rule set to rank; None: no rule set.
+        pads: whether channels are padded if no kernel applies.
     """
 
     probe: int
@@ -233,7 +233,7 @@ class _Measuring:
 
 
 def _answered(chooser: Chooser, problems: Sequence[Problem], wanted: _Measuring) -> list[Answer]:
-    """The answers, in order; what was measured or is to be measured now is in front."""
+    """Answers in order, with kernels measured earlier or now first."""
     from ckh.commands._probing import measured_before, probe_all
     from ckh.learn.answer import answers
     from ckh.learn.listed import limited_to_rule_set
@@ -264,7 +264,7 @@ def _answered(chooser: Chooser, problems: Sequence[Problem], wanted: _Measuring)
 
 
 def _is_known(found: Answer, count: int) -> bool:
-    """True if the first choices were all probed before."""
+    """True if the first choices were all probed earlier."""
     from ckh.commands._probing import measured_before
 
     probe = measured_before(found).probe
@@ -321,7 +321,7 @@ def _print_many(answers: Sequence[Answer], top: int, again: str, *, as_json: boo
 
 
 def _ranking(found: Answer, top: int, again: str) -> Ranking:
-    """The text of an answer; `again` is the command without the options that measure."""
+    """Ranking of an answer; `again` is the command without measuring options."""
     from ckh.ranking.evaluator import backend_name
 
     spec, doubts = found.model.spec, found.model.not_measured
@@ -353,7 +353,7 @@ def _ranking(found: Answer, top: int, again: str) -> Ranking:
 
 
 def _rows(found: Answer, top: int) -> list[KernelRow]:
-    """The first kernels; times and bandwidths are those of the model's own forests of them, where it has such."""
+    """First rows with predicted times and bandwidths."""
     best, name = found.best(top), found.model.spec.op.kernel_name
     kernels = [one.kernel for one in best]
     beside = {

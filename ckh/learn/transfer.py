@@ -1,10 +1,9 @@
-"""Answers where nothing was measured: the nearest model, or an analytic estimate, and how much that is worth.
+"""Stand-ins without measurements: the nearest model or an analytic estimate, with evaluated accuracy.
 
-A model of another GPU or element type ranks the kernels that the architecture builds, with features of the compute
-units, memory and clock of this one; the estimate puts in those that the model does not know. Where the estimate can
-answer too, the one whose answers were judged better does. Models of another family of GPUs are used where there is no
-estimate, or were judged better. Host models say nothing about a GPU, and so stand in for none. Nothing here is ever
-called measured.
+A model of another GPU or element type ranks the kernels of the architecture, with features of its compute units, memory
+and clock; the estimate ranks kernels unknown to the model. Of model and estimate the one with the better evaluation is
+used. Models of another family of GPUs are used without an estimate, or if they were evaluated better. Host models are
+not used for GPUs. Such answers are never called measured.
 """
 
 from __future__ import annotations
@@ -57,12 +56,12 @@ _BENCH_BUDGET = "15m"
 
 
 class EstimateModel(Model):
-    """Ranks by the analytic estimate, as a model would; it has no folder.
+    """Ranks by the analytic estimate, with the interface of a model but no folder.
 
-    Of what there is no estimate for (`has_estimate`) it knows the kernels that are refused, and ranks none.
+    Without an estimate (`has_estimate`) it lists refused kernels and ranks none.
 
     Attributes:
-        compiled: what the compiler reported of kernels that were compiled here, by name.
+        compiled: compiler reports of locally compiled kernels, by name.
     """
 
     def __init__(self, wanted: Wanted) -> None:
@@ -98,7 +97,7 @@ class EstimateModel(Model):
         *,
         tflops: bool = True,  # noqa: ARG002 - as of a model
     ) -> tuple[NDArray[np.float64], NDArray[np.float64] | None]:
-        """Minus the estimated times in microseconds, shape (problems, kernels); no TFLOPS are expected."""
+        """Negative estimated times in microseconds, shape (problems, kernels); no TFLOPS."""
         if self._tiled is None:
             return np.zeros((len(problems), len(pool))), None
         if self._pool is not pool:
@@ -111,12 +110,12 @@ class EstimateModel(Model):
 
     @property
     def can_score(self) -> bool:
-        """Whether there is an estimate."""
+        """True if there is an estimate."""
         return self._tiled is not None
 
     @property
     def inputs(self) -> ModelInputs:
-        """The estimate as the only feature, of what it reads of kernels and of problems as matrix products."""
+        """The estimate as the only feature of a model."""
         assert self._tiled is not None
         tiled, op = self._tiled, self.spec.op
         return ModelInputs(
@@ -130,23 +129,23 @@ class EstimateModel(Model):
         )
 
     def packed_forest(self, target: str) -> PackedForest:
-        """The estimate itself in the place of trees."""
+        """A forest that passes the estimate through."""
         assert target == RANK
         return input_forest(ESTIMATE_FEATURE)
 
     def _compiled(self, pool: Sequence[Kernel]) -> list[Resources | None]:
-        """What the compiler reported of each kernel; none where it reported nothing of any."""
+        """Compiler reports of each kernel; empty if there are none."""
         name = self.spec.op.kernel_name
         return [self.compiled.get(name(kernel)) for kernel in pool] if self.compiled else []
 
     def predict(self, problem: Problem, kernels: Sequence[Kernel], target: str = RANK) -> NDArray[np.float64]:
-        """The scores of kernels, shape (kernels,)."""
+        """Scores of kernels, shape (kernels,)."""
         assert target == RANK
         found: NDArray[np.float64] = self.score_pool([problem], tuple(kernels))[0][0]
         return found
 
     def scores(self, dataset: Dataset) -> NDArray[np.float64]:
-        """The score of every row of a dataset, shape (rows,)."""
+        """Score of every row of a dataset, shape (rows,)."""
         op, found = self.spec.op, np.zeros(len(dataset))
         kernel_of = {name: op.parse_kernel(name) for name in dataset.frame["kernel_name"].unique()}
         names = dataset.frame["kernel_name"].to_numpy()
@@ -158,26 +157,26 @@ class EstimateModel(Model):
 
 
 def has_estimate(wanted: Wanted) -> bool:
-    """True if the analytic estimate can order these kernels: they have tiles, and the GPU's peaks are known."""
+    """True if the analytic estimate can rank these kernels: they have tiles, and the GPU's peak rates are known."""
     return operation(wanted.op_type).tiled is not None and load_arch(wanted.arch).peaks is not None
 
 
 def stand_in(wanted: Wanted, problem: Problem) -> Model:
-    """The model that ranks kernels where there is none of its own, and says so (`Model.not_measured`).
+    """The stand-in model if no model fits, with a caveat (`Model.not_measured`).
 
-    Of the nearest model of the family, the estimate and the nearest model of another family it is the one whose answers
-    were judged best; one that was not judged comes behind those that were, and of equals the first. A model of this GPU
-    in an element type of the same width and rate answers before all: it was measured on these instructions' rates.
+    Of the nearest model of the family, the estimate and the nearest model of another family, the one with the best
+    evaluation is used; options without evaluation come last, ties in this order. A model of this GPU in an element type of
+    the same width and rate comes first, since it was measured on instructions of these rates.
 
     Args:
-        wanted: what no model is for, or only one that knows no kernel for the problem.
-        problem: one such problem.
+        wanted: requirements that no model meets, or only a model without kernels for the problem.
+        problem: a problem of this kind.
 
     Returns:
-        A model; where no kernel applies one without candidates, whose answers say why.
+        A model; without candidates if no kernel applies, to report the reasons.
 
     Raises:
-        ModelError: nothing can answer though there are kernels: of the host other machines say nothing.
+        ModelError: there are kernels but no stand-in, as for the host.
     """
     near, far = _others_nearest_first(wanted)
     options = [_first_with_kernels(near, wanted, problem)]
@@ -195,16 +194,15 @@ def stand_in(wanted: Wanted, problem: Problem) -> Model:
 
 
 def estimate_of(model: Model) -> EstimateModel | None:
-    """The estimate that scores kernels, alone or in the place of a model that does not know them; None without one."""
+    """The estimate that scores all kernels or those unknown to a model; None without one."""
     estimate = model.estimate if isinstance(model, FilledModel) else model
     return estimate if isinstance(estimate, EstimateModel) else None
 
 
 def is_for_all_sizes(problem: Problem, model: Model) -> bool:
-    """True if a stand-in would be chosen for such problems of all sizes for which it knows an applicable kernel.
+    """True if the same stand-in would be selected for problems of all sizes with an applicable kernel known to it.
 
-    It is not where another model would come first, if one of its kernels applied. One that fits and has measured no
-    kernel of the problem's kind never would.
+    False if another model would be selected once one of its kernels applied.
     """
     wanted = wanted_for(problem, model.spec.arch)
     fitting = first_model(wanted)
@@ -221,7 +219,7 @@ def is_for_all_sizes(problem: Problem, model: Model) -> bool:
 
 
 class _Option(NamedTuple):
-    """A model that can answer, how its answers were judged, if they were, and the model that it is another's of."""
+    """A model that can answer, its evaluation if any, and the model that it is derived from."""
 
     model: Model
     judged: Worth | None
@@ -229,7 +227,7 @@ class _Option(NamedTuple):
 
 
 def _better(first: _Option, second: _Option) -> _Option:
-    """The one whose answers were judged better; the first where that cannot be said."""
+    """The option with the better evaluation; the first if not comparable."""
     if first.judged is None or second.judged is None:
         return second if first.judged is None and second.judged is not None else first
     is_comparable = first.judged.measure == second.judged.measure
@@ -237,7 +235,7 @@ def _better(first: _Option, second: _Option) -> _Option:
 
 
 def _answering(option: _Option, wanted: Wanted) -> Model:
-    """The model of an option, with what it says of its answers; the estimate adds the kernels that it does not know."""
+    """The model of an option with its caveat; the estimate ranks kernels unknown to it."""
     model, ref = option.model, option.ref
     if ref is None:
         basis, source = "estimate", f"{ESTIMATE} (no GPU data)"
@@ -250,12 +248,12 @@ def _answering(option: _Option, wanted: Wanted) -> Model:
 
 
 def with_estimate(model: Model, ref: ModelRef, wanted: Wanted) -> Model:
-    """A stand-in with the estimate: of kernels that it does not know, and of ties in another element type.
+    """Add the estimate to a stand-in: for unknown kernels, and for ties in another element type.
 
     Args:
         model: the stand-in (`as_of`).
-        ref: the model that it is made of.
-        wanted: what no model is for.
+        ref: the model it is derived from.
+        wanted: the requirements.
     """
     if not has_estimate(wanted):
         return model
@@ -267,16 +265,15 @@ def with_estimate(model: Model, ref: ModelRef, wanted: Wanted) -> Model:
 
 
 def judged_estimate(wanted: Wanted, problem: Problem) -> Worth | None:
-    """How the estimate's answers were judged on such problems: on this GPU if they were, else where they were worst."""
+    """Evaluation of the estimate on such problems: on this GPU, else the worst."""
     judged = [one for one in operation(wanted.op_type).judged if not one.source and one.holds_for(problem)]
     return min(judged, key=lambda one: (one.target != wanted.arch, one.figures), default=None)
 
 
 def judged_model(source: str, wanted: Wanted, problem: Problem) -> Worth | None:
-    """How the answers of a GPU's models were judged on such problems of this GPU.
+    """Evaluation of another GPU's models on such problems of this GPU.
 
-    In another element type on its own GPU a model is not judged anywhere; there it counts as where its answers were
-    worst on another GPU.
+    A model of this GPU in another element type was not evaluated and counts as the worst on another GPU.
     """
     judged = [one for one in operation(wanted.op_type).judged if one.source == source and one.holds_for(problem)]
     of_pair = [one for one in judged if wanted.arch in (source, one.target)]
@@ -284,7 +281,7 @@ def judged_model(source: str, wanted: Wanted, problem: Problem) -> Worth | None:
 
 
 def nearest_model(wanted: Wanted) -> Path:
-    """The folder of the model that fits, or of the nearest: of another element type, or GPU of the family.
+    """Folder of the model that fits, or of the nearest: of another element type, or GPU of the family.
 
     Raises:
         ModelError: there is none.
@@ -295,7 +292,7 @@ def nearest_model(wanted: Wanted) -> Path:
 
 
 def has_kernels(problem: Problem, model: Model) -> bool:
-    """True if a kernel that the model may rank applies to a problem, or to it padded; a damaged model ranks none."""
+    """True if a kernel that the model may rank applies to a problem, or to the padded one; False for a damaged model."""
     each = (_kernels(one, model) for one in dict.fromkeys((problem, model.spec.op.padded(problem))))
     return any(found is not None and len(found.chosen) for found in each)
 
@@ -321,7 +318,7 @@ def _first_with_kernels(refs: Sequence[ModelRef], wanted: Wanted, problem: Probl
 
 
 def as_of(ref: ModelRef, wanted: Wanted) -> Model:
-    """A model of another GPU or element type as one of this."""
+    """A model of another GPU or element type, adapted to the requirements."""
     spec = replace(ref.spec, arch=wanted.arch, dtype=_dtype(ref.spec, wanted), hardware={}, targets=(RANK,))
     return Model(ref.path, spec)
 
@@ -331,7 +328,7 @@ def _dtype(spec: ModelSpec, wanted: Wanted) -> str:
 
 
 def _others_nearest_first(wanted: Wanted) -> tuple[list[ModelRef], list[ModelRef]]:
-    """The models of this GPU, in another element type, and of others: of its family, and of other families."""
+    """Models of this GPU in another element type and of other GPUs, by distance: of its family, and of other families."""
     if not load_arch(wanted.arch).is_gpu:
         return [], []
     known = {ref.path.resolve(): ref for folder in model_folders() for ref in list_models([folder])}
@@ -342,13 +339,13 @@ def _others_nearest_first(wanted: Wanted) -> tuple[list[ModelRef], list[ModelRef
 
 
 def _orders_the_same(spec: ModelSpec, wanted: Wanted) -> bool:
-    """True if a model of a GPU orders the kernels of the same operation and direction."""
+    """True if a GPU model ranks kernels of the same operation and direction."""
     same = spec.op_type == wanted.op_type and spec.variant in (None, wanted.variant)
     return same and spec.arch != HOST and spec.rank_by == RANK
 
 
 def _has_same_rates(spec: ModelSpec, wanted: Wanted) -> bool:
-    """True if a model is of the same GPU, and of an element type that is as wide and is multiplied as fast."""
+    """True if a model is of the same GPU, and of an element type of the same width and rate."""
     peaks = load_arch(wanted.arch).peaks
     if spec.arch != wanted.arch or ANY in (spec.dtype, wanted.dtype) or peaks is None:
         return False
@@ -371,7 +368,7 @@ def _distance(spec: ModelSpec, wanted: Wanted) -> tuple[bool, bool, bool, int, s
 
 
 def _next_commands(wanted: Wanted) -> tuple[str, ...]:
-    """The command that measures, after `--probe`; or that learns from others' times, where ckh builds no kernels."""
+    """The command that measures, after `--probe`; or trains on others' times, if ckh builds no kernels."""
     if operation(wanted.op_type).measured is None:
         return (f"ckh convert TIMES --out own.parquet && ckh train --data own.parquet --out MODEL  # of {wanted}",)
     direction = "" if wanted.variant is None else f" --variant {wanted.variant}"

@@ -1,7 +1,7 @@
-"""An operation as the rest of ckh sees it: one record of its facts and functions.
+"""The record of an operation: its facts and functions.
 
-Datasets, training, evaluation, prediction and measuring use this record and nothing else, so that a new operation is a
-folder with one of these and an entry in `ckh.ops`.
+Datasets, training, evaluation, prediction and measuring use this record only, so a new operation is a folder with a
+record and an entry in `ckh.ops`.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 class Kernel(Protocol):
-    """Every choice of a kernel: a frozen dataclass, so that kernels are equal and hash by all fields."""
+    """A kernel: a frozen dataclass of all its parameters, hashable."""
 
     __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
 
@@ -55,7 +55,7 @@ class Problem(Protocol):
         """Bytes that must move at least."""
 
     def canonical(self) -> str:
-        """Text that holds the whole identity."""
+        """Text with the complete identity."""
 
     def to_dict(self) -> dict[str, Any]:
         """All fields, for JSON."""
@@ -65,23 +65,23 @@ P_co = TypeVar("P_co", covariant=True)
 
 
 class LoadProblems(Protocol[P_co]):
-    """Reads the problems of a set or file.
+    """Loads the problems of a set or file.
 
-    Direction and dtype are the requested ones: a file that states another is refused. None leaves them to the file;
-    where that states none, problems are forward and of `default_dtype`.
+    Direction and dtype are the requested ones: a file that states others is refused. None leaves them to the file; problems
+    of a file without them are forward and of `default_dtype`.
     """
 
     def __call__(
         self, source: str, variant: str | None, dtype: str | None, default_dtype: str = "fp32"
     ) -> tuple[P_co, ...]:
-        """The distinct problems, in order."""
+        """Distinct problems, in order."""
 
 
 class Measure(StrEnum):
-    """The measures by which answers are judged.
+    """Measures of accuracy.
 
-    EFFICIENCY is the best measured time over that of the choice: its mean, and its tenth percentile. HITS are shares of
-    problems whose measured winner is the first kernel of the answer, and among its first five.
+    EFFICIENCY is the best measured time over that of the choice: mean and tenth percentile. HITS are shares of problems whose
+    measured winner ranks first, and in the top five.
     """
 
     EFFICIENCY = "efficiency"
@@ -123,7 +123,7 @@ class Worth:
         return f"expected efficiency {first:.1f} % (P10 {second:.1f} %), {data}"
 
     def holds_for(self, problem: Problem) -> bool:
-        """True if it was judged on such problems."""
+        """True if it was evaluated on such problems."""
         return all(str(getattr(problem, name)) == value for name, value in self.of.items())
 
 
@@ -139,11 +139,11 @@ class TiledSizes:
 
 @dataclass(frozen=True, slots=True)
 class Encoding:
-    """How kernels are encoded in data and models.
+    """Encoding of kernels in data and models.
 
     Attributes:
-        legacy: as AMD's tools do, for a model of theirs.
-        is_gpu: as a GPU runs them.
+        legacy: the encoding of AMD's tools, for their models.
+        is_gpu: the encoding of GPU kernels.
     """
 
     legacy: bool = False
@@ -151,7 +151,7 @@ class Encoding:
 
     @classmethod
     def on(cls, arch: str, *, legacy: bool = False) -> Encoding:
-        """The encoding of an architecture's kernels: all but the host's are a GPU's."""
+        """Encoding of an architecture's kernels."""
         return cls(legacy, arch != HOST)
 
 
@@ -160,14 +160,14 @@ K = TypeVar("K", bound=Kernel)
 
 
 def _default_options(rows: int) -> TrainOptions:
-    """The options that suit the number of rows."""
+    """Default options for a number of rows."""
     from ckh.training import sized_options
 
     return sized_options(rows)
 
 
 def lazily(name: str) -> Callable[[], object]:
-    """A part of a record that stands under a name, such as `package.module:NAME`, and is imported when it is needed."""
+    """A part of a record named as `package.module:NAME`, imported on first use."""
     module, _, attribute = name.partition(":")
     return lambda: getattr(import_module(module), attribute)
 
@@ -293,19 +293,19 @@ class Operation(Generic[P, K]):
         return "variant" in self.identity
 
     def layer(self, problem: P) -> P:
-        """The problem at a batch of one: copies of one layer are equal so; itself, where there is no batch."""
+        """The problem at batch size one, to identify layers; unchanged without a batch."""
         name = self.batch or self.grows_with
         return replace(problem, **{name: 1}) if name else problem  # type: ignore[type-var]
 
     def padded(self, problem: P) -> P:
-        """The problem that answers where no kernel applies to one as it is (`Requested.padded`); itself without."""
+        """The padded problem to use if no kernel applies (`Requested.padded`); unchanged without padding."""
         if self.requested is None:
             return problem
         found: P = self.requested().padded(problem)  # type: ignore[attr-defined]
         return found
 
     def unknown_columns(self) -> list[str]:
-        """Names that the record gives to columns and that are none."""
+        """Column names in the record that do not exist."""
         named = (*self.identity, *self.sizes, *self.model_per, *self.split_by, *self.input_columns, self.kernel_slice)
         return sorted({*named} - {*self.column_names()})
 
