@@ -55,8 +55,9 @@ class Times:
         return np.asarray(self.oracle_ms()[self.problem] / self.latency_ms)
 
     def own_tolerance(self) -> NDArray[np.float64]:
-        """Relative tolerance of ties without repeated measurements, shape (problems,): the spread of the oracle's samples, at
-        least 1 %.
+        """Relative tolerance of ties without repeated measurements, shape (problems,).
+
+        It is the spread of the oracle's samples, at least 1 %.
         """
         tolerance = np.full(self.count, _MIN_TOLERANCE)
         is_oracle = self.efficiency() >= 1.0
