@@ -45,7 +45,7 @@ class FileKind:
         """Reason why a path is not of this kind, or an empty string; empty and missing files are."""
         if not path.is_file():
             return "it is not an ordinary file"
-        return "" if path.stat().st_size == 0 or self.is_one(path) else f"it is no {self.name}"
+        return "" if path.stat().st_size == 0 or self.is_one(path) else f"not a valid {self.name}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ class FolderKind:
             return "it is not a folder"
         owns = self.owns(path)
         if owns is None:
-            return f"it is no {self.name}"
+            return f"not a valid {self.name}"
         inside = (file for file in sorted(path.rglob("*")) if file.is_symlink() or not file.is_dir())
         foreign = next((name for file in inside if not owns(name := str(file.relative_to(path)))), None)
         return "" if foreign is None else f"{foreign} in it does not belong to the {self.name}"

@@ -62,11 +62,11 @@ def test_nothing_but_the_same_kind_is_replaced(tmp_path: Path, album: Path) -> N
     (tmp_path / "folder").mkdir()
     (tmp_path / "folder" / "note").write_bytes(b"n")
     cases: list[tuple[Path, FileKind | FolderKind, str]] = [
-        (thesis, LETTER, "it is not a letter"),
+        (thesis, LETTER, "not a valid letter"),
         (thesis, ALBUM, "it is not a folder"),
         (album, LETTER, "it is not an ordinary file"),
         (pipe, LETTER, "it is not an ordinary file"),
-        (tmp_path / "folder", ALBUM, "it is not an album"),
+        (tmp_path / "folder", ALBUM, "not a valid album"),
     ]
     for path, kind, why in cases:
         with expect_refusal(UsageError, "foreign-output", path, why):

@@ -130,7 +130,7 @@ def summarize(efficiency: NDArray[np.float64], seed: int = 0) -> Efficiency:
 
 
 def summaries(efficiency: Mapping[str, NDArray[np.float64]], seed: int = 0) -> dict[str, Efficiency]:
-    """As `summarize`, for several choices on the same problems, shape (problems,) each, with the same bootstrap draws."""
+    """As `summarize`, for several choices on the same problems, shape (problems,) each, by the same draws."""
     figures: dict[str, Figure] = {}
     for name, values in efficiency.items():
         parts = {"mean": mean_of(values), "geomean": geomean_of(values)}

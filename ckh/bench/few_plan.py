@@ -100,7 +100,7 @@ class _Draft:
     def tasks(self, count: int, shots: Shots, *, limits_unknown: bool = False) -> tuple[Task, ...]:
         """The first tasks with their kernels.
 
-        Without prior scores all kernels are used, since a few random ones would omit most tiles, unless `limits_unknown`.
+        Without prior scores all kernels are used, as a few random ones would omit most tiles, unless `limits_unknown`.
         """
         orders = [self._order_of(number) for number in range(count)]
         if not self._is_known and not limits_unknown:

@@ -147,7 +147,7 @@ def _mapping(maps: list[str], op: str | None, from_format: str | None) -> dict[s
         mapping[ours] = theirs
     if bool(mapping) != (op is not None):
         raise UsageError(
-            "--map needs --op",
+            "--map and --op need each other",
             "give both or neither",
             code="missing-option",
         )

@@ -161,7 +161,9 @@ def convert_problems(
     """
     for path in inputs:
         if (format_name or find_reader(path).name) != to.reader:
-            raise UsageError(f"{path} is no {to.source}", "only of these are problems written", code="unknown-format")
+            raise UsageError(
+                f"{path} is not a {to.source}", "problems are written from these only", code="unknown-format"
+            )
     return to.write(inputs, out, options)
 
 
@@ -169,4 +171,4 @@ def _row_format(op: AnyOperation, name: str) -> RowsFormat:
     for one in formats_of(op).rows:
         if one.name == name:
             return one
-    raise DataError(f"there is no format {name} for {op.name}", "write Parquet", code="unknown-format")
+    raise DataError(f"{op.name} has no format {name}", "write Parquet", code="unsupported")

@@ -165,8 +165,8 @@ def stand_in(wanted: Wanted, problem: Problem) -> Model:
     """The stand-in model if no model fits, with a caveat (`Model.not_measured`).
 
     Of the nearest model of the family, the estimate and the nearest model of another family, the one with the best
-    evaluation is used; options without evaluation come last, ties in this order. A model of this GPU in an element type of
-    the same width and rate comes first, since it was measured on instructions of these rates.
+    evaluation is used; options without evaluation come last, ties in this order. A model of this GPU in an element type
+    of the same width and rate comes first, since it was measured on instructions of these rates.
 
     Args:
         wanted: requirements that no model meets, or only a model without kernels for the problem.
@@ -292,7 +292,7 @@ def nearest_model(wanted: Wanted) -> Path:
 
 
 def has_kernels(problem: Problem, model: Model) -> bool:
-    """True if a kernel that the model may rank applies to a problem, or to the padded one; False for a damaged model."""
+    """True if a kernel of the model applies to a problem, or to the padded one; False for a damaged model."""
     each = (_kernels(one, model) for one in dict.fromkeys((problem, model.spec.op.padded(problem))))
     return any(found is not None and len(found.chosen) for found in each)
 
@@ -328,7 +328,7 @@ def _dtype(spec: ModelSpec, wanted: Wanted) -> str:
 
 
 def _others_nearest_first(wanted: Wanted) -> tuple[list[ModelRef], list[ModelRef]]:
-    """Models of this GPU in another element type and of other GPUs, by distance: of its family, and of other families."""
+    """Models of another element type or GPU, by distance: of the GPU's family, and of other families."""
     if not load_arch(wanted.arch).is_gpu:
         return [], []
     known = {ref.path.resolve(): ref for folder in model_folders() for ref in list_models([folder])}

@@ -67,8 +67,8 @@ P_co = TypeVar("P_co", covariant=True)
 class LoadProblems(Protocol[P_co]):
     """Loads the problems of a set or file.
 
-    Direction and dtype are the requested ones: a file that states others is refused. None leaves them to the file; problems
-    of a file without them are forward and of `default_dtype`.
+    Direction and dtype are the requested ones: a file that states others is refused. None leaves them to the file;
+    problems of a file without them are forward and of `default_dtype`.
     """
 
     def __call__(
@@ -80,8 +80,8 @@ class LoadProblems(Protocol[P_co]):
 class Measure(StrEnum):
     """Measures of accuracy.
 
-    EFFICIENCY is the best measured time over that of the choice: mean and tenth percentile. HITS are shares of problems whose
-    measured winner ranks first, and in the top five.
+    EFFICIENCY is the best measured time over that of the choice: mean and tenth percentile. HITS are shares of problems
+    whose measured winner ranks first, and in the top five.
     """
 
     EFFICIENCY = "efficiency"

@@ -457,7 +457,7 @@ def test_what_another_run_wrote_meanwhile_is_not_added_to(
         (["--problems", "resnet50", "--dtype", "fp33"], ExitCode.USAGE, "unknown-dtype", "fp33"),
         (["--problems", "resnet50", "--dtype", "bf16"], ExitCode.USAGE, "unknown-kernel", "kernels"),
         (["--problems", "resnet50", "--dtype", "bf16", "--kernels", "all"], ExitCode.NO_KERNEL, "no-kernel", "bf16"),
-        (["--device", "hip"], ExitCode.NO_DEVICE, "no-device", ""),
+        (["--device", "hip"], ExitCode.NO_DEVICE, "no-gpu", "--arch"),
         (["--resume"], ExitCode.USAGE, "no-run", "run"),
     ],
 )

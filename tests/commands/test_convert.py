@@ -248,7 +248,7 @@ def test_rows_of_another_operation_have_no_csv(tmp_path: Path, capsys: pytest.Ca
     log.write_text("Shape 1: M=64 N=64 K=64 dtype=fp16 layout=rcr\n" + json.dumps(result), encoding="utf-8")
     out = tmp_path / "x.csv"
     assert run(["convert", str(log), "--arch", "gfx942", "--to", "csv", "--out", str(out)]) == ExitCode.BAD_DATA
-    expect_error(capsys.readouterr().err, "unsupported", "csv", "gemm_universal")
+    expect_error(capsys.readouterr().err, "unsupported", "gemm_universal", "csv")
     assert not out.exists()
 
 

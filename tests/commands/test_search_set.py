@@ -78,7 +78,7 @@ def test_the_registry_of_a_set_limits_what_follows(
         (["--set", "3", "--data", "DATA", "--measure"], "inapplicable-option", "--measure"),
         (["--keep", "0.9", "--c", "16"], "inapplicable-option", "--keep"),
         (["--set", "3", "--data", "DATA", "--problems", "host-train"], "not-measured", "host-train"),
-        (["--set", "3", "--data", "DATA", "--write-registry", "DATA", "--force"], "unsafe-output", "data.parquet"),
+        (["--set", "3", "--data", "DATA", "--write-registry", "DATA", "--force"], "unsafe-output", ".parquet"),
     ],
 )
 def test_what_cannot_be_meant_is_refused(
