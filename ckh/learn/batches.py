@@ -1,4 +1,4 @@
-"""Scoring many problems at once: those together that have the same candidates."""
+"""Batched scoring of many problems, grouped by candidates."""
 
 from __future__ import annotations
 
@@ -37,19 +37,19 @@ _FEW_SPEEDS = 16  # speeds of so many kernels of a problem at most are computed 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Scored:
-    """The first candidates of problems that have the same ones, in order.
+    """First candidates of problems that share their candidates.
 
     Attributes:
         problems: the problems.
-        padded: of each the problem that is run instead (`runnable`); None: itself.
-        pool: kernels among which they decide.
-        order: the first candidates of each problem, best first, as numbers in the pool; shape (problems, first).
-        score: what they are ordered by; the same shape.
-        tflops: what the model expects of them, if it does; the same shape, NaN where it does not.
-        is_beyond: which problems lie too far outside of the training data for that; shape (problems,).
-        candidates: how many there are.
+        padded: the problem to run for each (`runnable`); None: itself.
+        pool: kernels to choose from.
+        order: indices of the first candidates of each problem in the pool, best first; shape (problems, first).
+        score: ranking scores; same shape.
+        tflops: predicted speeds, if any, NaN if not predicted; same shape.
+        is_beyond: mask of problems too far outside the training data for speeds; shape (problems,).
+        candidates: number of candidates.
         unmeasured: as of `Candidates`.
-        rows: the rows of each problem, of the kernels in `order`; None: each of these is a row.
+        rows: rows of each problem, of the kernels in `order`; None: a row per kernel.
     """
 
     problems: list[Problem]
@@ -64,11 +64,11 @@ class Scored:
     rows: list[TieRows] | None = None
 
     def expected(self, row: int) -> NDArray[np.float64] | None:
-        """The TFLOPS expected of the candidates of one problem, shape (first,), if any are."""
+        """Predicted TFLOPS of the candidates of a problem, shape (first,), if any."""
         return None if self.tflops is None or self.is_beyond[row] else self.tflops[row]
 
     def best(self, top: int | None) -> Iterator[list[Ranked]]:
-        """Of each problem the first rows, best first, or all candidates."""
+        """First rows of each problem, best first, or all candidates."""
         for row, problem in enumerate(self.problems):
             tflops = self.expected(row)
             if self.rows is not None and top is not None:
@@ -83,9 +83,9 @@ class Scored:
 
 
 def neighbours(problems: Sequence[Problem], place: Callable[[Problem], list[float]]) -> list[Problem]:
-    """The problems, those that are near each other next to each other: what walks trees together then goes alike.
+    """Order problems by locality, so that problems evaluated together take similar paths through trees.
 
-    Halved along the longest side of where they lie, until a part walks together.
+    Bisects along the longest side of the bounding box until a part is evaluated together.
     """
     if len(problems) <= _TOGETHER:
         return list(problems)
@@ -107,13 +107,13 @@ def _halves(points: NDArray[np.float64], part: NDArray[np.intp]) -> list[NDArray
 def scored(
     problems: Sequence[Problem], model: Model, *, top: int | None = None, tflops: bool = True
 ) -> Iterator[Scored]:
-    """All problems, those together that have the same candidates.
+    """Score all problems, grouped by candidates.
 
     Args:
-        problems: what is to be computed.
-        model: what scores them.
-        top: how many candidates of each are wanted, all by default; speeds of few are computed for these alone.
-        tflops: whether the speeds that the model expects are wanted.
+        problems: the problems.
+        model: the model.
+        top: number of candidates per problem, all by default; for few, speeds are computed for these only.
+        tflops: whether to predict speeds.
 
     Raises:
         UsageError: the model is for something else.
@@ -151,7 +151,7 @@ def _score(
     *,
     tflops: bool,
 ) -> Iterator[Scored]:
-    """Score problems of one pool, by their numbers, class by class of those that have the same candidates of it."""
+    """Score problems of a pool, by index, grouped by equal candidates."""
     pool = candidates[0].pool
     most = max(1, _MOST_SCORES // max(len(pool), 1))
     for members, one in zip(classes, candidates, strict=True) if not pool else ():
@@ -175,7 +175,7 @@ def _score_together(
     *,
     tflops: bool,
 ) -> Iterator[Scored]:
-    """As `_score`, of a pool with kernels, all scores at a time in memory."""
+    """As `_score`, for a pool with kernels, with all scores in memory."""
     numbers, pool = [index for members in classes for index in members], candidates[0].pool
     requested, some = ([of[index] for index in numbers] for of in (problems, run))
     padded = [one if one is not own else None for own, one in zip(requested, some, strict=True)]
@@ -207,7 +207,7 @@ def _score_together(
 
 
 def _nothing(problems: list[Problem], found: Candidates[Kernel]) -> Scored:
-    """Problems whose pool has no kernel."""
+    """Result of problems whose pool has no kernel."""
     nothing = np.zeros((len(problems), 0))
     empty = nothing.astype(np.intp), nothing, None, np.zeros(len(problems), np.bool_)
     return Scored(problems, [None] * len(problems), found.pool, *empty, 0, found.unmeasured)
@@ -216,12 +216,12 @@ def _nothing(problems: list[Problem], found: Candidates[Kernel]) -> Scored:
 def _ordered(
     score: NDArray[np.float64], top: int | None, first: int | None
 ) -> tuple[NDArray[np.intp], list[TieRows] | None]:
-    """The order of candidates, all of them or those of the first rows, as of `first_rows`."""
+    """Order of candidates, all or those of the first rows, as of `first_rows`."""
     return (best_first(score), None) if top is None or first is None else first_rows(score, top, first)
 
 
 def runnable(problem: Problem, model: Model) -> tuple[Problem, Candidates[Kernel]]:
-    """The problem that kernels run, and its candidates: itself, or padded where none applies to it as it is."""
+    """The problem to run and its candidates: the problem, or the padded one if no kernel applies."""
     found = known_candidates(problem, model)
     if not len(found.chosen) and (padded := model.spec.op.padded(problem)) != problem:
         of_padded = known_candidates(padded, model)
@@ -231,9 +231,9 @@ def runnable(problem: Problem, model: Model) -> tuple[Problem, Candidates[Kernel
 
 
 def known_candidates(problem: Problem, model: Model) -> Candidates[Kernel]:
-    """The candidates of a problem, which the model remembers; problems with the same ones share them.
+    """Candidates of a problem, cached by the model and shared between problems.
 
-    Sentences of `refused` may hold the sizes of another such problem: `own_candidates` has the problem's.
+    Reasons in `refused` may have sizes of another such problem: `own_candidates` has the problem's.
     """
     key = model.spec.op.candidates_key(problem)
     known = model.candidates.get(key)
@@ -245,7 +245,7 @@ def known_candidates(problem: Problem, model: Model) -> Candidates[Kernel]:
 
 
 def own_candidates(problem: Problem, model: Model) -> Candidates[Kernel]:
-    """The candidates of a problem, with what refuses the others in its own sizes."""
+    """Candidates of a problem, with reasons in its own sizes."""
     op, arch, only = model.spec.op, load_arch(model.spec.arch), model.only
     if only is not None and op.listed is not None:
         return op.listed(problem, arch, model.candidates_of, only)

@@ -1,4 +1,4 @@
-"""Making a calibration from what the models of folds predict of problems that they have not seen."""
+"""Fit a calibration to out-of-fold predictions."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def calibrate(
 def _shares(
     score: Floats, tflops: Floats, groups: Sequence[NDArray[np.intp]]
 ) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Distances to the best score, and the shares of the best speed that kernels have there."""
+    """Distances to the best score, and relative speeds at these distances."""
     from sklearn.isotonic import IsotonicRegression
 
     gap, best = np.empty(len(score)), np.empty(len(score))
@@ -77,7 +77,7 @@ def _shares(
 
 
 def _bands(first: Floats, times: Sequence[Floats]) -> tuple[tuple[float, float, float], ...]:
-    """The interval by predicted speed, of bands with as many problems each.
+    """Prediction intervals by predicted speed, in bands with equal numbers of problems.
 
     Args:
         first: the speed that is predicted for the first kernel, shape (problems,).
@@ -97,7 +97,7 @@ def _bands(first: Floats, times: Sequence[Floats]) -> tuple[tuple[float, float, 
 
 
 def in_order(score: Floats, problem: NDArray[np.int64]) -> Iterator[NDArray[np.intp]]:
-    """The rows of each problem, best first."""
+    """Row indices of each problem, best first."""
     order = np.lexsort((-score, problem))
     starts = np.flatnonzero(np.diff(problem[order])) + 1
     return iter(np.split(order, starts))

@@ -1,10 +1,9 @@
-"""Speeds that agree with the ranking: they fall with its score, and times have an interval that depends on the speed.
+"""Calibration: predicted speeds consistent with the ranking, and prediction intervals of times.
 
-What orders kernels and what predicts their speed are models of their own. The calibration joins them: a table, made on
-held-out folds, says which share of the best one's speed a kernel has whose score lies so far below the best score. The
-predicted speeds of the first kernels, each divided by its share, give the speed of the best. Slow problems (small,
-depthwise) are harder to predict than fast ones, so the interval is wider for them: it comes in bands of the speed that
-is predicted for the first kernel.
+Ranking and speeds come from separate models. The calibration, a table fitted on held-out folds, maps the distance of a
+score to the best score to the ratio of the kernel's speed to the best. Predicted speeds of the first kernels, each
+divided by its ratio, estimate the speed of the best. Slow problems (small, depthwise) have larger errors than fast
+ones, so there is an interval for each band of the first kernel's predicted speed.
 """
 
 from __future__ import annotations
@@ -34,16 +33,15 @@ _LEAST, _MOST = 1e-12, 1e12  # of ratios and speeds; beyond, products of them ar
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
-    """The calibration of a model's speeds.
+    """Calibration of a model's speeds.
 
     Attributes:
-        gap: distances of a score to the best one, ascending from 0; empty: the speeds stay as they are predicted.
-        share: speeds of kernels at these distances over that of the best, from 1 on and never rising.
-        scale: what corrects the median of all.
-        bands: the interval by predicted speed, ascending: the TFLOPS of the first kernel from which a band holds, 0 in
-            the first; and the measured times over the predicted ones that 5 % lie below, and 5 % above, on held-out
-            folds (`ranking_text.interval_at`).
-        problems: held-out problems that all this is from.
+        gap: distances of a score to the best score, ascending from 0; empty: speeds are used as predicted.
+        share: speeds at these distances relative to the best, decreasing from 1.
+        scale: correction of the overall median.
+        bands: 90 % prediction intervals by predicted speed: lowest TFLOPS of each band, ascending from 0, and the 5 %
+            and 95 % quantiles of measured over predicted times on held-out folds (`ranking_text.interval_at`).
+        problems: number of held-out problems.
     """
 
     gap: tuple[float, ...]
@@ -72,11 +70,11 @@ class Calibration:
 
     @property
     def numbers(self) -> tuple[float, ...]:
-        """The scale, the distances and the shares, as C gets them."""
+        """Scale, distances and shares, as passed to C."""
         return (self.scale, *self.gap, *self.share)
 
     def shares(self, gap: NDArray[np.float64]) -> NDArray[np.float64]:
-        """The shares at some distances from 0 on, of the same shape: between two of the table on a line."""
+        """Linearly interpolated shares at distances, of the same shape."""
         import numpy as np
 
         gaps, shares = np.array(self.gap), np.array(self.share)
@@ -87,7 +85,7 @@ class Calibration:
         return np.asarray(np.where(gap >= gaps[-1], shares[-1], np.maximum(share, shares[above])))
 
     def speeds(self, score: NDArray[np.float64], tflops: NDArray[np.float64]) -> NDArray[np.float64]:
-        """The speeds of kernels in their order, best first, which fall with it: the numbers that C computes.
+        """Calibrated speeds of kernels in ranking order, decreasing: identical to those of C.
 
         Args:
             score: what they are ordered by, shape (..., kernels), of at least `FIRST` kernels or all.
@@ -105,7 +103,7 @@ class Calibration:
         return np.asarray((level / count * self.scale)[..., None] * share)
 
     def to_json(self) -> str:
-        """Text that `read_calibration` reads back."""
+        """JSON text for `read_calibration`."""
         document = {name: getattr(self, name) for name in self.__slots__}
         return json.dumps({**document, "first": FIRST, "covered": COVERED}, indent=1) + "\n"
 

@@ -1,4 +1,4 @@
-"""Why one kernel stands above another, as text and as JSON. Imports next to nothing."""
+"""Explanation of the ranking of two kernels, as text and JSON. Imports little."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _INDENT = 13  # of what follows the first word of a line
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """The contribution of the features of one word to the first kernel's score beyond the second's."""
+    """Contribution of a group of features to the score difference of the first two kernels."""
 
     word: str
     contribution: float
@@ -24,7 +24,7 @@ class Reason:
 
 @dataclass(frozen=True, slots=True)
 class FeatureReason:
-    """A feature, its value for the first and the second kernel, and what it contributes beyond the second's."""
+    """A feature, its values for both kernels, and its contribution to the score difference."""
 
     feature: str
     first: float
@@ -34,13 +34,13 @@ class FeatureReason:
 
 @dataclass(frozen=True, slots=True)
 class Roofline:
-    """Where a problem lies between the device's memory and its matrix units.
+    """Roofline of a problem on the device.
 
     Attributes:
-        intensity: operations for each byte that must move at least.
-        ridge: intensity from which the matrix units bound; None where the device's peaks are unknown.
-        bound: "memory" or "compute"; None where the peaks are unknown.
-        least_ms: time that a kernel that does all operations cannot be below, by those peaks; None if they are unknown.
+        intensity: operations per byte of compulsory traffic.
+        ridge: intensity of the ridge point; None if the peak rates are unknown.
+        bound: "memory" or "compute"; None if the peak rates are unknown.
+        least_ms: lower bound of the time at peak rates, for kernels that do all operations; None if they are unknown.
     """
 
     intensity: float
@@ -51,16 +51,16 @@ class Roofline:
 
 @dataclass(frozen=True, slots=True)
 class Quantisation:
-    """The share that a kernel loses to sizes that its tiles do not divide.
+    """Tile and wave quantization of a kernel.
 
     Attributes:
-        kernel: its name.
-        fill_m: share of the tiles along M that is used; N and K likewise.
+        kernel: name.
+        fill_m: used share of the tiles along M; N and K likewise.
         fill_n: as above.
         fill_k: as above.
-        blocks: how many tiles of the result there are.
-        rounds: blocks over compute units, of which the host has one: whole rounds and the begun one.
-        last_fill: share of the last round that is used.
+        blocks: number of tiles of the result.
+        rounds: waves of blocks over the compute units (one on the host), including the last partial one.
+        last_fill: occupancy of the last wave.
     """
 
     kernel: str
@@ -74,18 +74,17 @@ class Quantisation:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """Why the first kernel stands above the second.
+    """Explanation of why the first kernel ranks above the second.
 
     Attributes:
         first: name of the first kernel.
-        second: of the second.
-        difference: of their scores.
-        reasons: contributions by word, the largest in size first; they add up to the difference. Empty where no trees
-            rank.
-        features: the features that contribute most.
-        roofline: where the problem lies.
-        quantisation: of both kernels; empty where they have no tiles.
-        nearest: the nearest measured problems, and what was best there; empty where the model does not say.
+        second: name of the second kernel.
+        difference: score difference.
+        reasons: contributions by group, largest first, with the difference as sum; empty if trees do not rank.
+        features: features with the largest contributions.
+        roofline: roofline of the problem.
+        quantisation: quantization of both kernels; empty without tiles.
+        nearest: nearest measured problems with their fastest kernels; empty if unknown.
     """
 
     first: str
@@ -98,11 +97,11 @@ class Explanation:
     nearest: tuple[NearestProblem, ...]
 
     def document(self) -> dict[str, Any]:
-        """For JSON."""
+        """The explanation as a JSON document."""
         return asdict(self)
 
     def lines(self) -> list[str]:
-        """For people."""
+        """Text for a terminal."""
         lines = ["why the first kernel ranks above the second:"]
         if self.reasons:
             words = ", ".join(f"{one.word} {one.contribution:+.4f}" for one in self.reasons)

@@ -1,4 +1,4 @@
-"""Models of other GPUs or element types in which the analytic estimate orders what they cannot."""
+"""Models of other GPUs or element types, completed by the analytic estimate."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ _POOLS = 64  # of which it is remembered which kernels are known
 
 
 class CompletedModel(Model, ABC):
-    """A model whose scores the analytic estimate completes, in a way of each subclass.
+    """A model whose scores the analytic estimate completes.
 
     Attributes:
-        completion: that way.
-        estimate: what scores all kernels.
+        completion: kind of completion.
+        estimate: the estimate.
 
     Args:
-        model: the model, as one of this GPU and element type, which predicts no speed.
-        estimate: what scores all kernels.
+        model: the model adapted to this GPU and element type, which predicts no speed.
+        estimate: the estimate.
     """
 
     completion: ClassVar[Completion]
@@ -48,12 +48,12 @@ class CompletedModel(Model, ABC):
         *,
         tflops: bool = True,  # noqa: ARG002 - as of a model
     ) -> tuple[NDArray[np.float64], NDArray[np.float64] | None]:
-        """The completed scores, shape (problems, kernels), and no speeds."""
+        """Completed scores, shape (problems, kernels), without speeds."""
         score, _ = super().score_pool(problems, pool, tflops=False)
         return self._completed(score, problems, pool), None
 
     def predict(self, problem: Problem, kernels: Sequence[Kernel], target: str = RANK) -> NDArray[np.float64]:
-        """The scores of kernels, shape (kernels,)."""
+        """Scores of kernels, shape (kernels,)."""
         assert target == RANK
         scores: NDArray[np.float64] = self.score_pool([problem], tuple(kernels))[0][0]
         return scores
@@ -62,21 +62,21 @@ class CompletedModel(Model, ABC):
     def _completed(
         self, score: NDArray[np.float64], problems: Sequence[Problem], pool: Sequence[Kernel]
     ) -> NDArray[np.float64]:
-        """Return the scores of all kernels, given those of the model, shape (problems, kernels)."""
+        """Complete the model's scores, shape (problems, kernels)."""
 
     def _estimated(self, problems: Sequence[Problem], pool: Sequence[Kernel]) -> list[list[float]]:
-        """Minus the estimated times of each problem's kernels."""
+        """Negative estimated times of each problem's kernels."""
         found: list[list[float]] = self.estimate.score_pool(problems, pool, tflops=False)[0].tolist()
         return found
 
 
 class FilledModel(CompletedModel):
-    """A model that ranks all kernels: those that it has learned from by its trees, the others by an estimate.
+    """Ranks known kernels by the model's trees, and unknown kernels by the estimate.
 
     Args:
-        model: the model, as one of this GPU and element type, which predicts no speed.
-        knows: the kernels that it has learned from.
-        estimate: what scores all kernels.
+        model: the model adapted to this GPU and element type, which predicts no speed.
+        knows: the kernels known to the model.
+        estimate: the estimate.
     """
 
     completion = Completion.FILLED
@@ -88,7 +88,7 @@ class FilledModel(CompletedModel):
         self._known: Remembered[tuple[Sequence[Kernel], NDArray[np.bool_]]] = Remembered(_POOLS)
 
     def is_known(self, pool: Sequence[Kernel]) -> NDArray[np.bool_]:
-        """Which kernels of a pool the model has learned from, shape (kernels,)."""
+        """Mask of kernels known to the model, shape (kernels,)."""
         found = self._known.get(id(pool))
         if found is None:
             found = pool, np.array([not self._knows.reason(kernel) for kernel in pool], np.bool_)
@@ -98,7 +98,7 @@ class FilledModel(CompletedModel):
     def _completed(
         self, score: NDArray[np.float64], problems: Sequence[Problem], pool: Sequence[Kernel]
     ) -> NDArray[np.float64]:
-        """The scores of known kernels, and of others those that the estimate gives on the known ones' scale."""
+        """Scores of known kernels, and of others the estimate on the scale of the known ones."""
         is_known = self.is_known(pool)
         if is_known.all():
             return score
@@ -107,13 +107,13 @@ class FilledModel(CompletedModel):
 
 
 class TieBreakingModel(CompletedModel):
-    """A model whose ties the analytic estimate orders, such as instructions that another element type does not have."""
+    """Breaks ties of a model by the analytic estimate, e.g. of instructions of another element type."""
 
     completion = Completion.TIE_BROKEN
 
     def _completed(
         self, score: NDArray[np.float64], problems: Sequence[Problem], pool: Sequence[Kernel]
     ) -> NDArray[np.float64]:
-        """The model's scores, and up to a billionth by the place in the estimate's."""
+        """The model's scores, plus at most a billionth by the estimate's rank."""
         estimated = self._estimated(problems, pool)
         return score + [list(map(tie_breaks(minus_us).__getitem__, minus_us)) for minus_us in estimated]

@@ -1,6 +1,6 @@
-"""`measured.json.gz`: which problems a model was trained on, and what was best on each. Imports next to nothing.
+"""`measured.json.gz`: training problems of a model with the fastest kernel of each. Imports little.
 
-By it a problem outside of what was measured is recognised, and the nearest that was is found.
+Used for out-of-distribution checks and to find the nearest measured problem.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ _SHOWN = 80
 
 @dataclass(frozen=True, slots=True)
 class NearestProblem:
-    """A problem that was measured, and what was best on it.
+    """A measured problem and its fastest kernel.
 
-    `distance` is the root of the sum of squares of the logarithms, to the base 2, of the ratios of sizes.
+    `distance` is the Euclidean distance of the base-2 logarithms of sizes.
     """
 
     problem: str
@@ -43,16 +43,16 @@ class NearestProblem:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MeasuredSet:
-    """The measurements that a model learned from.
+    """Measurements that a model was trained on.
 
     Attributes:
-        sizes: names of sizes as problems have them.
-        limits: the least and the largest of each size that was measured.
-        families: values of the operation's slice of kernels that were measured, e.g. pipelines.
-        problems: canonical texts; empty where there are too many.
-        values: sizes of each.
-        kernels: names of kernels that were best somewhere.
-        best: number of the best kernel of each problem, and its time in ms.
+        sizes: names of sizes.
+        limits: minimum and maximum of each size.
+        families: measured kernel families, e.g. pipelines.
+        problems: canonical texts; empty if there are too many.
+        values: sizes of each problem.
+        kernels: names of winning kernels.
+        best: index of the fastest kernel of each problem, and its time in ms.
     """
 
     sizes: tuple[str, ...]
@@ -65,11 +65,11 @@ class MeasuredSet:
 
     @property
     def limits_by_size(self) -> dict[str, tuple[int, int]]:
-        """The least and the largest of each size that was measured, by name."""
+        """Minimum and maximum of each measured size, by name."""
         return dict(zip(self.sizes, self.limits, strict=True))
 
     def nearest(self, problem: Problem, count: int = 1) -> list[NearestProblem]:
-        """The problems that are nearest in their sizes, the nearest first."""
+        """The nearest problems by sizes, nearest first."""
         here = [math.log2(1 + max(getattr(problem, name), 0)) for name in self.sizes]
         logs: dict[int, float] = {}
         far = []
@@ -90,11 +90,11 @@ class MeasuredSet:
 
 
 def measured_file(dataset: Dataset, before: MeasuredSet | None = None) -> bytes:
-    """The content of the file for the rows that a model was trained on, all of which have a time.
+    """Content of the file for training rows, all with times.
 
     Args:
         dataset: the rows.
-        before: what the model learned from that was continued; what is new of the same problem counts.
+        before: measurements of the start of a warm start; newer ones of the same problem count.
     """
     import numpy as np
 
@@ -135,7 +135,7 @@ def measured_file(dataset: Dataset, before: MeasuredSet | None = None) -> bytes:
 
 
 def read_measured(folder: Path, sizes: Iterable[str] | None = None) -> MeasuredSet | None:
-    """Read the measurements that a model in a folder learned from.
+    """Read the measurements of a model's folder.
 
     Args:
         folder: the model's.
@@ -178,12 +178,12 @@ def _measured_set(fields: JsonFields) -> MeasuredSet:
 
 
 def _lines(fields: JsonFields, name: str) -> tuple[str, ...]:
-    """Texts that are shown: what would steer a terminal or begin a line is escaped."""
+    """Escape texts for terminals."""
     return tuple(map(one_line, fields.strings(name)))
 
 
 def _faults(found: MeasuredSet) -> Iterator[tuple[str, str]]:
-    """The first field that contradicts another, and what is wrong with it."""
+    """The first inconsistent field, and the fault."""
     if len(found.problems) > _MOST_PROBLEMS:
         yield "problems", f"must be {_MOST_PROBLEMS} at most, not {len(found.problems)}"
     for name, rows, of in (

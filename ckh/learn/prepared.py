@@ -1,4 +1,4 @@
-"""Data that all fits of a training share: the rows that are learned from, and their features."""
+"""Data shared by all fits of a training: rows and features."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ _REGRESSIONS = frozenset({RankObjective.EFFICIENCY, RankObjective.RELATIVE, Rank
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Prepared:
-    """The data that all fits share.
+    """Data shared by all fits.
 
     Attributes:
-        known: the usable rows of the data.
-        dataset: what is fitted: these, and with winners alone the rivals of each.
-        matrix: features of what is fitted.
-        efficiency: of each row, were it chosen, shape (rows,).
+        known: the valid rows of the data.
+        dataset: the rows to fit, for winners including their rivals.
+        matrix: features of these rows.
+        efficiency: efficiency of each row, shape (rows,).
         noise: weights by measurement noise, shape (rows,); None without.
-        start: the model whose trees are added to.
+        start: the model of a warm start.
     """
 
     known: Dataset
@@ -48,15 +48,15 @@ class Prepared:
     start: Start | None
 
     def weighted(self, fit: Fit) -> Fit:
-        """A fit with the weights by noise, if there are any."""
+        """A fit with noise weights, if any."""
         return fit if self.noise is None else weighted(fit, self.noise)
 
     def splits(self, folds: int) -> list[FoldSplit]:
-        """The splits of cross-validation; none for too few groups."""
+        """Splits of cross-validation; empty for too few groups."""
         return list(grouped_splits(self.dataset.split_ids, folds))
 
     def chosen_efficiency(self, scores: NDArray[np.float64], rows: NDArray[np.int64]) -> NDArray[np.float64]:
-        """The efficiency of each problem's best row by score, shape (problems of the rows,).
+        """Efficiency of each problem's highest score, shape (problems of the rows,).
 
         Args:
             scores: of all rows, of which only those of `rows` count.
@@ -68,7 +68,7 @@ class Prepared:
 
 
 def prepare(dataset: Dataset, options: TrainOptions, start: Start | None = None) -> Prepared:
-    """Check what is to be trained on, and extract its features.
+    """Validate training data, and extract features.
 
     Raises:
         DataError: there is no valid row, the rows are of several directions, dtypes or architectures, have no spread
@@ -94,7 +94,7 @@ def prepare(dataset: Dataset, options: TrainOptions, start: Start | None = None)
 
 
 def check_options(options: TrainOptions, start: Start | None) -> None:
-    """Refuse options that are incompatible.
+    """Refuse incompatible options.
 
     Raises:
         UsageError: an ensemble of no model, a focus without weights, winners with anything but their order, or a prior
@@ -137,7 +137,7 @@ def check_options(options: TrainOptions, start: Start | None) -> None:
 
 
 def check_distributed(options: TrainOptions, start: Start | None) -> None:
-    """Refuse what workers cannot fit together.
+    """Refuse options that distributed training does not support.
 
     Raises:
         UsageError: trees are added to a model, several are joined, or weights or rows follow from all rows.

@@ -1,7 +1,7 @@
-"""Measured times of a model's first choices: kept per problem, so that the measured best is the answer next time.
+"""Stored probes: measured times of a model's first choices, used by later answers.
 
-Each problem and architecture has a file of JSON Lines in the user's data folder. A line is one probing: on which
-device, when, with which compiler, and the time of each kernel. Lines are only added.
+Each problem and architecture has a file of JSON Lines in the user's data folder. A line is a probe: device, date,
+compiler, and the time of each kernel. Lines are only appended.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _DIGEST = "sha256"  # of a line's other fields
 
 @dataclass(frozen=True, slots=True)
 class Timed:
-    """A kernel that was measured: its complete name, and the time, or why there is none."""
+    """A measured kernel: complete name, and time or failure."""
 
     kernel: str
     status: str
@@ -40,16 +40,16 @@ class Timed:
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """One probing: kernels for one problem, timed against each other.
+    """A probe: kernels of a problem timed against each other.
 
     Attributes:
         problem: canonical text.
         arch: architecture.
-        device: which one of it, as `this_device` says.
+        device: device, as of `this_device`.
         when: date and time, ISO 8601, UTC.
         ckh: version.
-        compiler: what compiled the kernels.
-        kernels: in the order in which the model had put them.
+        compiler: compiler of the kernels.
+        kernels: in the order of the model.
     """
 
     problem: str
@@ -61,21 +61,21 @@ class Probe:
     kernels: tuple[Timed, ...]
 
     def fastest_first(self) -> list[Timed]:
-        """Those that have a time."""
+        """Kernels with a time."""
         return sorted((one for one in self.kernels if one.latency_ms), key=lambda one: one.latency_ms or 0.0)
 
 
 def in_front(probe: Probe, names: Sequence[str]) -> tuple[Probe, list[int]]:
-    """The order of candidates with the kernels in front that were measured, fastest first, and at the end the failed.
+    """Order with measured kernels first, fastest first, and failed kernels last.
 
-    Kernels that are no candidates any more are left out of both.
+    Kernels that are no longer candidates are left out.
 
     Args:
-        probe: what was measured.
+        probe: the probe.
         names: the candidates, best first.
 
     Returns:
-        What was measured of them, and their numbers in the new order.
+        The measured candidates, and candidate indices in the new order.
     """
     place_of = {name: place for place, name in enumerate(names)}
     known = replace(probe, kernels=tuple(one for one in probe.kernels if one.kernel in place_of))
@@ -86,7 +86,7 @@ def in_front(probe: Probe, names: Sequence[str]) -> tuple[Probe, list[int]]:
 
 
 def this_device(arch: str) -> str | None:
-    """This machine's device of an architecture, in words that distinguish it from others; None if it has none."""
+    """Identifying text of this machine's device of an architecture; None without such a device."""
     if arch == HOST:
         hardware = load_arch(HOST).hardware
         return f"{processor_name()}, {hardware.max_clock_mhz} MHz, L2 {hardware.l2_cache_kb} KB"
@@ -97,13 +97,13 @@ def this_device(arch: str) -> str | None:
 
 
 def probe_path(problem: str, arch: str) -> Path:
-    """The file of a problem."""
+    """Path of a problem's file."""
     name = hashlib.sha256(f"{arch} {problem}".encode()).hexdigest()[:_NAME_LENGTH]
     return user_data_dir() / PROBES / f"{name}.jsonl"
 
 
 def recall(problem: str, arch: str) -> Probe | None:
-    """The last probing of a problem on this machine's device of the architecture.
+    """The last probe of a problem on this machine's device of the architecture.
 
     Raises:
         DataError: the file cannot be read. A line that a crash cut off, or that is damaged, is passed over.
@@ -124,7 +124,7 @@ def recall(problem: str, arch: str) -> Probe | None:
 
 
 def remember(probe: Probe) -> None:
-    """Add a probing to its problem's file, and see that it is on the disk.
+    """Append a probe to its problem's file, flushed to disk.
 
     Raises:
         OutputError: it cannot be written.

@@ -1,4 +1,4 @@
-"""A model's forests over pools of kernels: prepared once for each pool, then evaluated for many problems."""
+"""Evaluate a model's forests on pools of kernels, prepared once per pool."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ _Value = TypeVar("_Value")
 
 
 class Remembered(Generic[_Value]):
-    """The values that were last put in, for several threads.
+    """Thread-safe LRU cache.
 
     Args:
-        most: how many are kept.
+        most: capacity.
     """
 
     def __init__(self, most: int) -> None:
@@ -37,14 +37,14 @@ class Remembered(Generic[_Value]):
         self._lock = threading.Lock()
 
     def get(self, key: Any) -> _Value | None:
-        """The value of a key, which must be hashable, or None."""
+        """The value of a hashable key, or None."""
         with self._lock:
             if key in self._values:
                 self._values.move_to_end(key)
             return self._values.get(key)
 
     def put(self, key: Any, value: _Value) -> None:
-        """Keep a value; the least recently used goes."""
+        """Store a value; evicts the least recently used."""
         with self._lock:
             self._values[key] = value
             self._values.move_to_end(key)
@@ -54,14 +54,14 @@ class Remembered(Generic[_Value]):
 
 @dataclass(frozen=True, slots=True)
 class ModelInputs:
-    """What a model's scores are computed from.
+    """Inputs of a model's scores.
 
     Attributes:
         engine: the features.
-        names: those that it has, in order.
-        of_kernels: the raw columns of kernels.
-        of_problem: those of a problem.
-        further_sizes: numbers of a problem among these besides the sizes of its operation.
+        names: names of the model's features, in order.
+        of_kernels: raw columns of kernels.
+        of_problem: raw columns of a problem.
+        further_sizes: columns of problems besides the sizes of the operation.
     """
 
     engine: FeatureEngine
@@ -72,7 +72,7 @@ class ModelInputs:
 
     @classmethod
     def of(cls, spec: ModelSpec) -> ModelInputs:
-        """Those of a model of the operation's features."""
+        """Inputs of a model of the operation's features."""
         return cls(
             engine=spec.engine,
             names=spec.feature_names,
@@ -85,10 +85,10 @@ class PoolScorer:
     """Scores pools of kernels for problems.
 
     Args:
-        spec: what the model is for, and its inputs.
-        hardware: the hardware profile by name.
-        targets: what to predict of each kernel.
-        forest: the forest of a target.
+        spec: purpose and inputs of the model.
+        hardware: hardware profile by name.
+        targets: targets to predict.
+        forest: returns the forest of a target.
     """
 
     def __init__(
@@ -124,7 +124,7 @@ class PoolScorer:
     def some(
         self, problems: Sequence[Problem], pool: Sequence[Kernel], kernels: NDArray[np.intp], target: int
     ) -> NDArray[np.float64]:
-        """One predicted target of some kernels of each problem, as `predictions` has it.
+        """A predicted target of selected kernels of each problem, identical to `predictions`.
 
         Args:
             problems: those to rank for.

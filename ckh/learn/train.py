@@ -1,6 +1,6 @@
-"""Training: cross-validation by problem, then a final fit with the number of trees that it found.
+"""Training: cross-validation by problem, then a final fit with the resulting number of trees.
 
-The same data, options and versions give the same bytes, whatever the number of threads.
+The same data, options and versions give the same bytes, for any number of threads.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _PLACES = re.compile(rf"^\[({'|'.join(_UNSAID)}): .*\]$", re.MULTILINE)
 
 
 def rounds(options: TrainOptions) -> int:
-    """How many boosting rounds training may take, for a progress bar."""
+    """Maximum number of boosting rounds, for a progress bar."""
     further = options.ensemble - 1 if options.rank_target == RANK else 0
     further += options.folds * options.mine
     blended = _regression_params(options).n_estimators if options.rank is RankObjective.BLEND else 0
@@ -83,7 +83,7 @@ def train(
 
 
 class _Trainer:
-    """Validates and fits the model of a target, with all that its trees are joined with."""
+    """Validates and fits the models of a target, including ensembles, blends and priors."""
 
     def __init__(self, boosting: Boosting, far: FarFit | None) -> None:
         self._boosting, self._far = boosting, far
@@ -92,7 +92,7 @@ class _Trainer:
         self._held_out: dict[str, NDArray[np.float64]] = {}  # what folds predicted, by target
 
     def calibration(self) -> Calibration | None:
-        """The calibration of speeds by the order, and the interval of times; None without folds or speeds."""
+        """Calibration of speeds by the ranking, with prediction intervals; None without folds or speeds."""
         if TFLOPS not in self._held_out:
             return None
         dataset = self._prepared.dataset
@@ -137,14 +137,14 @@ class _Trainer:
         )
 
     def _boosting_of(self, target: str) -> Boosting:
-        """What fits the models of a target, by the parameters that it has."""
+        """Fitter of a target's models, by their parameters."""
         params = _params_of(target, self._options)
         if params == self._options.params:
             return self._boosting
         return Boosting(self._prepared, replace(self._options, params=params), self._boosting.advance)
 
     def _final(self, boosting: Boosting, fit: Fit, rows: NDArray[np.int64], trees: int) -> Any:
-        """The `lightgbm.Booster` of all rows, here or on the workers that have them."""
+        """The `lightgbm.Booster` of all rows, fitted here or on the workers."""
         if self._far is None:
             return boosting.fit(fit, rows, None, f"{fit.target}, final", trees)
         op = self._prepared.dataset.op
@@ -153,29 +153,29 @@ class _Trainer:
         return booster
 
     def _with_prior(self, text: str, prior: str) -> str:
-        """The mean of a model and a prior, weighted, as one."""
+        """Weighted mean of a model and a prior."""
         weight = 1.0 + self._options.prior
         return shorten(
             join_trees([scale_leaves(text, 1.0 / weight), scale_leaves(prior, self._options.prior / weight)])
         )
 
     def _with_lambdarank(self, text: str, lambdarank: str, scale: float) -> str:
-        """The mean of a model and a LambdaRank, weighted, as one; `scale` as of `Boosting.lambdarank_scale`."""
+        """Weighted mean of a model and a LambdaRank; `scale` as of `Boosting.lambdarank_scale`."""
         weight = self._options.lambdarank
         parts = [scale_leaves(text, 1.0 / (1.0 + weight)), scale_leaves(lambdarank, scale * weight / (1.0 + weight))]
         return shorten(join_trees(parts))
 
     def _further(self, fit: Fit, trees: int) -> Iterator[str]:
-        """The other models of an ensemble."""
+        """Further models of an ensemble."""
         rows = np.arange(len(fit.label))
         for number in range(1, self._options.ensemble):
             text = f"{fit.target}, model {number + 1}"
             yield self._boosting.fit(fit, rows, None, text, trees, number).model_to_string(num_iteration=trees)
 
     def _joined(self, fit: Fit, texts: list[str]) -> str:
-        """The models of an ensemble or a blend as one.
+        """Join the models of an ensemble or a blend.
 
-        That is the mean of regressions, the sum of LambdaRanks, which have no scale, or that of both.
+        Regressions are averaged; LambdaRanks, which have no scale, are summed.
         """
         if self._options.rank is RankObjective.BLEND:
             return shorten(blended(texts, self._regression()))
@@ -183,7 +183,7 @@ class _Trainer:
         return shorten(joined if fit.is_grouped else scale_leaves(joined, 1 / len(texts)))
 
     def _regression(self) -> str:
-        """That of a blend."""
+        """Regression of a blend."""
         options = replace(self._options, params=_regression_params(self._options))
         boosting = Boosting(self._prepared, options, self._boosting.advance)
         fit = make_fit(RANK, self._prepared.dataset, RankObjective.RELATIVE, options.focus)
@@ -192,10 +192,10 @@ class _Trainer:
 
 
 def _params_of(target: str, options: TrainOptions) -> TreeParams:
-    """The parameters of a target's model."""
+    """Parameters of a target's model."""
     return options.speeds or options.params if target == TFLOPS else options.params
 
 
 def _regression_params(options: TrainOptions) -> TreeParams:
-    """The parameters of a blend's regression."""
+    """Parameters of a blend's regression."""
     return options.regression or options.params

@@ -1,6 +1,6 @@
-"""Warm start: training that adds trees to a model, which must have learned the same thing from the same inputs.
+"""Warm start: training that adds trees to a model with the same target and inputs.
 
-Another GPU's model, or one of another element type, may be continued: what differs is said, and recorded.
+The model may be of another GPU or element type; differences are printed and recorded.
 """
 
 from __future__ import annotations
@@ -47,18 +47,18 @@ class Start:
     """A model to add trees to.
 
     Attributes:
-        path: its folder, as it was named.
-        spec: what it was trained on.
-        objective: what its ranker was trained for; None if its manifest does not say.
-        params: what its newest trees were grown with.
+        path: folder, as named by the user.
+        spec: its spec.
+        objective: objective of its ranker; None if unknown.
+        params: parameters of its newest trees.
         texts: LightGBM's text of each target.
         trees: number of trees of each target.
-        sha256: of each file of the folder.
-        problems: ids of the problems it was trained on, empty if unknown.
-        data_sha256: of the data it was trained on; None if unknown.
-        lineage: what its manifest says of its own start; None if it had none.
-        measured: what it says it learned from, if it does.
-        differs: what of GPU, hardware and element type is another than in the training that continues it.
+        sha256: digest of each file of the folder.
+        problems: ids of its training problems, empty if unknown.
+        data_sha256: digest of its training data; None if unknown.
+        lineage: manifest entry of its own start; None without one.
+        measured: its measurements, if stored.
+        differs: differences in GPU, hardware and element type to the new training.
     """
 
     path: Path
@@ -91,7 +91,7 @@ class Start:
             ) from error
 
     def to_dict(self, comparison: StartComparison | None) -> dict[str, Any]:
-        """The entry on this model, and on its own start, in the manifest of the continued one."""
+        """Manifest entry on this model and its own start."""
         return {
             "from": str(self.path),
             "sha256": self.sha256,
@@ -106,10 +106,10 @@ class Start:
 
 @dataclass(frozen=True, slots=True)
 class StartComparison:
-    """A continued model against its start: efficiency of the choices of both on the same problems.
+    """Comparison of a continued model with its start: efficiency of both on the same problems.
 
-    The continued model had each of them held out. `seen` of the problems were trained on by the start, which flatters
-    both; None if its manifest does not say.
+    The problems were held out from the continued model. `seen` of them are training problems of the start, which biases
+    the result upwards; None if unknown.
     """
 
     problems: int
@@ -121,7 +121,7 @@ class StartComparison:
 
     @property
     def worse(self) -> tuple[str, ...]:
-        """Which figures fell: the mean, P10, both or none."""
+        """Figures that fell: the mean, P10, both or none."""
         pairs = {
             "mean": (self.start_mean_efficiency, self.mean_efficiency),
             "P10": (self.start_p10_efficiency, self.p10_efficiency),
@@ -129,7 +129,7 @@ class StartComparison:
         return tuple(name for name, (before, after) in pairs.items() if after < before)
 
     def to_dict(self) -> dict[str, Any]:
-        """For JSON."""
+        """The comparison as a JSON document."""
         return {**asdict(self), "worse": bool(self.worse)}
 
 
@@ -138,7 +138,7 @@ def compare(
 ) -> StartComparison:
     """Compare the efficiencies of the start and of the continued model, shape (problems,).
 
-    On the problems that the start has not seen, if there are enough of them; else on all.
+    Problems unseen by the start are used, if there are enough of them; else all.
     """
     used = np.ones(len(before), dtype=bool)
     if is_seen is not None and int((~is_seen).sum()) >= _ENOUGH:
@@ -178,12 +178,12 @@ def read_start(path: Path) -> Start:
 
 
 def split_counts(text: str, names: Sequence[str]) -> NDArray[np.int64]:
-    """How many splits of a model's text test each of its inputs, shape (names,)."""
+    """Number of splits of a model's text on each input, shape (names,)."""
     return np.asarray(np.bincount(parse_forest(text).feature, minlength=len(names)))
 
 
 def continued(start: Start, options: TrainOptions) -> TrainOptions:
-    """Options for adding to a model: its targets, objective and parameters, one model, and folds to compare it by."""
+    """Options of a warm start: targets, objective and parameters of the start, a single model, and folds."""
     return replace(
         options,
         targets=tuple(target for target in start.spec.targets if target != RANK),
@@ -234,7 +234,7 @@ def check_start(start: Start, spec: ModelSpec, options: TrainOptions) -> tuple[s
 
 
 def _elsewhere(old: ModelSpec, new: ModelSpec) -> Iterator[str]:
-    """How architecture, element type and hardware differ."""
+    """Differences in architecture, element type and hardware."""
     for name, was, now in (("dtype", old.dtype, new.dtype), ("arch", old.arch, new.arch)):
         if was != now:
             yield f"{name}: {was} there, {now} here"
@@ -263,7 +263,7 @@ def _differences(start: Start, new: ModelSpec, options: TrainOptions) -> Iterato
 
 
 def _order(name: str, was: Sequence[str], now: Sequence[str]) -> Iterator[str]:
-    """How two lists of names differ."""
+    """Difference of two lists of names."""
     lost, new = [one for one in was if one not in now], [one for one in now if one not in was]
     parts = [f"{_some(names)} only {where}" for names, where in ((lost, "there"), (new, "here")) if names]
     if parts:
@@ -307,14 +307,14 @@ def _params(folder: Path) -> TreeParams:
 
 
 def _bounds(name: str) -> tuple[float, float]:
-    """The least and the greatest value of a parameter."""
+    """Minimum and maximum of a parameter."""
     option = declarations(TreeParams).get(name, Declared(""))
     low, high = option.low, option.high
     return _LEAST_PARAM if low is None else low, _MOST_PARAM if high is None else high
 
 
 def _count(folder: Path, target: str, text: str, spec: ModelSpec) -> int:
-    """The number of trees of a text whose inputs are those of the spec."""
+    """Number of trees of a text, whose inputs must be those of the spec."""
     where = f"{folder}, model of {target}"
     try:
         forest = parse_forest(text)
@@ -326,7 +326,7 @@ def _count(folder: Path, target: str, text: str, spec: ModelSpec) -> int:
 
 
 def _digests(folder: Path) -> dict[str, str]:
-    """The SHA-256 of each file of a folder, by name."""
+    """SHA-256 of each file of a folder, by name."""
     files = sorted(file for file in folder.iterdir() if file.is_file())
     try:
         return {file.name: hashlib.sha256(read_bytes(file)).hexdigest() for file in files}
