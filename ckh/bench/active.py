@@ -49,7 +49,7 @@ _BEFORE = "what was known before"
 
 @dataclass(frozen=True, slots=True)
 class ActiveReport:
-    """The state of an active run, and what more time would bring.
+    """State of an active run, and the expected gain of more time.
 
     Attributes:
         pairs: that have a time, of this run and those it went on from.
@@ -77,7 +77,7 @@ class ActiveReport:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Learned:
-    """A model of the problems of one kind: how good choices are, and the model if it is the best one."""
+    """A model of problems of a kind: its efficiency, and the model if it is the best so far."""
 
     curve: LearningCurve
     problems: int
@@ -85,7 +85,7 @@ class _Learned:
 
 
 class _Scores:
-    """Scores of kernels: by the models learned, or else before."""
+    """Scores of kernels: by trained models, or prior knowledge."""
 
     def __init__(self, active: ActiveRun, learned: dict[Wanted, PooledScores]) -> None:
         self._active, self._learned = active, learned
@@ -96,7 +96,7 @@ class _Scores:
 
 
 class ActiveRun:
-    """The choices of a run; all methods may be called by several threads.
+    """Selection of pairs of an active run; thread-safe.
 
     Args:
         plan: all pairs that may be measured.
@@ -146,11 +146,11 @@ class ActiveRun:
 
     @property
     def useful(self) -> tuple[Kernel, ...]:
-        """The kernels that are chosen from now."""
+        """The kernels to select from now."""
         return tuple(self._kernels[number] for number in sorted(self._chooser.useful))
 
     def next(self, node: str) -> Task | None:
-        """Choose what a node's device measures next; None if it is to measure nothing more."""
+        """Select the next pairs of a node's device; None if it is done."""
         with self._lock:
             chosen = None if self.is_enough else self._chooser.next(node)
             if chosen is None:
@@ -166,7 +166,7 @@ class ActiveRun:
         return Task(self._tasks[chosen.problem].problem, tuple(self._kernels[i] for i in chosen.kernels.tolist()))
 
     def done(self, task: Task, node: str, build: Callable[[Sequence[Kernel]], None]) -> None:
-        """Results of what was chosen are in, measured by a node; learn from all, if there are enough new ones.
+        """Add the results of selected pairs, and train if there are enough new ones.
 
         What is learned may make other kernels useful, which are built before they can be chosen.
         """
@@ -181,12 +181,12 @@ class ActiveRun:
                 self._learning.release()
 
     def is_over(self, node: str) -> bool:
-        """True if a node's device is to measure nothing more, as far as results are in."""
+        """True if a node's device is done."""
         with self._lock:
             return self.is_enough or self._chooser.is_done(node)
 
     def report(self) -> ActiveReport:
-        """The state at the end, and what another hour would bring."""
+        """Final state, and the expected gain of another hour."""
         measured = self._measured()
         if measured > self._learned_pairs:
             self._learn()
@@ -208,7 +208,7 @@ class ActiveRun:
     def scored(
         self, learned: dict[Wanted, PooledScores], problem: int, kernels: NDArray[np.int64]
     ) -> NDArray[np.float64] | None:
-        """Scores of a problem's kernels by the model of its kind, or else by what was known before."""
+        """Scores of a problem's kernels by the model of its kind, or prior knowledge."""
         task, scores = self._tasks[problem], learned.get(self._kinds[problem])
         with self._scoring:
             if scores is not None:
@@ -220,7 +220,7 @@ class ActiveRun:
         return np.asarray(known[order[np.searchsorted(self._numbers[problem], kernels, sorter=order)]])
 
     def _take_results(self) -> None:
-        """Count what earlier runs measured as chosen."""
+        """Mark pairs measured by earlier runs as selected."""
         names = {name: number for number, name in enumerate(self._names)}
         for canonical, node, kernels in self._results.by_problem():
             number = self._number_of[canonical]
@@ -234,7 +234,7 @@ class ActiveRun:
         return (self._measured() - self._before) / max(time.monotonic() - self._start_s, 1e-9)
 
     def _learn(self, build: Callable[[Sequence[Kernel]], None] = lambda _kernels: None) -> None:
-        """Train models of the results so far, and look whether more would bring enough."""
+        """Train models of the results so far, and estimate the gain of more pairs."""
         measured = self._measured()
         by_kind: dict[Wanted, list[int]] = {}
         for number in list(self._order):
@@ -255,7 +255,7 @@ class ActiveRun:
         self.is_enough = minute is not None and 0 <= 100 * minute.value < self._stop_gain
 
     def _learned_of(self, problems: Sequence[int]) -> _Learned | None:
-        """The model of the results of problems of one kind; None if they are too few."""
+        """Model of the results of problems of a kind; None if there are too few."""
         times = {number: found for number in problems if len(found := self._results.times(self._canonical[number])) > 1}
         if len(times) < FEWEST_LEARNED:
             return None
@@ -270,7 +270,7 @@ class ActiveRun:
         return _Learned(curve, len(times), model)
 
     def _is_better(self, curve: LearningCurve, dataset: Dataset, times: dict[int, dict[str, float]]) -> bool:
-        """True if a model that did not see the problems chooses better than what was known before."""
+        """True if a model's choices on unseen problems beat prior knowledge."""
         before = []
         for number, found in times.items():
             known = self._known_of(number, list(found))
@@ -284,7 +284,7 @@ class ActiveRun:
         return self.scored({}, problem, np.array([number_of[name] for name in names]))
 
     def _dataset(self, times: dict[int, dict[str, float]]) -> Dataset:
-        """Rows of problems, given by number, with the times of their kernels in ms, by name."""
+        """Dataset of problems, by index, with the times of kernels in ms, by name."""
         number_of = {name: number for number, name in enumerate(self._names)}
         kernels = {name: i for i, name in enumerate(dict.fromkeys(name for found in times.values() for name in found))}
         latency = np.array([time_ms for found in times.values() for time_ms in found.values()])
@@ -302,13 +302,13 @@ class ActiveRun:
         return Dataset(tables.to_pandas(tables.plain(table)))
 
     def _gain(self, pairs: float) -> Estimate | None:
-        """The mean efficiency that so many more pairs are expected to add."""
+        """Expected gain in mean efficiency of so many more pairs."""
         measured = self._measured()
         share = min(pairs, self._pairs - measured) / max(measured, 1)
         return self._joined(partial(LearningCurve.gain, share=share))
 
     def _joined(self, figure: Callable[[LearningCurve], Estimate]) -> Estimate | None:
-        """The mean of a figure of the learning curves of all kinds, each weighing as many problems as it has."""
+        """Mean of a figure of the learning curves of all kinds, weighted by problems."""
         learned = [one for one in self._learned.values() if one.problems >= FEWEST_PROBLEMS]
         if not learned:
             return None

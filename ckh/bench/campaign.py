@@ -1,4 +1,4 @@
-"""A run of `ckh bench` from its options to its summary: settings, the run's folder, the plan, the sweep."""
+"""A run of `ckh bench` from options to summary: settings, folder, plan, sweep."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ _MOST_SEEN_BYTES = 1 << 26  # of a journal that is read for the pace alone
 
 @dataclass(frozen=True, slots=True)
 class CandidateGroup:
-    """How many kernels there are to choose from for problems of a kind, and how many its architecture refuses."""
+    """Numbers of candidate kernels for problems of a kind, and of those the architecture refuses."""
 
     kind: str
     arch: str
@@ -90,7 +90,7 @@ class Outlook:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The result of a run: its counts, pairs left, and whether any has a right result, of this run or one before.
+    """Result of a run: counts, pairs left, and whether any pair, of this or earlier runs, has a right result.
 
     `active` is of a run that chooses what it measures.
     """
@@ -103,7 +103,7 @@ class Outcome:
 
     @property
     def orchestration(self) -> float:
-        """Share of the time after compilation that was not inputs, reference, the kernel, its check or its timing."""
+        """Share of the time after compilation not spent on inputs, references, kernels, checks or timing."""
         measuring_s = self.totals.wall_s - self.totals.compile_s
         work_s = sum(self.totals.phase_s.get(str(phase), 0.0) for phase in WORK_PHASES)
         return max(0.0, 1 - work_s / (measuring_s * self.totals.workers)) if measuring_s > 0 else 0.0
@@ -184,7 +184,7 @@ class Campaign:
         self._results = PairResults() if self._history is None else self._history.results
 
     def _made_plan(self, limits: BenchLimits) -> Plan:
-        """The plan that follows from the settings."""
+        """The plan of the settings."""
         settings, arch = self.settings, self.device.arch
         score = _scorer(arch.name, _path(settings.model))
         measured = measured_of(operation(settings.op))
@@ -201,7 +201,7 @@ class Campaign:
         return few
 
     def outlook(self, limits: BenchLimits) -> Outlook:
-        """Count what is left to do, without doing it."""
+        """Outlook of the remaining work."""
         left = self.plan.without(self._results.has)
         kernels = left.kernels
         to_compile, missing = self._to_compile(kernels)
@@ -231,7 +231,7 @@ class Campaign:
         return driver_for(self._cluster, self._request, self.device, limits, stop, measures=measures)
 
     def build(self, limits: BenchLimits) -> tuple[dict[Kernel, BuildReport], StopReason]:
-        """Compile the kernels that are left and load each in a process of its own, without measuring; why it ended.
+        """Compile the remaining kernels and load each in a separate process; returns why it ended.
 
         Raises:
             DeviceError: there is no compiler.
@@ -241,7 +241,7 @@ class Campaign:
             return build_and_load(driver, self.plan.without(self._results.has).kernels), stop.reason
 
     def run(self, limits: BenchLimits) -> Outcome:
-        """Measure what is left, until complete, interrupted or out of time.
+        """Measure the remaining pairs, until complete, interrupted or out of time.
 
         Raises:
             DeviceError: the compiler or the worker cannot be started.
@@ -286,7 +286,7 @@ class Campaign:
         check_output(path, JOURNAL, force=force, inputs=inputs, instead="go on with --resume, ")
 
     def _refuse_other_pairs(self, made: Plan) -> None:
-        """Refuse files that were changed since the run began, when they are named again."""
+        """Refuse problem or kernel files changed since the run began."""
         if made.pair_names() != self.plan.pair_names():
             raise UsageError(
                 f"the options give {made.pairs} pairs, the run in {self.out} has {self.plan.pairs}",
@@ -311,12 +311,12 @@ class Campaign:
                 )
 
     def _pace(self, jobs: int | None) -> Pace:
-        """How long things take, by this run's journal or the newest of the same device."""
+        """Durations by this run's journal, or the newest run on the same device."""
         history = self._history or _seen_run(self.out, self._kind, self.device.arch.name, self.settings.op)
         return Pace.of(self.device, self.settings.op, jobs, history)
 
     def _to_compile(self, kernels: Sequence[Kernel]) -> tuple[Sequence[Kernel], str]:
-        """Return the kernels that have to be compiled; if none can be, all of them and the reason."""
+        """Kernels to compile; if nothing can be compiled, all of them and the reason."""
         try:
             return KernelBuilder(self.device).missing(kernels), ""
         except DeviceError as error:
@@ -324,7 +324,7 @@ class Campaign:
 
 
 def _read_run(out: Path, given: Given) -> History:
-    """The journal of a run to go on with.
+    """Read the journal of a run to resume.
 
     Raises:
         UsageError: there is none, it is a search's, or it has other settings than those given.
@@ -378,14 +378,14 @@ def _settle(given: Given, history: History | None, device_kind: str, default_dty
 
 
 def _sets(given: Given) -> int:
-    """How many sets of operands a GPU's timed runs take in turn; 0: as many as outlast the caches."""
+    """Number of operand sets that a GPU's timed runs rotate; 0: enough to exceed the caches."""
     if given["rotating"] is not None:
         return int(given["rotating"])
     return 0 if given["cold"] is None else 1
 
 
 def _check_choice(settings: Settings) -> None:
-    """Refuse options that choose kernels in two ways.
+    """Refuse options that select kernels in two ways.
 
     Raises:
         UsageError: there are such.
@@ -422,7 +422,7 @@ def _check_choice(settings: Settings) -> None:
 
 
 def _scorer(arch: str, folder: Path | None) -> Scorer:
-    """How fast the model in a folder, or else the one that `ckh predict` would use, expects kernels to be."""
+    """Scores of kernels by the model of a folder, or the model that `ckh predict` would use."""
     models: dict[Wanted, Model] = {}
 
     def score(problem: Problem, pool: tuple[Kernel, ...]) -> NDArray[np.float64]:
@@ -470,7 +470,7 @@ def _newest_run(given: Given, arch: str) -> Path:
 
 
 def _seen_run(out: Path, kind: str, arch: str, op: str) -> History | None:
-    """The newest run beside a folder, or in the usual place, that was measured on such a device."""
+    """The newest run beside a folder, or in the usual place, on such a device."""
     found = {path.resolve() for folder in (out.parent, _RUNS) for path in folder.glob(f"*/{JOURNAL_NAME}")}
     for path in sorted(found, key=lambda one: one.stat().st_mtime, reverse=True):
         if path.stat().st_size > _MOST_SEEN_BYTES:

@@ -1,4 +1,4 @@
-"""How an operation is measured: what its problems compute, and how its kernels are found and built."""
+"""How an operation is measured: its computation, and how its kernels are found and built."""
 
 from __future__ import annotations
 
@@ -44,13 +44,13 @@ class Split:
 
     @property
     def repeats(self) -> bool:
-        """True if every run of the kernel gives the same bits: one order of additions gives other bits than another."""
+        """True if every run of the kernel gives the same bits, i.e. has a fixed order of additions."""
         return self.parts == 1
 
 
 @dataclass(frozen=True, slots=True)
 class Computation(Generic[P]):
-    """An operation's computation.
+    """Computation of an operation.
 
     Attributes:
         operand_shapes: of a problem's operands a and b and of its result.
@@ -69,7 +69,7 @@ class Computation(Generic[P]):
     split: Callable[[P, str], Split]
 
     def result_dtype(self, problem: P) -> str:
-        """The dtype of a problem's result.
+        """Element type of a problem's result.
 
         Raises:
             UsageError: kernels of the problem's dtype cannot be measured.
@@ -85,7 +85,7 @@ class Computation(Generic[P]):
 
 @dataclass(frozen=True, slots=True)
 class Case(Generic[P, K]):
-    """A kernel that `validate kernels` tries.
+    """A kernel of `validate kernels`.
 
     Attributes:
         label: what it shows, in words.
@@ -102,7 +102,7 @@ class Case(Generic[P, K]):
 
 @dataclass(frozen=True, slots=True)
 class MatrixSettings:
-    """The settings of a matrix of kernels; None: all directions, all numbers of dimensions."""
+    """Settings of a matrix of kernels; None: all directions and numbers of dimensions."""
 
     arch: ArchSpec
     dtype: str
@@ -112,7 +112,7 @@ class MatrixSettings:
 
 @dataclass(frozen=True, slots=True)
 class Trials(Generic[P, K]):
-    """How kernels of an operation are executed to be believed.
+    """How kernels of an operation are executed for validation.
 
     Attributes:
         loop_ends: small problems that take a kernel through every end of its loops, of which it may refuse some.
@@ -144,7 +144,7 @@ class HostEmission(Generic[K]):
 
 @dataclass(frozen=True, slots=True)
 class KnownHeaders:
-    """CK Tile's headers that are found on this machine, as far as answers need them.
+    """The CK Tile headers of this machine, as far as answers need them.
 
     Attributes:
         include: their folder.
@@ -181,7 +181,7 @@ class HipEmission(Generic[K]):
     compile_s: Mapping[str, float]
 
     def known_headers(self) -> KnownHeaders | None:
-        """The headers that kernels would be built with here; None if there are none."""
+        """The headers that kernels would be built with; None without headers."""
         from ckh.bench.hip_toolchain import known_ck_tile
 
         headers = known_ck_tile()
@@ -215,7 +215,7 @@ class Measured(Generic[P, K]):
 
 
 def measured_of(op: AnyOperation) -> Measured[Any, Any]:
-    """How kernels of an operation are measured.
+    """The measuring part of an operation.
 
     Raises:
         UsageError: ckh builds none.
@@ -229,7 +229,7 @@ def measured_of(op: AnyOperation) -> Measured[Any, Any]:
 
 
 def computation_of(problem: Problem) -> Computation[Any]:
-    """The computation of a problem's operation.
+    """Computation of a problem's operation.
 
     Raises:
         UsageError: ckh does not compute problems of its operation.

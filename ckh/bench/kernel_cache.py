@@ -57,7 +57,7 @@ _FILE = re.compile(rf"([0-9a-f]{{32}})({re.escape(_LIBRARY)}|{re.escape(_UNIT)})
 
 @dataclass(frozen=True, slots=True)
 class Compilation:
-    """For which architecture a kernel of an operation and of a kind was compiled, and its part of the CPU seconds."""
+    """Architecture, operation and kind of a compiled kernel, and its share of the CPU seconds."""
 
     arch: str
     op: str
@@ -67,7 +67,7 @@ class Compilation:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A kernel of several whose library is one: the name of that, the kernel's number, and how many there are."""
+    """A kernel of a library with several kernels: the library's name, the kernel's number, and their count."""
 
     unit: str
     number: int
@@ -84,14 +84,14 @@ class KernelCost:
 
 @dataclass(frozen=True, slots=True)
 class CachedLibrary:
-    """A whole library in the cache, and what was kept of it."""
+    """A complete library in the cache, with its stored facts."""
 
     path: Path
     binary: Binary | None
 
 
 class KernelCache:
-    """The libraries in a folder below the cache folder, which is made when something is built.
+    """Libraries in a subfolder of the cache folder, created on the first build.
 
     Args:
         name: of the folder.
@@ -106,11 +106,11 @@ class KernelCache:
         self._whole_units: set[str] = set()
 
     def path(self, key: str) -> Path:
-        """Where the library of a source's hash is, or would be."""
+        """Path of the library of a source's hash."""
         return self.folder / key[:2] / f"{key}{_LIBRARY}"
 
     def find(self, key: str) -> CachedLibrary | None:
-        """The library of a source's hash, if it is there as it was written.
+        """The library of a source's hash, if it is intact.
 
         Raises:
             DataError: others can write to it.
@@ -124,7 +124,7 @@ class KernelCache:
         return CachedLibrary(path, None if binary is None else binary_from_values(binary))
 
     def _has_unit(self, name: str) -> bool:
-        """True if the library of several kernels is there as it was written."""
+        """True if the library of several kernels is intact."""
         if name not in self._whole_units:
             content = _read(_unit_path(self.folder, name))
             if content is None or _unit_name(content) != name:
@@ -133,7 +133,7 @@ class KernelCache:
         return True
 
     def put_unit(self, library: Path) -> str:
-        """Copy the library of several kernels here; its name, which their files say.
+        """Copy the library of several kernels here; returns its name.
 
         Raises:
             OSError: it cannot be written.
@@ -152,7 +152,7 @@ class KernelCache:
         compilation: Compilation | None = None,
         part: Part | None = None,
     ) -> CachedLibrary:
-        """Move a library that has no `fault` here or, of a part, a file that says which it is.
+        """Move a library without `fault` here, or for a part, a file that refers to its library.
 
         Raises:
             OSError: it cannot be written.
@@ -165,13 +165,13 @@ class KernelCache:
         return CachedLibrary(self.path(key), binary)
 
     def has(self, key: str) -> bool:
-        """True if the files of a library are there, whole or not."""
+        """True if the files of a library exist, intact or not."""
         known = _known_of(self.path(key))
         part = None if known is None else known.get("part")
         return known is not None and (part is None or _unit_path(self.folder, str(part["unit"])).exists())
 
     def files(self, keys: Iterable[str]) -> dict[str, bytes]:
-        """The files of libraries by name, for the cache of another machine.
+        """Files of libraries by name, for the cache of another machine.
 
         Raises:
             DataError: one is not there as it was written, or others can write to it.
@@ -191,7 +191,7 @@ class KernelCache:
         return found
 
     def adopt(self, files: Mapping[str, bytes]) -> None:
-        """Take files of another machine's cache (`files`).
+        """Store files of another machine's cache (`files`).
 
         Raises:
             DataError: one of them is damaged; those before it are taken.
@@ -212,7 +212,7 @@ class KernelCache:
             path.chmod(0o700)
 
     def cost_each(self, arch: str, op: str) -> KernelCost | None:
-        """The mean cost of a kernel of an operation, if it is known.
+        """Mean cost of a kernel of an operation, if known.
 
         Kernels of the architecture are looked at or, where there are none, those of other GPUs.
         """
@@ -220,7 +220,7 @@ class KernelCache:
         return KernelCost(fmean(c.seconds for c in costs), fmean(c.bytes for c in costs)) if costs else None
 
     def seconds_by_kind(self, arch: str, op: str) -> dict[str, tuple[float, int]]:
-        """By kind, the mean CPU seconds of compiling a kernel of an operation, and of how many: see `cost_each`."""
+        """Mean CPU seconds of compiling a kernel of an operation by kind, with counts: see `cost_each`."""
         found: defaultdict[str, list[float]] = defaultdict(list)
         for one, _ in self._seen(arch, op):
             found[one.kind].append(one.cpu_s)
@@ -233,7 +233,7 @@ class KernelCache:
 
     @contextmanager
     def workshop(self) -> Iterator[Path]:
-        """A new folder to compile in, which is there while the context lasts, and not after a kill -9 for long.
+        """A new temporary folder to compile in, removed at the end of the context, or soon after a kill -9.
 
         Raises:
             DataError: others can write to the cache, or it cannot be made.
@@ -264,7 +264,7 @@ def fault(library: Path) -> str:
 
 
 def loadable(path: str) -> str:
-    """The file to load for a library of the cache or any other: of a part, a copy that lasts as long as this process.
+    """The file to load for a library of the cache or any other: for a part, a copy that lasts as long as this process.
 
     Raises:
         OSError: the library of a part cannot be read, or no copy be written.
@@ -286,7 +286,7 @@ def loadable(path: str) -> str:
 
 @cache
 def _folder_of_copies(cached: Path) -> Path:
-    """A folder of this process, which is removed at its end or, where it is killed, by the next that builds kernels."""
+    """Temporary folder of this process, removed at its end or by a later process."""
     folder, _ = _new_workshop(cached)
     process = os.getpid()
     atexit.register(lambda: shutil.rmtree(folder, ignore_errors=True) if os.getpid() == process else None)
@@ -294,7 +294,7 @@ def _folder_of_copies(cached: Path) -> Path:
 
 
 def _read(path: Path) -> bytes | None:
-    """A file of the cache, if there is one.
+    """Content of a cache file, if it exists.
 
     Raises:
         DataError: others can write to it.
@@ -309,7 +309,7 @@ def _read(path: Path) -> bytes | None:
 
 
 def _move(file: Path, path: Path) -> None:
-    """Into the cache; whatever the umask: what others can write is not loaded."""
+    """Move a file into the cache, readable by the owner only."""
     file.chmod(0o700)
     path.parent.mkdir(mode=0o700, exist_ok=True)
     file.replace(path)
@@ -324,7 +324,7 @@ def _unit_name(content: bytes) -> str:
 
 
 def _known(content: bytes) -> dict[str, Any] | None:
-    """The facts of a library in a whole file."""
+    """Facts stored in a whole file."""
     if len(content) < _END.size:
         return None
     length, digest, mark = _END.unpack(content[-_END.size :])
@@ -335,7 +335,7 @@ def _known(content: bytes) -> dict[str, Any] | None:
 
 
 def _known_of(path: Path) -> dict[str, Any] | None:
-    """The facts of a library in a file; no more than its end is read, which may be damaged or another file's."""
+    """Facts of a library in a file, read from its end, which may be damaged or another file's."""
     try:
         with path.open("rb") as file:
             size = file.seek(0, os.SEEK_END)
@@ -350,7 +350,7 @@ def _known_of(path: Path) -> dict[str, Any] | None:
 
 
 def _compiled(path: Path) -> tuple[Compilation, KernelCost] | None:
-    """How a library in the cache was compiled, if it says so, and its part of what is kept."""
+    """Compilation of a cached library, if stored, and its part of the facts."""
     try:
         known = _known_of(path) or {}
         values = known["compilation"]
@@ -383,7 +383,7 @@ def _remove_unless_locked(folder: Path) -> None:
 
 
 def _lock(folder: Path) -> int | None:
-    """The open lock of a workshop, which lasts as long as its process; None if another has it, or it is gone."""
+    """Lock of a workshop, held as long as its process; None if another has it, or it is gone."""
     try:
         lock = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT, 0o600)
     except (FileNotFoundError, NotADirectoryError):

@@ -1,4 +1,4 @@
-"""The worker's work: inputs and reference of a problem, and measuring one kernel on it, on the host or a GPU."""
+"""The worker's work: inputs and reference of a problem, and measuring a kernel on it, on the host or a GPU."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _NO_LAUNCHES = timing.Launching()  # of the host, which calls its kernels
 
 
 class KernelFailure(Exception):  # noqa: N818 - it is a result, not a fault of ours
-    """A kernel failed in an orderly way."""
+    """A regular failure of a kernel."""
 
     def __init__(self, status: Status, message: str) -> None:
         super().__init__(message)
@@ -49,14 +49,14 @@ class KernelFailure(Exception):  # noqa: N818 - it is a result, not a fault of o
 
 @dataclass(frozen=True, slots=True)
 class _Anchor:
-    """The kernel by whose time others are seen to be measured at one clock; `loops` are those of a sample."""
+    """A kernel whose time detects changes of the clock; `loops` are those of a sample."""
 
     library: str
     loops: int
 
 
 class _Problem:
-    """The problem that kernels are measured on: its operands are in the memory, its right results here.
+    """The current problem: its operands in device memory, its reference on the host.
 
     `first` is what the kernel at work wrote when it ran first, in storage for any kernel.
     """
@@ -86,7 +86,7 @@ class _Problem:
         return self._split(self._problem, library.name())
 
     def differing(self, result: Array) -> int:
-        """How many elements have other bits than those of the first run."""
+        """Number of elements whose bits differ from the first run."""
         bits = np.dtype(f"u{result.itemsize}")
         return int(np.count_nonzero(result.view(bits) != self.first.view(bits)))
 
@@ -101,7 +101,7 @@ def _uniform(random: np.random.Generator, shape: tuple[int, ...]) -> Array:
 
 @dataclass(frozen=True, slots=True)
 class _Times:
-    """Times of a kernel, each the mean of so many runs, and how they were taken."""
+    """Mean times of so many runs of a kernel, and how they were measured."""
 
     samples_ns: tuple[float, ...]
     loops: int
@@ -110,14 +110,14 @@ class _Times:
     card: Card | None = None
 
     def reply(self, job: Job) -> Reply:
-        """The reply to a job."""
+        """Reply to the job."""
         launch_ns = self.launching.of(by_graph=self.by_graph)
         reply = Reply(job.id, Status.OK, "", self.samples_ns, self.loops)
         return replace(reply, launch_ns=launch_ns, by_graph=self.by_graph, card=self.card)
 
 
 class Bench:
-    """Measures kernels in a memory, one problem after another.
+    """Measures kernels in a memory, problem by problem.
 
     Its methods do one job each. They raise `KernelFailure`, `OSError` or `MemoryError`, and `HipError` when the GPU
     cannot be used any more; `answer` turns these into replies.
@@ -149,11 +149,11 @@ class Bench:
         self._stopwatch = Stopwatch(memory, self._check_code)
 
     def load(self, job: Job) -> Reply:
-        """Load a library, without running anything; the reply's message is the kernel's name if it states one."""
+        """Load a library without running it; the reply's message is the kernel's name, if stated."""
         return Reply(job.id, Status.OK, self._library(job.library).name())
 
     def set_problem(self, job: Job) -> Reply:
-        """Make inputs and reference."""
+        """Prepare inputs and reference."""
         self._problem = None  # frees the memory first
         self._memory.clear()
         problem = operation_of(job.problem).parse_problem(job.problem)
@@ -163,7 +163,7 @@ class Bench:
         return Reply(job.id, Status.OK)
 
     def measure(self, job: Job) -> Reply:
-        """Run a kernel, check the result, run it again, calibrate and time it, and check what the last run left.
+        """Run a kernel, check the result, run it again, calibrate, time it, and check the last result.
 
         A kernel that is slow enough to be its own warm-up is not run a second time before it is timed, unless it is a
         GPU's; one that is hopelessly slow twice gets no further sample.
@@ -182,7 +182,7 @@ class Bench:
         return replace(times.reply(job), anchor_ns=self._anchor_ns(problem))
 
     def time(self, job: Job) -> Reply:
-        """Check and take samples of a kernel that was measured before; before each is a warm-up that is not counted.
+        """Check and sample a kernel that was measured before, each sample after a warm-up.
 
         The host's first warm-up is a run like any other, and what the last one left is checked: nothing comes between
         warm-up and sample. On a GPU the kernel's inputs may have been overwritten since, so it is checked before too.
@@ -213,7 +213,7 @@ class Bench:
         return replace(reply, anchor_ns=self._anchor_ns(problem))
 
     def _anchor_ns(self, problem: _Problem) -> float:
-        """The time of a problem's anchor now, in ns; 0 on the host, and where there is none or it fails."""
+        """Current time of the problem's anchor, in ns; 0 on the host, without an anchor, or if it fails."""
         anchor = problem.anchor
         if anchor is None or self._memory.times_first_runs:
             return 0.0
@@ -240,7 +240,7 @@ class Bench:
         return self._libraries[path]
 
     def _prepare(self, library: KernelLibrary, problem: _Problem) -> None:
-        """Ask whether the kernel can run, and fill workspace and output."""
+        """Query whether the kernel can run, and fill workspace and output."""
         if reason := library.unsupported(problem.c):
             raise KernelFailure(Status.UNSUPPORTED, reason.decode(errors="replace"))
         with self._clock.phase(Phase.VERIFY):
@@ -255,7 +255,7 @@ class Bench:
             self._memory.reset(size)
 
     def _run_checked(self, library: KernelLibrary, problem: _Problem) -> float:
-        """Run a kernel once, check and keep what it wrote; the ns that this took, by the clock on the wall."""
+        """Run a kernel once, check and keep its output; returns the wall time in ns."""
         first_ns, split = self._run(library, problem), problem.split(library)
         with self._clock.phase(Phase.VERIFY):
             complaint, result = self._judged(problem, split)
@@ -274,7 +274,7 @@ class Bench:
         return first_ns
 
     def _check_again(self, library: KernelLibrary, problem: _Problem) -> None:
-        """Check what the last of several runs of a kernel left, whose first result was right: the same bits.
+        """Compare the output of the last of several runs bitwise with the first.
 
         A kernel that adds parts in whatever order gives other bits each time, all of which must be right.
         """
@@ -319,7 +319,7 @@ class Bench:
         raise KernelFailure(Status.LAUNCH_ERROR, message)
 
     def _judged(self, problem: _Problem, split: Split) -> tuple[str, Array]:
-        """A complaint about the kernel's result, empty if there is none, and the result."""
+        """Complaint about the kernel's result, empty if right, and the result."""
         where, result = self._memory.overrun(), self._memory.result()
         return f"the kernel wrote out of bounds: {where}" if where else problem.limits.complaint(result, split), result
 
@@ -339,7 +339,7 @@ class Bench:
         return self._sampled(library, problem, wanted, warmed(library, problem, first_ns))
 
     def _warmed(self, library: KernelLibrary, problem: _Problem, first_ns: float) -> _Times:
-        """An estimate of the time of the host's kernel, which is warm then."""
+        """Estimated time of a host kernel, after warming up."""
         estimate_ns = first_ns
         if warm_up := timing.warm_up_loops(first_ns):
             estimate_ns = self._run_again(library, problem)
@@ -349,7 +349,7 @@ class Bench:
         return _Times((estimate_ns,), 1)
 
     def _warmed_gpu(self, library: KernelLibrary, problem: _Problem, first_ns: float) -> _Times:
-        """The same of a GPU's, and how it is to be timed."""
+        """Estimated time of a GPU kernel, after warming up, and its timing method."""
         with self._clock.phase(Phase.CALIBRATE):
             estimate_ns = self._warm_up(library, problem, first_ns)
             launching = self._stopwatch.launching(library)
@@ -362,7 +362,7 @@ class Bench:
         return _Times((estimate_ns,), 1, launching)
 
     def _sampled(self, library: KernelLibrary, problem: _Problem, wanted: int, warmed: _Times) -> _Times:
-        """Samples of a warm kernel whose time was estimated; all that are wanted, if fewer are not enough."""
+        """Samples of a warm kernel with an estimated time."""
         (estimate_ns,) = warmed.samples_ns
         loops = timing.loops_for(estimate_ns)
         with self._clock.phase(Phase.TIME):
@@ -375,7 +375,7 @@ class Bench:
         return replace(warmed, samples_ns=samples, loops=loops, card=card or None)
 
     def _run_again(self, library: KernelLibrary, problem: _Problem) -> float:
-        """Run a kernel a second time and compare what it wrote; the ns that this took."""
+        """Run a kernel a second time and compare its output; returns the wall time in ns."""
         again_ns = self._run(library, problem)
         self._check_again(library, problem)
         return again_ns
@@ -397,7 +397,7 @@ class Bench:
 
 
 def answer(job: Job, work: Callable[[Job], Reply]) -> Reply:
-    """Do a job; a kernel's orderly failure and missing memory are answers too, and a broken GPU is the last one."""
+    """Execute a job; failures of a kernel and lack of memory are replies, after a broken GPU the last one."""
     try:
         return work(job)
     except KernelFailure as failure:

@@ -1,8 +1,8 @@
-"""The plan of a run of bench: which kernels are measured on which problems, in which order.
+"""Plan of a run of bench: which kernels are measured on which problems, in which order.
 
-Everything follows from the seed, the problem and the model, if one is used, so that a run that is resumed, or one with
-more problems, makes the same choices. A random sample of a problem's kernels is the head of their shuffled order. Those
-that a model ranks first are measured to learn where choices are made: far from the best there is little to learn.
+Plans depend on the seed, the problems and the model, if any, only, so that resumed runs and runs with more problems
+make the same choices. A random sample of a problem's kernels is a prefix of their shuffled order. Kernels that a model
+ranks first are informative: choices are made among them.
 """
 
 from __future__ import annotations
@@ -41,15 +41,15 @@ _HINT = "all, sample:N, best:N, best:N+M, a pattern such as '*_compv3_*', or a f
 
 @cache
 def full_name(kernel: Kernel) -> str:
-    """The complete name of a kernel of any operation."""
+    """Complete name of a kernel of any operation."""
     return operation_of_kernel(kernel).kernel_name(kernel)
 
 
 class Scorer(Protocol):
-    """A model that says which kernels are fast."""
+    """Scores kernels by a model."""
 
     def __call__(self, problem: Problem, pool: tuple[Kernel, ...], /) -> NDArray[np.float64]:
-        """A score for each kernel of a pool, shape (kernels,), higher for faster ones."""
+        """Score of each kernel of a pool, shape (kernels,), higher is faster."""
 
 
 class PoolKernels(Sequence[Any]):
@@ -93,7 +93,7 @@ class PoolKernels(Sequence[Any]):
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """A problem and its kernels in the order they are measured."""
+    """A problem and its kernels in order of measurement."""
 
     problem: Any
     kernels: Sequence[Kernel]
@@ -101,7 +101,7 @@ class Task:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The pairs that are measured.
+    """The pairs to measure.
 
     Attributes:
         tasks: in their order.
@@ -117,12 +117,12 @@ class Plan:
 
     @property
     def pairs(self) -> int:
-        """How many pairs there are to measure."""
+        """Number of pairs."""
         return sum(len(task.kernels) for task in self.tasks)
 
     @property
     def kernels(self) -> tuple[Kernel, ...]:
-        """The distinct kernels, in the order they are needed."""
+        """Distinct kernels, in order of first use."""
         # Tasks share pools, and a kernel takes long to hash.
         found: dict[Kernel, None] = {}
         seen: dict[int, NDArray[np.bool_]] = {}
@@ -135,7 +135,7 @@ class Plan:
         return tuple(found)
 
     def without(self, is_done: Callable[[str, str], bool]) -> Plan:
-        """The plan without the pairs, by canonical problem and kernel name, that are done."""
+        """The plan without finished pairs, by canonical problem and kernel name."""
         left = (
             Task(task.problem, tuple(k for k in task.kernels if not is_done(canonical, full_name(k))))
             for task in self.tasks
@@ -155,7 +155,7 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class _Choice:
-    """Which kernels of a pool are wanted, and how many of a problem's: the best by a model, and others at random."""
+    """Selection of kernels of a pool: a filter, and numbers of the best by a model and of random ones per problem."""
 
     wants: Callable[[Kernel], bool]
     limit: int | None = None
@@ -170,7 +170,7 @@ def make_plan(
     candidates: CandidateSource[Any, Any],
     score: Scorer | None = None,
 ) -> Plan:
-    """The plan for these problems in random order, each with its applicable kernels in random order.
+    """Plan problems in random order, each with its applicable kernels in random order.
 
     Args:
         problems: distinct problems.
@@ -224,7 +224,7 @@ def make_plan(
 def _chosen(
     applicable: list[int], choice: _Choice, score: NDArray[np.float64] | None, order: random.Random
 ) -> list[int]:
-    """Those of a problem's kernels, by their numbers, that are measured, in random order."""
+    """The selected kernels of a problem, by index, in random order."""
     order.shuffle(applicable)
     if score is None:
         return applicable[: choice.limit]

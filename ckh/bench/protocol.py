@@ -29,7 +29,7 @@ _STATUSES = tuple(str(status) for status in Status if status not in _NO_WORKERS)
 
 
 class Op(StrEnum):
-    """The kinds of jobs of a worker."""
+    """Kinds of jobs of a worker."""
 
     PROBLEM = "problem"  # make inputs and reference; they serve the jobs that follow
     MEASURE = "measure"  # run a kernel, check its result, calibrate, time it
@@ -38,7 +38,7 @@ class Op(StrEnum):
 
 
 class Phase(StrEnum):
-    """The phases of a worker's time."""
+    """Phases of a worker's time."""
 
     WAIT = "wait"  # for the next job
     INPUTS = "inputs"
@@ -59,14 +59,14 @@ Card = dict[str, float]
 
 
 class PhaseClock:
-    """Adds up seconds by phase until they are taken."""
+    """Accumulates seconds by phase."""
 
     def __init__(self) -> None:
         self._seconds: Seconds = {}
 
     @contextmanager
     def phase(self, phase: Phase) -> Iterator[None]:
-        """Count what happens inside."""
+        """Count the time of the context."""
         start = perf_counter()
         try:
             yield
@@ -74,18 +74,18 @@ class PhaseClock:
             self.add(phase, perf_counter() - start)
 
     def add(self, phase: Phase, seconds: float) -> None:
-        """Count seconds."""
+        """Add seconds."""
         self._seconds[phase.value] = self._seconds.get(phase.value, 0.0) + seconds
 
     def take(self) -> Seconds:
-        """The seconds counted since the last call, by phase."""
+        """Seconds by phase since the last call."""
         taken, self._seconds = self._seconds, {}
         return taken
 
 
 @dataclass(frozen=True, slots=True)
 class WorkerConfig:
-    """The configuration that a worker is started with.
+    """Configuration of a worker process.
 
     Args:
         memory_limit_bytes: of address space; 0: no limit. Only a worker of kind "host" has one.
@@ -117,27 +117,27 @@ class WorkerConfig:
 
     @property
     def is_hip(self) -> bool:
-        """True if its kernels are for a GPU."""
+        """True for kernels of a GPU."""
         return self.kind in (HIP, EMULATED)
 
     @property
     def is_emulated(self) -> bool:
-        """True if that GPU is emulated, which has no times."""
+        """True for an emulated GPU, which has no times."""
         return self.kind == EMULATED
 
     def to_json(self) -> str:
-        """As one line."""
+        """JSON on a single line."""
         return json.dumps(asdict(self))
 
 
 def device_name(machine: str, config: WorkerConfig) -> str:
-    """The name of a machine's device, in rows: the GPU by its number, of a CPU the core."""
+    """Name of a machine's device in rows: the GPU with its number, or the core of a CPU."""
     return f"{machine}/{config.kind}{config.gpu if config.is_hip else '' if config.cpu is None else config.cpu}"
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One thing for the worker to do. `best_ns` is the best time known for the problem, 0 when there is none.
+    """A job of the worker. `best_ns` is the best known time of the problem, 0 if unknown.
 
     Of a problem, `library` and `loops` are those of its anchor, if it has one.
     """
@@ -151,7 +151,7 @@ class Job:
     loops: int = 0
 
     def to_line(self) -> bytes:
-        """As one line."""
+        """JSON on a single line."""
         named = {field.name: getattr(self, field.name) for field in fields(self)}
         return json.dumps({**named, "op": str(self.op)}).encode() + b"\n"
 
@@ -160,19 +160,19 @@ READY = Job(Op.LOAD, -1)  # what the line that a worker begins with is the reply
 
 
 def signature(secret: str, number: int) -> str:
-    """The text that only this worker can write below its reply to the job of this number, counted from 1."""
+    """Signature that only this worker can write below its reply to a job, numbered from 1."""
     return hashlib.blake2b(str(number).encode(), key=secret.encode()[: hashlib.blake2b.MAX_KEY_SIZE]).hexdigest()
 
 
 def job_from_line(line: str) -> Job:
-    """Read a job back."""
+    """Parse a job."""
     values = json.loads(line)
     return Job(**{**values, "op": Op(values["op"])})
 
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """The result of a job: `samples_ns` are times of one loop; `seconds` says by phase where the time went.
+    """Result of a job: `samples_ns` are times of a loop; `seconds` are times by phase.
 
     `anchor_ns` is what the problem's anchor (`ckh.bench.anchor`) took right after the kernel, 0 where it was not timed.
 
@@ -197,14 +197,14 @@ class Reply:
     anchor_ns: float = 0.0
 
     def to_line(self) -> bytes:
-        """As one line, in which the message is cut where it is too long."""
+        """JSON on a single line, with a long message truncated."""
         named = {field.name: getattr(self, field.name) for field in fields(self)}
         named |= {"status": str(self.status), "message": self.message[:MAX_MESSAGE]}
         return json.dumps(named).encode() + b"\n"
 
 
 def reply_from_line(line: bytes) -> Reply:
-    """Read a reply back, which a kernel may have written: every field is looked at.
+    """Parse and validate a reply, which a kernel may have forged.
 
     Raises:
         ValueError: it is none.
@@ -222,7 +222,7 @@ def reply_from_line(line: bytes) -> Reply:
 
 
 def mismatch(job: Job, reply: Reply, expected: str) -> str:
-    """Why a reply cannot be that of an honest worker to this job, signed as is expected; empty if it can."""
+    """Reason why a reply cannot be that of this worker to this job; empty if it can."""
     if (reply.id, reply.signed) != (job.id, expected):
         return "it is to another job"
     is_timed = reply.status is Status.OK and job.op in (Op.MEASURE, Op.TIME)

@@ -41,7 +41,7 @@ _LOCKS = "devices"
 
 @dataclass(frozen=True, slots=True)
 class DeviceRequest:
-    """Which device is opened: its kind, and what is wanted of it."""
+    """Request of a device: its kind and options."""
 
     kind: str
     options: DeviceOptions
@@ -49,7 +49,7 @@ class DeviceRequest:
 
 @dataclass(frozen=True, slots=True)
 class NodeFacts:
-    """The facts that a node states of itself.
+    """Facts of a node.
 
     Attributes:
         machine: its name; nodes of one machine share its devices.
@@ -70,7 +70,7 @@ class NodeFacts:
 
 @dataclass(frozen=True, slots=True)
 class Ran:
-    """The replies to a call's jobs, in order; seconds by phase, and workers that were started again."""
+    """Replies to a call's jobs, in order; seconds by phase, and restarted workers."""
 
     replies: tuple[Reply, ...]
     phase_s: dict[str, float]
@@ -79,13 +79,13 @@ class Ran:
 
 @dataclass(frozen=True, slots=True)
 class Missing:
-    """Nothing was done: these kernels are not in the node's cache."""
+    """Nothing was done: these kernels are missing in the node's cache."""
 
     keys: tuple[str, ...]
 
 
 def describe(request: DeviceRequest, *, measures: bool) -> NodeFacts:
-    """Describe this node; if it is to measure, whether its devices can be used is tried."""
+    """Describe this node; for measuring, test its devices."""
     machine = machine_name()
     try:
         device = _device(request)
@@ -101,7 +101,7 @@ def describe(request: DeviceRequest, *, measures: bool) -> NodeFacts:
 def build_here(
     request: DeviceRequest, kernels: Sequence[Kernel], timeout_s: float
 ) -> tuple[dict[str, Built], dict[str, bytes]]:
-    """Compile kernels of one unit; what became of each by the hash of its source, and the files of their libraries.
+    """Compile kernels of a unit; returns the results by source hash, and the files of their libraries.
 
     Raises:
         DeviceError: there is no compiler, or it is broken; says on which machine.
@@ -116,19 +116,19 @@ def build_here(
 
 
 def cached(keys: Sequence[str]) -> list[str]:
-    """The keys of which this node's cache has libraries, whole or not."""
+    """Keys of libraries in this node's cache, intact or not."""
     kernels = KernelCache()
     return [key for key in keys if kernels.has(key)]
 
 
 def whole_files(keys: Sequence[str]) -> dict[str, bytes]:
-    """The files of libraries of this node's cache, of those that are there as they were written."""
+    """Files of intact libraries of this node's cache."""
     kernels = KernelCache()
     return kernels.files(key for key in keys if kernels.find(key) is not None)
 
 
 def store(files: dict[str, bytes]) -> None:
-    """Take files of compiled kernels into this node's cache.
+    """Store files of compiled kernels in this node's cache.
 
     Raises:
         DataError: one of them is damaged, or the cache cannot be used.
@@ -139,7 +139,7 @@ def store(files: dict[str, bytes]) -> None:
 def run_jobs(
     request: DeviceRequest, number: int, timeout_s: float, setup: Job | None, jobs: Sequence[Job]
 ) -> Ran | Missing:
-    """Run jobs on the problem of `setup` with a device of this node, which nobody else uses meanwhile.
+    """Run jobs on the problem of `setup` with a device of this node, used exclusively.
 
     Args:
         request: the device.
@@ -164,7 +164,7 @@ def run_jobs(
 
 
 def end_devices() -> None:
-    """End the processes that are kept warm."""
+    """End the warm processes."""
     for warm in list(_WARM.values()):
         warm.end()
 
@@ -176,7 +176,7 @@ def _device(request: DeviceRequest) -> Device:
 
 @cache
 def _configs(request: DeviceRequest) -> tuple[WorkerConfig, ...]:
-    """One for each device; of a machine's CPU, one for each core, whose memory they share."""
+    """A configuration for each device; for a CPU, for each core, which share its memory."""
     configs = _device(request).worker_configs()
     if request.kind != HOST_KIND:
         return configs
@@ -186,7 +186,7 @@ def _configs(request: DeviceRequest) -> tuple[WorkerConfig, ...]:
 
 
 class _Warm:
-    """A supervisor of one device that is kept between calls."""
+    """Supervisor of a device, kept between calls."""
 
     def __init__(self, request: DeviceRequest, number: int, timeout_s: float) -> None:
         config = _configs(request)[number]
@@ -199,7 +199,7 @@ class _Warm:
 
     @contextmanager
     def in_use(self) -> Iterator[Supervisor]:
-        """The supervisor, alone with its device; an error ends its process."""
+        """The supervisor, with exclusive use of its device; an error ends its process."""
         with self._lock, _device_lock(self._name):
             if self._timer is not None:
                 self._timer.cancel()
@@ -218,7 +218,7 @@ class _Warm:
             self._timer.start()
 
     def end(self) -> None:
-        """End the process, unless it is in use, when it ends later: whoever calls this must not wait."""
+        """End the process, or, if in use, when it is released: callers must not wait."""
         if self._lock.acquire(blocking=False):
             try:
                 self._drop()
@@ -242,7 +242,7 @@ def _warm(request: DeviceRequest, number: int, timeout_s: float) -> _Warm:
 
 @contextmanager
 def _device_lock(name: str) -> Iterator[None]:
-    """Waits until no other process of this machine uses a device."""
+    """Wait until no other process of this machine uses a device."""
     path = cache_dir(_LOCKS) / f"{name}.lock"
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
     lock = FileLock(path.with_name(f"{path.name}.{machine_name()}"))  # of another machine no lock could be given up

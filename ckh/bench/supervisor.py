@@ -34,14 +34,14 @@ _QUARANTINE_PROBLEMS = 2  # on so many a kernel may come to one of these
 
 @dataclass(frozen=True, slots=True)
 class SupervisorOptions:
-    """`timeout_s` is the deadline of one kernel on one problem, all of its runs together."""
+    """Options of a supervisor; `timeout_s` is the deadline of a kernel on a problem, for all of its runs."""
 
     timeout_s: float
     worker: WorkerConfig
 
 
 class _Quarantine:
-    """Kernels, by library, that are not run any more.
+    """Kernels, by library, that are no longer run.
 
     Those that crash or hang whatever the problem only cost time, or the device. Those that race may be right by chance
     on the next problem, and must not be believed.
@@ -51,12 +51,12 @@ class _Quarantine:
         self._problems: dict[str, dict[str, Status]] = {}
 
     def record(self, library: str, problem: str, status: Status) -> None:
-        """A kernel crashed or hung in a new worker, or raced."""
+        """Record a crash or hang of a kernel in a new worker, or a race."""
         if status in _QUARANTINED:
             self._problems.setdefault(library, {})[problem] = status
 
     def answer(self, job: Job) -> Reply | None:
-        """The reply to a job whose kernel is not run any more; None if it is."""
+        """Reply to a job of a quarantined kernel; None if it is not quarantined."""
         problems = self._problems.get(job.library, {})
         if len(problems) < _QUARANTINE_PROBLEMS:
             return None
@@ -67,7 +67,7 @@ class _Quarantine:
 
 @dataclass(slots=True)
 class _Run:
-    """Jobs on a problem, or without one: those to come, those in the pipe, and a failure that is to be confirmed."""
+    """Jobs on a problem, or without one: pending, sent, and a failure to confirm."""
 
     setup: Job | None
     waiting: deque[Job]
@@ -79,7 +79,7 @@ class _Run:
         return "" if self.setup is None else self.setup.problem
 
     def take_back(self) -> None:
-        """Move jobs from the pipe of a worker that is gone to those that the next one will do."""
+        """Return sent jobs of a lost worker to the pending ones."""
         self.waiting.extendleft(reversed(self.sent))
         self.sent.clear()
 
@@ -94,7 +94,7 @@ class _Run:
 
 
 class Supervisor:
-    """Runs jobs on a device whatever they do to the worker. Use it as a context manager.
+    """Runs jobs on a device, robust against crashes and hangs of the worker. Use it as a context manager.
 
     A kernel that crashed, hung or raced on two problems is not run any more: its jobs are answered at once, as crashes
     or nondeterministic.
@@ -119,7 +119,7 @@ class Supervisor:
         self.restarts = -1
 
     def __enter__(self) -> Supervisor:  # noqa: PYI034 - Self is not in Python 3.10
-        """Start nothing yet: the worker starts with the first job."""
+        """Enter without starting a worker: it starts with the first job."""
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
@@ -127,7 +127,7 @@ class Supervisor:
         self._drop_worker()
 
     def run(self, setup: Job | None, jobs: Sequence[Job]) -> Iterator[tuple[Job, Reply]]:
-        """Do jobs on the problem of `setup`; yields each with its reply, in order, until all are done or stopped.
+        """Run jobs on the problem of `setup`; yields each with its reply, in order, until done or stopped.
 
         Args:
             setup: the problem; None for jobs that need none.
@@ -169,7 +169,7 @@ class Supervisor:
             yield job, reply
 
     def _is_doubtful(self, reply: Reply, *, fresh: bool) -> bool:
-        """True if something else than the kernel may be why it failed, so that it is to be tried again.
+        """True if something other than the kernel may be the cause of a failure, which is then confirmed.
 
         An earlier kernel may have left the worker broken, or without memory; what killed it may not be the kernel; and
         a GPU may have been reset, or hang, because of others.
@@ -181,7 +181,7 @@ class Supervisor:
         return reply.status is Status.CRASH and self._was_killed
 
     def _answer_or_prepare(self, run: _Run) -> Iterator[tuple[Job, Reply]]:
-        """Answer the next jobs if they need not, or cannot, be done; have the worker ready for the others."""
+        """Reply to jobs that need no worker; prepare a worker for the others."""
         while run.waiting and (reply := self._quarantine.answer(run.waiting[0])) is not None:
             yield run.waiting.popleft(), reply
         if not run.waiting or (self._worker is not None and run.problem in ("", self._set_up)):
@@ -205,7 +205,7 @@ class Supervisor:
         return self._stopping() and time.monotonic() > (self._stopped_at or 0.0) + _STOP_GRACE_S
 
     def _prepare(self, setup: Job | None) -> Reply | None:
-        """Have the worker make inputs and reference, if need be a new one; the reply if that failed."""
+        """Make a worker prepare inputs and reference, restarting it if needed; returns the reply of a failure."""
         for _ in range(_SETUP_TRIES):
             failure = self._set_up_problem(setup)
             if failure is None or (self._fresh and not self._was_killed):
@@ -216,7 +216,7 @@ class Supervisor:
         return failure
 
     def _is_lost(self, failure: Reply, setup: Job | None) -> bool:
-        """True if the GPU, and not the problem, is why a new worker has no inputs and reference."""
+        """True if the GPU rather than the problem is why a new worker lacks inputs and reference."""
         was_possible = setup is not None and setup.problem in self._worked
         return failure.is_last or (was_possible and self._options.worker.is_hip)
 
@@ -247,7 +247,7 @@ class Supervisor:
             sent.append(waiting.popleft())
 
     def _next_reply(self, job: Job, timeout_s: float) -> Reply | None:
-        """The reply to the job at work, made up if the worker cannot give one; None when stopped."""
+        """Reply to the current job, synthesized if the worker cannot give one; None when stopped."""
         assert self._worker is not None
         self._was_killed = False
         try:

@@ -81,24 +81,24 @@ _CHANCE = 8.0
 
 
 def tolerance(problem: Problem) -> float:
-    """The allowed error before rounding to the dtype, relative to the sum of an element's products' magnitudes."""
+    """Tolerance before rounding to the dtype, relative to the sum of magnitudes of an element's products."""
     return FP32_ROUNDING * (16 + sqrt(computation_of(problem).reduction_length(problem)))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Range:
-    """The least and the greatest right value of every element, in float32 for a quick comparison."""
+    """Lower and upper bounds of right values, in float32 for a fast comparison."""
 
     low: Array
     high: Array
 
     def holds(self, values: Array, part: slice) -> Array:
-        """True if each value of a part of the elements lies between them; NaN never does."""
+        """True if all values of a part are within bounds; False for NaN."""
         within: Array = (values >= self.low[part]) & (values <= self.high[part])
         return within
 
     def together(self, values: Array) -> float:
-        """The root mean square of all values' distances from the middle, relative to the range's half width."""
+        """Root mean square distance from the middle of the range, relative to its half width."""
         half = (self.high - self.low) / 2
         off = np.divide(values - (self.low + half), half, out=np.zeros_like(half), where=half > 0)
         return sqrt(float(np.mean(np.square(off, dtype=np.float64))))
@@ -106,7 +106,7 @@ class _Range:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Sums:
-    """Sums that the limits of split sums follow from, of every element in float32: the sum and that of magnitudes, A.
+    """Sums for the limits of split sums, of every element in float32: the sum and that of magnitudes, A.
 
     `peak` is max|a| max|b|, the largest that a product can be.
     """
@@ -117,7 +117,7 @@ class _Sums:
 
 
 class Limits:
-    """The limits of right results: every element has a least and a greatest right value.
+    """Limits of right results: lower and upper bounds of every element.
 
     Args:
         problem: its dtype says how operands and result are stored.
@@ -145,7 +145,7 @@ class Limits:
             self._sums = _Sums(exact.astype(np.float32), magnitude, peak)
 
     def complaint(self, result: Array, split: Split = _WHOLE) -> str:
-        """A complaint about a result as it is stored; empty if it is right. NaN is never right.
+        """Complaint about a stored result; empty if right. NaN is never right.
 
         Args:
             result: what a kernel wrote.
@@ -163,7 +163,7 @@ class Limits:
         return ""
 
     def error(self, result: Array, split: Split = _WHOLE) -> float:
-        """The largest error of an element, relative to the largest right value; exact ones have 0."""
+        """Largest error of an element, relative to the largest right value; 0 for exact dtypes."""
         right = self._range_of(split)
         middle = (right.low.astype(np.float64) + right.high) / 2
         off = np.abs(self._element.widened(result.reshape(-1)) - middle)
@@ -174,7 +174,7 @@ class Limits:
         return _Range(self._element.lowest(low), self._element.highest(high))
 
     def _range_of(self, split: Split) -> _Range:
-        """The range for kernels that split the sums so; that of the last split is kept."""
+        """Range for kernels that split sums like this, with the last one cached."""
         if split.parts == 1 or split.in_fp32 or self._sums is None:
             return self._range
         if split != self._split:
@@ -182,7 +182,7 @@ class Limits:
         return self._split_range
 
     def _of_parts(self, parts: int, sums: _Sums) -> _Range:
-        """The range of sums of rounded parts, as the module's text derives it."""
+        """Range of sums of rounded parts, as derived in the module's docstring."""
         unit, is_cut, roundings = self._element.rounding, self._element.truncated is not None, 2 * parts - 1
         size = np.sqrt(sums.magnitude * np.float32(sums.peak))
         both_ways = sqrt(parts + 6)
