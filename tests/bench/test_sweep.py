@@ -237,6 +237,6 @@ def test_times_of_two_devices_are_not_mixed(make_runs: Callable[..., Runs], what
     new = json.dumps([value] if what == "flags" else value)
     text = path.read_text(encoding="utf-8").replace(f'"{what}": {old}', f'"{what}": {new}')
     path.write_text(text, encoding="utf-8")
-    with expect_refusal(UsageError, "run-mismatch", what, old, value):
+    with expect_refusal(UsageError, "run-mismatch", value):
         runs.run(resume=True)
     assert path.read_text(encoding="utf-8") == text

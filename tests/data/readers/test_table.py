@@ -267,7 +267,7 @@ def test_a_data_frame() -> None:
         (["--map", "kernel=a", "--map", "kernel=b"], ExitCode.USAGE, "duplicate-name", "kernel"),
         (["--op", "gemm_universal"], ExitCode.USAGE, "missing-option", "--map"),
         (["--map", "kernel=kernel"], ExitCode.USAGE, "missing-option", "--map"),
-        (["--op", "aiter_gemm", "--map", "kernel=kernel"], ExitCode.USAGE, "usage", "aiter_gemm"),
+        (["--op", "aiter_gemm", "--map", "kernel=kernel"], ExitCode.USAGE, "inapplicable-option", "aiter_gemm"),
         (["--op", "gemm_universal", "--map", "mm=M"], ExitCode.USAGE, "missing-column", "'mm'"),
         (["--op", "gemm_universal", "--map", "m=Q"], ExitCode.BAD_DATA, "missing-column", "'Q'"),
         (

@@ -170,7 +170,7 @@ def test_wrong_rows_are_refused() -> None:
     wrong = FAST.replace("256x16x64x512", "256x48x64x512")
     for lines, words in (
         ([TunedLine("gfx950", problem, wrong, 1.0, is_predicted=False)], "AITER has no kernel a8w8_bpreshuffle_256x48"),
-        ([line, line], "two rows are of one shape"),
+        ([line, line], "duplicate shape"),
         ([line, TunedLine("gfx950", problem, FAST, 1.0, is_predicted=True)], "measured and predicted"),
     ):
         with pytest.raises(DataError, match=words):
