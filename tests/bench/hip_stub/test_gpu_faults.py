@@ -228,7 +228,7 @@ def test_what_a_worker_meets_when_it_starts_is_one_line(
     monkeypatch.setenv("CKH_STUB_FAULTS", faults)
     device = StubGpus(stub.runtime, stub.exported, [])
     with pytest.raises(DeviceError) as caught:
-        WorkerProcess(device, WorkerConfig(0, None, HIP, gpu=next((n for n in (1, 7) if f"number {n}" in message), 0)))
+        WorkerProcess(device, WorkerConfig(0, None, HIP, gpu=next((n for n in (1, 7) if f"GPU {n}:" in message), 0)))
     assert message in caught.value.message
     assert "\n" not in caught.value.message
     assert caught.value.exit_code is ExitCode.NO_DEVICE
