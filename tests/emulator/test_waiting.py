@@ -23,7 +23,7 @@ INPUTS = {0: LANE, 2: LANE, 4: LANE * 4}
 
 def test_a_load_is_waited_for(wave: Wave) -> None:
     """A register is not read before s_waitcnt has waited for the load of it; afterwards it has what was loaded."""
-    with pytest.raises(WaveError, match=r"wave 0 at \+0x8 uses v6, which the load at \+0x0 brings"):
+    with pytest.raises(WaveError, match=r"wave 0 at \+0x8 .*v6\D.*\+0x0"):
         wave.run(LOAD, MOVE_TO_V0, sgprs=address(MEMORY), vgprs=INPUTS)
     got = wave.run(LOAD, VM_0, MOVE_TO_V0, sgprs=address(MEMORY), vgprs=INPUTS)
     np.testing.assert_array_equal(got.vgprs[0], MEMORY[1:65])
