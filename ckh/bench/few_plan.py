@@ -8,8 +8,9 @@ informative ones.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from itertools import chain, islice
+from operator import attrgetter
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
@@ -17,6 +18,7 @@ import numpy as np
 from ckh.archs import load_arch
 from ckh.bench.plan import PoolKernels
 from ckh.errors import ModelError, UsageError
+from ckh.kernels.table import KernelTable
 from ckh.learn.artifact import find_model, fitting_models, load_model, wanted_for
 from ckh.learn.few_shots import Shots, few_kernels, representative
 from ckh.learn.pooled import PooledScores
@@ -131,7 +133,8 @@ def _numbered(tasks: Sequence[Task]) -> tuple[tuple[Kernel, ...], list[NDArray[n
     for part in parts:
         used[id(part.pool)][part.numbers] = True
     some = {key: [pools[key][number] for number in np.flatnonzero(used[key]).tolist()] for key in pools}
-    kernels = tuple(sorted(set(chain(*some.values()))))
+    names = [field.name for field in fields(type(tasks[0].kernels[0]))]  # which order kernels; each has one key so
+    kernels = tuple(sorted(set(chain(*some.values())), key=attrgetter(*names)))
     number_of = {kernel: number for number, kernel in enumerate(kernels)}
     of_pool = {key: np.zeros(len(pool), np.int64) for key, pool in pools.items()}
     for key, found in some.items():
@@ -265,7 +268,7 @@ class KnownBefore:
         except ModelError:
             return None
         found = operation_of_problem(problem).candidates(problem, load_arch(self.arch), model.candidates_of)
-        known = {found.pool[number] for number in found.chosen}
-        if has_estimate(wanted) and not known.issuperset(kernels):
+        pool = found.pool if isinstance(found.pool, KernelTable) else KernelTable.of(type(kernels[0]), found.pool)
+        if has_estimate(wanted) and not np.isin(pool.numbers_of(kernels), found.chosen).all():
             return EstimateModel(wanted)
-        return model if known else None
+        return model if len(found.chosen) else None
