@@ -22,7 +22,7 @@ from tests.refusals import expect_error
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-README = Path(__file__).parents[1] / "README.md"
+GUIDE = Path(__file__).parents[1] / "docs/ci.md"
 BASH = shutil.which("bash") or "/bin/bash"
 CKH = [sys.executable, "-m", "ckh"]
 PREDICT = ["predict", "--n", "16", "--top"]
@@ -181,8 +181,8 @@ def test_ctrl_c_says_nothing(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().err == ""
 
 
-def test_the_readme_lists_every_code() -> None:
-    """No code is left out and none is only in the README."""
-    table = README.read_text(encoding="utf-8").partition("## Exit codes")[2].partition("\n## ")[0]
+def test_the_guide_lists_every_code() -> None:
+    """No code is left out, and none is only in the guide."""
+    table = GUIDE.read_text(encoding="utf-8").partition("## Exit codes")[2].partition("\n## ")[0]
     assert [int(code) for code in re.findall(r"^\| (\d+) \|", table, re.MULTILINE)] == [int(one) for one in ExitCode]
     assert list(EXIT_CODE_MEANING) == list(ExitCode)
