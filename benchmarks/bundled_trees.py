@@ -58,7 +58,8 @@ def unpacked(package: str, to: Path) -> Path:
             if (root / "CMakeLists.txt").exists():
                 shutil.copy(root / "CMakeLists.txt", to)
             return to
-    raise TreeError(f"{package}: no {_HEADER} in its source package\n{done.stderr}")
+    said = done.stderr.strip().splitlines()
+    raise TreeError(f"{package}: no {_HEADER} in its source package" + (f"; pip: {said[-1]}" if said else ""))
 
 
 def report(package: str, tree: Path, arch: str) -> bool:
@@ -90,7 +91,10 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
         for package in options.packages:
             tree = (options.keep or Path(folder)) / package
-            right &= report(package, tree if tree.exists() else unpacked(package, tree), options.arch)
+            try:
+                right &= report(package, tree if tree.exists() else unpacked(package, tree), options.arch)
+            except TreeError as error:
+                parser.error(str(error))
     return 0 if right else 1
 
 

@@ -5,7 +5,7 @@
     python benchmarks/executed_kernels.py --recorded         # the kernels of the record again
     python benchmarks/executed_kernels.py --pools --new      # classes of all kernels that `ckh bench` tries by default
     python benchmarks/executed_kernels.py --table            # the record as Markdown, for docs/results.md
-    python benchmarks/executed_kernels.py --count            # how many classes there are and were executed, too
+    python benchmarks/executed_kernels.py --count            # how many classes there are, and what became of them
     python benchmarks/executed_kernels.py --rule-set tests --every 10 --out tests.jsonl   # convolutions, by tile too
 
 What stands in the file of --out is not executed again; its table is printed at the end. It needs a HIP compiler (HIPCC)
@@ -104,9 +104,9 @@ def recorded(device: Device, pattern: str) -> Wanted:
 
 
 def count() -> str:
-    """Classes by architecture and operation, and how many of them are in the record, as Markdown."""
+    """Classes by architecture and operation and how many of them were right, then what was not, and errors."""
     lines = [
-        "| architecture, operation | classes chosen | executed | classes of default pools | executed |",
+        "| architecture, operation | classes chosen | right | classes of default pools | right |",
         "|---|---|---|---|---|",
     ]
     right = {(one.arch, one.op, one.kernel_class) for one in executed_classes() if one.status == Status.VERIFIED}
@@ -119,7 +119,22 @@ def count() -> str:
             some = [{name for other, name in wanted if other == op} for wanted in both]
             cells = (f"{len(names)} | {sum((arch, op, name) in right for name in names)}" for names in some)
             lines.append(f"| {arch}, {op} | {' | '.join(cells)} |")
-    return "\n".join(lines)
+    wrong = [one for one in executed_classes() if one.status != Status.VERIFIED]
+    lines += [f"{one.op}, {one.arch}, {one.kernel_class}: {one.status}: {one.reason}" for one in wrong]
+    return "\n".join([*lines, *largest_errors()])
+
+
+def largest_errors() -> list[str]:
+    """The largest error of each dtype, with the number of problems that kernels of it were right on."""
+    found: dict[str, list[Executed]] = defaultdict(list)
+    for one in executed_classes():
+        kernel: Any = operation(one.op).parse_kernel(one.kernel)
+        found[kernel.dtype].append(one)
+    lines = []
+    for dtype, some in sorted(found.items()):
+        error, problems = max(one.largest_error for one in some), sum(one.problems for one in some)
+        lines.append(f"{dtype}: largest error {error:.1e} on {problems} problems")
+    return lines
 
 
 def of_rule_set(device: Device, name: str, every: int) -> Wanted:

@@ -62,7 +62,7 @@ class Kind(StrEnum):
 
 
 _One = TypeVar("_One")
-Counts = Counter[tuple[str, Kind, bool]]  # by sample and kind, whether found
+Counts = Counter[tuple[str, Kind, "Why | None"]]  # by sample, kind and reason for what was not found
 
 _MARKED = (Kind.COMPARE, Kind.BRANCH, Kind.SCALAR, Kind.VECTOR)
 
@@ -180,8 +180,9 @@ def damage(kept: Kept, folder: Path, each: int, spaced: int) -> Counts:
     for name, chosen in samples(found, each, spaced).items():
         for one in chosen:
             reply = bench.is_found(replaced(content, one))
-            counts[name, one.kind, reply is not None] += 1
-            said = f"found: {reply.message[:90]}" if reply else f"SURVIVES: {why(one, content, bench)}"
+            reason = None if reply else why(one, content, bench)
+            counts[name, one.kind, reason] += 1
+            said = f"found: {reply.message[:90]}" if reply else f"SURVIVES: {reason}"
             print(f"  {one.kind}, {one.name} at +{one.offset:#x}: {said}", flush=True)  # noqa: T201
     return counts
 
@@ -209,32 +210,43 @@ def others(one: Instruction) -> list[int]:
     return [] if to is None else [_V_MOV_B32 | to << 17 | _JUNK]
 
 
-def why(one: Instruction, content: bytes, bench: Bench) -> str:
+class Why(StrEnum):
+    """Reasons why nothing noticed; without influence is what no result on these problems depends on."""
+
+    BARRIER = "no byte of LDS is touched by two waves between the barriers before and behind it"
+    WAIT = "nothing that it waits for is used before a later wait"
+    WAYS = "both ways give the same result"
+    UNUSED = "nothing depends on its result"
+    SAME = "what the register had before does as well"
+
+
+_WITHOUT_INFLUENCE = (Why.BARRIER, Why.WAIT, Why.WAYS, Why.UNUSED)
+
+
+def why(one: Instruction, content: bytes, bench: Bench) -> Why:
     """The reason why nothing noticed."""
     if one.kind is Kind.BARRIER:
-        return "no byte of LDS is touched by two waves between the barriers before and behind it"
+        return Why.BARRIER
     if one.kind is Kind.WAIT:
-        return "nothing that it waits for is used before a later wait"
-    if one.kind is Kind.BRANCH:
-        endless = one.words[0] | 0xFFFF  # to itself
-        is_taken = bench.is_found(replaced(content, one, [endless]))
-        return "both ways give the same result" if is_taken else "it is never taken"
-    words = others(one)
-    if not words:
-        return "what it does has no effect"
-    if any(bench.is_found(replaced(content, one, [word])) for word in words):
-        return "it is always what the register had before, or as good"
-    return "nothing depends on its result"
+        return Why.WAIT
+    if one.kind is Kind.BRANCH:  # which is taken, as it does something
+        return Why.WAYS
+    is_used = any(bench.is_found(replaced(content, one, [word])) for word in others(one))
+    return Why.SAME if is_used else Why.UNUSED
 
 
 def table(counts: Counts) -> str:
     """Counts as Markdown."""
-    lines = [f"| kind | {_BY_KIND} | found | {_SPACED} | found |", "|---|---|---|---|---|"]
+    heads = (f"{name} | found | without influence" for name in (_BY_KIND, _SPACED))
+    lines = [f"| kind | {' | '.join(heads)} |", "|---|---|---|---|---|---|---|"]
     for kinds, text in (*(((kind,), str(kind)) for kind in Kind), (tuple(Kind), "all")):
         cells = []
         for name in (_BY_KIND, _SPACED):
-            found, missed = (sum(counts[name, kind, is_found] for kind in kinds) for is_found in (True, False))
-            cells.append(f"{found + missed} | {found}")
+            all_, found, idle = (
+                sum(counts[name, kind, reason] for kind in kinds for reason in reasons)
+                for reasons in ((None, *Why), (None,), _WITHOUT_INFLUENCE)
+            )
+            cells.append(f"{all_} | {found} | {idle}")
         lines.append(f"| {text} | {' | '.join(cells)} |")
     return "\n".join(lines)
 

@@ -66,12 +66,16 @@ def test_scalar_loads_come_in_any_order(wave: Wave) -> None:
 
 
 def test_lds_is_waited_for_before_a_barrier(wave: Wave) -> None:
-    """What a wave writes and does not wait for may come behind the barrier, where another wave reads or writes."""
-    write, read = "ds_write_b32 v4, v0 offset:16", "ds_read_b32 v6, v4 offset:16"
+    """What a wave writes and does not wait for may come behind the barrier, where another wave reads it."""
+    own = [0x24080082]  # v_lshlrev_b32 v4, 2, v0: v0 is the thread
+    others = [0x2A0A08FF, 256]  # v_xor_b32 v5, 0x100, v4: the place of the other wave's thread
+    write, read = "ds_write_b32 v4, v0 offset:16", [0xD86C0010, 0x06000005]  # ds_read_b32 v6, v5 offset:16
     with pytest.raises(WaveError, match="LDS race"):
-        wave.run(read, BARRIER, write, vgprs=INPUTS, lds=bytes(1024), threads=128)
-    got = wave.run(read, LGKM_0, BARRIER, read, vgprs=INPUTS, lds=bytes(1024), threads=128)
-    assert got.vgprs[6].sum() == 0
+        wave.run(own, others, write, BARRIER, read, threads=128)
+    got = wave.run(own, others, write, LGKM_0, BARRIER, read, threads=128)
+    np.testing.assert_array_equal(got.vgprs[6], LANE + 64)
+    with pytest.raises(WaveError, match="LDS race"):  # a read goes on behind a barrier, too
+        wave.run(own, others, read, BARRIER, write, threads=128)
 
 
 def test_a_load_to_lds_arrives_late(wave: Wave) -> None:

@@ -40,7 +40,7 @@ def _problems(kernel: GemmKernel) -> Iterator[GemmProblem]:
     for steps in range(1, most_steps(*_loop(kernel)) + 1):
         yield _product(kernel, m, n, steps * k)
     # More blocks than any order of them takes at a time, and than persistent kernels have.
-    yield _product(kernel, 5 * m, 2 * n, 2 * k if kernel.persistent else k)
+    yield _product(kernel, 7 * m, 2 * n, 2 * k)
     yield _product(kernel, m + _RAGGED, n, k)
     yield _product(kernel, m, n + _RAGGED, 2 * k)
     yield _product(kernel, m, n, 2 * k + _RAGGED)

@@ -74,7 +74,7 @@ def _problems(kernel: ConvKernel) -> Iterator[ConvProblem]:
     for steps in range(1, most_steps(*_loop(kernel)) + 1):
         yield _pointwise(kernel, steps * step, padding=0 if kernel.variant is Direction.BWD_DATA else padding)
     yield _pointwise(kernel, 2 * step + _RAGGED, padding=padding)
-    yield _pointwise(kernel, step, m_tiles=5)
+    yield _pointwise(kernel, step, m_tiles=7)
     yield _filtered(kernel, padding=1)
     yield _filtered(kernel, padding=1, stride=2)
     yield _filtered(kernel, padding=2, dilation=2, channels=_RAGGED, size=2)
