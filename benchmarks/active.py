@@ -30,11 +30,11 @@ from benchmarks.few_shots import (
     random_problems,
 )
 from benchmarks.few_shots import SETS as EXHAUSTIVE
-from ckh.learn.active import FEWEST_LEARNED, Chosen, PairChooser, is_due, quick_options
-from ckh.learn.artifact import load_model
-from ckh.learn.outlook import learning_curve
-from ckh.learn.save import save
-from ckh.learn.train import train
+from ckh.learn.judging.outlook import learning_curve
+from ckh.learn.models.artifact import load_model
+from ckh.learn.selection.active import FEWEST_LEARNED, Chosen, PairChooser, is_due, quick_options
+from ckh.learn.training.save import save
+from ckh.learn.training.train import train
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

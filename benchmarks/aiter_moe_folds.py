@@ -24,10 +24,10 @@ from ckh.assess.baselines import Learned, random_efficiency
 from ckh.assess.measured import times_of
 from ckh.assess.metrics import choices
 from ckh.data.dataset import Dataset, read_dataset
-from ckh.learn.answer import answers
-from ckh.learn.artifact import Model, load_model
-from ckh.learn.save import save
-from ckh.learn.train import train
+from ckh.learn.answers.answer import answers
+from ckh.learn.models.artifact import Model, load_model
+from ckh.learn.training.save import save
+from ckh.learn.training.train import train
 from ckh.training import RankObjective, TrainOptions
 
 if TYPE_CHECKING:

@@ -21,10 +21,10 @@ from pathlib import Path
 from executed_kernels import classes, run  # type: ignore[import-not-found]  # of this folder
 
 from ckh.bench.codegen.ck_tile import detect_interface
-from ckh.bench.device import EMULATED_KIND, DeviceOptions
-from ckh.bench.device_choice import open_device
-from ckh.bench.driver import Driver
-from ckh.bench.limits import BenchLimits
+from ckh.bench.devices.device import EMULATED_KIND, DeviceOptions
+from ckh.bench.devices.device_choice import open_device
+from ckh.bench.supervision.driver import Driver
+from ckh.bench.supervision.limits import BenchLimits
 from ckh.problems import Direction
 
 PACKAGES = ("flash-attn==2.8.3.post2", "tilelang==0.1.13")

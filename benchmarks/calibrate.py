@@ -26,13 +26,13 @@ from sklearn.model_selection import GroupKFold
 from ckh.assess.metrics import choices
 from ckh.data.dataset import read_dataset
 from ckh.jsonfields import read_json
-from ckh.learn.boosting import Boosting
-from ckh.learn.calibrate import SHOWN, calibrate, in_order
-from ckh.learn.calibration import CALIBRATION_NAME, Calibration
-from ckh.learn.prepared import prepare
-from ckh.learn.ranking_text import interval_at
-from ckh.learn.spec import read_spec
-from ckh.learn.targets import BLEND_WEIGHT, make_fit
+from ckh.learn.answers.ranking_text import interval_at
+from ckh.learn.judging.calibrate import SHOWN, calibrate, in_order
+from ckh.learn.models.calibration import CALIBRATION_NAME, Calibration
+from ckh.learn.models.spec import read_spec
+from ckh.learn.training.boosting import Boosting
+from ckh.learn.training.prepared import prepare
+from ckh.learn.training.targets import BLEND_WEIGHT, make_fit
 from ckh.training import RANK, TFLOPS, RankObjective, TrainOptions, TreeParams
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from ckh.learn.prepared import Prepared
+    from ckh.learn.training.prepared import Prepared
 
     Floats = NDArray[np.float64]
 

@@ -14,13 +14,13 @@ from collections import Counter
 from itertools import product
 from typing import TYPE_CHECKING
 
-from ckh.bench.building import BuildReport, build_and_load
 from ckh.bench.codegen.unsupported import UnsupportedKernelError
-from ckh.bench.compile import KernelBuilder
-from ckh.bench.device import Device, DeviceOptions
-from ckh.bench.device_choice import open_device
-from ckh.bench.driver import Driver
-from ckh.bench.limits import BenchLimits
+from ckh.bench.compilation.building import BuildReport, build_and_load
+from ckh.bench.compilation.compile import KernelBuilder
+from ckh.bench.devices.device import Device, DeviceOptions
+from ckh.bench.devices.device_choice import open_device
+from ckh.bench.supervision.driver import Driver
+from ckh.bench.supervision.limits import BenchLimits
 from ckh.ops.grouped_conv.rules import rule_set
 from ckh.problems import Direction
 from ckh.schema import Status

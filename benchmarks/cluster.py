@@ -19,15 +19,15 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ckh.bench import remote
-from ckh.bench.cluster_driver import ClusterDriver
-from ckh.bench.device import HOST_KIND, DeviceOptions
-from ckh.bench.host_device import HostDevice
-from ckh.bench.limits import BenchLimits
-from ckh.bench.protocol import Job, Op, Reply
-from ckh.bench.rows import NS_PER_MS
-from ckh.bench.runner import on_problem
-from ckh.bench.serving import in_order
+from ckh.bench.devices.device import HOST_KIND, DeviceOptions
+from ckh.bench.devices.host_device import HostDevice
+from ckh.bench.nodes import remote
+from ckh.bench.nodes.cluster_driver import ClusterDriver
+from ckh.bench.supervision.limits import BenchLimits
+from ckh.bench.supervision.protocol import Job, Op, Reply
+from ckh.bench.supervision.rows import NS_PER_MS
+from ckh.bench.supervision.runner import on_problem
+from ckh.bench.supervision.serving import in_order
 from ckh.cluster.connection import connected
 from ckh.data.journal import JournalWriter, ResultRow
 from ckh.schema import Status

@@ -23,7 +23,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ckh.bench.compile import unit_size
+from ckh.bench.compilation.compile import unit_size
 from ckh.data.dataset import read_dataset
 from ckh.data.journal import JournalWriter, ResultRow
 from ckh.schema import Status

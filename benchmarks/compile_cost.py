@@ -27,10 +27,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from ckh.bench.codegen.unsupported import UnsupportedKernelError
-from ckh.bench.compile import Built, KernelBuilder, units
-from ckh.bench.device import DeviceOptions
-from ckh.bench.hip_device import HipDevice
-from ckh.bench.kernel_cache import loadable
+from ckh.bench.compilation.compile import Built, KernelBuilder, units
+from ckh.bench.compilation.kernel_cache import loadable
+from ckh.bench.devices.device import DeviceOptions
+from ckh.bench.devices.hip_device import HipDevice
 from ckh.ops.grouped_conv.names import kernel_name
 from ckh.ops.grouped_conv.rules import rule_set
 from ckh.problems import Direction

@@ -3,8 +3,8 @@
     python benchmarks/compiled_registers.py
 
 It reads what `ckh bench --device hip`, its `--compile-only` and `ckh validate kernels` kept of kernels for AMD's
-Instinct GPUs from gfx90a on, and prints the least squares of their registers on sums and loads (`ckh/learn/estimate.py`
-has the rounded numbers), and for how many the compiler's occupancy is that of AMD's table.
+Instinct GPUs from gfx90a on, and prints the least squares of their registers on sums and loads (rounded numbers are in
+`ckh/learn/analytic/estimate.py`), and for how many the compiler's occupancy is that of AMD's table.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Executes kernels on the emulated GPU: one of each class, recorded in ckh/bench/executed.json, or those of a rule set.
+"""Executes kernels on the emulated GPU: one of each class, recorded in ckh/bench/checks, or those of a rule set.
 
     python benchmarks/executed_kernels.py                    # all classes of gfx942 that the headers build
     python benchmarks/executed_kernels.py --only 'bwd_*'     # some; the record keeps the others
@@ -24,18 +24,18 @@ from itertools import chain, product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ckh.bench.checks.executed import RECORD, Executed, executed_classes, record_text
+from ckh.bench.checks.harness import ACCEPTED, execute, loop_ends
 from ckh.bench.codegen.unsupported import UnsupportedKernelError
-from ckh.bench.compile import KernelBuilder
+from ckh.bench.compilation.compile import KernelBuilder
 from ckh.bench.computation import measured_of
-from ckh.bench.device import EMULATED_KIND, Device, DeviceOptions
-from ckh.bench.device_choice import open_device
-from ckh.bench.driver import Driver
-from ckh.bench.emulated import EMULATED_ARCHS
-from ckh.bench.executed import RECORD, Executed, executed_classes, record_text
-from ckh.bench.harness import ACCEPTED, execute, loop_ends
-from ckh.bench.limits import BenchLimits
-from ckh.bench.measure import ERROR_PREFIX
-from ckh.bench.plan import full_name
+from ckh.bench.devices.device import EMULATED_KIND, Device, DeviceOptions
+from ckh.bench.devices.device_choice import open_device
+from ckh.bench.devices.emulated import EMULATED_ARCHS
+from ckh.bench.isolated.measure import ERROR_PREFIX
+from ckh.bench.planning.plan import full_name
+from ckh.bench.supervision.driver import Driver
+from ckh.bench.supervision.limits import BenchLimits
 from ckh.ops import operation, operation_names, operation_of_kernel
 from ckh.ops.gemm_universal.pool import BENCH_POOLS
 from ckh.ops.gemm_universal.problem import GEMM_LAYOUTS
@@ -50,8 +50,8 @@ from ckh.schema import RIGHT, Status
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ckh.bench.compile import Built
-    from ckh.bench.protocol import Reply
+    from ckh.bench.compilation.compile import Built
+    from ckh.bench.supervision.protocol import Reply
 
 _TIMEOUT_S = 1800.0
 _DTYPES = ("fp16", "bf16", "fp32")

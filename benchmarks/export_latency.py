@@ -30,7 +30,7 @@ import numpy as np
 from ckh.archs import load_arch
 from ckh.export.groups import ProblemKind, exported
 from ckh.export.to_c import c_files
-from ckh.learn.artifact import Model, load_model
+from ckh.learn.models.artifact import Model, load_model
 from ckh.outputs import write_folder
 from ckh.paths import data_dir
 from ckh.ranking import library

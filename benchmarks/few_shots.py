@@ -27,12 +27,12 @@ import numpy as np
 from ckh.archs import load_arch
 from ckh.assess.measured import times_of
 from ckh.data.dataset import Dataset, read_dataset
-from ckh.learn.artifact import load_model
-from ckh.learn.estimate import estimated_us
-from ckh.learn.few_shots import Shots, few_kernels, representative
-from ckh.learn.judged_answers import ranked_rows
-from ckh.learn.save import save
-from ckh.learn.train import train
+from ckh.learn.analytic.estimate import estimated_us
+from ckh.learn.judging.judged_answers import ranked_rows
+from ckh.learn.models.artifact import load_model
+from ckh.learn.selection.few_shots import Shots, few_kernels, representative
+from ckh.learn.training.save import save
+from ckh.learn.training.train import train
 from ckh.ops.grouped_conv.names import amd_short_name
 from ckh.ops.grouped_conv.pool import conv_pool
 from ckh.problems import Direction

@@ -29,12 +29,12 @@ from ckh.data.conversion import convert
 from ckh.data.dataset import read_dataset
 from ckh.data.formats import ReadOptions
 from ckh.kernels.table import column_of
-from ckh.learn.answer import answer
-from ckh.learn.artifact import ModelRef, load_model, wanted_for
-from ckh.learn.save import save
-from ckh.learn.train import train
-from ckh.learn.transfer import EstimateModel, as_of, with_estimate
-from ckh.learn.winners import ranked_winners
+from ckh.learn.analytic.transfer import EstimateModel, as_of, with_estimate
+from ckh.learn.answers.answer import answer
+from ckh.learn.models.artifact import ModelRef, load_model, wanted_for
+from ckh.learn.training.save import save
+from ckh.learn.training.train import train
+from ckh.learn.training.winners import ranked_winners
 from ckh.ops import operation
 from ckh.ops.gemm_universal.problem import GemmProblem
 from ckh.training import RANK, winner_options
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from ckh.learn.artifact import Model
+    from ckh.learn.models.artifact import Model
 
 OP = operation("gemm_universal")
 SMALLEST = 64

@@ -27,10 +27,10 @@ from ckh.assess.noise import scored_again
 from ckh.data.conversion import convert
 from ckh.data.dataset import Dataset, read_dataset
 from ckh.data.formats import ReadOptions
-from ckh.learn.artifact import load_model
-from ckh.learn.judged_answers import ranked_rows
-from ckh.learn.save import save
-from ckh.learn.train import train
+from ckh.learn.judging.judged_answers import ranked_rows
+from ckh.learn.models.artifact import load_model
+from ckh.learn.training.save import save
+from ckh.learn.training.train import train
 from ckh.ops.grouped_conv.amd_export import AMD_COLUMNS
 from ckh.training import RankObjective, TrainOptions, sized_options
 

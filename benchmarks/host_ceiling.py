@@ -18,7 +18,7 @@ from ckh.assess.measured import times_of
 from ckh.assess.metrics import choices
 from ckh.assess.noise import scored_again
 from ckh.data.dataset import Dataset, read_dataset
-from ckh.learn.artifact import load_model
+from ckh.learn.models.artifact import load_model
 
 ROOT = Path(__file__).parents[1]
 HOLDOUTS = {

@@ -21,11 +21,11 @@ import torch
 
 from ckh.assess.measured import times_of
 from ckh.assess.metrics import places
-from ckh.bench.driver import Driver
-from ckh.bench.host_device import HostDevice
-from ckh.bench.limits import BenchLimits
-from ckh.bench.rounds import measure_interleaved
-from ckh.bench.timing import DEFAULT_SAMPLES, loops_for
+from ckh.bench.devices.host_device import HostDevice
+from ckh.bench.isolated.rounds import measure_interleaved
+from ckh.bench.isolated.timing import DEFAULT_SAMPLES, loops_for
+from ckh.bench.supervision.driver import Driver
+from ckh.bench.supervision.limits import BenchLimits
 from ckh.data.dataset import read_dataset
 from ckh.ops.grouped_conv.names import amd_short_name, parse_kernel_name
 from ckh.ops.grouped_conv.problem import parse_conv_problem

@@ -15,10 +15,10 @@ from pathlib import Path
 import numpy as np
 
 from ckh.data.dataset import read_dataset
-from ckh.learn.boosting import Boosting
-from ckh.learn.prepared import prepare
-from ckh.learn.targets import make_fit
-from ckh.learn.validation import Validation
+from ckh.learn.training.boosting import Boosting
+from ckh.learn.training.prepared import prepare
+from ckh.learn.training.targets import make_fit
+from ckh.learn.training.validation import Validation
 from ckh.training import RANK, TreeParams, sized_options
 
 _DATA = Path(__file__).parents[1] / "data" / "host-gemm-more.parquet"

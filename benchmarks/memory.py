@@ -23,11 +23,11 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from ckh.archs import load_arch
-from ckh.bench.device import HOST_KIND, DeviceOptions
-from ckh.bench.device_choice import open_device
-from ckh.bench.plan import Plan, Task
-from ckh.bench.rows import new_record
-from ckh.bench.stored_plan import plan_records
+from ckh.bench.devices.device import HOST_KIND, DeviceOptions
+from ckh.bench.devices.device_choice import open_device
+from ckh.bench.planning.plan import Plan, Task
+from ckh.bench.planning.stored_plan import plan_records
+from ckh.bench.supervision.rows import new_record
 from ckh.data.journal import JOURNAL_NAME
 from ckh.data.records import ResultRow, RunRecord, record_line
 from ckh.data.settings import Settings

@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ckh.assess.metrics import summarize
-from ckh.learn.model_text import join_trees
-from ckh.learn.targets import blended
+from ckh.learn.models.model_text import join_trees
+from ckh.learn.training.targets import blended
 from ckh.ops.miopen_conv.candidates import candidates, make_table
 from ckh.ops.miopen_conv.fdb import FdbDevice
 from ckh.ops.miopen_conv.learn import FOLDS, efficiency_of, held_out, predict, times_of, train_order, train_regression

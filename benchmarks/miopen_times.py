@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from benchmarks.miopen_models import MI200, MI300X, Models, load
-from ckh.learn.calibrate import calibrate, in_order
-from ckh.learn.calibration import CALIBRATION_NAME
-from ckh.learn.ranking_text import interval_at
+from ckh.learn.answers.ranking_text import interval_at
+from ckh.learn.judging.calibrate import calibrate, in_order
+from ckh.learn.models.calibration import CALIBRATION_NAME
 from ckh.ops.miopen_conv.candidates import candidates, make_table
 from ckh.ops.miopen_conv.learn import held_out, predict, tflops_of, train_speeds
 from ckh.ops.miopen_conv.operation import OPERATION
@@ -29,7 +29,7 @@ from ckh.ops.miopen_conv.recipe import RECIPE, SMALL_RECIPE
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from ckh.learn.calibration import Calibration
+    from ckh.learn.models.calibration import Calibration
     from ckh.ops.miopen_conv.table import SolverTable
 
     Floats = NDArray[np.float64]

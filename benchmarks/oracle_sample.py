@@ -16,8 +16,8 @@ import numpy as np
 from ckh.assess.measured import times_of
 from ckh.assess.oracle import SAMPLE, Contest, Remeasured, contests, measured_again, with_sample
 from ckh.data.dataset import read_dataset
-from ckh.learn.artifact import load_model
-from ckh.learn.judged_answers import first_kernels, ranked_rows
+from ckh.learn.judging.judged_answers import first_kernels, ranked_rows
+from ckh.learn.models.artifact import load_model
 
 ROOT = Path(__file__).parents[1]
 FIRST, SEEDS = 5, 20

@@ -22,7 +22,7 @@ import numpy as np
 from ckh.archs import load_arch
 from ckh.assess.winners import winner_rows
 from ckh.data.dataset import read_dataset
-from ckh.learn.estimate import estimated_us
+from ckh.learn.analytic.estimate import estimated_us
 from ckh.ops.aiter_gemm.kernel import parse_kernel
 from ckh.ops.aiter_gemm.pool import kernel_pool
 from ckh.ops.base import TiledSizes

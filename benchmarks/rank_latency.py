@@ -29,8 +29,8 @@ import numpy as np
 import pandas as pd
 
 from ckh.archs import load_arch
-from ckh.learn.artifact import list_models, load_model
-from ckh.learn.spec import ANY
+from ckh.learn.models.artifact import list_models, load_model
+from ckh.learn.models.spec import ANY
 from ckh.ops.gemm_universal.columns import kernel_columns as gemm_kernel_columns
 from ckh.ops.gemm_universal.features import GEMM_UNIVERSAL, NAMES_72
 from ckh.ops.gemm_universal.pool import gemm_pool

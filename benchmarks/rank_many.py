@@ -20,8 +20,8 @@ from typing import Any
 import ckh
 from ckh.data.dataset import read_dataset
 from ckh.errors import CkhError
-from ckh.learn.artifact import Model, list_models, load_model
-from ckh.learn.spec import ANY
+from ckh.learn.models.artifact import Model, list_models, load_model
+from ckh.learn.models.spec import ANY
 from ckh.paths import data_dir
 
 _DATA = Path(__file__).parents[1] / "data"

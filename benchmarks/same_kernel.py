@@ -21,9 +21,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ckh.bench.binary import parse_resources
-from ckh.bench.device import DeviceOptions
-from ckh.bench.device_choice import open_device
+from ckh.bench.compilation.binary import parse_resources
+from ckh.bench.devices.device import DeviceOptions
+from ckh.bench.devices.device_choice import open_device
 from ckh.ops.gemm_universal.names import parse_kernel_name as parse_gemm
 from ckh.ops.grouped_conv.names import parse_kernel_name as parse_conv
 from ckh.problems import Direction
@@ -32,7 +32,7 @@ from ckh.tabletext import table_text
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from ckh.bench.device import Device
+    from ckh.bench.devices.device import Device
     from ckh.ops.gemm_universal.kernel import GemmKernel
     from ckh.ops.grouped_conv.kernel import ConvKernel
 

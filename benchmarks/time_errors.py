@@ -18,10 +18,10 @@ import numpy as np
 
 from ckh.assess.intervals import estimates, mean_of
 from ckh.data.dataset import read_dataset
-from ckh.learn.artifact import load_model
-from ckh.learn.calibrate import SHOWN
-from ckh.learn.judged_answers import ranked_rows
-from ckh.learn.predicted_times import answered_ratios
+from ckh.learn.judging.calibrate import SHOWN
+from ckh.learn.judging.judged_answers import ranked_rows
+from ckh.learn.judging.predicted_times import answered_ratios
+from ckh.learn.models.artifact import load_model
 
 ROOT = Path(__file__).parents[1]
 HOLDOUTS = {

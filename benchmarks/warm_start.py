@@ -23,12 +23,12 @@ import numpy as np
 
 from ckh.assess.measured import times_of
 from ckh.data.dataset import Dataset, read_dataset
-from ckh.learn.artifact import Model, load_model
-from ckh.learn.judged_answers import ranked_rows
-from ckh.learn.save import save
-from ckh.learn.train import train
-from ckh.learn.warm_start import continued, read_start
-from ckh.learn.winners import ranked_winners
+from ckh.learn.judging.judged_answers import ranked_rows
+from ckh.learn.models.artifact import Model, load_model
+from ckh.learn.training.save import save
+from ckh.learn.training.train import train
+from ckh.learn.training.warm_start import continued, read_start
+from ckh.learn.training.winners import ranked_winners
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ckh.bench.hip_toolchain import known_ck_tile
+from ckh.bench.compilation.hip_toolchain import known_ck_tile
 from tests.real import Real, build_real, set_kernel_cache, skip_if_late, skip_without_compiler, wanted_by
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def _documents_have_their_schema(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(autouse=True)
 def _no_model_was_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each test begins like a process: no unusable model was met."""
-    monkeypatch.setattr("ckh.learn.unusable._LEFT_OUT", {})
+    monkeypatch.setattr("ckh.learn.models.unusable._LEFT_OUT", {})
 
 
 @pytest.fixture(autouse=True)

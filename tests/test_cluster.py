@@ -27,7 +27,7 @@ from ckh.cluster.connection import connected
 from ckh.data import parts as parts_module
 from ckh.data.dataset import write_dataset
 from ckh.errors import DeviceError, ExitCode, UsageError
-from ckh.learn.artifact import load_model
+from ckh.learn.models.artifact import load_model
 from ckh.ops import operation
 from tests.clusters import shared_cluster
 from tests.learn.conftest import measured
@@ -212,7 +212,7 @@ def test_judging_on_a_cluster_gives_the_same_figures(
 
 
 def _has_scored() -> bool:
-    return "ckh.learn.far_answers" in sys.modules
+    return "ckh.learn.judging.far_answers" in sys.modules
 
 
 @pytest.mark.slow
@@ -325,4 +325,4 @@ def test_what_cannot_be_spread_is_refused(tmp_path: Path, capsys: pytest.Capture
 
 
 def _has_fitted() -> bool:
-    return "ckh.learn.boosting" in sys.modules
+    return "ckh.learn.training.boosting" in sys.modules

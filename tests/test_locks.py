@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ckh.bench.kernel_cache import KernelCache
+from ckh.bench.compilation.kernel_cache import KernelCache
 from ckh.data.journal import JournalWriter
 from ckh.errors import OutputError, UsageError
 from ckh.locks import FileLock

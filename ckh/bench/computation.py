@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ckh.archs import ArchSpec
-    from ckh.bench.candidates import CandidateSource
     from ckh.bench.codegen.ck_tile import Headers
     from ckh.bench.codegen.host import HostSimd
+    from ckh.bench.planning.candidates import CandidateSource
     from ckh.data.settings import Settings
     from ckh.kernels.judging import Rule
     from ckh.ops.base import AnyOperation
@@ -182,7 +182,7 @@ class HipEmission(Generic[K]):
 
     def known_headers(self) -> KnownHeaders | None:
         """The headers that kernels would be built with; None without headers."""
-        from ckh.bench.hip_toolchain import known_ck_tile
+        from ckh.bench.compilation.hip_toolchain import known_ck_tile
 
         headers = known_ck_tile()
         return None if headers is None else KnownHeaders(str(headers.include), headers.interface, self.rules(headers))

@@ -7,9 +7,9 @@ from dataclasses import asdict
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from ckh.bench.device import EMULATED_KIND, HOST_KIND
-from ckh.bench.reference import DRIFT
-from ckh.bench.stop import StopReason
+from ckh.bench.devices.device import EMULATED_KIND, HOST_KIND
+from ckh.bench.supervision.reference import DRIFT
+from ckh.bench.supervision.stop import StopReason
 from ckh.commands._common import print_json, print_table, reasons_by_kind, say
 from ckh.commands._duration import format_duration
 from ckh.log import warn
@@ -30,18 +30,18 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from ckh.bench.active import ActiveReport
-    from ckh.bench.building import BuildReport
-    from ckh.bench.campaign import Campaign, Outcome, Outlook
-    from ckh.bench.plan import Plan
-    from ckh.bench.sweep import Totals
+    from ckh.bench.compilation.building import BuildReport
+    from ckh.bench.planning.active import ActiveReport
+    from ckh.bench.planning.plan import Plan
+    from ckh.bench.supervision.campaign import Campaign, Outcome, Outlook
+    from ckh.bench.supervision.sweep import Totals
     from ckh.data.records import ReferenceRecord
     from ckh.ops.base import Kernel
 
 
 def print_registry(campaign: Campaign, path: Path, *, as_json: bool) -> None:
     """Write the kernels of a plan to a registry, and report it."""
-    from ckh.bench.registry import write_registry
+    from ckh.bench.planning.registry import write_registry
 
     kernels = sorted(campaign.plan.kernels)
     write_registry(path, kernels, arch=campaign.device.arch.name)
@@ -97,7 +97,7 @@ def print_outlook(campaign: Campaign, outlook: Outlook, *, as_json: bool) -> Non
 
 def _plan_document(plan: Plan) -> list[dict[str, Any]]:
     """Problems and kernels of a plan in order, for JSON."""
-    from ckh.bench.plan import full_name
+    from ckh.bench.planning.plan import full_name
 
     return [
         {"problem": task.problem.canonical(), "kernels": [full_name(kernel) for kernel in task.kernels]}
@@ -107,7 +107,7 @@ def _plan_document(plan: Plan) -> list[dict[str, Any]]:
 
 def print_build(campaign: Campaign, reports: dict[Kernel, BuildReport], *, as_json: bool) -> bool:
     """Print the results of compiling; returns True if nothing failed."""
-    from ckh.bench.plan import full_name
+    from ckh.bench.planning.plan import full_name
 
     wanted = len(campaign.plan.kernels)
     statuses = Counter(str(report.status) for report in reports.values())

@@ -39,7 +39,7 @@ def models(incomplete: str) -> list[str]:
     """Folders of the models that are found, and other folders."""
     known: list[str] = []
     with suppress(CkhError):
-        from ckh.learn.artifact import list_models
+        from ckh.learn.models.artifact import list_models
 
         known = _starting((str(ref.path) for ref in list_models(quiet=True)), incomplete)
     return list(dict.fromkeys([*known, *sorted(glob(escape(incomplete) + "*/"))]))  # noqa: PTH207 - as it was typed

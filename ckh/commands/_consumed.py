@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from ckh.data.dataset import Dataset
     from ckh.data.formats import RowsFormat
     from ckh.export.consumers import ChoiceTable, WrittenChoices
-    from ckh.learn.answer import Answer
-    from ckh.learn.choice import Chooser
+    from ckh.learn.answers.answer import Answer
+    from ckh.learn.models.choice import Chooser
     from ckh.ops.base import AnyOperation, Problem
 
 
@@ -54,7 +54,7 @@ def choice_table(op: AnyOperation, table: ChoiceTable, wanted: ChoicesWanted) ->
         CkhError: a file is unusable, nothing answers, or the program has no such kernels.
     """
     from ckh.export.consumers import Choices
-    from ckh.learn.choice import Chooser
+    from ckh.learn.models.choice import Chooser
 
     chooser = Chooser(wanted.model, wanted.arch, wanted.dtype, op.name)
     if wanted.variant is not None and not op.has_directions:
@@ -82,7 +82,7 @@ def _problems(chooser: Chooser, wanted: ChoicesWanted) -> tuple[Problem, ...]:
 
 def answered(chooser: Chooser, problems: Sequence[Problem]) -> Iterator[Answer]:
     """The answer for each problem, by its own model or what stands in for one."""
-    from ckh.learn.answer import answers
+    from ckh.learn.answers.answer import answers
 
     models = [chooser.model(problem, stands_in=True) for problem in problems]
     found: dict[Any, Answer] = {}

@@ -9,7 +9,7 @@ import tarfile
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from ckh.bench.checkup import RUNS, Checkup
+from ckh.bench.checks.checkup import RUNS, Checkup
 from ckh.commands._common import print_table, say
 from ckh.commands._duration import format_duration
 from ckh.data.journal import JOURNAL_NAME

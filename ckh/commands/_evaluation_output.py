@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from ckh.assess.metrics import Efficiency
     from ckh.assess.noise import Ceiling, DeviceNoise
     from ckh.assess.report import Choice, Evaluation
-    from ckh.learn.spec import ModelSpec
+    from ckh.learn.models.spec import ModelSpec
 
 NOT_LEARNED = (
     "baselines from training data (nearest problem, best fixed kernel) are missing: name the data with --train-data"
@@ -142,7 +142,7 @@ def measure_again(choices: Sequence[Choice], spec: ModelSpec) -> str:
     if spec.op.measured is None:
         return ""
     from ckh.archs import HOST
-    from ckh.learn.spec import ANY
+    from ckh.learn.models.spec import ANY
 
     problems = " ".join(shlex.quote(one.problem) for one in choices)
     words = [f"--op {spec.op_type}", "--device host" if spec.arch == HOST else f"--arch {spec.arch}"]

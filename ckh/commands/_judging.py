@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from ckh.assess.ranked_rows import Ranker
     from ckh.data.dataset import Dataset
     from ckh.data.parts import DatasetParts
-    from ckh.learn.artifact import Model
-    from ckh.learn.spec import ModelSpec
+    from ckh.learn.models.artifact import Model
+    from ckh.learn.models.spec import ModelSpec
     from ckh.ops.base import Problem
 
 
@@ -58,8 +58,8 @@ def judged_model(path: Path | None, data: Sequence[Path]) -> Model:
         CkhError: there is no such model, or several answer; a file is unusable.
     """
     from ckh.data.parts import read_parts
-    from ckh.learn.artifact import load_model
-    from ckh.learn.judged_answers import answering_model
+    from ckh.learn.judging.judged_answers import answering_model
+    from ckh.learn.models.artifact import load_model
 
     if path is not None:
         return load_model(path)
@@ -82,7 +82,7 @@ def judged_model(path: Path | None, data: Sequence[Path]) -> Model:
 
 def ranker_of(model: Model, among: Among) -> Ranker:
     """A function that ranks a dataset's rows by the model's answers."""
-    from ckh.learn.judged_answers import judged_rows
+    from ckh.learn.judging.judged_answers import judged_rows
 
     return lambda part: judged_rows(model, part, measured_alone=among is Among.MEASURED)[0]
 
@@ -128,7 +128,7 @@ def files_learned_from(model: Model, named: Sequence[Path], data: Sequence[Path]
 
     It is looked for beside the model, beside the data, and in a checkout's `data`.
     """
-    from ckh.learn.training_files import training_files
+    from ckh.learn.models.training_files import training_files
 
     if named or model.not_measured is not None:
         return list(named)
@@ -141,7 +141,7 @@ def files_learned_from(model: Model, named: Sequence[Path], data: Sequence[Path]
 
 def _is_for(dataset: Dataset, spec: ModelSpec) -> NDArray[np.bool_]:
     """Mask of rows that a model is for, shape (rows,); whole problems."""
-    from ckh.learn.spec import ANY
+    from ckh.learn.models.spec import ANY
 
     frame = dataset.frame
     mask = (frame["arch"] == spec.arch) & (frame["op_type"] == spec.op_type)
@@ -213,8 +213,8 @@ def _is_seen(parts: DatasetParts, models: Sequence[Model], *, with_trained: bool
     """Mask of excluded training problems, shape (problems,); prints their number."""
     import numpy as np
 
-    from ckh.learn.manifest import problem_id, trained_problems
-    from ckh.learn.transfer import EstimateModel
+    from ckh.learn.analytic.transfer import EstimateModel
+    from ckh.learn.models.manifest import problem_id, trained_problems
 
     ids = [problem_id(problem) for part in parts for problem in part.problems()]
     found = np.zeros(len(ids), dtype=bool)
@@ -240,7 +240,7 @@ def is_copy(parts: DatasetParts, model: Model, learned_from: DatasetParts | None
     """
     import numpy as np
 
-    from ckh.learn.manifest import problem_id, trained_layers
+    from ckh.learn.models.manifest import problem_id, trained_layers
 
     op = parts.op
     known = trained_layers(model.path)

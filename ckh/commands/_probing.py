@@ -6,15 +6,15 @@ from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
 from ckh.errors import UsageError
-from ckh.learn.probes import Probe, Timed, recall, remember, this_device
+from ckh.learn.answers.probes import Probe, Timed, recall, remember, this_device
 from ckh.version import __version__
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ckh.bench.protocol import Reply
-    from ckh.learn.answer import Answer
-    from ckh.learn.ranked import Ranked
+    from ckh.bench.supervision.protocol import Reply
+    from ckh.learn.answers.answer import Answer
+    from ckh.learn.answers.ranked import Ranked
 
 _NS_PER_MS = 1e6
 
@@ -46,8 +46,8 @@ def probe_all(found: Sequence[Answer], count: int, timeout_s: float) -> None:
         DataError: the times cannot be written.
         KeyboardInterrupt: it was stopped; what was measured is kept.
     """
-    from ckh.bench.device_choice import device_of
-    from ckh.bench.rounds import compare_kernels
+    from ckh.bench.devices.device_choice import device_of
+    from ckh.bench.isolated.rounds import compare_kernels
 
     spec = found[0].model.spec
     if spec.op.measured is None:
@@ -76,7 +76,7 @@ def _to_build(found: Answer, count: int) -> list[Ranked]:
 
 
 def _timed(name: str, reply: Reply) -> Timed:
-    from ckh.bench.timing import summarize
+    from ckh.bench.isolated.timing import summarize
     from ckh.schema import Status
 
     if reply.status is not Status.OK:

@@ -20,7 +20,7 @@ from ckh.requested import as_option, typed_again
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ckh.learn.choice import Chooser
+    from ckh.learn.models.choice import Chooser
     from ckh.ops.base import Problem
     from ckh.requested import SizeOption
 
@@ -104,7 +104,7 @@ class Typed:
 
     def chooser(self, arch: str | None) -> Chooser:
         """The chooser of a model for an architecture; None: the model's, or this machine's."""
-        from ckh.learn.choice import Chooser
+        from ckh.learn.models.choice import Chooser
 
         op = self.op or meant_operation(self.sizes, all_requested())
         return Chooser(self.model, arch, self.dtype, op)

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
     from ckh.archs import ArchSpec
     from ckh.kernels.lists import WrittenList
-    from ckh.learn.answer import Answer
-    from ckh.learn.choice import Chooser
+    from ckh.learn.answers.answer import Answer
+    from ckh.learn.models.choice import Chooser
     from ckh.ops.base import AnyOperation, Kernel, Problem
 
 TARGET = "amd-registry"
@@ -146,7 +146,7 @@ def _is_lost(kernel: Any) -> bool:
 
 
 def _of_file(path: Path, op: AnyOperation, arch: ArchSpec, dtype: str) -> tuple[Kernel, ...]:
-    from ckh.bench.registry import read_registry
+    from ckh.bench.planning.registry import read_registry
 
     registry = read_registry(path, op)
     registry.require(arch.name)
@@ -295,7 +295,7 @@ def _measured(chooser: Chooser, wanted: RegistryWanted, lists: ListFormat, arch:
 
 def _complete(chooser: Chooser, problems: Sequence[Problem], names: set[str]) -> dict[str, Kernel]:
     """The kernels by the names of rows: complete names, and others that one kernel of the pool alone has."""
-    from ckh.learn.batches import known_candidates
+    from ckh.learn.answers.batches import known_candidates
 
     op = chooser.op
     by_name: dict[str, set[Kernel]] = {}

@@ -19,13 +19,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ckh.archs import ArchSpec
-    from ckh.bench.device import Device
-    from ckh.bench.remote import DeviceRequest
+    from ckh.bench.devices.device import Device
+    from ckh.bench.nodes.remote import DeviceRequest
     from ckh.commands._problem_options import Typed
     from ckh.commands._search_options import Effort, Measuring, Replaying
-    from ckh.learn.artifact import Model
-    from ckh.learn.choice import Chooser
-    from ckh.learn.ranked import Ranked
+    from ckh.learn.answers.ranked import Ranked
+    from ckh.learn.models.artifact import Model
+    from ckh.learn.models.choice import Chooser
     from ckh.ops.base import Kernel, Problem
     from ckh.search.kernels import KernelSpace
     from ckh.search.measured import Guide
@@ -105,8 +105,8 @@ def measure(
         OutputError: the journal cannot be written.
         NoKernelError: no kernel can be built and applies, or none worked.
     """
-    from ckh.bench.device_choice import open_device
-    from ckh.bench.stop import StopReason
+    from ckh.bench.devices.device_choice import open_device
+    from ckh.bench.supervision.stop import StopReason
     from ckh.cluster.connection import connected
     from ckh.data.journal import JOURNAL, JOURNAL_NAME, JournalWriter, is_started
     from ckh.progress import progress
@@ -162,9 +162,9 @@ def _problem(typed: Typed, chooser: Chooser) -> Problem:
 
 def _request(arch: str | None, measuring: Measuring) -> DeviceRequest:
     """The device that is measured on."""
-    from ckh.bench.device import DeviceOptions
-    from ckh.bench.device_choice import default_device_kind
-    from ckh.bench.remote import DeviceRequest
+    from ckh.bench.devices.device import DeviceOptions
+    from ckh.bench.devices.device_choice import default_device_kind
+    from ckh.bench.nodes.remote import DeviceRequest
 
     gpus = None if measuring.gpu is None else (measuring.gpu,)
     target = None if arch == _HOST else arch
@@ -188,7 +188,7 @@ def _model_or_none(chooser: Chooser, problem: Problem, *, is_needed: bool) -> Mo
 
 def _ranked_pool(problem: Problem, arch: ArchSpec, model: Model | None) -> list[Ranked]:
     """The candidates for a problem, as the model ranks them, or as they come."""
-    from ckh.learn.ranked import Ranked
+    from ckh.learn.answers.ranked import Ranked
     from ckh.ops import operation_of
 
     kernels = operation_of(problem.canonical()).candidates(problem, arch, _NOTHING).kernels

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from ckh.bench.device import DeviceOptions
-from ckh.bench.limits import DEFAULT_COMPILE_TIMEOUT_S, DEFAULT_TIMEOUT_S, BenchLimits
-from ckh.bench.timing import DEFAULT_SAMPLES
+from ckh.bench.devices.device import DeviceOptions
+from ckh.bench.isolated.timing import DEFAULT_SAMPLES
+from ckh.bench.supervision.limits import DEFAULT_COMPILE_TIMEOUT_S, DEFAULT_TIMEOUT_S, BenchLimits
 from ckh.data.settings import Settings
 from ckh.declared import Declared, declarations, declared
 from ckh.strenum import StrEnum

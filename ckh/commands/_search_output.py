@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from ckh.data.journal import ResultRow
-    from ckh.learn.artifact import Model
+    from ckh.learn.models.artifact import Model
     from ckh.ops.base import AnyOperation, Problem
     from ckh.search.kernels import KernelSpace
     from ckh.search.measured import Measurement

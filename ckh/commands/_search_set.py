@@ -9,8 +9,8 @@ import numpy as np
 
 from ckh.assess.covering import Workload, choose_set
 from ckh.assess.measured import judged, needed_columns, times_of
-from ckh.bench.kernel_cache import KernelCache
-from ckh.bench.registry import REGISTRY, write_registry
+from ckh.bench.compilation.kernel_cache import KernelCache
+from ckh.bench.planning.registry import REGISTRY, write_registry
 from ckh.commands._common import print_json, print_table, say
 from ckh.commands._duration import format_duration
 from ckh.data.dataset import read_dataset
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from ckh.assess.covering import KernelSet
-    from ckh.bench.kernel_cache import KernelCost
+    from ckh.bench.compilation.kernel_cache import KernelCost
     from ckh.data.dataset import Dataset
 
 _SHOWN = 40  # steps of the curve that are printed

@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from ckh.assess.selection import Change, Golden
-    from ckh.bench.protocol import Reply
-    from ckh.learn.artifact import Model
-    from ckh.learn.choice import Chooser
+    from ckh.bench.supervision.protocol import Reply
+    from ckh.learn.models.artifact import Model
+    from ckh.learn.models.choice import Chooser
     from ckh.ops.base import Problem
 
 _NS_PER_MS = 1e6
@@ -40,7 +40,7 @@ class WantedChoices:
 def create_golden(path: Path, source: str | None, wanted: WantedChoices, *, force: bool) -> str:
     """Write the golden choices of a list of problems, and return them as the file has them."""
     from ckh.assess.selection import GOLDEN, Golden, read_golden
-    from ckh.learn.choice import Chooser
+    from ckh.learn.models.choice import Chooser
 
     check_output(path, GOLDEN, force=force, inputs=[wanted.model] if wanted.model else [])
     if source is not None:
@@ -74,7 +74,7 @@ def _problems(golden: Golden) -> list[Problem]:
 
 def _chosen(chooser: Chooser, problems: Iterable[Problem]) -> dict[str, str]:
     """The first choice for each problem that a kernel applies to, by the problem's canonical text."""
-    from ckh.learn.answer import rank_many
+    from ckh.learn.answers.answer import rank_many
 
     models: dict[int, Model] = {}
     groups: dict[int, list[Problem]] = {}
@@ -93,7 +93,7 @@ def _chosen(chooser: Chooser, problems: Iterable[Problem]) -> dict[str, str]:
 def changed_choices(golden: Golden, model: Path | None) -> list[Change]:
     """The problems whose choice is another now, by a model or by those that fit."""
     from ckh.assess.selection import changes
-    from ckh.learn.choice import Chooser
+    from ckh.learn.models.choice import Chooser
 
     return changes(golden, _chosen(Chooser(model, golden.arch, None, golden.op), _problems(golden)))
 
@@ -128,8 +128,8 @@ def _with_times(one: Change, was: tuple[float | None, str], now: tuple[float | N
 
 def with_measurements(found: Sequence[Change], golden: Golden, timeout_s: float) -> list[Change]:
     """The changes with times that are measured on this machine, both kernels in turns."""
-    from ckh.bench.device_choice import device_of
-    from ckh.bench.rounds import compare_kernels
+    from ckh.bench.devices.device_choice import device_of
+    from ckh.bench.isolated.rounds import compare_kernels
     from ckh.ops import operation
 
     op = operation(golden.op)

@@ -60,7 +60,7 @@ def _measured(op: str | None, variant: Direction | None) -> DefaultData | None:
 
 
 def _complete() -> Iterator[Journal]:
-    from ckh.bench.stop import StopReason
+    from ckh.bench.supervision.stop import StopReason
     from ckh.data.journal import JOURNAL_NAME, read_journal
 
     for path in sorted(_RUNS.glob(f"*/{JOURNAL_NAME}")):
@@ -130,7 +130,7 @@ def checked_out(
     Raises:
         CkhError: it cannot be written.
     """
-    from ckh.learn.save import MODEL
+    from ckh.learn.training.save import MODEL
 
     is_said = out is not None
     out = out or _default_out(dataset, variant)

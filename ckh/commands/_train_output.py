@@ -11,9 +11,9 @@ from ckh.log import note, warn
 from ckh.prose import shell_word
 
 if TYPE_CHECKING:
-    from ckh.learn.halving import Trial, Tuning
-    from ckh.learn.trained import Trained, TrainedTarget
-    from ckh.learn.warm_start import StartComparison
+    from ckh.learn.training.halving import Trial, Tuning
+    from ckh.learn.training.trained import Trained, TrainedTarget
+    from ckh.learn.training.warm_start import StartComparison
 
 
 def warn_of_start(trained: Trained) -> None:
@@ -115,7 +115,7 @@ def _print_mining(made: TrainedTarget) -> None:
 
 
 def _print_tuning(tuning: Tuning) -> None:
-    from ckh.learn.halving import SPACE
+    from ckh.learn.training.halving import SPACE
 
     last = sorted((trial for trial in tuning.trials if len(trial.folds) == tuning.folds), key=_by_efficiency)
     rows = [

@@ -75,7 +75,7 @@ def compare(
 ) -> None:
     """Compare, print and give the verdict."""
     from ckh.assess import compare as comparing
-    from ckh.learn.artifact import load_model
+    from ckh.learn.models.artifact import load_model
 
     files = VerdictFiles(junit, summary)
     files.check(force=force, inputs=[old, new, *data])

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from ckh.bench.device import DeviceOptions
-from ckh.bench.limits import BenchLimits
+from ckh.bench.devices.device import DeviceOptions
+from ckh.bench.supervision.limits import BenchLimits
 from ckh.cluster.connection import CLUSTER_HELP, connected
 from ckh.commands import _completion
 from ckh.commands._common import JSON_HELP, OP_HELP, examples, print_json, print_table, say
@@ -25,7 +25,7 @@ from ckh.outputs import FileKind, check_output, head_of, write_output
 from ckh.tabletext import json_text
 
 if TYPE_CHECKING:
-    from ckh.bench.harness import Finding
+    from ckh.bench.checks.harness import Finding
 
 _HELP = """Compile, load, run and check every combination of a matrix of kernels, each in a separate process.
 
@@ -84,12 +84,12 @@ def kernels(
     as_json: bool = typer.Option(False, "--json", help=JSON_HELP),
 ) -> None:
     """Try them, print, and give the verdict."""
-    from ckh.bench.cluster_driver import driver_for
+    from ckh.bench.checks.harness import try_cases
     from ckh.bench.computation import MatrixSettings, measured_of
-    from ckh.bench.device_choice import caution_of, default_device_kind, open_device
-    from ckh.bench.harness import try_cases
-    from ckh.bench.remote import DeviceRequest
-    from ckh.bench.stop import Stop
+    from ckh.bench.devices.device_choice import caution_of, default_device_kind, open_device
+    from ckh.bench.nodes.cluster_driver import driver_for
+    from ckh.bench.nodes.remote import DeviceRequest
+    from ckh.bench.supervision.stop import Stop
     from ckh.ops import operation
 
     if out is not None:
@@ -148,7 +148,7 @@ def _document(findings: list[Finding], matrix: str, arch: str) -> dict[str, Any]
 
 def _was_executed(one: Finding, arch: str) -> bool:
     """True if this kernel, or ever one of its class, was executed and right."""
-    from ckh.bench.executed import was_executed
+    from ckh.bench.checks.executed import was_executed
 
     return one.executed > 0 or was_executed(one.case.kernel, arch)
 

@@ -36,9 +36,9 @@ if TYPE_CHECKING:
 
     from ckh.assess.oracle import Contest, Remeasured
     from ckh.assess.ranked_rows import Coverage
-    from ckh.bench.protocol import Reply
+    from ckh.bench.supervision.protocol import Reply
     from ckh.data.parts import DatasetParts
-    from ckh.learn.artifact import Model
+    from ckh.learn.models.artifact import Model
 
 _HELP = """Compare predict's choices with the measured best of a hold-out. Exit code 1: efficiency is too low.
 
@@ -118,7 +118,7 @@ def oracle(
     parts = for_verdict(load_judged(loaded, data), [loaded], min_problems)
     refuse_unstable(parts, max_unstable)
     if on_device:
-        from ckh.learn.known import other_device
+        from ckh.learn.answers.known import other_device
 
         if other := other_device(loaded.spec.arch, loaded.spec.device, None):
             warn(f"{loaded.path} was {other}: evaluated on another device", "trained-on")
@@ -206,7 +206,7 @@ def _contests(model: Model, parts: DatasetParts, among: Among, top_k: int, least
         DataError: it answers fewer than the least.
     """
     from ckh.assess.oracle import contests, first_measured
-    from ckh.learn.judged_answers import first_kernels
+    from ckh.learn.judging.judged_answers import first_kernels
 
     found, problems = [], 0
     for part in parts:
@@ -231,9 +231,9 @@ def _some(found: list[Contest], limit: int | None, seed: int) -> list[Contest]:
 
 def _measure_again(model: Model, found: list[Contest], sample: int, seed: int, timeout_s: float) -> list[Remeasured]:
     from ckh.assess.oracle import measured_again, with_sample
-    from ckh.bench.device_choice import device_of
-    from ckh.bench.rounds import compare_kernels
-    from ckh.learn.batches import known_candidates
+    from ckh.bench.devices.device_choice import device_of
+    from ckh.bench.isolated.rounds import compare_kernels
+    from ckh.learn.answers.batches import known_candidates
 
     device, op = device_of(model.spec.arch), model.spec.op
 

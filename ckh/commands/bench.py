@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from ckh.bench.device import DeviceOptions
-from ckh.bench.limits import BenchLimits
+from ckh.bench.devices.device import DeviceOptions
+from ckh.bench.supervision.limits import BenchLimits
 from ckh.cluster.connection import CLUSTER_HELP, connected
 from ckh.commands._common import JSON_HELP, examples
 from ckh.commands._declared_options import has_options_of
@@ -23,7 +23,7 @@ from ckh.outputs import check_output
 from ckh.strenum import StrEnum
 
 if TYPE_CHECKING:
-    from ckh.bench.campaign import Campaign
+    from ckh.bench.supervision.campaign import Campaign
 
 
 class DeviceKind(StrEnum):
@@ -101,7 +101,7 @@ def bench(
     as_json: bool = typer.Option(False, "--json", help=JSON_HELP),
 ) -> None:
     """Measure, and print what came of it."""
-    from ckh.bench.campaign import Campaign
+    from ckh.bench.supervision.campaign import Campaign
     from ckh.commands import _bench_output as output
 
     is_plain = not any((device, out, resume, cluster, as_json)) and not any(settings.values())
@@ -138,15 +138,15 @@ def bench(
 
 
 def _require_writable(registry: Path, given: Given, *, force: bool) -> None:
-    from ckh.bench.campaign import SOURCES
-    from ckh.bench.registry import REGISTRY
+    from ckh.bench.planning.registry import REGISTRY
+    from ckh.bench.supervision.campaign import SOURCES
 
     inputs = [Path(given[name]) for name in SOURCES if given[name] is not None]
     check_output(registry, REGISTRY, force=force, inputs=inputs)
 
 
 def _warn_of_headers(campaign: Campaign) -> None:
-    from ckh.bench.device_choice import caution_of
+    from ckh.bench.devices.device_choice import caution_of
 
     if caution := caution_of(campaign.device):
         warn(caution, "headers")
@@ -154,7 +154,7 @@ def _warn_of_headers(campaign: Campaign) -> None:
 
 def _build(campaign: Campaign, limits: BenchLimits, *, as_json: bool) -> None:
     """Compile what is left, print what came of it, and exit by that."""
-    from ckh.bench.stop import StopReason
+    from ckh.bench.supervision.stop import StopReason
     from ckh.commands import _bench_output as output
 
     _warn_of_headers(campaign)
@@ -179,7 +179,7 @@ def _count_down(seconds: int) -> None:
 
 def _measure(campaign: Campaign, limits: BenchLimits, *, as_json: bool, counts_down: bool) -> None:
     """Measure what is left, print what came of it, and exit by that."""
-    from ckh.bench.stop import StopReason
+    from ckh.bench.supervision.stop import StopReason
     from ckh.commands import _bench_output as output
 
     _warn_of_headers(campaign)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import typer
 
-from ckh.bench.device import DeviceOptions
+from ckh.bench.devices.device import DeviceOptions
 from ckh.commands._common import JSON_HELP, examples, print_json, print_table, say
 from ckh.commands._declared_options import option_of
 from ckh.errors import UsageError
@@ -106,9 +106,9 @@ def _check(kind: str | None, options: DeviceOptions, out: Path | None, *, force:
     import tempfile
 
     from ckh.anonymous import Anonymizer
-    from ckh.bench.checkup import Checkup
-    from ckh.bench.device import DEVICE_KINDS
-    from ckh.bench.device_choice import default_device_kind
+    from ckh.bench.checks.checkup import Checkup
+    from ckh.bench.devices.device import DEVICE_KINDS
+    from ckh.bench.devices.device_choice import default_device_kind
     from ckh.commands import _doctor_check as output
 
     kind = kind or default_device_kind(options)
@@ -136,9 +136,9 @@ def gather(options: DeviceOptions) -> dict[str, Any]:
         DeviceError: the folder that is named has no CK Tile headers.
     """
     from ckh.archs import default_arch, load_arch
-    from ckh.bench.compiler import find_compiler
-    from ckh.bench.hip_toolchain import compiler_warning, find_ck_tile, find_hipcc
-    from ckh.bench.tool_checks import check_tools
+    from ckh.bench.compilation.compiler import find_compiler
+    from ckh.bench.compilation.hip_toolchain import compiler_warning, find_ck_tile, find_hipcc
+    from ckh.bench.compilation.tool_checks import check_tools
     from ckh.gpus import visible_gpus
     from ckh.machine import processor_name
     from ckh.paths import data_dir
@@ -246,9 +246,9 @@ def _ranking() -> str:
 
 
 def _models() -> dict[str, Any]:
-    from ckh.learn.artifact import list_models, load_model
-    from ckh.learn.known import other_device
-    from ckh.learn.unusable import unusable_models
+    from ckh.learn.answers.known import other_device
+    from ckh.learn.models.artifact import list_models, load_model
+    from ckh.learn.models.unusable import unusable_models
 
     models = [
         {

@@ -38,8 +38,8 @@ if TYPE_CHECKING:
     from ckh.assess.ranked_rows import RankedRows
     from ckh.data.dataset import Dataset
     from ckh.data.parts import DatasetParts
-    from ckh.learn.artifact import Model
-    from ckh.learn.predicted_times import TimeRatios
+    from ckh.learn.judging.predicted_times import TimeRatios
+    from ckh.learn.models.artifact import Model
 
     # A part's rows in the model's order, and its measured over predicted times.
     Judging = Callable[[Dataset], tuple[RankedRows, TimeRatios]]
@@ -110,7 +110,7 @@ def evaluate(
     as_json: bool = typer.Option(False, "--json", help=JSON_HELP),
 ) -> None:
     """Evaluate, print, and be the gate."""
-    from ckh.learn.manifest import labels_of
+    from ckh.learn.models.manifest import labels_of
 
     loaded = judged_model(model, data)
     is_winners = (labels or labels_of(loaded.path)) is Labels.WINNERS
@@ -160,7 +160,7 @@ def _amd_recipe(model: Model, learned_from: DatasetParts | None) -> dict[str, Sc
     """The scorer by a model that is trained here as AMD's tools do, by the name that it stands under."""
     import os
 
-    from ckh.learn.amd_recipe import amd_scorer
+    from ckh.learn.judging.amd_recipe import amd_scorer
 
     if learned_from is None:
         raise UsageError(
@@ -190,12 +190,12 @@ def _require_judged(gates: Sequence[tuple[str, float]], coverage: Mapping[str, A
 @contextmanager
 def _judging(model: Model, parts: DatasetParts, cluster: str | None, among: Among) -> Iterator[Judging]:
     """What gives each part, in their order, in the model's order, and its times over predicted times."""
-    from ckh.learn.judged_answers import judged_rows
+    from ckh.learn.judging.judged_answers import judged_rows
 
     measured_alone = among is Among.MEASURED
     if cluster is not None:
-        from ckh.learn.far_answers import FarAnswers
-        from ckh.learn.transfer import EstimateModel
+        from ckh.learn.analytic.transfer import EstimateModel
+        from ckh.learn.judging.far_answers import FarAnswers
 
         if isinstance(model, EstimateModel):
             raise UsageError(
@@ -221,7 +221,7 @@ def _judge_times(
     from ckh.assess.baselines import Learned
     from ckh.assess.metrics import figures
     from ckh.commands._evaluation_output import document, print_report
-    from ckh.learn.predicted_times import time_errors
+    from ckh.learn.judging.predicted_times import time_errors
 
     ratios = []
 
@@ -251,7 +251,7 @@ def _judge_winners(
     """The same where only winners are known: a row or two a problem, all of which are in memory."""
     from ckh.assess import winners
     from ckh.commands._winners_output import document, print_report
-    from ckh.learn.winners import ranked_winners
+    from ckh.learn.training.winners import ranked_winners
 
     dataset, known = parts.whole(), None if learned_from is None else learned_from.whole()
     result = winners.report(dataset, ranked_winners(dataset, model), known)

@@ -18,7 +18,7 @@ from ckh.requested import as_option
 
 if TYPE_CHECKING:
     from ckh.export.consumers import WrittenChoices
-    from ckh.learn.artifact import Model
+    from ckh.learn.models.artifact import Model
 
 _HELP = """Export models or choices of kernels to other programs (docs/consumers.md).
 
@@ -187,13 +187,13 @@ def _export_models(typed: _Typed, to: str, out: Path, *, force: bool, as_json: b
     from ckh.export.folder import EXPORT, with_list
     from ckh.export.to_c import c_files
     from ckh.export.to_lgbm import lgbm_files
-    from ckh.learn.artifact import load_model
+    from ckh.learn.models.artifact import load_model
 
     typed.require(to, "model", *({_C: ("embed", "registry"), _LGBM: ()}.get(to, ("registry",))))
     check_output(out, EXPORT, force=force, inputs=[*typed.model, *([typed.registry] if typed.registry else [])])
     models = [load_model(path) for path in typed.model]
     if typed.registry is not None:
-        from ckh.bench.registry import limited_models
+        from ckh.bench.planning.registry import limited_models
 
         models = limited_models(str(typed.registry), models)
     made, report = lgbm_files(models) if to == _LGBM else c_files(models, embed=typed.embed)
@@ -324,7 +324,7 @@ def _export_module(typed: _Typed, to: str, out: Path, *, force: bool, as_json: b
 def _export_lists(typed: _Typed, to: str, out: Path, *, force: bool, as_json: bool) -> None:
     from ckh.commands._registry_export import RegistryWanted, registry_files
     from ckh.export.folder import EXPORT, with_list
-    from ckh.learn.choice import Chooser
+    from ckh.learn.models.choice import Chooser
 
     typed.require(to, None, "model", "registry", "problems", "data", "op", "arch", "dtype", "top", "ordered")
     if len(typed.model) > 1:

@@ -13,8 +13,8 @@ from ckh.commands._common import JSON_HELP, examples, print_json, print_table, s
 from ckh.commands._duration import parse_duration
 from ckh.commands._problem_options import Typed, says_a_problem
 from ckh.errors import ModelError, NoKernelError, UsageError
-from ckh.learn.known import offer_once
-from ckh.learn.ranking_text import (
+from ckh.learn.answers.known import offer_once
+from ckh.learn.answers.ranking_text import (
     MOST_TIED,
     KernelRow,
     Ranking,
@@ -32,9 +32,9 @@ from ckh.training import BANDWIDTH, LATENCY
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ckh.learn.answer import Answer
-    from ckh.learn.artifact import Model
-    from ckh.learn.choice import Chooser
+    from ckh.learn.answers.answer import Answer
+    from ckh.learn.models.artifact import Model
+    from ckh.learn.models.choice import Chooser
     from ckh.ops.base import Problem
 
 
@@ -235,8 +235,8 @@ class _Measuring:
 def _answered(chooser: Chooser, problems: Sequence[Problem], wanted: _Measuring) -> list[Answer]:
     """Answers in order, with kernels measured earlier or now first."""
     from ckh.commands._probing import measured_before, probe_all
-    from ckh.learn.answer import answers
-    from ckh.learn.listed import limited_to_rule_set
+    from ckh.learn.answers.answer import answers
+    from ckh.learn.answers.listed import limited_to_rule_set
 
     of_model: dict[int, list[Problem]] = {}
     models: dict[int, Model] = {}
@@ -247,7 +247,7 @@ def _answered(chooser: Chooser, problems: Sequence[Problem], wanted: _Measuring)
         models[id(model)] = model
         of_model.setdefault(id(model), []).append(problem)
     if wanted.kernels is not None:
-        from ckh.bench.registry import limited_models
+        from ckh.bench.planning.registry import limited_models
 
         models = dict(zip(models, limited_models(wanted.kernels, list(models.values())), strict=True))
     known: dict[Problem, Answer] = {}
@@ -275,7 +275,7 @@ def _is_known(found: Answer, count: int) -> bool:
 def _print_one(found: Answer, top: int, again: str, *, as_json: bool, why: bool, explain: bool) -> None:
     ranking, spec = _ranking(found, top, again), found.model.spec
     if explain:
-        from ckh.learn import explain as explaining
+        from ckh.learn.answers import explain as explaining
 
         ranking = ranking._replace(explanation=explaining.explain(found))
     if found.model.not_measured is None:

@@ -117,7 +117,7 @@ def _is_run(path: Path) -> bool:
 
 
 def _are_models(paths: Sequence[Path]) -> bool:
-    from ckh.learn.spec import SPEC_NAME
+    from ckh.learn.models.spec import SPEC_NAME
 
     found = [(path / SPEC_NAME).is_file() for path in paths]
     if any(found) and not all(found):
@@ -157,8 +157,8 @@ def _report_models(
 ) -> Report:
     from ckh.commands._evaluation_output import measure_again
     from ckh.commands._judging import held_out, load_judged
-    from ckh.learn.artifact import load_model
-    from ckh.learn.manifest import labels_of
+    from ckh.learn.models.artifact import load_model
+    from ckh.learn.models.manifest import labels_of
     from ckh.report.judged import judge
     from ckh.report.of_comparison import report_comparison
     from ckh.report.of_model import report_model

@@ -25,10 +25,10 @@ if TYPE_CHECKING:
 
     from ckh.cluster.calls import Cluster
     from ckh.data.dataset import Dataset
-    from ckh.learn.far_fit import FarFit
-    from ckh.learn.halving import Tuning
-    from ckh.learn.trained import Trained
-    from ckh.learn.warm_start import Start
+    from ckh.learn.training.far_fit import FarFit
+    from ckh.learn.training.halving import Tuning
+    from ckh.learn.training.trained import Trained
+    from ckh.learn.training.warm_start import Start
 
 
 _NO_FOLDS = (1, 2)
@@ -138,10 +138,10 @@ def train(
     from ckh.commands._train_defaults import checked_out, to_train_on
     from ckh.commands._train_output import print_trained, warn_if_worse, warn_of_start
     from ckh.data.sample import read_sample
-    from ckh.learn.prepared import too_few_to_validate
-    from ckh.learn.save import MODEL, save
-    from ckh.learn.today import against_today
-    from ckh.learn.warm_start import continued, read_start
+    from ckh.learn.judging.today import against_today
+    from ckh.learn.training.prepared import too_few_to_validate
+    from ckh.learn.training.save import MODEL, save
+    from ckh.learn.training.warm_start import continued, read_start
 
     is_nearest = warm_start is not None and str(warm_start) == _NEAREST
     # LightGBM's threads sleep while they wait, as others may need the cores; its library reads that when it is loaded.
@@ -215,7 +215,7 @@ def _refuse_usage(given: dict[str, Any], said: Sequence[Path], *, is_distributed
 
 
 def _require_distributable(options: TrainOptions, start: Start | None, cluster: str | None) -> None:
-    from ckh.learn.prepared import check_distributed
+    from ckh.learn.training.prepared import check_distributed
 
     if cluster is None:
         raise UsageError("--distributed needs --cluster", "name it with --cluster", code="inapplicable-option")
@@ -228,8 +228,8 @@ def _nearest(dataset: Dataset) -> Path:
     Raises:
         ModelError: there is none.
     """
-    from ckh.learn.artifact import wanted_for
-    from ckh.learn.transfer import nearest_model
+    from ckh.learn.analytic.transfer import nearest_model
+    from ckh.learn.models.artifact import wanted_for
 
     folder = nearest_model(wanted_for(dataset.problems()[0], dataset.arch))
     note(f"adding trees to {folder}")
@@ -262,7 +262,7 @@ def _options(defaults: TrainOptions, params: dict[str, Any], given: dict[str, An
 def _spread(cluster: Cluster, paths: Sequence[Path], variant: Direction | None, options: TrainOptions) -> FarFit:
     """All rows, or those of a direction, on the workers of a cluster."""
     from ckh.data.parts import read_parts
-    from ckh.learn.far_fit import FarFit
+    from ckh.learn.training.far_fit import FarFit
 
     parts = read_parts(*paths, columns=lambda one: one.column_names())
     if variant is not None:
@@ -273,8 +273,8 @@ def _spread(cluster: Cluster, paths: Sequence[Path], variant: Direction | None, 
 def _fit(
     dataset: Dataset, options: TrainOptions, tuning: Tuning | None, start: Start | None, far: FarFit | None
 ) -> Trained:
-    from ckh.learn.train import rounds
-    from ckh.learn.train import train as fit
+    from ckh.learn.training.train import rounds
+    from ckh.learn.training.train import train as fit
     from ckh.progress import progress
 
     options = options if tuning is None else replace(options, params=tuning.params)
@@ -283,8 +283,8 @@ def _fit(
 
 
 def _tune(dataset: Dataset, options: TrainOptions, count: int, fixed: Sequence[str], start: Start | None) -> Tuning:
-    from ckh.learn.halving import fits
-    from ckh.learn.tune import tune
+    from ckh.learn.training.halving import fits
+    from ckh.learn.training.tune import tune
     from ckh.progress import progress
 
     with progress("tuning", fits(count, options.folds)) as advance:

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
     from ckh.data.dataset import Dataset
     from ckh.data.formats import RowsFormat
-    from ckh.learn.answer import Answer
-    from ckh.learn.artifact import Model
+    from ckh.learn.answers.answer import Answer
+    from ckh.learn.models.artifact import Model
     from ckh.ops.base import AnyOperation
 
 

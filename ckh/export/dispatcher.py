@@ -13,7 +13,7 @@ from ckh.version import __version__
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ckh.learn.artifact import Model
+    from ckh.learn.models.artifact import Model
 
 NAME = "ck-dispatcher"
 _HOW_TO = """

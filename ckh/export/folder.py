@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
-    from ckh.learn.artifact import Model
+    from ckh.learn.models.artifact import Model
 
 _LIST_NAME = "export.json"
 

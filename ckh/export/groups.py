@@ -11,7 +11,7 @@ from ckh.errors import UsageError
 from ckh.export.integers import Expression, Tree, decisions, value_of
 from ckh.kernels.judging import combinations
 from ckh.kernels.table import KernelTable, distinct
-from ckh.learn.spec import ANY
+from ckh.learn.models.spec import ANY
 from ckh.ops import built_in_names, operation, part_of
 from ckh.problems import DTYPE_BYTES, Direction
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from ckh.archs import ArchSpec
     from ckh.export.integers import Size
     from ckh.kernels.judging import Rule
-    from ckh.learn.artifact import Model
+    from ckh.learn.models.artifact import Model
     from ckh.ops.base import Kernel, Problem
 
     Reason = Callable[[Any], str | None]  # why a kernel does not apply to a problem; None if it does

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from ckh.export.groups import DIRECTIONS, DTYPES
 from ckh.export.integers import Branch
-from ckh.learn.reach import limits
-from ckh.learn.spec import ANY
+from ckh.learn.models.reach import limits
+from ckh.learn.models.spec import ANY
 from ckh.ranking.layout import numbers, record
 from ckh.ranking.model_file import FileFacts, FileGroup, model_file, prepare_pool
 from ckh.ranking.program import APPLIES, REFUSED, Checks
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from ckh.export.groups import Group, ProblemKind
     from ckh.export.integers import Expression, Text, Tree
-    from ckh.learn.artifact import Model
+    from ckh.learn.models.artifact import Model
     from ckh.ranking.packed import PackedForest
 
 _ARITHMETIC = {"size": "OF_SIZE", "number": "OF_NUMBER"}  # others are called as in the layout

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from ckh.export.groups import Group, ProblemKind
     from ckh.export.programs import ModelContent
-    from ckh.learn.artifact import Model
+    from ckh.learn.models.artifact import Model
 
 _TEMPLATES = Path(__file__).with_name("c")
 _MARKUP = re.compile(r"[|`*_~!\[\]]")  # of Markdown

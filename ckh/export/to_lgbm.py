@@ -7,14 +7,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ckh.export.folder import model_names
-from ckh.learn.published import read_forest
+from ckh.learn.models.published import read_forest
 from ckh.ranking.tracing import describe
 from ckh.version import __version__
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ckh.learn.artifact import Model
+    from ckh.learn.models.artifact import Model
 
 _README = Path(__file__).with_name("lgbm") / "README.md.in"
 

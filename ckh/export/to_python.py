@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 from ckh.archs import load_arch
 from ckh.errors import UsageError
 from ckh.export.consumers import named
-from ckh.learn.artifact import load_model
+from ckh.learn.models.artifact import load_model
 from ckh.untrusted import read_bytes
 from ckh.version import __version__
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from ckh.learn.artifact import Model
+    from ckh.learn.models.artifact import Model
 
 # Program -> architectures that it builds kernels of Composable Kernel for: Inductor's `config.rocm.ck_supported_arch`.
 BUILT_FOR = {"inductor": ("gfx90a", "gfx942", "gfx950")}

@@ -24,8 +24,8 @@ from ckh.archs import HOST, default_arch, load_arch
 from ckh.errors import CkhError, ModelError, UsageError
 from ckh.export.consumers import all_of
 from ckh.export.to_python import require_use
-from ckh.learn.artifact import load_model
-from ckh.learn.choice import Chooser
+from ckh.learn.models.artifact import load_model
+from ckh.learn.models.choice import Chooser
 from ckh.log import warn
 
 if TYPE_CHECKING:

@@ -24,11 +24,11 @@ from ckh.requested import padded_sizes, requested_problem
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from ckh.learn.frequent import Frequent
-    from ckh.learn.known import Known
-    from ckh.learn.measured_set import MeasuredSet
-    from ckh.learn.probes import Probe
-    from ckh.learn.ranking_text import KernelRow, NotMeasured, Ranking
+    from ckh.learn.answers.known import Known
+    from ckh.learn.answers.probes import Probe
+    from ckh.learn.answers.ranking_text import KernelRow, NotMeasured, Ranking
+    from ckh.learn.models.frequent import Frequent
+    from ckh.learn.models.measured_set import MeasuredSet
     from ckh.ops.base import Problem
     from ckh.quick.headers import PreparedHeaders
     from ckh.quick.kinds import KernelKind
@@ -57,7 +57,7 @@ def keep(request: Request, printed: str) -> None:
 
     Its kind of problems is prepared; where that does not answer this one, what was printed is kept.
     """
-    from ckh.learn.unusable import unusable_models
+    from ckh.learn.models.unusable import unusable_models
     from ckh.quick.prepare import prepare
 
     if prepare(request) and _prepared(request, warns=False) is not None:
@@ -77,7 +77,7 @@ def _printed(request: Request) -> str | None:
 
 def _prepared(request: Request, *, warns: bool) -> str | None:
     """The text from what was prepared for such problems."""
-    from ckh.learn.known import offer_once
+    from ckh.learn.answers.known import offer_once
 
     try:
         found = shipped.find(request) or _in_cache(request)
@@ -121,8 +121,8 @@ def _ranking(problem: Problem, facts: dict[str, Any], path: Path, request: Reque
     Raises:
         CkhError: C reports an error, or what was measured cannot be read.
     """
-    from ckh.learn.ranking_text import Ranking
-    from ckh.learn.reach import beyond
+    from ckh.learn.answers.ranking_text import Ranking
+    from ckh.learn.models.reach import beyond
 
     probe = _measured(problem, facts["arch"]) if "no_measured" not in request.flags else None
     pool = ScoredPool(facts, path)
@@ -177,13 +177,13 @@ def _ranked(problem: Problem, facts: dict[str, Any], pool: ScoredPool, rows: int
 
 
 def _measured_set(facts: dict[str, Any]) -> MeasuredSet | None:
-    from ckh.learn.measured_set import read_measured
+    from ckh.learn.models.measured_set import read_measured
 
     return read_measured(Path(facts["path"]), facts["limits"])
 
 
 def _not_measured(facts: dict[str, Any], request: Request) -> NotMeasured | None:
-    from ckh.learn.ranking_text import NotMeasured
+    from ckh.learn.answers.ranking_text import NotMeasured
 
     fact = facts["not_measured"]
     if fact is None:
@@ -198,7 +198,7 @@ def _applying(counts: Mapping[KernelKind, int], what: str) -> int:
 
 
 def _known(problem: Problem, facts: dict[str, Any], families: Sequence[str]) -> Known:
-    from ckh.learn.known import find_known, not_measured
+    from ckh.learn.answers.known import find_known, not_measured
 
     if facts["not_measured"] is not None:
         return not_measured(facts["not_measured"]["source"])
@@ -218,7 +218,7 @@ def _known(problem: Problem, facts: dict[str, Any], families: Sequence[str]) -> 
 def _frequent(problem: Problem, fact: dict[str, Any] | None) -> Frequent | None:
     if fact is None:
         return None
-    from ckh.learn.frequent import frequent
+    from ckh.learn.models.frequent import frequent
 
     return frequent(problem, **fact)
 
@@ -236,7 +236,7 @@ class _KernelRows:
 
     def first(self, choices: Sequence[RankedCandidate], top: int) -> list[KernelRow]:
         """The first rows: kernels with one score are one, if headers can build all of them or none."""
-        from ckh.learn.ranking_text import MOST_TIED
+        from ckh.learn.answers.ranking_text import MOST_TIED
 
         found: list[KernelRow] = []
         for _, same in groupby(choices, lambda one: (one.score, self._pool.kind(one.kernel).lack >= 0)):
@@ -249,7 +249,7 @@ class _KernelRows:
 
     def row(self, choice: RankedCandidate) -> KernelRow:
         """A row of one kernel."""
-        from ckh.learn.ranking_text import KernelRow
+        from ckh.learn.answers.ranking_text import KernelRow
 
         kind, name = self._pool.kind(choice.kernel), self._pool.name(choice.kernel)
         self.family_of[name] = kind.family
@@ -261,7 +261,7 @@ class _KernelRows:
 
 def _tied(probe: Probe, kernels: Sequence[KernelRow]) -> list[KernelRow]:
     """The rows of kernels of which some were probed: these are a row each, the others one for each score."""
-    from ckh.learn.ranking_text import MOST_TIED
+    from ckh.learn.answers.ranking_text import MOST_TIED
 
     timed = len(probe.fastest_first())
     end = len(kernels) - (len(probe.kernels) - timed)
@@ -277,13 +277,13 @@ def _measured(problem: Problem, arch: str) -> Probe | None:
     """The measured times of the problem here; nothing is imported where nothing was ever measured."""
     if not (user_data_dir() / PROBES).exists():
         return None
-    from ckh.learn.probes import recall
+    from ckh.learn.answers.probes import recall
 
     return recall(problem.canonical(), arch)
 
 
 def _in_front(probe: Probe, kernels: list[KernelRow]) -> tuple[Probe, list[KernelRow]]:
-    from ckh.learn.probes import in_front
+    from ckh.learn.answers.probes import in_front
 
     known, order = in_front(probe, [one.kernel for one in kernels])
     times = [one.latency_ms for one in known.fastest_first()]

@@ -7,12 +7,12 @@ from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ckh.learn.ranking_text import NO_HEADERS, HeadersNote
+from ckh.learn.answers.ranking_text import NO_HEADERS, HeadersNote
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from ckh.learn.artifact import Model
+    from ckh.learn.models.artifact import Model
     from ckh.ops.base import Kernel
     from ckh.quick.kinds import KernelKind
 
@@ -60,7 +60,7 @@ def headers_of(
         are_shipped: whether facts are for another machine: then no headers are known.
     """
     from ckh.archs import load_arch
-    from ckh.learn.buildable import is_built_by_ckh, lacking
+    from ckh.learn.answers.buildable import is_built_by_ckh, lacking
 
     op, arch = model.spec.op, load_arch(model.spec.arch)
     found = None if are_shipped else lacking(op, arch, pool)
@@ -72,7 +72,7 @@ def headers_of(
 
 def are_known() -> bool:
     """True if there are headers here."""
-    from ckh.bench.hip_toolchain import known_ck_tile
+    from ckh.bench.compilation.hip_toolchain import known_ck_tile
 
     return known_ck_tile() is not None
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from ckh.export.groups import Group, ProblemKind
     from ckh.export.programs import RulePrograms
     from ckh.kernels.pools import Candidates
-    from ckh.learn.artifact import Model
+    from ckh.learn.models.artifact import Model
     from ckh.ops.base import Kernel, Problem
     from ckh.quick.request import Request
 
@@ -44,8 +44,8 @@ def prepare(request: Request) -> bool:
 
 
 def _prepare(request: Request) -> bool:
-    from ckh.learn.batches import own_candidates, runnable
-    from ckh.learn.unusable import unusable_models
+    from ckh.learn.answers.batches import own_candidates, runnable
+    from ckh.learn.models.unusable import unusable_models
     from ckh.ops import built_in_names
 
     facts_path, model_path = paths(request)
@@ -73,7 +73,7 @@ def _prepare(request: Request) -> bool:
 
 def _can_prepare(model: Model, problem: Problem) -> bool:
     """True if the same model answers for all problems of the kind that have kernels, by what C computes."""
-    from ckh.learn.transfer import EstimateModel, is_for_all_sizes
+    from ckh.learn.analytic.transfer import EstimateModel, is_for_all_sizes
 
     if model.shown_beside or (isinstance(model, EstimateModel) and not model.can_score):
         return False  # C has forests of the order and of TFLOPS
@@ -84,8 +84,8 @@ def _prepared(model: Model, found: Candidates[Kernel], problem: Problem) -> tupl
     """The facts, and the files: the model's and, where one completes it, that of the estimate."""
     from ckh.export.groups import exported, group_of
     from ckh.export.programs import model_content
-    from ckh.learn.filled import CompletedModel
-    from ckh.learn.transfer import ESTIMATE
+    from ckh.learn.analytic.filled import CompletedModel
+    from ckh.learn.analytic.transfer import ESTIMATE
 
     kind, group = exported(model.spec.op_type).kind, group_of(model, problem)
     words, names = in_words([model.spec.op.kernel_name(kernel) for kernel in group.kernels])
@@ -124,8 +124,8 @@ def facts_of(
         problem: the problem, if it is not the group's example.
         are_shipped: whether the facts are for another machine.
     """
-    from ckh.learn.filled import CompletedModel
-    from ckh.learn.transfer import estimate_of
+    from ckh.learn.analytic.filled import CompletedModel
+    from ckh.learn.analytic.transfer import estimate_of
     from ckh.training import TFLOPS
 
     spec, one = model.spec, problem or group.example
@@ -166,9 +166,9 @@ def facts_of(
 
 def _kinds_of(model: Model, pool: Sequence[Kernel], lacks: Sequence[int], timed: int) -> list[KernelKind]:
     """The kind of each kernel; the first ones were timed."""
-    from ckh.learn.answer import unmeasured_families
-    from ckh.learn.filled import FilledModel
-    from ckh.learn.transfer import EstimateModel, estimate_of
+    from ckh.learn.analytic.filled import FilledModel
+    from ckh.learn.analytic.transfer import EstimateModel, estimate_of
+    from ckh.learn.answers.answer import unmeasured_families
 
     estimate, name = estimate_of(model), model.spec.op.kernel_name
     known = {} if estimate is None else estimate.compiled
@@ -183,8 +183,8 @@ def _kinds_of(model: Model, pool: Sequence[Kernel], lacks: Sequence[int], timed:
 
 def _tiled_facts(model: Model, kind: ProblemKind, problem: Problem) -> list[Any]:
     """How an estimate's M, N, K and batches follow from a problem's sizes, if there is an estimate."""
-    from ckh.learn.filled import CompletedModel
-    from ckh.learn.transfer import EstimateModel
+    from ckh.learn.analytic.filled import CompletedModel
+    from ckh.learn.analytic.transfer import EstimateModel
 
     tiled = model.spec.op.tiled
     if tiled is None or not isinstance(model, (EstimateModel, CompletedModel)):
@@ -198,7 +198,7 @@ def _tiled_facts(model: Model, kind: ProblemKind, problem: Problem) -> list[Any]
 
 def _frequent_facts(model: Model, problem: Problem) -> dict[str, Any] | None:
     """The arguments of `frequent.frequent` besides the problem."""
-    from ckh.learn.frequent import held_out
+    from ckh.learn.models.frequent import held_out
 
     table, op = model.frequent_table(problem), model.spec.op
     return None if table is None else {"size": op.grows_with.lower(), "left_out": held_out(op), "table": table}

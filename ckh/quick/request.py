@@ -11,7 +11,7 @@ from ckh.requested import typed_again
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ckh.learn.choice import Chooser
+    from ckh.learn.models.choice import Chooser
 
 # Options with a whole number and with text, besides those of problems. Everything else, and whatever looks strange, is
 # for the full command, problems of operations that were installed too.
@@ -51,7 +51,7 @@ class Request(NamedTuple):
 
     def chooser(self) -> Chooser:
         """The chooser of a model for such calls."""
-        from ckh.learn.choice import Chooser
+        from ckh.learn.models.choice import Chooser
 
         kind = self.kind
         path = Path(kind["model"]) if kind["model"] else None

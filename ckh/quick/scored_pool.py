@@ -11,7 +11,7 @@ from math import nan
 from typing import TYPE_CHECKING, Any
 
 from ckh.errors import ModelError
-from ckh.learn.completed import MOST_TIE_BREAK, Completion, filled, tie_breaks
+from ckh.learn.analytic.completed import MOST_TIE_BREAK, Completion, filled, tie_breaks
 from ckh.quick.kinds import KernelKind, named
 from ckh.quick.store import estimate_path
 from ckh.ranking.library import OpenModel, RankedCandidate

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from ckh.export.groups import Group
-    from ckh.learn.artifact import Model
+    from ckh.learn.models.artifact import Model
     from ckh.ops.base import Problem
     from ckh.quick.request import Request
 
@@ -64,7 +64,7 @@ def write(folder: Path) -> None:
     from ckh.archs import load_arch
     from ckh.export.groups import exported
     from ckh.export.programs import model_content
-    from ckh.learn.artifact import fitting_models, list_models, load_model, wanted_for
+    from ckh.learn.models.artifact import fitting_models, list_models, load_model, wanted_for
     from ckh.quick.prepare import facts_of
 
     folder.mkdir(parents=True)
@@ -107,7 +107,7 @@ def _quick_groups(model: Model, groups: Iterable[Group]) -> list[Group]:
 
 def _is_chosen(model: Model, problem: Problem) -> bool:
     """True if a model is the one that answers for a problem."""
-    from ckh.learn.artifact import fitting_models, wanted_for
+    from ckh.learn.models.artifact import fitting_models, wanted_for
 
     return fitting_models(wanted_for(problem, model.spec.arch))[0].path == model.path
 

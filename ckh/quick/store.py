@@ -109,7 +109,14 @@ def _options(request: Request) -> list[Any]:
 
 def _printed_stamp(request: Request) -> str:
     """As `stamp`, and what a printed answer follows from as well: probes, ckh's own code."""
-    parts = ("learn", "kernels", "commands", f"ops/{request.kind['op'] or DEFAULT_OPERATION}")
+    parts = (
+        "learn/answers",
+        "learn/analytic",
+        "learn/models",
+        "kernels",
+        "commands",
+        f"ops/{request.kind['op'] or DEFAULT_OPERATION}",
+    )
     folders = [user_data_dir() / PROBES, *(_PACKAGE / part for part in parts)]
     found = [one for folder in folders for one in files(str(folder))]
     return "\n".join((stamp(request), *(f"{path} {one.st_mtime_ns} {one.st_size}" for path, one in found)))

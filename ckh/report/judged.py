@@ -13,14 +13,14 @@ from ckh.assess.noise import noise_times
 from ckh.assess.ranked_rows import Coverage, RankedRows, coverage, coverage_of
 from ckh.assess.report import FIXED, HINDSIGHT, NEAREST
 from ckh.errors import DataError
-from ckh.learn.judged_answers import judged_rows
+from ckh.learn.judging.judged_answers import judged_rows
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ckh.assess.metrics import Times
     from ckh.data.dataset import Dataset
-    from ckh.learn.artifact import Model
+    from ckh.learn.models.artifact import Model
 
 
 @dataclass(frozen=True, slots=True, eq=False)

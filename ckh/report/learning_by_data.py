@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ckh.errors import UsageError
-from ckh.learn.boosting import Boosting
-from ckh.learn.matrix import FeatureMatrix, widened
-from ckh.learn.prepared import prepare
-from ckh.learn.targets import make_fit
-from ckh.learn.warm_start import read_start
+from ckh.learn.training.boosting import Boosting
+from ckh.learn.training.matrix import FeatureMatrix, widened
+from ckh.learn.training.prepared import prepare
+from ckh.learn.training.targets import make_fit
+from ckh.learn.training.warm_start import read_start
 from ckh.report.drawing import Drawing
 from ckh.report.learning import efficiency_lines
 from ckh.training import TFLOPS, TrainOptions

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ckh.bench.plan import SEARCH
+from ckh.bench.planning.plan import SEARCH
 from ckh.ops import operation_of
 from ckh.report import measurements
 from ckh.report.drawing import Drawing, Line, Lines, PageTable, Report

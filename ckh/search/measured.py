@@ -8,11 +8,11 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ckh.bench.cluster_driver import driver_for
-from ckh.bench.device import HIP_KIND
-from ckh.bench.plan import SEARCH
-from ckh.bench.rows import new_record
-from ckh.bench.stop import Stop, StopReason
+from ckh.bench.devices.device import HIP_KIND
+from ckh.bench.nodes.cluster_driver import driver_for
+from ckh.bench.planning.plan import SEARCH
+from ckh.bench.supervision.rows import new_record
+from ckh.bench.supervision.stop import Stop, StopReason
 from ckh.data.journal import EndRecord, ResultRow
 from ckh.data.settings import Settings
 from ckh.ops import operation_of
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from ckh.bench.device import Device, DeviceIdentity
-    from ckh.bench.limits import BenchLimits
-    from ckh.bench.remote import DeviceRequest
+    from ckh.bench.devices.device import Device, DeviceIdentity
+    from ckh.bench.nodes.remote import DeviceRequest
+    from ckh.bench.supervision.limits import BenchLimits
     from ckh.cluster.calls import Cluster
     from ckh.data.journal import JournalWriter, RunRecord
     from ckh.ops.base import Kernel, Problem

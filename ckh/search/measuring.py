@@ -10,10 +10,10 @@ from contextlib import ExitStack
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from ckh.bench.plan import full_name
-from ckh.bench.rounds import time_in_rounds
-from ckh.bench.rows import NS_PER_MS, result_row
-from ckh.bench.runner import measure, on_problem
+from ckh.bench.isolated.rounds import time_in_rounds
+from ckh.bench.planning.plan import full_name
+from ckh.bench.supervision.rows import NS_PER_MS, result_row
+from ckh.bench.supervision.runner import measure, on_problem
 from ckh.data.journal import KernelRecord
 from ckh.schema import MEASURED
 from ckh.search.run import StoppedError
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from types import TracebackType
 
-    from ckh.bench.compile import Built
-    from ckh.bench.driver import Driver
-    from ckh.bench.protocol import Job, Reply
+    from ckh.bench.compilation.compile import Built
+    from ckh.bench.supervision.driver import Driver
+    from ckh.bench.supervision.protocol import Job, Reply
     from ckh.data.journal import JournalWriter, ResultRow, RunRecord
     from ckh.ops.base import Kernel
 

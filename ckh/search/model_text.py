@@ -5,15 +5,15 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from ckh.learn.ranking_text import is_falling, notes_text
+from ckh.learn.answers.ranking_text import is_falling, notes_text
 from ckh.log import one_line
 from ckh.ops import in_words
 from ckh.prose import paragraphs, prose
 from ckh.tabletext import json_text, table_text
 
 if TYPE_CHECKING:
-    from ckh.learn.artifact import Model
-    from ckh.learn.ranked import Ranked
+    from ckh.learn.answers.ranked import Ranked
+    from ckh.learn.models.artifact import Model
     from ckh.ops.base import AnyOperation, Problem
     from ckh.search.on_model import ModelSearch
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from ckh.learn.artifact import Model
+    from ckh.learn.models.artifact import Model
     from ckh.ops.base import Kernel, Problem
 
 _LEAST_TFLOPS = 1e-9

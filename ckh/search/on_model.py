@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ckh.errors import NoKernelError
-from ckh.learn.answer import known_of
-from ckh.learn.artifact import wanted_for
-from ckh.learn.calibration import FIRST
-from ckh.learn.ranked import Ranked, in_order
-from ckh.learn.reach import beyond
+from ckh.learn.answers.answer import known_of
+from ckh.learn.answers.ranked import Ranked, in_order
+from ckh.learn.models.artifact import wanted_for
+from ckh.learn.models.calibration import FIRST
+from ckh.learn.models.reach import beyond
 from ckh.ranking.axes import coded, keys
 from ckh.ranking.evaluator import best_first
 from ckh.search.kernels.space import product_of
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
     from ckh.archs import ArchSpec
     from ckh.kernels.table import KernelTable
-    from ckh.learn.artifact import Model
-    from ckh.learn.known import Known
+    from ckh.learn.answers.known import Known
+    from ckh.learn.models.artifact import Model
     from ckh.ops.base import Kernel, Problem
     from ckh.search.kernels.product import Product
 

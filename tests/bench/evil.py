@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from ckh.bench.protocol import Reply
+from ckh.bench.supervision.protocol import Reply
 from ckh.schema import Status
 from tests.bench.faults import CLAIMED_MS, FAULTS, GOOD, HANG, HOARD, Fault
 

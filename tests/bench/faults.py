@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ckh.bench.host_device import HostDevice
-from ckh.bench.plan import full_name
+from ckh.bench.devices.host_device import HostDevice
+from ckh.bench.planning.plan import full_name
 from ckh.ops.grouped_conv.pool import conv_pool
 from ckh.ops.grouped_conv.problem import ConvProblem
 from ckh.problems import Direction

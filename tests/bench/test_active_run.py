@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from ckh.bench.active import ActiveRun
-from ckh.bench.plan import Plan, Task, full_name
-from ckh.bench.results import PairResults
+from ckh.bench.planning.active import ActiveRun
+from ckh.bench.planning.plan import Plan, Task, full_name
+from ckh.bench.planning.results import PairResults
 from ckh.data.journal import JournalWriter, ResultRow, read_journal
 from ckh.ops.grouped_conv.problem import ConvProblem
 from ckh.problems import Direction

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ckh.archs import load_arch
-from ckh.bench.registry import read_registry
+from ckh.bench.planning.registry import read_registry
 from ckh.cli import run
 from ckh.errors import DataError, ExitCode
 from ckh.kernels.lists import ListFormat

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from ckh.bench.anchor import Looks, with_anchor
-from ckh.bench.protocol import Reply
-from ckh.bench.runner import on_problem
+from ckh.bench.supervision.anchor import Looks, with_anchor
+from ckh.bench.supervision.protocol import Reply
+from ckh.bench.supervision.runner import on_problem
 from ckh.schema import Status
 
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from ckh.bench.binary import parse_resources
+from ckh.bench.compilation.binary import parse_resources
 from ckh.resources import Resources
 from tests.bench.fake_hipcc import REMARKS
 

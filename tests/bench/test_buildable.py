@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ckh.archs import load_arch
-from ckh.bench.campaign import Campaign
-from ckh.bench.device import DeviceOptions
-from ckh.bench.hip_device import HipDevice
-from ckh.bench.hip_toolchain import known_ck_tile
+from ckh.bench.compilation.hip_toolchain import known_ck_tile
+from ckh.bench.devices.device import DeviceOptions
+from ckh.bench.devices.hip_device import HipDevice
+from ckh.bench.supervision.campaign import Campaign
 from ckh.data.settings import Given
 from ckh.errors import NoKernelError
 from ckh.kernels.judging import judge_table
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from ckh.bench.plan import Plan
+    from ckh.bench.planning.plan import Plan
     from ckh.kernels.judging import Verdicts
 
 SOME = 97  # every so many kernels of a large pool

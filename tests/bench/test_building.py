@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ckh.archs import load_arch
-from ckh.bench.building import build_and_load
-from ckh.bench.compile import KernelBuilder
-from ckh.bench.device import DeviceOptions
-from ckh.bench.driver import Driver
-from ckh.bench.hip_device import HipDevice
-from ckh.bench.kernel_cache import loadable
-from ckh.bench.limits import BenchLimits
+from ckh.bench.compilation.building import build_and_load
+from ckh.bench.compilation.compile import KernelBuilder
+from ckh.bench.compilation.kernel_cache import loadable
+from ckh.bench.devices.device import DeviceOptions
+from ckh.bench.devices.hip_device import HipDevice
+from ckh.bench.supervision.driver import Driver
+from ckh.bench.supervision.limits import BenchLimits
 from ckh.errors import DeviceError
 from ckh.kernels.compiled import compiled
 from ckh.ops.grouped_conv.names import kernel_name
@@ -29,7 +29,7 @@ from tests.refusals import expect_refusal, expect_values
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from ckh.bench.building import BuildReport
+    from ckh.bench.compilation.building import BuildReport
     from ckh.ops.grouped_conv.kernel import ConvKernel
 
 # Five that the fake headers have, and one whose pipeline they lack.

@@ -15,18 +15,18 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ckh.archs import load_arch
-from ckh.bench import alike as alike_module
-from ckh.bench import node_states
-from ckh.bench.alike import Alike, Reference
-from ckh.bench.cluster_driver import ClusterDriver
-from ckh.bench.device import DeviceOptions
-from ckh.bench.host_device import HostDevice
-from ckh.bench.kernel_cache import KernelCache
-from ckh.bench.limits import BenchLimits
-from ckh.bench.plan import full_name
-from ckh.bench.remote import DeviceRequest, describe
-from ckh.bench.runner import on_problem
-from ckh.bench.serving import in_order
+from ckh.bench.compilation.kernel_cache import KernelCache
+from ckh.bench.devices.device import DeviceOptions
+from ckh.bench.devices.host_device import HostDevice
+from ckh.bench.nodes import node_states
+from ckh.bench.nodes.cluster_driver import ClusterDriver
+from ckh.bench.nodes.remote import DeviceRequest, describe
+from ckh.bench.planning.plan import full_name
+from ckh.bench.supervision import alike as alike_module
+from ckh.bench.supervision.alike import Alike, Reference
+from ckh.bench.supervision.limits import BenchLimits
+from ckh.bench.supervision.runner import on_problem
+from ckh.bench.supervision.serving import in_order
 from ckh.cli import run
 from ckh.data.journal import read_journal
 from ckh.errors import DataError, DeviceError, ExitCode
@@ -117,7 +117,7 @@ def test_an_interrupted_run_goes_on_elsewhere(nodes: Cluster) -> None:
 # A client that dies by kill -9 behind a row in the middle of a problem.
 _DYING = """
 import os, signal, sys
-from ckh.bench import alike
+from ckh.bench.supervision import alike
 from ckh.cli import run
 from ckh.data.journal import JournalWriter
 
@@ -222,19 +222,19 @@ def test_kernels_that_nodes_have_are_not_compiled_again(
 
 
 def _forbid_compilers() -> None:
-    from ckh.bench import compile as module
+    from ckh.bench.compilation import compile as module
 
     module.run_compiler, module.was = None, module.run_compiler  # type: ignore[assignment,attr-defined]
 
 
 def _allow_compilers() -> None:
-    from ckh.bench import compile as module
+    from ckh.bench.compilation import compile as module
 
     module.run_compiler = module.was  # type: ignore[attr-defined]
 
 
 def _empty_cache() -> int:
-    from ckh.bench.kernel_cache import KernelCache as Cache
+    from ckh.bench.compilation.kernel_cache import KernelCache as Cache
 
     found = list(Cache().folder.glob("??/*.so"))
     for path in found:
@@ -254,7 +254,7 @@ def test_nodes_with_another_toolchain_are_refused(
     nodes: Cluster, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Both are named, and nothing is written."""
-    from ckh.bench.host_device import HostDevice
+    from ckh.bench.devices.host_device import HostDevice
 
     monkeypatch.setattr(HostDevice, "cache_salt", lambda _: b"another")
     said = _fails(nodes, capsys)

@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ckh.archs import load_arch
-from ckh.bench import alike as alike_module
-from ckh.bench import sweep as sweep_module
-from ckh.bench.cluster_driver import ClusterDriver
-from ckh.bench.device import DeviceOptions
-from ckh.bench.host_device import HostDevice
-from ckh.bench.limits import BenchLimits
-from ckh.bench.plan import full_name
-from ckh.bench.remote import DeviceRequest
+from ckh.bench.devices.device import DeviceOptions
+from ckh.bench.devices.host_device import HostDevice
+from ckh.bench.nodes.cluster_driver import ClusterDriver
+from ckh.bench.nodes.remote import DeviceRequest
+from ckh.bench.planning.plan import full_name
+from ckh.bench.supervision import alike as alike_module
+from ckh.bench.supervision import sweep as sweep_module
+from ckh.bench.supervision.limits import BenchLimits
 from ckh.cli import run
 from ckh.cluster import calls as calls_module
 from ckh.cluster.calls import Call, NodeLostError
@@ -28,7 +28,7 @@ from ckh.cluster.connection import connected
 from ckh.cluster.on_worker import is_withdrawn
 from ckh.data.journal import read_journal
 from ckh.errors import CkhError, DeviceError, ExitCode
-from ckh.learn.boosting import Boosting
+from ckh.learn.training.boosting import Boosting
 from ckh.ops.grouped_conv.pool import conv_pool
 from ckh.ops.grouped_conv.problem import ConvProblem
 from ckh.problems import Direction

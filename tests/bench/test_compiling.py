@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ckh.bench.compiling import run_compiler
+from ckh.bench.compilation.compiling import run_compiler
 from ckh.schema import Status
 
 if TYPE_CHECKING:

@@ -18,12 +18,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ckh.bench import campaign as campaign_module
-from ckh.bench.campaign import Campaign
-from ckh.bench.compile import KernelBuilder
-from ckh.bench.elf import ElfFault
-from ckh.bench.limits import BenchLimits
-from ckh.bench.plan import full_name
+from ckh.bench.compilation.compile import KernelBuilder
+from ckh.bench.compilation.elf import ElfFault
+from ckh.bench.planning.plan import full_name
+from ckh.bench.supervision import campaign as campaign_module
+from ckh.bench.supervision.campaign import Campaign
+from ckh.bench.supervision.limits import BenchLimits
 from ckh.data.journal import ResultRow, read_journal
 from ckh.data.settings import Given
 from ckh.schema import Status
@@ -246,7 +246,7 @@ def test_a_compiler_that_is_killed_once_is_tried_again_at_once(tmp_path: Path, m
 PROGRAM = """
 import signal, sys
 from pathlib import Path
-from ckh.bench.compile import KernelBuilder
+from ckh.bench.compilation.compile import KernelBuilder
 from tests.bench.faults import GOOD, FaultyDevice
 
 class Slow(FaultyDevice):

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ckh.bench import campaign as campaign_module
-from ckh.bench.campaign import Campaign
-from ckh.bench.limits import BenchLimits
-from ckh.bench.protocol import WorkerConfig
+from ckh.bench.supervision import campaign as campaign_module
+from ckh.bench.supervision.campaign import Campaign
+from ckh.bench.supervision.limits import BenchLimits
+from ckh.bench.supervision.protocol import WorkerConfig
 from ckh.data.journal import ResultRow, read_journal
 from ckh.data.settings import Given
 from ckh.schema import Status

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 from ckh.archs import load_arch
-from ckh.bench.compile_cost import CompileCosts
-from ckh.bench.few_plan import AUTO, KnownBefore, few_plan
-from ckh.bench.pace import Pace
-from ckh.bench.plan import ALL, Plan, make_plan
+from ckh.bench.planning.compile_cost import CompileCosts
+from ckh.bench.planning.few_plan import AUTO, KnownBefore, few_plan
+from ckh.bench.planning.pace import Pace
+from ckh.bench.planning.plan import ALL, Plan, make_plan
 from ckh.errors import UsageError
-from ckh.learn.few_shots import KERNELS
+from ckh.learn.selection.few_shots import KERNELS
 from ckh.ops.grouped_conv.candidate_source import SetCandidates
 from ckh.ops.grouped_conv.problem_sets import load_problems
 from ckh.problems import Direction

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ckh.archs import load_arch
-from ckh.bench import hip_device as module
 from ckh.bench.codegen import ck_tile
 from ckh.bench.codegen.unsupported import UnsupportedKernelError
-from ckh.bench.device import DeviceOptions
-from ckh.bench.device_choice import open_device
-from ckh.bench.hip_device import HipDevice
-from ckh.bench.protocol import WorkerConfig
+from ckh.bench.devices import hip_device as module
+from ckh.bench.devices.device import DeviceOptions
+from ckh.bench.devices.device_choice import open_device
+from ckh.bench.devices.hip_device import HipDevice
+from ckh.bench.supervision.protocol import WorkerConfig
 from ckh.errors import DeviceError, UsageError
 from ckh.gpus import Gpu
 from ckh.ops import grouped_conv

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from ckh.bench.hip_runtime import HipError, HipMemoryError, HipRuntime
+from ckh.bench.isolated.hip_runtime import HipError, HipMemoryError, HipRuntime
 from ckh.errors import DeviceError
 from tests.refusals import expect_refusal, expect_values
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ckh.bench.history import read_history
-from ckh.bench.results import PairResults
+from ckh.bench.planning.history import read_history
+from ckh.bench.planning.results import PairResults
 from ckh.data.journal import JOURNAL_NAME, read_journal
 from ckh.data.records import EndRecord, PlanRecord, Record, ReferenceRecord, ResultRow, TaskRecord, record_line
 from ckh.errors import DataError

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ckh.bench.binary import Binary
-from ckh.bench.compile import Built, KernelBuilder
-from ckh.bench.kernel_cache import KernelCache
+from ckh.bench.compilation.binary import Binary
+from ckh.bench.compilation.compile import Built, KernelBuilder
+from ckh.bench.compilation.kernel_cache import KernelCache
 from ckh.errors import DataError
 from ckh.paths import cache_dir
 from ckh.resources import Resources
@@ -117,7 +117,7 @@ def test_a_workshop_is_gone_when_it_is_left(cache: KernelCache) -> None:
 def test_workshops_of_the_dead_are_removed_and_of_the_living_are_not(cache: KernelCache) -> None:
     """A process that is killed leaves its folder, until somebody compiles again."""
     program = (
-        "import sys\nfrom ckh.bench.kernel_cache import KernelCache\n"
+        "import sys\nfrom ckh.bench.compilation.kernel_cache import KernelCache\n"
         "with KernelCache().workshop() as folder:\n"
         "    (folder / 'part.so').write_text('part')\n    print(folder, flush=True)\n    sys.stdin.read()\n"
     )

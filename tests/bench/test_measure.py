@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ckh.bench.compiler import find_compiler
-from ckh.bench.process import WorkerProcess
-from ckh.bench.protocol import Job, Op, Reply, WorkerConfig
+from ckh.bench.compilation.compiler import find_compiler
+from ckh.bench.supervision.process import WorkerProcess
+from ckh.bench.supervision.protocol import Job, Op, Reply, WorkerConfig
 from ckh.ops.gemm_universal.problem import GemmProblem
 from ckh.schema import Status
 from tests.bench.faults import FaultyDevice

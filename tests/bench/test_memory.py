@@ -7,8 +7,8 @@ import ctypes
 import numpy as np
 import pytest
 
-from ckh.bench.memory import WORKSPACE_FILL_BYTES, HostMemory
-from ckh.bench.typed import element_type
+from ckh.bench.isolated.memory import WORKSPACE_FILL_BYTES, HostMemory
+from ckh.bench.isolated.typed import element_type
 from tests.refusals import expect_values
 
 A = np.arange(6, dtype=np.float32).reshape(2, 3)

@@ -13,7 +13,7 @@ import pytest
 
 from ckh.archs import ArchSpec, load_arch
 from ckh.bench.computation import measured_of
-from ckh.bench.plan import ALL, Plan, full_name, make_plan
+from ckh.bench.planning.plan import ALL, Plan, full_name, make_plan
 from ckh.data.settings import Settings
 from ckh.errors import DataError, NoKernelError, UsageError
 from ckh.ops import operation
@@ -111,7 +111,7 @@ def test_orders_are_the_same_in_another_process(host: ArchSpec) -> None:
     """Nothing depends on Python's random hashes of strings."""
     program = (
         "from ckh.archs import load_arch\n"
-        "from ckh.bench.plan import full_name, make_plan\n"
+        "from ckh.bench.planning.plan import full_name, make_plan\n"
         "from ckh.ops.grouped_conv.candidate_source import SetCandidates\n"
         "from ckh.ops.grouped_conv.problem import parse_conv_problem\n"
         f"problems = [parse_conv_problem(text) for text in {[p.canonical() for p in MIXED]}]\n"

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ckh.bench import reference, sweep
-from ckh.bench.device import HIP_KIND, HOST_KIND
-from ckh.bench.plan import Task
-from ckh.bench.protocol import Reply
-from ckh.bench.reference import by_computing
-from ckh.bench.sensors import Sensors, read_sensors
-from ckh.bench.sweep import Totals
+from ckh.bench.devices.device import HIP_KIND, HOST_KIND
+from ckh.bench.isolated.sensors import Sensors, read_sensors
+from ckh.bench.planning.plan import Task
+from ckh.bench.supervision import reference, sweep
+from ckh.bench.supervision.protocol import Reply
+from ckh.bench.supervision.reference import by_computing
+from ckh.bench.supervision.sweep import Totals
 from ckh.commands._bench_output import machine_lines, reference_lines
 from ckh.data.journal import read_journal
 from ckh.data.records import ReferenceRecord

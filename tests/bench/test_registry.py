@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from ckh.archs import load_arch
-from ckh.bench.registry import read_registry, write_registry
+from ckh.bench.planning.registry import read_registry, write_registry
 from ckh.errors import DataError, OutputError, UsageError
 from ckh.kernels.lists import Registry
 from ckh.ops import operation

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from ckh.bench.compile import Built
-from ckh.bench.protocol import Reply
-from ckh.bench.rows import result_row
+from ckh.bench.compilation.compile import Built
+from ckh.bench.supervision.protocol import Reply
+from ckh.bench.supervision.rows import result_row
 from ckh.schema import Status
 
 BUILT = Built(Status.OK, "/k.so", "hash")

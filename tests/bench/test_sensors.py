@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ckh.bench import sensors
-from ckh.bench.sensors import read_card
+from ckh.bench.isolated import sensors
+from ckh.bench.isolated.sensors import read_card
 from ckh.schema import CARD
 
 if TYPE_CHECKING:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ckh.bench.serving import BegunTasks, Serving, in_order
+from ckh.bench.supervision.serving import BegunTasks, Serving, in_order
 from ckh.cluster.calls import NodeLostError
 
 

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
-from ckh.bench import stopwatch as stopwatch_module
-from ckh.bench.library import BY_GRAPH, OF_NOTHING
-from ckh.bench.stopwatch import Stopwatch
-from ckh.bench.timing import Launching
+from ckh.bench.isolated import stopwatch as stopwatch_module
+from ckh.bench.isolated.library import BY_GRAPH, OF_NOTHING
+from ckh.bench.isolated.stopwatch import Stopwatch
+from ckh.bench.isolated.timing import Launching
 
 if TYPE_CHECKING:
-    from ckh.bench.library import KernelLibrary
-    from ckh.bench.memory import Memory
+    from ckh.bench.isolated.library import KernelLibrary
+    from ckh.bench.isolated.memory import Memory
 
 LAUNCH_NS, GAP_NS = 4000.0, 1500.0  # of the host, launch by launch; of a graph
 

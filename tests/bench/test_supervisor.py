@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ckh.bench.compile import KernelBuilder
-from ckh.bench.protocol import Job, Op, Reply, WorkerConfig
-from ckh.bench.supervisor import Supervisor, SupervisorOptions
+from ckh.bench.compilation.compile import KernelBuilder
+from ckh.bench.supervision.protocol import Job, Op, Reply, WorkerConfig
+from ckh.bench.supervision.supervisor import Supervisor, SupervisorOptions
 from ckh.ops.grouped_conv.problem import ConvProblem
 from ckh.problems import Direction
 from ckh.schema import Status

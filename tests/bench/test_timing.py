@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ckh.bench.timing import (
+from ckh.bench.isolated.timing import (
     MAX_LOOPS,
     Launching,
     Timing,

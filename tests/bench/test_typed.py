@@ -7,7 +7,7 @@ from math import inf, nan
 import numpy as np
 import pytest
 
-from ckh.bench.typed import NAN_BYTE, element_type
+from ckh.bench.isolated.typed import NAN_BYTE, element_type
 from ckh.errors import UsageError
 from tests.refusals import expect_values
 

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ckh.archs import HOST, load_arch
-from ckh.bench.compile import KernelBuilder, unit_size, units
-from ckh.bench.host_device import HostDevice
-from ckh.bench.kernel_cache import Compilation, KernelCache, loadable
-from ckh.bench.library import ENTRY_POINTS
+from ckh.bench.compilation.compile import KernelBuilder, unit_size, units
+from ckh.bench.compilation.kernel_cache import Compilation, KernelCache, loadable
+from ckh.bench.devices.host_device import HostDevice
+from ckh.bench.isolated.library import ENTRY_POINTS
 from ckh.errors import DataError
 from ckh.ops import GROUPED_CONV
 from ckh.ops.grouped_conv.pool import conv_pool
@@ -144,7 +144,7 @@ def test_a_copy_that_may_be_loaded_is_not_written_again() -> None:
     built = KernelBuilder(Together()).build(KERNELS[:2], 1, ignore)
     code = (
         "import ctypes, os, sys\n"
-        "from ckh.bench.kernel_cache import loadable\n"
+        "from ckh.bench.compilation.kernel_cache import loadable\n"
         "first, before = ctypes.CDLL(loadable(sys.argv[1])), os.stat(loadable(sys.argv[1]))\n"
         "assert os.path.samestat(before, os.stat(loadable(sys.argv[1])))\n"
         "assert before.st_mtime_ns == os.stat(loadable(sys.argv[1])).st_mtime_ns\n"
@@ -159,7 +159,7 @@ def test_copies_to_load_go_with_their_process(cache: Path) -> None:
     left = len(files(cache))
     code = (
         "import os, signal, sys\n"
-        "from ckh.bench.kernel_cache import loadable\n"
+        "from ckh.bench.compilation.kernel_cache import loadable\n"
         "assert os.path.exists(loadable(sys.argv[1]))\n"
         "if sys.argv[2] == 'killed': os.kill(os.getpid(), signal.SIGKILL)\n"
     )

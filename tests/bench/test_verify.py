@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from ckh.bench.typed import ElementType, element_type
-from ckh.bench.verify import Limits, tolerance
+from ckh.bench.isolated.typed import ElementType, element_type
+from ckh.bench.isolated.verify import Limits, tolerance
 from ckh.ops.grouped_conv.problem import ConvProblem
 from ckh.problems import Direction
 from tests.refusals import expect_values

@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from ckh.bench.process import WorkerProcess
-from ckh.bench.protocol import Job, Op, WorkerConfig
-from ckh.bench.typed import element_type
-from ckh.bench.verify import Limits
+from ckh.bench.isolated.typed import element_type
+from ckh.bench.isolated.verify import Limits
+from ckh.bench.supervision.process import WorkerProcess
+from ckh.bench.supervision.protocol import Job, Op, WorkerConfig
 from ckh.ops.gemm_universal.problem import GemmProblem
 from ckh.schema import Status
 from tests.bench.faults import FaultyDevice

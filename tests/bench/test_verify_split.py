@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from ckh.archs import load_arch
 from ckh.bench.computation import Split, computation_of
-from ckh.bench.typed import ElementType, element_type
-from ckh.bench.verify import Limits
+from ckh.bench.isolated.typed import ElementType, element_type
+from ckh.bench.isolated.verify import Limits
 from ckh.ops.gemm_universal.problem import GemmProblem
 from ckh.ops.grouped_conv.names import kernel_name
 from ckh.ops.grouped_conv.pool import conv_pool

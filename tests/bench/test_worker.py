@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ckh.bench.compile import KernelBuilder
-from ckh.bench.process import WorkerDiedError, WorkerProcess
-from ckh.bench.protocol import Job, Op, Reply, WorkerConfig, job_from_line, reply_from_line
+from ckh.bench.compilation.compile import KernelBuilder
+from ckh.bench.supervision.process import WorkerDiedError, WorkerProcess
+from ckh.bench.supervision.protocol import Job, Op, Reply, WorkerConfig, job_from_line, reply_from_line
 from ckh.errors import DeviceError
 from ckh.schema import Status
 from tests.bench.faults import CLAIMED_MS, FAULTS, GOOD, PROBLEM, Fault, FaultyDevice, claims
@@ -211,7 +211,7 @@ LIES = {
 }
 LIAR = """
 import json, sys
-from ckh.bench.protocol import signature
+from ckh.bench.supervision.protocol import signature
 ready = json.loads(sys.argv[1])
 print(json.dumps(ready), flush=True)
 sys.set_int_max_str_digits(0) if hasattr(sys, "set_int_max_str_digits") else None

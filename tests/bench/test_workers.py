@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ckh.bench import campaign as campaign_module
-from ckh.bench import hip_device as hip_device_module
-from ckh.bench.binary import Binary
-from ckh.bench.campaign import Campaign, Outcome
-from ckh.bench.device import DeviceOptions
-from ckh.bench.limits import BenchLimits
-from ckh.bench.plan import full_name
-from ckh.bench.protocol import WorkerConfig
+from ckh.bench.compilation.binary import Binary
+from ckh.bench.devices import hip_device as hip_device_module
+from ckh.bench.devices.device import DeviceOptions
+from ckh.bench.planning.plan import full_name
+from ckh.bench.supervision import campaign as campaign_module
+from ckh.bench.supervision.campaign import Campaign, Outcome
+from ckh.bench.supervision.limits import BenchLimits
+from ckh.bench.supervision.protocol import WorkerConfig
 from ckh.data.journal import KernelRecord, ResultRow, read_journal
 from ckh.data.settings import Given
 from ckh.errors import DeviceError

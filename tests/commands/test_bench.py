@@ -18,16 +18,16 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ckh.archs import load_arch
-from ckh.bench import campaign
-from ckh.bench.building import build_and_load
-from ckh.bench.kernel_cache import Compilation, KernelCache
-from ckh.bench.plan import full_name, make_plan
-from ckh.bench.registry import read_registry
+from ckh.bench.compilation.building import build_and_load
+from ckh.bench.compilation.kernel_cache import Compilation, KernelCache
+from ckh.bench.planning.plan import full_name, make_plan
+from ckh.bench.planning.registry import read_registry
+from ckh.bench.supervision import campaign
 from ckh.cli import run
 from ckh.data.journal import JournalWriter, read_journal
 from ckh.errors import ExitCode
-from ckh.learn.answer import rank
-from ckh.learn.artifact import load_model
+from ckh.learn.answers.answer import rank
+from ckh.learn.models.artifact import load_model
 from ckh.ops import operation
 from ckh.ops.grouped_conv.pool import conv_pool
 from ckh.ops.grouped_conv.problem import ConvProblem, parse_conv_problem
@@ -39,9 +39,9 @@ from tests.runs import ANOTHER, writer_behind_another
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ckh.bench.building import BuildReport
-    from ckh.bench.driver import Driver
-    from ckh.bench.plan import Plan
+    from ckh.bench.compilation.building import BuildReport
+    from ckh.bench.planning.plan import Plan
+    from ckh.bench.supervision.driver import Driver
     from ckh.ops.base import Kernel
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -688,7 +688,7 @@ def test_compiling_that_is_interrupted_is_no_failed_gate(
         os.kill(os.getpid(), signal.SIGINT)
         return build_and_load(driver, kernels)
 
-    monkeypatch.setattr("ckh.bench.campaign.build_and_load", interrupt)
+    monkeypatch.setattr("ckh.bench.supervision.campaign.build_and_load", interrupt)
     assert run(command) == ExitCode.INTERRUPTED
     results.append(document(capsys))
     for result in results:

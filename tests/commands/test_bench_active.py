@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from ckh.archs import load_arch
-from ckh.bench import reference, sweep
-from ckh.bench.plan import full_name
+from ckh.bench.planning.plan import full_name
+from ckh.bench.supervision import reference, sweep
 from ckh.cli import run
 from ckh.data.journal import Journal, read_journal
 from ckh.errors import ExitCode

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from ckh.archs import load_arch
-from ckh.bench.plan import full_name
+from ckh.bench.planning.plan import full_name
 from ckh.cli import run
 from ckh.data.journal import read_journal
 from ckh.errors import ExitCode

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from ckh.bench.codegen.interfaces import NOT_VERIFIED, Interface
-from ckh.bench.kernel_cache import KernelCache
+from ckh.bench.compilation.kernel_cache import KernelCache
 from ckh.cli import run
 from ckh.errors import ExitCode
 from tests.bench.codegen.test_ck_tile import write_templates

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ckh.anonymous import Anonymizer
-from ckh.bench import checkup
-from ckh.bench.device import HIP_KIND
+from ckh.bench.checks import checkup
+from ckh.bench.devices.device import HIP_KIND
 from ckh.cli import run
 from ckh.errors import ExitCode
 from ckh.ops import operation

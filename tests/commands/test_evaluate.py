@@ -18,9 +18,9 @@ from ckh.data import parts
 from ckh.data.dataset import write_dataset
 from ckh.data.tables import DatasetFile
 from ckh.errors import ExitCode
-from ckh.learn import amd_recipe
-from ckh.learn.artifact import load_model
-from ckh.learn.training_files import training_files
+from ckh.learn.judging import amd_recipe
+from ckh.learn.models.artifact import load_model
+from ckh.learn.models.training_files import training_files
 from ckh.ops.grouped_conv.feature_columns import legacy_columns
 from ckh.ops.grouped_conv.features import CORE_NAMES, GROUPED_CONV
 from ckh.problems import Direction

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ckh.bench.plan import full_name
+from ckh.bench.planning.plan import full_name
 from ckh.cli import run
 from ckh.errors import ExitCode
-from ckh.learn.artifact import load_model
+from ckh.learn.models.artifact import load_model
 from ckh.ops.grouped_conv.features import NAMES_83
 from ckh.ops.grouped_conv.names import kernel_name
 from ckh.ops.grouped_conv.pool import conv_pool
@@ -26,7 +26,7 @@ from tests.refusals import expect_error, expect_values
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from ckh.learn.ranked import Ranked
+    from ckh.learn.answers.ranked import Ranked
 
 POOL = conv_pool(Direction.FORWARD, HOST)
 HEAVY = ("lightgbm", "pandas", "sklearn", "pyarrow", "scipy", "joblib")

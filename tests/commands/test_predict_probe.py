@@ -56,7 +56,7 @@ def test_probing_measures_the_first_choices_and_the_next_call_knows(
     def no_measuring(*_: object) -> None:
         raise AssertionError("measured again")
 
-    monkeypatch.setattr("ckh.bench.rounds.compare_kernels", no_measuring)
+    monkeypatch.setattr("ckh.bench.isolated.rounds.compare_kernels", no_measuring)
     assert predict(capsys, *SMALL, "--top", "300") == probed
     assert predict(capsys, *SMALL, "--top", "300", "--probe", "2") == probed
     assert predict(capsys, *SMALL, "--top", "300", "--no-measured") == before

@@ -12,9 +12,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from ckh.bench.compile import KernelBuilder
-from ckh.bench.plan import full_name
-from ckh.bench.stop import Stop, StopReason
+from ckh.bench.compilation.compile import KernelBuilder
+from ckh.bench.planning.plan import full_name
+from ckh.bench.supervision.stop import Stop, StopReason
 from ckh.cli import run
 from ckh.data import journal as journal_module
 from ckh.data.dataset import read_dataset
@@ -32,7 +32,7 @@ from tests.runs import ANOTHER, writer_behind_another
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ckh.bench.compile import Built
+    from ckh.bench.compilation.compile import Built
     from ckh.data.journal import ResultRow
     from ckh.ops.base import Kernel
 

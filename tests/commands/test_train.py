@@ -12,7 +12,7 @@ import pytest
 from ckh.cli import run
 from ckh.data.dataset import write_dataset
 from ckh.errors import DataError, ExitCode
-from ckh.learn.artifact import load_model
+from ckh.learn.models.artifact import load_model
 from ckh.problems import Direction
 from tests.learn.conftest import measured, saved
 from tests.refusals import expect_error, expect_refusal, expect_values, expect_warning
@@ -185,7 +185,7 @@ def test_an_interrupted_training_says_what_is_kept(
 ) -> None:
     """Nothing but what was there before; threads wait asleep unless the user says otherwise."""
     monkeypatch.setenv("OMP_WAIT_POLICY", "active")
-    monkeypatch.setattr("ckh.learn.train.train", _interrupt)
+    monkeypatch.setattr("ckh.learn.training.train.train", _interrupt)
     args = ["train", str(data), "--out", str(data.with_name("model")), *SMALL]
     assert run(args) == ExitCode.INTERRUPTED
     assert "interrupted" in capsys.readouterr().err

@@ -14,7 +14,7 @@ import pytest
 from ckh.cli import run
 from ckh.data.dataset import read_dataset, write_dataset
 from ckh.errors import ExitCode
-from ckh.learn.manifest import problem_id
+from ckh.learn.models.manifest import problem_id
 from ckh.ops.grouped_conv.features import NAMES_83
 from ckh.ops.grouped_conv.problem import ConvProblem
 from ckh.problems import Direction

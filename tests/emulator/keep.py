@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ckh.bench.computation import measured_of
-from ckh.bench.device import HIP_KIND, DeviceOptions
-from ckh.bench.device_choice import open_device
+from ckh.bench.devices.device import HIP_KIND, DeviceOptions
+from ckh.bench.devices.device_choice import open_device
 from ckh.ops import operation
 
 if TYPE_CHECKING:
@@ -123,7 +123,7 @@ RIGHT = tuple(kept for kept in KEPT if not kept.races)
 
 def main() -> None:
     """Compile those that are kept."""
-    from ckh.bench.compile import KernelBuilder
+    from ckh.bench.compilation.compile import KernelBuilder
 
     FOLDER.mkdir(exist_ok=True)
     for one in (one for one in KEPT if one.file in sys.argv[1:] or not sys.argv[1:]):

@@ -20,11 +20,11 @@ from typing import TYPE_CHECKING, TypeVar
 
 import pytest
 
-from ckh.bench.device import EMULATED_KIND, DeviceOptions
-from ckh.bench.device_choice import open_device
-from ckh.bench.emulated import emulated_runtime
-from ckh.bench.protocol import Job, Op, Reply
-from ckh.bench.supervisor import Supervisor, SupervisorOptions
+from ckh.bench.devices.device import EMULATED_KIND, DeviceOptions
+from ckh.bench.devices.device_choice import open_device
+from ckh.bench.devices.emulated import emulated_runtime
+from ckh.bench.supervision.protocol import Job, Op, Reply
+from ckh.bench.supervision.supervisor import Supervisor, SupervisorOptions
 from ckh.emulator.codeobject import CodeObject
 from ckh.emulator.launch import REACHED_VARIABLE
 from ckh.emulator.library import EmulatorLibrary

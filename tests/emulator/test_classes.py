@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
+from ckh.bench.checks.executed import Executed, executed_classes, record_text, was_executed
+from ckh.bench.checks.harness import execute, loop_ends
 from ckh.bench.computation import measured_of
-from ckh.bench.device import EMULATED_KIND, DeviceOptions
-from ckh.bench.device_choice import open_device
-from ckh.bench.executed import Executed, executed_classes, record_text, was_executed
-from ckh.bench.harness import execute, loop_ends
-from ckh.bench.supervisor import Supervisor, SupervisorOptions
+from ckh.bench.devices.device import EMULATED_KIND, DeviceOptions
+from ckh.bench.devices.device_choice import open_device
+from ckh.bench.supervision.supervisor import Supervisor, SupervisorOptions
 from ckh.ops import operation
 from ckh.schema import Status
 from tests.real import Real, compiles, interface_here, set_kernel_cache

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ckh.bench.device import EMULATED_KIND, DeviceOptions
-from ckh.bench.device_choice import open_device
-from ckh.bench.protocol import Job, Op, Reply
-from ckh.bench.supervisor import Supervisor, SupervisorOptions
+from ckh.bench.devices.device import EMULATED_KIND, DeviceOptions
+from ckh.bench.devices.device_choice import open_device
+from ckh.bench.supervision.protocol import Job, Op, Reply
+from ckh.bench.supervision.supervisor import Supervisor, SupervisorOptions
 from ckh.schema import Status
 from tests.emulator.damage import Damage, damaged
 from tests.emulator.keep import KEPT, RIGHT, Kept

@@ -17,7 +17,7 @@ import pytest
 from ckh.archs import load_arch
 from ckh.export.groups import exported
 from ckh.export.to_c import c_files
-from ckh.learn.artifact import load_model
+from ckh.learn.models.artifact import load_model
 from ckh.ops import operation_of_problem
 from ckh.ops.base import Encoding
 from ckh.ops.gemm_universal.features import GEMM_UNIVERSAL
@@ -28,7 +28,7 @@ from ckh.outputs import write_folder
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ckh.learn.artifact import Model
+    from ckh.learn.models.artifact import Model
 
 HERE = Path(__file__).parent
 MODELS = HERE.parents[1] / "models"

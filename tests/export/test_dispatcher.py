@@ -14,8 +14,8 @@ import pytest
 from ckh.archs import load_arch
 from ckh.cli import run
 from ckh.errors import ExitCode
-from ckh.learn.answer import answer
-from ckh.learn.artifact import load_model
+from ckh.learn.answers.answer import answer
+from ckh.learn.models.artifact import load_model
 from ckh.ops.gemm_universal.problem import GemmProblem
 from ckh.ops.grouped_conv.names import amd_full_name
 from ckh.ops.grouped_conv.problem import ConvProblem

@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 
 from ckh.archs import load_arch
-from ckh.bench.registry import read_registry
+from ckh.bench.planning.registry import read_registry
 from ckh.cli import run
 from ckh.errors import ExitCode
 from ckh.export.ordered import ordered_list
-from ckh.learn.answer import answer
-from ckh.learn.artifact import load_model
+from ckh.learn.answers.answer import answer
+from ckh.learn.models.artifact import load_model
 from ckh.ops import operation
 from ckh.ops.grouped_conv.problem_sets import load_problems
 

@@ -18,8 +18,8 @@ from ckh.export.groups import DIRECTIONS, DTYPES
 from ckh.export.to_c import c_files
 from ckh.kernels.pools import Pools
 from ckh.kernels.table import KernelTable
-from ckh.learn.answer import answer
-from ckh.learn.artifact import load_model
+from ckh.learn.answers.answer import answer
+from ckh.learn.models.artifact import load_model
 from ckh.ops import operation
 from ckh.ops.gemm_universal import operation as gemm_operation
 from ckh.ops.gemm_universal.kernel import GemmKernel
@@ -54,7 +54,7 @@ from .conftest import (
 from .problems import any_conv, conv_problems, gemm_problems
 
 if TYPE_CHECKING:
-    from ckh.learn.artifact import Model
+    from ckh.learn.models.artifact import Model
 
 LAYOUTS = next(code.values for code in KIND.codes if code.name == "layout")
 FORWARD, GEMM = "grouped_conv_forward_fp32_host", "gemm_universal_fp32_host"
@@ -381,6 +381,6 @@ def test_a_formula_that_cannot_be_exported_is_named(tmp_path: Path) -> None:
         model.spec.op, engine=replace(engine, features=tuple(odd if f.name == used else f for f in engine.features))
     )
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("ckh.learn.spec.operation", lambda _: op)
+        patch.setattr("ckh.learn.models.spec.operation", lambda _: op)
         with expect_refusal(ModelError, "bad-formula", used):
             c_files([model], embed=False)

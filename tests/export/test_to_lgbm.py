@@ -10,7 +10,7 @@ import numpy as np
 
 from ckh.archs import load_arch
 from ckh.export.to_lgbm import lgbm_files
-from ckh.learn.artifact import load_model
+from ckh.learn.models.artifact import load_model
 from tests.learn.conftest import kernels, problems, saved
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from ckh.cli import run
 from ckh.errors import ExitCode, UsageError
 from ckh.export.to_python import BUILT_FOR
 from ckh.integrations import inductor
-from ckh.learn.estimate import estimated_us
+from ckh.learn.analytic.estimate import estimated_us
 from ckh.ops import operation
 from ckh.ops.gemm_universal.inductor import INSTANCES as GEMMS
 from ckh.ops.gemm_universal.problem import GemmProblem

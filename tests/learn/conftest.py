@@ -13,9 +13,9 @@ from ckh.archs import load_arch
 from ckh.data.dataset import Dataset
 from ckh.data.rows import Origin, Pairs, Results, build_table, status_of
 from ckh.data.tables import to_pandas
-from ckh.learn.artifact import load_model
-from ckh.learn.save import save
-from ckh.learn.train import train
+from ckh.learn.models.artifact import load_model
+from ckh.learn.training.save import save
+from ckh.learn.training.train import train
 from ckh.ops.grouped_conv.features import GROUPED_CONV
 from ckh.ops.grouped_conv.names import kernel_name
 from ckh.ops.grouped_conv.pool import conv_pool
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     import lightgbm
     from numpy.typing import NDArray
 
-    from ckh.learn.trained import Trained
+    from ckh.learn.training.trained import Trained
     from ckh.ops.grouped_conv.kernel import ConvKernel
 
 HOST = load_arch("host")

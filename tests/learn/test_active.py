@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from ckh.learn.active import LEADERS, PairChooser
-from ckh.learn.few_shots import Shots
-from ckh.learn.outlook import LearningCurve
+from ckh.learn.judging.outlook import LearningCurve
+from ckh.learn.selection.active import LEADERS, PairChooser
+from ckh.learn.selection.few_shots import Shots
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

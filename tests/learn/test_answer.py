@@ -16,12 +16,12 @@ import pytest
 from ckh.archs import load_arch
 from ckh.errors import ExitCode, ModelError, NoKernelError, UsageError
 from ckh.export.groups import exported
-from ckh.learn.answer import answer, answers, rank, rank_many
-from ckh.learn.artifact import Model, load_model
-from ckh.learn.batches import known_candidates, scored
-from ckh.learn.save import save
-from ckh.learn.scoring import Remembered
-from ckh.learn.train import train
+from ckh.learn.answers.answer import answer, answers, rank, rank_many
+from ckh.learn.answers.batches import known_candidates, scored
+from ckh.learn.models.artifact import Model, load_model
+from ckh.learn.models.scoring import Remembered
+from ckh.learn.training.save import save
+from ckh.learn.training.train import train
 from ckh.ops.gemm_universal.problem import GemmProblem
 from ckh.ops.grouped_conv.features import CORE_NAMES
 from ckh.ops.grouped_conv.learned import LearnedKernels
@@ -222,7 +222,7 @@ def test_candidates_alone_are_scored_as_in_their_pool(monkeypatch: pytest.Monkey
     asked = [GemmProblem(int(m), 8 * int(n), 8 * int(n + k)) for m, n, k in draw.integers(1, 200, (30, 3))]
     alone, pooled = (load_model(SHIPPED / "gemm_universal_fp32_host") for _ in range(2))
     expected = rank_many(asked, 3, pooled)
-    monkeypatch.setattr("ckh.learn.batches._MANY_ALIKE", 1)
+    monkeypatch.setattr("ckh.learn.answers.batches._MANY_ALIKE", 1)
     assert rank_many(asked, 3, alone) == expected
     whole = len(known_candidates(asked[0], pooled).pool)
     assert {len(some.pool) == whole for some in scored(asked, alone)} == {False}
@@ -323,8 +323,8 @@ def test_a_count_below_0_is_refused() -> None:
 
 def test_a_refusal_has_the_sizes_of_its_own_problem() -> None:
     """Also in a batch whose problems share their candidates."""
-    from ckh.learn.answer import answers
-    from ckh.learn.choice import Chooser
+    from ckh.learn.answers.answer import answers
+    from ckh.learn.models.choice import Chooser
     from ckh.ops.gemm_universal.problem import GemmProblem
 
     problems = [GemmProblem(4096, 4096, k, dtype="bf16") for k in (17, 31)]

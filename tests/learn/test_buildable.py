@@ -10,12 +10,12 @@ import pytest
 
 import ckh
 from ckh.archs import load_arch
-from ckh.bench.hip_toolchain import known_ck_tile
+from ckh.bench.compilation.hip_toolchain import known_ck_tile
 from ckh.cli import run
 from ckh.errors import ExitCode
-from ckh.learn.answer import answer, rank, rank_many
-from ckh.learn.answering import AnsweringModels
-from ckh.learn.ties import row_starts
+from ckh.learn.answers.answer import answer, rank, rank_many
+from ckh.learn.answers.answering import AnsweringModels
+from ckh.learn.answers.ties import row_starts
 from ckh.ops.grouped_conv.hip_headers import detect_conv
 from ckh.ops.grouped_conv.hip_rules import missing
 from ckh.ops.grouped_conv.kernel import ConvKernel

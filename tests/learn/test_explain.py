@@ -11,9 +11,9 @@ import pytest
 
 from ckh.cli import run
 from ckh.errors import ExitCode
-from ckh.learn.answer import answer
-from ckh.learn.artifact import load_model
-from ckh.learn.explain import explain, word_of
+from ckh.learn.answers.answer import answer
+from ckh.learn.answers.explain import explain, word_of
+from ckh.learn.models.artifact import load_model
 from ckh.ops import built_in_names, operation
 from tests.learn.conftest import problems, saved
 from tests.refusals import expect_error

@@ -20,13 +20,13 @@ from ckh.data.rows import Origin, Pairs, Results, build_table, status_of
 from ckh.data.tables import to_pandas
 from ckh.errors import DataError, ExitCode
 from ckh.kernels.pools import KernelList
-from ckh.learn import judged_answers
-from ckh.learn.answer import answer
-from ckh.learn.artifact import load_model
-from ckh.learn.judged_answers import judged_rows, ranked_rows
-from ckh.learn.save import save
-from ckh.learn.train import train
-from ckh.learn.transfer import ESTIMATE
+from ckh.learn.analytic.transfer import ESTIMATE
+from ckh.learn.answers.answer import answer
+from ckh.learn.judging import judged_answers
+from ckh.learn.judging.judged_answers import judged_rows, ranked_rows
+from ckh.learn.models.artifact import load_model
+from ckh.learn.training.save import save
+from ckh.learn.training.train import train
 from ckh.ops.gemm_universal.names import kernel_name as gemm_name
 from ckh.ops.gemm_universal.names import parse_kernel_name as parse_gemm
 from ckh.ops.gemm_universal.names import short_name
@@ -44,8 +44,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from ckh.learn.answer import Answer
-    from ckh.learn.artifact import Model
+    from ckh.learn.answers.answer import Answer
+    from ckh.learn.models.artifact import Model
     from ckh.ops.grouped_conv.kernel import ConvKernel
 
 PROBLEMS = [one for one in problems() if one.ndim == 2][:4]

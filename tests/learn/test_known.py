@@ -13,16 +13,16 @@ import pytest
 
 from ckh.cli import run
 from ckh.errors import ExitCode, ModelError
-from ckh.learn import known as knowing
-from ckh.learn.answer import answer
-from ckh.learn.artifact import list_models, load_model
-from ckh.learn.batches import known_candidates
-from ckh.learn.calibration import CALIBRATION_NAME, Calibration
-from ckh.learn.known import Known, Outside, find_known
-from ckh.learn.manifest import problem_count
-from ckh.learn.measured_set import MEASURED_NAME, measured_file, read_measured
-from ckh.learn.save import save
-from ckh.learn.train import train
+from ckh.learn.answers import known as knowing
+from ckh.learn.answers.answer import answer
+from ckh.learn.answers.batches import known_candidates
+from ckh.learn.answers.known import Known, Outside, find_known
+from ckh.learn.models.artifact import list_models, load_model
+from ckh.learn.models.calibration import CALIBRATION_NAME, Calibration
+from ckh.learn.models.manifest import problem_count
+from ckh.learn.models.measured_set import MEASURED_NAME, measured_file, read_measured
+from ckh.learn.training.save import save
+from ckh.learn.training.train import train
 from ckh.ops.grouped_conv.pool import conv_pool
 from ckh.paths import data_dir
 from ckh.problems import Direction

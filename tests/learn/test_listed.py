@@ -12,11 +12,11 @@ import pytest
 
 import ckh
 from ckh.archs import load_arch
-from ckh.bench.registry import write_registry
+from ckh.bench.planning.registry import write_registry
 from ckh.cli import run
 from ckh.commands import _completion
 from ckh.errors import DataError, ExitCode, UsageError
-from ckh.learn.artifact import load_model
+from ckh.learn.models.artifact import load_model
 from ckh.ops.grouped_conv.names import amd_short_name, kernel_name
 from ckh.ops.grouped_conv.pool import conv_pool
 from ckh.ops.grouped_conv.problem import ConvProblem

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from ckh.errors import DataError, UsageError
-from ckh.learn.mining import Mined, MiningRound, harder, mine, row_weights
-from ckh.learn.train import rounds, train
+from ckh.learn.training.mining import Mined, MiningRound, harder, mine, row_weights
+from ckh.learn.training.train import rounds, train
 from ckh.training import RankObjective, TrainOptions
 from tests.learn.conftest import TREES, measured
 from tests.refusals import expect_refusal

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ckh.archs import load_arch
-from ckh.learn.artifact import find_model, wanted_for
-from ckh.learn.pooled import PooledScores
+from ckh.learn.models.artifact import find_model, wanted_for
+from ckh.learn.models.pooled import PooledScores
 from ckh.ops import operation_of_problem
 from ckh.ops.gemm_universal.problem import GemmProblem
 

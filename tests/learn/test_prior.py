@@ -12,14 +12,14 @@ import pytest
 
 from ckh.assess.measured import times_of
 from ckh.errors import UsageError
-from ckh.learn import prior
-from ckh.learn.boosting import _LAMBDARANK_TREES, Boosting
-from ckh.learn.matrix import FeatureMatrix
-from ckh.learn.outlook import learning_curve
-from ckh.learn.prepared import prepare
-from ckh.learn.prior import _coefficients, _LawRows, has_prior, prior_rows
-from ckh.learn.targets import make_fit
-from ckh.learn.train import train
+from ckh.learn.analytic import prior
+from ckh.learn.analytic.prior import _coefficients, _LawRows, has_prior, prior_rows
+from ckh.learn.judging.outlook import learning_curve
+from ckh.learn.training.boosting import _LAMBDARANK_TREES, Boosting
+from ckh.learn.training.matrix import FeatureMatrix
+from ckh.learn.training.prepared import prepare
+from ckh.learn.training.targets import make_fit
+from ckh.learn.training.train import train
 from ckh.ops.grouped_conv.problem import ConvProblem
 from ckh.problems import Direction
 from ckh.training import RANK, RankObjective, TrainOptions, sized_options

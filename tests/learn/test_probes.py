@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ckh.errors import OutputError
-from ckh.learn.answer import answer
-from ckh.learn.artifact import load_model
-from ckh.learn.probes import Probe, Timed, probe_path, recall, remember, this_device
+from ckh.learn.answers.answer import answer
+from ckh.learn.answers.probes import Probe, Timed, probe_path, recall, remember, this_device
+from ckh.learn.models.artifact import load_model
 from tests.learn.conftest import problems
 from tests.refusals import expect_refusal
 

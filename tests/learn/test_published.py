@@ -12,9 +12,9 @@ import pytest
 
 from ckh.cli import run
 from ckh.errors import ExitCode, ModelError
-from ckh.learn.artifact import load_model
-from ckh.learn.manifest import problem_count
-from ckh.learn.spec import read_spec
+from ckh.learn.models.artifact import load_model
+from ckh.learn.models.manifest import problem_count
+from ckh.learn.models.spec import read_spec
 from tests.learn.conftest import AMD_KERNELS, AMD_PROBLEMS
 from tests.refusals import expect_refusal
 

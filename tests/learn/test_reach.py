@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ckh.learn.answer import rank, rank_many
-from ckh.learn.artifact import Model, load_model
-from ckh.learn.reach import FAR, beyond
+from ckh.learn.answers.answer import rank, rank_many
+from ckh.learn.models.artifact import Model, load_model
+from ckh.learn.models.reach import FAR, beyond
 from ckh.ops.gemm_universal.problem import GemmProblem
 from ckh.paths import data_dir
 from tests.learn.conftest import kernels, problems, saved

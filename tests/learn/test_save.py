@@ -6,9 +6,9 @@ import json
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from ckh.learn.save import save
-from ckh.learn.train import train
-from ckh.learn.tune import tune
+from ckh.learn.training.save import save
+from ckh.learn.training.train import train
+from ckh.learn.training.tune import tune
 from ckh.training import RankObjective, TrainOptions
 from tests.learn.conftest import TREES, measured
 

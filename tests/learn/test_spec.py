@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ckh.errors import ExitCode, ModelError
-from ckh.learn.spec import ModelSpec, read_spec, spec_text
+from ckh.learn.models.spec import ModelSpec, read_spec, spec_text
 from ckh.problems import Direction
 from tests.learn.conftest import HARDWARE
 

@@ -16,13 +16,13 @@ from sklearn.model_selection import GroupKFold
 
 from ckh.data.dataset import Dataset
 from ckh.errors import DataError, ModelError, OutputError, UsageError
-from ckh.learn import boosting
-from ckh.learn.artifact import load_model
-from ckh.learn.manifest import problem_id, trained_problems
-from ckh.learn.prepared import prepare
-from ckh.learn.save import MODEL, save
-from ckh.learn.targets import make_fit, noise_weights, weighted
-from ckh.learn.train import rounds, train
+from ckh.learn.models.artifact import load_model
+from ckh.learn.models.manifest import problem_id, trained_problems
+from ckh.learn.training import boosting
+from ckh.learn.training.prepared import prepare
+from ckh.learn.training.save import MODEL, save
+from ckh.learn.training.targets import make_fit, noise_weights, weighted
+from ckh.learn.training.train import rounds, train
 from ckh.ops.grouped_conv.features import GROUPED_CONV, INPUT_COLUMNS
 from ckh.outputs import check_output
 from ckh.paths import data_dir

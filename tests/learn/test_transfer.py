@@ -16,12 +16,12 @@ from ckh.archs import arch_names, load_arch
 from ckh.cli import run
 from ckh.errors import ExitCode
 from ckh.kernels.compiled import add_compiled
-from ckh.learn.answer import answer, answers
-from ckh.learn.artifact import load_model, wanted_for
-from ckh.learn.choice import Chooser
-from ckh.learn.completed import filled
-from ckh.learn.estimate import KernelShapes, compiled_blocks_per_cu, estimated_us
-from ckh.learn.transfer import ESTIMATE, EstimateModel, judged_model, stand_in
+from ckh.learn.analytic.completed import filled
+from ckh.learn.analytic.estimate import KernelShapes, compiled_blocks_per_cu, estimated_us
+from ckh.learn.analytic.transfer import ESTIMATE, EstimateModel, judged_model, stand_in
+from ckh.learn.answers.answer import answer, answers
+from ckh.learn.models.artifact import load_model, wanted_for
+from ckh.learn.models.choice import Chooser
 from ckh.ops import built_in_names
 from ckh.ops import operation as operation_named
 from ckh.ops.aiter_gemm.problem import AiterGemm
@@ -160,7 +160,7 @@ def test_what_was_judged_better_answers(
         Worth({"variant": "bwd_data"}, "gfx90a", "problems", (1.0, 1.0), (0.0, 1.0), source="gfx950"),
     ]
     operation = replace(operation_named("grouped_conv"), judged=(*others, *judged))
-    monkeypatch.setattr("ckh.learn.transfer.operation", lambda _name: operation)
+    monkeypatch.setattr("ckh.learn.analytic.transfer.operation", lambda _name: operation)
     found = stand_in(wanted_for(BACKWARD, "gfx942"), BACKWARD).not_measured
     assert found is not None
     assert found.basis == basis
@@ -176,7 +176,7 @@ def test_hits_and_efficiencies_are_not_compared(
     hits = Worth({}, "gfx942", "problems", (0.9, 0.95), (0.8, 1.0), measure=Measure.HITS)
     efficiency = Worth({}, "gfx942", "problems", (0.5, 0.4), (0.4, 0.6), source="gfx950")
     operation = replace(operation_named("grouped_conv"), judged=(hits, efficiency))
-    monkeypatch.setattr("ckh.learn.transfer.operation", lambda _name: operation)
+    monkeypatch.setattr("ckh.learn.analytic.transfer.operation", lambda _name: operation)
     found = stand_in(wanted_for(BACKWARD, "gfx942"), BACKWARD).not_measured
     assert found is not None
     assert found.basis == "model"

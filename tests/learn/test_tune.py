@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from ckh.errors import DataError, UsageError
-from ckh.learn.halving import SPACE, draw, fits, halve, survivors
-from ckh.learn.train import train
-from ckh.learn.tune import tune
+from ckh.learn.training.halving import SPACE, draw, fits, halve, survivors
+from ckh.learn.training.train import train
+from ckh.learn.training.tune import tune
 from ckh.training import RankObjective, TrainOptions, TreeParams
 from tests.learn.conftest import TREES, measured
 from tests.refusals import expect_refusal

@@ -17,11 +17,11 @@ import pytest
 
 from ckh.data.dataset import Dataset
 from ckh.errors import ModelError, UsageError
-from ckh.learn.artifact import load_model
-from ckh.learn.manifest import problem_id, trained_problems
-from ckh.learn.save import save
-from ckh.learn.train import train
-from ckh.learn.warm_start import NEW_TREES, compare, continued, read_start
+from ckh.learn.models.artifact import load_model
+from ckh.learn.models.manifest import problem_id, trained_problems
+from ckh.learn.training.save import save
+from ckh.learn.training.train import train
+from ckh.learn.training.warm_start import NEW_TREES, compare, continued, read_start
 from ckh.ops.grouped_conv.features import GROUPED_CONV, INPUT_COLUMNS
 from ckh.training import RankObjective, TrainOptions
 from tests.learn.conftest import HARDWARE, TREES, amd_model, measured, problems
@@ -30,7 +30,7 @@ from tests.refusals import expect_refusal, expect_values
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from ckh.learn.trained import Trained
+    from ckh.learn.training.trained import Trained
 
 OPTIONS = TrainOptions(targets=("tflops",), folds=3, early_stopping=5, params=TREES)
 

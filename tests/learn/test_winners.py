@@ -16,13 +16,13 @@ from ckh.assess import winners
 from ckh.cli import run
 from ckh.data.dataset import Dataset, read_dataset
 from ckh.errors import ExitCode
-from ckh.learn.frequent import frequent, frequent_table, held_out
-from ckh.learn.measured_set import MEASURED_NAME, measured_file, read_measured
-from ckh.learn.winners import with_rivals
+from ckh.learn.models.frequent import frequent, frequent_table, held_out
+from ckh.learn.models.measured_set import MEASURED_NAME, measured_file, read_measured
+from ckh.learn.training.winners import with_rivals
 from tests.refusals import expect_error, expect_values
 
 if TYPE_CHECKING:
-    from ckh.learn.measured_set import MeasuredSet
+    from ckh.learn.models.measured_set import MeasuredSet
 
 SMALL = "a8w8_rowwise_256x16x64x512_16x16_1x1_32x8x1_32x8x1_1x16x1x16_4x4x1_1x1_intrawave_v3"
 LARGE = "a8w8_rowwise_256x256x256x128_32x32_4x4_8x32x1_8x32x1_1x32x1x8_8x8x1_1x1_intrawave_v3"

@@ -16,7 +16,7 @@ from ckh.archs import load_arch
 from ckh.cli import run
 from ckh.data.dataset import read_dataset
 from ckh.errors import ExitCode, UsageError
-from ckh.learn.artifact import load_model
+from ckh.learn.models.artifact import load_model
 from ckh.ops import operation, operation_names, operation_of, operation_of_kernel, part_of, requested
 from ckh.ops.aiter_gemm.problem import AiterGemm
 from ckh.ops.aiter_moe.problem import AiterMoe

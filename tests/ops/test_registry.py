@@ -143,7 +143,7 @@ def test_the_command_line_has_the_options_of_installed_operations(installed: Pat
 def test_a_prediction_reads_its_own_operation_and_model_alone(tmp_path: Path) -> None:
     """Of a GEMM on the host nothing of convolutions is imported, and one spec is parsed."""
     program = (
-        "import os, sys\nfrom ckh.learn import artifact\nread, read_spec = [], artifact.read_spec\n"
+        "import os, sys\nfrom ckh.learn.models import artifact\nread, read_spec = [], artifact.read_spec\n"
         "def noted(path):\n    read.append(path.name)\n    return read_spec(path)\n"
         "artifact.read_spec = noted\nfrom ckh.entry import run\n"
         "assert run(['predict', '--m', '64', '--n', '64', '--k', '64', '--arch', 'host', '--top', '1']) == 0\n"

@@ -20,7 +20,7 @@ from ckh.commands import predict as command
 from ckh.entry import run
 from ckh.errors import ExitCode
 from ckh.kernels.compiled import add_compiled
-from ckh.learn.probes import Probe, Timed, remember, this_device
+from ckh.learn.answers.probes import Probe, Timed, remember, this_device
 from ckh.ops import built_in_requested
 from ckh.paths import cache_dir
 from ckh.quick import answer, store

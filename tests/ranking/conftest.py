@@ -15,7 +15,7 @@ import pytest
 
 from ckh.data.dataset import read_dataset
 from ckh.features.engine import Feature, FeatureEngine
-from ckh.learn.spec import ANY, ModelSpec
+from ckh.learn.models.spec import ANY, ModelSpec
 from ckh.ranking import library as c_part
 from ckh.ranking.layout import CSRC
 from ckh.ranking.lightgbm_text import parse_forest

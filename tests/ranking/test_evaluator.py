@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from ckh.archs import load_arch
 from ckh.errors import DataError, ModelError, UsageError
-from ckh.learn.artifact import list_models, load_model
+from ckh.learn.models.artifact import list_models, load_model
 from ckh.ranking import library as c_part
 from ckh.ranking import plan, pool
 from ckh.ranking.evaluator import Ranker, backend_name, best_first

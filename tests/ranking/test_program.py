@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from ckh.archs import load_arch
 from ckh.features.engine import Feature, FeatureEngine
-from ckh.learn.artifact import list_models, load_model
+from ckh.learn.models.artifact import list_models, load_model
 from ckh.ranking.graph import Graph
 from ckh.ranking.symbolic import FormulaError, SymbolicColumns
 

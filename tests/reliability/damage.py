@@ -112,7 +112,7 @@ def _measure() -> None:
     import json
 
     from ckh.entry import run
-    from ckh.learn.probes import Probe, Timed, remember, this_device
+    from ckh.learn.answers.probes import Probe, Timed, remember, this_device
 
     out = io.StringIO()
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(io.StringIO()):

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ckh.archs import load_arch
-from ckh.bench.plan import full_name
+from ckh.bench.planning.plan import full_name
 from ckh.data.journal import JOURNAL_NAME, is_started, read_journal
 from ckh.errors import ExitCode
 from ckh.ops.grouped_conv.pool import conv_pool
@@ -217,7 +217,7 @@ class Series:
     def _is_target(self, command: bytes) -> bool:
         if b"guard.py" in command:
             return False
-        names = {"worker": b"ckh.bench.worker", "compiler": os.fsencode(self._compiler), "node": b"spawn_main"}
+        names = {"worker": b"ckh.bench.isolated.worker", "compiler": os.fsencode(self._compiler), "node": b"spawn_main"}
         return names[self._target] in command
 
     def _processes(self) -> list[tuple[int, bytes]]:

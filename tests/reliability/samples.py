@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from ckh.archs import load_arch
-from ckh.bench.registry import write_registry
+from ckh.bench.planning.registry import write_registry
 from ckh.data.journal import JournalWriter, KernelRecord, ResultRow
 from ckh.data.rows import Origin, Pairs, Results, build_table, status_of
 from ckh.data.tables import to_pandas
@@ -392,7 +392,7 @@ def prepared_answers() -> list[bytes]:
     """The model file of a prepared answer, of a small model and one kind of problems."""
     from ckh.export.groups import exported, group_of
     from ckh.export.programs import model_content
-    from ckh.learn.artifact import load_model
+    from ckh.learn.models.artifact import load_model
     from tests.learn.conftest import saved
 
     with tempfile.TemporaryDirectory() as folder:

@@ -11,21 +11,21 @@ import numpy as np
 
 from ckh.archfile import read_arch, read_common_rules
 from ckh.archs import load_arch
-from ckh.bench.plan import _parse_choice as parse_choice_of
-from ckh.bench.registry import read_registry
+from ckh.bench.planning.plan import _parse_choice as parse_choice_of
+from ckh.bench.planning.registry import read_registry
 from ckh.data.dataset import read_dataset
 from ckh.data.formats import ReadOptions
 from ckh.data.readers import find_reader, read_input, readers
 from ckh.export.groups import DTYPES
 from ckh.kernels.filter import parse_filter
 from ckh.kernels.timed import read_timed
-from ckh.learn.calibration import read_calibration
-from ckh.learn.known import find_known
-from ckh.learn.manifest import labels_of, our_manifest, problem_count, trained_layers, trained_problems
-from ckh.learn.measured_set import read_measured
-from ckh.learn.ranking_text import interval_at
-from ckh.learn.spec import read_spec
-from ckh.learn.warm_start import _params
+from ckh.learn.answers.known import find_known
+from ckh.learn.answers.ranking_text import interval_at
+from ckh.learn.models.calibration import read_calibration
+from ckh.learn.models.manifest import labels_of, our_manifest, problem_count, trained_layers, trained_problems
+from ckh.learn.models.measured_set import read_measured
+from ckh.learn.models.spec import read_spec
+from ckh.learn.training.warm_start import _params
 from ckh.ops import operation
 from ckh.ops.aiter_gemm.formats import read_csv
 from ckh.ops.aiter_gemm.kernel import parse_kernel as parse_aiter_kernel

@@ -13,10 +13,10 @@ import pytest
 
 from ckh import cli
 from ckh.errors import ExitCode, ModelError
-from ckh.learn.answer import answer
-from ckh.learn.artifact import list_models, load_model
-from ckh.learn.manifest import labels_of, problem_count, trained_problems
-from ckh.learn.warm_start import read_start
+from ckh.learn.answers.answer import answer
+from ckh.learn.models.artifact import list_models, load_model
+from ckh.learn.models.manifest import labels_of, problem_count, trained_problems
+from ckh.learn.training.warm_start import read_start
 from ckh.paths import data_dir
 from ckh.untrusted import MIB
 

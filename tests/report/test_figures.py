@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from ckh.assess.metrics import best_of_first
-from ckh.learn.artifact import load_model
+from ckh.learn.models.artifact import load_model
 from ckh.report import measurements
 from ckh.report.draw import file_png, file_svg, page_svg
 from ckh.report.drawing import Bars, Body, Dots, Drawing, Heat, Line, Lines, PageTable, Report, Spread, Spreads, numbers

@@ -11,8 +11,8 @@ import pytest
 
 from ckh.archs import load_arch
 from ckh.errors import NoKernelError
-from ckh.learn.answer import answer
-from ckh.learn.artifact import load_model
+from ckh.learn.answers.answer import answer
+from ckh.learn.models.artifact import load_model
 from ckh.ops.grouped_conv.features import CORE_NAMES
 from ckh.ops.grouped_conv.pool import conv_pool
 from ckh.ops.grouped_conv.problem import ConvProblem
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from ckh.archs import ArchSpec
-    from ckh.learn.artifact import Model
+    from ckh.learn.models.artifact import Model
     from ckh.ops.grouped_conv.kernel import ConvKernel
 
 SIZES = tuple(f"{what}_{axis}" for what in ("tile", "wave", "warp_tile") for axis in "mnk")

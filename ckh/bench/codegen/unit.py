@@ -12,8 +12,8 @@ import hashlib
 import re
 from typing import TYPE_CHECKING
 
-from ckh.bench.binary import FUNCTION_REMARK
 from ckh.bench.codegen.ck_tile import LABEL
+from ckh.bench.compilation.binary import FUNCTION_REMARK
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from ckh.data.dataset import Dataset
     from ckh.export.consumers import Choices
-    from ckh.learn.answer import Answer
+    from ckh.learn.answers.answer import Answer
     from ckh.ops.aiter_gemm.problem import AiterGemm
     from ckh.ops.aiter_moe.problem import AiterMoe
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from ckh.export.groups import Group
-    from ckh.learn.artifact import Model
+    from ckh.learn.models.artifact import Model
 
 KIND = ProblemKind(
     "aiter_gemm",

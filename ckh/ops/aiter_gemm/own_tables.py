@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
     from pathlib import Path
 
-    from ckh.learn.answer import Answer
+    from ckh.learn.answers.answer import Answer
     from ckh.ops.aiter_gemm.tuned_csv import TableRow
 
 TAG = "_tag"  # of rows that are an alternative and not the choice for a shape

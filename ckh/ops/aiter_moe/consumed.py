@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from ckh.export.consumers import Choices
-    from ckh.learn.answer import Answer
+    from ckh.learn.answers.answer import Answer
     from ckh.ops.aiter_gemm.own_tables import OwnTable
     from ckh.ops.aiter_moe.problem import AiterMoe
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
-from ckh.bench.candidates import PoolSource, registry_of, wanted_by
+from ckh.bench.planning.candidates import PoolSource, registry_of, wanted_by
 from ckh.errors import UsageError
 from ckh.ops import operation
 from ckh.ops.gemm_universal.kernel import GemmKernel

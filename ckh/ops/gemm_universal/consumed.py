@@ -12,7 +12,7 @@ from ckh.ops.gemm_universal.inductor import INSTANCES
 from ckh.ops.gemm_universal.problem import OP_TYPE
 
 if TYPE_CHECKING:
-    from ckh.learn.artifact import Model
+    from ckh.learn.models.artifact import Model
 
 # The dispatcher's names begin with the element type, and its problems state the split of K.
 _RENAME = f"""    const std::string before = "{OP_TYPE}_";

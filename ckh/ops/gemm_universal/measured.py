@@ -17,9 +17,9 @@ from ckh.ops.gemm_universal.reference import multiply, operand_shapes, reduction
 
 if TYPE_CHECKING:
     from ckh.archs import ArchSpec
-    from ckh.bench.candidates import CandidateSource
     from ckh.bench.codegen.ck_tile import Headers
     from ckh.bench.computation import Case, MatrixSettings, Trials
+    from ckh.bench.planning.candidates import CandidateSource
     from ckh.data.settings import Settings
     from ckh.kernels.judging import Rule
     from ckh.ops.gemm_universal.kernel import GemmKernel

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ckh.bench.candidates import of_registry, registry_of, wanted_by
+from ckh.bench.planning.candidates import of_registry, registry_of, wanted_by
 from ckh.errors import UsageError
 from ckh.kernels.judging import ProblemRules
 from ckh.kernels.table import KernelTable

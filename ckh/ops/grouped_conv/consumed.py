@@ -11,7 +11,7 @@ from ckh.ops.grouped_conv.exported import KIND
 from ckh.ops.grouped_conv.inductor import INSTANCES
 
 if TYPE_CHECKING:
-    from ckh.learn.artifact import Model
+    from ckh.learn.models.artifact import Model
 
 # The dispatcher's names leave out the blocks per CU, which it deduces.
 _RENAME = """    without(name, "_bpc");

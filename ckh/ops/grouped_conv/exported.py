@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from ckh.export.groups import Group
-    from ckh.learn.artifact import Model
+    from ckh.learn.models.artifact import Model
 
 _DEFAULT = "default"  # of the operation
 _LAYOUTS = (_DEFAULT, *CONV_LAYOUTS.values(), "nchw", "nhwc", "ncdhw", "ndhwc")

@@ -19,9 +19,9 @@ from ckh.problems import Direction
 
 if TYPE_CHECKING:
     from ckh.archs import ArchSpec
-    from ckh.bench.candidates import CandidateSource
     from ckh.bench.codegen.ck_tile import Headers
     from ckh.bench.computation import Case, MatrixSettings, Trials
+    from ckh.bench.planning.candidates import CandidateSource
     from ckh.data.settings import Settings
     from ckh.kernels.judging import Rule
     from ckh.ops.grouped_conv.kernel import ConvKernel

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from ckh.export.groups import Reason
-    from ckh.learn.artifact import Model
+    from ckh.learn.models.artifact import Model
 
 
 def _groups(model: Model) -> Iterator[Group]:

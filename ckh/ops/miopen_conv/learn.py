@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ckh.assess.metrics import Times, choices
-from ckh.learn.model_text import join_trees, shorten, slim
-from ckh.learn.targets import grades, lambdarank_parameters, relative
+from ckh.learn.models.model_text import join_trees, shorten, slim
+from ckh.learn.training.targets import grades, lambdarank_parameters, relative
 from ckh.ops.miopen_conv.features import INPUT_COLUMNS, MIOPEN_CONV
 from ckh.ops.miopen_conv.recipe import RECIPE
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ckh.archs import ArchSpec
-    from ckh.learn.artifact import Model
+    from ckh.learn.models.artifact import Model
     from ckh.ops.base import AnyOperation, Kernel, Problem
     from ckh.search.kernels.product import KernelParameter, Product
 

@@ -17,10 +17,10 @@ from ckh.bench.codegen.ck_tile import Headers, detect_interface, has_headers
 from ckh.bench.codegen.interfaces import TEMPLATES, Interface
 from ckh.bench.codegen.tile_loads import share_of_thread
 from ckh.bench.codegen.unsupported import UnsupportedKernelError
-from ckh.bench.device import DeviceOptions
-from ckh.bench.hip_device import HipDevice
-from ckh.bench.process import WorkerProcess
-from ckh.bench.protocol import Job, Op
+from ckh.bench.devices.device import DeviceOptions
+from ckh.bench.devices.hip_device import HipDevice
+from ckh.bench.supervision.process import WorkerProcess
+from ckh.bench.supervision.protocol import Job, Op
 from ckh.errors import DeviceError
 from ckh.kernels.scheduler import Scheduler
 from ckh.ops.grouped_conv.hip import emit

@@ -16,12 +16,12 @@ from ckh.bench.codegen import ck_tile
 from ckh.bench.codegen.ck_tile import Headers
 from ckh.bench.codegen.interfaces import Interface
 from ckh.bench.codegen.unsupported import UnsupportedKernelError
-from ckh.bench.device import DeviceOptions
-from ckh.bench.hip_device import HipDevice
-from ckh.bench.kernel_cache import loadable
-from ckh.bench.library import KernelLibrary
-from ckh.bench.process import WorkerProcess
-from ckh.bench.protocol import Job, Op
+from ckh.bench.compilation.kernel_cache import loadable
+from ckh.bench.devices.device import DeviceOptions
+from ckh.bench.devices.hip_device import HipDevice
+from ckh.bench.isolated.library import KernelLibrary
+from ckh.bench.supervision.process import WorkerProcess
+from ckh.bench.supervision.protocol import Job, Op
 from ckh.kernels.scheduler import Scheduler
 from ckh.ops.gemm_universal.hip import emit
 from ckh.ops.gemm_universal.hip_headers import GemmHeaders, detect_gemm

@@ -19,14 +19,14 @@ from joblib import Parallel, delayed
 from numpy.typing import NDArray
 
 from ckh.archs import load_arch
-from ckh.bench.buffers import GuardedBuffer, input_array
 from ckh.bench.codegen import host
 from ckh.bench.codegen.host import HostSimd
-from ckh.bench.compiler import find_compiler
-from ckh.bench.device import headers_comment
-from ckh.bench.host_device import HostDevice
-from ckh.bench.library import KernelLibrary
-from ckh.bench.verify import FP32_ROUNDING
+from ckh.bench.compilation.compiler import find_compiler
+from ckh.bench.devices.device import headers_comment
+from ckh.bench.devices.host_device import HostDevice
+from ckh.bench.isolated.buffers import GuardedBuffer, input_array
+from ckh.bench.isolated.library import KernelLibrary
+from ckh.bench.isolated.verify import FP32_ROUNDING
 from ckh.errors import UsageError
 from ckh.kernels.pipelines import TABLE_PIPELINES
 from ckh.kernels.scheduler import Scheduler

@@ -15,12 +15,12 @@ import pytest
 
 from ckh.archs import load_arch
 from ckh.bench.codegen.host import HostSimd
-from ckh.bench.compile import KernelBuilder, default_jobs
-from ckh.bench.host_device import HostDevice
-from ckh.bench.library import KernelLibrary
-from ckh.bench.measure import Bench
-from ckh.bench.memory import HostMemory
-from ckh.bench.protocol import Job, Op, PhaseClock
+from ckh.bench.compilation.compile import KernelBuilder, default_jobs
+from ckh.bench.devices.host_device import HostDevice
+from ckh.bench.isolated.library import KernelLibrary
+from ckh.bench.isolated.measure import Bench
+from ckh.bench.isolated.memory import HostMemory
+from ckh.bench.supervision.protocol import Job, Op, PhaseClock
 from ckh.errors import UsageError
 from ckh.kernels.scheduler import Scheduler
 from ckh.ops.grouped_conv.host import emit
@@ -36,7 +36,7 @@ from tests.refusals import expect_refusal, expect_values
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from ckh.bench.compile import Built
+    from ckh.bench.compilation.compile import Built
     from ckh.ops.grouped_conv.kernel import ConvKernel
 
 pytestmark = pytest.mark.slow

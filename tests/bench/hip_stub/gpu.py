@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ckh.bench.host_device import HostDevice
-from ckh.bench.plan import full_name
-from ckh.bench.protocol import HIP, WorkerConfig
+from ckh.bench.devices.host_device import HostDevice
+from ckh.bench.planning.plan import full_name
+from ckh.bench.supervision.protocol import HIP, WorkerConfig
 from ckh.ops.grouped_conv.pool import conv_pool
 from ckh.problems import Direction
 

@@ -11,9 +11,9 @@ import json
 import sys
 from typing import Any
 
+from ckh.bench.compilation.kernel_cache import loadable
 from ckh.bench.computation import computation_of
-from ckh.bench.kernel_cache import loadable
-from ckh.bench.library import KernelLibrary, Operands
+from ckh.bench.isolated.library import KernelLibrary, Operands
 from ckh.ops import operation
 
 LOOPS, SAMPLES = 2000, 9

@@ -13,18 +13,18 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ckh.bench import campaign as campaign_module
-from ckh.bench.campaign import Campaign
-from ckh.bench.driver import Driver
-from ckh.bench.hip_memory import HipMemory
-from ckh.bench.hip_runtime import HipRuntime
-from ckh.bench.limits import BenchLimits
-from ckh.bench.measure import Bench, answer
-from ckh.bench.protocol import Job, Op, PhaseClock, Reply
-from ckh.bench.results import PairResults
-from ckh.bench.rows import new_record
-from ckh.bench.stop import Stop
-from ckh.bench.sweep import Sweep
+from ckh.bench.isolated.hip_memory import HipMemory
+from ckh.bench.isolated.hip_runtime import HipRuntime
+from ckh.bench.isolated.measure import Bench, answer
+from ckh.bench.planning.results import PairResults
+from ckh.bench.supervision import campaign as campaign_module
+from ckh.bench.supervision.campaign import Campaign
+from ckh.bench.supervision.driver import Driver
+from ckh.bench.supervision.limits import BenchLimits
+from ckh.bench.supervision.protocol import Job, Op, PhaseClock, Reply
+from ckh.bench.supervision.rows import new_record
+from ckh.bench.supervision.stop import Stop
+from ckh.bench.supervision.sweep import Sweep
 from ckh.data.journal import JournalWriter
 from ckh.data.settings import Given
 from ckh.schema import Status
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-    from ckh.bench.plan import Plan
+    from ckh.bench.planning.plan import Plan
     from ckh.data.records import RunRecord
 
 TIMES_US = (100.0, 103.0, 107.0, 112.0, 125.0, 150.0, 200.0, 320.0)

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ckh.bench import campaign as campaign_module
-from ckh.bench import process
-from ckh.bench.campaign import Campaign
-from ckh.bench.limits import BenchLimits
-from ckh.bench.process import WorkerProcess
-from ckh.bench.protocol import HIP, WorkerConfig
-from ckh.bench.stop import StopReason
+from ckh.bench.supervision import campaign as campaign_module
+from ckh.bench.supervision import process
+from ckh.bench.supervision.campaign import Campaign
+from ckh.bench.supervision.limits import BenchLimits
+from ckh.bench.supervision.process import WorkerProcess
+from ckh.bench.supervision.protocol import HIP, WorkerConfig
+from ckh.bench.supervision.stop import StopReason
 from ckh.data.journal import ResultRow, read_journal
 from ckh.data.settings import Given
 from ckh.errors import DeviceError, ExitCode
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from ckh.bench.campaign import Outcome
+    from ckh.bench.supervision.campaign import Outcome
     from ckh.ops.grouped_conv.problem import ConvProblem
 
 LIMITS = BenchLimits(timeout_s=1.0, jobs=2)

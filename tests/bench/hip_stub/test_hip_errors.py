@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ckh.bench.process import WorkerDiedError, WorkerProcess
-from ckh.bench.protocol import Job, Op
-from ckh.bench.supervisor import Supervisor, SupervisorOptions
+from ckh.bench.supervision.process import WorkerDiedError, WorkerProcess
+from ckh.bench.supervision.protocol import Job, Op
+from ckh.bench.supervision.supervisor import Supervisor, SupervisorOptions
 from ckh.errors import DeviceError, ExitCode
 from ckh.schema import Status
 from tests.bench.faults import FaultyDevice

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ckh.bench.process import WorkerProcess
-from ckh.bench.protocol import Job, Op
+from ckh.bench.supervision.process import WorkerProcess
+from ckh.bench.supervision.protocol import Job, Op
 from ckh.schema import Status
 from tests.bench.faults import FaultyDevice
 from tests.bench.hip_stub.build import StubKernel

@@ -5,15 +5,15 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from ckh.bench.protocol import Job, Op, Reply, WorkerConfig
-from ckh.bench.supervisor import Supervisor, SupervisorOptions
+from ckh.bench.supervision.protocol import Job, Op, Reply, WorkerConfig
+from ckh.bench.supervision.supervisor import Supervisor, SupervisorOptions
 from ckh.ops.grouped_conv.problem import ConvProblem
 from ckh.problems import Direction
 from tests.bench.faults import FaultyDevice
 from tests.bench.hip_stub.build import StubKernel
 
 if TYPE_CHECKING:
-    from ckh.bench.process import WorkerProcess
+    from ckh.bench.supervision.process import WorkerProcess
 
 GOOD = StubKernel()
 

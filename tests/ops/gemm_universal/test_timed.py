@@ -15,8 +15,8 @@ from ckh.data.dataset import read_dataset
 from ckh.errors import ExitCode, ModelError
 from ckh.export.groups import group_of
 from ckh.kernels.timed import TIMED_NAME
-from ckh.learn.answer import answer
-from ckh.learn.artifact import load_model
+from ckh.learn.answers.answer import answer
+from ckh.learn.models.artifact import load_model
 from ckh.ops.gemm_universal.names import parse_kernel_name
 from ckh.ops.gemm_universal.operation import OPERATION
 from ckh.ops.gemm_universal.pool import POOLS, gemm_pool

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ckh.archs import load_arch
-from ckh.bench.registry import write_registry
+from ckh.bench.planning.registry import write_registry
 from ckh.errors import DataError, UsageError
 from ckh.ops.grouped_conv.candidate_source import SetCandidates, make_candidates
 from ckh.ops.grouped_conv.pool import conv_pool, refused_pool

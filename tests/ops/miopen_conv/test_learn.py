@@ -10,8 +10,8 @@ import pandas as pd
 import pytest
 
 from ckh.errors import ModelError
-from ckh.learn.model_text import join_trees, shorten, slim
-from ckh.learn.targets import blended
+from ckh.learn.models.model_text import join_trees, shorten, slim
+from ckh.learn.training.targets import blended
 from ckh.ops.miopen_conv.fdb import FdbDevice
 from ckh.ops.miopen_conv.learn import (
     FOLDS,

@@ -13,7 +13,7 @@ import pytest
 
 from ckh.archs import load_arch
 from ckh.errors import NoKernelError, UsageError
-from ckh.learn.artifact import load_model
+from ckh.learn.models.artifact import load_model
 from ckh.ops import operation, operation_of
 from ckh.ops.gemm_universal.problem import GEMM_LAYOUTS, GemmProblem
 from ckh.ops.gemm_universal.spaces import space_of

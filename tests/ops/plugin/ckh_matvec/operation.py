@@ -24,10 +24,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from ckh.archs import ArchSpec
-    from ckh.bench.candidates import PoolSource
+    from ckh.bench.planning.candidates import PoolSource
     from ckh.data.settings import Settings
     from ckh.export.groups import Group
-    from ckh.learn.artifact import Model
+    from ckh.learn.models.artifact import Model
     from ckh.ops.base import Encoding
     from ckh.search.kernels.product import Product
 
@@ -151,7 +151,7 @@ class _Problem(ctypes.Structure):
 
 
 def _candidate_source(settings: Settings) -> PoolSource[MatvecProblem, MatvecKernel]:
-    from ckh.bench.candidates import PoolSource, wanted_by
+    from ckh.bench.planning.candidates import PoolSource, wanted_by
 
     if option := settings.first_given("rule_set", "split_k", "registry"):
         raise UsageError(f"matvec has no {option}")

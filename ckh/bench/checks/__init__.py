@@ -1,0 +1,1 @@
+"""Checks of kernels and of a device from end to end."""

@@ -1,0 +1,213 @@
+"""The whole way on one device: three kernels are compiled, verified and timed in two runs, which are compared.
+
+Everything is done as by `ckh bench`. What came of it is a few values and the journals of the runs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field, replace
+from statistics import geometric_mean
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from ckh.bench.codegen.unsupported import UnsupportedKernelError
+from ckh.bench.compilation.tool_checks import ToolCheck, built_simplest, checked, opened
+from ckh.bench.computation import MatrixSettings, measured_of
+from ckh.bench.devices.device import EMULATED_KIND, HIP_KIND, HOST_KIND
+from ckh.bench.devices.device_choice import open_device
+from ckh.bench.isolated.sensors import read_card, read_sensors
+from ckh.bench.planning.plan import full_name
+from ckh.bench.supervision.campaign import Campaign
+from ckh.bench.supervision.limits import DEFAULT_TIMEOUT_S, BenchLimits
+from ckh.bench.supervision.stop import StopReason
+from ckh.data.journal import JOURNAL_NAME, read_journal
+from ckh.data.settings import Given
+from ckh.errors import CkhError, ExitCode, NoKernelError
+from ckh.log import note
+from ckh.ops import DEFAULT_OPERATION, operation
+from ckh.problems import Direction
+from ckh.schema import RIGHT
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from ckh.bench.devices.device import Device, DeviceOptions
+    from ckh.data.journal import ResultRow
+    from ckh.ops.base import Kernel
+
+RUNS = ("run-1", "run-2")
+_KERNELS = 3
+_MATRIX, _FIRST = "pipelines", ("compv3", "compv4", "mem")  # of the matrix, those that are tried before others
+_GPU_DTYPE = "fp16"  # which every architecture has
+_STEADY = 0.05  # by how much two runs of a steady machine may differ
+_EMULATED_TIMEOUT_S = 300.0
+# A problem beside the matrix's own, on which a kernel takes long enough to be timed well.
+LARGE: dict[str, dict[str, int]] = {
+    HIP_KIND: {"n": 32, "c": 256, "k": 256, "g": 1, "hi": 28, "wi": 28},
+    HOST_KIND: {"n": 1, "c": 64, "k": 64, "g": 1, "hi": 28, "wi": 28},
+}
+_STEADIER = "stop other programs on the device, fix its clock, let it cool, and check again"
+
+
+class CheckFailedError(CkhError):
+    """A step of a check went to its end and is not right."""
+
+    exit_code: ClassVar[ExitCode] = ExitCode.GATE_FAILED
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedPair:
+    """A problem and a kernel, and status, message and time in ms (None: it has none) of each run."""
+
+    problem: str
+    kernel: str
+    statuses: tuple[str, ...]
+    messages: tuple[str, ...]
+    times_ms: tuple[float | None, ...]
+
+    @property
+    def ratio(self) -> float | None:
+        """The second time over the first; None where one is missing."""
+        first, second = (*self.times_ms, None, None)[:2]
+        return None if first is None or second is None else second / first
+
+
+@dataclass(slots=True)
+class Checkup:
+    """A check of a device. `run` fills it; what could not be reached is empty.
+
+    Args:
+        kind: of the device.
+        options: of the device.
+        folder: where the runs' journals go, in folders named as `RUNS`.
+    """
+
+    kind: str
+    options: DeviceOptions
+    folder: Path
+    device: str = ""
+    arch: str = ""
+    steps: list[ToolCheck] = field(default_factory=list)
+    sensors: list[dict[str, float | None]] = field(default_factory=list)
+    _settings: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def exit_code(self) -> int:
+        """That of the first step that failed; 0 if none did."""
+        return next((step.exit_code for step in self.steps if not step.is_ok), int(ExitCode.OK))
+
+    def run(self) -> None:
+        """Take the steps, up to one that makes the next impossible."""
+        steps: dict[str, Callable[[], str]] = {
+            "device": lambda: opened(self.kind, self.options),
+            "toolchain": lambda: built_simplest(self.kind, self.options),
+            "kernels": self._choose,
+            **{run: lambda run=run: self._measure(run) for run in RUNS},  # type: ignore[misc]
+            "comparison": self._compare,
+        }
+        for name, step in steps.items():
+            note(f"checking: {name}")
+            self.steps.append(checked(name, step))
+            if self.steps[-1].exit_code not in (ExitCode.OK, ExitCode.GATE_FAILED):
+                return
+
+    def pairs(self) -> list[CheckedPair]:
+        """The results of the pairs, in the order in which they were measured first."""
+        found: dict[tuple[str, str], list[ResultRow]] = {}
+        for run in RUNS:
+            for row in self._rows(run):
+                found.setdefault((row.problem, row.kernel), []).append(row)
+        return [
+            CheckedPair(
+                *pair,
+                tuple(str(row.status) for row in rows),
+                tuple(row.message for row in rows),
+                tuple(row.latency_ms for row in rows),
+            )
+            for pair, rows in found.items()
+        ]
+
+    def _rows(self, run: str) -> Iterator[ResultRow]:
+        if (self.folder / run / JOURNAL_NAME).exists():
+            yield from read_journal(self.folder / run).final_rows()
+
+    def _choose(self) -> str:
+        """Choose kernels that this device can build, and problems, and write both to files."""
+        if self.kind == HIP_KIND:
+            self.options = _of_one_gpu(self.kind, self.options)
+        device = open_device(self.kind, self.options)
+        self.device, self.arch = device.identity().name, device.arch.name
+        dtype = device.arch.default_dtype if self.kind == HOST_KIND else _GPU_DTYPE
+        cases = sorted(_cases(device, dtype), key=lambda case: case.label not in _FIRST)[:_KERNELS]
+        if not cases:
+            raise NoKernelError(
+                "these headers build none of the kernels of the check",
+                "ckh doctor says what they have",
+                code="no-kernel",
+            )
+        problems = [cases[0].problem]
+        if self.kind in LARGE:
+            problems.append(replace(problems[0], **LARGE[self.kind]))
+        names = [full_name(case.kernel) for case in cases]
+        for file, lines in (("problems.txt", [one.canonical() for one in problems]), ("kernels.txt", names)):
+            (self.folder / file).write_text("\n".join(lines) + "\n", encoding="utf-8")
+        self._settings = {"op": DEFAULT_OPERATION, "dtype": dtype}
+        return f"{len(cases)} kernels on {len(problems)} problem{'s' * (len(problems) > 1)} for {self.device}"
+
+    def _measure(self, run: str) -> str:
+        """Compile, verify and time the kernels, as `ckh bench` does, and look at the sensors before and after."""
+        files = {name: str(self.folder / f"{name}.txt") for name in ("problems", "kernels")}
+        limits = BenchLimits(timeout_s=_EMULATED_TIMEOUT_S if self.kind == EMULATED_KIND else DEFAULT_TIMEOUT_S)
+        given = Given(**self._settings, **files)
+        campaign = Campaign(self.kind, given, self.folder / run, resume=False, options=self.options, limits=limits)
+        self.sensors.append(self._read_sensors())
+        outcome = campaign.run(limits)
+        self.sensors.append(self._read_sensors())
+        if outcome.reason is StopReason.INTERRUPTED:
+            raise KeyboardInterrupt
+        rows = list(self._rows(run))
+        wrong = [row for row in rows if row.status not in RIGHT]
+        if wrong:
+            first = f"{wrong[0].kernel}: {wrong[0].status}, {wrong[0].message}"
+            error = CheckFailedError if len(wrong) < len(rows) else NoKernelError
+            raise error(f"{len(wrong)} of {len(rows)} pairs failed, the first with {first}")
+        return f"{len(rows)} pairs are right"
+
+    def _read_sensors(self) -> dict[str, float | None]:
+        """Values by name: of the GPU that is checked, else of the processor."""
+        config, *_ = open_device(self.kind, self.options).worker_configs()
+        return {**read_card(config.pci, config.kfd_id)} if config.pci else asdict(read_sensors())
+
+    def _compare(self) -> str:
+        """Compare the times of both runs."""
+        ratios = [ratio for pair in self.pairs() if (ratio := pair.ratio) is not None]
+        if not ratios:
+            return "no times to compare"
+        span, mean = f"{min(ratios):.3f} to {max(ratios):.3f}", f"{geometric_mean(ratios):.3f}"
+        text = f"the second run took {span} times the first, {mean} on average"
+        if max(abs(ratio - 1) for ratio in ratios) > _STEADY:
+            raise CheckFailedError(f"unstable times: {text}", _STEADIER, code="unsteady")
+        return text
+
+
+def _of_one_gpu(kind: str, options: DeviceOptions) -> DeviceOptions:
+    """The options for the first of several GPUs, so that both runs are of the same one."""
+    first, *others = open_device(kind, options).worker_configs()
+    return replace(options, gpus=(first.gpu,)) if others else options
+
+
+def _cases(device: Device, dtype: str) -> Iterator[Any]:
+    """Cases of a matrix of forward convolutions that this device can build."""
+    measured = measured_of(operation(DEFAULT_OPERATION))
+    assert measured.matrix is not None
+    for case in measured.matrix(_MATRIX, MatrixSettings(device.arch, dtype, Direction.FORWARD.value, 2)):
+        if not measured.reasons(case.kernel, device.arch, case.problem) and _is_emitted(device, case.kernel):
+            yield case
+
+
+def _is_emitted(device: Device, kernel: Kernel) -> bool:
+    try:
+        device.emit(kernel)
+    except UnsupportedKernelError:
+        return False
+    return True

@@ -1,0 +1,1 @@
+"""Compiling kernels, and the cache of compiled ones."""

@@ -1,0 +1,70 @@
+"""Compiling kernels and loading them in a process of their own: what can be known where there is no GPU."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from ckh.bench.supervision.protocol import Job, Op
+from ckh.progress import progress
+from ckh.schema import Status
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ckh.bench.compilation.compile import Built
+    from ckh.bench.supervision.driver import Driver
+    from ckh.bench.supervision.protocol import Reply
+    from ckh.ops.base import Kernel
+    from ckh.resources import Resources
+
+_LOAD_TIMEOUT_S = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class BuildReport:
+    """The result of building a kernel: its status, why it is not ok, the library, and the compiler's report."""
+
+    status: Status
+    message: str
+    library: str
+    resources: Resources | None
+
+
+def build_and_load(driver: Driver, kernels: Sequence[Kernel]) -> dict[Kernel, BuildReport]:
+    """Compile kernels and load each library in a worker; those left when stopped are left out.
+
+    Raises:
+        DeviceError: the worker cannot be started.
+        DataError: the cache cannot be used.
+    """
+    built = driver.build(kernels, "compiling kernels")
+    loaded = _load_all(driver, [one.library for one in built.values() if one.status is Status.OK])
+    return {
+        kernel: _report(one, loaded.get(one.library))
+        for kernel, one in built.items()
+        if one.status is not Status.OK or one.library in loaded
+    }
+
+
+def _report(built: Built, loaded: Reply | None) -> BuildReport:
+    status, message = (built.status, built.message) if loaded is None else (loaded.status, loaded.message)
+    return BuildReport(status, message, built.library, None if built.binary is None else built.binary.resources)
+
+
+def _load_all(driver: Driver, libraries: Sequence[str]) -> dict[str, Reply]:
+    """Load each library; one that kills the worker does not take the others with it."""
+    config = replace(driver.configs[0], load_only=True)
+    found: dict[str, Reply] = {}
+    with (
+        driver.worker(config, timeout_s=_LOAD_TIMEOUT_S, should_stop=lambda: False) as worker,
+        progress("loading kernels", len(libraries)) as advance,
+    ):
+        for library in dict.fromkeys(libraries):
+            if driver.should_stop():
+                break
+            ((_, reply),) = worker.run(None, [Job(Op.LOAD, 0, library=library)])
+            where = "when it was loaded: " if reply.status in (Status.CRASH, Status.TIMEOUT) else ""
+            found[library] = replace(reply, message="" if reply.status is Status.OK else where + reply.message)
+            advance(1, "")
+    return found

@@ -1,0 +1,351 @@
+"""Compiling kernels: the system's compiler, a cache by content, many at a time.
+
+A compiler that was killed, or found no memory or room, says nothing about its kernel: it is run again at the end, with
+no other beside it, and if that is no better, the next time that the kernel is wanted. Several kernels that it had
+together are compiled together again, and each alone only if that is no better.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import os
+import re
+import tempfile
+import threading
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ckh.bench.codegen.unit import chosen, remarks_of, similarity
+from ckh.bench.codegen.unsupported import UnsupportedKernelError
+from ckh.bench.compilation.compiling import run_compiler
+from ckh.bench.compilation.kernel_cache import CachedLibrary, Compilation, KernelCache, Part, fault
+from ckh.bench.compilation.toolchain import require_toolchain
+from ckh.bench.planning.compile_cost import CompileCosts, kind_of
+from ckh.bench.planning.plan import full_name
+from ckh.bench.supervision.limits import DEFAULT_COMPILE_TIMEOUT_S
+from ckh.errors import CacheError
+from ckh.kernels.compiled import add_compiled
+from ckh.log import note
+from ckh.ops import operation, operation_of_kernel
+from ckh.schema import Status
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+    from ckh.bench.compilation.binary import Binary
+    from ckh.bench.compilation.compiling import CompilerRun
+    from ckh.bench.devices.device import Device
+    from ckh.ops.base import Kernel
+
+
+_UNIT_SHARE = 0.4  # of the longest time of a compiler, that a unit may need on an idle core
+_ROUNDING = 1e-9
+
+
+@dataclass(frozen=True, slots=True)
+class Built:
+    """The result of compiling a kernel's source: a library, or a status and why."""
+
+    status: Status
+    library: str
+    source_hash: str
+    message: str = ""
+    binary: Binary | None = None
+
+    @property
+    def code_hash(self) -> str:
+        """The hash that libraries share which do the same."""
+        return self.binary.code_hash if self.binary is not None else self.source_hash
+
+
+def default_jobs(job_bytes: int) -> int:
+    """Compilers at a time that need so much memory each: one a core, as far as the free memory goes."""
+    cores = len(os.sched_getaffinity(0))
+    return max(1, min(cores, available_bytes() // job_bytes))
+
+
+def available_bytes() -> int:
+    """Memory that can be had without swapping."""
+    try:
+        text = Path("/proc/meminfo").read_text(encoding="utf-8")
+    except OSError:
+        text = ""
+    match = re.search(r"^MemAvailable:\s+(\d+) kB$", text, re.MULTILINE)
+    return int(match[1]) * 1024 if match else os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_AVPHYS_PAGES")
+
+
+def unit_size(kernels: int, most: int, jobs: int) -> int:
+    """How many kernels are compiled together: `most`, or as few as need no further round of all compilers."""
+    rounds = math.ceil(kernels / (most * jobs))
+    return math.ceil(kernels / (max(rounds, 1) * jobs))
+
+
+def units(
+    sources: Mapping[str, tuple[Kernel, str]], most: int, cost: Callable[[Kernel], float] = lambda _: 1.0
+) -> list[list[str]]:
+    """Keys of the sources, each with a kernel that has it, that are compiled together: `most` or fewer of an operation.
+
+    Those that have most in common are neighbours, and a unit costs about as much as another.
+    """
+    operations: dict[str, list[str]] = {}
+    for key, (kernel, _) in sources.items():
+        operations.setdefault(operation_of_kernel(kernel).name, []).append(key)
+    found: list[list[str]] = []
+    for keys in operations.values():
+        if most > 1:
+            keys.sort(key=lambda key: similarity(sources[key][1]))
+        found += _cut(keys, [cost(sources[key][0]) for key in keys], most)
+    return found
+
+
+def _cut(keys: Sequence[str], costs: Sequence[float], most: int) -> Iterator[list[str]]:
+    """Neighbours in as few parts of `most` or fewer as there can be, cut where each has its share of the costs."""
+    each, spent = sum(costs) / math.ceil(len(keys) / most), 0.0
+    part: list[str] = []
+    number = 0
+    for key, cost in zip(keys, costs, strict=True):
+        if part and (len(part) == most or int(spent / each + _ROUNDING) > number):
+            yield part
+            part = []
+            number = int(spent / each + _ROUNDING)
+        part.append(key)
+        spent += cost
+    yield part
+
+
+@dataclass(frozen=True, slots=True)
+class BuildOrder:
+    """Sources by their hashes, each with a kernel that has it, the folder to compile in, and whether to stop."""
+
+    sources: dict[str, tuple[Kernel, str]]
+    workshop: Path
+    should_stop: Callable[[], bool]
+
+
+class KernelBuilder:
+    """Builds the kernels of a device, each source once.
+
+    Raises:
+        DataError: the cache folder cannot be used.
+    """
+
+    def __init__(self, device: Device, timeout_s: float = DEFAULT_COMPILE_TIMEOUT_S) -> None:
+        self._device = device
+        self._timeout_s = timeout_s
+        self._salt = hashlib.sha256(device.cache_salt()).digest()
+        self._cache = KernelCache()
+
+    def source_hash(self, kernel: Kernel) -> str:
+        """The name of the kernel's library in the cache.
+
+        Raises:
+            UnsupportedKernelError: the device cannot build it.
+        """
+        return self._hash(self._device.emit(kernel))
+
+    def missing(self, kernels: Sequence[Kernel]) -> list[Kernel]:
+        """One kernel of each library that is not in the cache yet; those that cannot be built do not count."""
+        keys: dict[str, Kernel] = {}
+        for kernel in kernels:
+            with suppress(UnsupportedKernelError):
+                keys.setdefault(self.source_hash(kernel), kernel)
+        return [kernel for key, kernel in keys.items() if not self._cache.path(key).exists()]
+
+    def build(
+        self,
+        kernels: Sequence[Kernel],
+        jobs: int,
+        advance: Callable[[int, str], None],
+        should_stop: Callable[[], bool] = lambda: False,
+    ) -> dict[Kernel, Built]:
+        """Build what the cache does not have, `jobs` at a time; when `should_stop`, the rest is left out.
+
+        Raises:
+            DeviceError: the toolchain is broken, so that no kernel can be built.
+            CacheError: there is no room.
+        """
+        built: dict[Kernel, Built] = {}
+        hashes: dict[Kernel, str] = {}
+        sources: dict[str, tuple[Kernel, str]] = {}
+        for kernel in kernels:
+            try:
+                source = self._device.emit(kernel)
+            except UnsupportedKernelError as error:
+                built[kernel] = Built(Status.UNSUPPORTED, "", "", str(error))
+                advance(1, "")
+                continue
+            hashes[kernel] = self._hash(source)
+            sources[hashes[kernel]] = kernel, source
+        try:
+            with self._cache.workshop() as workshop:
+                made = self._build_all(BuildOrder(sources, workshop, should_stop), jobs, advance)
+        except OSError as error:
+            text = f"cannot build kernels in {self._cache.folder}: {error.strerror}"
+            raise CacheError(text, "make room, or set CKH_CACHE_DIR") from error
+        return built | {kernel: made[key] for kernel, key in hashes.items() if key in made}
+
+    def _build_all(self, order: BuildOrder, jobs: int, advance: Callable[[int, str], None]) -> dict[str, Built]:
+        made = self._found(order)
+        if made:
+            advance(len(made), "")
+        left = {key: source for key, source in order.sources.items() if key not in made}
+        if left:
+            self._require_toolchain(order)
+        together = self._units(left, jobs)
+        for results in self._build_units(together, order, jobs, advance):
+            made |= results
+        for unit in together:
+            again = [key for key in unit if key in made and made[key].status is Status.COMPILE_INTERRUPTED]
+            for key, result in self._build_unit(again, order, is_last=True):
+                made[key] = result
+            advance(len(again), "")
+        if {made[key].status for key in left if key in made} == {Status.COMPILE_ERROR}:
+            self._require_toolchain(order)  # it may have been broken meanwhile
+        return made
+
+    def _require_toolchain(self, order: BuildOrder) -> None:
+        """Find out whether any kernel can be built, before and after none could.
+
+        Raises:
+            DeviceError: none can.
+        """
+        if not order.should_stop():
+            require_toolchain(self._device, order.workshop, order.should_stop)
+
+    def _units(self, sources: Mapping[str, tuple[Kernel, str]], jobs: int) -> list[list[str]]:
+        """The sources that are compiled together: no unit comes near the longest time of a compiler."""
+        most = self._device.unit_kernels
+        if most == 1 or not sources:
+            return units(sources, 1)
+        costs = {name: self._costs(name) for name in {operation_of_kernel(one).name for one, _ in sources.values()}}
+
+        def cost(kernel: Kernel) -> float:
+            return costs[operation_of_kernel(kernel).name].of(kernel)
+
+        mean_s = sum(cost(kernel) for kernel, _ in sources.values()) / len(sources)
+        most = max(1, min(most, int(_UNIT_SHARE * self._timeout_s / mean_s)))
+        return units(sources, unit_size(len(sources), most, jobs), cost)
+
+    def _costs(self, op: str) -> CompileCosts:
+        return CompileCosts.of_device(self._device, operation(op))
+
+    def _build_units(
+        self, together: Sequence[Sequence[str]], order: BuildOrder, jobs: int, advance: Callable[[int, str], None]
+    ) -> Iterable[dict[str, Built]]:
+        """Build the sources of each unit, so many units at a time; yields each unit's results."""
+        from joblib import Parallel, delayed
+
+        lock = threading.Lock()
+
+        def build(unit: Sequence[str]) -> Iterator[tuple[str, Built]]:
+            with lock:
+                first = full_name(order.sources[unit[0]][0])
+                advance(0, first if len(unit) == 1 else f"{first} and {len(unit) - 1} more")
+            for key, result in self._build_unit(unit, order):
+                if result.status is not Status.COMPILE_INTERRUPTED:
+                    with lock:
+                        advance(1, "")
+                yield key, result
+
+        def one(unit: Sequence[str]) -> dict[str, Built]:
+            return dict(build(unit))
+
+        found: list[dict[str, Built]] = Parallel(n_jobs=jobs, backend="threading")(
+            delayed(one)(unit) for unit in together
+        )
+        return found
+
+    def _found(self, order: BuildOrder) -> dict[str, Built]:
+        """The sources whose libraries the cache has."""
+        found = {}
+        for key in order.sources:
+            if order.should_stop():
+                break
+            if library := self._cache.find(key):
+                found[key] = _ok(key, library)
+        return found
+
+    def _hash(self, source: str) -> str:
+        return hashlib.sha256(self._salt + source.encode()).hexdigest()[:32]
+
+    def _build_unit(
+        self, unit: Sequence[str], order: BuildOrder, *, is_last: bool = False
+    ) -> Iterator[tuple[str, Built]]:
+        """Build sources as one, and each of them alone where that fails; when stopped, the rest is left out.
+
+        Where the compiler was interrupted, so are all of them, but alone if this `is_last`.
+        """
+        together = self._compile_together(unit, order) if len(unit) > 1 else {}
+        for key in unit:
+            result = together.get(key)
+            if result is None or (is_last and result.status is Status.COMPILE_INTERRUPTED):
+                result = self._build(key, order)
+            if result is not None:
+                yield key, result
+
+    def _compile_together(self, unit: Sequence[str], order: BuildOrder) -> dict[str, Built]:
+        """The libraries of the sources of a unit, or that its compiler was interrupted; nothing if it fails."""
+        if order.should_stop():
+            return {}
+        first = order.sources[unit[0]][0]
+        text = self._device.emit_unit(first, [order.sources[key][1] for key in unit])
+        with tempfile.TemporaryDirectory(dir=order.workshop, ignore_cleanup_errors=True) as folder:
+            library = Path(folder) / "unit.so"
+            run = self._run(first, text, library, order)
+            if run is None:
+                return {}
+            if run.status is Status.COMPILE_INTERRUPTED:
+                return {key: Built(run.status, "", key, run.message) for key in unit}
+            why = run.message if run.status is not Status.OK else fault(library)
+            if not why and not chosen(library.read_bytes(), 0):
+                why = "none can be chosen"
+            if why:
+                note(f"{len(unit)} kernels are compiled alone; together: {why}")
+                return {}
+            name, built = self._cache.put_unit(library), {}
+            kernels = [order.sources[key][0] for key in unit]
+            shares = self._costs(operation_of_kernel(first).name).weights(kernels)
+            for number, key in enumerate(unit):
+                own = replace(run, message=remarks_of(number, run.message), cpu_s=run.cpu_s * shares[number])
+                built[key] = self._keep(key, order, library, own, Part(name, number, len(unit)))
+            return built
+
+    def _build(self, key: str, order: BuildOrder) -> Built | None:
+        """Build a source; None when stopped."""
+        if order.should_stop():
+            return None
+        kernel, text = order.sources[key]
+        with tempfile.TemporaryDirectory(dir=order.workshop, ignore_cleanup_errors=True) as folder:
+            library = Path(folder) / f"{key}.so"
+            run = self._run(kernel, text, library, order)
+            if run is None:
+                return None
+            if run.status is not Status.OK:
+                return Built(run.status, "", key, run.message)
+            if why := fault(library):
+                return Built(Status.COMPILE_ERROR, "", key, f"output is not a library of a kernel: {why}")
+            return self._keep(key, order, library, run)
+
+    def _run(self, kernel: Kernel, text: str, library: Path, order: BuildOrder) -> CompilerRun | None:
+        """Compile a source of a kernel or, for a unit, of its first."""
+        source = library.with_suffix(".cpp")
+        source.write_text(text, encoding="utf-8")
+        command = self._device.compile_command(kernel, source, library)
+        return run_compiler(command, source, self._timeout_s, order.should_stop)
+
+    def _keep(self, key: str, order: BuildOrder, library: Path, run: CompilerRun, part: Part | None = None) -> Built:
+        """Put a library into the cache or, of a unit, which part it is, with what the compiler reported of it."""
+        kernel, source = order.sources[key]
+        binary = self._device.inspect(kernel, source, run.message)
+        arch, op = self._device.arch.name, operation_of_kernel(kernel)
+        if binary is not None and binary.resources is not None:
+            add_compiled(arch, op.name, op.kernel_name(kernel), binary.resources)
+        compilation = Compilation(arch, op.name, kind_of(kernel), run.cpu_s)
+        return _ok(key, self._cache.put(key, library, binary, compilation, part))
+
+
+def _ok(key: str, library: CachedLibrary) -> Built:
+    return Built(Status.OK, str(library.path), key, binary=library.binary)

@@ -1,0 +1,130 @@
+"""Finding hipcc and the headers of CK Tile."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import shutil
+from contextlib import suppress
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ckh.bench.codegen.ck_tile import detect_interface, has_headers
+from ckh.bench.compilation.compiler import Compiler, version_of
+from ckh.bench.isolated.hip_runtime import RUNTIME
+from ckh.errors import DeviceError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from ckh.bench.codegen.ck_tile import Headers
+
+_DEFAULT_ROCM = "/opt/rocm"
+_CLANG = re.compile(r"\bclang version (\d+)")
+_MOVES_BARRIERS = 19  # seen in the instructions of 19.1's kernels, and in their results where they were executed
+_HIPCC, _ROCM, _INCLUDE = "HIPCC", "ROCM_PATH", "CK_TILE_INCLUDE"
+
+
+def find_hipcc(wanted: str | None, environ: Mapping[str, str] = os.environ) -> Compiler:
+    """The HIP compiler: the wanted one, else $HIPCC, else that of $ROCM_PATH, of PATH, of /opt/rocm.
+
+    Raises:
+        DeviceError: the one that was requested does not run, or there is none.
+    """
+    for requested in (wanted, environ.get(_HIPCC)):
+        if requested:
+            return _checked(requested, environ)
+    candidates = [str(Path(environ[_ROCM], "bin", "hipcc"))] if environ.get(_ROCM) else []
+    for program in (*candidates, "hipcc", f"{_DEFAULT_ROCM}/bin/hipcc"):
+        if shutil.which(program, path=environ.get("PATH")):
+            return _checked(shlex.quote(program), environ)
+    raise DeviceError(
+        f"no HIP compiler: hipcc not found in {_ROCM}, PATH or {_DEFAULT_ROCM}",
+        f"install ROCm, or name hipcc with --hipcc or {_HIPCC}",
+        code="no-compiler",
+    )
+
+
+def _checked(text: str, environ: Mapping[str, str]) -> Compiler:
+    try:
+        program, *arguments = shlex.split(text) or [""]
+    except ValueError:  # a quotation without an end
+        program, arguments = "", []
+    found = shutil.which(program, path=environ.get("PATH"))
+    command = (found or "", *arguments)
+    version = version_of(command) if found else ""
+    if not version:
+        raise DeviceError(
+            f"the HIP compiler {text} cannot be run", f"name hipcc with --hipcc or {_HIPCC}", code="no-compiler"
+        )
+    return Compiler(command, version)
+
+
+def runtime_beside(hipcc: Compiler) -> Path | None:
+    """The HIP runtime in the lib folder of the compiler's ROCm; None if there is none."""
+    runtime = Path(hipcc.command[0]).resolve().parent.parent / "lib" / RUNTIME
+    return runtime if runtime.is_file() else None
+
+
+def compiler_warning(hipcc: Compiler) -> str:
+    """A known error of a compiler in GPU code; empty if none is known."""
+    found = _CLANG.search(hipcc.version)
+    if found is None or int(found[1]) != _MOVES_BARRIERS:
+        return ""
+    return (
+        "clang 19 moves barriers of LDS in GPU code: bwd_weight kernels with compv3 and compv4, and persistent GEMM "
+        "kernels, race and give wrong results; use ROCm 7's hipcc, or another of clang 20 or newer"
+    )
+
+
+def find_ck_tile(wanted: str | None, hipcc: Compiler | None, environ: Mapping[str, str] = os.environ) -> Headers:
+    """CK Tile's headers: the wanted include folder, else $CK_TILE_INCLUDE, else ROCm's own, wherever that is.
+
+    Raises:
+        DeviceError: there are none.
+    """
+    for requested in (wanted, environ.get(_INCLUDE)):
+        if requested:
+            return detect_interface(Path(requested))
+    folders = list(_rocm_includes(hipcc, environ))
+    for folder in folders:
+        if has_headers(folder):
+            return detect_interface(folder)
+    raise DeviceError(
+        "no CK Tile headers in " + " or ".join(map(str, folders)),
+        f"install composable_kernel's headers, or name their folder with --ck-include or {_INCLUDE}",
+        code="no-headers",
+    )
+
+
+def known_ck_tile(wanted: str | None = None, environ: Mapping[str, str] = os.environ) -> Headers | None:
+    """The headers that `find_ck_tile` finds, without running a compiler; None if there are none."""
+    include = _known_include(wanted, *(environ.get(name) for name in (_INCLUDE, _HIPCC, _ROCM, "PATH")))
+    return None if include is None else _detected(include)
+
+
+@lru_cache(maxsize=16)
+def _known_include(
+    wanted: str | None, include: str | None, hipcc: str | None, rocm: str | None, path: str | None
+) -> Path | None:
+    if requested := wanted or include:
+        return Path(requested) if has_headers(Path(requested)) else None
+    with suppress(ValueError):  # a quotation without an end
+        program, *_ = shlex.split(hipcc or "") or ["hipcc"]
+        found = shutil.which(program, path=path)
+        folders = _rocm_includes(Compiler((found,), "") if found else None, {_ROCM: rocm or ""})
+        return next(filter(has_headers, folders), None)
+    return None
+
+
+_detected = lru_cache(maxsize=4)(detect_interface)
+
+
+def _rocm_includes(hipcc: Compiler | None, environ: Mapping[str, str]) -> Iterator[Path]:
+    if environ.get(_ROCM):
+        yield Path(environ[_ROCM], "include")
+    if hipcc is not None:
+        yield Path(hipcc.command[0]).resolve().parent.parent / "include"
+    yield Path(_DEFAULT_ROCM, "include")

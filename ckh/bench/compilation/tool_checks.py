@@ -1,0 +1,103 @@
+"""Faults of this machine that keep kernels from being built or run, each with a remedy; found in seconds."""
+
+from __future__ import annotations
+
+import time
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from ckh.bench.compilation.compiler import find_compiler
+from ckh.bench.compilation.hip_toolchain import find_ck_tile, find_hipcc
+from ckh.bench.compilation.kernel_cache import KernelCache
+from ckh.bench.compilation.toolchain import require_toolchain
+from ckh.bench.devices.device import HIP_KIND, HOST_KIND, DeviceOptions
+from ckh.bench.devices.device_choice import open_device, require_usable
+from ckh.errors import CkhError, DeviceError, ExitCode
+from ckh.gpus import detect_gpu_arch
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_ARCH_TO_TRY = "gfx942"  # where there is no GPU
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCheck:
+    """The result of trying one part.
+
+    Attributes:
+        name: of the part.
+        found: what works, or what is wrong.
+        remedy: what to do about it; empty where nothing is known.
+        exit_code: 0 if the part works, else that of the error.
+        seconds: how long it took to find out.
+    """
+
+    name: str
+    found: str
+    remedy: str
+    exit_code: int
+    seconds: float
+
+    @property
+    def is_ok(self) -> bool:
+        """True if the part works."""
+        return self.exit_code == ExitCode.OK
+
+
+def check_tools(options: DeviceOptions) -> list[ToolCheck]:
+    """Open the GPUs in workers, and compile, link and load the simplest kernel for a GPU and for the CPU."""
+    wanted = replace(options, arch=options.arch or detect_gpu_arch() or _ARCH_TO_TRY)
+    return [
+        checked("GPU", lambda: opened(HIP_KIND, wanted)),
+        checked("HIP compiler", lambda: built_simplest(HIP_KIND, wanted)),
+        checked("CK Tile headers", lambda: _headers(wanted)),
+        checked("C++ compiler", lambda: built_simplest(HOST_KIND, DeviceOptions())),
+    ]
+
+
+def checked(name: str, find: Callable[[], str]) -> ToolCheck:
+    """What `find` returns, or the error that it raises."""
+    start = time.monotonic()
+    try:
+        found, remedy, code = find(), "", ExitCode.OK
+    except CkhError as error:
+        found, remedy, code = error.message, error.hint, error.exit_code
+    except OSError as error:
+        found, remedy, code = f"cannot write: {error}", "make room, or set CKH_CACHE_DIR", ExitCode.INPUT_OUTPUT
+    return ToolCheck(name, found, remedy, int(code), round(time.monotonic() - start, 3))
+
+
+def opened(kind: str, options: DeviceOptions) -> str:
+    """Open each GPU of a device in a worker, and write and read its memory.
+
+    Raises:
+        DeviceError: one cannot be used.
+    """
+    device = open_device(kind, options)
+    require_usable(device)
+    count = len(device.worker_configs())
+    return f"{device.arch.name}, {count} worker{'s' * (count > 1)}"
+
+
+def built_simplest(kind: str, options: DeviceOptions) -> str:
+    """Compile, link and load the simplest kernel.
+
+    Raises:
+        DeviceError: one of these fails.
+        DataError: the cache cannot be used.
+    """
+    compiler = find_compiler() if kind == HOST_KIND else find_hipcc(options.hipcc)
+    with KernelCache().workshop() as folder:
+        require_toolchain(open_device(kind, options), folder)
+    target = "" if options.arch is None else f" for {options.arch}"
+    return f"{' '.join(compiler.command)} builds what can be loaded{target}"
+
+
+def _headers(options: DeviceOptions) -> str:
+    hipcc = None
+    with suppress(DeviceError):  # headers may be known without one
+        hipcc = find_hipcc(options.hipcc)
+    headers = find_ck_tile(options.ck_include, hipcc)
+    return f"{headers.include} (interface {headers.interface})"

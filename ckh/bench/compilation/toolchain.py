@@ -1,0 +1,110 @@
+"""Whether a device's compiler, linker and loader work at all, found out with the least kernel in a second or two.
+
+A kernel that does not compile is a row that lasts; a toolchain that is broken says nothing about any kernel.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ckh.bench.compilation.compiling import run_compiler
+from ckh.bench.isolated.library import ENTRY_POINTS
+from ckh.errors import DeviceError
+from ckh.schema import Status
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ckh.bench.devices.device import Device
+
+_TIMEOUT_S = 120.0
+_NAME = "toolchain"
+_FUNCTIONS = f"""\
+extern "C" {{
+const char* ckh_name() {{
+    static const char label[] =
+        "ckh-kernel:{_NAME}";
+    return label + sizeof label - sizeof "{_NAME}";
+}}
+{"".join(f"void {name}() {{ }}" + chr(10) for name in ENTRY_POINTS)}}}
+"""
+LEAST_HOST = f"#include <cstdint>\n{_FUNCTIONS}"
+LEAST_HIP = f"""\
+#include <hip/hip_runtime.h>
+#include <cstdint>
+__global__ void ckh_least(int* out) {{ *out = 1; }}
+extern "C" int ckh_launch(int* out) {{
+    ckh_least<<<1, 1>>>(out);
+    return hipGetLastError();
+}}
+{_FUNCTIONS}"""
+
+# What the compiler, linker or loader says, and what to do.
+_REMEDIES = (
+    (
+        r"hip_runtime\.h|hip_version\.h|cannot find HIP runtime",
+        "install HIP's headers (packages hip-dev, hip-runtime-amd), or set ROCM_PATH to a whole ROCm",
+    ),
+    (
+        r"cannot find ROCm device library|device-libs|\.bc\b",
+        "install the package rocm-device-libs of the same ROCm, or set ROCM_PATH to a whole ROCm",
+    ),
+    (
+        r"(?:cannot find|unable to find library) -lamdhip64",
+        "install the package hip-runtime-amd, or set ROCM_PATH to a whole ROCm",
+    ),
+    (
+        r"libamdhip64.*cannot open shared object|libhsa-runtime.*cannot open shared object",
+        "set ROCM_PATH to the ROCm of the compiler, or add its lib folder to LD_LIBRARY_PATH",
+    ),
+    (
+        r"another HIP runtime",
+        "set ROCM_PATH to the ROCm of the compiler, or have the environment of one ROCm alone",
+    ),
+    (
+        r"[Uu]nsupported (?:HIP )?gpu arch|invalid target ID|unknown target CPU",
+        "this compiler does not know the architecture: install a newer ROCm, or name its hipcc with HIPCC",
+    ),
+    (
+        r"(?:cstdint|stddef\.h|limits)' file not found|cannot find -lstdc\+\+",
+        "install the C++ library's development files (package g++ or libstdc++-dev)",
+    ),
+    (r"cannot find -l|unable to find library", "install the library that is named, or repair the compiler"),
+    (r"longer than", "the machine is very busy, or the compiler hangs: run the command by hand"),
+)
+
+
+def require_toolchain(device: Device, folder: Path, should_stop: Callable[[], bool] = lambda: False) -> None:
+    """Compile, link and load the least kernel in a folder. Compilers that are interrupted say nothing, here too.
+
+    Raises:
+        DeviceError: one of these fails; says which, why, and what to do.
+        OSError: the folder cannot be written.
+    """
+    with tempfile.TemporaryDirectory(dir=folder, ignore_cleanup_errors=True) as work:
+        source, library = Path(work, "least.cpp"), Path(work, "least.so")
+        source.write_text(device.least_source, encoding="utf-8")
+        command = device.least_command(source, library)
+        run = run_compiler(command, source, _TIMEOUT_S, should_stop)
+        if run is None or run.status is Status.COMPILE_INTERRUPTED:
+            return
+        if run.status is not Status.OK:
+            raise _broken(f"{command[0]} does not compile and link the simplest kernel", run.message)
+        if not library.is_file():
+            raise _broken(f"{command[0]} ends well and writes no library", "")
+        load = [sys.executable, "-m", "ckh.bench.compilation.load", str(library)]
+        loaded = run_compiler(load, library, _TIMEOUT_S, should_stop, device.worker_environment())
+        if loaded is not None and loaded.status is Status.COMPILE_ERROR:
+            raise _broken(f"what {command[0]} made of the simplest kernel cannot be loaded", loaded.message)
+
+
+def _broken(what: str, why: str) -> DeviceError:
+    remedy = next((text for pattern, text in _REMEDIES if re.search(pattern, why)), "")
+    repair = "repair its installation, or name another compiler (HIPCC, CXX)"
+    return DeviceError(
+        f"the toolchain is broken: {what}{f': {why}' if why else ''}", remedy or repair, code="broken-toolchain"
+    )

@@ -1,0 +1,89 @@
+"""Opening the device of a kind or of an architecture, and which kind is meant where none is named."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import fields
+from typing import TYPE_CHECKING
+
+from ckh.bench.devices.device import DEVICE_KINDS, EMULATED_KIND, HIP_KIND, HOST_KIND, DeviceOptions
+from ckh.errors import DeviceError, UsageError
+
+if TYPE_CHECKING:
+    from ckh.bench.devices.device import Device
+    from ckh.bench.supervision.protocol import WorkerConfig
+
+
+def open_device(kind: str, options: DeviceOptions = DeviceOptions()) -> Device:
+    """The device of that kind.
+
+    Raises:
+        UsageError: there is no such kind, or an option does not go with it.
+        DeviceError: it cannot be used here.
+    """
+    if kind == HIP_KIND:
+        from ckh.bench.devices.hip_device import HipDevice
+
+        return HipDevice(options)
+    if kind == EMULATED_KIND:
+        from ckh.bench.devices.emulated import EmulatedDevice
+
+        return EmulatedDevice(options)
+    if kind != HOST_KIND:
+        raise UsageError(f"unknown device {kind!r}", "one of " + ", ".join(DEVICE_KINDS), code="unknown-name")
+    given = [field.name for field in fields(options) if getattr(options, field.name) != field.default]
+    if given:
+        raise UsageError(f"the host device has no {', '.join(given)}", "use --device hip", code="inapplicable-option")
+    from ckh.bench.devices.host_device import HostDevice
+
+    return HostDevice()
+
+
+def device_of(arch: str) -> Device:
+    """This machine's device of an architecture.
+
+    Raises:
+        DeviceError: it has none, or it cannot be used.
+    """
+    from ckh.archs import HOST
+
+    is_host = arch == HOST
+    device = open_device(HOST_KIND if is_host else HIP_KIND, DeviceOptions(None if is_host else arch))
+    if device.arch.name != arch:
+        raise DeviceError(f"the model is for {arch}, this machine has {device.arch.name}", code="model-mismatch")
+    require_usable(device)
+    return device
+
+
+def default_device_kind(options: DeviceOptions) -> str:
+    """`hip` where there is an AMD GPU, or where an option is given that only a GPU has; else `host`."""
+    from ckh.archs import detect_gpu_arch
+
+    return HIP_KIND if options != DeviceOptions() or detect_gpu_arch() else HOST_KIND
+
+
+def caution_of(device: Device) -> str:
+    """Why nobody vouches for a device's kernels; empty if somebody does, or where nothing can be built."""
+    from ckh.bench.devices.hip_device import HipDevice
+
+    with suppress(DeviceError):
+        return device.caution if isinstance(device, HipDevice) else ""
+    return ""
+
+
+def require_usable(device: Device) -> None:
+    """Find out whether the GPUs can be used, all at once, before hours of compilation.
+
+    Raises:
+        DeviceError: a worker cannot be started; says why.
+    """
+    from concurrent.futures import ThreadPoolExecutor
+
+    from ckh.bench.supervision.process import WorkerProcess
+
+    def start(config: WorkerConfig) -> None:
+        WorkerProcess(device, config).kill()
+
+    configs = list(dict.fromkeys(config for config in device.worker_configs() if config.is_hip))
+    with ThreadPoolExecutor(max(1, len(configs))) as pool:
+        list(pool.map(start, configs))

@@ -1,0 +1,262 @@
+"""The device `hip`: AMD GPUs, with CK Tile kernels that hipcc compiles.
+
+Nothing here opens a GPU: what there is, is read from the kernel driver, and only workers use the HIP runtime.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+from contextlib import suppress
+from dataclasses import replace
+from functools import cache, cached_property
+from typing import TYPE_CHECKING
+
+from ckh.archs import load_arch
+from ckh.bench.codegen import ck_tile
+from ckh.bench.codegen.interfaces import NOT_VERIFIED
+from ckh.bench.codegen.source import header_contents
+from ckh.bench.codegen.unit import code_hash, unit_source
+from ckh.bench.codegen.unsupported import UnsupportedKernelError
+from ckh.bench.codegen.warp_gemms import dispatcher_macro
+from ckh.bench.compilation.binary import Binary, parse_resources
+from ckh.bench.compilation.hip_toolchain import find_ck_tile, find_hipcc, known_ck_tile, runtime_beside
+from ckh.bench.compilation.toolchain import LEAST_HIP
+from ckh.bench.computation import measured_of
+from ckh.bench.devices.device import (
+    HIP_KIND,
+    DeviceIdentity,
+    headers_comment,
+    worker_environment,
+    worker_module_command,
+)
+from ckh.bench.isolated.hip_runtime import LIBRARY_VARIABLE
+from ckh.bench.supervision.protocol import WorkerConfig
+from ckh.errors import DeviceError, UsageError
+from ckh.gpus import visible_gpus
+from ckh.kernels.judging import judge_table
+from ckh.kernels.table import KernelTable
+from ckh.ops import operation_of_kernel
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+    from ckh.archs import ArchSpec
+    from ckh.bench.codegen.ck_tile import Headers
+    from ckh.bench.compilation.compiler import Compiler
+    from ckh.bench.computation import HipEmission
+    from ckh.bench.devices.device import DeviceOptions
+    from ckh.kernels.judging import Verdicts
+    from ckh.ops.base import AnyOperation, Kernel
+
+_FLAGS = (
+    *("-std=c++20", "-O3", "-shared", "-fPIC"),
+    # As AMD compiles these kernels.
+    *("-mllvm", "-enable-noalias-to-md-conversion=0", "-Wno-undefined-func-template", "-Wno-float-equal"),
+    # Without it, GPU code holds a hash of the source file's path.
+    "-fuse-cuid=none",
+    # Nor symbols and an identity, which hold names.
+    *("-s", "-Wl,--build-id=none"),
+    "-Rpass-analysis=kernel-resource-usage",
+)
+_TARGET = re.compile(r"gfx[0-9a-f]+(?!:(\w+)[+-]:\1)(?::(?:sramecc|xnack)[+-]){0,2}")
+_JOB_BYTES = 3 << 30  # seen: 0.7 GB for a kernel, 1.5 GB for eight of different tiles
+_UNIT_KERNELS = 12
+_FLUSH_FACTOR = 2  # of the GPU's caches
+_KB = 1024
+_SLOWING = ("HIP_LAUNCH_BLOCKING", "AMD_SERIALIZE_KERNEL", "AMD_SERIALIZE_COPY")  # with which launches wait for another
+
+
+class HipDevice:
+    """The AMD GPUs of one architecture in this machine, or an architecture to compile for where there is none.
+
+    Compiler and headers are looked for when they are needed; what needs them raises `DeviceError` if they are missing.
+
+    Raises:
+        DeviceError: neither is there a GPU nor is an architecture named.
+        UsageError: the architecture is unknown or no GPU's, or there is no GPU of the requested number.
+    """
+
+    def __init__(self, options: DeviceOptions) -> None:
+        gpus = visible_gpus()
+        if options.arch is None and not gpus:
+            raise DeviceError(
+                "no usable device: no AMD GPU is found", "name one with --arch to compile for it", code="no-gpu"
+            )
+        self._target = gpus[0].arch if options.arch is None else options.arch
+        self._arch = load_arch(self._target)
+        if not _TARGET.fullmatch(self._target):
+            raise UsageError(
+                f"{self._target!r} is not a target of the HIP compiler",
+                "such as gfx942 or gfx90a:xnack-",
+                code="unknown-arch",
+            )
+        self._gpus = {gpu.number: gpu for gpu in gpus if gpu.arch == self._arch.name}
+        self._numbers = tuple(self._gpus) if options.gpus is None else options.gpus
+        if strange := [number for number in self._numbers if number not in self._gpus]:
+            raise UsageError(
+                f"no {self._arch.name} GPU {strange[0]} on this machine",
+                f"GPUs: {list(self._gpus)}",
+                code="no-such-gpu",
+            )
+        self._options = options
+        self._comment_on = cache(headers_comment)
+
+    @property
+    def arch(self) -> ArchSpec:
+        """The architecture that kernels are compiled for."""
+        return self._arch
+
+    @property
+    def job_bytes(self) -> int:
+        """Memory of a compiler that compiles CK Tile's templates."""
+        return _JOB_BYTES
+
+    @property
+    def unit_kernels(self) -> int:
+        """As many as a compiler's memory is enough for."""
+        return _UNIT_KERNELS
+
+    def identity(self) -> DeviceIdentity:
+        """The identity of the GPU where there is one, else of the architecture."""
+        hardware = self._arch.hardware.to_dict()
+        gpu = next((self._gpus[number] for number in self._numbers), None)
+        if gpu is not None and gpu.num_cus and gpu.max_clock_mhz:
+            hardware |= {"num_cus": gpu.num_cus, "max_clock_mhz": gpu.max_clock_mhz}
+            hardware["num_xcd"] = gpu.num_xcd or hardware["num_xcd"]
+            hardware["l3_cache_kb"] //= gpu.memory_parts
+        product = " ".join(filter(None, (gpu.product, gpu.partition))) if gpu is not None else ""
+        return DeviceIdentity(
+            kind=HIP_KIND,
+            arch=self._arch.name,
+            name=f"{self._target}{f' {product}' if product else ''}, "
+            f"{hardware['num_cus']} CUs at {hardware['max_clock_mhz']} MHz",
+            clock_mhz=hardware["max_clock_mhz"],
+            hardware=hardware,
+            compiler=f"{self._compiler.version}; CK Tile {self._headers.interface} {self._headers_hash[:12]}",
+            flags=(*_FLAGS, f"--offload-arch={self._target}"),
+            environment=tuple(f"{name}={os.environ[name]}" for name in _SLOWING if os.environ.get(name, "0") != "0"),
+        )
+
+    def emit(self, kernel: Kernel) -> str:
+        """The kernel as one CK Tile translation unit.
+
+        Raises:
+            UnsupportedKernelError: these headers cannot build it.
+        """
+        emission = _emission(kernel)
+        return emission.emit(kernel, self._headers, self._arch) + self._comment_on(emission.templates)
+
+    def refusals(self, kernels: Sequence[Kernel]) -> Verdicts | None:
+        """Return the kernels that these headers cannot build; None where there are no headers."""
+        headers = known_ck_tile(self._options.ck_include)
+        if not kernels or headers is None:
+            return None
+        table = KernelTable.of(type(kernels[0]), kernels)
+        return judge_table(_emission(kernels[0]).rules(headers), table, self._arch)
+
+    def emit_unit(self, kernel: Kernel, sources: Sequence[str]) -> str:
+        """Sources of kernels of that kernel's operation as one, from which a library of all of them is compiled."""
+        return unit_source(sources, _folders(kernel))
+
+    def compile_s(self, op: AnyOperation) -> Mapping[str, float]:
+        """CPU seconds of a compiler for a kernel by its kind, where none was seen."""
+        return _emission_of(op).compile_s
+
+    def cache_salt(self) -> bytes:
+        """Our shared headers, CK Tile's, flags, target and compiler version."""
+        parts = (self._compiler.version, *self._compiler.command[1:], *_FLAGS, self._target, self._headers_hash)
+        return header_contents(ck_tile.template_dir()) + "\0".join(parts).encode()
+
+    def compile_command(self, kernel: Kernel, source: Path, library: Path) -> list[str]:
+        """One call of hipcc."""
+        folders = (f"-I{folder}" for folder in (*_folders(kernel), self._headers.include))
+        target = (f"--offload-arch={self._target}", f"-D{dispatcher_macro(self._headers)}")
+        return [*self._compiler.command, *_FLAGS, *target, *folders, "-o", str(library), str(source)]
+
+    @property
+    def least_source(self) -> str:
+        """A kernel that stores a number, and its launch."""
+        return LEAST_HIP
+
+    def least_command(self, source: Path, library: Path) -> list[str]:
+        """One call of hipcc, without CK Tile's headers."""
+        target = f"--offload-arch={self._target}"
+        return [*self._compiler.command, *_FLAGS, target, "-o", str(library), str(source)]
+
+    def inspect(self, kernel: Kernel, source: str, messages: str) -> Binary | None:
+        """Resources as the compiler reported them, and the hash of the code."""
+        resources = (parse_resources(messages, function) for function in _emission(kernel).functions)
+        return Binary(code_hash(source, _folders(kernel)), next(filter(None, resources), None))
+
+    def worker_configs(self) -> tuple[WorkerConfig, ...]:
+        """One worker a GPU; where there is none, one that will say so."""
+        profile = self._arch.hardware
+        caches_kb = profile.l3_cache_kb + profile.l2_cache_kb * max(profile.num_xcd, 1)
+        outlasting_bytes = _FLUSH_FACTOR * caches_kb * _KB
+        is_cold, floats = self._options.cold, self._arch.fnuz_floats
+        if is_cold:
+            config = WorkerConfig(0, None, HIP_KIND, 0, outlasting_bytes, fnuz_floats=floats)
+        else:
+            rotating = self._options.rotating
+            config = WorkerConfig(
+                0, None, HIP_KIND, 0, fnuz_floats=floats, rotating=rotating, rotating_bytes=outlasting_bytes
+            )
+        found = [self._gpus[number] for number in self._numbers]
+        every = tuple(replace(config, gpu=gpu.number, pci=gpu.pci, kfd_id=gpu.kfd_id) for gpu in found)
+        return every or (config,)
+
+    def worker_command(self) -> list[str]:
+        """This Python with the worker module."""
+        return worker_module_command()
+
+    def worker_environment(self) -> dict[str, str]:
+        """Ours, with this worker's part of the cores for BLAS, which computes the references, and the HIP runtime.
+
+        Kernels need the runtime of the compiler's ROCm, which the loader need not know.
+        """
+        environment = worker_environment(max(1, len(os.sched_getaffinity(0)) // max(1, len(self._numbers))))
+        with suppress(DeviceError):
+            if runtime := runtime_beside(self._compiler):
+                environment.setdefault(LIBRARY_VARIABLE, str(runtime))
+        return environment
+
+    @property
+    def caution(self) -> str:
+        """Why nobody vouches for kernels that are built with these headers; empty if ckh's tests build such kernels."""
+        headers = self._headers
+        return "" if headers.interface.is_verified and not headers.unlike else NOT_VERIFIED
+
+    @cached_property
+    def _compiler(self) -> Compiler:
+        return find_hipcc(self._options.hipcc)
+
+    @cached_property
+    def _headers(self) -> Headers:
+        return find_ck_tile(self._options.ck_include, self._compiler)
+
+    @cached_property
+    def _headers_hash(self) -> str:
+        """Of all of CK Tile's headers: which version they are is not written in them."""
+        digest = hashlib.sha256()
+        for header in sorted((self._headers.include / "ck_tile").rglob("*.hpp")):
+            digest.update(str(header.relative_to(self._headers.include)).encode() + b"\0" + header.read_bytes() + b"\0")
+        return digest.hexdigest()
+
+
+def _folders(kernel: Kernel) -> tuple[Path, ...]:
+    """Where our headers for a kernel are."""
+    return ck_tile.template_dir(), _emission(kernel).templates
+
+
+def _emission(kernel: Kernel) -> HipEmission[Kernel]:
+    """How the kernels of a kernel's operation are built for AMD GPUs."""
+    return _emission_of(operation_of_kernel(kernel))
+
+
+def _emission_of(op: AnyOperation) -> HipEmission[Kernel]:
+    if (emission := measured_of(op).hip) is None:
+        raise UnsupportedKernelError(f"{op.name} has no kernels for AMD GPUs")
+    return emission

@@ -1,0 +1,151 @@
+"""The device `host`: the CPU of this machine, one thread."""
+
+from __future__ import annotations
+
+import os
+from functools import cache
+from typing import TYPE_CHECKING
+
+from ckh.archs import load_arch
+from ckh.bench.codegen.host import HostSimd, compile_flags, template_dir
+from ckh.bench.codegen.source import header_contents
+from ckh.bench.codegen.unsupported import UnsupportedKernelError
+from ckh.bench.compilation.compile import available_bytes
+from ckh.bench.compilation.compiler import find_compiler
+from ckh.bench.compilation.toolchain import LEAST_HOST
+from ckh.bench.computation import measured_of
+from ckh.bench.devices.device import (
+    HOST_KIND,
+    DeviceIdentity,
+    headers_comment,
+    worker_environment,
+    worker_module_command,
+)
+from ckh.bench.supervision.protocol import WorkerConfig
+from ckh.machine import processor_identity, processor_name
+from ckh.ops import operation_of_kernel
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+    from ckh.archs import ArchSpec
+    from ckh.bench.compilation.binary import Binary
+    from ckh.bench.computation import HostEmission
+    from ckh.kernels.judging import Verdicts
+    from ckh.ops.base import AnyOperation, Kernel
+
+_JOB_BYTES = 1 << 30
+_MEMORY_SHARE = 0.8  # of what is free, for the worker
+
+
+class HostDevice:
+    """This machine's CPU, one thread.
+
+    Raises:
+        DeviceError: there is no C++ compiler.
+    """
+
+    def __init__(self) -> None:
+
+        self._arch = load_arch(HOST_KIND)
+        self._compiler = find_compiler()
+        self._comment_on = cache(headers_comment)
+
+    @property
+    def arch(self) -> ArchSpec:
+        """The architecture `host`."""
+        return self._arch
+
+    def identity(self) -> DeviceIdentity:
+        """The identity; the include directory is left out of the flags, since it only says where ckh is installed."""
+        return DeviceIdentity(
+            kind=HOST_KIND,
+            arch=self._arch.name,
+            name=processor_name(),
+            clock_mhz=self._arch.hardware.max_clock_mhz,
+            hardware=self._arch.hardware.to_dict(),
+            compiler=self._compiler.version,
+            flags=_portable_flags(),
+        )
+
+    @property
+    def job_bytes(self) -> int:
+        """Memory of a compiler that compiles the host's templates."""
+        return _JOB_BYTES
+
+    def emit(self, kernel: Kernel) -> str:
+        """The kernel as C++17 for this CPU's vector registers."""
+        machine = self._arch.machine
+        assert machine is not None
+        simd, emission = HostSimd(machine.vector_bytes, machine.vector_registers), _emission(kernel)
+        return emission.emit(kernel, simd) + self._comment_on(emission.templates)
+
+    def refusals(self, kernels: Sequence[Kernel]) -> Verdicts | None:  # noqa: ARG002 - the interface's
+        """None: the host builds every legal kernel."""
+        return None
+
+    def compile_s(self, op: AnyOperation) -> Mapping[str, float]:
+        """CPU seconds of a compiler for a kernel by its kind, where none was seen."""
+        return _emission_of(op).compile_s
+
+    def cache_salt(self) -> bytes:
+        """Headers, flags, compiler version and what `-march=native` looks at."""
+        parts = (self._compiler.version, *self._compiler.command[1:], *_portable_flags(), processor_identity())
+        return header_contents(template_dir()) + "\0".join(parts).encode()
+
+    def compile_command(self, kernel: Kernel, source: Path, library: Path) -> list[str]:
+        """One call of the C++ compiler."""
+        folder = f"-I{_emission(kernel).templates}"
+        return [*self._compiler.command, *compile_flags(), folder, "-o", str(library), str(source)]
+
+    @property
+    def least_source(self) -> str:
+        """A kernel that does nothing."""
+        return LEAST_HOST
+
+    def least_command(self, source: Path, library: Path) -> list[str]:
+        """One call of the C++ compiler."""
+        return [*self._compiler.command, *compile_flags(), "-o", str(library), str(source)]
+
+    @property
+    def unit_kernels(self) -> int:
+        """One: our headers are read in a moment."""
+        return 1
+
+    def emit_unit(self, kernel: Kernel, sources: Sequence[str]) -> str:  # noqa: ARG002 - the interface's
+        """The only one."""
+        (source,) = sources
+        return source
+
+    def inspect(self, kernel: Kernel, source: str, messages: str) -> Binary | None:  # noqa: ARG002 - the interface's
+        """Nothing: what runs on a CPU is identified by its source."""
+        return None
+
+    def worker_configs(self) -> tuple[WorkerConfig, ...]:
+        """One worker on the last core, with most of the free memory: two would slow each other."""
+        return (WorkerConfig(int(available_bytes() * _MEMORY_SHARE), max(os.sched_getaffinity(0))),)
+
+    def worker_command(self) -> list[str]:
+        """This Python with the worker module."""
+        return worker_module_command()
+
+    def worker_environment(self) -> dict[str, str]:
+        """Ours, with one thread for BLAS."""
+        return worker_environment(blas_threads=1)
+
+
+def _emission(kernel: Kernel) -> HostEmission[Kernel]:
+    """How the kernels of a kernel's operation are built for the CPU."""
+    return _emission_of(operation_of_kernel(kernel))
+
+
+def _emission_of(op: AnyOperation) -> HostEmission[Kernel]:
+    if (emission := measured_of(op).host) is None:
+        raise UnsupportedKernelError(f"{op.name} has no kernels for the CPU")
+    return emission
+
+
+def _portable_flags() -> tuple[str, ...]:
+
+    return tuple(flag for flag in compile_flags() if not flag.startswith("-I"))

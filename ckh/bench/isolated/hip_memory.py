@@ -1,0 +1,217 @@
+"""The memory of an AMD GPU as kernels see it: guarded, and uploaded to once per problem."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ckh.bench.isolated.hip_runtime import HipMemoryError, HipRuntime
+from ckh.bench.isolated.memory import WORKSPACE_FILL_BYTES
+from ckh.bench.isolated.typed import NAN_BYTE
+from ckh.data.settings import MAX_SETS
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ckh.bench.isolated.typed import ElementType
+
+Array = NDArray[Any]
+
+GUARD_BYTES = 4096
+_CANARY = 0xA5
+
+
+def _rounded(size: int) -> int:
+    """Up to where the next operand begins."""
+    return -(-size // GUARD_BYTES) * GUARD_BYTES
+
+
+class DeviceBuffer:
+    """Bytes of a GPU's memory between two guards.
+
+    Raises:
+        HipMemoryError: there is not enough memory.
+    """
+
+    def __init__(self, runtime: HipRuntime, size: int) -> None:
+        self._runtime = runtime
+        self.size = size
+        self._start = runtime.allocate(size + 2 * GUARD_BYTES)
+        self.address = self._start + GUARD_BYTES
+        self.restore_guards()
+
+    def free(self) -> None:
+        """Give it back."""
+        self._runtime.free(self._start)
+
+    def restore_guards(self) -> None:
+        """As they were."""
+        for guard in self._guards():
+            self._runtime.fill(guard, _CANARY, GUARD_BYTES)
+
+    def overrun(self) -> str:
+        """Where something was written outside, e.g. "12 bytes behind"; empty if nowhere."""
+        found = []
+        for where, guard in zip(("in front of", "behind"), self._guards(), strict=True):
+            bytes_there = np.empty(GUARD_BYTES, np.uint8)
+            self._runtime.download(bytes_there.ctypes.data, guard, GUARD_BYTES)
+            if touched := np.count_nonzero(bytes_there != _CANARY):
+                found.append(f"{touched} bytes {where}")
+        return " and ".join(found)
+
+    def upload(self, values: Array) -> None:
+        """Copy an array to the buffer's first bytes."""
+        self._runtime.upload(self.address, values.ctypes.data, values.nbytes)
+
+    def download(self, values: Array) -> None:
+        """Copy the buffer's first bytes to an array."""
+        self._runtime.download(values.ctypes.data, self.address, values.nbytes)
+
+    def fill(self, byte: int, size: int) -> None:
+        """Set the first bytes."""
+        if size:
+            self._runtime.fill(self.address, byte, size)
+
+    def _guards(self) -> tuple[int, int]:
+        return self._start, self.address + self.size
+
+
+class HipMemory:
+    """Memory of one GPU. Inputs can be overwritten there, so a copy stays on the host.
+
+    Args:
+        runtime: of the GPU.
+        flush_bytes: the size of the buffer that kernels empty the caches with; 0: none.
+        rotating: how many sets of operands timed runs take in turn; 0: as many as have `rotating_bytes` together.
+        rotating_bytes: see there.
+    """
+
+    times_first_runs = False
+
+    def __init__(self, runtime: HipRuntime, flush_bytes: int, rotating: int = 1, rotating_bytes: int = 0) -> None:
+        self._runtime = runtime
+        self._rotating, self._rotating_bytes = rotating, rotating_bytes
+        self._copies: DeviceBuffer | None = None
+        self._flush_bytes = flush_bytes
+        self._flush: DeviceBuffer | None = None
+        self._inputs: list[tuple[Array, DeviceBuffer]] = []
+        self._output: DeviceBuffer | None = None
+        self._result: Array = np.empty(0)
+        self._unwritten_byte = NAN_BYTE
+        self._workspace = DeviceBuffer(runtime, 0)
+
+    def clear(self) -> None:
+        """Give back inputs and output."""
+        buffers = [buffer for _, buffer in self._inputs]
+        if self._copies is not None:
+            buffers.append(self._copies)
+            self._copies = None
+        if self._output is not None:
+            buffers.append(self._output)
+        self._inputs, self._output, self._result = [], None, np.empty(0)
+        for buffer in buffers:
+            buffer.free()
+
+    def add_input(self, values: Array) -> Array:
+        """Upload an operand; the array must not be changed."""
+        buffer = DeviceBuffer(self._runtime, values.nbytes)
+        self._inputs.append((values, buffer))
+        buffer.upload(values)
+        return values
+
+    def set_output(self, shape: Sequence[int], element: ElementType) -> None:
+        """Make room for a result between guards."""
+        self._output = DeviceBuffer(self._runtime, element.storage.itemsize * prod(shape))
+        self._result = np.empty(tuple(shape), element.storage)
+        self._unwritten_byte = element.unwritten_byte
+
+    def provide_workspace(self, size: int) -> None:
+        """Have at least so many bytes; the smaller buffer is given back before."""
+        if size <= self._workspace.size:
+            return
+        self._workspace.free()
+        try:
+            self._workspace = DeviceBuffer(self._runtime, size)
+        except HipMemoryError:
+            self._workspace = DeviceBuffer(self._runtime, 0)
+            raise
+
+    def reset(self, workspace_bytes: int) -> None:
+        """Fill output and workspace and restore the guards, and wait until that is done."""
+        output = self._has_output()
+        for buffer in self._written():
+            buffer.restore_guards()
+        self._workspace.fill(NAN_BYTE, min(workspace_bytes, WORKSPACE_FILL_BYTES))
+        output.fill(self._unwritten_byte, output.size)
+        self._runtime.synchronize()
+
+    def pointers(self) -> tuple[int, int, int, int]:
+        """Addresses on the GPU."""
+        (_, a), (_, b) = self._inputs
+        return a.address, b.address, self._has_output().address, self._workspace.address
+
+    def operand_sets(self) -> list[tuple[int, int, int, int]]:
+        """Return the operands at `pointers` and their copies, which are made at the first call."""
+        a, b, out, workspace = self.pointers()
+        a_bytes, b_bytes, out_bytes = *(buffer.size for _, buffer in self._inputs), self._has_output().size
+        b_at = _rounded(a_bytes)
+        out_at = b_at + _rounded(b_bytes)
+        set_bytes = out_at + _rounded(out_bytes)
+        more = self._rotating - 1 if self._rotating else min(MAX_SETS - 1, self._rotating_bytes // max(1, set_bytes))
+        if not more:
+            return [(a, b, out, workspace)]
+        is_new = self._copies is None
+        copies = self._copies = self._copies or DeviceBuffer(self._runtime, more * set_bytes)
+        starts = [copies.address + number * set_bytes for number in range(more)]
+        for start in starts if is_new else ():
+            self._runtime.copy(start, a, a_bytes)
+            self._runtime.copy(start + b_at, b, b_bytes)
+        return [(a, b, out, workspace), *((start, start + b_at, start + out_at, workspace) for start in starts)]
+
+    def overrun(self) -> str:
+        """The first of output and workspace that has something written beside it; its guards are restored."""
+        for name, buffer in zip(("output", "workspace"), self._written(), strict=True):
+            if where := buffer.overrun():
+                buffer.restore_guards()
+                return f"{where} the {name}"
+        return ""
+
+    def result(self) -> Array:
+        """The output, downloaded."""
+        self._has_output().download(self._result)
+        return self._result
+
+    def repair_inputs(self) -> bool:
+        """Download the inputs and upload those again that are not what they were."""
+        repaired = False
+        for values, buffer in self._inputs:
+            found = np.empty_like(values)
+            buffer.download(found)
+            if found.tobytes() != values.tobytes():
+                buffer.upload(values)
+                repaired = True
+        return repaired
+
+    def probe(self) -> None:
+        """Write, wait and read: after an error that lasts, one of them fails."""
+        self._workspace.restore_guards()
+        self._runtime.synchronize()
+        self._workspace.overrun()
+
+    def flush_buffer(self) -> tuple[int, int]:
+        """Allocated when it is requested for the first time."""
+        if not self._flush_bytes:
+            return 0, 0
+        if self._flush is None:
+            self._flush = DeviceBuffer(self._runtime, self._flush_bytes)
+        return self._flush.address, self._flush.size
+
+    def _has_output(self) -> DeviceBuffer:
+        assert self._output is not None
+        return self._output
+
+    def _written(self) -> tuple[DeviceBuffer, DeviceBuffer]:
+        return self._has_output(), self._workspace

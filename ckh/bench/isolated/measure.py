@@ -1,0 +1,412 @@
+"""The worker's work: inputs and reference of a problem, and measuring a kernel on it, on the host or a GPU."""
+
+from __future__ import annotations
+
+import ctypes
+import zlib
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from time import perf_counter_ns
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ckh.bench.compilation.kernel_cache import loadable
+from ckh.bench.computation import Split, computation_of
+from ckh.bench.isolated import timing
+from ckh.bench.isolated.hip_runtime import HipError, HipMemoryError
+from ckh.bench.isolated.library import KernelLibrary
+from ckh.bench.isolated.stopwatch import Stopwatch
+from ckh.bench.isolated.typed import element_type
+from ckh.bench.isolated.verify import Limits
+from ckh.bench.supervision.protocol import Job, Phase, PhaseClock, Reply
+from ckh.errors import CkhError
+from ckh.ops import operation_of
+from ckh.schema import Status
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ckh.bench.isolated.memory import Memory
+    from ckh.bench.isolated.typed import Array
+    from ckh.bench.supervision.protocol import Card
+    from ckh.ops.base import Problem
+
+
+# What a device without times says of a right result: the largest error of an element.
+ERROR_PREFIX, ERROR_SUFFIX = "largest error ", " of the largest output"
+_NO_LAUNCHES = timing.Launching()  # of the host, which calls its kernels
+
+
+class KernelFailure(Exception):  # noqa: N818 - it is a result, not a fault of ours
+    """A regular failure of a kernel."""
+
+    def __init__(self, status: Status, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+        self.message = message
+
+
+@dataclass(frozen=True, slots=True)
+class _Anchor:
+    """A kernel whose time detects changes of the clock; `loops` are those of a sample."""
+
+    library: str
+    loops: int
+
+
+class _Problem:
+    """The current problem: its operands in device memory, its reference on the host.
+
+    `first` is what the kernel at work wrote when it ran first, in storage for any kernel.
+    """
+
+    def __init__(
+        self, problem: Problem, best_ns: float, memory: Memory, clock: PhaseClock, *, fnuz_floats: bool
+    ) -> None:
+        self.best_ns = best_ns
+        self.anchor: _Anchor | None = None
+        computation = computation_of(problem)
+        self._problem, self._split = problem, computation.split
+        self.c = ctypes.byref(computation.c_problem(problem))
+        result = element_type(computation.result_dtype(problem))
+        element = element_type(problem.dtype, fnuz_floats=fnuz_floats)
+        *operands, output = computation.operand_shapes(problem)
+        with clock.phase(Phase.INPUTS):
+            # The generator is seeded by the problem: a problem has the same inputs in every worker.
+            random = np.random.Generator(np.random.SFC64(zlib.crc32(problem.canonical().encode())))
+            a, b = (memory.add_input(element.operand(_uniform(random, shape))) for shape in operands)
+            memory.set_output(output, result)
+            self.first = np.empty(output, result.storage)
+        with clock.phase(Phase.REFERENCE):
+            self.limits = Limits(problem, a, b, fnuz_floats=fnuz_floats)
+
+    def split(self, library: KernelLibrary) -> Split:
+        """How a kernel splits this problem's sums."""
+        return self._split(self._problem, library.name())
+
+    def differing(self, result: Array) -> int:
+        """Number of elements whose bits differ from the first run."""
+        bits = np.dtype(f"u{result.itemsize}")
+        return int(np.count_nonzero(result.view(bits) != self.first.view(bits)))
+
+
+def _uniform(random: np.random.Generator, shape: tuple[int, ...]) -> Array:
+    """Float32 from -1 to 1."""
+    values = random.random(shape, dtype=np.float32)
+    values *= 2.0
+    values -= 1.0
+    return values
+
+
+@dataclass(frozen=True, slots=True)
+class _Times:
+    """Mean times of so many runs of a kernel, and how they were measured."""
+
+    samples_ns: tuple[float, ...]
+    loops: int
+    launching: timing.Launching = _NO_LAUNCHES
+    by_graph: bool = False
+    card: Card | None = None
+
+    def reply(self, job: Job) -> Reply:
+        """Reply to the job."""
+        launch_ns = self.launching.of(by_graph=self.by_graph)
+        reply = Reply(job.id, Status.OK, "", self.samples_ns, self.loops)
+        return replace(reply, launch_ns=launch_ns, by_graph=self.by_graph, card=self.card)
+
+
+class Bench:
+    """Measures kernels in a memory, problem by problem.
+
+    Its methods do one job each. They raise `KernelFailure`, `OSError` or `MemoryError`, and `HipError` when the GPU
+    cannot be used any more; `answer` turns these into replies.
+
+    Args:
+        memory: where kernels run.
+        clock: what the time is counted on.
+        card: what the GPU's sensors show, by `schema.CARD`.
+        fnuz_floats: how its kernels take floating-point numbers of eight bits (`typed.element_type`).
+        has_times: whether the device has any; if not, kernels are run once and checked.
+    """
+
+    def __init__(
+        self,
+        memory: Memory,
+        clock: PhaseClock,
+        card: Callable[[], Card] = dict,
+        *,
+        fnuz_floats: bool = False,
+        has_times: bool = True,
+    ) -> None:
+        self._memory = memory
+        self._clock = clock
+        self._card = card
+        self._fnuz_floats = fnuz_floats
+        self._has_times = has_times
+        self._libraries: dict[str, KernelLibrary] = {}
+        self._problem: _Problem | None = None
+        self._stopwatch = Stopwatch(memory, self._check_code)
+
+    def load(self, job: Job) -> Reply:
+        """Load a library without running it; the reply's message is the kernel's name, if stated."""
+        return Reply(job.id, Status.OK, self._library(job.library).name())
+
+    def set_problem(self, job: Job) -> Reply:
+        """Prepare inputs and reference."""
+        self._problem = None  # frees the memory first
+        self._memory.clear()
+        problem = operation_of(job.problem).parse_problem(job.problem)
+        self._problem = _Problem(problem, job.best_ns, self._memory, self._clock, fnuz_floats=self._fnuz_floats)
+        if job.library:
+            self._problem.anchor = _Anchor(job.library, job.loops)
+        return Reply(job.id, Status.OK)
+
+    def measure(self, job: Job) -> Reply:
+        """Run a kernel, check the result, run it again, calibrate, time it, and check the last result.
+
+        A kernel that is slow enough to be its own warm-up is not run a second time before it is timed, unless it is a
+        GPU's; one that is hopelessly slow twice gets no further sample.
+        """
+        problem = self._current()
+        library = self._library(job.library)
+        first_ns = self._run_checked(library, problem)
+        if not self._has_times:
+            error = problem.limits.error(problem.first, problem.split(library))
+            return Reply(job.id, Status.VERIFIED, f"{ERROR_PREFIX}{error:.1e}{ERROR_SUFFIX}")
+        times = self._time_samples(library, problem, first_ns, job.samples)
+        self._check_again(library, problem)
+        middle = timing.summarize(times.samples_ns).median_ns
+        problem.best_ns = min(problem.best_ns, middle) if problem.best_ns > 0 else middle
+        problem.anchor = problem.anchor or _Anchor(job.library, times.loops)
+        return replace(times.reply(job), anchor_ns=self._anchor_ns(problem))
+
+    def time(self, job: Job) -> Reply:
+        """Check and sample a kernel that was measured before, each sample after a warm-up.
+
+        The host's first warm-up is a run like any other, and what the last one left is checked: nothing comes between
+        warm-up and sample. On a GPU the kernel's inputs may have been overwritten since, so it is checked before too.
+        """
+        problem, library = self._current(), self._library(job.library)
+        is_warm = self._memory.times_first_runs
+        if is_warm:
+            self._run(library, problem)
+        else:
+            self._run_checked(library, problem)
+        launching = _NO_LAUNCHES if is_warm else self._stopwatch.launching(library)
+        by_graph = launching.wants_graph(timing.MIN_SAMPLE_NS / job.loops)
+        with self._clock.phase(Phase.TIME):
+            samples: list[float] = []
+            for number in range(job.samples):
+                if number or not is_warm:
+                    self._warm_up(library, problem, timing.MIN_SAMPLE_NS / job.loops, by_graph=by_graph)
+                samples += self._time(library, problem, job.loops, 1, by_graph=by_graph)
+            card = self._card()
+        if is_warm:
+            with self._clock.phase(Phase.VERIFY):
+                complaint, _ = self._judged(problem, problem.split(library))
+            if complaint:
+                raise KernelFailure(Status.WRONG_RESULT, f"in a later run than the first, {complaint}")
+        else:
+            self._check_again(library, problem)
+        reply = _Times(tuple(samples), job.loops, launching, by_graph, card or None).reply(job)
+        return replace(reply, anchor_ns=self._anchor_ns(problem))
+
+    def _anchor_ns(self, problem: _Problem) -> float:
+        """Current time of the problem's anchor, in ns; 0 on the host, without an anchor, or if it fails."""
+        anchor = problem.anchor
+        if anchor is None or self._memory.times_first_runs:
+            return 0.0
+        with self._clock.phase(Phase.TIME), suppress(KernelFailure):
+            library = self._library(anchor.library)
+            by_graph = self._stopwatch.launching(library).wants_graph(timing.MIN_SAMPLE_NS / anchor.loops)
+            return self._time(library, problem, anchor.loops, 1, by_graph=by_graph)[0]
+        return 0.0
+
+    def _current(self) -> _Problem:
+        if self._problem is None:
+            raise KernelFailure(Status.LAUNCH_ERROR, "there is no problem to run")
+        return self._problem
+
+    def _library(self, path: str) -> KernelLibrary:
+        if path not in self._libraries:
+            with self._clock.phase(Phase.LOAD):
+                try:
+                    library = KernelLibrary(loadable(path))
+                except (OSError, AttributeError) as error:
+                    raise KernelFailure(Status.LAUNCH_ERROR, f"cannot load the kernel: {error}") from error
+                library.set_flush(*self._memory.flush_buffer())
+                self._libraries[path] = library
+        return self._libraries[path]
+
+    def _prepare(self, library: KernelLibrary, problem: _Problem) -> None:
+        """Query whether the kernel can run, and fill workspace and output."""
+        if reason := library.unsupported(problem.c):
+            raise KernelFailure(Status.UNSUPPORTED, reason.decode(errors="replace"))
+        with self._clock.phase(Phase.VERIFY):
+            size = library.workspace_bytes(problem.c)
+            if size < 0:
+                raise KernelFailure(Status.LAUNCH_ERROR, f"the kernel requests {size} bytes of workspace")
+            try:
+                self._memory.provide_workspace(size)
+            except (OSError, ValueError, OverflowError, HipMemoryError) as error:
+                reason = f"no {size / 1e6:.0f} MB of workspace: {error}"
+                raise KernelFailure(Status.LAUNCH_ERROR, reason) from error
+            self._memory.reset(size)
+
+    def _run_checked(self, library: KernelLibrary, problem: _Problem) -> float:
+        """Run a kernel once, check and keep its output; returns the wall time in ns."""
+        first_ns, split = self._run(library, problem), problem.split(library)
+        with self._clock.phase(Phase.VERIFY):
+            complaint, result = self._judged(problem, split)
+            is_spoilt = bool(complaint) and self._memory.repair_inputs()
+        if is_spoilt:
+            # This kernel overwrote its inputs, or one before it did: run it again to find out.
+            self._run(library, problem)
+            with self._clock.phase(Phase.VERIFY):
+                complaint, result = self._judged(problem, split)
+                if self._memory.repair_inputs():
+                    complaint = "the kernel overwrote its inputs" + (f"; {complaint}" if complaint else "")
+        if complaint:
+            raise KernelFailure(Status.WRONG_RESULT, complaint)
+        with self._clock.phase(Phase.VERIFY):
+            np.copyto(problem.first, result)
+        return first_ns
+
+    def _check_again(self, library: KernelLibrary, problem: _Problem) -> None:
+        """Compare the output of the last of several runs bitwise with the first.
+
+        A kernel that adds parts in whatever order gives other bits each time, all of which must be right.
+        """
+        with self._clock.phase(Phase.VERIFY):
+            if where := self._memory.overrun():
+                self._memory.repair_inputs()
+                raise KernelFailure(Status.WRONG_RESULT, f"the kernel wrote out of bounds: {where}")
+            result, split = self._memory.result(), problem.split(library)
+            differing = problem.differing(result)
+            complaint = problem.limits.complaint(result, split) if differing else ""
+            if not complaint and (not differing or not split.repeats):
+                return
+            if self._memory.repair_inputs():
+                raise KernelFailure(Status.WRONG_RESULT, f"the kernel overwrote its inputs; {complaint}")
+        if not split.repeats:
+            raise KernelFailure(Status.WRONG_RESULT, f"in a later run than the first, {complaint}")
+        reason = f"{differing} of {result.size} outputs differ between two runs, which is a race"
+        raise KernelFailure(Status.NONDETERMINISTIC, reason + (f"; {complaint}" if complaint else ""))
+
+    def _run(self, library: KernelLibrary, problem: _Problem) -> float:
+        self._prepare(library, problem)
+        with self._clock.phase(Phase.RUN):
+            start = perf_counter_ns()
+            code = library.run(*self._arguments(problem))
+            first_ns = float(perf_counter_ns() - start)
+        self._check_code(library, code)
+        return first_ns
+
+    def _arguments(self, problem: _Problem) -> tuple[Any, ...]:
+        return (problem.c, *self._memory.pointers())
+
+    def _check_code(self, library: KernelLibrary, code: int) -> None:
+        if not code:
+            return
+        reason = library.error()
+        message = f"the kernel returned {code}" + (f": {reason}" if reason else "")
+        try:
+            self._memory.probe()
+            self._memory.repair_inputs()
+        except HipError as error:
+            raise HipError(f"{message}; then {error.message}") from error
+        raise KernelFailure(Status.LAUNCH_ERROR, message)
+
+    def _judged(self, problem: _Problem, split: Split) -> tuple[str, Array]:
+        """Complaint about the kernel's result, empty if right, and the result."""
+        where, result = self._memory.overrun(), self._memory.result()
+        return f"the kernel wrote out of bounds: {where}" if where else problem.limits.complaint(result, split), result
+
+    def _time_samples(self, library: KernelLibrary, problem: _Problem, first_ns: float, wanted: int) -> _Times:
+        is_timed = self._memory.times_first_runs
+        if not is_timed:
+            self._run_again(library, problem)
+            with self._clock.phase(Phase.CALIBRATE):
+                first_ns = self._time(library, problem, 1, 1)[0]
+        if timing.is_hopeless(first_ns, problem.best_ns):
+            # A pause of the machine looks the same, but does not come twice.
+            with self._clock.phase(Phase.TIME):
+                first_ns = self._time(library, problem, 1, 1)[0]
+            if timing.is_hopeless(first_ns, problem.best_ns):
+                return _Times((first_ns,), 1)
+        warmed = self._warmed if is_timed else self._warmed_gpu
+        return self._sampled(library, problem, wanted, warmed(library, problem, first_ns))
+
+    def _warmed(self, library: KernelLibrary, problem: _Problem, first_ns: float) -> _Times:
+        """Estimated time of a host kernel, after warming up."""
+        estimate_ns = first_ns
+        if warm_up := timing.warm_up_loops(first_ns):
+            estimate_ns = self._run_again(library, problem)
+            if warm_up > 1:
+                with self._clock.phase(Phase.CALIBRATE):
+                    estimate_ns = self._time(library, problem, warm_up, 1)[0]
+        return _Times((estimate_ns,), 1)
+
+    def _warmed_gpu(self, library: KernelLibrary, problem: _Problem, first_ns: float) -> _Times:
+        """Estimated time of a GPU kernel, after warming up, and its timing method."""
+        with self._clock.phase(Phase.CALIBRATE):
+            estimate_ns = self._warm_up(library, problem, first_ns)
+            launching = self._stopwatch.launching(library)
+            if launching.wants_graph(estimate_ns):
+                try:
+                    graph_ns = self._warm_up(library, problem, estimate_ns, by_graph=True)
+                    return _Times((graph_ns,), 1, launching, by_graph=True)
+                except KernelFailure:
+                    pass  # nothing but the graph fails: it is launched one by one, and judged by that
+        return _Times((estimate_ns,), 1, launching)
+
+    def _sampled(self, library: KernelLibrary, problem: _Problem, wanted: int, warmed: _Times) -> _Times:
+        """Samples of a warm kernel with an estimated time."""
+        (estimate_ns,) = warmed.samples_ns
+        loops = timing.loops_for(estimate_ns)
+        with self._clock.phase(Phase.TIME):
+            count = timing.sample_count(estimate_ns, problem.best_ns, wanted)
+            samples = self._time(library, problem, loops, count, by_graph=warmed.by_graph)
+            if timing.is_too_few(samples, problem.best_ns, wanted):
+                more = timing.sample_count(min(samples), 0.0, wanted)
+                samples = self._time(library, problem, loops, more, by_graph=warmed.by_graph)
+            card = self._card()
+        return replace(warmed, samples_ns=samples, loops=loops, card=card or None)
+
+    def _run_again(self, library: KernelLibrary, problem: _Problem) -> float:
+        """Run a kernel a second time and compare its output; returns the wall time in ns."""
+        again_ns = self._run(library, problem)
+        self._check_again(library, problem)
+        return again_ns
+
+    def _warm_up(self, library: KernelLibrary, problem: _Problem, run_ns: float, *, by_graph: bool = False) -> float:
+        warm_ns = self._stopwatch.warm_up(library, problem.c, run_ns, by_graph=by_graph)
+        if not warm_ns:
+            reason = "the GPU's events show the same time of some runs and of twice as many"
+            raise KernelFailure(Status.LAUNCH_ERROR, reason)
+        return warm_ns
+
+    def _time(
+        self, library: KernelLibrary, problem: _Problem, loops: int, samples: int, *, by_graph: bool = False
+    ) -> tuple[float, ...]:
+        times = self._stopwatch.time(library, problem.c, loops, samples, by_graph=by_graph)
+        if reason := timing.complaint(times):
+            raise KernelFailure(Status.LAUNCH_ERROR, reason)
+        return times
+
+
+def answer(job: Job, work: Callable[[Job], Reply]) -> Reply:
+    """Execute a job; failures of a kernel and lack of memory are replies, after a broken GPU the last one."""
+    try:
+        return work(job)
+    except KernelFailure as failure:
+        return Reply(job.id, failure.status, failure.message)
+    except HipMemoryError as error:
+        return Reply(job.id, Status.LAUNCH_ERROR, f"out of memory: {error}")
+    except HipError as error:
+        return Reply(job.id, Status.CRASH, error.message, is_last=True)
+    except CkhError as error:
+        return Reply(job.id, Status.LAUNCH_ERROR, error.message)
+    except (MemoryError, OSError) as error:
+        return Reply(job.id, Status.LAUNCH_ERROR, f"out of memory: {error}")

@@ -1,0 +1,116 @@
+"""Timing a few kernels against each other: in rounds, each kernel once a round in random order.
+
+A drift of the clock then hits all alike, and no kernel always runs after the same other one.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from ckh.bench.isolated.timing import DEFAULT_SAMPLES
+from ckh.bench.supervision.driver import Driver
+from ckh.bench.supervision.limits import BenchLimits
+from ckh.bench.supervision.protocol import Job, Op, Reply
+from ckh.bench.supervision.rows import with_times
+from ckh.bench.supervision.runner import measure, on_problem
+from ckh.bench.supervision.stop import Stop
+from ckh.progress import progress
+from ckh.schema import Status
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from ckh.bench.compilation.compile import Built
+    from ckh.bench.devices.device import Device
+    from ckh.bench.supervision.runner import JobRunner
+    from ckh.ops.base import Kernel
+
+
+def time_in_rounds(
+    runner: JobRunner, setup: Job, kernels: Sequence[tuple[str, int]], rounds: int, seed: str
+) -> list[Reply] | None:
+    """One reply for each (library, loops): the samples of all rounds, or the first failure. None: stopped before."""
+    order = random.Random(seed)
+    jobs: list[Job] = []
+    for _ in range(rounds):
+        turn = list(enumerate(kernels))
+        order.shuffle(turn)
+        jobs += [Job(Op.TIME, i, library=library, samples=1, loops=loops) for i, (library, loops) in turn]
+    replies: list[list[Reply]] = [[] for _ in kernels]
+    for job, reply in runner.run(setup, jobs):
+        replies[job.id].append(reply)
+    if any(len(of_one) < rounds for of_one in replies):
+        return None
+    return [_joined([with_times(reply) for reply in of_one]) for of_one in replies]
+
+
+def _joined(replies: Sequence[Reply]) -> Reply:
+    failure = next((reply for reply in replies if reply.status is not Status.OK), None)
+    if failure is not None:
+        return failure
+    return replace(replies[-1], samples_ns=tuple(sample for reply in replies for sample in reply.samples_ns))
+
+
+def measure_interleaved(
+    driver: Driver, tasks: Mapping[str, Sequence[Kernel]], rounds: int
+) -> Iterator[tuple[str, list[Reply]]]:
+    """Check and time the kernels of each problem, given by its canonical string; replies in the order of the kernels.
+
+    Ends early, with the problems done so far, once it is stopped.
+
+    Raises:
+        DeviceError: compiler or worker cannot be started.
+    """
+    built = driver.build([kernel for kernels in tasks.values() for kernel in kernels])
+    with driver.worker() as worker:
+        for problem, kernels in tasks.items():
+            if any(kernel not in built for kernel in kernels):
+                return
+            replies = _measure_one(worker, problem, [built[kernel] for kernel in kernels], rounds)
+            if replies is None:
+                return
+            yield problem, replies
+
+
+def compare_kernels(
+    device: Device,
+    tasks: Mapping[str, Sequence[Kernel]],
+    timeout_s: float,
+    title: str,
+    take: Callable[[str, list[Reply]], None],
+) -> None:
+    """`measure_interleaved` with one worker, a progress bar and Ctrl-C; each problem's replies go to `take` at once.
+
+    Args:
+        device: what measures.
+        tasks: the kernels of each problem, given by its canonical string.
+        timeout_s: longest time for one kernel on one problem, in seconds.
+        title: of the progress bar.
+        take: what is done with a problem's replies, which are in the order of the kernels.
+
+    Raises:
+        DeviceError: compiler or worker cannot be started.
+        KeyboardInterrupt: it was stopped; what was taken is complete.
+    """
+    with Stop() as stop, progress(title, len(tasks)) as advance:
+        driver = Driver(device, BenchLimits(timeout_s=timeout_s), stop)
+        for problem, replies in measure_interleaved(driver, tasks, DEFAULT_SAMPLES):
+            take(problem, replies)
+            advance(1, problem)
+        if stop():
+            raise KeyboardInterrupt
+
+
+def _measure_one(worker: JobRunner, problem: str, built: Sequence[Built], rounds: int) -> list[Reply] | None:
+    setup = on_problem(problem)
+    found = dict(measure(worker, setup, built, samples=1))
+    if len(found) < len(built):
+        return None
+    good = [i for i in range(len(built)) if found[i].status is Status.OK]
+    timed = time_in_rounds(worker, setup, [(built[i].library, found[i].loops) for i in good], rounds, problem)
+    if timed is None:
+        return None
+    found |= dict(zip(good, timed, strict=True))
+    return [found[i] for i in range(len(built))]

@@ -1,0 +1,180 @@
+"""The element types of tensors: how they are stored, and rounding to and from them.
+
+NumPy has no bfloat16: it is kept as the upper half of a float32, in uint16. Numbers of eight bits are kept as codes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ckh.bench.isolated.float8 import E4M3, E4M3_FNUZ, E5M2, E5M2_FNUZ
+from ckh.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ckh.bench.isolated.float8 import Float8
+
+Array = NDArray[Any]
+
+NAN_BYTE = 0xFF  # a result of a floating-point type, all of whose bytes are this, is NaN
+_FAR_BYTE = 0x80  # a 32-bit integer, all of whose bytes are this, is far from all sums of up to 2^16 products of int8
+
+_BF16_SHIFT = 16
+_BF16_HALF = np.uint32(0x7FFF)  # just under half of what the lower bits of a float32 can be
+_SIGNS_16 = np.uint16(0x8000)
+_INFINITY_32 = np.uint32(0x7F800000)
+_MAGNITUDE_32 = np.uint32(0x7FFFFFFF)
+_BF16_QUIET = np.uint16(0x0040)
+
+
+@dataclass(frozen=True, slots=True)
+class ElementType:
+    """How numbers of a type are stored and made.
+
+    Args:
+        storage: NumPy's type of the array that holds them.
+        least_normal: the least positive number at full precision.
+        rounding: the most that rounding to nearest changes a number, relative to it; cutting off, twice as much.
+        rounded: to the nearest number, of two the even one, from floating point; what is too large is infinite.
+        truncated: to the nearest number towards zero; None: kernels never do that.
+        widened: exactly to float32, of 32-bit integers to float64.
+        scale: what uniform numbers from -1 to 1 are multiplied by to be operands.
+        unwritten_byte: all bytes of a result before a kernel writes it, which no right result has.
+    """
+
+    storage: np.dtype[Any]
+    least_normal: float
+    rounding: float
+    rounded: Callable[[Array], Array]
+    truncated: Callable[[Array], Array] | None
+    widened: Callable[[Array], Array]
+    scale: float = 1.0
+    unwritten_byte: int = NAN_BYTE
+
+    @property
+    def is_exact(self) -> bool:
+        """True if sums of products are exact: those of integers are."""
+        return self.storage.kind == "i"
+
+    @property
+    def unwritten(self) -> float:
+        """The value of a result before a kernel writes it, widened."""
+        bytes_ = np.full(self.storage.itemsize, self.unwritten_byte, np.uint8)
+        return float(self.widened(bytes_.view(self.storage))[0])
+
+    def lowest(self, values: Array) -> Array:
+        """The least that a kernel makes of each value, widened; what is below the normal numbers may become zero."""
+        made = self._made(values, np.minimum)
+        if self.least_normal:
+            made[(made > 0) & (made < self.least_normal)] = 0
+        return made
+
+    def highest(self, values: Array) -> Array:
+        """The greatest that a kernel makes of each value, widened."""
+        made = self._made(values, np.maximum)
+        if self.least_normal:
+            made[(made < 0) & (made > -self.least_normal)] = 0
+        return made
+
+    def _made(self, values: Array, choose: Callable[[Array, Array], Array]) -> Array:
+        nearest = self.widened(self.rounded(values))
+        return nearest if self.truncated is None else choose(nearest, self.widened(self.truncated(values)))
+
+    def operand(self, values: NDArray[np.float32]) -> Array:
+        """Inputs of a kernel, of numbers from -1 to 1: scaled and rounded.
+
+        Below the normal numbers they are zero, since the matrix units of CDNA2 flush those. (PyTorch, Numerical
+        accuracy: "the FP16 and BF16 V_DOT2 and MFMA matrix instructions flush input and output denormal values to
+        zero".)
+        """
+        if not self.least_normal:
+            return self.rounded(values if self.scale == 1 else values * np.float32(self.scale))
+        return self.rounded(np.where(np.abs(values) < self.least_normal, np.float32(0), values))
+
+
+def element_type(dtype: str, *, fnuz_floats: bool = False) -> ElementType:
+    """The type of a dtype of operands or results.
+
+    Args:
+        dtype: its name.
+        fnuz_floats: whether those of eight bits are encoded as on CDNA3, else as OCP says.
+
+    Raises:
+        UsageError: kernels of that dtype cannot be measured.
+    """
+    types = _TYPES | (_FNUZ_TYPES if fnuz_floats else {})
+    if dtype not in types:
+        raise UsageError(f"kernels of {dtype} cannot be measured", "one of " + ", ".join(types), code="unknown-dtype")
+    return types[dtype]
+
+
+def _to_float32(values: Array) -> NDArray[np.float32]:
+    with np.errstate(over="ignore"):
+        return values.astype(np.float32, copy=False)
+
+
+def _to_float16(values: Array) -> Array:
+    with np.errstate(over="ignore"):
+        return values.astype(np.float16, copy=False)
+
+
+def _to_bf16(values: Array) -> Array:
+    """Rounded by adding just under half a unit, and the last bit that stays, so that halves go to even.
+
+    Rounding to float32 before, where values are float64, cannot move a value across a float32 that a kernel may sum to.
+    """
+    bits = np.ascontiguousarray(_to_float32(values)).view(np.uint32)
+    last = (bits >> np.uint32(_BF16_SHIFT)) & np.uint32(1)
+    # Of a NaN the sum may carry into the sign, or leave only bits that are cut off.
+    made: Array = ((bits + _BF16_HALF + last) >> np.uint32(_BF16_SHIFT)).astype(np.uint16)
+    is_nan = (bits & _MAGNITUDE_32) > _INFINITY_32
+    return np.where(is_nan, _bf16_bits(bits) | _BF16_QUIET, made) if is_nan.any() else made
+
+
+def _cut_to_bf16(values: Array) -> Array:
+    bits = np.ascontiguousarray(_to_float32(values)).view(np.uint32)
+    return _bf16_bits(bits)
+
+
+def _bf16_bits(bits: Array) -> Array:
+    upper: NDArray[np.uint16] = (bits >> np.uint32(_BF16_SHIFT)).astype(np.uint16)
+    return upper
+
+
+def _from_bf16(stored: Array) -> NDArray[np.float32]:
+    widened: NDArray[np.float32] = (stored.astype(np.uint32) << np.uint32(_BF16_SHIFT)).view(np.float32)
+    return widened
+
+
+def _to_integers(storage: type[np.signedinteger[Any]]) -> Callable[[Array], Array]:
+    limits = np.iinfo(storage)
+    return lambda values: np.clip(np.rint(values), limits.min, limits.max).astype(storage)
+
+
+def _to_float64(stored: Array) -> Array:
+    return stored.astype(np.float64)
+
+
+def _float8_type(encoding: Float8) -> ElementType:
+    rounding = 2.0 ** -(encoding.mantissa_bits + 1)
+    return ElementType(np.dtype(np.uint8), encoding.least_normal, rounding, encoding.encode, None, encoding.decode)
+
+
+_TYPES = {
+    "fp32": ElementType(np.dtype(np.float32), 0.0, 2.0**-24, _to_float32, None, _to_float32),
+    "fp16": ElementType(np.dtype(np.float16), 2.0**-14, 2.0**-11, _to_float16, None, _to_float32),
+    # CK Tile cuts the lower bits off unless configured otherwise (CK_TILE_FLOAT_TO_BFLOAT16_DEFAULT in its config.hpp).
+    "bf16": ElementType(np.dtype(np.uint16), 2.0**-126, 2.0**-8, _to_bf16, _cut_to_bf16, _from_bf16),
+    "fp8": _float8_type(E4M3),
+    "bf8": _float8_type(E5M2),
+    "int8": ElementType(np.dtype(np.int8), 0.0, 0.0, _to_integers(np.int8), None, _to_float32, scale=127.0),
+    "int32": ElementType(
+        np.dtype(np.int32), 0.0, 0.0, _to_integers(np.int32), None, _to_float64, unwritten_byte=_FAR_BYTE
+    ),
+}
+_FNUZ_TYPES = {"fp8": _float8_type(E4M3_FNUZ), "bf8": _float8_type(E5M2_FNUZ)}

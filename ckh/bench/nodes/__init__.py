@@ -1,0 +1,1 @@
+"""A run of `ckh bench` on the nodes of a cluster."""

@@ -1,0 +1,255 @@
+"""The work of a cluster's node for a bench: compiling kernels, and measuring problems on its devices.
+
+They run in a worker of Dask, called by `cluster_builder`, `remote_device` and `cluster_driver` of the client. Their
+arguments and results are plain values. A device is used by one call at a time, whoever the clients are: a lock in the
+cache folder holds it for the machine. Kernels' processes stay warm between calls, and end when nobody has called for a
+while.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import threading
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import TYPE_CHECKING
+
+from ckh.bench.compilation.compile import KernelBuilder, default_jobs
+from ckh.bench.compilation.kernel_cache import KernelCache
+from ckh.bench.devices.device import HOST_KIND
+from ckh.bench.devices.device_choice import open_device, require_usable
+from ckh.bench.supervision.supervisor import Supervisor, SupervisorOptions
+from ckh.cluster.on_worker import is_withdrawn
+from ckh.errors import CkhError, DeviceError
+from ckh.locks import FileLock
+from ckh.machine import machine_name
+from ckh.paths import cache_dir
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from ckh.bench.compilation.compile import Built
+    from ckh.bench.devices.device import Device, DeviceIdentity, DeviceOptions
+    from ckh.bench.supervision.protocol import Job, Reply, WorkerConfig
+    from ckh.ops.base import Kernel
+
+_IDLE_S = 60.0  # until the process of a device ends that nobody calls for
+_LOCKS = "devices"
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceRequest:
+    """Request of a device: its kind and options."""
+
+    kind: str
+    options: DeviceOptions
+
+
+@dataclass(frozen=True, slots=True)
+class NodeFacts:
+    """Facts of a node.
+
+    Attributes:
+        machine: its name; nodes of one machine share its devices.
+        identity: of its devices.
+        toolchain: a hash of all that a compiled kernel depends on besides its source.
+        configs: one for each device, of which as many can measure at a time.
+        compilers: how many it can run at a time.
+        fault: why it cannot be used, if it cannot; the rest is then empty.
+    """
+
+    machine: str
+    identity: DeviceIdentity | None = None
+    toolchain: str = ""
+    configs: tuple[WorkerConfig, ...] = ()
+    compilers: int = 0
+    fault: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Ran:
+    """Replies to a call's jobs, in order; seconds by phase, and restarted workers."""
+
+    replies: tuple[Reply, ...]
+    phase_s: dict[str, float]
+    restarts: int
+
+
+@dataclass(frozen=True, slots=True)
+class Missing:
+    """Nothing was done: these kernels are missing in the node's cache."""
+
+    keys: tuple[str, ...]
+
+
+def describe(request: DeviceRequest, *, measures: bool) -> NodeFacts:
+    """Describe this node; for measuring, test its devices."""
+    machine = machine_name()
+    try:
+        device = _device(request)
+        if measures:
+            require_usable(device)
+        salt = hashlib.sha256(device.cache_salt()).hexdigest()
+        configs = _configs(request)
+        return NodeFacts(machine, device.identity(), salt, configs, default_jobs(device.job_bytes))
+    except CkhError as error:
+        return NodeFacts(machine, fault=error.message)
+
+
+def build_here(
+    request: DeviceRequest, kernels: Sequence[Kernel], timeout_s: float
+) -> tuple[dict[str, Built], dict[str, bytes]]:
+    """Compile kernels of a unit; returns the results by source hash, and the files of their libraries.
+
+    Raises:
+        DeviceError: there is no compiler, or it is broken; says on which machine.
+        DataError: the cache cannot be used.
+    """
+    try:
+        built = KernelBuilder(_device(request), timeout_s).build(kernels, 1, lambda _steps, _text: None)
+    except DeviceError as error:
+        raise DeviceError(f"on {machine_name()}: {error.message}", error.hint, code=error.code) from error
+    made = {one.source_hash: one for one in built.values()}
+    return made, KernelCache().files(key for key, one in made.items() if one.library)
+
+
+def cached(keys: Sequence[str]) -> list[str]:
+    """Keys of libraries in this node's cache, intact or not."""
+    kernels = KernelCache()
+    return [key for key in keys if kernels.has(key)]
+
+
+def whole_files(keys: Sequence[str]) -> dict[str, bytes]:
+    """Files of intact libraries of this node's cache."""
+    kernels = KernelCache()
+    return kernels.files(key for key in keys if kernels.find(key) is not None)
+
+
+def store(files: dict[str, bytes]) -> None:
+    """Store files of compiled kernels in this node's cache.
+
+    Raises:
+        DataError: one of them is damaged, or the cache cannot be used.
+    """
+    KernelCache().adopt(files)
+
+
+def run_jobs(
+    request: DeviceRequest, number: int, timeout_s: float, setup: Job | None, jobs: Sequence[Job]
+) -> Ran | Missing:
+    """Run jobs on the problem of `setup` with a device of this node, used exclusively.
+
+    Args:
+        request: the device.
+        number: of its configuration.
+        timeout_s: longest time for one kernel on one problem, in seconds.
+        setup: the problem.
+        jobs: what to do; their libraries are named by the keys in the cache.
+
+    Raises:
+        DeviceError: no worker can be started.
+    """
+    kernels = KernelCache()
+    keys = tuple(dict.fromkeys(job.library for job in jobs if job.library))
+    if missing := tuple(key for key in keys if not kernels.has(key)):
+        return Missing(missing)
+    here = [replace(job, library=str(kernels.path(job.library))) if job.library else job for job in jobs]
+    with _warm(request, number, timeout_s).in_use() as supervisor:
+        phases, restarts = dict(supervisor.phase_s), supervisor.restarts
+        found = [reply for _, reply in supervisor.run(setup, here)]
+        spent = {name: value - phases.get(name, 0.0) for name, value in supervisor.phase_s.items()}
+        return Ran(tuple(found), spent, supervisor.restarts - max(restarts, 0))
+
+
+def end_devices() -> None:
+    """End the warm processes."""
+    for warm in list(_WARM.values()):
+        warm.end()
+
+
+@cache
+def _device(request: DeviceRequest) -> Device:
+    return open_device(request.kind, request.options)
+
+
+@cache
+def _configs(request: DeviceRequest) -> tuple[WorkerConfig, ...]:
+    """A configuration for each device; for a CPU, for each core, which share its memory."""
+    configs = _device(request).worker_configs()
+    if request.kind != HOST_KIND:
+        return configs
+    cores = sorted(os.sched_getaffinity(0), reverse=True)
+    share = configs[0].memory_limit_bytes // len(cores)
+    return tuple(replace(configs[0], cpu=core, memory_limit_bytes=share) for core in cores)
+
+
+class _Warm:
+    """Supervisor of a device, kept between calls."""
+
+    def __init__(self, request: DeviceRequest, number: int, timeout_s: float) -> None:
+        config = _configs(request)[number]
+        self._lock = threading.Lock()
+        self._name = f"{config.kind}-{config.cpu if config.kind == HOST_KIND else config.gpu}"
+        options = SupervisorOptions(timeout_s, config)
+        self._make: Callable[[], Supervisor] = lambda: Supervisor(_device(request), options, is_withdrawn)
+        self._supervisor: Supervisor | None = None
+        self._timer: threading.Timer | None = None
+
+    @contextmanager
+    def in_use(self) -> Iterator[Supervisor]:
+        """The supervisor, with exclusive use of its device; an error ends its process."""
+        with self._lock, _device_lock(self._name):
+            if self._timer is not None:
+                self._timer.cancel()
+            if self._supervisor is None:
+                self._supervisor = self._make()
+            try:
+                yield self._supervisor
+            except BaseException:
+                self._drop()
+                raise
+            if is_withdrawn():
+                self._drop()  # it was stopped, and does no more
+                return
+            self._timer = threading.Timer(_IDLE_S, self.end)
+            self._timer.daemon = True
+            self._timer.start()
+
+    def end(self) -> None:
+        """End the process, or, if in use, when it is released: callers must not wait."""
+        if self._lock.acquire(blocking=False):
+            try:
+                self._drop()
+            finally:
+                self._lock.release()
+
+    def _drop(self) -> None:
+        if self._supervisor is not None:
+            self._supervisor.__exit__(None, None, None)
+            self._supervisor = None
+
+
+_WARM: dict[tuple[DeviceRequest, int, float], _Warm] = {}
+_WARM_LOCK = threading.Lock()
+
+
+def _warm(request: DeviceRequest, number: int, timeout_s: float) -> _Warm:
+    with _WARM_LOCK:
+        return _WARM.setdefault((request, number, timeout_s), _Warm(request, number, timeout_s))
+
+
+@contextmanager
+def _device_lock(name: str) -> Iterator[None]:
+    """Wait until no other process of this machine uses a device."""
+    path = cache_dir(_LOCKS) / f"{name}.lock"
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+    lock = FileLock(path.with_name(f"{path.name}.{machine_name()}"))  # of another machine no lock could be given up
+    try:
+        lock.wait(descriptor)
+        yield
+    finally:
+        lock.release()
+        with suppress(OSError):
+            os.close(descriptor)

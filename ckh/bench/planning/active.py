@@ -1,0 +1,319 @@
+"""`ckh bench --active`: pairs of a plan chosen while results come in, until more of them would bring little.
+
+What is chosen, and from what, is `learn.active`'s; here problems and kernels have their names, what was measured
+becomes rows to learn from, and a learning curve says what a minute or an hour would bring. A model is trained by the
+thread of the device that finished last: that device rests meanwhile, and all others go on.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ckh.assess.intervals import Estimate
+from ckh.bench.planning.plan import Task, full_name
+from ckh.data import tables
+from ckh.data.dataset import Dataset
+from ckh.data.journal import ChosenRecord
+from ckh.data.rows import Origin, Pairs, Results, build_table
+from ckh.learn.judging.outlook import FEWEST_PROBLEMS, LearningCurve, learning_curve
+from ckh.learn.models.artifact import load_model, wanted_for
+from ckh.learn.models.pooled import PooledScores
+from ckh.learn.selection.active import FEWEST_LEARNED, Chosen, PairChooser, is_due, quick_options
+from ckh.learn.training.save import save
+from ckh.learn.training.train import train
+from ckh.ops import operation, operation_of_problem
+from ckh.schema import HARDWARE, Status
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+    from ckh.bench.planning.few_plan import Order
+    from ckh.bench.planning.plan import Plan
+    from ckh.bench.planning.results import PairResults
+    from ckh.data.journal import JournalWriter, RunRecord
+    from ckh.learn.models.artifact import Model, Wanted
+    from ckh.ops.base import Kernel
+
+_MINUTE_S, _HOUR_S = 60.0, 3600.0
+_BEFORE = "what was known before"
+
+
+@dataclass(frozen=True, slots=True)
+class ActiveReport:
+    """State of an active run, and the expected gain of more time.
+
+    Attributes:
+        pairs: that have a time, of this run and those it went on from.
+        problems: that were measured, of all.
+        kernels: that were measured.
+        models: that were learned on the way.
+        pairs_a_minute: that were measured, with compiling and learning.
+        efficiency: mean efficiency of the choices of a quick model of these pairs for problems that it did not see,
+            against the best that was measured of each; None: of too few problems.
+        minute: what another minute is expected to add to it.
+        hour_pairs: pairs that another hour would measure.
+        hour: what these are expected to add.
+    """
+
+    pairs: int
+    problems: int
+    kernels: int
+    models: int
+    pairs_a_minute: float
+    efficiency: Estimate | None
+    minute: Estimate | None
+    hour_pairs: int
+    hour: Estimate | None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Learned:
+    """A model of problems of a kind: its efficiency, and the model if it is the best so far."""
+
+    curve: LearningCurve
+    problems: int
+    model: Model | None
+
+
+class _Scores:
+    """Scores of kernels: by trained models, or prior knowledge."""
+
+    def __init__(self, active: ActiveRun, learned: dict[Wanted, PooledScores]) -> None:
+        self._active, self._learned = active, learned
+
+    def __call__(self, problem: int, kernels: NDArray[np.int64]) -> NDArray[np.float64] | None:
+        """See `learn.active.Scores`."""
+        return self._active.scored(self._learned, problem, kernels)
+
+
+class ActiveRun:
+    """Selection of pairs of an active run; thread-safe.
+
+    Args:
+        plan: all pairs that may be measured.
+        results: what was measured so far, which grows.
+        known: what is known of kernels before.
+        run: its record.
+        journal: where choices go.
+        folder: for the models that are learned.
+        stop_gain: percentage points a minute below which nothing more is chosen.
+        jobs: threads to learn with.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        results: PairResults,
+        known: Order,
+        run: RunRecord,
+        journal: JournalWriter,
+        folder: Path,
+        stop_gain: float,
+        jobs: int,
+    ) -> None:
+        self._tasks, self._results, self._known = plan.tasks, results, known
+        self._run, self._journal, self._folder = run, journal, folder
+        self._stop_gain, self._jobs = stop_gain, jobs
+        self._kernels = plan.kernels
+        self._names = [full_name(kernel) for kernel in self._kernels]
+        number_of = {kernel: number for number, kernel in enumerate(self._kernels)}
+        self._numbers = [np.array([number_of[kernel] for kernel in task.kernels]) for task in plan.tasks]
+        self._canonical = [task.problem.canonical() for task in plan.tasks]
+        self._number_of = {canonical: number for number, canonical in enumerate(self._canonical)}
+        self._kinds = [wanted_for(task.problem, run.arch) for task in plan.tasks]
+        self._pairs = plan.pairs
+        self._open: dict[str, Chosen] = {}
+        self._order: dict[int, None] = {}  # problems as they were measured
+        self._lock, self._scoring, self._learning = threading.Lock(), threading.Lock(), threading.Lock()
+        self._learned: dict[Wanted, _Learned] = {}
+        self._models = self._learned_pairs = 0
+        self.is_enough = False
+        places = np.array([operation_of_problem(task.problem).place(task.problem) for task in plan.tasks])
+        self._chooser = PairChooser(places, self._numbers, _Scores(self, {}), seed=run.seed)
+        self._take_results()
+        self._start_s, self._before = time.monotonic(), self._measured()
+        if self._before:
+            self._learn()
+
+    @property
+    def useful(self) -> tuple[Kernel, ...]:
+        """The kernels to select from now."""
+        return tuple(self._kernels[number] for number in sorted(self._chooser.useful))
+
+    def next(self, node: str) -> Task | None:
+        """Select the next pairs of a node's device; None if it is done."""
+        with self._lock:
+            chosen = None if self.is_enough else self._chooser.next(node)
+            if chosen is None:
+                return None
+            canonical = self._canonical[chosen.problem]
+            self._open[canonical] = chosen
+            model = self._learned.get(self._kinds[chosen.problem])
+            by = _BEFORE if model is None or model.model is None else f"a model of {self._learned_pairs} pairs"
+            record = ChosenRecord(
+                self._run.run_id, canonical, tuple(chosen.kernels.tolist()), by, round(time.time(), 3), node
+            )
+            self._journal.add_chosen(record)
+        return Task(self._tasks[chosen.problem].problem, tuple(self._kernels[i] for i in chosen.kernels.tolist()))
+
+    def done(self, task: Task, node: str, build: Callable[[Sequence[Kernel]], None]) -> None:
+        """Add the results of selected pairs, and train if there are enough new ones.
+
+        What is learned may make other kernels useful, which are built before they can be chosen.
+        """
+        with self._lock:
+            chosen = self._open.pop(task.problem.canonical())
+            self._order[chosen.problem] = None
+            self._chooser.done(chosen, node)
+        if is_due(self._measured(), self._learned_pairs) and self._learning.acquire(blocking=False):
+            try:
+                self._learn(build)
+            finally:
+                self._learning.release()
+
+    def is_over(self, node: str) -> bool:
+        """True if a node's device is done."""
+        with self._lock:
+            return self.is_enough or self._chooser.is_done(node)
+
+    def report(self) -> ActiveReport:
+        """Final state, and the expected gain of another hour."""
+        measured = self._measured()
+        if measured > self._learned_pairs:
+            self._learn()
+        rate = self._pairs_a_second()
+        hour_pairs = min(round(_HOUR_S * rate), self._pairs - measured)
+        times = [self._results.times(self._canonical[number]) for number in self._order]
+        return ActiveReport(
+            pairs=measured,
+            problems=len(self._order),
+            kernels=len(set().union(*times)),
+            models=self._models,
+            pairs_a_minute=_MINUTE_S * rate,
+            efficiency=self._joined(LearningCurve.now),
+            minute=self._gain(_MINUTE_S * rate),
+            hour_pairs=hour_pairs,
+            hour=self._gain(hour_pairs),
+        )
+
+    def scored(
+        self, learned: dict[Wanted, PooledScores], problem: int, kernels: NDArray[np.int64]
+    ) -> NDArray[np.float64] | None:
+        """Scores of a problem's kernels by the model of its kind, or prior knowledge."""
+        task, scores = self._tasks[problem], learned.get(self._kinds[problem])
+        with self._scoring:
+            if scores is not None:
+                return scores(task.problem, kernels)
+            known = self._known(task.problem, self._kernels, self._numbers[problem])
+        if known is None:
+            return None
+        order = np.argsort(self._numbers[problem])
+        return np.asarray(known[order[np.searchsorted(self._numbers[problem], kernels, sorter=order)]])
+
+    def _take_results(self) -> None:
+        """Mark pairs measured by earlier runs as selected."""
+        names = {name: number for number, name in enumerate(self._names)}
+        for canonical, node, kernels in self._results.by_problem():
+            number = self._number_of[canonical]
+            self._order[number] = None
+            self._chooser.take(number, [names[kernel] for kernel in kernels], node)
+
+    def _measured(self) -> int:
+        return sum(len(self._results.times(self._canonical[number])) for number in list(self._order))
+
+    def _pairs_a_second(self) -> float:
+        return (self._measured() - self._before) / max(time.monotonic() - self._start_s, 1e-9)
+
+    def _learn(self, build: Callable[[Sequence[Kernel]], None] = lambda _kernels: None) -> None:
+        """Train models of the results so far, and estimate the gain of more pairs."""
+        measured = self._measured()
+        by_kind: dict[Wanted, list[int]] = {}
+        for number in list(self._order):
+            by_kind.setdefault(self._kinds[number], []).append(number)
+        for kind, problems in by_kind.items():
+            if (learned := self._learned_of(problems)) is not None:
+                self._learned[kind] = learned
+        self._learned_pairs = measured
+        models = {kind: one.model for kind, one in self._learned.items() if one.model is not None}
+        self._models += bool(models)
+        scores = _Scores(self, {kind: PooledScores(model, self._kernels) for kind, model in models.items()})
+        useful = self._chooser.useful_by(scores)
+        build([self._kernels[number] for number in sorted(useful)])
+        of_models = {number for number, kind in enumerate(self._kinds) if kind in models}
+        with self._lock:
+            self._chooser.learn(scores, useful, of_models)
+        minute = self._gain(_MINUTE_S * self._pairs_a_second())
+        self.is_enough = minute is not None and 0 <= 100 * minute.value < self._stop_gain
+
+    def _learned_of(self, problems: Sequence[int]) -> _Learned | None:
+        """Model of the results of problems of a kind; None if there are too few."""
+        times = {number: found for number in problems if len(found := self._results.times(self._canonical[number])) > 1}
+        if len(times) < FEWEST_LEARNED:
+            return None
+        dataset = self._dataset(times)
+        options = quick_options(dataset.op.train_defaults(len(dataset)), self._jobs)
+        curve = learning_curve(dataset, options)
+        model = None
+        if self._is_better(curve, dataset, times):
+            folder = self._folder / f"{self._models}-{len(dataset)}-{len(times)}"
+            save(train(dataset, options, lambda _steps, _text: None), folder)
+            model = load_model(folder)
+        return _Learned(curve, len(times), model)
+
+    def _is_better(self, curve: LearningCurve, dataset: Dataset, times: dict[int, dict[str, float]]) -> bool:
+        """True if a model's choices on unseen problems beat prior knowledge."""
+        before = []
+        for number, found in times.items():
+            known = self._known_of(number, list(found))
+            if known is None:
+                return True
+            before.append(known)
+        return curve.against(dataset, np.concatenate(before)) > 0
+
+    def _known_of(self, problem: int, names: Sequence[str]) -> NDArray[np.float64] | None:
+        number_of = {self._names[number]: number for number in self._numbers[problem].tolist()}
+        return self.scored({}, problem, np.array([number_of[name] for name in names]))
+
+    def _dataset(self, times: dict[int, dict[str, float]]) -> Dataset:
+        """Dataset of problems, by index, with the times of kernels in ms, by name."""
+        number_of = {name: number for number, name in enumerate(self._names)}
+        kernels = {name: i for i, name in enumerate(dict.fromkeys(name for found in times.values() for name in found))}
+        latency = np.array([time_ms for found in times.values() for time_ms in found.values()])
+        pairs = Pairs(
+            [self._tasks[number].problem for number in times],
+            np.repeat(np.arange(len(times)), [len(found) for found in times.values()]),
+            [self._kernels[number_of[name]] for name in kernels],
+            list(kernels),
+            np.array([kernels[name] for found in times.values() for name in found]),
+            operation(self._run.op).name,
+        )
+        run = self._run
+        origin = Origin(run.arch, run.device, {name: run.hardware[name] for name in HARDWARE}, run.run_id)
+        table = build_table(pairs, Results([str(Status.OK)] * len(latency), latency, {}), origin)
+        return Dataset(tables.to_pandas(tables.plain(table)))
+
+    def _gain(self, pairs: float) -> Estimate | None:
+        """Expected gain in mean efficiency of so many more pairs."""
+        measured = self._measured()
+        share = min(pairs, self._pairs - measured) / max(measured, 1)
+        return self._joined(partial(LearningCurve.gain, share=share))
+
+    def _joined(self, figure: Callable[[LearningCurve], Estimate]) -> Estimate | None:
+        """Mean of a figure of the learning curves of all kinds, weighted by problems."""
+        learned = [one for one in self._learned.values() if one.problems >= FEWEST_PROBLEMS]
+        if not learned:
+            return None
+        weights = np.array([one.problems for one in learned])
+        found = [figure(one.curve) for one in learned]
+        values = np.array([(one.value, one.low, one.high) for one in found])
+        value, low, high = (weights @ values / weights.sum()).tolist()
+        return Estimate(value, low, high)

@@ -1,0 +1,144 @@
+"""Where the kernels come from that a run chooses from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+
+from ckh.bench.planning.registry import read_registry
+from ckh.kernels.filter import parse_filter
+from ckh.kernels.judging import ProblemRules, RefusedKernel
+from ckh.kernels.table import KernelTable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from ckh.archs import ArchSpec
+    from ckh.kernels.judging import Verdicts
+    from ckh.kernels.lists import Registry
+    from ckh.kernels.pools import Pools
+    from ckh.ops.base import AnyOperation
+
+P = TypeVar("P")
+P_contra = TypeVar("P_contra", contravariant=True)
+K = TypeVar("K")
+
+
+class CandidateSource(Protocol[P_contra, K]):
+    """Where the kernels for problems come from. Problems of one group have the same."""
+
+    @property
+    def origin(self) -> str:
+        """Where they come from, in words."""
+
+    def group(self, problem: P_contra, /) -> tuple[Any, ...]:
+        """The part of a problem that its kernels depend on."""
+
+    def of(self, *group: Any) -> tuple[tuple[K, ...], tuple[RefusedKernel[K], ...]]:
+        """Kernels of a group (followed by the architecture) that can be built, and those that cannot, with reasons."""
+
+    def problem_rules(self, kernels: Sequence[K], arch: ArchSpec) -> ProblemRules:
+        """The rules that decide which of some kernels apply to a problem."""
+
+
+@dataclass(frozen=True, slots=True)
+class PoolSource(Generic[P, K]):
+    """The pool of an architecture, or the kernels of a registry, filtered.
+
+    Attributes:
+        pools: the pools.
+        group: what decides which kernels there are for a problem; of a kernel, for which problems it is.
+        wants: the filter.
+        registry: kernels read from a file, instead of a pool.
+        origin: where kernels come from, in words.
+    """
+
+    pools: Pools[K]
+    group: Callable[[P | K], tuple[Any, ...]]
+    wants: Callable[[K], bool] = lambda _: True
+    registry: Registry[K] | None = None
+    origin: str = "the pool"
+
+    def of(self, *group: Any) -> tuple[tuple[K, ...], tuple[RefusedKernel[K], ...]]:
+        """Kernels of a group, followed by the architecture, that can be built, and those that cannot.
+
+        Raises:
+            UsageError: the registry is another architecture's.
+        """
+        *own, arch = group
+        if self.registry is None:
+            refused = tuple(one for one in self.pools.refused(arch, *own) if self.wants(one.kernel))
+            return tuple(filter(self.wants, self.pools.of(arch, *own))), refused
+        found = of_registry(self.registry, arch, lambda kernel: self.group(kernel) == tuple(own), *own)
+        table = found if isinstance(found, KernelTable) else KernelTable.of(self.pools.kind, found)
+        verdicts = self.pools.rules.judge(table, arch)
+        unbuilt = (
+            RefusedKernel(table[number], (verdicts.sentences[why],))
+            for number, why in enumerate(verdicts.number.tolist())
+            if why >= 0
+        )
+        built = tuple(filter(self.wants, table.take(verdicts.passed)))
+        return built, tuple(one for one in unbuilt if self.wants(one.kernel))
+
+    def problem_rules(self, kernels: Sequence[K], arch: ArchSpec) -> ProblemRules:
+        """The rules that decide which of some kernels apply to a problem."""
+        return ProblemRules(self.pools.rules.problem, KernelTable.of(self.pools.kind, kernels), arch)
+
+
+@dataclass(frozen=True, slots=True)
+class BuildableSource(Generic[P, K]):
+    """The kernels of a source that a device can build; a run chooses from these.
+
+    Attributes:
+        source: the source.
+        refusals: which of some kernels the device refuses, and why; None: none that is known.
+    """
+
+    source: CandidateSource[P, K]
+    refusals: Callable[[Sequence[K]], Verdicts | None]
+
+    @property
+    def origin(self) -> str:
+        """Where they come from, in words."""
+        return self.source.origin
+
+    def group(self, problem: P, /) -> tuple[Any, ...]:
+        """The part of a problem that its kernels depend on."""
+        return self.source.group(problem)
+
+    def of(self, *group: Any) -> tuple[tuple[K, ...], tuple[RefusedKernel[K], ...]]:
+        """Kernels of a group (followed by the architecture) that can be built, and those that cannot, with reasons."""
+        kernels, refused = self.source.of(*group)
+        verdicts = self.refusals(kernels)
+        if verdicts is None:
+            return kernels, refused
+        judged = zip(kernels, verdicts.number.tolist(), strict=True)
+        unbuilt = (RefusedKernel(kernel, (verdicts.sentences[why],)) for kernel, why in judged if why >= 0)
+        return tuple(kernels[number] for number in verdicts.passed.tolist()), (*refused, *unbuilt)
+
+    def problem_rules(self, kernels: Sequence[K], arch: ArchSpec) -> ProblemRules:
+        """The rules that decide which of some kernels apply to a problem."""
+        return self.source.problem_rules(kernels, arch)
+
+
+def of_registry(registry: Registry[K], arch: ArchSpec, belongs: Callable[[K], bool], *group: Any) -> Sequence[K]:
+    """The kernels of a registry that belong to a group: of a list, or all combinations of a configuration.
+
+    Raises:
+        UsageError: it is another architecture's.
+    """
+    registry.require(arch.name)
+    if registry.product is not None:
+        return registry.product.table(arch, *group)
+    return tuple(filter(belongs, registry.kernels))
+
+
+def wanted_by(text: str | None, kind: type) -> Callable[[Any], bool]:
+    """Which kernels of a class a filter wants, all without one; raises `UsageError`."""
+    return (lambda _: True) if text is None else parse_filter(text, kind)
+
+
+def registry_of(path: str | Path | None, op: AnyOperation) -> Registry[Any] | None:
+    """The registry in a file, if there is one; raises `DataError`."""
+    return None if path is None else read_registry(Path(path), op)

@@ -1,0 +1,274 @@
+"""`ckh bench --plan`: select the most informative problems and kernels of a plan (`learn.few_shots`).
+
+Kernels of a problem are ordered by the model that `ckh predict` would use, the nearest model or an estimate, else
+randomly. Problems are measured in order of their marginal gain, so that an interrupted run has measured the most
+informative ones.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, fields, replace
+from itertools import chain, islice
+from operator import attrgetter
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+
+from ckh.archs import load_arch
+from ckh.bench.planning.plan import PoolKernels
+from ckh.errors import ModelError, UsageError
+from ckh.kernels.table import KernelTable
+from ckh.learn.analytic.transfer import ESTIMATE, EstimateModel, has_estimate, stand_in
+from ckh.learn.models.artifact import find_model, fitting_models, load_model, wanted_for
+from ckh.learn.models.pooled import PooledScores
+from ckh.learn.selection.few_shots import Shots, few_kernels, representative
+from ckh.ops import operation_of_problem
+from ckh.untrusted import integer
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+    from ckh.bench.planning.pace import Pace
+    from ckh.bench.planning.plan import Plan, Task
+    from ckh.learn.models.artifact import Model, Wanted
+    from ckh.ops.base import Kernel, Problem
+
+AUTO = "auto"  # as many problems as fit in the budget
+_COMPILING = 0.5  # share of a budget that compiling may take
+_FEWEST_KERNELS = 4
+_USED, _AIM = 0.9, 0.96  # shares of a budget: a plan that needs so much is good, and what is aimed at
+_TRIALS = 6
+_FEW_MORE = 1.25  # kernels than requested: problems of many kinds have some of their own, however few are requested
+_MOST_STEP = 3.0  # by which the time for measuring changes from trial to trial
+
+
+class Order(Protocol):
+    """Prior scores of kernels."""
+
+    def __call__(
+        self, problem: Problem, kernels: Sequence[Kernel], numbers: NDArray[np.int64], /
+    ) -> NDArray[np.float64] | None:
+        """A score for each of a problem's kernels, higher for faster ones; None: nothing is known.
+
+        Args:
+            problem: what is to be computed.
+            kernels: all of a plan, the same object for each of its problems.
+            numbers: of those of them that are the problem's.
+        """
+
+
+def few_plan(plan: Plan, count: str, order: Order, seed: int, budget_s: float | None, pace: Pace) -> Plan:
+    """Select the most informative part of a plan.
+
+    Args:
+        plan: problems with all kernels.
+        count: number of problems, or "auto": as many as fit in the budget.
+        order: prior scores of kernels.
+        seed: seed of random choices.
+        budget_s: seconds for compiling and measuring.
+        pace: estimated duration of these.
+
+    Raises:
+        UsageError: the count is invalid, or "auto" without a budget.
+    """
+    most = _count(count, budget_s)
+    by_worth = [plan.tasks[number] for number in islice(representative(_places(plan), seed), most)]
+    draft = _Draft(by_worth, order, seed)
+    if count == AUTO and budget_s is not None:
+        return replace(plan, tasks=_within(draft, len(plan.kernels), budget_s, pace))
+    return replace(plan, tasks=draft.tasks(len(by_worth), Shots()))
+
+
+class _Draft:
+    """Plans of the first of some tasks, with cached scores.
+
+    Args:
+        by_worth: the tasks by decreasing marginal gain.
+        order: prior scores of kernels.
+        seed: seed of random choices.
+    """
+
+    def __init__(self, by_worth: Sequence[Task], order: Order, seed: int) -> None:
+        self.by_worth = by_worth
+        self._order, self._seed = order, seed
+        self._kernels, self._numbers = _numbered(by_worth)
+        self._orders: dict[int, NDArray[np.int64]] = {}
+        self._is_known = False
+
+    def tasks(self, count: int, shots: Shots, *, limits_unknown: bool = False) -> tuple[Task, ...]:
+        """The first tasks with their kernels.
+
+        Without prior scores all kernels are used, as a few random ones would omit most tiles, unless `limits_unknown`.
+        """
+        orders = [self._order_of(number) for number in range(count)]
+        if not self._is_known and not limits_unknown:
+            shots = replace(shots, kernels=None)
+        chosen = few_kernels(orders, shots, self._seed)
+        few = (
+            replace(task, kernels=tuple(self._kernels[number] for number in numbers.tolist()))
+            for task, numbers in zip(self.by_worth, chosen, strict=False)
+        )
+        return tuple(task for task in few if task.kernels)
+
+    def _order_of(self, number: int) -> NDArray[np.int64]:
+        """Kernels of a task, best first, or in the given order without scores."""
+        if number not in self._orders:
+            ascending = np.sort(self._numbers[number])
+            scores = self._order(self.by_worth[number].problem, self._kernels, ascending)
+            self._is_known |= scores is not None
+            best_first = self._numbers[number] if scores is None else ascending[np.argsort(-scores, kind="stable")]
+            self._orders[number] = best_first
+        return self._orders[number]
+
+
+def _numbered(tasks: Sequence[Task]) -> tuple[tuple[Kernel, ...], list[NDArray[np.int64]]]:
+    """Distinct kernels of all tasks, and the indices of each task's kernels."""
+    parts = [PoolKernels.of(task.kernels) for task in tasks]
+    pools = {id(part.pool): part.pool for part in parts}
+    used = {key: np.zeros(len(pool), np.bool_) for key, pool in pools.items()}
+    for part in parts:
+        used[id(part.pool)][part.numbers] = True
+    some = {key: [pools[key][number] for number in np.flatnonzero(used[key]).tolist()] for key in pools}
+    names = [field.name for field in fields(type(tasks[0].kernels[0]))]  # which order kernels; each has one key so
+    kernels = tuple(sorted(set(chain(*some.values())), key=attrgetter(*names)))
+    number_of = {kernel: number for number, kernel in enumerate(kernels)}
+    of_pool = {key: np.zeros(len(pool), np.int64) for key, pool in pools.items()}
+    for key, found in some.items():
+        of_pool[key][used[key]] = [number_of[kernel] for kernel in found]
+    return kernels, [of_pool[id(part.pool)][part.numbers] for part in parts]
+
+
+def _count(count: str, budget_s: float | None) -> int:
+    if count == AUTO:
+        if budget_s is None:
+            raise UsageError(
+                f"--plan {AUTO} needs a budget",
+                "add --budget 15m",
+                code="missing-option",
+            )
+        return np.iinfo(np.int32).max
+    try:
+        number = integer(count)
+    except ValueError:
+        number = 0
+    if number < 1:
+        raise UsageError(
+            f"--plan {count!r} is not a number of problems",
+            f"write --plan 20, or --plan {AUTO} --budget 15m",
+            code="bad-number",
+        )
+    return number
+
+
+def _places(plan: Plan) -> NDArray[np.float64]:
+    problems = [task.problem for task in plan.tasks]
+    place_of = operation_of_problem(problems[0]).place
+    return np.array([place_of(problem) for problem in problems])
+
+
+def _within(draft: _Draft, kernels: int, budget_s: float, pace: Pace) -> tuple[Task, ...]:
+    """The tasks that fit in a budget and use it, at least one task and some kernels.
+
+    Numbers of kernels and tasks start from mean costs and are then adjusted to the costs of the plan.
+    """
+    each_s = pace.compiling_s([task.kernels[0] for task in draft.by_worth]) / len(draft.by_worth)
+    compiled = int(_COMPILING * budget_s / each_s) if each_s else kernels
+    count = min(max(compiled, _FEWEST_KERNELS), kernels)
+    left_s, low_s, high_s = max(budget_s - count * each_s, 0.0), 0.0, math.inf
+    best: tuple[Task, ...] = ()
+    best_s, pairs = math.inf, 0
+    for _ in range(_TRIALS):
+        tasks = draft.tasks(*_shots(draft.by_worth, count, left_s, pace), limits_unknown=True)
+        chosen = _kernels_of(tasks)
+        compiling_s, measuring_s = pace.compiling_s(chosen), pace.measuring_s(tasks)
+        needs_s = compiling_s + measuring_s
+        if _is_better(needs_s, best_s, budget_s):
+            best, best_s = tasks, needs_s
+        before, pairs = pairs, sum(len(task.kernels) for task in tasks)
+        is_within = needs_s <= budget_s
+        if is_within and (needs_s >= _USED * budget_s or (pairs == before and count == kernels)):
+            break
+        factor = 1.0
+        if is_within and pairs == before:  # all kernels are measured on all problems
+            factor = min(_AIM * budget_s / needs_s, _MOST_STEP)
+        elif compiling_s > _COMPILING * budget_s > 0 and not is_within and len(chosen) <= _FEW_MORE * count:
+            factor = _COMPILING * budget_s / compiling_s
+        if factor != 1.0 and count > _FEWEST_KERNELS:
+            count, low_s, high_s = min(kernels, max(_FEWEST_KERNELS, round(count * factor))), 0.0, math.inf
+            continue
+        low_s, high_s = (left_s, high_s) if is_within else (low_s, left_s)
+        step = min(max((_AIM * budget_s - compiling_s) / measuring_s, 1 / _MOST_STEP), _MOST_STEP)
+        left_s = (low_s + high_s) / 2 if low_s and high_s < math.inf else left_s * step
+    return best
+
+
+def _is_better(needs_s: float, best_s: float, budget_s: float) -> bool:
+    """True if a plan of this duration uses the budget better than the best so far, or exceeds it less."""
+    return best_s < needs_s <= budget_s or (best_s > budget_s and needs_s < best_s)
+
+
+def _shots(by_worth: Sequence[Task], kernels: int, left_s: float, pace: Pace) -> tuple[int, Shots]:
+    """Numbers of tasks and kernels for a time; if all tasks fit, more kernels per task."""
+    shots = Shots(kernels=kernels)
+    spent_s = 0.0
+    for number, task in enumerate(by_worth):
+        count = min(sum(shots.of_problem(len(task.kernels))), kernels)
+        spent_s += count * pace.pair_s(task.problem.flops)
+        if number and spent_s > left_s:
+            return number, shots
+    more = max(1.0, left_s / spent_s)
+    return len(by_worth), replace(shots, best=round(shots.best * more), others=round(shots.others * more))
+
+
+def _kernels_of(tasks: Iterable[Task]) -> list[Kernel]:
+    return list({id(kernel): kernel for task in tasks for kernel in task.kernels}.values())
+
+
+@dataclass(slots=True)
+class KnownBefore:
+    """Orders kernels by a model or its stand-in; `sources` names those used.
+
+    The estimate ranks kernels unknown to the model.
+    """
+
+    arch: str
+    folder: Path | None
+    sources: dict[str, None]
+    _scores: dict[Wanted, PooledScores | None]
+
+    @classmethod
+    def of(cls, arch: str, folder: Path | None) -> KnownBefore:
+        """Prior scores for an architecture, by the model of a folder if given."""
+        return cls(arch, folder, {}, {})
+
+    def __call__(
+        self, problem: Problem, kernels: Sequence[Kernel], numbers: NDArray[np.int64], /
+    ) -> NDArray[np.float64] | None:
+        """See `Order`."""
+        wanted = wanted_for(problem, self.arch)
+        if wanted not in self._scores:
+            model = self._model(wanted, problem, [kernels[number] for number in numbers.tolist()])
+            self._scores[wanted] = None if model is None else PooledScores(model, kernels)
+            if model is not None:
+                self.sources[str(model.path) if str(model.path) == ESTIMATE else model.path.name] = None
+        scores = self._scores[wanted]
+        return None if scores is None else scores(problem, numbers)
+
+    def _model(self, wanted: Wanted, problem: Problem, kernels: Sequence[Kernel]) -> Model | None:
+        if self.folder is not None:
+            model = load_model(self.folder)
+            model.require(wanted)
+            return model
+        try:
+            model = find_model(wanted) if fitting_models(wanted) else stand_in(wanted, problem)
+        except ModelError:
+            return None
+        found = operation_of_problem(problem).candidates(problem, load_arch(self.arch), model.candidates_of)
+        pool = found.pool if isinstance(found.pool, KernelTable) else KernelTable.of(type(kernels[0]), found.pool)
+        if has_estimate(wanted) and not np.isin(pool.numbers_of(kernels), found.chosen).all():
+            return EstimateModel(wanted)
+        return model if len(found.chosen) else None

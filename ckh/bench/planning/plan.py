@@ -1,0 +1,275 @@
+"""Plan of a run of bench: which kernels are measured on which problems, in which order.
+
+Plans depend on the seed, the problems and the model, if any, only, so that resumed runs and runs with more problems
+make the same choices. A random sample of a problem's kernels is a prefix of their shuffled order. Kernels that a model
+ranks first are informative: choices are made among them.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from fnmatch import fnmatchcase
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol, overload
+
+import numpy as np
+
+from ckh.errors import NoKernelError, UsageError
+from ckh.ops import operation_of_kernel
+from ckh.untrusted import read_text
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from numpy.typing import NDArray
+
+    from ckh.archs import ArchSpec
+    from ckh.bench.planning.candidates import CandidateSource
+    from ckh.ops.base import Kernel, Problem
+
+ALL = "all"
+SAMPLE, BEST = "sample:", "best:"
+SEARCH = "search:"  # what the journal of a search says of its kernels
+_COUNTED = re.compile(rf"({SAMPLE}|{BEST})([1-9]\d*)(?:\+([1-9]\d*))?")
+_HINT = "all, sample:N, best:N, best:N+M, a pattern such as '*_compv3_*', or a file with one kernel name a line"
+
+
+@cache
+def full_name(kernel: Kernel) -> str:
+    """Complete name of a kernel of any operation."""
+    return operation_of_kernel(kernel).kernel_name(kernel)
+
+
+class Scorer(Protocol):
+    """Scores kernels by a model."""
+
+    def __call__(self, problem: Problem, pool: tuple[Kernel, ...], /) -> NDArray[np.float64]:
+        """Score of each kernel of a pool, shape (kernels,), higher is faster."""
+
+
+class PoolKernels(Sequence[Any]):
+    """Kernels of a pool by their numbers, in an order: of ten millions of pairs these are held alone.
+
+    Attributes:
+        pool: the pool.
+        numbers: theirs, shape (kernels,).
+    """
+
+    def __init__(self, pool: Sequence[Kernel], numbers: NDArray[np.intp]) -> None:
+        self.pool, self.numbers = pool, numbers
+
+    @classmethod
+    def of(cls, kernels: Sequence[Kernel]) -> PoolKernels:
+        """The same kernels so; others than these are a pool of their own."""
+        return kernels if isinstance(kernels, cls) else cls(kernels, np.arange(len(kernels)))
+
+    def __len__(self) -> int:
+        return len(self.numbers)
+
+    @overload
+    def __getitem__(self, place: int) -> Kernel: ...
+
+    @overload
+    def __getitem__(self, place: slice) -> tuple[Kernel, ...]: ...
+
+    def __getitem__(self, place: int | slice) -> Kernel | tuple[Kernel, ...]:
+        if isinstance(place, slice):
+            return tuple([self.pool[number] for number in self.numbers[place].tolist()])
+        return self.pool[int(self.numbers[place])]
+
+    def __iter__(self) -> Iterator[Kernel]:
+        return iter(self[:])
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Sequence) and self[:] == tuple(other)
+
+    __hash__ = None  # type: ignore[assignment] # nothing needs it
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """A problem and its kernels in order of measurement."""
+
+    problem: Any
+    kernels: Sequence[Kernel]
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """The pairs to measure.
+
+    Attributes:
+        tasks: in their order.
+        refused: how many (problem, kernel) pairs were refused, by the first rule they break.
+        groups: of each kind of problems, how many kernels there were to choose from, and how many were refused.
+        origin: where these came from, in words.
+    """
+
+    tasks: tuple[Task, ...]
+    refused: dict[str, int]
+    groups: dict[str, tuple[int, int]] = field(default_factory=dict)
+    origin: str = ""
+
+    @property
+    def pairs(self) -> int:
+        """Number of pairs."""
+        return sum(len(task.kernels) for task in self.tasks)
+
+    @property
+    def kernels(self) -> tuple[Kernel, ...]:
+        """Distinct kernels, in order of first use."""
+        # Tasks share pools, and a kernel takes long to hash.
+        found: dict[Kernel, None] = {}
+        seen: dict[int, NDArray[np.bool_]] = {}
+        for task in self.tasks:
+            some = PoolKernels.of(task.kernels)
+            is_known = seen.setdefault(id(some.pool), np.zeros(len(some.pool), np.bool_))
+            new = some.numbers[~is_known[some.numbers]]
+            is_known[new] = True
+            found |= dict.fromkeys([some.pool[number] for number in new.tolist()])
+        return tuple(found)
+
+    def without(self, is_done: Callable[[str, str], bool]) -> Plan:
+        """The plan without finished pairs, by canonical problem and kernel name."""
+        left = (
+            Task(task.problem, tuple(k for k in task.kernels if not is_done(canonical, full_name(k))))
+            for task in self.tasks
+            for canonical in [task.problem.canonical()]
+        )
+        return replace(self, tasks=tuple(left))
+
+    def pair_names(self) -> frozenset[tuple[str, str]]:
+        """The pairs, by canonical problem and kernel name."""
+        return frozenset(
+            (canonical, full_name(kernel))
+            for task in self.tasks
+            for canonical in [task.problem.canonical()]
+            for kernel in task.kernels
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Choice:
+    """Selection of kernels of a pool: a filter, and numbers of the best by a model and of random ones per problem."""
+
+    wants: Callable[[Kernel], bool]
+    limit: int | None = None
+    best: int = 0
+
+
+def make_plan(
+    problems: Sequence[Problem],
+    kernels: str,
+    arch: ArchSpec,
+    seed: int,
+    candidates: CandidateSource[Any, Any],
+    score: Scorer | None = None,
+) -> Plan:
+    """Plan problems in random order, each with its applicable kernels in random order.
+
+    Args:
+        problems: distinct problems.
+        kernels: "all", "sample:N" (N of each problem's kernels), "best:N" (the N with the highest score), "best:N+M"
+            (those, and M others at random), a pattern for kernel names, or a file of them.
+        arch: what the kernels run on.
+        seed: what the random orders follow from.
+        candidates: what is chosen from.
+        score: what says which kernels are best.
+
+    Raises:
+        UsageError: `kernels` is malformed, requests the best where there is no score, or names a kernel that is not in
+            the pool.
+        DataError: the file of kernels cannot be read.
+        NoKernelError: nothing is left to measure.
+    """
+    groups = dict.fromkeys(candidates.group(problem) for problem in problems)
+    both = {group: candidates.of(*group, arch) for group in groups}
+    pools = {group: pool for group, (pool, _) in both.items()}
+    unbuilt = {group: refused for group, (_, refused) in both.items()}
+    known = [kernel for pool in pools.values() for kernel in pool]
+    choice = _parse_choice(kernels, [*known, *(one.kernel for refused in unbuilt.values() for one in refused)])
+    if choice.best and score is None:
+        raise UsageError(f"--kernels {kernels!r} needs a model", code="no-model")
+    refusals = {
+        group: Counter(one.reasons[0] for one in pool if choice.wants(one.kernel)) for group, pool in unbuilt.items()
+    }
+    wanted = {group: tuple(filter(choice.wants, pool)) for group, pool in pools.items()}
+    rules = {group: candidates.problem_rules(pool, arch) for group, pool in wanted.items()}
+    refused: Counter[str] = Counter()
+    by_problems: Counter[str] = Counter()
+    tasks = []
+    for problem in problems:
+        group = candidates.group(problem)
+        refused.update(refusals[group])
+        applicable, of_problem = rules[group].judge(problem)
+        by_problems.update(of_problem)
+        values = score(problem, wanted[group]) if choice.best and score is not None else None
+        chosen = _chosen(applicable.tolist(), choice, values, random.Random(f"{seed} {problem.canonical()}"))
+        tasks.append(Task(problem, PoolKernels(wanted[group], np.array(chosen, np.intp))))
+    random.Random(seed).shuffle(tasks)
+    counts = {" ".join(map(str, group)): (len(pools[group]), len(unbuilt[group])) for group in groups}
+    all_refused = dict((refused + by_problems).most_common())
+    plan = Plan(tuple(task for task in tasks if task.kernels), all_refused, counts, candidates.origin)
+    if not plan.tasks:
+        why = next((reason for reason, _ in (by_problems or refused).most_common(1)), "no kernel is chosen")
+        raise NoKernelError(f"no kernel of {arch.name} applies to any of the {len(problems)} problems: {why}")
+    return plan
+
+
+def _chosen(
+    applicable: list[int], choice: _Choice, score: NDArray[np.float64] | None, order: random.Random
+) -> list[int]:
+    """The selected kernels of a problem, by index, in random order."""
+    order.shuffle(applicable)
+    if score is None:
+        return applicable[: choice.limit]
+    best = sorted(applicable, key=lambda index: (-score[index], index))[: choice.best]
+    taken = set(best)
+    others = [index for index in applicable if index not in taken]
+    chosen = (best + others)[: choice.limit]
+    order.shuffle(chosen)
+    return chosen
+
+
+def _parse_choice(text: str, known: Sequence[Kernel]) -> _Choice:
+    if text == ALL:
+        return _Choice(lambda _: True)
+    if text.startswith((SAMPLE, BEST)):
+        counted = _COUNTED.fullmatch(text)
+        if counted is None or (counted[1] == SAMPLE and counted[3]):
+            raise UsageError(f"--kernels {text!r} has no number of kernels", _HINT, code="bad-number")
+        count, others = int(counted[2]), int(counted[3] or 0)
+        return _Choice(lambda _: True, count + others, best=count if counted[1] == BEST else 0)
+    if Path(text).is_file():
+        chosen = _read_kernels(Path(text), known)
+    else:
+        chosen = {k for k in known if any(fnmatchcase(name, text) for name in _names_of(k))}
+        if not chosen:
+            raise UsageError(
+                f"--kernels {text!r} matches none of {len(known)} kernels and is not a file", _HINT, code="no-match"
+            )
+    return _Choice(chosen.__contains__)
+
+
+def _read_kernels(path: Path, known: Sequence[Kernel]) -> set[Kernel]:
+    lines = read_text(path).splitlines()
+    by_name = {name: kernel for kernel in known for name in _names_of(kernel)}
+    chosen = set()
+    for number, line in enumerate(lines, 1):
+        name = line.partition("#")[0].strip()
+        if name and name not in by_name:
+            raise UsageError(f"{path}:{number}: {name!r} is not in the pool of these problems", code="unknown-kernel")
+        if name:
+            chosen.add(by_name[name])
+    if not chosen:
+        raise UsageError(f"{path} has no kernels", code="empty")
+    return chosen
+
+
+def _names_of(kernel: Kernel) -> tuple[str, ...]:
+    return full_name(kernel), *operation_of_kernel(kernel).other_names(kernel)

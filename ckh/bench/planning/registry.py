@@ -1,0 +1,170 @@
+"""Registries: files that hold the complete kernels of one architecture, for people to read and programs to compare.
+
+A registry is a JSON object with its version, its architecture and its kernels, each on a line of its own with its name
+and every field. It is written whole or not at all, and read without trust.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ckh.archs import load_arch
+from ckh.errors import CkhError, DataError, UsageError
+from ckh.jsonfields import JsonFields, read_json
+from ckh.kernels.filter import field_types
+from ckh.kernels.lists import ListFormat, Registry
+from ckh.learn.answers.listed import kernel_list
+from ckh.ops import operation_of_kernel, part_of
+from ckh.outputs import FileKind, head_of, write_output
+from ckh.untrusted import MOST_TEXT_BYTES, read_text
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ckh.kernels.filter import FieldType
+    from ckh.kernels.pools import KernelList
+    from ckh.learn.models.artifact import Model
+    from ckh.ops.base import AnyOperation, Kernel
+
+VERSION = 1
+_STDIN = "-"
+_HEAD = re.compile(rb'\s*\{\s*"version":\s*\d+,\s*"arch":\s*"[^"]*",\s*"kernels":\s*\[')
+REGISTRY = FileKind("registry of kernels", lambda path: _HEAD.match(head_of(path)) is not None)
+
+
+def write_registry(path: Path, kernels: Sequence[Kernel], *, arch: str) -> None:
+    """Write the kernels to a file, in their order, whole or not at all.
+
+    Raises:
+        UsageError: a kernel is incomplete, has a value that its name cannot hold, or is there twice.
+        OutputError: the file cannot be written.
+    """
+    said = [_as_named(kernel) for kernel in kernels]
+    for number, first in _repeated(said):
+        raise UsageError(
+            f"the kernel {_name(said[number])} occurs twice, at {first} and at {number}", code="duplicate-rows"
+        )
+    entries = [json.dumps({"name": _name(kernel), **asdict(kernel)}) for kernel in said]
+    text = f'{{\n"version": {VERSION},\n"arch": {json.dumps(arch)},\n"kernels": [\n' + ",\n".join(entries) + "\n]\n}\n"
+    write_output(path, text.encode())
+
+
+def read_registry(path: Path, op: AnyOperation) -> Registry[Any]:
+    """Read what `write_registry` wrote of an operation's kernels, or a list of kernels of AMD's tools.
+
+    Raises:
+        DataError: the file cannot be read, is damaged or of another version; a kernel has an unknown field, lacks one,
+            has a value of the wrong type, has a name that disagrees with its fields, or is there twice.
+    """
+    document = read_json(path, unique=True)
+    lists = part_of(op, "lists", ListFormat)
+    if lists is not None and isinstance(document, dict) and lists.recognises(document):
+        return lists.read(path, document)
+    entries = document.pop("kernels", None) if isinstance(document, dict) else None
+    file = JsonFields(path, document)
+    version = file.scalar("version", int)
+    if version != VERSION:
+        file.fail("version", f"is {version}, this ckh reads {VERSION}")
+    arch = file.scalar("arch", str)
+    if not isinstance(entries, list):
+        file.fail("kernels", "must be a list")
+    file.finish()
+    types = field_types(op.kernel_type)
+    kernels = tuple(_kernel(path, number, entry, op, types) for number, entry in enumerate(entries))
+    for number, first in _repeated(kernels):
+        file.fail(f"kernels[{number}]", f"is kernels[{first}] again")
+    return Registry(arch, kernels)
+
+
+def limited_models(source: str, models: Sequence[Model]) -> list[Model]:
+    """The same models, which rank the kernels of a file alone.
+
+    Args:
+        source: a registry, or a text file with complete names, one a line, where # begins a comment; - is stdin.
+        models: the models.
+
+    Raises:
+        DataError: the file cannot be read, or is none of these; `kernel_list` says what else is wrong.
+        UsageError: it is another architecture's registry.
+    """
+    text = sys.stdin.read(MOST_TEXT_BYTES) if source == _STDIN else read_text(Path(source))
+    if source != _STDIN and text.lstrip().startswith(("{", "[")):
+        return [model.limited_to(_of_registry(Path(source), model)) for model in models]
+    lines = (line.partition("#")[0].strip() for line in text.splitlines())
+    names, where = [line for line in lines if line], "stdin" if source == _STDIN else source
+    return [model.limited_to(kernel_list(names, model.spec.op, where)) for model in models]
+
+
+def _of_registry(path: Path, model: Model) -> KernelList[Kernel]:
+    registry, spec = read_registry(path, model.spec.op), model.spec
+    if registry.arch not in ("", spec.arch):
+        raise UsageError(
+            f"{path} holds kernels of {registry.arch}, {model.path.name} is for {spec.arch}", code="model-mismatch"
+        )
+    return kernel_list(registry.built(load_arch(spec.arch), spec.dtype), spec.op, str(path))
+
+
+def _name(kernel: Kernel) -> str:
+    return operation_of_kernel(kernel).kernel_name(kernel)
+
+
+def _as_named(kernel: Kernel) -> Kernel:
+    """The same kernel as its name says it, whose numbers are Python's own."""
+    op = operation_of_kernel(kernel)
+    name = op.kernel_name(kernel)
+    try:
+        said = op.parse_kernel(name)
+    except DataError as error:
+        raise UsageError(
+            f"a kernel has a value that its name cannot express: {error.message}", code="bad-kernel"
+        ) from error
+    if said != kernel:
+        raise UsageError(f"the name {name} does not identify its kernel", code="bad-kernel")
+    return said
+
+
+def _repeated(items: Sequence[Any]) -> list[tuple[int, int]]:
+    """Where an item is for the second time, and where it was first."""
+    first: dict[Any, int] = {}
+    return [(number, first[item]) for number, item in enumerate(items) if first.setdefault(item, number) != number]
+
+
+def _kernel(path: Path, number: int, entry: Any, op: AnyOperation, types: dict[str, FieldType]) -> Kernel:
+    part = JsonFields(path, entry, f"kernels[{number}].")
+    name = part.scalar("name", str)
+    try:
+        kernel = op.parse_kernel(name)
+    except (DataError, ValueError) as error:
+        part.fail("name", f"is wrong: {error}")
+    values = {
+        field: None if named is None and part.is_null(field) else _value(part, field, kind)
+        for field, kind in types.items()
+        for named in [getattr(kernel, field)]
+    }
+    part.finish()
+    for field, said in values.items():
+        if said != (is_said := getattr(kernel, field)):
+            part.fail(field, f"is {said!r}, the kernel's name says {is_said!r}")
+    try:
+        spelt = op.kernel_name(kernel)
+    except CkhError as error:
+        part.fail("name", f"is wrong: {error}")
+    if name != spelt:
+        part.fail("name", f"must be spelt {spelt}")
+    return kernel
+
+
+def _value(part: JsonFields, field: str, kind: FieldType) -> Any:
+    value: str | bool | int
+    if str in kind.types:
+        value = part.scalar(field, str)
+    else:
+        value = part.scalar(field, bool) if bool in kind.types else part.scalar(field, int)
+    if kind.choices and value not in kind.choices:
+        part.fail(field, f"must be one of {', '.join(kind.choices)}, not {value!r}")
+    return value

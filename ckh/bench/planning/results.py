@@ -1,0 +1,157 @@
+"""Results of a run's pairs: the last row of each, its times, and which are measured again."""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_left
+from typing import TYPE_CHECKING, NamedTuple
+
+from ckh.bench.supervision.rows import NS_PER_MS
+from ckh.schema import MEASURED, TRIED_AGAIN, Status
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from ckh.data.journal import ResultRow
+
+LEADER_MARGIN = 0.08  # how far behind the fastest a kernel is still measured again
+MAX_LEADERS = 12
+_STATUSES = tuple(Status)
+_NUMBERS = {status: number for number, status in enumerate(_STATUSES)}
+
+
+class Leader(NamedTuple):
+    """A kernel that is measured again: its name, median time, and runs of a sample."""
+
+    kernel: str
+    ms: float
+    loops: int
+
+
+class _ProblemRows:
+    """The last rows of a problem by one device, in the order of their kernels' numbers: 22 bytes each.
+
+    A journal has millions of rows, so what is not asked for is not kept.
+    """
+
+    __slots__ = ("again", "kernels", "loops", "ms", "node", "statuses")
+
+    def __init__(self, node: str) -> None:
+        self.node = node
+        self.kernels, self.ms, self.loops = array("I"), array("d"), array("q")
+        self.statuses, self.again = bytearray(), bytearray()
+
+    def put(self, kernel: int, row: ResultRow) -> None:
+        """Take in the row of a kernel, given its number."""
+        at, ms, status = bisect_left(self.kernels, kernel), row.latency_ms or 0.0, _NUMBERS[row.status]
+        if at == len(self.kernels) or self.kernels[at] != kernel:
+            self.kernels.insert(at, kernel)
+            self.ms.insert(at, ms)
+            self.loops.insert(at, row.loops)
+            self.statuses.insert(at, status)
+            self.again.insert(at, row.remeasured)
+        else:
+            self.ms[at], self.loops[at] = ms, row.loops
+            self.statuses[at], self.again[at] = status, row.remeasured
+
+    def status(self, kernel: int) -> Status | None:
+        """The result of a kernel, given its number; None if it has none yet."""
+        at = bisect_left(self.kernels, kernel)
+        return _STATUSES[self.statuses[at]] if at < len(self.kernels) and self.kernels[at] == kernel else None
+
+    def measured(self) -> Iterator[tuple[int, float, int]]:
+        """The number of each kernel that has a time, its time and its runs of a sample."""
+        for kernel, ms, loops, status in zip(self.kernels, self.ms, self.loops, self.statuses, strict=True):
+            if ms and _STATUSES[status] in MEASURED:
+                yield kernel, ms, loops
+
+
+class PairResults:
+    """The last row of every pair, by problem; what is known when a run is resumed."""
+
+    def __init__(self, rows: Iterable[ResultRow] = ()) -> None:
+        self._by_problem: dict[str, _ProblemRows] = {}
+        self._names: list[str] = []
+        self._numbers: dict[str, int] = {}
+        for row in rows:
+            self.add(row)
+
+    @classmethod
+    def of_journal(cls, rows: Iterable[ResultRow]) -> PairResults:
+        """The rows that count of all of a journal, which are those of `Journal.final_rows`."""
+        results, by_device, device = cls(), dict[tuple[str, str], _ProblemRows](), dict[str, str]()
+        for row in rows:
+            found = by_device.get((row.problem, row.node))
+            if found is None:
+                found = by_device[row.problem, row.node] = _ProblemRows(row.node)
+            found.put(results._number(row.kernel), row)
+            device[row.problem] = row.node
+        results._by_problem = {problem: by_device[problem, node] for problem, node in device.items()}
+        return results
+
+    def _number(self, kernel: str) -> int:
+        if kernel not in self._numbers:
+            self._numbers[kernel] = len(self._names)
+            self._names.append(kernel)
+        return self._numbers[kernel]
+
+    def add(self, row: ResultRow) -> None:
+        """Take in a row, which replaces an earlier one of its pair, and those of its problem by another device."""
+        if self.device(row.problem) != row.node:
+            self._by_problem[row.problem] = _ProblemRows(row.node)
+        self._by_problem[row.problem].put(self._number(row.kernel), row)
+
+    def device(self, problem: str) -> str | None:
+        """The device that measured a problem; None: it was not measured."""
+        return self._by_problem[problem].node if problem in self._by_problem else None
+
+    def set_aside(self, problem: str) -> None:
+        """Forget what is known of a problem, which is measured anew."""
+        self._by_problem.pop(problem, None)
+
+    def has(self, problem: str, kernel: str) -> bool:
+        """True if there is a row of the pair that says something about it."""
+        if problem not in self._by_problem or kernel not in self._numbers:
+            return False
+        status = self._by_problem[problem].status(self._numbers[kernel])
+        return status is not None and status not in TRIED_AGAIN
+
+    def by_problem(self) -> Iterator[tuple[str, str, list[str]]]:
+        """Of each problem the device that measured it, and its kernels with a row that says something."""
+        for problem, rows in self._by_problem.items():
+            if names := [name for name in map(self._names.__getitem__, rows.kernels) if self.has(problem, name)]:
+                yield problem, rows.node, names
+
+    def times(self, problem: str) -> dict[str, float]:
+        """The times of a problem's kernels in ms, by name."""
+        return {one.kernel: one.ms for one in self._measured(problem)}
+
+    @property
+    def is_any_right(self) -> bool:
+        """True if any pair has a right result, with a time or of a device that has none."""
+        verified = _NUMBERS[Status.VERIFIED]
+        return any(any(rows.ms) or verified in rows.statuses for rows in self._by_problem.values())
+
+    def best_ns(self, problem: str) -> float:
+        """The least median time of a problem, 0 if none is known."""
+        return min((one.ms * NS_PER_MS for one in self._measured(problem)), default=0.0)
+
+    def leaders(self, problem: str, count: int | None = None) -> list[Leader]:
+        """The kernels to measure again, fastest first; none if that was done or there is nothing to compare.
+
+        Args:
+            problem: canonical text.
+            count: how many; None: up to `MAX_LEADERS` that are within `LEADER_MARGIN` of the best.
+        """
+        ranked = sorted(self._measured(problem), key=lambda one: one.ms)
+        again = sum(self._by_problem[problem].again) if ranked else 0
+        if not ranked or again >= (1 if count is None else min(count, len(ranked))):
+            return []
+        limit = ranked[0].ms * (1 + LEADER_MARGIN) if count is None else float("inf")
+        close = [one for one in ranked[: count or MAX_LEADERS] if one.ms <= limit]
+        return close if len(close) > 1 else []
+
+    def _measured(self, problem: str) -> list[Leader]:
+        if problem not in self._by_problem:
+            return []
+        return [Leader(self._names[kernel], ms, loops) for kernel, ms, loops in self._by_problem[problem].measured()]

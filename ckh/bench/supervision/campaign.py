@@ -1,0 +1,483 @@
+"""A run of `ckh bench` from options to summary: settings, folder, plan, sweep."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ckh.bench.compilation.building import BuildReport, build_and_load
+from ckh.bench.compilation.compile import KernelBuilder
+from ckh.bench.compilation.kernel_cache import KernelCache
+from ckh.bench.computation import measured_of
+from ckh.bench.devices.device import EMULATED_KIND, HIP_KIND, HOST_KIND, Device, DeviceOptions
+from ckh.bench.devices.device_choice import default_device_kind, open_device, require_usable
+from ckh.bench.isolated.timing import DEFAULT_SAMPLES
+from ckh.bench.nodes.cluster_driver import driver_for
+from ckh.bench.nodes.remote import DeviceRequest
+from ckh.bench.planning.candidates import BuildableSource
+from ckh.bench.planning.few_plan import KnownBefore, few_plan
+from ckh.bench.planning.history import History, read_history
+from ckh.bench.planning.pace import Pace
+from ckh.bench.planning.plan import ALL, BEST, SAMPLE, SEARCH, Plan, Scorer, make_plan
+from ckh.bench.planning.results import PairResults
+from ckh.bench.planning.stored_plan import plan_records, stored_plan
+from ckh.bench.supervision.limits import BenchLimits
+from ckh.bench.supervision.protocol import WORK_PHASES
+from ckh.bench.supervision.rows import new_record
+from ckh.bench.supervision.stop import Stop, StopReason
+from ckh.bench.supervision.sweep import Sweep, Totals
+from ckh.data.journal import JOURNAL, JOURNAL_NAME, JournalWriter, is_started
+from ckh.data.settings import Given, Settings
+from ckh.errors import CkhError, DeviceError, UsageError
+from ckh.ops import DEFAULT_OPERATION, operation
+from ckh.outputs import check_output
+from ckh.problems import Direction
+from ckh.requested import as_option
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from ckh.bench.devices.device import DeviceIdentity
+    from ckh.bench.planning.active import ActiveReport
+    from ckh.bench.supervision.driver import Driver
+    from ckh.cluster.calls import Cluster
+    from ckh.data.journal import RunRecord
+    from ckh.learn.models.artifact import Model, Wanted
+    from ckh.ops.base import Kernel, Problem
+
+_RUNS = Path("runs")
+SOURCES = ("problems", "kernels", "registry", "model")  # settings that may name files
+_MOST_SEEN_BYTES = 1 << 26  # of a journal that is read for the pace alone
+
+
+@dataclass(frozen=True, slots=True)
+class CandidateGroup:
+    """Numbers of candidate kernels for problems of a kind, and of those the architecture refuses."""
+
+    kind: str
+    arch: str
+    kernels: int
+    refused: int
+
+
+@dataclass(frozen=True, slots=True)
+class Outlook:
+    """The work that a run would do; `missing` says why it cannot compile, if it cannot.
+
+    `compile_s` is the mean of the CPU seconds that kernels of the operation took here; None: none was compiled.
+    Of the estimate `measuring_s` is for measuring. `chosen_by` says what chose the kernels of a plan of few problems.
+    """
+
+    kernels: int
+    to_compile: int
+    problems: int
+    pairs: int
+    pairs_done: int
+    refused: dict[str, int]
+    compile_s: float | None
+    estimate_s: float
+    measuring_s: float
+    chosen_by: str
+    groups: tuple[CandidateGroup, ...]
+    missing: str
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """Result of a run: counts, pairs left, and whether any pair, of this or earlier runs, has a right result.
+
+    `active` is of a run that chooses what it measures.
+    """
+
+    reason: StopReason
+    totals: Totals
+    pairs_left: int
+    is_any_right: bool
+    active: ActiveReport | None = None
+
+    @property
+    def orchestration(self) -> float:
+        """Share of the time after compilation not spent on inputs, references, kernels, checks or timing."""
+        measuring_s = self.totals.wall_s - self.totals.compile_s
+        work_s = sum(self.totals.phase_s.get(str(phase), 0.0) for phase in WORK_PHASES)
+        return max(0.0, 1 - work_s / (measuring_s * self.totals.workers)) if measuring_s > 0 else 0.0
+
+
+class Campaign:
+    """A run in a folder.
+
+    Args:
+        device_kind: "host", "hip" or "emulated"; None: that of the run that is resumed, else hip where there is a GPU.
+        options: of the device.
+        cluster: whose nodes compile and measure; None: this machine.
+        given: the settings; with `resume`, those that are given must be the ones of the folder's run.
+        out: the folder; None: `runs/<variant>-<arch>-<date>`, or with `resume` the newest such folder.
+        resume: whether to go on with what the folder holds: the pairs of its plan, which are in its journal.
+        force: whether a run in the folder may be replaced.
+        limits: what the run may use, where its plan depends on that.
+        measures: whether it will measure: then this machine's device is tried before anything is planned.
+
+    Raises:
+        UsageError: the folder holds a run already and neither `resume` nor `force` is set, or it holds none to resume,
+            or one with other settings, or a setting is impossible.
+        DeviceError: the device cannot be used.
+        DataError: the journal or a file of problems or kernels is unusable.
+        NoKernelError: no kernel applies to any problem.
+        ModelError: the best kernels are requested, and there is no model that says which.
+    """
+
+    def __init__(  # noqa: PLR0913 - a run is that many choices, and its callers have them one by one
+        self,
+        device_kind: str | None,
+        given: Given,
+        out: Path | None,
+        *,
+        resume: bool,
+        force: bool = False,
+        options: DeviceOptions | None = None,
+        limits: BenchLimits | None = None,
+        cluster: Cluster | None = None,
+        measures: bool = False,
+    ) -> None:
+        options = options or DeviceOptions()
+        self._chosen_by = ""
+        kind = device_kind or default_device_kind(options)
+        self._force = force
+        if resume and force:
+            raise UsageError(
+                "--resume continues a run, --force replaces it", "leave one of them out", code="conflicting-options"
+            )
+        if resume and out is None:
+            out = _newest_run(given, open_device(kind, options).arch.name)
+        self._history = _read_run(out, given) if resume and out is not None else None
+        if self._history is not None:
+            last = self._history.runs[-1]
+            kind, options = device_kind or last.device_kind, replace(options, cold=last.cold)
+        if kind == HIP_KIND:
+            rotating = _sets(given) if self._history is None else self._history.runs[-1].rotating
+            options = replace(options, rotating=rotating)
+        self._kind = kind
+        self.device: Device = open_device(kind, options)
+        self._is_tried = measures and cluster is None
+        if self._is_tried:
+            require_usable(self.device)
+        self._request, self._cluster = DeviceRequest(kind, options), cluster
+        self.out = out or _new_run(given, self.device.arch.name)
+        if self._history is None:
+            self._require_new(given)
+        elif cluster is None:
+            self._refuse_other_device(self._history, self.device.identity())
+        self.settings = _settle(given, self._history, kind, self.device.arch.default_dtype)
+        _check_choice(self.settings)
+        stored = None if self._history is None else stored_plan(self._history, operation(self.settings.op))
+        self._is_stored = stored is not None
+        self.plan: Plan = stored or self._made_plan(limits or BenchLimits())
+        # A plan of few problems also follows from models and times of that day.
+        if stored is not None and self.settings.plan is None and any(given[name] is not None for name in SOURCES):
+            self._refuse_other_pairs(self._made_plan(BenchLimits()))
+        self._results = PairResults() if self._history is None else self._history.results
+
+    def _made_plan(self, limits: BenchLimits) -> Plan:
+        """The plan of the settings."""
+        settings, arch = self.settings, self.device.arch
+        score = _scorer(arch.name, _path(settings.model))
+        measured = measured_of(operation(settings.op))
+        problems, source = measured.problems(settings), measured.candidate_source(settings)
+        if settings.plan is not None or settings.active or settings.kernels.startswith((SAMPLE, BEST)):
+            source = BuildableSource(source, self.device.refusals)
+        plan = make_plan(problems, settings.kernels, arch, settings.seed, source, score)
+        if settings.plan is None:
+            return plan
+        known = KnownBefore.of(arch.name, _path(settings.model))
+        pace = replace(self._pace(limits.jobs), to_compile=lambda kernels: self._to_compile(kernels)[0])
+        few = few_plan(plan, settings.plan, known, settings.seed, limits.budget_s, pace)
+        self._chosen_by = ", ".join(known.sources) or "chance: there is no model and no estimate"
+        return few
+
+    def outlook(self, limits: BenchLimits) -> Outlook:
+        """Outlook of the remaining work."""
+        left = self.plan.without(self._results.has)
+        kernels = left.kernels
+        to_compile, missing = self._to_compile(kernels)
+        pace = self._pace(limits.jobs)
+        measuring_s = pace.measuring_s(left.tasks)
+        return Outlook(
+            kernels=len(kernels),
+            to_compile=len(to_compile),
+            problems=sum(bool(task.kernels) for task in left.tasks),
+            pairs=left.pairs,
+            pairs_done=self.plan.pairs - left.pairs,
+            refused=self.plan.refused,
+            compile_s=pace.costs.seen_s,
+            estimate_s=pace.compiling_s(to_compile) + measuring_s,
+            measuring_s=measuring_s,
+            chosen_by=self._chosen_by,
+            groups=tuple(self._groups()),
+            missing=missing,
+        )
+
+    def _groups(self) -> Iterator[CandidateGroup]:
+        for kind, (kernels, refused) in self.plan.groups.items():
+            yield CandidateGroup(kind, self.device.arch.name, kernels, refused)
+
+    def _driver(self, limits: BenchLimits, stop: Stop, *, measures: bool) -> Driver:
+        measures = measures and not self._is_tried
+        return driver_for(self._cluster, self._request, self.device, limits, stop, measures=measures)
+
+    def build(self, limits: BenchLimits) -> tuple[dict[Kernel, BuildReport], StopReason]:
+        """Compile the remaining kernels and load each in a separate process; returns why it ended.
+
+        Raises:
+            DeviceError: there is no compiler.
+            DataError: the cache cannot be used.
+        """
+        with Stop(limits.budget_s) as stop, self._driver(limits, stop, measures=False) as driver:
+            return build_and_load(driver, self.plan.without(self._results.has).kernels), stop.reason
+
+    def run(self, limits: BenchLimits) -> Outcome:
+        """Measure the remaining pairs, until complete, interrupted or out of time.
+
+        Raises:
+            DeviceError: the compiler or the worker cannot be started.
+            OutputError: the journal cannot be written; what was measured before is safe.
+        """
+        with Stop(limits.budget_s) as stop, self._driver(limits, stop, measures=True) as driver:
+            if self._history is not None:
+                self._refuse_other_device(self._history, driver.identity)
+            is_new = self._history is None and not self._force
+            journal = JournalWriter(self.out, replace=self._force, is_new=is_new)
+            try:
+                record = new_record(driver.identity, self.settings, None if self._is_stored else self.plan.pairs)
+                journal.start_run(record, () if self._is_stored else plan_records(record.run_id, self.plan))
+                looks = () if self._history is None else self._history.references
+                sweep = Sweep(driver, record, journal, stop, looks)
+                if self.settings.active:
+                    return self._run_active(sweep, record, journal, limits)
+                totals = sweep.measure(self.plan, self._results)
+                return self._outcome(totals, stop.reason)
+            finally:
+                journal.close()
+
+    def _run_active(self, sweep: Sweep, record: RunRecord, journal: JournalWriter, limits: BenchLimits) -> Outcome:
+        from ckh.bench.planning.active import ActiveRun
+
+        known = KnownBefore.of(self.device.arch.name, _path(self.settings.model))
+        with KernelCache().workshop() as folder:
+            active = ActiveRun(
+                self.plan, self._results, known, record, journal, folder, limits.stop_gain, limits.jobs or 1
+            )
+            totals = sweep.measure_chosen(self.plan, self._results, active)
+            return replace(self._outcome(totals, sweep.reason), active=active.report())
+
+    def _outcome(self, totals: Totals, reason: StopReason) -> Outcome:
+        pairs_left = self.plan.without(self._results.has).pairs
+        return Outcome(reason if pairs_left else StopReason.COMPLETE, totals, pairs_left, self._results.is_any_right)
+
+    def _require_new(self, given: Given) -> None:
+        path = self.out / JOURNAL_NAME
+        inputs = [Path(text) for name in SOURCES if (text := given[name]) is not None]
+        force = self._force or not is_started(path)
+        check_output(path, JOURNAL, force=force, inputs=inputs, instead="go on with --resume, ")
+
+    def _refuse_other_pairs(self, made: Plan) -> None:
+        """Refuse problem or kernel files changed since the run began."""
+        if made.pair_names() != self.plan.pair_names():
+            raise UsageError(
+                f"the options give {made.pairs} pairs, the run in {self.out} has {self.plan.pairs}",
+                "leave them out to go on with the run, or choose another --out",
+                code="run-mismatch",
+            )
+
+    def _refuse_other_device(self, history: History, here: DeviceIdentity) -> None:
+        last, has_rows = history.runs[-1], any(history.results.by_problem())
+        for what, then, now, matters in (
+            ("device", last.device, here.name, True),
+            ("architecture", last.arch, here.arch, True),
+            # A run that failed at once may go on with a compiler that was repaired.
+            ("compiler", last.compiler, here.compiler, has_rows),
+            ("flags", last.flags, here.flags, has_rows),
+        ):
+            if matters and then != now:
+                raise UsageError(
+                    f"{self.out} was measured with the {what} {then!r}, this is {now!r}",
+                    "times of both must not be mixed in a run: choose another --out",
+                    code="run-mismatch",
+                )
+
+    def _pace(self, jobs: int | None) -> Pace:
+        """Durations by this run's journal, or the newest run on the same device."""
+        history = self._history or _seen_run(self.out, self._kind, self.device.arch.name, self.settings.op)
+        return Pace.of(self.device, self.settings.op, jobs, history)
+
+    def _to_compile(self, kernels: Sequence[Kernel]) -> tuple[Sequence[Kernel], str]:
+        """Kernels to compile; if nothing can be compiled, all of them and the reason."""
+        try:
+            return KernelBuilder(self.device).missing(kernels), ""
+        except DeviceError as error:
+            return kernels, error.message
+
+
+def _read_run(out: Path, given: Given) -> History:
+    """Read the journal of a run to resume.
+
+    Raises:
+        UsageError: there is none, it is a search's, or it has other settings than those given.
+        DataError: it is damaged.
+    """
+    if not is_started(out / JOURNAL_NAME):
+        raise UsageError(f"no run to resume in {out}", "leave out --resume to start one", code="no-run")
+    history = read_history(out)
+    last = history.runs[-1]
+    if last.kernels.startswith(SEARCH):
+        raise UsageError(
+            f"{out} has a search, which cannot be resumed", "search again into another --out", code="not-resumable"
+        )
+    for name, wanted in given.values.items():
+        had = getattr(last, name)
+        if wanted != had:
+            raise UsageError(
+                f"{as_option(name)} is {_in_words(wanted)}, the run in {out} has {_in_words(had)}",
+                "leave the option out to go on with the run, or choose another --out",
+                code="run-mismatch",
+            )
+    return history
+
+
+def _settle(given: Given, history: History | None, device_kind: str, default_dtype: str) -> Settings:
+    if history is not None:
+        return history.runs[-1].settings
+    op = operation(given["op"] or DEFAULT_OPERATION)
+    measured = measured_of(op)
+    emission = measured.host if device_kind == HOST_KIND else measured.hip
+    if emission is None:
+        raise UsageError(f"ckh builds no kernels of {op.name} for the device {device_kind}", code="unsupported")
+    if device_kind == EMULATED_KIND and given["problems"] is None:
+        raise UsageError(
+            "the default problems are too large for an emulated GPU, at milliseconds per workgroup",
+            "name a file of small ones with --problems, or see ckh validate kernels",
+            code="missing-option",
+        )
+    variant = Direction.FORWARD.value if op.has_directions else ""
+    settings = Settings(
+        op=op.name,
+        variant=variant,
+        problems=emission.problems,
+        kernels=ALL,
+        dtype=default_dtype,
+        seed=0,
+        samples=DEFAULT_SAMPLES,
+        rotating=_sets(given) if device_kind == HIP_KIND else 1,
+    )
+    return replace(settings, **given.values)
+
+
+def _sets(given: Given) -> int:
+    """Number of operand sets that a GPU's timed runs rotate; 0: enough to exceed the caches."""
+    if given["rotating"] is not None:
+        return int(given["rotating"])
+    return 0 if given["cold"] is None else 1
+
+
+def _check_choice(settings: Settings) -> None:
+    """Refuse options that select kernels in two ways.
+
+    Raises:
+        UsageError: there are such.
+    """
+    if settings.plan is not None and settings.kernels.startswith((SAMPLE, BEST)):
+        raise UsageError(
+            "--plan selects the kernels of each problem",
+            f"leave out --kernels {settings.kernels}",
+            code="conflicting-options",
+        )
+    if settings.cold and settings.rotating > 1:
+        raise UsageError(
+            "--cold flushes the caches before every timed run", "leave out --rotating", code="conflicting-options"
+        )
+    if settings.active and settings.plan is not None:
+        raise UsageError(
+            "--active selects while measuring, --plan before it",
+            "leave one out",
+            code="conflicting-options",
+        )
+    if settings.active and settings.kernels.startswith((SAMPLE, BEST)):
+        raise UsageError(
+            "--active selects the kernels of each problem",
+            f"leave out --kernels {settings.kernels}",
+            code="conflicting-options",
+        )
+    is_model_used = settings.active or settings.plan is not None or settings.kernels.startswith(BEST)
+    if settings.model is not None and not is_model_used:
+        raise UsageError(
+            "--model ranks kernels",
+            f"use it with --kernels {BEST}N, --plan N and --active",
+            code="inapplicable-option",
+        )
+
+
+def _scorer(arch: str, folder: Path | None) -> Scorer:
+    """Scores of kernels by the model of a folder, or the model that `ckh predict` would use."""
+    models: dict[Wanted, Model] = {}
+
+    def score(problem: Problem, pool: tuple[Kernel, ...]) -> NDArray[np.float64]:
+        from ckh.learn.models.artifact import find_model, load_model, wanted_for
+
+        wanted = wanted_for(problem, arch)
+        if wanted not in models:
+            models[wanted] = find_model(wanted) if folder is None else load_model(folder)
+            models[wanted].require(wanted)
+        scores, _ = models[wanted].score_pool([problem], pool)
+        row: NDArray[np.float64] = scores[0]
+        return row
+
+    return score
+
+
+def _in_words(value: object) -> str:
+    if value is None or value == "":
+        return "none"
+    return ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
+
+
+def _path(text: str | None) -> Path | None:
+    return None if text is None else Path(text)
+
+
+def _run_prefix(given: Given, arch: str) -> str:
+    what = given["variant"] or (Direction.FORWARD.value if given["op"] in (None, DEFAULT_OPERATION) else given["op"])
+    return f"{what}-{arch}-"
+
+
+def _new_run(given: Given, arch: str) -> Path:
+    return _RUNS / f"{_run_prefix(given, arch)}{datetime.now(timezone.utc):%Y-%m-%d}"
+
+
+def _newest_run(given: Given, arch: str) -> Path:
+    found = sorted(_RUNS.glob(f"{_run_prefix(given, arch)}*/{JOURNAL_NAME}"), key=lambda path: path.stat().st_mtime)
+    if not found:
+        raise UsageError(
+            f"no run {_RUNS}/{_run_prefix(given, arch)}… to resume",
+            "name its folder with --out",
+            code="no-run",
+        )
+    return found[-1].parent
+
+
+def _seen_run(out: Path, kind: str, arch: str, op: str) -> History | None:
+    """The newest run beside a folder, or in the usual place, on such a device."""
+    found = {path.resolve() for folder in (out.parent, _RUNS) for path in folder.glob(f"*/{JOURNAL_NAME}")}
+    for path in sorted(found, key=lambda one: one.stat().st_mtime, reverse=True):
+        if path.stat().st_size > _MOST_SEEN_BYTES:
+            continue
+        with suppress(CkhError):
+            history = read_history(path.parent)
+            seen = [(one.device_kind, one.arch, one.op) for one in history.runs]
+            if seen[-1:] == [(kind, arch, op)] and history.ends:
+                return history
+    return None

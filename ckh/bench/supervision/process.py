@@ -1,0 +1,238 @@
+"""One worker process as the supervisor sees it: jobs in, replies out, and its end.
+
+A kernel runs in the worker and can read and write whatever the worker can. So a reply counts only if it comes from the
+worker's process (the system says who writes), is signed with a secret that was sent before any kernel ran, and is one
+that an honest worker can give to just this job (`protocol.mismatch`). Everything else is the end of the worker.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import select
+import signal
+import socket
+import struct
+import subprocess
+import time
+from collections import deque
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from ckh.bench.supervision.guard import end_guarded, guarded
+from ckh.bench.supervision.protocol import READY, Job, Reply, WorkerConfig, mismatch, reply_from_line, signature
+from ckh.errors import DeviceError
+from ckh.schema import Status
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ckh.bench.devices.device import Device
+
+_START_TIMEOUT_S = 120.0
+_HANGS = "dmesg may say why the GPU hangs; reset it (amd-smi reset --gpureset -g 0) or restart the machine"
+_STARTS = 3  # of a worker that something kills
+_EXIT_TIMEOUT_S = 1.0
+_TAIL_BYTES = 4096
+_READ_BYTES = 1 << 16
+_MOST_READ_BYTES = 1 << 20  # of a reply, and of what is left in stderr
+_STOP_CHECK_S = 0.25
+_MESSAGE_LENGTH = 300
+_SHOWN = 80
+_CREDENTIALS = struct.Struct("3i")  # process, user, group
+
+# These come from outside, as a rule: from the system when memory is short, or from somebody.
+_KILLS = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+
+
+class WorkerDiedError(Exception):
+    """The worker ended; the message says how, with the last line of its stderr.
+
+    Attributes:
+        was_killed: whether it was by a signal that as a rule comes from outside.
+    """
+
+    def __init__(self, message: str, *, was_killed: bool = False) -> None:
+        super().__init__(message)
+        self.was_killed = was_killed
+
+
+class DeadlineError(Exception):
+    """No reply came in time."""
+
+
+class WorkerProcess:
+    """A running worker that is ready for jobs. One that is killed while it starts is started again, twice.
+
+    Raises:
+        DeviceError: it cannot be started.
+    """
+
+    def __init__(self, device: Device, config: WorkerConfig) -> None:
+        for left in reversed(range(_STARTS)):
+            self._start(device, config)
+            try:
+                ready = self.receive(time.monotonic() + _START_TIMEOUT_S)
+                break
+            except WorkerDiedError as error:
+                self.kill()
+                if not (left and error.was_killed):
+                    raise DeviceError(f"the worker does not start: {error}", code="worker-start") from error
+            except DeadlineError as error:
+                self.kill()
+                raise DeviceError(
+                    f"the worker does not start: {error}", _HANGS if config.is_hip else "", code="worker-start"
+                ) from error
+            except BaseException:
+                self.kill()
+                raise
+        if ready.status is not Status.OK:
+            self.kill()
+            message, _, remedy = ready.message.partition("\n")
+            raise DeviceError(f"no usable device: {message}", remedy)
+
+    def _start(self, device: Device, config: WorkerConfig) -> None:
+        self._tail, self._received = bytearray(), bytearray()
+        self._pid = 0  # of the worker itself, which is below the guard; 0: it has not written yet
+        self._socket, its_end = socket.socketpair()
+        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
+        with its_end:
+            # In a session of its own: a Ctrl-C is for the supervisor, which lets the kernel at work finish.
+            self._process = subprocess.Popen(
+                guarded([*device.worker_command(), config.to_json()]),
+                stdin=its_end.fileno(),
+                stdout=its_end.fileno(),
+                stderr=subprocess.PIPE,
+                env=device.worker_environment(),
+                start_new_session=True,
+            )
+        assert self._process.stderr is not None
+        self._err = self._process.stderr.fileno()
+        os.set_blocking(self._err, False)
+        self._poll = select.poll()
+        for descriptor in (self._socket.fileno(), self._err):
+            self._poll.register(descriptor, select.POLLIN)
+        self._secret, self._count = secrets.token_hex(), 0
+        self._write(self._secret.encode() + b"\n")
+        # What replies are to come, each with its signature; a worker begins with one to a job that is not sent.
+        self._jobs = deque([(READY, "")])
+
+    @property
+    def is_busy(self) -> bool:
+        """True if there are jobs whose replies were not received."""
+        return bool(self._jobs)
+
+    def send(self, job: Job) -> None:
+        """Hand over a job; that the worker is dead is found out when receiving."""
+        self._count += 1
+        self._jobs.append((job, signature(self._secret, self._count)))
+        self._write(job.to_line())
+
+    def receive(self, deadline: float, should_give_up: Callable[[], bool] = lambda: False) -> Reply:
+        """The reply to the first job that has none yet.
+
+        Raises:
+            WorkerDiedError: there will be none.
+            DeadlineError: it did not come by `deadline` (of time.monotonic), or `should_give_up` said so.
+        """
+        while b"\n" not in self._received:
+            left = deadline - time.monotonic()
+            if left <= 0 or should_give_up():
+                raise DeadlineError("no reply in time")
+            readable = self._poll.poll(max(1, int(1000 * min(left, _STOP_CHECK_S))))
+            for descriptor, _ in readable:
+                self._read(descriptor)
+            if not readable and self._process.poll() is not None:  # though somebody keeps its pipes open
+                raise self._ended()
+        line = bytes(self._received[: self._received.index(b"\n")])
+        del self._received[: len(line) + 1]
+        return self._checked(line)
+
+    def _checked(self, line: bytes) -> Reply:
+        if not self._jobs:
+            raise self._lied("the worker replied to no job")
+        job, expected = self._jobs.popleft()
+        try:
+            reply = reply_from_line(line)
+        except ValueError as error:
+            raise self._lied(f"the worker answered nonsense: {line[:_SHOWN]!r}") from error
+        if fault := mismatch(job, reply, expected):
+            raise self._lied(f"the worker gave a reply that cannot be: {fault}")
+        if self._received and not self._jobs:
+            raise self._lied("the worker replied more than once")
+        return reply
+
+    def _write(self, line: bytes) -> None:
+        with suppress(OSError):
+            self._socket.sendall(line)
+
+    def kill(self) -> None:
+        """End it at once, with all that it has started.
+
+        What a driver does not let go is left behind: whether the next worker can work is tried then.
+        """
+        end_guarded(self._process)
+        if self._pid:  # in case that the kernel has killed the guard
+            with suppress(ProcessLookupError, PermissionError):
+                os.killpg(self._pid, signal.SIGKILL)
+            self._pid = 0
+        assert self._process.stderr is not None
+        self._process.stderr.close()
+        self._socket.close()
+
+    def _lied(self, message: str) -> WorkerDiedError:
+        self.kill()
+        return WorkerDiedError(message)
+
+    def _read(self, descriptor: int) -> None:
+        if descriptor == self._err:
+            self._read_stderr()
+            return
+        data, writer = self._read_socket()
+        if not data:
+            raise self._ended()
+        self._pid = self._pid or writer
+        if writer != self._pid:
+            raise self._lied("a process that the kernel started wrote to the supervisor")
+        self._received += data
+        if len(self._received) > _MOST_READ_BYTES:
+            raise self._lied(f"the worker answered nonsense: {bytes(self._received[:_SHOWN])!r}")
+
+    def _read_socket(self) -> tuple[bytes, int]:
+        """Read the next bytes of a process, and which process it was; nothing when none can write any more."""
+        try:
+            data, ancillary, _, _ = self._socket.recvmsg(_READ_BYTES, socket.CMSG_SPACE(_CREDENTIALS.size))
+        except ConnectionResetError:  # it ended without having read its job
+            return b"", 0
+        return data, _CREDENTIALS.unpack(ancillary[0][2])[0] if ancillary else 0
+
+    def _ended(self) -> WorkerDiedError:
+        """Why a worker that has closed its pipe does not reply: it is about to end, or never will."""
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(_EXIT_TIMEOUT_S)
+        code = self._process.poll()
+        end_guarded(self._process)
+        read = 0
+        while read < _MOST_READ_BYTES and (count := self._read_stderr()):
+            read += count
+        if code is None:
+            return WorkerDiedError(self._obituary("closed its pipe and did not end"))
+        how = f"killed by {signal.Signals(-code).name}" if code < 0 else f"exited with code {code}"
+        return WorkerDiedError(self._obituary(how), was_killed=-code in _KILLS)
+
+    def _read_stderr(self) -> int:
+        """How many bytes there were."""
+        try:
+            data = os.read(self._err, _READ_BYTES)
+        except BlockingIOError:
+            return 0
+        if not data:
+            with suppress(KeyError):  # the end is met twice when stderr closes before the socket does
+                self._poll.unregister(self._err)
+        self._tail += data
+        del self._tail[:-_TAIL_BYTES]
+        return len(data)
+
+    def _obituary(self, how: str) -> str:
+        lines = [line.strip() for line in self._tail.decode(errors="replace").splitlines() if line.strip()]
+        return (f"{how}; stderr: {lines[-1]}" if lines else how)[:_MESSAGE_LENGTH]

@@ -1,0 +1,264 @@
+"""The messages of supervisor and worker: one JSON object per line, jobs one way and replies the other."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, fields
+from math import isfinite
+from time import perf_counter
+from typing import TYPE_CHECKING, Any
+
+from ckh.bench.isolated.timing import MAX_LOOPS, is_possible
+from ckh.schema import CARD, Status
+from ckh.strenum import StrEnum
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+HIP, EMULATED = "hip", "emulated"  # the kinds of workers that have a GPU
+MAX_MESSAGE = 2000  # characters
+_SHOWN = 80
+# The others are not a worker's to find out.
+_NO_WORKERS = (
+    *(Status.COMPILE_ERROR, Status.COMPILE_TIMEOUT, Status.COMPILE_INTERRUPTED),
+    *(Status.INVALID, Status.TIMEOUT, Status.UNSTABLE, Status.LAUNCH_BOUND, Status.PREDICTED),
+)
+_STATUSES = tuple(str(status) for status in Status if status not in _NO_WORKERS)
+
+
+class Op(StrEnum):
+    """Kinds of jobs of a worker."""
+
+    PROBLEM = "problem"  # make inputs and reference; they serve the jobs that follow
+    MEASURE = "measure"  # run a kernel, check its result, calibrate, time it
+    TIME = "time"  # time a kernel whose result is known to be right
+    LOAD = "load"  # load a library, which needs no problem; the reply's message is its kernel's name
+
+
+class Phase(StrEnum):
+    """Phases of a worker's time."""
+
+    WAIT = "wait"  # for the next job
+    INPUTS = "inputs"
+    REFERENCE = "reference"
+    LOAD = "load"
+    RUN = "run"  # the first run, whose result is checked
+    VERIFY = "verify"
+    CALIBRATE = "calibrate"
+    TIME = "time"
+    OTHER = "other"  # reading jobs, writing replies
+
+
+# Phases that are the work itself; the rest of the wall time is orchestration.
+WORK_PHASES = (Phase.INPUTS, Phase.REFERENCE, Phase.RUN, Phase.VERIFY, Phase.CALIBRATE, Phase.TIME)
+
+Seconds = dict[str, float]
+Card = dict[str, float]
+
+
+class PhaseClock:
+    """Accumulates seconds by phase."""
+
+    def __init__(self) -> None:
+        self._seconds: Seconds = {}
+
+    @contextmanager
+    def phase(self, phase: Phase) -> Iterator[None]:
+        """Count the time of the context."""
+        start = perf_counter()
+        try:
+            yield
+        finally:
+            self.add(phase, perf_counter() - start)
+
+    def add(self, phase: Phase, seconds: float) -> None:
+        """Add seconds."""
+        self._seconds[phase.value] = self._seconds.get(phase.value, 0.0) + seconds
+
+    def take(self) -> Seconds:
+        """Seconds by phase since the last call."""
+        taken, self._seconds = self._seconds, {}
+        return taken
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerConfig:
+    """Configuration of a worker process.
+
+    Args:
+        memory_limit_bytes: of address space; 0: no limit. Only a worker of kind "host" has one.
+        cpu: the core that it stays on; None: any.
+        kind: "host", "hip" or "emulated".
+        gpu: the number of the GPU, for "hip"; an emulated one has 0.
+        flush_bytes: what kernels overwrite on a GPU before every timed run to empty its caches; 0: nothing.
+        rotating: sets of operands that a GPU's timed runs take in turn; 0: as many as have `rotating_bytes`.
+        rotating_bytes: what the caches of the GPU do not hold.
+        load_only: never open the device and accept nothing but `Op.LOAD`.
+        fnuz_floats: whether the device's floating-point numbers of eight bits are those of CDNA3, else OCP's.
+        arch: what an emulated GPU is.
+        pci: the address of the GPU's card, whose sensors are read; empty if it is not known.
+        kfd_id: the kernel driver's number of the GPU.
+    """
+
+    memory_limit_bytes: int
+    cpu: int | None
+    kind: str = "host"
+    gpu: int = 0
+    flush_bytes: int = 0
+    load_only: bool = False
+    fnuz_floats: bool = False
+    arch: str = ""
+    pci: str = ""
+    kfd_id: int = 0
+    rotating: int = 1
+    rotating_bytes: int = 0
+
+    @property
+    def is_hip(self) -> bool:
+        """True for kernels of a GPU."""
+        return self.kind in (HIP, EMULATED)
+
+    @property
+    def is_emulated(self) -> bool:
+        """True for an emulated GPU, which has no times."""
+        return self.kind == EMULATED
+
+    def to_json(self) -> str:
+        """JSON on a single line."""
+        return json.dumps(asdict(self))
+
+
+def device_name(machine: str, config: WorkerConfig) -> str:
+    """Name of a machine's device in rows: the GPU with its number, or the core of a CPU."""
+    return f"{machine}/{config.kind}{config.gpu if config.is_hip else '' if config.cpu is None else config.cpu}"
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A job of the worker. `best_ns` is the best known time of the problem, 0 if unknown.
+
+    Of a problem, `library` and `loops` are those of its anchor, if it has one.
+    """
+
+    op: Op
+    id: int
+    problem: str = ""
+    best_ns: float = 0.0
+    library: str = ""
+    samples: int = 0
+    loops: int = 0
+
+    def to_line(self) -> bytes:
+        """JSON on a single line."""
+        named = {field.name: getattr(self, field.name) for field in fields(self)}
+        return json.dumps({**named, "op": str(self.op)}).encode() + b"\n"
+
+
+READY = Job(Op.LOAD, -1)  # what the line that a worker begins with is the reply to
+
+
+def signature(secret: str, number: int) -> str:
+    """Signature that only this worker can write below its reply to a job, numbered from 1."""
+    return hashlib.blake2b(str(number).encode(), key=secret.encode()[: hashlib.blake2b.MAX_KEY_SIZE]).hexdigest()
+
+
+def job_from_line(line: str) -> Job:
+    """Parse a job."""
+    values = json.loads(line)
+    return Job(**{**values, "op": Op(values["op"])})
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """Result of a job: `samples_ns` are times of a loop; `seconds` are times by phase.
+
+    `anchor_ns` is the time of the problem's anchor (`ckh.bench.supervision.anchor`) right after the kernel; 0: none.
+
+    `launch_ns` is what a kernel that does nothing takes, timed in the same way, 0 where that is not known; `by_graph`
+    says that a graph launched the kernel; `card` is what the sensors of the GPU showed then, by `schema.CARD`.
+
+    `signed` is its `signature`. After a reply that `is_last` the worker ends, because its GPU, or the worker itself,
+    cannot be used any more.
+    """
+
+    id: int
+    status: Status
+    message: str = ""
+    samples_ns: tuple[float, ...] = ()
+    loops: int = 0
+    seconds: Seconds | None = None
+    is_last: bool = False
+    signed: str = ""
+    launch_ns: float = 0.0
+    by_graph: bool = False
+    card: Card | None = None
+    anchor_ns: float = 0.0
+
+    def to_line(self) -> bytes:
+        """JSON on a single line, with a long message truncated."""
+        named = {field.name: getattr(self, field.name) for field in fields(self)}
+        named |= {"status": str(self.status), "message": self.message[:MAX_MESSAGE]}
+        return json.dumps(named).encode() + b"\n"
+
+
+def reply_from_line(line: bytes) -> Reply:
+    """Parse and validate a reply, which a kernel may have forged.
+
+    Raises:
+        ValueError: it is none.
+    """
+    try:
+        values = json.loads(line)
+    except RecursionError as error:
+        raise ValueError("too deep") from error
+    if not isinstance(values, dict) or values.keys() != _IS_VALID.keys():
+        raise ValueError("not the fields of a reply")
+    for name, is_valid in _IS_VALID.items():
+        if not is_valid(values[name]):
+            raise ValueError(f"{name} is {str(values[name])[:_SHOWN]!r}")
+    return Reply(**{**values, "status": Status(values["status"]), "samples_ns": tuple(values["samples_ns"])})
+
+
+def mismatch(job: Job, reply: Reply, expected: str) -> str:
+    """Reason why a reply cannot be that of this worker to this job; empty if it can."""
+    if (reply.id, reply.signed) != (job.id, expected):
+        return "it is to another job"
+    is_timed = reply.status is Status.OK and job.op in (Op.MEASURE, Op.TIME)
+    least, most = (1 if job.op is Op.MEASURE else job.samples, job.samples) if is_timed else (0, 0)
+    if not least <= len(reply.samples_ns) <= most:
+        return f"it has {len(reply.samples_ns)} times"
+    if is_timed and (reply.loops < 1 or (job.op is Op.TIME and reply.loops != job.loops)):
+        return f"its times are of {reply.loops} loops"
+    return ""
+
+
+def _is_time(value: object) -> bool:
+    return type(value) is float and is_possible(value)
+
+
+def _is_time_or_none(value: object) -> bool:
+    return _is_time(value) or (type(value) is float and value == 0)
+
+
+def _are_numbers(value: object, names: tuple[str, ...]) -> bool:
+    if not isinstance(value, dict):
+        return value is None
+    return all(name in names and type(number) is float and isfinite(number) for name, number in value.items())
+
+
+_IS_VALID: dict[str, Callable[[Any], bool]] = {
+    "id": lambda value: type(value) is int,
+    "status": lambda value: value in _STATUSES,
+    "message": lambda value: isinstance(value, str) and len(value) <= MAX_MESSAGE,
+    "samples_ns": lambda value: isinstance(value, list) and all(map(_is_time, value)),
+    "loops": lambda value: type(value) is int and 0 <= value <= MAX_LOOPS,
+    "seconds": lambda value: _are_numbers(value, tuple(map(str, Phase))),
+    "is_last": lambda value: isinstance(value, bool),
+    "signed": lambda value: isinstance(value, str),
+    "launch_ns": _is_time_or_none,
+    "by_graph": lambda value: isinstance(value, bool),
+    "card": lambda value: _are_numbers(value, CARD),
+    "anchor_ns": _is_time_or_none,
+}

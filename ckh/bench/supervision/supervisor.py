@@ -1,0 +1,272 @@
+"""Keeps one warm worker per device, and turns its crashes and hangs into results.
+
+Jobs are sent a few ahead, so that the worker never waits; it does them in order, so the first job without a reply is
+the one at work, and each has its own deadline from the moment the one before it was answered.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from ckh.bench.supervision.anchor import with_anchor
+from ckh.bench.supervision.process import DeadlineError, WorkerDiedError, WorkerProcess
+from ckh.bench.supervision.protocol import HIP, Job, Op, Reply, WorkerConfig
+from ckh.errors import DeviceError
+from ckh.schema import Status
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from types import TracebackType
+
+    from ckh.bench.devices.device import Device
+
+_AHEAD = 6  # jobs in the pipe
+_STOP_GRACE_S = 2.0
+_DOUBTFUL = (Status.CRASH, Status.TIMEOUT, Status.LAUNCH_ERROR)
+_SETUP_TRIES = 3  # if workers are killed
+_SETUP_TIMEOUTS = 4  # inputs and reference may take as long as this many kernels
+_QUARANTINED = (Status.CRASH, Status.TIMEOUT, Status.NONDETERMINISTIC)
+_QUARANTINE_PROBLEMS = 2  # on so many a kernel may come to one of these
+
+
+@dataclass(frozen=True, slots=True)
+class SupervisorOptions:
+    """Options of a supervisor; `timeout_s` is the deadline of a kernel on a problem, for all of its runs."""
+
+    timeout_s: float
+    worker: WorkerConfig
+
+
+class _Quarantine:
+    """Kernels, by library, that are no longer run.
+
+    Those that crash or hang whatever the problem only cost time, or the device. Those that race may be right by chance
+    on the next problem, and must not be believed.
+    """
+
+    def __init__(self) -> None:
+        self._problems: dict[str, dict[str, Status]] = {}
+
+    def record(self, library: str, problem: str, status: Status) -> None:
+        """Record a crash or hang of a kernel in a new worker, or a race."""
+        if status in _QUARANTINED:
+            self._problems.setdefault(library, {})[problem] = status
+
+    def answer(self, job: Job) -> Reply | None:
+        """Reply to a job of a quarantined kernel; None if it is not quarantined."""
+        problems = self._problems.get(job.library, {})
+        if len(problems) < _QUARANTINE_PROBLEMS:
+            return None
+        races = Status.NONDETERMINISTIC in problems.values()
+        message = f"quarantined: {'nondeterministic' if races else 'crashed'} on {' and '.join(problems)}"
+        return Reply(job.id, Status.NONDETERMINISTIC if races else Status.CRASH, message)
+
+
+@dataclass(slots=True)
+class _Run:
+    """Jobs on a problem, or without one: pending, sent, and a failure to confirm."""
+
+    setup: Job | None
+    waiting: deque[Job]
+    sent: deque[Job] = field(default_factory=deque)
+    doubt: tuple[Job, Reply] | None = None
+
+    @property
+    def problem(self) -> str:
+        return "" if self.setup is None else self.setup.problem
+
+    def take_back(self) -> None:
+        """Return sent jobs of a lost worker to the pending ones."""
+        self.waiting.extendleft(reversed(self.sent))
+        self.sent.clear()
+
+    def learn(self, job: Job, reply: Reply) -> None:
+        """Keep the best time and the anchor for the next worker."""
+        if self.setup is None or reply.status is not Status.OK or job.op is not Op.MEASURE:
+            return
+        self.setup = with_anchor(self.setup, job.library, reply)
+        fastest, best_ns = min(reply.samples_ns), self.setup.best_ns
+        if best_ns <= 0 or fastest < best_ns:
+            self.setup = replace(self.setup, best_ns=fastest)
+
+
+class Supervisor:
+    """Runs jobs on a device, robust against crashes and hangs of the worker. Use it as a context manager.
+
+    A kernel that crashed, hung or raced on two problems is not run any more: its jobs are answered at once, as crashes
+    or nondeterministic.
+
+    `should_stop` is called again and again; once it says yes, the jobs in the pipe get two seconds, and no new ones
+    follow.
+    """
+
+    def __init__(self, device: Device, options: SupervisorOptions, should_stop: Callable[[], bool]) -> None:
+        self._device = device
+        self._options = options
+        self._should_stop = should_stop
+        self._worker: WorkerProcess | None = None
+        self._set_up = ""  # the problem that the worker has
+        self._worked: set[str] = set()  # problems that a worker had
+        self._fresh = True  # whether no kernel ran in this worker yet
+        self._was_killed = False  # whether the last worker that died was, from outside as a rule
+        self._quarantine = _Quarantine()
+        self._stopped_at: float | None = None
+        self.node = ""
+        self.phase_s: dict[str, float] = {}
+        self.restarts = -1
+
+    def __enter__(self) -> Supervisor:  # noqa: PYI034 - Self is not in Python 3.10
+        """Enter without starting a worker: it starts with the first job."""
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        """End the worker."""
+        self._drop_worker()
+
+    def run(self, setup: Job | None, jobs: Sequence[Job]) -> Iterator[tuple[Job, Reply]]:
+        """Run jobs on the problem of `setup`; yields each with its reply, in order, until done or stopped.
+
+        Args:
+            setup: the problem; None for jobs that need none.
+            jobs: what to do.
+
+        Raises:
+            DeviceError: no worker can be started, or a new one cannot use the GPU. The job that this began with has
+                been yielded before.
+        """
+        if self._worker is not None and self._worker.is_busy:  # who took the last replies did not take all
+            self._drop_worker()
+        run = _Run(setup, deque(jobs))
+        while run.waiting or run.sent:
+            if not run.sent and not self._stopping():
+                yield from self._answer_or_prepare(run)
+            self._fill(run)
+            if not run.sent:
+                return
+            fresh = self._fresh
+            reply = self._next_reply(run.sent[0], self._options.timeout_s)
+            if reply is None:
+                return
+            self._fresh = False
+            job = run.sent.popleft()
+            is_retry = run.doubt is not None and run.doubt[0] is job
+            is_doubtful = not is_retry and self._is_doubtful(reply, fresh=fresh)
+            if is_doubtful:
+                self._drop_worker()
+            if self._worker is None:
+                run.take_back()
+            if is_doubtful:
+                run.doubt = job, reply
+                run.waiting.appendleft(job)
+                continue
+            run.doubt = None
+            if run.problem:
+                self._quarantine.record(job.library, run.problem, reply.status)
+            run.learn(job, reply)
+            yield job, reply
+
+    def _is_doubtful(self, reply: Reply, *, fresh: bool) -> bool:
+        """True if something other than the kernel may be the cause of a failure, which is then confirmed.
+
+        An earlier kernel may have left the worker broken, or without memory; what killed it may not be the kernel; and
+        a GPU may have been reset, or hang, because of others.
+        """
+        if not fresh:
+            return reply.status in _DOUBTFUL
+        if self._options.worker.kind == HIP:
+            return reply.status in (Status.CRASH, Status.TIMEOUT)
+        return reply.status is Status.CRASH and self._was_killed
+
+    def _answer_or_prepare(self, run: _Run) -> Iterator[tuple[Job, Reply]]:
+        """Reply to jobs that need no worker; prepare a worker for the others."""
+        while run.waiting and (reply := self._quarantine.answer(run.waiting[0])) is not None:
+            yield run.waiting.popleft(), reply
+        if not run.waiting or (self._worker is not None and run.problem in ("", self._set_up)):
+            return
+        try:
+            failure = self._prepare(run.setup)
+        except DeviceError:
+            if run.doubt is not None:
+                yield run.doubt
+            raise
+        while failure is not None and run.waiting:
+            job = run.waiting.popleft()
+            yield job, replace(failure, id=job.id)
+
+    def _stopping(self) -> bool:
+        if self._stopped_at is None and self._should_stop():
+            self._stopped_at = time.monotonic()
+        return self._stopped_at is not None
+
+    def _grace_is_over(self) -> bool:
+        return self._stopping() and time.monotonic() > (self._stopped_at or 0.0) + _STOP_GRACE_S
+
+    def _prepare(self, setup: Job | None) -> Reply | None:
+        """Make a worker prepare inputs and reference, restarting it if needed; returns the reply of a failure."""
+        for _ in range(_SETUP_TRIES):
+            failure = self._set_up_problem(setup)
+            if failure is None or (self._fresh and not self._was_killed):
+                break
+            self._drop_worker()
+        if failure is not None and self._is_lost(failure, setup):
+            raise DeviceError(f"no usable device: in a new worker, {failure.message}")
+        return failure
+
+    def _is_lost(self, failure: Reply, setup: Job | None) -> bool:
+        """True if the GPU rather than the problem is why a new worker lacks inputs and reference."""
+        was_possible = setup is not None and setup.problem in self._worked
+        return failure.is_last or (was_possible and self._options.worker.is_hip)
+
+    def _set_up_problem(self, setup: Job | None) -> Reply | None:
+        if self._worker is None:
+            self._worker = WorkerProcess(self._device, self._options.worker)
+            self._fresh = True
+            self.restarts += 1
+        if setup is None:
+            return None
+        self._set_up = ""
+        self._worker.send(setup)
+        reply = self._next_reply(setup, _SETUP_TIMEOUTS * self._options.timeout_s)
+        if reply is None:
+            return None
+        if reply.status is not Status.OK:
+            return replace(reply, status=Status.LAUNCH_ERROR, message=f"no inputs and reference: {reply.message}")
+        self._set_up = setup.problem
+        self._worked.add(setup.problem)
+        return None
+
+    def _fill(self, run: _Run) -> None:
+        waiting, sent = run.waiting, run.sent
+        while waiting and len(sent) < _AHEAD and not self._stopping() and self._worker is not None:
+            if self._quarantine.answer(waiting[0]) is not None:
+                return  # it is answered in its turn, when the pipe is empty
+            self._worker.send(waiting[0])
+            sent.append(waiting.popleft())
+
+    def _next_reply(self, job: Job, timeout_s: float) -> Reply | None:
+        """Reply to the current job, synthesized if the worker cannot give one; None when stopped."""
+        assert self._worker is not None
+        self._was_killed = False
+        try:
+            reply = self._worker.receive(time.monotonic() + timeout_s, self._grace_is_over)
+        except WorkerDiedError as error:
+            self._was_killed = error.was_killed
+            reply = Reply(job.id, Status.CRASH, str(error))
+        except DeadlineError:
+            if self._grace_is_over():
+                self._drop_worker()
+                return None
+            reply = Reply(job.id, Status.TIMEOUT, f"no result within {timeout_s:g} s")
+        for phase, seconds in (reply.seconds or {}).items():
+            self.phase_s[phase] = self.phase_s.get(phase, 0.0) + seconds
+        if reply.seconds is None or reply.is_last:
+            self._drop_worker()
+        return reply
+
+    def _drop_worker(self) -> None:
+        if self._worker is not None:
+            self._worker.kill()
+        self._worker, self._set_up = None, ""

@@ -1,0 +1,408 @@
+"""A run of bench: build the kernels of a plan, measure them problem by problem, and journal every result.
+
+The fastest kernels of each problem are remeasured in rounds, interleaved in random order, so that clock drift affects
+all alike; these times replace the first ones.
+
+With several devices each problem is measured on one of them. A problem left half measured by an earlier run continues
+on its device, or is measured again if that is gone. Kernels with identical code are measured once.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter
+from dataclasses import dataclass, field, replace
+from statistics import median
+from typing import TYPE_CHECKING
+
+from ckh.bench.isolated.rounds import time_in_rounds
+from ckh.bench.planning.plan import full_name
+from ckh.bench.planning.results import PairResults
+from ckh.bench.supervision.alike import Alike, Reference
+from ckh.bench.supervision.anchor import MAX_PASSES, Looks, with_anchor
+from ckh.bench.supervision.driver import COMPILE_PHASE
+from ckh.bench.supervision.reference import AGAIN_SHARE, LEAST_PAIRS, ReferenceWatch, by_computing
+from ckh.bench.supervision.rows import result_row
+from ckh.bench.supervision.runner import measure, on_problem
+from ckh.bench.supervision.serving import BegunTasks
+from ckh.bench.supervision.stop import StopReason
+from ckh.data.journal import EndRecord, KernelRecord, ReferenceRecord
+from ckh.progress import progress
+from ckh.schema import RIGHT, Status
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    from ckh.bench.compilation.compile import Built
+    from ckh.bench.planning.active import ActiveRun
+    from ckh.bench.planning.plan import Plan, Task
+    from ckh.bench.supervision.driver import Driver
+    from ckh.bench.supervision.protocol import Job, Reply
+    from ckh.bench.supervision.runner import JobRunner
+    from ckh.bench.supervision.stop import Stop
+    from ckh.data.journal import JournalWriter, ResultRow, RunRecord
+    from ckh.ops.base import Kernel
+
+
+@dataclass(slots=True)
+class Totals:
+    """Counts of a run, and seconds by phase and in total.
+
+    Attributes:
+        statuses: rows by status.
+        first_failures: message of the first row of each failing status.
+        remeasured: number of remeasured fastest kernels.
+        drifted: number of pairs remeasured because of drift.
+        suspects_left: number of pairs measured during drift and not remeasured.
+        references: reference measurements, in order.
+        compile_s: seconds of compiling.
+        wall_s: total seconds.
+        phase_s: seconds by phase.
+        restarts: number of restarted workers.
+        workers: number of workers.
+    """
+
+    statuses: Counter[str] = field(default_factory=Counter)
+    first_failures: dict[str, str] = field(default_factory=dict)
+    remeasured: int = 0
+    drifted: int = 0
+    suspects_left: int = 0
+    references: list[ReferenceRecord] = field(default_factory=list)
+    compile_s: float = 0.0
+    wall_s: float = 0.0
+    phase_s: dict[str, float] = field(default_factory=dict)
+    restarts: int = 0
+    workers: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class _Work:
+    """State shared by the tasks of a run: kernels by name, results of pairs, the progress bar."""
+
+    built: dict[str, Built]
+    results: PairResults
+    advance: Callable[[int, str], None]
+
+
+class Sweep:
+    """Executes a plan.
+
+    Args:
+        driver: builds kernels and has them measured.
+        run: the record of this run, in the journal already.
+        journal: destination of results.
+        stop: reason to end early, if any.
+        looks: reference measurements of earlier runs.
+    """
+
+    def __init__(
+        self,
+        driver: Driver,
+        run: RunRecord,
+        journal: JournalWriter,
+        stop: Stop,
+        looks: Sequence[ReferenceRecord] = (),
+    ) -> None:
+        self._driver = driver
+        self._run = run
+        self._journal = journal
+        self._stop = stop
+        self._looks = looks
+        self._whole: dict[str, Task] = {}  # the plan's task of each problem
+        self._lock, self._building = threading.Lock(), threading.Lock()
+        self._is_enough = False
+        self.totals = Totals(workers=len(driver.configs))
+
+    def measure(self, plan: Plan, results: PairResults) -> Totals:
+        """Measure pairs missing in `results`, until complete or stopped.
+
+        Raises:
+            DeviceError: the device or compiler cannot be used.
+            OutputError: the journal cannot be written; all earlier results are in the journal.
+        """
+        left = self._unfinished(plan, results)
+
+        def whole() -> None:
+            built = self._build(left.kernels + self._leading_kernels(left, results) + self._compared(plan))
+            self._require_alike(left, built)
+            with progress("measuring", left.pairs) as advance:
+                work = _Work(built, results, advance)
+                watch = self._watch(left, built)
+                started = time.monotonic()
+                tasks = self._tasks(left.tasks, results)
+                self._driver.serve(tasks.next, lambda worker, task: self._watched(worker, task, work, watch))
+            if watch is not None:
+                self._measure_suspects(watch, work, time.monotonic() - started)
+
+        return self._timed(whole)
+
+    def measure_chosen(self, plan: Plan, results: PairResults, active: ActiveRun) -> Totals:
+        """As `measure`, for pairs selected while results arrive."""
+        left = plan.without(results.has)
+
+        def whole() -> None:
+            built = self._build(active.useful + self._compared(plan))
+            self._require_alike(left, built)
+            with progress("measuring what is chosen", left.pairs) as advance:
+                work, watch = _Work(built, results, advance), self._watch(left, built)
+                started = time.monotonic()
+
+                def measure_chosen(worker: JobRunner, task: Task) -> None:
+                    self._build_more(task.kernels, built)
+                    if watch is not None:
+                        watch.before(worker, task)
+                    self._measure_task(worker, task, work)
+                    active.done(task, worker.node, lambda kernels: self._build_more(kernels, built))
+                    if watch is not None and active.is_over(worker.node):
+                        watch.last(worker)
+
+                self._driver.serve(active.next, measure_chosen)
+            self._is_enough = active.is_enough
+            if watch is not None:
+                self._measure_suspects(watch, work, time.monotonic() - started)
+
+        return self._timed(whole)
+
+    def _unfinished(self, plan: Plan, results: PairResults) -> Plan:
+        """Remaining problems with kernels, or fastest kernels, to measure.
+
+        A problem half measured by a missing device is measured again as a whole; its old rows count until then.
+        """
+        self._whole = {task.problem.canonical(): task for task in plan.tasks}
+        left, here = [], self._driver.names
+        for problem, task in self._whole.items():
+            kernels = tuple(one for one in task.kernels if not results.has(problem, full_name(one)))
+            if not kernels and not results.leaders(problem, self._driver.limits.leaders):
+                continue
+            device = results.device(problem)
+            if device is not None and device not in here:
+                results.set_aside(problem)
+                kernels = tuple(task.kernels)
+            left.append(replace(task, kernels=kernels))
+        return replace(plan, tasks=tuple(left))
+
+    def _tasks(self, tasks: Iterable[Task], results: PairResults) -> BegunTasks[Task]:
+        """Tasks for the devices that measured part of their problems, else for any device."""
+        begun = ((task, results.device(task.problem.canonical())) for task in tasks)
+        return BegunTasks(begun, lambda name: name in self._driver.names)
+
+    def _build_more(self, kernels: Sequence[Kernel], built: dict[str, Built]) -> None:
+        """Build kernels that are not built yet."""
+        if all(full_name(kernel) in built for kernel in kernels):
+            return
+        with self._building:
+            built.update(self._build([kernel for kernel in kernels if full_name(kernel) not in built]))
+
+    @property
+    def reason(self) -> StopReason:
+        """Reason of an early end."""
+        return StopReason.GAIN if self._is_enough else self._stop.reason
+
+    def _timed(self, whole: Callable[[], None]) -> Totals:
+        """Execute all phases, and write the end of the run."""
+        start = time.monotonic()
+        try:
+            whole()
+        finally:
+            self.totals.phase_s, self.totals.restarts = self._driver.phase_s, self._driver.restarts
+            self.totals.compile_s = self._driver.phase_s[COMPILE_PHASE]
+            self.totals.wall_s = time.monotonic() - start
+        phase_s = {phase: round(seconds, 3) for phase, seconds in self.totals.phase_s.items()}
+        wall_s = round(self.totals.wall_s, 3)
+        self._journal.end_run(EndRecord(self._run.run_id, str(self.reason), wall_s, phase_s))
+        return self.totals
+
+    def _require_alike(self, left: Plan, built: dict[str, Built]) -> None:
+        """Compare the devices with each other, and with those of earlier runs."""
+        found = self._reference(left, built)
+        if found is None or self._stop():
+            return
+        problem, kernel = found
+        looks: dict[str, list[float]] = {}
+        for one in self._looks:
+            if (one.problem, one.kernel) == found:
+                looks.setdefault(one.node, []).append(one.latency_ms)
+
+        def seen(node: str, ms: float) -> None:
+            with self._lock:
+                record = ReferenceRecord(self._run.run_id, problem, kernel, ms, 1.0, None, None, time.time(), node)
+                self._journal.add_reference(record)
+
+        earlier = {node: median(times) for node, times in looks.items()}
+        reference = Reference(on_problem(problem), built[kernel], earlier, seen)
+        self._driver.require_alike(Alike(self._driver.configs[0].kind, reference))
+
+    def _reference(self, left: Plan, built: dict[str, Built]) -> tuple[str, str] | None:
+        """Problem and kernel to compare devices by: those of earlier runs, or any working pair."""
+        if self._looks and (name := self._looks[0].kernel) in built and built[name].status is Status.OK:
+            return self._looks[0].problem, name
+        for task in by_computing(left.tasks, self._driver.configs[0].kind):
+            names = (name for name in map(full_name, task.kernels) if name in built)
+            if good := next((name for name in names if built[name].status is Status.OK), None):
+                return task.problem.canonical(), good
+        return None
+
+    def _compared(self, plan: Plan) -> tuple[Kernel, ...]:
+        """Kernel used by earlier runs to compare devices, if any."""
+        names = {self._looks[0].kernel} if self._looks else set()
+        return tuple(kernel for kernel in plan.kernels if full_name(kernel) in names) if names else ()
+
+    def _leading_kernels(self, left: Plan, results: PairResults) -> tuple[Kernel, ...]:
+        """Fastest kernels of finished problems that the last run did not remeasure."""
+        needed = set()
+        for rest in left.tasks:
+            canonical = rest.problem.canonical()
+            whole = self._whole[canonical].kernels
+            if not rest.kernels:
+                names = {one.kernel for one in results.leaders(canonical, self._driver.limits.leaders)}
+                needed |= {kernel for kernel in whole if full_name(kernel) in names}
+            elif len(rest.kernels) < len(whole):
+                needed |= set(whole)  # any of them may turn out to lead
+        return tuple(needed)
+
+    def _build(self, kernels: Sequence[Kernel]) -> dict[str, Built]:
+        built = self._driver.build(kernels, "compiling kernels")
+        records = {
+            one.source_hash: KernelRecord(self._run.run_id, one.source_hash, one.code_hash, one.binary.resources)
+            for one in built.values()
+            if one.binary is not None
+        }
+        if records:
+            self._journal.add_kernels(list(records.values()))
+        return {full_name(kernel): self._judged(result) for kernel, result in built.items()}
+
+    def _judged(self, built: Built) -> Built:
+        """Refuse a kernel with too much scratch memory."""
+        limit, binary = self._run.max_scratch, built.binary
+        if limit is None or binary is None or binary.resources is None or binary.resources.scratch_bytes <= limit:
+            return built
+        message = f"it takes {binary.resources.scratch_bytes} bytes of scratch memory a lane, {limit} are allowed"
+        return replace(built, status=Status.INVALID, message=message)
+
+    def _watch(self, left: Plan, built: dict[str, Built]) -> ReferenceWatch | None:
+        """The drift monitor; None for a short run, or without a reference kernel."""
+        found = self._reference(left, built)
+        if left.pairs < LEAST_PAIRS or found is None:
+            return None
+        problem, kernel = found
+        counts = len(left.tasks), len(self._driver.configs)
+        return ReferenceWatch(self._run.run_id, self._journal, *counts, problem, built[kernel], kernel)
+
+    def _measure_suspects(self, watch: ReferenceWatch, work: _Work, measuring_s: float) -> None:
+        """Remeasure pairs measured during drift, within a tenth of the measuring time."""
+        self.totals.references = watch.looks
+        until, suspects = time.monotonic() + AGAIN_SHARE * measuring_s, list(dict.fromkeys(watch.suspects))
+        counts = self.totals.statuses.copy()
+
+        def again(worker: JobRunner, task: Task) -> None:
+            if time.monotonic() < until and work.results.device(task.problem.canonical()) == worker.node:
+                self._measure_task(worker, task, _Work(work.built, PairResults(), lambda _steps, _text: None))
+                self.totals.drifted += len(task.kernels)
+            else:
+                self.totals.suspects_left += len(task.kernels)
+
+        if suspects and not self._stop():
+            self._driver.serve(self._tasks(suspects, work.results).next, again)
+            self.totals.statuses = counts  # of pairs, not of rows
+
+    def _watched(self, worker: JobRunner, task: Task, work: _Work, watch: ReferenceWatch | None) -> None:
+        if watch is not None:
+            watch.before(worker, task)
+        self._measure_task(worker, task, work)
+        if watch is not None:
+            watch.after(worker)
+
+    def _measure_task(self, worker: JobRunner, task: Task, work: _Work) -> None:
+        canonical, results = task.problem.canonical(), work.results
+        if results.device(canonical) not in {None, worker.node}:
+            task = self._whole.get(canonical, task)  # the device that began it is gone
+            names = [full_name(kernel) for kernel in task.kernels]
+        else:  # its node may have been lost behind its first rows, and be back
+            names = [name for kernel in task.kernels if not results.has(canonical, name := full_name(kernel))]
+        if any(name not in work.built for name in names):
+            return  # the build was stopped
+        same: dict[str, list[str]] = {}  # kernels with the same code, of which one is measured
+        for name in names:
+            one = work.built[name]
+            same.setdefault(one.code_hash if one.status is Status.OK else name, []).append(name)
+        groups = list(same.values())
+        looks, setup = Looks(), on_problem(canonical, results.best_ns(canonical))
+        for number, reply in measure(worker, setup, [work.built[first] for first, *_ in groups], self._run.samples):
+            self._add(results, *self._rows(worker, canonical, groups[number], reply, work))
+            work.advance(len(groups[number]), canonical)
+            looks.add(groups[number][0], reply)
+            setup = with_anchor(setup, work.built[groups[number][0]].library, reply)
+        for _ in range(MAX_PASSES):
+            self._measure_moved(worker, setup, groups, looks, work)
+            if self._stop() or not all(results.has(canonical, name) for name in names):
+                return
+            self._measure_leaders(worker, setup, looks, work)
+            if not looks.moved():
+                return
+
+    def _measure_moved(
+        self, worker: JobRunner, setup: Job, groups: Sequence[Sequence[str]], looks: Looks, work: _Work
+    ) -> None:
+        """Remeasure kernels of a problem that were measured at another clock than the last ones."""
+        for _ in range(MAX_PASSES):
+            moved = looks.moved()
+            again = [group for group in groups if group[0] in moved]
+            if not again or self._stop():
+                return
+            for number, reply in measure(worker, setup, [work.built[first] for first, *_ in again], self._run.samples):
+                looks.add(again[number][0], reply)
+                self.totals.drifted += len(again[number])
+                self._keep(work.results, *self._rows(worker, setup.problem, again[number], reply, work))
+
+    def _rows(
+        self, worker: JobRunner, canonical: str, names: Sequence[str], reply: Reply, work: _Work
+    ) -> Iterator[ResultRow]:
+        """Rows of kernels with identical code, measured once."""
+        first, *twins = names
+        row = replace(result_row(self._run.run_id, canonical, first, reply, work.built[first]), node=worker.node)
+        yield row
+        for name in twins:
+            yield _twin_row(row, name, work.built[name])
+
+    def _measure_leaders(self, worker: JobRunner, setup: Job, looks: Looks, work: _Work) -> None:
+        results, built, canonical = work.results, work.built, setup.problem
+        leaders = results.leaders(canonical, self._driver.limits.leaders)
+        if not leaders:
+            return
+        kernels = [(built[one.kernel].library, one.loops) for one in leaders]
+        seed = f"{self._run.seed} leaders {canonical}"
+        best = replace(setup, best_ns=results.best_ns(canonical))
+        replies = time_in_rounds(worker, best, kernels, self._run.samples, seed)
+        if replies is None:
+            return  # stopped: the next run does it again
+        looks.add_rounds({one.kernel for one in leaders}, replies)
+        rows = [
+            replace(row, remeasured=True)
+            for one, reply in zip(leaders, replies, strict=True)
+            for row in self._rows(worker, canonical, [one.kernel], reply, work)
+        ]
+        # In one piece, so that a problem's leaders are never compared with times of different rounds.
+        self._keep(results, *rows)
+        self.totals.remeasured += len(rows)
+
+    def _add(self, results: PairResults, *rows: ResultRow) -> None:
+        """Add the first rows of pairs."""
+        self._keep(results, *rows)
+        with self._lock:
+            for row in rows:
+                self.totals.statuses[str(row.status)] += 1
+                if row.status not in RIGHT:
+                    self.totals.first_failures.setdefault(str(row.status), row.message)
+
+    def _keep(self, results: PairResults, *rows: ResultRow) -> None:
+        with self._lock:
+            self._journal.add(*rows)
+            for row in rows:
+                results.add(row)
+
+
+def _twin_row(row: ResultRow, kernel: str, built: Built) -> ResultRow:
+    """Row of a kernel with the same code as a measured kernel."""
+    message = f"the same code as {row.kernel}, measured once" + (f": {row.message}" if row.message else "")
+    return replace(row, kernel=kernel, source_hash=built.source_hash, message=message)

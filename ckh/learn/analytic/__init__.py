@@ -1,0 +1,1 @@
+"""The analytic estimate, and answers where nothing was measured."""

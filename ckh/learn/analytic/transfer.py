@@ -1,0 +1,377 @@
+"""Stand-ins without measurements: the nearest model or an analytic estimate, with evaluated accuracy.
+
+A model of another GPU or element type ranks the kernels of the architecture, with features of its compute units, memory
+and clock; the estimate ranks kernels unknown to the model. Of model and estimate the one with the better evaluation is
+used. Models of another family of GPUs are used without an estimate, or if they were evaluated better. Host models are
+not used for GPUs. Such answers are never called measured.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import reduce
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from ckh.archs import HOST, arch_names, load_arch
+from ckh.errors import ModelError
+from ckh.kernels.compiled import compiled
+from ckh.learn.analytic.estimate import (
+    ESTIMATE_FEATURE,
+    PROBLEM_INPUTS,
+    KernelShapes,
+    estimate_engine,
+    kernel_inputs,
+    minus_us,
+    problem_inputs,
+)
+from ckh.learn.analytic.filled import FilledModel, TieBreakingModel
+from ckh.learn.answers.batches import known_candidates
+from ckh.learn.answers.ranking_text import NotMeasured
+from ckh.learn.models.artifact import Model, find_model, first_model, fitting_models, list_models, wanted_for
+from ckh.learn.models.scoring import ModelInputs
+from ckh.learn.models.spec import ANY, ModelSpec
+from ckh.ops import operation
+from ckh.paths import model_folders
+from ckh.problems import DTYPE_BYTES, Direction
+from ckh.ranking.packed import input_forest
+from ckh.training import RANK
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from ckh.data.dataset import Dataset
+    from ckh.kernels.pools import Candidates
+    from ckh.learn.models.artifact import ModelRef, Wanted
+    from ckh.ops.base import Kernel, Problem, Worth
+    from ckh.ranking.packed import PackedForest
+    from ckh.resources import Resources
+
+ESTIMATE = "analytic estimate"
+_BENCH_BUDGET = "15m"
+
+
+class EstimateModel(Model):
+    """Ranks by the analytic estimate, with the interface of a model but no folder.
+
+    Without an estimate (`has_estimate`) it lists refused kernels and ranks none.
+
+    Attributes:
+        compiled: compiler reports of locally compiled kernels, by name.
+    """
+
+    def __init__(self, wanted: Wanted) -> None:
+        op = operation(wanted.op_type)
+        variant = None if wanted.variant is None else Direction(wanted.variant)
+        spec = ModelSpec(
+            op_type=wanted.op_type,
+            variant=variant,
+            dtype=wanted.dtype,
+            arch=wanted.arch,
+            device="",
+            feature_names=(),
+            categorical_features=(),
+            targets=(RANK,),
+            log_targets=(),
+            rank_by=RANK,
+            hardware={},
+            legacy_tiles=False,
+        )
+        super().__init__(Path(ESTIMATE), spec)
+        self._tiled = op.tiled if has_estimate(wanted) else None
+        self.compiled = {} if self._tiled is None else compiled(wanted.arch, wanted.op_type)
+        self._arch = load_arch(wanted.arch)
+        # The last pool that was scored, and its shapes, which take longer to find than the estimate.
+        self._pool: Sequence[Kernel] | None = None
+        self._shapes: dict[str, NDArray[np.float64]] = {}
+        self._shape_of = np.empty(0, np.intp)
+
+    def score_pool(
+        self,
+        problems: Sequence[Problem],
+        pool: Sequence[Kernel],
+        *,
+        tflops: bool = True,  # noqa: ARG002 - as of a model
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64] | None]:
+        """Negative estimated times in microseconds, shape (problems, kernels); no TFLOPS."""
+        if self._tiled is None:
+            return np.zeros((len(problems), len(pool))), None
+        if self._pool is not pool:
+            shapes, every = KernelShapes.of(pool), np.arange(len(pool))
+            distinct, self._shape_of = (shapes, every) if self.compiled else shapes.distinct()
+            self._shapes = kernel_inputs(distinct, self.spec.dtype, self._arch, self._compiled(pool))
+            self._pool = pool
+        scores = minus_us(problems, [self._tiled(one) for one in problems], self._shapes, self._arch)
+        return scores[:, self._shape_of], None
+
+    @property
+    def can_score(self) -> bool:
+        """True if there is an estimate."""
+        return self._tiled is not None
+
+    @property
+    def inputs(self) -> ModelInputs:
+        """The estimate as the only feature of a model."""
+        assert self._tiled is not None
+        tiled, op = self._tiled, self.spec.op
+        return ModelInputs(
+            engine=estimate_engine(op.name, self._arch),
+            names=(ESTIMATE_FEATURE,),
+            of_kernels=lambda pool: kernel_inputs(
+                KernelShapes.of(pool), self.spec.dtype, self._arch, self._compiled(pool)
+            ),
+            of_problem=lambda one: {**op.problem_features([one]), **problem_inputs(one, tiled(one))},
+            further_sizes=PROBLEM_INPUTS,
+        )
+
+    def packed_forest(self, target: str) -> PackedForest:
+        """A forest that passes the estimate through."""
+        assert target == RANK
+        return input_forest(ESTIMATE_FEATURE)
+
+    def _compiled(self, pool: Sequence[Kernel]) -> list[Resources | None]:
+        """Compiler reports of each kernel; empty if there are none."""
+        name = self.spec.op.kernel_name
+        return [self.compiled.get(name(kernel)) for kernel in pool] if self.compiled else []
+
+    def predict(self, problem: Problem, kernels: Sequence[Kernel], target: str = RANK) -> NDArray[np.float64]:
+        """Scores of kernels, shape (kernels,)."""
+        assert target == RANK
+        found: NDArray[np.float64] = self.score_pool([problem], tuple(kernels))[0][0]
+        return found
+
+    def scores(self, dataset: Dataset) -> NDArray[np.float64]:
+        """Score of every row of a dataset, shape (rows,)."""
+        op, found = self.spec.op, np.zeros(len(dataset))
+        kernel_of = {name: op.parse_kernel(name) for name in dataset.frame["kernel_name"].unique()}
+        names = dataset.frame["kernel_name"].to_numpy()
+        order = np.argsort(dataset.problem_ids, kind="stable")
+        parts = np.split(order, np.cumsum(np.bincount(dataset.problem_ids))[:-1])
+        for problem, rows in zip(dataset.problems(), parts, strict=True):
+            found[rows] = self.predict(problem, [kernel_of[name] for name in names[rows]])
+        return found
+
+
+def has_estimate(wanted: Wanted) -> bool:
+    """True if the analytic estimate can rank these kernels: they have tiles, and the GPU's peak rates are known."""
+    return operation(wanted.op_type).tiled is not None and load_arch(wanted.arch).peaks is not None
+
+
+def stand_in(wanted: Wanted, problem: Problem) -> Model:
+    """The stand-in model if no model fits, with a caveat (`Model.not_measured`).
+
+    Of the nearest model of the family, the estimate and the nearest model of another family, the one with the best
+    evaluation is used; options without evaluation come last, ties in this order. A model of this GPU in an element type
+    of the same width and rate comes first, since it was measured on instructions of these rates.
+
+    Args:
+        wanted: requirements that no model meets, or only a model without kernels for the problem.
+        problem: a problem of this kind.
+
+    Returns:
+        A model; without candidates if no kernel applies, to report the reasons.
+
+    Raises:
+        ModelError: there are kernels but no stand-in, as for the host.
+    """
+    near, far = _others_nearest_first(wanted)
+    options = [_first_with_kernels(near, wanted, problem)]
+    if options[0] is not None and options[0].ref is not None and _has_same_rates(options[0].ref.spec, wanted):
+        return _answering(options[0], wanted)
+    if has_estimate(wanted):
+        options.append(_Option(EstimateModel(wanted), judged_estimate(wanted, problem)))
+    options.append(_first_with_kernels(far, wanted, problem))
+    if found := [option for option in options if option is not None]:
+        return _answering(reduce(_better, found), wanted)
+    # The reasons of the model that knows most such kernels say most.
+    models = [as_of(ref, wanted) for ref in [*near, *far]]
+    without = max(models, key=lambda model: _known_kernels(problem, model), default=EstimateModel(wanted))
+    return find_model(wanted) if has_kernels(problem, without) else without
+
+
+def estimate_of(model: Model) -> EstimateModel | None:
+    """The estimate that scores all kernels or those unknown to a model; None without one."""
+    estimate = model.estimate if isinstance(model, FilledModel) else model
+    return estimate if isinstance(estimate, EstimateModel) else None
+
+
+def is_for_all_sizes(problem: Problem, model: Model) -> bool:
+    """True if the same stand-in would be selected for problems of all sizes with an applicable kernel known to it.
+
+    False if another model would be selected once one of its kernels applied.
+    """
+    wanted = wanted_for(problem, model.spec.arch)
+    fitting = first_model(wanted)
+    if fitting is not None and not known_candidates(problem, fitting).unmeasured:
+        return False
+    for refs in _others_nearest_first(wanted):
+        for ref in refs:
+            other = as_of(ref, wanted)
+            if has_kernels(problem, other):
+                break
+            if _known_kernels(problem, other):
+                return False
+    return True
+
+
+class _Option(NamedTuple):
+    """A model that can answer, its evaluation if any, and the model that it is derived from."""
+
+    model: Model
+    judged: Worth | None
+    ref: ModelRef | None = None
+
+
+def _better(first: _Option, second: _Option) -> _Option:
+    """The option with the better evaluation; the first if not comparable."""
+    if first.judged is None or second.judged is None:
+        return second if first.judged is None and second.judged is not None else first
+    is_comparable = first.judged.measure == second.judged.measure
+    return second if is_comparable and second.judged.figures > first.judged.figures else first
+
+
+def _answering(option: _Option, wanted: Wanted) -> Model:
+    """The model of an option with its caveat; the estimate ranks kernels unknown to it."""
+    model, ref = option.model, option.ref
+    if ref is None:
+        basis, source = "estimate", f"{ESTIMATE} (no GPU data)"
+    else:
+        basis, source = "model", f"{ref.path.name}, measured on {ref.spec.device or ref.arch}"
+        model = with_estimate(model, ref, wanted)
+    worth = None if option.judged is None else str(option.judged)
+    model.not_measured = NotMeasured(basis, source, worth, _next_commands(wanted))
+    return model
+
+
+def with_estimate(model: Model, ref: ModelRef, wanted: Wanted) -> Model:
+    """Add the estimate to a stand-in: for unknown kernels, and for ties in another element type.
+
+    Args:
+        model: the stand-in (`as_of`).
+        ref: the model it is derived from.
+        wanted: the requirements.
+    """
+    if not has_estimate(wanted):
+        return model
+    if model.spec.op.knows is not None and (knows := model.spec.op.knows(model.path)) is not None:
+        return FilledModel(model, knows, EstimateModel(wanted))
+    if ref.spec.dtype in (ANY, wanted.dtype):
+        return model
+    return TieBreakingModel(model, EstimateModel(wanted))
+
+
+def judged_estimate(wanted: Wanted, problem: Problem) -> Worth | None:
+    """Evaluation of the estimate on such problems: on this GPU, else the worst."""
+    judged = [one for one in operation(wanted.op_type).judged if not one.source and one.holds_for(problem)]
+    return min(judged, key=lambda one: (one.target != wanted.arch, one.figures), default=None)
+
+
+def judged_model(source: str, wanted: Wanted, problem: Problem) -> Worth | None:
+    """Evaluation of another GPU's models on such problems of this GPU.
+
+    A model of this GPU in another element type was not evaluated and counts as the worst on another GPU.
+    """
+    judged = [one for one in operation(wanted.op_type).judged if one.source == source and one.holds_for(problem)]
+    of_pair = [one for one in judged if wanted.arch in (source, one.target)]
+    return min(of_pair, key=lambda one: one.figures, default=None)
+
+
+def nearest_model(wanted: Wanted) -> Path:
+    """Folder of the model that fits, or of the nearest: of another element type, or GPU of the family.
+
+    Raises:
+        ModelError: there is none.
+    """
+    near, _ = _others_nearest_first(wanted)
+    folders = [ref.path for ref in [*fitting_models(wanted), *near]]
+    return folders[0] if folders else find_model(wanted).path
+
+
+def has_kernels(problem: Problem, model: Model) -> bool:
+    """True if a kernel of the model applies to a problem, or to the padded one; False for a damaged model."""
+    each = (_kernels(one, model) for one in dict.fromkeys((problem, model.spec.op.padded(problem))))
+    return any(found is not None and len(found.chosen) for found in each)
+
+
+def _known_kernels(problem: Problem, model: Model) -> int:
+    found = _kernels(problem, model)
+    return -1 if found is None else len(found.pool)
+
+
+def _kernels(problem: Problem, model: Model) -> Candidates[Kernel] | None:
+    try:
+        return model.spec.op.candidates(problem, load_arch(model.spec.arch), model.path)
+    except ModelError:
+        return None
+
+
+def _first_with_kernels(refs: Sequence[ModelRef], wanted: Wanted, problem: Problem) -> _Option | None:
+    for ref in refs:
+        model = as_of(ref, wanted)
+        if has_kernels(problem, model):
+            return _Option(model, judged_model(ref.arch, wanted, problem), ref)
+    return None
+
+
+def as_of(ref: ModelRef, wanted: Wanted) -> Model:
+    """A model of another GPU or element type, adapted to the requirements."""
+    spec = replace(ref.spec, arch=wanted.arch, dtype=_dtype(ref.spec, wanted), hardware={}, targets=(RANK,))
+    return Model(ref.path, spec)
+
+
+def _dtype(spec: ModelSpec, wanted: Wanted) -> str:
+    return ANY if spec.dtype == ANY else wanted.dtype
+
+
+def _others_nearest_first(wanted: Wanted) -> tuple[list[ModelRef], list[ModelRef]]:
+    """Models of another element type or GPU, by distance: of the GPU's family, and of other families."""
+    if not load_arch(wanted.arch).is_gpu:
+        return [], []
+    known = {ref.path.resolve(): ref for folder in model_folders() for ref in list_models([folder])}
+    fits = [ref for ref in known.values() if _orders_the_same(ref.spec, wanted)]
+    fits.sort(key=lambda ref: _distance(ref.spec, wanted))
+    near = [ref for ref in fits if _is_kin(ref.spec, wanted)]
+    return near, [ref for ref in fits if ref not in near]
+
+
+def _orders_the_same(spec: ModelSpec, wanted: Wanted) -> bool:
+    """True if a GPU model ranks kernels of the same operation and direction."""
+    same = spec.op_type == wanted.op_type and spec.variant in (None, wanted.variant)
+    return same and spec.arch != HOST and spec.rank_by == RANK
+
+
+def _has_same_rates(spec: ModelSpec, wanted: Wanted) -> bool:
+    """True if a model is of the same GPU, and of an element type of the same width and rate."""
+    peaks = load_arch(wanted.arch).peaks
+    if spec.arch != wanted.arch or ANY in (spec.dtype, wanted.dtype) or peaks is None:
+        return False
+    rates = peaks.flops_per_cu_clock
+    is_as_wide = DTYPE_BYTES[spec.dtype] == DTYPE_BYTES[wanted.dtype]
+    return is_as_wide and rates.get(spec.dtype) == rates.get(wanted.dtype)
+
+
+def _is_kin(spec: ModelSpec, wanted: Wanted) -> bool:
+    return load_arch(wanted.arch).target_family == load_arch(spec.arch).target_family
+
+
+def _distance(spec: ModelSpec, wanted: Wanted) -> tuple[bool, bool, bool, int, str]:
+    here, there = load_arch(wanted.arch), load_arch(spec.arch)
+    # Half a precision more or less changes tiles and instructions; another generation, mostly the rates.
+    width = spec.dtype not in (ANY, wanted.dtype)
+    # Of other generations the later: names of GPUs ascend with them.
+    earlier = sum(other < there.family for other in {load_arch(name).family for name in arch_names()})
+    return spec.arch != wanted.arch, width, here.family != there.family, -earlier, spec.arch
+
+
+def _next_commands(wanted: Wanted) -> tuple[str, ...]:
+    """The command that measures, after `--probe`; or trains on others' times, if ckh builds no kernels."""
+    if operation(wanted.op_type).measured is None:
+        return (f"ckh convert TIMES --out own.parquet && ckh train --data own.parquet --out MODEL  # of {wanted}",)
+    direction = "" if wanted.variant is None else f" --variant {wanted.variant}"
+    bench = f"ckh bench --op {wanted.op_type}{direction} --arch {wanted.arch} --dtype {wanted.dtype} --device hip"
+    plan = f"--plan auto --budget {_BENCH_BUDGET} --out runs/{wanted.arch}  # takes {_BENCH_BUDGET} at most"
+    return (f"{bench} {plan}",)

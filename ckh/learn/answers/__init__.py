@@ -1,0 +1,1 @@
+"""Answers: the kernels of a problem in order, and why."""

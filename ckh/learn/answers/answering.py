@@ -1,0 +1,90 @@
+"""The model that answers for a problem: the one that fits, or where nobody measured what stands in for it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ckh.errors import ModelError
+from ckh.learn.analytic.transfer import has_kernels, stand_in
+from ckh.learn.answers.batches import known_candidates, runnable
+from ckh.learn.models.artifact import find_model, first_model, wanted_for
+from ckh.learn.models.scoring import Remembered
+from ckh.ops import operation_of_problem
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from ckh.learn.answers.ranking_text import NotMeasured
+    from ckh.learn.models.artifact import Model, Wanted
+    from ckh.ops.base import Problem
+
+_ANSWERING = 8192  # of how many kinds of problems it is kept which model answers
+
+
+class AnsweringModels:
+    """The model that answers for each problem on an architecture, found once for those alike.
+
+    It is the first that fits (`artifact.fitting_models`), or where none fits or that one knows no kernel for the
+    problem what stands in for it (`transfer.stand_in`).
+    """
+
+    def __init__(self, arch: str) -> None:
+        self.arch = arch
+        self._first: dict[Wanted, Model | None] = {}
+        self._answering: Remembered[Model] = Remembered(_ANSWERING)
+        self._others: dict[tuple[Wanted, Path, NotMeasured | None], Model] = {}
+
+    def first(self, wanted: Wanted) -> Model | None:
+        """The first model that fits; None if there is none.
+
+        Raises:
+            ModelError: it is damaged.
+        """
+        if wanted not in self._first:
+            self._first[wanted] = first_model(wanted)
+        return self._first[wanted]
+
+    def fitting(self, problem: Problem) -> Model:
+        """The first model that fits.
+
+        Raises:
+            ModelError: there is none, it is damaged, or nobody measured such kernels on the architecture.
+        """
+        wanted = wanted_for(problem, self.arch)
+        model = self.first(wanted) or find_model(wanted)
+        if unmeasured := known_candidates(problem, model).unmeasured:
+            raise ModelError(
+                f"no model for {wanted} of {unmeasured}: no such kernel was measured for {model.path.name}",
+                code="no-model",
+            )
+        return model
+
+    def answering(self, problem: Problem) -> Model:
+        """The model that fits, or what stands in for it.
+
+        Raises:
+            ModelError: it is damaged.
+        """
+        wanted = wanted_for(problem, self.arch)
+        # Which kernels apply may differ from problem to problem.
+        key = (wanted, operation_of_problem(problem).candidates_key(problem))
+        model = self._answering.get(key)
+        if model is None:
+            model = self._chosen(wanted, problem)
+            self._answering.put(key, model)
+        return model
+
+    def _chosen(self, wanted: Wanted, problem: Problem) -> Model:
+        model = self.first(wanted)
+        if model is not None and _knows_kernels(problem, model):
+            return model
+        other = stand_in(wanted, problem)
+        if model is not None and not has_kernels(problem, other):
+            return model
+        return self._others.setdefault((wanted, other.path, other.not_measured), other)  # the one that is loaded
+
+
+def _knows_kernels(problem: Problem, model: Model) -> bool:
+    """True if a kernel that the model may rank applies to a problem, of a kind that was measured on its GPU."""
+    _, found = runnable(problem, model)
+    return bool(len(found.chosen)) and not found.unmeasured

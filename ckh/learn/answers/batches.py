@@ -1,0 +1,253 @@
+"""Batched scoring of many problems, grouped by candidates."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ckh.archs import load_arch
+from ckh.learn.answers.ranked import in_order
+from ckh.learn.answers.ties import TiedKernels, first_rows, row_lengths
+from ckh.learn.models.artifact import wanted_for
+from ckh.learn.models.calibration import FIRST
+from ckh.learn.models.reach import are_beyond
+from ckh.ranking.evaluator import best_first
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from numpy.typing import NDArray
+
+    from ckh.kernels.pools import Candidates
+    from ckh.learn.answers.ranked import Ranked
+    from ckh.learn.answers.ties import TieRows
+    from ckh.learn.models.artifact import Model
+    from ckh.ops.base import Kernel, Problem
+
+# So many problems that have the same candidates, few of their pool, are worth a pool of these alone.
+_MANY_ALIKE = 200
+_FEW_OF_POOL = 2 / 3
+_MOST_SCORES = 1 << 24  # that are computed together: of the largest pools, with 100,000 kernels, 160 problems
+_TOGETHER = 64  # problems that walk the trees together
+_FEW_SPEEDS = 16  # speeds of so many kernels of a problem at most are computed for these alone
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Scored:
+    """First candidates of problems that share their candidates.
+
+    Attributes:
+        problems: the problems.
+        padded: the problem to run for each (`runnable`); None: itself.
+        pool: kernels to choose from.
+        order: indices of the first candidates of each problem in the pool, best first; shape (problems, first).
+        score: ranking scores; same shape.
+        tflops: predicted speeds, if any, NaN if not predicted; same shape.
+        is_beyond: mask of problems too far outside the training data for speeds; shape (problems,).
+        candidates: number of candidates.
+        unmeasured: as of `Candidates`.
+        rows: rows of each problem, of the kernels in `order`; None: a row per kernel.
+    """
+
+    problems: list[Problem]
+    padded: list[Problem | None]
+    pool: Sequence[Kernel]
+    order: NDArray[np.intp]
+    score: NDArray[np.float64]
+    tflops: NDArray[np.float64] | None
+    is_beyond: NDArray[np.bool_]
+    candidates: int
+    unmeasured: str
+    rows: list[TieRows] | None = None
+
+    def expected(self, row: int) -> NDArray[np.float64] | None:
+        """Predicted TFLOPS of the candidates of a problem, shape (first,), if any."""
+        return None if self.tflops is None or self.is_beyond[row] else self.tflops[row]
+
+    def best(self, top: int | None) -> Iterator[list[Ranked]]:
+        """First rows of each problem, best first, or all candidates."""
+        for row, problem in enumerate(self.problems):
+            tflops = self.expected(row)
+            if self.rows is not None and top is not None:
+                places, numbers = self.rows[row].places[:top], self.rows[row].numbers[:top]
+                of_rows = self.order[row, places], self.score[row, places], None if tflops is None else tflops[places]
+                alike = [TiedKernels(self.pool, part[1:]) for part in numbers]
+                yield in_order(problem, self.pool, *of_rows, self.padded[row], ties=map(len, numbers), alike=alike)
+                continue
+            ties = row_lengths(self.score[row]) if top is None else None
+            given = self.order[row, :top], self.score[row, :top], None if tflops is None else tflops[:top]
+            yield in_order(problem, self.pool, *given, self.padded[row], ties=ties)
+
+
+def neighbours(problems: Sequence[Problem], place: Callable[[Problem], list[float]]) -> list[Problem]:
+    """Order problems by locality, so that problems evaluated together take similar paths through trees.
+
+    Bisects along the longest side of the bounding box until a part is evaluated together.
+    """
+    if len(problems) <= _TOGETHER:
+        return list(problems)
+    points, parts = np.array([place(problem) for problem in problems]), [np.arange(len(problems))]
+    while max(map(len, parts)) > _TOGETHER:
+        parts = [half for part in parts for half in _halves(points, part)]
+    return [problems[index] for part in parts for index in part.tolist()]
+
+
+def _halves(points: NDArray[np.float64], part: NDArray[np.intp]) -> list[NDArray[np.intp]]:
+    if len(part) <= _TOGETHER:
+        return [part]
+    side = np.ptp(points[part], axis=0).argmax()
+    ordered = part[np.argsort(points[part, side], kind="stable")]
+    middle = -(-len(part) // (2 * _TOGETHER)) * _TOGETHER
+    return [ordered[:middle], ordered[middle:]]
+
+
+def scored(
+    problems: Sequence[Problem], model: Model, *, top: int | None = None, tflops: bool = True
+) -> Iterator[Scored]:
+    """Score all problems, grouped by candidates.
+
+    Args:
+        problems: the problems.
+        model: the model.
+        top: number of candidates per problem, all by default; for few, speeds are computed for these only.
+        tflops: whether to predict speeds.
+
+    Raises:
+        UsageError: the model is for something else.
+        ModelError: a file of the model is damaged.
+    """
+    pools: dict[int, dict[int, list[int]]] = defaultdict(lambda: defaultdict(list))
+    known: list[Candidates[Kernel]] = []
+    for kind in {wanted_for(problem, model.spec.arch) for problem in problems}:
+        model.require(kind)
+    run = list(problems)
+    for index, problem in enumerate(problems):
+        run[index], found = runnable(problem, model)
+        known.append(found)
+        pools[id(found.pool)][id(found.chosen)].append(index)
+    for classes in pools.values():
+        shared: list[list[int]] = []
+        for members in classes.values():
+            one = known[members[0]]
+            if len(members) >= _MANY_ALIKE and len(one.chosen) <= _FEW_OF_POOL * len(one.pool):
+                yield from _score([members], problems, run, [model.alone(one)], model, top, tflops=tflops)
+            else:
+                shared.append(members)
+        if shared:
+            candidates = [known[one[0]] for one in shared]
+            yield from _score(shared, problems, run, candidates, model, top, tflops=tflops)
+
+
+def _score(
+    classes: Sequence[Sequence[int]],
+    problems: Sequence[Problem],
+    run: Sequence[Problem],
+    candidates: Sequence[Candidates[Kernel]],
+    model: Model,
+    top: int | None,
+    *,
+    tflops: bool,
+) -> Iterator[Scored]:
+    """Score problems of a pool, by index, grouped by equal candidates."""
+    pool = candidates[0].pool
+    most = max(1, _MOST_SCORES // max(len(pool), 1))
+    for members, one in zip(classes, candidates, strict=True) if not pool else ():
+        yield _nothing([problems[index] for index in members], one)
+    if pool and sum(map(len, classes)) <= most:
+        yield from _score_together(classes, problems, run, candidates, model, top, tflops=tflops)
+    elif pool:
+        for members, one in zip(classes, candidates, strict=True):
+            for start in range(0, len(members), most):
+                part = [members[start : start + most]]
+                yield from _score_together(part, problems, run, [one], model, top, tflops=tflops)
+
+
+def _score_together(
+    classes: Sequence[Sequence[int]],
+    problems: Sequence[Problem],
+    run: Sequence[Problem],
+    candidates: Sequence[Candidates[Kernel]],
+    model: Model,
+    top: int | None,
+    *,
+    tflops: bool,
+) -> Iterator[Scored]:
+    """As `_score`, for a pool with kernels, with all scores in memory."""
+    numbers, pool = [index for members in classes for index in members], candidates[0].pool
+    requested, some = ([of[index] for index in numbers] for of in (problems, run))
+    padded = [one if one is not own else None for own, one in zip(requested, some, strict=True)]
+    has_speeds = tflops and model.predicts_speeds
+    first = top if top is None or not has_speeds or model.calibration is None else max(top, FIRST)
+    is_alone = has_speeds and first is not None and first <= _FEW_SPEEDS
+    score, speeds = model.score_pool(some, pool, tflops=has_speeds and not is_alone)
+    ends = np.cumsum([len(members) for members in classes])
+    orders, rows_of = [], []
+    for one, of_class in zip(candidates, np.split(score, ends[:-1]), strict=True):
+        order, tied = _ordered(of_class if len(one.chosen) == len(pool) else of_class[:, one.chosen], top, first)
+        orders.append(one.chosen[order])
+        rows_of.append(None if tied is None else [rows.of_pool(one.chosen) for rows in tied])
+    places = np.zeros((len(some), max(order.shape[1] for order in orders)), np.intp)
+    for end, order in zip(ends.tolist(), orders, strict=True):
+        places[end - len(order) : end, : order.shape[1]] = order
+    rows = np.arange(len(some))[:, None]
+    score = score[rows, places]
+    if speeds is not None:
+        speeds = speeds[rows, places]
+    elif is_alone:
+        speeds = model.speeds_of(some, pool, places)
+    far = are_beyond(some, model.reach if has_speeds else {})
+    for one, end, order, tied in zip(candidates, ends.tolist(), orders, rows_of, strict=True):
+        part = slice(end - len(order), end), slice(order.shape[1])
+        expected = model.speeds(score[part], speeds[part] if has_speeds and speeds is not None else None)
+        given = score[part], expected, far[part[0]], len(one.chosen), one.unmeasured
+        yield Scored(requested[part[0]], padded[part[0]], pool, order, *given, rows=tied)
+
+
+def _nothing(problems: list[Problem], found: Candidates[Kernel]) -> Scored:
+    """Result of problems whose pool has no kernel."""
+    nothing = np.zeros((len(problems), 0))
+    empty = nothing.astype(np.intp), nothing, None, np.zeros(len(problems), np.bool_)
+    return Scored(problems, [None] * len(problems), found.pool, *empty, 0, found.unmeasured)
+
+
+def _ordered(
+    score: NDArray[np.float64], top: int | None, first: int | None
+) -> tuple[NDArray[np.intp], list[TieRows] | None]:
+    """Order of candidates, all or those of the first rows, as of `first_rows`."""
+    return (best_first(score), None) if top is None or first is None else first_rows(score, top, first)
+
+
+def runnable(problem: Problem, model: Model) -> tuple[Problem, Candidates[Kernel]]:
+    """The problem to run and its candidates: the problem, or the padded one if no kernel applies."""
+    found = known_candidates(problem, model)
+    if not len(found.chosen) and (padded := model.spec.op.padded(problem)) != problem:
+        of_padded = known_candidates(padded, model)
+        if len(of_padded.chosen):
+            return padded, of_padded
+    return problem, found
+
+
+def known_candidates(problem: Problem, model: Model) -> Candidates[Kernel]:
+    """Candidates of a problem, cached by the model and shared between problems.
+
+    Reasons in `refused` may have sizes of another such problem: `own_candidates` has the problem's.
+    """
+    key = model.spec.op.candidates_key(problem)
+    known = model.candidates.get(key)
+    if known is None:
+        found = own_candidates(problem, model)
+        known = replace(found, chosen=model.same(found).chosen)
+        model.candidates.put(key, known)
+    return known
+
+
+def own_candidates(problem: Problem, model: Model) -> Candidates[Kernel]:
+    """Candidates of a problem, with reasons in its own sizes."""
+    op, arch, only = model.spec.op, load_arch(model.spec.arch), model.only
+    if only is not None and op.listed is not None:
+        return op.listed(problem, arch, model.candidates_of, only)
+    found = op.candidates(problem, arch, model.candidates_of)
+    return found if only is None else found.among(frozenset(only.kernels))

@@ -1,0 +1,139 @@
+"""Why the first kernel of a ranking stands above the second: the trees' reasons in words, and what the sizes say.
+
+Contributions are exact Shapley values of the very trees that rank, with the second kernel as background: they add up to
+the difference of both scores (`ranking.attribution`). Features are grouped into a few words by their names.
+"""
+
+from __future__ import annotations
+
+import re
+from math import ceil
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ckh.archs import HOST, load_arch
+from ckh.learn.answers.explanation import Explanation, FeatureReason, Quantisation, Reason, Roofline
+from ckh.ranking.attribution import difference_by_feature
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from ckh.learn.answers.answer import Answer
+    from ckh.ops.base import Kernel
+
+_NEAREST = 3  # measured problems that are named
+_FEATURES = 5  # that are named of the largest contributions
+_GIGA, _MEGA = 1e9, 1e6
+# Word -> what a feature's name has in it; the first that fits counts.
+_WORDS = {
+    "waves": (
+        r"wave_fill|last_wave|last_round|cu_utilization|output_tiles|all_tiles|num_tiles|group_tiles|^blocks_",
+        r"busy_cus|workgroups|log2_tiles|^waves|tiles_per_cu|row_tiles|n_tiles|by_cu",
+    ),
+    "tile fill": (
+        r"fill_|tile_eff|tile_efficiency|block_efficiency|average_fill|_fill$|padding|pad_[mnk]$",
+        r"_rest_|rest_16|^used_|smaller|too_small",
+    ),
+    "occupancy": (r"lds|num_warps|per_cu|max_waves|^block\d?$",),
+    "memory": (
+        r"over_l\d|log2_read|panel|_bytes|bytes$|loads|intensity|weight|to_activation|contiguous",
+        r"elements|share$",
+    ),
+    "pipeline": (
+        r"pipeline|is_comp|is_basic|is_mem|intrawave|interwave|scheduler|dsb|has_si|variant|code_path|version",
+        r"solver|algorithm|epilogue|persistent|transposed|origin|math_unit|serves",
+    ),
+    "tile shape": (
+        r"tile|block_|gemm_[mn]_per_block|warp|wave_|mfma|divisor|steps_k|split_k|_k[01]$|shuffle|c_n$|c_store",
+    ),
+}
+_OTHER = "problem"
+
+
+def explain(found: Answer) -> Explanation | None:
+    """Why the first kernel of an answer stands above the next that the model tells apart; None where there is none.
+
+    Raises:
+        ModelError: a file of the model is damaged.
+    """
+    rows = found.best(2)
+    if len(rows) < 2:  # noqa: PLR2004 - kernels to compare
+        return None
+    model, op = found.model, found.model.spec.op
+    kernels = [row.kernel for row in rows]
+    first, second = (op.kernel_name(kernel) for kernel in kernels)
+    difference = rows[0].score - rows[1].score
+    reasons: tuple[Reason, ...] = ()
+    features: tuple[FeatureReason, ...] = ()
+    if model.spec.feature_names and not found.estimated:
+        names, values = model.spec.feature_names, model.matrix(found.run, kernels)
+        more = difference_by_feature(model.packed_forest(model.spec.rank_by), *values)
+        difference, reasons = float(more.sum()), _by_word(names, more)
+        largest = [i for i in np.argsort(-np.abs(more), kind="stable")[:_FEATURES].tolist() if more[i]]
+        features = tuple(
+            FeatureReason(names[i], float(values[0, i]), float(values[1, i]), float(more[i])) for i in largest
+        )
+    measured = model.measured
+    near = measured.nearest(found.problem, _NEAREST) if measured is not None and measured.problems else []
+    return Explanation(
+        first,
+        second,
+        difference,
+        reasons,
+        features,
+        _roofline(found),
+        tuple(quantisation(found, kernel) for kernel in kernels) if _has_tiles(found, kernels) else (),
+        tuple(near),
+    )
+
+
+def word_of(feature: str) -> str:
+    """The word that a feature is reported under."""
+    fits = (word for word, patterns in _WORDS.items() if re.search("|".join(patterns), feature))
+    return next(fits, _OTHER)
+
+
+def quantisation(found: Answer, kernel: Any) -> Quantisation:
+    """The share that a kernel with tiles loses to a problem's sizes."""
+    op, arch = found.model.spec.op, load_arch(found.model.spec.arch)
+    assert op.tiled is not None
+    sizes = op.tiled(found.run)
+    pairs = ((sizes.m, kernel.tile_m), (sizes.n, kernel.tile_n), (sizes.k, kernel.tile_k))
+    tiles = [ceil(size / tile) for size, tile in pairs]
+    fill_m, fill_n, fill_k = (size / (count * tile) for (size, tile), count in zip(pairs, tiles, strict=True))
+    blocks = tiles[0] * tiles[1] * sizes.batches
+    is_host = found.model.spec.arch == HOST  # whose kernels run on one thread
+    cus = 1 if is_host else max(found.model.spec.hardware.get("num_cus", arch.hardware.num_cus), 1)
+    rounds = ceil(blocks / cus)
+    last = (blocks - (rounds - 1) * cus) / cus
+    return Quantisation(op.kernel_name(kernel), fill_m, fill_n, fill_k, blocks, rounds, last)
+
+
+def _has_tiles(found: Answer, kernels: Sequence[Kernel]) -> bool:
+    names = ("tile_m", "tile_n", "tile_k")
+    return found.model.spec.op.tiled is not None and all(hasattr(one, name) for one in kernels for name in names)
+
+
+def _by_word(names: Sequence[str], more: NDArray[np.float64]) -> tuple[Reason, ...]:
+    added: dict[str, float] = {}
+    for name, value in zip(names, more.tolist(), strict=True):
+        word = word_of(name)
+        added[word] = added.get(word, 0.0) + value
+    known = [Reason(word, value) for word, value in added.items() if value]
+    return tuple(sorted(known, key=lambda one: -abs(one.contribution)))
+
+
+def _roofline(found: Answer) -> Roofline:
+    problem, arch = found.run, load_arch(found.model.spec.arch)
+    intensity = problem.flops / max(problem.bytes, 1)
+    flops = None if arch.peaks is None else arch.peaks.flops_per_cu_clock.get(problem.dtype)
+    if arch.peaks is None or not flops:
+        return Roofline(intensity, None, None, None)
+    per_second = flops * arch.hardware.num_cus * arch.hardware.max_clock_mhz * _MEGA
+    bytes_per_second = arch.peaks.bandwidth_gb_s * _GIGA
+    times = {"memory": problem.bytes / bytes_per_second, "compute": problem.flops / per_second}
+    bound = max(times, key=times.__getitem__)
+    return Roofline(intensity, per_second / bytes_per_second, bound, times[bound] * 1e3)

@@ -1,0 +1,133 @@
+"""Explanation of the ranking of two kernels, as text and JSON. Imports little."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from ckh.prose import prose
+
+if TYPE_CHECKING:
+    from ckh.learn.models.measured_set import NearestProblem
+
+
+_INDENT = 13  # of what follows the first word of a line
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """Contribution of a group of features to the score difference of the first two kernels."""
+
+    word: str
+    contribution: float
+
+
+@dataclass(frozen=True, slots=True)
+class FeatureReason:
+    """A feature, its values for both kernels, and its contribution to the score difference."""
+
+    feature: str
+    first: float
+    second: float
+    contribution: float
+
+
+@dataclass(frozen=True, slots=True)
+class Roofline:
+    """Roofline of a problem on the device.
+
+    Attributes:
+        intensity: operations per byte of compulsory traffic.
+        ridge: intensity of the ridge point; None if the peak rates are unknown.
+        bound: "memory" or "compute"; None if the peak rates are unknown.
+        least_ms: lower bound of the time at peak rates, for kernels that do all operations; None if they are unknown.
+    """
+
+    intensity: float
+    ridge: float | None
+    bound: str | None
+    least_ms: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Quantisation:
+    """Tile and wave quantization of a kernel.
+
+    Attributes:
+        kernel: name.
+        fill_m: used share of the tiles along M; N and K likewise.
+        fill_n: as above.
+        fill_k: as above.
+        blocks: number of tiles of the result.
+        rounds: waves of blocks over the compute units (one on the host), including the last partial one.
+        last_fill: occupancy of the last wave.
+    """
+
+    kernel: str
+    fill_m: float
+    fill_n: float
+    fill_k: float
+    blocks: int
+    rounds: int
+    last_fill: float
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """Explanation of why the first kernel ranks above the second.
+
+    Attributes:
+        first: name of the first kernel.
+        second: name of the second kernel.
+        difference: score difference.
+        reasons: contributions by group, largest first, with the difference as sum; empty if trees do not rank.
+        features: features with the largest contributions.
+        roofline: roofline of the problem.
+        quantisation: quantization of both kernels; empty without tiles.
+        nearest: nearest measured problems with their fastest kernels; empty if unknown.
+    """
+
+    first: str
+    second: str
+    difference: float
+    reasons: tuple[Reason, ...]
+    features: tuple[FeatureReason, ...]
+    roofline: Roofline
+    quantisation: tuple[Quantisation, ...]
+    nearest: tuple[NearestProblem, ...]
+
+    def document(self) -> dict[str, Any]:
+        """The explanation as a JSON document."""
+        return asdict(self)
+
+    def lines(self) -> list[str]:
+        """Text for a terminal."""
+        lines = ["why the first kernel ranks above the second:"]
+        if self.reasons:
+            words = ", ".join(f"{one.word} {one.contribution:+.4f}" for one in self.reasons)
+            lines.append(f"  trees      {self.difference:+.4f} = {words}")
+            lines += [
+                f"             {one.feature}: {one.first:.4g} and {one.second:.4g} ({one.contribution:+.4f})"
+                for one in self.features
+            ]
+        else:
+            why = "not ranked by trees" if self.difference else "a tie"
+            lines.append(f"  scores     {self.difference:+.4f}; {why}")
+        lines.append(f"  roofline   {_roofline_text(self.roofline)}")
+        for place, one in enumerate(self.quantisation, 1):
+            used = f"M {one.fill_m:.0%}, N {one.fill_n:.0%}, K {one.fill_k:.0%} of the tiles are used"
+            rounds = f" in {one.rounds} rounds, the last {one.last_fill:.0%} full"
+            waves = f"{one.blocks} tiles" + (rounds if one.rounds < one.blocks else "")
+            lines.append(f"  sizes {place}    {used}; {waves}")
+        lines += [f"  measured   {near.problem}: best {near.kernel}, {near.latency_ms:.4g} ms" for near in self.nearest]
+        return [prose(line, _INDENT) for line in lines]
+
+
+def _roofline_text(one: Roofline) -> str:
+    intensity = f"{one.intensity:.4g} operations per byte"
+    if one.ridge is None:
+        return f"{intensity}; peak rates of this device unknown"
+    return (
+        f"{intensity}, ridge at {one.ridge:.4g}: {one.bound}-bound; lower bound {one.least_ms:.4g} ms at peak rates "
+        f"(for kernels that do all operations)"
+    )

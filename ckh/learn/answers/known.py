@@ -1,0 +1,203 @@
+"""Out-of-distribution checks of an answer: device, sizes and kernels outside the training data.
+
+They add caveats to the answer. Imports little, since quick answers use it too.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import zlib
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ckh import machine
+from ckh.log import note
+from ckh.paths import user_data_dir
+from ckh.prose import shell_word
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from ckh.learn.models.measured_set import MeasuredSet, NearestProblem
+    from ckh.ops.base import Problem
+
+OUT_OF_DISTRIBUTION = "out of distribution"
+_HOST = "host"
+_BETWEEN = ", "
+_DRIVER = Path("/sys/class/kfd")  # of AMD GPUs
+_FAMILIES_NAMED = 3
+
+
+class Outside(NamedTuple):
+    """A size outside the measured range."""
+
+    size: str
+    value: int
+    least: int
+    most: int
+
+    @property
+    def factor(self) -> float:
+        """Ratio to the largest measured value, or of the least measured value to it."""
+        pair = (self.value, self.most) if self.value > self.most else (self.least, self.value)
+        return pair[0] / max(pair[1], 1)
+
+    def __str__(self) -> str:
+        """Text for a caveat."""
+        if self.value > self.most:
+            return f"{self.size} = {self.value} is {self.factor:.3g} times the largest measured ({self.most})"
+        return f"{self.size} = {self.value} is 1/{self.factor:.3g} of the smallest measured ({self.least})"
+
+
+class Known(NamedTuple):
+    """Out-of-distribution parts of an answer.
+
+    Attributes:
+        device: device mismatch in words; empty if measured on this device, or unknown.
+        outside: sizes outside the measured range.
+        nearest: nearest measured problem, if a size is outside.
+        families: kernel families in the answer without measurements.
+        left_out: kernel families that are not ranked, for lack of measurements.
+        unknown_kernels: number of applicable kernels of a user's list in such families.
+        source: source of an answer without measurements of this GPU; empty otherwise.
+    """
+
+    device: str = ""
+    outside: tuple[Outside, ...] = ()
+    nearest: NearestProblem | None = None
+    families: tuple[str, ...] = ()
+    left_out: tuple[str, ...] = ()
+    source: str = ""
+    unknown_kernels: int = 0
+
+    @property
+    def doubts(self) -> tuple[str, ...]:
+        """Caveats in words; empty inside the training distribution."""
+        near = "" if self.nearest is None else f"; nearest measured problem: {self.nearest.problem}"
+        sizes = ["; ".join(map(str, self.outside)) + near] if self.outside else []
+        named = ", ".join(self.families[:_FAMILIES_NAMED])
+        count = f" ({self.unknown_kernels} of the listed kernels)" if self.unknown_kernels else ""
+        kinds = [f"no measurements of {named}{count}"] if self.families else []
+        return tuple(filter(None, (self.source, self.device, *sizes, *kinds)))
+
+    @property
+    def not_ranked(self) -> str:
+        """Text on kernel families that are not ranked; empty if there are none."""
+        return f"not ranked, for lack of measurements: {', '.join(self.left_out)}" if self.left_out else ""
+
+    @property
+    def apart(self) -> str:
+        """What figures of the measured data are not valid for, in words; empty inside the training distribution."""
+        device = ["this device"] if self.device else []
+        sizes = ["these sizes"] if self.outside else []
+        kinds = ["all of these kernels"] if self.families else []
+        return ", ".join(device + sizes + kinds)
+
+    @property
+    def line(self) -> str:
+        """All caveats in a line; empty inside the training distribution."""
+        return "" if not self.doubts else f"{OUT_OF_DISTRIBUTION}: {'; '.join(self.doubts)}"
+
+    def document(self) -> dict[str, Any]:
+        """The caveats as a JSON document."""
+        from dataclasses import asdict
+
+        return {
+            "is_known": not self.doubts,
+            "device": self.device or None,
+            "outside": [{**one._asdict(), "factor": one.factor} for one in self.outside],
+            "nearest": None if self.nearest is None else asdict(self.nearest),
+            "families": list(self.families),
+            "unknown_kernels": self.unknown_kernels,
+            "left_out": list(self.left_out),
+        }
+
+
+ALL_KNOWN = Known()
+
+
+def not_measured(source: str) -> Known:
+    """Caveat of an answer by a model of another GPU, or an estimate."""
+    return Known(source=f"no measurements of this GPU and element type, ranked by {source}")
+
+
+def find_known(
+    problem: Problem,
+    arch: str,
+    device: str,
+    num_cus: int | None,
+    measured: Callable[[], MeasuredSet | None],
+    limits: Mapping[str, Sequence[int]],
+    families: Sequence[str],
+    left_out: Iterable[str],
+) -> Known:
+    """Find the out-of-distribution parts of an answer.
+
+    Args:
+        problem: what is to be computed.
+        arch: the model's architecture.
+        device: name of the device that was measured; empty if unknown.
+        num_cus: compute units of that device, if they are known and no part of the problem.
+        measured: reads what was measured; called where the problem lies outside.
+        limits: least and largest of each size that was measured; empty if unknown.
+        families: kinds of kernels of the answer that were never measured.
+        left_out: kinds of kernels that are not ranked because none was measured.
+    """
+    outside = tuple(
+        Outside(size, value, least, most)
+        for size, (least, most) in limits.items()
+        if not least <= (value := getattr(problem, size)) <= most
+    )
+    near = None
+    if outside and (found := measured()) is not None and found.problems:
+        (near,) = found.nearest(problem)
+    return Known(other_device(arch, device, num_cus), outside, near, tuple(families), tuple(left_out))
+
+
+def other_device(arch: str, device: str, num_cus: int | None) -> str:
+    """Device mismatch between the measurements and this machine in words; empty if none is known."""
+    if arch == _HOST:
+        here = machine.processor_name()
+        return "" if not device or here in device.split(_BETWEEN) else f"measured on {device}, this CPU is {here}"
+    if num_cus is None or not os.path.exists(_DRIVER):  # noqa: PTH110 - quicker
+        return ""
+    from ckh.gpus import visible_gpus
+
+    here_cus = {gpu.num_cus for gpu in visible_gpus() if gpu.arch == arch}
+    if not here_cus or num_cus in here_cus:
+        return ""
+    return f"measured on {num_cus} CUs, the {arch} here has {', '.join(map(str, sorted(here_cus)))}"
+
+
+def offer_once(problem: Problem, op: str, arch: str, device: str, model: Path) -> None:
+    """Print, once and on a terminal only, how to measure and train for this CPU if a host model is of another CPU.
+
+    A file in the user's folder remembers it.
+    """
+    if arch != _HOST or not sys.stderr.isatty() or not other_device(arch, device, None):
+        return
+    here = machine.processor_name()
+    which = zlib.crc32(f"{device} {here} {model.name}".encode(errors="surrogateescape"))
+    mark = user_data_dir() / "offered" / f"{which:08x}"
+    if mark.exists():
+        return
+    with suppress(OSError):
+        mark.parent.mkdir(parents=True, exist_ok=True)
+        mark.touch()
+    direction = getattr(problem, "variant", None)
+    commands = _retraining(op, None if direction is None else str(direction), problem.dtype, model)
+    takes = "15 minutes of measuring and a few of training adapt it to this CPU"
+    note("\n".join([f"{model.name} was measured on {device}; {takes}:", *commands]))
+
+
+def _retraining(op: str, variant: str | None, dtype: str, model: Path) -> tuple[str, ...]:
+    """Commands that measure for 15 minutes and train for this CPU."""
+    direction = "" if variant is None else f" --variant {variant}"
+    own = user_data_dir() / "models" / model.name
+    return (
+        f"ckh bench --op {op}{direction} --dtype {dtype} --device host --plan auto --budget 15m --out runs/here",
+        "ckh convert runs/here --out here.parquet",
+        f"ckh train --op {op}{direction} --data here.parquet --warm-start nearest --out {shell_word(own)}",
+    )

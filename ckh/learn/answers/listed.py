@@ -1,0 +1,129 @@
+"""Lists of kernels that users name: complete names, or kernels, of one operation and element type."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ckh.archs import load_arch
+from ckh.errors import CkhError, DataError, UsageError
+from ckh.kernels.lists import RuleSets
+from ckh.kernels.pools import KernelList
+from ckh.ops import part_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from ckh.learn.models.artifact import Model
+    from ckh.ops.base import AnyOperation, Kernel, Problem
+
+
+def kernel_list(items: Iterable[str | Kernel], op: AnyOperation, source: str = "kernels") -> KernelList[Kernel]:
+    """The kernels of a list, each once, in its order.
+
+    Args:
+        items: complete names, ours or AMD's, and kernels.
+        op: the operation that they must be kernels of.
+        source: what they are from, for messages.
+
+    Raises:
+        DataError: the list is empty; a name is none of the operation's, or leaves something out; the kernels have
+            several element types.
+    """
+    kernels = tuple(dict.fromkeys(_kernel(item, op, source) for item in items))
+    if not kernels:
+        raise DataError(f"{source} has no kernels", "give complete names, one a line", code="empty")
+    dtypes = sorted({str(dtype) for kernel in kernels if (dtype := getattr(kernel, "dtype", None)) is not None})
+    if len(dtypes) > 1:
+        raise DataError(
+            f"{source} has kernels of {' and '.join(dtypes)}", "make a list of each element type", code="mixed-data"
+        )
+    return KernelList(source, kernels)
+
+
+@dataclass(frozen=True, slots=True)
+class RankedAlone:
+    """The kernels that a caller wants ranked instead of the architecture's: a list, a rule set, or neither.
+
+    Attributes:
+        kernels: the list; None: none.
+        rule_set: the name of a rule set; None: none.
+    """
+
+    kernels: tuple[str | Kernel, ...] | None
+    rule_set: str | None
+
+    @classmethod
+    def of(cls, kernels: object, rule_set: object) -> RankedAlone:
+        """What two arguments of `rank` say.
+
+        Raises:
+            TypeError: one is of another type.
+            UsageError: both are given.
+        """
+        if rule_set is not None and not isinstance(rule_set, str):
+            raise TypeError(f"rule_set must be the name of a rule set, not {rule_set!r:.80}")
+        if kernels is None:
+            return cls(None, rule_set)
+        if rule_set is not None:
+            raise UsageError(
+                "kernels and rule_set exclude each other", "leave one of them out", code="conflicting-options"
+            )
+        if isinstance(kernels, (str, bytes, Path)) or not isinstance(kernels, Iterable):
+            raise TypeError(f"kernels must be a list of complete names or kernels, not {kernels!r:.80}")
+        return cls(tuple(kernels), None)
+
+    def limit(self, model: Model, problem: Problem) -> Model:
+        """A model that ranks them alone for problems of a kind; the model itself where nothing is said.
+
+        Raises:
+            DataError: a kernel of the list is none of the operation's, or the list is empty.
+            UsageError: there is no such rule set.
+        """
+        if self.rule_set is not None:
+            return limited_to_rule_set(model, self.rule_set, problem)
+        return model if self.kernels is None else model.limited_to(kernel_list(self.kernels, model.spec.op))
+
+    def by_model(self, model: Model, problems: Sequence[Problem]) -> Iterator[tuple[Model, list[Problem]]]:
+        """The model limited so for problems, of which there are some, and those that each ranks; as `limit`."""
+        if self.rule_set is None:
+            yield self.limit(model, problems[0]), list(problems)
+            return
+        groups: dict[int, tuple[Model, list[Problem]]] = {}
+        for problem in problems:
+            limited = self.limit(model, problem)
+            groups.setdefault(id(limited), (limited, []))[1].append(problem)
+        yield from groups.values()
+
+
+def limited_to_rule_set(model: Model, name: str, problem: Problem) -> Model:
+    """A model that ranks the kernels of a rule set alone, of the problem's kind; of one without such kernels, none.
+
+    Raises:
+        UsageError: the operation has no rule sets, or none of this name.
+    """
+    op = model.spec.op
+    sets = part_of(op, "rule_sets", RuleSets)
+    if sets is None:
+        raise UsageError(
+            f"{op.name} has no rule sets",
+            "leave out --rule-set; --kernels FILE ranks a list of kernels",
+            code="inapplicable-option",
+        )
+    return model.limited_to(KernelList(f"rule set {name}", sets.of(name, problem, load_arch(model.spec.arch))))
+
+
+def _kernel(item: str | Kernel, op: AnyOperation, source: str) -> Kernel:
+    try:
+        kernel = op.parse_kernel(item) if isinstance(item, str) else item
+        if not isinstance(kernel, op.kernel_type):
+            raise DataError(f"{kernel} is not a kernel of {op.name}", code="bad-kernel")
+        op.kernel_name(kernel)
+    except (CkhError, ValueError) as error:
+        what = error.message if isinstance(error, CkhError) else str(error)
+        raise DataError(
+            f"{source}: {what}", f"it must have complete names of kernels of {op.name}", code="bad-field"
+        ) from error
+    return kernel

@@ -1,0 +1,1 @@
+"""Judging models by the answers that they give."""

@@ -1,0 +1,103 @@
+"""Fit a calibration to out-of-fold predictions."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ckh.learn.models.calibration import COVERED, Calibration
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from numpy.typing import NDArray
+
+    Floats = NDArray[np.float64]
+
+_ROWS = 33  # of the table
+SHOWN = 5  # kernels whose times people look at: the interval is theirs
+_LEAST_SHARE = 1e-3
+_FEWEST = 20  # problems: fewer say nothing of what 5 % lie above
+# Chosen on the folds of the host models: more bands make the interval no better (docs/results.md).
+_BANDS, _PROBLEMS_OF_BAND = 4, 40
+
+
+def calibrate(
+    score: Floats | None, predicted_speed: Floats, tflops: Floats, problem: NDArray[np.int64], timed: int = 0
+) -> Calibration | None:
+    """The calibration of held-out rows; None for too few problems.
+
+    The shares are an isotonic regression of log(TFLOPS / best TFLOPS of the problem), the better kernels weighing more.
+    The interval has the quantiles of measured over predicted time among the first kernels of each problem, so that it
+    holds that share of the times of further problems, were these drawn as the others: split conformal prediction, by
+    bands of the predicted speed (Mondrian conformal prediction).
+
+    Args:
+        score: what orders kernels, shape (rows,), by models that have not seen the row's problem; None: the speeds do.
+        predicted_speed: the speeds that such models predict, shape (rows,).
+        tflops: the measured ones, shape (rows,).
+        problem: number of each row's problem, shape (rows,).
+        timed: how many of the first the interval is of (`Operation.timed`), which then have no shares; 0: `SHOWN`.
+    """
+    by = predicted_speed if score is None else score
+    usable = np.isfinite(by) & np.isfinite(predicted_speed) & (predicted_speed > 0) & (tflops > 0)
+    by, predicted_speed, tflops, problem = by[usable], predicted_speed[usable], tflops[usable], problem[usable]
+    groups = list(in_order(by, problem))
+    if len(groups) < _FEWEST:
+        return None
+    gap, share = ((), ()) if timed or score is None else _shares(by, tflops, groups)
+    plain = Calibration(gap, share, 1.0, ((0.0, 1.0, 1.0),), len(groups))
+    shown = timed or SHOWN
+    predicted = [plain.speeds(by[rows], predicted_speed[rows])[:shown] for rows in groups]
+    times = [speeds / tflops[rows[:shown]] for speeds, rows in zip(predicted, groups, strict=True)]
+    scale = 1.0 / float(np.median(np.concatenate(times)))
+    first = np.array([speeds[0] for speeds in predicted]) * scale
+    return replace(plain, scale=scale, bands=_bands(first, [time * scale for time in times]))
+
+
+def _shares(
+    score: Floats, tflops: Floats, groups: Sequence[NDArray[np.intp]]
+) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Distances to the best score, and relative speeds at these distances."""
+    from sklearn.isotonic import IsotonicRegression
+
+    gap, best = np.empty(len(score)), np.empty(len(score))
+    for rows in groups:
+        gap[rows], best[rows] = score[rows[0]] - score[rows], tflops[rows].max()
+    efficiency = tflops / best
+    isotonic = IsotonicRegression(increasing=False, out_of_bounds="clip")
+    isotonic.fit(gap, np.log(efficiency), sample_weight=efficiency**2)
+    knots = np.unique(np.quantile(gap, np.linspace(0, 1, _ROWS) ** 2))
+    knots = np.unique(np.concatenate([[0.0], knots]))
+    share = np.exp(isotonic.predict(knots) - isotonic.predict([0.0])[0])
+    share = np.maximum(np.minimum.accumulate(share), _LEAST_SHARE)
+    return tuple(knots.tolist()), (1.0, *share[1:].tolist())
+
+
+def _bands(first: Floats, times: Sequence[Floats]) -> tuple[tuple[float, float, float], ...]:
+    """Prediction intervals by predicted speed, in bands with equal numbers of problems.
+
+    Args:
+        first: the speed that is predicted for the first kernel, shape (problems,).
+        times: measured over predicted times of the first kernels of each problem.
+    """
+    count = max(1, min(_BANDS, len(first) // _PROBLEMS_OF_BAND))
+    starts = np.unique(np.quantile(first, np.linspace(0, 1, count + 1)[1:-1]))
+    band = np.searchsorted(starts, first, side="right")
+    found = []
+    for number, start in enumerate((0.0, *starts.tolist())):
+        inside = np.flatnonzero(band == number)
+        time = np.concatenate([times[i] for i in inside.tolist()])
+        # The conformal quantiles of so many problems, whose times err alike; none may lie outside of them all.
+        level = min((1 + COVERED) / 2 * (1 + 1 / len(inside)), 1.0)
+        found.append((start, float(np.quantile(time, 1 - level)), float(np.quantile(time, level))))
+    return tuple(found)
+
+
+def in_order(score: Floats, problem: NDArray[np.int64]) -> Iterator[NDArray[np.intp]]:
+    """Row indices of each problem, best first."""
+    order = np.lexsort((-score, problem))
+    starts = np.flatnonzero(np.diff(problem[order])) + 1
+    return iter(np.split(order, starts))

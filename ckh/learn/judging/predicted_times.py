@@ -1,0 +1,136 @@
+"""How far predicted times lie from measured ones, among the kernels of each problem that people look at."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ckh.assess.intervals import estimates, mean_of
+from ckh.learn.answers.ranking_text import interval_at
+from ckh.learn.judging.calibrate import SHOWN, in_order
+from ckh.learn.models.calibration import COVERED
+from ckh.training import TFLOPS
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from ckh.assess.ranked_rows import RankedRows
+    from ckh.data.dataset import Dataset
+    from ckh.learn.models.artifact import Model
+
+
+@dataclass(frozen=True, slots=True)
+class TimeErrors:
+    """Predicted against measured times.
+
+    Attributes:
+        times: how many: the measured times of the first kernels of each problem.
+        median: of |predicted / measured - 1|.
+        covered: the share of a problem's times within the model's interval, mean over problems; None if it has none.
+        covered_95: what holds that share with 95 % confidence, by a bootstrap over problems; None if it has none.
+        wanted: the share that is to be.
+    """
+
+    times: int
+    median: float
+    covered: float | None
+    covered_95: tuple[float, float] | None
+    wanted: float = COVERED
+
+    def lines(self) -> list[str]:
+        """In words."""
+        said = [f"median error of {self.times} predicted times: {self.median:.1%}"]
+        if self.covered is not None and self.covered_95 is not None:
+            low, high = self.covered_95
+            covered = f"{self.covered:.1%} ({low:.1%} - {high:.1%})"
+            said.append(f"{covered} inside the prediction interval, nominal {self.wanted:.0%}")
+        return said
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PredictedSpeeds:
+    """The speeds that a model predicts of measured kernels, in its order.
+
+    Attributes:
+        rows: numbers of rows of the dataset, those of a problem together and its best first.
+        starts: where a problem begins in them, shape (problems,).
+        tflops: shape as `rows`.
+    """
+
+    rows: NDArray[np.intp]
+    starts: NDArray[np.intp]
+    tflops: NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TimeRatios:
+    """Measured over predicted times of the first kernels of problems.
+
+    Attributes:
+        times: of all of them, shape (times,).
+        covered: the share of each problem's that lies within the interval, shape (problems,); empty without intervals.
+    """
+
+    times: NDArray[np.float64]
+    covered: NDArray[np.float64]
+
+
+def predicted_speeds(model: Model, dataset: Dataset, score: NDArray[np.float64]) -> PredictedSpeeds | None:
+    """The speeds that `ckh predict` would give for the rows with a time; None if it gives none, or no row has one.
+
+    Args:
+        model: what predicts them.
+        dataset: whole problems.
+        score: the model's, shape (rows,).
+
+    Raises:
+        ModelError: a file of the model is damaged.
+        DataError: a column is missing.
+    """
+    usable = np.flatnonzero(dataset.frame["tflops"].to_numpy(dtype=np.float64) > 0)
+    if TFLOPS not in model.spec.targets or not len(usable):
+        return None
+    speed = score if model.spec.rank_by == TFLOPS else model.predict_dataset(dataset, TFLOPS)
+    rows, speeds = [], []
+    for group in in_order(score[usable], dataset.problem_ids[usable]):
+        rows.append(usable[group])
+        found = model.speeds(score[rows[-1]], speed[rows[-1]])
+        assert found is not None
+        speeds.append(found)
+    starts = np.cumsum([0, *map(len, rows[:-1])])
+    return PredictedSpeeds(np.concatenate(rows), starts, np.concatenate(speeds))
+
+
+def answered_ratios(model: Model, dataset: Dataset, ranked: RankedRows) -> TimeRatios:
+    """Measured over predicted times of the first kernels of the model's answers, as far as they were measured."""
+    measured = dataset.frame["tflops"].to_numpy(dtype=np.float64)
+    shown = model.spec.op.timed or SHOWN
+    rows = np.flatnonzero((ranked.place < shown) & (measured > 0) & np.isfinite(ranked.tflops))
+    rows = rows[np.lexsort((ranked.place[rows], dataset.problem_ids[rows]))]
+    times = ranked.tflops[rows] / measured[rows]
+    if not model.bands or not len(rows):
+        return TimeRatios(times, np.zeros(0))
+    problems, starts = np.unique(dataset.problem_ids[rows], return_index=True)
+    covered = []
+    for problem, some in zip(problems, np.split(times, starts[1:]), strict=True):
+        low, high = interval_at(model.bands, float(ranked.first_tflops[problem]))
+        covered.append(float(np.mean((some >= low) & (some <= high))))
+    return TimeRatios(times, np.array(covered))
+
+
+def time_errors(ratios: Sequence[TimeRatios]) -> TimeErrors | None:
+    """The errors that ratios of parts of a dataset show; None if there are none."""
+    time, covered = (np.concatenate([getattr(one, name) for one in ratios]) for name in ("times", "covered"))
+    if not len(time):
+        return None
+    share = estimates({"": mean_of(covered)}, len(covered))[""] if len(covered) else None
+    return TimeErrors(
+        len(time),
+        float(np.median(np.abs(1.0 / time - 1.0))),
+        None if share is None else share.value,
+        None if share is None else (share.low, share.high),
+    )

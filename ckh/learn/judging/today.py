@@ -1,0 +1,69 @@
+"""A newly trained model against what has answered for such data so far: its held-out choices beside the other's.
+
+A model in the user's folder is taken before one that ships, however few rows it has learned from. So `ckh train` says
+which of the two chooses better on the problems that were measured.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ckh.assess.measured import times_of
+from ckh.assess.metrics import choices
+from ckh.errors import CkhError
+from ckh.learn.answers.answering import AnsweringModels
+from ckh.learn.models.manifest import trained_problems
+from ckh.learn.models.spec import BETWEEN_DEVICES, spec_of
+from ckh.learn.training.trained import Today
+from ckh.learn.training.validation import seen
+from ckh.learn.training.warm_start import compare
+from ckh.training import Labels
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from ckh.data.dataset import Dataset
+    from ckh.learn.models.artifact import Model
+    from ckh.learn.models.spec import ModelSpec
+    from ckh.learn.training.trained import Trained
+
+_MOST_PROBLEMS = 1000  # enough for a mean to half a point, and compared in seconds
+
+
+def against_today(trained: Trained) -> Today | None:
+    """Compare a model with what answers for its data before it is saved.
+
+    Of very many problems some are compared, spread over all.
+
+    Returns:
+        None where nothing answers, only winners are known, the new model was not validated, or what answers has learned
+        from all of the problems on this very device.
+    """
+    held_out = trained.targets[trained.rank_by].oof_efficiency
+    if held_out is None or trained.options.labels is Labels.WINNERS:
+        return None
+    count = len(held_out)
+    used = np.unique(np.linspace(0, count - 1, min(count, _MOST_PROBLEMS)).round().astype(np.intp))
+    dataset = trained.dataset.select(np.isin(trained.dataset.problem_ids, used))
+    try:
+        model = AnsweringModels(dataset.arch).answering(dataset.problems()[0])
+        before = _efficiency(model, dataset)
+    except CkhError:  # nothing answers, or what does cannot judge these rows: no reason to lose what was trained
+        return None
+    known = trained_problems(model.path)
+    is_seen = None if known is None else seen(dataset, known)
+    if is_seen is not None and is_seen.all() and _devices(spec_of(dataset, ())) <= _devices(model.spec):
+        return None
+    return Today(str(model.path), compare(before, np.array(held_out)[used], is_seen))
+
+
+def _devices(spec: ModelSpec) -> set[str]:
+    return set(spec.device.split(BETWEEN_DEVICES))
+
+
+def _efficiency(model: Model, dataset: Dataset) -> NDArray[np.float64]:
+    """The efficiency of a model's choices among the measured kernels, shape (problems,)."""
+    times = times_of(dataset)
+    return np.asarray(times.efficiency()[choices(model.scores(dataset), times.problem, times.count)])

@@ -1,0 +1,1 @@
+"""Model directories: reading them, and what a loaded model can do."""

@@ -1,0 +1,500 @@
+"""Model directories: find, load and use models.
+
+A directory has AMD's file names, so theirs load here and ours there. Loading never writes there. Ranking imports NumPy
+only, and keeps packed forests in the cache; LightGBM is loaded for whole datasets.
+"""
+
+from __future__ import annotations
+
+import re
+from copy import copy
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ckh.archs import HOST, load_arch
+from ckh.errors import DataError, ModelError, UsageError
+from ckh.learn.answers.ranked import Ranked, in_order
+from ckh.learn.models.calibration import read_calibration
+from ckh.learn.models.frequent import frequent_table
+from ckh.learn.models.manifest import labels_of, problem_count
+from ckh.learn.models.measured_set import MEASURED_NAME, read_measured
+from ckh.learn.models.published import forest_path, model_file, read_forest
+from ckh.learn.models.reach import beyond, reach_of
+from ckh.learn.models.scoring import ModelInputs, PoolScorer, Remembered
+from ckh.learn.models.spec import ANY, SPEC_NAME, ModelSpec, may_be_for, read_spec
+from ckh.learn.models.unusable import leave_out
+from ckh.learn.training.matrix import BLOCK_ROWS, widened
+from ckh.ops import operation_of_problem
+from ckh.paths import MODELS_VARIABLE, data_dir, model_folders
+from ckh.ranking import reference
+from ckh.ranking.evaluator import best_first
+from ckh.ranking.forest_file import open_forest
+from ckh.ranking.lightgbm_text import Forest, parse_forest
+from ckh.training import BANDWIDTH, LATENCY, TFLOPS, Labels
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    import lightgbm
+    from numpy.typing import NDArray
+
+    from ckh.data.dataset import Dataset
+    from ckh.kernels.pools import Candidates, KernelList
+    from ckh.learn.answers.ranking_text import NotMeasured
+    from ckh.learn.models.frequent import Table
+    from ckh.learn.models.measured_set import MeasuredSet
+    from ckh.ops.base import Kernel, Problem
+    from ckh.ranking.packed import PackedForest
+
+TREE_SIZES = re.compile(r"^tree_sizes=.*\n", re.MULTILINE)
+_UNNAMED = "Column_"  # what LightGBM calls the inputs of a matrix without names
+_ANSWERS = 1024  # that a model remembers
+_CANDIDATES = 8192  # of how many kinds of problems they are remembered
+_SAME = 1024  # different ones that are remembered
+_ALONE = 16  # pools of candidates alone
+_LISTS = 16  # of kernels that users named
+
+
+@dataclass(frozen=True, slots=True)
+class ModelRef:
+    """An available model and its purpose."""
+
+    path: Path
+    spec: ModelSpec
+
+    @property
+    def variant(self) -> str:
+        """The direction, or "any" if nothing says which."""
+        return "any" if self.spec.variant is None else str(self.spec.variant)
+
+    @property
+    def dtype(self) -> str:
+        """Element type."""
+        return self.spec.dtype
+
+    @property
+    def arch(self) -> str:
+        """Architecture."""
+        return self.spec.arch
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Requirements on a model."""
+
+    op_type: str
+    variant: str | None
+    dtype: str
+    arch: str
+
+    def __str__(self) -> str:
+        """Text for messages."""
+        variant = "" if self.variant is None else f"{self.variant} "
+        return f"{self.op_type} {variant}{self.dtype} on {self.arch}"
+
+    def fits(self, spec: ModelSpec) -> bool:
+        """True if a model meets the requirements."""
+        same = (spec.op_type, spec.arch) == (self.op_type, self.arch) and spec.dtype in (ANY, self.dtype)
+        return same and spec.variant in (None, self.variant)
+
+
+def wanted_for(problem: Problem, arch: str) -> Wanted:
+    """Requirements on a model for a problem."""
+    op = operation_of_problem(problem)
+    return Wanted(op.name, str(problem.variant) if op.has_directions else None, problem.dtype, arch)  # type: ignore[attr-defined]
+
+
+def list_models(
+    folders: Iterable[Path] | None = None, wanted: Wanted | None = None, *, quiet: bool = False
+) -> list[ModelRef]:
+    """All usable models in folders, or in subfolders of these, that fit.
+
+    Unusable ones are left out, with one warning each (`unusable_models`) unless `quiet`.
+    """
+    found = []
+    for folder in model_folders() if folders is None else folders:
+        inside = sorted(folder.iterdir()) if folder.is_dir() else []
+        is_shipped = _is_shipped(folder)  # a user's models are all read, so that each unusable one is named
+        for path in (folder, *inside):
+            if not (path / SPEC_NAME).is_file():
+                continue
+            if wanted and is_shipped and not may_be_for(path, wanted.op_type, wanted.arch):
+                continue
+            try:
+                ref = ModelRef(path, read_spec(path))
+                forest_path(path, ref.spec.rank_by)  # there is one
+                found.append(ref)
+            except ModelError as error:
+                if not quiet:
+                    leave_out(path, error)
+    return [ref for ref in found if wanted is None or wanted.fits(ref.spec)]
+
+
+def _is_shipped(folder: Path) -> bool:
+    try:
+        return folder == data_dir("models")
+    except DataError:
+        return False
+
+
+def fitting_models(wanted: Wanted) -> list[ModelRef]:
+    """All models that fit, in order of precedence.
+
+    Those in the folders of $CKH_MODELS come first, folder by folder, then the user's own, then those that ship; within
+    a folder, that with more features, then that of more problems, then by name.
+    """
+    found: dict[Path, ModelRef] = {}
+    for folder in model_folders():
+        fit = list_models([folder], wanted)
+        for ref in sorted(fit, key=_by_training) if len(fit) > 1 else fit:
+            found.setdefault(ref.path.resolve(), ref)
+    return list(found.values())
+
+
+def _by_training(ref: ModelRef) -> tuple[int, int, str]:
+    return -len(ref.spec.feature_names), -problem_count(ref.path), ref.path.name
+
+
+def first_model(wanted: Wanted) -> Model | None:
+    """The first model that fits, or None.
+
+    Raises:
+        ModelError: it is damaged.
+    """
+    fitting = [ref.path for ref in fitting_models(wanted)]
+    if not fitting:
+        return None
+    model = load_model(fitting[0])
+    model.others = tuple(fitting[1:])
+    return model
+
+
+def find_model(wanted: Wanted) -> Model:
+    """The first model that fits, with the others (`Model.others`).
+
+    Raises:
+        ModelError: there is none; names those that exist.
+    """
+    if (model := first_model(wanted)) is not None:
+        return model
+    known = list_models()
+    have = ", ".join(sorted({f"{ref.spec.op_type} {ref.variant} {ref.dtype} on {ref.arch}" for ref in known}))
+    hint = f"train one with ckh train, name one with --model, or set {MODELS_VARIABLE}"
+    raise ModelError(f"no model for {wanted}; available: {have or 'none'}", hint, code="no-model")
+
+
+def load_model(path: Path | str) -> Model:
+    """Load the model of a folder.
+
+    Raises:
+        ModelError: it is missing, incomplete or damaged.
+    """
+    folder = Path(path)
+    if folder.is_file():
+        raise ModelError(f"{folder} is a file, not a model directory", "ckh train writes one", code="not-a-model")
+    if not folder.is_dir():
+        raise ModelError(f"no such model: {folder}", "ckh doctor lists the models", code="no-model")
+    return Model(folder, read_spec(folder))
+
+
+class Model:
+    """A loaded model. Its forests are read when they are first needed.
+
+    Attributes:
+        path: its folder.
+        spec: what it is for, and its inputs.
+        hardware: the hardware profile of its architecture, by name.
+        remembered: answers it gave (`answer.Answer`), by problem.
+        candidates: those of problems it has ranked, by what they depend on (`Operation.candidates_key`).
+        others: models that fit as well, where this one was found by what it is for (`find_model`).
+        only: the kernels that it ranks instead of the architecture's; None: those.
+        candidates_of: the folder that `Operation.candidates` is given: its own, unless it ranks other kernels too.
+        calibration: what makes speeds agree with the order (`calibration`); None without.
+        not_measured: what to say of its answers, where it stands in for a model that nobody has (`transfer`).
+    """
+
+    def __init__(self, path: Path, spec: ModelSpec) -> None:
+        self.path = path
+        self.candidates_of = path
+        self.spec = spec
+        self._texts: dict[str, str] = {}
+        self._forests: dict[str, Forest] = {}
+        self._boosters: dict[str, lightgbm.Booster] = {}
+        self.hardware = {**load_arch(spec.arch).hardware.to_dict(), **spec.hardware}
+        self.remembered: Remembered[Any] = Remembered(_ANSWERS)
+        self.candidates: Remembered[Candidates[Kernel]] = Remembered(_CANDIDATES)
+        self._same: Remembered[Candidates[Kernel]] = Remembered(_SAME)
+        self._alone: Remembered[tuple[Candidates[Kernel], Candidates[Kernel]]] = Remembered(_ALONE)
+        self.others: tuple[Path, ...] = ()
+        self.only: KernelList[Any] | None = None
+        self._limited: Remembered[Model] = Remembered(_LISTS)
+        self.not_measured: NotMeasured | None = None
+        self._reach: dict[str, float] | None = None
+        self.calibration = read_calibration(path) if TFLOPS in spec.targets else None
+        self._measured: list[MeasuredSet | None] = []
+        self._targets = [spec.rank_by, *([TFLOPS] if TFLOPS in spec.targets and spec.rank_by != TFLOPS else [])]
+        self._scorer = PoolScorer(spec, self.hardware, self._targets, self.packed_forest)
+
+    @property
+    def inputs(self) -> ModelInputs:
+        """Inputs of the scores: the operation's features used in training."""
+        return ModelInputs.of(self.spec)
+
+    @property
+    def measured(self) -> MeasuredSet | None:
+        """Measurements that the model was trained on, if stored.
+
+        Raises:
+            ModelError: the file is damaged.
+        """
+        if not self._measured:
+            self._measured.append(read_measured(self.path, map(str.lower, self.spec.op.sizes)))
+        return self._measured[0]
+
+    def frequent_table(self, problem: Problem) -> Table | None:
+        """Most frequent winners by size for problems of this kind; None if not trained on winners.
+
+        Raises:
+            ModelError: a file of the model is damaged.
+        """
+        op = self.spec.op
+        if not op.grows_with or labels_of(self.path) is not Labels.WINNERS or self.measured is None:
+            return None
+        return frequent_table(self.measured, problem, op, self.path / MEASURED_NAME)
+
+    @property
+    def num_cus(self) -> int | None:
+        """Compute units of the measured GPU, if known and not part of problems."""
+        is_fixed = self.spec.arch != HOST and "num_cus" not in self.spec.op.identity
+        return self.spec.hardware.get("num_cus") if is_fixed else None
+
+    @property
+    def reach(self) -> dict[str, float]:
+        """Limits of extrapolation by size (`reach.beyond`)."""
+        if self._reach is None:
+            sizes = {name.lower() for name in self.spec.op.sizes}
+            self._reach = reach_of(self.packed_forest(TFLOPS), sizes) if TFLOPS in self.spec.targets else {}
+        return self._reach
+
+    def same(self, found: Candidates[Kernel]) -> Candidates[Kernel]:
+        """Earlier candidates if they are the same kernels of the same pool, else the given ones."""
+        key = id(found.pool), found.chosen.tobytes()
+        known = self._same.get(key)
+        if known is None:
+            known = found
+            self._same.put(key, found)
+        return known
+
+    def alone(self, found: Candidates[Kernel]) -> Candidates[Kernel]:
+        """The chosen kernels as a pool, prepared once per `found.chosen`."""
+        known = self._alone.get(id(found.chosen))
+        if known is None:
+            known = (
+                found,
+                replace(found, pool=found.kernels, chosen=np.arange(len(found.chosen))),
+            )  # with what keeps the identity from being used again
+            self._alone.put(id(found.chosen), known)
+        return known[1]
+
+    def limited_to(self, only: KernelList[Any]) -> Model:
+        """The model restricted to these kernels."""
+        made = self._limited.get(only.kernels)
+        if made is None:
+            made = copy(self)
+            made.only = only
+            made.remembered, made.candidates = Remembered(_ANSWERS), Remembered(_CANDIDATES)
+            self._limited.put(only.kernels, made)
+        return made
+
+    def require(self, wanted: Wanted) -> None:
+        """Refuse a use that the model was not trained for.
+
+        Raises:
+            UsageError: it was trained for something else.
+        """
+        if not wanted.fits(self.spec):
+            raise UsageError(f"{self.path} is for {self.spec.purpose}, not {wanted}", code="model-mismatch")
+
+    def predict(self, problem: Problem, kernels: Sequence[Kernel], target: str = TFLOPS) -> NDArray[np.float64]:
+        """Predicted values of kernels, shape (kernels,): TFLOPS, ms, GB/s, or scores for the target `rank`.
+
+        Raises:
+            ModelError: there is no such target, or its file is damaged.
+        """
+        raw = reference.scores(self.packed_forest(target), self.matrix(problem, kernels))
+        return self._linear(raw, target)
+
+    @property
+    def shown_beside(self) -> tuple[str, ...]:
+        """Targets besides TFLOPS with predictions to show: for models of AMD's layout those with a forest.
+
+        In a model with an order of its own, speeds and times go together, and with the order where it is calibrated.
+        """
+        wanted = (LATENCY, BANDWIDTH) if self.spec.rank_by == TFLOPS and self.calibration is None else ()
+        return tuple(target for target in wanted if model_file(self.path, target) is not None)
+
+    def rank(self, problem: Problem, kernels: Sequence[Kernel]) -> list[Ranked]:
+        """Kernels, best first; ties in the order of `kernels`.
+
+        Raises:
+            ModelError: a file of the model is damaged.
+        """
+        pool = tuple(kernels)
+        score, tflops = self.score_pool([problem], pool)
+        order = best_first(score[0])
+        expected = None if tflops is None or beyond(problem, self.reach) else tflops[0, order]
+        return in_order(problem, pool, order, score[0, order], self.speeds(score[0, order], expected))
+
+    @property
+    def bands(self) -> tuple[tuple[float, float, float], ...]:
+        """Prediction intervals of times (`Calibration.bands`); empty without a calibration."""
+        return () if self.calibration is None else self.calibration.bands
+
+    def speeds(self, score: NDArray[np.float64], tflops: NDArray[np.float64] | None) -> NDArray[np.float64] | None:
+        """Speeds of kernels in order, shape (..., kernels), as predicted or calibrated.
+
+        They are NaN behind those whose times the data hold (`Operation.timed`), and where none is a finite number.
+
+        Args:
+            score: what they are ordered by, best first; at least `calibration.FIRST` of them, or all.
+            tflops: the speeds that are predicted; None if none are.
+        """
+        if tflops is None:
+            return None
+        speeds = tflops if self.calibration is None else self.calibration.speeds(score, tflops)
+        if not np.isfinite(speeds).all():  # of a stranger's model
+            speeds = np.where(np.isfinite(speeds), speeds, np.nan)
+        timed = self.spec.op.timed
+        return speeds if not timed else np.where(np.arange(speeds.shape[-1]) < timed, speeds, np.nan)
+
+    def score_pool(
+        self, problems: Sequence[Problem], pool: Sequence[Kernel], *, tflops: bool = True
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64] | None]:
+        """Ranking scores of a pool's kernels, and predicted TFLOPS if available and requested.
+
+        Both have the shape (problems, kernels). What is prepared for a pool is kept as long as the same object is
+        given.
+
+        Raises:
+            ModelError: a file of the model is damaged.
+        """
+        wanted = self._targets if tflops else self._targets[:1]
+        found = dict(zip(wanted, self._scorer.predictions(problems, pool, len(wanted)), strict=True))
+        return found[self.spec.rank_by], found.get(TFLOPS)
+
+    @property
+    def predicts_speeds(self) -> bool:
+        """True if the model predicts TFLOPS."""
+        return TFLOPS in self._targets
+
+    def speeds_of(
+        self, problems: Sequence[Problem], pool: Sequence[Kernel], kernels: NDArray[np.intp]
+    ) -> NDArray[np.float64]:
+        """Predicted TFLOPS of selected kernels of each problem, bit-identical to `score_pool`.
+
+        Args:
+            problems: the problems.
+            pool: the pool.
+            kernels: numbers in the pool, shape (problems, some), as that of the result.
+
+        Raises:
+            ModelError: a file of the model is damaged.
+        """
+        return self._scorer.some(problems, pool, kernels, self._targets.index(TFLOPS))
+
+    def scores(self, dataset: Dataset) -> NDArray[np.float64]:
+        """Score of every row of a dataset, shape (rows,): higher is better."""
+        return self.predict_dataset(dataset, self.spec.rank_by)
+
+    def predict_dataset(self, dataset: Dataset, target: str, trees: int | None = None) -> NDArray[np.float64]:
+        """As `predict`, for every row of a dataset; with the first `trees` only, if given.
+
+        Raises:
+            ModelError: there is no such target, or its file is damaged.
+            DataError: a column is missing.
+        """
+        import lightgbm
+
+        try:
+            booster = self._booster(target)
+            raw = np.concatenate([booster.predict(block, num_iteration=trees) for block in self._blocks(dataset)])
+        except lightgbm.basic.LightGBMError as error:
+            text = f"{self.path}: LightGBM cannot read the model of {target}: {error}"
+            raise ModelError(text, code="damaged-model") from error
+        return self._linear(raw, target)
+
+    def _booster(self, target: str) -> lightgbm.Booster:
+        import lightgbm
+
+        if target not in self._boosters:
+            self._forest(target)
+            # With the sizes of its trees LightGBM reads them in parallel, where an error would end the process.
+            text = TREE_SIZES.sub("", self._texts[target], count=1)
+            self._boosters[target] = lightgbm.Booster(model_str=text)
+        return self._boosters[target]
+
+    def _blocks(self, dataset: Dataset) -> Iterator[NDArray[np.float64]]:
+        """Features of a dataset in blocks, shape (rows of the block, features)."""
+        op, spec = self.spec.op, self.spec
+        for start in range(0, len(dataset), BLOCK_ROWS):
+            rows = dataset.frame.iloc[start : start + BLOCK_ROWS]
+            columns = {name: widened(rows[name].to_numpy()) for name in op.input_columns}
+            if spec.legacy_tiles:
+                columns = op.legacy_columns(columns)
+            yield spec.engine.matrix(columns, self.hardware, spec.feature_names)
+
+    def tree_count(self, target: str) -> int:
+        """Number of trees of a target's model.
+
+        Raises:
+            ModelError: there is no such target, or its file is damaged.
+        """
+        return len(self._forest(target).roots)
+
+    def matrix(self, problem: Problem, kernels: Sequence[Kernel]) -> NDArray[np.float64]:
+        """Features of kernels on a problem, shape (kernels, features)."""
+        op = self.spec.op
+        columns = {**op.problem_features([problem]), **op.kernel_features(kernels, self.spec.encoding)}
+        return self.spec.engine.matrix(columns, self.hardware, self.spec.feature_names)
+
+    def _linear(self, raw: NDArray[np.float64], target: str) -> NDArray[np.float64]:
+        return np.expm1(raw) if target in self.spec.log_targets else raw
+
+    def _forest(self, target: str) -> Forest:
+        if target not in self._forests:
+            text = read_forest(self.path, target)
+            try:
+                forest = parse_forest(text)
+            except ModelError as error:
+                raise ModelError(f"{self.path}, model of {target}: {error.message}", code=error.code) from error
+            self._check_inputs(forest.feature_names, target)
+            self._texts[target], self._forests[target] = text, forest
+        return self._forests[target]
+
+    def packed_forest(self, target: str) -> PackedForest:
+        """Packed forest of a target.
+
+        Raises:
+            ModelError: there is no such target, or its file is damaged.
+        """
+        path = forest_path(self.path, target)
+        try:
+            forest = open_forest(path)
+        except ModelError as error:
+            self._forest(target)  # which says what is wrong with the text, if that is it
+            raise ModelError(f"{self.path}, model of {target}: {error.message}", error.hint, code=error.code) from error
+        self._check_inputs(forest.feature_names, target)
+        return forest
+
+    def _check_inputs(self, names: tuple[str, ...], target: str) -> None:
+        expected = self.spec.feature_names
+        where = f"{self.path}: the model of {target}"
+        if len(names) != len(expected):
+            raise ModelError(f"{where} has {len(names)} inputs, {SPEC_NAME} names {len(expected)}", code="model-inputs")
+        if names != expected and not all(name.startswith(_UNNAMED) for name in names):
+            first = next(i for i in range(len(names)) if names[i] != expected[i])
+            text = f"{where}: input {first} is {names[first]}, {SPEC_NAME} has {expected[first]}"
+            raise ModelError(text, code="model-inputs")

@@ -1,0 +1,92 @@
+"""The choice of a model: operation, architecture, element type and folder, from what a command was given."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ckh.archs import default_arch, load_arch
+from ckh.errors import UsageError
+from ckh.learn.answers.answering import AnsweringModels
+from ckh.learn.models.artifact import load_model, wanted_for
+from ckh.learn.models.spec import ANY
+from ckh.ops import DEFAULT_OPERATION, operation, requested
+from ckh.requested import requested_problem
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from ckh.learn.models.artifact import Model
+    from ckh.ops.base import Problem
+
+
+class Chooser:
+    """The choice of a model for each problem, given operation, architecture and element type.
+
+    A model is the one that was named, or the first that fits (`artifact.fitting_models`).
+
+    Raises:
+        UsageError: there is no such operation or architecture.
+        ModelError: the model that was named is missing or damaged.
+    """
+
+    def __init__(self, path: Path | str | None, arch: str | None, dtype: str | None, op: str | None) -> None:
+        self._named = None if path is None else load_model(path)
+        if self._named is not None:
+            spec = self._named.spec
+            self.op = operation(op or spec.op_type)
+            spec_of_arch = load_arch(spec.arch if arch is None else arch)
+            own_dtype = None if spec.dtype == ANY else spec.dtype
+        else:
+            self.op = operation(op or DEFAULT_OPERATION)
+            spec_of_arch = load_arch(default_arch() if arch is None else arch)
+            own_dtype = None
+        self.arch = spec_of_arch.name
+        self._requested = requested(self.op.name)
+        of_op = self._requested.default_dtype if self._requested else ""
+        self.dtype = dtype or own_dtype or of_op or spec_of_arch.default_dtype
+        self._models = AnsweringModels(self.arch)
+
+    def model(self, problem: Problem, *, stands_in: bool = False) -> Model:
+        """The model for a problem; where there is none and `stands_in`, what answers instead (`transfer.stand_in`).
+
+        Raises:
+            ModelError: there is none, or it is damaged.
+            UsageError: the one that was named is for something else.
+        """
+        if self._named is not None:
+            self._named.require(wanted_for(problem, self.arch))
+            return self._named
+        return self._models.answering(problem) if stands_in else self._models.fitting(problem)
+
+    def problem(self, given: Mapping[str, Any], variant: str, command: str) -> Problem:
+        """The problem that was requested.
+
+        Args:
+            given: the options that were given, by name.
+            variant: the direction; empty if none was given.
+            command: the one whose help is referred to.
+
+        Raises:
+            UsageError: it is impossible, or an option does not go with the operation.
+        """
+        if self._requested is None:
+            raise UsageError(
+                f"no options for problems of {self.op.name}",
+                "name a set or file with --problems",
+                code="missing-option",
+            )
+        found = requested_problem(self.op.name, self._requested, given, variant, self.dtype, command)
+        problem: Problem = self._requested.completed(found, self.arch)
+        return problem
+
+    def load_problems(self, source: str, variant: str | None, dtype: str | None) -> tuple[Problem, ...]:
+        """The problems of a set or file (`LoadProblems`), for the architecture.
+
+        Raises:
+            CkhError: there is no such set, or the file is unusable.
+        """
+        found = self.op.load_problems(source, variant, dtype, self.dtype)
+        if self._requested is None:
+            return found
+        return tuple(dict.fromkeys(self._requested.completed(problem, self.arch) for problem in found))

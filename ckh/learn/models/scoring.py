@@ -1,0 +1,153 @@
+"""Evaluate a model's forests on pools of kernels, prepared once per pool."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from ckh.ranking.evaluator import Ranker
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from ckh.features.engine import FeatureEngine
+    from ckh.learn.models.spec import ModelSpec
+    from ckh.ops.base import Kernel, Problem
+    from ckh.ranking.packed import PackedForest
+
+_POOLS = 64  # prepared pools that are kept: MIOpen has one for each of 47 kinds of problems
+_Value = TypeVar("_Value")
+
+
+class Remembered(Generic[_Value]):
+    """Thread-safe LRU cache.
+
+    Args:
+        most: capacity.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._values: OrderedDict[Any, _Value] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def get(self, key: Any) -> _Value | None:
+        """The value of a hashable key, or None."""
+        with self._lock:
+            if key in self._values:
+                self._values.move_to_end(key)
+            return self._values.get(key)
+
+    def put(self, key: Any, value: _Value) -> None:
+        """Store a value; evicts the least recently used."""
+        with self._lock:
+            self._values[key] = value
+            self._values.move_to_end(key)
+            if len(self._values) > self._most:
+                self._values.popitem(last=False)
+
+
+@dataclass(frozen=True, slots=True)
+class ModelInputs:
+    """Inputs of a model's scores.
+
+    Attributes:
+        engine: the features.
+        names: names of the model's features, in order.
+        of_kernels: raw columns of kernels.
+        of_problem: raw columns of a problem.
+        further_sizes: columns of problems besides the sizes of the operation.
+    """
+
+    engine: FeatureEngine
+    names: tuple[str, ...]
+    of_kernels: Callable[[Sequence[Kernel]], Mapping[str, Any]]
+    of_problem: Callable[[Problem], Mapping[str, Any]]
+    further_sizes: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, spec: ModelSpec) -> ModelInputs:
+        """Inputs of a model of the operation's features."""
+        return cls(
+            engine=spec.engine,
+            names=spec.feature_names,
+            of_kernels=lambda kernels: spec.op.kernel_features(kernels, spec.encoding),
+            of_problem=lambda problem: spec.op.problem_features([problem]),
+        )
+
+
+class PoolScorer:
+    """Scores pools of kernels for problems.
+
+    Args:
+        spec: purpose and inputs of the model.
+        hardware: hardware profile by name.
+        targets: targets to predict.
+        forest: returns the forest of a target.
+    """
+
+    def __init__(
+        self,
+        spec: ModelSpec,
+        hardware: Mapping[str, Any],
+        targets: Sequence[str],
+        forest: Callable[[str], PackedForest],
+    ) -> None:
+        self._spec = spec
+        self._hardware = hardware
+        self._targets = tuple(targets)
+        self._forest = forest
+        # By identity, which the pool beside it keeps from being used again.
+        self._rankers: Remembered[tuple[Sequence[Kernel], Ranker]] = Remembered(_POOLS)
+
+    def predictions(
+        self, problems: Sequence[Problem], pool: Sequence[Kernel], targets: int | None = None
+    ) -> NDArray[np.float64]:
+        """The predicted targets of each kernel, shape (targets, problems, kernels).
+
+        Args:
+            problems: those to rank for.
+            pool: the kernels.
+            targets: how many of the targets are computed, from the first; all by default.
+
+        Raises:
+            ModelError: a file of the model is missing or damaged.
+        """
+        columns = self._spec.op.problem_features(problems)
+        return self._ranker(pool, columns).scores(columns, targets)
+
+    def some(
+        self, problems: Sequence[Problem], pool: Sequence[Kernel], kernels: NDArray[np.intp], target: int
+    ) -> NDArray[np.float64]:
+        """A predicted target of selected kernels of each problem, identical to `predictions`.
+
+        Args:
+            problems: those to rank for.
+            pool: the kernels.
+            kernels: which kernels of the pool, shape (problems, some), as that of the result.
+            target: the number of the target.
+        """
+        columns = self._spec.op.problem_features(problems)
+        return self._ranker(pool, columns).some(columns, kernels, target)
+
+    def _ranker(self, pool: Sequence[Kernel], columns: Mapping[str, Any]) -> Ranker:
+        known = self._rankers.get(id(pool))
+        if known is not None:
+            return known[1]
+        spec = self._spec
+        made = Ranker(
+            [self._forest(target) for target in self._targets],
+            spec.engine,
+            spec.feature_names,
+            self._hardware,
+            spec.op.kernel_features(pool, spec.encoding),
+            {name: column[:1] for name, column in columns.items()},
+            [target in spec.log_targets for target in self._targets],
+        )
+        self._rankers.put(id(pool), (pool, made))
+        return made

@@ -1,0 +1,276 @@
+"""`feature_spec.json`: what a model was trained on and how to feed it. AMD's keys, and one of ours beside them."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ckh.archs import arch_names
+from ckh.errors import DataError, ModelError, UsageError
+from ckh.jsonfields import model_fields
+from ckh.learn.models import published
+from ckh.log import one_line
+from ckh.ops import is_operation, operation, operation_names
+from ckh.ops.base import Encoding
+from ckh.problems import DTYPE_BYTES, Direction
+from ckh.schema import HARDWARE
+from ckh.training import LOG_TARGETS, RANK, TFLOPS
+from ckh.untrusted import MOST_MODEL_BYTES, read_bytes, require_name
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from ckh.data.dataset import Dataset
+    from ckh.features.engine import FeatureEngine
+    from ckh.jsonfields import JsonFields
+    from ckh.ops.base import AnyOperation
+
+SPEC_NAME = "feature_spec.json"
+
+_MOST_OF_HARDWARE = 2**40  # features multiply them
+
+ANY = "any"  # the element type of models that are for all
+BETWEEN_DEVICES = ", "
+
+_DIRECTION_IN_NAME = re.compile("|".join(direction.value for direction in Direction))
+
+
+@dataclass(frozen=True, slots=True)
+class ModelSpec:
+    """The data that a model was trained on.
+
+    Attributes:
+        op_type: the operation.
+        variant: the direction; None if the model is for all, or the spec of one of AMD's models and its folder leave
+            it open.
+        dtype: element type of the problems; `ANY` if the model is for all.
+        arch: architecture they were measured on.
+        device: name of that device on one line, empty if unknown.
+        feature_names: inputs, in order.
+        categorical_features: those that are categories.
+        targets: what there are models of.
+        log_targets: targets trained on log1p.
+        rank_by: target that orders kernels.
+        hardware: the profile that all training data shared, by name of `schema.HARDWARE`; what it lacks comes from
+            the architecture.
+        legacy_tiles: whether the model was trained by AMD's tools, whose columns of kernels mean something
+            else (`Operation.legacy_columns`).
+    """
+
+    op_type: str
+    variant: Direction | None
+    dtype: str
+    arch: str
+    device: str
+    feature_names: tuple[str, ...]
+    categorical_features: tuple[str, ...]
+    targets: tuple[str, ...]
+    log_targets: tuple[str, ...]
+    rank_by: str
+    hardware: dict[str, int]
+    legacy_tiles: bool
+
+    @property
+    def op(self) -> AnyOperation:
+        """The operation."""
+        return operation(self.op_type)
+
+    @property
+    def encoding(self) -> Encoding:
+        """How the model encodes kernels."""
+        return Encoding.on(self.arch, legacy=self.legacy_tiles)
+
+    @property
+    def engine(self) -> FeatureEngine:
+        """The feature engine of the operation."""
+        return self.op.engine
+
+    @property
+    def purpose(self) -> str:
+        """The model's purpose, in words."""
+        variant = f"{self.variant or 'any direction'} " if self.op.has_directions else ""
+        return f"{self.op_type} {variant}{self.dtype} on {self.arch}"
+
+
+def spec_of(dataset: Dataset, targets: tuple[str, ...]) -> ModelSpec:
+    """The spec of a model of these targets, trained on all rows of a dataset."""
+    frame, op = dataset.frame, dataset.op
+    devices = sorted(frame["device"].dropna().unique())
+    hardware = {name: value for name, value in dataset.hardware().items() if isinstance(value, int)}
+    return ModelSpec(
+        op_type=op.name,
+        variant=Direction(frame["variant"].iloc[0]) if "variant" in op.model_per else None,
+        dtype=str(frame["dtype"].iloc[0]) if "dtype" in op.model_per else ANY,
+        arch=dataset.arch,
+        device=BETWEEN_DEVICES.join(devices),
+        feature_names=op.engine.names,
+        categorical_features=op.engine.categorical,
+        targets=targets,
+        log_targets=tuple(target for target in LOG_TARGETS if target in targets),
+        rank_by=RANK if RANK in targets else TFLOPS,
+        hardware=hardware,
+        legacy_tiles=False,
+    )
+
+
+def spec_text(spec: ModelSpec, params: dict[str, Any]) -> str:
+    """The content of a spec file; `params` are LightGBM's."""
+    ours = {
+        "variant": None if spec.variant is None else str(spec.variant),
+        "device": spec.device,
+        "rank_by": spec.rank_by,
+        "tile_naming": "true",
+    }
+    document = {
+        "op_type": spec.op_type,
+        "feature_encoding_version": spec.engine.encoding_version,
+        "feature_engine": spec.op_type,
+        "hardware": spec.hardware,
+        "dtype": spec.dtype,
+        "arch": spec.arch,
+        "feature_names": list(spec.feature_names),
+        "categorical_features": list(spec.categorical_features),
+        "targets": list(spec.targets),
+        "log_targets": sorted(spec.log_targets),
+        "params": params,
+        "ckh": ours,
+    }
+    return json.dumps(document, indent=1) + "\n"
+
+
+def may_be_for(folder: Path, op_type: str, arch: str) -> bool:
+    """True if the spec in a folder holds both names; if not, it is of another operation or architecture.
+
+    It is not parsed, so that a prediction leaves other models and operations alone.
+    """
+    try:
+        content = read_bytes(folder / SPEC_NAME, MOST_MODEL_BYTES)
+    except DataError:
+        return True
+    is_plain = b"\\" not in content and b"\0" not in content  # else texts may be written in another way
+    return not is_plain or all(f'"{name}"'.encode() in content for name in (op_type, arch))
+
+
+def read_spec(folder: Path) -> ModelSpec:
+    """The spec of the model in a folder.
+
+    Raises:
+        ModelError: it is missing, damaged, of an operation, encoding or features that ckh does not have.
+    """
+    path = folder / SPEC_NAME
+    if not path.is_file():
+        raise ModelError(f"{folder} is not a model: it has no {SPEC_NAME}", code="not-a-model")
+    try:
+        with model_fields(path) as fields:
+            return _parse(fields, folder)
+    except UsageError as error:
+        raise ModelError(f"{path}: {error.message}", error.hint, code=error.code) from error
+
+
+def _parse(fields: JsonFields, folder: Path) -> ModelSpec:
+    where = folder / SPEC_NAME
+    op_type = fields.scalar("op_type", str)
+    if not is_operation(op_type):
+        raise ModelError(
+            f"{where}: unknown operation {op_type!r}", "it has " + ", ".join(operation_names()), code="unknown-op"
+        )
+    engine = operation(op_type).engine
+    # AMD's older specs carry neither version nor hardware: both are then as they were before the keys existed.
+    encoding = fields.scalar("feature_encoding_version", int) if fields.has("feature_encoding_version") else 0
+    if encoding != engine.encoding_version:
+        hint = "train the model anew"
+        raise ModelError(
+            f"{where}: features of encoding version {encoding}, ckh has {engine.encoding_version}",
+            hint,
+            code="other-version",
+        )
+    arch = fields.scalar("arch", str)
+    if arch not in arch_names():
+        raise ModelError(
+            f"{where}: unknown architecture {arch!r}", "it knows " + ", ".join(arch_names()), code="unknown-arch"
+        )
+    ours = fields.part("ckh") if fields.has("ckh") else None
+    names = fields.strings("feature_names")
+    targets = _targets(fields, folder, is_amds=ours is None)
+    spec = ModelSpec(
+        op_type=op_type,
+        variant=_variant(folder.name) if ours is None else _direction(ours, where),
+        dtype=_dtype(fields),
+        arch=arch,
+        device="" if ours is None else one_line(ours.scalar("device", str)),
+        feature_names=names,
+        categorical_features=_categorical(fields, names, engine, is_amds=ours is None),
+        targets=targets,
+        log_targets=_log_targets(fields, folder, targets, is_amds=ours is None),
+        rank_by=TFLOPS if ours is None else ours.scalar("rank_by", str),
+        hardware=_hardware(fields.part("hardware"), where) if fields.has("hardware") else {},
+        legacy_tiles=ours is None,
+    )
+    if spec.rank_by not in (RANK, TFLOPS):
+        raise ModelError(
+            f"{where}: ranks by {spec.rank_by[:80]!r}, and ckh ranks by {RANK} or {TFLOPS}", code="bad-field"
+        )
+    if spec.rank_by not in targets:
+        raise ModelError(
+            f"{where}: ranks by {spec.rank_by!r}, which is none of its targets {', '.join(targets)}", code="bad-field"
+        )
+    spec.engine.select(spec.feature_names)
+    return spec
+
+
+def _dtype(fields: JsonFields) -> str:
+    dtype = fields.scalar("dtype", str)
+    if dtype != ANY and dtype not in DTYPE_BYTES:
+        fields.fail("dtype", f"must be one of {', '.join((ANY, *DTYPE_BYTES))}, not {dtype[:80]!r}")
+    return dtype
+
+
+def _targets(fields: JsonFields, folder: Path, *, is_amds: bool) -> tuple[str, ...]:
+    """The targets; where one of AMD's specs leaves them out, those whose models are in the folder."""
+    if is_amds and not fields.has("targets"):
+        if not (found := published.targets_in(folder)):
+            fields.fail("targets", "is missing, and there is no model_*.lgbm that would say them")
+        return found
+    return tuple(require_name(target, "the target") for target in fields.strings("targets"))
+
+
+def _log_targets(fields: JsonFields, folder: Path, targets: tuple[str, ...], *, is_amds: bool) -> tuple[str, ...]:
+    """The targets learned as logarithms; where one of AMD's specs leaves them out, the models say it."""
+    if is_amds and not fields.has("log_targets"):
+        return tuple(target for target in targets if target in LOG_TARGETS and published.is_of_logs(folder, target))
+    return fields.strings("log_targets")
+
+
+def _categorical(
+    fields: JsonFields, names: tuple[str, ...], engine: FeatureEngine, *, is_amds: bool
+) -> tuple[str, ...]:
+    """The categories; where one of AMD's specs leaves them out, those of AMD's feature engine."""
+    if is_amds and not fields.has("categorical_features"):
+        return tuple(name for name in engine.categorical if name in names)
+    return fields.strings("categorical_features")
+
+
+def _variant(name: str) -> Direction | None:
+    found = _DIRECTION_IN_NAME.search(name)
+    return Direction(found[0]) if found else None
+
+
+def _direction(ours: JsonFields, where: Path) -> Direction | None:
+    if ours.is_null("variant"):
+        return None
+    text = ours.scalar("variant", str)
+    try:
+        return Direction(text)
+    except ValueError as error:
+        raise ModelError(
+            f"{where}: ckh.variant must be one of {', '.join(Direction)}, not {text!r}", code="bad-field"
+        ) from error
+
+
+def _hardware(fields: JsonFields, where: Path) -> dict[str, int]:
+    known = {name: fields.scalar(name, int) for name in HARDWARE if fields.has(name)}
+    if not all(0 <= value < _MOST_OF_HARDWARE for value in known.values()):
+        raise ModelError(f"{where}: hardware must be whole numbers from 0 to {_MOST_OF_HARDWARE}", code="bad-field")
+    return known

@@ -1,0 +1,1 @@
+"""Choosing the measurements that are most informative."""

@@ -1,0 +1,1 @@
+"""Training: data, splits, fits, and the model directory that is written."""

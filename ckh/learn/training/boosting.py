@@ -1,0 +1,226 @@
+"""Fitting one model by LightGBM: its parameters, its rows, and the trees that it goes on from."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ckh.cluster.on_worker import is_withdrawn
+from ckh.errors import CkhError
+from ckh.learn.analytic.prior import PRIOR_TREES, has_prior, prior_rows
+from ckh.learn.training.targets import Fit, make_fit
+from ckh.training import RANK, RankObjective, TreeParams
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from numpy.typing import NDArray
+
+    from ckh.learn.training.prepared import Prepared
+    from ckh.training import TrainOptions
+
+_EVAL_AT = (1, 2, 3, 4, 5)
+# From which on rows are binned once for all folds and targets, as lightgbm.cv does: bins of so many rows are the same
+# with a fold and without. Histograms by row are quicker then; a tree of 600,000 rows takes two thirds of the time.
+_MANY_ROWS = 60_000
+# Of fewer a thread waits for the others longer than it works: beside two busy processes on two cores, 2,520 rows took
+# two threads five times as long as one, and six times its processor time.
+_ROWS_A_THREAD = 4_000
+# Of a LambdaRank that stands beside a model of efficiency. Of 7, 15 and 31 leaves, with and without smoothing, tried on
+# gfx950's convolutions: no better on five folds than without, and better across files in both directions.
+_LAMBDARANK_TREES = TreeParams(400, 0.05, 15, colsample_bytree=0.4, path_smooth=20.0)
+
+
+def _go_on(_steps: int, _text: str) -> None:
+    """On a worker of a cluster, where there is no progress bar: end what nobody waits for any more."""
+    if is_withdrawn():
+        raise CkhError("the run has ended", code="run-ended")
+
+
+class Boosting:
+    """Fits models to rows of what was prepared.
+
+    Args:
+        prepared: the rows.
+        options: how models are trained.
+        advance: called with rounds that are done, and with what is being fitted.
+    """
+
+    def __init__(self, prepared: Prepared, options: TrainOptions, advance: Callable[[int, str], None]) -> None:
+        self.prepared = prepared
+        self.options = options
+        self.advance = advance
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Another one on a worker of a cluster."""
+        return Boosting, (self.prepared, self.options, _go_on)
+
+    def fit(
+        self,
+        fit: Fit,
+        rows: NDArray[np.int64],
+        stop: NDArray[np.int64] | None,
+        text: str,
+        trees: int | None = None,
+        number: int = 0,
+    ) -> Any:
+        """A `lightgbm.Booster` of some rows.
+
+        Args:
+            fit: what is learned.
+            rows: numbers of the rows.
+            stop: rows by which to stop early; None: all rounds are done.
+            text: what the progress bar calls it.
+            trees: how many rounds, by default those of the options.
+            number: of the model in an ensemble, which its seed follows from.
+        """
+        import lightgbm
+
+        options, budget, done = self.options, self.options.params.n_estimators, 0
+
+        def count_round(_: Any) -> None:
+            nonlocal done
+            done += 1
+            self.advance(1, text)
+
+        parameters = self._parameters(fit, options.params, options.seed + number)
+        callbacks: list[Any] = [count_round]
+        if stop is not None:
+            callbacks.append(lightgbm.early_stopping(options.early_stopping, first_metric_only=True, verbose=False))
+        start = self.prepared.start
+        model = lightgbm.train(
+            parameters,
+            self._rows(fit, rows, parameters),
+            budget if trees is None else trees,
+            valid_sets=None if stop is None else [self._rows(fit, stop, parameters)],
+            init_model=None if start is None else start.booster(fit.target),
+            callbacks=callbacks,
+        )
+        model.free_dataset()
+        self.advance(budget - done, text)
+        return model
+
+    def parameters(self, fit: Fit) -> dict[str, Any]:
+        """LightGBM's parameters of a model, without the number of trees."""
+        return self._parameters(fit, self.options.params, self.options.seed)
+
+    def prior(self, fit: Fit, rows: NDArray[np.int64]) -> Any:
+        """Trees of a law of time that is fitted to rows; None where there is to be none, or it cannot be fitted."""
+        import lightgbm
+
+        dataset, options = self.prepared.dataset, self.options
+        if fit.target != RANK or not options.prior or not has_prior(dataset, rows):
+            return None
+        known = prior_rows(dataset, rows, self.prepared.efficiency, options.seed)
+        law = Fit(fit.target, known.efficiency, known.efficiency**options.focus, dict(fit.parameters), is_grouped=False)
+        parameters = self._parameters(law, PRIOR_TREES, options.seed)
+        rows = np.arange(len(known.efficiency))
+        arguments = {"label": law.label, "weight": law.weight, "params": parameters}
+        data = known.matrix.lightgbm_data(rows, **arguments, **self._features)
+        return lightgbm.train(parameters, data, PRIOR_TREES.n_estimators)
+
+    def lambdarank(self, rows: NDArray[np.int64]) -> Any:
+        """The LambdaRank of rows that stands beside a model of efficiency and its law; None where none is requested."""
+        import lightgbm
+
+        if not self.options.lambdarank:
+            return None
+        fit = self.prepared.weighted(make_fit(RANK, self.prepared.dataset, RankObjective.LAMBDARANK))
+        parameters = self._parameters(fit, _LAMBDARANK_TREES, self.options.seed)
+        return lightgbm.train(parameters, self._rows(fit, rows, parameters), _LAMBDARANK_TREES.n_estimators)
+
+    def lambdarank_scale(self, rows: NDArray[np.int64], model: Any, prior: Any, lambdarank: Any) -> float:
+        """The factor that spreads a LambdaRank's scores as a model's with its prior, within problems of these rows."""
+        problem = np.unique(self.prepared.dataset.problem_ids[rows], return_inverse=True)[1]
+        own = _spread_within(self._with_prior(model, prior, rows), problem)
+        other = _spread_within(self.prepared.matrix.predict(lambdarank, rows), problem)
+        return own / other if other > 0 else 0.0
+
+    def predicted(
+        self, fit: Fit, model: Any, rows: NDArray[np.int64], others: NDArray[np.int64]
+    ) -> NDArray[np.float64]:
+        """Predict other rows by a `lightgbm.Booster` of some rows and what stands beside it, fitted to these rows."""
+        prior = self.prior(fit, rows)
+        if prior is None:
+            return self.prepared.matrix.predict(model, others)
+        score, lambdarank = self._with_prior(model, prior, others), self.lambdarank(rows)
+        if lambdarank is None:
+            return score
+        weight = self.options.lambdarank
+        factor = weight * self.lambdarank_scale(rows, model, prior, lambdarank)
+        return (score + factor * self.prepared.matrix.predict(lambdarank, others)) / (1.0 + weight)
+
+    def _with_prior(self, model: Any, prior: Any, rows: NDArray[np.int64]) -> NDArray[np.float64]:
+        """The mean of what a model and its prior predict for rows, weighted."""
+        matrix, weight = self.prepared.matrix, self.options.prior
+        return (matrix.predict(model, rows) + weight * matrix.predict(prior, rows)) / (1.0 + weight)
+
+    def _parameters(self, fit: Fit, trees: TreeParams, seed: int) -> dict[str, Any]:
+        """LightGBM's parameters, without the number of trees."""
+        parameters = {
+            **trees.to_dict(),
+            **fit.parameters,
+            # What scikit-learn's interface to LightGBM sets too, and a model's text says.
+            "metric": fit.parameters["objective"],
+            **({"eval_at": _EVAL_AT} if fit.is_grouped else {}),
+            "random_state": seed,
+            "n_jobs": min(self.options.jobs, max(1, len(self.prepared.matrix) // _ROWS_A_THREAD)),
+            "deterministic": True,
+            "force_row_wise" if self.has_many else "force_col_wise": True,
+            "verbose": -1,
+        }
+        del parameters["n_estimators"]
+        return parameters
+
+    def _rows(self, fit: Fit, rows: NDArray[np.int64], parameters: dict[str, Any]) -> Any:
+        """Rows as LightGBM's data, which keeps its bins of their features and not the features."""
+        import lightgbm
+
+        matrix, problem = self.prepared.matrix, self.prepared.dataset.problem_ids
+        rows = rows[np.argsort(problem[rows], kind="stable")] if fit.is_grouped or self.has_many else rows
+        weight = None if fit.weight is None else fit.weight[rows]
+        group = np.unique(problem[rows], return_counts=True)[1] if fit.is_grouped else None
+        arguments: dict[str, Any] = {"label": fit.label[rows], "weight": weight, "group": group, "params": parameters}
+        if self.prepared.start is not None:
+            # A model that is continued predicts for arrays only.
+            return lightgbm.Dataset(matrix.take(rows), **arguments, **self._features)
+        if not self.has_many:
+            return matrix.lightgbm_data(rows, **arguments, **self._features)
+        order, place = self._order
+        binned = matrix.binned(order, parameters, **self._features)
+        found = binned.subset(place[rows]).construct()
+        found.params = parameters
+        return found.set_label(fit.label[rows]).set_weight(weight).set_group(group)
+
+    @property
+    def has_many(self) -> bool:
+        """True if rows are so many that some things are done otherwise."""
+        return len(self.prepared.matrix) > _MANY_ROWS
+
+    @cached_property
+    def _order(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """The rows by problems, and the place of each row among these."""
+        order = np.argsort(self.prepared.dataset.problem_ids, kind="stable")
+        place = np.empty(len(order), dtype=np.int64)
+        place[order] = np.arange(len(order))
+        return order, place
+
+    @property
+    def _features(self) -> dict[str, Any]:
+        """LightGBM's arguments that name the features."""
+        engine = self.prepared.dataset.op.engine
+        return {"feature_name": list(engine.names), "categorical_feature": list(engine.categorical)}
+
+
+def _spread_within(score: NDArray[np.float64], problem: NDArray[np.int64]) -> float:
+    """The mean over problems of the standard deviation of a problem's scores.
+
+    Args:
+        score: of each row.
+        problem: the number of each row's problem, all from 0 on.
+    """
+    count = np.bincount(problem)
+    mean = np.bincount(problem, score) / count
+    return float(np.sqrt(np.bincount(problem, (score - mean[problem]) ** 2) / count).mean())

@@ -1,0 +1,181 @@
+"""Final models that the workers of a cluster fit together, each with a part of the rows: `lightgbm.dask`.
+
+Of each part of a dataset, which holds whole problems, a worker computes the features and keeps them. The histograms of
+all workers are summed for every split. A feature's bins are found by one worker, from the rows that it has, so trees
+depend on how the rows are spread.
+"""
+
+from __future__ import annotations
+
+import importlib
+import logging
+import operator
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ckh.cluster.calls import LOST
+from ckh.cluster.on_worker import is_awaited
+from ckh.errors import CkhError, DataError, DeviceError
+from ckh.learn.training.matrix import FeatureMatrix
+from ckh.learn.training.targets import make_fit
+from ckh.log import note
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from ckh.cluster.calls import Cluster
+    from ckh.data.dataset import Dataset
+    from ckh.data.parts import DatasetParts
+    from ckh.learn.training.targets import Fit
+    from ckh.ops.base import AnyOperation
+    from ckh.training import TrainOptions
+
+_OWN = ("n_jobs", "metric", "eval_at")  # parameters that workers have of their own, or that are of validation
+_LOOK_ROUNDS = 10  # after which it is seen whether somebody waits for the model
+_FEATURES, _GROUP = "features", "group"
+
+
+class FarFit:
+    """The rows of a dataset on the workers of a cluster, with the labels of all targets.
+
+    Args:
+        cluster: whose workers keep them.
+        parts: the rows; two of the parts are in memory here at a time.
+        options: of training: the targets and what their labels are.
+
+    Attributes:
+        rows: that can be learned from.
+        workers: that have some.
+
+    Raises:
+        DataError: there is no usable row.
+        DeviceError: the cluster is gone.
+    """
+
+    def __init__(self, cluster: Cluster, parts: DatasetParts, options: TrainOptions) -> None:
+        from distributed import wait
+
+        self._client = cluster.client
+        _be_quiet()
+        cluster.everywhere(_be_quiet)
+        addresses = [node.address for node in cluster.nodes()]
+        kept = []
+        for number, part in enumerate(parts):
+            if not len(valid := part.valid()):
+                continue
+            where = [addresses[number % len(addresses)]]
+            sent = self._client.scatter(valid, workers=where, hash=False)
+            arrays = self._client.submit(_arrays, sent, options, workers=where, pure=False)
+            count = self._client.submit(_shape, arrays, workers=where, pure=False)
+            wait([count])
+            kept.append((arrays, count, where))
+        if not kept:
+            raise DataError("the dataset has no valid time", "see the column status for why", code="not-measured")
+        self._kept = [(arrays, _outcome(count), where) for arrays, count, where in kept]
+        self.rows = sum(rows for _, (rows, _), _ in self._kept)
+        self.workers = len({where[0] for *_, where in self._kept})
+        note(f"{self.rows:,} rows in {len(self._kept)} parts are on {self.workers} workers")
+
+    def fit(self, fit: Fit, op: AnyOperation, parameters: dict[str, Any], trees: int) -> Any:
+        """A `lightgbm.Booster` of all rows.
+
+        Args:
+            fit: its target; its arrays are not used.
+            op: the operation, whose features are learned from.
+            parameters: LightGBM's.
+            trees: how many.
+
+        Raises:
+            DeviceError: a worker died, or workers do not reach each other.
+        """
+        import lightgbm
+
+        kind: Any = lightgbm.DaskLGBMRanker if fit.is_grouped else lightgbm.DaskLGBMRegressor
+        own = {name: value for name, value in parameters.items() if name not in _OWN}
+        model = kind(client=self._client, n_estimators=trees, **own)
+        arguments: dict[str, Any] = {
+            "callbacks": [partial(_go_on, self._client.id, fit.target)],
+            "feature_name": list(op.engine.names),
+            "categorical_feature": list(op.engine.categorical),
+        }
+        if fit.is_grouped:
+            arguments["group"] = self._whole(_GROUP)
+        if fit.weight is not None:
+            arguments["sample_weight"] = self._whole(f"{fit.target} weight")
+        try:
+            model.fit(self._whole(_FEATURES), self._whole(f"{fit.target} label"), **arguments)
+        except (*LOST, RuntimeError, ValueError, lightgbm.basic.LightGBMError) as error:
+            text = " ".join(str(error).split())
+            raise DeviceError(
+                f"distributed training of {fit.target} failed: {text}",
+                "they must reach each other on any port",
+                code="workers-died",
+            ) from error
+        return model.booster_
+
+    def _whole(self, name: str) -> Any:
+        """One of the arrays of all parts, as an array of Dask."""
+        from dask.delayed import delayed
+
+        array: Any = importlib.import_module("dask.array")  # which has no types
+        found = []
+        for arrays, (rows, groups), where in self._kept:
+            one = self._client.submit(operator.itemgetter(name), arrays, workers=where, pure=False)
+            shape: tuple[float, ...] = (groups if name == _GROUP else rows,)
+            if name == _FEATURES:
+                shape = (rows, np.nan)
+            found.append(array.from_delayed(delayed(one), shape, dtype=np.float64))
+        return array.concatenate(found, allow_unknown_chunksizes=True)
+
+
+def _be_quiet() -> None:
+    """Here and on workers: LightGBM says its ports on stdout, whatever its verbosity."""
+    import lightgbm
+
+    logger = logging.getLogger("ckh.lightgbm")
+    logger.setLevel(logging.CRITICAL)
+    lightgbm.register_logger(logger)
+
+
+def _go_on(client: str, target: str, done: Any) -> None:
+    """On a worker, after each round: end what nobody waits for any more, on all workers behind the same round."""
+    if done.iteration % _LOOK_ROUNDS == 0 and not is_awaited(client, f"{target} {done.iteration}"):
+        done.model.free_network()
+        raise CkhError("the run has ended", code="run-ended")
+
+
+def _arrays(part: Dataset, options: TrainOptions) -> dict[str, NDArray[Any]]:
+    """On a worker: features, labels, weights and sizes of problems of a part, by problems."""
+    order = np.argsort(part.problem_ids, kind="stable")
+    columns = {name: part.frame[name].to_numpy() for name in part.op.input_columns}
+    found: dict[str, NDArray[Any]] = {
+        _FEATURES: FeatureMatrix(part.op.engine, columns, part.hardware()).take(order),
+        _GROUP: np.unique(part.problem_ids, return_counts=True)[1],
+    }
+    for target in options.all_targets:
+        fit = make_fit(target, part, options.rank, options.focus)
+        found[f"{target} label"] = fit.label[order]
+        if fit.weight is not None:
+            found[f"{target} weight"] = fit.weight[order]
+    return found
+
+
+def _shape(arrays: dict[str, NDArray[Any]]) -> tuple[int, int]:
+    """On a worker: how many rows and problems there are."""
+    return len(arrays[_FEATURES]), len(arrays[_GROUP])
+
+
+def _outcome(future: Any) -> tuple[int, int]:
+    from distributed import CancelledError, KilledWorker
+
+    try:
+        found: tuple[int, int] = future.result()
+    except CkhError:
+        raise
+    except (CancelledError, KilledWorker, *LOST) as error:
+        raise DeviceError(
+            f"a worker died while loading rows: {error}", "start it with more memory", code="workers-died"
+        ) from error
+    return found

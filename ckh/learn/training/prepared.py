@@ -1,0 +1,193 @@
+"""Data shared by all fits of a training: rows and features."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ckh.assess.measured import times_of
+from ckh.assess.metrics import choices
+from ckh.errors import DataError, UsageError
+from ckh.learn.models.spec import spec_of
+from ckh.learn.training.matrix import FeatureMatrix
+from ckh.learn.training.splits import MIN_GROUPS, FoldSplit, grouped_splits
+from ckh.learn.training.targets import Fit, noise_weights, weighted
+from ckh.learn.training.warm_start import Start, check_start
+from ckh.learn.training.winners import with_rivals
+from ckh.training import RANK, Labels, RankObjective, TrainOptions
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from ckh.data.dataset import Dataset
+
+_FEWEST_ROWS = 2  # that LightGBM takes
+_REGRESSIONS = frozenset({RankObjective.EFFICIENCY, RankObjective.RELATIVE, RankObjective.BLEND})
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Prepared:
+    """Data shared by all fits.
+
+    Attributes:
+        known: the valid rows of the data.
+        dataset: the rows to fit, for winners including their rivals.
+        matrix: features of these rows.
+        efficiency: efficiency of each row, shape (rows,).
+        noise: weights by measurement noise, shape (rows,); None without.
+        start: the model of a warm start.
+    """
+
+    known: Dataset
+    dataset: Dataset
+    matrix: FeatureMatrix
+    efficiency: NDArray[np.float64]
+    noise: NDArray[np.float64] | None
+    start: Start | None
+
+    def weighted(self, fit: Fit) -> Fit:
+        """A fit with noise weights, if any."""
+        return fit if self.noise is None else weighted(fit, self.noise)
+
+    def splits(self, folds: int) -> list[FoldSplit]:
+        """Splits of cross-validation; empty for too few groups."""
+        return list(grouped_splits(self.dataset.split_ids, folds))
+
+    def chosen_efficiency(self, scores: NDArray[np.float64], rows: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Efficiency of each problem's highest score, shape (problems of the rows,).
+
+        Args:
+            scores: of all rows, of which only those of `rows` count.
+            rows: numbers of the rows to choose from.
+        """
+        problem = np.unique(self.dataset.problem_ids[rows], return_inverse=True)[1]
+        chosen = choices(scores[rows], problem, int(problem.max()) + 1)
+        return np.asarray(self.efficiency[rows[chosen]])
+
+
+def prepare(dataset: Dataset, options: TrainOptions, start: Start | None = None) -> Prepared:
+    """Validate training data, and extract features.
+
+    Raises:
+        DataError: there is no valid row, the rows are of several directions, dtypes or architectures, have no spread
+            to weigh by, or are of too few problems for mining.
+        UsageError: the start does not fit, or mining has no folds or two objectives.
+    """
+    valid = dataset.valid()
+    _check_rows(valid)
+    _check_mining(valid, options)
+    if start is not None:
+        start = replace(start, differs=check_start(start, spec_of(valid, options.all_targets), options))
+    rows = with_rivals(valid, options.seed) if options.labels is Labels.WINNERS else valid
+    columns = {name: rows.frame[name].to_numpy() for name in rows.op.input_columns}
+    spread = rows.frame["spread"].to_numpy(dtype=np.float64)
+    return Prepared(
+        known=valid,
+        dataset=rows,
+        matrix=FeatureMatrix(rows.op.engine, columns, rows.hardware()),
+        efficiency=times_of(rows).efficiency(),
+        noise=noise_weights(spread) if options.noise_weights else None,
+        start=start,
+    )
+
+
+def check_options(options: TrainOptions, start: Start | None) -> None:
+    """Refuse incompatible options.
+
+    Raises:
+        UsageError: an ensemble of no model, a focus without weights, winners with anything but their order, or a prior
+            where it does not fit.
+    """
+    if options.ensemble > 1 and options.rank_target != RANK:
+        raise UsageError(
+            "an ensemble needs a ranking objective",
+            "leave out --ensemble or --rank",
+            code="conflicting-options",
+        )
+    if options.focus != TrainOptions().focus and options.rank not in _REGRESSIONS:
+        raise UsageError(
+            f"focus needs a regression of the efficiency, not {options.rank}",
+            "leave out --focus",
+            code="conflicting-options",
+        )
+    if options.labels is Labels.WINNERS and (options.targets or options.rank is not RankObjective.LAMBDARANK):
+        raise UsageError(
+            "data of winners allow a ranking only",
+            "give --rank lambdarank and no --targets",
+            code="conflicting-options",
+        )
+    if options.labels is Labels.WINNERS and options.noise_weights:
+        raise UsageError(
+            "noise weights need measured times, not winners", "leave out --noise-weights", code="conflicting-options"
+        )
+    if options.prior and (options.rank is not RankObjective.EFFICIENCY or start is not None):
+        raise UsageError(
+            "a prior needs a model of efficiency, without a warm start",
+            "leave out --prior",
+            code="conflicting-options",
+        )
+    if options.lambdarank and not options.prior:
+        raise UsageError(
+            "an additional LambdaRank needs a model of efficiency with a prior",
+            "leave out --lambdarank",
+            code="conflicting-options",
+        )
+
+
+def check_distributed(options: TrainOptions, start: Start | None) -> None:
+    """Refuse options that distributed training does not support.
+
+    Raises:
+        UsageError: trees are added to a model, several are joined, or weights or rows follow from all rows.
+    """
+    for what, is_wanted in (
+        ("--warm-start", start is not None),
+        ("--ensemble", options.ensemble > 1),
+        ("--rank blend", options.rank is RankObjective.BLEND),
+        ("--noise-weights", options.noise_weights),
+        ("--mine", options.mine > 0),
+        ("--labels winners", options.labels is Labels.WINNERS),
+    ):
+        if is_wanted:
+            raise UsageError(
+                f"--distributed and {what} exclude each other",
+                "leave it out; where the operation has such a recipe, give --rank efficiency --ensemble 1",
+                code="conflicting-options",
+            )
+
+
+def _check_rows(valid: Dataset) -> None:
+    if not len(valid.frame):
+        raise DataError("the dataset has no valid time", "see the column status for why", code="not-measured")
+    if len(valid.frame) < _FEWEST_ROWS:
+        raise DataError(f"the dataset has only {len(valid.frame)} valid row", code="few-problems")
+    for name in ("arch", *valid.op.model_per):
+        if len(found := sorted(valid.frame[name].unique())) > 1:
+            hint = "choose one with --variant" if name == "variant" else "train one model for each"
+            raise DataError(f"the dataset has several values of {name}: {', '.join(found)}", hint, code="mixed-data")
+
+
+def _check_mining(valid: Dataset, options: TrainOptions) -> None:
+    if options.mine and options.rank is RankObjective.BLEND:
+        raise UsageError(
+            "hard examples cannot be mined for a blend, which has two objectives",
+            "leave out --mine or --rank",
+            code="conflicting-options",
+        )
+    if options.mine and not options.folds:
+        raise UsageError(
+            "hard examples cannot be mined without folds",
+            "give --folds 3 or more",
+            code="missing-option",
+        )
+    if options.mine and len(np.unique(valid.split_ids)) < MIN_GROUPS:
+        raise DataError(
+            "too few problems to mine hard ones by cross-validation", "leave out --mine", code="few-problems"
+        )
+
+
+def too_few_to_validate(dataset: Dataset) -> bool:
+    """True if there are too few problems for cross-validation."""
+    return len(np.unique(dataset.problem_ids)) < MIN_GROUPS

@@ -1,0 +1,183 @@
+"""Writing a model directory: whole, or not at all."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import re
+from dataclasses import asdict, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ckh.errors import DataError
+from ckh.jsonfields import read_json
+from ckh.learn.analytic.prior import has_prior
+from ckh.learn.models.calibration import CALIBRATION_NAME
+from ckh.learn.models.manifest import MANIFEST_NAME, problem_id, trained_layers
+from ckh.learn.models.measured_set import MEASURED_NAME, measured_file
+from ckh.learn.models.spec import BETWEEN_DEVICES, SPEC_NAME, ModelSpec, spec_of, spec_text
+from ckh.learn.training.targets import NOISE_FLOOR
+from ckh.ops import is_operation, operation
+from ckh.outputs import FolderKind, write_folder
+from ckh.training import TFLOPS, Labels, RankObjective, TrainOptions
+from ckh.version import __version__
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from pathlib import Path
+
+    from ckh.learn.training.trained import Trained
+
+TUNING_NAME = "tuning.json"
+_OF_TARGET = re.compile(r"model_\w+\.lgbm(\.gz)?|(cv_metrics|feature_importances)_\w+\.json")
+_MOST_IDS = 20_000
+
+
+def save(trained: Trained, out: Path) -> None:
+    """Write all files of a model; an old one in the same place is replaced in one step.
+
+    Raises:
+        OutputError: the directory cannot be written; what was there is as it was.
+    """
+    write_folder(out, _files(trained))
+
+
+def _owns(folder: Path) -> Callable[[str], bool] | None:
+    """The test for the model's own files in a folder."""
+    try:
+        spec = read_json(folder / SPEC_NAME)
+        op_type, names = spec["op_type"], spec["feature_names"]
+    except (DataError, KeyError, TypeError):
+        return None
+    if not (isinstance(names, list) and isinstance(op_type, str) and is_operation(op_type)):
+        return None
+    others = {SPEC_NAME, MANIFEST_NAME, MEASURED_NAME, TUNING_NAME, CALIBRATION_NAME, *operation(op_type).model_files}
+    return lambda name: name in others or _OF_TARGET.fullmatch(name) is not None
+
+
+MODEL = FolderKind("model directory", _owns)
+
+
+def _files(trained: Trained) -> Iterable[tuple[str, bytes]]:
+    for target, made in trained.targets.items():
+        # No time stamp in the archive: equal models are equal files.
+        yield f"model_{target}.lgbm.gz", gzip.compress(made.text.encode(), mtime=0)
+        yield f"cv_metrics_{target}.json", _json([asdict(fold) for fold in made.folds])
+        yield f"feature_importances_{target}.json", _json(made.importances)
+    if trained.calibration is not None:
+        yield CALIBRATION_NAME, trained.calibration.to_json().encode()
+    if trained.tuning is not None:
+        yield TUNING_NAME, _json(trained.tuning.to_dict())
+    before = None if trained.start is None else trained.start.path
+    for name, content_of in trained.dataset.op.model_files.items():
+        if (content := content_of(trained.dataset.frame, before)) is not None:
+            yield name, content
+    yield MEASURED_NAME, measured_file(trained.dataset, None if trained.start is None else trained.start.measured)
+    yield SPEC_NAME, spec_text(_spec(trained), trained.params).encode()
+    yield MANIFEST_NAME, _json(_manifest(trained))
+
+
+def _spec(trained: Trained) -> ModelSpec:
+    spec = spec_of(trained.dataset, tuple(trained.targets))
+    if trained.start is None:
+        return spec
+    devices = {*trained.start.spec.device.split(BETWEEN_DEVICES), *spec.device.split(BETWEEN_DEVICES)} - {""}
+    return replace(spec, device=BETWEEN_DEVICES.join(sorted(devices)))
+
+
+def _manifest(trained: Trained) -> dict[str, Any]:
+    """AMD's keys, and ours in one of their own. The time is that of the data, so that equal runs are equal."""
+    import lightgbm
+
+    trees = {target: made.trees for target, made in trained.targets.items()}
+    start, rank_by = trained.start, trained.rank_by
+    before = 0 if start is None else start.trees[rank_by]
+    problems = trained.dataset.problems()
+    # Of what was drawn to validate not all problems are known that the workers' rows have.
+    known = None if trained.spread_over and trained.sample is not None else frozenset[str]()
+    runs = trained.dataset.metadata["runs"]
+    return {
+        "warm_start_from": None if start is None else str(start.path),
+        "prev_n_estimators": before,
+        "new_n_estimators": trees[rank_by] - before,
+        "total_n_estimators": trees[rank_by],
+        "data_rows": trained.all_rows,
+        "valid_rows": len(trained.dataset.frame),
+        "unique_shapes": len(problems),
+        "timestamp": max((str(run["started"]) for run in runs if "started" in run), default=None),
+        "ckh": {
+            "version": __version__,
+            "lightgbm": lightgbm.__version__,
+            "data_sha256": trained.dataset.content_hash,
+            "sources": trained.dataset.metadata["sources"],
+            "rank_objective": str(trained.options.rank),
+            "folds": trained.options.folds,
+            "seed": trained.options.seed,
+            "trees": trees,
+            "oof_efficiency": {
+                target: {"mean": made.oof_mean_efficiency, "p10": made.oof_p10_efficiency}
+                for target, made in trained.targets.items()
+                if made.oof_mean_efficiency is not None
+            },
+            "problems": _ids(problems, known if start is None else start.problems),
+            "layers": _ids(
+                [trained.dataset.op.layer(problem) for problem in problems],
+                known if start is None else trained_layers(start.path),
+            ),
+            **_how(trained),
+        },
+    }
+
+
+def _how(trained: Trained) -> dict[str, Any]:
+    """The parts that are written only where they were requested: an ordinary model's manifest stays what it was."""
+    options, made = trained.options, trained.targets[trained.rank_by]
+    said: dict[str, Any] = _of_many_rows(trained)
+    if trained.start is not None:
+        said["warm_start"] = trained.start.to_dict(made.comparison)
+    if trained.tuning is not None:
+        said["tuning"] = {"settings": len(trained.tuning.trials), "chosen": trained.tuning.chosen}
+    if options.ensemble > 1:
+        said["ensemble"] = options.ensemble
+    said |= _own_parameters(options)
+    if options.focus != TrainOptions().focus:
+        said["focus"] = options.focus
+    if options.labels is not Labels.MEASURED:
+        said["labels"] = str(options.labels)
+    if options.prior and has_prior(trained.dataset, np.arange(len(trained.dataset))):
+        said["prior"] = options.prior
+        if options.lambdarank:
+            said["lambdarank"] = options.lambdarank
+    if options.noise_weights:
+        said["noise_weights"] = {"floor": NOISE_FLOOR}
+    if made.mined is not None:
+        said["mining"] = made.mined.to_dict()
+    return said
+
+
+def _own_parameters(options: TrainOptions) -> dict[str, Any]:
+    """The parameters of a blend's regression, and of the model of TFLOPS, where these have some of their own."""
+    regression = options.regression if options.rank is RankObjective.BLEND else None
+    own = {"regression": regression, "speeds": options.speeds if TFLOPS in options.targets else None}
+    return {name: params.to_dict() for name, params in own.items() if params is not None}
+
+
+def _of_many_rows(trained: Trained) -> dict[str, Any]:
+    drawn, workers = trained.sample, trained.spread_over
+    said: dict[str, Any] = {}
+    if drawn is not None:
+        said["drawn_from"] = {"rows": drawn.of_rows, "problems": drawn.of_problems}
+    return said | ({"distributed": {"workers": workers}} if workers else {})
+
+
+def _ids(problems: list[Any], before: frozenset[str] | None) -> list[str] | None:
+    """The ids of problems, for those who judge the model; None where they would be larger than it, or are not known."""
+    if len(problems) > _MOST_IDS or before is None:
+        return None
+    known = before | {problem_id(problem) for problem in problems}
+    return sorted(known) if len(known) <= _MOST_IDS else None
+
+
+def _json(document: Any) -> bytes:
+    return (json.dumps(document, indent=1, allow_nan=False) + "\n").encode()

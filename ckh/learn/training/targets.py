@@ -1,0 +1,108 @@
+"""The labels, weights, groups and LightGBM objective that the models of each target are fitted to."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ckh.assess.measured import times_of
+from ckh.errors import DataError
+from ckh.learn.models.model_text import join_trees, scale_leaves
+from ckh.training import LOG_TARGETS, RANK, TARGET_COLUMNS, RankObjective
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from ckh.data.dataset import Dataset
+
+# Kernels slower than exp(-2.5) = 8 % of the best are all equally out of the question.
+_RELATIVE_FLOOR = -2.5
+# What a blend's regression counts for each LambdaRank. Chosen on MIOpen's solvers, where from 4 to 10 a mean efficiency
+# changes by .0003 at most.
+BLEND_WEIGHT = 8.0
+# LambdaRank wants few, whole grades: efficiency in thirtieths, each worth exp(1/5) times the one below.
+_GRADES = 30
+_GRADE_SCALE = 5.0
+_TRUNCATION = 20
+# What a model errs by where times are certain, relative: spreads well below it make no difference.
+NOISE_FLOOR = 0.05
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Fit:
+    """The arrays that a model is fitted to, all of shape (rows,)."""
+
+    target: str
+    label: NDArray[np.float64]
+    weight: NDArray[np.float64] | None
+    parameters: dict[str, Any]
+    is_grouped: bool
+
+
+def grades(efficiency: NDArray[np.float64]) -> NDArray[np.float64]:
+    """LambdaRank's labels of efficiencies from 0 to 1, shape (rows,)."""
+    return np.asarray(np.floor(efficiency * _GRADES))
+
+
+def lambdarank_parameters() -> dict[str, Any]:
+    """LightGBM's parameters that go with `grades`."""
+    gains = [float(np.expm1(grade / _GRADE_SCALE)) for grade in range(_GRADES + 1)]
+    return {"objective": "lambdarank", "lambdarank_truncation_level": _TRUNCATION, "label_gain": gains}
+
+
+def relative(efficiency: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The regression's labels of efficiencies from 0 to 1, shape (rows,)."""
+    return np.maximum(np.log(efficiency), _RELATIVE_FLOOR)
+
+
+def blended(lambdaranks: Sequence[str], regression: str) -> str:
+    """LambdaRanks and a regression of the order as one model, in LightGBM's text."""
+    return join_trees([*lambdaranks, scale_leaves(regression, BLEND_WEIGHT * len(lambdaranks))])
+
+
+def make_fit(target: str, dataset: Dataset, rank: RankObjective, focus: float = 1.0) -> Fit:
+    """Labels of a target for the valid rows of a dataset; a blend's are those of its LambdaRanks.
+
+    Rows of a regression of the order weigh by efficiency to the power of `focus`.
+    """
+    if target != RANK:
+        value = dataset.frame[TARGET_COLUMNS[target]].to_numpy(dtype=np.float64)
+        if missing := int(np.count_nonzero(~np.isfinite(value))):
+            rows = f"{missing} of {len(value)} usable rows"
+            hint = "leave the target out with --targets, or make the dataset again with ckh convert"
+            raise DataError(f"column {TARGET_COLUMNS[target]} has missing values in {rows}", hint, code="bad-column")
+        label = np.log1p(value) if target in LOG_TARGETS else value
+        return Fit(target, label, None, {"objective": "regression"}, is_grouped=False)
+    efficiency = times_of(dataset).efficiency()
+    if rank in {RankObjective.LAMBDARANK, RankObjective.BLEND}:
+        return Fit(target, grades(efficiency), None, lambdarank_parameters(), is_grouped=True)
+    label = efficiency if rank is RankObjective.EFFICIENCY else relative(efficiency)
+    # Only the order near the top matters.
+    return Fit(target, label, efficiency**focus, {"objective": "regression"}, is_grouped=False)
+
+
+def noise_weights(spread: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Weights of rows by how certain their times are, shape (rows,); their mean is 1.
+
+    1 / (spread² + NOISE_FLOOR²) over the mean of it: the inverse variance of a label whose relative error is the
+    measurement's and the model's own. A row whose spread is unknown has the mean weight, 1.
+
+    Raises:
+        DataError: no row has a spread.
+    """
+    known = np.isfinite(spread)
+    if not known.any():
+        raise DataError("the rows have no spread for noise weights", "train without --noise-weights", code="no-spread")
+    weight = np.ones(len(spread))
+    inverse = 1.0 / (spread[known] ** 2 + NOISE_FLOOR**2)
+    weight[known] = inverse / inverse.mean()
+    return weight
+
+
+def weighted(fit: Fit, weight: NDArray[np.float64]) -> Fit:
+    """The same with weights, shape (rows,), times those that it has."""
+    return replace(fit, weight=weight if fit.weight is None else fit.weight * weight)

@@ -1,0 +1,156 @@
+"""Cross-validation: every problem is scored by a fold's model that has not seen it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ckh.learn.models.manifest import problem_id
+from ckh.learn.training.mining import Mined, mine, row_weights
+from ckh.learn.training.targets import Fit, weighted
+from ckh.learn.training.trained import FoldMetrics
+from ckh.learn.training.warm_start import StartComparison, compare
+from ckh.training import RANK, TFLOPS
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from ckh.data.dataset import Dataset
+    from ckh.learn.training.boosting import Boosting
+    from ckh.learn.training.splits import FoldSplit
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Validated:
+    """A cross-validation.
+
+    Attributes:
+        fit: what the final model is to be fitted to.
+        predicted: what each row's fold predicted for it, shape (rows,); NaN without folds.
+        folds: how they went.
+        mined: how hard examples were mined, if they were.
+    """
+
+    fit: Fit
+    predicted: NDArray[np.float64]
+    folds: tuple[FoldMetrics, ...]
+    mined: Mined | None = None
+
+
+class Validation:
+    """Cross-validates fits.
+
+    Args:
+        boosting: what fits their models.
+    """
+
+    def __init__(self, boosting: Boosting) -> None:
+        self._boosting = boosting
+        self._prepared = boosting.prepared
+        self._options = boosting.options
+
+    def run(self, fit: Fit) -> Validated:
+        """Cross-validate a fit, with the weights by noise, and by which hard examples are mined if they are to be."""
+        fit = self._prepared.weighted(fit)
+        if self._options.mine and fit.target == self._options.rank_target:
+            return self._mined(fit)
+        return self._validated(fit, fit.target)
+
+    def fold_efficiency(self, fit: Fit, split: FoldSplit) -> NDArray[np.float64]:
+        """The efficiency of the choices of one fold's model, shape (problems it is scored on,)."""
+        model = self._boosting.fit(fit, split.train, split.stop, fit.target)
+        predicted = np.full(len(fit.label), np.nan)
+        predicted[split.score] = self._boosting.predicted(fit, model, split.train, split.score)
+        return self._prepared.chosen_efficiency(predicted, split.score)
+
+    def efficiency(self, validated: Validated) -> NDArray[np.float64] | None:
+        """The efficiency of the held-out choices, shape (problems,); None if there are none."""
+        if not validated.folds or validated.fit.target not in (TFLOPS, RANK):
+            return None
+        return self._prepared.chosen_efficiency(validated.predicted, np.arange(len(validated.predicted)))
+
+    def against_start(self, target: str, chosen: NDArray[np.float64] | None) -> StartComparison | None:
+        """The held-out choices against those of the start."""
+        start, dataset = self._prepared.start, self._prepared.dataset
+        if start is None or chosen is None or target != self._options.rank_target:
+            return None
+        scores = self._prepared.matrix.predict(start.booster(target), num_threads=self._options.jobs)
+        before = self._prepared.chosen_efficiency(scores, np.arange(len(scores)))
+        return compare(before, chosen, seen(dataset, start.problems) if start.problems else None)
+
+    def _mined(self, fit: Fit) -> Validated:
+        options, groups = self._options, self._prepared.dataset.problem_ids
+        tried: list[Validated] = []
+
+        def efficiency_of(number: int, weight: NDArray[np.float64]) -> NDArray[np.float64]:
+            harder = weighted(fit, row_weights(weight, groups)) if number else fit
+            tried.append(self._validated(harder, f"{fit.target}, mining {number} of {options.mine}"))
+            return self._prepared.chosen_efficiency(tried[-1].predicted, np.arange(len(fit.label)))
+
+        mined = mine(options.mine, int(groups.max()) + 1, efficiency_of)
+        left = options.mine + 1 - len(mined.rounds)
+        self._boosting.advance(left * options.folds * options.params.n_estimators, f"{fit.target}, mined")
+        kept = tried[mined.kept]
+        return Validated(kept.fit, kept.predicted, kept.folds, mined)
+
+    def _validated(self, fit: Fit, text: str) -> Validated:
+        from joblib import Parallel, delayed
+
+        predicted = np.full(len(fit.label), np.nan)
+        splits = self._splits(fit.target, text)
+        calls = (delayed(self._fold)(number, fit, split, text) for number, split in enumerate(splits))
+        found: list[tuple[NDArray[np.float64], FoldMetrics]] = Parallel()(calls)  # one by one, or on a cluster
+        for split, (of_fold, _) in zip(splits, found, strict=True):
+            predicted[split.score] = of_fold
+        return Validated(fit, predicted, tuple(metrics for _, metrics in found))
+
+    def _splits(self, target: str, text: str) -> list[FoldSplit]:
+        """All splits, or of many rows the first for a target that neither orders nor predicts speeds.
+
+        Its folds only say how many trees it has and how far it errs.
+        """
+        splits = self._prepared.splits(self._options.folds)
+        if not splits or target in (TFLOPS, RANK) or not self._boosting.has_many:
+            return splits
+        self._boosting.advance((len(splits) - 1) * self._options.params.n_estimators, text)
+        return splits[:1]
+
+    def _fold(self, number: int, fit: Fit, split: FoldSplit, text: str) -> tuple[NDArray[np.float64], FoldMetrics]:
+        """Fit and score one fold; the predictions of the rows that it is scored on."""
+        model = self._boosting.fit(fit, split.train, split.stop, f"{text}, fold {number + 1}")
+        predicted = np.full(len(fit.label), np.nan)
+        predicted[split.score] = self._boosting.predicted(fit, model, split.train, split.score)
+        return predicted[split.score], self._metrics(number, fit, split, predicted, int(model.best_iteration))
+
+    def _metrics(
+        self, number: int, fit: Fit, split: FoldSplit, predicted: NDArray[np.float64], best_iteration: int
+    ) -> FoldMetrics:
+        label, error = fit.label[split.score], predicted[split.score] - fit.label[split.score]
+        ranks = fit.target in (TFLOPS, RANK)
+        chosen = self._prepared.chosen_efficiency(predicted, split.score) if ranks else None
+        squared, variance = float(np.mean(error**2)), float(label.var())
+        return FoldMetrics(
+            fold=number,
+            rmse=None if fit.is_grouped else float(np.sqrt(squared)),
+            r2=None if fit.is_grouped or variance == 0 else 1.0 - squared / variance,
+            mean_efficiency=None if chosen is None else float(chosen.mean()),
+            p10_efficiency=None if chosen is None else float(np.percentile(chosen, 10)),
+            train_size=len(split.train),
+            val_size=len(split.score),
+            val_groups=len(np.unique(self._prepared.dataset.problem_ids[split.score])),
+            best_iteration=best_iteration,
+        )
+
+
+def seen(dataset: Dataset, known: frozenset[str]) -> NDArray[np.bool_]:
+    """True if a model that knows some problems has seen each of a dataset's, shape (problems,).
+
+    It has if it knows any of the group that cross-validation keeps together.
+    """
+    is_known = np.array([problem_id(problem) in known for problem in dataset.problems()])
+    group = dataset.split_ids[dataset.first_rows]
+    in_group = np.zeros(int(group.max()) + 1, dtype=bool)
+    np.logical_or.at(in_group, group, is_known)
+    return np.asarray(in_group[group])

@@ -1,0 +1,137 @@
+"""Learning from winners alone: the kernels that lost are the other candidates of each problem.
+
+Of a winner's rivals nothing is known but that they were not better. They become rows without a time, which count as an
+efficiency of 0, so that training and its cross-validation go on as with any other data. Not all of them are needed:
+those that have won elsewhere say most, of the others some are drawn.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ckh.archs import load_arch
+from ckh.assess.winners import MISSING, WinnerPlaces, winner_rows
+from ckh.data.dataset import Dataset
+from ckh.errors import UsageError
+from ckh.kernels.timed import TIMED_NAME
+from ckh.learn.answers.answer import answers
+from ckh.ops.base import Encoding
+from ckh.schema import HARDWARE, Status
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    import pandas as pd
+    from numpy.typing import NDArray
+
+    from ckh.learn.models.artifact import Model
+    from ckh.ops.base import AnyOperation, Kernel
+
+MOST_RIVALS = 200  # of a problem among the kernels that have won elsewhere in its pool
+MOST_OTHERS = 100  # among those that never have, or a hundredth of the candidates where that is more
+_SHARE_OF_OTHERS = 0.01
+
+
+def with_rivals(winners: Dataset, seed: int) -> Dataset:
+    """The winners, and after them for each problem others of its candidates, as rows that failed to win.
+
+    Args:
+        winners: usable rows, of one architecture.
+        seed: of the draw.
+
+    Raises:
+        UsageError: the operation's candidates are known from a trained model alone.
+        DataError: the rows are of several architectures.
+    """
+    import pandas as pd
+
+    op = winners.op
+    if op.model_files.keys() - {TIMED_NAME}:
+        raise UsageError(
+            f"the candidates of {op.name} come from measured data, not from winners",
+            code="winners-only",
+        )
+    shared = ["op_type", "arch", *op.identity, *(f"hw_{name}" for name in HARDWARE)]
+    judged = ("status", "is_valid", "latency_ms", "spread")
+    columns = list(dict.fromkeys([*shared, "kernel_name", *op.input_columns, *judged]))
+    first = winners.frame[list(dict.fromkeys([*shared, *(set(op.input_columns) & set(op.identity))]))]
+    parts = [winners.frame[columns]]
+    for rows, kernels, table in _rivals(winners, op, seed):
+        part = pd.concat([first.iloc[rows].reset_index(drop=True), table.iloc[kernels].reset_index(drop=True)], axis=1)
+        part = part.assign(status=str(Status.UNSUPPORTED), is_valid=False, latency_ms=np.nan, spread=np.nan)
+        parts.append(part[columns])
+    return Dataset(pd.concat(parts, ignore_index=True), winners.metadata, op.name)
+
+
+def _rivals(
+    winners: Dataset, op: AnyOperation, seed: int
+) -> Iterator[tuple[NDArray[np.intp], NDArray[np.intp], pd.DataFrame]]:
+    """For each pool: a row of each rival's problem, the rival's place in the pool, and the pool's columns."""
+    arch, random = load_arch(winners.arch), np.random.default_rng(seed)
+    names = winners.frame["kernel_name"].to_numpy(dtype=object)
+    pools: dict[int, tuple[Sequence[Kernel], list[tuple[int, NDArray[np.intp]]]]] = {}
+    for row, problem in zip(winners.first_rows.tolist(), winners.problems(), strict=True):
+        found = op.candidates(problem, arch, Path())
+        pools.setdefault(id(found.pool), (found.pool, []))[1].append((row, found.chosen))
+    order = np.argsort(winners.problem_ids, kind="stable")
+    starts = np.searchsorted(winners.problem_ids[order], np.arange(len(winners.first_rows) + 1))
+    for pool, members in pools.values():
+        place = {op.kernel_name(kernel): index for index, kernel in enumerate(pool)}
+        won_of = {
+            row: {place[name] for name in names[order[starts[one] : starts[one + 1]]] if name in place}
+            for row, _ in members
+            for one in [int(winners.problem_ids[row])]
+        }
+        ever = np.array(sorted(set().union(*won_of.values())), np.intp)
+        drawn = [_drawn(chosen, won_of[row], ever, random) for row, chosen in members]
+        rows = np.repeat([row for row, _ in members], [len(one) for one in drawn]).astype(np.intp)
+        yield rows, np.concatenate([*drawn, np.empty(0, np.intp)]), _columns(op, pool, winners.arch)
+
+
+def _drawn(
+    chosen: NDArray[np.intp], won: set[int], ever: NDArray[np.intp], random: np.random.Generator
+) -> NDArray[np.intp]:
+    """The rivals of a problem's winners among its candidates, as many as are needed."""
+    rivals = np.setdiff1d(chosen, np.array(sorted(won), np.intp))
+    often = np.isin(rivals, ever)
+    others = max(MOST_OTHERS, int(_SHARE_OF_OTHERS * len(chosen)))
+    parts = [(rivals[often], MOST_RIVALS), (rivals[~often], others)]
+    kept = [part if len(part) <= most else np.sort(random.choice(part, most, replace=False)) for part, most in parts]
+    return np.concatenate(kept)
+
+
+def _columns(op: AnyOperation, pool: Sequence[Kernel], arch: str) -> pd.DataFrame:
+    import pandas as pd
+
+    columns: dict[str, Any] = {"kernel_name": [op.kernel_name(kernel) for kernel in pool]}
+    known = op.kernel_columns(pool, Encoding.on(arch))
+    columns |= {name: values for name, values in known.items() if name in op.input_columns}
+    table: pd.DataFrame = pd.DataFrame(columns)
+    return table
+
+
+def ranked_winners(dataset: Dataset, model: Model) -> WinnerPlaces:
+    """Where a model ranks the winners of a dataset among all candidates of their problems.
+
+    Raises:
+        ModelError: a file of the model is damaged.
+    """
+    op = dataset.op
+    winners = dataset.frame["kernel_name"].to_numpy(dtype=object)[winner_rows(dataset)]
+    place = np.full(len(winners), MISSING, np.int64)
+    first = np.full(len(winners), "", dtype=object)
+    places: dict[int, tuple[Sequence[Kernel], dict[str, int]]] = {}
+    for number, found in enumerate(answers(dataset.problems(), model)):
+        if id(found.pool) not in places:
+            names = {op.kernel_name(kernel): index for index, kernel in enumerate(found.pool)}
+            places[id(found.pool)] = found.pool, names
+        if not len(found.order):
+            continue
+        first[number] = op.kernel_name(found.pool[found.order[0]])
+        winner = places[id(found.pool)][1].get(winners[number])
+        if winner is not None and (at := np.flatnonzero(found.order == winner)).size:
+            place[number] = at[0]
+    return WinnerPlaces(place, first)
