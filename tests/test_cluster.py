@@ -320,7 +320,7 @@ def test_what_cannot_be_spread_is_refused(tmp_path: Path, capsys: pytest.Capture
     assert run(args) == ExitCode.USAGE
     assert "--cluster" in capsys.readouterr().err
     assert run([*args, "--cluster", "local:1", "--ensemble", "2"]) == ExitCode.USAGE
-    expect_error(capsys.readouterr().err, "inapplicable-option", "--ensemble")
+    expect_error(capsys.readouterr().err, "conflicting-options", "--distributed", "--ensemble")
     assert not (tmp_path / "model").exists()
 
 

@@ -161,16 +161,11 @@ def _mapped(address: int) -> memoryview:
     Raises:
         ValueError: nothing is.
     """
-    end = 0
     for line in Path("/proc/self/maps").read_text(encoding="utf-8", errors="replace").splitlines():
         extent, rights = line.split()[:2]
-        first, last = (int(text, 16) for text in extent.split("-"))
-        if rights.startswith("r") and (
-            first <= address < last or first == end
-        ):  # the system may divide what is adjacent
-            end = last
-    if end > address:
-        return memoryview((ctypes.c_ubyte * (end - address)).from_address(address)).cast("B")
+        start, end = (int(text, 16) for text in extent.split("-"))
+        if start <= address < end and rights.startswith("r"):
+            return memoryview((ctypes.c_ubyte * (end - address)).from_address(address)).cast("B")
     raise ValueError(f"no memory at {address:#x}")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import mmap
 from typing import TYPE_CHECKING
 
 from ckh.emulator.codeobject import BUNDLE_MAGIC, CodeObject, find_code
@@ -40,8 +41,9 @@ def damaged(library: bytes, kind: Damage, arch: str, emulator: EmulatorLibrary) 
 def code_of(library: bytes, arch: str) -> tuple[bytes, int]:
     """The code object for an architecture in a library, and where it begins."""
     start = library.index(BUNDLE_MAGIC)
-    bundle = ctypes.create_string_buffer(library[start:])
-    offset, size = find_code(ctypes.addressof(bundle), arch)
+    bundle = mmap.mmap(-1, len(library) - start)  # one mapping, as of a loaded library; the heap may be several
+    bundle[:] = library[start:]
+    offset, size = find_code(ctypes.addressof(ctypes.c_char.from_buffer(bundle)), arch)
     return library[start + offset : start + offset + size], start + offset
 
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 _TIMEOUT_S = 300.0
 REFUSED = {
-    "gemm_compv6": 3,
+    "gemm_compv6": 2,
     "gemm_gfx90a_compv4": 1,
 }  # problems with numbers of tiles along K that a loop cannot end with
 EXPONENTS = {"bf16": "3", "fp32": "67"}  # of errors, which are those of rounding

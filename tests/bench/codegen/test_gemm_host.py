@@ -348,7 +348,7 @@ def test_incomplete_kernel_is_refused() -> None:
         ({"epilogue": "default"}, "has no epilogue default"),
         ({"persistent": True}, "has no persistent kernels"),
         ({"vector_a": 4}, "64x64x64_compv3_intrawave has vector widths"),
-        ({"suffix": "_odd"}, "the suffix _odd has no meaning"),
+        ({"suffix": "_odd"}, "the suffix _odd is unsupported"),
     ],
 )
 def test_what_the_host_does_not_have_is_refused(change: dict[str, Any], message: str) -> None:
