@@ -180,6 +180,7 @@ def test_calls_for_a_worker_that_is_gone_end() -> None:
             list(found)
 
 
+@pytest.mark.slow
 def test_a_cluster_that_is_left_without_workers_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     """Calls that any may run are waited for as long as one may come."""
     from distributed import LocalCluster

@@ -132,6 +132,7 @@ def test_every_pair_is_measured(args: list[str], capsys: pytest.CaptureFixture[s
     assert 0 <= summary["orchestration"] <= 1
 
 
+@pytest.mark.slow
 def test_the_table_says_what_came_of_it(args: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     """Without --json a table has the counts, and the last line is the next command."""
     assert run(args) == ExitCode.OK

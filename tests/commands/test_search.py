@@ -267,6 +267,7 @@ def test_kernels_that_will_follow_are_compiled_together(
     assert [row.kernel for row in measured()][:6] == [full_name(kernel) for kernels in together for kernel in kernels]
 
 
+@pytest.mark.slow
 def test_time_ends_a_search(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     """When the time is used up nothing more is proposed, the best are compared all the same, and the code is 0."""
     measure = Measurer.measure

@@ -316,6 +316,7 @@ def test_a_file_without_a_digest_is_said_to_be_unverified(path: Path, capsys: py
     assert f"warning: {path} has no content_sha256" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_what_ships_is_what_was_written() -> None:
     """The rows of every dataset in data/ have the digest that its file states."""
     files = sorted(DATA.glob("*.parquet"))

@@ -188,6 +188,7 @@ int main()
     return run_program(exported, text)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("pipeline", ["compv3", "compv4", "mem"])
 def test_each_declared_kernel_is_found_by_its_declaration(exported: Path, pipeline: str) -> None:
     """Also kernels of compv4, whose full names end in _dsb, which declarations leave out; order is Python's."""

@@ -124,6 +124,7 @@ def test_ranks_as_python(shipped: Path, pair: tuple[str, str], is_cpp: bool, nam
     assert assert_same(found, problems, model) >= PAIRS
 
 
+@pytest.mark.slow
 def test_other_models_rank_as_python(tmp_path: Path) -> None:
     """A model of AMD's for a GPU: all directions, kernels refused by vectors and loops, TFLOPS that order by log."""
     amd_model(tmp_path / "any", CORE_NAMES, arch="gfx942", hardware=None)
@@ -325,6 +326,7 @@ def test_any_export_of_a_version_opens_a_model(tmp_path: Path, harness: Path) ->
         assert source.read_bytes() == (harness.parents[1] / source.name).read_bytes()
 
 
+@pytest.mark.slow
 def test_embedded_models(tmp_path: Path) -> None:
     """A model that is part of the program ranks the same, and there is no file."""
     saved(tmp_path / "small")

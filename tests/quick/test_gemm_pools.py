@@ -30,6 +30,7 @@ def random_gemms(seed: int) -> Iterator[str]:
         yield f"--m {m} --n {n} --k {random.choice([16, 64, 1536, 4096, 8 * random.randint(1, 900)])}"
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("alone")
 @pytest.mark.parametrize(
     ("options", "few", "basis"),

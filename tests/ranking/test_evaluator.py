@@ -77,6 +77,7 @@ def test_scores_and_order_are_those_of_lightgbm(
         _assert_same(row, model.reference(kernels, problem), model.booster)
 
 
+@pytest.mark.slow
 @given(seed=st.integers(0, 2**32), rows=st.integers(1, 400), problems=st.sampled_from([2, 2, 2, 64, 131]))
 @hypothesis_settings
 def test_both_implementations_agree_bit_for_bit(library: Path, seed: int, rows: int, problems: int) -> None:

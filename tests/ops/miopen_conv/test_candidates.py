@@ -129,6 +129,7 @@ def test_a_damaged_file_is_refused(tmp_path: Path, content: str | None) -> None:
         read_candidates(tmp_path)
 
 
+@pytest.mark.slow
 def test_no_measured_solver_is_refused(mi200: Path) -> None:
     """Of the problems of 600 sizes, not in the table, more than 99.9 % of the measured solvers are candidates."""
     times = read_parquet(mi200, DEVICE, skip_bad=True)
