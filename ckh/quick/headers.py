@@ -38,7 +38,7 @@ class PreparedHeaders(NamedTuple):
         return "" if number < 0 else self.sentences[number]
 
     def note(self, candidates: Mapping[KernelKind, int]) -> HeadersNote:
-        """What they lack for the candidates of an answer, of which so many are of each kind."""
+        """The parts that they lack for the candidates of an answer, given the number of each kind."""
         reasons: Counter[str] = Counter()
         for kind, count in candidates.items():
             if kind.lack >= 0:
@@ -52,7 +52,7 @@ NONE = PreparedHeaders(NO_HEADERS.include, NO_HEADERS.interface, ())
 def headers_of(
     model: Model, pool: Sequence[Kernel], *, are_shipped: bool = False
 ) -> tuple[PreparedHeaders | None, list[int]]:
-    """What the headers here lack for the pool of a model, and the number of the reason of each kernel, -1 for none.
+    """Reasons why these headers cannot build kernels of a pool, and the index of each kernel's reason, -1 for none.
 
     Args:
         model: the model; of one whose kernels are not built with them there is None.

@@ -18,7 +18,7 @@ _FIRST_WORD = 1  # of the characters that stand for words; 0 ends a text
 
 
 class KernelKind(NamedTuple):
-    """What an answer says of some kernels of a pool alike.
+    """Properties that kernels of a pool share, as far as an answer prints them.
 
     Attributes:
         lack: the number of the sentence that says what headers lack for them; -1: nothing.

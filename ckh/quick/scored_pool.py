@@ -124,14 +124,14 @@ class ScoredPool:
         return count, first
 
     def _are_whole(self, first: Sequence[RankedCandidate], rows: int, others: float) -> bool:
-        """Whether the first rows have all their kernels, where others may have scores up to a number."""
+        """True if the first rows hold all kernels of their ties, given the highest score of the kernels left out."""
         return len({one.score for one in first if one.score > others and not self._is_lacking(one)}) >= rows
 
     def _is_lacking(self, one: RankedCandidate) -> bool:
         return self.kind(one.kernel).lack >= 0
 
     def _tie_breaks(self, sizes: Sequence[int]) -> list[float]:
-        """What the estimate adds to the scores of all kernels; empty where it orders no ties."""
+        """Tie breakers that the estimate adds to the scores of all kernels; empty where it orders no ties."""
         if self._estimate is None or self._completion != Completion.TIE_BROKEN:
             return []
         estimated = self._scores(self._estimate, sizes)

@@ -1,1 +1,1 @@
-"""What runs in the isolated worker: memory, launches, timing and verification of one kernel at a time."""
+"""The isolated worker: memory, launches, timing and verification, one kernel at a time."""

@@ -1,1 +1,1 @@
-"""What runs in the process of `ckh bench`: the sweep, its workers, and the journal's rows."""
+"""The process of `ckh bench`: the sweep, its workers, and the journal's rows."""

@@ -48,7 +48,7 @@ def filled(score: Sequence[float], minus_us: Sequence[float], is_known: Sequence
 
 
 def tie_breaks(minus_us: Iterable[float]) -> dict[float, float]:
-    """What each estimate adds to a model's score: up to `MOST_TIE_BREAK`, by its place among the distinct ones.
+    """The tie breaker of each estimate: up to `MOST_TIE_BREAK`, by its rank among the distinct estimates.
 
     Args:
         minus_us: minus the estimated times of a problem's kernels.

@@ -89,7 +89,7 @@ class Known(NamedTuple):
 
     @property
     def apart(self) -> str:
-        """What figures of the measured data are not valid for, in words; empty inside the training distribution."""
+        """Sentence on where the figures of the measured data do not hold; empty inside the training distribution."""
         device = ["this device"] if self.device else []
         sizes = ["these sizes"] if self.outside else []
         kinds = ["all of these kernels"] if self.families else []
