@@ -1,9 +1,11 @@
-"""How near to the optimum a search strategy comes, replayed on five spaces that others measured exhaustively.
+"""How near to the optimum a search strategy comes, replayed on recorded measurements of a whole space.
 
-    OMP_NUM_THREADS=1 python benchmarks/search_replay.py --data DIR [--strategy surrogate] [--seeds 50] [--jobs 1]
+    OMP_NUM_THREADS=1 python benchmarks/search_replay.py [FILE ...] [--strategy surrogate] [--seeds 50] [--jobs 1]
 
 The numbers are optimum / best found after 50, 100, 220 and 500 distinct measurements, median over the seeds; a failed
-configuration costs one. DIR holds kernel_tuner_*.parquet (FAIR Benchmark Hub of the autotuning community).
+configuration costs one. A file is Parquet with one row for each configuration: parameters, `time_ms`, `status`. Without
+files: five spaces that others measured exhaustively (kernel_tuner_*.parquet; FAIR Benchmark Hub of the autotuning
+community).
 """
 
 from __future__ import annotations
@@ -11,37 +13,148 @@ from __future__ import annotations
 import argparse
 import os
 import time
+from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ckh.search.replay import read_recording, replay
-from ckh.search.strategies import DEFAULT_STRATEGY, STRATEGIES
+from ckh.data.tables import warn_unverified
+from ckh.errors import DataError
+from ckh.search.run import run
+from ckh.search.space import Space
+from ckh.search.strategies import DEFAULT_STRATEGY, STRATEGIES, make_strategy
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
 
 SPACES = ("convolution_MI250X", "convolution_W7800", "convolution_A100", "gemm_RTX3090", "dedispersion_MI250X")
 CHECKPOINTS = (50, 100, 220, 500)
 DATA = Path(os.environ.get("CKH_SHARED", Path(__file__).resolve().parents[2] / "shared")) / "data"
+_OK, _TIME, _STATUS = "ok", "time_ms", "status"
+# What a recording says of a measurement besides: counts, deviations and times. The rest are parameters.
+_MEASURED = {_TIME, _STATUS, "spread"}
+_MEASURED_ENDS = ("_ms", "_samples", "_obs")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Recording:
+    """A space and the time of every configuration, not a number where it failed."""
+
+    space: Space
+    times_ms: NDArray[np.float64]
+
+    @property
+    def optimum_ms(self) -> float:
+        """The fastest time."""
+        return float(np.nanmin(self.times_ms))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Replay:
+    """Best time after each measurement, shape (seeds, budget), infinite until something worked."""
+
+    best_ms: NDArray[np.float64]
+    optimum_ms: float
+
+    def summary(self, checkpoints: Sequence[int]) -> tuple[float, ...]:
+        """The median over the seeds of optimum / best found, after each of these numbers of measurements."""
+        return tuple(float(np.median(self.optimum_ms / self.best_ms[:, count - 1])) for count in checkpoints)
+
+
+def read_recording(path: Path) -> Recording:
+    """Read a recording.
+
+    A column is a parameter unless it is `time_ms`, `status`, `spread`, or ends in `_ms`, `_samples` or `_obs`;
+    constant columns are dropped. A row counts as failed unless its status is `ok`.
+
+    Raises:
+        DataError: a column, parameter or time is missing, or configurations are repeated.
+    """
+    import pandas as pd
+
+    frame = pd.read_parquet(path)
+    for name in (_TIME, _STATUS):
+        if name not in frame.columns:
+            raise DataError(f"{path} has no column {name}", code="missing-column")
+    is_ok = (frame[_STATUS] == _OK).to_numpy()
+    times = np.where(is_ok, frame[_TIME].to_numpy(dtype=np.float64), np.nan)
+    if not is_ok.any() or not (np.isfinite(times[is_ok]).all() and (times[is_ok] > 0).all()):
+        raise DataError(
+            f"{path} needs a positive time_ms wherever the status is ok, and at least one such row", code="bad-column"
+        )
+    names = [name for name in frame.columns if _is_parameter(name) and len(frame[name].unique()) > 1]
+    if not names:
+        raise DataError(f"{path} has no column of a parameter that varies", code="bad-column")
+    warn_unverified(path)
+    return Recording(Space(names, [np.asarray(frame[name].to_numpy()) for name in names]), times)
+
+
+def _is_parameter(name: str) -> bool:
+    return name not in _MEASURED and not name.endswith(_MEASURED_ENDS)
+
+
+def replay(
+    recording: Recording,
+    budget: int,
+    seeds: Sequence[int],
+    strategy: str = DEFAULT_STRATEGY,
+    prior: NDArray[np.float64] | None = None,
+    jobs: int = 1,
+) -> Replay:
+    """Search a recording once for each seed.
+
+    A search ends early at the optimum, which changes nothing in what is reported.
+
+    Raises:
+        UsageError: there is no such strategy.
+        DataError: the prior does not fit the space.
+    """
+    from joblib import Parallel, delayed
+
+    search = delayed(_search)
+    traces = Parallel(n_jobs=jobs)(search(recording, budget, seed, strategy, prior) for seed in seeds)
+    return Replay(np.array(traces).reshape(len(seeds), budget), recording.optimum_ms)
+
+
+def _search(
+    recording: Recording, budget: int, seed: int, strategy: str, prior: NDArray[np.float64] | None
+) -> NDArray[np.float64]:
+    times, optimum = recording.times_ms, recording.optimum_ms
+    best = np.inf
+
+    def evaluate(index: int) -> float | None:
+        nonlocal best
+        best = min(best, np.nan_to_num(times[index], nan=np.inf))
+        return None if np.isnan(times[index]) else float(times[index])
+
+    result = run(make_strategy(strategy, recording.space, seed, prior), evaluate, budget, lambda: best <= optimum)
+    trace = [np.inf if step.best_ms is None else step.best_ms for step in result.trace]
+    return np.array([*trace, *[best] * (budget - len(trace))])
 
 
 def main() -> None:
     """Replay and print a Markdown table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    default = [DATA / f"kernel_tuner_{name}.parquet" for name in SPACES]
+    parser.add_argument("recordings", nargs="*", type=Path, default=default, metavar="FILE", help="recordings")
     parser.add_argument("--strategy", choices=tuple(STRATEGIES), default=DEFAULT_STRATEGY)
     parser.add_argument("--seeds", type=int, default=50, help="how many searches of each space (50)")
     parser.add_argument("--jobs", type=int, default=1, help="processes (1)")
-    parser.add_argument("--data", type=Path, default=DATA, help="directory of kernel_tuner_*.parquet")
-    parser.add_argument("--spaces", nargs="+", default=SPACES, help="names after kernel_tuner_ (the five)")
     options = parser.parse_args()
 
     print(f"| {options.strategy}, {options.seeds} seeds | {' | '.join(map(str, CHECKPOINTS))} | s / search |")
     print("|---" * (len(CHECKPOINTS) + 2) + "|")
     rows = []
-    for name in options.spaces:
-        recording = read_recording(options.data / f"kernel_tuner_{name}.parquet")
+    for path in options.recordings:
+        recording = read_recording(path)
+        budget = min(max(CHECKPOINTS), len(recording.space))
         start = time.perf_counter()
-        found = replay(recording, max(CHECKPOINTS), range(options.seeds), options.strategy, jobs=options.jobs)
-        rows.append(found.summary(CHECKPOINTS))
-        _print(name, rows[-1], (time.perf_counter() - start) / options.seeds)
+        found = replay(recording, budget, range(options.seeds), options.strategy, jobs=options.jobs)
+        rows.append(found.summary([min(count, budget) for count in CHECKPOINTS]))
+        _print(path.stem.removeprefix("kernel_tuner_"), rows[-1], (time.perf_counter() - start) / options.seeds)
     _print("average", tuple(np.mean(rows, axis=0)))
 
 

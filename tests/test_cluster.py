@@ -159,24 +159,6 @@ def test_a_call_that_kills_every_worker_is_an_error(local: Cluster) -> None:
         list(local.results([Call(signal.raise_signal, (signal.SIGKILL,))]))
 
 
-def test_a_replay_on_a_cluster_finds_what_it_finds_here(
-    local: Cluster, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Searches are spread over the workers, with the same result."""
-    import numpy as np
-    import pandas as pd
-
-    random = np.random.default_rng(0)
-    x, y = (one.ravel() for one in np.meshgrid(np.arange(20), np.arange(20)))
-    frame: pd.DataFrame = pd.DataFrame({"x": x, "y": y, "time_ms": random.uniform(1, 2, 400), "status": "ok"})
-    frame.to_parquet(tmp_path / "all.parquet")
-    args = ["search", "--replay", str(tmp_path / "all.parquet"), "--strategy", "de", "--budget", "60", "--seeds", "6"]
-    assert run([*args, "--json"]) == ExitCode.OK
-    here = capsys.readouterr().out
-    assert run([*args, "--json", "--cluster", local.client.scheduler.address]) == ExitCode.OK
-    assert capsys.readouterr().out == here
-
-
 def test_the_job_script_for_slurm_can_be_built() -> None:
     """The example of docs/cluster.md makes a job script that starts a worker with all GPUs of a node."""
     jobqueue = pytest.importorskip("dask_jobqueue", reason="needs the extra 'cluster'")

@@ -1,4 +1,4 @@
-"""The three ways of `ckh search`: by a model, by measuring on a device, and by replaying a recording."""
+"""The two ways of `ckh search` for a problem: by a model, and by measuring on a device."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from ckh.bench.devices.device import Device
     from ckh.bench.nodes.remote import DeviceRequest
     from ckh.commands._problem_options import Typed
-    from ckh.commands._search_options import Effort, Measuring, Replaying
+    from ckh.commands._search_options import Effort, Measuring
     from ckh.learn.answers.ranked import Ranked
     from ckh.learn.models.artifact import Model
     from ckh.learn.models.choice import Chooser
@@ -32,31 +32,9 @@ if TYPE_CHECKING:
 
 _DEVICE_STRATEGY = "surrogate"
 SPACE_LIMIT = 50_000  # kernels that may be measured
-_CHECKPOINTS = (50, 100, 220, 500)
 _HOST = "host"
 _RUNS = Path("runs")
 _NOTHING = Path()  # where candidates that come with a model are not
-
-
-def replay_recording(
-    path: Path, effort: Effort, how: Replaying, jobs: int | None, cluster: str | None, *, as_json: bool
-) -> None:
-    """Search a recording once for each seed, from the first one given, and print how near the optimum that came.
-
-    Raises:
-        DataError: the recording is unusable.
-    """
-    from ckh.cluster.connection import everywhere_or_here
-    from ckh.search.replay import read_recording, replay
-
-    recording = read_recording(path)
-    strategy = effort.strategy or _DEVICE_STRATEGY
-    budget = min(effort.budget, len(recording.space))
-    seeds = range(effort.seed, effort.seed + how.seeds)
-    with everywhere_or_here(cluster):
-        found = replay(recording, budget, seeds, strategy, jobs=-1 if cluster else jobs or 1)
-    checkpoints = [*(count for count in _CHECKPOINTS if count < budget), budget]
-    output.print_replay(path, recording, strategy, found, checkpoints, as_json=as_json)
 
 
 def ask_model(typed: Typed, top: int, *, must_be_measured: bool, as_json: bool) -> None:

@@ -63,10 +63,3 @@ class Measuring:
     def limits(self, jobs: int | None) -> BenchLimits:
         """The limits of bench, with so many compilers at a time; None: by cores and memory."""
         return BenchLimits(self.time_s, None, self.timeout_s, jobs, self.compile_timeout_s)
-
-
-@dataclass(frozen=True, slots=True)
-class Replaying:
-    """How a recording is searched; all of it needs --replay."""
-
-    seeds: int = declared(Declared("Number of searches to replay.  [10]", low=1), default=10)

@@ -5,15 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from ckh.commands._common import print_json, print_table, say
 from ckh.commands._duration import format_duration
 from ckh.prose import shell_word
 from ckh.search.model_text import head_text, yes
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
     from pathlib import Path
 
     from ckh.data.journal import ResultRow
@@ -21,7 +18,6 @@ if TYPE_CHECKING:
     from ckh.ops.base import AnyOperation, Problem
     from ckh.search.kernels import KernelSpace
     from ckh.search.measured import Measurement
-    from ckh.search.replay import Recording, Replay
 
 _FLOPS_PER_TFLOPS_MS = 1e9
 
@@ -107,46 +103,6 @@ def print_measured(summary: Summary, outcome: Measurement, out: Path, *, as_json
         say(f"\nthe model's first choice of the candidates: {figures}, {outcome.first_choice.kernel}")
         say(f"its time / the best's: {outcome.ratio:.3f}")
     say(f"next: {after}")
-
-
-def print_replay(
-    path: Path, recording: Recording, strategy: str, found: Replay, checkpoints: Sequence[int], *, as_json: bool
-) -> None:
-    """How near the optimum searches of a recording came."""
-    failed = int(np.isnan(recording.times_ms).sum())
-    table = [(count, found.efficiencies(count)) for count in checkpoints]
-    if as_json:
-        points = [
-            {
-                "evaluations": count,
-                "median": float(np.median(shares)),
-                "mean": float(shares.mean()),
-                "min": float(shares.min()),
-            }
-            for count, shares in table
-        ]
-        print_json(
-            "search_replay",
-            {
-                "recording": str(path),
-                "configurations": len(recording.space),
-                "failed": failed,
-                "optimum_ms": recording.optimum_ms,
-                "strategy": strategy,
-                "seeds": len(found.best_ms),
-                "checkpoints": points,
-            },
-        )
-        return
-    say(f"recording  {path}: {len(recording.space)} configurations of {', '.join(recording.space.names)}")
-    say(f"           {failed} failed, the optimum is {recording.optimum_ms:.6g} ms")
-    say(f"search     {strategy}, {len(found.best_ms)} seeds; optimum / best found:")
-    say()
-    rows = [
-        [str(count), *(f"{number:.3f}" for number in (np.median(shares), shares.mean(), shares.min()))]
-        for count, shares in table
-    ]
-    print_table("", ("evaluations", "median", "mean", "min"), rows)
 
 
 def _measured(summary: Summary, row: ResultRow) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from ckh.commands import _completion
 from ckh.commands._common import JSON_HELP, examples
 from ckh.commands._declared_options import has_options_of, typed_as
 from ckh.commands._problem_options import Typed, says_a_problem
-from ckh.commands._search_options import Effort, Measuring, Replaying
+from ckh.commands._search_options import Effort, Measuring
 from ckh.errors import ExitCode, UsageError
 from ckh.strenum import StrEnum
 
@@ -57,14 +57,13 @@ def register(app: typer.Typer) -> None:
             "ckh search --n 16 --c 256 --measure --budget 200 --time 10m --out runs/layer1",
             "ckh search --m 16 --n 4096 --k 4096 --measure --device hip --json",
             "ckh search --set 20 --keep 0.99 --data layers.parquet --write-registry set.json",
-            "ckh search --replay measured.parquet --strategy surrogate --budget 220 --seeds 20",
             "ckh convert runs/layer1 --out layer1.parquet",
         ),
     )(search)
 
 
 @says_a_problem
-@has_options_of(effort=Effort, measuring=Measuring, replaying=Replaying)
+@has_options_of(effort=Effort, measuring=Measuring)
 def search(
     typed: Typed,
     effort: dict[str, Any],
@@ -75,15 +74,11 @@ def search(
     require: OnlyMeasured | None = typer.Option(
         None, "--require", help="Refuse, with exit code 4, answers not by a model of this GPU and element type."
     ),
-    replay: Path | None = typer.Option(
-        None, "--replay", metavar="FILE", help="Replay recorded measurements of a whole space, in Parquet."
-    ),
-    replaying: dict[str, Any],
     jobs: int | None = typer.Option(
-        None, "--jobs", "-j", min=1, max=1024, help="Parallel compilers; by cores and memory. Replay: processes.  [1]"
+        None, "--jobs", "-j", min=1, max=1024, help="Parallel compilers.  [by cores and memory]"
     ),
     cluster: str | None = typer.Option(
-        None, "--cluster", metavar="ADDRESS", help=f"Measure, or replay: {CLUSTER_HELP[0].lower()}{CLUSTER_HELP[1:]}"
+        None, "--cluster", metavar="ADDRESS", help=f"Measure: {CLUSTER_HELP[0].lower()}{CLUSTER_HELP[1:]}"
     ),
     kernel_set: int | None = typer.Option(
         None, "--set", metavar="K", min=1, help="Select the smallest set of kernels, at most K, from --data."
@@ -110,8 +105,7 @@ def search(
     shared = {"jobs": jobs, "measure": measure or None, "require": require, "cluster": cluster}
     choosing = {"data": data or None, "keep": keep, "problems": problems, "write_registry": write_registry}
     if kernel_set is not None:
-        others = {**typed.given, **effort, **measuring, **replaying, **shared, "replay": replay}
-        _refuse(others, "does not go with --set")
+        _refuse({**typed.given, **effort, **measuring, **shared}, "does not go with --set")
         from ckh.commands._search_set import SetRequest, search_set
 
         wanted = SetRequest(kernel_set, _KEEP if keep is None else keep, tuple(data), problems, write_registry)
@@ -119,14 +113,6 @@ def search(
         return
     _refuse(choosing, "needs --set")
     forced = {"force": force or None}
-    if replay is not None:
-        if cluster is not None:
-            _refuse({"jobs": jobs}, "does not go with --cluster, whose workers are all used")
-        not_replayed = {"top": effort.get("top"), **measuring, **forced, "measure": measure or None, "require": require}
-        _refuse({**typed.given, **not_replayed}, "does not go with --replay")
-        modes.replay_recording(replay, Effort(**effort), Replaying(**replaying), jobs, cluster, as_json=as_json)
-        return
-    _refuse(replaying, "needs --replay")
     if not measure:
         proposing = {name: value for name, value in effort.items() if name != "top"}
         _refuse({**proposing, **measuring, **forced, "jobs": jobs, "cluster": cluster}, "needs --measure")

@@ -1,4 +1,4 @@
-"""`ckh search` as it is called: asking models, measuring real kernels of the host, replaying, bad options."""
+"""`ckh search` as it is called: asking models, measuring real kernels of the host, bad options."""
 
 from __future__ import annotations
 
@@ -8,8 +8,6 @@ import signal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-import pandas as pd
 import pytest
 
 from ckh.bench.compilation.compile import KernelBuilder
@@ -311,37 +309,6 @@ def test_a_run_is_not_written_over(capsys: pytest.CaptureFixture[str]) -> None:
     assert Path("run/journal.jsonl").read_text(encoding="utf-8") == "{}\n"
 
 
-def recording(path: Path) -> Path:
-    """Sixty-four configurations, one of which is the best by far, and one of which failed."""
-    tile, vector, mode = (column.reshape(-1) for column in np.meshgrid([16, 32, 64, 128], [1, 2, 4, 8], [0, 1, 2, 3]))
-    times = 1.0 + np.abs(np.log2(tile) - 6) + np.abs(np.log2(vector) - 2) + mode
-    status = np.where(np.arange(64) == 5, "crash", "ok")
-    columns = {"tile": tile, "vector": vector, "mode": mode.astype(str), "time_ms": times, "status": status}
-    pd.DataFrame(columns).to_parquet(path)
-    return path
-
-
-def test_a_recording_is_replayed(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    """The whole space is enough to find the optimum; the table has its checkpoints, the document their figures."""
-    path = recording(tmp_path / "recorded.parquet")
-    found = document(capsys, "--replay", str(path), "--seeds", "4", "--strategy", "local")
-    assert (found["configurations"], found["failed"], found["optimum_ms"], found["seeds"]) == (64, 1, 1.0, 4)
-    assert [point["evaluations"] for point in found["checkpoints"]] == [50, 64]
-    assert found["checkpoints"][1] == {"evaluations": 64, "median": 1.0, "mean": 1.0, "min": 1.0}
-    assert run(["search", "--replay", str(path), "--seeds", "2", "--budget", "9"]) == ExitCode.OK
-    lines = capsys.readouterr().out.splitlines()
-    assert lines[-3].split() == ["evaluations", "median", "mean", "min"]
-    assert lines[-1].split()[0] == "9"
-
-
-def test_replays_repeat_themselves(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    """The same seeds give the same figures, whatever the number of processes."""
-    path = recording(tmp_path / "recorded.parquet")
-    args = ["--replay", str(path), "--seeds", "3", "--budget", "12", "--strategy", "random"]
-    assert document(capsys, *args) == document(capsys, *args, "--jobs", "2")
-    assert document(capsys, *args) != document(capsys, *args, "--seed", "7")
-
-
 @pytest.mark.parametrize(
     ("args", "exit_code", "code", "values"),
     [
@@ -355,16 +322,11 @@ def test_replays_repeat_themselves(capsys: pytest.CaptureFixture[str], tmp_path:
         ("--time 10m", ExitCode.USAGE, "inapplicable-option", ["--time", "--measure"]),
         ("--out run", ExitCode.USAGE, "inapplicable-option", ["--out", "--measure"]),
         ("--cold", ExitCode.USAGE, "inapplicable-option", ["--cold", "--measure"]),
-        ("--seeds 3", ExitCode.USAGE, "inapplicable-option", ["--seeds", "--replay"]),
         ("--jobs 3", ExitCode.USAGE, "inapplicable-option", ["--jobs", "--measure"]),
         ("--measure --time soon", ExitCode.USAGE, "bad-number", ["'soon'"]),
         ("--measure --device host --gpu 1", ExitCode.USAGE, "inapplicable-option", ["host", "gpus"]),
         ("--measure --device hip --arch gfx000", ExitCode.USAGE, "unknown-arch", ["'gfx000'"]),
         ("--measure --arch gfx942 --hipcc /no/hipcc", ExitCode.NO_DEVICE, "no-compiler", ["/no/hipcc"]),
-        ("--replay none.parquet --c 8", ExitCode.USAGE, "inapplicable-option", ["--c", "--replay"]),
-        ("--replay none.parquet --measure", ExitCode.USAGE, "inapplicable-option", ["--measure", "--replay"]),
-        ("--replay none.parquet --top 3", ExitCode.USAGE, "inapplicable-option", ["--top", "--replay"]),
-        ("--replay none.parquet", ExitCode.BAD_DATA, "no-file", ["none.parquet"]),
         ("--model none", ExitCode.BAD_DATA, "no-model", ["none"]),
         ("--measure --model none", ExitCode.BAD_DATA, "no-model", ["none"]),
         ("--measure --dtype fp16", ExitCode.NO_KERNEL, "no-kernel", ["host"]),

@@ -36,7 +36,7 @@ def test_what_no_model_answers_is_for_the_full_command(line: str) -> None:
 
 @pytest.mark.parametrize("line", ["--measure --c 64", "--require measured --c 64", "--c 64 --why", "--set 20 --c 64"])
 def test_other_searches_are_for_the_full_command(line: str) -> None:
-    """Measuring, sets, replays, and the flags of other commands."""
+    """Measuring, sets, and the flags of other commands."""
     assert parse(["search", *line.split()]) is None
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from ckh.search.replay import Recording
+from benchmarks.search_replay import Recording
 from ckh.search.space import Space
 from tests.shared import DATA
 

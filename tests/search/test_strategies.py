@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
+from benchmarks.search_replay import Recording, replay
 from ckh.errors import DataError, UsageError
-from ckh.search.replay import Recording, replay
 from ckh.search.run import SearchResult, run
 from ckh.search.space import Space
 from ckh.search.strategies import DEFAULT_STRATEGY, STRATEGIES, make_strategy
