@@ -51,7 +51,7 @@ def build_app(requested: Sequence[str]) -> typer.Typer:
     for name, line in COMMANDS.items():
         if name in requested:
             importlib.import_module(f"ckh.commands.{name}").register(app)
-            _add_wide(app)
+            _complete_commands(app)
         else:
             app.command(name=name, help=line)(_not_loaded)
     return app
@@ -127,14 +127,17 @@ def _print_version() -> None:
     raise typer.Exit
 
 
-def _add_wide(app: typer.Typer) -> None:
-    """Give each command of an application that is loaded the option --wide."""
+def _complete_commands(app: typer.Typer) -> None:
+    """Give each command of an application that is loaded the option --wide, and help in panels."""
+    from ckh.commands.panels import HelpCommand, HelpGroup
+
     for group in app.registered_groups:
         if group.typer_instance is not None:
-            _add_wide(group.typer_instance)
+            group.cls = HelpGroup
+            _complete_commands(group.typer_instance)
     for one in app.registered_commands:
         if one.callback is not None and one.callback is not _not_loaded:
-            one.callback = _with_wide(one.callback)
+            one.cls, one.callback = HelpCommand, _with_wide(one.callback)
 
 
 def _with_wide(command: Callable[..., Any]) -> Callable[..., Any]:

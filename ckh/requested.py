@@ -38,6 +38,11 @@ class SizeOption(NamedTuple):
     low: int | None = None
     high: int | None = None
 
+    @property
+    def sentence(self) -> str:
+        """Help text with the default."""
+        return f"{self.help}." + (f"  [{self.default}]" if self.default else "")
+
 
 def fields_in_words(problem: Any) -> str:
     """All fields of a problem, with their names."""

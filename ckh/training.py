@@ -52,18 +52,19 @@ class TreeParams:
     """
 
     n_estimators: int = declared(
-        Declared("Most boosting rounds.  [400 or 200]", typed=("--trees",), low=1), default=2000
+        Declared("Maximum number of boosting rounds.  [400 or 200]", typed=("--trees",), low=1), default=2000
     )
     learning_rate: float = declared(Declared("Learning rate.  [0.05 or 0.1]", low=1e-4, high=1.0), default=0.02)
     num_leaves: int = declared(
-        Declared("Leaves of a tree.  [31 to 255]", typed=("--leaves",), low=2, high=4096), default=255
+        Declared("Leaves per tree.  [31 to 255]", typed=("--leaves",), low=2, high=4096), default=255
     )
     max_depth: int = 15
     min_child_samples: int = 10
     subsample: float = 0.85
     subsample_freq: int = 1
     colsample_bytree: float = declared(
-        Declared("Features a tree may use.  [0.4]", typed=("--feature-fraction",), low=0.05, high=1.0), default=0.85
+        Declared("Share of the features per tree.  [0.4]", typed=("--feature-fraction",), low=0.05, high=1.0),
+        default=0.85,
     )
     reg_alpha: float = 0.05
     reg_lambda: float = 0.5
@@ -94,36 +95,40 @@ class TrainOptions:
 
     targets: tuple[str, ...] = (TFLOPS,)
     rank: RankObjective = declared(
-        Declared("What the model that orders is trained for.  [efficiency]"), default=RankObjective.RELATIVE
+        Declared("Objective of the ranking model.  [efficiency]"), default=RankObjective.RELATIVE
     )
     labels: Labels = declared(
-        Declared("What the data know: times, or of each problem its winners alone.  [measured]"),
+        Declared("Labels of the data: times, or only the winner of each problem.  [measured]"),
         default=Labels.MEASURED,
     )
-    folds: int = declared(Declared("Folds of the cross-validation, or 0.  [5]", low=0, high=50), default=5)
+    folds: int = declared(Declared("Folds of the cross-validation; 0: none.  [5]", low=0, high=50), default=5)
     early_stopping: int = 50
     seed: int = declared(Declared("Random seed.  [42]", low=0), default=42)
     jobs: int = declared(
-        Declared("Most threads; one a core by default, fewer for few rows.", typed=("--jobs", "-j"), low=1, high=1024),
+        Declared(
+            "Maximum number of threads.  [one per core, fewer for few rows]", typed=("--jobs", "-j"), low=1, high=1024
+        ),
         default=1,
     )
     ensemble: int = declared(
-        Declared("Models, of as many seeds, whose trees together order kernels.  [1]", low=1, high=50), default=1
+        Declared("Number of ranking models, with different seeds, whose trees are combined.  [1]", low=1, high=50),
+        default=1,
     )
     focus: float = declared(
-        Declared("Weigh rows by their efficiency to this power.  [1]", low=0.0, high=10.0), default=1.0
+        Declared("Weight rows by their efficiency to this power.  [1]", low=0.0, high=10.0), default=1.0
     )
     regression: TreeParams | None = None
     speeds: TreeParams | None = None
     noise_weights: bool = declared(
-        Declared("Weigh rows by how certain their times are.", typed=("--noise-weights",)), default=False
+        Declared("Weight rows by the certainty of their times.", typed=("--noise-weights",)), default=False
     )
     mine: int = declared(Declared("Rounds of hard-example mining.", low=0, high=20), default=0)
     prior: float = declared(
-        Declared("Weight of a law of time beside the model that orders.  [1 or 0]", low=0.0, high=10.0), default=0.0
+        Declared("Weight of an analytic time model, relative to the regression.  [1 or 0]", low=0.0, high=10.0),
+        default=0.0,
     )
     lambdarank: float = declared(
-        Declared("Weight of a LambdaRank beside the model that orders and its law.  [1 or 0]", low=0.0, high=10.0),
+        Declared("Weight of a LambdaRank, relative to the regression.  [1 or 0]", low=0.0, high=10.0),
         default=0.0,
     )
     params: TreeParams = field(default_factory=TreeParams)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 import subprocess
 import sys
@@ -11,6 +12,8 @@ import pytest
 from ckh import __version__
 from ckh.cli import COMMANDS, run
 from ckh.errors import EXIT_CODE_MEANING, ExitCode
+from ckh.ops import all_requested, operation, operation_names
+from ckh.requested import as_option
 from tests.refusals import expect_error
 
 ALL = [*([name] for name in COMMANDS), *(["validate", name] for name in ("oracle", "compare", "selection", "kernels"))]
@@ -42,6 +45,40 @@ def test_help_fits_80_columns(command: list[str], capsys: pytest.CaptureFixture[
     calls = [shlex.split(call) for call in shown.replace("\\\n", "").splitlines()]
     assert calls
     assert all(call[0] == "ckh" and call[1] in COMMANDS for call in calls)
+
+
+@pytest.mark.parametrize("command", ALL, ids=" ".join)
+def test_every_option_is_in_a_panel(command: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    """The last panel, of what names none, has --help alone."""
+    assert run([*command, "--help"]) == ExitCode.OK
+    options = capsys.readouterr().out.partition("\nOptions:\n")[2].partition("\n\n")[0]
+    assert [line.split()[:2] for line in options.splitlines()] == [["-h,", "--help"]]
+
+
+@pytest.mark.parametrize("op", operation_names())
+@pytest.mark.parametrize("args", [["--op={}"], ["--op", "{}"]], ids=len)
+def test_help_shows_the_options_of_the_requested_operation(
+    op: str, args: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Those of the problem are the operation's, in its order; --variant and --pad-channels are for convolutions."""
+    assert run(["predict", "--help", *(arg.format(op) for arg in args)]) == ExitCode.OK
+    panel = capsys.readouterr().out.partition("\nProblem:\n")[2].partition("\n\n")[0]
+    has_directions = operation(op).has_directions
+    own = [as_option(option.name) for option in all_requested()[op].options]
+    expected = ["--op", *own, *["--variant"] * has_directions, "--dtype", "--arch", "--problems"]
+    expected += ["--pad-channels"] * has_directions
+    assert re.findall(r"^  (--[a-z-]+)", panel, re.MULTILINE) == expected
+
+
+@pytest.mark.parametrize(("args", "op"), [([], "grouped_conv"), (["--m", "8"], "gemm_universal")])
+def test_help_without_an_operation_is_of_the_meant_one(
+    args: list[str], op: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """That is a convolution, or with --m a GEMM, as in predictions."""
+    assert run(["predict", *args, "--help"]) == ExitCode.OK
+    meant = capsys.readouterr().out
+    assert run(["predict", "--op", op, "--help"]) == ExitCode.OK
+    assert capsys.readouterr().out == meant
 
 
 def test_version(capsys: pytest.CaptureFixture[str]) -> None:
@@ -84,9 +121,12 @@ def test_an_error_is_one_line_and_its_exit_code(capsys: pytest.CaptureFixture[st
     expect_error(err, "indivisible", "C=10", "G=3")
 
 
-def test_help_imports_nothing_heavy() -> None:
-    """`ckh --help` stays instant because it imports no data or learning library, nor what Typer checks values with."""
-    heavy = ["pydantic", "numpy", "pandas", "pyarrow", "lightgbm", "sklearn", "rich.progress", "joblib"]
-    code = f"import sys; from ckh.cli import run; run(['--help']); print([m for m in {heavy} if m in sys.modules])"
+@pytest.mark.parametrize(
+    ("args", "unneeded"), [(["--help"], ["pydantic"]), (["predict", "--help"], []), (["search", "--help"], [])]
+)
+def test_help_imports_nothing_heavy(args: list[str], unneeded: list[str]) -> None:
+    """Help stays instant because it imports no data or learning library, `ckh --help` no validation library either."""
+    heavy = [*unneeded, "numpy", "pandas", "pyarrow", "lightgbm", "sklearn", "rich.progress", "joblib"]
+    code = f"import sys; from ckh.cli import run; run({args}); print([m for m in {heavy} if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.splitlines()[-1] == "[]"

@@ -12,6 +12,7 @@ import typer
 
 from ckh.commands import _completion
 from ckh.commands._common import OP_HELP
+from ckh.commands.panels import PROBLEM
 from ckh.log import warn
 from ckh.ops import DEFAULT_OPERATION, all_requested, meant_operation, own_options
 from ckh.problems import Direction
@@ -28,12 +29,6 @@ _PARTS = all_requested()
 _DEFAULTS = "; ".join(
     [DEFAULT_OPERATION, *(f"with {as_option(option)} {name}" for option, name in own_options(_PARTS).items())]
 )
-_DTYPES = "; ".join(
-    [
-        "the model's own, or the architecture's",
-        *(f"{name}: {part.default_dtype}" for name, part in _PARTS.items() if part.default_dtype),
-    ]
-)
 _BEFORE: dict[str, tuple[Any, Any]] = {
     "op": (
         str,
@@ -41,19 +36,21 @@ _BEFORE: dict[str, tuple[Any, Any]] = {
             None,
             "--op",
             autocompletion=_completion.operations,
-            help=f"{OP_HELP}  [{_DEFAULTS}]",
+            help=f"{OP_HELP} With --help: its options.  [{_DEFAULTS}]",
+            rich_help_panel=PROBLEM,
         ),
     ),
 }
 _AFTER: dict[str, tuple[Any, Any]] = {
-    "variant": (Direction, typer.Option(None, "--variant", help="Direction.  [forward]")),
+    "variant": (Direction, typer.Option(None, "--variant", help="Direction.  [forward]", rich_help_panel=PROBLEM)),
     "dtype": (
         str,
         typer.Option(
             None,
             "--dtype",
             autocompletion=_completion.dtypes,
-            help=f"Element type; {_DTYPES}.",
+            help="Element type.  [the model's, else the architecture's]",
+            rich_help_panel=PROBLEM,
         ),
     ),
     "arch": (
@@ -62,12 +59,15 @@ _AFTER: dict[str, tuple[Any, Any]] = {
             None,
             "--arch",
             autocompletion=_completion.architectures,
-            help="Architecture; this machine's GPU, else host.",
+            help="Architecture.  [this machine's GPU, else host]",
+            rich_help_panel=PROBLEM,
         ),
     ),
     "model": (
         Path,
-        typer.Option(None, "--model", autocompletion=_completion.models, help="Model directory. [the first that fits]"),
+        typer.Option(
+            None, "--model", autocompletion=_completion.models, help="Model directory.  [the first that fits]"
+        ),
     ),
 }
 
@@ -151,17 +151,16 @@ def _size_options(others: set[str]) -> dict[str, tuple[Any, Any]]:
                 warn(f"{as_option(option.name)} of {name} is left out: there is another of this name", "duplicate-name")
             elif option not in same:
                 same.append(option)
-    return {name: (same[0].kind, _option(same)) for name, same in found.items() if same}
+    return {name: (same[0].kind, _option(same[0])) for name, same in found.items() if same}
 
 
-def _option(same: list[SizeOption]) -> Any:
-    """An option; what others say of it follows the first's sentence, or is one of its own where the default differs."""
-    sentences: list[tuple[list[str], str]] = []
-    for one in same:
-        if one.default or not sentences:
-            sentences.append(([one.help], one.default))
-        else:
-            sentences[-1][0].append(one.help)
-    text = "  ".join("; ".join(words) + "." + (f"  [{default}]" if default else "") for words, default in sentences)
-    first = same[0]
-    return typer.Option(None, as_option(first.name), help=text, metavar=first.metavar, min=first.low, max=first.high)
+def _option(first: SizeOption) -> Any:
+    return typer.Option(
+        None,
+        as_option(first.name),
+        help=first.sentence,
+        metavar=first.metavar,
+        min=first.low,
+        max=first.high,
+        rich_help_panel=PROBLEM,
+    )

@@ -50,6 +50,7 @@ def register(group: typer.Typer) -> None:
     """Add the command to `ckh validate`."""
     group.command(
         name="kernels",
+        short_help="Compile, run and check every combination of a matrix.",
         help=_HELP,
         epilog=examples(
             "ckh validate kernels --matrix pipelines",

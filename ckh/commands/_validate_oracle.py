@@ -25,6 +25,7 @@ from ckh.commands._judging import (
     stands_in,
 )
 from ckh.commands._verdicts import give_verdict
+from ckh.commands.panels import MEASURING
 from ckh.errors import DataError, UsageError
 from ckh.log import warn
 
@@ -98,7 +99,11 @@ def oracle(
     top_k: int = typer.Option(5, "--top-k", min=1, max=50, help="Number of choices to evaluate."),
     on_device: bool = typer.Option(False, "--on-device", help="Measure choices and oracle again on this machine."),
     sample: int = typer.Option(
-        _SAMPLE, "--sample", min=0, help="--on-device: number of random candidates to measure too."
+        _SAMPLE,
+        "--sample",
+        min=0,
+        rich_help_panel=MEASURING,
+        help="--on-device: number of random candidates to measure too.",
     ),
     limit: int | None = typer.Option(None, "--limit", min=1, help="Number of random problems to measure again."),
     seed: int = typer.Option(0, "--seed", help="Random seed."),

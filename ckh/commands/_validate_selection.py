@@ -13,6 +13,7 @@ from ckh.commands._common import JSON_HELP, OP_HELP, examples, print_json, print
 from ckh.commands._duration import parse_duration
 from ckh.commands._selection import WantedChoices, changed_choices, create_golden, with_data, with_measurements
 from ckh.commands._verdicts import FORCE, JUNIT, SUMMARY, VerdictFiles, give_verdict
+from ckh.commands.panels import PROBLEM
 from ckh.errors import UsageError
 from ckh.log import emit
 from ckh.problems import Direction
@@ -42,6 +43,7 @@ def register(group: typer.Typer) -> None:
     """Add the command to `ckh validate`."""
     group.command(
         name="selection",
+        short_help="Compare first choices with golden ones.",
         help=_HELP,
         epilog=examples(
             "ckh validate selection golden.json --create --problems resnet50",
@@ -68,10 +70,14 @@ def selection(
         None, "--dtype", autocompletion=_completion.dtypes, help="--create: element type."
     ),
     arch: str | None = typer.Option(
-        None, "--arch", autocompletion=_completion.architectures, help="--create: this machine's GPU, else host."
+        None,
+        "--arch",
+        autocompletion=_completion.architectures,
+        rich_help_panel=PROBLEM,
+        help="--create: architecture.  [this machine's GPU, else host]",
     ),
     model: Path | None = typer.Option(
-        None, "--model", autocompletion=_completion.models, help="Model directory. [the first that fits]"
+        None, "--model", autocompletion=_completion.models, help="Model directory.  [the first that fits]"
     ),
     data: list[Path] = typer.Option([], "--data", help="Dataset with times of changed choices; may be repeated."),
     on_device: bool = typer.Option(False, "--on-device", help="Measure changed choices on this machine."),

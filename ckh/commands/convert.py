@@ -10,6 +10,7 @@ import typer
 
 from ckh.commands import _completion
 from ckh.commands._common import JSON_HELP, examples, print_json, print_table, say
+from ckh.commands.panels import DATA
 from ckh.data import conversion
 from ckh.data.conversion import PARQUET, ConversionSummary
 from ckh.data.formats import ProblemsFormat, ReadOptions, WinnerSummary
@@ -69,10 +70,11 @@ def convert(
         None,
         "--arch",
         autocompletion=_completion.architectures,
+        rich_help_panel=DATA,
         help="Architecture of AMD's measurements, e.g. gfx942.",
     ),
     num_cus: int | None = typer.Option(
-        None, "--num-cus", min=1, help="Compute units, if the file does not state them."
+        None, "--num-cus", min=1, rich_help_panel=DATA, help="Compute units, if the file does not state them."
     ),
     from_format: str | None = typer.Option(
         None,
@@ -84,6 +86,7 @@ def convert(
     op: str | None = typer.Option(
         None,
         "--op",
+        rich_help_panel=DATA,
         help="Operation of a table read with --map.",
         autocompletion=_completion.operations,
     ),

@@ -10,6 +10,7 @@ import typer
 
 from ckh.commands import _completion
 from ckh.commands._common import JSON_HELP, examples, print_json, print_table, say
+from ckh.commands.panels import AITER, PROBLEM
 from ckh.errors import UsageError
 from ckh.export.consumers import all_of, named, the_one, the_table
 from ckh.log import warn
@@ -137,7 +138,9 @@ def export(
     op: str | None = typer.Option(
         None, "--op", autocompletion=_completion.operations, help="Operation, if the target supports several."
     ),
-    arch: str | None = typer.Option(None, "--arch", autocompletion=_completion.architectures, help="Architecture."),
+    arch: str | None = typer.Option(
+        None, "--arch", autocompletion=_completion.architectures, rich_help_panel=PROBLEM, help="Architecture."
+    ),
     dtype: str | None = typer.Option(
         None, "--dtype", autocompletion=_completion.dtypes, help="Element type of problems without one."
     ),
@@ -148,13 +151,17 @@ def export(
     installed: Path | None = typer.Option(
         None,
         "--installed",
+        rich_help_panel=AITER,
         help="With --to aiter: AITER's source or package: its kernels, numbers and own tables.",
     ),
-    replace: bool = typer.Option(False, "--replace", help="Include shapes of AITER's own tables."),
+    replace: bool = typer.Option(
+        False, "--replace", rich_help_panel=AITER, help="Include shapes of AITER's own tables."
+    ),
     check: Path | None = typer.Option(
         None,
         "--check",
         metavar="AITER",
+        rich_help_panel=AITER,
         help="Run the generator and lookup of this AITER on an existing export, or on that of --problems.",
     ),
     skip_unsupported: bool = typer.Option(

@@ -34,7 +34,7 @@ class Settings:
         Declared(f"Operation: {{}}.  [{DEFAULT_OPERATION}]", choices=operation_names, completion="operations"),
         default=DEFAULT_OPERATION,
     )
-    variant: str = declared(Declared("Direction. [forward, or the resumed run's]", kind=Variant))
+    variant: str = declared(Declared("Direction.  [forward, or the resumed run's]", kind=Variant))
     problems: str = declared(
         Declared(
             "Problem set, or .txt, .csv or .json file; of convolutions, GEMMs also AMD's .py.  [host-train or train]",
@@ -49,19 +49,19 @@ class Settings:
         )
     )
     model: str | None = declared(
-        Declared("What says which kernels are best.  [the one that predict uses]", kind=Path, completion="models"),
+        Declared("Model that ranks the kernels.  [the model that predict selects]", kind=Path, completion="models"),
         default=None,
     )
     plan: str | None = declared(
         Declared(
-            "Of these the N problems, and the kernels of each, whose measurement says most; auto: what fits in "
+            "Measure the N most informative problems, with the most informative kernels of each; auto: what fits in "
             "--budget.",
             metavar="N|auto",
         ),
         default=None,
     )
     active: bool = declared(
-        Declared("Go on choosing, as --plan does, by what was measured so far.", typed=("--active",)), default=False
+        Declared("Active learning: select the next pairs by the results so far.", typed=("--active",)), default=False
     )
     rule_set: str = declared(
         Declared("default, tiny, tests, full-tests, profiler or full.  [default]", completion="rule_sets"),
@@ -69,12 +69,10 @@ class Settings:
     )
     registry: str | None = declared(Declared("Select from the kernels of this JSON registry.", kind=Path), default=None)
     filter: str | None = declared(
-        Declared("Only these kernels, e.g. 'pipeline == \"mem\" and tile_m >= 64'.", metavar="EXPR"), default=None
+        Declared("Condition on the kernels, e.g. 'pipeline == \"mem\" and tile_m >= 64'.", metavar="EXPR"), default=None
     )
     split_k: tuple[int, ...] = declared(
-        Declared(
-            "Parts of K to try bwd_weight kernels with.  [1; a GPU's default set: 1,4,16]", metavar="N[,N…]", low=1
-        ),
+        Declared("bwd_weight: split-K factors to measure.  [1; a GPU's default set: 1,4,16]", metavar="N[,N…]", low=1),
         default=(1,),
     )
     ndim: int | None = declared(Declared("2D or 3D problems only.", low=2, high=3), default=None)
@@ -82,18 +80,21 @@ class Settings:
     pad_channels: bool = declared(
         Declared("Round C/G and K/G up to a multiple of 8.", typed=("--pad-channels/--no-pad-channels",)), default=False
     )
-    seed: int = declared(Declared("Random seed of orders and samples.  [0]"))
+    seed: int = declared(Declared("Random seed.  [0]"))
     samples: int = declared(Declared("Samples per time.  [5]", low=1, high=100))
     max_scratch: int | None = declared(
-        Declared("hip: skip kernels with more scratch memory a lane.", metavar="BYTES", low=0), default=None
+        Declared("hip: skip kernels with more scratch memory per lane.", metavar="BYTES", low=0), default=None
     )
     cold: bool = declared(
-        Declared("hip: empty the caches before every timed run, or use one set of operands.", typed=("--cold/--warm",)),
+        Declared(
+            "hip: flush the caches before every timed run, or keep one set of operands in them.",
+            typed=("--cold/--warm",),
+        ),
         default=False,
     )
     rotating: int = declared(
         Declared(
-            "hip: sets of operands that launches take in turn; 0: as many as outlast the caches, as in a network.  "
+            "hip: sets of operands that launches rotate through; 0: enough to exceed the caches, as in a network.  "
             "[0; 1 with --cold or --warm]",
             low=0,
             high=MAX_SETS,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from importlib.metadata import entry_points
@@ -124,16 +125,18 @@ def test_an_installed_operation_is_requested_by_its_options(capsys: pytest.Captu
 
 
 def test_the_command_line_has_the_options_of_installed_operations(installed: Path) -> None:
-    """Shared ones once; none with another type or a name that the command has."""
+    """Shared ones with their own words; none with another type or a name that the command has."""
     environment = {**os.environ, "PYTHONPATH": f"{installed}{os.pathsep}{ROOT}", "COLUMNS": "300"}
-    command = [sys.executable, "-m", "ckh", "predict", "--help"]
+    command = [sys.executable, "-m", "ckh", "predict", "--help", "--op", "axpy"]
     done = subprocess.run(command, env=environment, cwd=installed, capture_output=True, text=True, check=True)
+    shown = re.findall(r"^  --([a-z-]+)", done.stdout.partition("Problem:")[2], re.MULTILINE)
+    assert shown[:6] == ["op", "n", "step", "dtype", "arch", "problems"]
     text = " ".join(done.stdout.split())
     for option in (
         "--step <int> AXPY: stride. [1]",
-        "--n <int> Batch; columns of a GEMM's result; aiter_gemm: rows of B; AXPY: elements. [1]",
+        "--n <int> AXPY: elements.",
         "with --m gemm_universal; with --step axpy]",
-        "miopen_conv: fp32; aiter_gemm: fp8; aiter_moe: fp8; axpy: fp64.",
+        "--dtype <str> Element type. [fp64]",
     ):
         assert text.count(option) == 1
     for name in ("g", "top"):

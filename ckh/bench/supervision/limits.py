@@ -21,22 +21,25 @@ class BenchLimits:
 
     budget_s: float | None = declared(Declared("Time budget, e.g. 20m.", metavar="TIME"), default=None)
     leaders: int | None = declared(
-        Declared("Measure a problem's N fastest again.  [those within 8 %, up to 12]", metavar="N", low=2), default=None
+        Declared(
+            "Measure the N fastest kernels of each problem again.  [those within 8 %, up to 12]", metavar="N", low=2
+        ),
+        default=None,
     )
     timeout_s: float = declared(
         Declared(f"Time limit per kernel and problem.  [{DEFAULT_TIMEOUT_S:g}s]", metavar="TIME"),
         default=DEFAULT_TIMEOUT_S,
     )
     jobs: int | None = declared(
-        Declared("Compilers at a time; by cores and memory.", typed=("--jobs", "-j"), low=1, high=1024), default=None
+        Declared("Parallel compilers.  [by cores and memory]", typed=("--jobs", "-j"), low=1, high=1024), default=None
     )
     compile_timeout_s: float = declared(
-        Declared(f"Longest for one compiler.  [{DEFAULT_COMPILE_TIMEOUT_S / 60:g}m]", metavar="TIME"),
+        Declared(f"Time limit per compiler.  [{DEFAULT_COMPILE_TIMEOUT_S / 60:g}m]", metavar="TIME"),
         default=DEFAULT_COMPILE_TIMEOUT_S,
     )
     stop_gain: float = declared(
         Declared(
-            "--active: stop when a minute is expected to bring less, in points of mean efficiency.  "
+            "--active: stop below this expected gain per minute, in percentage points of mean efficiency.  "
             f"[{DEFAULT_STOP_GAIN:g}]",
             metavar="POINTS",
             low=0.0,

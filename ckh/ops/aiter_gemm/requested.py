@@ -15,12 +15,12 @@ if TYPE_CHECKING:
 
 FAMILY, LIBRARY, DTYPE = "a8w8", "ck", "fp8"  # of problems that state none
 _OPTIONS = (
-    SizeOption("m", "aiter_gemm: tokens"),
-    SizeOption("n", "aiter_gemm: rows of B"),
-    SizeOption("k", "aiter_gemm: what is summed over"),
-    SizeOption("family", "aiter_gemm: e.g. a8w8_bpreshuffle, a8w8_blockscale, a4w4_blockscale", FAMILY, str),
-    SizeOption("library", "aiter_gemm: ck or cktile", LIBRARY, str),
-    SizeOption("num_cus", "aiter: compute units of the device", "304 on gfx942, 256 on gfx950"),
+    SizeOption("m", "Tokens (rows of the result)"),
+    SizeOption("n", "Rows of B (columns of the result)"),
+    SizeOption("k", "Dimension that is summed over"),
+    SizeOption("family", "Family, e.g. a8w8_bpreshuffle, a8w8_blockscale, a4w4_blockscale", FAMILY, str),
+    SizeOption("library", "Library: ck or cktile", LIBRARY, str),
+    SizeOption("num_cus", "Compute units of the GPU", "304 on gfx942, 256 on gfx950"),
 )
 
 

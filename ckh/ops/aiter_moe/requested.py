@@ -17,15 +17,15 @@ STAGE, DTYPE, QUANT, ACTIVATION = "both", "fp8", "per_token", "silu"
 _QUANTS = {"fp8": QUANT, "bf16": "none", "pk_fp4": "per_1x32"}  # of an element type, where none is stated
 _NEEDED = ("tokens", "model_dim", "inter_dim", "experts", "topk")
 _OPTIONS = (
-    SizeOption("tokens", "aiter_moe: rows"),
-    SizeOption("model_dim", "aiter_moe: columns of what experts read and write"),
-    SizeOption("inter_dim", "aiter_moe: columns between their two products, of one device"),
-    SizeOption("experts", "aiter_moe: how many there are"),
-    SizeOption("topk", "aiter_moe: experts of a token"),
-    SizeOption("stage", "aiter_moe: both, stage1 or stage2", STAGE, str),
-    SizeOption("quant", "aiter_moe: per_token, per_1x32, per_1x128 or none", "by the element type", str),
-    SizeOption("activation", "aiter_moe: silu or swiglu", ACTIVATION, str),
-    SizeOption("num_cus", "aiter: compute units of the device", "304 on gfx942, 256 on gfx950"),
+    SizeOption("tokens", "Tokens"),
+    SizeOption("model_dim", "Hidden size of the model"),
+    SizeOption("inter_dim", "Intermediate size of the experts, on one GPU"),
+    SizeOption("experts", "Number of experts"),
+    SizeOption("topk", "Experts per token"),
+    SizeOption("stage", "Stage: both, stage1 or stage2", STAGE, str),
+    SizeOption("quant", "Quantization: per_token, per_1x32, per_1x128 or none", "by the element type", str),
+    SizeOption("activation", "Activation: silu or swiglu", ACTIVATION, str),
+    SizeOption("num_cus", "Compute units of the GPU", "304 on gfx942, 256 on gfx950"),
 )
 
 

@@ -14,11 +14,11 @@ if TYPE_CHECKING:
 
 _LAYOUT = "rcr"  # of problems that state none
 _OPTIONS = (
-    SizeOption("n", "columns of a GEMM's result"),
-    SizeOption("k", "what a GEMM sums over"),
-    SizeOption("m", "GEMM: rows of the result"),
-    SizeOption("layout", "GEMM: of A, B and C, e.g. rrr", _LAYOUT, str),
-    SizeOption("split_k", "GEMM: parts that K is split into", "1"),
+    SizeOption("n", "Columns of the result"),
+    SizeOption("k", "Dimension that is summed over"),
+    SizeOption("m", "Rows of the result"),
+    SizeOption("layout", "Layouts of A, B and C, e.g. rrr", _LAYOUT, str),
+    SizeOption("split_k", "Parts that K is split into", "1"),
 )
 
 

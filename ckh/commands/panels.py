@@ -1,0 +1,113 @@
+"""Help of commands: options in panels, those of the requested operation alone."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from typer.core import TyperCommand, TyperGroup
+
+from ckh.ops import DEFAULT_OPERATION, all_requested, meant_operation
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ckh.requested import SizeOption
+
+PROBLEM, MODEL, DATA, AITER, MEASURING = "Problem", "Model", "Data", "AITER", "Measuring"
+OTHER = "Options"
+# Panels in their order, with the options that do not name one (`rich_help_panel`).
+PANELS = {
+    PROBLEM: "op variant dtype ndim problems num_cus pad_channels",
+    DATA: "data train_data labels with_trained max_unstable amd_recipe from_format maps skip_bad average sample",
+    "Kernels": "kernels registry rule_set filter split_k max_scratch matrix kernel_set keep",
+    MODEL: "model require among warm_start",
+    AITER: "",
+    "Plan": "plan active stop_gain dry_run",
+    "Training": "targets rank prior lambdarank n_estimators num_leaves learning_rate colsample_bytree ensemble folds "
+    "focus mine noise_weights tuned distributed",
+    "Search": "strategy budget replay seeds",
+    "Device": "device arch hipcc ck_include gpus gpu",
+    MEASURING: "measure measured probe on_device limit timeout timeout_s samples cold rotating leaders",
+    "Run": "budget_s time_s jobs compile_timeout_s cluster seed compile_only check resume yes verbose",
+    "Gate": "create fail_under min_problems min_mean min_p10 top_k max_mean_loss max_median_loss max_p10_loss "
+    "max_problem_loss max_loss allow_unmeasured",
+    "Figures": "over by_data watch every plots",
+    "Output": "to out top embed ordered partition_rows write_registry skip_unsupported why explain worst junit summary "
+    "force as_json wide",
+    OTHER: "",
+}
+_PANEL_OF = {option: panel for panel, options in PANELS.items() for option in options.split()}
+_OF_CONVOLUTIONS = ("variant", "ndim", "rule_set", "split_k", "pad_channels")
+
+
+class _Panels:
+    """Writes the options of a command in panels."""
+
+    params: list[Any]
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parse a command line; where it asks for help, leave out the options of other operations."""
+        if not set(ctx.help_option_names).isdisjoint(args):
+            _show_operation(self.params, args)
+        return super().parse_args(ctx, args)  # type: ignore[misc, no-any-return]
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        """Write arguments, the panels of options, and the subcommands of a group."""
+        panels: dict[str, list[tuple[str, str]]] = {"Arguments": [], **{name: [] for name in PANELS}}
+        for one in self.get_params(ctx):  # type: ignore[attr-defined]
+            if (row := one.get_help_record(ctx)) is not None:
+                panels[panel_of(one)].append((row[0].replace(" range>", ">").replace("<list[Path]>", "<path>"), row[1]))
+        for name, rows in panels.items():
+            if rows:
+                with formatter.section(name):
+                    formatter.write_dl(rows)
+        if isinstance(self, TyperGroup):
+            self.format_commands(ctx, formatter)
+
+
+class HelpCommand(_Panels, TyperCommand):
+    """A command with its options in panels."""
+
+
+class HelpGroup(_Panels, TyperGroup):
+    """A group of commands with its own options in panels."""
+
+
+def panel_of(option: Any) -> str:
+    """The panel of an option, or of an argument."""
+    if option.param_type_name == "argument":
+        return "Arguments"
+    return option.rich_help_panel or _PANEL_OF.get(option.name, OTHER)
+
+
+def _show_operation(params: list[Any], args: Sequence[str]) -> None:
+    """Hide the options of other operations than the one that a command line names, or means; its sizes come first."""
+    parts = all_requested()
+    op = _named(args) or meant_operation([arg[2:].replace("-", "_") for arg in args], parts)
+    if (part := parts.get(op or DEFAULT_OPERATION)) is None:
+        return
+    sizes: dict[str, SizeOption] = {}
+    for option in (option for one in parts.values() for option in one.options):
+        sizes.setdefault(option.name, option)
+    own = {option.name: option for option in part.options if option.kind is sizes[option.name].kind}
+    for one in params:
+        is_of_problem = one.rich_help_panel == PROBLEM
+        if is_of_problem and one.name in own:
+            one.help = own[one.name].sentence
+        elif is_of_problem and one.name == "dtype" and part.default_dtype:
+            one.help = f"Element type.  [{part.default_dtype}]"
+        elif is_of_problem and one.name in sizes:
+            one.hidden = True
+        elif one.name in _OF_CONVOLUTIONS:
+            one.hidden = not part.has_directions
+    places = {name: place for place, name in enumerate(["op", *own])}
+    params.sort(key=lambda one: places.get(one.name, len(places)) if one.rich_help_panel == PROBLEM else len(places))
+
+
+def _named(args: Sequence[str]) -> str | None:
+    """The value of --op on a command line."""
+    for arg, following in zip(args, [*args[1:], ""], strict=True):
+        name, is_joined, value = arg.partition("=")
+        if name == "--op":
+            return value if is_joined else following
+    return None
