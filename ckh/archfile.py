@@ -63,6 +63,7 @@ def read_arch(path: Path, common: CommonRules) -> ArchSpec:
         target_family=file.scalar("target_family", str),
         architecture=file.scalar("architecture", str),
         description=file.scalar("description", str),
+        gpus=_compute_units(file.part("gpus")),
         default_dtype=file.scalar("default_dtype", str),
         dtypes=file.strings("dtypes"),
         pipelines=file.strings("pipelines"),
@@ -86,6 +87,12 @@ def read_arch(path: Path, common: CommonRules) -> ArchSpec:
     if spec.default_dtype not in spec.dtypes:
         file.fail("default_dtype", f"{spec.default_dtype} is not among dtypes")
     return spec
+
+
+def _compute_units(part: JsonFields) -> dict[str, int]:
+    found = {name: part.scalar(name, int) for name in part.names()}
+    part.finish()
+    return found
 
 
 def _tile_table(part: JsonFields) -> dict[str, tuple[Triple, ...]]:

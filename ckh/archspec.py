@@ -82,6 +82,7 @@ class CommonRules:
 class ArchSpec:
     """One architecture: its limits, what its kernels may use, and its hardware profile.
 
+    `gpus` are products with their compute units (of a die, where one is a device);
     `options` names the kernel options that it offers beyond the plain ones; `vector_divisibility` says that channels
     must be multiples of the vector widths; `fnuz_floats` that floats of eight bits have no negative zero;
     `least_trips` are the fewest trips over K that backward-weight kernels of some pipelines take; `peaks` is
@@ -93,6 +94,7 @@ class ArchSpec:
     target_family: str
     architecture: str
     description: str
+    gpus: Mapping[str, int]
     default_dtype: str
     dtypes: tuple[str, ...]
     pipelines: tuple[str, ...]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ckh.errors import UsageError
+from ckh.prose import one_of
 from ckh.strenum import StrEnum
 
 if TYPE_CHECKING:
@@ -32,8 +33,33 @@ DTYPE_BYTES: dict[str, float] = {
     "pk_fp4": 0.5,
 }
 
+# Other spellings of element types, of PyTorch, JAX, NumPy, C++ and AMD's libraries, in lower case.
+_SPELLINGS = {
+    "fp64": ("float64", "double", "f64"),
+    "fp32": ("float32", "float", "single", "f32"),
+    "int32": ("i32", "int32_t"),
+    "fp16": ("float16", "half", "f16", "half_t"),
+    "bf16": ("bfloat16", "bf16_t", "bhalf"),
+    "fp8": ("fp8_e4m3", "e4m3", "f8", "float8", "float8_e4m3", "float8_e4m3fn", "float8_e4m3fnuz", "fp8_t"),
+    "bf8": ("fp8_e5m2", "e5m2", "float8_e5m2", "float8_e5m2fnuz", "bf8_t"),
+    "int8": ("i8", "int8_t"),
+    "int4": ("i4", "pk_int4"),
+    "pk_fp4": ("fp4", "mxfp4", "float4_e2m1fn_x2", "fp4x2", "pk_fp4_t"),
+}
+_DTYPE_OF = {spelling: dtype for dtype, spellings in _SPELLINGS.items() for spelling in (dtype, *spellings)}
+
 # Problem sets that AMD speaks of and has not published.
 UNPUBLISHED_SETS = frozenset({"crawler"})
+
+
+def dtype_name(spelling: str) -> str:
+    """The name of an element type, of whatever spelling; any other text is returned as it is."""
+    return _DTYPE_OF.get(spelling.lower().removeprefix("torch.").removeprefix("ck_tile::"), spelling)
+
+
+def unknown_dtype(name: str, known: Iterable[str] = tuple(DTYPE_BYTES)) -> UsageError:
+    """The error of an element type that does not exist."""
+    return UsageError(f"unknown dtype {name!r}", one_of(name, tuple(known), also=_DTYPE_OF), code="unknown-dtype")
 
 
 def unknown_set(message: str, name: str, names: Iterable[str]) -> UsageError:
@@ -50,4 +76,4 @@ def unknown_set(message: str, name: str, names: Iterable[str]) -> UsageError:
             "give its file if you have it: --problems FILE",
             code="unpublished-set",
         )
-    return UsageError(message, "the sets are " + ", ".join(names), code="unknown-set")
+    return UsageError(message, one_of(name, tuple(names)), code="unknown-set")

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, TextIO
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
 _COLUMNS = 80  # where there is no terminal
 _LEAST_COLUMNS = 40
@@ -32,6 +32,21 @@ def whole_names(*, is_whole: bool) -> Iterator[None]:
         yield
     finally:
         _whole = before
+
+
+def one_of(name: str, known: Sequence[str], also: Iterable[str] = ()) -> str:
+    """A hint with the known names, after the one that is spelled most alike.
+
+    Args:
+        name: the unknown name.
+        known: names to list.
+        also: further names, which are suggested only.
+    """
+    from difflib import get_close_matches
+
+    listed = "one of " + ", ".join(known)
+    alike = get_close_matches(name.lower(), [*known, *also], n=1)
+    return f"did you mean {alike[0]}? {listed}" if alike else listed
 
 
 def room(stream: TextIO | None = None) -> int | None:

@@ -28,6 +28,7 @@ class SizeOption(NamedTuple):
         metavar: what the help shows for its value.
         low: the least value, if the command line is to refuse others.
         high: the greatest.
+        spellings: other spellings of values, in lower case, with the value; None: values are not looked up.
     """
 
     name: str
@@ -37,6 +38,13 @@ class SizeOption(NamedTuple):
     metavar: str | None = None
     low: int | None = None
     high: int | None = None
+    spellings: tuple[tuple[str, str], ...] | None = None
+
+    def meant(self, value: Any) -> Any:
+        """The value of another spelling of it, in any case; any other value is returned as it is."""
+        if self.spellings is None or not isinstance(value, str):
+            return value
+        return dict(self.spellings).get(value.lower(), value.lower())
 
     @property
     def sentence(self) -> str:

@@ -158,6 +158,45 @@ def test_unknown_architecture_names_the_known() -> None:
         load_arch("common")
 
 
+@pytest.mark.parametrize(
+    ("name", "arch", "num_cus"),
+    [
+        ("MI100", "gfx908", 0),
+        ("mi210", "gfx90a", 104),
+        ("MI250X", "gfx90a", 0),
+        ("mi250x", "gfx90a", 0),
+        ("MI300X", "gfx942", 0),
+        ("mi300a", "gfx942", 228),
+        ("mi308x", "gfx942", 80),
+        ("MI-325X", "gfx942", 0),
+        ("mi300", "gfx942", 0),
+        ("mi350x", "gfx950", 0),
+        ("MI355X", "gfx950", 0),
+        ("rx 9070 xt", "gfx1201", 0),
+        ("RX 9070", "gfx1201", 56),
+        ("GFX942", "gfx942", 0),
+    ],
+)
+def test_products_name_their_architecture(name: str, arch: str, num_cus: int) -> None:
+    """Compute units are those of AMD's data sheets where a product has fewer than the largest of its architecture."""
+    assert archs.arch_of_gpu(name) == (arch, num_cus)
+    assert load_arch(name) is load_arch(arch)
+
+
+@pytest.mark.parametrize("name", ["gfx000", "mi", "m", "mi999x", "common"])
+def test_what_is_no_product_is_left_as_it_is(name: str) -> None:
+    """It is refused as it was typed."""
+    assert archs.arch_of_gpu(name) == (name, 0)
+
+
+@pytest.mark.parametrize(("typed", "meant"), [("gfx492", "gfx942"), ("mi300xx", "mi300x"), ("hots", "host")])
+def test_a_misspelt_architecture_is_suggested(typed: str, meant: str) -> None:
+    """The most similar name comes before the list of all."""
+    with pytest.raises(UsageError) as caught:
+        load_arch(typed)
+    assert caught.value.hint.partition("?")[0].split()[-1] == meant
+
+
 def test_adding_an_architecture_is_adding_a_file(specs: Path) -> None:
     """A new file is listed and loaded without any change to code."""
     shutil.copy(specs / "gfx950.json", specs / "gfx1250.json")

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from typer.core import TyperCommand, TyperGroup
 
-from ckh.ops import DEFAULT_OPERATION, all_requested, meant_operation
+from ckh.ops import DEFAULT_OPERATION, all_requested, meant_operation, operation_name
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -83,7 +83,7 @@ def panel_of(option: Any) -> str:
 def _show_operation(params: list[Any], args: Sequence[str]) -> None:
     """Hide the options of other operations than the one that a command line names, or means; its sizes come first."""
     parts = all_requested()
-    op = _named(args) or meant_operation([arg[2:].replace("-", "_") for arg in args], parts)
+    op = operation_name(_named(args)) or meant_operation([arg[2:].replace("-", "_") for arg in args], parts)
     if (part := parts.get(op or DEFAULT_OPERATION)) is None:
         return
     sizes: dict[str, SizeOption] = {}
@@ -104,10 +104,10 @@ def _show_operation(params: list[Any], args: Sequence[str]) -> None:
     params.sort(key=lambda one: places.get(one.name, len(places)) if one.rich_help_panel == PROBLEM else len(places))
 
 
-def _named(args: Sequence[str]) -> str | None:
+def _named(args: Sequence[str]) -> str:
     """The value of --op on a command line."""
     for arg, following in zip(args, [*args[1:], ""], strict=True):
         name, is_joined, value = arg.partition("=")
         if name == "--op":
             return value if is_joined else following
-    return None
+    return ""

@@ -13,6 +13,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from ckh.errors import UsageError
 from ckh.log import warn
+from ckh.paths import data_dir
+from ckh.problems import dtype_name
+from ckh.prose import one_of
 from ckh.requested import Requested, fields_in_words
 
 if TYPE_CHECKING:
@@ -33,15 +36,16 @@ class _BuiltIn(NamedTuple):
 
     prefix: str
     kernel_type: str
+    other_names: tuple[str, ...] = ()
 
 
 # In the order in which their readers look at a file.
 _BUILT_IN = {
-    GROUPED_CONV: _BuiltIn("conv_", "ConvKernel"),
-    MIOPEN_CONV: _BuiltIn("miopen_", "Solver"),
-    GEMM_UNIVERSAL: _BuiltIn("gemm_", "GemmKernel"),
-    AITER_GEMM: _BuiltIn("aiter_gemm_", "AiterKernel"),
-    AITER_MOE: _BuiltIn("aiter_moe_", "MoeChoice"),
+    GROUPED_CONV: _BuiltIn("conv_", "ConvKernel", ("conv", "convolution", "grouped_convolution")),
+    MIOPEN_CONV: _BuiltIn("miopen_", "Solver", ("miopen",)),
+    GEMM_UNIVERSAL: _BuiltIn("gemm_", "GemmKernel", ("gemm", "matmul")),
+    AITER_GEMM: _BuiltIn("aiter_gemm_", "AiterKernel", ("aiter",)),
+    AITER_MOE: _BuiltIn("aiter_moe_", "MoeChoice", ("moe", "fused_moe")),
 }
 _of_class: dict[type, AnyOperation] = {}  # of problems and kernels that were looked up
 
@@ -68,6 +72,43 @@ def is_operation(name: str) -> bool:
     return name in _BUILT_IN or name in _plug_ins()
 
 
+def operation_name(name: str) -> str:
+    """The name of an operation of which another name may be given; any other text is returned as it is."""
+    if is_operation(name):
+        return name
+    return next((own for own, facts in _BUILT_IN.items() if name.lower() in (own, *facts.other_names)), name)
+
+
+def canonical_options(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Options of a command, with the canonical names of operation, element type, architecture and layout.
+
+    A GPU whose compute units are not those of its architecture's largest gives them to an operation that has --num-cus.
+
+    Args:
+        given: values by the names of the command's options, None where one was not given.
+    """
+    found = dict(given)
+    if op := found.get("op"):
+        found["op"] = operation_name(str(op))
+    if dtype := found.get("dtype"):
+        found["dtype"] = dtype_name(str(dtype))
+    present = {name for name, value in found.items() if value is not None}
+    op = found.get("op") or meant_operation(present, built_in_requested())
+    part = requested(op or DEFAULT_OPERATION) if op is None or is_operation(op) else None
+    own = {option.name: option for option in part.options} if part is not None else {}
+    found |= {name: own[name].meant(found[name]) for name in own if name in found}
+    arch = found.get("arch")
+    if (
+        arch and not (data_dir("archspecs") / f"{arch}.json").is_file()
+    ):  # the import takes longer than a quick answer may
+        from ckh.archs import arch_of_gpu
+
+        found["arch"], num_cus = arch_of_gpu(str(arch))
+        if num_cus and "num_cus" in own and "num_cus" in found:
+            found["num_cus"] = found["num_cus"] or num_cus
+    return found
+
+
 @cache
 def operation(name: str) -> AnyOperation:
     """The operation of a name.
@@ -76,7 +117,11 @@ def operation(name: str) -> AnyOperation:
         UsageError: there is none, or the package that has it is broken.
     """
     if not is_operation(name):
-        raise UsageError(f"unknown operation {name!r}", "one of " + ", ".join(operation_names()), code="unknown-op")
+        if (known := operation_name(name)) != name:
+            return operation(known)
+        others = (other for own in _BUILT_IN.values() for other in own.other_names)
+        hint = one_of(name, operation_names(), also=others)
+        raise UsageError(f"unknown operation {name!r}", hint, code="unknown-op")
     if name in _BUILT_IN:
         found: AnyOperation = import_module(f"{__name__}.{name}.operation").OPERATION
         return found

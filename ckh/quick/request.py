@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from ckh.ops import built_in_requested, meant_operation
+from ckh.ops import built_in_requested, canonical_options, meant_operation
 from ckh.requested import typed_again
 
 if TYPE_CHECKING:
@@ -92,6 +92,7 @@ def parse(args: Sequence[str]) -> Request | None:
     top = given.get("top", TOP[command])
     if not isinstance(top, int) or top < 1 or {"measured", "no_measured"} <= flags:
         return None
+    given = {name: value for name, value in canonical_options({"num_cus": None, **given}).items() if value is not None}
     kind = {name: str(given.get(name, "")) for name in TEXTS}
     sizes = {name: value for name, value in given.items() if name not in (*NUMBERS, *TEXTS)}
     op = kind["op"]

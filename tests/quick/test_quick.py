@@ -353,6 +353,30 @@ def test_other_lines_are_for_the_full_command(line: str) -> None:
     assert parse(["predict", *line.split()]) is None
 
 
+@pytest.mark.parametrize(
+    ("typed", "same"),
+    [
+        ("--n 16 --arch MI300X", "--n 16 --arch gfx942"),
+        ("--c 64 --dtype bfloat16 --arch mi355x", "--c 64 --dtype bf16 --arch gfx950"),
+        ("--op conv --c 64", "--op grouped_conv --c 64"),
+        ("--op gemm --m 8 --n 8 --k 8 --layout NT", "--op gemm_universal --m 8 --n 8 --k 8 --layout rcr"),
+        ("--m 8 --n 8 --k 8 --layout RRR", "--m 8 --n 8 --k 8 --layout rrr"),
+        ("--op miopen --layout NHWC", "--op miopen_conv --layout nhwc"),
+        (
+            "--op aiter --m 8 --n 8 --k 8 --arch mi308x",
+            "--op aiter_gemm --m 8 --n 8 --k 8 --num-cus 80 --arch gfx942",
+        ),
+        (
+            "--op aiter --m 8 --n 8 --k 8 --arch mi308x --num-cus 40",
+            "--op aiter_gemm --m 8 --n 8 --k 8 --num-cus 40 --arch gfx942",
+        ),
+    ],
+)
+def test_other_spellings_ask_the_same(typed: str, same: str) -> None:
+    """Products, element types, operations and layouts have canonical names before an answer is looked for."""
+    assert asked(typed) == asked(same)
+
+
 def test_options_are_those_of_predict() -> None:
     """Each has the name and type that the full command gives it, and flags are those that print or leave out."""
     parameters = inspect.signature(command.predict).parameters

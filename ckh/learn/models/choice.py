@@ -10,6 +10,7 @@ from ckh.learn.answers.answering import AnsweringModels
 from ckh.learn.models.artifact import load_model, wanted_for
 from ckh.learn.models.spec import ANY
 from ckh.ops import DEFAULT_OPERATION, operation, requested
+from ckh.problems import dtype_name
 from ckh.requested import requested_problem
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ class Chooser:
         self.arch = spec_of_arch.name
         self._requested = requested(self.op.name)
         of_op = self._requested.default_dtype if self._requested else ""
-        self.dtype = dtype or own_dtype or of_op or spec_of_arch.default_dtype
+        self.dtype = dtype_name(dtype or "") or own_dtype or of_op or spec_of_arch.default_dtype
         self._models = AnsweringModels(self.arch)
 
     def model(self, problem: Problem, *, stands_in: bool = False) -> Model:

@@ -12,7 +12,8 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from ckh.errors import UsageError
-from ckh.problems import DTYPE_BYTES
+from ckh.problems import DTYPE_BYTES, unknown_dtype
+from ckh.prose import one_of
 
 OP_TYPE = "gemm_universal"
 
@@ -65,11 +66,9 @@ class GemmProblem:
         for column, name in GEMM_COLUMNS.items():
             _check_size(column, getattr(self, name))
         if self.dtype not in DTYPE_BYTES:
-            raise UsageError(f"unknown dtype {self.dtype!r}", "one of " + ", ".join(DTYPE_BYTES), code="unknown-dtype")
+            raise unknown_dtype(self.dtype)
         if self.layout not in GEMM_LAYOUTS:
-            raise UsageError(
-                f"unknown layout {self.layout!r}", "one of " + ", ".join(GEMM_LAYOUTS), code="unknown-name"
-            )
+            raise UsageError(f"unknown layout {self.layout!r}", one_of(self.layout, GEMM_LAYOUTS), code="unknown-name")
         if self.split_k > self.k:
             raise UsageError(f"K={self.k} cannot be split into {self.split_k} parts", code="indivisible")
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from ckh.errors import DataError, UsageError
 from ckh.jsonfields import read_json
 from ckh.ops.gemm_universal.problem import GEMM_COLUMNS, GemmProblem, parse_gemm_problem
+from ckh.problems import dtype_name
 from ckh.python_lists import WrittenForm, written_problems
 from ckh.untrusted import csv_rows, integer, read_text
 
@@ -124,7 +125,7 @@ def _problem(values: dict[str, Any], dtype: str) -> GemmProblem:
     given |= {name: str(stated[name]) for name in _TEXTS if name in stated}
     if missing := [name for name in _REQUIRED if name not in given]:
         raise UsageError(f"{missing[0]} is missing", code="missing-field")
-    return GemmProblem(**{"dtype": dtype, **given})
+    return GemmProblem(**{**given, "dtype": dtype_name(given.get("dtype", dtype))})
 
 
 def _integer(name: str, value: object) -> int:

@@ -13,11 +13,13 @@ if TYPE_CHECKING:
     from ckh.ops.gemm_universal.problem import GemmProblem
 
 _LAYOUT = "rcr"  # of problems that state none
+# BLAS' letters (N: as it is, T: transposed) of A and B in row-major order, as PyTorch has them; C is row-major.
+_BLAS = (("nn", "rrr"), ("nt", "rcr"), ("tn", "crr"), ("tt", "ccr"))
 _OPTIONS = (
     SizeOption("n", "Columns of the result"),
     SizeOption("k", "Dimension that is summed over"),
     SizeOption("m", "Rows of the result"),
-    SizeOption("layout", "Layouts of A, B and C, e.g. rrr", _LAYOUT, str),
+    SizeOption("layout", "Layouts of A, B, C, e.g. rrr; or NN to TT (row-major)", _LAYOUT, str, spellings=_BLAS),
     SizeOption("split_k", "Parts that K is split into", "1"),
 )
 

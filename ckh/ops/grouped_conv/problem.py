@@ -12,7 +12,7 @@ from math import prod
 from typing import Any
 
 from ckh.errors import UsageError
-from ckh.problems import DTYPE_BYTES, Direction
+from ckh.problems import DTYPE_BYTES, Direction, unknown_dtype
 
 CONV_LAYOUTS: dict[int, str] = {2: "nhwgc", 3: "ndhwgc"}
 
@@ -106,7 +106,7 @@ class ConvProblem:
                 code="unknown-name",
             )
         if self.dtype not in DTYPE_BYTES:
-            raise UsageError(f"unknown dtype {self.dtype!r}", "one of " + ", ".join(DTYPE_BYTES), code="unknown-dtype")
+            raise unknown_dtype(self.dtype)
         for column, name in CONV_COLUMNS.items():
             _check_size(column, getattr(self, name), 0 if name in _MAY_BE_ZERO else 1)
         if self.ndim == min(CONV_LAYOUTS) and (self.di, self.z, self.stride_d, self.pad_d, self.dilation_d) != (

@@ -8,7 +8,8 @@ from typing import Any
 
 from ckh.errors import UsageError
 from ckh.ops.grouped_conv.problem import CONV_LAYOUTS, ConvProblem, parse_conv_problem
-from ckh.problems import DTYPE_BYTES
+from ckh.problems import DTYPE_BYTES, unknown_dtype
+from ckh.prose import one_of
 
 DTYPES = ("fp32", "fp16", "bf16", "int8")
 # Number of spatial dimensions -> layouts of all three tensors, MIOpen's default first.
@@ -38,12 +39,12 @@ class MiopenProblem(ConvProblem):
         if self.layout not in known:
             raise UsageError(
                 f"layout {layout!r} is not one of MIOpen's in {self.ndim}D",
-                "one of " + ", ".join(known),
+                one_of(layout, known),
                 code="unknown-name",
             )
         if self.dtype not in DTYPES:
             raise UsageError(
-                f"MIOpen's databases have no dtype {self.dtype!r}", "one of " + ", ".join(DTYPES), code="unknown-dtype"
+                f"MIOpen's databases have no dtype {self.dtype!r}", one_of(self.dtype, DTYPES), code="unknown-dtype"
             )
 
     def canonical(self) -> str:
@@ -77,6 +78,6 @@ def from_convolution(problem: ConvProblem, layout: str = "") -> MiopenProblem:
         UsageError: MIOpen has no such layout or dtype.
     """
     if problem.dtype not in DTYPE_BYTES:
-        raise UsageError(f"unknown dtype {problem.dtype!r}", code="unknown-dtype")
+        raise unknown_dtype(problem.dtype)
     values = {field.name: getattr(problem, field.name) for field in fields(problem)}
     return MiopenProblem(**{**values, "layout": layout})

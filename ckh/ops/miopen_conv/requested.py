@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from ckh.ops.miopen_conv.problem import MiopenProblem
 
 _LAYOUTS = {2: "nchw", 3: "ncdhw"}  # of problems that state none
-_OPTIONS = (*OPTIONS, SizeOption("layout", "Layout, e.g. nhwc", _LAYOUTS[2], str))
+_OPTIONS = (*OPTIONS, SizeOption("layout", "Layout, e.g. nhwc", _LAYOUTS[2], str, spellings=()))
 _DTYPE = "fp32"  # as MIOpenDriver's: every database holds more of it than of others
 
 

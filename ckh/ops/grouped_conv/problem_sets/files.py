@@ -18,7 +18,7 @@ from ckh.errors import DataError, UsageError
 from ckh.jsonfields import JsonError, parse_json
 from ckh.log import note
 from ckh.ops.grouped_conv.problem import CONV_COLUMNS, ConvProblem, parse_conv_problem
-from ckh.problems import Direction
+from ckh.problems import Direction, dtype_name
 from ckh.python_lists import WrittenForm, written_problems
 from ckh.untrusted import csv_rows, integer, read_text
 
@@ -196,7 +196,7 @@ def _problem(row: dict[str, Any], wanted: _Wanted) -> ConvProblem:
     deep = any(column in row and row[column] != default for column, default in DEPTH.items())
     fixed = {
         "variant": row.get("variant", wanted.variant or Direction.FORWARD),
-        "dtype": row.get("dtype", wanted.dtype or wanted.default_dtype),
+        "dtype": dtype_name(row.get("dtype", wanted.dtype or wanted.default_dtype)),
         "layout": row.get("layout", ""),
         "ndim": _ndim(row.get("ndim", 3 if deep else 2)),
     }

@@ -1,0 +1,99 @@
+"""Terms that operations share: spellings of element types, and suggestions for unknown names."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from ckh.errors import UsageError
+from ckh.ops import canonical_options, operation, operation_names
+from ckh.problems import DTYPE_BYTES, dtype_name, unknown_dtype
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.mark.parametrize("name", ["float64", "double", "float32", "single", "float16", "half", "int32", "int8"])
+def test_numpys_names_are_types_of_the_same_size(name: str) -> None:
+    """Kind and size are NumPy's."""
+    known, expected = dtype_name(name), np.dtype(name)
+    assert DTYPE_BYTES[known] == expected.itemsize
+    assert known.startswith({"f": "fp", "i": "int"}[expected.kind])
+
+
+@pytest.mark.parametrize(
+    ("spelling", "name"),
+    [
+        ("torch.bfloat16", "bf16"),
+        ("BF16", "bf16"),
+        ("torch.float8_e4m3fnuz", "fp8"),
+        ("float8_e4m3fn", "fp8"),
+        ("e5m2", "bf8"),
+        ("ck_tile::half_t", "fp16"),
+        ("float4_e2m1fn_x2", "pk_fp4"),
+        ("bogus", "bogus"),
+        ("Bogus", "Bogus"),
+    ],
+)
+def test_other_libraries_names_are_known(spelling: str, name: str) -> None:
+    """PyTorch's and CK's; what is unknown stays as it is, for the message."""
+    assert dtype_name(spelling) == name
+
+
+def test_names_of_types_are_their_own_spellings() -> None:
+    """No spelling is the name of another type."""
+    assert all(dtype_name(name) == name for name in DTYPE_BYTES)
+
+
+@pytest.mark.parametrize(("typed", "meant"), [("bflot16", "bfloat16"), ("fp61", "fp64"), ("fp-8", "fp8")])
+def test_a_misspelt_type_is_suggested(typed: str, meant: str) -> None:
+    """The most similar name comes before the list of all."""
+    hint = unknown_dtype(typed).hint
+    assert hint is not None
+    assert hint.partition("?")[0].split()[-1] == meant
+
+
+@pytest.mark.parametrize(
+    ("short", "name"),
+    [("gemm", "gemm_universal"), ("conv", "grouped_conv"), ("MIOpen", "miopen_conv"), ("moe", "aiter_moe")],
+)
+def test_short_names_of_operations(short: str, name: str) -> None:
+    """They are the same record; none is the name of another operation."""
+    assert operation(short) is operation(name)
+    assert short not in operation_names()
+
+
+def test_a_misspelt_operation_is_suggested() -> None:
+    """Short names are suggested too."""
+    with pytest.raises(UsageError) as caught:
+        operation("gemmm")
+    assert caught.value.hint.partition("?")[0].split()[-1] == "gemm"
+
+
+@pytest.mark.parametrize("letters", ["NN", "NT", "TN", "TT"])
+def test_blas_letters_are_layouts_of_row_major_operands(letters: str) -> None:
+    """A letter T is an operand that is stored transposed; NumPy's strides say what is contiguous."""
+    stored = {"N": np.zeros((5, 3)), "T": np.zeros((3, 5)).T}
+    axes = ["r" if stored[letter].strides[1] < stored[letter].strides[0] else "c" for letter in letters]
+    found = canonical_options({"m": 1, "layout": letters})["layout"]
+    assert found == "".join(axes) + "r"
+
+
+def test_options_without_spellings_stay_as_they_are() -> None:
+    """So do values of commands that have no such option, and what was not given."""
+    given = {"op": None, "arch": "gfx942", "dtype": None, "layout": "RCR", "top": 5}
+    assert canonical_options(given) == given
+    assert canonical_options({"op": "bogus", "dtype": "Bogus", "arch": "bogus"})["op"] == "bogus"
+
+
+@pytest.mark.parametrize(
+    ("op", "columns", "row"),
+    [("grouped_conv", "N,C,K,Hi,Wi,Y,X", "1,8,8,9,9,3,3"), ("gemm_universal", "m,n,k", "8,8,8")],
+)
+def test_types_in_problem_files_have_other_spellings_too(op: str, columns: str, row: str, tmp_path: Path) -> None:
+    """A CSV file may say bfloat16 or torch.float16."""
+    file = tmp_path / "layers.csv"
+    file.write_text(f"{columns},dtype\n{row},bfloat16\n{row},torch.float16\n")
+    assert [problem.dtype for problem in operation(op).load_problems(str(file), None, None)] == ["bf16", "fp16"]
