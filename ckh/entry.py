@@ -22,7 +22,11 @@ QUICK_VARIABLE = "CKH_QUICK"
 def main() -> None:
     """Run a command line."""
     gc.disable()  # a quick answer is over before any memory is worth collecting
-    sys.exit(guarded(_main, as_json=JSON_OPTION in sys.argv[1:]))
+    code = guarded(_main, as_json=JSON_OPTION in sys.argv[1:])
+    if not gc.isenabled():
+        sys.stderr.flush()
+        os._exit(code)  # the same for taking the interpreter down, piece by piece
+    sys.exit(code)
 
 
 def run(args: list[str]) -> int:
@@ -38,7 +42,6 @@ def _main() -> int:
 def _run(args: list[str]) -> int:
     request = _request(args)
     if request is not None and _answer(args[0], request):
-        gc.freeze()  # nor at the end of the process
         return 0
     gc.enable()
     if resource.getrlimit(resource.RLIMIT_AS)[0] != resource.RLIM_INFINITY:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import reduce
-from itertools import chain
-from typing import TYPE_CHECKING
+from itertools import accumulate, chain
+from typing import TYPE_CHECKING, Any
 
 from ckh.export.groups import DIRECTIONS, DTYPES
 from ckh.export.integers import Branch
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from ckh.export.groups import Group, ProblemKind
     from ckh.export.integers import Expression, Text, Tree
     from ckh.learn.models.artifact import Model
+    from ckh.ops.base import Operation
     from ckh.ranking.packed import PackedForest
 
 _ARITHMETIC = {"size": "OF_SIZE", "number": "OF_NUMBER"}  # others are called as in the layout
@@ -65,7 +66,7 @@ class ModelContent:
 
 
 def model_content(
-    model: Model, name: str, kind: ProblemKind, groups: Sequence[Group], names: Sequence[Sequence[str]] | None = None
+    model: Model, name: str, kind: ProblemKind, groups: Sequence[Group], *, are_named: bool = True
 ) -> ModelContent:
     """The file of a model with some groups of problems.
 
@@ -74,7 +75,7 @@ def model_content(
         name: what it is called.
         kind: the kind of its problems.
         groups: the groups.
-        names: what the kernels of each group are called in the file; by default by their complete names.
+        are_named: whether the file has the names of kernels.
 
     Raises:
         ModelError: the model is damaged, or a feature or rule cannot be computed in C.
@@ -82,17 +83,14 @@ def model_content(
     spec = model.spec
     targets = [spec.rank_by, *({TFLOPS} & set(spec.targets) - {spec.rank_by})]
     forests = [model.packed_forest(target) for target in targets]
-    if names is None:
-        names = [[spec.op.kernel_name(kernel) for kernel in group.kernels] for group in groups]
-    number_of = {text: number for number, text in enumerate(dict.fromkeys(chain(*names)))}
+    names, numbers = _names(spec.op, groups) if are_named else _empty_names(groups)
     rules = tuple(_rules_of(kind, group) for group in groups)
-    numbers = tuple([number_of[text] for text in of] for of in names)
     written = [
         _file_group(model, forests, kind, group, of_group, of_names)
         for group, of_group, of_names in zip(groups, rules, numbers, strict=True)
     ]
     facts = FileFacts(
-        texts=[name, spec.purpose, *number_of],
+        texts=[name, spec.purpose, *names],
         kind=kind.number,
         direction=_code(None if spec.variant is None else str(spec.variant), DIRECTIONS),
         dtype=_code(None if spec.dtype == ANY else spec.dtype, DTYPES),
@@ -103,7 +101,20 @@ def model_content(
     )
     content = model_file(facts, forests, [target in spec.log_targets for target in targets], written)
     trees = {target: len(forest.roots) for target, forest in zip(targets, forests, strict=True)}
-    return ModelContent(content, len(number_of), numbers, rules, trees)
+    return ModelContent(content, len(names), numbers, rules, trees)
+
+
+def _names(op: Operation[Any, Any], groups: Sequence[Group]) -> tuple[list[str], tuple[Sequence[int], ...]]:
+    """The distinct names of kernels, and the number of each group's kernels among them."""
+    names = [[op.kernel_name(kernel) for kernel in group.kernels] for group in groups]
+    number_of = {text: number for number, text in enumerate(dict.fromkeys(chain(*names)))}
+    return list(number_of), tuple([number_of[text] for text in of] for of in names)
+
+
+def _empty_names(groups: Sequence[Group]) -> tuple[list[str], tuple[Sequence[int], ...]]:
+    """As `_names`, of kernels without names, each of which has a number."""
+    ends = list(accumulate(len(group.kernels) for group in groups))
+    return [""] * ends[-1], tuple(map(range, [0, *ends], ends))
 
 
 def _rules_of(kind: ProblemKind, group: Group) -> RulePrograms:

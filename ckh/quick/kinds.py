@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import zlib
-from binascii import b2a_base64
+from array import array
+from binascii import a2b_base64, b2a_base64
 from collections import Counter
 from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 _MOST_KINDS = 256  # a byte tells which a kernel is of
-_FIRST_WORD = 1  # of the characters that stand for words; 0 ends a text
+_FIRST_WORD, _LAST_WORD = 1, 255  # of the bytes that stand for words; 0 fills a record
 
 
 class KernelKind(NamedTuple):
@@ -45,22 +46,43 @@ def kind_facts(kind_of: Sequence[KernelKind], judged_by: Sequence[int]) -> dict[
     kinds = [numbers.setdefault(kind, len(numbers)) for kind in kind_of]
     if len(numbers) > _MOST_KINDS:
         raise ModelError(f"there are kernels of {len(numbers)} kinds")
-    alike = list(zip(judged_by, kinds, strict=True))
-    first = dict(zip(reversed(alike), range(len(alike) - 1, -1, -1), strict=True))
+    of_kernel = list(zip(judged_by, kinds, strict=True))
+    first = dict(zip(reversed(of_kernel), range(len(of_kernel) - 1, -1, -1), strict=True))
+    alike = sorted((first[one], one[1], count) for one, count in Counter(of_kernel).items())
     return {
         "kinds": list(numbers),
-        "kind_of": b2a_base64(zlib.compress(bytes(kinds))).decode(),
-        "alike": sorted([first[one], one[1], count] for one, count in Counter(alike).items()),
+        "kind_of": packed(bytes(kinds)),
+        "alike": [packed(array("i", column).tobytes()) for column in zip(*alike, strict=True)],
     }
 
 
-def in_words(names: Sequence[str]) -> tuple[list[str], list[str]]:
-    """The distinct words of names, and each name as a text of one character for each word."""
+def packed(content: bytes) -> str:
+    """Bytes as text, compressed."""
+    return b2a_base64(zlib.compress(content)).decode()
+
+
+def unpacked(text: str) -> bytes:
+    """The bytes of `packed` text."""
+    return zlib.decompress(a2b_base64(text))
+
+
+def encode_names(names: Sequence[str]) -> tuple[list[str], list[bytes]]:
+    """Encode names as records of one length: a byte for each word, if there are few enough of these.
+
+    Returns:
+        The words, empty where names stay as they are, and the records.
+    """
     parts = [name.split("_") for name in names]
-    sign_of = {word: chr(_FIRST_WORD + number) for number, word in enumerate(dict.fromkeys(chain(*parts)))}
-    return list(sign_of), ["".join([sign_of[word] for word in part]) for part in parts]
+    number_of = {word: number for number, word in enumerate(dict.fromkeys(chain(*parts)), _FIRST_WORD)}
+    if is_short := len(number_of) <= _LAST_WORD:
+        found = [bytes([number_of[word] for word in part]) for part in parts]
+    else:
+        found = [name.encode() for name in names]
+    length = max(map(len, found), default=0)
+    return list(number_of) if is_short else [], [one.ljust(length, b"\0") for one in found]
 
 
-def named(text: str, words: Sequence[str]) -> str:
-    """The name that is such a text of these words."""
-    return "_".join([words[ord(sign) - _FIRST_WORD] for sign in text])
+def decode_name(record: bytes, words: Sequence[str]) -> str:
+    """The name of a record of `encode_names`."""
+    content = record.rstrip(b"\0")
+    return "_".join([words[number - _FIRST_WORD] for number in content]) if words else content.decode()

@@ -11,9 +11,9 @@ from ckh.export.integers import Expression
 from ckh.ops.base import TiledSizes
 from ckh.paths import write_atomic
 from ckh.quick.headers import headers_of
-from ckh.quick.kinds import KernelKind, in_words, kind_facts
+from ckh.quick.kinds import KernelKind, encode_names, kind_facts
 from ckh.quick.scored_pool import ScoredPool
-from ckh.quick.store import encode_facts, estimate_path, is_wanted, paths, read_facts, stamp
+from ckh.quick.store import encode_facts, estimate_path, is_wanted, names_path, paths, read_facts, stamp
 from ckh.ranking.library import is_available
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ def _prepare(request: Request) -> bool:
     facts["unusable"] = unusable_models()
     facts |= {"stamp": now, "path": str(model.path), "other_models": [str(path) for path in model.others]}
     facts_path.unlink(missing_ok=True)  # while the two are incompatible
-    for path, content in zip((model_path, estimate_path(model_path)), contents, strict=False):
+    for path, content in zip((names_path(model_path), model_path, estimate_path(model_path)), contents, strict=False):
         write_atomic(path, content)
     write_atomic(facts_path, encode_facts(facts))
     return True
@@ -81,20 +81,20 @@ def _can_prepare(model: Model, problem: Problem) -> bool:
 
 
 def _prepared(model: Model, found: Candidates[Kernel], problem: Problem) -> tuple[dict[str, Any], list[bytes]]:
-    """The facts, and the files: the model's and, where one completes it, that of the estimate."""
+    """The facts, and the files: the names, the model's and, where one completes it, that of the estimate."""
     from ckh.export.groups import exported, group_of
     from ckh.export.programs import model_content
     from ckh.learn.analytic.filled import CompletedModel
     from ckh.learn.analytic.transfer import ESTIMATE
 
     kind, group = exported(model.spec.op_type).kind, group_of(model, problem)
-    words, names = in_words([model.spec.op.kernel_name(kernel) for kernel in group.kernels])
-    made = model_content(model, model.path.name, kind, [group], [names])
-    facts = facts_of(model, kind, group, made.rules[0], found, problem) | {"words": words}
-    if not isinstance(model, CompletedModel):
-        return facts, [made.content]
-    unnamed = [[""] * len(names)]
-    return facts, [made.content, model_content(model.estimate, ESTIMATE, kind, [group], unnamed).content]
+    words, names = encode_names([model.spec.op.kernel_name(kernel) for kernel in group.kernels])
+    made = model_content(model, model.path.name, kind, [group], are_named=False)
+    facts = facts_of(model, kind, group, made.rules[0], found, problem) | {"words": words, "name_bytes": len(names[0])}
+    contents = [b"".join(names), made.content]
+    if isinstance(model, CompletedModel):
+        contents.append(model_content(model.estimate, ESTIMATE, kind, [group], are_named=False).content)
+    return facts, contents
 
 
 def _can_open(facts: dict[str, Any], path: Path) -> bool:
@@ -151,6 +151,7 @@ def facts_of(
         "tiled": _tiled_facts(model, kind, one),
         "pool": len(group.kernels),
         "words": [],
+        "name_bytes": 0,
         "numbers": [],
         "headers": headers,
         "is_timed_known": found.timed is not None,

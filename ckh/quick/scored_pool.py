@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import operator
-import zlib
-from binascii import a2b_base64
 from collections import Counter
 from ctypes import addressof, c_double
 from math import nan
@@ -12,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from ckh.errors import ModelError
 from ckh.learn.analytic.completed import MOST_TIE_BREAK, Completion, filled, tie_breaks
-from ckh.quick.kinds import KernelKind, named
-from ckh.quick.store import estimate_path
+from ckh.quick.kinds import KernelKind, decode_name, unpacked
+from ckh.quick.store import estimate_path, names_path
 from ckh.ranking.library import OpenModel, RankedCandidate
 
 if TYPE_CHECKING:
@@ -33,7 +31,7 @@ _OPERATIONS: dict[str, Callable[..., int]] = {
 }
 
 
-_FEW, _TIMES_MORE = 1024, 8  # kernels among which some rows are looked for first, and how many times more then
+_FEW, _TIMES_MORE = 128, 8  # kernels among which some rows are looked for first, and how many times more then
 
 
 class ScoredPool:
@@ -54,13 +52,20 @@ class ScoredPool:
         self._completion = facts["completion"]
         self._place_of = {number: place for place, number in enumerate(facts["numbers"])}
         self._kinds = [KernelKind(*kind) for kind in facts["kinds"]]
-        self._kind_of = zlib.decompress(a2b_base64(facts["kind_of"]))
+        self._kind_of = unpacked(facts["kind_of"])
+        self._names = names_path(path)
 
     def name(self, kernel: int) -> str:
-        """The complete name of a kernel, by its place in the pool."""
-        numbers, words = self._facts["numbers"], self._facts["words"]
-        text = self._model.kernel_name(numbers[kernel] if numbers else kernel)
-        return named(text, words) if words else text
+        """The complete name of a kernel, by its place in the pool.
+
+        Raises:
+            OSError: the file of names cannot be read.
+        """
+        if not (length := self._facts["name_bytes"]):
+            return self._model.kernel_name(self._facts["numbers"][kernel])
+        with self._names.open("rb") as file:
+            file.seek(kernel * length)
+            return decode_name(file.read(length), self._facts["words"])
 
     def kind(self, kernel: int) -> KernelKind:
         """The kind of a kernel, by its place in the pool."""
@@ -70,7 +75,9 @@ class ScoredPool:
         """How many kernels of each kind apply, and how many others each reason refuses, given those of kernels."""
         applying: Counter[KernelKind] = Counter()
         refused: Counter[int] = Counter()
-        for first, kind, count in self._facts["alike"]:
+        for first, kind, count in zip(
+            *(memoryview(unpacked(one)).cast("i") for one in self._facts["alike"]), strict=True
+        ):
             if reasons[first] < 0:
                 applying[self._kinds[kind]] += count
             else:
@@ -84,7 +91,7 @@ class ScoredPool:
             return found
         return [*found, *(value_of(part, found) for part in self._facts["tiled"]), problem.bytes]
 
-    def reasons(self, sizes: Sequence[int]) -> list[int]:
+    def reasons(self, sizes: Sequence[int]) -> Sequence[int]:
         """Of each kernel, the number of the reason why it does not apply to a problem of these sizes; -1 if it does.
 
         Raises:
@@ -105,12 +112,13 @@ class ScoredPool:
             ModelError: none does, or the sizes make no problem, or the model knows none of them.
         """
         most = _FEW if rows else self._facts["pool"]
-        more = self._tie_breaks(sizes)
+        tie_break = self._tie_breaks(sizes)
         while True:
             count, first = self._filled(sizes) if self._completion == Completion.FILLED else self._own(sizes, most)
-            others = first[-1].score + (MOST_TIE_BREAK if more else 0)  # at most, if there are any
-            for one in first if more else ():
-                one.score += more[one.kernel]
+            others = first[-1].score + (MOST_TIE_BREAK if tie_break else 0)  # at most, if there are any
+            if tie_break:
+                for one in first:
+                    one.score += tie_break(one.kernel)
             first.sort(key=lambda one: (self._is_lacking(one), -one.score, one.kernel))
             if len(first) == count or self._are_whole(first, rows, others):
                 return count, first
@@ -130,12 +138,13 @@ class ScoredPool:
     def _is_lacking(self, one: RankedCandidate) -> bool:
         return self.kind(one.kernel).lack >= 0
 
-    def _tie_breaks(self, sizes: Sequence[int]) -> list[float]:
-        """Tie breakers that the estimate adds to the scores of all kernels; empty where it orders no ties."""
+    def _tie_breaks(self, sizes: Sequence[int]) -> Callable[[int], float] | None:
+        """The function that gives the estimate's tie breaker of a kernel; None where the estimate breaks no ties."""
         if self._estimate is None or self._completion != Completion.TIE_BROKEN:
-            return []
+            return None
         estimated = self._scores(self._estimate, sizes)
-        return list(map(tie_breaks(estimated).__getitem__, estimated))
+        breaks = tie_breaks(estimated)
+        return lambda kernel: breaks[estimated[kernel]]
 
     def _filled(self, sizes: Sequence[int]) -> tuple[int, list[RankedCandidate]]:
         """All kernels that apply where the estimate gives scores to those that the model does not know."""
@@ -147,11 +156,12 @@ class ScoredPool:
         scores = filled(self._scores(self._model, sizes), self._scores(self._estimate, sizes), is_known)
         return len(applying), [RankedCandidate(number, scores[number], nan, nan) for number in applying]
 
-    def _scores(self, model: OpenModel, sizes: Sequence[int]) -> list[float]:
+    def _scores(self, model: OpenModel, sizes: Sequence[int]) -> Sequence[float]:
         """The scores of all kernels, whether they apply or not."""
         given, found = (c_double * len(sizes))(*sizes), (c_double * self._facts["pool"])()
         model.score(1, addressof(given), 1, addressof(found))
-        return list(found)
+        scores: Sequence[float] = memoryview(found).cast("B").cast("d")
+        return scores
 
 
 def value_of(part: Any, sizes: Sequence[int]) -> Any:

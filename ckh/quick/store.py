@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from ckh.quick.request import Request
 
-VERSION = 16  # of what is prepared, and how
+VERSION = 17  # of what is prepared, and how
 _FOLDER = "answers"
 _BACKEND = "CKH_RANK_BACKEND"
 _CHECK = 9  # bytes of the checksum before facts
@@ -48,6 +48,11 @@ def paths(request: Request) -> tuple[Path, Path]:
 def estimate_path(model: Path) -> Path:
     """The file of the estimate that completes a model, beside the model's."""
     return model.with_suffix(".estimate.ckhm")
+
+
+def names_path(model: Path) -> Path:
+    """The file of the names of kernels, beside the model's."""
+    return model.with_suffix(".names")
 
 
 def _kind(request: Request) -> list[Any]:

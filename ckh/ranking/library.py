@@ -107,7 +107,7 @@ class OpenModel:
         self._check(self._library.ckh_rank_sizes(*self._problem(key, sizes), 0, choices, top, byref(count)))
         return count.value, choices[: min(top, count.value)]
 
-    def reasons(self, key: Sequence[int], sizes: Sequence[int], candidates: int) -> list[int]:
+    def reasons(self, key: Sequence[int], sizes: Sequence[int], candidates: int) -> Sequence[int]:
         """Of each candidate, the number of the reason why it does not apply to a problem; -1 if it does.
 
         Raises:
@@ -115,7 +115,8 @@ class OpenModel:
         """
         reasons, count = (c_int32 * candidates)(), c_size_t()
         self._check(self._library.ckh_reasons(*self._problem(key, sizes), reasons, candidates, byref(count)))
-        return reasons[: min(candidates, count.value)]
+        found: Sequence[int] = memoryview(reasons).cast("B").cast("i")[: count.value]
+        return found
 
     def score(self, problems: int, sizes: int, forests: int, scores: int, *, is_portable: bool = False) -> None:
         """Score all candidates of the first group for problems.
