@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ckh.archs import load_arch
 from ckh.errors import UsageError
-from ckh.export.integers import Expression, Tree, decisions, value_of
+from ckh.export.decisions import Expression, Tree, decisions, value_of
 from ckh.kernels.judging import combinations
 from ckh.kernels.table import KernelTable, distinct
 from ckh.learn.models.spec import ANY
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from ckh.archs import ArchSpec
-    from ckh.export.integers import Size
     from ckh.kernels.judging import Rule
     from ckh.learn.models.artifact import Model
     from ckh.ops.base import Kernel, Problem
+    from ckh.ranking.symbolic import Symbol
 
     Reason = Callable[[Any], str | None]  # why a kernel does not apply to a problem; None if it does
 
@@ -155,13 +155,13 @@ class ProblemKind:
     def rule(self, example: Problem, reason: Reason) -> Tree:
         """Judge a kernel on a problem of the example's kind: true, or why it does not apply."""
 
-        def judged(size: Callable[[int], Size]) -> bool | str:
+        def judged(size: Callable[[int], Symbol]) -> bool | str:
             found = reason(self._stand_in(example, size))
             return True if found is None else found
 
         return decisions(judged)
 
-    def _stand_in(self, example: Problem, size: Callable[[int], Size]) -> Any:
+    def _stand_in(self, example: Problem, size: Callable[[int], Symbol]) -> Any:
         """The example with sizes of which only expressions are known."""
         made = object.__new__(type(example))
         for field in fields(example):  # type: ignore[arg-type] # every problem is a dataclass

@@ -7,8 +7,8 @@ from functools import reduce
 from itertools import accumulate, chain
 from typing import TYPE_CHECKING, Any
 
+from ckh.export.decisions import Branch
 from ckh.export.groups import DIRECTIONS, DTYPES
-from ckh.export.integers import Branch
 from ckh.learn.models.reach import limits
 from ckh.learn.models.spec import ANY
 from ckh.ranking.layout import numbers, record
@@ -19,8 +19,8 @@ from ckh.training import TFLOPS
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from ckh.export.decisions import Expression, Text, Tree
     from ckh.export.groups import Group, ProblemKind
-    from ckh.export.integers import Expression, Text, Tree
     from ckh.learn.models.artifact import Model
     from ckh.ops.base import Operation
     from ckh.ranking.packed import PackedForest

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ckh.export.folder import model_names
+from ckh.features.reads import describe
 from ckh.learn.models.published import read_forest
-from ckh.ranking.tracing import describe
 from ckh.version import __version__
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from dataclasses import asdict, fields
 from typing import TYPE_CHECKING, Any
 
 from ckh.errors import CkhError
-from ckh.export.integers import Expression
+from ckh.export.decisions import Expression
 from ckh.ops.base import TiledSizes
 from ckh.paths import write_atomic
 from ckh.quick.headers import headers_of

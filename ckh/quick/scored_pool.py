@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from ckh.ops.base import Problem
 
-# Operations of expressions, as `ckh.export.integers` names them.
+# Operations of expressions, as `ckh.export.decisions` names them.
 _OPERATIONS: dict[str, Callable[..., int]] = {
     "number": lambda value: value,
     "plus": operator.add,
@@ -165,7 +165,7 @@ class ScoredPool:
 
 
 def value_of(part: Any, sizes: Sequence[int]) -> Any:
-    """Words as they are, an expression of `ckh.export.integers` as its value."""
+    """Words as they are, an expression of `ckh.export.decisions` as its value."""
     if not isinstance(part, list):
         return part
     operation, *operands = part

@@ -1,4 +1,4 @@
-"""Formulas over columns as a graph: what NumPy would compute is written down instead, each part once."""
+"""Formulas over columns as a graph: what NumPy would compute is recorded instead, each part once."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 
 from ckh.ranking.layout import numbers
 from ckh.ranking.operations import ALWAYS_REAL, ON_TRUTHS, Number, operations
-from ckh.ranking.symbolic import FormulaError, Symbol, constant, kind_of
+from ckh.ranking.symbolic import FormulaError, Recorder, Symbol, constant, kind_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -43,8 +43,8 @@ class Node:
 
 
 @dataclass(slots=True, eq=False)
-class Graph:
-    """All formulas over a pool: writes down what is done with its symbols.
+class Graph(Recorder):
+    """All formulas over a pool.
 
     Attributes:
         tiles: number of tiles.
@@ -97,7 +97,7 @@ class Graph:
         """
         if isinstance(value, (bool, int, float)) and not isinstance(value, np.generic):
             return self._literal(value, kind)
-        number = value.number if isinstance(value, Symbol) else self._cast(self._leaf(value), kind_of(value))
+        number = value.node if isinstance(value, Symbol) else self._cast(self._leaf(value), kind_of(value))
         return self._cast(number, kind)
 
     def _symbol(self, number: int) -> Symbol:
@@ -121,7 +121,7 @@ class Graph:
 
     def _cast(self, number: int, kind: Number) -> int:
         own = self.nodes[number].kind
-        return number if own == kind else self._computed(kind.name.lower(), [number]).number
+        return number if own == kind else self._computed(kind.name.lower(), [number]).node
 
     def _computed(self, name: str, operands: Sequence[int]) -> Symbol:
         parts = [self.nodes[number] for number in operands]

@@ -15,10 +15,10 @@ import numpy as np
 
 from ckh.errors import DataError
 from ckh.features.engine import Columns
+from ckh.features.reads import columns_read
 from ckh.ranking.axes import Use, coded, keys, split
 from ckh.ranking.grid import OF_CLASSES, OF_TILES, GridColumns
 from ckh.ranking.symbolic import SymbolicColumns
-from ckh.ranking.tracing import trace
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -109,7 +109,7 @@ class Pool:
             raise DataError("a pool needs candidates", code="empty")
         columns = {name: np.broadcast_to(np.atleast_1d(column), candidates) for name, column in kernels.items()}
         one = {**example, **{name: column[:1] for name, column in columns.items()}, **self._hardware}
-        every, self._reads = trace(engine, self.features, one)
+        every, self._reads = columns_read(engine, self.features, one)
         self._needed = frozenset(example) - frozenset(kernels)
         self.numbers = sorted(self._needed & frozenset[str]().union(*every))
         uses = [

@@ -1,14 +1,15 @@
-"""Formulas written down: what NumPy would do to a problem's sizes becomes nodes of a graph instead of being computed.
+"""Symbolic tracing: what Python and NumPy would do to a problem's sizes is recorded instead of being computed.
 
-A `Symbol` stands for an array that depends on a problem's sizes; NumPy hands every operation on it to it. What depends
-on no size stays an ordinary array, which NumPy computes, and becomes a constant where it meets a symbol. All values
-are two-axis arrays: classes of variants by tiles, either of which may be one.
+A `Symbol` stands for what depends on a problem's sizes; Python and NumPy hand every operation on it to its `Recorder`.
+Formulas of features are recorded as a graph (`ckh.ranking.graph`), rules of problems as decisions
+(`ckh.export.decisions`). What depends on no size is computed as usual, and becomes a constant where it meets a symbol.
+The values of formulas are two-axis arrays: classes of variants by tiles, either of which may be one.
 """
 
 from __future__ import annotations
 
 from functools import reduce
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -32,64 +33,83 @@ _KINDS = {"b": Number.TRUTH, "i": Number.INTEGER, "u": Number.INTEGER, "f": Numb
 _MOST_AXES = 2
 
 
+def _refuse(*_args: Any, **_options: Any) -> Any:
+    """Refuse to become a value."""
+    raise FormulaError("a formula or rule that needs the values of a problem's sizes cannot be compiled")
+
+
 def _call(_self: Any, function: Any, _types: Any, arguments: Any, options: Any) -> Any:
     """Apply a function of NumPy's that is not a ufunc to symbols."""
     if function not in _FUNCTIONS:
-        raise FormulaError(f"NumPy's {function.__name__} of a problem's sizes cannot be written down")
+        raise FormulaError(f"NumPy's {function.__name__} of a problem's sizes cannot be compiled")
     return _FUNCTIONS[function](*arguments, **options)
 
 
-class Recorder(Protocol):
-    """Writes down what is done with symbols, as `ckh.ranking.graph.Graph` does."""
+class Recorder:
+    """Records what is done with symbols. What one does not record is refused."""
 
-    def apply(self, name: str, operands: Sequence[Any]) -> Symbol: ...
-    def where(self, condition: Any, yes: Any, no: Any) -> Symbol: ...
-    def cast(self, symbol: Symbol, kind: Number) -> Symbol: ...
+    __slots__ = ()
+
+    def apply(self, name: str, operands: Sequence[Any]) -> Any:
+        """Record NumPy's function of a name, or Python's operator."""
+        raise NotImplementedError
+
+    def truth(self, symbol: Symbol) -> bool:  # noqa: ARG002
+        """Decide whether a symbol is true."""
+        raise FormulaError("a formula decides by a problem's sizes", "use np.where")
+
+    where: Callable[..., Symbol] = _refuse
+    cast: Callable[..., Symbol] = _refuse
+    text: Callable[..., str] = _refuse
 
 
 class Symbol(np.lib.mixins.NDArrayOperatorsMixin):
-    """An array that depends on a problem's sizes.
+    """A number or array that depends on a problem's sizes.
 
     Args:
-        graph: where what is done with it is written down.
-        number: its node.
+        recorder: records what is done with it.
+        node: what it is to the recorder.
         kind: the kind of its numbers.
     """
 
-    __slots__ = ("graph", "kind", "number")
-    __hash__ = None  # type: ignore[assignment] # `==` gives an array
+    __slots__ = ("kind", "node", "recorder")
     __array_function__ = _call
 
-    def __init__(self, graph: Recorder, number: int, kind: Number) -> None:
-        self.graph = graph
-        self.number = number
+    def __init__(self, recorder: Recorder, node: Any, kind: Number) -> None:
+        self.recorder = recorder
+        self.node = node
         self.kind = kind
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **options: Any) -> Any:
-        """Write down what NumPy would compute."""
+        """Record what NumPy would compute."""
         if options or method != "__call__" or ufunc.nout != 1 or getattr(np, ufunc.__name__, None) is not ufunc:
-            raise FormulaError(f"{ufunc.__name__}.{method} of a problem's sizes cannot be written down")
-        return self.graph.apply(ufunc.__name__, inputs)
+            raise FormulaError(f"{ufunc.__name__}.{method} of a problem's sizes cannot be compiled")
+        return self.recorder.apply(ufunc.__name__, inputs)
 
     def __bool__(self) -> bool:
-        """Refuse to be decided."""
-        raise FormulaError("a formula decides by a problem's sizes", "use np.where")
+        """Decide, if decisions are recorded."""
+        return self.recorder.truth(self)
 
-    def __array__(self, *_args: Any, **_options: Any) -> Any:
-        """Refuse to become numbers."""
-        raise FormulaError("a formula needs the values of a problem's sizes")
+    def __str__(self) -> str:
+        """A text for the value, if texts are recorded."""
+        return self.recorder.text(self)
 
-    __int__ = __float__ = __index__ = __len__ = __iter__ = __getitem__ = __array__
+    def __format__(self, form: str) -> str:
+        """The same, in the default format alone."""
+        return _refuse() if form else str(self)
+
+    __array__ = __int__ = __float__ = __index__ = __round__ = _refuse
+    __len__ = __iter__ = __getitem__ = __hash__ = __repr__ = _refuse
 
     def __getattr__(self, name: str) -> Any:
         """Refuse what else an array has, but for what NumPy looks up on any object."""
         if name.startswith("__"):
             raise AttributeError(name)
-        raise FormulaError(f"an array's {name} of a problem's sizes cannot be written down")
+        raise FormulaError(f"an array's {name} of a problem's sizes cannot be compiled")
 
     def astype(self, dtype: Any) -> Symbol:
         """The same as another kind of number."""
-        return self.graph.cast(self, kind_of(np.zeros(1, dtype)))
+        return self.recorder.cast(self, kind_of(np.zeros(1, dtype)))
 
 
 def kind_of(value: Any) -> Number:
@@ -102,7 +122,7 @@ def kind_of(value: Any) -> Number:
         return value.kind
     code = np.asarray(value).dtype.kind
     if code not in _KINDS:
-        raise FormulaError("text beside a problem's sizes cannot be written down")
+        raise FormulaError("text beside a problem's sizes cannot be compiled")
     return _KINDS[code]
 
 
@@ -116,9 +136,9 @@ def constant(value: Any) -> NDArray[np.float64]:
     kind = kind_of(array)
     values = array.astype(np.float64)
     if array.ndim > _MOST_AXES:
-        raise FormulaError(f"an array of shape {array.shape} cannot be written down")
+        raise FormulaError(f"an array of shape {array.shape} cannot be compiled")
     if kind == Number.INTEGER and not np.array_equal(values.astype(array.dtype), array):
-        raise FormulaError("integers beyond 2^53 cannot be written down")
+        raise FormulaError("integers beyond 2^53 cannot be compiled")
     return values
 
 
@@ -130,7 +150,7 @@ class _Several(tuple):  # type: ignore[type-arg]
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **options: Any) -> Any:
         if method != "reduce" or options not in ({}, {"axis": 0}):
-            raise FormulaError(f"{ufunc.__name__}.{method} of several arrays cannot be written down")
+            raise FormulaError(f"{ufunc.__name__}.{method} of several arrays cannot be compiled")
         return reduce(ufunc, inputs[0])
 
 
@@ -144,7 +164,7 @@ def _where(condition: Any, yes: Any, no: Any) -> Any:
             return yes
         if not np.any(condition):
             return no
-    return symbols[0].graph.where(condition, yes, no)
+    return symbols[0].recorder.where(condition, yes, no)
 
 
 def _select(conditions: Sequence[Any], choices: Sequence[Any], default: Any = 0) -> Any:
@@ -193,5 +213,5 @@ class SymbolicColumns(Columns):
             FormulaError: it is a symbol.
         """
         if name in self._symbols:
-            raise FormulaError(f"the raw column {name} cannot be written down")
+            raise FormulaError(f"the raw column {name} cannot be compiled")
         return super().raw(name)

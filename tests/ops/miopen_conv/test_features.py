@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 
 from ckh.errors import DataError
+from ckh.features.reads import Depends, dependence
 from ckh.ops.miopen_conv.fdb import FdbDevice
 from ckh.ops.miopen_conv.features import INPUT_COLUMNS, MIOPEN_CONV
 from ckh.ops.miopen_conv.problem import MiopenProblem
 from ckh.ops.miopen_conv.solvers import parse_solver
 from ckh.ops.miopen_conv.table import from_frame
 from ckh.problems import Direction
-from ckh.ranking.tracing import Depends, dependence
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -1,4 +1,7 @@
-"""Which raw columns each feature reads: found out by watching formulas, not by names."""
+"""Which raw columns each feature reads, by watching its formula.
+
+Columns are watched by name, not traced as symbols: a formula may do anything with texts and with a kernel's columns.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,7 @@ if TYPE_CHECKING:
     from ckh.features.engine import Feature, FeatureEngine
 
 
-class TracedColumns(Columns):
+class WatchedColumns(Columns):
     """Columns that note who reads what. Formulas are expressions over arrays: what they read depends on no value.
 
     Attributes:
@@ -48,7 +51,7 @@ class TracedColumns(Columns):
         return frozenset(self._open.pop())
 
 
-def trace(
+def columns_read(
     engine: FeatureEngine, features: Sequence[Feature], given: Mapping[str, Array]
 ) -> tuple[list[frozenset[str]], dict[str, frozenset[str]]]:
     """The raw columns that each feature reads, and those behind every quantity that they read.
@@ -61,7 +64,7 @@ def trace(
     Raises:
         DataError: a column is missing.
     """
-    columns = TracedColumns(engine, given)
+    columns = WatchedColumns(engine, given)
     return [columns.of_feature(feature) for feature in features], columns.reads
 
 
@@ -74,7 +77,7 @@ class Depends(StrEnum):
     HARDWARE = "hardware"
 
 
-class _AnyColumns(TracedColumns):
+class _AnyColumns(WatchedColumns):
     """Columns of any name, of a value that is text and a number."""
 
     def raw(self, name: str) -> Array:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ckh.errors import ModelError
-from ckh.export.integers import Branch, Expression, decisions, value_of
+from ckh.export.decisions import Branch, Expression, decisions, value_of
 from ckh.export.programs import make_rules
 from ckh.ranking.program import APPLIES, REFUSED
 from tests.refusals import expect_refusal
@@ -17,7 +17,7 @@ from tests.refusals import expect_refusal
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from ckh.export.integers import Tree
+    from ckh.export.decisions import Tree
 
 _OPERATORS: dict[str, Callable[[int, int], int]] = {
     "plus": lambda a, b: a + b,
@@ -112,7 +112,7 @@ def test_reasons_have_their_sizes() -> None:
 @pytest.mark.parametrize("words", [lambda a: f"{a!r}", lambda a: f"{a:d}", chr, lambda a: "1" * a])
 def test_sizes_do_not_get_into_reasons_as_numbers(words: Callable[[Any], str]) -> None:
     """Only what is written as it is."""
-    with expect_refusal(ModelError, "not-exportable"):
+    with expect_refusal(ModelError, "bad-formula"):
         decisions(lambda size: words(size(0)))
 
 
@@ -141,9 +141,9 @@ def test_values_are_those_of_the_function() -> None:
 )
 def test_sizes_do_not_become_numbers_unnoticed(function: Callable[[Any], Any]) -> None:
     """What would forget the expression is refused."""
-    with expect_refusal(ModelError, "not-exportable"):
+    with expect_refusal(ModelError, "bad-formula"):
         decisions(lambda size: bool(function(size(0))))
     with pytest.raises(ModelError, match="decision"):
         value_of(lambda size: size(0) if size(0) > 1 else 0)
-    with expect_refusal(ModelError, "not-exportable"):
+    with expect_refusal(ModelError, "bad-formula"):
         value_of(lambda size: math.gcd(size(0), 12))
