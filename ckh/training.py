@@ -169,14 +169,14 @@ _OF_WINNERS = TreeParams(
 
 
 def winner_options() -> TrainOptions:
-    """How models of winners alone are trained, where the operation has no recipe for them (`benchmarks/README.md`)."""
+    """How models of winners alone are trained, where the operation has no recipe for them (`benchmarks/aiter_folds.py`)."""
     return TrainOptions(
         targets=(), rank=RankObjective.LAMBDARANK, labels=Labels.WINNERS, folds=0, seed=1, params=_OF_WINNERS
     )
 
 
 def sized_options(rows: int) -> TrainOptions:
-    """How models are trained unless it is said, by the number of usable rows (`benchmarks/README.md`)."""
+    """How models are trained unless it is said, by the number of usable rows (`benchmarks/objectives.py`)."""
     for most, params in _SIZES:
         if rows <= most:
             prior = _PRIOR if params is _SIZES[0][1] else 0.0

@@ -33,7 +33,7 @@ _FOLDS = 3
 _FEWEST_PROBLEMS = 2 * _FOLDS
 _EACH_ALONE = 12  # problems up to which each is predicted by a law of all others: two thirds of so few say too little
 # The median error of logarithms of times up to which a law holds. AMD's gfx950 has .05 of 900 rows and .1 to .3 of 100,
-# and gains from a law of up to .5; the host has .45 to 1.3 of any number, and loses (`benchmarks/README.md`).
+# and gains from a law of up to .5; the host has .45 to 1.3 of any number, and loses (`benchmarks/few_shots.py`).
 _MOST_ERROR = 0.35
 _COPIES = 8  # problems drawn around each measured one, or more
 _FEWEST_DRAWN = 300  # problems in all: trees learn the law of a few measured ones, too

@@ -20,7 +20,7 @@ _ROWS = 33  # of the table
 SHOWN = 5  # kernels whose times people look at: the interval is theirs
 _LEAST_SHARE = 1e-3
 _FEWEST = 20  # problems: fewer say nothing of what 5 % lie above
-# Chosen on the folds of the host models: more bands make the interval no better (docs/results.md).
+# Chosen on the folds of the host models: more bands make the interval no better (benchmarks/calibrate.py).
 _BANDS, _PROBLEMS_OF_BAND = 4, 40
 
 
