@@ -169,7 +169,7 @@ _OF_WINNERS = TreeParams(
 
 
 def winner_options() -> TrainOptions:
-    """How models of winners alone are trained, where the operation has no recipe for them (`benchmarks/aiter_folds.py`)."""
+    """Training options of winners-only models whose operation has no recipe (`benchmarks/aiter_folds.py`)."""
     return TrainOptions(
         targets=(), rank=RankObjective.LAMBDARANK, labels=Labels.WINNERS, folds=0, seed=1, params=_OF_WINNERS
     )
