@@ -125,10 +125,9 @@ def _report(error: CkhError, code: ExitCode, *, as_json: bool = False) -> int:
 
 
 def _document(error: CkhError, code: ExitCode) -> str:
-    from ckh.tabletext import json_text
+    from ckh.documents import ErrorDocument, json_text
 
-    fields = {"code": error.code, "message": error.message, "hint": error.hint, "exit_code": int(code)}
-    return json_text("error", fields)
+    return json_text(ErrorDocument(error.code, error.message, error.hint, int(code)))
 
 
 def _drop_output(error: StreamError) -> int:

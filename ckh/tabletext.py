@@ -1,21 +1,15 @@
-"""Tables and JSON as text."""
+"""Tables as text."""
 
 from __future__ import annotations
 
-import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ckh.log import printable
 from ckh.prose import filled, prose, room
-from ckh.version import __version__
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
-
-# Of all files in ckh/jsonschemas: the second number rises with a field that is added, the first with one that changes
-# or goes, which no minor version of ckh does.
-JSON_VERSION = "1.0"
 
 _LEAST_WIDTH = 10  # of a column whose cells are shortened
 _GAP = 2
@@ -24,20 +18,6 @@ _LEAST_HEAD = 4  # characters that a shortened text begins with
 _HEADS = (0.0, 0.25, 0.4, 0.55, 0.7)  # of the width, before the cut; names differ most at their ends
 
 _BARS = "▁▂▃▄▅▆▇█"
-
-
-def json_text(schema: str, document: Mapping[str, Any]) -> str:
-    """One JSON document, which says by which schema it reads (`ckh/jsonschemas`), and who wrote it.
-
-    Raises:
-        ValueError: the document holds NaN or an infinity, which are not JSON.
-    """
-    return json.dumps(enveloped(schema, document), indent=2, allow_nan=False) + "\n"
-
-
-def enveloped(schema: str, document: Mapping[str, Any]) -> dict[str, Any]:
-    """A document behind the three fields that all have."""
-    return {"schema": f"ckh.{schema}", "schema_version": JSON_VERSION, "ckh_version": __version__, **document}
 
 
 def table_text(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from ckh.bench.compilation.hip_toolchain import known_ck_tile
 from tests.real import Real, build_real, set_kernel_cache, skip_if_late, skip_without_compiler, wanted_by
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 RELIABILITY = ("short", "long")
 
@@ -39,17 +36,17 @@ def reliability(request: pytest.FixtureRequest) -> str:
 @pytest.fixture(autouse=True)
 def _documents_have_their_schema(monkeypatch: pytest.MonkeyPatch) -> None:
     """Compare each JSON document that a test prints in this process with its schema (tests/jsonschemas.py)."""
-    from ckh import tabletext
+    from ckh import documents
     from tests.jsonschemas import require_described
 
-    enveloped = tabletext.enveloped
+    enveloped = documents.enveloped
 
-    def checked(schema: str, document: Mapping[str, Any]) -> dict[str, Any]:
-        made = enveloped(schema, document)
-        require_described(schema, made)
+    def checked(document: documents.Document) -> dict[str, Any]:
+        made = enveloped(document)
+        require_described(document.schema, made)
         return made
 
-    monkeypatch.setattr(tabletext, "enveloped", checked)
+    monkeypatch.setattr(documents, "enveloped", checked)
 
 
 @pytest.fixture(autouse=True)

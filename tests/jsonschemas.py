@@ -1,19 +1,142 @@
-"""Schemas of JSON documents for tests: comparing a document, and listing the fields that a version has."""
+"""Schemas of JSON documents for tests: generated from the documents' dataclasses, and what compares with them.
+
+`CKH_UPDATE_GOLDEN=1 pytest tests/test_jsonschemas.py` writes them to ckh/jsonschemas.
+"""
 
 from __future__ import annotations
 
+import collections.abc
 import json
+import re
+import sys
+import typing
+from dataclasses import fields as dataclass_fields
 from functools import cache
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from ckh.documents import Document
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from jsonschema import Draft202012Validator
 
-FOLDER = Path(__file__).parents[1] / "ckh" / "jsonschemas"
+CODE = Path(__file__).parents[1] / "ckh"
+FOLDER = CODE / "jsonschemas"
 FIELDS = Path(__file__).parent / "json_fields_1.txt"
+_DIALECT = "https://json-schema.org/draft/2020-12/schema"
+_HEAD = {
+    "schema_version": {
+        "type": "string",
+        "pattern": "^1\\.[0-9]+$",
+        "description": "Version of all schemas; a field that is added raises the second number.",
+    },
+    "ckh_version": {"type": "string", "description": "Version of ckh that wrote the document."},
+}
+
+
+@cache
+def documents() -> dict[str, type[Document]]:
+    """The document of each schema."""
+    for path in sorted(CODE.rglob("*.py")):
+        text = path.read_text(encoding="utf-8")
+        if re.search(r"^class .*\bDocument\)", text, re.MULTILINE):
+            for name in (_module(path), *re.findall(r"^    from (ckh\.\S+) import", text, re.MULTILINE)):
+                import_module(name)  # what annotations name is imported for the type checker alone
+    kinds = {kind for kind in _classes().values() if isinstance(kind, type) and issubclass(kind, Document)}
+    return {kind.schema: kind for kind in kinds - {Document}}
+
+
+def _module(path: Path) -> str:
+    return ".".join(path.relative_to(CODE.parent).with_suffix("").parts)
+
+
+@cache
+def _classes() -> dict[str, Any]:
+    """Classes of the loaded part of ckh by name, each of which occurs once, and what types are made of."""
+    modules = [module for name, module in sys.modules.items() if name.partition(".")[0] == "ckh"]
+    named = {name: kind for module in modules for name, kind in vars(module).items() if isinstance(kind, type)}
+    return vars(typing) | vars(collections.abc) | named
+
+
+def schema_of(document: type[Document]) -> dict[str, Any]:
+    """The schema of a document, from its annotations and docstrings."""
+    assert documents()[document.schema] is document  # which loads what annotations name
+    made = _generated(document)
+    defs = {name: _object(node, _classes()[name]) for name, node in made["$defs"].items() if "properties" in node}
+    others = {name: _tidy(node) for name, node in made["$defs"].items() if "properties" not in node}
+    own = defs.pop(document.__name__)
+    head = {"schema": {"const": f"ckh.{document.schema}"}, **_HEAD}
+    return {
+        "$schema": _DIALECT,
+        "$id": f"urn:ckh:{document.schema}:1",
+        "title": own["description"].rstrip("."),
+        "type": "object",
+        "required": [*head, *own["required"]],
+        "properties": head | own["properties"],
+        **({"$defs": defs | others} if defs or others else {}),
+    }
+
+
+def _generated(kind: Any) -> dict[str, Any]:
+    from pydantic import ConfigDict, TypeAdapter
+
+    config = ConfigDict(use_attribute_docstrings=True, defer_build=True)
+    adapter: TypeAdapter[Any] = TypeAdapter(dict[str, kind], config=config)
+    adapter.rebuild(_types_namespace=_classes())
+    found: dict[str, Any] = {"$defs": {}, **adapter.json_schema(mode="serialization")}
+    return found
+
+
+def _object(node: dict[str, Any], kind: Any) -> dict[str, Any]:
+    """The schema of a dataclass: all fields are required but those that documents leave out, properties too."""
+    absent = {one.name for one in dataclass_fields(kind) if one.default is None and issubclass(kind, Document)}
+    properties = {name.rstrip("_"): _field(one, is_null=name not in absent) for name, one in node["properties"].items()}
+    for name in getattr(kind, "json_properties", ()):
+        getter = getattr(kind, name).fget
+        hint = typing.get_type_hints(getter, {**vars(sys.modules[kind.__module__]), **_classes()})["return"]
+        one = _generated(hint)["additionalProperties"]
+        properties[name] = _field({**one, "description": _first(getter.__doc__)}, is_null=True)
+    properties.pop(inline := getattr(kind, "json_inline", ""), None)
+    return {
+        "type": "object",
+        "description": _first(kind.__doc__),
+        "required": [name for name in properties if name not in absent],
+        "properties": properties,
+        **({"additionalProperties": True} if inline else {}),
+    }
+
+
+def _field(node: dict[str, Any], *, is_null: bool) -> dict[str, Any]:
+    made = {name: value for name, value in _tidy(node).items() if name != "default"}
+    if not is_null and isinstance(made.get("anyOf"), list):
+        (made["anyOf"],) = [[one for one in made["anyOf"] if one != {"type": "null"}]]
+        if len(made["anyOf"]) == 1:
+            made |= made.pop("anyOf")[0]
+    elif not is_null and isinstance(made.get("type"), list):
+        made["type"] = next(one for one in made["type"] if one != "null")
+    return made
+
+
+def _tidy(node: Any) -> Any:
+    """A node without titles that repeat names, and with unions of plain types as a list of these."""
+    if isinstance(node, list):
+        return [_tidy(one) for one in node]
+    if not isinstance(node, dict):
+        return node
+    made = {name: _tidy(one) for name, one in node.items() if name != "title" or not isinstance(one, str)}
+    options = made.get("anyOf", ())
+    if options and all(set(one) == {"type"} for one in options):
+        del made["anyOf"]
+        made = {"type": [one["type"] for one in options], **made}
+    return made
+
+
+def _first(docstring: str | None) -> str:
+    """The first paragraph, in one line."""
+    return " ".join((docstring or "").partition("\n\n")[0].split())
 
 
 def require_described(schema: str, document: dict[str, Any]) -> None:
@@ -58,15 +181,26 @@ def fields(schema: str) -> Iterator[str]:
 
 def _fields(node: Any, defs: dict[str, Any], path: str) -> Iterator[str]:
     if "$ref" in node:
-        yield from _fields(defs[node["$ref"].rpartition("/")[2]], defs, path)
+        yield from _fields(_named(node, defs), defs, path)
     for one in node.get("anyOf", ()):
         yield from _fields(one, defs, path)
     for name in node.get("required", ()):
         one = node["properties"][name]
-        kind = one.get("type", "")
-        yield f"{path}{name} {'|'.join(kind) if isinstance(kind, list) else kind}".rstrip()
+        yield f"{path}{name} {'|'.join(_types(one, defs))}".rstrip()
         yield from _fields(one, defs, f"{path}{name}.")
     if isinstance(node.get("items"), dict):
         yield from _fields(node["items"], defs, f"{path}[].")
     if isinstance(node.get("additionalProperties"), dict):
         yield from _fields(node["additionalProperties"], defs, f"{path}*.")
+
+
+def _types(node: Any, defs: dict[str, Any]) -> list[str]:
+    if "$ref" in node:
+        return _types(_named(node, defs), defs)
+    kind = node.get("type", [])
+    own = kind if isinstance(kind, list) else [kind]
+    return list(dict.fromkeys([*own, *(kind for one in node.get("anyOf", ()) for kind in _types(one, defs))]))
+
+
+def _named(node: Any, defs: dict[str, Any]) -> Any:
+    return defs[node["$ref"].rpartition("/")[2]]

@@ -32,7 +32,7 @@ FLOORS = (
     ("archspec",),
     ("outputs", "progress", "boundary", "cluster", "schema"),
     ("problems", "paths", "gpus", "jsonfields", "declared", "python_lists"),
-    ("tabletext",),
+    ("tabletext", "documents"),
     ("locks", "log", "resources", "machine", "anonymous", "safety", "untrusted"),
     ("errors", "prose", "strenum", "version"),
 )

@@ -7,18 +7,23 @@ import os
 import re
 import subprocess
 import sys
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, ClassVar
 
 import pytest
 from jsonschema import Draft202012Validator
 
 from ckh.cli import run
+from ckh.commands._bench_output import RegistryDocument
+from ckh.documents import JSON_VERSION, Document, json_text, plain
 from ckh.errors import ExitCode
-from ckh.tabletext import JSON_VERSION, json_text
 from ckh.version import __version__
-from tests.jsonschemas import FIELDS, FOLDER, fields, read_schema, require_described
+from tests.jsonschemas import FIELDS, FOLDER, documents, fields, read_schema, require_described, schema_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 NAMES = sorted(path.stem for path in FOLDER.glob("*.json"))
-CODE = FOLDER.parent
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -32,12 +37,13 @@ def test_schemas_are_schemas(name: str) -> None:
     assert re.fullmatch(schema["properties"]["schema_version"]["pattern"], JSON_VERSION)
 
 
-def test_every_schema_is_written_by_a_command_and_no_other() -> None:
-    """The names in the code are those of the files."""
-    code = "\n".join(path.read_text(encoding="utf-8") for path in CODE.rglob("*.py"))
-    written = set(re.findall(r'(?:print_json|json_text)\(\s*"(\w+)"', code))
-    constants = re.findall(r'_?(?:SCHEMA|schema) = "(\w+)"(?: if \w+ else "(\w+)")?', code)
-    assert written | {name for pair in constants for name in pair if name} == set(NAMES)
+def test_schemas_are_generated_from_documents() -> None:
+    """Each file is what a document's dataclass gives, and there are no others; CKH_UPDATE_GOLDEN=1 writes them."""
+    made = {name: json.dumps(schema_of(document), indent=2) + "\n" for name, document in documents().items()}
+    if os.environ.get("CKH_UPDATE_GOLDEN"):
+        for name, text in made.items():
+            (FOLDER / f"{name}.json").write_text(text, encoding="utf-8")
+    assert {path.stem: path.read_text(encoding="utf-8") for path in FOLDER.glob("*.json")} == made
 
 
 def test_no_field_of_this_version_goes() -> None:
@@ -50,16 +56,16 @@ def test_no_field_of_this_version_goes() -> None:
 
 
 def test_an_answer_is_described_alike_alone_and_among_many() -> None:
-    """Each field of an answer in `ckh.predict_many` is that of `ckh.predict`; only the explanation is of one alone."""
-    alone, many = read_schema("predict"), read_schema("predict_many")["properties"]["results"]["items"]
-    own = {"schema", "schema_version", "ckh_version", "explanation"}
+    """Each field of an answer in `ckh.predict_many` is that of `ckh.predict`."""
+    alone, many = read_schema("predict"), read_schema("predict_many")["$defs"]["PredictDocument"]
+    own = {"schema", "schema_version", "ckh_version"}
     assert set(many["required"]) == set(alone["required"]) - own
     assert many["properties"] == {name: field for name, field in alone["properties"].items() if name not in own}
 
 
 def test_a_document_says_what_it_is() -> None:
     """Schema, its version and ckh's version come first."""
-    document = json.loads(json_text("bench_registry", {"registry": "a.json", "arch": "host", "kernels": 3}))
+    document = json.loads(json_text(RegistryDocument("a.json", "host", 3)))
     assert list(document.items())[:3] == [
         ("schema", "ckh.bench_registry"),
         ("schema_version", JSON_VERSION),
@@ -67,11 +73,49 @@ def test_a_document_says_what_it_is() -> None:
     ]
 
 
-@pytest.mark.parametrize("change", [{"more": 1}, {"kernels": "3"}, {"kernels": None}])
-def test_what_is_not_described_is_found(change: dict[str, object]) -> None:
+@dataclass(frozen=True, slots=True)
+class _Longer(RegistryDocument):
+    """A document with a field that its schema lacks."""
+
+    more: int = 1
+
+
+@pytest.mark.parametrize(
+    "document",
+    [_Longer("a.json", "host", 3), *(RegistryDocument("a.json", "host", one) for one in ("3", None))],  # type: ignore[arg-type] # on purpose
+)
+def test_what_is_not_described_is_found(document: Document) -> None:
     """A field that the schema lacks, one of another type, and one that is null where it must not be."""
     with pytest.raises(AssertionError, match="jsonschemas/bench_registry"):
-        json_text("bench_registry", {"registry": "a.json", "arch": "host", "kernels": 3, **change})
+        json_text(document)
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    json_properties: ClassVar = ("double",)
+    json_inline: ClassVar = "more"
+
+    value: int
+    more: Mapping[str, int]
+
+    @property
+    def double(self) -> int:
+        return 2 * self.value
+
+
+@dataclass(frozen=True, slots=True)
+class _Whole(Document):
+    parts: tuple[_Part, ...]
+    from_: str
+    absent: int | None = None
+    null: int | None = field(default_factory=lambda: None)
+
+
+def test_documents_as_json() -> None:
+    """Properties and inline mappings stand beside fields, sequences are lists, and an absent field is left out."""
+    whole = _Whole((_Part(3, {"a": 1}),), "here")
+    assert plain(whole) == {"parts": [{"a": 1, "value": 3, "double": 6}], "from": "here", "null": None}
+    assert plain(replace(whole, absent=5))["absent"] == 5
 
 
 def test_quick_answers_say_it_too() -> None:

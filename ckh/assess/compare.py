@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
@@ -11,6 +11,7 @@ from ckh.assess.intervals import Figure, difference, estimates, mean_of, percent
 from ckh.assess.measured import times_of
 from ckh.assess.ranked_rows import Coverage, CoverageOfPart, RankedRows, coverage, coverage_of
 from ckh.assess.verdict import Check
+from ckh.documents import Document
 from ckh.errors import DataError
 
 if TYPE_CHECKING:
@@ -39,12 +40,13 @@ class Thresholds:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """A figure of both models, with the paired 95 % confidence interval `low` to `high` of new - old."""
+    """A figure of both models."""
 
     name: str
     old: float
     new: float
     low: float
+    """Paired 95 % confidence interval of new - old."""
     high: float
     allowed_loss: float
 
@@ -70,29 +72,25 @@ class Degraded:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """Comparison of two models.
+    """Comparison of two models."""
 
-    Attributes:
-        problems: number of problems whose choices were both measured, the base of differences and counts.
-        agreement: share of problems with the same choice, among those that both answer.
-        old_coverage: coverage of the old model.
-        new_coverage: coverage of the new model.
-        differences: differences of figures.
-        improved: number of problems with a faster new choice.
-        same: number of problems with equal speed.
-        degraded: problems with a slower new choice, largest loss first.
-        checks: checks of the gate.
-    """
+    json_properties: ClassVar = ("failures", "passes")
 
     problems: int
+    """Problems whose choices were both measured, the base of differences and counts."""
     agreement: float
+    """Share of problems with the same choice, among those that both answer."""
     old_coverage: Coverage
     new_coverage: Coverage
     differences: tuple[Difference, ...]
     improved: int
+    """Problems with a faster new choice."""
     same: int
+    """Problems with equal speed."""
     degraded: tuple[Degraded, ...]
+    """Problems with a slower new choice, largest loss first."""
     checks: tuple[Check, ...]
+    """Checks of the gate."""
 
     @property
     def failures(self) -> tuple[str, ...]:
@@ -103,6 +101,20 @@ class Comparison:
     def passes(self) -> bool:
         """True if the gate passes."""
         return not self.failures
+
+
+@dataclass(frozen=True, slots=True)
+class CompareDocument(Comparison, Document):
+    """ckh validate compare --json."""
+
+    schema = "validate_compare"
+
+    old: str
+    """Folder of the old model."""
+    new: str
+    """Folder of the new model."""
+    among: str
+    """Kernels to choose among: predict's candidates, or the measured kernels alone."""
 
 
 def compare(parts: Iterable[Dataset], old: Ranker, new: Ranker, thresholds: Thresholds, least: int = 1) -> Comparison:

@@ -27,7 +27,7 @@ _WINDOW = 8.0  # standard deviations around a percentile's rank within which a r
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """A figure and the interval that holds it with 95 % confidence."""
+    """A figure with its 95 % confidence interval."""
 
     value: float
     low: float

@@ -98,12 +98,15 @@ FIGURES = tuple(f"{field.name}{_FIGURE_SUFFIX}" for field in fields(Efficiency) 
 
 @dataclass(frozen=True, slots=True)
 class TopK:
-    """Efficiency of measuring the first k choices; `problems`: those with a measured choice."""
+    """Efficiency of measuring the first k choices."""
 
     k: int
     problems: int
+    """Problems with a measured kernel among the first k."""
     hit: float
+    """Share of problems whose first k contain a best kernel."""
     efficiency_mean: float
+    """Mean efficiency of the best of the first k."""
     efficiency_p10: float
 
 

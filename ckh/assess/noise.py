@@ -36,23 +36,20 @@ _LEAST_OF_PROBLEM = 3  # to know a problem's median ratio
 
 @dataclass(frozen=True, slots=True)
 class DeviceNoise:
-    """Repeat noise of a device.
-
-    Attributes:
-        device: its name, or the architecture's where that is not known.
-        pairs: how many near the best were measured more than once, on problems with three such at least.
-        problems: of how many problems these are.
-        median: how far the two times lie apart, beside the problem's median ratio, in half of the pairs.
-        p90: what nine of ten pairs do not exceed.
-        tolerance: robust standard deviation of it.
-    """
+    """Repeat noise of a device."""
 
     device: str
+    """Name of the device, or the architecture if unknown."""
     pairs: int
+    """Pairs near the best that were measured more than once, on problems with at least three such pairs."""
     problems: int
+    """Problems of these pairs."""
     median: float
+    """Median relative difference of two times of a pair, besides the problem's median ratio."""
     p90: float
+    """90th percentile of the difference."""
     tolerance: float
+    """Robust standard deviation of the difference: kernels as near to the best count as equal to it."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -73,24 +70,20 @@ class RepeatNoise:
 
 @dataclass(frozen=True, slots=True)
 class Ceiling:
-    """Choices against those of a repeated measurement: chosen by one measurement, scored in the other.
-
-    Attributes:
-        problems: on how many problems kernels were measured more than once.
-        repeated: mean efficiency of choosing by a measurement.
-        model: mean efficiency of the model's choices, scored in the same way.
-        share: the model's over that of a repeated measurement.
-        baseline: what the closable gap begins at.
-        gap: share of the gap between the baseline and a repeated measurement that the model closes; None: there is no
-            gap.
-    """
+    """Choices against those of a repeated measurement: chosen by one measurement, scored in the other."""
 
     problems: int
+    """Problems with kernels that were measured more than once."""
     repeated: Estimate
+    """Mean efficiency of choosing by a measurement."""
     model: Estimate
+    """Mean efficiency of the model's choices, scored in the same way."""
     share: Estimate
+    """The model's efficiency over that of a repeated measurement."""
     baseline: str
+    """Baseline of the gap."""
     gap: Estimate | None
+    """Share of the gap between the baseline and a repeated measurement that the model closes; null: no gap."""
 
 
 def noise_times(dataset: Dataset) -> tuple[Times, RepeatNoise | None]:

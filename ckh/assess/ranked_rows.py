@@ -76,23 +76,20 @@ class RankedRows:
 
 @dataclass(frozen=True, slots=True)
 class Coverage:
-    """Coverage of a model's answers by measurements.
-
-    Attributes:
-        problems: how many have a measured time.
-        coverage: share of them whose choice was measured and whose fastest measured kernel is a candidate.
-        refused: problems that no kernel is offered for.
-        not_measured: problems whose choice was never measured.
-        best_no_candidate: problems with an answer that the fastest measured kernel is not in.
-        refusal: the first reason of a refusal; empty if there is none.
-    """
+    """Coverage of a model's answers by measurements."""
 
     problems: int
+    """Problems with a measured time."""
     coverage: float
+    """Share of problems whose choice was measured and whose fastest measured kernel is a candidate."""
     refused: int
+    """Problems without an applicable kernel."""
     not_measured: int
+    """Problems whose choice was never measured."""
     best_no_candidate: int
+    """Problems with an answer that lacks the fastest measured kernel."""
     refusal: str
+    """The first reason of a refusal; empty if there is none."""
 
     @property
     def judged(self) -> int:

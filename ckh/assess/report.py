@@ -26,7 +26,7 @@ from ckh.assess.ranked_rows import Coverage, CoverageOfPart, RankedRows, coverag
 from ckh.assess.slices import SliceReport, SlicesOfPart, slices, slices_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -42,61 +42,52 @@ RANDOM, FIXED, NEAREST = "random kernel (expected)", "best single kernel", "near
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """The kernel that was chosen for a problem, and the one that would have been best.
-
-    Attributes:
-        problem: canonical text.
-        kernel: name of the choice; None where the problem is refused.
-        latency_ms: its measured time; None where it failed or was never measured.
-        best_kernel: name of the fastest measured kernel.
-        best_latency_ms: its time.
-        best_is_candidate: whether the model could have chosen it.
-        efficiency: of the choice, 0 where it failed; None where it was never measured.
-        is_best: whether it is as good as the best, to what can be measured.
-        refusal: why there is no kernel; empty if there is one.
-    """
+    """The kernel that was chosen for a problem, and the fastest measured one."""
 
     problem: str
+    """Canonical text."""
     kernel: str | None
+    """The choice; null: the problem is refused."""
     latency_ms: float | None
+    """Measured time of the choice; null: it failed or was never measured."""
     best_kernel: str
+    """The fastest measured kernel."""
     best_latency_ms: float
     best_is_candidate: bool
+    """Whether the fastest measured kernel is a candidate."""
     efficiency: float | None
+    """Efficiency of the choice, 0 if it failed; null: never measured."""
     is_best: bool
+    """Whether the choice is as good as the best within measurement accuracy."""
     refusal: str = ""
+    """Why there is no kernel; empty if there is one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Evaluation:
-    """All that `ckh evaluate` reports.
-
-    Attributes:
-        rows: how many rows were judged on.
-        coverage: how far answers and measurements meet.
-        efficiency: of the choices that were measured; None if none was.
-        best_ranked_measured: of the best-ranked kernel that was measured, which is not the answer where the choice was
-            never measured; None if no candidate was measured.
-        top: what measuring the first k choices would give.
-        baselines: choices without the model, those that the given data allow, on the problems of `efficiency`.
-        slices: efficiency on parts of the problems.
-        choices: of each problem.
-        noise: how far repeated measurements lie apart, by device; empty where nothing was measured more than once.
-        ceiling: choices against those of a repeated measurement; None where nothing was measured more than once.
-        unstable: share of the times whose samples did not agree.
-    """
+    """All that `ckh evaluate` reports."""
 
     rows: int
+    """Number of measured rows."""
     coverage: Coverage
     efficiency: Efficiency | None
+    """Efficiency of the choices that were measured; null if none was."""
     best_ranked_measured: Efficiency | None
-    top: list[TopK]
+    """Efficiency of the best-ranked measured kernel, which is not the answer where the choice was not measured."""
+    top: Sequence[TopK]
+    """Efficiency of measuring the first k choices."""
     baselines: dict[str, Efficiency]
-    slices: list[SliceReport]
-    choices: list[Choice]
+    """Choices without the model that the data allow, on the problems of efficiency."""
+    slices: Sequence[SliceReport]
+    """Efficiency on parts of the problems."""
+    choices: Sequence[Choice]
+    """Choice of each problem."""
     noise: tuple[DeviceNoise, ...]
+    """Repeat noise of each device; empty without repeated measurements."""
     ceiling: Ceiling | None
+    """Comparison with choosing by a repeated measurement; null without repeated measurements."""
     unstable: float
+    """Share of times whose samples differ too much."""
 
 
 def evaluate(

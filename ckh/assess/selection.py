@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from ckh.assess.verdict import Check
+from ckh.documents import Document, json_text
 from ckh.errors import DataError
 from ckh.jsonfields import JsonFields
 from ckh.outputs import FileKind, head_of
-from ckh.tabletext import json_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -22,47 +22,45 @@ GOLDEN = FileKind("file of golden choices", lambda path: b'"schema": "ckh.select
 
 
 @dataclass(frozen=True, slots=True)
-class Golden:
-    """The choices to hold on to.
+class Golden(Document):
+    """The file of golden choices that ckh validate selection --create writes."""
 
-    Attributes:
-        op: the operation of all problems.
-        arch: the architecture that they are for.
-        kernels: the first choice for each problem, by the problem's canonical text.
-    """
+    schema = _SCHEMA
 
     op: str
+    """Operation of all problems."""
     arch: str
+    """Architecture that the choices are for."""
     kernels: Mapping[str, str]
+    """Canonical text of a problem -> complete name of the first choice."""
 
     def text(self) -> str:
         """As a file has it; `read_golden` reads it back."""
-        return json_text(_SCHEMA, {"op": self.op, "arch": self.arch, "kernels": dict(self.kernels)})
+        return json_text(self)
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A problem whose choice is another now; times are None where nobody measured, or where the kernel failed.
+    """A problem whose choice changed; times are None where nothing was measured, or the kernel failed."""
 
-    Attributes:
-        problem: its canonical text.
-        was: the golden kernel.
-        now: the kernel that is chosen now; empty if none applies.
-        was_ms: the measured time of the first.
-        now_ms: the measured time of the second.
-        failed: why the kernel that is chosen now has no time although it was measured; empty otherwise.
-    """
+    json_properties: ClassVar = ("slowdown",)
 
     problem: str
+    """Canonical text."""
     was: str
+    """The golden kernel."""
     now: str
+    """The kernel that is chosen now; empty if none applies."""
     was_ms: float | None = None
+    """Measured time of the golden kernel."""
     now_ms: float | None = None
+    """Measured time of the kernel that is chosen now."""
     failed: str = ""
+    """Why the kernel that is chosen now has no time although it was measured; empty otherwise."""
 
     @property
     def slowdown(self) -> float | None:
-        """How much longer the new choice takes, relative; None if that is unknown."""
+        """How much longer the new choice takes, relative; None if unknown."""
         if self.was_ms is None or self.now_ms is None:
             return None
         return self.now_ms / self.was_ms - 1.0

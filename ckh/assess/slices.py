@@ -26,7 +26,7 @@ COPY, NEW = "same layer, another batch", "layer never seen"
 
 @dataclass(frozen=True, slots=True)
 class SliceReport:
-    """Efficiency on some of the problems; low and high hold the mean with 95 % confidence."""
+    """Efficiency on some of the problems; low to high is the 95 % confidence interval of the mean."""
 
     kind: str
     name: str

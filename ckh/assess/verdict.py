@@ -18,10 +18,11 @@ SUMMARY_START = "<!-- ckh"
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One thing that a gate looks at; `failure` says what is wrong, empty if nothing is."""
+    """A check of a gate."""
 
     name: str
     failure: str = ""
+    """What is wrong; empty if the check passes."""
     detail: str = ""
 
 

@@ -30,62 +30,59 @@ MISSING = 1 << 30  # the place of a kernel that was not ranked
 
 @dataclass(frozen=True, slots=True)
 class Hits:
-    """How often the measured winner is among the first.
-
-    Attributes:
-        name: of what is judged, or on which problems.
-        problems: how many.
-        first: number of first choices -> share of problems whose winner is among them.
-    """
+    """Hit rates of the measured winner among the first choices."""
 
     name: str
+    """What is judged, or on which problems."""
     problems: int
     first: dict[int, float]
+    """Number of first choices -> share of problems whose winner is among them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """The least efficiency of first choices that follows from measured times.
-
-    Attributes:
-        problems: how many are bounded.
-        winners: of these, how many chose the winner itself, an efficiency of 1.
-        mean: of the bounds.
-        p10: their 10th percentile.
-        mean_of_others: of those that did not choose the winner; None if there are none.
-    """
+    """Lower bound of the efficiency of first choices, from measured times."""
 
     problems: int
+    """Problems with a bound."""
     winners: int
+    """Problems whose choice is the winner, an efficiency of 1."""
     mean: float
+    """Mean of the bounds."""
     p10: float
+    """10th percentile of the bounds."""
     mean_of_others: float | None
+    """Mean over problems whose choice is not the winner; null if there are none."""
 
 
 @dataclass(frozen=True, slots=True)
 class WinnerChoice:
-    """The kernel chosen for a problem, the winner, its place in the ranking (from 0), and the bound."""
+    """The kernel chosen for a problem, and the winner."""
 
     problem: str
+    """Canonical text."""
     kernel: str
+    """The choice."""
     winner: str
     place: int | None
+    """Place of the winner in the ranking, from 0."""
     efficiency_at_least: float | None
+    """Lower bound of the choice's efficiency."""
 
 
 @dataclass(frozen=True, slots=True)
 class WinnerReport:
-    """All that is reported of a model's choices on winners; `baseline` is None without training data.
-
-    `coverage` is the share of problems whose winner is a candidate, `refused` how many problems have no kernel, and
-    `winner_no_candidate` how many have some, without the winner.
-    """
+    """All that is reported of a model's choices on winners."""
 
     coverage: float
+    """Share of problems whose winner is a candidate."""
     refused: int
+    """Problems without an applicable kernel."""
     winner_no_candidate: int
+    """Problems with an answer that lacks the winner."""
     model: Hits
     baseline: Hits | None
+    """The kernel that wins most at this size; null without training data."""
     bound: Bound
     slices: list[Hits]
     choices: list[WinnerChoice]

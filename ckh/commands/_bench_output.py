@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import asdict
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
+from ckh.bench.compilation.building import BuildReport
 from ckh.bench.devices.device import EMULATED_KIND, HOST_KIND
+from ckh.bench.supervision.campaign import Outlook
 from ckh.bench.supervision.reference import DRIFT
 from ckh.bench.supervision.stop import StopReason
 from ckh.commands._common import print_json, print_table, reasons_by_kind, say
 from ckh.commands._duration import format_duration
+from ckh.documents import Document, fields_of
 from ckh.log import warn
 from ckh.prose import shell_word
 from ckh.schema import MEASURED, Status
@@ -27,16 +30,119 @@ _WHAT_TO_DO = (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from ckh.bench.compilation.building import BuildReport
     from ckh.bench.planning.active import ActiveReport
     from ckh.bench.planning.plan import Plan
-    from ckh.bench.supervision.campaign import Campaign, Outcome, Outlook
+    from ckh.bench.supervision.campaign import Campaign, Outcome
     from ckh.bench.supervision.sweep import Totals
     from ckh.data.records import ReferenceRecord
     from ckh.ops.base import Kernel
+
+
+@dataclass(frozen=True, slots=True)
+class RegistryDocument(Document):
+    """ckh bench --write-registry --json."""
+
+    schema = "bench_registry"
+
+    registry: str
+    """The file that was written."""
+    arch: str
+    kernels: int
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedProblem:
+    """A problem of a plan, with its kernels."""
+
+    problem: str
+    kernels: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class OutlookDocument(Outlook, Document):
+    """ckh bench --dry-run --json: what a run would do."""
+
+    schema = "bench_outlook"
+
+    out: str
+    """Folder of the run."""
+    settings: Mapping[str, Any]
+    """The run's options."""
+    plan: tuple[PlannedProblem, ...] | None
+    """With --plan the problems and their kernels, in the order of measuring."""
+
+
+@dataclass(frozen=True, slots=True)
+class BuiltKernel(BuildReport):
+    """A kernel that was compiled and loaded, or why not."""
+
+    name: str
+    """Complete name of the kernel."""
+
+
+@dataclass(frozen=True, slots=True)
+class BuildDocument(Document):
+    """ckh bench --compile-only --json: the results of compiling."""
+
+    schema = "bench_build"
+
+    arch: str
+    wanted: int
+    """Kernels of the plan."""
+    statuses: Mapping[str, int]
+    """Kernels by status."""
+    ok: bool
+    """Whether no kernel failed that can be built."""
+    kernels: tuple[BuiltKernel, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Drift:
+    """Drift of the machine."""
+
+    looks: int
+    """How often the reference kernel was timed."""
+    least: float | None
+    """Its shortest time over the first."""
+    most: float | None
+    """Its longest time over the first."""
+    measured_again: int
+    """Pairs measured again because the machine drifted."""
+    suspects_left: int
+    """Pairs that were not."""
+
+
+@dataclass(frozen=True, slots=True)
+class BenchDocument(Document):
+    """ckh bench --json: what a run did."""
+
+    schema = "bench"
+
+    out: str
+    """Folder of the run."""
+    ended: str
+    """Complete, interrupted, budget or gain."""
+    statuses: Mapping[str, int]
+    """Pairs by status."""
+    remeasured: int
+    """Fastest kernels measured again."""
+    unstable: float
+    """Share of times whose samples differ too much."""
+    reference: Drift
+    pairs_left: int
+    wall_s: float
+    phase_s: Mapping[str, float]
+    """Seconds by phase of the workers."""
+    orchestration: float
+    """Share of the time that is not measuring."""
+    active: ActiveReport | None
+    """Of a run with --active; else null."""
+    worker_restarts: int
+    next: str
+    """The command that follows."""
 
 
 def print_registry(campaign: Campaign, path: Path, *, as_json: bool) -> None:
@@ -46,9 +152,7 @@ def print_registry(campaign: Campaign, path: Path, *, as_json: bool) -> None:
     kernels = sorted(campaign.plan.kernels)
     write_registry(path, kernels, arch=campaign.device.arch.name)
     if as_json:
-        print_json(
-            "bench_registry", {"registry": str(path), "arch": campaign.device.arch.name, "kernels": len(kernels)}
-        )
+        print_json(RegistryDocument(str(path), campaign.device.arch.name, len(kernels)))
         return
     say(f"{len(kernels)} kernels of {campaign.device.arch.name} written to {path}")
 
@@ -56,14 +160,11 @@ def print_registry(campaign: Campaign, path: Path, *, as_json: bool) -> None:
 def print_outlook(campaign: Campaign, outlook: Outlook, *, as_json: bool) -> None:
     """Print a plan and its estimated duration."""
     if as_json:
+        plan = None if campaign.settings.plan is None else _plan_document(campaign.plan)
         print_json(
-            "bench_outlook",
-            {
-                "out": str(campaign.out),
-                "settings": asdict(campaign.settings),
-                **asdict(outlook),
-                "plan": None if campaign.settings.plan is None else _plan_document(campaign.plan),
-            },
+            OutlookDocument(
+                **fields_of(outlook), out=str(campaign.out), settings=fields_of(campaign.settings), plan=plan
+            )
         )
         return
     counts = [
@@ -95,14 +196,10 @@ def print_outlook(campaign: Campaign, outlook: Outlook, *, as_json: bool) -> Non
     say(f"\nestimated time: {format_duration(outlook.estimate_s)}{parts}{seen if outlook.to_compile else ''}")
 
 
-def _plan_document(plan: Plan) -> list[dict[str, Any]]:
-    """Problems and kernels of a plan in order, for JSON."""
+def _plan_document(plan: Plan) -> tuple[PlannedProblem, ...]:
     from ckh.bench.planning.plan import full_name
 
-    return [
-        {"problem": task.problem.canonical(), "kernels": [full_name(kernel) for kernel in task.kernels]}
-        for task in plan.tasks
-    ]
+    return tuple(PlannedProblem(task.problem.canonical(), tuple(map(full_name, task.kernels))) for task in plan.tasks)
 
 
 def print_build(campaign: Campaign, reports: dict[Kernel, BuildReport], *, as_json: bool) -> bool:
@@ -116,15 +213,8 @@ def print_build(campaign: Campaign, reports: dict[Kernel, BuildReport], *, as_js
     )
     is_good = set(statuses) <= {str(Status.OK), str(Status.UNSUPPORTED)}
     if as_json:
-        kernels = [
-            {"name": full_name(kernel), **asdict(report), "status": str(report.status)}
-            for kernel, report in reports.items()
-        ]
-        arch = campaign.device.arch.name
-        print_json(
-            "bench_build",
-            {"arch": arch, "wanted": wanted, "statuses": dict(statuses), "ok": is_good, "kernels": kernels},
-        )
+        kernels = tuple(BuiltKernel(**fields_of(one), name=full_name(kernel)) for kernel, one in reports.items())
+        print_json(BuildDocument(campaign.device.arch.name, wanted, statuses, is_good, kernels))
         return is_good
     rows = [[f"status {status}", str(count)] for status, count in statuses.most_common()]
     if len(reports) < wanted:
@@ -156,28 +246,29 @@ def print_outcome(campaign: Campaign, outcome: Outcome, *, as_json: bool) -> Non
     totals = outcome.totals
     after = _next_command(campaign, outcome)
     if as_json:
-        document: dict[str, Any] = {
-            "out": str(campaign.out),
-            "ended": str(outcome.reason),
-            "statuses": dict(totals.statuses),
-            "remeasured": totals.remeasured,
-            "unstable": _unstable_share(totals),
-            "reference": {
-                "looks": len(totals.references),
-                "least": min((one.ratio for one in totals.references), default=None),
-                "most": max((one.ratio for one in totals.references), default=None),
-                "measured_again": totals.drifted,
-                "suspects_left": totals.suspects_left,
-            },
-            "pairs_left": outcome.pairs_left,
-            "wall_s": totals.wall_s,
-            "phase_s": totals.phase_s,
-            "orchestration": outcome.orchestration,
-            "active": None if outcome.active is None else asdict(outcome.active),
-            "worker_restarts": totals.restarts,
-            "next": after,
-        }
-        print_json("bench", document)
+        ratios = [one.ratio for one in totals.references]
+        document = BenchDocument(
+            out=str(campaign.out),
+            ended=str(outcome.reason),
+            statuses=totals.statuses,
+            remeasured=totals.remeasured,
+            unstable=_unstable_share(totals),
+            reference=Drift(
+                looks=len(ratios),
+                least=min(ratios, default=None),
+                most=max(ratios, default=None),
+                measured_again=totals.drifted,
+                suspects_left=totals.suspects_left,
+            ),
+            pairs_left=outcome.pairs_left,
+            wall_s=totals.wall_s,
+            phase_s=totals.phase_s,
+            orchestration=outcome.orchestration,
+            active=outcome.active,
+            worker_restarts=totals.restarts,
+            next=after,
+        )
+        print_json(document)
         return
     counts = [
         *((f"status {status}", count) for status, count in totals.statuses.most_common()),

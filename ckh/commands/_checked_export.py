@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import typer
 
 from ckh.commands._common import print_json, print_table, say
+from ckh.documents import Document
 from ckh.errors import DataError, ExitCode, UsageError
 from ckh.export.consumers import named
 from ckh.export.folder import list_of
@@ -18,6 +20,68 @@ if TYPE_CHECKING:
     from ckh.export.consumers import CheckedTable
 
 
+@dataclass(frozen=True, slots=True)
+class TakenRow:
+    """A row of a program's table."""
+
+    kernel: str
+    """The kernel's name, or both joined by a plus."""
+    split_k: str
+    """As the table has it."""
+    us: str
+    """As the table has it."""
+    predicted: bool
+    """Whether it was not measured."""
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedShape:
+    """A problem in a program's table."""
+
+    problem: str
+    """Canonical text."""
+    today: TakenRow | None
+    """The row that the program uses without the export; null: its default."""
+    export: TakenRow | None
+    """The row that it uses with the export; null: its default."""
+    wrong: str
+    """What is wrong with that; empty: nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedFile:
+    """A table of an export."""
+
+    file: str
+    """The table, within the export."""
+    rows_before: int
+    """Rows that the program has without the export."""
+    rows_after: int
+    """Rows that it has with the export."""
+    lost: int
+    """Rows that the export removes."""
+    unchanged: bool
+    """Whether the program left the exported file as it is."""
+    problems: tuple[str, ...]
+    """What is wrong; empty: nothing."""
+    shapes: tuple[CheckedShape, ...]
+    """Problems in order."""
+
+
+@dataclass(frozen=True, slots=True)
+class ExportCheckedDocument(Document):
+    """ckh export --check --json: what a program's own code makes of an export."""
+
+    schema = "export_checked"
+
+    out: str
+    """The folder."""
+    to: str
+    """The program."""
+    checked: tuple[CheckedFile, ...]
+    """What the program's own code made of each table."""
+
+
 def check_export(to: str, out: Path, program: Path, *, as_json: bool) -> None:
     """Check an export that is there, and print what was found.
 
@@ -26,7 +90,7 @@ def check_export(to: str, out: Path, program: Path, *, as_json: bool) -> None:
     """
     checked = checked_tables(to, out, program)
     if as_json:
-        print_json("export_checked", {"out": str(out), "to": to, "checked": checked_json(checked)})
+        print_json(ExportCheckedDocument(str(out), to, checked_document(checked)))
     else:
         print_checked(checked)
     conclude(checked, has_missing=False)
@@ -55,20 +119,20 @@ def checked_tables(to: str, out: Path, program: Path) -> list[CheckedTable]:
     return found
 
 
-def checked_json(checked: Sequence[CheckedTable]) -> list[dict[str, Any]]:
-    """The tables as JSON."""
-    return [
-        {
-            "file": one.name,
-            "rows_before": one.rows_before,
-            "rows_after": one.rows_after,
-            "lost": one.lost,
-            "unchanged": one.is_unchanged,
-            "problems": one.problems,
-            "shapes": list(one.shapes),
-        }
+def checked_document(checked: Sequence[CheckedTable]) -> tuple[CheckedFile, ...]:
+    """The tables as parts of a document."""
+    return tuple(
+        CheckedFile(
+            file=one.name,
+            rows_before=one.rows_before,
+            rows_after=one.rows_after,
+            lost=one.lost,
+            unchanged=one.is_unchanged,
+            problems=tuple(one.problems),
+            shapes=tuple(CheckedShape(**shape) for shape in one.shapes),
+        )
         for one in checked
-    ]
+    )
 
 
 def print_checked(checked: Sequence[CheckedTable]) -> None:

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from ckh.documents import json_text
 from ckh.log import emit
 from ckh.ops import operation_names
 from ckh.prose import paragraphs, prose
-from ckh.tabletext import json_text, table_text
+from ckh.tabletext import table_text
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
+
+    from ckh.documents import Document
 
 OP_HELP = f"Operation: {', '.join(operation_names())}."
 JSON_HELP = "Print one JSON document instead of tables."
@@ -20,9 +23,9 @@ JSON_HELP = "Print one JSON document instead of tables."
 _SIZE = re.compile(r" = \d+")
 
 
-def print_json(schema: str, document: Mapping[str, Any]) -> None:
-    """Print one JSON document on stdout, as `tabletext.json_text`."""
-    emit(json_text(schema, document))
+def print_json(document: Document) -> None:
+    """Print one JSON document on stdout, as `documents.json_text`."""
+    emit(json_text(document))
 
 
 def say(text: str = "") -> None:

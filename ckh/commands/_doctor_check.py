@@ -6,22 +6,24 @@ import gzip
 import io
 import json
 import tarfile
-from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from ckh.bench.checks.checkup import RUNS, Checkup
 from ckh.commands._common import print_table, say
 from ckh.commands._duration import format_duration
 from ckh.data.journal import JOURNAL_NAME
+from ckh.documents import Document, enveloped
 from ckh.outputs import FileKind, write_output
-from ckh.tabletext import json_text
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
     from ckh.anonymous import Anonymizer
+    from ckh.bench.checks.checkup import CheckedPair
+    from ckh.bench.compilation.tool_checks import ToolCheck
 
-SCHEMA = "doctor_check"
 _DOCUMENT, _DOCTOR = "check.json", "doctor.json"
 
 
@@ -36,30 +38,50 @@ def _is_archive(path: Path) -> bool:
 ARCHIVE = FileKind("archive of a check", _is_archive)
 
 
-def document(checkup: Checkup, out: Path) -> dict[str, Any]:
-    """What came of a check, as JSON-able values."""
-    return {
-        "ok": checkup.exit_code == 0,
-        "archive": str(out),
-        "kind": checkup.kind,
-        "arch": checkup.arch or None,
-        "device": checkup.device or None,
-        "steps": [asdict(step) | {"ok": step.is_ok} for step in checkup.steps],
-        "pairs": [asdict(pair) | {"ratio": pair.ratio} for pair in checkup.pairs()],
-        "sensors": checkup.sensors,
-    }
+@dataclass(frozen=True, slots=True)
+class CheckDocument(Document):
+    """ckh doctor --check --json: a device from the compiler to the clock."""
+
+    schema = "doctor_check"
+
+    ok: bool
+    """Whether all steps are right."""
+    archive: str
+    """The file that was written."""
+    kind: str
+    """Host, hip or emulated."""
+    arch: str | None
+    """Null where no device could be opened."""
+    device: str | None
+    steps: tuple[ToolCheck, ...]
+    """In their order, up to one that makes the next impossible."""
+    pairs: tuple[CheckedPair, ...]
+    sensors: tuple[Mapping[str, float | None], ...]
+    """Before and after each run."""
 
 
-def write_archive(out: Path, found: dict[str, Any], report: dict[str, Any], folder: Path, names: Anonymizer) -> None:
+def document(checkup: Checkup, out: Path) -> CheckDocument:
+    """The results of a check."""
+    return CheckDocument(
+        ok=checkup.exit_code == 0,
+        archive=str(out),
+        kind=checkup.kind,
+        arch=checkup.arch or None,
+        device=checkup.device or None,
+        steps=tuple(checkup.steps),
+        pairs=tuple(checkup.pairs()),
+        sensors=tuple(checkup.sensors),
+    )
+
+
+def write_archive(out: Path, found: Document, report: Document, folder: Path, names: Anonymizer) -> None:
     """Write the document, what `ckh doctor` says and the runs' journals, without names of users and hosts.
 
     Raises:
         OutputError: it cannot be written.
     """
-    files = {
-        _DOCUMENT: json_text(SCHEMA, names.value(found)),
-        _DOCTOR: json_text("doctor", names.value(report)),
-    }
+    documents = {_DOCUMENT: found, _DOCTOR: report}
+    files = {name: json.dumps(names.value(enveloped(one)), indent=2) + "\n" for name, one in documents.items()}
     for run in RUNS:
         journal = folder / run / JOURNAL_NAME
         if journal.exists():
@@ -83,7 +105,7 @@ def _tar(files: dict[str, str]) -> bytes:
 
 def print_check(checkup: Checkup, out: Path) -> None:
     """Print the steps, what is wrong with remedies, and the times."""
-    rows = [[step.name, "ok" if step.is_ok else "failed", format_duration(step.seconds)] for step in checkup.steps]
+    rows = [[step.name, "ok" if step.ok else "failed", format_duration(step.seconds)] for step in checkup.steps]
     print_table(checkup.device or checkup.kind, ("step", "", "time"), rows)
     say()
     for step in checkup.steps:

@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import shlex
-from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
+from ckh.assess.report import Choice, Evaluation
 from ckh.commands._common import print_table, say
-from ckh.commands._judging import percent
+from ckh.commands._judging import percent, stands_in
+from ckh.documents import Document, fields_of
 from ckh.tabletext import sparkline
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from ckh.assess.intervals import Estimate
     from ckh.assess.metrics import Efficiency
     from ckh.assess.noise import Ceiling, DeviceNoise
-    from ckh.assess.report import Choice, Evaluation
+    from ckh.commands._judging import Among, StandIn
+    from ckh.learn.judging.predicted_times import TimeErrors
+    from ckh.learn.models.artifact import Model
     from ckh.learn.models.spec import ModelSpec
 
 NOT_LEARNED = (
@@ -30,20 +34,80 @@ NOT_REPEATED = (
 )
 
 
-def document(result: Evaluation, spec: ModelSpec, worst: int) -> dict[str, Any]:
-    """All of an evaluation for JSON, the worst choices first, so many of them as were wanted or all.
+@dataclass(frozen=True, slots=True)
+class MeasurableChoice(Choice):
+    """A choice that was measured, and how to measure its problem again."""
 
-    Problems that are refused or whose choice was never measured stand by themselves, and all of them.
-    """
+    kernel: str
+    """The choice."""
+    efficiency: float
+    """Efficiency of the choice, 0 if it failed."""
+    measure_again: str | None = None
+    """Command that measures the problem again with all kernels."""
+
+
+@dataclass(frozen=True, slots=True)
+class UnjudgedChoice(Choice):
+    """A choice that was not measured, or a problem that is refused."""
+
+    latency_ms: None
+    efficiency: None
+
+
+@dataclass(frozen=True, slots=True)
+class EvaluateDocument(Evaluation, Document):
+    """ckh evaluate --json: how good a model's choices are."""
+
+    schema = "evaluate"
+
+    baselines: dict[str, Efficiency | None]  # type: ignore[assignment] # one is null where it is unknown
+    """Choices without the model that the data allow, on the problems of efficiency; null: unknown."""
+    choices: Sequence[MeasurableChoice]
+    """Choices that were measured, worst first."""
+    unjudged: tuple[UnjudgedChoice, ...]
+    """Problems that are refused or whose choice was never measured."""
+    model: str
+    """Folder of the model."""
+    stands_in: StandIn | None
+    """What answers in place of a model of these problems; null if there is one."""
+    among: Among
+    """Kernels to choose among: predict's candidates, or the measured kernels alone."""
+    times: TimeErrors | None
+    """Predicted against measured times; null if the model predicts none."""
+    figures: Mapping[str, float]
+    """Figures by the names that gates use."""
+    failures: tuple[str, ...]
+    """Gates that failed."""
+
+
+def document(
+    result: Evaluation,
+    model: Model,
+    among: Among,
+    times: TimeErrors | None,
+    figures: Mapping[str, float],
+    worst: int,
+) -> EvaluateDocument:
+    """An evaluation as a document, without failures; of choices the worst, as many as requested, or all."""
     from ckh.assess.report import HINDSIGHT
 
-    found = asdict(result)
-    found["baselines"].setdefault(HINDSIGHT, None)  # unknown
-    judged = [one for one in result.choices if one.efficiency is not None]
-    found["unjudged"] = [asdict(one) for one in result.choices if one.efficiency is None]
-    ranked = _worst_first(judged)[: worst or None]
-    found["choices"] = [{**asdict(one), "measure_again": measure_again([one], spec) or None} for one in ranked]
-    return found
+    judged = _worst_first([one for one in result.choices if one.efficiency is not None])[: worst or None]
+    found = fields_of(result) | {
+        "baselines": {**result.baselines, HINDSIGHT: result.baselines.get(HINDSIGHT)},
+        "choices": [
+            MeasurableChoice(**fields_of(one), measure_again=measure_again([one], model.spec) or None) for one in judged
+        ],
+    }
+    return EvaluateDocument(
+        **found,
+        unjudged=tuple(UnjudgedChoice(**fields_of(one)) for one in result.choices if one.efficiency is None),
+        model=str(model.path),
+        stands_in=stands_in(model),
+        among=among,
+        times=times,
+        figures=figures,
+        failures=(),
+    )
 
 
 def print_report(result: Evaluation, spec: ModelSpec, title: str, worst: int) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import typer
@@ -87,10 +88,21 @@ def ranker_of(model: Model, among: Among) -> Ranker:
     return lambda part: judged_rows(model, part, measured_alone=among is Among.MEASURED)[0]
 
 
-def stands_in(model: Model) -> dict[str, str | None] | None:
-    """Basis, source and worth of a stand-in model, for JSON; None if the model is for these problems."""
+@dataclass(frozen=True, slots=True)
+class StandIn:
+    """What answers in place of a model of these problems."""
+
+    basis: str
+    """A model of another GPU or element type, or an analytic estimate."""
+    source: str
+    worth: str | None
+    """Expected efficiency; null: not evaluated."""
+
+
+def stands_in(model: Model) -> StandIn | None:
+    """Basis, source and worth of a stand-in model; None if the model is for these problems."""
     known = model.not_measured
-    return None if known is None else {"basis": known.basis, "source": known.source, "worth": known.worth}
+    return None if known is None else StandIn(known.basis, known.source, known.worth)
 
 
 def load_judged(model: Model, paths: Sequence[Path]) -> DatasetParts:

@@ -7,19 +7,83 @@ from typing import TYPE_CHECKING, Any
 
 from ckh.commands._common import print_json, print_table, say
 from ckh.commands._duration import format_duration
+from ckh.documents import Document
 from ckh.prose import shell_word
 from ckh.search.model_text import head_text, yes
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
     from ckh.data.journal import ResultRow
     from ckh.learn.models.artifact import Model
     from ckh.ops.base import AnyOperation, Problem
+    from ckh.schema import Status
     from ckh.search.kernels import KernelSpace
     from ckh.search.measured import Measurement
 
 _FLOPS_PER_TFLOPS_MS = 1e9
+
+
+@dataclass(frozen=True, slots=True)
+class MeasuredSpace:
+    """The kernels to search among."""
+
+    kernels: int
+    pool: int
+    """Kernels that are candidates of ckh predict."""
+    left_out: int
+    """Combinations left out."""
+
+
+@dataclass(frozen=True, slots=True)
+class MeasuredKernel:
+    """A kernel that was measured."""
+
+    kernel: str
+    """Complete name of the kernel."""
+    status: Status
+    tflops: float | None
+    latency_ms: float | None
+    spread: float | None
+    remeasured: bool
+
+
+@dataclass(frozen=True, slots=True)
+class FastestKernel(MeasuredKernel):
+    """One of the fastest measured kernels."""
+
+    candidate: bool
+    """Whether ckh predict has it too."""
+
+
+@dataclass(frozen=True, slots=True)
+class SearchMeasuredDocument(Document):
+    """ckh search --measure --json."""
+
+    schema = "search_measured"
+
+    problem: str
+    """Canonical text of the problem."""
+    sizes: Mapping[str, str | int | float | bool]
+    """The problem's sizes by name."""
+    model: str | None
+    space: MeasuredSpace
+    strategy: str
+    budget: int
+    seed: int
+    out: str
+    ended: str
+    evaluations: int
+    statuses: Mapping[str, int]
+    wall_s: float
+    first_choice: MeasuredKernel | None
+    """The model's first choice among the candidates."""
+    ratio: float | None
+    """Time of the first choice over that of the fastest."""
+    kernels: tuple[FastestKernel, ...]
+    next: str
+    """The command that follows."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -41,18 +105,6 @@ class Summary:
 
         return operation_of(self.problem.canonical())
 
-    def document(self) -> dict[str, Any]:
-        """As the head of a JSON document."""
-        return {
-            "problem": self.problem.canonical(),
-            "sizes": self.problem.to_dict(),
-            "model": None if self.model is None else str(self.model.path),
-            "space": {"kernels": len(self.space), "pool": self.space.pool_size, "left_out": self.space.left_out},
-            "strategy": self.strategy,
-            "budget": self.budget,
-            "seed": self.seed,
-        }
-
     def print_head(self) -> None:
         """The first lines of a report."""
         space = self.space
@@ -71,20 +123,28 @@ def print_measured(summary: Summary, outcome: Measurement, out: Path, *, as_json
     after = f"ckh convert {shell_word(out)} --out {shell_word(f'{out.name}.parquet')}"
     if as_json:
         first = outcome.first_choice
+        space = summary.space
         print_json(
-            "search_measured",
-            {
-                **summary.document(),
-                "out": str(out),
-                "ended": str(outcome.reason),
-                "evaluations": len(outcome.rows),
-                "statuses": outcome.statuses,
-                "wall_s": outcome.wall_s,
-                "first_choice": None if first is None else _measured(summary, first),
-                "ratio": outcome.ratio,
-                "kernels": [{**_measured(summary, row), "candidate": row.kernel in pool} for row in outcome.best],
-                "next": after,
-            },
+            SearchMeasuredDocument(
+                problem=summary.problem.canonical(),
+                sizes=summary.problem.to_dict(),
+                model=None if summary.model is None else str(summary.model.path),
+                space=MeasuredSpace(len(space), space.pool_size, space.left_out),
+                strategy=summary.strategy,
+                budget=summary.budget,
+                seed=summary.seed,
+                out=str(out),
+                ended=str(outcome.reason),
+                evaluations=len(outcome.rows),
+                statuses=outcome.statuses,
+                wall_s=outcome.wall_s,
+                first_choice=None if first is None else MeasuredKernel(**_measured(summary, first)),
+                ratio=outcome.ratio,
+                kernels=tuple(
+                    FastestKernel(**_measured(summary, row), candidate=row.kernel in pool) for row in outcome.best
+                ),
+                next=after,
+            )
         )
         return
     summary.print_head()
@@ -108,7 +168,7 @@ def print_measured(summary: Summary, outcome: Measurement, out: Path, *, as_json
 def _measured(summary: Summary, row: ResultRow) -> dict[str, Any]:
     return {
         "kernel": row.kernel,
-        "status": str(row.status),
+        "status": row.status,
         "tflops": _tflops(summary.problem, row),
         "latency_ms": row.latency_ms,
         "spread": row.spread,

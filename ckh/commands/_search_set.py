@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -14,6 +14,7 @@ from ckh.bench.planning.registry import REGISTRY, write_registry
 from ckh.commands._common import print_json, print_table, say
 from ckh.commands._duration import format_duration
 from ckh.data.dataset import read_dataset
+from ckh.documents import Document
 from ckh.errors import UsageError
 from ckh.log import note
 from ckh.outputs import check_output
@@ -100,6 +101,54 @@ def _of_workload(dataset: Dataset, source: str | None) -> Dataset:
 
 
 @dataclass(frozen=True, slots=True)
+class SetStep:
+    """The first kernels in greedy order."""
+
+    kernels: int
+    efficiency_mean: float
+    efficiency_min: float
+    at_most: float | None
+    """No set of so many kernels has a higher efficiency."""
+    build_s: float | None
+    """Estimated seconds to compile them."""
+    library_bytes: float | None
+    """Estimated size."""
+    added: str
+    """The last of these kernels."""
+
+
+@dataclass(frozen=True, slots=True)
+class SearchSetDocument(Document):
+    """ckh search --set --json: the fewest kernels that keep most of the oracle."""
+
+    schema = "search_set"
+
+    op: str
+    arch: str
+    problems: int
+    measured_kernels: int
+    pairs_not_measured: float
+    """Share."""
+    keep: float | None
+    """Efficiency that the set must keep."""
+    kernels: tuple[str, ...]
+    """Complete names."""
+    efficiency_mean: float
+    efficiency_min: float
+    keeps: bool | float
+    fewest_possible: int | None
+    is_fewest: bool | None
+    build_s: float | None
+    """Estimated seconds to compile them."""
+    library_bytes: float | None
+    """Estimated size."""
+    registry: str | None
+    """The file that was written."""
+    curve: tuple[SetStep, ...]
+    """Steps in greedy order."""
+
+
+@dataclass(frozen=True, slots=True)
 class _Report:
     """The report on a set of kernels that was chosen."""
 
@@ -116,38 +165,37 @@ class _Report:
         found = self.found
         seconds, size = self._costs(len(found.kernels))
         print_json(
-            "search_set",
-            {
-                "op": self.dataset.op.name,
-                "arch": self.dataset.arch,
-                "problems": self.problems,
-                "measured_kernels": len(self.names),
-                "pairs_not_measured": self.unmeasured,
-                "keep": self.request.keep,
-                "kernels": [self.names[number] for number in found.kernels],
-                "efficiency_mean": found.mean,
-                "efficiency_min": found.least,
-                "keeps": found.keeps,
-                "fewest_possible": found.fewest,
-                "is_fewest": found.is_fewest,
-                "build_s": seconds,
-                "library_bytes": size,
-                "registry": None if self.request.registry is None else str(self.request.registry),
-                "curve": [self._step(count) for count in range(1, len(found.curve) + 1)],
-            },
+            SearchSetDocument(
+                op=self.dataset.op.name,
+                arch=self.dataset.arch,
+                problems=self.problems,
+                measured_kernels=len(self.names),
+                pairs_not_measured=self.unmeasured,
+                keep=self.request.keep,
+                kernels=tuple(self.names[number] for number in found.kernels),
+                efficiency_mean=found.mean,
+                efficiency_min=found.least,
+                keeps=found.keeps,
+                fewest_possible=found.fewest,
+                is_fewest=found.is_fewest,
+                build_s=seconds,
+                library_bytes=size,
+                registry=None if self.request.registry is None else str(self.request.registry),
+                curve=tuple(self._step(count) for count in range(1, len(found.curve) + 1)),
+            )
         )
 
-    def _step(self, count: int) -> dict[str, Any]:
+    def _step(self, count: int) -> SetStep:
         step, (seconds, size) = self.found.curve[count - 1], self._costs(count)
-        return {
-            "kernels": count,
-            "efficiency_mean": step.mean,
-            "efficiency_min": step.least,
-            "at_most": step.bound if step.bound >= step.mean else None,
-            "build_s": seconds,
-            "library_bytes": size,
-            "added": self.names[step.kernel],
-        }
+        return SetStep(
+            kernels=count,
+            efficiency_mean=step.mean,
+            efficiency_min=step.least,
+            at_most=step.bound if step.bound >= step.mean else None,
+            build_s=seconds,
+            library_bytes=size,
+            added=self.names[step.kernel],
+        )
 
     def print_text(self) -> None:
         """Tables: the curve, then the set."""

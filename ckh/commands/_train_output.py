@@ -2,18 +2,116 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ckh.commands._common import print_json, print_table, say
+from ckh.documents import Document, fields_of
 from ckh.log import note, warn
 from ckh.prose import shell_word
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from ckh.learn.training.halving import Trial, Tuning
-    from ckh.learn.training.trained import Trained, TrainedTarget
+    from ckh.learn.training.mining import Mined
+    from ckh.learn.training.trained import FoldMetrics, Trained, TrainedTarget
     from ckh.learn.training.warm_start import StartComparison
+
+
+@dataclass(frozen=True, slots=True)
+class TargetResult:
+    """A trained target."""
+
+    trees: int
+    oof_mean_efficiency: float | None
+    """Mean efficiency on held-out folds."""
+    oof_p10_efficiency: float | None
+    """10th percentile of the efficiency on held-out folds."""
+    folds: tuple[FoldMetrics, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ModelComparison:
+    """Efficiency of the new model and of its start, on the same problems."""
+
+    problems: int
+    seen: int | None
+    """Training problems of the start among them; null: unknown."""
+    start_mean_efficiency: float
+    start_p10_efficiency: float
+    mean_efficiency: float
+    p10_efficiency: float
+    worse: bool
+
+
+@dataclass(frozen=True, slots=True)
+class WarmStart:
+    """The model that training continued."""
+
+    from_: str
+    """Its folder."""
+    prev_trees: int
+    new_trees: int
+    validation: ModelComparison | None
+
+
+@dataclass(frozen=True, slots=True)
+class TriedSetting:
+    """A setting that was tried."""
+
+    number: int
+    params: Mapping[str, float]
+    fold_efficiency: tuple[float, ...]
+    problems: int
+    mean_efficiency: float
+    dropped_after_fold: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class TuningResult:
+    """The settings that were tried."""
+
+    seed: int
+    folds: int
+    space: Mapping[str, tuple[float, ...]]
+    default: int
+    chosen: int
+    settings: tuple[TriedSetting, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CurrentModel:
+    """The model that was used until now."""
+
+    model: str
+    """Its folder, or the estimate's name."""
+    validation: ModelComparison
+    """Held-out choices of the new model, with its own choices as start."""
+
+
+@dataclass(frozen=True, slots=True)
+class TrainDocument(Document):
+    """ckh train --json: what was trained."""
+
+    schema = "train"
+
+    out: str
+    """Folder of the model."""
+    rows: int
+    problems: int
+    rank: TargetResult | None = None
+    tflops: TargetResult | None = None
+    latency: TargetResult | None = None
+    bandwidth: TargetResult | None = None
+    warm_start: WarmStart | None = None
+    """With --warm-start."""
+    tuning: TuningResult | None = None
+    """With --tune."""
+    today: CurrentModel | None = None
+    mining: Mined | None = None
+    """With hard-example mining."""
 
 
 def warn_of_start(trained: Trained) -> None:
@@ -45,17 +143,7 @@ def print_trained(trained: Trained, out: Path, *, as_json: bool) -> None:
     dataset = trained.dataset
     after = f"ckh evaluate --model {shell_word(out)} --data HOLDOUT.parquet"
     if as_json:
-        targets: dict[str, Any] = {
-            name: {
-                "trees": made.trees,
-                "oof_mean_efficiency": made.oof_mean_efficiency,
-                "oof_p10_efficiency": made.oof_p10_efficiency,
-                "folds": [asdict(fold) for fold in made.folds],
-            }
-            for name, made in trained.targets.items()
-        }
-        document = {"out": str(out), "rows": len(dataset.frame), "problems": len(dataset.problems()), **targets}
-        print_json("train", {**document, **_how(trained)})
+        print_json(_document(trained, out))
         return
     rows = [
         [
@@ -74,22 +162,37 @@ def print_trained(trained: Trained, out: Path, *, as_json: bool) -> None:
     say(f"\nnext: {after}")
 
 
-def _how(trained: Trained) -> dict[str, Any]:
-    """The parts of the JSON document that stand there only if they were requested."""
-    made = trained.targets[trained.rank_by]
-    said: dict[str, Any] = {}
-    if trained.start is not None:
-        comparison = None if made.comparison is None else made.comparison.to_dict()
-        prev = trained.start.trees[trained.rank_by]
-        trees = {"prev_trees": prev, "new_trees": made.trees - prev}
-        said["warm_start"] = {"from": str(trained.start.path), **trees, "validation": comparison}
-    if trained.tuning is not None:
-        said["tuning"] = trained.tuning.to_dict()
-    if trained.today is not None:
-        said["today"] = trained.today.to_dict()
-    if made.mined is not None:
-        said["mining"] = made.mined.to_dict()
-    return said
+def _document(trained: Trained, out: Path) -> TrainDocument:
+    made, start = trained.targets[trained.rank_by], trained.start
+    targets = {
+        name: TargetResult(one.trees, one.oof_mean_efficiency, one.oof_p10_efficiency, one.folds)
+        for name, one in trained.targets.items()
+    }
+    warm_start = None
+    if start is not None:
+        prev = start.trees[trained.rank_by]
+        warm_start = WarmStart(
+            str(start.path), prev, made.trees - prev, _compared(made.comparison) if made.comparison else None
+        )
+    today, dataset = trained.today, trained.dataset
+    return TrainDocument(
+        out=str(out),
+        rows=len(dataset.frame),
+        problems=len(dataset.problems()),
+        **targets,
+        warm_start=warm_start,
+        tuning=None if trained.tuning is None else _tuned(trained.tuning.to_dict()),
+        today=None if today is None else CurrentModel(today.source, _compared(today.comparison)),
+        mining=made.mined,
+    )
+
+
+def _tuned(found: dict[str, Any]) -> TuningResult:
+    return TuningResult(**found | {"settings": tuple(TriedSetting(**one) for one in found["settings"])})
+
+
+def _compared(comparison: StartComparison) -> ModelComparison:
+    return ModelComparison(**fields_of(comparison), worse=bool(comparison.worse))
 
 
 def _print_how(trained: Trained) -> None:

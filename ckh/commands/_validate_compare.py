@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,6 +11,7 @@ from ckh.commands import _completion
 from ckh.commands._common import JSON_HELP, examples, print_json, print_table, say
 from ckh.commands._judging import AMONG, MIN_PROBLEMS, Among, for_verdict, load_judged, percent, ranker_of
 from ckh.commands._verdicts import FORCE, JUNIT, SUMMARY, VerdictFiles, give_verdict
+from ckh.documents import fields_of
 from ckh.errors import UsageError
 
 if TYPE_CHECKING:
@@ -92,8 +92,7 @@ def compare(
     verdict = _verdict(result, f"{old} -> {new}")
     files.write(verdict)
     if as_json:
-        said = {"old": str(old), "new": str(new), "among": str(among), **asdict(result), "failures": result.failures}
-        print_json("validate_compare", {**said, "passes": result.passes})
+        print_json(comparing.CompareDocument(**fields_of(result), old=str(old), new=str(new), among=str(among)))
     else:
         _print(verdict)
     give_verdict(result.failures)

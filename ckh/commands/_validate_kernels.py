@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections import Counter
 from contextlib import ExitStack
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, ClassVar
 
 import typer
 
@@ -18,14 +18,17 @@ from ckh.commands import _completion
 from ckh.commands._common import JSON_HELP, OP_HELP, examples, print_json, print_table, say
 from ckh.commands._declared_options import option_of
 from ckh.commands._duration import parse_duration
+from ckh.documents import Document, json_text
 from ckh.errors import ExitCode, UsageError
 from ckh.log import warn
 from ckh.ops import DEFAULT_OPERATION
 from ckh.outputs import FileKind, check_output, head_of, write_output
-from ckh.tabletext import json_text
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from ckh.bench.checks.harness import Finding
+    from ckh.schema import Status
 
 _HELP = """Compile, load, run and check every combination of a matrix of kernels, each in a separate process.
 
@@ -39,11 +42,45 @@ table has the number of problems that a kernel ran on, and for kernels that did 
 With --cluster nodes compile, and each device tries the next kernel, in a process that ends with a failing kernel.
 """
 
-_SCHEMA = "validate_kernels"
 _FINDINGS = FileKind(
     "file of findings",
     lambda path: re.match(rb'\{\s*("schema": "ckh.validate_kernels"|"matrix":)', head_of(path)) is not None,
 )
+
+
+@dataclass(frozen=True, slots=True)
+class KernelFinding:
+    """A kernel of a matrix."""
+
+    json_inline: ClassVar = "of"
+
+    of: Mapping[str, str | int]
+    """What the case is of, e.g. its direction and pipeline."""
+    case: str
+    status: Status
+    reason: str
+    built: str
+    """Name that the compiled library gives itself."""
+    executed: int
+    """Problems that it ran on."""
+    class_executed: bool
+    """Whether a kernel of its class was ever executed with the right result."""
+    problem: str
+    """Canonical text of the problem."""
+
+
+@dataclass(frozen=True, slots=True)
+class KernelsDocument(Document):
+    """ckh validate kernels --json: which kernels work here."""
+
+    schema = "validate_kernels"
+
+    matrix: str
+    arch: str
+    ok: bool
+    statuses: Mapping[str, int]
+    findings: tuple[KernelFinding, ...]
+    caution: str
 
 
 def register(group: typer.Typer) -> None:
@@ -114,37 +151,38 @@ def kernels(
         findings = list(try_cases(driver, cases, run=not compile_only))
         if stop():
             raise typer.Exit(int(ExitCode.INTERRUPTED))
-    document = _document(findings, matrix, found.arch.name) | {"caution": caution}
+    document = _document(findings, str(matrix), found.arch.name, caution)
     if out is not None:
-        write_output(out, json_text(_SCHEMA, document).encode())
+        write_output(out, json_text(document).encode())
     if as_json:
-        print_json(_SCHEMA, document)
+        print_json(document)
     else:
         _print(findings, str(matrix), found.arch.name)
-    if not document["ok"]:
+    if not document.ok:
         raise typer.Exit(int(ExitCode.GATE_FAILED))
 
 
-def _document(findings: list[Finding], matrix: str, arch: str) -> dict[str, Any]:
-    return {
-        "matrix": matrix,
-        "arch": arch,
-        "ok": all(one.is_accepted for one in findings),
-        "statuses": dict(Counter(str(one.status) for one in findings)),
-        "findings": [
-            {
-                **one.case.of,
-                "case": one.case.label,
-                "status": str(one.status),
-                "reason": one.reason,
-                "built": one.built,
-                "executed": one.executed,
-                "class_executed": _was_executed(one, arch),
-                "problem": one.case.problem.canonical(),
-            }
+def _document(findings: list[Finding], matrix: str, arch: str, caution: str) -> KernelsDocument:
+    return KernelsDocument(
+        matrix=matrix,
+        arch=arch,
+        ok=all(one.is_accepted for one in findings),
+        statuses=Counter(str(one.status) for one in findings),
+        findings=tuple(
+            KernelFinding(
+                of=one.case.of,
+                case=one.case.label,
+                status=one.status,
+                reason=one.reason,
+                built=one.built,
+                executed=one.executed,
+                class_executed=_was_executed(one, arch),
+                problem=one.case.problem.canonical(),
+            )
             for one in findings
-        ],
-    }
+        ),
+        caution=caution,
+    )
 
 
 def _was_executed(one: Finding, arch: str) -> bool:

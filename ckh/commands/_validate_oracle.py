@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -26,11 +26,12 @@ from ckh.commands._judging import (
 )
 from ckh.commands._verdicts import give_verdict
 from ckh.commands.panels import MEASURING
+from ckh.documents import Document
 from ckh.errors import DataError, UsageError
 from ckh.log import warn
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     import numpy as np
     from numpy.typing import NDArray
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from ckh.assess.oracle import Contest, Remeasured
     from ckh.assess.ranked_rows import Coverage
     from ckh.bench.supervision.protocol import Reply
+    from ckh.commands._judging import StandIn
     from ckh.data.parts import DatasetParts
     from ckh.learn.models.artifact import Model
 
@@ -71,6 +73,32 @@ class _Judged:
     figures: dict[str, float]
     coverage: Coverage | None = None
     notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class OracleDocument(Document):
+    """ckh validate oracle --json."""
+
+    schema = "validate_oracle"
+
+    model: str
+    """Folder of the model."""
+    stands_in: StandIn | None
+    """What answers in place of a model of these problems; null if there is one."""
+    among: Among
+    """Kernels to choose among: predict's candidates, or the measured kernels alone."""
+    problems: int
+    """Problems whose choice was measured, the base of the figures."""
+    on_device: bool
+    """Whether kernels were measured again."""
+    figures: Mapping[str, float]
+    coverage: Coverage | None
+    """Null where kernels were measured again."""
+    notes: tuple[str, ...]
+    """Repeat noise, or what may have been missed."""
+    failures: tuple[str, ...]
+    """Why the gate fails."""
+    passes: bool
 
 
 def register(group: typer.Typer) -> None:
@@ -143,12 +171,21 @@ def oracle(
         for name, least in (("mean efficiency", min_mean), ("P10 efficiency", min_p10))
         if figures[name] < least
     ]
-    said: dict[str, object] = {"model": str(loaded.path), "stands_in": stands_in(loaded), "among": str(among)}
-    said |= {"problems": len(judged.efficiency), "on_device": on_device, "figures": figures}
     if as_json:
-        said["coverage"] = None if judged.coverage is None else asdict(judged.coverage)
-        document = {**said, "notes": list(judged.notes), "failures": failures, "passes": not failures}
-        print_json("validate_oracle", document)
+        print_json(
+            OracleDocument(
+                model=str(loaded.path),
+                stands_in=stands_in(loaded),
+                among=among,
+                problems=len(judged.efficiency),
+                on_device=on_device,
+                figures=figures,
+                coverage=judged.coverage,
+                notes=judged.notes,
+                failures=tuple(failures),
+                passes=not failures,
+            )
+        )
     else:
         how = "measured again on this machine" if on_device else "as measured in the data"
         title = f"{loaded.path}: {len(judged.efficiency)} problems, {how}"

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import typer
 
@@ -14,12 +14,13 @@ from ckh.commands._duration import parse_duration
 from ckh.commands._selection import WantedChoices, changed_choices, create_golden, with_data, with_measurements
 from ckh.commands._verdicts import FORCE, JUNIT, SUMMARY, VerdictFiles, give_verdict
 from ckh.commands.panels import PROBLEM
+from ckh.documents import Document
 from ckh.errors import UsageError
 from ckh.log import emit
 from ckh.problems import Direction
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
     from ckh.assess.selection import Change, Golden
     from ckh.assess.verdict import Verdict
@@ -37,6 +38,23 @@ The gate fails if the new choice is slower by more than --max-loss, fails to run
 old one (--allow-unmeasured accepts that). To accept changes, create the file again with --force; without --problems it
 keeps its list.
 """
+
+
+@dataclass(frozen=True, slots=True)
+class SelectionDocument(Document):
+    """ckh validate selection --json."""
+
+    schema = "validate_selection"
+
+    golden: str
+    """The file of golden choices."""
+    op: str
+    arch: str
+    problems: int
+    changes: tuple[Change, ...]
+    failures: tuple[str, ...]
+    """Why the gate fails."""
+    passes: bool
 
 
 def register(group: typer.Typer) -> None:
@@ -117,7 +135,17 @@ def selection(
     verdict = _verdict(kept, found, str(golden), max_loss, allows_unmeasured=allow_unmeasured)
     files.write(verdict)
     if as_json:
-        print_json("validate_selection", _document(golden, kept, found, verdict))
+        print_json(
+            SelectionDocument(
+                golden=str(golden),
+                op=kept.op,
+                arch=kept.arch,
+                problems=len(kept.kernels),
+                changes=tuple(found),
+                failures=tuple(verdict.failures),
+                passes=not verdict.failures,
+            )
+        )
     else:
         _print(verdict)
     give_verdict(verdict.failures)
@@ -156,18 +184,6 @@ def _by(one: Change) -> str:
     if one.failed:
         return "failed"
     return "-" if one.slowdown is None else f"{one.slowdown:+.1%}"
-
-
-def _document(path: Path, golden: Golden, found: Sequence[Change], verdict: Verdict) -> dict[str, Any]:
-    return {
-        "golden": str(path),
-        "op": golden.op,
-        "arch": golden.arch,
-        "problems": len(golden.kernels),
-        "changes": [{**asdict(one), "slowdown": one.slowdown} for one in found],
-        "failures": verdict.failures,
-        "passes": not verdict.failures,
-    }
 
 
 def _print(verdict: Verdict) -> None:

@@ -2,21 +2,44 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
+from ckh.assess.winners import WinnerReport
 from ckh.commands._common import print_table, say
-from ckh.commands._judging import percent
+from ckh.commands._judging import percent, stands_in
+from ckh.documents import Document, fields_of
 
 if TYPE_CHECKING:
-    from ckh.assess.winners import Hits, WinnerChoice, WinnerReport
+    from collections.abc import Mapping
+
+    from ckh.assess.winners import Hits, WinnerChoice
+    from ckh.commands._judging import Among, StandIn
+    from ckh.learn.models.artifact import Model
 
 
-def document(result: WinnerReport, worst: int) -> dict[str, Any]:
-    """All of a report for JSON, the worst choices first, so many of them as were wanted or all."""
-    found = asdict(result)
-    found["choices"] = [asdict(one) for one in _worst_first(result)][: worst or None]
-    return found
+@dataclass(frozen=True, slots=True)
+class EvaluateWinnersDocument(WinnerReport, Document):
+    """ckh evaluate --json, of a model of winners."""
+
+    schema = "evaluate_winners"
+
+    stands_in: StandIn | None
+    """What answers in place of a model of these problems; null if there is one."""
+    among: Among
+    """Kernels to choose among: predict's candidates, or the measured kernels alone."""
+    figures: Mapping[str, float]
+    """Figures by the names that gates use."""
+    failures: tuple[str, ...]
+    """Gates that failed."""
+
+
+def document(
+    result: WinnerReport, model: Model, among: Among, figures: Mapping[str, float], worst: int
+) -> EvaluateWinnersDocument:
+    """A report as a document, without failures; of choices the worst, as many as requested, or all."""
+    found = fields_of(result) | {"choices": _worst_first(result)[: worst or None]}
+    return EvaluateWinnersDocument(**found, stands_in=stands_in(model), among=among, figures=figures, failures=())
 
 
 def print_report(result: WinnerReport, title: str, worst: int) -> None:

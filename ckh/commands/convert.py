@@ -15,6 +15,7 @@ from ckh.data import conversion
 from ckh.data.conversion import PARQUET, ConversionSummary
 from ckh.data.formats import ProblemsFormat, ReadOptions, WinnerSummary
 from ckh.data.readers import readers
+from ckh.documents import fields_of
 from ckh.errors import UsageError
 from ckh.export.folder import require_measurements
 from ckh.log import warn
@@ -133,7 +134,9 @@ def convert(
     _warn(summary)
     next_command = f"ckh train {shell_word(out)} --out model" if to == PARQUET and summary.valid else None
     if as_json:
-        print_json("convert", {"out": str(out), **summary.to_dict(), "next": next_command})
+        from ckh.data.conversion import ConvertDocument
+
+        print_json(ConvertDocument(**fields_of(summary), out=str(out), next=next_command))
     else:
         _print_summary(out, summary, next_command)
 
@@ -173,7 +176,9 @@ def _warn(summary: ConversionSummary | WinnerSummary) -> None:
 def _report_winners(out: Path, summary: WinnerSummary, as_json: bool) -> None:
     _warn(summary)
     if as_json:
-        print_json("convert_winners", {"out": str(out), **summary.to_dict()})
+        from ckh.data.formats import ConvertWinnersDocument
+
+        print_json(ConvertWinnersDocument(**fields_of(summary), out=str(out)))
         return
     rows = [
         ("winners", str(summary.winners)),

@@ -4,23 +4,25 @@ from __future__ import annotations
 
 import platform
 import sys
-from dataclasses import asdict
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import typer
 
 from ckh.bench.devices.device import DeviceOptions
 from ckh.commands._common import JSON_HELP, examples, print_json, print_table, say
 from ckh.commands._declared_options import option_of
+from ckh.documents import Document, fields_of
 from ckh.errors import UsageError
 from ckh.outputs import check_output
 from ckh.version import __version__
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from ckh.bench.codegen.ck_tile import Headers
+    from ckh.bench.compilation.tool_checks import ToolCheck
 
 T = TypeVar("T")
 _TABLES = {"models", "unusable_models", "warnings", "checks"}  # of a report, which are no single lines
@@ -34,6 +36,66 @@ GPUs are opened, and the simplest kernel is compiled, linked and loaded; every f
 compared, and sensors are read. The results are written as an archive for a bug report, without environment variables,
 names of users and hosts, and home folders. Exit code 1: a check failed.
 """
+
+
+@dataclass(frozen=True, slots=True)
+class FoundHeaders:
+    """CK Tile's headers, and the kernels of each operation that they can build."""
+
+    include: str
+    """Folder of the headers."""
+    version: str | None
+    interface: str
+    is_verified: bool
+    differs: tuple[str, ...]
+    pipelines: tuple[str, ...]
+    operations: Mapping[str, Mapping[str, tuple[str, ...]]]
+
+
+@dataclass(frozen=True, slots=True)
+class FoundModel:
+    """A model in one of the folders of models."""
+
+    path: str
+    op: str
+    variant: str
+    dtype: str
+    arch: str
+    device: str
+    """The device that was measured; empty if unknown."""
+    is_other_device: bool
+    """Whether that is known to be another than this machine's."""
+
+
+@dataclass(frozen=True, slots=True)
+class DoctorDocument(Document):
+    """ckh doctor --json: what this machine offers."""
+
+    schema = "doctor"
+
+    ckh: str
+    """Version."""
+    python: str
+    platform: str
+    gpus: tuple[str, ...] | None
+    default_arch: str
+    cpu: str
+    """This machine's processor."""
+    host_cores: int
+    host_l2_kb: int
+    compiler: str | None
+    hip_compiler: str | None
+    ck_tile: FoundHeaders | None
+    warnings: tuple[str, ...]
+    checks: tuple[ToolCheck, ...]
+    """Whether GPUs, compilers and headers work."""
+    ranking: str
+    cache: str
+    archspecs: str
+    models: tuple[FoundModel, ...]
+    unusable_models: tuple[str, ...]
+    """Models that are not used, each with the reason."""
+    executable: str
 
 
 def register(app: typer.Typer) -> None:
@@ -76,28 +138,26 @@ def doctor(
         )
     report = gather(options)
     if as_json:
-        print_json("doctor", report)
+        print_json(report)
         return
-    texts = report | {"ck_tile": _headers_text(report["ck_tile"])}
+    texts = fields_of(report) | {"ck_tile": _headers_text(report.ck_tile)}
     rows = [[key, _text(value)] for key, value in texts.items() if key not in _TABLES]
     width = max(len(row[0]) for row in rows)
     for key, value in rows:
         say(f"{key.ljust(width)}  {value}")
-    for warning in report["warnings"]:
+    for warning in report.warnings:
         say(f"\nwarning: {warning}")
     say()
-    for one in report["checks"]:
-        say(f"{one['name']}: {'works' if one['ok'] else 'does not work'}: {one['found']}")
-        if one["remedy"]:
-            say(f"do: {one['remedy']}")
-    if report["ck_tile"] is not None:
-        _print_headers(report["ck_tile"])
-    models = [
-        [m["path"], m["op"], m["variant"], m["dtype"], m["arch"], m["device"] or m["arch"]] for m in report["models"]
-    ]
+    for one in report.checks:
+        say(f"{one.name}: {'works' if one.ok else 'does not work'}: {one.found}")
+        if one.remedy:
+            say(f"do: {one.remedy}")
+    if report.ck_tile is not None:
+        _print_headers(report.ck_tile)
+    models = [[m.path, m.op, m.variant, m.dtype, m.arch, m.device or m.arch] for m in report.models]
     say()
     print_table("models", ["path", "op", "variant", "dtype", "arch", "measured on"], models)
-    if others := sum(m["is_other_device"] for m in report["models"]):
+    if others := sum(m.is_other_device for m in report.models):
         say(f"{others} of these models are of other devices than this machine's")
 
 
@@ -123,14 +183,14 @@ def _check(kind: str | None, options: DeviceOptions, out: Path | None, *, force:
         found = output.document(checkup, out)
         output.write_archive(out, found, report, Path(work), Anonymizer())
         if as_json:
-            print_json(output.SCHEMA, found)
+            print_json(found)
         else:
             output.print_check(checkup, out)
     raise typer.Exit(checkup.exit_code)
 
 
-def gather(options: DeviceOptions) -> dict[str, Any]:
-    """The facts of this machine, as JSON-able values, and whether its parts work.
+def gather(options: DeviceOptions) -> DoctorDocument:
+    """The facts of this machine, and whether its parts work.
 
     Raises:
         DeviceError: the folder that is named has no CK Tile headers.
@@ -140,6 +200,7 @@ def gather(options: DeviceOptions) -> dict[str, Any]:
     from ckh.bench.compilation.hip_toolchain import compiler_warning, find_ck_tile, find_hipcc
     from ckh.bench.compilation.tool_checks import check_tools
     from ckh.gpus import visible_gpus
+    from ckh.learn.models.unusable import unusable_models
     from ckh.machine import processor_name
     from ckh.paths import data_dir
 
@@ -148,65 +209,61 @@ def gather(options: DeviceOptions) -> dict[str, Any]:
     headers = find_ck_tile(include, hipcc) if include else _found(lambda: find_ck_tile(None, hipcc))
     compiler = _found(find_compiler)
     hardware = load_arch("host").hardware
-    return {
-        "ckh": __version__,
-        "python": platform.python_version(),
-        "platform": platform.platform(),
-        "gpus": [f"{gpu.arch}, {gpu.num_cus} CUs" for gpu in visible_gpus()] or None,
-        "default_arch": default_arch(),
-        "cpu": processor_name(),
-        "host_cores": hardware.num_cus,
-        "host_l2_kb": hardware.l2_cache_kb,
-        "compiler": None if compiler is None else " ".join(compiler.command),
-        "hip_compiler": None if hipcc is None else f"{' '.join(hipcc.command)} ({hipcc.version})",
-        "ck_tile": None if headers is None else _headers(headers),
-        "warnings": [warning] if hipcc is not None and (warning := compiler_warning(hipcc)) else [],
-        "checks": [asdict(one) | {"ok": one.is_ok} for one in check_tools(options)],
-        "ranking": _ranking(),
-        "cache": _cache(),
-        "archspecs": str(data_dir("archspecs")),
-        **_models(),
-        "executable": sys.argv[0],
-    }
+    return DoctorDocument(
+        ckh=__version__,
+        python=platform.python_version(),
+        platform=platform.platform(),
+        gpus=tuple(f"{gpu.arch}, {gpu.num_cus} CUs" for gpu in visible_gpus()) or None,
+        default_arch=default_arch(),
+        cpu=processor_name(),
+        host_cores=hardware.num_cus,
+        host_l2_kb=hardware.l2_cache_kb,
+        compiler=None if compiler is None else " ".join(compiler.command),
+        hip_compiler=None if hipcc is None else f"{' '.join(hipcc.command)} ({hipcc.version})",
+        ck_tile=None if headers is None else _headers(headers),
+        warnings=(warning,) if hipcc is not None and (warning := compiler_warning(hipcc)) else (),
+        checks=tuple(check_tools(options)),
+        ranking=_ranking(),
+        cache=_cache(),
+        archspecs=str(data_dir("archspecs")),
+        models=_models(),
+        unusable_models=tuple(unusable_models()),
+        executable=sys.argv[0],
+    )
 
 
-def _headers(headers: Headers) -> dict[str, Any]:
-    """The CK Tile headers that were found, and which kernels of each operation they can build."""
+def _headers(headers: Headers) -> FoundHeaders:
     from ckh.bench.computation import measured_of
     from ckh.ops import built_in_names, operation
 
     emissions = {name: measured_of(op).hip for name in built_in_names() if (op := operation(name)).measured is not None}
-    return {
-        "include": str(headers.include),
-        "version": headers.version or None,
-        "interface": str(headers.interface),
-        "is_verified": headers.interface.is_verified and not headers.unlike,
-        "differs": list(headers.unlike),
-        "pipelines": sorted(headers.pipelines),
-        "operations": {
-            name: {what: list(words) for what, words in emission.found(headers).items()}
-            for name, emission in emissions.items()
-            if emission is not None
-        },
-    }
+    return FoundHeaders(
+        include=str(headers.include),
+        version=headers.version or None,
+        interface=str(headers.interface),
+        is_verified=headers.interface.is_verified and not headers.unlike,
+        differs=tuple(headers.unlike),
+        pipelines=tuple(sorted(headers.pipelines)),
+        operations={name: emission.found(headers) for name, emission in emissions.items() if emission is not None},
+    )
 
 
-def _headers_text(found: dict[str, Any] | None) -> str:
+def _headers_text(found: FoundHeaders | None) -> str:
     if found is None:
         return "none found"
-    version = f"CK {found['version']}" if found["version"] else "no version stated"
-    verified = "" if found["is_verified"] else ", not verified"
-    return f"{found['include']} ({version}, interface {found['interface']}{verified})"
+    version = f"CK {found.version}" if found.version else "no version stated"
+    verified = "" if found.is_verified else ", not verified"
+    return f"{found.include} ({version}, interface {found.interface}{verified})"
 
 
-def _print_headers(found: dict[str, Any]) -> None:
+def _print_headers(found: FoundHeaders) -> None:
     from ckh.bench.codegen.interfaces import NOT_VERIFIED
 
-    if not found["is_verified"]:
+    if not found.is_verified:
         say(f"\nwarning: {NOT_VERIFIED}")
-    for what in found["differs"]:
+    for what in found.differs:
         say(f"differs: {what}")
-    for name, words in found["operations"].items():
+    for name, words in found.operations.items():
         rows = [[what, ", ".join(names) or "none"] for what, names in words.items() if what != "differs" or names]
         say()
         print_table(f"CK Tile for {name}", ["what", "there is"], rows)
@@ -245,24 +302,22 @@ def _ranking() -> str:
     return name if name == "c" or not why_not() else f"{name} ({why_not()})"
 
 
-def _models() -> dict[str, Any]:
+def _models() -> tuple[FoundModel, ...]:
     from ckh.learn.answers.known import other_device
     from ckh.learn.models.artifact import list_models, load_model
-    from ckh.learn.models.unusable import unusable_models
 
-    models = [
-        {
-            "path": str(found.path),
-            "op": found.spec.op_type,
-            "variant": found.variant,
-            "dtype": found.dtype,
-            "arch": found.arch,
-            "device": found.spec.device,
-            "is_other_device": bool(other_device(found.arch, found.spec.device, load_model(found.path).num_cus)),
-        }
+    return tuple(
+        FoundModel(
+            path=str(found.path),
+            op=found.spec.op_type,
+            variant=found.variant,
+            dtype=found.dtype,
+            arch=found.arch,
+            device=found.spec.device,
+            is_other_device=bool(other_device(found.arch, found.spec.device, load_model(found.path).num_cus)),
+        )
         for found in list_models()
-    ]
-    return {"models": models, "unusable_models": unusable_models()}
+    )
 
 
 def _text(value: object) -> str:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from contextlib import closing, contextmanager
-from dataclasses import asdict
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import typer
 
@@ -25,17 +25,18 @@ from ckh.commands._judging import (
     judged_model,
     load_judged,
     refuse_unstable,
-    stands_in,
 )
 from ckh.errors import ExitCode, UsageError
 from ckh.log import note, warn
 from ckh.training import Labels
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from ckh.assess.measured import Scorer
-    from ckh.assess.ranked_rows import RankedRows
+    from ckh.assess.ranked_rows import Coverage, RankedRows
+    from ckh.commands._evaluation_output import EvaluateDocument
+    from ckh.commands._winners_output import EvaluateWinnersDocument
     from ckh.data.dataset import Dataset
     from ckh.data.parts import DatasetParts
     from ckh.learn.judging.predicted_times import TimeRatios
@@ -134,18 +135,19 @@ def evaluate(
     refuse_unstable(parts, max_unstable)
     train_data = files_learned_from(loaded, train_data, data)
     learned_from = load_judged(loaded, train_data) if train_data else None
+    document: EvaluateDocument | EvaluateWinnersDocument
     if is_winners:
-        document, values, show = _judge_winners(loaded, parts, learned_from, worst)
+        document, show = _judge_winners(loaded, parts, learned_from, among, worst)
     else:
         others = _amd_recipe(loaded, learned_from) if amd_recipe else {}
         with _judging(loaded, parts, cluster, among) as judging:
-            document, values, show = _judge_times(loaded, parts, learned_from, others, worst, judging)
-        _require_judged(gates, document["coverage"], min_problems or LEAST_PROBLEMS)
+            of_times, show = _judge_times(loaded, parts, learned_from, others, judging, among, worst)
+        _require_judged(gates, of_times.coverage, min_problems or LEAST_PROBLEMS)
+        document = of_times
+    values = document.figures
     failures = [f"{name} is {values[name]:.4f}, under {least:g}" for name, least in gates if not values[name] >= least]
     if as_json:
-        schema = "evaluate_winners" if is_winners else "evaluate"
-        said = {"model": str(loaded.path), "stands_in": stands_in(loaded), "among": str(among)}
-        print_json(schema, {**said, **document, "figures": values, "failures": failures})
+        print_json(replace(document, failures=tuple(failures)))
     else:
         show(str(loaded.path))
     for failure in failures:
@@ -174,7 +176,7 @@ def _amd_recipe(model: Model, learned_from: DatasetParts | None) -> dict[str, Sc
     return {"AMD's recipe, same data": amd_scorer(learned_from.whole(), model.hardware, jobs)}
 
 
-def _require_judged(gates: Sequence[tuple[str, float]], coverage: Mapping[str, Any], least: int) -> None:
+def _require_judged(gates: Sequence[tuple[str, float]], coverage: Coverage, least: int) -> None:
     """Refuse a gate of efficiency that would rest on too few choices.
 
     Raises:
@@ -182,9 +184,8 @@ def _require_judged(gates: Sequence[tuple[str, float]], coverage: Mapping[str, A
     """
     from ckh.assess.compare import too_few_choices
 
-    judged = coverage["problems"] - coverage["refused"] - coverage["not_measured"]
-    if judged < least and any(name != COVERAGE for name, _ in gates):
-        raise too_few_choices(judged, coverage["problems"], least)
+    if coverage.judged < least and any(name != COVERAGE for name, _ in gates):
+        raise too_few_choices(coverage.judged, coverage.problems, least)
 
 
 @contextmanager
@@ -213,10 +214,11 @@ def _judge_times(
     parts: DatasetParts,
     learned_from: DatasetParts | None,
     others: dict[str, Scorer],
-    worst: int,
     judging: Judging,
-) -> tuple[dict[str, Any], dict[str, float], Callable[[str], None]]:
-    """The document, the figures that gates use, and what prints the result under a title."""
+    among: Among,
+    worst: int,
+) -> tuple[EvaluateDocument, Callable[[str], None]]:
+    """The document, and what prints the result under a title."""
     from ckh.assess import report
     from ckh.assess.baselines import Learned
     from ckh.assess.metrics import figures
@@ -235,19 +237,18 @@ def _judge_times(
     values = {COVERAGE: result.coverage.coverage}
     values |= {} if result.efficiency is None else figures(result.efficiency)
     times = time_errors(ratios)
-    whole = {**document(result, model.spec, worst), "times": None if times is None else asdict(times)}
 
     def show(title: str) -> None:
         print_report(result, model.spec, title, worst)
         if times is not None:
             say("\n" + "\n".join(times.lines()))
 
-    return whole, values, show
+    return document(result, model, among, times, values, worst), show
 
 
 def _judge_winners(
-    model: Model, parts: DatasetParts, learned_from: DatasetParts | None, worst: int
-) -> tuple[dict[str, Any], dict[str, float], Callable[[str], None]]:
+    model: Model, parts: DatasetParts, learned_from: DatasetParts | None, among: Among, worst: int
+) -> tuple[EvaluateWinnersDocument, Callable[[str], None]]:
     """The same where only winners are known: a row or two a problem, all of which are in memory."""
     from ckh.assess import winners
     from ckh.commands._winners_output import document, print_report
@@ -256,7 +257,7 @@ def _judge_winners(
     dataset, known = parts.whole(), None if learned_from is None else learned_from.whole()
     result = winners.report(dataset, ranked_winners(dataset, model), known)
     figures = {f"top{k}": share for k, share in result.model.first.items()} | {COVERAGE: result.coverage}
-    return document(result, worst), figures, lambda title: print_report(result, title, worst)
+    return document(result, model, among, figures, worst), lambda title: print_report(result, title, worst)
 
 
 def _parse_gate(text: str, *, is_winners: bool) -> tuple[str, float]:

@@ -10,6 +10,16 @@ import typer
 
 from ckh.commands import _completion
 from ckh.commands._common import JSON_HELP, examples, print_json, print_table, say
+from ckh.commands._export_documents import (
+    DescribedKernels,
+    ExportChoicesDocument,
+    ExportDocument,
+    ExportedChoice,
+    ExportListsDocument,
+    ExportRecordsDocument,
+    FallbackList,
+    MissingChoice,
+)
 from ckh.commands.panels import AITER, PROBLEM
 from ckh.errors import UsageError
 from ckh.export.consumers import all_of, named, the_one, the_table
@@ -211,9 +221,7 @@ def _export_models(typed: _Typed, to: str, out: Path, *, force: bool, as_json: b
     files = with_list(made, report)
     write_folder(out, files.items())
     if as_json:
-        print_json(
-            "export", {"out": str(out), **report, "files": {name: len(content) for name, content in files.items()}}
-        )
+        print_json(ExportDocument(str(out), **report, files=_sizes(files)))
         return
     for one in report["models"]:
         say(f"model  {one['name']}, {_in_words(one)}")
@@ -242,7 +250,7 @@ def _headers(to: str, models: list[Model]) -> dict[str, bytes]:
 
 
 def _export_choices(typed: _Typed, to: str, out: Path, *, force: bool, as_json: bool) -> None:
-    from ckh.commands._checked_export import check_export, checked_json, checked_tables, conclude, print_checked
+    from ckh.commands._checked_export import check_export, checked_document, checked_tables, conclude, print_checked
     from ckh.commands._consumed import ChoicesWanted, choice_table
     from ckh.export.folder import EXPORT, with_list
     from ckh.version import __version__
@@ -282,9 +290,19 @@ def _export_choices(typed: _Typed, to: str, out: Path, *, force: bool, as_json: 
     write_folder(out, files.items())
     checked = None if typed.check is None else checked_tables(to, out, typed.check)
     if as_json:
-        sizes = {name: len(content) for name, content in files.items()}
-        document = {"out": str(out), **report, "checked": checked and checked_json(checked), "files": sizes}
-        print_json("export_choices", document)
+        print_json(
+            ExportChoicesDocument(
+                str(out),
+                to,
+                op.name,
+                typed.replace,
+                tuple(ExportedChoice(**one) for one in made.rows),
+                tuple(MissingChoice(**one) for one in made.missing),
+                made.environment,
+                None if checked is None else checked_document(checked),
+                _sizes(files),
+            )
+        )
     else:
         _print_choices(made, out, files)
         if checked is not None:
@@ -322,8 +340,7 @@ def _export_module(typed: _Typed, to: str, out: Path, *, force: bool, as_json: b
     files = with_list(made, report)
     write_folder(out, files.items())
     if as_json:
-        sizes = {name: len(content) for name, content in files.items()}
-        print_json("export", {"out": str(out), **report, "files": sizes})
+        print_json(ExportDocument(str(out), **report, files=_sizes(files)))
         return
     _print_written(out, files)
 
@@ -349,8 +366,11 @@ def _export_lists(typed: _Typed, to: str, out: Path, *, force: bool, as_json: bo
     files = with_list(made, report)
     write_folder(out, files.items())
     if as_json:
-        sizes = {name: len(content) for name, content in files.items()}
-        print_json("export_lists", {"out": str(out), **report, "files": sizes})
+        described = {name: DescribedKernels(**one) for name, one in report["described"].items()}
+        ordered = report["ordered"] and FallbackList(**report["ordered"])
+        print_json(
+            ExportListsDocument(str(out), **report | {"described": described, "ordered": ordered}, files=_sizes(files))
+        )
         return
     for name, one in report["described"].items():
         say(f"{one['form']}  {name}, {one['kernels']} kernels")
@@ -395,10 +415,13 @@ def _export_records(typed: _Typed, to: str, out: Path, *, force: bool, as_json: 
     for one in warnings:
         warn(one, "export")
     if as_json:
-        document = {"out": str(out), "to": to, "op_type": op.name, "rows": count, "warnings": warnings}
-        print_json("export_records", document)
+        print_json(ExportRecordsDocument(str(out), to, op.name, count, tuple(warnings)))
         return
     say(f"wrote  {out}: {records.summary}, of {count} measured rows")
+
+
+def _sizes(files: dict[str, bytes]) -> dict[str, int]:
+    return {name: len(content) for name, content in files.items()}
 
 
 def _print_written(out: Path, files: dict[str, bytes]) -> None:

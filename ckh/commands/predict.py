@@ -287,8 +287,10 @@ def _print_many(answers: Sequence[Answer], top: int, again: str, *, as_json: boo
     found = [_ranking(one, top, again) for one in answers if len(one.order)]
     failures = {one.problem.canonical(): failure.message for one in answers if (failure := one.failure)}
     if as_json:
-        failed = [{"problem": problem, "reason": reason} for problem, reason in failures.items()]
-        print_json("predict_many", {"results": [one.document() for one in found], "failures": failed})
+        from ckh.learn.answers.answer_document import FailedProblem, PredictManyDocument
+
+        failed = tuple(FailedProblem(problem, reason) for problem, reason in failures.items())
+        print_json(PredictManyDocument(tuple(one.document() for one in found), failed))
     else:
         shown = {
             "is_measured": any(one.probe is not None for one in found),

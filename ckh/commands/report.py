@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,6 +12,7 @@ import typer
 from ckh.commands._common import JSON_HELP, examples, print_json, say
 from ckh.commands._duration import parse_duration
 from ckh.commands._judging import AMONG, LEARNED_FROM, Among, files_learned_from
+from ckh.documents import Document
 from ckh.errors import DataError, UsageError
 from ckh.log import note
 from ckh.outputs import FileKind, check_output, head_of, write_output
@@ -32,6 +34,20 @@ The page supports light and dark colours, phones and screen readers, with the nu
 each figure as SVG and PNG too. --watch updates the page while a run is measuring; the browser reloads it.
 """
 _LEAST_EVERY_S = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class ReportDocument(Document):
+    """ckh report --json: what was written."""
+
+    schema = "report"
+
+    out: str
+    """The page."""
+    figures: tuple[str, ...]
+    """Names of the figures, in order."""
+    plots: str | None
+    """Folder of the SVG and PNG files."""
 
 
 def register(app: typer.Typer) -> None:
@@ -96,9 +112,7 @@ def report(
             made = _report_data(what, [*data, *train_data], over)
         written = _write(made, out, plots, force=force)
     if as_json:
-        print_json(
-            "report", {"out": str(out), "figures": list(written), "plots": None if plots is None else str(plots)}
-        )
+        print_json(ReportDocument(str(out), tuple(written), None if plots is None else str(plots)))
         return
     folder = "" if plots is None else f", and each as SVG and PNG in {plots}"
     say(f"wrote {out}: {len(written)} figures{folder}")

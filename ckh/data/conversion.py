@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ckh.data.dataset import DATASET, save_blocks
 from ckh.data.merge import merge
 from ckh.data.partitions import PARTITIONED, save_partitions
 from ckh.data.readers import find_reader, formats_of, read_input, read_mapped
 from ckh.data.readers.table import frame_table
+from ckh.documents import Document
 from ckh.errors import DataError, UsageError
 from ckh.log import warn
 from ckh.ops import operation, operation_names
@@ -61,28 +62,39 @@ def output_kind(name: str, *, is_partitioned: bool = False) -> FileKind | Folder
 
 @dataclass(frozen=True, slots=True)
 class ConversionSummary:
-    """The counts of a conversion.
-
-    `by_status` and `dropped` (by reason) count rows; `superseded` rows gave way to a later one of their run and
-    `repeated` rows to one of another run; `sha256` is the dataset's content hash.
-    """
+    """The counts of a conversion."""
 
     rows: int
     valid: int
+    """Rows with a usable time."""
     problems: int
     kernels: int
     archs: tuple[str, ...]
     variants: tuple[str, ...]
+    """Directions."""
     by_status: dict[str, int]
+    """Rows by status."""
     dropped: dict[str, int]
+    """Rows left out, by reason."""
     superseded: int
+    """Rows that gave way to a later one of their run."""
     repeated: int
+    """Rows that gave way to one of another run."""
     sha256: str
+    """Hash of the dataset's content."""
     warnings: tuple[str, ...]
 
-    def to_dict(self) -> dict[str, Any]:
-        """All fields, for JSON."""
-        return asdict(self)
+
+@dataclass(frozen=True, slots=True)
+class ConvertDocument(ConversionSummary, Document):
+    """ckh convert --json: what became of the rows."""
+
+    schema = "convert"
+
+    out: str
+    """The file that was written."""
+    next: str | None
+    """The command that follows."""
 
 
 def convert(

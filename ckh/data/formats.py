@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
+
+from ckh.documents import Document
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -96,18 +98,28 @@ class RowsFormat:
 
 @dataclass(frozen=True, slots=True)
 class WinnerSummary:
-    """The counts of tables of winners: rows written, distinct problems, rows left out by reason or for faster ones."""
+    """The counts of tables of winners."""
 
     winners: int
+    """Rows written."""
     problems: int
+    """Distinct problems."""
     archs: tuple[str, ...]
     dropped: dict[str, int]
+    """Rows left out, by reason."""
     repeated: int
+    """Slower repetitions."""
     warnings: tuple[str, ...]
 
-    def to_dict(self) -> dict[str, Any]:
-        """All fields, for JSON."""
-        return asdict(self)
+
+@dataclass(frozen=True, slots=True)
+class ConvertWinnersDocument(WinnerSummary, Document):
+    """ckh convert --to a list of problems --json."""
+
+    schema = "convert_winners"
+
+    out: str
+    """The file that was written."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,20 +2,82 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
+from ckh.documents import Document, json_text
 from ckh.learn.answers.ranking_text import is_falling, notes_text
 from ckh.log import one_line
 from ckh.ops import in_words
 from ckh.prose import paragraphs, prose
-from ckh.tabletext import json_text, table_text
+from ckh.tabletext import table_text
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ckh.learn.answers.known import KnownDocument
     from ckh.learn.answers.ranked import Ranked
+    from ckh.learn.answers.ranking_text import NotMeasured
     from ckh.learn.models.artifact import Model
     from ckh.ops.base import AnyOperation, Problem
     from ckh.search.on_model import ModelSearch
+
+
+@dataclass(frozen=True, slots=True)
+class RankedSpace:
+    """The kernels that were ranked."""
+
+    kernels: int
+    pool: int
+    """Kernels that are candidates of ckh predict."""
+    distinct: int
+    """Kernels with distinct scores."""
+
+
+@dataclass(frozen=True, slots=True)
+class PredictedKernel:
+    """A kernel with its predicted speed."""
+
+    kernel: str
+    """Complete name of the kernel."""
+    score: float
+    predicted_tflops: float | None
+    predicted_latency_ms: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class FoundKernel(PredictedKernel):
+    """One of the first kernels."""
+
+    candidate: bool
+    """Whether ckh predict has it too."""
+
+
+@dataclass(frozen=True, slots=True)
+class SearchDocument(Document):
+    """ckh search --json: kernels beyond the candidates, by the model."""
+
+    schema = "search"
+
+    problem: str
+    """Canonical text of the problem."""
+    sizes: Mapping[str, str | int | float | bool]
+    """The problem's sizes by name."""
+    model: str
+    """Folder of the model."""
+    not_measured: NotMeasured | None
+    """Caveat of an answer without a model of this GPU and element type."""
+    space: RankedSpace
+    known: KnownDocument
+    """What the model does not know."""
+    beyond_training: str | None
+    """Why no speed is predicted for a problem far outside the training data."""
+    predictions_in_order: bool
+    """Whether predicted speeds decrease with rank."""
+    first_choice: PredictedKernel | None
+    """First choice among the candidates of ckh predict."""
+    kernels: tuple[FoundKernel, ...]
+    """The first kernels, best first."""
 
 
 def search_text(problem: Problem, model: Model, search: ModelSearch) -> str:
@@ -42,25 +104,22 @@ def search_text(problem: Problem, model: Model, search: ModelSearch) -> str:
 
 
 def search_json(problem: Problem, model: Model, search: ModelSearch) -> str:
-    """The same as one JSON document."""
+    """The search as a JSON document."""
     op, first = model.spec.op, search.first_choice
+    kernels = zip(search.found, search.in_pool, strict=True)
     return json_text(
-        "search",
-        {
-            "problem": problem.canonical(),
-            "sizes": problem.to_dict(),
-            "model": str(model.path),
-            "not_measured": None if model.not_measured is None else asdict(model.not_measured),
-            "space": {"kernels": search.legal, "pool": search.candidates, "distinct": search.distinct},
-            "known": search.known.document(),
-            "beyond_training": search.beyond or None,
-            "predictions_in_order": is_falling(one.tflops for one in search.found),
-            "first_choice": None if first is None else _fields(op, first),
-            "kernels": [
-                {**_fields(op, one), "candidate": is_candidate}
-                for one, is_candidate in zip(search.found, search.in_pool, strict=True)
-            ],
-        },
+        SearchDocument(
+            problem=problem.canonical(),
+            sizes=problem.to_dict(),
+            model=str(model.path),
+            not_measured=model.not_measured,
+            space=RankedSpace(search.legal, search.candidates, search.distinct),
+            known=search.known.part(),
+            beyond_training=search.beyond or None,
+            predictions_in_order=is_falling(one.tflops for one in search.found),
+            first_choice=None if first is None else PredictedKernel(*_figures(op, first)),
+            kernels=tuple(FoundKernel(*_figures(op, one), is_candidate) for one, is_candidate in kernels),
+        )
     )
 
 
@@ -76,13 +135,8 @@ def yes(*, is_so: bool) -> str:
     return "yes" if is_so else ""
 
 
-def _fields(op: AnyOperation, one: Ranked) -> dict[str, Any]:
-    return {
-        "kernel": op.kernel_name(one.kernel),
-        "score": one.score,
-        "predicted_tflops": one.tflops,
-        "predicted_latency_ms": one.latency_ms,
-    }
+def _figures(op: AnyOperation, one: Ranked) -> tuple[str, float, float | None, float | None]:
+    return op.kernel_name(one.kernel), one.score, one.tflops, one.latency_ms
 
 
 def _cells(op: AnyOperation, one: Ranked) -> list[str]:

@@ -57,7 +57,9 @@ class CheckFailedError(CkhError):
 
 @dataclass(frozen=True, slots=True)
 class CheckedPair:
-    """A problem and a kernel, and status, message and time in ms (None: it has none) of each run."""
+    """A problem and a kernel, and their results in each run."""
+
+    json_properties: ClassVar = ("ratio",)
 
     problem: str
     kernel: str
@@ -67,7 +69,7 @@ class CheckedPair:
 
     @property
     def ratio(self) -> float | None:
-        """The second time over the first; None where one is missing."""
+        """The second time over the first; None if one is missing."""
         first, second = (*self.times_ms, None, None)[:2]
         return None if first is None or second is None else second / first
 
@@ -94,7 +96,7 @@ class Checkup:
     @property
     def exit_code(self) -> int:
         """That of the first step that failed; 0 if none did."""
-        return next((step.exit_code for step in self.steps if not step.is_ok), int(ExitCode.OK))
+        return next((step.exit_code for step in self.steps if not step.ok), int(ExitCode.OK))
 
     def run(self) -> None:
         """Take the steps, up to one that makes the next impossible."""

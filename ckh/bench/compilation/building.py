@@ -23,12 +23,15 @@ _LOAD_TIMEOUT_S = 60.0
 
 @dataclass(frozen=True, slots=True)
 class BuildReport:
-    """The result of building a kernel: its status, why it is not ok, the library, and the compiler's report."""
+    """The result of building a kernel."""
 
     status: Status
     message: str
+    """Why the status is not ok."""
     library: str
+    """The file; empty where there is none."""
     resources: Resources | None
+    """The compiler's report."""
 
 
 def build_and_load(driver: Driver, kernels: Sequence[Kernel]) -> dict[Kernel, BuildReport]:

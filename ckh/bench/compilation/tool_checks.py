@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from ckh.bench.compilation.compiler import find_compiler
 from ckh.bench.compilation.hip_toolchain import find_ck_tile, find_hipcc
@@ -24,24 +24,23 @@ _ARCH_TO_TRY = "gfx942"  # where there is no GPU
 
 @dataclass(frozen=True, slots=True)
 class ToolCheck:
-    """The result of trying one part.
+    """The result of trying one part."""
 
-    Attributes:
-        name: of the part.
-        found: what works, or what is wrong.
-        remedy: what to do about it; empty where nothing is known.
-        exit_code: 0 if the part works, else that of the error.
-        seconds: how long it took to find out.
-    """
+    json_properties: ClassVar = ("ok",)
 
     name: str
+    """Name of the part."""
     found: str
+    """What works, or what is wrong."""
     remedy: str
+    """What to do about it; empty where nothing is known."""
     exit_code: int
+    """0 if the part works, else that of the error."""
     seconds: float
+    """How long the check took."""
 
     @property
-    def is_ok(self) -> bool:
+    def ok(self) -> bool:
         """True if the part works."""
         return self.exit_code == ExitCode.OK
 

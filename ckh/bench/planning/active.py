@@ -49,30 +49,26 @@ _BEFORE = "what was known before"
 
 @dataclass(frozen=True, slots=True)
 class ActiveReport:
-    """State of an active run, and the expected gain of more time.
-
-    Attributes:
-        pairs: that have a time, of this run and those it went on from.
-        problems: that were measured, of all.
-        kernels: that were measured.
-        models: that were learned on the way.
-        pairs_a_minute: that were measured, with compiling and learning.
-        efficiency: mean efficiency of the choices of a quick model of these pairs for problems that it did not see,
-            against the best that was measured of each; None: of too few problems.
-        minute: what another minute is expected to add to it.
-        hour_pairs: pairs that another hour would measure.
-        hour: what these are expected to add.
-    """
+    """State of an active run, and the expected gain of more time."""
 
     pairs: int
+    """Pairs that have a time, of this run and those that it continued."""
     problems: int
+    """Problems that were measured."""
     kernels: int
+    """Kernels that were measured."""
     models: int
+    """Models that were trained on the way."""
     pairs_a_minute: float
+    """Pairs measured per minute, compilation and training included."""
     efficiency: Estimate | None
+    """Mean efficiency of a quick model of these pairs on problems that it did not see; null: too few problems."""
     minute: Estimate | None
+    """Expected gain of another minute."""
     hour_pairs: int
+    """Pairs that another hour would measure."""
     hour: Estimate | None
+    """Expected gain of another hour."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -68,24 +68,29 @@ class CandidateGroup:
 
 @dataclass(frozen=True, slots=True)
 class Outlook:
-    """The work that a run would do; `missing` says why it cannot compile, if it cannot.
-
-    `compile_s` is the mean of the CPU seconds that kernels of the operation took here; None: none was compiled.
-    Of the estimate `measuring_s` is for measuring. `chosen_by` says what chose the kernels of a plan of few problems.
-    """
+    """The work that a run would do."""
 
     kernels: int
     to_compile: int
+    """Kernels that are not compiled yet."""
     problems: int
     pairs: int
+    """Pairs to measure."""
     pairs_done: int
+    """Pairs that are measured already."""
     refused: dict[str, int]
+    """Pairs by reason."""
     compile_s: float | None
+    """Mean CPU seconds that kernels of the operation took to compile here; null: none was compiled."""
     estimate_s: float
+    """Estimated time in all."""
     measuring_s: float
+    """Seconds of the estimate that measuring takes; compiling takes the others."""
     chosen_by: str
+    """What chose the kernels of --plan; empty without it, and for a run that is resumed."""
     groups: tuple[CandidateGroup, ...]
     missing: str
+    """Why kernels cannot be compiled here; empty if they can."""
 
 
 @dataclass(frozen=True, slots=True)

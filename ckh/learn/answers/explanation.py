@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from ckh.prose import prose
 
@@ -34,71 +34,58 @@ class FeatureReason:
 
 @dataclass(frozen=True, slots=True)
 class Roofline:
-    """Roofline of a problem on the device.
-
-    Attributes:
-        intensity: operations per byte of compulsory traffic.
-        ridge: intensity of the ridge point; None if the peak rates are unknown.
-        bound: "memory" or "compute"; None if the peak rates are unknown.
-        least_ms: lower bound of the time at peak rates, for kernels that do all operations; None if they are unknown.
-    """
+    """Roofline of a problem on the device."""
 
     intensity: float
+    """Operations per byte of compulsory traffic."""
     ridge: float | None
+    """Intensity of the ridge point; None if the peak rates are unknown."""
     bound: str | None
+    """Memory or compute; None if the peak rates are unknown."""
     least_ms: float | None
+    """Lower bound of the time at peak rates, for kernels that do all operations; None if they are unknown."""
 
 
 @dataclass(frozen=True, slots=True)
 class Quantisation:
-    """Tile and wave quantization of a kernel.
-
-    Attributes:
-        kernel: name.
-        fill_m: used share of the tiles along M; N and K likewise.
-        fill_n: as above.
-        fill_k: as above.
-        blocks: number of tiles of the result.
-        rounds: waves of blocks over the compute units (one on the host), including the last partial one.
-        last_fill: occupancy of the last wave.
-    """
+    """Tile and wave quantization of a kernel."""
 
     kernel: str
+    """Name."""
     fill_m: float
+    """Used share of the tiles along M; N and K likewise."""
     fill_n: float
+    """As above."""
     fill_k: float
+    """As above."""
     blocks: int
+    """Number of tiles of the result."""
     rounds: int
+    """Waves of blocks over the compute units (one on the host), including the last partial one."""
     last_fill: float
+    """Occupancy of the last wave."""
 
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """Explanation of why the first kernel ranks above the second.
-
-    Attributes:
-        first: name of the first kernel.
-        second: name of the second kernel.
-        difference: score difference.
-        reasons: contributions by group, largest first, with the difference as sum; empty if trees do not rank.
-        features: features with the largest contributions.
-        roofline: roofline of the problem.
-        quantisation: quantization of both kernels; empty without tiles.
-        nearest: nearest measured problems with their fastest kernels; empty if unknown.
-    """
+    """Explanation of why the first kernel ranks above the second."""
 
     first: str
+    """Name of the first kernel."""
     second: str
+    """Name of the second kernel."""
     difference: float
+    """Score difference."""
     reasons: tuple[Reason, ...]
+    """Contributions by group, largest first, with the difference as sum; empty if trees do not rank."""
     features: tuple[FeatureReason, ...]
+    """Features with the largest contributions."""
     roofline: Roofline
+    """Roofline of the problem."""
     quantisation: tuple[Quantisation, ...]
+    """Quantization of both kernels; empty without tiles."""
     nearest: tuple[NearestProblem, ...]
-
-    def document(self) -> dict[str, Any]:
-        """The explanation as a JSON document."""
-        return asdict(self)
+    """Nearest measured problems with their fastest kernels; empty if unknown."""
 
     def lines(self) -> list[str]:
         """Text for a terminal."""

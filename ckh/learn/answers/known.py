@@ -9,8 +9,9 @@ import os
 import sys
 import zlib
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from ckh import machine
 from ckh.log import note
@@ -30,13 +31,18 @@ _DRIVER = Path("/sys/class/kfd")  # of AMD GPUs
 _FAMILIES_NAMED = 3
 
 
-class Outside(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Outside:
     """A size outside the measured range."""
+
+    json_properties: ClassVar = ("factor",)
 
     size: str
     value: int
     least: int
+    """Smallest measured value."""
     most: int
+    """Largest measured value."""
 
     @property
     def factor(self) -> float:
@@ -49,6 +55,26 @@ class Outside(NamedTuple):
         if self.value > self.most:
             return f"{self.size} = {self.value} is {self.factor:.3g} times the largest measured ({self.most})"
         return f"{self.size} = {self.value} is 1/{self.factor:.3g} of the smallest measured ({self.least})"
+
+
+@dataclass(frozen=True, slots=True)
+class KnownDocument:
+    """What the model does not know."""
+
+    is_known: bool
+    """Whether this device, sizes like these and kernels like these were measured."""
+    device: str | None
+    """Device mismatch; null if measured on this device, or unknown."""
+    outside: tuple[Outside, ...]
+    """Sizes outside the measured range."""
+    nearest: NearestProblem | None
+    """The nearest measured problem, where a size is outside."""
+    families: tuple[str, ...]
+    """Kernel families of the first rows without measurements."""
+    unknown_kernels: int
+    """Applicable kernels of --kernels in such families."""
+    left_out: tuple[str, ...]
+    """Kernel families that are not ranked, for lack of measurements."""
 
 
 class Known(NamedTuple):
@@ -102,17 +128,22 @@ class Known(NamedTuple):
 
     def document(self) -> dict[str, Any]:
         """The caveats as a JSON document."""
-        from dataclasses import asdict
+        from ckh.documents import plain
 
-        return {
-            "is_known": not self.doubts,
-            "device": self.device or None,
-            "outside": [{**one._asdict(), "factor": one.factor} for one in self.outside],
-            "nearest": None if self.nearest is None else asdict(self.nearest),
-            "families": list(self.families),
-            "unknown_kernels": self.unknown_kernels,
-            "left_out": list(self.left_out),
-        }
+        found: dict[str, Any] = plain(self.part())
+        return found
+
+    def part(self) -> KnownDocument:
+        """The caveats as a part of a document."""
+        return KnownDocument(
+            not self.doubts,
+            self.device or None,
+            self.outside,
+            self.nearest,
+            self.families,
+            self.unknown_kernels,
+            self.left_out,
+        )
 
 
 ALL_KNOWN = Known()

@@ -40,25 +40,22 @@ class Timed:
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """A probe: kernels of a problem timed against each other.
-
-    Attributes:
-        problem: canonical text.
-        arch: architecture.
-        device: device, as of `this_device`.
-        when: date and time, ISO 8601, UTC.
-        ckh: version.
-        compiler: compiler of the kernels.
-        kernels: in the order of the model.
-    """
+    """A probe: kernels of a problem timed against each other."""
 
     problem: str
+    """Canonical text."""
     arch: str
+    """Architecture."""
     device: str
+    """Device, as of `this_device`."""
     when: str
+    """Date and time, ISO 8601, UTC."""
     ckh: str
+    """Version."""
     compiler: str
+    """Compiler of the kernels."""
     kernels: tuple[Timed, ...]
+    """In the order of the model."""
 
     def fastest_first(self) -> list[Timed]:
         """Kernels with a time."""

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from ckh.learn.answers.known import ALL_KNOWN, Known
 from ckh.log import one_line
 from ckh.ops import in_words
 from ckh.prose import paragraphs, prose
-from ckh.tabletext import json_text, table_text
+from ckh.tabletext import table_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    from ckh.learn.answers.answer_document import PredictDocument
     from ckh.learn.answers.explanation import Explanation
     from ckh.learn.answers.probes import Probe
     from ckh.learn.models.frequent import Frequent
@@ -66,15 +67,6 @@ class HeadersNote(NamedTuple):
         where = f"{self.interface}, in {self.include}"
         return f"{where}: {self.not_built} candidates cannot be built, ranked last"
 
-    def document(self) -> dict[str, Any]:
-        """The note as a JSON document."""
-        return {
-            "include": self.include or None,
-            "interface": self.interface,
-            "not_built": self.not_built,
-            "reasons": dict(self.reasons),
-        }
-
 
 # Where no headers are known: the kernels are those of AMD's dispatcher, which goes with the headers of late 2025.
 NO_HEADERS = HeadersNote("", "late2025", MappingProxyType({}))
@@ -107,19 +99,16 @@ class KernelRow(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class NotMeasured:
-    """Caveat of an order that is based on no measurement of this GPU and element type.
-
-    Attributes:
-        basis: "model" of another GPU or element type, or "estimate".
-        source: name of the model or estimate, and where its data come from.
-        worth: expected efficiency, where it was evaluated on the same operation, direction, pool and GPUs, or None.
-        next_commands: commands that measure, the quickest first.
-    """
+    """Caveat of an order that is based on no measurement of this GPU and element type."""
 
     basis: str
+    """"model" of another GPU or element type, or "estimate"."""
     source: str
+    """Name of the model or estimate, and where its data come from."""
     worth: str | None
+    """Expected efficiency, where it was evaluated on the same operation, direction, pool and GPUs, or None."""
     next_commands: tuple[str, ...]
+    """Commands that measure, the quickest first."""
 
     def with_probe(self, again: str) -> NotMeasured:
         """The same, with the command that measures the first choices in front."""
@@ -271,50 +260,58 @@ class Ranking(NamedTuple):
 
     def json(self) -> str:
         """The answer as JSON text."""
-        return json_text("predict", self.document())
+        from ckh.documents import json_text
 
-    def document(self) -> dict[str, Any]:
+        return json_text(self.document())
+
+    def document(self) -> PredictDocument:
         """The answer as a JSON document."""
-        return {
-            "problem": self.problem.canonical(),
-            "sizes": self.problem.to_dict(),
-            "padded": dict(self.padded) or None,
-            "model": self.path,
-            "other_models": self.other_models,
-            "arch": self.arch,
-            "device": self.device,
-            "ranked_by": self.ranked_by,
-            "candidates": self.candidates,
-            "candidates_measured": self.timed,
-            "measured": None if self.probe is None else asdict(self.probe),
-            "refused": self.refused,
-            "not_measured": None
-            if self.not_measured is None
-            else {**asdict(self.not_measured), "estimated": self.estimated, "compiled": self.compiled},
-            "headers": None if self.headers is None else self.headers.document(),
-            "known": self.known.document(),
-            "most_frequent": None if self.frequent is None else self.frequent._asdict(),
-            **({} if self.explanation is None else {"explanation": self.explanation.document()}),
-            "beyond_training": self.beyond or None,
-            "no_speed": self.no_speed or None,
-            "predictions_in_order": self.in_order,
-            "predicted_interval": None if self.interval is None or self.no_interval else list(self.interval),
-            "no_interval": self.no_interval or None,
-            "kernels": [
-                {
-                    "kernel": one.kernel,
-                    "score": one.score,
-                    "predicted_tflops": one.tflops,
-                    "predicted_latency_ms": one.latency_ms,
-                    "predicted_bandwidth_gb_s": one.bandwidth_gb_s,
-                    "measured_latency_ms": one.measured_ms,
-                    "ties": one.ties,
-                    "tied": list(one.tied),
-                    "not_in_headers": one.not_in_headers or None,
-                }
+        from ckh.documents import fields_of
+        from ckh.learn.answers import answer_document as parts
+
+        doubts, headers, frequent = self.not_measured, self.headers, self.frequent
+        return parts.PredictDocument(
+            problem=self.problem.canonical(),
+            sizes=self.problem.to_dict(),
+            padded=dict(self.padded) or None,
+            model=self.path,
+            other_models=self.other_models,
+            arch=self.arch,
+            device=self.device,
+            ranked_by=self.ranked_by,
+            candidates=self.candidates,
+            candidates_measured=self.timed,
+            measured=self.probe,
+            refused=self.refused,
+            not_measured=None
+            if doubts is None
+            else parts.StandInDocument(**fields_of(doubts), estimated=self.estimated, compiled=self.compiled),
+            headers=None
+            if headers is None
+            else parts.HeadersDocument(headers.include or None, headers.interface, headers.not_built, headers.reasons),
+            known=self.known.part(),
+            most_frequent=None if frequent is None else parts.FrequentDocument(*frequent),
+            explanation=self.explanation,
+            beyond_training=self.beyond or None,
+            no_speed=self.no_speed or None,
+            predictions_in_order=self.in_order,
+            predicted_interval=None if self.no_interval else self.interval,
+            no_interval=self.no_interval or None,
+            kernels=tuple(
+                parts.RankedKernel(
+                    kernel=one.kernel,
+                    score=one.score,
+                    predicted_tflops=one.tflops,
+                    predicted_latency_ms=one.latency_ms,
+                    predicted_bandwidth_gb_s=one.bandwidth_gb_s,
+                    measured_latency_ms=one.measured_ms,
+                    ties=one.ties,
+                    tied=one.tied,
+                    not_in_headers=one.not_in_headers or None,
+                )
                 for one in self.kernels
-            ],
-        }
+            ),
+        )
 
 
 def _ties_text(rows: Sequence[KernelRow]) -> str:

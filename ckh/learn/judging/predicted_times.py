@@ -25,21 +25,18 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class TimeErrors:
-    """Predicted against measured times.
-
-    Attributes:
-        times: how many: the measured times of the first kernels of each problem.
-        median: of |predicted / measured - 1|.
-        covered: the share of a problem's times within the model's interval, mean over problems; None if it has none.
-        covered_95: what holds that share with 95 % confidence, by a bootstrap over problems; None if it has none.
-        wanted: the share that is to be.
-    """
+    """Predicted against measured times."""
 
     times: int
+    """Number of measured times, of the first kernels of each problem."""
     median: float
+    """Median of |predicted / measured - 1|."""
     covered: float | None
+    """Share of a problem's times within the model's prediction interval, mean over problems; null: no interval."""
     covered_95: tuple[float, float] | None
+    """95 % confidence interval of that share, by a bootstrap over problems; null: no interval."""
     wanted: float = COVERED
+    """Nominal share."""
 
     def lines(self) -> list[str]:
         """In words."""

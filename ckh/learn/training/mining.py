@@ -7,8 +7,8 @@ The weights of a round, and which round is kept, follow from held-out efficienci
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -24,10 +24,11 @@ MOST = 5.0
 
 @dataclass(frozen=True, slots=True)
 class MiningRound:
-    """How a round went; round 0 has equal weights. `raised` problems weighed more than others in it."""
+    """Result of a round; round 0 has equal weights."""
 
     number: int
     raised: int
+    """Problems with more weight than others."""
     mean_efficiency: float
     p10_efficiency: float
 
@@ -38,10 +39,6 @@ class Mined:
 
     rounds: tuple[MiningRound, ...]
     kept: int
-
-    def to_dict(self) -> dict[str, Any]:
-        """For JSON."""
-        return {"rounds": [asdict(one) for one in self.rounds], "kept": self.kept}
 
 
 def harder(weight: NDArray[np.float64], efficiency: NDArray[np.float64]) -> NDArray[np.float64]:

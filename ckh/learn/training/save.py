@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ckh.documents import plain
 from ckh.errors import DataError
 from ckh.jsonfields import read_json
 from ckh.learn.analytic.prior import has_prior
@@ -152,7 +153,7 @@ def _how(trained: Trained) -> dict[str, Any]:
     if options.noise_weights:
         said["noise_weights"] = {"floor": NOISE_FLOOR}
     if made.mined is not None:
-        said["mining"] = made.mined.to_dict()
+        said["mining"] = plain(made.mined)
     return said
 
 

@@ -1,0 +1,157 @@
+"""The documents of `ckh export --json`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+from ckh.documents import Document
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ckh.commands._checked_export import CheckedFile
+
+
+@dataclass(frozen=True, slots=True)
+class ExportDocument(Document):
+    """ckh export --json: what was written."""
+
+    schema = "export"
+
+    out: str
+    """The folder."""
+    ckh: str
+    """Version."""
+    to: str
+    """The program or format."""
+    models: tuple[Mapping[str, Any], ...]
+    files: Mapping[str, int]
+    """Bytes by name."""
+    embedded: bool | None = None
+    """Whether C sources hold the models."""
+
+
+@dataclass(frozen=True, slots=True)
+class ExportedChoice:
+    """The kernel of a problem."""
+
+    problem: str
+    """Canonical text."""
+    kernel: str
+    """Complete name of the first choice."""
+    us: float | None
+    """Measured time, or if predicted an upper bound, in microseconds; null: unknown."""
+    basis: str
+    """Where the time comes from."""
+    predicted: bool
+    """Whether it was not measured."""
+    model: str | None
+    """The model that chose; null: a measurement did."""
+    arch: str
+    written: bool
+    """Whether a row was written; false: the program has its own."""
+
+
+@dataclass(frozen=True, slots=True)
+class MissingChoice:
+    """A problem without a row."""
+
+    problem: str
+    """Canonical text."""
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class ExportChoicesDocument(Document):
+    """ckh export --json of problems: what was chosen, and what was written."""
+
+    schema = "export_choices"
+
+    out: str
+    """The folder."""
+    to: str
+    """The program."""
+    op_type: str
+    """The operation."""
+    replaces: bool
+    """Whether choices replace rows that the program has of its own."""
+    choices: tuple[ExportedChoice, ...]
+    """Choices in the order of the problems."""
+    missing: tuple[MissingChoice, ...]
+    """Problems without a row."""
+    environment: Mapping[str, str]
+    """Variables that make the program read the files, in the shell's words; OUT stands for the folder."""
+    checked: tuple[CheckedFile, ...] | None
+    """What the program's own code made of each table; null: not checked."""
+    files: Mapping[str, int]
+    """Bytes by name."""
+
+
+@dataclass(frozen=True, slots=True)
+class DescribedKernels:
+    """The kernels of a file."""
+
+    form: Literal["registry", "configuration"]
+    kernels: int
+    """Kernels of the file that the architecture builds."""
+
+
+@dataclass(frozen=True, slots=True)
+class FallbackList:
+    """A fallback list, on the problems that it was made for."""
+
+    problems: int
+    covered: int
+    """Problems with an applicable kernel in the list."""
+    basis: str
+    """Measured, or predicted."""
+    efficiency: float
+    """Mean efficiency of the first applicable kernel."""
+    single_efficiency: float
+    """Mean efficiency of the best single kernels, 0 where one does not apply."""
+    oracle: float
+    """Mean efficiency of the best kernel of each problem."""
+    single_kernels: tuple[str, ...]
+    """Best single kernel of each direction, element type and layout."""
+
+
+@dataclass(frozen=True, slots=True)
+class ExportListsDocument(Document):
+    """ckh export --json of kernels for AMD's tools: which, and what was written."""
+
+    schema = "export_lists"
+
+    out: str
+    """The folder."""
+    to: str
+    """The format."""
+    op_type: str
+    """The operation."""
+    arch: str
+    kernels: tuple[str, ...]
+    """Complete names, in the order of the lists."""
+    described: Mapping[str, DescribedKernels]
+    """Kernels of each file."""
+    ordered: FallbackList | None
+    """The fallback list; null: none was requested."""
+    files: Mapping[str, int]
+    """Bytes by name."""
+
+
+@dataclass(frozen=True, slots=True)
+class ExportRecordsDocument(Document):
+    """ckh export --json of measured rows: what was written."""
+
+    schema = "export_records"
+
+    out: str
+    """The file."""
+    to: str
+    """The program."""
+    op_type: str
+    """The operation."""
+    rows: int
+    """Measured rows that were read."""
+    warnings: tuple[str, ...]
+    """What the format cannot hold."""

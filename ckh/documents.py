@@ -1,0 +1,83 @@
+"""The documents that `--json` prints: dataclasses, from which their schemas are generated (tests/jsonschemas.py)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any, ClassVar
+
+from ckh.version import __version__
+
+# Of all files in ckh/jsonschemas: the second number rises with a field that is added, the first with one that changes
+# or goes, which no minor version of ckh does.
+JSON_VERSION = "1.0"
+
+
+class Document:
+    """A document of `--json`.
+
+    A subclass is a dataclass. Its docstring begins with the schema's title, the docstrings under its fields describe
+    them, and a field that is None by default is left out while it is. Any dataclass within a document may list
+    properties in `json_properties`, which follow its fields, and name a mapping in `json_inline`, whose items are
+    fields beside its own.
+
+    Attributes:
+        schema: name of its schema, and of the file in `ckh/jsonschemas`.
+    """
+
+    __slots__ = ()
+    schema: ClassVar[str]
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorDocument(Document):
+    """The error of a command that was called with --json and has no result."""
+
+    schema = "error"
+
+    code: str
+    """Kind of error (docs/ci.md lists them); it stays when the message is reworded."""
+    message: str
+    """What is wrong and where."""
+    hint: str
+    """What to do about it; empty where the message says it."""
+    exit_code: int
+    """Exit code of the command."""
+
+
+def json_text(document: Document) -> str:
+    """One JSON document, which says by which schema it reads, and who wrote it.
+
+    Raises:
+        ValueError: the document holds NaN or an infinity, which are not JSON.
+    """
+    return json.dumps(enveloped(document), indent=2, allow_nan=False) + "\n"
+
+
+def enveloped(document: Document) -> dict[str, Any]:
+    """A document behind the three fields that all have."""
+    head = {"schema": f"ckh.{document.schema}", "schema_version": JSON_VERSION, "ckh_version": __version__}
+    return {**head, **plain(document)}
+
+
+def plain(value: Any) -> Any:
+    """A value as JSON has it: dataclasses and mappings as objects, sequences as lists.
+
+    A field's name may end in an underscore where Python has the word itself.
+    """
+    if hasattr(value, "__dataclass_fields__"):
+        is_document = isinstance(value, Document)
+        held = {one.name: getattr(value, one.name) for one in fields(value)}
+        absent = {one.name for one in fields(value) if is_document and one.default is None and held[one.name] is None}
+        named = {name.rstrip("_"): plain(one) for name, one in held.items() if name not in absent}
+        named |= {name: plain(getattr(value, name)) for name in getattr(value, "json_properties", ())}
+        return named.pop(getattr(value, "json_inline", ""), {}) | named
+    if isinstance(value, Mapping):
+        return {name: plain(one) for name, one in value.items()}
+    return [plain(one) for one in value] if isinstance(value, (list, tuple)) else value
+
+
+def fields_of(value: Any) -> dict[str, Any]:
+    """The fields of a dataclass by name, for a document that has them too."""
+    return {one.name: getattr(value, one.name) for one in fields(value)}

@@ -1,0 +1,158 @@
+"""The documents of `ckh predict --json`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ckh.documents import Document
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ckh.learn.answers.explanation import Explanation
+    from ckh.learn.answers.known import KnownDocument
+    from ckh.learn.answers.probes import Probe
+
+
+@dataclass(frozen=True, slots=True)
+class StandInDocument:
+    """Caveat of an order that is based on no measurement of this GPU and element type."""
+
+    basis: str
+    """A model of another GPU or element type, or an estimate."""
+    source: str
+    """Name of the model or estimate, and where its data come from."""
+    worth: str | None
+    """Expected efficiency, evaluated on the same operation, direction and GPUs; null: not evaluated."""
+    next_commands: tuple[str, ...]
+    """Commands that measure, the quickest first."""
+    estimated: int
+    """Candidates scored by the analytic estimate: those unknown to the model, or all."""
+    compiled: int | None
+    """Candidates whose registers and LDS are the compiler's; null: no estimate."""
+
+
+@dataclass(frozen=True, slots=True)
+class HeadersDocument:
+    """CK Tile's headers on this machine."""
+
+    include: str | None
+    """Folder of the headers; null: none were found."""
+    interface: str
+    """Version of their interface; without headers, the version that the candidates are for."""
+    not_built: int
+    """Candidates that they cannot build, ranked last."""
+    reasons: Mapping[str, int]
+    """Number of these candidates by reason."""
+
+
+@dataclass(frozen=True, slots=True)
+class FrequentDocument:
+    """The kernel that wins most at a size."""
+
+    size: str
+    """Name of the size."""
+    value: int
+    """The nearest measured value."""
+    kernel: str
+    """Complete name of the kernel."""
+    wins: int
+    """Problems that it was the fastest for."""
+    problems: int
+    """Measured problems of this size."""
+
+
+@dataclass(frozen=True, slots=True)
+class RankedKernel:
+    """A row of the ranking."""
+
+    kernel: str
+    """Complete name of the kernel."""
+    score: float
+    """Key of the order."""
+    predicted_tflops: float | None
+    predicted_latency_ms: float | None
+    predicted_bandwidth_gb_s: float | None
+    measured_latency_ms: float | None
+    """Time measured on this machine."""
+    ties: int
+    """Candidates with this score, including this kernel."""
+    tied: tuple[str, ...]
+    """Names of the other tied kernels, at most 100."""
+    not_in_headers: str | None
+    """Why the headers cannot build the kernel; null if they can, or were not found."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PredictDocument(Document):
+    """ckh predict --json: the kernels for one problem."""
+
+    schema = "predict"
+
+    problem: str
+    """Canonical text of the problem."""
+    sizes: Mapping[str, str | int | float | bool]
+    """The problem's sizes by name."""
+    padded: Mapping[str, int] | None
+    """Sizes that the problem is padded to, where no kernel applies; speeds and times are of the padded problem."""
+    model: str
+    """Folder of the model."""
+    other_models: tuple[str, ...]
+    """Folders of other models that fit."""
+    arch: str
+    """Architecture."""
+    device: str | None
+    """Device that the training data were measured on."""
+    ranked_by: str
+    """Implementation that ranked, c or numpy."""
+    candidates: int
+    """Applicable kernels."""
+    candidates_measured: int | None
+    """Applicable kernels with times in the training data; null if unknown."""
+    measured: Probe | None
+    """Measurements on this machine, if they determine the order."""
+    refused: Mapping[str, int]
+    """Kernels that do not apply, by reason."""
+    not_measured: StandInDocument | None
+    """Caveat of an answer without a model of this GPU and element type."""
+    headers: HeadersDocument | None
+    """CK Tile's headers on this machine; null where kernels are not built with them."""
+    known: KnownDocument
+    """What the model does not know."""
+    most_frequent: FrequentDocument | None
+    """The kernel that wins most at the problem's size, for models of winners."""
+    explanation: Explanation | None = None
+    """With --explain: why the first kernel ranks above the second."""
+    beyond_training: str | None
+    """Why no speed is predicted for a problem far outside the training data."""
+    no_speed: str | None
+    """Why cells of predicted speeds are empty."""
+    predictions_in_order: bool
+    """Whether predicted speeds decrease with rank."""
+    predicted_interval: tuple[float, float] | None
+    """90 % prediction interval of measured over predicted time; null if unknown."""
+    no_interval: str | None
+    """The interval, and for what it is not calibrated; predicted_interval is then null."""
+    kernels: tuple[RankedKernel, ...]
+    """The first kernels, best first."""
+
+
+@dataclass(frozen=True, slots=True)
+class FailedProblem:
+    """A problem without an applicable kernel."""
+
+    problem: str
+    """Canonical text of the problem."""
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class PredictManyDocument(Document):
+    """ckh predict --problems --json: the kernels for many problems."""
+
+    schema = "predict_many"
+
+    results: tuple[PredictDocument, ...]
+    failures: tuple[FailedProblem, ...]
+    """Problems without an applicable kernel."""
