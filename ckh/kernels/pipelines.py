@@ -89,6 +89,8 @@ class Pipeline:
         since_late_2025: whether CK Tile's headers of mid-2025 lack it.
         fills_threads: whether each thread of its convolutions' blocks on a GPU must have a vector of A and B to load.
         has_least_trips: whether its backward-weight convolutions take no fewer trips over K than the architecture says.
+        overruns: whether its main loop on a GPU takes five trips over K where three are needed, as CK Tile's tail of
+            three follows a loop that is entered once.
         repeats_packs: whether its GEMMs of current headers multiply a tile once for each vector that a thread takes
             from LDS.
         staging: what it is on the host, which has all of AMD's table of variants and no others.
@@ -107,6 +109,7 @@ class Pipeline:
     since_late_2025: bool = False
     fills_threads: bool = False
     has_least_trips: bool = False
+    overruns: bool = False
     repeats_packs: bool = False
     staging: Staging | None = None
 
@@ -140,7 +143,13 @@ _TABLE = (
     ),
     Pipeline("compv3", code=0, curated="c3", header=_V("ag_bg_cr_comp_v3"), staging=Staging(_BY_TILE, _BY_TILE, "nkm")),
     Pipeline(
-        "compv4", Buffers.TWO, code=1, curated="c4", header=_V("ag_bg_cr_comp_v4"), staging=Staging(_BY_TILE, _BY_TILE)
+        "compv4",
+        Buffers.TWO,
+        code=1,
+        curated="c4",
+        header=_V("ag_bg_cr_comp_v4"),
+        overruns=True,
+        staging=Staging(_BY_TILE, _BY_TILE),
     ),
     Pipeline(
         "compv5",
@@ -181,6 +190,7 @@ ALWAYS_PADDED_PIPELINES: frozenset[str] = frozenset(row.name for row in _TABLE i
 LATE_PIPELINES: frozenset[str] = frozenset(row.name for row in _TABLE if row.since_late_2025)
 THREAD_FILLING_PIPELINES: frozenset[str] = frozenset(row.name for row in _TABLE if row.fills_threads)
 LEAST_TRIPS_PIPELINES: frozenset[str] = frozenset(row.name for row in _TABLE if row.has_least_trips)
+OVERRUNNING_PIPELINES: frozenset[str] = frozenset(row.name for row in _TABLE if row.overruns)
 PACK_REPEATING_PIPELINES: frozenset[str] = frozenset(row.name for row in _TABLE if row.repeats_packs)
 
 # Name -> number in AMD's feature engines, by number: the order of AMD's lists, too.

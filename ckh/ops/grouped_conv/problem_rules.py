@@ -9,7 +9,7 @@ from math import gcd
 from typing import TYPE_CHECKING
 
 from ckh.kernels.judging import Rule, RuleBook
-from ckh.kernels.pipelines import LEAST_TRIPS_PIPELINES
+from ckh.kernels.pipelines import LEAST_TRIPS_PIPELINES, OVERRUNNING_PIPELINES
 from ckh.kernels.table import TRIPLES
 from ckh.ops.grouped_conv.variants import FILTER1X1_PAD0, FILTER1X1_STRIDE1_PAD0, FILTER3X3
 from ckh.problems import DTYPE_BYTES, Direction
@@ -35,6 +35,7 @@ _MEANING = {"c_per_group": "C/G", "k_per_group": "K/G", "g": "G"}
 # What the byte offsets of CK Tile's tensors reach.
 _MAX_TENSOR_BYTES = 2**31 - 1
 _FP32_BYTES = int(DTYPE_BYTES["fp32"])
+_OVERRUN_TRIPS = 3
 
 
 @rule
@@ -99,6 +100,23 @@ def _least_trips(arch: ArchSpec, problem: ConvProblem, stepping: tuple[str, int]
     trips, least = -(-problem.gemm_sizes[2] // depth), arch.least_trips
     if trips < least:
         yield f"{pipeline} in bwd_weight needs {least} trips over K, {problem.gemm_sizes[2]} gives {trips}"
+
+
+@BOOK.quantity
+def parting(pipeline: str, tile_k: int, split_k: int) -> tuple[str, int, int]:
+    """The pipeline, K of its tile and the parts of K, where the trips of a part matter in backward weight."""
+    return (pipeline, tile_k, split_k) if pipeline in OVERRUNNING_PIPELINES and split_k > 1 else ("", 0, 0)
+
+
+@rule
+def _overrun(arch: ArchSpec, problem: ConvProblem, parting: tuple[str, int, int]) -> Iterator[str]:
+    """Without parts the trips too many add zeros, from beyond K."""
+    pipeline, depth, parts = parting
+    if not pipeline or not arch.is_gpu or problem.variant is not Direction.BWD_WEIGHT:
+        return
+    k = problem.gemm_sizes[2]
+    if -(-k // (depth * parts)) == _OVERRUN_TRIPS:
+        yield f"{pipeline} in bwd_weight adds a part of the next part of K where {k} in {parts} parts is three trips"
 
 
 @BOOK.quantity
@@ -169,13 +187,14 @@ PROBLEM_RULES: tuple[Rule, ...] = (
     _merged_groups,
     _specialization,
     _least_trips,
+    _overrun,
     _addressable,
 )
 
-# All vector widths and numbers of merged groups of pools divide the first; the trips that a kernel needs are within the
-# second.
+# All vector widths and numbers of merged groups of pools divide the first; the trips that rules count, of all parts of
+# K, are within the second.
 _MOST_DIVISOR = 64
-_MOST_DEPTH = 4096
+_MOST_DEPTH = 2**20
 
 
 def rule_key(problem: ConvProblem) -> Hashable:

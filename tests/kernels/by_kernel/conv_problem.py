@@ -74,6 +74,16 @@ def _compv6_loops(kernel: ConvKernel, arch: ArchSpec, problem: ConvProblem) -> I
         yield f"compv6 in bwd_weight needs {arch.least_trips} trips over K, {problem.gemm_sizes[2]} gives {loops}"
 
 
+def _overrun(kernel: ConvKernel, arch: ArchSpec, problem: ConvProblem) -> Iterator[str]:
+    if (kernel.pipeline, problem.variant) != ("compv4", Direction.BWD_WEIGHT) or kernel.split_k < 2 or not arch.is_gpu:
+        return
+    k = problem.n * problem.do * problem.ho * problem.wo
+    step = kernel.tile_k * kernel.split_k
+    if 2 * step < k <= 3 * step:
+        where = f"where {k} in {kernel.split_k} parts is three trips"
+        yield f"compv4 in bwd_weight adds a part of the next part of K {where}"
+
+
 def _addressable(kernel: ConvKernel, arch: ArchSpec, problem: ConvProblem) -> Iterator[str]:
     if not arch.is_gpu:
         return
@@ -124,13 +134,14 @@ PROBLEM_RULES: tuple[ProblemRule, ...] = (
     _merged_groups,
     _specialization,
     _compv6_loops,
+    _overrun,
     _addressable,
 )
 
 # All vector widths and numbers of merged groups of pools divide the first; the trips that a kernel needs are within the
 # second.
 _MOST_DIVISOR = 64
-_MOST_DEPTH = 4096
+_MOST_DEPTH = 2**20
 
 
 def rule_key(problem: ConvProblem) -> Hashable:

@@ -282,6 +282,28 @@ def test_compv6_in_bwd_weight_needs_four_trips_over_k() -> None:
 
 
 @pytest.mark.parametrize(
+    ("arch_name", "parts", "images", "is_refused"),
+    # An image has 64 pixels, a tile of K as many: so many images of each part are so many trips.
+    [
+        ("gfx942", 4, 8, False),
+        ("gfx942", 4, 9, True),
+        ("gfx942", 4, 12, True),
+        ("gfx942", 4, 13, False),
+        ("gfx942", 1, 3, False),
+        ("host", 4, 12, False),
+    ],
+)
+def test_compv4_in_bwd_weight_overruns_parts_of_three_trips(
+    arch_name: str, parts: int, images: int, is_refused: bool
+) -> None:
+    """On a GPU three trips over a part of K become five; without parts these read beyond K, which adds nothing."""
+    arch = load_arch(arch_name)
+    kernel = kernel_on(arch, Direction.BWD_WEIGHT, pipeline="compv4", double_smem_buffer=True, split_k=parts, tile_k=64)
+    reasons = CONV_RULES.of_problem(kernel, arch, problem_on(arch, Direction.BWD_WEIGHT, n=images, hi=8, wi=8))
+    assert bool(reasons) is is_refused
+
+
+@pytest.mark.parametrize(
     ("direction", "sizes", "sized"),
     [
         # 64 channels of 4096 x 4096 in bf16 are 2^31 bytes.
