@@ -33,6 +33,8 @@ COMMANDS: dict[str, str] = {
 COMPLETION_VARIABLE = "_CKH_COMPLETE"  # Typer's, from the name of the program
 _TYPED = ("COMP_WORDS", "_TYPER_COMPLETE_ARGS")  # where Typer's scripts for shells put the command line
 _WRONG_USAGE: type[Exception] = typer.BadParameter.__bases__[0]  # Click's UsageError, wherever Typer has it from
+# Options of earlier versions that are not like their names of today.
+RENAMED = {("ckh search measure", "--time"): "--budget", ("ckh search set", "--set"): "--size"}
 _EPILOG = "Exit codes: " + "; ".join(f"{code.value} {meaning}" for code, meaning in EXIT_CODE_MEANING.items()) + "."
 
 
@@ -91,6 +93,8 @@ def _refuse_usage(error: Any, command: str) -> int:
         error: of Typer.
         command: the first words of the call, for an error that does not say where it is from.
     """
+    if (renamed := _renamed(error)) is not None:
+        raise renamed from error
     said = error.format_message().removesuffix(".")
     if "\n" in said:
         error.show()
@@ -98,6 +102,20 @@ def _refuse_usage(error: Any, command: str) -> int:
     place = command if error.ctx is None else error.ctx.command_path
     said = said[0].lower() + said[1:].replace("Value error, ", "")
     raise UsageError(said, f"see {place} --help") from error
+
+
+def _renamed(error: Any) -> UsageError | None:
+    """The error of an option that a subcommand has, or is, or that has another name today."""
+    option = getattr(error, "option_name", None)
+    if option is None or error.ctx is None:
+        return None
+    place, said = error.ctx.command_path, f"{error.ctx.command_path} has no {option}"
+    for name, command in getattr(error.ctx.command, "commands", {}).items():
+        if option == f"--{name}" or any(option in (*one.opts, *one.secondary_opts) for one in command.params):
+            return UsageError(said, f"use {place} {name}, see {place} {name} --help", code="inapplicable-option")
+    if (now := RENAMED.get((place, option))) is not None:
+        return UsageError(said, f"it is {now}, see {place} --help", code="inapplicable-option")
+    return None
 
 
 def _complete() -> int:
@@ -135,6 +153,9 @@ def _complete_commands(app: typer.Typer) -> None:
         if group.typer_instance is not None:
             group.cls = HelpGroup
             _complete_commands(group.typer_instance)
+            own = group.typer_instance.registered_callback
+            if own is not None and own.callback is not None:
+                own.callback = _with_wide(own.callback)
     for one in app.registered_commands:
         if one.callback is not None and one.callback is not _not_loaded:
             one.cls, one.callback = HelpCommand, _with_wide(one.callback)

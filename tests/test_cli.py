@@ -16,7 +16,11 @@ from ckh.ops import all_requested, operation, operation_names
 from ckh.requested import as_option
 from tests.refusals import expect_error
 
-ALL = [*([name] for name in COMMANDS), *(["validate", name] for name in ("oracle", "compare", "selection", "kernels"))]
+ALL = [
+    *([name] for name in COMMANDS),
+    *(["validate", name] for name in ("oracle", "compare", "selection", "kernels")),
+    *(["search", name] for name in ("measure", "set")),
+]
 
 
 def test_help_names_every_command_and_exit_code(capsys: pytest.CaptureFixture[str]) -> None:

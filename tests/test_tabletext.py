@@ -108,7 +108,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 _BENCH = "bench --device host --problems small.txt --kernels sample:1 --out run"
-_SEARCHED = "search --model model --c 16 --hi 7"
+_SEARCHED = "--model model --c 16 --hi 7"
 
 
 @pytest.mark.slow
@@ -127,7 +127,7 @@ _SEARCHED = "search --model model --c 16 --hi 7"
         ["export --model model --to c --out exported"],
         ["train data.parquet --out learned --trees 3 --leaves 4 --folds 3"],
         [f"{_BENCH} --dry-run", _BENCH, "convert run --out converted.parquet"],
-        [_SEARCHED, f"{_SEARCHED} --measure --budget 1 --out found"],
+        [f"search {_SEARCHED}", f"search measure {_SEARCHED} --evaluations 1 --out found"],
         ["validate kernels --matrix pipelines --variant bwd_data"],
         ["report data.parquet --out page.html"],
     ],
@@ -139,7 +139,7 @@ def test_commands_print_lines_that_fit(
     """No line of a typical answer is wider than 80 columns but a whole name; nothing is shortened with --wide."""
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(tmp_path)
-        patch.setattr("ckh.commands._search_modes.SPACE_LIMIT", 300)
+        patch.setattr("ckh.commands.search.on_device.SPACE_LIMIT", 300)
         for name in ("model", "data.parquet", "list.txt"):
             (tmp_path / name).symlink_to(folder / name)
         (tmp_path / "small.txt").write_text("conv_forward_fp32_nhwgc_2d_n1_c16_k16_g1_i7x7_f3x3_s1x1_p1x1_d1x1\n")

@@ -19,16 +19,16 @@ OTHER = "Options"
 PANELS = {
     PROBLEM: "op variant dtype ndim problems num_cus pad_channels",
     DATA: "data train_data labels with_trained max_unstable amd_recipe from_format maps skip_bad average sample",
-    "Kernels": "kernels registry rule_set filter split_k max_scratch matrix kernel_set keep",
+    "Kernels": "kernels registry rule_set filter split_k max_scratch matrix size keep",
     MODEL: "model require among warm_start",
     AITER: "",
     "Plan": "plan active stop_gain dry_run",
     "Training": "targets rank prior lambdarank n_estimators num_leaves learning_rate colsample_bytree ensemble folds "
     "focus mine noise_weights tuned distributed",
-    "Search": "strategy budget replay seeds",
-    "Device": "device arch hipcc ck_include gpus gpu",
-    MEASURING: "measure measured probe on_device limit timeout timeout_s samples cold rotating leaders",
-    "Run": "budget_s time_s jobs compile_timeout_s cluster seed compile_only check resume yes verbose",
+    "Search": "strategy evaluations",
+    "Device": "device arch hipcc ck_include gpus",
+    MEASURING: "measured probe on_device limit timeout timeout_s samples cold rotating leaders",
+    "Run": "budget_s jobs compile_timeout_s cluster seed compile_only check resume yes verbose",
     "Gate": "create fail_under min_problems min_mean min_p10 top_k max_mean_loss max_median_loss max_p10_loss "
     "max_problem_loss max_loss allow_unmeasured",
     "Figures": "over by_data watch every plots",

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 _HELP = """Plot measurements or models, as a self-contained HTML page or as files.
 
 WHAT is a dataset (sizes, winning kernels, failures, noise and drift over time), a folder of ckh bench or ckh search
---measure (progress, noise and drift over time, best kernels), a model with --data (efficiency beside baselines, regret,
+measure (progress, noise and drift over time, best kernels), a model with --data (efficiency beside baselines, regret,
 a heat map, calibration, learning curve, worst choices), or two models with --data, which are compared. Models are
 evaluated by the answers of `ckh predict`; --among measured ranks the measured kernels only.
 

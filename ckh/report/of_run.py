@@ -1,4 +1,4 @@
-"""The report of a folder of `ckh bench` or `ckh search --measure`, also while it is still measuring."""
+"""The report of a folder of `ckh bench` or `ckh search measure`, also while it is still measuring."""
 
 from __future__ import annotations
 

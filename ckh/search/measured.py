@@ -45,19 +45,20 @@ class SearchSettings:
     Attributes:
         strategy: its name.
         seed: of all randomness.
-        budget: how many kernels are measured.
+        evaluations: how many kernels are measured.
         top: how many of the best are timed again at the end.
         samples: of each time.
-        cold: whether the device empties caches, for the journal.
+        cold: whether a GPU's caches are flushed before every timed run (True), or hold one set of operands (False);
+            None: operands rotate.
         limits: of each kernel and its compiler, and how long may be spent until then in all.
     """
 
     strategy: str
     seed: int
-    budget: int
+    evaluations: int
     top: int
     samples: int
-    cold: bool
+    cold: bool | None
     limits: BenchLimits
 
 
@@ -156,8 +157,8 @@ def search_measured(
         stack.enter_context(interrupt)
         with Measurer(driver, problem.canonical(), record, journal) as measurer:
             rows = _Rows(measurer, space, strategy, advance)
-            run(strategy, rows.evaluate, settings.budget, should_stop)
-        is_done = len(rows.by_index) == settings.budget or strategy.is_exhausted
+            run(strategy, rows.evaluate, settings.evaluations, should_stop)
+        is_done = len(rows.by_index) == settings.evaluations or strategy.is_exhausted
         finalists = rows.finalists(settings.top, first)
         try:
             finalists = measurer.compare(finalists, _ROUNDS, settings.seed, interrupt)
@@ -228,7 +229,7 @@ def _record(identity: DeviceIdentity, problem: Problem, settings: SearchSettings
         dtype=problem.dtype,
         seed=settings.seed,
         samples=settings.samples,
-        cold=settings.cold,
-        rotating=int(settings.cold or identity.kind != HIP_KIND),
+        cold=bool(settings.cold),
+        rotating=int(settings.cold is not None or identity.kind != HIP_KIND),
     )
     return new_record(identity, recorded)

@@ -339,8 +339,8 @@ def test_matrices_of_kernels_are_tried_by_nodes(nodes: Cluster, capsys: pytest.C
 
 def test_a_search_measures_on_one_device_of_a_cluster(nodes: Cluster, capsys: pytest.CaptureFixture[str]) -> None:
     """All nodes compile, one device times all kernels of the problem, and the journal says which."""
-    args = ["search", "--n", "1", "--c", "8", "--k", "8", "--hi", "7", "--wi", "7", "--arch", "host", "--measure"]
-    effort = ["--budget", "3", "--strategy", "random", "--top", "2", "--out", "found", "--json"]
+    args = ["search", "measure", "--n", "1", "--c", "8", "--k", "8", "--hi", "7", "--wi", "7", "--arch", "host"]
+    effort = ["--evaluations", "3", "--strategy", "random", "--top", "2", "--out", "found", "--json"]
     assert run([*args, *effort, "--cluster", nodes.client.scheduler.address]) == ExitCode.OK
     assert json.loads(capsys.readouterr().out)
     rows = read_journal(Path("found")).rows

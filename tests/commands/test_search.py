@@ -52,7 +52,7 @@ def alone(tmp_path: Path, kernel_cache: Path, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setenv("CKH_MODELS", str(tmp_path / "models"))
     monkeypatch.setenv("CKH_DATA_DIR", str(tmp_path / "user"))
     monkeypatch.setattr("ckh.paths.data_dir", lambda name: tmp_path / "shipped" / name)
-    monkeypatch.setattr("ckh.commands._search_modes.SPACE_LIMIT", 1500)
+    monkeypatch.setattr("ckh.commands.search.on_device.SPACE_LIMIT", 1500)
     monkeypatch.delenv("CXX", raising=False)
     (tmp_path / "here").mkdir()
     monkeypatch.chdir(tmp_path / "here")
@@ -132,24 +132,47 @@ def test_a_search_says_what_its_speeds_are(model: Path, capsys: pytest.CaptureFi
     assert not document(capsys, *SMALL, "--top", "60")["predictions_in_order"]
 
 
-@pytest.mark.parametrize("option", ["--strategy local", "--budget 9", "--seed 1"])
-def test_strategies_are_for_measuring(model: Path, option: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """A model scores everything: what says how to search would do nothing."""
+@pytest.mark.parametrize(
+    "option", ["--strategy local", "--evaluations 9", "--seed 1", "--budget 10m", "--out run", "--cold", "--measure"]
+)
+def test_options_of_measuring_name_its_command(model: Path, option: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """A model scores everything: the hint names the command that has the option, as for --measure of earlier days."""
     error = fails(capsys, ExitCode.USAGE, *SMALL, *option.split())
-    expect_error(error, "inapplicable-option", option.split(maxsplit=1)[0], "--measure")
+    expect_error(error, "inapplicable-option", option.split(maxsplit=1)[0], "ckh search measure")
+
+
+@pytest.mark.parametrize(
+    ("args", "now"),
+    [
+        ("--set 20 --data x.parquet", "ckh search set"),
+        ("--keep 0.9", "ckh search set"),
+        ("measure --time 10m", "--budget"),
+        ("set --set 20", "--size"),
+        ("measure --gpu 1", "--gpus"),
+    ],
+)
+def test_earlier_spellings_name_those_of_today(args: str, now: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """One line says what to write instead."""
+    assert now in fails(capsys, ExitCode.USAGE, *args.split())
+
+
+@pytest.mark.parametrize("option", ["--c 16", "--top 3", "--wide", "--require measured"])
+def test_options_of_a_subcommand_come_after_it(option: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """They are not silently ignored before it."""
+    expect_error(fails(capsys, ExitCode.USAGE, *option.split(), "measure"), "usage", "ckh search measure")
 
 
 def test_no_model_means_measuring(capsys: pytest.CaptureFixture[str]) -> None:
     """Without a model there is nothing to ask; the hint says what to do."""
     assert run(["search", *GEMM]) == ExitCode.BAD_DATA
     err = capsys.readouterr().err
-    expect_error(err, "no-model", "gemm_universal fp32 on host", "--measure")
+    expect_error(err, "no-model", "gemm_universal fp32 on host", "ckh search measure")
 
 
 @pytest.mark.slow
 def test_measuring_journals_what_convert_reads(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Five proposals are five rows of legal kernels, the best are timed in turns, and convert reads the journal."""
-    found = document(capsys, *SMALL, "--measure", "--budget", "5", "--top", "2", "--out", "run")
+    found = document(capsys, "measure", *SMALL, "--evaluations", "5", "--top", "2", "--out", "run")
     rows = measured()
     assert (found["evaluations"], len(rows), found["ended"]) == (5, 5, "complete")
     assert {row.status for row in rows} <= {Status.OK, Status.UNSTABLE}
@@ -169,7 +192,7 @@ def test_measuring_journals_what_convert_reads(model: Path, capsys: pytest.Captu
 @pytest.mark.slow
 def test_the_first_choice_is_measured_first_and_compared(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """With a model the search begins with what predict says, and prints its time by that of the best."""
-    found = document(capsys, *SMALL, "--measure", "--budget", "3", "--top", "1", "--out", "run")
+    found = document(capsys, "measure", *SMALL, "--evaluations", "3", "--top", "1", "--out", "run")
     assert run(["predict", *SMALL, "--top", "1", "--json"]) == ExitCode.OK
     first = json.loads(capsys.readouterr().out)["kernels"][0]
     assert measured()[0].kernel == found["first_choice"]["kernel"]
@@ -184,7 +207,7 @@ def test_the_first_choice_is_measured_first_and_compared(model: Path, capsys: py
 
 def test_a_gemm_is_measured_without_a_model(capsys: pytest.CaptureFixture[str]) -> None:
     """No model is needed: it is said, nothing is compared, and the table's last line is the next command."""
-    assert run(["search", *GEMM, "--measure", "--budget", "2", "--strategy", "local", "--out", "run"]) == ExitCode.OK
+    assert run(["search", "measure", *GEMM, "--evaluations", "2", "--strategy", "local", "--out", "run"]) == ExitCode.OK
     out, err = capsys.readouterr()
     expect_values(err, "gemm_universal fp32 on host")
     assert out.splitlines()[-1] == "next: ckh convert run --out run.parquet"
@@ -201,7 +224,7 @@ def test_failures_cost_as_much(capsys: pytest.CaptureFixture[str], monkeypatch: 
     failing.write_text(f'#!/bin/sh\ncase "$*" in {simplest} *) echo "error: no" >&2; exit 1;; esac\n')
     failing.chmod(0o755)
     monkeypatch.setenv("CXX", str(failing.resolve()))
-    assert run(["search", *SMALL, "--measure", "--budget", "3", "--out", "run", "--json"]) == ExitCode.NO_KERNEL
+    assert run(["search", "measure", *SMALL, "--evaluations", "3", "--out", "run", "--json"]) == ExitCode.NO_KERNEL
     out, err = capsys.readouterr()
     found = json.loads(out)
     assert found["statuses"] == {"compile_error": 3}
@@ -215,7 +238,7 @@ def test_what_another_search_wrote_meanwhile_is_kept(
 ) -> None:
     """A folder that was empty when the search began and is not when it would measure is refused, and as it was."""
     monkeypatch.setattr(journal_module, "JournalWriter", writer_behind_another)
-    assert run(["search", *SMALL, "--measure", "--budget", "3", "--out", "run"]) == ExitCode.USAGE
+    assert run(["search", "measure", *SMALL, "--evaluations", "3", "--out", "run"]) == ExitCode.USAGE
     expect_error(capsys.readouterr().err, "written-meanwhile", "run/journal.jsonl")
     assert read_journal(Path("run")).runs == (ANOTHER,)
 
@@ -235,7 +258,7 @@ def test_an_interrupted_search_keeps_its_rows(
         return done[-1]
 
     monkeypatch.setattr(Measurer, "measure", interrupted)
-    args = [*SMALL, "--measure", "--budget", "50", "--out", "run"]
+    args = ["measure", *SMALL, "--evaluations", "50", "--out", "run"]
     found = document(capsys, *args, code=ExitCode.INTERRUPTED)
     assert (found["ended"], found["evaluations"]) == ("interrupted", 2)
     assert [(row.kernel, row.latency_ms) for row in measured()] == [(row.kernel, row.latency_ms) for row in done]
@@ -259,7 +282,7 @@ def test_kernels_that_will_follow_are_compiled_together(
         return build(self, kernels, given, *others)
 
     monkeypatch.setattr(KernelBuilder, "build", counted)
-    args = [*SMALL, "--measure", "--strategy", "random", "--budget", "6", "--jobs", str(jobs), "--out", "run"]
+    args = ["measure", *SMALL, "--strategy", "random", "--evaluations", "6", "--jobs", str(jobs), "--out", "run"]
     assert document(capsys, *args)["evaluations"] == 6
     assert [len(kernels) for kernels in together] == ([1] * 6 if jobs == 1 else [3] * 2)
     assert [row.kernel for row in measured()][:6] == [full_name(kernel) for kernels in together for kernel in kernels]
@@ -288,7 +311,7 @@ def test_time_ends_a_search(capsys: pytest.CaptureFixture[str], monkeypatch: pyt
 
     monkeypatch.setattr(Measurer, "measure", counted)
     monkeypatch.setattr("ckh.search.measured.Stop", AfterOne)
-    found = document(capsys, *SMALL, "--measure", "--budget", "50", "--time", "1h", "--out", "run")
+    found = document(capsys, "measure", *SMALL, "--evaluations", "50", "--budget", "1h", "--out", "run")
     assert (found["ended"], found["evaluations"]) == ("budget", 1)
     assert [one["remeasured"] for one in found["kernels"]] == [True]
     assert read_journal(Path("run")).ends[-1].reason == "budget"
@@ -296,7 +319,7 @@ def test_time_ends_a_search(capsys: pytest.CaptureFixture[str], monkeypatch: pyt
 
 def test_no_time_at_all(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     """A search that ends before its first measurement says so, with the exit code of no kernel."""
-    assert run(["search", *SMALL, "--measure", "--time", "0.000001s", "--out", "run"]) == ExitCode.NO_KERNEL
+    assert run(["search", "measure", *SMALL, "--budget", "0.000001s", "--out", "run"]) == ExitCode.NO_KERNEL
     expect_error(capsys.readouterr().err, "not-measured")
 
 
@@ -304,7 +327,7 @@ def test_a_run_is_not_written_over(capsys: pytest.CaptureFixture[str]) -> None:
     """A folder with something else for a journal is wrong usage, and it stays as it was."""
     Path("run").mkdir()
     Path("run/journal.jsonl").write_text("{}\n", encoding="utf-8")
-    assert run(["search", *SMALL, "--measure", "--out", "run"]) == ExitCode.USAGE
+    assert run(["search", "measure", *SMALL, "--out", "run"]) == ExitCode.USAGE
     assert "run/journal.jsonl exists" in capsys.readouterr().err
     assert Path("run/journal.jsonl").read_text(encoding="utf-8") == "{}\n"
 
@@ -319,17 +342,14 @@ def test_a_run_is_not_written_over(capsys: pytest.CaptureFixture[str]) -> None:
         ("--op miopen_conv", ExitCode.USAGE, "unsupported", ["miopen_conv"]),
         ("--op nothing", ExitCode.USAGE, "unknown-op", ["'nothing'"]),
         ("--arch gfx000", ExitCode.USAGE, "unknown-arch", ["'gfx000'"]),
-        ("--time 10m", ExitCode.USAGE, "inapplicable-option", ["--time", "--measure"]),
-        ("--out run", ExitCode.USAGE, "inapplicable-option", ["--out", "--measure"]),
-        ("--cold", ExitCode.USAGE, "inapplicable-option", ["--cold", "--measure"]),
-        ("--jobs 3", ExitCode.USAGE, "inapplicable-option", ["--jobs", "--measure"]),
-        ("--measure --time soon", ExitCode.USAGE, "bad-number", ["'soon'"]),
-        ("--measure --device host --gpu 1", ExitCode.USAGE, "inapplicable-option", ["host", "gpus"]),
-        ("--measure --device hip --arch gfx000", ExitCode.USAGE, "unknown-arch", ["'gfx000'"]),
-        ("--measure --arch gfx942 --hipcc /no/hipcc", ExitCode.NO_DEVICE, "no-compiler", ["/no/hipcc"]),
+        ("measure --budget soon", ExitCode.USAGE, "bad-number", ["'soon'"]),
+        ("measure --device host --gpus 1", ExitCode.USAGE, "inapplicable-option", ["host", "gpus"]),
+        ("measure --device hip --gpus 0,1", ExitCode.USAGE, "out-of-range", ["--gpus"]),
+        ("measure --device hip --arch gfx000", ExitCode.USAGE, "unknown-arch", ["'gfx000'"]),
+        ("measure --arch gfx942 --hipcc /no/hipcc", ExitCode.NO_DEVICE, "no-compiler", ["/no/hipcc"]),
         ("--model none", ExitCode.BAD_DATA, "no-model", ["none"]),
-        ("--measure --model none", ExitCode.BAD_DATA, "no-model", ["none"]),
-        ("--measure --dtype fp16", ExitCode.NO_KERNEL, "no-kernel", ["host"]),
+        ("measure --model none", ExitCode.BAD_DATA, "no-model", ["none"]),
+        ("measure --dtype fp16", ExitCode.NO_KERNEL, "no-kernel", ["host"]),
     ],
 )
 def test_what_makes_no_sense_is_refused(
@@ -339,10 +359,10 @@ def test_what_makes_no_sense_is_refused(
     expect_error(fails(capsys, exit_code, *args.split()), code, *values)
 
 
-@pytest.mark.parametrize("args", ["--budget 0", "--top 0", "--strategy best", "--seed -1", "--device cuda"])
+@pytest.mark.parametrize("args", ["--evaluations 0", "--top 0", "--strategy best", "--seed -1", "--device cuda"])
 def test_options_of_the_wrong_type(args: str, capsys: pytest.CaptureFixture[str]) -> None:
     """What no option takes is wrong usage, too."""
-    assert run(["search", *args.split()]) == ExitCode.USAGE
+    assert run(["search", "measure", *args.split()]) == ExitCode.USAGE
     stdout, stderr = capsys.readouterr()
     assert stdout == ""
     assert args.split(maxsplit=1)[0] in stderr
@@ -350,8 +370,8 @@ def test_options_of_the_wrong_type(args: str, capsys: pytest.CaptureFixture[str]
 
 def test_a_named_model_must_fit(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """--model is for its direction only, when asking and when measuring."""
-    for more in ([], ["--measure"]):
-        error = fails(capsys, ExitCode.USAGE, "--model", str(model), "--variant", "bwd_data", *more)
+    for more in ([], ["measure"]):
+        error = fails(capsys, ExitCode.USAGE, *more, "--model", str(model), "--variant", "bwd_data")
         expect_error(error, "model-mismatch", "forward fp32 on host", "bwd_data")
 
 
@@ -361,7 +381,7 @@ def test_search_without_a_model_is_scored_by_the_estimate(capsys: pytest.Capture
     assert run(words) == ExitCode.OK
     text = capsys.readouterr().out
     assert "NOT MEASURED" in text
-    assert "next     ckh search --n 512 --k 1024 --m 128 --dtype bf16 --arch gfx950 --measure\n" in text
+    assert "next     ckh search measure --n 512 --k 1024 --m 128 --dtype bf16 --arch gfx950\n" in text
     assert run([*words, "--json"]) == ExitCode.OK
     document = json.loads(capsys.readouterr().out)
     assert document["not_measured"]["basis"] == "estimate"

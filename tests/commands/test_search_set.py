@@ -1,4 +1,4 @@
-"""`ckh search --set` as it is called, and the commands that take the registry which it writes."""
+"""`ckh search set` as it is called, and the commands that take the registry which it writes."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def document(capsys: pytest.CaptureFixture[str], *args: str) -> dict[str, Any]:
 
 def test_a_set_keeps_what_its_figures_say(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The mean and the worst efficiency are those of the best of its kernels on each measured problem."""
-    found = document(capsys, "search", "--set", "50", "--keep", "0.97", "--data", str(data))
+    found = document(capsys, "search", "set", "--size", "50", "--keep", "0.97", "--data", str(data))
     frame = measured().frame
     times = frame.assign(ms=np.where(frame["is_valid"], frame["latency_ms"], np.inf), problem=measured().problem_ids)
     best = times.groupby("problem")["ms"].min()
@@ -56,7 +56,7 @@ def test_the_registry_of_a_set_limits_what_follows(
 ) -> None:
     """`predict` ranks those kernels alone, as it would among all; `export` ships no other, `bench` takes no other."""
     registry, exported = tmp_path / "set.json", tmp_path / "c"
-    found = document(capsys, "search", "--set", "4", "--data", str(data), "--write-registry", str(registry))
+    found = document(capsys, "search", "set", "--size", "4", "--data", str(data), "--write-registry", str(registry))
     asked = ["predict", "--c", "16", "--hi", "7", "--top", "400"]
     all_kernels = [one["kernel"] for one in document(capsys, *asked)["kernels"]]
     limited = [one["kernel"] for one in document(capsys, *asked, "--registry", str(registry))["kernels"]]
@@ -74,11 +74,11 @@ def test_the_registry_of_a_set_limits_what_follows(
 @pytest.mark.parametrize(
     ("args", "code", "value"),
     [
-        (["--set", "3"], "missing-option", "--data"),
-        (["--set", "3", "--data", "DATA", "--measure"], "inapplicable-option", "--measure"),
-        (["--keep", "0.9", "--c", "16"], "inapplicable-option", "--keep"),
-        (["--set", "3", "--data", "DATA", "--problems", "host-train"], "not-measured", "host-train"),
-        (["--set", "3", "--data", "DATA", "--write-registry", "DATA", "--force"], "unsafe-output", ".parquet"),
+        (["--size", "3"], "usage", "--data"),
+        (["--data", "DATA"], "usage", "--size"),
+        (["--size", "3", "--data", "DATA", "--c", "16"], "usage", "--c"),
+        (["--size", "3", "--data", "DATA", "--problems", "host-train"], "not-measured", "host-train"),
+        (["--size", "3", "--data", "DATA", "--write-registry", "DATA", "--force"], "unsafe-output", ".parquet"),
     ],
 )
 def test_what_cannot_be_meant_is_refused(
@@ -86,7 +86,7 @@ def test_what_cannot_be_meant_is_refused(
 ) -> None:
     """One error, which says what is wrong, and the data as they were."""
     before = data.read_bytes()
-    assert run(["search", *(str(data) if arg == "DATA" else arg for arg in args)]) == ExitCode.USAGE
+    assert run(["search", "set", *(str(data) if arg == "DATA" else arg for arg in args)]) == ExitCode.USAGE
     stdout, stderr = capsys.readouterr()
     assert stdout == ""
     expect_error(stderr, code, value)

@@ -95,13 +95,13 @@ def test_it_is_evaluated_and_predicted(ckh: Ckh) -> None:
 @pytest.mark.slow
 def test_it_is_searched(ckh: Ckh) -> None:
     """On the model over all 20 legal kernels of its space, and by measuring some of them."""
-    search = ("search", "--rows", "64", "--cols", "64", "--arch", "host", "--model", "model", "--json")
-    found = json.loads(ckh(*search))
+    asked = ("--rows", "64", "--cols", "64", "--arch", "host", "--model", "model", "--json")
+    found = json.loads(ckh("search", *asked))
     assert found["space"]["kernels"] == 20
     assert (
         found["kernels"][0]["score"] >= json.loads(ckh(*PREDICT, "--model", "model", "--json"))["kernels"][0]["score"]
     )
-    measured = json.loads(ckh(*search, "--measure", "--device", "host", "--budget", "6", "--out", "search"))
+    measured = json.loads(ckh("search", "measure", *asked, "--device", "host", "--evaluations", "6", "--out", "search"))
     assert set(measured["statuses"]) <= {"ok", "unstable"}
     assert sum(measured["statuses"].values()) == 6
 

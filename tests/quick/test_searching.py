@@ -34,7 +34,7 @@ def test_what_no_model_answers_is_for_the_full_command(line: str) -> None:
     assert text_of(request) is None
 
 
-@pytest.mark.parametrize("line", ["--measure --c 64", "--require measured --c 64", "--c 64 --why", "--set 20 --c 64"])
+@pytest.mark.parametrize("line", ["measure --c 64", "--require measured --c 64", "--c 64 --why", "set --size 20"])
 def test_other_searches_are_for_the_full_command(line: str) -> None:
     """Measuring, sets, and the flags of other commands."""
     assert parse(["search", *line.split()]) is None

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
+    from ckh.commands.search.options import Effort
     from ckh.data.journal import ResultRow
     from ckh.learn.models.artifact import Model
     from ckh.ops.base import AnyOperation, Problem
@@ -59,7 +60,7 @@ class FastestKernel(MeasuredKernel):
 
 @dataclass(frozen=True, slots=True)
 class SearchMeasuredDocument(Document):
-    """ckh search --measure --json."""
+    """ckh search measure --json."""
 
     schema = "search_measured"
 
@@ -70,7 +71,7 @@ class SearchMeasuredDocument(Document):
     model: str | None
     space: MeasuredSpace
     strategy: str
-    budget: int
+    max_evaluations: int
     seed: int
     out: str
     ended: str
@@ -93,10 +94,7 @@ class Summary:
     problem: Problem
     model: Model | None
     space: KernelSpace
-    strategy: str
-    budget: int
-    seed: int
-    top: int
+    effort: Effort
 
     @property
     def op(self) -> AnyOperation:
@@ -130,9 +128,9 @@ def print_measured(summary: Summary, outcome: Measurement, out: Path, *, as_json
                 sizes=summary.problem.to_dict(),
                 model=None if summary.model is None else str(summary.model.path),
                 space=MeasuredSpace(len(space), space.pool_size, space.left_out),
-                strategy=summary.strategy,
-                budget=summary.budget,
-                seed=summary.seed,
+                strategy=summary.effort.strategy,
+                max_evaluations=summary.effort.evaluations,
+                seed=summary.effort.seed,
                 out=str(out),
                 ended=str(outcome.reason),
                 evaluations=len(outcome.rows),
@@ -149,7 +147,7 @@ def print_measured(summary: Summary, outcome: Measurement, out: Path, *, as_json
         return
     summary.print_head()
     statuses = ", ".join(f"{count} {status}" for status, count in outcome.statuses.items()) or "nothing"
-    say(f"search   {summary.strategy}, seed {summary.seed}: {len(outcome.rows)} measured ({statuses}),")
+    say(f"search   {summary.effort.strategy}, seed {summary.effort.seed}: {len(outcome.rows)} measured ({statuses}),")
     say(f"         {outcome.reason}, in {format_duration(outcome.wall_s)}")
     say()
     rows = [

@@ -1,4 +1,4 @@
-"""Options of `ckh search`, by what they go with."""
+"""Options of `ckh search measure`."""
 
 from __future__ import annotations
 
@@ -24,6 +24,12 @@ class StrategyName(StrEnum):
     RANDOM = "random"
 
 
+class OnlyMeasured(StrEnum):
+    """The values of `--require`."""
+
+    MEASURED = "measured"
+
+
 class TimedDevice(StrEnum):
     """The values of `--device`."""
 
@@ -33,19 +39,23 @@ class TimedDevice(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Effort:
-    """How to search, and how many kernels to print; a strategy of None is the default."""
+    """How to search, and how many kernels to print."""
 
-    strategy: str | None = declared(Declared("Search strategy; see above.", kind=StrategyName), default=None)
-    budget: int = declared(Declared("Number of proposals, including failures.  [500]", low=1), default=500)
+    strategy: str = declared(
+        Declared("Search strategy; see above.  [surrogate]", kind=StrategyName), default=StrategyName.SURROGATE.value
+    )
+    evaluations: int = declared(
+        Declared("Maximum number of kernels to try, including failures.  [500]", metavar="N", low=1), default=500
+    )
     top: int = declared(Declared("Number of kernels to print.  [10]", low=1), default=10)
     seed: int = declared(Declared("Random seed.  [0]", low=0), default=0)
 
 
 @dataclass(frozen=True, slots=True)
 class Measuring:
-    """How proposals are measured; all of it needs --measure."""
+    """How proposals are measured."""
 
-    time_s: float | None = declared(Declared("Time budget of measuring, e.g. 10m.", metavar="TIME"), default=None)
+    budget_s: float | None = declared(_LIMITS["budget_s"], default=None)
     out: str | None = declared(
         Declared("Folder of the journal.  [runs/search-<arch>-<time>]", kind=Path, typed=("--out", "-o")), default=None
     )
@@ -57,9 +67,13 @@ class Measuring:
     compile_timeout_s: float = declared(_LIMITS["compile_timeout_s"], default=DEFAULT_COMPILE_TIMEOUT_S)
     hipcc: str | None = declared(_GPU["hipcc"], default=None)
     ck_include: str | None = declared(_GPU["ck_include"], default=None)
-    gpu: int | None = declared(Declared("hip: the GPU to use.  [the first]", low=0), default=None)
-    cold: bool = declared(Declared("hip: empty the caches before every timed run.", typed=("--cold",)), default=False)
+    gpus: tuple[int, ...] | None = declared(
+        Declared("hip: the GPU to use.  [the first]", metavar="N", low=0), default=None
+    )
+    cold: bool | None = declared(declarations(Settings)["cold"], default=None)
+    jobs: int | None = declared(_LIMITS["jobs"], default=None)
 
-    def limits(self, jobs: int | None) -> BenchLimits:
-        """The limits of bench, with so many compilers at a time; None: by cores and memory."""
-        return BenchLimits(self.time_s, None, self.timeout_s, jobs, self.compile_timeout_s)
+    @property
+    def limits(self) -> BenchLimits:
+        """The limits of bench."""
+        return BenchLimits(self.budget_s, None, self.timeout_s, self.jobs, self.compile_timeout_s)

@@ -1,4 +1,4 @@
-"""`ckh search --set`: the fewest kernels of measured ones that keep most of the oracle's mean over a workload."""
+"""`ckh search set`: the fewest kernels of measured ones that keep most of the oracle's mean over a workload."""
 
 from __future__ import annotations
 
@@ -57,8 +57,6 @@ def search_set(request: SetRequest, *, force: bool, as_json: bool) -> None:
         UsageError: a problem of the workload was not measured, or nothing was.
         OutputError: the registry cannot be written.
     """
-    if not request.data:
-        raise UsageError("--set needs measured data", "name a dataset with --data", code="missing-option")
     if request.registry is not None:
         check_output(request.registry, REGISTRY, force=force, inputs=request.data)
     dataset = _of_workload(judged(read_dataset(*request.data, columns=needed_columns)), request.problems)
@@ -119,7 +117,7 @@ class SetStep:
 
 @dataclass(frozen=True, slots=True)
 class SearchSetDocument(Document):
-    """ckh search --set --json: the fewest kernels that keep most of the oracle."""
+    """ckh search set --json: the fewest kernels that keep most of the oracle."""
 
     schema = "search_set"
 

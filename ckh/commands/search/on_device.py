@@ -1,4 +1,4 @@
-"""The two ways of `ckh search` for a problem: by a model, and by measuring on a device."""
+"""The two ways of searching for a problem: by a model, and by measuring on a device."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ckh.commands import _search_output as output
 from ckh.commands._duration import format_duration
-from ckh.errors import ModelError, NoKernelError
+from ckh.commands.search import output
+from ckh.errors import ModelError, NoKernelError, UsageError
 from ckh.log import emit, note
 from ckh.outputs import check_output
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from ckh.bench.devices.device import Device
     from ckh.bench.nodes.remote import DeviceRequest
     from ckh.commands._problem_options import Typed
-    from ckh.commands._search_options import Effort, Measuring
+    from ckh.commands.search.options import Effort, Measuring
     from ckh.learn.answers.ranked import Ranked
     from ckh.learn.models.artifact import Model
     from ckh.learn.models.choice import Chooser
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from ckh.search.kernels import KernelSpace
     from ckh.search.measured import Guide
 
-_DEVICE_STRATEGY = "surrogate"
 SPACE_LIMIT = 50_000  # kernels that may be measured
 _HOST = "host"
 _RUNS = Path("runs")
@@ -53,11 +52,10 @@ def ask_model(typed: Typed, top: int, *, must_be_measured: bool, as_json: bool) 
     try:
         model = chooser.model(problem, stands_in=not must_be_measured)
     except ModelError as error:
-        raise ModelError(
-            error.message, f"{error.hint}; or search by measuring, with --measure", code=error.code
-        ) from error
+        hint = f"{error.hint}; or search by measuring: ckh search measure"
+        raise ModelError(error.message, hint, code=error.code) from error
     if model.not_measured is not None:
-        first = f"ckh search {typed.as_typed()} --measure"
+        first = f"ckh search measure {typed.as_typed()}"
         model.not_measured = replace(model.not_measured, next_commands=(first, *model.not_measured.next_commands))
     found = search_model(problem, model, load_arch(model.spec.arch), top)
     text = search_json(problem, model, found) if as_json else search_text(problem, model, found)
@@ -68,7 +66,6 @@ def measure(
     typed: Typed,
     effort: Effort,
     measuring: Measuring,
-    jobs: int | None,
     cluster: str | None,
     *,
     must_be_measured: bool,
@@ -90,10 +87,9 @@ def measure(
     from ckh.progress import progress
     from ckh.search.measured import SearchSettings, Where, search_measured
 
-    strategy = effort.strategy or _DEVICE_STRATEGY
-    limits = measuring.limits(jobs)
+    limits = measuring.limits
     settings = SearchSettings(
-        strategy, effort.seed, effort.budget, effort.top, measuring.samples, measuring.cold, limits
+        *(effort.strategy, effort.seed, effort.evaluations, effort.top, measuring.samples, measuring.cold, limits)
     )
     request = _request(typed.arch, measuring)
     device = open_device(request.kind, request.options)
@@ -107,21 +103,21 @@ def measure(
     space = _space(problem, device.arch, pool, _buildable(device))
     guide = None if model is None else _guide(problem, model, space, pool)
     until = "" if limits.budget_s is None else f", at most {format_duration(limits.budget_s)}"
-    note(f"{min(settings.budget, len(space))} of {len(space)} kernels{until}, into {folder}")
+    note(f"{min(settings.evaluations, len(space))} of {len(space)} kernels{until}, into {folder}")
     with ExitStack() as stack:
         nodes = None if cluster is None else stack.enter_context(connected(cluster))
-        advance = stack.enter_context(progress("searching", min(settings.budget, len(space))))
+        advance = stack.enter_context(progress("searching", min(settings.evaluations, len(space))))
         where = Where(request, nodes)
         open_journal = partial(JournalWriter, folder, replace=force, is_new=not force)
         outcome = search_measured(device, where, problem, space, guide, settings, open_journal, advance)
-    summary = output.Summary(problem, model, space, strategy, effort.budget, effort.seed, effort.top)
+    summary = output.Summary(problem, model, space, effort)
     output.print_measured(summary, outcome, folder, as_json=as_json)
     if outcome.reason is StopReason.INTERRUPTED:
         return False
     if not outcome.best:
         if not outcome.rows:
             raise NoKernelError(
-                "no kernel was measured within the budget", "give it more with --time", code="not-measured"
+                "no kernel was measured within the budget", "give it more with --budget", code="not-measured"
             )
         last = outcome.rows[-1]
         raise NoKernelError(
@@ -144,9 +140,13 @@ def _request(arch: str | None, measuring: Measuring) -> DeviceRequest:
     from ckh.bench.devices.device_choice import default_device_kind
     from ckh.bench.nodes.remote import DeviceRequest
 
-    gpus = None if measuring.gpu is None else (measuring.gpu,)
+    if measuring.gpus is not None and len(measuring.gpus) > 1:
+        raise UsageError("--gpus: a search measures on one GPU", "name one", code="out-of-range")
     target = None if arch == _HOST else arch
-    options = DeviceOptions(target, measuring.hipcc, measuring.ck_include, gpus, measuring.cold)
+    rotating = int(measuring.cold is not None)
+    options = DeviceOptions(
+        *(target, measuring.hipcc, measuring.ck_include, measuring.gpus), cold=bool(measuring.cold), rotating=rotating
+    )
     return DeviceRequest(measuring.device or (_HOST if arch == _HOST else default_device_kind(options)), options)
 
 

@@ -1,0 +1,148 @@
+"""`ckh search`: kernels beyond the candidates, by a model; by measuring (`measure`); sets of measured ones (`set`)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from ckh.cluster.connection import CLUSTER_HELP
+from ckh.commands import _completion
+from ckh.commands._common import JSON_HELP, examples
+from ckh.commands._declared_options import has_options_of
+from ckh.commands._problem_options import Typed, says_a_problem
+from ckh.commands.search.options import Effort, Measuring, OnlyMeasured
+from ckh.errors import ExitCode, UsageError
+
+_HELP = """Find the fastest kernel for a problem among all kernels that can be built, not only predict's candidates.
+
+The problem is given as for ckh predict. The search space has the candidates and every other combination of tile, waves,
+warp tile, pipeline and options that satisfies the rules of the architecture and the problem.
+
+A model scores the whole space, and the output is its exact optimum; tied kernels count once. If no model fits, the
+nearest or an estimate scores, as for ckh predict, marked NOT MEASURED; --require measured refuses that.
+
+ckh search measure compiles and times kernels of this space; ckh search set selects a small set of measured kernels.
+"""
+_MEASURE_HELP = """Find the fastest kernel for a problem by compiling and timing kernels of the space of ckh search.
+
+A strategy proposes kernels, which are compiled, checked and timed on the device, each in a separate worker, until
+--evaluations of them or the time of --budget are used up; failures count. Very large spaces are subsampled. A model's
+scores, if one fits, determine the initial proposals. Idle compilers (--jobs) compile likely next proposals. At the end
+the best --top and the model's first choice among the candidates are timed again, interleaved. Every result is
+journalled in --out; Ctrl-C keeps all of them.
+
+Strategies: surrogate (a Gaussian process, the default), de (differential evolution), local (iterated local search),
+random (random sampling).
+"""
+_SET_HELP = """Select the smallest set of measured kernels that is enough for a workload.
+
+The set keeps 99 % (--keep) of the oracle's mean over the problems in --data, with a working kernel for every problem:
+exactly for small pools, else greedily, with a lower bound of the set size. ckh bench, predict and export take the
+registry that --write-registry writes.
+"""
+_REQUIRE = typer.Option(
+    None, "--require", help="Refuse, with exit code 4, answers not by a model of this GPU and element type."
+)
+_JSON = typer.Option(False, "--json", help=JSON_HELP)
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands to the application."""
+    group = typer.Typer(
+        name="search",
+        help=_HELP,
+        epilog=examples(
+            "ckh search --n 16 --c 256",
+            "ckh search --m 128 --n 1536 --k 7168 --top 5",
+            "ckh search measure --n 16 --c 256 --evaluations 200 --budget 10m --out runs/layer1",
+            "ckh search set --size 20 --data layers.parquet --write-registry set.json",
+        ),
+        invoke_without_command=True,
+        subcommand_metavar="[COMMAND]",
+        rich_markup_mode=None,
+    )
+    group.callback()(search)
+    group.command(
+        name="measure",
+        help=_MEASURE_HELP,
+        short_help="Compile and time kernels of the space, proposed by a strategy.",
+        epilog=examples(
+            "ckh search measure --n 16 --c 256 --evaluations 200 --budget 10m --out runs/layer1",
+            "ckh search measure --m 16 --n 4096 --k 4096 --device hip --json",
+            "ckh convert runs/layer1 --out layer1.parquet",
+        ),
+    )(measure)
+    group.command(
+        name="set",
+        help=_SET_HELP,
+        short_help="Select the smallest set of measured kernels that is enough.",
+        epilog=examples(
+            "ckh search set --size 20 --data layers.parquet",
+            "ckh search set --size 20 --keep 0.95 --data layers.parquet --write-registry set.json",
+        ),
+    )(select)
+    app.add_typer(group)
+
+
+@says_a_problem
+def search(
+    typed: Typed,
+    context: typer.Context,
+    require: OnlyMeasured | None = _REQUIRE,
+    top: int | None = typer.Option(None, "--top", min=1, help="Number of kernels to print.  [10]"),
+    as_json: bool = _JSON,
+) -> None:
+    """Ask the model and print."""
+    if context.invoked_subcommand is not None:
+        if any(value not in (None, False) for value in context.params.values()):
+            place = f"ckh search {context.invoked_subcommand}"
+            raise UsageError(f"options come after {place}", f"see {place} --help")
+        return
+    from ckh.commands.search.on_device import ask_model
+
+    ask_model(typed, top or Effort().top, must_be_measured=require is not None, as_json=as_json)
+
+
+@says_a_problem
+@has_options_of(effort=Effort, measuring=Measuring)
+def measure(
+    typed: Typed,
+    *,
+    effort: dict[str, Any],
+    measuring: dict[str, Any],
+    require: OnlyMeasured | None = _REQUIRE,
+    cluster: str | None = typer.Option(None, "--cluster", metavar="ADDRESS", help=CLUSTER_HELP),
+    force: bool = typer.Option(False, "--force", help="Replace a journal in --out."),
+    as_json: bool = _JSON,
+) -> None:
+    """Measure and print."""
+    from ckh.commands.search import on_device
+
+    flags = {"must_be_measured": require is not None, "force": force, "as_json": as_json}
+    if not on_device.measure(typed, Effort(**effort), Measuring(**measuring), cluster, **flags):
+        raise typer.Exit(int(ExitCode.INTERRUPTED))
+
+
+def select(
+    size: int = typer.Option(..., "--size", metavar="K", min=1, help="Maximum number of kernels."),
+    keep: float = typer.Option(
+        0.99, "--keep", metavar="SHARE", min=0.01, max=1.0, help="Share of the oracle's mean to keep."
+    ),
+    data: list[Path] = typer.Option(..., "--data", help="Measured dataset; may be repeated."),
+    problems: str | None = typer.Option(
+        None,
+        "--problems",
+        autocompletion=_completion.problem_sets,
+        metavar="SET|FILE",
+        help="Workload.  [all problems of the data]",
+    ),
+    write_registry: Path | None = typer.Option(None, "--write-registry", help="Write the set to a JSON registry."),
+    force: bool = typer.Option(False, "--force", help="Replace a registry."),
+    as_json: bool = _JSON,
+) -> None:
+    """Select and print."""
+    from ckh.commands.search.kernel_set import SetRequest, search_set
+
+    search_set(SetRequest(size, keep, tuple(data), problems, write_registry), force=force, as_json=as_json)
