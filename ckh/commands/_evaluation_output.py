@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import zlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -212,7 +213,9 @@ def measure_again(choices: Sequence[Choice], spec: ModelSpec) -> str:
     words = [f"--op {spec.op_type}", "--device host" if spec.arch == HOST else f"--arch {spec.arch}"]
     words += [f"--variant {spec.variant}"] if spec.op.has_directions and spec.variant is not None else []
     words += [f"--dtype {spec.dtype}"] if spec.dtype != ANY else []
-    return f"printf '%s\\n' {problems} > worst.txt && ckh bench {' '.join(words)} --problems worst.txt --out runs/worst"
+    name = f"worst-{zlib.crc32(problems.encode()):08x}"
+    bench = f"ckh bench {' '.join(words)} --problems {name}.txt --out runs/{name}"
+    return f"printf '%s\\n' {problems} > {name}.txt && {bench}"
 
 
 def _worst_first(choices: Sequence[Choice]) -> list[Choice]:

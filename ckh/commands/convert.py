@@ -132,7 +132,11 @@ def convert(
         inputs, out, options, format_name=from_format, to=to, averages=average, partition_rows=partition_rows
     )
     _warn(summary)
-    next_command = f"ckh train {shell_word(out)} --out model" if to == PARQUET and summary.valid else None
+    next_command = (
+        f"ckh train {shell_word(out)} --out {shell_word(f'models/{out.stem}')}"
+        if to == PARQUET and summary.valid
+        else None
+    )
     if as_json:
         from ckh.data.conversion import ConvertDocument
 

@@ -66,7 +66,7 @@ def test_a_csv_becomes_a_dataset(csv: Path, capsys: pytest.CaptureFixture[str]) 
     expected = {"rows": 6, "valid": 5, "problems": 2, "kernels": 3, "by_status": {"ok": 5, "wrong_result": 1}}
     expected |= {"dropped": {}, "superseded": 0, "repeated": 0, "archs": ["gfx942"], "variants": ["forward"]}
     assert {name: summary[name] for name in expected} == expected
-    assert summary["next"] == f"ckh train {out} --out model"
+    assert summary["next"] == f"ckh train {out} --out models/data"
     dataset = read_dataset(out)
     assert dataset.content_hash == summary["sha256"]
     assert dataset.frame["latency_ms"].tolist() == [0.125, 0.25, 0.375, 0.25, 0.375, 0.5]
@@ -78,7 +78,7 @@ def test_the_table_names_the_next_command(csv: Path, capsys: pytest.CaptureFixtu
     assert run(["convert", str(csv), "--arch", "gfx942", "--out", str(out)]) == ExitCode.OK
     text = capsys.readouterr().out
     assert ["status", "wrong_result", "1"] in [line.split() for line in text.splitlines()]
-    assert text.rstrip().endswith(f"next: ckh train $'{csv.parent}/d\\xe9\\x201.parquet' --out model")
+    assert text.rstrip().endswith(f"next: ckh train $'{csv.parent}/d\\xe9\\x201.parquet' --out $'models/d\\xe9\\x201'")
 
 
 def test_journals_and_csv_are_merged(csv: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -265,10 +265,12 @@ def test_the_worst_have_the_command_that_measures_them_again(
     (line,) = [one for one in capsys.readouterr().out.splitlines() if one.startswith("measure them again: ")]
     write, bench = line.removeprefix("measure them again: ").split(" && ")
     subprocess.run(["/bin/sh", "-c", write], cwd=data.parent, check=True)
-    problems = (data.parent / "worst.txt").read_text(encoding="utf-8").split()
+    (listed,) = data.parent.glob("worst-*.txt")
+    problems = listed.read_text(encoding="utf-8").split()
     ranked = sorted(zip(efficiencies(model), measured().problems(), strict=True), key=lambda one: one[0])
     assert problems == [problem.canonical() for _, problem in ranked[:2]]
-    words = [word.replace("worst.txt", str(data.parent / "worst.txt")) for word in shlex.split(bench)[1:]]
+    words = [str(listed) if word == listed.name else word for word in shlex.split(bench)[1:]]
+    assert words[-1] == f"runs/{listed.stem}"
     assert run([*words, "--dry-run", "--json"]) == ExitCode.OK
     assert json.loads(capsys.readouterr().out)["problems"] == 2
 

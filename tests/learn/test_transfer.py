@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
+import shlex
 import shutil
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -456,7 +457,11 @@ def test_rows_of_many_problems_say_how_many_are_several_kernels(
     results = json.loads(capsys.readouterr().out)["results"]
     ties = [row["ties"] for one in results for row in one["kernels"]]
     assert max(ties) > 1
-    assert results[0]["not_measured"]["next_commands"][0].endswith("--skip-unsupported --probe 5")
+    probing, bench = results[0]["not_measured"]["next_commands"]
+    assert probing.endswith("--skip-unsupported --probe 5")
+    options = shlex.split(bench, comments=True)
+    assert options[options.index("--problems") + 1] == asked[2]
+    assert options[options.index("--out") + 1] == "runs/forward-gfx942-bf16-p"
     assert run(asked) == ExitCode.OK
     said = " ".join(capsys.readouterr().out.split())
     expect_values(said, f"{sum(one > 1 for one in ties)} of {len(ties)}", max(ties))

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import reduce
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -36,6 +36,7 @@ from ckh.learn.models.spec import ANY, ModelSpec
 from ckh.ops import operation
 from ckh.paths import model_folders
 from ckh.problems import DTYPE_BYTES, Direction
+from ckh.prose import shell_word
 from ckh.ranking.packed import input_forest
 from ckh.training import RANK
 
@@ -243,7 +244,7 @@ def _answering(option: _Option, wanted: Wanted) -> Model:
         basis, source = "model", f"{ref.path.name}, measured on {ref.spec.device or ref.arch}"
         model = with_estimate(model, ref, wanted)
     worth = None if option.judged is None else str(option.judged)
-    model.not_measured = NotMeasured(basis, source, worth, _next_commands(wanted))
+    model.not_measured = NotMeasured(basis, source, worth, next_commands(wanted))
     return model
 
 
@@ -367,11 +368,19 @@ def _distance(spec: ModelSpec, wanted: Wanted) -> tuple[bool, bool, bool, int, s
     return spec.arch != wanted.arch, width, here.family != there.family, -earlier, spec.arch
 
 
-def _next_commands(wanted: Wanted) -> tuple[str, ...]:
-    """The command that measures, after `--probe`; or trains on others' times, if ckh builds no kernels."""
+def next_commands(wanted: Wanted, problems: str = "") -> tuple[str, ...]:
+    """The command that measures, after `--probe`; or trains on others' times, if ckh builds no kernels.
+
+    Args:
+        wanted: requirements that no model meets.
+        problems: the requested set or file of problems, which is then measured; empty: the default set.
+    """
     if operation(wanted.op_type).measured is None:
         return (f"ckh convert TIMES --out own.parquet && ckh train --data own.parquet --out MODEL  # of {wanted}",)
     direction = "" if wanted.variant is None else f" --variant {wanted.variant}"
     bench = f"ckh bench --op {wanted.op_type}{direction} --arch {wanted.arch} --dtype {wanted.dtype} --device hip"
-    plan = f"--plan auto --budget {_BENCH_BUDGET} --out runs/{wanted.arch}  # takes {_BENCH_BUDGET} at most"
+    what = wanted.variant or wanted.op_type
+    folder = "-".join(filter(None, (what, wanted.arch, wanted.dtype, PurePath(problems).stem)))
+    bench += f" --problems {shell_word(problems)}" if problems else ""
+    plan = f"--plan auto --budget {_BENCH_BUDGET} --out {shell_word(f'runs/{folder}')}"
     return (f"{bench} {plan}",)

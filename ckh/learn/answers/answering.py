@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ckh.errors import ModelError
-from ckh.learn.analytic.transfer import has_kernels, stand_in
+from ckh.learn.analytic.transfer import has_kernels, next_commands, stand_in
 from ckh.learn.answers.batches import known_candidates, runnable
 from ckh.learn.models.artifact import find_model, first_model, wanted_for
 from ckh.learn.models.scoring import Remembered
@@ -26,10 +27,15 @@ class AnsweringModels:
 
     It is the first that fits (`artifact.fitting_models`), or where none fits or that one knows no kernel for the
     problem what stands in for it (`transfer.stand_in`).
+
+    Attributes:
+        arch: name of the architecture.
+        source: set or file of the problems, for the commands that measure them; empty: they have none.
     """
 
     def __init__(self, arch: str) -> None:
         self.arch = arch
+        self.source = ""
         self._first: dict[Wanted, Model | None] = {}
         self._answering: Remembered[Model] = Remembered(_ANSWERING)
         self._others: dict[tuple[Wanted, Path, NotMeasured | None], Model] = {}
@@ -81,6 +87,9 @@ class AnsweringModels:
         other = stand_in(wanted, problem)
         if model is not None and not has_kernels(problem, other):
             return model
+        if self.source and other.not_measured is not None:
+            commands = next_commands(wanted, self.source)
+            other.not_measured = replace(other.not_measured, next_commands=commands)
         return self._others.setdefault((wanted, other.path, other.not_measured), other)  # the one that is loaded
 
 

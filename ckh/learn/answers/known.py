@@ -226,9 +226,10 @@ def offer_once(problem: Problem, op: str, arch: str, device: str, model: Path) -
 def _retraining(op: str, variant: str | None, dtype: str, model: Path) -> tuple[str, ...]:
     """Commands that measure for 15 minutes and train for this CPU."""
     direction = "" if variant is None else f" --variant {variant}"
+    run = f"{variant or op}-host-{dtype}"
     own = user_data_dir() / "models" / model.name
     return (
-        f"ckh bench --op {op}{direction} --dtype {dtype} --device host --plan auto --budget 15m --out runs/here",
-        "ckh convert runs/here --out here.parquet",
-        f"ckh train --op {op}{direction} --data here.parquet --warm-start nearest --out {shell_word(own)}",
+        f"ckh bench --op {op}{direction} --dtype {dtype} --device host --plan auto --budget 15m --out runs/{run}",
+        f"ckh convert runs/{run} --out {run}.parquet",
+        f"ckh train --op {op}{direction} --data {run}.parquet --warm-start nearest --out {shell_word(own)}",
     )

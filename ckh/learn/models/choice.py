@@ -87,6 +87,7 @@ class Chooser:
         Raises:
             CkhError: there is no such set, or the file is unusable.
         """
+        self._models.source = source
         found = self.op.load_problems(source, variant, dtype, self.dtype)
         if self._requested is None:
             return found
