@@ -27,10 +27,8 @@ try "255 leaves" "${both[@]}" --leaves 255
 for seed in 1 2 3; do
   try "255 leaves, seed $seed" "${both[@]}" --leaves 255 --seed "$seed"
 done
-try "127 leaves, focus 2" "${both[@]}" --leaves 127 --focus 2
 try "63 leaves, ensemble of 3" "${both[@]}" --leaves 63 --ensemble 3
 try "127 leaves, ensemble of 3" "${both[@]}" --leaves 127 --ensemble 3
-try "127 leaves, focus 2, ensemble of 3" "${both[@]}" --leaves 127 --focus 2 --ensemble 3
 for seed in 42 1 2; do
   blend=("${both[@]}" --rank blend --seed "$seed")
   try "blend, 2 x 300 trees, 127 leaves, seed $seed" "${blend[@]}" --trees 300 --learning-rate 0.05 --leaves 127

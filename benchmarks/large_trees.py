@@ -45,7 +45,7 @@ def main() -> None:
     dataset = read_dataset(arguments.data, columns=lambda op: op.column_names())
     options = replace(sized_options(len(dataset.valid())), jobs=1)
     prepared = prepare(dataset, options)
-    fit = make_fit(RANK, prepared.dataset, options.rank, options.focus)
+    fit = make_fit(RANK, prepared.dataset, options.rank)
     splits = prepared.splits(_FOLDS)
     for fold in arguments.folds:
         for name, params in settings(options.params).items():

@@ -140,7 +140,6 @@ ERROR_CODES: dict[str, str] = {
     "few-problems": "too few problems",
     "trained-on-all": "the model was trained on all problems of the data",
     "unsteady": "times that vary too much",
-    "no-spread": "data without noise estimates",
     "winners-only": "data or a model of winners alone",
     "no-aiter": "AITER's source or tables are not in the folder",
     "aiter-failed": "AITER's code cannot be run",

@@ -81,16 +81,15 @@ class TrainOptions:
 
     `targets` are what is modelled beside the order: TFLOPS, which predictions give; latency and bandwidth only where
     requested, as nothing but `Model.predict` and the export to LightGBM reads them. The model of TFLOPS has the
-    parameters `speeds`, or `params` without. `jobs` threads change how long it
-    takes and nothing else. With an `ensemble` of several, the model that orders is trained as often, with seeds that
-    follow on `seed`, and has the trees of all; cross-validation is of one. A blend is an ensemble of LambdaRanks with
-    one regression, which has the parameters `regression`, or `params` without; cross-validation is of a LambdaRank
-    alone. A regression of the order weighs rows by their efficiency to the power of `focus`. With 0 folds there is no
-    cross-validation, and models have all of their trees. `noise_weights` weighs rows by how certain their times are
-    (`targets.noise_weights`), `mine` rounds give hard problems more weight (`mining`). A regression of efficiency has,
-    weighing `prior` against its 1, the trees of a law of time that is fitted to the rows, where the operation has one
-    and each kernel was measured often enough (`learn.prior`). With such a law it also has the trees of a LambdaRank, in
-    the scale of its own scores and weighing `lambdarank` against their 1.
+    parameters `speeds`, or `params` without. `jobs` threads change how long it takes and nothing else. With an
+    `ensemble` of several, the model that orders is trained as often, with seeds that follow on `seed`, and has the
+    trees of all; cross-validation is of one. A blend is an ensemble of LambdaRanks with one regression, which has the
+    parameters `regression`, or `params` without; cross-validation is of a LambdaRank alone. A regression of the order
+    weighs rows by their efficiency. With 0 folds there is no cross-validation, and models have all of their trees.
+    `mine` rounds give hard problems more weight (`mining`). A regression of efficiency has, weighing `prior` against
+    its 1, the trees of a law of time that is fitted to the rows, where the operation has one and each kernel was
+    measured often enough (`learn.prior`). With such a law it also has the trees of a LambdaRank, in the scale of its
+    own scores and weighing `lambdarank` against their 1.
     """
 
     targets: tuple[str, ...] = (TFLOPS,)
@@ -114,14 +113,8 @@ class TrainOptions:
         Declared("Number of ranking models, with different seeds, whose trees are combined.  [1]", low=1, high=50),
         default=1,
     )
-    focus: float = declared(
-        Declared("Weight rows by their efficiency to this power.  [1]", low=0.0, high=10.0), default=1.0
-    )
     regression: TreeParams | None = None
     speeds: TreeParams | None = None
-    noise_weights: bool = declared(
-        Declared("Weight rows by the certainty of their times.", typed=("--noise-weights",)), default=False
-    )
     mine: int = declared(Declared("Rounds of hard-example mining.", low=0, high=20), default=0)
     prior: float = declared(
         Declared("Weight of an analytic time model, relative to the regression.  [1 or 0]", low=0.0, high=10.0),

@@ -24,7 +24,7 @@ PANELS = {
     AITER: "",
     "Plan": "plan active stop_gain dry_run",
     "Training": "targets rank prior lambdarank n_estimators num_leaves learning_rate colsample_bytree ensemble folds "
-    "focus mine noise_weights tuned distributed",
+    "mine tuned distributed",
     "Search": "strategy evaluations",
     "Device": "device arch hipcc ck_include gpus",
     MEASURING: "measured probe on_device limit timeout timeout_s samples cold rotating leaders",

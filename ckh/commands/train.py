@@ -78,7 +78,6 @@ final models to all rows, partitioned over the workers (docs/cluster.md).
 
 
 _NEAREST = "nearest"
-_MANY_UNSTABLE = 0.1  # share of times from which rows are weighed by their noise
 
 
 def register(app: typer.Typer) -> None:
@@ -99,7 +98,7 @@ def register(app: typer.Typer) -> None:
             "ckh train --data more.parquet --warm-start models/mine --trees 200 --out models/mine2",
             "ckh train --data few.parquet --warm-start nearest --trees 200 --out models/mine",
             "ckh train --data data.parquet --out models/tuned --tune 20 --trees 400 --seed 7",
-            "ckh train --data data.parquet --out models/mine --noise-weights --mine 2",
+            "ckh train --data data.parquet --out models/mine --mine 2",
             "ckh train --labels winners --data aiter.parquet --out models/aiter_gemm",
         ),
     )(train)
@@ -169,7 +168,6 @@ def train(
     chosen = {} if targets is None else {"targets": _targets(targets)}
     threads = {"jobs": len(os.sched_getaffinity(0))}
     options = _options(defaults if start is None else continued(start, defaults), params, threads | given | chosen)
-    options = _by_stability(options, dataset, is_said=distributed or "noise_weights" in given)
     if distributed:
         _require_distributable(options, start, cluster)
     if options.folds and too_few_to_validate(dataset.valid()):
@@ -234,17 +232,6 @@ def _nearest(dataset: Dataset) -> Path:
     folder = nearest_model(wanted_for(dataset.problems()[0], dataset.arch))
     note(f"adding trees to {folder}")
     return folder
-
-
-def _by_stability(options: TrainOptions, dataset: Dataset, *, is_said: bool) -> TrainOptions:
-    """The options, which weigh rows by their noise where many times are unstable, unless something else is said."""
-    from ckh.assess.measured import unstable_share
-
-    share = unstable_share([dataset])
-    if is_said or share <= _MANY_UNSTABLE or options.labels is Labels.WINNERS:
-        return options
-    note(f"{share:.0%} of the times are unstable: rows are weighted by their certainty (--noise-weights)")
-    return replace(options, noise_weights=True)
 
 
 def _options(defaults: TrainOptions, params: dict[str, Any], given: dict[str, Any]) -> TrainOptions:

@@ -150,7 +150,7 @@ def test_data_that_cannot_be_read(data: Path, damage: str, capsys: pytest.Captur
         (["--targets", "latency"], "missing-option", "--targets"),
         (["--targets", ""], "missing-option", "--targets"),
         (["--rank", "luck"], "usage", "luck"),
-        (["--op", "gemm"], "unknown-op", "gemm"),
+        (["--op", "nothing"], "unknown-op", "nothing"),
         (["--trees", "0"], "usage", "--trees"),
         (["--folds", "2"], "out-of-range", "--folds 2"),
         (["--learning-rate", "nan"], "usage", "--learning-rate"),
@@ -400,7 +400,7 @@ def test_a_start_that_does_not_fit(data: Path, capsys: pytest.CaptureFixture[str
 def test_settings_are_tuned(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """All settings stand in the document and in tuning.json; the model has the chosen one's parameters."""
     out = data.with_name("model")
-    args = ["train", str(data), "--out", str(out), "--tune", "3", "--mine", "1", "--noise-weights", *SMALL]
+    args = ["train", str(data), "--out", str(out), "--tune", "3", "--mine", "1", *SMALL]
     assert run([*args, "--json"]) == ExitCode.OK
     document = json.loads(capsys.readouterr().out)
     assert document["tuning"] == json.loads((out / "tuning.json").read_text(encoding="utf-8"))
@@ -415,33 +415,6 @@ def test_settings_are_tuned(data: Path, capsys: pytest.CaptureFixture[str]) -> N
     text = capsys.readouterr().out
     assert "3 settings tried" in text
     expect_values(text, f"round {document['mining']['kept']}")
-
-
-def test_noise_weights_need_noise(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Data without spreads cannot be weighed by them, and nothing is written."""
-    write_dataset(type(measured())(measured().frame.assign(spread=np.nan)), data)
-    args = ["train", str(data), "--out", str(data.with_name("model")), "--noise-weights", *SMALL]
-    assert run(args) == ExitCode.BAD_DATA
-    expect_error(capsys.readouterr().err, "no-spread")
-    assert not data.with_name("model").exists()
-
-
-@pytest.mark.slow
-def test_unstable_data_are_weighed_by_their_noise(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Above a tenth of unstable times rows are weighed, which is said; with fewer they are not."""
-    frame = measured().frame.copy()
-    rows = np.flatnonzero(frame["is_valid"])[::5]
-    frame.loc[rows, "status"] = "unstable"
-    frame.loc[rows, "spread"] = 0.3
-    write_dataset(type(measured())(frame), data.with_name("loud.parquet"))
-    manifests = {}
-    for name in ("loud", data.stem):
-        out = data.with_name(f"model-{name}")
-        assert run(["train", str(data.with_name(f"{name}.parquet")), "--out", str(out), *SMALL]) == ExitCode.OK
-        manifests[name] = json.loads((out / "train_manifest.json").read_text(encoding="utf-8"))["ckh"]
-        assert ("--noise-weights" in capsys.readouterr().err) is (name == "loud")
-    assert "noise_weights" in manifests["loud"]
-    assert "noise_weights" not in manifests[data.stem]
 
 
 def test_the_nearest_model_is_found_and_continued(

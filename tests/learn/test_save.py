@@ -38,16 +38,15 @@ def test_the_regression_of_a_blend_is_written(tmp_path: Path) -> None:
 
 
 def test_options_that_were_used_are_written(tmp_path: Path) -> None:
-    """Tuning, mining and weights stand in the manifest, every setting that was tried in a file."""
+    """Tuning, mining and the ensemble stand in the manifest, every setting that was tried in a file."""
     fixed = ("n_estimators", "learning_rate")
     tuning = tune(measured(), OPTIONS, 3, lambda _steps, _text: None, fixed)
-    options = replace(OPTIONS, params=tuning.params, mine=1, noise_weights=True, ensemble=2, focus=1.5)
+    options = replace(OPTIONS, params=tuning.params, mine=1, ensemble=2)
     made = replace(train(measured(), options, lambda _steps, _text: None), tuning=tuning)
     save(made, tmp_path / "model")
     ours = json.loads((tmp_path / "model" / "train_manifest.json").read_text(encoding="utf-8"))["ckh"]
     assert ours["tuning"] == {"settings": 3, "chosen": tuning.chosen}
-    assert ours["noise_weights"] == {"floor": 0.05}
-    assert (ours["ensemble"], ours["focus"]) == (2, 1.5)
+    assert ours["ensemble"] == 2
     assert [one["number"] for one in ours["mining"]["rounds"]][:1] == [0]
     assert (
         ours["oof_efficiency"]["rank"]["mean"] == (ours["mining"]["rounds"][ours["mining"]["kept"]]["mean_efficiency"])

@@ -21,7 +21,7 @@ from ckh.learn.models.manifest import problem_id, trained_problems
 from ckh.learn.training import boosting
 from ckh.learn.training.prepared import prepare
 from ckh.learn.training.save import MODEL, save
-from ckh.learn.training.targets import make_fit, noise_weights, weighted
+from ckh.learn.training.targets import make_fit, weighted
 from ckh.learn.training.train import rounds, train
 from ckh.ops.grouped_conv.features import GROUPED_CONV, INPUT_COLUMNS
 from ckh.outputs import check_output
@@ -203,29 +203,22 @@ def test_the_folds_do_not_all_stop_at_the_same_tree() -> None:
     assert len(counts) > 3
 
 
-def test_focus_weighs_rows_by_their_efficiency() -> None:
-    """The order's rows weigh by efficiency to that power, 1 by default; TFLOPS have no such weights."""
+def test_the_order_weighs_rows_by_their_efficiency() -> None:
+    """Rows of a regression of the order weigh by efficiency; TFLOPS have no such weights."""
     valid = measured().valid()
     best = valid.frame.groupby(valid.problem_ids)["latency_ms"].transform("min").to_numpy()
-    efficiency = best / valid.frame["latency_ms"].to_numpy()
-    for focus in (0.0, 1.0, 2.5):
-        weight = make_fit("rank", valid, RankObjective.RELATIVE, focus).weight
-        assert weight is not None
-        np.testing.assert_allclose(weight, efficiency**focus, rtol=1e-12)
-    assert make_fit("tflops", valid, RankObjective.RELATIVE, 2.0).weight is None
-    one, two = (
-        train(measured(), TrainOptions(targets=(), folds=0, focus=focus, params=TREES), lambda _steps, _text: None)
-        for focus in (1.0, 3.0)
-    )
-    assert one.targets["rank"].text != two.targets["rank"].text
+    weight = make_fit("rank", valid, RankObjective.RELATIVE).weight
+    assert weight is not None
+    np.testing.assert_allclose(weight, best / valid.frame["latency_ms"].to_numpy(), rtol=1e-12)
+    assert make_fit("tflops", valid, RankObjective.RELATIVE).weight is None
 
 
 def test_a_blend_has_the_trees_of_both() -> None:
     """Two LambdaRanks and 16 times the regression with its own parameters; cross-validation is of a LambdaRank."""
     own = replace(TREES, n_estimators=9, num_leaves=5, learning_rate=0.2)
-    blend = TrainOptions(targets=(), rank=RankObjective.BLEND, folds=3, ensemble=2, seed=5, focus=2.0, regression=own)
+    blend = TrainOptions(targets=(), rank=RankObjective.BLEND, folds=3, ensemble=2, seed=5, regression=own)
     blend = replace(blend, params=TREES)
-    alone = replace(blend, rank=RankObjective.LAMBDARANK, focus=1.0)
+    alone = replace(blend, rank=RankObjective.LAMBDARANK)
     regression = replace(blend, rank=RankObjective.RELATIVE, ensemble=1, folds=0, params=own)
     passed: list[int] = []
     made = train(measured(), blend, lambda steps, _text: passed.append(steps)).targets["rank"]
@@ -237,13 +230,6 @@ def test_a_blend_has_the_trees_of_both() -> None:
     found = lightgbm.Booster(model_str=made.text).predict(matrix, raw_score=True)
     np.testing.assert_allclose(found, np.asarray(each[0]) + 16 * np.asarray(each[1]), atol=0.002 * np.ptp(found))
     assert made.text.count("Tree=") == parts[0].text.count("Tree=") + 9
-
-
-@pytest.mark.parametrize("rank", [RankObjective.TFLOPS, RankObjective.LAMBDARANK])
-def test_focus_needs_weights(rank: RankObjective) -> None:
-    """Where rows are not weighed by efficiency it would do nothing."""
-    with expect_refusal(UsageError, "conflicting-options", "focus"):
-        train(measured(), TrainOptions(rank=rank, folds=0, focus=2.0, params=TREES), lambda _steps, _text: None)
 
 
 def test_there_is_no_ensemble_of_tflops() -> None:
@@ -404,15 +390,6 @@ def test_every_model_that_ships_is_known_as_one(name: str) -> None:
     assert MODEL.difference(data_dir("models") / name) == ""
 
 
-def test_rows_weigh_by_the_inverse_of_their_noise() -> None:
-    """1 / (spread² + 0.05²) over its mean; a row whose spread is unknown weighs as much as the mean."""
-    weight = noise_weights(np.array([0.0, 0.05, 0.1, np.nan]))
-    inverse = [1 / 0.0025, 1 / 0.005, 1 / 0.0125]
-    assert weight[:3] == pytest.approx([one / fmean(inverse) for one in inverse], rel=1e-12)
-    assert weight[:3] == pytest.approx([30 / 17, 15 / 17, 6 / 17], rel=1e-12)
-    assert weight[3] == 1.0
-
-
 @pytest.mark.parametrize("rank", [RankObjective.RELATIVE, RankObjective.LAMBDARANK])
 def test_weights_multiply(rank: RankObjective) -> None:
     """Weights come on top of the efficiency that rows of the relative objective weigh, if there is one."""
@@ -421,41 +398,6 @@ def test_weights_multiply(rank: RankObjective) -> None:
     own = np.ones(len(extra)) if fit.weight is None else fit.weight
     assert (fit.weight is None) == (rank is RankObjective.LAMBDARANK)
     np.testing.assert_array_equal(weighted(fit, extra).weight, own * extra)
-
-
-def test_noise_weights_reach_lightgbm() -> None:
-    """The final model of noisy data is the one that LightGBM alone makes with these weights."""
-    data = measured().valid()
-    spread = np.random.default_rng(3).uniform(0, 0.3, len(data))
-    spread[::7] = np.nan
-    noisy = Dataset(data.frame.assign(spread=spread))
-    options = TrainOptions(targets=("tflops",), rank=RankObjective.TFLOPS, folds=0, noise_weights=True, params=TREES)
-    made = train(noisy, options, lambda _steps, _text: None).targets["tflops"]
-    inverse = 1 / (spread**2 + 0.0025)
-    weight = np.where(np.isnan(spread), 1.0, inverse / np.nanmean(inverse))
-    matrix = GROUPED_CONV.matrix({name: data.frame[name].to_numpy() for name in INPUT_COLUMNS}, HARDWARE)
-    rows = lightgbm.Dataset(
-        matrix,
-        np.log1p(data.frame["tflops"].to_numpy()),
-        weight=weight,
-        feature_name=list(GROUPED_CONV.names),
-        categorical_feature=list(GROUPED_CONV.categorical),
-    )
-    fixed = {"random_state": 42, "n_jobs": 1, "verbose": -1, "deterministic": True, "force_col_wise": True}
-    alone = lightgbm.train(TREES.to_dict() | {"objective": "regression"} | fixed, rows)
-    np.testing.assert_allclose(
-        lightgbm.Booster(model_str=made.text).predict(matrix), alone.predict(matrix), rtol=1e-12, atol=0
-    )
-    plain = train(noisy, replace(options, noise_weights=False), lambda _steps, _text: None).targets["tflops"]
-    assert plain.text.split("\nparameters:")[0] != made.text.split("\nparameters:")[0]
-
-
-def test_noise_weights_need_a_spread() -> None:
-    """Data without any spread, as AMD's, cannot be weighed."""
-    data = Dataset(measured().frame.assign(spread=np.nan))
-    options = TrainOptions(targets=("tflops",), folds=0, noise_weights=True, params=TREES)
-    with expect_refusal(DataError, "no-spread"):
-        train(data, options, lambda _steps, _text: None)
 
 
 @pytest.mark.parametrize(("rows", "threads"), [(10**9, 1), (50, 2), (1, 3)])

@@ -112,10 +112,10 @@ def test_the_new_trees_correct_the_old(tmp_path: Path, rank: RankObjective) -> N
 
 
 def test_equal_runs_give_equal_bytes(tmp_path: Path) -> None:
-    """Whatever the number of threads, with folds, mining and noise weights."""
+    """Whatever the number of threads, with folds and mining."""
     start = read_start(start_in(tmp_path / "start"))
     for jobs in (1, 2):
-        options = replace(OPTIONS, jobs=jobs, mine=1, noise_weights=True, params=replace(TREES, n_estimators=2))
+        options = replace(OPTIONS, jobs=jobs, mine=1, params=replace(TREES, n_estimators=2))
         save(train(measured(), options, quiet, start), tmp_path / str(jobs))
     assert contents(tmp_path / "1") == contents(tmp_path / "2")
 

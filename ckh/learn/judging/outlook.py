@@ -86,7 +86,7 @@ def learning_curve(dataset: Dataset, options: TrainOptions) -> LearningCurve:
     """
     prepared = prepare(dataset, replace(options, targets=()))
     boosting = Boosting(prepared, options, lambda _steps, _text: None)
-    fit = prepared.weighted(make_fit(RANK, prepared.dataset, options.rank, options.focus))
+    fit = make_fit(RANK, prepared.dataset, options.rank)
     problem = prepared.dataset.problem_ids
     count = int(problem.max()) + 1
     pairs, efficiency = np.zeros(len(SHARES)), np.zeros((len(SHARES), count))

@@ -114,7 +114,7 @@ class Boosting:
         if fit.target != RANK or not options.prior or not has_prior(dataset, rows):
             return None
         known = prior_rows(dataset, rows, self.prepared.efficiency, options.seed)
-        law = Fit(fit.target, known.efficiency, known.efficiency**options.focus, dict(fit.parameters), is_grouped=False)
+        law = Fit(fit.target, known.efficiency, known.efficiency, dict(fit.parameters), is_grouped=False)
         parameters = self._parameters(law, PRIOR_TREES, options.seed)
         rows = np.arange(len(known.efficiency))
         arguments = {"label": law.label, "weight": law.weight, "params": parameters}
@@ -127,7 +127,7 @@ class Boosting:
 
         if not self.options.lambdarank:
             return None
-        fit = self.prepared.weighted(make_fit(RANK, self.prepared.dataset, RankObjective.LAMBDARANK))
+        fit = make_fit(RANK, self.prepared.dataset, RankObjective.LAMBDARANK)
         parameters = self._parameters(fit, _LAMBDARANK_TREES, self.options.seed)
         return lightgbm.train(parameters, self._rows(fit, rows, parameters), _LAMBDARANK_TREES.n_estimators)
 

@@ -155,7 +155,7 @@ def _arrays(part: Dataset, options: TrainOptions) -> dict[str, NDArray[Any]]:
         _GROUP: np.unique(part.problem_ids, return_counts=True)[1],
     }
     for target in options.all_targets:
-        fit = make_fit(target, part, options.rank, options.focus)
+        fit = make_fit(target, part, options.rank)
         found[f"{target} label"] = fit.label[order]
         if fit.weight is not None:
             found[f"{target} weight"] = fit.weight[order]

@@ -13,7 +13,6 @@ from ckh.errors import DataError, UsageError
 from ckh.learn.models.spec import spec_of
 from ckh.learn.training.matrix import FeatureMatrix
 from ckh.learn.training.splits import MIN_GROUPS, FoldSplit, grouped_splits
-from ckh.learn.training.targets import Fit, noise_weights, weighted
 from ckh.learn.training.warm_start import Start, check_start
 from ckh.learn.training.winners import with_rivals
 from ckh.training import RANK, Labels, RankObjective, TrainOptions
@@ -24,7 +23,6 @@ if TYPE_CHECKING:
     from ckh.data.dataset import Dataset
 
 _FEWEST_ROWS = 2  # that LightGBM takes
-_REGRESSIONS = frozenset({RankObjective.EFFICIENCY, RankObjective.RELATIVE, RankObjective.BLEND})
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -36,7 +34,6 @@ class Prepared:
         dataset: the rows to fit, for winners including their rivals.
         matrix: features of these rows.
         efficiency: efficiency of each row, shape (rows,).
-        noise: weights by measurement noise, shape (rows,); None without.
         start: the model of a warm start.
     """
 
@@ -44,12 +41,7 @@ class Prepared:
     dataset: Dataset
     matrix: FeatureMatrix
     efficiency: NDArray[np.float64]
-    noise: NDArray[np.float64] | None
     start: Start | None
-
-    def weighted(self, fit: Fit) -> Fit:
-        """A fit with noise weights, if any."""
-        return fit if self.noise is None else weighted(fit, self.noise)
 
     def splits(self, folds: int) -> list[FoldSplit]:
         """Splits of cross-validation; empty for too few groups."""
@@ -71,8 +63,8 @@ def prepare(dataset: Dataset, options: TrainOptions, start: Start | None = None)
     """Validate training data, and extract features.
 
     Raises:
-        DataError: there is no valid row, the rows are of several directions, dtypes or architectures, have no spread
-            to weigh by, or are of too few problems for mining.
+        DataError: there is no valid row, the rows are of several directions, dtypes or architectures, or of too
+            few problems for mining.
         UsageError: the start does not fit, or mining has no folds or two objectives.
     """
     valid = dataset.valid()
@@ -82,13 +74,11 @@ def prepare(dataset: Dataset, options: TrainOptions, start: Start | None = None)
         start = replace(start, differs=check_start(start, spec_of(valid, options.all_targets), options))
     rows = with_rivals(valid, options.seed) if options.labels is Labels.WINNERS else valid
     columns = {name: rows.frame[name].to_numpy() for name in rows.op.input_columns}
-    spread = rows.frame["spread"].to_numpy(dtype=np.float64)
     return Prepared(
         known=valid,
         dataset=rows,
         matrix=FeatureMatrix(rows.op.engine, columns, rows.hardware()),
         efficiency=times_of(rows).efficiency(),
-        noise=noise_weights(spread) if options.noise_weights else None,
         start=start,
     )
 
@@ -97,7 +87,7 @@ def check_options(options: TrainOptions, start: Start | None) -> None:
     """Refuse incompatible options.
 
     Raises:
-        UsageError: an ensemble of no model, a focus without weights, winners with anything but their order, or a prior
+        UsageError: an ensemble of no model, winners with anything but their order, or a prior
             where it does not fit.
     """
     if options.ensemble > 1 and options.rank_target != RANK:
@@ -106,21 +96,11 @@ def check_options(options: TrainOptions, start: Start | None) -> None:
             "leave out --ensemble or --rank",
             code="conflicting-options",
         )
-    if options.focus != TrainOptions().focus and options.rank not in _REGRESSIONS:
-        raise UsageError(
-            f"focus needs a regression of the efficiency, not {options.rank}",
-            "leave out --focus",
-            code="conflicting-options",
-        )
     if options.labels is Labels.WINNERS and (options.targets or options.rank is not RankObjective.LAMBDARANK):
         raise UsageError(
             "data of winners allow a ranking only",
             "give --rank lambdarank and no --targets",
             code="conflicting-options",
-        )
-    if options.labels is Labels.WINNERS and options.noise_weights:
-        raise UsageError(
-            "noise weights need measured times, not winners", "leave out --noise-weights", code="conflicting-options"
         )
     if options.prior and (options.rank is not RankObjective.EFFICIENCY or start is not None):
         raise UsageError(
@@ -146,7 +126,6 @@ def check_distributed(options: TrainOptions, start: Start | None) -> None:
         ("--warm-start", start is not None),
         ("--ensemble", options.ensemble > 1),
         ("--rank blend", options.rank is RankObjective.BLEND),
-        ("--noise-weights", options.noise_weights),
         ("--mine", options.mine > 0),
         ("--labels winners", options.labels is Labels.WINNERS),
     ):

@@ -18,7 +18,6 @@ from ckh.learn.models.calibration import CALIBRATION_NAME
 from ckh.learn.models.manifest import MANIFEST_NAME, problem_id, trained_layers
 from ckh.learn.models.measured_set import MEASURED_NAME, measured_file
 from ckh.learn.models.spec import BETWEEN_DEVICES, SPEC_NAME, ModelSpec, spec_of, spec_text
-from ckh.learn.training.targets import NOISE_FLOOR
 from ckh.ops import is_operation, operation
 from ckh.outputs import FolderKind, write_folder
 from ckh.training import TFLOPS, Labels, RankObjective, TrainOptions
@@ -142,16 +141,12 @@ def _how(trained: Trained) -> dict[str, Any]:
     if options.ensemble > 1:
         said["ensemble"] = options.ensemble
     said |= _own_parameters(options)
-    if options.focus != TrainOptions().focus:
-        said["focus"] = options.focus
     if options.labels is not Labels.MEASURED:
         said["labels"] = str(options.labels)
     if options.prior and has_prior(trained.dataset, np.arange(len(trained.dataset))):
         said["prior"] = options.prior
         if options.lambdarank:
             said["lambdarank"] = options.lambdarank
-    if options.noise_weights:
-        said["noise_weights"] = {"floor": NOISE_FLOOR}
     if made.mined is not None:
         said["mining"] = plain(made.mined)
     return said

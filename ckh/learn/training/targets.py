@@ -28,8 +28,6 @@ BLEND_WEIGHT = 8.0
 _GRADES = 30
 _GRADE_SCALE = 5.0
 _TRUNCATION = 20
-# What a model errs by where times are certain, relative: spreads well below it make no difference.
-NOISE_FLOOR = 0.05
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -64,10 +62,10 @@ def blended(lambdaranks: Sequence[str], regression: str) -> str:
     return join_trees([*lambdaranks, scale_leaves(regression, BLEND_WEIGHT * len(lambdaranks))])
 
 
-def make_fit(target: str, dataset: Dataset, rank: RankObjective, focus: float = 1.0) -> Fit:
+def make_fit(target: str, dataset: Dataset, rank: RankObjective) -> Fit:
     """Labels of a target for the valid rows of a dataset; a blend's are those of its LambdaRanks.
 
-    Rows of a regression of the order weigh by efficiency to the power of `focus`.
+    Rows of a regression of the order weigh by efficiency.
     """
     if target != RANK:
         value = dataset.frame[TARGET_COLUMNS[target]].to_numpy(dtype=np.float64)
@@ -82,25 +80,7 @@ def make_fit(target: str, dataset: Dataset, rank: RankObjective, focus: float = 
         return Fit(target, grades(efficiency), None, lambdarank_parameters(), is_grouped=True)
     label = efficiency if rank is RankObjective.EFFICIENCY else relative(efficiency)
     # Only the order near the top matters.
-    return Fit(target, label, efficiency**focus, {"objective": "regression"}, is_grouped=False)
-
-
-def noise_weights(spread: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Weights of rows by how certain their times are, shape (rows,); their mean is 1.
-
-    1 / (spread² + NOISE_FLOOR²) over the mean of it: the inverse variance of a label whose relative error is the
-    measurement's and the model's own. A row whose spread is unknown has the mean weight, 1.
-
-    Raises:
-        DataError: no row has a spread.
-    """
-    known = np.isfinite(spread)
-    if not known.any():
-        raise DataError("the rows have no spread for noise weights", "train without --noise-weights", code="no-spread")
-    weight = np.ones(len(spread))
-    inverse = 1.0 / (spread[known] ** 2 + NOISE_FLOOR**2)
-    weight[known] = inverse / inverse.mean()
-    return weight
+    return Fit(target, label, efficiency, {"objective": "regression"}, is_grouped=False)
 
 
 def weighted(fit: Fit, weight: NDArray[np.float64]) -> Fit:

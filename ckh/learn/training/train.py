@@ -65,9 +65,7 @@ def train(
     prepared = prepare(dataset, options, start)
     rows, engine = prepared.dataset, prepared.dataset.op.engine
     trainer = _Trainer(Boosting(prepared, options, advance), far)
-    targets = {
-        target: trainer.train(make_fit(target, rows, options.rank, options.focus)) for target in options.all_targets
-    }
+    targets = {target: trainer.train(make_fit(target, rows, options.rank)) for target in options.all_targets}
     return Trained(
         dataset=prepared.known,
         all_rows=len(dataset.frame),
@@ -186,9 +184,8 @@ class _Trainer:
         """Regression of a blend."""
         options = replace(self._options, params=_regression_params(self._options))
         boosting = Boosting(self._prepared, options, self._boosting.advance)
-        fit = make_fit(RANK, self._prepared.dataset, RankObjective.RELATIVE, options.focus)
-        fit, rows = self._prepared.weighted(fit), np.arange(len(fit.label))
-        return str(boosting.fit(fit, rows, None, f"{RANK}, regression").model_to_string())
+        fit = make_fit(RANK, self._prepared.dataset, RankObjective.RELATIVE)
+        return str(boosting.fit(fit, np.arange(len(fit.label)), None, f"{RANK}, regression").model_to_string())
 
 
 def _params_of(target: str, options: TrainOptions) -> TreeParams:

@@ -72,7 +72,7 @@ def tune(
     if not splits:
         raise DataError("too few problems to tune by cross-validation", "leave out --tune", code="few-problems")
     settings = draw(count, options.params, options.seed, fixed)
-    fit = prepared.weighted(make_fit(options.rank_target, prepared.dataset, options.rank, options.focus))
+    fit = make_fit(options.rank_target, prepared.dataset, options.rank)
 
     def done(number: int, fold: int) -> None:
         advance(1, f"setting {number + 1} of {len(settings)}, fold {fold + 1}")

@@ -52,8 +52,7 @@ class Validation:
         self._options = boosting.options
 
     def run(self, fit: Fit) -> Validated:
-        """Cross-validate a fit, with the weights by noise, and by which hard examples are mined if they are to be."""
-        fit = self._prepared.weighted(fit)
+        """Cross-validate a fit, with the weights by which hard examples are mined if they are to be."""
         if self._options.mine and fit.target == self._options.rank_target:
             return self._mined(fit)
         return self._validated(fit, fit.target)
