@@ -76,4 +76,4 @@ def unknown_set(message: str, name: str, names: Iterable[str]) -> UsageError:
             "give its file if you have it: --problems FILE",
             code="unpublished-set",
         )
-    return UsageError(message, one_of(name, tuple(names)), code="unknown-set")
+    return UsageError(message, one_of(name, names), code="unknown-set")

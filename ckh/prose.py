@@ -34,7 +34,7 @@ def whole_names(*, is_whole: bool) -> Iterator[None]:
         _whole = before
 
 
-def one_of(name: str, known: Sequence[str], also: Iterable[str] = ()) -> str:
+def one_of(name: str, known: Iterable[str], also: Iterable[str] = ()) -> str:
     """A hint with the known names, after the one that is spelled most alike.
 
     Args:
@@ -44,8 +44,9 @@ def one_of(name: str, known: Sequence[str], also: Iterable[str] = ()) -> str:
     """
     from difflib import get_close_matches
 
-    listed = "one of " + ", ".join(known)
-    alike = get_close_matches(name.lower(), [*known, *also], n=1)
+    names = list(known)
+    listed = "one of " + ", ".join(names)
+    alike = get_close_matches(name.lower(), [*names, *also], n=1)
     return f"did you mean {alike[0]}? {listed}" if alike else listed
 
 

@@ -12,6 +12,7 @@ import typer
 from mkdocs.structure.files import File
 
 from ckh.cli import COMMANDS, build_app, run
+from ckh.ops import all_requested
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -67,7 +68,7 @@ def _public() -> list[str]:
 
 
 def _helps() -> Iterator[str]:
-    """The help of each command and subcommand, below headings."""
+    """The help of each command and subcommand, and of the problems of each operation, below headings."""
     for name in COMMANDS:
         command = typer.main.get_command(build_app([name])).commands[name]  # type: ignore[attr-defined]
         for words in ([name], *([name, inner] for inner in getattr(command, "commands", {}))):
@@ -75,3 +76,10 @@ def _helps() -> Iterator[str]:
             with redirect_stdout(printed):
                 run([*words, "--help"])
             yield f"{'##' if len(words) == 1 else '###'} ckh {' '.join(words)}\n\n```text\n{printed.getvalue()}```\n"
+    yield "## Problems by operation\n"
+    for op in all_requested():
+        printed = io.StringIO()
+        with redirect_stdout(printed):
+            run(["predict", "--op", op, "--help"])
+        panel = printed.getvalue().partition("\nProblem:\n")[2].partition("\n\n")[0]
+        yield f"### {op}\n\n```text\n{panel}\n```\n"

@@ -16,6 +16,7 @@ from ckh.commands._declared_options import option_of
 from ckh.documents import Document, fields_of
 from ckh.errors import UsageError
 from ckh.outputs import check_output
+from ckh.prose import one_of
 from ckh.version import __version__
 
 if TYPE_CHECKING:
@@ -173,7 +174,7 @@ def _check(kind: str | None, options: DeviceOptions, out: Path | None, *, force:
 
     kind = kind or default_device_kind(options)
     if kind not in DEVICE_KINDS:
-        raise UsageError(f"unknown device {kind!r}", "one of " + ", ".join(DEVICE_KINDS), code="unknown-name")
+        raise UsageError(f"unknown device {kind!r}", one_of(kind, DEVICE_KINDS), code="unknown-name")
     out = out or Path(f"ckh-check-{kind}.tar.gz")
     check_output(out, output.ARCHIVE, force=force)
     report = gather(options)

@@ -28,6 +28,7 @@ from ckh.commands._judging import (
 )
 from ckh.errors import ExitCode, UsageError
 from ckh.log import note, warn
+from ckh.prose import one_of
 from ckh.training import Labels
 
 if TYPE_CHECKING:
@@ -267,9 +268,7 @@ def _parse_gate(text: str, *, is_winners: bool) -> tuple[str, float]:
     known = (COVERAGE, *(tuple(f"top{k}" for k in FIRST) if is_winners else FIGURES))
     name, _, value = text.partition("=")
     if name not in known:
-        raise UsageError(
-            f"--fail-under {text!r}: unknown figure {name!r}", "one of " + ", ".join(known), code="unknown-name"
-        )
+        raise UsageError(f"--fail-under {text!r}: unknown figure {name!r}", one_of(name, known), code="unknown-name")
     try:
         least = float(value)
     except ValueError:

@@ -25,6 +25,7 @@ from ckh.errors import UsageError
 from ckh.export.consumers import all_of, named, the_one, the_table
 from ckh.log import warn
 from ckh.outputs import check_output, write_folder
+from ckh.prose import one_of
 from ckh.requested import as_option
 
 if TYPE_CHECKING:
@@ -190,7 +191,7 @@ def export(
 ) -> None:
     """Write, and say what."""
     if to not in _TARGETS:
-        raise UsageError(f"unknown target {to!r}", "one of " + ", ".join(_TARGETS), code="unknown-name")
+        raise UsageError(f"unknown target {to!r}", one_of(to, _TARGETS), code="unknown-name")
     typed = _Typed(
         *(tuple(model), registry, embed, problems, tuple(data), op, arch, dtype, variant, num_cus, installed, top),
         *(replace, check, skip_unsupported, ordered),

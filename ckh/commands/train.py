@@ -18,6 +18,7 @@ from ckh.errors import DataError, UsageError
 from ckh.log import note, warn
 from ckh.outputs import check_output
 from ckh.problems import Direction
+from ckh.prose import one_of
 from ckh.training import Labels, RankObjective, TrainOptions, TreeParams, winner_options
 
 if TYPE_CHECKING:
@@ -283,7 +284,7 @@ def _targets(text: str) -> tuple[str, ...]:
 
     names = tuple(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
     if unknown := [name for name in names if name not in TARGETS]:
-        raise UsageError(f"unknown target {unknown[0]!r}", "the targets are " + ", ".join(TARGETS), code="unknown-name")
+        raise UsageError(f"unknown target {unknown[0]!r}", one_of(unknown[0], TARGETS), code="unknown-name")
     if TFLOPS not in names:
         raise UsageError(f"--targets must include {TFLOPS}", code="missing-option")
     return names

@@ -16,6 +16,7 @@ from ckh.documents import Document
 from ckh.errors import DataError, UsageError
 from ckh.log import warn
 from ckh.ops import operation, operation_names
+from ckh.prose import one_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -54,9 +55,7 @@ def output_kind(name: str, *, is_partitioned: bool = False) -> FileKind | Folder
     if name == PARQUET:
         return DATASET
     if name not in output_formats():
-        raise UsageError(
-            f"unknown format {name!r}", "one of " + ", ".join((PARQUET, *output_formats())), code="unknown-name"
-        )
+        raise UsageError(f"unknown format {name!r}", one_of(name, (PARQUET, *output_formats())), code="unknown-name")
     return output_formats()[name].kind
 
 

@@ -9,6 +9,7 @@ import numpy as np
 from ckh.assess.metrics import best_of_first
 from ckh.assess.report import choices_made
 from ckh.errors import UsageError
+from ckh.prose import one_of
 from ckh.report.drawing import Drawing, Heat, Line, Lines, PageTable, Report, Spread, Spreads
 from ckh.report.judged import baseline_efficiencies
 from ckh.report.learning import learning_curve
@@ -125,7 +126,7 @@ def _heat(judged: Judged, over: tuple[str, str] | None) -> Drawing | None:
     sizes = {name: first[name].to_numpy(dtype=np.float64) for name in judged.dataset.op.sizes}
     for name in over or ():
         if name not in sizes:
-            raise UsageError(f"there is no size {name!r}", "one of " + ", ".join(sizes), code="unknown-field")
+            raise UsageError(f"there is no size {name!r}", one_of(name, sizes), code="unknown-field")
     if over is None:
         varying = sorted((name for name in sizes), key=lambda name: -_variety(sizes[name]))
         over = (varying[0], varying[1])

@@ -1,4 +1,4 @@
-"""One search: request a configuration, measure it, report its time, until the budget is spent."""
+"""One search: request a configuration, measure it, report its time, until its evaluations are used up."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def _never() -> bool:
 def run(
     strategy: Strategy,
     evaluate: Callable[[int], float | None],
-    budget: int,
+    evaluations: int,
     should_stop: Callable[[], bool] = _never,
 ) -> SearchResult:
     """Measure the configurations that a strategy proposes.
@@ -58,12 +58,12 @@ def run(
         strategy: a new one, or one to go on with.
         evaluate: measures a configuration by its index: its time in ms, or None if it failed, which costs as much;
             or raises `StoppedError`.
-        budget: how many measurements; fewer are made only where the space has no more.
+        evaluations: how many measurements; fewer are made only where the space has no more.
         should_stop: called before each measurement.
     """
     trace: list[Step] = []
     best: float | None = None
-    while len(trace) < budget and not strategy.is_exhausted and not should_stop():
+    while len(trace) < evaluations and not strategy.is_exhausted and not should_stop():
         index = strategy.ask()
         try:
             time_ms = evaluate(index)

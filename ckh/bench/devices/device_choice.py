@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from ckh.bench.devices.device import DEVICE_KINDS, EMULATED_KIND, HIP_KIND, HOST_KIND, DeviceOptions
 from ckh.errors import DeviceError, UsageError
+from ckh.prose import one_of
 
 if TYPE_CHECKING:
     from ckh.bench.devices.device import Device
@@ -30,7 +31,7 @@ def open_device(kind: str, options: DeviceOptions = DeviceOptions()) -> Device:
 
         return EmulatedDevice(options)
     if kind != HOST_KIND:
-        raise UsageError(f"unknown device {kind!r}", "one of " + ", ".join(DEVICE_KINDS), code="unknown-name")
+        raise UsageError(f"unknown device {kind!r}", one_of(kind, DEVICE_KINDS), code="unknown-name")
     given = [field.name for field in fields(options) if getattr(options, field.name) != field.default]
     if given:
         raise UsageError(f"the host device has no {', '.join(given)}", "use --device hip", code="inapplicable-option")

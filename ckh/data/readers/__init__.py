@@ -12,6 +12,7 @@ from ckh.data.readers.table import mapped, open_table
 from ckh.data.tables import is_dataset
 from ckh.errors import DataError, UsageError
 from ckh.ops import operation, operation_names, part_of
+from ckh.prose import one_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -103,7 +104,7 @@ def find_reader(path: Path) -> Reader:
 
 def _named(format_name: str) -> Reader:
     if format_name not in readers():
-        raise UsageError(f"unknown format {format_name!r}", "one of " + ", ".join(readers()), code="unknown-name")
+        raise UsageError(f"unknown format {format_name!r}", one_of(format_name, readers()), code="unknown-name")
     return readers()[format_name]
 
 

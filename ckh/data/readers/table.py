@@ -12,6 +12,7 @@ from ckh.data.ahead import ahead
 from ckh.data.readers.base import PARQUET_MAGIC
 from ckh.data.readers.cells import Cells, read_cells, read_header
 from ckh.errors import DataError, UsageError
+from ckh.prose import one_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -238,7 +239,7 @@ def mapped(table: Table, mapping: Mapping[str, str], known: Sequence[str]) -> Ta
     for ours, theirs in mapping.items():
         if ours not in known:
             raise UsageError(
-                f"there is no column {ours!r} to map {theirs!r} to", "one of " + ", ".join(known), code="missing-column"
+                f"there is no column {ours!r} to map {theirs!r} to", one_of(ours, known), code="missing-column"
             )
         if not table.has(theirs):
             raise DataError(

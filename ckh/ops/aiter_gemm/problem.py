@@ -9,6 +9,7 @@ from typing import Any
 
 from ckh.errors import UsageError
 from ckh.problems import DTYPE_BYTES
+from ckh.prose import one_of
 
 OP_TYPE = "aiter_gemm"
 PREFIX = "aiter_gemm_"
@@ -65,15 +66,15 @@ class AiterGemm:
         for name in SIZES.values():
             check_size(name, getattr(self, name), least=0 if name == "num_cus" else 1)
         if self.family not in FAMILIES:
-            raise UsageError(f"unknown family {self.family!r}", "one of " + ", ".join(FAMILIES), code="unknown-name")
+            raise UsageError(f"unknown family {self.family!r}", one_of(self.family, FAMILIES), code="unknown-name")
         if self.dtype not in FAMILIES[self.family]:
             raise UsageError(
                 f"{self.family} has no dtype {self.dtype!r}",
-                "one of " + ", ".join(FAMILIES[self.family]),
+                one_of(self.dtype, FAMILIES[self.family]),
                 code="unknown-name",
             )
         if self.library not in LIBRARIES:
-            raise UsageError(f"unknown library {self.library!r}", "one of " + ", ".join(LIBRARIES), code="unknown-name")
+            raise UsageError(f"unknown library {self.library!r}", one_of(self.library, LIBRARIES), code="unknown-name")
 
     @property
     def flops(self) -> int:

@@ -10,6 +10,7 @@ from typing import Any
 from ckh.errors import UsageError
 from ckh.ops.aiter_gemm.problem import check_size
 from ckh.problems import DTYPE_BYTES
+from ckh.prose import one_of
 
 OP_TYPE = "aiter_moe"
 PREFIX = "aiter_moe_"
@@ -80,7 +81,9 @@ class AiterMoe:
         for name, values in KINDS.items():
             if getattr(self, name) not in values:
                 raise UsageError(
-                    f"unknown {name} {getattr(self, name)!r}", "one of " + ", ".join(values), code="unknown-name"
+                    f"unknown {name} {getattr(self, name)!r}",
+                    one_of(str(getattr(self, name)), values),
+                    code="unknown-name",
                 )
         if self.topk > self.experts:
             raise UsageError(f"a token cannot choose {self.topk} of {self.experts} experts", code="out-of-range")

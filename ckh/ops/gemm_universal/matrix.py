@@ -12,6 +12,7 @@ from ckh.kernels.pipelines import PIPELINE_CODES
 from ckh.kernels.scheduler import Scheduler
 from ckh.ops.gemm_universal.pool import gemm_pool
 from ckh.ops.gemm_universal.problem import GEMM_LAYOUTS, OP_TYPE, GemmProblem
+from ckh.prose import one_of
 
 if TYPE_CHECKING:
     from ckh.bench.computation import MatrixSettings
@@ -33,7 +34,7 @@ def matrix(name: str, settings: MatrixSettings) -> tuple[Case[GemmProblem, GemmK
             f"{OP_TYPE} has neither directions nor dimensions", "leave those options out", code="inapplicable-option"
         )
     if name not in _MATRICES:
-        raise UsageError(f"{OP_TYPE} has no matrix {name!r}", "one of " + ", ".join(_MATRICES), code="unknown-name")
+        raise UsageError(f"{OP_TYPE} has no matrix {name!r}", one_of(name, _MATRICES), code="unknown-name")
     return tuple(
         Case(_label(kernel, name), kernel, problem_for(kernel), {"layout": kernel.layout})
         for base in (_base(settings, layout) for layout in GEMM_LAYOUTS)

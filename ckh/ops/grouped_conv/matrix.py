@@ -23,6 +23,7 @@ from ckh.ops.grouped_conv.variants import (
     VARIANT_PIPELINES,
 )
 from ckh.problems import Direction
+from ckh.prose import one_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -44,7 +45,7 @@ def matrix(
         NoKernelError: the architecture has no kernel to begin with.
     """
     if name not in MATRICES:
-        raise UsageError(f"unknown matrix {name!r}", "one of " + ", ".join(MATRICES), code="unknown-name")
+        raise UsageError(f"unknown matrix {name!r}", one_of(name, MATRICES), code="unknown-name")
     return tuple(
         Case(label, kernel, problem_for(kernel), {"direction": str(direction), "ndim": ndim})
         for direction in directions

@@ -16,6 +16,7 @@ from ckh.ops.grouped_conv.names import parse_kernel_name
 from ckh.ops.grouped_conv.problem import CONV_LAYOUTS
 from ckh.ops.grouped_conv.reference import convolve, operand_shapes, reduction_length
 from ckh.problems import Direction
+from ckh.prose import one_of
 
 if TYPE_CHECKING:
     from ckh.archs import ArchSpec
@@ -109,9 +110,7 @@ def _matrix(name: str, settings: MatrixSettings) -> tuple[Case[ConvProblem, Conv
 
 def _directions(text: str) -> tuple[Direction, ...]:
     if text != ALL_DIRECTIONS and text not in list(Direction):
-        raise UsageError(
-            f"unknown direction {text!r}", "one of " + ", ".join((*Direction, ALL_DIRECTIONS)), code="unknown-name"
-        )
+        raise UsageError(f"unknown direction {text!r}", one_of(text, (*Direction, ALL_DIRECTIONS)), code="unknown-name")
     return tuple(Direction) if text == ALL_DIRECTIONS else (Direction(text),)
 
 

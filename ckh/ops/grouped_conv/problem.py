@@ -13,6 +13,7 @@ from typing import Any
 
 from ckh.errors import UsageError
 from ckh.problems import DTYPE_BYTES, Direction, unknown_dtype
+from ckh.prose import one_of
 
 CONV_LAYOUTS: dict[int, str] = {2: "nhwgc", 3: "ndhwgc"}
 
@@ -274,9 +275,7 @@ def _direction(value: str) -> Direction:
     try:
         return Direction(value)
     except ValueError:
-        raise UsageError(
-            f"unknown direction {value!r}", "one of " + ", ".join(Direction), code="unknown-name"
-        ) from None
+        raise UsageError(f"unknown direction {value!r}", one_of(value, Direction), code="unknown-name") from None
 
 
 def _output(size: int, taps: int, stride: int, pad: int, dilation: int) -> int:

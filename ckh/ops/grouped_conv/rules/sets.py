@@ -21,6 +21,7 @@ from ckh.ops.grouped_conv.rules.draw import Kernels, Key, every_fifth, first_of_
 from ckh.ops.grouped_conv.rules.full import full_candidates
 from ckh.ops.grouped_conv.validity import CONV_RULES
 from ckh.problems import Direction
+from ckh.prose import one_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -123,7 +124,7 @@ def _judged(
 
 def _find(name: str, ndim_spatial: int) -> RuleSet:
     if name not in RULE_SETS:
-        raise UsageError(f"unknown rule set {name!r}", "one of " + ", ".join(RULE_SETS), code="unknown-name")
+        raise UsageError(f"unknown rule set {name!r}", one_of(name, RULE_SETS), code="unknown-name")
     if ndim_spatial not in CONV_LAYOUTS:
         known = ", ".join(map(str, CONV_LAYOUTS))
         raise UsageError(
