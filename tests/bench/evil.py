@@ -9,8 +9,8 @@ from ckh.schema import Status
 from tests.bench.faults import CLAIMED_MS, FAULTS, GOOD, HANG, HOARD, Fault
 
 _RIGHT = GOOD.run
-# As a worker would write it, but for the signature, which no kernel can know.
-_HONEST = Reply(0, Status.OK, "", (1.5,), 1, {"run": 0.1}, signed="0123456789abcdef").to_line().decode()
+# As a worker would write it, but for the number of the job, which no kernel guesses.
+_HONEST = Reply(0, Status.OK, "", (1.5,), 1, {"run": 0.1}).to_line().decode()
 REPLY = _HONEST.replace('"id": 0', '"id": @id@').replace("[1.5]", "[@times@]").replace('"', '\\"').replace("\n", "\\n")
 
 

@@ -179,10 +179,8 @@ def test_a_worker_that_fails_by_itself_is_started_once(tmp_path: Path) -> None:
 
 # What a worker does with a job, as a Python expression of the lines that it writes; `right` is the right reply.
 LIES = {
-    "another job": ("{**right, 'id': 6}", "to another job"),
-    "the job before": ("before", "to another job"),
-    "unsigned": ("{**right, 'signed': ''}", "to another job"),
-    "signed with the number of another job": ("{**right, 'signed': signature(secret, 2)}", "to another job"),
+    "another job": ("{**right, 'id': right['id'] ^ 1}", "to another job"),
+    "the job's place in the plan": ("{**right, 'id': 5}", "to another job"),
     "twice": ("right, right", "more than once"),
     "more": ("right, 'x'", "more than once"),
     "too many times": ("{**right, 'samples_ns': [1.5] * 4}", "it has 4 times"),
@@ -211,15 +209,12 @@ LIES = {
 }
 LIAR = """
 import json, sys
-from ckh.bench.supervision.protocol import signature
 ready = json.loads(sys.argv[1])
 print(json.dumps(ready), flush=True)
 sys.set_int_max_str_digits(0) if hasattr(sys, "set_int_max_str_digits") else None
-secret = sys.stdin.readline().strip()
-for number, line in enumerate(sys.stdin, 1):
-    job, signed = json.loads(line), signature(secret, number)
-    right = {**ready, "id": job["id"], "signed": signed, "samples_ns": [1.5, 2.5, 3.5], "loops": 7, "seconds": {}}
-    before = {**right, "signed": signature(secret, number - 1)}
+for line in sys.stdin:
+    job = json.loads(line)
+    right = {**ready, "id": job["id"], "samples_ns": [1.5, 2.5, 3.5], "loops": 7, "seconds": {}}
     said = @lie@
     lines = [one if isinstance(one, str) else json.dumps(one) for one in (said if isinstance(said, tuple) else (said,))]
     sys.stdout.write("\\n".join(lines) + "\\n")

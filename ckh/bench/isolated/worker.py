@@ -1,9 +1,8 @@
 """`python -m ckh.bench.isolated.worker CONFIG`: a program that measures kernels and may die.
 
-It reads a secret and jobs from stdin, and writes replies, signed with the secret, to what was its stdout when it
-started; whatever a kernel prints goes to stderr. It ends when stdin does, and after a reply that says it is the last.
-The first line that it writes says whether it is ready, or why it has no device. It runs below a guard
-(`ckh.bench.supervision.guard`).
+It reads jobs from stdin, and writes replies to what was its stdout when it started; whatever a kernel prints goes to
+stderr. It ends when stdin does, and after a reply that says it is the last. The first line that it writes says whether
+it is ready, or why it has no device. It runs below a guard (`ckh.bench.supervision.guard`).
 
 What a kernel starts and does not wait for would disturb the kernels after it: that is the kernel's failure, and the
 worker's end.
@@ -34,7 +33,6 @@ from ckh.bench.supervision.protocol import (
     Reply,
     WorkerConfig,
     job_from_line,
-    signature,
 )
 from ckh.errors import DeviceError
 from ckh.schema import Status
@@ -50,7 +48,6 @@ _THREADS = Path("/proc/self/task")
 def main() -> int:
     """Serve jobs until stdin ends; the exit code."""
     config = WorkerConfig(**json.loads(sys.argv[1]))
-    secret = sys.stdin.readline().strip()
     replies = os.dup(1)
     os.dup2(2, 1)
     _settle(config)
@@ -63,9 +60,8 @@ def main() -> int:
         _write(replies, Reply(READY.id, Status.LAUNCH_ERROR, f"{error.message}\n{error.hint}", is_last=True))
         return error.exit_code
     _write(replies, Reply(READY.id, Status.OK))
-    answered = _answers(clock, _work(bench, config), counts_threads=not config.is_hip)
-    for number, reply in enumerate(answered, 1):
-        _write(replies, replace(reply, signed=signature(secret, number)))
+    for reply in _answers(clock, _work(bench, config), counts_threads=not config.is_hip):
+        _write(replies, reply)
         if reply.is_last:
             break
     return 0

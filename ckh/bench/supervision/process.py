@@ -1,8 +1,8 @@
 """One worker process as the supervisor sees it: jobs in, replies out, and its end.
 
 A kernel runs in the worker and can read and write whatever the worker can. So a reply counts only if it comes from the
-worker's process (the system says who writes), is signed with a secret that was sent before any kernel ran, and is one
-that an honest worker can give to just this job (`protocol.mismatch`). Everything else is the end of the worker.
+worker's process (the system says who writes), has the random number that the job was sent with, and is one that an
+honest worker can give to just this job (`protocol.mismatch`). Everything else is the end of the worker.
 """
 
 from __future__ import annotations
@@ -17,10 +17,11 @@ import subprocess
 import time
 from collections import deque
 from contextlib import suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ckh.bench.supervision.guard import end_guarded, guarded
-from ckh.bench.supervision.protocol import READY, Job, Reply, WorkerConfig, mismatch, reply_from_line, signature
+from ckh.bench.supervision.protocol import READY, Job, Reply, WorkerConfig, mismatch, reply_from_line
 from ckh.errors import DeviceError
 from ckh.schema import Status
 
@@ -39,6 +40,7 @@ _MOST_READ_BYTES = 1 << 20  # of a reply, and of what is left in stderr
 _STOP_CHECK_S = 0.25
 _MESSAGE_LENGTH = 300
 _SHOWN = 80
+_NUMBER_BITS = 62  # of the numbers that jobs are sent with, which no kernel guesses
 _CREDENTIALS = struct.Struct("3i")  # process, user, group
 
 # These come from outside, as a rule: from the system when memory is short, or from somebody.
@@ -112,10 +114,9 @@ class WorkerProcess:
         self._poll = select.poll()
         for descriptor in (self._socket.fileno(), self._err):
             self._poll.register(descriptor, select.POLLIN)
-        self._secret, self._count = secrets.token_hex(), 0
-        self._write(self._secret.encode() + b"\n")
-        # What replies are to come, each with its signature; a worker begins with one to a job that is not sent.
-        self._jobs = deque([(READY, "")])
+        # Jobs whose replies are to come, as they are and as they were sent; a worker begins with a reply to one that
+        # is not sent.
+        self._jobs = deque([(READY, READY)])
 
     @property
     def is_busy(self) -> bool:
@@ -124,9 +125,9 @@ class WorkerProcess:
 
     def send(self, job: Job) -> None:
         """Hand over a job; that the worker is dead is found out when receiving."""
-        self._count += 1
-        self._jobs.append((job, signature(self._secret, self._count)))
-        self._write(job.to_line())
+        sent = replace(job, id=secrets.randbits(_NUMBER_BITS))
+        self._jobs.append((job, sent))
+        self._write(sent.to_line())
 
     def receive(self, deadline: float, should_give_up: Callable[[], bool] = lambda: False) -> Reply:
         """The reply to the first job that has none yet.
@@ -151,16 +152,16 @@ class WorkerProcess:
     def _checked(self, line: bytes) -> Reply:
         if not self._jobs:
             raise self._lied("the worker replied to no job")
-        job, expected = self._jobs.popleft()
+        job, sent = self._jobs.popleft()
         try:
             reply = reply_from_line(line)
         except ValueError as error:
             raise self._lied(f"the worker answered nonsense: {line[:_SHOWN]!r}") from error
-        if fault := mismatch(job, reply, expected):
+        if fault := mismatch(sent, reply):
             raise self._lied(f"the worker gave a reply that cannot be: {fault}")
         if self._received and not self._jobs:
             raise self._lied("the worker replied more than once")
-        return reply
+        return replace(reply, id=job.id)
 
     def _write(self, line: bytes) -> None:
         with suppress(OSError):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields
@@ -159,11 +158,6 @@ class Job:
 READY = Job(Op.LOAD, -1)  # what the line that a worker begins with is the reply to
 
 
-def signature(secret: str, number: int) -> str:
-    """Signature that only this worker can write below its reply to a job, numbered from 1."""
-    return hashlib.blake2b(str(number).encode(), key=secret.encode()[: hashlib.blake2b.MAX_KEY_SIZE]).hexdigest()
-
-
 def job_from_line(line: str) -> Job:
     """Parse a job."""
     values = json.loads(line)
@@ -179,8 +173,7 @@ class Reply:
     `launch_ns` is what a kernel that does nothing takes, timed in the same way, 0 where that is not known; `by_graph`
     says that a graph launched the kernel; `card` is what the sensors of the GPU showed then, by `schema.CARD`.
 
-    `signed` is its `signature`. After a reply that `is_last` the worker ends, because its GPU, or the worker itself,
-    cannot be used any more.
+    After a reply that `is_last` the worker ends, because its GPU, or the worker itself, cannot be used any more.
     """
 
     id: int
@@ -190,7 +183,6 @@ class Reply:
     loops: int = 0
     seconds: Seconds | None = None
     is_last: bool = False
-    signed: str = ""
     launch_ns: float = 0.0
     by_graph: bool = False
     card: Card | None = None
@@ -221,9 +213,9 @@ def reply_from_line(line: bytes) -> Reply:
     return Reply(**{**values, "status": Status(values["status"]), "samples_ns": tuple(values["samples_ns"])})
 
 
-def mismatch(job: Job, reply: Reply, expected: str) -> str:
+def mismatch(job: Job, reply: Reply) -> str:
     """Reason why a reply cannot be that of this worker to this job; empty if it can."""
-    if (reply.id, reply.signed) != (job.id, expected):
+    if reply.id != job.id:
         return "it is to another job"
     is_timed = reply.status is Status.OK and job.op in (Op.MEASURE, Op.TIME)
     least, most = (1 if job.op is Op.MEASURE else job.samples, job.samples) if is_timed else (0, 0)
@@ -256,7 +248,6 @@ _IS_VALID: dict[str, Callable[[Any], bool]] = {
     "loops": lambda value: type(value) is int and 0 <= value <= MAX_LOOPS,
     "seconds": lambda value: _are_numbers(value, tuple(map(str, Phase))),
     "is_last": lambda value: isinstance(value, bool),
-    "signed": lambda value: isinstance(value, str),
     "launch_ns": _is_time_or_none,
     "by_graph": lambda value: isinstance(value, bool),
     "card": lambda value: _are_numbers(value, CARD),
