@@ -14,7 +14,7 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from ckh.cli import run
-from ckh.commands._bench_output import RegistryDocument
+from ckh.commands.bench.output import RegistryDocument
 from ckh.documents import JSON_VERSION, Document, json_text, plain
 from ckh.errors import ExitCode
 from ckh.version import __version__

@@ -169,8 +169,8 @@ def _report_data(paths: list[Path], data: Sequence[Path], over: str | None) -> R
 def _report_models(
     paths: list[Path], data: list[Path], train_data: list[Path], over: str | None, among: Among, *, by_data: bool
 ) -> Report:
-    from ckh.commands._evaluation_output import measure_again
     from ckh.commands._judging import held_out, load_judged
+    from ckh.commands.evaluate.output import measure_again
     from ckh.learn.models.artifact import load_model
     from ckh.learn.models.manifest import labels_of
     from ckh.report.judged import judge

@@ -14,7 +14,7 @@ from ckh.bench.supervision import reference, sweep
 from ckh.bench.supervision.protocol import Reply
 from ckh.bench.supervision.reference import by_computing
 from ckh.bench.supervision.sweep import Totals
-from ckh.commands._bench_output import machine_lines, reference_lines
+from ckh.commands.bench.output import machine_lines, reference_lines
 from ckh.data.journal import read_journal
 from ckh.data.records import ReferenceRecord
 from ckh.ops.gemm_universal.problem import GemmProblem

@@ -67,7 +67,7 @@ def test_auto_fits_the_budget(
     args: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The estimated time of what auto chooses is within the budget; the text says it, and lists the first problems."""
-    monkeypatch.setattr("ckh.commands._bench_output._TASKS_SHOWN", 1)
+    monkeypatch.setattr("ckh.commands.bench.output._TASKS_SHOWN", 1)
     whole = [word for word in args if word not in ("--kernels", "kernels")]
     assert run([*whole, "--plan", "auto", "--budget", "10s", "--jobs", "2", "--dry-run", "--json"]) == ExitCode.OK
     shown = document(capsys)

@@ -10,8 +10,8 @@ import pytest
 
 from ckh.archs import HOST
 from ckh.cli import run
-from ckh.commands import _train_defaults as defaults
 from ckh.commands import bench
+from ckh.commands.train import defaults
 from ckh.errors import ExitCode
 from tests.refusals import expect_error, expect_values
 

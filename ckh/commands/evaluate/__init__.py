@@ -36,8 +36,8 @@ if TYPE_CHECKING:
 
     from ckh.assess.measured import Scorer
     from ckh.assess.ranked_rows import Coverage, RankedRows
-    from ckh.commands._evaluation_output import EvaluateDocument
-    from ckh.commands._winners_output import EvaluateWinnersDocument
+    from ckh.commands.evaluate.output import EvaluateDocument
+    from ckh.commands.evaluate.winners import EvaluateWinnersDocument
     from ckh.data.dataset import Dataset
     from ckh.data.parts import DatasetParts
     from ckh.learn.judging.predicted_times import TimeRatios
@@ -223,7 +223,7 @@ def _judge_times(
     from ckh.assess import report
     from ckh.assess.baselines import Learned
     from ckh.assess.metrics import figures
-    from ckh.commands._evaluation_output import document, print_report
+    from ckh.commands.evaluate.output import document, print_report
     from ckh.learn.judging.predicted_times import time_errors
 
     ratios = []
@@ -252,7 +252,7 @@ def _judge_winners(
 ) -> tuple[EvaluateWinnersDocument, Callable[[str], None]]:
     """The same where only winners are known: a row or two a problem, all of which are in memory."""
     from ckh.assess import winners
-    from ckh.commands._winners_output import document, print_report
+    from ckh.commands.evaluate.winners import document, print_report
     from ckh.learn.training.winners import ranked_winners
 
     dataset, known = parts.whole(), None if learned_from is None else learned_from.whole()

@@ -102,7 +102,7 @@ def bench(
 ) -> None:
     """Measure, and print what came of it."""
     from ckh.bench.supervision.campaign import Campaign
-    from ckh.commands import _bench_output as output
+    from ckh.commands.bench import output
 
     is_plain = not any((device, out, resume, cluster, as_json)) and not any(settings.values())
     given, most = Given(**settings), BenchLimits(**limits)
@@ -155,7 +155,7 @@ def _warn_of_headers(campaign: Campaign) -> None:
 def _build(campaign: Campaign, limits: BenchLimits, *, as_json: bool) -> None:
     """Compile what is left, print what came of it, and exit by that."""
     from ckh.bench.supervision.stop import StopReason
-    from ckh.commands import _bench_output as output
+    from ckh.commands.bench import output
 
     _warn_of_headers(campaign)
     reports, reason = campaign.build(limits)
@@ -180,7 +180,7 @@ def _count_down(seconds: int) -> None:
 def _measure(campaign: Campaign, limits: BenchLimits, *, as_json: bool, counts_down: bool) -> None:
     """Measure what is left, print what came of it, and exit by that."""
     from ckh.bench.supervision.stop import StopReason
-    from ckh.commands import _bench_output as output
+    from ckh.commands.bench import output
 
     _warn_of_headers(campaign)
     outlook = campaign.outlook(limits)

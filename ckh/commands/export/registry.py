@@ -162,7 +162,7 @@ def _answers(chooser: Chooser, source: str) -> list[Answer]:
     Raises:
         NoKernelError: none applies to any.
     """
-    from ckh.commands._consumed import answered
+    from ckh.commands.export.consumed import answered
 
     found = list(answered(chooser, chooser.load_problems(source, None, None)))
     failures = [failure for one in found if (failure := one.failure)]
@@ -245,7 +245,7 @@ def _measured(chooser: Chooser, wanted: RegistryWanted, lists: ListFormat, arch:
         DataError: the rows are of another operation or GPU, or no kernel of theirs can be named completely.
     """
     from ckh.assess.measured import judged, times_of
-    from ckh.commands._consumed import measured_rows
+    from ckh.commands.export.consumed import measured_rows
 
     dataset = judged(measured_rows(wanted.data, chooser.op, arch.name))
     problems = list(dataset.problems())

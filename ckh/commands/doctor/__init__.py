@@ -170,7 +170,7 @@ def _check(kind: str | None, options: DeviceOptions, out: Path | None, *, force:
     from ckh.bench.checks.checkup import Checkup
     from ckh.bench.devices.device import DEVICE_KINDS
     from ckh.bench.devices.device_choice import default_device_kind
-    from ckh.commands import _doctor_check as output
+    from ckh.commands.doctor import check as output
 
     kind = kind or default_device_kind(options)
     if kind not in DEVICE_KINDS:

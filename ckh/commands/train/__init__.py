@@ -135,8 +135,8 @@ def train(
     as_json: bool = typer.Option(False, "--json", help=JSON_HELP),
 ) -> None:
     """Train and print how well it went on held-out folds."""
-    from ckh.commands._train_defaults import checked_out, to_train_on
-    from ckh.commands._train_output import print_trained, warn_if_worse, warn_of_start
+    from ckh.commands.train.defaults import checked_out, to_train_on
+    from ckh.commands.train.output import print_trained, warn_if_worse, warn_of_start
     from ckh.data.sample import read_sample
     from ckh.learn.judging.today import against_today
     from ckh.learn.training.prepared import too_few_to_validate

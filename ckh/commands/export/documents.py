@@ -10,7 +10,7 @@ from ckh.documents import Document
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ckh.commands._checked_export import CheckedFile
+    from ckh.commands.export.checked import CheckedFile
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,9 +11,9 @@ import typer
 from ckh.commands import _completion
 from ckh.commands._common import JSON_HELP, OP_HELP, examples, print_json, print_table, say
 from ckh.commands._duration import parse_duration
-from ckh.commands._selection import WantedChoices, changed_choices, create_golden, with_data, with_measurements
-from ckh.commands._verdicts import FORCE, JUNIT, SUMMARY, VerdictFiles, give_verdict
 from ckh.commands.panels import PROBLEM
+from ckh.commands.validate.choices import WantedChoices, changed_choices, create_golden, with_data, with_measurements
+from ckh.commands.validate.verdicts import FORCE, JUNIT, SUMMARY, VerdictFiles, give_verdict
 from ckh.documents import Document
 from ckh.errors import UsageError
 from ckh.log import emit

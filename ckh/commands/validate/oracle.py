@@ -24,8 +24,8 @@ from ckh.commands._judging import (
     refuse_unstable,
     stands_in,
 )
-from ckh.commands._verdicts import give_verdict
 from ckh.commands.panels import MEASURING
+from ckh.commands.validate.verdicts import give_verdict
 from ckh.documents import Document
 from ckh.errors import DataError, UsageError
 from ckh.log import warn
@@ -210,7 +210,7 @@ def _judged_as_measured(model: Model, parts: DatasetParts, among: Among, top_k: 
     from ckh.assess.noise import RepeatNoiseOfParts, ceiling, scored_again
     from ckh.assess.ranked_rows import coverage, coverage_of
     from ckh.assess.report import RANDOM
-    from ckh.commands._evaluation_output import noise_lines
+    from ckh.commands.evaluate.output import noise_lines
 
     repeats, ks, rank = RepeatNoiseOfParts(), (1, top_k), ranker_of(model, among)
     tolerances, bests, again, covered = [], [], [], []

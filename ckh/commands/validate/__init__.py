@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import typer
 
-from ckh.commands import _validate_compare, _validate_kernels, _validate_oracle, _validate_selection
 from ckh.commands._common import examples
+from ckh.commands.validate import compare, kernels, oracle, selection
 
 
 def register(app: typer.Typer) -> None:
@@ -22,8 +22,8 @@ def register(app: typer.Typer) -> None:
         no_args_is_help=True,
         rich_markup_mode=None,
     )
-    _validate_oracle.register(group)
-    _validate_compare.register(group)
-    _validate_selection.register(group)
-    _validate_kernels.register(group)
+    oracle.register(group)
+    compare.register(group)
+    selection.register(group)
+    kernels.register(group)
     app.add_typer(group)
