@@ -1,4 +1,4 @@
-"""Helpers that the commands share: printing JSON and tables, and help with examples."""
+"""Shared helpers of the commands: printing JSON and tables, help with examples."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]
 
 
 def reasons_by_kind(counts: dict[str, int]) -> dict[str, int]:
-    """Counts of reasons that differ in a size only ("M = 31 is …", "M = 7 is …") as one, most frequent first."""
+    """Merge the counts of reasons that differ only in a size ("M = 31 is …", "M = 7 is …"), most frequent first."""
     added: Counter[str] = Counter()
     for reason, count in counts.items():
         added[_SIZE.sub(" = …", reason)] += count
@@ -47,7 +47,7 @@ def reasons_by_kind(counts: dict[str, int]) -> dict[str, int]:
 
 
 def examples(*lines: str) -> str:
-    r"""Help's epilogue with examples that can be pasted, each on its own lines (\b keeps Typer from joining them)."""
+    r"""Help epilogue with examples to paste, each on its own lines (\b keeps Typer from joining them)."""
     # Typer puts two spaces before each line. The further lines of a command stand two to the right of its first.
     fitted = [prose(f"{'':6}{line}", 6).replace("\n  ", "\n").removeprefix("    ") for line in lines]
     return "\n".join(["\b", "Examples:", *fitted])

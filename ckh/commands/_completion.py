@@ -1,4 +1,4 @@
-"""Completions of options' values for shells, by what was typed of them. An error here offers nothing."""
+"""Shell completion of option values by prefix. Errors complete nothing."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def dtypes(incomplete: str) -> list[str]:
 
 
 def models(incomplete: str) -> list[str]:
-    """Folders of the models that are found, and other folders."""
+    """Directories of the available models, and other directories."""
     known: list[str] = []
     with suppress(CkhError):
         from ckh.learn.models.artifact import list_models
@@ -63,14 +63,14 @@ def rule_sets(incomplete: str) -> list[str]:
 
 
 def input_formats(incomplete: str) -> list[str]:
-    """Names of formats that are read."""
+    """Names of the input formats."""
     from ckh.data.readers import readers
 
     return _starting(readers(), incomplete)
 
 
 def output_formats(incomplete: str) -> list[str]:
-    """Names of formats that are written."""
+    """Names of the output formats."""
     from ckh.data import conversion
 
     return _starting([conversion.PARQUET, *conversion.output_formats()], incomplete)

@@ -24,7 +24,7 @@ _SECONDS = "_s"
 
 
 def option_of(values: type, name: str) -> Any:
-    """The option of a field, for a command that has only some of those that a dataclass declares."""
+    """Typer option of a single field, for commands with a subset of the declared options."""
     found = declarations(values)[name]
     is_number = _kind(values, name) in (int, float)
     return typer.Option(
@@ -40,9 +40,9 @@ def option_of(values: type, name: str) -> Any:
 
 
 def has_options_of(**groups: type) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Give a command the options that dataclasses declare, in the places of its parameters of these names.
+    """Decorate a command: replace the parameters of these names by the options that dataclasses declare.
 
-    Such a parameter is then what was given for the dataclass's fields, by name.
+    The command receives such a parameter as a dictionary of the given values by field name.
     """
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
@@ -68,7 +68,7 @@ def has_options_of(**groups: type) -> Callable[[Callable[..., None]], Callable[.
 
 
 def typed_as(name: str) -> str:
-    """How the option of a field is typed, unless it is declared."""
+    """Default spelling of the option of a field."""
     return as_option(name.removesuffix(_SECONDS))
 
 
@@ -81,13 +81,13 @@ def _parameters(values: type) -> list[inspect.Parameter]:
 
 
 def _given(values: type, typed: dict[str, Any]) -> dict[str, Any]:
-    """Take what was given for the fields of a dataclass out of what was typed."""
+    """Pop the values of the fields of a dataclass that were given."""
     found = {name: _value(values, name, typed.pop(name)) for name in declarations(values)}
     return {name: value for name, value in found.items() if value is not None}
 
 
 def _kind(values: type, name: str) -> Any:
-    """The type of what is typed for a field."""
+    """Type of the option of a field."""
     if kind := declarations(values)[name].kind:
         return kind
     hint = get_type_hints(values)[name]
@@ -97,7 +97,7 @@ def _kind(values: type, name: str) -> Any:
 
 
 def _value(values: type, name: str, typed: Any) -> Any:
-    """The value of a field, parsed from what was typed."""
+    """Value of a field, parsed from the command line."""
     if typed is None:
         return None
     if name.endswith(_SECONDS):

@@ -1,4 +1,4 @@
-"""Lengths of time as people type them."""
+"""Parsing and formatting of durations."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def parse_duration(text: str) -> float:
     """Seconds in "90", "90s", "20m", "1h30m".
 
     Raises:
-        UsageError: it is none, or not positive.
+        UsageError: it is not a duration, or not positive.
     """
     parts = _PART.findall(text)
     seconds = sum(float(number) * _UNIT_S[unit or "s"] for number, unit in parts)

@@ -1,4 +1,4 @@
-"""Helpers of evaluate and validate: load and select the rows to evaluate on."""
+"""Shared helpers of evaluate and validate: loading and selecting the rows to evaluate on."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def judged_model(path: Path | None, data: Sequence[Path]) -> Model:
     """The named model, or the model that predict selects for the data; prints a stand-in.
 
     Raises:
-        CkhError: there is no such model, or several answer; a file is unusable.
+        CkhError: there is no such model, or several are needed; a file is unusable.
     """
     from ckh.data.parts import read_parts
     from ckh.learn.judging.judged_answers import answering_model
@@ -90,7 +90,7 @@ def ranker_of(model: Model, among: Among) -> Ranker:
 
 @dataclass(frozen=True, slots=True)
 class StandIn:
-    """What answers in place of a model of these problems."""
+    """Stand-in for a model of these problems."""
 
     basis: str
     """A model of another GPU or element type, or an analytic estimate."""
@@ -138,7 +138,7 @@ def load_judged(model: Model, paths: Sequence[Path]) -> DatasetParts:
 def files_learned_from(model: Model, named: Sequence[Path], data: Sequence[Path]) -> list[Path]:
     """Training files of baselines: the named files, or those of the model, if found.
 
-    It is looked for beside the model, beside the data, and in a checkout's `data`.
+    Searched beside the model, beside the data, and in `data` of a checkout.
     """
     from ckh.learn.models.training_files import training_files
 
@@ -152,7 +152,7 @@ def files_learned_from(model: Model, named: Sequence[Path], data: Sequence[Path]
 
 
 def _is_for(dataset: Dataset, spec: ModelSpec) -> NDArray[np.bool_]:
-    """Mask of rows that a model is for, shape (rows,); whole problems."""
+    """Mask of the rows within the scope of a model, shape (rows,); whole problems."""
     from ckh.learn.models.spec import ANY
 
     frame = dataset.frame
@@ -170,8 +170,8 @@ def held_out(parts: DatasetParts, models: Sequence[Model], *, with_trained: bool
 
     Args:
         parts: rows of problems that have an oracle.
-        models: what is judged.
-        with_trained: whether problems that a model was trained on count all the same; that is said.
+        models: the evaluated models.
+        with_trained: whether training problems are included, with a warning.
 
     Raises:
         DataError: the models were trained on all of them.
@@ -189,14 +189,14 @@ def held_out(parts: DatasetParts, models: Sequence[Model], *, with_trained: bool
 def for_verdict(
     parts: DatasetParts, models: Sequence[Model], least: int, *, with_trained: bool = False, of_winners: bool = False
 ) -> DatasetParts:
-    """Rows for a verdict: of problems that no model was trained on and that have several kernels.
+    """Rows for a verdict: problems with several kernels, without training problems of the models.
 
-    Warns of problems that are left out, and of models whose manifest does not say what they were trained on.
+    Warns of excluded problems, and of models whose manifest does not state their training problems.
 
     Args:
         parts: rows of problems that have an oracle.
         models: what is judged.
-        least: how many problems a verdict takes.
+        least: minimum number of problems.
         with_trained: whether problems that a model was trained on count all the same; that is said.
         of_winners: whether the rows are winners among all candidates, which leave a choice one by one.
 

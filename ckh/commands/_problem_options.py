@@ -1,4 +1,4 @@
-"""Helpers of the commands that take one problem: its options, the problem that they say, and the model for it."""
+"""Options of commands on a single problem, with the problem and the model that they request."""
 
 from __future__ import annotations
 
@@ -74,15 +74,15 @@ _AFTER: dict[str, tuple[Any, Any]] = {
 
 @dataclass(frozen=True, slots=True)
 class Typed:
-    """The options given for one problem and for what ranks its kernels; None: not given.
+    """Options of a problem and of the model that were given; None: not given.
 
     Attributes:
-        sizes: the options of the problem that were given.
+        sizes: options of the problem.
         op: the operation.
         variant: the direction.
         dtype: the element type.
         arch: the architecture.
-        model: the folder of a model.
+        model: a model directory.
     """
 
     sizes: dict[str, Any]
@@ -94,16 +94,16 @@ class Typed:
 
     @property
     def given(self) -> dict[str, Any]:
-        """All options that were given, by name."""
+        """Given options by name."""
         others = {name: getattr(self, name) for name in (*_BEFORE, *_AFTER)}
         return self.sizes | {name: value for name, value in others.items() if value is not None}
 
     def as_typed(self) -> str:
-        """The options that were given, to be typed again."""
+        """Command-line text of the given options."""
         return typed_again(self.given)
 
     def chooser(self, arch: str | None) -> Chooser:
-        """The chooser of a model for an architecture; None: the model's, or this machine's."""
+        """Chooser of a model for an architecture; None: the model's, or this machine's."""
         from ckh.learn.models.choice import Chooser
 
         op = self.op or meant_operation(self.sizes, all_requested())
@@ -115,7 +115,7 @@ class Typed:
 
 
 def says_a_problem(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command, before its own options, those that say a problem; its first argument is then a `Typed`."""
+    """Decorate a command: prepend the options of a problem, which it receives as a `Typed` in its first argument."""
     types = get_type_hints(command)
     _, *own = inspect.signature(command).parameters.values()
     size_options = _size_options({*_BEFORE, *_AFTER, *(one.name for one in own)})
@@ -138,10 +138,10 @@ def says_a_problem(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def _size_options(others: set[str]) -> dict[str, tuple[Any, Any]]:
-    """Name -> type and option, of what says something of a problem, those that several operations share once.
+    """Name -> type and Typer option of the sizes of all operations; shared names occur once.
 
     Args:
-        others: names of the command's other options, which no operation can have.
+        others: names of the command's other options, which operations must not use.
     """
     found: dict[str, list[SizeOption]] = {}
     for name, part in _PARTS.items():

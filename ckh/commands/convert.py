@@ -1,4 +1,4 @@
-"""`ckh convert`: journals and files of AMD's benchmarks become one Parquet dataset."""
+"""`ckh convert`: merges journals and files of AMD's benchmarks into one Parquet dataset."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def convert(
     ),
     as_json: bool = typer.Option(False, "--json", help=JSON_HELP),
 ) -> None:
-    """Convert the inputs and print what became of their rows."""
+    """Convert the inputs and print a summary of their rows."""
     if any(path.is_dir() or path.suffix == ".jsonl" for path in inputs):
         # A journal's rows are many small pieces, of which Arrow's own allocator keeps what was freed, the more the more
         # rows there are. Arrow looks for this when it is loaded, which is later.
@@ -146,7 +146,7 @@ def convert(
 
 
 def _mapping(maps: list[str], op: str | None, from_format: str | None) -> dict[str, str]:
-    """The columns that --map says, ours -> theirs."""
+    """Column mapping of --map, ours -> theirs."""
     mapping: dict[str, str] = {}
     for text in maps:
         ours, is_pair, theirs = (part.strip() for part in text.partition("="))

@@ -83,7 +83,7 @@ def report(
     force: bool = typer.Option(False, "--force", help="Replace files of an earlier report."),
     as_json: bool = typer.Option(False, "--json", help=JSON_HELP),
 ) -> None:
-    """Gather, draw and write."""
+    """Collect the data, plot and write."""
     from ckh.report.draw import require_matplotlib
 
     require_matplotlib()
@@ -231,7 +231,7 @@ def _two(over: str | None) -> tuple[str, str] | None:
 
 
 def _write_run(path: Path, out: Path, plots: Path | None, every_s: float | None, *, force: bool) -> list[str]:
-    """Write the report of a run, again and again until it ends if that is wanted."""
+    """Write the report of a run, with --watch repeatedly until the run ends."""
     from ckh.data.journal import read_journal
     from ckh.report.of_run import is_ended, report_run
 
@@ -248,7 +248,7 @@ def _write_run(path: Path, out: Path, plots: Path | None, every_s: float | None,
 
 
 def _write(made: Report, out: Path, plots: Path | None, *, force: bool) -> list[str]:
-    """Write the page, and the figures if a folder is named; the figures' names."""
+    """Write the page and, with a folder, the figures; returns the names of the figures."""
     from ckh.report.draw import file_png, file_svg
     from ckh.report.page import page
 

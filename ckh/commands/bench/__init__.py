@@ -100,7 +100,7 @@ def bench(
     verbose: bool = typer.Option(False, "--verbose", "-v", help="--cluster: print the state of each node every 30 s."),
     as_json: bool = typer.Option(False, "--json", help=JSON_HELP),
 ) -> None:
-    """Measure, and print what came of it."""
+    """Measure and print the results."""
     from ckh.bench.supervision.campaign import Campaign
     from ckh.commands.bench import output
 
@@ -153,7 +153,7 @@ def _warn_of_headers(campaign: Campaign) -> None:
 
 
 def _build(campaign: Campaign, limits: BenchLimits, *, as_json: bool) -> None:
-    """Compile what is left, print what came of it, and exit by that."""
+    """Compile the remaining kernels, print the results, and exit with their code."""
     from ckh.bench.supervision.stop import StopReason
     from ckh.commands.bench import output
 
@@ -166,7 +166,7 @@ def _build(campaign: Campaign, limits: BenchLimits, *, as_json: bool) -> None:
 
 
 def _count_down(seconds: int) -> None:
-    """Say in one line that a run starts soon, where somebody can read it."""
+    """Count down to the start of a run, at a terminal only."""
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         return
     for left in range(seconds, 0, -1):
@@ -178,7 +178,7 @@ def _count_down(seconds: int) -> None:
 
 
 def _measure(campaign: Campaign, limits: BenchLimits, *, as_json: bool, counts_down: bool) -> None:
-    """Measure what is left, print what came of it, and exit by that."""
+    """Measure the remaining pairs, print the results, and exit with their code."""
     from ckh.bench.supervision.stop import StopReason
     from ckh.commands.bench import output
 

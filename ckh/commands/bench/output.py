@@ -63,7 +63,7 @@ class PlannedProblem:
 
 @dataclass(frozen=True, slots=True)
 class OutlookDocument(Outlook, Document):
-    """ckh bench --dry-run --json: what a run would do."""
+    """ckh bench --dry-run --json: the plan of a run."""
 
     schema = "bench_outlook"
 
@@ -77,7 +77,7 @@ class OutlookDocument(Outlook, Document):
 
 @dataclass(frozen=True, slots=True)
 class BuiltKernel(BuildReport):
-    """A kernel that was compiled and loaded, or why not."""
+    """Result of compiling and loading a kernel."""
 
     name: str
     """Complete name of the kernel."""
@@ -117,7 +117,7 @@ class Drift:
 
 @dataclass(frozen=True, slots=True)
 class BenchDocument(Document):
-    """ckh bench --json: what a run did."""
+    """ckh bench --json: the results of a run."""
 
     schema = "bench"
 
@@ -334,7 +334,7 @@ def reference_lines(looks: Sequence[ReferenceRecord]) -> list[str]:
 
 
 def _parts(values: Sequence[float], most: int) -> list[Sequence[float]]:
-    """Values in at most so many parts, in order."""
+    """Split values into at most `count` parts, in order."""
     count = min(most, len(values))
     ends = [len(values) * i // count for i in range(count + 1)]
     return [values[a:b] for a, b in pairwise(ends)]

@@ -1,4 +1,4 @@
-"""`ckh doctor`: what this machine offers and what ckh found."""
+"""`ckh doctor`: this machine's GPUs, compilers, models and folders."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class FoundHeaders:
 
 @dataclass(frozen=True, slots=True)
 class FoundModel:
-    """A model in one of the folders of models."""
+    """An available model."""
 
     path: str
     op: str
@@ -70,7 +70,7 @@ class FoundModel:
 
 @dataclass(frozen=True, slots=True)
 class DoctorDocument(Document):
-    """ckh doctor --json: what this machine offers."""
+    """ckh doctor --json: this machine's GPUs, compilers, models and folders."""
 
     schema = "doctor"
 
@@ -128,7 +128,7 @@ def doctor(
     force: bool = typer.Option(False, "--force", help="Replace an archive in --out."),
     as_json: bool = typer.Option(False, "--json", help=JSON_HELP),
 ) -> None:
-    """Gather what `ckh` found and print it; finding little is not an error, but a folder without headers is one."""
+    """Print the findings. Missing parts are not an error, but a named folder without headers is."""
     options = DeviceOptions(arch, hipcc, ck_include)
     if check:
         _check(device, options, out, force=force, as_json=as_json)
@@ -163,7 +163,7 @@ def doctor(
 
 
 def _check(kind: str | None, options: DeviceOptions, out: Path | None, *, force: bool, as_json: bool) -> None:
-    """Check a device, print and keep what came of it, and exit by that."""
+    """Check a device, print and archive the results, and exit with their code."""
     import tempfile
 
     from ckh.anonymous import Anonymizer
@@ -191,10 +191,10 @@ def _check(kind: str | None, options: DeviceOptions, out: Path | None, *, force:
 
 
 def gather(options: DeviceOptions) -> DoctorDocument:
-    """The facts of this machine, and whether its parts work.
+    """Findings on this machine and its toolchain.
 
     Raises:
-        DeviceError: the folder that is named has no CK Tile headers.
+        DeviceError: the named folder has no CK Tile headers.
     """
     from ckh.archs import default_arch, load_arch
     from ckh.bench.compilation.compiler import find_compiler
@@ -271,7 +271,7 @@ def _print_headers(found: FoundHeaders) -> None:
 
 
 def _cache() -> str:
-    """Where the cache is, or why there is none."""
+    """Location of the cache, or the reason why there is none."""
     from ckh.errors import DataError
     from ckh.paths import cache_dir
 
@@ -291,7 +291,7 @@ def _found(find: Callable[[], T]) -> T | None:
 
 
 def _ranking() -> str:
-    """Which implementation ranks, and why not C."""
+    """Implementation that ranks, with the reason where it is not C."""
     from ckh.errors import UsageError
     from ckh.ranking.evaluator import backend_name
     from ckh.ranking.library import why_not

@@ -1,4 +1,4 @@
-"""`ckh doctor --check`: what it prints, and the archive that it writes for a bug report."""
+"""Output of `ckh doctor --check`, and its archive for a bug report."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def document(checkup: Checkup, out: Path) -> CheckDocument:
 
 
 def write_archive(out: Path, found: Document, report: Document, folder: Path, names: Anonymizer) -> None:
-    """Write the document, what `ckh doctor` says and the runs' journals, without names of users and hosts.
+    """Archive the document, the output of `ckh doctor` and the journals, without names of users and hosts.
 
     Raises:
         OutputError: it cannot be written.
@@ -92,7 +92,7 @@ def write_archive(out: Path, found: Document, report: Document, folder: Path, na
 
 
 def _tar(files: dict[str, str]) -> bytes:
-    """An archive whose entries belong to nobody and have no time."""
+    """Archive with entries without owner and time."""
     content = io.BytesIO()
     with tarfile.open(fileobj=content, mode="w") as archive:
         for name, text in files.items():
@@ -104,7 +104,7 @@ def _tar(files: dict[str, str]) -> bytes:
 
 
 def print_check(checkup: Checkup, out: Path) -> None:
-    """Print the steps, what is wrong with remedies, and the times."""
+    """Print the steps, failures with remedies, and times."""
     rows = [[step.name, "ok" if step.ok else "failed", format_duration(step.seconds)] for step in checkup.steps]
     print_table(checkup.device or checkup.kind, ("step", "", "time"), rows)
     say()

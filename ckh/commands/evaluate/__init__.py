@@ -111,7 +111,7 @@ def evaluate(
     cluster: str | None = typer.Option(None, "--cluster", metavar="ADDRESS", help=CLUSTER_HELP),
     as_json: bool = typer.Option(False, "--json", help=JSON_HELP),
 ) -> None:
-    """Evaluate, print, and be the gate."""
+    """Evaluate, print the report, and apply the gate."""
     from ckh.learn.models.manifest import labels_of
 
     loaded = judged_model(model, data)
@@ -160,7 +160,7 @@ def evaluate(
 
 
 def _amd_recipe(model: Model, learned_from: DatasetParts | None) -> dict[str, Scorer]:
-    """The scorer by a model that is trained here as AMD's tools do, by the name that it stands under."""
+    """Baseline trained with AMD's recipe: its name in the report -> scorer."""
     import os
 
     from ckh.learn.judging.amd_recipe import amd_scorer
@@ -178,7 +178,7 @@ def _amd_recipe(model: Model, learned_from: DatasetParts | None) -> dict[str, Sc
 
 
 def _require_judged(gates: Sequence[tuple[str, float]], coverage: Coverage, least: int) -> None:
-    """Refuse a gate of efficiency that would rest on too few choices.
+    """Refuse a gate of efficiency with too few measured choices.
 
     Raises:
         DataError: fewer than the least were measured.
@@ -191,7 +191,7 @@ def _require_judged(gates: Sequence[tuple[str, float]], coverage: Coverage, leas
 
 @contextmanager
 def _judging(model: Model, parts: DatasetParts, cluster: str | None, among: Among) -> Iterator[Judging]:
-    """What gives each part, in their order, in the model's order, and its times over predicted times."""
+    """Function that ranks the rows of each part in turn, with the ratios of measured to predicted time."""
     from ckh.learn.judging.judged_answers import judged_rows
 
     measured_alone = among is Among.MEASURED
@@ -250,7 +250,7 @@ def _judge_times(
 def _judge_winners(
     model: Model, parts: DatasetParts, learned_from: DatasetParts | None, among: Among, worst: int
 ) -> tuple[EvaluateWinnersDocument, Callable[[str], None]]:
-    """The same where only winners are known: a row or two a problem, all of which are in memory."""
+    """Evaluation by winners, of one or two rows per problem, in memory."""
     from ckh.assess import winners
     from ckh.commands.evaluate.winners import document, print_report
     from ckh.learn.training.winners import ranked_winners

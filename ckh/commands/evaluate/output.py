@@ -1,4 +1,4 @@
-"""The output of `ckh evaluate` for a model that is judged by times."""
+"""Output of `ckh evaluate` by times."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ NOT_REPEATED = (
 
 @dataclass(frozen=True, slots=True)
 class MeasurableChoice(Choice):
-    """A choice that was measured, and how to measure its problem again."""
+    """A measured choice, with the command that measures its problem again."""
 
     kernel: str
     """The choice."""
@@ -49,7 +49,7 @@ class MeasurableChoice(Choice):
 
 @dataclass(frozen=True, slots=True)
 class UnjudgedChoice(Choice):
-    """A choice that was not measured, or a problem that is refused."""
+    """An unmeasured choice, or a refused problem."""
 
     latency_ms: None
     efficiency: None
@@ -57,7 +57,7 @@ class UnjudgedChoice(Choice):
 
 @dataclass(frozen=True, slots=True)
 class EvaluateDocument(Evaluation, Document):
-    """ckh evaluate --json: how good a model's choices are."""
+    """ckh evaluate --json: the efficiency of a model's choices."""
 
     schema = "evaluate"
 
@@ -89,7 +89,7 @@ def document(
     figures: Mapping[str, float],
     worst: int,
 ) -> EvaluateDocument:
-    """An evaluation as a document, without failures; of choices the worst, as many as requested, or all."""
+    """Document of an evaluation, with the worst choices, as many as requested, or all."""
     from ckh.assess.report import HINDSIGHT
 
     judged = _worst_first([one for one in result.choices if one.efficiency is not None])[: worst or None]
@@ -159,7 +159,7 @@ def print_report(result: Evaluation, spec: ModelSpec, title: str, worst: int) ->
 
 
 def _print_first(result: Evaluation) -> None:
-    """Print the first k choices, with the number of problems where a choice was not measured on some."""
+    """Print the efficiency of the first k choices, with the number of problems with unmeasured choices."""
     columns = ["first k choices", "with a best kernel", "mean of the best", "P10 of the best"]
     rows = [[str(k.k), percent(k.hit), percent(k.efficiency_mean), percent(k.efficiency_p10)] for k in result.top]
     if any(k.problems < result.coverage.problems for k in result.top):
@@ -170,7 +170,7 @@ def _print_first(result: Evaluation) -> None:
 
 
 def distribution_line(efficiency: Sequence[float]) -> str:
-    """How many problems the model's efficiency has, from low to high, as bars."""
+    """Histogram of efficiency over the problems, as bars."""
     least = min(int(min(efficiency) * 10) / 10, _LEAST_SHOWN)
     width = (1.0 - least) / _BARS
     counts = [0] * _BARS
@@ -203,7 +203,7 @@ def _estimate(one: Estimate) -> str:
 
 
 def measure_again(choices: Sequence[Choice], spec: ModelSpec) -> str:
-    """The command that measures problems again with all kernels; empty where ckh does not measure the operation."""
+    """Command that measures problems again with all kernels; empty if ckh cannot measure the operation."""
     if spec.op.measured is None:
         return ""
     from ckh.archs import HOST
@@ -219,7 +219,7 @@ def measure_again(choices: Sequence[Choice], spec: ModelSpec) -> str:
 
 
 def _worst_first(choices: Sequence[Choice]) -> list[Choice]:
-    """The choices, refused problems first, then those that were never measured, then by efficiency."""
+    """Choices by efficiency, after refused problems and unmeasured choices."""
     return sorted(choices, key=lambda one: (not one.refusal, one.efficiency is not None, one.efficiency or 0.0))
 
 

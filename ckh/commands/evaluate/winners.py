@@ -1,4 +1,4 @@
-"""The output of `ckh evaluate` for a model that is judged by winners."""
+"""Output of `ckh evaluate` by winners."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class EvaluateWinnersDocument(WinnerReport, Document):
 def document(
     result: WinnerReport, model: Model, among: Among, figures: Mapping[str, float], worst: int
 ) -> EvaluateWinnersDocument:
-    """A report as a document, without failures; of choices the worst, as many as requested, or all."""
+    """Document of a report, with the worst choices, as many as requested, or all."""
     found = fields_of(result) | {"choices": _worst_first(result)[: worst or None]}
     return EvaluateWinnersDocument(**found, stands_in=stands_in(model), among=among, figures=figures, failures=())
 

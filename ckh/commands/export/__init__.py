@@ -1,4 +1,4 @@
-"""`ckh export`: models for programs that have neither Python nor LightGBM, and choices for programs that use them."""
+"""`ckh export`: models without Python and LightGBM, and choices of kernels for other programs."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ _C, _LGBM, _LISTS = "c", "lgbm", "amd-registry"
 
 @dataclass(frozen=True, slots=True)
 class _Typed:
-    """The options that were typed, besides --to, --out, --force and --json; None or empty: they were not."""
+    """Given options besides --to, --out, --force and --json; None or empty: not given."""
 
     model: tuple[Path, ...]
     registry: Path | None
@@ -80,10 +80,10 @@ class _Typed:
     ordered: bool
 
     def require(self, to: str, needed: str | None, *others: str) -> None:
-        """Refuse what does not go with a target, and the lack of what it needs.
+        """Refuse options that a target does not have, and missing ones that it needs.
 
         Raises:
-            UsageError: an option is strange, or missing.
+            UsageError: there is one.
         """
         typed = [name for name in self.__slots__ if getattr(self, name)]
         if strange := [name for name in typed if name not in (needed, *others)]:
@@ -95,7 +95,7 @@ class _Typed:
 
 
 def _targets() -> dict[str, str]:
-    """Names of all targets -> what they are written of: models, or a kind of `Consumers`."""
+    """Target -> source of its files: models, or a kind of `Consumers`."""
     found = dict.fromkeys((_C, _LGBM), "models")
     for kind in ("headers", "tables", "records", "instances"):
         found |= {one.name: kind for _, one in all_of(kind)}
@@ -189,7 +189,7 @@ def export(
     force: bool = typer.Option(False, "--force", help="Replace an export in --out."),
     as_json: bool = typer.Option(False, "--json", help=JSON_HELP),
 ) -> None:
-    """Write, and say what."""
+    """Write the files and list them."""
     if to not in _TARGETS:
         raise UsageError(f"unknown target {to!r}", one_of(to, _TARGETS), code="unknown-name")
     typed = _Typed(
@@ -230,7 +230,7 @@ def _export_models(typed: _Typed, to: str, out: Path, *, force: bool, as_json: b
 
 
 def _headers(to: str, models: list[Model]) -> dict[str, bytes]:
-    """The headers of a program for models, each of its own operation."""
+    """Headers of a program for models, one per operation."""
     from ckh.archs import HOST
     from ckh.export.folder import model_names
 
@@ -385,10 +385,10 @@ def _export_lists(typed: _Typed, to: str, out: Path, *, force: bool, as_json: bo
 
 
 def _require_source(typed: _Typed) -> None:
-    """Refuse options of lists that contradict each other, and the lack of what says the kernels.
+    """Refuse conflicting options of kernel lists, and missing ones.
 
     Raises:
-        UsageError: they do, or it lacks.
+        UsageError: there is one.
     """
     if typed.registry is not None and (typed.ordered or typed.problems or typed.data):
         raise UsageError(

@@ -1,4 +1,4 @@
-"""`ckh export --check`: what a program's own code makes of an export, as JSON and as tables."""
+"""`ckh export --check`: runs a program's own code on an export."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class CheckedFile:
 
 @dataclass(frozen=True, slots=True)
 class ExportCheckedDocument(Document):
-    """ckh export --check --json: what a program's own code makes of an export."""
+    """ckh export --check --json: how a program's own code reads an export."""
 
     schema = "export_checked"
 
@@ -83,7 +83,7 @@ class ExportCheckedDocument(Document):
 
 
 def check_export(to: str, out: Path, program: Path, *, as_json: bool) -> None:
-    """Check an export that is there, and print what was found.
+    """Check an existing export and print the result.
 
     Raises:
         CkhError: it is not an export of choices for the program, or the program's code cannot be run.
@@ -97,7 +97,7 @@ def check_export(to: str, out: Path, program: Path, *, as_json: bool) -> None:
 
 
 def checked_tables(to: str, out: Path, program: Path) -> list[CheckedTable]:
-    """What a program's own code makes of the tables of an export.
+    """Tables of an export, as read by the program's own code.
 
     Raises:
         CkhError: it is not an export of choices for the program, or the program's code cannot be run.
@@ -120,7 +120,7 @@ def checked_tables(to: str, out: Path, program: Path) -> list[CheckedTable]:
 
 
 def checked_document(checked: Sequence[CheckedTable]) -> tuple[CheckedFile, ...]:
-    """The tables as parts of a document."""
+    """Tables as parts of a document."""
     return tuple(
         CheckedFile(
             file=one.name,
@@ -136,7 +136,7 @@ def checked_document(checked: Sequence[CheckedTable]) -> tuple[CheckedFile, ...]
 
 
 def print_checked(checked: Sequence[CheckedTable]) -> None:
-    """Print of each shape the rows that the program takes without and with the export, and what is wrong."""
+    """Print the row that the program selects for each shape, without and with the export, and errors."""
     for one in checked:
         rows = [[shape["problem"], _words(shape["today"]), _words(shape["export"])] for shape in one.shapes]
         print_table(one.name, ("problem", "today", "with this export"), rows)
@@ -157,7 +157,7 @@ def _words(row: dict[str, Any] | None) -> str:
 
 
 def conclude(checked: Sequence[CheckedTable], *, has_missing: bool) -> None:
-    """End the command with its exit code: whether a check failed, or problems are missing."""
+    """Exit with the code of failed checks or missing problems."""
     if any(one.problems for one in checked):
         raise typer.Exit(int(ExitCode.GATE_FAILED))
     if has_missing:

@@ -1,4 +1,4 @@
-"""Tables of `ckh export` for programs that use choices: from rankings of problems, or from measured rows."""
+"""Tables of choices for other programs, from rankings or measured rows."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ChoicesWanted:
-    """The options that say which problems to choose for.
+    """Options that select the problems.
 
     Attributes:
         problems: a set or file.
@@ -48,10 +48,10 @@ class ChoicesWanted:
 
 
 def choice_table(op: AnyOperation, table: ChoiceTable, wanted: ChoicesWanted) -> WrittenChoices:
-    """The files for the problems, with the winners of measured rows in front.
+    """Files of choices; winners of measured rows take precedence.
 
     Raises:
-        CkhError: a file is unusable, nothing answers, or the program has no such kernels.
+        CkhError: a file is unusable, no model fits, or the program has no such kernels.
     """
     from ckh.export.consumers import Choices
     from ckh.learn.models.choice import Chooser
@@ -65,7 +65,7 @@ def choice_table(op: AnyOperation, table: ChoiceTable, wanted: ChoicesWanted) ->
 
 
 def _problems(chooser: Chooser, wanted: ChoicesWanted) -> tuple[Problem, ...]:
-    """The problems, on the device.
+    """Problems on the device.
 
     Raises:
         CkhError: there is no such set, the file is unusable, or the operation's problems do not state a device.
@@ -81,7 +81,7 @@ def _problems(chooser: Chooser, wanted: ChoicesWanted) -> tuple[Problem, ...]:
 
 
 def answered(chooser: Chooser, problems: Sequence[Problem]) -> Iterator[Answer]:
-    """The answer for each problem, by its own model or what stands in for one."""
+    """Ranking of each problem, by the model that fits or its stand-in."""
     from ckh.learn.answers.answer import answers
 
     models = [chooser.model(problem, stands_in=True) for problem in problems]
@@ -93,7 +93,7 @@ def answered(chooser: Chooser, problems: Sequence[Problem]) -> Iterator[Answer]:
 
 
 def measured_rows(paths: Sequence[Path], op: AnyOperation, arch: str | None = None) -> Dataset:
-    """The rows of datasets, and of all that `ckh convert` reads.
+    """Rows of datasets, or of any input of `ckh convert`.
 
     Raises:
         DataError: they are of another operation or unusable.
@@ -115,7 +115,7 @@ def measured_rows(paths: Sequence[Path], op: AnyOperation, arch: str | None = No
 
 
 def write_records(paths: Sequence[Path], op: AnyOperation, records: RowsFormat, out: Path) -> tuple[int, list[str]]:
-    """Write measured rows as a file of a program's; gives their number and warnings.
+    """Write measured rows in a program's format; returns their number and warnings.
 
     Raises:
         CkhError: the rows are unusable, or the file cannot be written.

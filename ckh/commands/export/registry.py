@@ -1,4 +1,4 @@
-"""`ckh export --to amd-registry`: kernels as lists that AMD's tools read, also in an order of fallback."""
+"""`ckh export --to amd-registry`: kernel lists for AMD's tools, also as fallback lists."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ The list was made of these problems: of others it is worth less.
 
 @dataclass(frozen=True, slots=True)
 class RegistryWanted:
-    """The options that say which kernels are written.
+    """Options that select the kernels.
 
     Attributes:
         problems: a set or file.
@@ -80,7 +80,7 @@ class RegistryWanted:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Speeds:
-    """Efficiencies of kernels for problems, shape (problems, kernels), and which apply."""
+    """Efficiency of kernels on problems, shape (problems, kernels), with the mask of applicable ones."""
 
     problems: Sequence[Problem]
     kernels: tuple[Kernel, ...]
@@ -139,7 +139,7 @@ def _readme(files: dict[str, WrittenList], kernels: Sequence[Any], ordered: dict
 
 
 def _is_lost(kernel: Any) -> bool:
-    """True if a kernel of a convolution has an option that a registry has no field for."""
+    """True if a convolution kernel has an option without a field in the registry."""
     flags = ("double_smem_buffer", "split_image", "two_stage", "explicit_gemm", "streamk")
     is_special = getattr(kernel, "specialization", "default") != "default"
     return is_special or any(getattr(kernel, flag, False) for flag in flags)
@@ -157,7 +157,7 @@ def _of_file(path: Path, op: AnyOperation, arch: ArchSpec, dtype: str) -> tuple[
 
 
 def _answers(chooser: Chooser, source: str) -> list[Answer]:
-    """The answers for problems that a kernel applies to.
+    """Rankings of the problems with applicable kernels.
 
     Raises:
         NoKernelError: none applies to any.
@@ -185,7 +185,7 @@ def _best(found: Iterable[Answer], top: int) -> dict[Kernel, None]:
 
 
 def _ordered(speeds: _Speeds, most: int, op: AnyOperation) -> tuple[tuple[Kernel, ...], dict[str, Any]]:
-    """A fallback list for each kind of problems, which no kernel of another kind applies to, and their worth."""
+    """Fallback lists of each kind of problem (direction, element type, layout), joined, and their efficiency."""
     columns = op.problem_columns(speeds.problems)
     kinds = list(zip(*(columns[name] for name in op.identity if name not in op.sizes), strict=True))
     kernels: list[Kernel] = []
@@ -210,11 +210,11 @@ def _ordered(speeds: _Speeds, most: int, op: AnyOperation) -> tuple[tuple[Kernel
 
 
 def _predicted(chooser: Chooser, wanted: RegistryWanted) -> _Speeds:
-    """Efficiencies as models expect them.
+    """Predicted efficiencies.
 
     Raises:
         NoKernelError: no kernel applies to any problem.
-        DataError: a model gives an order alone.
+        DataError: a model predicts the order only.
     """
     found = _answers(chooser, str(wanted.problems))
     columns: dict[Kernel, int] = {}
@@ -239,10 +239,10 @@ def _predicted(chooser: Chooser, wanted: RegistryWanted) -> _Speeds:
 
 
 def _measured(chooser: Chooser, wanted: RegistryWanted, lists: ListFormat, arch: ArchSpec) -> _Speeds:
-    """Efficiencies as they were measured; a kernel that applies and was not measured, or failed, has none.
+    """Measured efficiencies; unmeasured and failed kernels have none.
 
     Raises:
-        DataError: the rows are of another operation or GPU, or no kernel of theirs can be named completely.
+        DataError: the rows are of another operation or GPU, or have no kernel with a complete name.
     """
     from ckh.assess.measured import judged, times_of
     from ckh.commands.export.consumed import measured_rows
@@ -294,7 +294,7 @@ def _measured(chooser: Chooser, wanted: RegistryWanted, lists: ListFormat, arch:
 
 
 def _complete(chooser: Chooser, problems: Sequence[Problem], names: set[str]) -> dict[str, Kernel]:
-    """The kernels by the names of rows: complete names, and others that one kernel of the pool alone has."""
+    """Kernels by name: complete names, and abbreviations that are unique in the pool."""
     from ckh.learn.answers.batches import known_candidates
 
     op = chooser.op

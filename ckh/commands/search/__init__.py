@@ -94,7 +94,7 @@ def search(
     top: int | None = typer.Option(None, "--top", min=1, help="Number of kernels to print.  [10]"),
     as_json: bool = _JSON,
 ) -> None:
-    """Ask the model and print."""
+    """Score with the model and print."""
     if context.invoked_subcommand is not None:
         if any(value not in (None, False) for value in context.params.values()):
             place = f"ckh search {context.invoked_subcommand}"

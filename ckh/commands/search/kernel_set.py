@@ -1,4 +1,4 @@
-"""`ckh search set`: the fewest kernels of measured ones that keep most of the oracle's mean over a workload."""
+"""`ckh search set`: the smallest set of measured kernels that keeps most of the oracle's mean over a workload."""
 
 from __future__ import annotations
 
@@ -50,11 +50,11 @@ class SetRequest:
 
 
 def search_set(request: SetRequest, *, force: bool, as_json: bool) -> None:
-    """Choose the set, write its registry, and print both with the curve of efficiency against number.
+    """Select the set, write its registry, and print it with the curve of efficiency over set size.
 
     Raises:
         DataError: the data cannot be read, or hold no usable time.
-        UsageError: a problem of the workload was not measured, or nothing was.
+        UsageError: a problem of the workload was not measured.
         OutputError: the registry cannot be written.
     """
     if request.registry is not None:
@@ -78,7 +78,7 @@ def search_set(request: SetRequest, *, force: bool, as_json: bool) -> None:
 
 
 def _of_workload(dataset: Dataset, source: str | None) -> Dataset:
-    """The rows of the problems of a set or file.
+    """Rows of the problems of a set or file.
 
     Raises:
         UsageError: one of them was not measured.
@@ -117,7 +117,7 @@ class SetStep:
 
 @dataclass(frozen=True, slots=True)
 class SearchSetDocument(Document):
-    """ckh search set --json: the fewest kernels that keep most of the oracle."""
+    """ckh search set --json: the smallest set that keeps most of the oracle's mean."""
 
     schema = "search_set"
 
@@ -148,7 +148,7 @@ class SearchSetDocument(Document):
 
 @dataclass(frozen=True, slots=True)
 class _Report:
-    """The report on a set of kernels that was chosen."""
+    """Report on a selected set of kernels."""
 
     request: SetRequest
     dataset: Dataset
@@ -230,7 +230,7 @@ class _Report:
         return f"{kept}; " + ("no set of fewer does" if found.is_fewest else f"at least {found.fewest} are needed")
 
     def _costs(self, count: int) -> tuple[float | None, float | None]:
-        """Seconds to build so many kernels on one core, and bytes of their libraries, by what was seen here."""
+        """Seconds on one core and library bytes of building `count` kernels, from earlier builds on this machine."""
         if self.cost is None:
             return None, None
         return self.cost.seconds * count, self.cost.bytes * count

@@ -1,4 +1,4 @@
-"""The two ways of searching for a problem: by a model, and by measuring on a device."""
+"""Search for a problem by a model, or by measuring on a device."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _NOTHING = Path()  # where candidates that come with a model are not
 
 
 def ask_model(typed: Typed, top: int, *, must_be_measured: bool, as_json: bool) -> None:
-    """Score all kernels with a model, or what stands in for it, and print those that it expects to be the fastest.
+    """Score the space with a model or its stand-in, and print the first kernels.
 
     Raises:
         ModelError: there is no model for the problem, or it is damaged.
@@ -72,7 +72,7 @@ def measure(
     force: bool,
     as_json: bool,
 ) -> bool:
-    """Search by measuring on a device, and print the fastest kernels; False if it was interrupted.
+    """Search by measuring on a device and print the fastest kernels; returns False if interrupted.
 
     Raises:
         UsageError: the folder holds a run already, or an option does not go with the device.
@@ -135,7 +135,7 @@ def _problem(typed: Typed, chooser: Chooser) -> Problem:
 
 
 def _request(arch: str | None, measuring: Measuring) -> DeviceRequest:
-    """The device that is measured on."""
+    """Request of the device to measure on."""
     from ckh.bench.devices.device import DeviceOptions
     from ckh.bench.devices.device_choice import default_device_kind
     from ckh.bench.nodes.remote import DeviceRequest
@@ -151,7 +151,7 @@ def _request(arch: str | None, measuring: Measuring) -> DeviceRequest:
 
 
 def _model_or_none(chooser: Chooser, problem: Problem, *, is_needed: bool) -> Model | None:
-    """The model for a problem, or what stands in for it; one that is named, or must be measured, must be there."""
+    """Model for a problem or its stand-in; None only where neither --model nor --require is given."""
     if is_needed:
         return chooser.model(problem)
     try:
@@ -165,7 +165,7 @@ def _model_or_none(chooser: Chooser, problem: Problem, *, is_needed: bool) -> Mo
 
 
 def _ranked_pool(problem: Problem, arch: ArchSpec, model: Model | None) -> list[Ranked]:
-    """The candidates for a problem, as the model ranks them, or as they come."""
+    """Candidates for a problem in the order of the model, or unordered without one."""
     from ckh.learn.answers.ranked import Ranked
     from ckh.ops import operation_of
 
@@ -184,7 +184,7 @@ def _space(
 
 
 def _buildable(device: Device) -> Callable[[Kernel], bool]:
-    """True if a device can build a legal kernel: CK Tile's headers do not have everything, the host has."""
+    """Predicate of the kernels that a device can build: all on the host, on a GPU those in CK Tile's headers."""
     if not device.arch.is_gpu:
         return lambda _: True
     from ckh.bench.codegen.unsupported import UnsupportedKernelError

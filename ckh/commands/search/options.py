@@ -39,7 +39,7 @@ class TimedDevice(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Effort:
-    """How to search, and how many kernels to print."""
+    """Search strategy and effort."""
 
     strategy: str = declared(
         Declared("Search strategy; see above.  [surrogate]", kind=StrategyName), default=StrategyName.SURROGATE.value
@@ -53,7 +53,7 @@ class Effort:
 
 @dataclass(frozen=True, slots=True)
 class Measuring:
-    """How proposals are measured."""
+    """Device, limits and timing of measurements."""
 
     budget_s: float | None = declared(_LIMITS["budget_s"], default=None)
     out: str | None = declared(
@@ -75,5 +75,5 @@ class Measuring:
 
     @property
     def limits(self) -> BenchLimits:
-        """The limits of bench."""
+        """Limits of building and measuring."""
         return BenchLimits(self.budget_s, None, self.timeout_s, self.jobs, self.compile_timeout_s)

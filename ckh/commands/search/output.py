@@ -1,4 +1,4 @@
-"""The output of `ckh search`."""
+"""Output of `ckh search measure`."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ class SearchMeasuredDocument(Document):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Summary:
-    """The space and the method of a search."""
+    """Space and method of a search."""
 
     problem: Problem
     model: Model | None
@@ -116,7 +116,7 @@ class Summary:
 
 
 def print_measured(summary: Summary, outcome: Measurement, out: Path, *, as_json: bool) -> None:
-    """Print the kernels that measuring found, and the command that follows."""
+    """Print the fastest kernels and the next command."""
     pool = frozenset(map(summary.op.kernel_name, summary.in_pool()))
     after = f"ckh convert {shell_word(out)} --out {shell_word(f'{out.name}.parquet')}"
     if as_json:

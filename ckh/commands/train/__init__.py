@@ -1,4 +1,4 @@
-"""`ckh train`: learns models from a dataset."""
+"""`ckh train`: trains models on a dataset."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ def train(
     ),
     as_json: bool = typer.Option(False, "--json", help=JSON_HELP),
 ) -> None:
-    """Train and print how well it went on held-out folds."""
+    """Train and print the results of cross-validation."""
     from ckh.commands.train.defaults import checked_out, to_train_on
     from ckh.commands.train.output import print_trained, warn_if_worse, warn_of_start
     from ckh.data.sample import read_sample
@@ -191,7 +191,7 @@ def train(
 
 @contextmanager
 def _interruptible() -> Iterator[None]:
-    """Say on Ctrl-C what is kept."""
+    """Report on Ctrl-C what was written."""
     try:
         yield
     except KeyboardInterrupt:
@@ -200,7 +200,7 @@ def _interruptible() -> Iterator[None]:
 
 
 def _refuse_usage(given: dict[str, Any], said: Sequence[Path], *, is_distributed: bool) -> None:
-    """Refuse, before anything is read, what is wrong whatever the data are."""
+    """Refuse invalid options before the data are read."""
     if given.get("folds") in _NO_FOLDS:
         raise UsageError(
             f"--folds {given['folds']} are too few: training, early stopping and scoring need one each",
@@ -222,7 +222,7 @@ def _require_distributable(options: TrainOptions, start: Start | None, cluster: 
 
 
 def _nearest(dataset: Dataset) -> Path:
-    """The model that answers for the data's problems today.
+    """Model that currently answers for the problems of the data.
 
     Raises:
         ModelError: there is none.
@@ -248,7 +248,7 @@ def _options(defaults: TrainOptions, params: dict[str, Any], given: dict[str, An
 
 
 def _spread(cluster: Cluster, paths: Sequence[Path], variant: Direction | None, options: TrainOptions) -> FarFit:
-    """All rows, or those of a direction, on the workers of a cluster."""
+    """Rows, all or of a direction, on the workers of a cluster."""
     from ckh.data.parts import read_parts
     from ckh.learn.training.far_fit import FarFit
 

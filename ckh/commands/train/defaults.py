@@ -28,12 +28,12 @@ _HELD_OUT = ("holdout", "host-llm")  # in names of shipped datasets that models 
 
 @dataclass(frozen=True, slots=True)
 class DefaultData:
-    """The data to train on.
+    """Data to train on.
 
     Attributes:
         paths: datasets, or folders of runs, which are to be converted.
-        words: what they are; empty if somebody named them.
-        variant: the direction, where the operation has directions and they hold several.
+        words: description; empty if they were named.
+        variant: direction, where the data have several.
     """
 
     paths: tuple[Path, ...]
@@ -42,7 +42,7 @@ class DefaultData:
 
 
 def _measured(op: str | None, variant: Direction | None) -> DefaultData | None:
-    """The complete runs in the folder `runs` that measured the same on the same device as the newest."""
+    """Complete runs in the folder `runs` with operation, direction and device of the newest."""
     wanted = None if variant is None else {str(variant), "all"}
     found = [
         (journal.runs[-1], journal.path)
@@ -101,7 +101,7 @@ def _shipped(name: str, variant: Direction | None) -> DefaultData:
 
 @contextmanager
 def to_train_on(said: Sequence[Path], op: str | None, variant: Direction | None) -> Iterator[DefaultData]:
-    """The datasets that were named, or by default; those of runs are there until the context ends.
+    """Named or default datasets; converted runs exist until the context ends.
 
     Raises:
         CkhError: there are none, or a run cannot be converted.
@@ -125,7 +125,7 @@ def to_train_on(said: Sequence[Path], op: str | None, variant: Direction | None)
 def checked_out(
     dataset: Dataset, variant: Direction | None, words: str, out: Path | None, *, force: bool, inputs: Sequence[Path]
 ) -> Path:
-    """The folder to write, the user's by default; what nobody said, of data or folder, is said in a line.
+    """Output folder, by default among the user's models; prints the defaults in use.
 
     Raises:
         CkhError: it cannot be written.
@@ -143,7 +143,7 @@ def checked_out(
 
 
 def _default_out(dataset: Dataset, variant: Direction | None) -> Path:
-    """The folder among the user's models that is called as shipped models are.
+    """Folder among the user's models, named like shipped models.
 
     Raises:
         DataError: the data hold several directions.

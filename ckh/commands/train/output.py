@@ -1,4 +1,4 @@
-"""The output of `ckh train`."""
+"""Output of `ckh train`."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class TargetResult:
 
 @dataclass(frozen=True, slots=True)
 class ModelComparison:
-    """Efficiency of the new model and of its start, on the same problems."""
+    """Efficiency of the new model and of the model it started from, on the same problems."""
 
     problems: int
     seen: int | None
@@ -48,7 +48,7 @@ class ModelComparison:
 
 @dataclass(frozen=True, slots=True)
 class WarmStart:
-    """The model that training continued."""
+    """Model that training continued."""
 
     from_: str
     """Its folder."""
@@ -59,7 +59,7 @@ class WarmStart:
 
 @dataclass(frozen=True, slots=True)
 class TriedSetting:
-    """A setting that was tried."""
+    """A trial of --tune."""
 
     number: int
     params: Mapping[str, float]
@@ -71,7 +71,7 @@ class TriedSetting:
 
 @dataclass(frozen=True, slots=True)
 class TuningResult:
-    """The settings that were tried."""
+    """Trials of --tune."""
 
     seed: int
     folds: int
@@ -83,7 +83,7 @@ class TuningResult:
 
 @dataclass(frozen=True, slots=True)
 class CurrentModel:
-    """The model that was used until now."""
+    """Model in use before training."""
 
     model: str
     """Its folder, or the estimate's name."""
@@ -93,7 +93,7 @@ class CurrentModel:
 
 @dataclass(frozen=True, slots=True)
 class TrainDocument(Document):
-    """ckh train --json: what was trained."""
+    """ckh train --json: the trained models."""
 
     schema = "train"
 
@@ -127,7 +127,7 @@ def warn_of_start(trained: Trained) -> None:
 
 
 def warn_if_worse(trained: Trained) -> None:
-    """Warn of a model that chooses worse than what has answered so far, as it would be taken before that."""
+    """Warn of a model with worse choices than the one in use, over which it takes precedence."""
     today = trained.today
     if today is not None and today.comparison.worse:
         fell = " and ".join(today.comparison.worse)
@@ -139,7 +139,7 @@ def warn_if_worse(trained: Trained) -> None:
 
 
 def print_trained(trained: Trained, out: Path, *, as_json: bool) -> None:
-    """Print how well training went, and the command that follows."""
+    """Print the results of training and the next command."""
     dataset = trained.dataset
     after = f"ckh evaluate --model {shell_word(out)} --data HOLDOUT.parquet"
     if as_json:

@@ -1,4 +1,4 @@
-"""The work of `ckh validate selection`: writing golden choices, what changed since, and measuring it."""
+"""Golden choices of `ckh validate selection`: creation, comparison and measurement."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _NS_PER_MS = 1e6
 
 @dataclass(frozen=True, slots=True)
 class WantedChoices:
-    """The options for creating golden choices; None: the default."""
+    """Options for creating golden choices; None: the default."""
 
     model: Path | None
     arch: str | None
@@ -38,7 +38,7 @@ class WantedChoices:
 
 
 def create_golden(path: Path, source: str | None, wanted: WantedChoices, *, force: bool) -> str:
-    """Write the golden choices of a list of problems, and return them as the file has them."""
+    """Write the golden choices of a list of problems; returns the text of the file."""
     from ckh.assess.selection import GOLDEN, Golden, read_golden
     from ckh.learn.models.choice import Chooser
 
@@ -73,7 +73,7 @@ def _problems(golden: Golden) -> list[Problem]:
 
 
 def _chosen(chooser: Chooser, problems: Iterable[Problem]) -> dict[str, str]:
-    """The first choice for each problem that a kernel applies to, by the problem's canonical text."""
+    """Canonical problem -> first choice, for problems with applicable kernels."""
     from ckh.learn.answers.answer import rank_many
 
     models: dict[int, Model] = {}
@@ -91,7 +91,7 @@ def _chosen(chooser: Chooser, problems: Iterable[Problem]) -> dict[str, str]:
 
 
 def changed_choices(golden: Golden, model: Path | None) -> list[Change]:
-    """The problems whose choice is another now, by a model or by those that fit."""
+    """Problems whose choice changed, by a model or the models that fit."""
     from ckh.assess.selection import changes
     from ckh.learn.models.choice import Chooser
 
@@ -99,7 +99,7 @@ def changed_choices(golden: Golden, model: Path | None) -> list[Change]:
 
 
 def with_data(found: Sequence[Change], paths: Sequence[Path], arch: str) -> list[Change]:
-    """The changes with the times that datasets have of both kernels."""
+    """Changes with the times of both kernels in datasets."""
     from ckh.assess.measured import needed_columns
     from ckh.data.dataset import read_dataset
 
@@ -115,7 +115,7 @@ def with_data(found: Sequence[Change], paths: Sequence[Path], arch: str) -> list
 
 
 def _row(rows: pd.DataFrame, kernel: str) -> tuple[float | None, str]:
-    """The time of a kernel, or why it has none; neither, where it was not measured."""
+    """Time of a kernel, None if unmeasured or failed, and the status of a failure, else empty."""
     if kernel not in rows.index:
         return None, ""
     row = rows.loc[kernel]
@@ -127,7 +127,7 @@ def _with_times(one: Change, was: tuple[float | None, str], now: tuple[float | N
 
 
 def with_measurements(found: Sequence[Change], golden: Golden, timeout_s: float) -> list[Change]:
-    """The changes with times that are measured on this machine, both kernels in turns."""
+    """Changes with times of both kernels, measured on this machine, interleaved."""
     from ckh.bench.devices.device_choice import device_of
     from ckh.bench.isolated.rounds import compare_kernels
     from ckh.ops import operation

@@ -117,7 +117,7 @@ def _verdict(result: Comparison, title: str) -> Verdict:
 
 
 def _coverage_lines(name: str, coverage: Coverage) -> list[str]:
-    """The sentences on a model's coverage, where it is not complete."""
+    """Lines on incomplete coverage of a model."""
     lines = coverage.lines()
     return [f"{name} model: {lines[0]}", *lines[1:]] if lines else []
 

@@ -1,4 +1,4 @@
-"""`ckh validate kernels`: which choices of kernels work here. The exit code is the verdict."""
+"""`ckh validate kernels`: compiles, runs and checks a matrix of kernels. The exit code is the verdict."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class KernelFinding:
 
 @dataclass(frozen=True, slots=True)
 class KernelsDocument(Document):
-    """ckh validate kernels --json: which kernels work here."""
+    """ckh validate kernels --json: status of each kernel."""
 
     schema = "validate_kernels"
 
@@ -121,7 +121,7 @@ def kernels(
     force: bool = typer.Option(False, "--force", help="Replace findings in --out."),
     as_json: bool = typer.Option(False, "--json", help=JSON_HELP),
 ) -> None:
-    """Try them, print, and give the verdict."""
+    """Try the kernels, print and give the verdict."""
     from ckh.bench.checks.harness import try_cases
     from ckh.bench.computation import MatrixSettings, measured_of
     from ckh.bench.devices.device_choice import caution_of, default_device_kind, open_device
@@ -186,7 +186,7 @@ def _document(findings: list[Finding], matrix: str, arch: str, caution: str) -> 
 
 
 def _was_executed(one: Finding, arch: str) -> bool:
-    """True if this kernel, or ever one of its class, was executed and right."""
+    """True if this kernel, or any of its class, was executed with correct results."""
     from ckh.bench.checks.executed import was_executed
 
     return one.executed > 0 or was_executed(one.case.kernel, arch)

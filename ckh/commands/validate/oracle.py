@@ -1,4 +1,4 @@
-"""`ckh validate oracle`: a model's choices against the measured best, as the data have it or measured again here."""
+"""`ckh validate oracle`: a model's choices against the best measured kernel, in the data or measured again."""
 
 from __future__ import annotations
 
@@ -64,9 +64,9 @@ _SAMPLE = 59
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Judged:
-    """Efficiency of the first choice on each problem, shape (problems,), further figures, and what to know of them.
+    """Efficiency of the first choice on each problem, shape (problems,), with further figures and notes.
 
-    `coverage` is None where kernels were measured again.
+    `coverage` is None if kernels were measured again.
     """
 
     efficiency: NDArray[np.float64]
@@ -95,7 +95,7 @@ class OracleDocument(Document):
     coverage: Coverage | None
     """Null where kernels were measured again."""
     notes: tuple[str, ...]
-    """Repeat noise, or what may have been missed."""
+    """Lines on measurement noise, or on kernels that may be faster."""
     failures: tuple[str, ...]
     """Why the gate fails."""
     passes: bool
@@ -138,7 +138,7 @@ def oracle(
     timeout: str = typer.Option("30s", "--timeout", metavar="TIME", help="Time limit per kernel and problem."),
     as_json: bool = typer.Option(False, "--json", help=JSON_HELP),
 ) -> None:
-    """Judge, print and give the verdict."""
+    """Evaluate, print and give the verdict."""
     import numpy as np
 
     loaded, timeout_s = judged_model(model, data), parse_duration(timeout)
@@ -196,7 +196,7 @@ def oracle(
 
 
 def _judged_as_measured(model: Model, parts: DatasetParts, among: Among, top_k: int, least: int) -> _Judged:
-    """The choices by the times of the data.
+    """Evaluation of the choices by the times of the data.
 
     Raises:
         DataError: fewer than the least choices were measured.
@@ -242,7 +242,7 @@ def _judged_as_measured(model: Model, parts: DatasetParts, among: Among, top_k: 
 
 
 def _contests(model: Model, parts: DatasetParts, among: Among, top_k: int, least: int) -> list[Contest]:
-    """The kernels to measure again, of the problems that the model answers.
+    """Kernels to measure again, for the problems that the model answers.
 
     Raises:
         DataError: it answers fewer than the least.

@@ -1,4 +1,4 @@
-"""`ckh validate selection`: choices against golden ones. The exit code is the verdict."""
+"""`ckh validate selection`: first choices against golden ones. The exit code is the verdict."""
 
 from __future__ import annotations
 

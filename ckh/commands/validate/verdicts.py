@@ -1,4 +1,4 @@
-"""Helpers that the gates of `ckh validate` share: the files for CI, the printed verdict, the exit code."""
+"""Shared helpers of the gates of `ckh validate`: files for CI, printed verdict, exit code."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ FORCE = typer.Option(False, "--force", help="Replace files of an earlier verdict
 
 @dataclass(frozen=True, slots=True)
 class VerdictFiles:
-    """Where a verdict is written to, besides stdout."""
+    """Files of a verdict, besides stdout."""
 
     junit: Path | None
     summary: Path | None
 
     def check(self, *, force: bool, inputs: Sequence[Path]) -> None:
-        """Refuse what cannot or must not be written, before the work.
+        """Refuse files that cannot or must not be written, before the evaluation.
 
         Raises:
             UsageError: one exists and `force` is not set, is of another kind, or is an input.
@@ -44,7 +44,7 @@ class VerdictFiles:
                 check_output(path, _kind(name, start), force=force, inputs=inputs)
 
     def write(self, verdict: Verdict) -> None:
-        """Write the files that were requested.
+        """Write the requested files.
 
         Raises:
             OutputError: one cannot be written.
@@ -60,7 +60,7 @@ def _kind(name: str, start: bytes) -> FileKind:
 
 
 def give_verdict(failures: Sequence[str]) -> None:
-    """Say what is wrong and whether the gate passes; end with 1 if it does not."""
+    """Print failures and verdict; exit with 1 if there is a failure."""
     for failure in failures:
         warn(failure, "gate")
     note("FAIL" if failures else "PASS")
