@@ -160,7 +160,7 @@ ERROR_CODES: dict[str, str] = {
     "run-ended": "the process that started the work has ended",
     "unknown-problem": "the model does not know the problem (`--require known`)",
     "no-kernel": "no kernel applies to the problem",
-    "no-working-kernel": "no kernel gave a right result",
+    "no-working-kernel": "no kernel gave a correct result",
     "cache": "the cache cannot be created or written",
     "unsafe-cache": "others can write to the cache",
     "installation": "a folder of the installation is missing",

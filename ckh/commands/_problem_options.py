@@ -148,7 +148,7 @@ def _size_options(others: set[str]) -> dict[str, tuple[Any, Any]]:
         for option in part.options:
             same = found.setdefault(option.name, [])
             if option.name in others or (same and same[0].kind is not option.kind):
-                warn(f"{as_option(option.name)} of {name} is left out: there is another of this name", "duplicate-name")
+                warn(f"{as_option(option.name)} of {name} is left out: another option has this name", "duplicate-name")
             elif option not in same:
                 same.append(option)
     return {name: (same[0].kind, _option(same[0])) for name, same in found.items() if same}

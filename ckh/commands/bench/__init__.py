@@ -202,5 +202,5 @@ def _measure(campaign: Campaign, limits: BenchLimits, *, as_json: bool, counts_d
     if outcome.reason is StopReason.INTERRUPTED:
         raise typer.Exit(int(ExitCode.INTERRUPTED))
     if not outcome.is_any_right and (outcome.totals.statuses or not outcome.pairs_left):
-        warn(f"no kernel gave a right result{output.failure_text(outcome.totals)}", "no-working-kernel")
+        warn(f"no kernel gave a correct result{output.failure_text(outcome.totals)}", "no-working-kernel")
         raise typer.Exit(int(ExitCode.NO_KERNEL))

@@ -224,7 +224,7 @@ def print_build(campaign: Campaign, reports: dict[Kernel, BuildReport], *, as_js
     if reasons:
         say()
         by_count = [[f"{status}: {message}", str(count)] for (status, message), count in reasons.most_common()]
-        print_table("", ("why not", "kernels"), by_count)
+        print_table("", ("reason", "kernels"), by_count)
     return is_good
 
 

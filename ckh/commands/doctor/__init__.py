@@ -152,14 +152,14 @@ def doctor(
     for one in report.checks:
         say(f"{one.name}: {'works' if one.ok else 'does not work'}: {one.found}")
         if one.remedy:
-            say(f"do: {one.remedy}")
+            say(f"remedy: {one.remedy}")
     if report.ck_tile is not None:
         _print_headers(report.ck_tile)
     models = [[m.path, m.op, m.variant, m.dtype, m.arch, m.device or m.arch] for m in report.models]
     say()
     print_table("models", ["path", "op", "variant", "dtype", "arch", "measured on"], models)
     if others := sum(m.is_other_device for m in report.models):
-        say(f"{others} of these models are of other devices than this machine's")
+        say(f"{others} of these models are for other devices")
 
 
 def _check(kind: str | None, options: DeviceOptions, out: Path | None, *, force: bool, as_json: bool) -> None:
@@ -267,7 +267,7 @@ def _print_headers(found: FoundHeaders) -> None:
     for name, words in found.operations.items():
         rows = [[what, ", ".join(names) or "none"] for what, names in words.items() if what != "differs" or names]
         say()
-        print_table(f"CK Tile for {name}", ["what", "there is"], rows)
+        print_table(f"CK Tile for {name}", ["what", "available"], rows)
 
 
 def _cache() -> str:

@@ -111,7 +111,7 @@ def print_check(checkup: Checkup, out: Path) -> None:
     for step in checkup.steps:
         say(f"{step.name}: {step.found}")
         if step.remedy:
-            say(f"do: {step.remedy}")
+            say(f"remedy: {step.remedy}")
     pairs = [
         [pair.kernel, " / ".join(pair.statuses), *(_ms(one) for one in (*pair.times_ms, None, None)[:2])]
         for pair in checkup.pairs()

@@ -264,11 +264,11 @@ def _export_choices(typed: _Typed, to: str, out: Path, *, force: bool, as_json: 
     typed.require(to, "problems", "check", *others)
     installed = typed.installed or typed.check
     if typed.replace and installed is None:
-        raise UsageError("--replace is of AITER's own tables", "name it with --installed", code="inapplicable-option")
+        raise UsageError("--replace needs AITER's own tables", "name it with --installed", code="inapplicable-option")
     if len(typed.model) > 1:
         raise UsageError(
             f"--to {to} takes one --model",
-            "leave it out: the first that fits each problem is taken",
+            "leave it out to use the first model that fits each problem",
             code="several-models",
         )
     check_output(out, EXPORT, force=force, inputs=[*typed.model, *typed.data, Path(str(typed.problems))])
@@ -316,9 +316,9 @@ def _print_choices(made: WrittenChoices, out: Path, files: dict[str, bytes]) -> 
     print_table("", ("problem", "kernel", "basis"), rows)
     predicted = sum(bool(one["predicted"]) for one in made.rows)
     if predicted:
-        say(f"\nNOT MEASURED: {predicted} of {len(rows)} choices are predictions; they stand in files of their own")
+        say(f"\nNOT MEASURED: {predicted} of {len(rows)} choices are predictions, in separate files")
     if made.missing:
-        print_table("", ("no row for", "because"), [[one["problem"], one["reason"]] for one in made.missing])
+        print_table("", ("no row for", "reason"), [[one["problem"], one["reason"]] for one in made.missing])
         say(f"\nNO ROW: {len(made.missing)} of {len(rows) + len(made.missing)} problems")
     for name, value in made.environment.items():
         say(f'export {name}="{value.replace("OUT/", f"{out.resolve()}/")}"')
@@ -333,7 +333,7 @@ def _export_module(typed: _Typed, to: str, out: Path, *, force: bool, as_json: b
     if len(typed.model) > 1:
         raise UsageError(
             f"--to {to} takes one --model",
-            "leave it out: the first that fits each problem is taken",
+            "leave it out to use the first model that fits each problem",
             code="several-models",
         )
     check_output(out, EXPORT, force=force, inputs=typed.model)
@@ -355,7 +355,7 @@ def _export_lists(typed: _Typed, to: str, out: Path, *, force: bool, as_json: bo
     if len(typed.model) > 1:
         raise UsageError(
             f"--to {to} takes one --model",
-            "leave it out: the first that fits each problem is taken",
+            "leave it out to use the first model that fits each problem",
             code="several-models",
         )
     _require_source(typed)

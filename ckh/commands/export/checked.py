@@ -146,7 +146,7 @@ def print_checked(checked: Sequence[CheckedTable]) -> None:
     if not checked:
         say("nothing to check: the export has no table")
     elif not any(one.problems for one in checked):
-        say("good: the program finds each row, builds its kernel, and keeps what it had")
+        say("OK: the program finds every row, builds every kernel, and keeps its own rows")
 
 
 def _words(row: dict[str, Any] | None) -> str:

@@ -260,7 +260,7 @@ def _measured(chooser: Chooser, wanted: RegistryWanted, lists: ListFormat, arch:
         problems = list(dataset.problems())
     if strange := set(dataset.frame["arch"].astype(str)) - {arch.name}:
         raise DataError(
-            f"the rows of --data are of {', '.join(sorted(strange))}, not {arch.name}", "say --arch", code="mixed-data"
+            f"the rows of --data are of {', '.join(sorted(strange))}, not {arch.name}", "add --arch", code="mixed-data"
         )
     rows = dataset.frame["kernel_name"].astype(str).to_numpy()
     kernel_of = _complete(chooser, problems, set(rows.tolist()))
@@ -274,7 +274,7 @@ def _measured(chooser: Chooser, wanted: RegistryWanted, lists: ListFormat, arch:
     if unknown := set(rows.tolist()) - set(kernel_of):
         count = len(unknown) + len(kernel_of)
         warn(
-            f"{len(unknown)} of {count} kernels of --data are left out: no one kernel of the pool has their short name",
+            f"{len(unknown)} of {count} kernels of --data are left out: their short names are not unique in the pool",
             "unknown-kernel",
         )
     column = {kernel: number for number, kernel in enumerate(kernels)}

@@ -211,7 +211,7 @@ def _print(findings: list[Finding], matrix: str, arch: str) -> None:
     whys = Counter((str(one.status), one.reason) for one in findings if one.reason and one.status != Status.VERIFIED)
     if whys:
         say()
-        print_table("", ("why", "cases"), [[f"{status}: {why}", str(n)] for (status, why), n in whys.most_common()])
+        print_table("", ("reason", "cases"), [[f"{status}: {why}", str(n)] for (status, why), n in whys.most_common()])
     on = sum(one.executed for one in findings)
     if on:
         say(f"\n{sum(one.executed > 0 for one in findings)} kernels were executed, on {on} problems in all")
