@@ -42,6 +42,8 @@ def ask(shell: str, line: str, cwd: Path) -> list[str]:
         ("ckh bench --op gr", ["grouped_conv"]),
         ("ckh predict --dtype bf", ["bf16", "bf8"]),
         ("ckh search --arch ", [*arch_names()]),
+        ("ckh search measure --arch mi30", ["mi300a", "mi300x", "mi308x"]),
+        ("ckh search me", ["measure"]),
         ("ckh predict --problems host-llm", ["host-llm"]),
         ("ckh evaluate --model ", [str(path) for path in sorted(data_dir("models").iterdir()) if path.is_dir()]),
     ],

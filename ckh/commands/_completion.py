@@ -20,11 +20,13 @@ def operations(incomplete: str) -> list[str]:
 
 
 def architectures(incomplete: str) -> list[str]:
-    """Names of architectures."""
+    """Names of architectures, or of GPUs if there is none."""
     with suppress(CkhError):
-        from ckh.archs import arch_names
+        from ckh.archs import arch_names, load_arch
 
-        return _starting(arch_names(), incomplete)
+        found = _starting(arch_names(), incomplete)
+        gpus = (gpu.lower().replace(" ", "") for name in arch_names() for gpu in load_arch(name).gpus)
+        return found or _starting(gpus, incomplete.lower())
     return []
 
 

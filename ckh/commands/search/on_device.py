@@ -48,7 +48,7 @@ def ask_model(typed: Typed, top: int, *, must_be_measured: bool, as_json: bool) 
     from ckh.search.on_model import search_model
 
     chooser = typed.chooser(typed.arch)
-    problem = _problem(typed, chooser)
+    problem = _problem(typed, chooser, "search")
     try:
         model = chooser.model(problem, stands_in=not must_be_measured)
     except ModelError as error:
@@ -94,7 +94,7 @@ def measure(
     request = _request(typed.arch, measuring)
     device = open_device(request.kind, request.options)
     chooser = typed.chooser(device.arch.name)
-    problem = _problem(typed, chooser)
+    problem = _problem(typed, chooser, "search measure")
     folder = Path(measuring.out or _RUNS / f"search-{device.arch.name}-{datetime.now(timezone.utc):%Y-%m-%d-%H%M%S}")
     path = folder / JOURNAL_NAME
     check_output(path, JOURNAL, force=force or not is_started(path))
@@ -127,11 +127,11 @@ def measure(
     return True
 
 
-def _problem(typed: Typed, chooser: Chooser) -> Problem:
+def _problem(typed: Typed, chooser: Chooser, command: str) -> Problem:
     from ckh.search.kernels.space import searched
 
     searched(chooser.op)
-    return typed.problem(chooser, "search")
+    return typed.problem(chooser, command)
 
 
 def _request(arch: str | None, measuring: Measuring) -> DeviceRequest:
