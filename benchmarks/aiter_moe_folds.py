@@ -24,7 +24,7 @@ from ckh.assess.baselines import Learned, random_efficiency
 from ckh.assess.measured import times_of
 from ckh.assess.metrics import choices
 from ckh.data.dataset import Dataset, read_dataset
-from ckh.learn.answers.answer import answers
+from ckh.learn.answers.ranking import rankings_of
 from ckh.learn.models.artifact import Model, load_model
 from ckh.learn.training.save import save
 from ckh.learn.training.train import train
@@ -63,7 +63,7 @@ def answered(dataset: Dataset, model: Model) -> tuple[NDArray[np.float64], NDArr
     efficiency, name = times_of(dataset).efficiency(), dataset.frame["kernel_name"].to_numpy(dtype=object)
     op = dataset.op
     found, flags = np.full(len(dataset.first_rows), np.nan), np.zeros((len(dataset.first_rows), 3), np.bool_)
-    for number, answer in enumerate(answers(dataset.problems(), model)):
+    for number, answer in enumerate(rankings_of(dataset.problems(), model)):
         rows = np.flatnonzero(dataset.problem_ids == number)
         of_name = {str(name[row]): float(efficiency[row]) for row in rows.tolist()}
         ranked = [op.kernel_name(answer.pool[index]) for index in answer.order.tolist()]

@@ -30,7 +30,7 @@ from ckh.data.dataset import read_dataset
 from ckh.data.formats import ReadOptions
 from ckh.kernels.table import column_of
 from ckh.learn.analytic.transfer import EstimateModel, as_of, with_estimate
-from ckh.learn.answers.answer import answer
+from ckh.learn.answers.ranking import ranking_of
 from ckh.learn.models.artifact import ModelRef, load_model, wanted_for
 from ckh.learn.training.save import save
 from ckh.learn.training.train import train
@@ -95,7 +95,7 @@ def winners(path: Path, folder: Path | None) -> None:
         problem, arch = _problem(row), str(row.arch)
         if arch not in models:
             models[arch] = EstimateModel(wanted_for(problem, arch)) if folder is None else load_model(folder)
-        found = answer(problem, models[arch])
+        found = ranking_of(problem, models[arch])
         if id(found.pool) not in kinds:
             large = np.minimum(column_of(found.pool, "tile_m"), column_of(found.pool, "tile_n")) >= SMALLEST
             kinds[id(found.pool)] = found.pool, geometries(found.pool), large

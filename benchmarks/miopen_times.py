@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from benchmarks.miopen_models import MI200, MI300X, Models, load
-from ckh.learn.answers.ranking_text import interval_at
+from ckh.learn.answers.answer import interval_at
 from ckh.learn.judging.calibrate import calibrate, in_order
 from ckh.learn.models.calibration import CALIBRATION_NAME
 from ckh.ops.miopen_conv.candidates import candidates, make_table

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from ckh.data.dataset import Dataset, read_dataset
     from ckh.errors import CkhError, DataError, DeviceError, ModelError, NoKernelError, OutputError, UsageError
-    from ckh.learn.answers.answer import known, rank, rank_many
+    from ckh.learn.answers.answer import NotMeasured
+    from ckh.learn.answers.api import known, rank, rank_many
     from ckh.learn.answers.known import Known
     from ckh.learn.answers.ranked import Ranked
-    from ckh.learn.answers.ranking_text import NotMeasured
     from ckh.learn.models.artifact import Model, load_model
     from ckh.ops.gemm_universal.problem import GemmProblem
     from ckh.ops.grouped_conv.problem import ConvProblem
@@ -53,11 +53,11 @@ _HOMES = {
         ("CkhError", "DataError", "DeviceError", "ModelError", "NoKernelError", "OutputError", "UsageError"),
         "ckh.errors",
     ),
-    **dict.fromkeys(("known", "rank", "rank_many"), "ckh.learn.answers.answer"),
+    **dict.fromkeys(("known", "rank", "rank_many"), "ckh.learn.answers.api"),
     **dict.fromkeys(("Model", "load_model"), "ckh.learn.models.artifact"),
     "Known": "ckh.learn.answers.known",
     "Ranked": "ckh.learn.answers.ranked",
-    "NotMeasured": "ckh.learn.answers.ranking_text",
+    "NotMeasured": "ckh.learn.answers.answer",
     "GemmProblem": "ckh.ops.gemm_universal.problem",
     "ConvProblem": "ckh.ops.grouped_conv.problem",
     "Direction": "ckh.problems",

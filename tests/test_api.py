@@ -51,7 +51,7 @@ def test_the_guide_names_every_public_name() -> None:
 
 
 @pytest.mark.parametrize(
-    "how", ["import ckh; f = ckh.rank", "from ckh import rank as f", "import ckh.learn.answers.answer as a"]
+    "how", ["import ckh; f = ckh.rank", "from ckh import rank as f", "import ckh.learn.answers.ranking as a"]
 )
 def test_rank_stays_a_function(how: str) -> None:
     """However it is imported, and after it was called: no module takes its place."""

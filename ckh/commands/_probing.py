@@ -13,13 +13,13 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ckh.bench.supervision.protocol import Reply
-    from ckh.learn.answers.answer import Answer
     from ckh.learn.answers.ranked import Ranked
+    from ckh.learn.answers.ranking import Ranking
 
 _NS_PER_MS = 1e6
 
 
-def measured_before(found: Answer) -> Answer:
+def measured_before(found: Ranking) -> Ranking:
     """The answer with what was probed on this machine before in front, if anything was.
 
     Raises:
@@ -29,7 +29,7 @@ def measured_before(found: Answer) -> Answer:
     return found if probe is None else found.by_times(probe)
 
 
-def probe_all(found: Sequence[Answer], count: int, timeout_s: float) -> None:
+def probe_all(found: Sequence[Ranking], count: int, timeout_s: float) -> None:
     """Time the first choices of each answer against each other on this machine, and remember the times.
 
     Kernels run the padded problem where there is one; its times are remembered as those of the requested one.
@@ -69,7 +69,7 @@ def probe_all(found: Sequence[Answer], count: int, timeout_s: float) -> None:
     compare_kernels(device, tasks, timeout_s, "probing", take)
 
 
-def _to_build(found: Answer, count: int) -> list[Ranked]:
+def _to_build(found: Ranking, count: int) -> list[Ranked]:
     """The first choices that the headers can build; those that they cannot where there are no others."""
     best = found.best(count)
     return [one for one in best if not one.not_in_headers] or best

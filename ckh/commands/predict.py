@@ -2,37 +2,26 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import typer
 
 from ckh.commands import _completion
-from ckh.commands._common import JSON_HELP, examples, print_json, print_table, say
+from ckh.commands._common import JSON_HELP, examples, print_json, say
 from ckh.commands._duration import parse_duration
 from ckh.commands._problem_options import Typed, says_a_problem
 from ckh.errors import ModelError, NoKernelError, UsageError
 from ckh.learn.answers.known import offer_once
-from ckh.learn.answers.ranking_text import (
-    MOST_TIED,
-    KernelRow,
-    Ranking,
-    cells,
-    columns,
-    notes_text,
-    padding_text,
-    tied_rows_text,
-)
 from ckh.log import emit
-from ckh.requested import as_option, padded_sizes, typed_again
+from ckh.requested import as_option, typed_again
 from ckh.strenum import StrEnum
-from ckh.training import BANDWIDTH, LATENCY
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ckh.learn.answers.answer import Answer
+    from ckh.learn.answers.ranking import Ranking
     from ckh.learn.models.artifact import Model
     from ckh.learn.models.choice import Chooser
     from ckh.ops.base import Problem
@@ -188,7 +177,7 @@ def predict(
         raise NoKernelError(f"{len(failures)} of {len(answers)} problems have no kernel; {failures[0].message}", hint)
 
 
-def _refuse_unknown(answers: Sequence[Answer], top: int) -> None:
+def _refuse_unknown(answers: Sequence[Ranking], top: int) -> None:
     """Refuse out-of-distribution answers.
 
     Raises:
@@ -232,11 +221,11 @@ class _Measuring:
     pads: bool
 
 
-def _answered(chooser: Chooser, problems: Sequence[Problem], wanted: _Measuring) -> list[Answer]:
+def _answered(chooser: Chooser, problems: Sequence[Problem], wanted: _Measuring) -> list[Ranking]:
     """Answers in order, with kernels measured earlier or now first."""
     from ckh.commands._probing import measured_before, probe_all
-    from ckh.learn.answers.answer import answers
     from ckh.learn.answers.listed import limited_to_rule_set
+    from ckh.learn.answers.ranking import rankings_of
 
     of_model: dict[int, list[Problem]] = {}
     models: dict[int, Model] = {}
@@ -250,9 +239,9 @@ def _answered(chooser: Chooser, problems: Sequence[Problem], wanted: _Measuring)
         from ckh.bench.planning.registry import limited_models
 
         models = dict(zip(models, limited_models(wanted.kernels, list(models.values())), strict=True))
-    known: dict[Problem, Answer] = {}
+    known: dict[Problem, Ranking] = {}
     for key, some in of_model.items():
-        found = [(one if wanted.pads else one.unpadded).buildable_first for one in answers(some, models[key])]
+        found = [(one if wanted.pads else one.unpadded).buildable_first for one in rankings_of(some, models[key])]
         if wanted.probe:
             new = [one for one in found if len(one.order) and not (wanted.uses_old and _is_known(one, wanted.probe))]
             if new:
@@ -263,7 +252,7 @@ def _answered(chooser: Chooser, problems: Sequence[Problem], wanted: _Measuring)
     return [known[problem] for problem in problems]
 
 
-def _is_known(found: Answer, count: int) -> bool:
+def _is_known(found: Ranking, count: int) -> bool:
     """True if the first choices were all probed earlier."""
     from ckh.commands._probing import measured_before
 
@@ -272,109 +261,29 @@ def _is_known(found: Answer, count: int) -> bool:
     return all(found.model.spec.op.kernel_name(one.kernel) in names for one in found.best(count))
 
 
-def _print_one(found: Answer, top: int, again: str, *, as_json: bool, why: bool, explain: bool) -> None:
-    ranking, spec = _ranking(found, top, again), found.model.spec
+def _print_one(found: Ranking, top: int, again: str, *, as_json: bool, why: bool, explain: bool) -> None:
+    from ckh.learn.answers.answer_document import answer_json
+    from ckh.learn.answers.answer_text import answer_text
+
+    answer, spec = found.answer(top, again), found.model.spec
     if explain:
         from ckh.learn.answers import explain as explaining
 
-        ranking = ranking._replace(explanation=explaining.explain(found))
+        answer = replace(answer, explanation=explaining.explain(found))
     if found.model.not_measured is None:
         offer_once(found.problem, spec.op_type, spec.arch, spec.device, found.model.path)
-    emit(ranking.json() if as_json else ranking.text(why=why))
+    emit(answer_json(answer) if as_json else answer_text(answer, why=why))
 
 
-def _print_many(answers: Sequence[Answer], top: int, again: str, *, as_json: bool) -> None:
-    found = [_ranking(one, top, again) for one in answers if len(one.order)]
-    failures = {one.problem.canonical(): failure.message for one in answers if (failure := one.failure)}
+def _print_many(rankings: Sequence[Ranking], top: int, again: str, *, as_json: bool) -> None:
+    from ckh.learn.answers.answer_document import many_document
+    from ckh.learn.answers.answer_text import answers_text
+
+    answers = [one.answer(top, again) for one in rankings if len(one.order)]
+    failures = {one.problem.canonical(): failure.message for one in rankings if (failure := one.failure)}
     if as_json:
-        from ckh.learn.answers.answer_document import FailedProblem, PredictManyDocument
-
-        failed = tuple(FailedProblem(problem, reason) for problem, reason in failures.items())
-        print_json(PredictManyDocument(tuple(one.document() for one in found), failed))
-    else:
-        shown = {
-            "is_measured": any(one.probe is not None for one in found),
-            "has_bandwidth": any(one.has_bandwidth for one in found),
-        }
-        rows = [[one.problem.canonical(), *cells(row, **shown)] for one in found for row in one.kernels]
-        print_table("", ("problem", *columns(**shown)), rows)
-        if tied := tied_rows_text([one.kernels for one in found]):
-            say(tied)
-        for doubts in dict.fromkeys(one.not_measured for one in found if one.not_measured is not None):
-            count = sum(one.not_measured == doubts for one in found)
-            say("\n" + "\n".join([f"{count} of {len(found)} problems:", *doubts.lines()]))
-        unknown = [one for one in found if one.known.line and one.not_measured is None]
-        if unknown:
-            worst = max(unknown, key=lambda one: len(one.known.doubts))
-            say(f"\n{len(unknown)} of {len(found)} problems, e.g. {worst.problem.canonical()}:")
-            say(worst.known.line)
-        if padded := [one for one in found if one.padded]:
-            first = f"e.g. {padded[0].problem.canonical()}: {padding_text(padded[0])}"
-            say(f"\n{len(padded)} of {len(found)} problems are padded, {first}")
-        far = [one for one in found if one.no_speed]
-        why = (
-            f"for {len(far)} of {len(found)} problems, e.g. {far[0].problem.canonical()}: {far[0].no_speed}"
-            if far
-            else ""
-        )
-        emit(notes_text(why, is_in_order=all(one.in_order for one in found)))
-        if failures:
-            say("\n" + "\n".join([f"{len(failures)} of {len(answers)} problems have no kernel:", *failures.values()]))
-
-
-def _ranking(found: Answer, top: int, again: str) -> Ranking:
-    """Ranking of an answer; `again` is the command without measuring options."""
-    from ckh.ranking.evaluator import backend_name
-
-    spec, doubts = found.model.spec, found.model.not_measured
-    if doubts is not None:
-        doubts = doubts if spec.op.measured is None else doubts.with_probe(again)
-    return Ranking(
-        problem=found.problem,
-        path=str(found.model.path),
-        model=found.model.path.name,
-        other_models=tuple(map(str, found.model.others)),
-        arch=spec.arch,
-        device=spec.device,
-        ranked_by=backend_name(),
-        candidates=len(found.order),
-        timed=found.timed,
-        refused=found.refused,
-        beyond=found.beyond,
-        probe=found.probe,
-        not_measured=doubts,
-        estimated=found.estimated,
-        compiled=found.compiled,
-        known=found.known(top),
-        frequent=found.frequent,
-        bands=found.model.bands,
-        headers=found.headers,
-        padded={} if found.padded is None else padded_sizes(found.problem, found.padded),
-        kernels=_rows(found, top),
-    )
-
-
-def _rows(found: Answer, top: int) -> list[KernelRow]:
-    """First rows with predicted times and bandwidths."""
-    best, name = found.best(top), found.model.spec.op.kernel_name
-    kernels = [one.kernel for one in best]
-    beside = {
-        target: found.model.predict(found.run, kernels, target).tolist()
-        for target in (found.model.shown_beside if found.tflops is not None and best else ())
-    }
-    times = beside.get(LATENCY, [one.latency_ms for one in best])
-    bandwidths = beside.get(BANDWIDTH, [None] * len(best))
-    return [
-        KernelRow(
-            name(one.kernel),
-            one.score,
-            one.tflops,
-            time,
-            one.measured_ms,
-            bandwidth,
-            one.ties,
-            tuple(map(name, one.alike[:MOST_TIED])),
-            one.not_in_headers,
-        )
-        for one, time, bandwidth in zip(best, times, bandwidths, strict=True)
-    ]
+        print_json(many_document(answers, failures))
+        return
+    emit(answers_text(answers))
+    if failures:
+        say("\n" + "\n".join([f"{len(failures)} of {len(rankings)} problems have no kernel:", *failures.values()]))

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from ckh.data.dataset import Dataset
     from ckh.data.formats import RowsFormat
-    from ckh.learn.answers.answer import Answer
+    from ckh.learn.answers.ranking import Ranking
     from ckh.learn.models.artifact import Model
     from ckh.ops.base import AnyOperation
 
@@ -30,7 +30,7 @@ class Choices:
         replaces: whether choices replace the rows that the program has for the same shapes.
     """
 
-    answers: Sequence[Answer]
+    answers: Sequence[Ranking]
     measured: Dataset | None
     installed: Path | None
     replaces: bool = False

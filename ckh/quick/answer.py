@@ -19,15 +19,13 @@ from ckh.quick.headers import read_headers
 from ckh.quick.scored_pool import ScoredPool, value_of
 from ckh.quick.store import is_wanted, keep_printed, paths, read_facts, read_printed, stamp
 from ckh.ranking.library import is_available
-from ckh.requested import padded_sizes, requested_problem
+from ckh.requested import requested_problem
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from ckh.learn.answers.known import Known
+    from ckh.learn.answers.answer import Answer, KernelRow, ModelFacts
     from ckh.learn.answers.probes import Probe
-    from ckh.learn.answers.ranking_text import KernelRow, NotMeasured, Ranking
-    from ckh.learn.models.frequent import Frequent
     from ckh.learn.models.measured_set import MeasuredSet
     from ckh.ops.base import Problem
     from ckh.quick.headers import PreparedHeaders
@@ -84,13 +82,20 @@ def _prepared(request: Request, *, warns: bool) -> str | None:
         if found is None:
             return None
         facts, model_path = found
-        ranking = _ranking(problem_of(request, facts), facts, model_path, request)
-        if ranking.not_measured is None:
-            offer_once(ranking.problem, facts["op"], ranking.arch, ranking.device, Path(ranking.path))
+        answer = _answer(problem_of(request, facts), facts, model_path, request)
+        of_model = answer.facts
+        if answer.not_measured is None:
+            offer_once(answer.problem, of_model.op, of_model.arch, of_model.device, Path(of_model.path))
         for text in facts["unusable"] if warns else ():
             warn(text, "unusable-model")
         with whole_names(is_whole="wide" in request.flags):
-            return ranking.json() if "json" in request.flags else ranking.text(why="why" in request.flags)
+            if "json" in request.flags:
+                from ckh.learn.answers.answer_document import answer_json
+
+                return answer_json(answer)
+            from ckh.learn.answers.answer_text import answer_text
+
+            return answer_text(answer, why="why" in request.flags)
     except (CkhError, OSError, AttributeError, KeyError, IndexError, TypeError, ValueError):
         return None
 
@@ -107,58 +112,51 @@ def problem_of(request: Request, facts: dict[str, Any]) -> Problem:
     Raises:
         CkhError: it is impossible.
     """
-    part = requested(facts["op"])
+    op, arch = facts["answer"]["op"], facts["answer"]["arch"]
+    part = requested(op)
     if part is None:
-        raise UsageError(f"no options for problems of {facts['op']}", code="missing-option")
-    found = requested_problem(facts["op"], part, request.sizes, request.kind["variant"], facts["dtype"])
-    problem: Problem = part.completed(found, facts["arch"])
+        raise UsageError(f"no options for problems of {op}", code="missing-option")
+    found = requested_problem(op, part, request.sizes, request.kind["variant"], facts["dtype"])
+    problem: Problem = part.completed(found, arch)
     return problem
 
 
-def _ranking(problem: Problem, facts: dict[str, Any], path: Path, request: Request) -> Ranking:
-    """The ranking that the full command would find.
+def _answer(problem: Problem, facts: dict[str, Any], path: Path, request: Request) -> Answer:
+    """The answer that the full command would give.
 
     Raises:
         CkhError: C reports an error, or what was measured cannot be read.
     """
-    from ckh.learn.answers.ranking_text import Ranking
+    from ckh.learn.answers.answer import AnswerRows, ModelFacts
+    from ckh.learn.answers.caveats import answer_of
     from ckh.learn.models.reach import beyond
 
-    probe = _measured(problem, facts["arch"]) if "no_measured" not in request.flags else None
+    of_model = ModelFacts.of_json(facts["answer"])
+    probe = _measured(problem, of_model.arch) if "no_measured" not in request.flags else None
     pool = ScoredPool(facts, path)
     run, sizes, count, choices = _ranked(problem, facts, pool, request.top if probe is None else 0)
     headers = read_headers(facts)
-    far = beyond(run, facts["reach"])
-    rows = _KernelRows(pool, headers, has_speeds=facts["tells_tflops"] and not far)
-    kernels = rows.first(choices, request.top) if probe is None else [rows.row(one) for one in choices]
+    made = _KernelRows(pool, headers, has_speeds=of_model.has_speeds and not beyond(run, of_model.reach))
+    kernels = made.first(choices, request.top) if probe is None else [made.row(one) for one in choices]
     applying, refused = pool.count(pool.reasons(sizes))
     if probe is not None:
         probe, kernels = _in_front(probe, kernels)
         kernels = _tied(probe, kernels)
     shown = kernels[: request.top]
-    return Ranking(
-        problem=problem,
-        path=facts["path"],
-        model=facts["model"],
-        other_models=tuple(facts["other_models"]),
-        arch=facts["arch"],
-        device=facts["device"],
+    rows = AnswerRows(
+        run=run,
+        kernels=shown,
         ranked_by="c",
         candidates=count,
-        timed=_applying(applying, "is_timed") if facts["is_timed_known"] else None,
         refused=_refused(facts, refused, sizes),
-        beyond=far,
-        probe=probe,
-        kernels=shown,
-        not_measured=_not_measured(facts, request),
+        timed=_applying(applying, "is_timed") if facts["is_timed_known"] else None,
         estimated=_applying(applying, "is_estimated"),
-        compiled=_applying(applying, "is_compiled") if facts["is_estimated"] else None,
-        known=_known(problem, facts, [rows.family_of[one.kernel] for one in shown]),
-        frequent=_frequent(problem, facts["frequent"]),
-        bands=facts["bands"],
-        padded=padded_sizes(problem, run),
+        compiled=_applying(applying, "is_compiled") if of_model.has_estimate else None,
         headers=None if headers is None else headers.note(applying),
+        families=[made.family_of[one.kernel] for one in shown],
+        probe=probe,
     )
+    return answer_of(problem, of_model, rows, f"ckh predict {request.as_typed()}", lambda: _measured_set(of_model))
 
 
 def _ranked(problem: Problem, facts: dict[str, Any], pool: ScoredPool, rows: int) -> _Ranked:
@@ -167,7 +165,7 @@ def _ranked(problem: Problem, facts: dict[str, Any], pool: ScoredPool, rows: int
     Raises:
         ModelError: none applies to either, or C reports an error.
     """
-    part = requested(facts["op"])
+    part = requested(facts["answer"]["op"])
     padded = problem if part is None else part.padded(problem)
     for run in dict.fromkeys((problem, padded)):
         sizes = pool.sizes(run)
@@ -176,51 +174,15 @@ def _ranked(problem: Problem, facts: dict[str, Any], pool: ScoredPool, rows: int
     raise AssertionError("the last one is ranked, or raises")
 
 
-def _measured_set(facts: dict[str, Any]) -> MeasuredSet | None:
+def _measured_set(facts: ModelFacts) -> MeasuredSet | None:
     from ckh.learn.models.measured_set import read_measured
 
-    return read_measured(Path(facts["path"]), facts["limits"])
-
-
-def _not_measured(facts: dict[str, Any], request: Request) -> NotMeasured | None:
-    from ckh.learn.answers.ranking_text import NotMeasured
-
-    fact = facts["not_measured"]
-    if fact is None:
-        return None
-    found = NotMeasured(**{**fact, "next_commands": tuple(fact["next_commands"])})
-    return found.with_probe(f"ckh predict {request.as_typed()}") if facts["is_measured_here"] else found
+    return read_measured(Path(facts.path), facts.limits)
 
 
 def _applying(counts: Mapping[KernelKind, int], what: str) -> int:
     """How many of the kernels that apply are so."""
     return sum(count for kind, count in counts.items() if getattr(kind, what))
-
-
-def _known(problem: Problem, facts: dict[str, Any], families: Sequence[str]) -> Known:
-    from ckh.learn.answers.known import find_known, not_measured
-
-    if facts["not_measured"] is not None:
-        return not_measured(facts["not_measured"]["source"])
-    kinds = dict.fromkeys(filter(None, families))
-    return find_known(
-        problem,
-        facts["arch"],
-        facts["device"],
-        facts["num_cus"],
-        lambda: _measured_set(facts),
-        facts["limits"],
-        list(kinds),
-        facts["left_out"],
-    )
-
-
-def _frequent(problem: Problem, fact: dict[str, Any] | None) -> Frequent | None:
-    if fact is None:
-        return None
-    from ckh.learn.models.frequent import frequent
-
-    return frequent(problem, **fact)
 
 
 class _KernelRows:
@@ -236,20 +198,20 @@ class _KernelRows:
 
     def first(self, choices: Sequence[RankedCandidate], top: int) -> list[KernelRow]:
         """The first rows: kernels with one score are one, if headers can build all of them or none."""
-        from ckh.learn.answers.ranking_text import MOST_TIED
+        from ckh.learn.answers.answer import MAX_TIED
 
         found: list[KernelRow] = []
         for _, same in groupby(choices, lambda one: (one.score, self._pool.kind(one.kernel).lack >= 0)):
             if len(found) == top:
                 break
             first, *others = same
-            tied = tuple(self._pool.name(one.kernel) for one in others[:MOST_TIED])
+            tied = tuple(self._pool.name(one.kernel) for one in others[:MAX_TIED])
             found.append(self.row(first)._replace(ties=1 + len(others), tied=tied))
         return found
 
     def row(self, choice: RankedCandidate) -> KernelRow:
         """A row of one kernel."""
-        from ckh.learn.answers.ranking_text import KernelRow
+        from ckh.learn.answers.answer import KernelRow
 
         kind, name = self._pool.kind(choice.kernel), self._pool.name(choice.kernel)
         self.family_of[name] = kind.family
@@ -261,14 +223,14 @@ class _KernelRows:
 
 def _tied(probe: Probe, kernels: Sequence[KernelRow]) -> list[KernelRow]:
     """The rows of kernels of which some were probed: these are a row each, the others one for each score."""
-    from ckh.learn.answers.ranking_text import MOST_TIED
+    from ckh.learn.answers.answer import MAX_TIED
 
     timed = len(probe.fastest_first())
     end = len(kernels) - (len(probe.kernels) - timed)
     rows = list(kernels[:timed])
     for _, same in groupby(kernels[timed:end], lambda one: (one.score, bool(one.not_in_headers))):
         first, *others = same
-        tied = tuple(one.kernel for one in others[:MOST_TIED])
+        tied = tuple(one.kernel for one in others[:MAX_TIED])
         rows.append(first._replace(ties=1 + len(others), tied=tied))
     return rows + list(kernels[end:])
 

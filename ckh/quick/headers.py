@@ -7,7 +7,7 @@ from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ckh.learn.answers.ranking_text import NO_HEADERS, HeadersNote
+from ckh.learn.answers.answer import NO_HEADERS, HeadersNote
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

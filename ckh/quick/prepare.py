@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import asdict, fields
+from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
 from ckh.errors import CkhError
@@ -63,7 +63,7 @@ def _prepare(request: Request) -> bool:
         return False
     facts, contents = _prepared(model, found, run)
     facts["unusable"] = unusable_models()
-    facts |= {"stamp": now, "path": str(model.path), "other_models": [str(path) for path in model.others]}
+    facts |= {"stamp": now}
     facts_path.unlink(missing_ok=True)  # while the two are incompatible
     for path, content in zip((names_path(model_path), model_path, estimate_path(model_path)), contents, strict=False):
         write_atomic(path, content)
@@ -125,27 +125,15 @@ def facts_of(
         are_shipped: whether the facts are for another machine.
     """
     from ckh.learn.analytic.filled import CompletedModel
-    from ckh.learn.analytic.transfer import estimate_of
-    from ckh.training import TFLOPS
+    from ckh.learn.answers.ranking import facts_of as facts_of_model
 
-    spec, one = model.spec, problem or group.example
-    measured = model.measured
+    one = problem or group.example
     headers, lacks = headers_of(model, group.kernels, are_shipped=are_shipped)
     own = group.refused(one)
     return {
-        "op": spec.op_type,
+        "answer": facts_of_model(model, one).as_json(),
         "dtype": one.dtype,
-        "model": model.path.name,
-        "arch": spec.arch,
-        "device": spec.device,
-        "tells_tflops": TFLOPS in {spec.rank_by, *spec.targets},
-        "reach": model.reach,
-        "bands": model.bands,
-        "limits": {} if measured is None else measured.limits_by_size,
-        "frequent": _frequent_facts(model, one),
-        "num_cus": model.num_cus,
         "unusable": [],
-        "left_out": list(found.left_out),
         "sizes": list(kind.sizes.values()),
         "key": list(group.key),
         "tiled": _tiled_facts(model, kind, one),
@@ -157,9 +145,6 @@ def facts_of(
         "is_timed_known": found.timed is not None,
         "refused": {words: count - own[words] for words, count in found.refused.items() if count > own[words]},
         "reasons": [[_listed(part) for part in text] for text in rules.reasons],
-        "not_measured": None if model.not_measured is None else asdict(model.not_measured),
-        "is_measured_here": spec.op.measured is not None,
-        "is_estimated": estimate_of(model) is not None,
         "completion": model.completion if isinstance(model, CompletedModel) else "",
         **kind_facts(_kinds_of(model, group.kernels, lacks, found.timed or 0), group.judged_by),
     }
@@ -169,7 +154,7 @@ def _kinds_of(model: Model, pool: Sequence[Kernel], lacks: Sequence[int], timed:
     """The kind of each kernel; the first ones were timed."""
     from ckh.learn.analytic.filled import FilledModel
     from ckh.learn.analytic.transfer import EstimateModel, estimate_of
-    from ckh.learn.answers.answer import unmeasured_families
+    from ckh.learn.answers.ranking import unmeasured_families
 
     estimate, name = estimate_of(model), model.spec.op.kernel_name
     known = {} if estimate is None else estimate.compiled
@@ -195,14 +180,6 @@ def _tiled_facts(model: Model, kind: ProblemKind, problem: Problem) -> list[Any]
         return kind.value(problem, lambda one: getattr(tiled(one), name))
 
     return [_listed(number(field.name)) for field in fields(TiledSizes)]
-
-
-def _frequent_facts(model: Model, problem: Problem) -> dict[str, Any] | None:
-    """The arguments of `frequent.frequent` besides the problem."""
-    from ckh.learn.models.frequent import held_out
-
-    table, op = model.frequent_table(problem), model.spec.op
-    return None if table is None else {"size": op.grows_with.lower(), "left_out": held_out(op), "table": table}
 
 
 def _listed(part: str | Expression) -> Any:

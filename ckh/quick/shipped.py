@@ -47,11 +47,12 @@ def find(request: Request) -> tuple[dict[str, Any], Path] | None:
     if facts is None or (facts["headers"] is not None and are_known()):
         return None
     models = data_dir("models")
-    facts |= {
-        "path": str(models / facts["path"]),
-        "other_models": [str(models / other) for other in facts["other_models"]],
+    answer = facts["answer"]
+    answer |= {
+        "path": str(models / answer["path"]),
+        "other_models": [str(models / other) for other in answer["other_models"]],
     }
-    return facts, FOLDER / f"{facts['model']}.ckhm"
+    return facts, FOLDER / f"{answer['model']}.ckhm"
 
 
 def write(folder: Path) -> None:
@@ -87,7 +88,8 @@ def write(folder: Path) -> None:
             facts = facts_of(model, part.kind, group, rules, found, are_shipped=True) | {"numbers": numbers}
             others = [ref.path.name for ref in fitting_models(wanted_for(group.example, spec.arch))[1:]]
             name = f"{len(names)}.json"
-            facts |= {"stamp": stamp, "path": ref.path.name, "other_models": others}
+            facts["stamp"] = stamp
+            facts["answer"] |= {"path": ref.path.name, "other_models": others}
             (folder / name).write_bytes(encode_facts(facts))
             pool = parts[spec.op_type].pool(group.example.to_dict())
             names[_key(spec.op_type, group.example.dtype, spec.arch, pool)] = name

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ckh.documents import Document, json_text
-from ckh.learn.answers.ranking_text import is_falling, notes_text
+from ckh.learn.answers.answer import is_falling
+from ckh.learn.answers.caveats import OUT_OF_ORDER
 from ckh.log import one_line
 from ckh.ops import in_words
 from ckh.prose import paragraphs, prose
@@ -15,9 +16,9 @@ from ckh.tabletext import table_text
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from ckh.learn.answers.answer import NotMeasured
     from ckh.learn.answers.known import KnownDocument
     from ckh.learn.answers.ranked import Ranked
-    from ckh.learn.answers.ranking_text import NotMeasured
     from ckh.learn.models.artifact import Model
     from ckh.ops.base import AnyOperation, Problem
     from ckh.search.on_model import ModelSearch
@@ -98,9 +99,17 @@ def search_text(problem: Problem, model: Model, search: ModelSearch) -> str:
         tail.append(f"\nfirst choice of the candidates: {', '.join(_cells(op, first))}")
         tail.append("the best scores the same\n" if best <= first.score else better + "\n")
     table = table_text("", ("", "predicted TFLOPS", "predicted ms", "kernel", "candidate"), rows)
-    notes = notes_text(search.beyond, is_in_order=is_falling(one.tflops for one in search.found))
+    notes = [f"no speed predicted: {search.beyond}"] if search.beyond else []
+    notes += [] if is_falling(one.tflops for one in search.found) else [OUT_OF_ORDER]
+    "".join(f"\n{prose(note)}\n" for note in notes)
     doubts = f"\n{prose(search.known.line)}\n" if search.known.line and model.not_measured is None else ""
-    return paragraphs("\n".join(head)) + table + paragraphs("\n".join(tail)) + doubts + notes
+    return (
+        paragraphs("\n".join(head))
+        + table
+        + paragraphs("\n".join(tail))
+        + doubts
+        + "".join(f"\n{prose(note)}\n" for note in notes)
+    )
 
 
 def search_json(problem: Problem, model: Model, search: ModelSearch) -> str:

@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ckh.errors import NoKernelError
-from ckh.learn.answers.answer import known_of
+from ckh.learn.answers.batches import known_candidates
+from ckh.learn.answers.caveats import known_by
 from ckh.learn.answers.ranked import Ranked, in_order
+from ckh.learn.answers.ranking import facts_of, unmeasured_families
 from ckh.learn.models.artifact import wanted_for
 from ckh.learn.models.calibration import FIRST
 from ckh.learn.models.reach import beyond
@@ -135,7 +137,7 @@ def search_model(problem: Problem, model: Model, arch: ArchSpec, top: int) -> Mo
         tuple((own[best] >= 0).tolist()),
         choice[0] if choice else None,
         far,
-        known_of(problem, model, kernels),
+        _known(problem, model, kernels),
     )
 
 
@@ -169,3 +171,10 @@ def _scorable(product: Product, model: Model) -> _Scorable:
 def _first_row(is_legal: NDArray[np.bool_], own: int) -> int:
     """The first legal set of options, the bases' own if that is one."""
     return own if own >= 0 and is_legal[own] else int(is_legal.argmax())
+
+
+def _known(problem: Problem, model: Model, kernels: Sequence[Kernel]) -> Known:
+    """Out-of-distribution check of a problem, this device and kernels, which are not those of the pool alone."""
+    facts, unmeasured = facts_of(model, problem)._replace(left_out=()), known_candidates(problem, model).unmeasured
+    families = unmeasured_families(model, kernels)
+    return known_by(problem, facts, lambda: model.measured, families=families, unmeasured=unmeasured)

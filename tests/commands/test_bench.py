@@ -26,7 +26,7 @@ from ckh.bench.supervision import campaign
 from ckh.cli import run
 from ckh.data.journal import JournalWriter, read_journal
 from ckh.errors import ExitCode
-from ckh.learn.answers.answer import rank
+from ckh.learn.answers.api import rank
 from ckh.learn.models.artifact import load_model
 from ckh.ops import operation
 from ckh.ops.grouped_conv.pool import conv_pool

@@ -14,7 +14,7 @@ import pytest
 from ckh.archs import load_arch
 from ckh.cli import run
 from ckh.errors import ExitCode
-from ckh.learn.answers.answer import answer
+from ckh.learn.answers.ranking import ranking_of
 from ckh.learn.models.artifact import load_model
 from ckh.ops.gemm_universal.problem import GemmProblem
 from ckh.ops.grouped_conv.names import amd_full_name
@@ -109,7 +109,7 @@ def test_convolutions_are_ranked_as_in_python(exported: Path, older: bool) -> No
     )
     flags = ["-DOLDER"] if older else []
     *names, split, error = ran(exported, CONV, "GroupedConvDispatcher", CONV_SETTINGS + padding, *flags)
-    found = answer(PROBLEM, load_model(ROOT / "models" / CONV))
+    found = ranking_of(PROBLEM, load_model(ROOT / "models" / CONV))
     wanted = dict.fromkeys(amd_full_name(one.kernel) for one in found.ranked)  # type: ignore[arg-type]
     assert names == list(wanted)
     assert len(names) > 10
@@ -134,7 +134,7 @@ def test_the_example_in_docs_compiles_and_ranks(exported: Path) -> None:
 
 def best_first() -> list[ConvKernel]:
     """The kernels for the problem, as Python ranks them."""
-    ranked = answer(PROBLEM, load_model(ROOT / "models" / CONV)).ranked
+    ranked = ranking_of(PROBLEM, load_model(ROOT / "models" / CONV)).ranked
     return [one.kernel for one in ranked]  # type: ignore[misc]
 
 
@@ -233,7 +233,7 @@ def test_what_the_model_is_not_for_has_no_names(exported: Path, settings: str) -
 def test_gemms_are_ranked_as_in_python(exported: Path, gemm_model: Path) -> None:
     """Names are the dispatcher's identifiers: without the operation, beginning with the element type."""
     *names, split, _ = ran(exported, GEMM, "Dispatcher", "p = Problem(64, 256, 512);")
-    found = answer(GemmProblem(64, 256, 512, "bf16"), load_model(gemm_model))
+    found = ranking_of(GemmProblem(64, 256, 512, "bf16"), load_model(gemm_model))
     assert names == [one.name.removeprefix("gemm_universal_") for one in found.ranked]
     assert names[0].startswith("bf16_rcr_")
     assert split == "split 1"

@@ -14,7 +14,7 @@ from ckh.bench.planning.registry import read_registry
 from ckh.cli import run
 from ckh.errors import ExitCode
 from ckh.export.ordered import ordered_list
-from ckh.learn.answers.answer import answer
+from ckh.learn.answers.ranking import ranking_of
 from ckh.learn.models.artifact import load_model
 from ckh.ops import operation
 from ckh.ops.grouped_conv.problem_sets import load_problems
@@ -71,7 +71,7 @@ def test_a_list_of_predictions_is_written(tmp_path: Path, capsys: pytest.Capture
     assert [operation("grouped_conv").kernel_name(one) for one in registry.kernels] == document["kernels"]
     model, total = load_model(ROOT / "models" / MODEL), 0.0
     for problem in problems:
-        speeds = {one.kernel: one.tflops for one in answer(problem, model).ranked}
+        speeds = {one.kernel: one.tflops for one in ranking_of(problem, model).ranked}
         first = next(kernel for kernel in registry.kernels if kernel in speeds)
         total += speeds[first] / max(speeds.values())  # type: ignore[operator,type-var]
     found = document["ordered"]
@@ -91,7 +91,7 @@ def test_the_best_of_problems_are_written_with_the_smallest_configuration(
     assert run([*command, "--model", model, "--out", str(tmp_path / "out"), "--json"]) == ExitCode.OK
     document = json.loads(capsys.readouterr().out)
     problem = operation("grouped_conv").parse_problem(text)
-    best = [one.name for one in answer(problem, load_model(Path(model))).best(2)]
+    best = [one.name for one in ranking_of(problem, load_model(Path(model))).best(2)]
     assert document["kernels"] == best
     path = tmp_path / "out" / "config_forward_2d_bf16.json"
     built = read_registry(path, operation("grouped_conv")).built(load_arch("gfx950"), "bf16")

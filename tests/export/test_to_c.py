@@ -18,7 +18,7 @@ from ckh.export.groups import DIRECTIONS, DTYPES
 from ckh.export.to_c import c_files
 from ckh.kernels.pools import Pools
 from ckh.kernels.table import KernelTable
-from ckh.learn.answers.answer import answer
+from ckh.learn.answers.ranking import ranking_of
 from ckh.learn.models.artifact import load_model
 from ckh.ops import operation
 from ckh.ops.gemm_universal import operation as gemm_operation
@@ -82,7 +82,7 @@ def _name(op: str, kernel: Any) -> str:
 def expected(problem: Any, model: Model) -> Found:
     """What Python says."""
     try:
-        ranked = answer(problem, model).unpadded.ranked  # C pads nothing
+        ranked = ranking_of(problem, model).unpadded.ranked  # C pads nothing
     except NoKernelError:
         ranked = []
     if not ranked:

@@ -13,8 +13,9 @@ from ckh.archs import load_arch
 from ckh.bench.compilation.hip_toolchain import known_ck_tile
 from ckh.cli import run
 from ckh.errors import ExitCode
-from ckh.learn.answers.answer import answer, rank, rank_many
 from ckh.learn.answers.answering import AnsweringModels
+from ckh.learn.answers.api import rank, rank_many
+from ckh.learn.answers.ranking import ranking_of
 from ckh.learn.answers.ties import row_starts
 from ckh.ops.grouped_conv.hip_headers import detect_conv
 from ckh.ops.grouped_conv.hip_rules import missing
@@ -64,7 +65,7 @@ def lacks(kernel: Kernel, arch: str) -> list[str]:
 def test_kernels_that_headers_lack_stand_last(arch: str) -> None:
     """Both parts keep their order, each kernel says why, and nothing else of the answer differs."""
     model = AnsweringModels(arch).answering(PROBLEM)
-    plain = answer(PROBLEM, model)
+    plain = ranking_of(PROBLEM, model)
     ranked = rank(PROBLEM, arch=arch)
     reasons = [one.not_in_headers for one in ranked]
     assert reasons == [(lacks(one.kernel, arch) or [""])[0] for one in ranked]

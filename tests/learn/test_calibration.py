@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 from ckh.errors import DataError, ModelError
-from ckh.learn.answers.answer import rank, rank_many
-from ckh.learn.answers.ranking_text import interval_at
+from ckh.learn.answers.answer import interval_at
+from ckh.learn.answers.api import rank, rank_many
 from ckh.learn.judging.calibrate import calibrate
 from ckh.learn.models.artifact import load_model
 from ckh.learn.models.calibration import CALIBRATION_NAME, FIRST, Calibration, read_calibration

@@ -11,8 +11,8 @@ import pytest
 
 from ckh.cli import run
 from ckh.errors import ExitCode
-from ckh.learn.answers.answer import answer
 from ckh.learn.answers.explain import explain, word_of
+from ckh.learn.answers.ranking import ranking_of
 from ckh.learn.models.artifact import load_model
 from ckh.ops import built_in_names, operation
 from tests.learn.conftest import problems, saved
@@ -31,7 +31,7 @@ def model(tmp_path: Path) -> Path:
 @pytest.mark.parametrize("number", [0, 3, 7, 13])
 def test_reasons_add_up_to_the_difference_of_scores(model: Path, number: int) -> None:
     """By words and by all features; the second's score plus what the words say is the first's."""
-    found = answer(problems()[number], load_model(model))
+    found = ranking_of(problems()[number], load_model(model))
     said = explain(found)
     assert said is not None
     first, second = found.best(2)
@@ -47,7 +47,7 @@ def test_reasons_add_up_to_the_difference_of_scores(model: Path, number: int) ->
 def test_sizes_are_those_of_the_tiles(model: Path) -> None:
     """Shares of tiles that are used and their number, written out; the host goes one tile after the other."""
     problem = problems()[2]
-    found = answer(problem, load_model(model))
+    found = ranking_of(problem, load_model(model))
     said = explain(found)
     assert said is not None
     for one, ranked in zip(said.quantisation, found.best(2), strict=True):
@@ -98,7 +98,7 @@ def test_many_problems_are_not_explained(tmp_path: Path, capsys: pytest.CaptureF
 
 def test_kernels_that_no_tree_tells_apart_are_said_to_be_alike(model: Path) -> None:
     """Without contributions a difference comes from something else than trees, and none from nothing."""
-    said = explain(answer(problems()[0], load_model(model)))
+    said = explain(ranking_of(problems()[0], load_model(model)))
     assert said is not None
     for difference, words in ((0.0, "a tie"), (0.25, "not ranked by trees")):
         alike = replace(said, difference=difference, reasons=(), features=())

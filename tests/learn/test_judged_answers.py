@@ -21,7 +21,7 @@ from ckh.data.tables import to_pandas
 from ckh.errors import DataError, ExitCode
 from ckh.kernels.pools import KernelList
 from ckh.learn.analytic.transfer import ESTIMATE
-from ckh.learn.answers.answer import answer
+from ckh.learn.answers.ranking import ranking_of
 from ckh.learn.judging import judged_answers
 from ckh.learn.judging.judged_answers import judged_rows, ranked_rows
 from ckh.learn.models.artifact import load_model
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from ckh.learn.answers.answer import Answer
+    from ckh.learn.answers.ranking import Ranking
     from ckh.learn.models.artifact import Model
     from ckh.ops.grouped_conv.kernel import ConvKernel
 
@@ -69,7 +69,7 @@ def model(folder: Path) -> Model:
 
 def ranking(model: Model, problem: ConvProblem) -> list[Any]:
     """The kernels of predict's answer, best first."""
-    found = answer(problem, model)
+    found = ranking_of(problem, model)
     return [found.pool[index] for index in found.order]
 
 
@@ -131,13 +131,13 @@ def test_coverage_and_efficiency_by_hand(model: Model) -> None:
 def test_the_first_of_equal_scores_is_judged(model: Model, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where a model distinguishes nothing, the choice is predict's first, not the first measured row."""
     problem = PROBLEMS[0]
-    answers: list[Answer] = []
+    answers: list[Ranking] = []
 
-    def alike(asked: Sequence[ConvProblem], of: Model) -> list[Answer]:
-        answers[:] = [replace(answer(one, of), score=np.zeros(len(answer(one, of).order))) for one in asked]
+    def alike(asked: Sequence[ConvProblem], of: Model) -> list[Ranking]:
+        answers[:] = [replace(ranking_of(one, of), score=np.zeros(len(ranking_of(one, of).order))) for one in asked]
         return answers
 
-    monkeypatch.setattr(judged_answers, "answers", alike)
+    monkeypatch.setattr(judged_answers, "rankings_of", alike)
     first = ranking(model, problem)
     data = build([(problem, first[1], 1.0), (problem, first[0], 2.0)])
     ranked = ranked_rows(model, data)
@@ -195,7 +195,7 @@ def test_the_84_unpadded_gemm_kernels_are_judged_as_predict_ranks_them(tmp_path:
     save(train(data, options, lambda _steps, _text: None), tmp_path / "model")
     loaded = load_model(tmp_path / "model")
     names = set(data.frame["kernel_name"])
-    chosen = [answer(problem, loaded) for problem in data.problems()]
+    chosen = [ranking_of(problem, loaded) for problem in data.problems()]
     first = [one.best(1)[0].name for one in chosen]
     candidates = [{one.model.spec.op.kernel_name(one.pool[index]) for index in one.order} & names for one in chosen]
     best = data.frame.loc[data.frame.groupby(data.problem_ids)["latency_ms"].idxmin(), "kernel_name"].tolist()

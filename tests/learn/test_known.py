@@ -14,9 +14,9 @@ import pytest
 from ckh.cli import run
 from ckh.errors import ExitCode, ModelError
 from ckh.learn.answers import known as knowing
-from ckh.learn.answers.answer import answer
 from ckh.learn.answers.batches import known_candidates
 from ckh.learn.answers.known import Known, Outside, find_known
+from ckh.learn.answers.ranking import ranking_of
 from ckh.learn.models.artifact import list_models, load_model
 from ckh.learn.models.calibration import CALIBRATION_NAME, Calibration
 from ckh.learn.models.manifest import problem_count
@@ -71,9 +71,9 @@ def test_the_nearest_is_that_of_brute_force(model: Path) -> None:
 def test_sizes_outside_are_named_with_their_factor(model: Path) -> None:
     """Larger and smaller than all that was measured, with the nearest measured problem; inside, nothing is said."""
     found = load_model(model)
-    inside = answer(problems()[0], found).known(5)
+    inside = ranking_of(problems()[0], found).known(5)
     assert (inside.outside, inside.nearest) == ((), None)
-    far = answer(replace(problems()[0], n=64, k=2), found).known(5)
+    far = ranking_of(replace(problems()[0], n=64, k=2), found).known(5)
     limits = found.measured.limits_by_size if found.measured else {}
     assert far.outside == (Outside("n", 64, *limits["n"]), Outside("k", 2, *limits["k"]))
     assert [one.factor for one in far.outside] == [64 / limits["n"][1], limits["k"][0] / 2]
@@ -85,10 +85,10 @@ def test_sizes_outside_are_named_with_their_factor(model: Path) -> None:
 def test_another_device_is_named(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of a host model the processor counts, of a GPU's its compute units; where nothing says, nothing is said."""
     monkeypatch.setattr("ckh.machine.processor_name", lambda: "a test")
-    assert answer(problems()[0], load_model(model)).known(5) == Known()
+    assert ranking_of(problems()[0], load_model(model)).known(5) == Known()
     assert knowing.other_device("host", "one CPU, a test", None) == ""
     monkeypatch.setattr("ckh.machine.processor_name", lambda: "another")
-    expect_values(answer(problems()[0], load_model(model)).known(5).device, "a test")
+    expect_values(ranking_of(problems()[0], load_model(model)).known(5).device, "a test")
     assert knowing.other_device("host", "", None) == ""
     assert knowing.other_device("gfx942", "", None) == ""
 
@@ -111,10 +111,10 @@ def test_kinds_of_kernels_that_were_never_measured(model: Path) -> None:
     """A model that learned from some pipelines says so where others are among its first kernels."""
     path = model / MEASURED_NAME
     document = json.loads(gzip.decompress(path.read_bytes()))
-    first = answer(problems()[0], load_model(model)).best(1)[0].kernel
+    first = ranking_of(problems()[0], load_model(model)).best(1)[0].kernel
     document["families"].remove(first.pipeline)  # type: ignore[attr-defined]
     path.write_bytes(gzip.compress(json.dumps(document).encode()))
-    found = answer(problems()[0], load_model(model)).known(1)
+    found = ranking_of(problems()[0], load_model(model)).known(1)
     assert found.families == (first.pipeline,)  # type: ignore[attr-defined]
     expect_values(found.line, found.families[0])
 
@@ -165,10 +165,10 @@ def test_a_damaged_file_is_refused(model: Path) -> None:
     for name, content in cases:
         path.write_bytes(content)
         with pytest.raises(ModelError) as refused:
-            answer(problems()[0], load_model(model)).known(3)
+            ranking_of(problems()[0], load_model(model)).known(3)
         assert f"{path}: {name}" in refused.value.message or not name, refused.value.message
     path.unlink()
-    assert answer(problems()[0], load_model(model)).known(3).outside == ()
+    assert ranking_of(problems()[0], load_model(model)).known(3).outside == ()
 
 
 def test_what_is_continued_knows_both(model: Path) -> None:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ckh.errors import OutputError
-from ckh.learn.answers.answer import answer
 from ckh.learn.answers.probes import Probe, Timed, probe_path, recall, remember, this_device
+from ckh.learn.answers.ranking import ranking_of
 from ckh.learn.models.artifact import load_model
 from tests.learn.conftest import problems
 from tests.refusals import expect_refusal
@@ -87,7 +87,7 @@ def test_a_file_that_cannot_be_written_is_named(tmp_path: Path) -> None:
 def test_measured_kernels_come_first_and_failed_ones_last(model_dir: Path) -> None:
     """The third choice was fastest, the first fell: 3rd, 2nd, then the rest as predicted, the first at the end."""
     model = load_model(model_dir)
-    found = answer(problems()[0], model)
+    found = ranking_of(problems()[0], model)
     before = found.ranked
     name = model.spec.op.kernel_name
     times = [(name(before[0].kernel), None), (name(before[1].kernel), 2.0), (name(before[2].kernel), 1.0)]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ckh.learn.answers.answer import rank, rank_many
+from ckh.learn.answers.api import rank, rank_many
 from ckh.learn.models.artifact import Model, load_model
 from ckh.learn.models.reach import FAR, beyond
 from ckh.ops.gemm_universal.problem import GemmProblem

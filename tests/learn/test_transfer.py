@@ -20,7 +20,7 @@ from ckh.kernels.compiled import add_compiled
 from ckh.learn.analytic.completed import filled
 from ckh.learn.analytic.estimate import KernelShapes, compiled_blocks_per_cu, estimated_us
 from ckh.learn.analytic.transfer import ESTIMATE, EstimateModel, judged_model, stand_in
-from ckh.learn.answers.answer import answer, answers
+from ckh.learn.answers.ranking import ranking_of, rankings_of
 from ckh.learn.models.artifact import load_model, wanted_for
 from ckh.learn.models.choice import Chooser
 from ckh.ops import built_in_names
@@ -61,7 +61,7 @@ def backward_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_a_model_of_another_gpu_ranks_all_kernels_of_this_one(backward_model: Path) -> None:
     """On gfx942 known kernels have the model's scores with its hardware, the others those of a line by NumPy."""
-    found = answer(BACKWARD, stand_in(wanted_for(BACKWARD, "gfx942"), BACKWARD))
+    found = ranking_of(BACKWARD, stand_in(wanted_for(BACKWARD, "gfx942"), BACKWARD))
     assert found.model.path == backward_model
     assert found.model.not_measured is not None
     assert (found.model.not_measured.basis, found.model.not_measured.worth) == ("model", None)
@@ -123,7 +123,7 @@ def test_a_line_that_would_fall_is_level() -> None:
 
 def test_forward_on_another_gpu_has_all_kernels_in_the_order_of_what_was_judged_better() -> None:
     """The estimate was judged, gfx950's model on gfx942 was not: the estimate ranks the whole pool of 208."""
-    found = answer(PROBLEM, stand_in(wanted_for(PROBLEM, "gfx942"), PROBLEM))
+    found = ranking_of(PROBLEM, stand_in(wanted_for(PROBLEM, "gfx942"), PROBLEM))
     assert isinstance(found.model, EstimateModel)
     assert len(found.order) == found.estimated == 208
     assert found.model.not_measured is not None
@@ -199,7 +199,7 @@ def test_hits_and_efficiencies_are_not_compared(
 )
 def test_what_stands_in(arch: str, problem: ConvProblem | GemmProblem, basis: str) -> None:
     """The estimate, where it alone was judged, or was judged better than the nearest model; each has kernels."""
-    found = answer(problem, stand_in(wanted_for(problem, arch), problem))
+    found = ranking_of(problem, stand_in(wanted_for(problem, arch), problem))
     assert found.model.not_measured is not None
     assert found.model.not_measured.basis == basis
     assert len(found.ranked) > 1
@@ -339,7 +339,7 @@ def test_no_instruction_of_four_rows_comes_first() -> None:
             GemmProblem(m, n, k, dtype, "rcr") for m in (64, 1000, 8192) for n in (64, 4096) for k in (256, 8192)
         ]
         model = EstimateModel(wanted_for(problems[0], arch))
-        for found in answers(problems, model):
+        for found in rankings_of(problems, model):
             (first,) = found.best(1)
             assert 4 not in (first.kernel.warp_tile_m, first.kernel.warp_tile_n)  # type: ignore[attr-defined]
 
@@ -401,7 +401,7 @@ def test_a_damaged_model_of_another_gpu_is_passed_over(tmp_path: Path, monkeypat
     problem = MiopenProblem(Direction.FORWARD, 4, 64, 64, 1, 28, 28, 3, 3, pad_h=1, pad_w=1)
     found = stand_in(wanted_for(problem, "gfx950"), problem)
     assert found.path.name == "miopen_conv_gfx942"
-    assert answer(problem, found).ranked
+    assert ranking_of(problem, found).ranked
 
 
 @pytest.mark.parametrize(
@@ -437,7 +437,7 @@ def test_every_worth_can_be_looked_up() -> None:
 def test_instructions_of_another_element_type_come_in_the_order_of_the_estimate(m: int) -> None:
     """The model of fp8 GEMMs has not seen bf16's: of kernels alike but for them gfx950's faster is first."""
     problem = GemmProblem(m, 4096, 4096, dtype="bf16")
-    found = answer(problem, stand_in(wanted_for(problem, "gfx950"), problem))
+    found = ranking_of(problem, stand_in(wanted_for(problem, "gfx950"), problem))
     assert found.model.not_measured is not None
     assert found.model.not_measured.basis == "model"
     first, second = found.best(2)

@@ -19,8 +19,8 @@ from ckh.data.readers import find_reader, read_input, readers
 from ckh.export.groups import DTYPES
 from ckh.kernels.filter import parse_filter
 from ckh.kernels.timed import read_timed
+from ckh.learn.answers.answer import interval_at
 from ckh.learn.answers.known import find_known
-from ckh.learn.answers.ranking_text import interval_at
 from ckh.learn.models.calibration import read_calibration
 from ckh.learn.models.manifest import labels_of, our_manifest, problem_count, trained_layers, trained_problems
 from ckh.learn.models.measured_set import read_measured

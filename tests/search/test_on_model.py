@@ -11,7 +11,7 @@ import pytest
 
 from ckh.archs import load_arch
 from ckh.errors import NoKernelError
-from ckh.learn.answers.answer import answer
+from ckh.learn.answers.ranking import ranking_of
 from ckh.learn.models.artifact import load_model
 from ckh.ops.grouped_conv.features import CORE_NAMES
 from ckh.ops.grouped_conv.pool import conv_pool
@@ -91,7 +91,7 @@ def test_every_kind_of_legal_kernel_is_scored(model: Model) -> None:
 
 def test_the_best_are_what_is_asked_for_and_never_below_the_pool(model: Model) -> None:
     """The first of all; candidates stand for what the model cannot tell apart from them, and are marked."""
-    pool = answer(PROBLEM, model).ranked
+    pool = ranking_of(PROBLEM, model).ranked
     every, few = search_model(PROBLEM, model, HOST, 10**6), search_model(PROBLEM, model, HOST, 3)
     assert every.found[:3] == few.found
     assert few.first_choice == replace(pool[0], ties=1)
@@ -104,7 +104,7 @@ def test_speeds_are_those_of_predict_and_doubts_are_said() -> None:
     """Candidates have the speeds of `ckh predict`; kinds of found kernels of which none was measured are named."""
     model = load_model(data_dir("models") / "grouped_conv_forward_bf16_gfx950")
     problem = replace(GPU_PROBLEM, n=16, c=256, k=256, hi=28, wi=28)
-    speeds = {one.kernel: one.tflops for one in answer(problem, model).ranked}
+    speeds = {one.kernel: one.tflops for one in ranking_of(problem, model).ranked}
     search = search_model(problem, model, load_arch("gfx950"), 40)
     found = {one.kernel: one.tflops for one in search.found if one.kernel in speeds}
     assert len(found) >= 3
@@ -145,7 +145,7 @@ def test_no_legal_kernel_is_an_error(gpu_model: Model) -> None:
 def test_speeds_have_the_order_of_the_scores(rank: RankObjective, tmp_path: Path) -> None:
     """What strategies take for a time falls as the score grows, for models that order by TFLOPS or by a score."""
     model = load_model(saved(tmp_path / "model", rank))
-    space = kernel_space(PROBLEM, HOST, [one.kernel for one in answer(PROBLEM, model).ranked], 9000)
+    space = kernel_space(PROBLEM, HOST, [one.kernel for one in ranking_of(PROBLEM, model).ranked], 9000)
     kernels = space.kernels[:: len(space) // 200]
     scores = model.predict(PROBLEM, kernels, model.spec.rank_by)
     speeds = log_speeds(model, PROBLEM, kernels)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from ckh.data.dataset import Dataset
     from ckh.data.formats import RowsFormat
     from ckh.export.consumers import ChoiceTable, WrittenChoices
-    from ckh.learn.answers.answer import Answer
+    from ckh.learn.answers.ranking import Ranking
     from ckh.learn.models.choice import Chooser
     from ckh.ops.base import AnyOperation, Problem
 
@@ -80,15 +80,15 @@ def _problems(chooser: Chooser, wanted: ChoicesWanted) -> tuple[Problem, ...]:
     return tuple(dict.fromkeys(one if one.num_cus else replace(one, num_cus=wanted.num_cus) for one in found))
 
 
-def answered(chooser: Chooser, problems: Sequence[Problem]) -> Iterator[Answer]:
+def answered(chooser: Chooser, problems: Sequence[Problem]) -> Iterator[Ranking]:
     """Ranking of each problem, by the model that fits or its stand-in."""
-    from ckh.learn.answers.answer import answers
+    from ckh.learn.answers.ranking import rankings_of
 
     models = [chooser.model(problem, stands_in=True) for problem in problems]
-    found: dict[Any, Answer] = {}
+    found: dict[Any, Ranking] = {}
     for model in dict.fromkeys(models):
         some = [problem for problem, own in zip(problems, models, strict=True) if own is model]
-        found |= dict(zip(some, answers(some, model), strict=True))
+        found |= dict(zip(some, rankings_of(some, model), strict=True))
     return (found[problem] for problem in problems)
 
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from ckh.archs import ArchSpec
     from ckh.kernels.lists import WrittenList
-    from ckh.learn.answers.answer import Answer
+    from ckh.learn.answers.ranking import Ranking
     from ckh.learn.models.choice import Chooser
     from ckh.ops.base import AnyOperation, Kernel, Problem
 
@@ -156,7 +156,7 @@ def _of_file(path: Path, op: AnyOperation, arch: ArchSpec, dtype: str) -> tuple[
     return tuple(kernels)
 
 
-def _answers(chooser: Chooser, source: str) -> list[Answer]:
+def _answers(chooser: Chooser, source: str) -> list[Ranking]:
     """Rankings of the problems with applicable kernels.
 
     Raises:
@@ -176,7 +176,7 @@ def _answers(chooser: Chooser, source: str) -> list[Answer]:
     return [one for one in found if len(one.order)]
 
 
-def _best(found: Iterable[Answer], top: int) -> dict[Kernel, None]:
+def _best(found: Iterable[Ranking], top: int) -> dict[Kernel, None]:
     """The first kernels of each problem."""
     kernels: dict[Kernel, None] = {}
     for one in found:

@@ -74,7 +74,7 @@ def _problems(golden: Golden) -> list[Problem]:
 
 def _chosen(chooser: Chooser, problems: Iterable[Problem]) -> dict[str, str]:
     """Canonical problem -> first choice, for problems with applicable kernels."""
-    from ckh.learn.answers.answer import rank_many
+    from ckh.learn.answers.api import rank_many
 
     models: dict[int, Model] = {}
     groups: dict[int, list[Problem]] = {}

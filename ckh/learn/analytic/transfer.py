@@ -28,8 +28,8 @@ from ckh.learn.analytic.estimate import (
     problem_inputs,
 )
 from ckh.learn.analytic.filled import FilledModel, TieBreakingModel
+from ckh.learn.answers.answer import NotMeasured
 from ckh.learn.answers.batches import known_candidates
-from ckh.learn.answers.ranking_text import NotMeasured
 from ckh.learn.models.artifact import Model, find_model, first_model, fitting_models, list_models, wanted_for
 from ckh.learn.models.scoring import ModelInputs
 from ckh.learn.models.spec import ANY, ModelSpec

@@ -1,493 +1,294 @@
-"""Rank the kernels of a problem, and explain why kernels do not apply."""
+"""The answer of `ckh predict` for a problem, which text, JSON, Python and quick answers read.
+
+It is built by `caveats.answer_of` alone, from facts of the model and the kernels that were ranked, by NumPy or by C.
+Imports little, since quick answers use it.
+"""
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from functools import lru_cache
-from pathlib import Path
-from typing import TYPE_CHECKING
+from itertools import pairwise
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-import numpy as np
-
-from ckh.archs import default_arch, load_arch
-from ckh.errors import NoKernelError
-from ckh.kernels.table import KernelTable
-from ckh.learn.analytic.filled import FilledModel
-from ckh.learn.analytic.transfer import EstimateModel, estimate_of
-from ckh.learn.answers.answering import AnsweringModels
-from ckh.learn.answers.arguments import require_count, require_problems
-from ckh.learn.answers.batches import known_candidates, neighbours, own_candidates, scored
-from ckh.learn.answers.buildable import Lacking, is_built_by_ckh, lacking
-from ckh.learn.answers.known import Known, find_known, not_measured
-from ckh.learn.answers.listed import RankedAlone
-from ckh.learn.answers.probes import in_front
-from ckh.learn.answers.ranked import Ranked, in_order
-from ckh.learn.answers.ranking_text import NO_HEADERS
-from ckh.learn.answers.ties import TiedKernels, row_lengths, row_starts
-from ckh.learn.models.artifact import Model, Wanted, load_model, wanted_for
-from ckh.learn.models.frequent import frequent, held_out
-from ckh.learn.models.reach import beyond
-from ckh.paths import files_of_models
+from ckh.log import one_line
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
-    from numpy.typing import NDArray
-
-    from ckh.learn.answers.batches import Scored
+    from ckh.learn.answers.explanation import Explanation
+    from ckh.learn.answers.known import Known
     from ckh.learn.answers.probes import Probe
-    from ckh.learn.answers.ranking_text import HeadersNote
     from ckh.learn.models.frequent import Frequent
-    from ckh.ops.base import Kernel, Problem
+    from ckh.ops.base import Problem
 
-_AT_ONCE = 1024  # problems that are scored together
-_MOST_REMEMBERED = 20_000  # candidates of an answer that is remembered
-_KEPT = 4  # of how many architectures models are kept that nobody named
+MAX_TIED = 100  # names of a row's tied kernels in JSON
+ORDER_ALONE = "the model was trained to rank kernels, not to predict times"
+TIMED_ALONE = "the training data have times of the fastest kernels only, which are known for the first row alone"
+# Places in the text: after the lines of the problem, of the model and of the kernels, with --why, and below the table.
+PROBLEM, MODEL, KERNELS, WHY, TABLE = "problem", "model", "kernels", "why", "table"
+
+
+class HeadersNote(NamedTuple):
+    """Candidates that CK Tile's headers on this machine cannot build.
+
+    Attributes:
+        include: the headers' folder; empty: no headers were found.
+        interface: version of their interface; without headers, the version that the candidates are for.
+        reasons: number of candidates that cannot be built, by reason.
+    """
+
+    include: str
+    interface: str
+    reasons: Mapping[str, int]
+
+    @classmethod
+    def of(cls, include: str, interface: str, reasons: Mapping[str, int]) -> HeadersNote:
+        """One that has the most frequent reasons first, and equally frequent ones by their words."""
+        return cls(include, interface, dict(sorted(reasons.items(), key=lambda one: (-one[1], one[0]))))
+
+    @property
+    def not_built(self) -> int:
+        """Number of candidates that cannot be built."""
+        return sum(self.reasons.values())
+
+
+# Where no headers are known: the kernels are those of AMD's dispatcher, which goes with the headers of late 2025.
+NO_HEADERS = HeadersNote("", "late2025", MappingProxyType({}))
+
+
+@dataclass(frozen=True, slots=True)
+class NotMeasured:
+    """Caveat of an order that is based on no measurement of this GPU and element type."""
+
+    basis: str
+    """A model of another GPU or element type, or an estimate."""
+    source: str
+    """Name of the model or estimate, and where its data come from."""
+    worth: str | None
+    """Expected efficiency, evaluated on the same operation, direction, pool and GPUs; None: not evaluated."""
+    next_commands: tuple[str, ...]
+    """Commands that measure, the quickest first."""
+
+    def with_probe(self, again: str) -> NotMeasured:
+        """The same, with the command that measures the first choices in front."""
+        return replace(self, next_commands=(f"{again} --probe 5", *self.next_commands))
+
+    def lines(self) -> list[str]:
+        """Text for a terminal."""
+        return [
+            "NOT MEASURED on this architecture and element type",
+            f"source   {one_line(self.source)}",
+            f"quality  {self.worth or 'not evaluated'}",
+            *(f"next     {command}" for command in self.next_commands),
+        ]
+
+
+class ModelFacts(NamedTuple):
+    """Facts of a model for problems of a kind, which an answer follows from; JSON holds them for quick answers.
+
+    Attributes:
+        op: the operation.
+        path: folder of the model.
+        model: name of the model.
+        other_models: folders of other models that fit.
+        arch: architecture of the model.
+        device: device that the training data were measured on.
+        num_cus: compute units of that device, if known and no part of the problem.
+        has_speeds: whether the model predicts speeds.
+        reach: limits of extrapolation by size (`reach.beyond`).
+        bands: 90 % prediction intervals of measured over predicted time, by predicted speed (`interval_at`).
+        limits: least and largest measured value of each size; empty if unknown.
+        frequent: arguments of `frequent.frequent` besides the problem, for models of winners.
+        left_out: kernel families that are not ranked, for lack of measurements.
+        not_measured: caveat of a model of another GPU or an estimate; None: the model is for this GPU and dtype.
+        can_probe: whether ckh measures kernels of the operation.
+        has_estimate: whether the estimate scores kernels or breaks ties.
+    """
+
+    op: str
+    path: str
+    model: str
+    other_models: Sequence[str]
+    arch: str
+    device: str
+    num_cus: int | None
+    has_speeds: bool
+    reach: Mapping[str, float]
+    bands: Sequence[Sequence[float]]
+    limits: Mapping[str, Sequence[int]]
+    frequent: Mapping[str, Any] | None
+    left_out: Sequence[str]
+    not_measured: NotMeasured | None
+    can_probe: bool
+    has_estimate: bool
+
+    def as_json(self) -> dict[str, Any]:
+        """The facts as JSON holds them; `of_json` reads them back."""
+        doubts = self.not_measured
+        plain = None if doubts is None else [doubts.basis, doubts.source, doubts.worth, doubts.next_commands]
+        return {**self._asdict(), "not_measured": plain}
+
+    @classmethod
+    def of_json(cls, values: dict[str, Any]) -> ModelFacts:
+        """The facts from JSON."""
+        if (plain := values["not_measured"]) is not None:
+            basis, source, worth, commands = plain
+            values = {**values, "not_measured": NotMeasured(basis, source, worth, tuple(commands))}
+        return cls(**values)
+
+
+class KernelRow(NamedTuple):
+    """A row of an answer.
+
+    Attributes:
+        kernel: complete name of the kernel.
+        score: key of the order.
+        tflops: predicted speed, or None.
+        latency_ms: predicted time, or None.
+        measured_ms: time measured on this machine, or None.
+        ties: number of candidates with this score, including this kernel.
+        tied: names of the other tied kernels, at most `MAX_TIED`.
+        not_in_headers: reason why the headers cannot build the kernel; empty if they can, or were not found.
+    """
+
+    kernel: str
+    score: float
+    tflops: float | None
+    latency_ms: float | None
+    measured_ms: float | None
+    bandwidth_gb_s: float | None = None
+    ties: int = 1
+    tied: tuple[str, ...] = ()
+    not_in_headers: str = ""
+
+
+class AnswerRows(NamedTuple):
+    """The first rows of a ranking, and counts of all kernels.
+
+    Attributes:
+        run: the problem that kernels run: padded, where no kernel applies to the unpadded problem.
+        kernels: the first rows.
+        ranked_by: backend that ranked, "c" or "numpy".
+        candidates: number of applicable kernels.
+        refused: number of kernels that do not apply, by reason.
+        timed: number of candidates with times in the training data; None if unknown.
+        estimated: number of candidates that the estimate scored: those unknown to the model, or all.
+        compiled: number of candidates whose compiler report the estimate uses; None: no estimate.
+        headers: candidates that CK Tile's headers cannot build; None: not built with them.
+        families: families of the kernels shown that have no measurements.
+        unknown_kernels: number of applicable kernels of a user's list in such families.
+        unmeasured: kind of all kernels, if none of it was measured on the GPU; else empty.
+        probe: measurements on this machine, if they determine the order.
+    """
+
+    run: Problem
+    kernels: Sequence[KernelRow]
+    ranked_by: str
+    candidates: int
+    refused: Mapping[str, int]
+    timed: int | None
+    estimated: int
+    compiled: int | None
+    headers: HeadersNote | None
+    families: Sequence[str]
+    unknown_kernels: int = 0
+    unmeasured: str = ""
+    probe: Probe | None = None
+
+
+class Caveat(NamedTuple):
+    """Something to know of an answer.
+
+    Attributes:
+        kind: kind of caveat, which stays when the message is reworded.
+        message: text.
+        data: values of the message by name.
+        place: place in the text.
+        label: word in front of the message, at the other places than below the table.
+        summary: text for many problems, of which it names one, or is the same for all; empty: none.
+        weight: of several problems the summary names the one with the largest.
+    """
+
+    kind: str
+    message: str
+    data: Mapping[str, Any]
+    place: str = TABLE
+    label: str = ""
+    summary: str = "{count} of {total} problems, e.g. {problem}:\n{message}"
+    weight: int = 0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Answer:
-    """Ranking of a model for a problem.
+    """The kernels for a problem, best first, and what to know of them.
 
     Attributes:
         problem: the problem.
-        model: the model.
-        pool: kernels to choose from.
-        order: indices of applicable kernels in the pool, best first; shape (candidates,).
-        score: ranking scores, descending; shape (candidates,).
-        tflops: predicted speeds, NaN if not predicted; shape (candidates,). None also if the problem is far outside the
-            training data (`reach.beyond`).
-        probe: measurements on this machine, if they determine the order: measured kernels by time, then the others by
-            score, then failed kernels.
-        padded: the padded problem that kernels run, if no kernel applies to the unpadded problem.
-        lacking: pool kernels that the installed headers cannot build; None: not considered.
+        facts: of the model.
+        rows: the kernels.
+        known: sizes, device and kernels outside the training distribution.
+        not_measured: caveat of a model of another GPU or an estimate, with the command that probes here.
+        frequent: most frequent winner at the problem's size, for models of winners.
+        padded: padded sizes by name, where no kernel applies to the unpadded problem.
+        beyond: reason why the problem is too far outside the training data for a predicted speed; empty otherwise.
+        caveats: what else to know, in the order of text.
+        explanation: why the first kernel ranks above the second, if requested.
     """
 
     problem: Problem
-    model: Model
-    pool: Sequence[Kernel]
-    order: NDArray[np.intp]
-    score: NDArray[np.float64]
-    tflops: NDArray[np.float64] | None
-    probe: Probe | None = None
-    padded: Problem | None = None
-    lacking: Lacking | None = None
+    facts: ModelFacts
+    rows: AnswerRows
+    known: Known
+    not_measured: NotMeasured | None
+    frequent: Frequent | None
+    padded: Mapping[str, int]
+    beyond: str
+    caveats: tuple[Caveat, ...] = ()
+    explanation: Explanation | None = None
 
     @property
-    def run(self) -> Problem:
-        """The problem that kernels run: the padded one, if any."""
-        return self.padded or self.problem
+    def kernels(self) -> Sequence[KernelRow]:
+        """The first rows."""
+        return self.rows.kernels
 
     @property
-    def unpadded(self) -> Answer:
-        """The answer without padding: no kernels if the problem must be padded."""
-        if self.padded is None:
-            return self
-        return replace(self, order=self.order[:0], score=self.score[:0], tflops=None, padded=None)
+    def interval(self) -> tuple[float, float] | None:
+        """90 % prediction interval of measured over predicted time, valid inside the training distribution, or None."""
+        speeds = [one.tflops for one in self.kernels if one.tflops is not None]
+        return interval_at(self.facts.bands, max(speeds)) if self.facts.bands and speeds else None
 
     @property
-    def ranked(self) -> list[Ranked]:
-        """All candidates, best first, including ties."""
-        ties = row_lengths(self.score, self._kind) if self.probe is None else None
-        given = self.problem, self.pool, self.order, self.score, self.tflops, self.padded
-        return self._told(in_order(*given, ties=ties), self.order)
-
-    def best(self, count: int) -> list[Ranked]:
-        """First distinct rows; kernels with equal scores share a row (`ties`)."""
-        starts = self._row_starts
-        ends = np.append(starts[1:], len(self.order))[:count].tolist()
-        starts = starts[:count]
-        tflops = None if self.tflops is None else self.tflops[starts]
-        rows = zip(starts.tolist(), ends, strict=True)
-        alike = [TiedKernels(self.pool, self.order[start + 1 : end]) for start, end in rows]
-        ties = [1 + len(others) for others in alike]
-        given = self.problem, self.pool, self.order[starts], self.score[starts], tflops, self.padded
-        return self._told(in_order(*given, ties=ties, alike=alike), self.order[starts])
+    def in_order(self) -> bool:
+        """True if predicted speeds decrease with rank, among kernels that were not measured."""
+        return is_falling(one.tflops for one in self.kernels if one.measured_ms is None)
 
     @property
-    def buildable_first(self) -> Answer:
-        """The answer with kernels that the headers cannot build last."""
-        spec = self.model.spec
-        found = lacking(spec.op, load_arch(spec.arch), self.pool)
-        if found is None:
-            return self
-        places = np.argsort(found.kind(self.order), kind="stable")
-        return replace(self._placed(places), lacking=found)
-
-    def _placed(self, places: NDArray[np.intp]) -> Answer:
-        """The answer in another order."""
-        tflops = None if self.tflops is None else self.tflops[places]
-        return replace(self, order=self.order[places], score=self.score[places], tflops=tflops)
+    def has_bandwidth(self) -> bool:
+        """True if the model predicts the bandwidth of a kernel."""
+        return any(one.bandwidth_gb_s is not None for one in self.kernels)
 
     @property
-    def _kind(self) -> NDArray[np.intp] | None:
-        return None if self.lacking is None else self.lacking.kind(self.order)
-
-    @property
-    def headers(self) -> HeadersNote | None:
-        """Candidates that the headers cannot build; None: not built with CK Tile's headers."""
-        if self.lacking is not None:
-            return self.lacking.note(self.order)
-        spec = self.model.spec
-        return NO_HEADERS if is_built_by_ckh(spec.op, load_arch(spec.arch)) else None
-
-    @property
-    def _row_starts(self) -> NDArray[np.intp]:
-        """Start indices of rows; probed kernels have a row each."""
-        timed = 0 if self.probe is None else len(self.probe.fastest_first())
-        failed = 0 if self.probe is None else len(self.probe.kernels) - timed
-        return row_starts(self.score, timed, failed, self._kind)
-
-    def _told(self, ranked: list[Ranked], order: NDArray[np.intp]) -> list[Ranked]:
-        """Ranked kernels with times on this machine and reasons why the headers cannot build them."""
-        if self.lacking is not None:
-            reasons = zip(ranked, self.lacking.reasons(order), strict=True)
-            ranked = [replace(one, not_in_headers=reason) if reason else one for one, reason in reasons]
-        if self.probe is not None:
-            times = [one.latency_ms for one in self.probe.fastest_first()]
-            ranked[: len(times)] = [replace(one, measured_ms=ms) for one, ms in zip(ranked, times, strict=False)]
-        return ranked
-
-    def by_times(self, probe: Probe) -> Answer:
-        """The answer with measured kernels first, fastest first, and failed kernels last."""
-        known, order = in_front(probe, self._names({one.kernel for one in probe.kernels}))
-        return replace(self._placed(np.array(order, np.intp)), probe=known)
-
-    def _names(self, wanted: Iterable[str]) -> list[str]:
-        """Names of the candidates, best first; of a large pool only the requested names, others are empty."""
-        op = self.model.spec.op
-        if not isinstance(self.pool, KernelTable):
-            return [op.kernel_name(self.pool[index]) for index in self.order]
-        place, names = np.full(len(self.pool), -1, np.intp), [""] * len(self.order)
-        place[self.order] = np.arange(len(self.order))
-        kernels = {name: op.parse_kernel(name) for name in wanted}
-        for name, number in zip(kernels, self.pool.numbers_of(list(kernels.values())).tolist(), strict=True):
-            if number >= 0 and place[number] >= 0:
-                names[place[number]] = name
-        return names
-
-    def known(self, count: int) -> Known:
-        """Out-of-distribution check of the problem, this device and the first kernels of the first rows."""
-        is_listed = self.model.only is not None
-        kernels = [self.pool[index] for index in self.order[... if is_listed else self._row_starts[:count]]]
-        found = known_of(self.problem, self.model, kernels, known_candidates(self.problem, self.model).left_out)
-        unknown = sum(map(bool, unmeasured_families(self.model, kernels))) if is_listed and found.families else 0
-        return found._replace(unknown_kernels=unknown)
-
-    @property
-    def frequent(self) -> Frequent | None:
-        """Most frequent winner at the problem's size, for models of winners."""
-        op, table = self.model.spec.op, self.model.frequent_table(self.problem)
-        if table is None or self.model.not_measured is not None:
-            return None
-        return frequent(self.problem, op.grows_with.lower(), held_out(op), table)
-
-    @property
-    def compiled(self) -> int | None:
-        """Number of candidates with a compiler report in the estimate; None: no estimate."""
-        estimate = estimate_of(self.model)
-        if estimate is None:
-            return None
-        known = estimate.compiled
-        return sum(name in known for name in self._names(known)) if known else 0
-
-    @property
-    def estimated(self) -> int:
-        """Number of candidates scored by the estimate: those unknown to the model, or all."""
-        if isinstance(self.model, FilledModel):
-            return int((~self.model.is_known(self.pool)[self.order]).sum())
-        return len(self.order) if isinstance(self.model, EstimateModel) else 0
-
-    @property
-    def beyond(self) -> str:
-        """Reason why no speed is predicted far outside the training data, or an empty string."""
-        return beyond(self.run, self.model.reach)
-
-    @property
-    def timed(self) -> int | None:
-        """Number of candidates with times in the training data; None if unknown."""
-        return known_candidates(self.run, self.model).timed_candidates
-
-    @property
-    def refused(self) -> dict[str, int]:
-        """Number of refused kernels, by the first violated rule."""
-        return own_candidates(self.run, self.model).refused
-
-    @property
-    def failure(self) -> NoKernelError | None:
-        """The error where no kernel applies; its message has the reason that refused the most kernels of this problem.
-
-        What the architecture does not build is a reason where it builds no kernel of the kind at all.
-        """
-        if len(self.order):
-            return None
-        found = own_candidates(self.problem, self.model)
-        refused = found.by_problem or found.refused
-        reason, count = next(iter(refused.items()), ("", 0))
-        why = f"{count} of {sum(refused.values())} because {reason}" if reason else "there is none of this kind"
-        return NoKernelError(f"no kernel of {self.model.spec.arch} applies to {self.problem.canonical()}: {why}")
+    def no_speed(self) -> str:
+        """Reason why cells of predicted speeds are empty; empty if they are not, or nothing was measured."""
+        has_speed = [one.tflops is not None for one in self.kernels]
+        if self.beyond or self.not_measured is not None or all(has_speed):
+            return self.beyond
+        return TIMED_ALONE if any(has_speed) else ORDER_ALONE
 
 
-def known_of(problem: Problem, model: Model, kernels: Sequence[Kernel], left_out: Iterable[str] = ()) -> Known:
-    """Out-of-distribution check of a problem, this device and kernels; `left_out` as of `Known`."""
-    if model.not_measured is not None:
-        return not_measured(model.not_measured.source)
-    if unmeasured := known_candidates(problem, model).unmeasured:
-        return Known(source=f"no kernel of {unmeasured} was measured on {model.spec.arch}")
-    found = model.measured
-    return find_known(
-        problem,
-        model.spec.arch,
-        model.spec.device,
-        model.num_cus,
-        lambda: found,
-        {} if found is None else found.limits_by_size,
-        list(dict.fromkeys(filter(None, unmeasured_families(model, kernels)))),
-        left_out,
-    )
-
-
-def unmeasured_families(model: Model, kernels: Sequence[Kernel]) -> list[str]:
-    """Family of each kernel, e.g. its pipeline, if it has no measurements in the training data; empty otherwise."""
-    found, op = model.measured, model.spec.op
-    if found is None or not len(kernels):
-        return [""] * len(kernels)
-    kinds = map(str, op.kernel_columns(kernels, model.spec.encoding)[op.kernel_slice])
-    return ["" if kind in found.families else kind for kind in kinds]
-
-
-def rank(
-    problem: Problem,
-    top: int | None = None,
-    model: Model | Path | str | None = None,
-    *,
-    arch: str | None = None,
-    require_measured: bool = False,
-    kernels: Iterable[str | Kernel] | None = None,
-    rule_set: str | None = None,
-) -> list[Ranked]:
-    """The kernels for a problem, best first.
+def interval_at(bands: Sequence[Sequence[float]], tflops: float) -> tuple[float, float]:
+    """90 % prediction interval of measured over predicted time at a predicted speed.
 
     Args:
-        problem: what is to be computed.
-        top: how many; all by default.
-        model: which model, or its folder, which is then read in each call; by default the first that fits the problem
-            and the architecture, or where none does what stands in for it, which `Ranked.not_measured` says
-            (`answering.AnsweringModels`).
-        arch: the architecture where no model is named; this machine's GPU, else the host.
-        require_measured: refuse what stands in for a model.
-        kernels: complete names, ours or AMD's, or kernels, which alone are ranked, in the architecture's pool or not;
-            by default that pool, and what the model's training data have times of.
-        rule_set: a rule set of convolutions, whose kernels alone are ranked.
-
-    Raises:
-        NoKernelError: none applies.
-        DataError: `kernels` is empty, or has what is not a complete kernel of the operation, or what the architecture
-            cannot build, or several element types.
-        TypeError: an argument is of another type.
-        ModelError: there is no such model, or it is damaged.
-        UsageError: the model is for something else, `top` is below 0, or there is no such architecture or rule set.
+        bands: lowest TFLOPS of each band, ascending from 0, with the low and the high end of its interval.
+        tflops: the predicted speed.
     """
-    require_count(top)
-    require_problems((problem,))
-    alone, chosen = RankedAlone.of(kernels, rule_set), _loaded(model)
-    if chosen is None:
-        models = _models(arch)
-        chosen = models.fitting(problem) if require_measured else models.answering(problem)
-    chosen = alone.limit(chosen, problem)
-    found = answer(problem, chosen).buildable_first
-    return _marked(found.ranked if top is None else found.best(top), chosen)
+    held = [band for band in bands if band[0] <= tflops] or bands[:1]
+    _, low, high = held[-1]
+    return low, high
 
 
-def _loaded(model: object) -> Model | None:
-    """Load the named model; None if none was named."""
-    if model is None or isinstance(model, Model):
-        return model
-    if isinstance(model, (str, Path)):
-        return load_model(model)
-    raise TypeError(f"model must be a ckh.Model or the path of its folder, not {type(model).__name__}")
-
-
-def _models(arch: str | None) -> AnsweringModels:
-    """Models of an architecture, cached until a relevant file changes."""
-    found = files_of_models()
-    state = tuple((path, one.st_ino, one.st_ctime_ns, one.st_mtime_ns, one.st_size) for path, one in found)
-    return _kept_models(default_arch() if arch is None else load_arch(arch).name, state)
-
-
-@lru_cache(maxsize=_KEPT)
-def _kept_models(arch: str, state: tuple[tuple[str | int, ...], ...]) -> AnsweringModels:  # noqa: ARG001 - of the cache
-    return AnsweringModels(arch)
-
-
-def _marked(ranked: list[Ranked], model: Model) -> list[Ranked]:
-    """Ranked kernels, marked if not measured."""
-    doubts = model.not_measured
-    return ranked if doubts is None else [replace(one, not_measured=doubts) for one in ranked]
-
-
-def known(
-    problem: Problem,
-    top: int = 5,
-    model: Model | Path | str | None = None,
-    *,
-    arch: str | None = None,
-    kernels: Iterable[str | Kernel] | None = None,
-    rule_set: str | None = None,
-) -> Known:
-    """Out-of-distribution check of an answer of `rank`: the line `out of distribution: …` of `ckh predict`.
-
-    Args:
-        problem: what is to be computed.
-        top: how many of the first kernels are meant.
-        model: as of `rank`.
-        arch: as of `rank`.
-        kernels: as of `rank`.
-        rule_set: as of `rank`.
-
-    Raises:
-        CkhError: as `rank`.
-        TypeError: as `rank`.
-    """
-    require_count(top)
-    require_problems((problem,))
-    alone, chosen = RankedAlone.of(kernels, rule_set), _loaded(model) or _models(arch).answering(problem)
-    return answer(problem, alone.limit(chosen, problem)).known(top)
-
-
-def rank_many(
-    problems: Sequence[Problem],
-    top: int | None = None,
-    model: Model | Path | str | None = None,
-    *,
-    tflops: bool = True,
-    arch: str | None = None,
-    require_measured: bool = False,
-    kernels: Iterable[str | Kernel] | None = None,
-    rule_set: str | None = None,
-) -> list[list[Ranked]]:
-    """Rank kernels for many problems, best first; an empty list for problems without applicable kernels.
-
-    Args:
-        problems: what is to be computed.
-        top: how many kernels of each; all by default. Few are faster.
-        model: which model; by default, for each problem, as `rank` does.
-        tflops: whether to predict speed and time; the order alone takes half as long.
-        arch: as of `rank`.
-        require_measured: as of `rank`.
-        kernels: as of `rank`.
-        rule_set: as of `rank`.
-
-    Raises:
-        DataError: as `rank`.
-        TypeError: as `rank`.
-        ModelError: there is no such model, or it is damaged.
-        UsageError: the model is for something else, `top` is below 0, or there is no such architecture.
-    """
-    require_count(top)
-    if hasattr(problems, "canonical") or not isinstance(problems, Iterable):
-        raise TypeError(f"problems must be a list of problems, not {problems!r:.80}")
-    problems = tuple(problems)
-    require_problems(problems)
-    alone, loaded = RankedAlone.of(kernels, rule_set), _loaded(model)
-    models = _models(arch)
-    groups: dict[Wanted, dict[Problem, list[int]]] = defaultdict(dict)
-    for index, problem in enumerate(problems):
-        groups[wanted_for(problem, models.arch)].setdefault(problem, []).append(index)
-    ranked: list[list[Ranked]] = [[] for _ in problems]
-    for wanted, places in groups.items():
-        for problem, best in _best_of(list(places), wanted, loaded, models, top, (tflops, require_measured), alone):
-            for index in places[problem]:
-                ranked[index] = best.copy()
-    return ranked
-
-
-def _best_of(
-    problems: list[Problem],
-    wanted: Wanted,
-    model: Model | None,
-    models: AnsweringModels,
-    top: int | None,
-    flags: tuple[bool, bool],
-    alone: RankedAlone,
-) -> Iterator[tuple[Problem, list[Ranked]]]:
-    """Best kernels of problems for one model; some are duplicates if a stand-in answers."""
-    tflops, require_measured = flags
-    left = []
-    first = model or (models.fitting(problems[0]) if require_measured else models.first(wanted))
-    for found, limited in () if first is None else _in_parts(problems, first, alone, top, tflops=tflops):
-        if model is None and (found.unmeasured or not found.candidates):
-            left += found.problems
-        else:
-            yield from zip(found.problems, _rows_of(found, limited, top, tflops=tflops), strict=True)
-    others: dict[Model, list[Problem]] = defaultdict(list)
-    for problem in problems if first is None else left:
-        others[models.fitting(problem) if require_measured else models.answering(problem)].append(problem)
-    for chosen, some in others.items():
-        for found, limited in _in_parts(some, chosen, alone, top, tflops=tflops):
-            rows = (_marked(best, chosen) for best in _rows_of(found, limited, top, tflops=tflops))
-            yield from zip(found.problems, rows, strict=True)
-
-
-def _rows_of(found: Scored, model: Model, top: int | None, *, tflops: bool) -> Iterator[list[Ranked]]:
-    """First rows of problems scored together; kernels that the headers cannot build come last."""
-    lacks = lacking(model.spec.op, load_arch(model.spec.arch), found.pool) if found.candidates else None
-    if lacks is None or len(lacks.verdicts.passed) == len(found.pool):
-        yield from found.best(top)
-        return
-    for one in answers(found.problems, model):
-        first = (one if tflops else replace(one, tflops=None)).buildable_first
-        yield first.ranked if top is None else first.best(top)
-
-
-def _in_parts(
-    problems: Sequence[Problem], model: Model, alone: RankedAlone, top: int | None, *, tflops: bool
-) -> Iterator[tuple[Scored, Model]]:
-    for limited, some in alone.by_model(model, problems):
-        near = neighbours(some, model.spec.op.place)
-        for start in range(0, len(near), _AT_ONCE):
-            for found in scored(near[start : start + _AT_ONCE], limited, top=top, tflops=tflops):
-                yield found, limited
-
-
-def answer(problem: Problem, model: Model) -> Answer:
-    """Rank the kernels of the model's architecture for a problem.
-
-    Raises:
-        NoKernelError: none applies; the message has the most frequent reason.
-        UsageError: the model is for something else.
-        ModelError: a file of the model is damaged.
-    """
-    (found,) = answers([problem], model)
-    if failure := found.failure:
-        raise failure
-    return found
-
-
-def answers(problems: Iterable[Problem], model: Model) -> list[Answer]:
-    """As `answer`, for many problems; `Answer.failure` says which have no kernel. Those ranked before are remembered.
-
-    Raises:
-        UsageError: the model is for something else.
-        ModelError: a file of the model is damaged.
-    """
-    requested = list(problems)
-    found = {problem: known for problem in requested if (known := model.remembered.get(problem)) is not None}
-    left = [problem for problem in dict.fromkeys(requested) if problem not in found]
-    for start in range(0, len(left), _AT_ONCE):
-        found |= _answer_all(left[start : start + _AT_ONCE], model)
-    for problem in left:
-        if len(found[problem].order) <= _MOST_REMEMBERED:
-            model.remembered.put(problem, found[problem])
-    return [found[problem] for problem in requested]
-
-
-def _answer_all(problems: Sequence[Problem], model: Model) -> dict[Problem, Answer]:
-    found: dict[Problem, Answer] = {}
-    for some in scored(problems, model):
-        for row, problem in enumerate(some.problems):
-            given = some.pool, some.order[row], some.score[row], some.expected(row)
-            found[problem] = Answer(problem, model, *given, padded=some.padded[row])
-    return found
+def is_falling(tflops: Iterable[float | None]) -> bool:
+    """True if predicted speeds decrease with rank."""
+    return all(first >= second for first, second in pairwise(one for one in tflops if one is not None))

@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ckh.documents import Document
+from ckh.documents import Document, fields_of, json_text
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
+    from ckh.learn.answers.answer import Answer, HeadersNote, KernelRow
     from ckh.learn.answers.explanation import Explanation
     from ckh.learn.answers.known import KnownDocument
     from ckh.learn.answers.probes import Probe
@@ -156,3 +157,65 @@ class PredictManyDocument(Document):
     results: tuple[PredictDocument, ...]
     failures: tuple[FailedProblem, ...]
     """Problems without an applicable kernel."""
+
+
+def many_document(answers: Sequence[Answer], failures: Mapping[str, str]) -> PredictManyDocument:
+    """The document of the answers for many problems; `failures` has the reason of each problem without a kernel."""
+    failed = tuple(FailedProblem(problem, reason) for problem, reason in failures.items())
+    return PredictManyDocument(tuple(map(answer_document, answers)), failed)
+
+
+def answer_json(answer: Answer) -> str:
+    """An answer as JSON text."""
+    return json_text(answer_document(answer))
+
+
+def answer_document(answer: Answer) -> PredictDocument:
+    """The document of an answer."""
+    facts, rows, doubts = answer.facts, answer.rows, answer.not_measured
+    apart = [one.message for one in answer.caveats if one.kind == "not-calibrated"]
+    return PredictDocument(
+        problem=answer.problem.canonical(),
+        sizes=answer.problem.to_dict(),
+        padded=answer.padded or None,
+        model=facts.path,
+        other_models=tuple(facts.other_models),
+        arch=facts.arch,
+        device=facts.device,
+        ranked_by=rows.ranked_by,
+        candidates=rows.candidates,
+        candidates_measured=rows.timed,
+        measured=rows.probe,
+        refused=rows.refused,
+        not_measured=None
+        if doubts is None
+        else StandInDocument(**fields_of(doubts), estimated=rows.estimated, compiled=rows.compiled),
+        headers=None if rows.headers is None else _headers(rows.headers),
+        known=answer.known.part(),
+        most_frequent=None if answer.frequent is None else FrequentDocument(*answer.frequent),
+        explanation=answer.explanation,
+        beyond_training=answer.beyond or None,
+        no_speed=answer.no_speed or None,
+        predictions_in_order=answer.in_order,
+        predicted_interval=None if apart else answer.interval,
+        no_interval=apart[0] if apart else None,
+        kernels=tuple(map(_kernel, answer.kernels)),
+    )
+
+
+def _headers(found: HeadersNote) -> HeadersDocument:
+    return HeadersDocument(found.include or None, found.interface, found.not_built, found.reasons)
+
+
+def _kernel(row: KernelRow) -> RankedKernel:
+    return RankedKernel(
+        kernel=row.kernel,
+        score=row.score,
+        predicted_tflops=row.tflops,
+        predicted_latency_ms=row.latency_ms,
+        predicted_bandwidth_gb_s=row.bandwidth_gb_s,
+        measured_latency_ms=row.measured_ms,
+        ties=row.ties,
+        tied=row.tied,
+        not_in_headers=row.not_in_headers or None,
+    )

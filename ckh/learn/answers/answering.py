@@ -15,7 +15,7 @@ from ckh.ops import operation_of_problem
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from ckh.learn.answers.ranking_text import NotMeasured
+    from ckh.learn.answers.answer import NotMeasured
     from ckh.learn.models.artifact import Model, Wanted
     from ckh.ops.base import Problem
 

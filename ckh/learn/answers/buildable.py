@@ -10,7 +10,7 @@ import numpy as np
 
 from ckh.kernels.judging import judge_table
 from ckh.kernels.table import KernelTable
-from ckh.learn.answers.ranking_text import HeadersNote
+from ckh.learn.answers.answer import HeadersNote
 from ckh.learn.models.scoring import Remembered
 
 if TYPE_CHECKING:

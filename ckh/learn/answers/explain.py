@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from ckh.learn.answers.answer import Answer
+    from ckh.learn.answers.ranking import Ranking
     from ckh.ops.base import Kernel
 
 _NEAREST = 3  # measured problems that are named
@@ -53,7 +53,7 @@ _WORDS = {
 _OTHER = "problem"
 
 
-def explain(found: Answer) -> Explanation | None:
+def explain(found: Ranking) -> Explanation | None:
     """Why the first kernel of an answer stands above the next that the model tells apart; None where there is none.
 
     Raises:
@@ -96,7 +96,7 @@ def word_of(feature: str) -> str:
     return next(fits, _OTHER)
 
 
-def quantisation(found: Answer, kernel: Any) -> Quantisation:
+def quantisation(found: Ranking, kernel: Any) -> Quantisation:
     """The share that a kernel with tiles loses to a problem's sizes."""
     op, arch = found.model.spec.op, load_arch(found.model.spec.arch)
     assert op.tiled is not None
@@ -112,7 +112,7 @@ def quantisation(found: Answer, kernel: Any) -> Quantisation:
     return Quantisation(op.kernel_name(kernel), fill_m, fill_n, fill_k, blocks, rounds, last)
 
 
-def _has_tiles(found: Answer, kernels: Sequence[Kernel]) -> bool:
+def _has_tiles(found: Ranking, kernels: Sequence[Kernel]) -> bool:
     names = ("tile_m", "tile_n", "tile_k")
     return found.model.spec.op.tiled is not None and all(hasattr(one, name) for one in kernels for name in names)
 
@@ -126,7 +126,7 @@ def _by_word(names: Sequence[str], more: NDArray[np.float64]) -> tuple[Reason, .
     return tuple(sorted(known, key=lambda one: -abs(one.contribution)))
 
 
-def _roofline(found: Answer) -> Roofline:
+def _roofline(found: Ranking) -> Roofline:
     problem, arch = found.run, load_arch(found.model.spec.arch)
     intensity = problem.flops / max(problem.bytes, 1)
     flops = None if arch.peaks is None else arch.peaks.flops_per_cu_clock.get(problem.dtype)

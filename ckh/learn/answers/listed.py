@@ -1,4 +1,4 @@
-"""Lists of kernels that users name: complete names, or kernels, of one operation and element type."""
+"""Arguments of `ckh.rank` and its like: problems, counts, and lists of kernels of one operation and element type."""
 
 from __future__ import annotations
 
@@ -127,3 +127,16 @@ def _kernel(item: str | Kernel, op: AnyOperation, source: str) -> Kernel:
             f"{source}: {what}", f"it must have complete names of kernels of {op.name}", code="bad-field"
         ) from error
     return kernel
+
+
+def require_count(top: int | None) -> None:
+    """Refuse a number of kernels below 0; raises `UsageError`."""
+    if top is not None and top < 0:
+        raise UsageError(f"top must be 0 or more, not {top}", "leave it out for all kernels", code="out-of-range")
+
+
+def require_problems(problems: Iterable[object]) -> None:
+    """Refuse what are no problems; raises `TypeError`."""
+    for problem in problems:
+        if not hasattr(problem, "canonical"):
+            raise TypeError(f"a problem must be a ckh.ConvProblem, a ckh.GemmProblem or such, not {problem!r:.80}")

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from ckh.learn.answers.ranking_text import NotMeasured
+    from ckh.learn.answers.answer import NotMeasured
     from ckh.learn.answers.ties import TiedKernels
     from ckh.ops.base import Kernel, Problem
 

@@ -16,8 +16,8 @@ import numpy as np
 
 from ckh.assess.ranked_rows import RankedRows
 from ckh.errors import DataError, UsageError
-from ckh.learn.answers.answer import answers
 from ckh.learn.answers.answering import AnsweringModels
+from ckh.learn.answers.ranking import rankings_of
 from ckh.learn.judging.predicted_times import TimeRatios, answered_ratios, predicted_speeds
 from ckh.learn.models.scoring import Remembered
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ckh.data.dataset import Dataset
-    from ckh.learn.answers.answer import Answer
+    from ckh.learn.answers.ranking import Ranking
     from ckh.learn.models.artifact import Model
     from ckh.ops.base import AnyOperation, Kernel, Problem
 
@@ -57,7 +57,7 @@ def ranked_rows(model: Model, dataset: Dataset) -> RankedRows:
     rows_of = np.split(order, np.cumsum(np.bincount(problem_ids))[:-1])
     model.remembered = Remembered(_AT_ONCE)
     for start in range(0, len(problems), _AT_ONCE):
-        some = answers(problems[start : start + _AT_ONCE], model)
+        some = rankings_of(problems[start : start + _AT_ONCE], model)
         for number, (answer, rows) in enumerate(zip(some, rows_of[start : start + _AT_ONCE], strict=True), start):
             if failure := answer.failure:
                 ranked.refusal[number] = failure.message
@@ -116,7 +116,7 @@ def answering_model(problems: Sequence[Problem], arch: str) -> Model:
 
 def first_kernels(model: Model, dataset: Dataset, count: int) -> list[tuple[str, ...]]:
     """Names of the first kernels of the model's answer for each problem of a dataset; none where it is refused."""
-    return [tuple(one.name for one in answer.best(count)) for answer in answers(dataset.problems(), model)]
+    return [tuple(one.name for one in answer.best(count)) for answer in rankings_of(dataset.problems(), model)]
 
 
 class _Join:
@@ -137,7 +137,7 @@ class _Join:
                 self._add(op, code, op.parse_kernel(name))
         self._pools: dict[int, tuple[Sequence[Kernel], NDArray[np.intp], NDArray[np.intp]]] = {}
 
-    def places(self, answer: Answer) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def places(self, answer: Ranking) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Place in an answer, infinite without one, and stated speed of each measured kernel, shape (names,)."""
         position, code = self._pairs(answer.pool)
         of_position = np.full(len(answer.pool), np.inf)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ckh.assess.intervals import estimates, mean_of
-from ckh.learn.answers.ranking_text import interval_at
+from ckh.learn.answers.answer import interval_at
 from ckh.learn.judging.calibrate import SHOWN, in_order
 from ckh.learn.models.calibration import COVERED
 from ckh.training import TFLOPS

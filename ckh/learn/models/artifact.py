@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
     from ckh.data.dataset import Dataset
     from ckh.kernels.pools import Candidates, KernelList
-    from ckh.learn.answers.ranking_text import NotMeasured
+    from ckh.learn.answers.answer import NotMeasured
     from ckh.learn.models.frequent import Table
     from ckh.learn.models.measured_set import MeasuredSet
     from ckh.ops.base import Kernel, Problem

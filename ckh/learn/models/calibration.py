@@ -40,7 +40,7 @@ class Calibration:
         share: speeds at these distances relative to the best, decreasing from 1.
         scale: correction of the overall median.
         bands: 90 % prediction intervals by predicted speed: lowest TFLOPS of each band, ascending from 0, and the 5 %
-            and 95 % quantiles of measured over predicted times on held-out folds (`ranking_text.interval_at`).
+            and 95 % quantiles of measured over predicted times on held-out folds (`answer.interval_at`).
         problems: number of held-out problems.
     """
 

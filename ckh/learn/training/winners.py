@@ -17,7 +17,7 @@ from ckh.assess.winners import MISSING, WinnerPlaces, winner_rows
 from ckh.data.dataset import Dataset
 from ckh.errors import UsageError
 from ckh.kernels.timed import TIMED_NAME
-from ckh.learn.answers.answer import answers
+from ckh.learn.answers.ranking import rankings_of
 from ckh.ops.base import Encoding
 from ckh.schema import HARDWARE, Status
 
@@ -124,7 +124,7 @@ def ranked_winners(dataset: Dataset, model: Model) -> WinnerPlaces:
     place = np.full(len(winners), MISSING, np.int64)
     first = np.full(len(winners), "", dtype=object)
     places: dict[int, tuple[Sequence[Kernel], dict[str, int]]] = {}
-    for number, found in enumerate(answers(dataset.problems(), model)):
+    for number, found in enumerate(rankings_of(dataset.problems(), model)):
         if id(found.pool) not in places:
             names = {op.kernel_name(kernel): index for index, kernel in enumerate(found.pool)}
             places[id(found.pool)] = found.pool, names

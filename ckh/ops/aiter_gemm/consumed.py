@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from ckh.data.dataset import Dataset
     from ckh.export.consumers import Choices
-    from ckh.learn.answers.answer import Answer
+    from ckh.learn.answers.ranking import Ranking
     from ckh.ops.aiter_gemm.problem import AiterGemm
     from ckh.ops.aiter_moe.problem import AiterMoe
 
@@ -90,7 +90,7 @@ def write_tables(choices: Choices) -> WrittenChoices:
     measured = _measured(choices.measured)
     lines: dict[tuple[Any, ...], TunedLine] = {}
 
-    def choose(answer: Answer) -> dict[str, Any]:
+    def choose(answer: Ranking) -> dict[str, Any]:
         line, basis = _kept(answer, measured, choices) or _predicted(answer, measured, choices.installed)
         if not isinstance(line, TunedLine):
             return kept_row(answer, line, line["kernelName"], basis)
@@ -127,7 +127,7 @@ def write_tables(choices: Choices) -> WrittenChoices:
     )
 
 
-def _kept(answer: Answer, measured: _Measured, choices: Choices) -> tuple[TunedLine | Mapping[str, str], str] | None:
+def _kept(answer: Ranking, measured: _Measured, choices: Choices) -> tuple[TunedLine | Mapping[str, str], str] | None:
     """The measured row that AITER finds for a problem first: of --data, or its own, the faster where both have it."""
     arch, problem, root = answer.model.spec.arch, _problem(answer), choices.installed
     own = None if root is None or choices.replaces else own_table(root, f"{problem.family}_tuned_gemm", KEY)
@@ -143,7 +143,7 @@ def _kept(answer: Answer, measured: _Measured, choices: Choices) -> tuple[TunedL
     return None if largest is None else (largest, f" at M={largest['M']}")
 
 
-def _predicted(answer: Answer, measured: _Measured, root: Path | None) -> tuple[TunedLine, str]:
+def _predicted(answer: Ranking, measured: _Measured, root: Path | None) -> tuple[TunedLine, str]:
     """The row of the best ranked kernel that AITER builds, and what its time is from."""
     arch, problem = answer.model.spec.arch, _problem(answer)
     if answer.failure is not None:
@@ -201,13 +201,13 @@ def _layer(arch: str, problem: AiterGemm) -> tuple[Any, ...]:
     return arch, problem.family, problem.dtype, problem.num_cus, problem.n, problem.k
 
 
-def _problem(answer: Answer) -> AiterGemm:
+def _problem(answer: Ranking) -> AiterGemm:
     problem: Any = answer.problem
     found: AiterGemm = problem
     return found
 
 
-def _row(answer: Answer, line: TunedLine, basis: str) -> dict[str, Any]:
+def _row(answer: Ranking, line: TunedLine, basis: str) -> dict[str, Any]:
     source = str(answer.model.path.name) if line.is_predicted else None
     return {
         "problem": answer.problem.canonical(),

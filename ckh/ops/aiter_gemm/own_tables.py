@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
     from pathlib import Path
 
-    from ckh.learn.answers.answer import Answer
+    from ckh.learn.answers.ranking import Ranking
     from ckh.ops.aiter_gemm.tuned_csv import TableRow
 
 TAG = "_tag"  # of rows that are an alternative and not the choice for a shape
@@ -193,7 +193,7 @@ Row = dict[str, Any]
 
 
 def chosen(
-    answers: Iterable[Answer], choose: Callable[[Answer], Row]
+    answers: Iterable[Ranking], choose: Callable[[Ranking], Row]
 ) -> tuple[dict[Any, Row], tuple[dict[str, str], ...]]:
     """What each problem got, by problem, and the problems that got nothing with the reason.
 
@@ -212,7 +212,7 @@ def chosen(
     return rows, tuple({"problem": problem, "reason": error.message} for problem, error in errors)
 
 
-def kept_row(answer: Answer, row: Mapping[str, str], kernel: str, padded: str) -> Row:
+def kept_row(answer: Ranking, row: Mapping[str, str], kernel: str, padded: str) -> Row:
     """What a problem got that AITER finds a row for by itself, for JSON."""
     time_us = _time(row)
     return {

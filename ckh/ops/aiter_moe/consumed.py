@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from ckh.export.consumers import Choices
-    from ckh.learn.answers.answer import Answer
+    from ckh.learn.answers.ranking import Ranking
     from ckh.ops.aiter_gemm.own_tables import OwnTable
     from ckh.ops.aiter_moe.problem import AiterMoe
 
@@ -62,7 +62,7 @@ def write_tables(choices: Choices) -> WrittenChoices:
     root = choices.installed
     own = None if root is None else own_table(root, NAME, (*KEY, TAG))
 
-    def choose(answer: Answer) -> dict[str, Any]:
+    def choose(answer: Ranking) -> dict[str, Any]:
         problem: Any = answer.problem
         if problem.stage != BOTH:
             raise UsageError(
@@ -108,7 +108,7 @@ def _kept(own: OwnTable, root: Path | None, wanted: TunedMixture) -> Mapping[str
     return None
 
 
-def _predicted(answer: Answer, installed: Path | None) -> TunedMixture:
+def _predicted(answer: Ranking, installed: Path | None) -> TunedMixture:
     """The row of an answer's first choice that AITER has, for the tokens that it looks up."""
     if answer.failure is not None:
         raise answer.failure
@@ -144,7 +144,7 @@ def _checked(line: TunedMixture, root: Path | None) -> TunedMixture:
     return line
 
 
-def _row(answer: Answer, line: TunedMixture) -> dict[str, Any]:
+def _row(answer: Ranking, line: TunedMixture) -> dict[str, Any]:
     problem: Any = answer.problem
     basis = "bounded by the slowest of all winners" if line.is_predicted else "measured"
     return {

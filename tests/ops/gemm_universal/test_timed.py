@@ -15,7 +15,7 @@ from ckh.data.dataset import read_dataset
 from ckh.errors import ExitCode, ModelError
 from ckh.export.groups import group_of
 from ckh.kernels.timed import TIMED_NAME
-from ckh.learn.answers.answer import answer
+from ckh.learn.answers.ranking import ranking_of
 from ckh.learn.models.artifact import load_model
 from ckh.ops.gemm_universal.names import parse_kernel_name
 from ckh.ops.gemm_universal.operation import OPERATION
@@ -103,7 +103,7 @@ def test_a_damaged_file_is_named(document: Any, model: Path, tmp_path: Path) -> 
     shutil.copytree(model, tmp_path / "damaged")
     (tmp_path / "damaged" / TIMED_NAME).write_bytes(gzip.compress(json.dumps(document).encode()))
     with pytest.raises(ModelError, match=TIMED_NAME) as failed:
-        answer(DIVIDED, load_model(tmp_path / "damaged"))
+        ranking_of(DIVIDED, load_model(tmp_path / "damaged"))
     assert failed.value.exit_code is ExitCode.BAD_DATA
 
 

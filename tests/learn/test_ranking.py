@@ -16,8 +16,9 @@ import pytest
 from ckh.archs import load_arch
 from ckh.errors import ExitCode, ModelError, NoKernelError, UsageError
 from ckh.export.groups import exported
-from ckh.learn.answers.answer import answer, answers, rank, rank_many
+from ckh.learn.answers.api import rank, rank_many
 from ckh.learn.answers.batches import known_candidates, scored
+from ckh.learn.answers.ranking import ranking_of, rankings_of
 from ckh.learn.models.artifact import Model, load_model
 from ckh.learn.models.scoring import Remembered
 from ckh.learn.training.save import save
@@ -47,7 +48,7 @@ ALL = 10 * 30  # tiles x variants
 def test_all_candidates_are_ranked_once(model_dir: Path) -> None:
     """On the host nothing is refused: the whole pool, best first."""
     problem = problems()[0]
-    found = answer(problem, load_model(model_dir))
+    found = ranking_of(problem, load_model(model_dir))
     ranked = [one.kernel for one in found.ranked]
     assert len(ranked) == len(set(ranked)) == ALL
     assert set(ranked) == set(conv_pool(Direction.FORWARD, HOST))
@@ -59,7 +60,7 @@ def test_a_model_ranks_only_kinds_of_kernels_that_it_learned_from(tmp_path: Path
     """Pipelines that no training row had are refused; options that varied within a pipeline are known of all."""
     mask = measured().frame["pipeline"].isin(["compv4", "compv6"]).to_numpy()
     save(train(measured().select(mask), replace(trained().options, folds=0), lambda _s, _t: None), tmp_path / "two")
-    found = answer(problems()[0], load_model(tmp_path / "two"))
+    found = ranking_of(problems()[0], load_model(tmp_path / "two"))
     ranked: list[Any] = [one.kernel for one in found.ranked]
     assert {one.pipeline for one in ranked} == {"compv4", "compv6"}
     assert sum(found.refused.values()) == ALL - len(ranked)
@@ -87,16 +88,16 @@ def test_a_model_without_a_list_of_kernels_ranks_all(model_dir: Path, tmp_path: 
     older = tmp_path / "older"
     shutil.copytree(model_dir, older)
     (older / "kernels.json").unlink()
-    assert len(answer(problems()[0], load_model(older)).ranked) == ALL
+    assert len(ranking_of(problems()[0], load_model(older)).ranked) == ALL
     (older / "kernels.json").write_text('{"tiles": 3}')
     with expect_refusal(ModelError, "bad-field", "kernels.json", "tiles"):
-        answer(problems()[0], load_model(older))
+        ranking_of(problems()[0], load_model(older))
 
 
 def test_ranked_and_refused_are_the_whole_pool(tmp_path: Path) -> None:
     """On gfx942 each kernel is a candidate or counted under one reason, the most frequent first."""
     model = gfx942(tmp_path)
-    found = answer(AMD_PROBLEMS[0], model)
+    found = ranking_of(AMD_PROBLEMS[0], model)
     arch = load_arch("gfx942")
     assert {one.kernel for one in found.ranked} == set(conv_pool(Direction.FORWARD, arch, 2, "bf16"))
     refused = refused_pool(Direction.FORWARD, arch, 2, "bf16")
@@ -108,7 +109,7 @@ def test_ranked_and_refused_are_the_whole_pool(tmp_path: Path) -> None:
 
 def test_a_problem_without_a_kernel_names_the_most_frequent_reason(tmp_path: Path) -> None:
     """C=4 of bf16 is too narrow for all 208 kernels that gfx942 builds; the other 92 are no reason."""
-    failure = answer(replace(AMD_PROBLEMS[0], c=4), gfx942(tmp_path)).unpadded.failure
+    failure = ranking_of(replace(AMD_PROBLEMS[0], c=4), gfx942(tmp_path)).unpadded.failure
     assert failure is not None
     expect_values(failure.message, "208 of 208", "C/G = 4", "vector_b = 8")
 
@@ -117,7 +118,7 @@ def test_channels_are_padded_where_no_kernel_applies(tmp_path: Path) -> None:
     """A first layer of 3 channels is ranked as that of 8, says so, and stays the problem that was requested."""
     model = gfx942(tmp_path)
     requested, padded = replace(AMD_PROBLEMS[0], c=3, k=60), replace(AMD_PROBLEMS[0], c=8, k=64)
-    found, plain = answer(requested, model), answer(padded, model)
+    found, plain = ranking_of(requested, model), ranking_of(padded, model)
     assert (found.problem, found.padded, plain.padded) == (requested, padded, None)
     assert found.refused == plain.refused
     assert [replace(one, padded=None) for one in found.ranked] == plain.ranked
@@ -127,14 +128,14 @@ def test_channels_are_padded_where_no_kernel_applies(tmp_path: Path) -> None:
     assert one.latency_ms == pytest.approx(padded.flops / one.tflops / 1e9, rel=1e-12)
     (many, unpadded) = rank_many([requested, padded], 3, model)
     assert (many, unpadded) == (found.best(3), plain.best(3))
-    assert answer(requested, model).unpadded.failure is not None
-    assert answer(padded, model).unpadded is answer(padded, model)
+    assert ranking_of(requested, model).unpadded.failure is not None
+    assert ranking_of(padded, model).unpadded is ranking_of(padded, model)
 
 
 def test_no_model_for_a_gpu_recommends_what_computes_nothing(tmp_path: Path) -> None:
     """AMD's data name compv5 kernels with one group of waves: they are refused, in single answers, many and exports."""
     model = gfx942(tmp_path)
-    found = answer(AMD_PROBLEMS[0], model)
+    found = ranking_of(AMD_PROBLEMS[0], model)
     reason = "compv5 computes nothing unless it has waves 1x1x2 in 2 wave groups"
     assert found.refused[reason] == 8 * 4
     assert len(found.ranked) == 8 * 26
@@ -162,7 +163,7 @@ def test_no_kernel_names_the_reason(model_dir: Path) -> None:
     model = load_model(model_dir)
     problem = replace(problems()[0], dtype="fp16")
     with expect_refusal(NoKernelError, "no-kernel", "kernel", "host", ALL, ALL) as error:
-        answer(problem, Model(model.path, replace(model.spec, dtype="fp16")))
+        ranking_of(problem, Model(model.path, replace(model.spec, dtype="fp16")))
     assert error.value.exit_code == ExitCode.NO_KERNEL
     assert "fp16" in error.value.message.split("because")[1]
 
@@ -170,14 +171,14 @@ def test_no_kernel_names_the_reason(model_dir: Path) -> None:
 def test_a_model_answers_only_what_it_was_trained_for(model_dir: Path) -> None:
     """Another direction is refused before anything is ranked."""
     with expect_refusal(UsageError, "model-mismatch", "forward fp32 on host", "bwd_data fp32"):
-        answer(problems(Direction.BWD_DATA)[0], load_model(model_dir))
+        ranking_of(problems(Direction.BWD_DATA)[0], load_model(model_dir))
 
 
 def test_scores_are_lightgbms(model_dir: Path) -> None:
     """What orders the kernels, and the TFLOPS beside it, are what LightGBM computes from the same features."""
     model = load_model(model_dir)
     for problem in problems():
-        found = answer(problem, model)
+        found = ranking_of(problem, model)
         kernels: list[Any] = [one.kernel for one in found.ranked]
         np.testing.assert_allclose(found.score, booster(model, problem, kernels, model.spec.rank_by), rtol=1e-12)
         assert found.tflops is not None
@@ -205,10 +206,10 @@ def booster(model: Model, problem: ConvProblem, kernels: Sequence[ConvKernel], t
 def test_many_problems_are_answered_as_each_alone(model_dir: Path) -> None:
     """Problems in one call, of 2D and 3D and some twice, have the rankings that they have alone."""
     asked = [*problems(), *problems()[:3]]
-    together = answers(asked, load_model(model_dir))
+    together = rankings_of(asked, load_model(model_dir))
     assert [one.problem for one in together] == asked
     alone = load_model(model_dir)
-    assert [one.ranked for one in together] == [answer(problem, alone).ranked for problem in asked]
+    assert [one.ranked for one in together] == [ranking_of(problem, alone).ranked for problem in asked]
     for top in (1, 2, ALL):
         assert rank_many(asked, top, alone) == [one.best(top) for one in together]
     assert rank_many(asked, None, alone) == [one.ranked for one in together]
@@ -232,7 +233,7 @@ def test_a_problem_without_a_kernel_does_not_stop_the_others(tmp_path: Path) -> 
     """Its answer is empty and says why; its neighbours are ranked. It has too many channels to be padded."""
     model = gfx942(tmp_path)
     narrow = replace(AMD_PROBLEMS[0], c=2**31 - 1)
-    first, none, last = answers([AMD_PROBLEMS[0], narrow, AMD_PROBLEMS[1]], model)
+    first, none, last = rankings_of([AMD_PROBLEMS[0], narrow, AMD_PROBLEMS[1]], model)
     assert (first.failure, last.failure) == (None, None)
     assert none.ranked == []
     assert "C/G = 2147483647" in str(none.failure)
@@ -242,9 +243,9 @@ def test_a_problem_without_a_kernel_does_not_stop_the_others(tmp_path: Path) -> 
 def test_answers_are_remembered(model_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A problem that was asked before is not scored again; the answer is the same object."""
     model = load_model(model_dir)
-    first = answer(problems()[0], model)
+    first = ranking_of(problems()[0], model)
     monkeypatch.setattr(model, "score_pool", None)
-    assert answer(problems()[0], model) is first
+    assert ranking_of(problems()[0], model) is first
 
 
 def test_the_oldest_answers_are_forgotten() -> None:
@@ -323,13 +324,13 @@ def test_a_count_below_0_is_refused() -> None:
 
 def test_a_refusal_has_the_sizes_of_its_own_problem() -> None:
     """Also in a batch whose problems share their candidates."""
-    from ckh.learn.answers.answer import answers
+    from ckh.learn.answers.ranking import rankings_of
     from ckh.learn.models.choice import Chooser
     from ckh.ops.gemm_universal.problem import GemmProblem
 
     problems = [GemmProblem(4096, 4096, k, dtype="bf16") for k in (17, 31)]
     chooser = Chooser(None, "gfx950", None, "gemm_universal")
-    found = answers(problems, chooser.model(problems[0], stands_in=True))
+    found = rankings_of(problems, chooser.model(problems[0], stands_in=True))
     for one, k in zip(found, (17, 31), strict=True):
         assert one.failure is not None
         expect_values(one.failure.message, f"K = {k}", "vector_a = 8")

@@ -1,0 +1,224 @@
+"""`ckh.rank`, `ckh.rank_many` and `ckh.known`."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import replace
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ckh.archs import default_arch, load_arch
+from ckh.learn.answers.answering import AnsweringModels
+from ckh.learn.answers.batches import neighbours, scored
+from ckh.learn.answers.buildable import lacking
+from ckh.learn.answers.listed import RankedAlone, require_count, require_problems
+from ckh.learn.answers.ranking import ranking_of, rankings_of
+from ckh.learn.models.artifact import Model, Wanted, load_model, wanted_for
+from ckh.paths import files_of_models
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from ckh.learn.answers.batches import Scored
+    from ckh.learn.answers.known import Known
+    from ckh.learn.answers.ranked import Ranked
+    from ckh.ops.base import Kernel, Problem
+
+_AT_ONCE = 1024  # problems that are scored together
+_KEPT = 4  # of how many architectures models are kept that nobody named
+
+
+def rank(
+    problem: Problem,
+    top: int | None = None,
+    model: Model | Path | str | None = None,
+    *,
+    arch: str | None = None,
+    require_measured: bool = False,
+    kernels: Iterable[str | Kernel] | None = None,
+    rule_set: str | None = None,
+) -> list[Ranked]:
+    """The kernels for a problem, best first.
+
+    Args:
+        problem: what is to be computed.
+        top: how many; all by default.
+        model: which model, or its folder, which is then read in each call; by default the first that fits the problem
+            and the architecture, or where none does what stands in for it, which `Ranked.not_measured` says
+            (`answering.AnsweringModels`).
+        arch: the architecture where no model is named; this machine's GPU, else the host.
+        require_measured: refuse what stands in for a model.
+        kernels: complete names, ours or AMD's, or kernels, which alone are ranked, in the architecture's pool or not;
+            by default that pool, and what the model's training data have times of.
+        rule_set: a rule set of convolutions, whose kernels alone are ranked.
+
+    Raises:
+        NoKernelError: none applies.
+        DataError: `kernels` is empty, or has what is not a complete kernel of the operation, or what the architecture
+            cannot build, or several element types.
+        TypeError: an argument is of another type.
+        ModelError: there is no such model, or it is damaged.
+        UsageError: the model is for something else, `top` is below 0, or there is no such architecture or rule set.
+    """
+    require_count(top)
+    require_problems((problem,))
+    alone, chosen = RankedAlone.of(kernels, rule_set), _loaded(model)
+    if chosen is None:
+        models = _models(arch)
+        chosen = models.fitting(problem) if require_measured else models.answering(problem)
+    chosen = alone.limit(chosen, problem)
+    found = ranking_of(problem, chosen).buildable_first
+    return _marked(found.ranked if top is None else found.best(top), chosen)
+
+
+def _loaded(model: object) -> Model | None:
+    """Load the named model; None if none was named."""
+    if model is None or isinstance(model, Model):
+        return model
+    if isinstance(model, (str, Path)):
+        return load_model(model)
+    raise TypeError(f"model must be a ckh.Model or the path of its folder, not {type(model).__name__}")
+
+
+def _models(arch: str | None) -> AnsweringModels:
+    """Models of an architecture, cached until a relevant file changes."""
+    found = files_of_models()
+    state = tuple((path, one.st_ino, one.st_ctime_ns, one.st_mtime_ns, one.st_size) for path, one in found)
+    return _kept_models(default_arch() if arch is None else load_arch(arch).name, state)
+
+
+@lru_cache(maxsize=_KEPT)
+def _kept_models(arch: str, state: tuple[tuple[str | int, ...], ...]) -> AnsweringModels:  # noqa: ARG001 - of the cache
+    return AnsweringModels(arch)
+
+
+def _marked(ranked: list[Ranked], model: Model) -> list[Ranked]:
+    """Ranked kernels, marked if not measured."""
+    doubts = model.not_measured
+    return ranked if doubts is None else [replace(one, not_measured=doubts) for one in ranked]
+
+
+def known(
+    problem: Problem,
+    top: int = 5,
+    model: Model | Path | str | None = None,
+    *,
+    arch: str | None = None,
+    kernels: Iterable[str | Kernel] | None = None,
+    rule_set: str | None = None,
+) -> Known:
+    """Out-of-distribution check of an answer of `rank`: the line `out of distribution: …` of `ckh predict`.
+
+    Args:
+        problem: what is to be computed.
+        top: how many of the first kernels are meant.
+        model: as of `rank`.
+        arch: as of `rank`.
+        kernels: as of `rank`.
+        rule_set: as of `rank`.
+
+    Raises:
+        CkhError: as `rank`.
+        TypeError: as `rank`.
+    """
+    require_count(top)
+    require_problems((problem,))
+    alone, chosen = RankedAlone.of(kernels, rule_set), _loaded(model) or _models(arch).answering(problem)
+    return ranking_of(problem, alone.limit(chosen, problem)).known(top)
+
+
+def rank_many(
+    problems: Sequence[Problem],
+    top: int | None = None,
+    model: Model | Path | str | None = None,
+    *,
+    tflops: bool = True,
+    arch: str | None = None,
+    require_measured: bool = False,
+    kernels: Iterable[str | Kernel] | None = None,
+    rule_set: str | None = None,
+) -> list[list[Ranked]]:
+    """Rank kernels for many problems, best first; an empty list for problems without applicable kernels.
+
+    Args:
+        problems: what is to be computed.
+        top: how many kernels of each; all by default. Few are faster.
+        model: which model; by default, for each problem, as `rank` does.
+        tflops: whether to predict speed and time; the order alone takes half as long.
+        arch: as of `rank`.
+        require_measured: as of `rank`.
+        kernels: as of `rank`.
+        rule_set: as of `rank`.
+
+    Raises:
+        DataError: as `rank`.
+        TypeError: as `rank`.
+        ModelError: there is no such model, or it is damaged.
+        UsageError: the model is for something else, `top` is below 0, or there is no such architecture.
+    """
+    require_count(top)
+    if hasattr(problems, "canonical") or not isinstance(problems, Iterable):
+        raise TypeError(f"problems must be a list of problems, not {problems!r:.80}")
+    problems = tuple(problems)
+    require_problems(problems)
+    alone, loaded = RankedAlone.of(kernels, rule_set), _loaded(model)
+    models = _models(arch)
+    groups: dict[Wanted, dict[Problem, list[int]]] = defaultdict(dict)
+    for index, problem in enumerate(problems):
+        groups[wanted_for(problem, models.arch)].setdefault(problem, []).append(index)
+    ranked: list[list[Ranked]] = [[] for _ in problems]
+    for wanted, places in groups.items():
+        for problem, best in _best_of(list(places), wanted, loaded, models, top, (tflops, require_measured), alone):
+            for index in places[problem]:
+                ranked[index] = best.copy()
+    return ranked
+
+
+def _best_of(
+    problems: list[Problem],
+    wanted: Wanted,
+    model: Model | None,
+    models: AnsweringModels,
+    top: int | None,
+    flags: tuple[bool, bool],
+    alone: RankedAlone,
+) -> Iterator[tuple[Problem, list[Ranked]]]:
+    """Best kernels of problems for one model; some are duplicates if a stand-in answers."""
+    tflops, require_measured = flags
+    left = []
+    first = model or (models.fitting(problems[0]) if require_measured else models.first(wanted))
+    for found, limited in () if first is None else _in_parts(problems, first, alone, top, tflops=tflops):
+        if model is None and (found.unmeasured or not found.candidates):
+            left += found.problems
+        else:
+            yield from zip(found.problems, _rows_of(found, limited, top, tflops=tflops), strict=True)
+    others: dict[Model, list[Problem]] = defaultdict(list)
+    for problem in problems if first is None else left:
+        others[models.fitting(problem) if require_measured else models.answering(problem)].append(problem)
+    for chosen, some in others.items():
+        for found, limited in _in_parts(some, chosen, alone, top, tflops=tflops):
+            rows = (_marked(best, chosen) for best in _rows_of(found, limited, top, tflops=tflops))
+            yield from zip(found.problems, rows, strict=True)
+
+
+def _rows_of(found: Scored, model: Model, top: int | None, *, tflops: bool) -> Iterator[list[Ranked]]:
+    """First rows of problems scored together; kernels that the headers cannot build come last."""
+    lacks = lacking(model.spec.op, load_arch(model.spec.arch), found.pool) if found.candidates else None
+    if lacks is None or len(lacks.verdicts.passed) == len(found.pool):
+        yield from found.best(top)
+        return
+    for one in rankings_of(found.problems, model):
+        first = (one if tflops else replace(one, tflops=None)).buildable_first
+        yield first.ranked if top is None else first.best(top)
+
+
+def _in_parts(
+    problems: Sequence[Problem], model: Model, alone: RankedAlone, top: int | None, *, tflops: bool
+) -> Iterator[tuple[Scored, Model]]:
+    for limited, some in alone.by_model(model, problems):
+        near = neighbours(some, model.spec.op.place)
+        for start in range(0, len(near), _AT_ONCE):
+            for found in scored(near[start : start + _AT_ONCE], limited, top=top, tflops=tflops):
+                yield found, limited

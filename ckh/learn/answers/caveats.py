@@ -1,0 +1,212 @@
+"""Builds answers with their caveats. Imports little, since quick answers use it.
+
+A new caveat is a function here, listed in `_CAVEATS`: text, JSON and Python show it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import product
+from typing import TYPE_CHECKING
+
+from ckh.learn.answers.answer import KERNELS, MODEL, PROBLEM, WHY, Answer, Caveat
+from ckh.learn.answers.known import Known, find_known, not_measured
+from ckh.learn.models.reach import beyond
+from ckh.requested import padded_sizes
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    from ckh.learn.answers.answer import AnswerRows, ModelFacts
+    from ckh.learn.models.frequent import Frequent
+    from ckh.learn.models.measured_set import MeasuredSet
+    from ckh.ops.base import Problem
+
+NOT_IN_HEADERS = "not in these headers"
+OUT_OF_ORDER = (
+    "the ranking model determines the order; TFLOPS are predicted by a separate model and need not decrease with rank"
+)
+_ALIKE = "with equal scores; measured kernels are shown first, then the first in the pool"
+
+
+def _padded(answer: Answer) -> Iterator[Caveat]:
+    if answer.padded:
+        sizes = answer.problem.to_dict()
+        changes = ", ".join(f"{name.upper()} {sizes[name]} to {size}" for name, size in answer.padded.items())
+        message = f"{changes} (no kernel applies unpadded); times and TFLOPS are of the padded problem"
+        summary = "{count} of {total} problems are padded, e.g. {problem}: {message}"
+        yield Caveat("padded", message, answer.padded, PROBLEM, "padded", summary)
+
+
+def _not_measured(answer: Answer) -> Iterator[Caveat]:
+    if (doubts := answer.not_measured) is not None:
+        data = {"basis": doubts.basis, "source": doubts.source, "worth": doubts.worth}
+        summary = "{count} of {total} problems:\n{message}"
+        yield Caveat("not-measured", "\n".join(doubts.lines()), data, MODEL, summary=summary)
+
+
+def _estimated(answer: Answer) -> Iterator[Caveat]:
+    rows = answer.rows
+    if 0 < rows.estimated < rows.candidates:
+        message = f"{rows.estimated} of kinds without training data, ranked by the analytic estimate"
+        yield Caveat("estimated", message, {"kernels": rows.estimated}, KERNELS, summary="")
+    if rows.compiled is not None:
+        message = f"registers and LDS: {rows.compiled} from the compiler, others from the tile"
+        yield Caveat("estimated-resources", message, {"compiled": rows.compiled}, KERNELS, summary="")
+
+
+def _headers(answer: Answer) -> Iterator[Caveat]:
+    if (found := answer.rows.headers) is None:
+        return
+    if not found.include:
+        message = f"not found; candidates are for the {found.interface} interface, some may not build with yours"
+    else:
+        where = f"{found.interface}, in {found.include}"
+        message = f"{where}: {found.not_built} candidates cannot be built, ranked last"
+    yield Caveat("headers", message, found._asdict(), KERNELS, "headers", summary="")
+    for reason, count in found.reasons.items():
+        data = {"reason": reason, "kernels": count}
+        yield Caveat("not-in-headers", f"{count} x {NOT_IN_HEADERS}: {reason}", data, WHY, summary="")
+
+
+def _not_ranked(answer: Answer) -> Iterator[Caveat]:
+    if answer.known.not_ranked:
+        yield Caveat("not-ranked", answer.known.not_ranked, {"families": answer.known.left_out}, WHY, summary="")
+
+
+def _interval(answer: Answer) -> Iterator[Caveat]:
+    if (interval := answer.interval) is None:
+        return
+    (low, high), apart = interval, answer.known.apart
+    times = [one.latency_ms for one in answer.kernels if one.latency_ms is not None]
+    text = f"{_digits(low * min(times))}–{_digits(high * min(times))} ms, " if times else ""
+    message = f"90 % prediction interval: {text}{low:.2f}–{high:.2f} times the predicted time"
+    message += f" (not calibrated for {apart})" if apart else ""
+    yield Caveat("not-calibrated" if apart else "interval", message, {"low": low, "high": high}, summary="")
+
+
+def _ties(answer: Answer) -> Iterator[Caveat]:
+    tied = {place: row.ties for place, row in enumerate(answer.kernels, 1) if row.ties > 1}
+    if tied:
+        counts = ", ".join(f"row {place} is {count} kernels" for place, count in tied.items())
+        data = {"rows": [*tied], "kernels": [*tied.values()]}
+        yield Caveat("ties", f"ties: {counts} {_ALIKE}", data, summary="")
+
+
+def _frequent(answer: Answer) -> Iterator[Caveat]:
+    if answer.frequent is not None:
+        yield Caveat("most-frequent", answer.frequent.line, answer.frequent._asdict(), summary="")
+
+
+def _out_of_distribution(answer: Answer) -> Iterator[Caveat]:
+    if answer.known.line and answer.not_measured is None:
+        doubts = answer.known.doubts
+        yield Caveat("out-of-distribution", answer.known.line, {"reasons": doubts}, weight=len(doubts))
+
+
+def _no_speed(answer: Answer) -> Iterator[Caveat]:
+    if answer.no_speed:
+        summary = f"no speed predicted: for {{count}} of {{total}} problems, e.g. {{problem}}: {answer.no_speed}"
+        yield Caveat("no-speed", f"no speed predicted: {answer.no_speed}", {"reason": answer.no_speed}, summary=summary)
+
+
+def _out_of_order(answer: Answer) -> Iterator[Caveat]:
+    if not answer.in_order:
+        yield Caveat("out-of-order", OUT_OF_ORDER, {}, summary="{message}")
+
+
+_CAVEATS: tuple[Callable[[Answer], Iterator[Caveat]], ...] = (
+    _interval,
+    _ties,
+    _not_measured,
+    _frequent,
+    _out_of_distribution,
+    _padded,
+    _no_speed,
+    _out_of_order,
+    _estimated,
+    _headers,
+    _not_ranked,
+)
+
+
+def answer_of(
+    problem: Problem, facts: ModelFacts, rows: AnswerRows, again: str, measured: Callable[[], MeasuredSet | None]
+) -> Answer:
+    """Build an answer.
+
+    Args:
+        problem: the problem.
+        facts: facts of the model.
+        rows: the ranked kernels.
+        again: the command without measuring options.
+        measured: reads the measurements of the training data.
+    """
+    doubts = facts.not_measured
+    bare = Answer(
+        problem=problem,
+        facts=facts,
+        rows=rows,
+        known=known_by(
+            problem,
+            facts,
+            measured,
+            families=rows.families,
+            unknown_kernels=rows.unknown_kernels,
+            unmeasured=rows.unmeasured,
+        ),
+        not_measured=doubts.with_probe(again) if doubts is not None and facts.can_probe else doubts,
+        frequent=_most_frequent(problem, facts),
+        padded=padded_sizes(problem, rows.run),
+        beyond=beyond(rows.run, facts.reach),
+    )
+    return replace(bare, caveats=tuple(caveat for find in _CAVEATS for caveat in find(bare)))
+
+
+def known_by(
+    problem: Problem,
+    facts: ModelFacts,
+    measured: Callable[[], MeasuredSet | None],
+    *,
+    families: Iterable[str],
+    unknown_kernels: int = 0,
+    unmeasured: str = "",
+) -> Known:
+    """Out-of-distribution check of a problem, this device and kernels; arguments as of `answer_of` and `AnswerRows`."""
+    if facts.not_measured is not None:
+        return not_measured(facts.not_measured.source)
+    if unmeasured:
+        return Known(source=f"no kernel of {unmeasured} was measured on {facts.arch}")
+    kinds = list(dict.fromkeys(filter(None, families)))
+    device = facts.arch, facts.device, facts.num_cus
+    found = find_known(problem, *device, measured, facts.limits, kinds, facts.left_out)
+    return found._replace(unknown_kernels=unknown_kernels)
+
+
+def _most_frequent(problem: Problem, facts: ModelFacts) -> Frequent | None:
+    if facts.frequent is None or facts.not_measured is not None:
+        return None
+    from ckh.learn.models.frequent import frequent
+
+    return frequent(problem, **facts.frequent)
+
+
+def summaries(answers: Sequence[Answer]) -> Iterator[str]:
+    """Caveats of the answers for many problems: how many have one, with an example."""
+    rows = [row for answer in answers for row in answer.kernels]
+    if tied := [row.ties for row in rows if row.ties > 1]:
+        yield f"ties: {len(tied)} of {len(rows)} rows are up to {max(tied)} kernels {_ALIKE}\n"
+    alike: dict[tuple[str, str], list[tuple[Caveat, Answer]]] = {}
+    for find, answer in product(_CAVEATS, answers):
+        for caveat in filter(lambda one: one.summary, find(answer)):
+            same = "" if "{problem}" in caveat.summary else caveat.message
+            alike.setdefault((caveat.kind, same), []).append((caveat, answer))
+    for found in alike.values():
+        caveat, answer = max(found, key=lambda one: one[0].weight)
+        problem, message = answer.problem.canonical(), caveat.message
+        yield caveat.summary.format(count=len(found), total=len(answers), problem=problem, message=message)
+
+
+def _digits(value: float) -> str:
+    """A number with three significant digits, without an exponent."""
+    return f"{value:.0f}" if value >= 100 else f"{value:#.3g}"  # noqa: PLR2004

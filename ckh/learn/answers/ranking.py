@@ -1,0 +1,347 @@
+"""Rank the kernels of a problem, and explain why kernels do not apply."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ckh.archs import load_arch
+from ckh.errors import NoKernelError
+from ckh.kernels.table import KernelTable
+from ckh.learn.analytic.filled import FilledModel
+from ckh.learn.analytic.transfer import EstimateModel, estimate_of
+from ckh.learn.answers.answer import (
+    MAX_TIED,
+    NO_HEADERS,
+    AnswerRows,
+    KernelRow,
+    ModelFacts,
+)
+from ckh.learn.answers.batches import known_candidates, own_candidates, scored
+from ckh.learn.answers.buildable import Lacking, is_built_by_ckh, lacking
+from ckh.learn.answers.caveats import answer_of, known_by
+from ckh.learn.answers.probes import in_front
+from ckh.learn.answers.ranked import Ranked, in_order
+from ckh.learn.answers.ties import TiedKernels, row_lengths, row_starts
+from ckh.learn.models.frequent import held_out
+from ckh.ranking.evaluator import backend_name
+from ckh.training import BANDWIDTH, LATENCY, TFLOPS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from typing import Any
+
+    from numpy.typing import NDArray
+
+    from ckh.learn.answers.answer import Answer, HeadersNote
+    from ckh.learn.answers.known import Known
+    from ckh.learn.answers.probes import Probe
+    from ckh.learn.models.artifact import Model
+    from ckh.ops.base import Kernel, Problem
+
+_AT_ONCE = 1024  # problems that are scored together
+_MOST_REMEMBERED = 20_000  # candidates of an answer that is remembered
+_KEPT = 4  # of how many architectures models are kept that nobody named
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Ranking:
+    """Ranking of a model for a problem.
+
+    Attributes:
+        problem: the problem.
+        model: the model.
+        pool: kernels to choose from.
+        order: indices of applicable kernels in the pool, best first; shape (candidates,).
+        score: ranking scores, descending; shape (candidates,).
+        tflops: predicted speeds, NaN if not predicted; shape (candidates,). None also if the problem is far outside the
+            training data (`reach.beyond`).
+        probe: measurements on this machine, if they determine the order: measured kernels by time, then the others by
+            score, then failed kernels.
+        padded: the padded problem that kernels run, if no kernel applies to the unpadded problem.
+        lacking: pool kernels that the installed headers cannot build; None: not considered.
+    """
+
+    problem: Problem
+    model: Model
+    pool: Sequence[Kernel]
+    order: NDArray[np.intp]
+    score: NDArray[np.float64]
+    tflops: NDArray[np.float64] | None
+    probe: Probe | None = None
+    padded: Problem | None = None
+    lacking: Lacking | None = None
+
+    @property
+    def run(self) -> Problem:
+        """The problem that kernels run: the padded one, if any."""
+        return self.padded or self.problem
+
+    @property
+    def unpadded(self) -> Ranking:
+        """The answer without padding: no kernels if the problem must be padded."""
+        if self.padded is None:
+            return self
+        return replace(self, order=self.order[:0], score=self.score[:0], tflops=None, padded=None)
+
+    @property
+    def ranked(self) -> list[Ranked]:
+        """All candidates, best first, including ties."""
+        ties = row_lengths(self.score, self._kind) if self.probe is None else None
+        given = self.problem, self.pool, self.order, self.score, self.tflops, self.padded
+        return self._told(in_order(*given, ties=ties), self.order)
+
+    def best(self, count: int) -> list[Ranked]:
+        """First distinct rows; kernels with equal scores share a row (`ties`)."""
+        starts = self._row_starts
+        ends = np.append(starts[1:], len(self.order))[:count].tolist()
+        starts = starts[:count]
+        tflops = None if self.tflops is None else self.tflops[starts]
+        rows = zip(starts.tolist(), ends, strict=True)
+        alike = [TiedKernels(self.pool, self.order[start + 1 : end]) for start, end in rows]
+        ties = [1 + len(others) for others in alike]
+        given = self.problem, self.pool, self.order[starts], self.score[starts], tflops, self.padded
+        return self._told(in_order(*given, ties=ties, alike=alike), self.order[starts])
+
+    @property
+    def buildable_first(self) -> Ranking:
+        """The answer with kernels that the headers cannot build last."""
+        spec = self.model.spec
+        found = lacking(spec.op, load_arch(spec.arch), self.pool)
+        if found is None:
+            return self
+        places = np.argsort(found.kind(self.order), kind="stable")
+        return replace(self._placed(places), lacking=found)
+
+    def _placed(self, places: NDArray[np.intp]) -> Ranking:
+        """The answer in another order."""
+        tflops = None if self.tflops is None else self.tflops[places]
+        return replace(self, order=self.order[places], score=self.score[places], tflops=tflops)
+
+    @property
+    def _kind(self) -> NDArray[np.intp] | None:
+        return None if self.lacking is None else self.lacking.kind(self.order)
+
+    @property
+    def _row_starts(self) -> NDArray[np.intp]:
+        """Start indices of rows; probed kernels have a row each."""
+        timed = 0 if self.probe is None else len(self.probe.fastest_first())
+        failed = 0 if self.probe is None else len(self.probe.kernels) - timed
+        return row_starts(self.score, timed, failed, self._kind)
+
+    def _told(self, ranked: list[Ranked], order: NDArray[np.intp]) -> list[Ranked]:
+        """Ranked kernels with times on this machine and reasons why the headers cannot build them."""
+        if self.lacking is not None:
+            reasons = zip(ranked, self.lacking.reasons(order), strict=True)
+            ranked = [replace(one, not_in_headers=reason) if reason else one for one, reason in reasons]
+        if self.probe is not None:
+            times = [one.latency_ms for one in self.probe.fastest_first()]
+            ranked[: len(times)] = [replace(one, measured_ms=ms) for one, ms in zip(ranked, times, strict=False)]
+        return ranked
+
+    def by_times(self, probe: Probe) -> Ranking:
+        """The answer with measured kernels first, fastest first, and failed kernels last."""
+        known, order = in_front(probe, self._names({one.kernel for one in probe.kernels}))
+        return replace(self._placed(np.array(order, np.intp)), probe=known)
+
+    def _names(self, wanted: Iterable[str]) -> list[str]:
+        """Names of the candidates, best first; of a large pool only the requested names, others are empty."""
+        op = self.model.spec.op
+        if not isinstance(self.pool, KernelTable):
+            return [op.kernel_name(self.pool[index]) for index in self.order]
+        place, names = np.full(len(self.pool), -1, np.intp), [""] * len(self.order)
+        place[self.order] = np.arange(len(self.order))
+        kernels = {name: op.parse_kernel(name) for name in wanted}
+        for name, number in zip(kernels, self.pool.numbers_of(list(kernels.values())).tolist(), strict=True):
+            if number >= 0 and place[number] >= 0:
+                names[place[number]] = name
+        return names
+
+    def known(self, count: int) -> Known:
+        """Out-of-distribution check of the problem, this device and the first kernels of the first rows."""
+        model, families = self.model, self._families(count)
+        facts = facts_of(model, self.problem)
+        return known_by(self.problem, facts, lambda: model.measured, families=families, **self._unknown(families))
+
+    def answer(self, top: int, again: str) -> Answer:
+        """The answer with the first rows; `again` is the command without measuring options."""
+        model = self.model
+        return answer_of(self.problem, facts_of(model, self.problem), self.rows(top), again, lambda: model.measured)
+
+    def rows(self, count: int) -> AnswerRows:
+        """The first rows, and counts of all kernels."""
+        families = self._families(count)
+        return AnswerRows(
+            run=self.run,
+            kernels=self._kernel_rows(count),
+            ranked_by=backend_name(),
+            candidates=len(self.order),
+            refused=self.refused,
+            timed=known_candidates(self.run, self.model).timed_candidates,
+            estimated=self.estimated,
+            compiled=self._compiled,
+            headers=self._headers,
+            families=families,
+            probe=self.probe,
+            **self._unknown(families),
+        )
+
+    def _families(self, count: int) -> list[str]:
+        """Families without measurements of the kernels shown, or of all kernels of a user's list."""
+        shown = self.order[self._row_starts[:count] if self.model.only is None else ...]
+        return unmeasured_families(self.model, [self.pool[index] for index in shown])
+
+    def _unknown(self, families: Sequence[str]) -> dict[str, Any]:
+        is_listed = self.model.only is not None
+        return {
+            "unknown_kernels": sum(map(bool, families)) if is_listed else 0,
+            "unmeasured": known_candidates(self.problem, self.model).unmeasured,
+        }
+
+    def _kernel_rows(self, count: int) -> list[KernelRow]:
+        """First rows with predicted times and bandwidths."""
+        model, best, name = self.model, self.best(count), self.model.spec.op.kernel_name
+        kernels = [one.kernel for one in best]
+        shown = model.shown_beside if self.tflops is not None and best else ()
+        beside = {target: model.predict(self.run, kernels, target).tolist() for target in shown}
+        times = beside.get(LATENCY, [one.latency_ms for one in best])
+        bandwidths = beside.get(BANDWIDTH, [None] * len(best))
+        return [
+            KernelRow(
+                kernel=name(one.kernel),
+                score=one.score,
+                tflops=one.tflops,
+                latency_ms=time,
+                measured_ms=one.measured_ms,
+                bandwidth_gb_s=bandwidth,
+                ties=one.ties,
+                tied=tuple(map(name, one.alike[:MAX_TIED])),
+                not_in_headers=one.not_in_headers,
+            )
+            for one, time, bandwidth in zip(best, times, bandwidths, strict=True)
+        ]
+
+    @property
+    def _headers(self) -> HeadersNote | None:
+        """Candidates that the headers cannot build; None: not built with CK Tile's headers."""
+        if self.lacking is not None:
+            return self.lacking.note(self.order)
+        spec = self.model.spec
+        return NO_HEADERS if is_built_by_ckh(spec.op, load_arch(spec.arch)) else None
+
+    @property
+    def _compiled(self) -> int | None:
+        """Number of candidates with a compiler report in the estimate; None: no estimate."""
+        estimate = estimate_of(self.model)
+        if estimate is None:
+            return None
+        known = estimate.compiled
+        return sum(name in known for name in self._names(known)) if known else 0
+
+    @property
+    def refused(self) -> dict[str, int]:
+        """Number of refused kernels, by the first violated rule."""
+        return own_candidates(self.run, self.model).refused
+
+    @property
+    def estimated(self) -> int:
+        """Number of candidates scored by the estimate: those unknown to the model, or all."""
+        if isinstance(self.model, FilledModel):
+            return int((~self.model.is_known(self.pool)[self.order]).sum())
+        return len(self.order) if isinstance(self.model, EstimateModel) else 0
+
+    @property
+    def failure(self) -> NoKernelError | None:
+        """The error where no kernel applies; its message has the reason that refused the most kernels of this problem.
+
+        What the architecture does not build is a reason where it builds no kernel of the kind at all.
+        """
+        if len(self.order):
+            return None
+        found = own_candidates(self.problem, self.model)
+        refused = found.by_problem or found.refused
+        reason, count = next(iter(refused.items()), ("", 0))
+        why = f"{count} of {sum(refused.values())} because {reason}" if reason else "there is none of this kind"
+        return NoKernelError(f"no kernel of {self.model.spec.arch} applies to {self.problem.canonical()}: {why}")
+
+
+def facts_of(model: Model, problem: Problem) -> ModelFacts:
+    """Facts of a model that answers for a problem follow from.
+
+    Raises:
+        ModelError: a file of the model is damaged.
+    """
+    spec, measured = model.spec, model.measured
+    table = model.frequent_table(problem)
+    return ModelFacts(
+        op=spec.op_type,
+        path=str(model.path),
+        model=model.path.name,
+        other_models=tuple(map(str, model.others)),
+        arch=spec.arch,
+        device=spec.device,
+        num_cus=model.num_cus,
+        has_speeds=TFLOPS in {spec.rank_by, *spec.targets},
+        reach=model.reach,
+        bands=model.bands,
+        limits={} if measured is None else measured.limits_by_size,
+        frequent=None
+        if table is None
+        else {"size": spec.op.grows_with.lower(), "left_out": held_out(spec.op), "table": table},
+        left_out=tuple(known_candidates(problem, model).left_out),
+        not_measured=model.not_measured,
+        can_probe=spec.op.measured is not None,
+        has_estimate=estimate_of(model) is not None,
+    )
+
+
+def unmeasured_families(model: Model, kernels: Sequence[Kernel]) -> list[str]:
+    """Family of each kernel, e.g. its pipeline, if it has no measurements in the training data; empty otherwise."""
+    found, op = model.measured, model.spec.op
+    if found is None or not len(kernels):
+        return [""] * len(kernels)
+    kinds = map(str, op.kernel_columns(kernels, model.spec.encoding)[op.kernel_slice])
+    return ["" if kind in found.families else kind for kind in kinds]
+
+
+def ranking_of(problem: Problem, model: Model) -> Ranking:
+    """Rank the kernels of the model's architecture for a problem.
+
+    Raises:
+        NoKernelError: none applies; the message has the most frequent reason.
+        UsageError: the model is for something else.
+        ModelError: a file of the model is damaged.
+    """
+    (found,) = rankings_of([problem], model)
+    if failure := found.failure:
+        raise failure
+    return found
+
+
+def rankings_of(problems: Iterable[Problem], model: Model) -> list[Ranking]:
+    """As `answer`, for many problems; `Ranking.failure` says which have no kernel. Those ranked before are remembered.
+
+    Raises:
+        UsageError: the model is for something else.
+        ModelError: a file of the model is damaged.
+    """
+    requested = list(problems)
+    found = {problem: known for problem in requested if (known := model.remembered.get(problem)) is not None}
+    left = [problem for problem in dict.fromkeys(requested) if problem not in found]
+    for start in range(0, len(left), _AT_ONCE):
+        found |= _answer_all(left[start : start + _AT_ONCE], model)
+    for problem in left:
+        if len(found[problem].order) <= _MOST_REMEMBERED:
+            model.remembered.put(problem, found[problem])
+    return [found[problem] for problem in requested]
+
+
+def _answer_all(problems: Sequence[Problem], model: Model) -> dict[Problem, Ranking]:
+    found: dict[Problem, Ranking] = {}
+    for some in scored(problems, model):
+        for row, problem in enumerate(some.problems):
+            given = some.pool, some.order[row], some.score[row], some.expected(row)
+            found[problem] = Ranking(problem, model, *given, padded=some.padded[row])
+    return found
