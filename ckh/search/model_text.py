@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from ckh.documents import Document, json_text
 from ckh.learn.answers.answer import is_falling
+from ckh.learn.answers.answer_document import KnownDocument
 from ckh.learn.answers.caveats import OUT_OF_ORDER
 from ckh.log import one_line
 from ckh.ops import in_words
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from ckh.learn.answers.answer import NotMeasured
-    from ckh.learn.answers.known import KnownDocument
     from ckh.learn.answers.ranked import Ranked
     from ckh.learn.models.artifact import Model
     from ckh.ops.base import AnyOperation, Problem
@@ -123,7 +123,7 @@ def search_json(problem: Problem, model: Model, search: ModelSearch) -> str:
             model=str(model.path),
             not_measured=model.not_measured,
             space=RankedSpace(search.legal, search.candidates, search.distinct),
-            known=search.known.part(),
+            known=KnownDocument(**search.known.document()),
             beyond_training=search.beyond or None,
             predictions_in_order=is_falling(one.tflops for one in search.found),
             first_choice=None if first is None else PredictedKernel(*_figures(op, first)),

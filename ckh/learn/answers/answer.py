@@ -219,7 +219,7 @@ class Caveat(NamedTuple):
     weight: int = 0
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)  # quicker to import
 class Answer:
     """The kernels for a problem, best first, and what to know of them.
 

@@ -12,8 +12,8 @@ if TYPE_CHECKING:
 
     from ckh.learn.answers.answer import Answer, HeadersNote, KernelRow
     from ckh.learn.answers.explanation import Explanation
-    from ckh.learn.answers.known import KnownDocument
     from ckh.learn.answers.probes import Probe
+    from ckh.learn.models.measured_set import NearestProblem
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +46,40 @@ class HeadersDocument:
     """Candidates that they cannot build, ranked last."""
     reasons: Mapping[str, int]
     """Number of these candidates by reason."""
+
+
+@dataclass(frozen=True, slots=True)
+class OutsideSize:
+    """A size outside the measured range."""
+
+    size: str
+    value: int
+    least: int
+    """Smallest measured value."""
+    most: int
+    """Largest measured value."""
+    factor: float
+    """Ratio to the largest measured value, or of the least measured value to it."""
+
+
+@dataclass(frozen=True, slots=True)
+class KnownDocument:
+    """What the model does not know."""
+
+    is_known: bool
+    """Whether this device, sizes like these and kernels like these were measured."""
+    device: str | None
+    """Device mismatch; null if measured on this device, or unknown."""
+    outside: tuple[OutsideSize, ...]
+    """Sizes outside the measured range."""
+    nearest: NearestProblem | None
+    """The nearest measured problem, where a size is outside."""
+    families: tuple[str, ...]
+    """Kernel families of the first rows without measurements."""
+    unknown_kernels: int
+    """Applicable kernels of --kernels in such families."""
+    left_out: tuple[str, ...]
+    """Kernel families that are not ranked, for lack of measurements."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,7 +225,7 @@ def answer_document(answer: Answer) -> PredictDocument:
         if doubts is None
         else StandInDocument(**fields_of(doubts), estimated=rows.estimated, compiled=rows.compiled),
         headers=None if rows.headers is None else _headers(rows.headers),
-        known=answer.known.part(),
+        known=KnownDocument(**answer.known.document()),
         most_frequent=None if answer.frequent is None else FrequentDocument(*answer.frequent),
         explanation=answer.explanation,
         beyond_training=answer.beyond or None,

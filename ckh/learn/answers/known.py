@@ -9,11 +9,9 @@ import os
 import sys
 import zlib
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ckh import machine
 from ckh.log import note
 from ckh.paths import user_data_dir
 from ckh.prose import shell_word
@@ -31,18 +29,13 @@ _DRIVER = Path("/sys/class/kfd")  # of AMD GPUs
 _FAMILIES_NAMED = 3
 
 
-@dataclass(frozen=True, slots=True)
-class Outside:
+class Outside(NamedTuple):
     """A size outside the measured range."""
-
-    json_properties: ClassVar = ("factor",)
 
     size: str
     value: int
     least: int
-    """Smallest measured value."""
     most: int
-    """Largest measured value."""
 
     @property
     def factor(self) -> float:
@@ -55,26 +48,6 @@ class Outside:
         if self.value > self.most:
             return f"{self.size} = {self.value} is {self.factor:.3g} times the largest measured ({self.most})"
         return f"{self.size} = {self.value} is 1/{self.factor:.3g} of the smallest measured ({self.least})"
-
-
-@dataclass(frozen=True, slots=True)
-class KnownDocument:
-    """What the model does not know."""
-
-    is_known: bool
-    """Whether this device, sizes like these and kernels like these were measured."""
-    device: str | None
-    """Device mismatch; null if measured on this device, or unknown."""
-    outside: tuple[Outside, ...]
-    """Sizes outside the measured range."""
-    nearest: NearestProblem | None
-    """The nearest measured problem, where a size is outside."""
-    families: tuple[str, ...]
-    """Kernel families of the first rows without measurements."""
-    unknown_kernels: int
-    """Applicable kernels of --kernels in such families."""
-    left_out: tuple[str, ...]
-    """Kernel families that are not ranked, for lack of measurements."""
 
 
 class Known(NamedTuple):
@@ -127,26 +100,18 @@ class Known(NamedTuple):
         return "" if not self.doubts else f"{OUT_OF_DISTRIBUTION}: {'; '.join(self.doubts)}"
 
     def document(self) -> dict[str, Any]:
-        """The caveats as a JSON document."""
-        from ckh.documents import plain
+        """The caveats as JSON (`answer_document.KnownDocument`)."""
+        from dataclasses import asdict
 
-        found: dict[str, Any] = plain(self.part())
-        return found
-
-    def part(self) -> KnownDocument:
-        """The caveats as a part of a document."""
-        return KnownDocument(
-            not self.doubts,
-            self.device or None,
-            self.outside,
-            self.nearest,
-            self.families,
-            self.unknown_kernels,
-            self.left_out,
-        )
-
-
-ALL_KNOWN = Known()
+        return {
+            "is_known": not self.doubts,
+            "device": self.device or None,
+            "outside": [{**one._asdict(), "factor": one.factor} for one in self.outside],
+            "nearest": None if self.nearest is None else asdict(self.nearest),
+            "families": list(self.families),
+            "unknown_kernels": self.unknown_kernels,
+            "left_out": list(self.left_out),
+        }
 
 
 def not_measured(source: str) -> Known:
@@ -190,6 +155,8 @@ def find_known(
 def other_device(arch: str, device: str, num_cus: int | None) -> str:
     """Device mismatch between the measurements and this machine in words; empty if none is known."""
     if arch == _HOST:
+        from ckh import machine
+
         here = machine.processor_name()
         return "" if not device or here in device.split(_BETWEEN) else f"measured on {device}, this CPU is {here}"
     if num_cus is None or not os.path.exists(_DRIVER):  # noqa: PTH110 - quicker
@@ -209,6 +176,8 @@ def offer_once(problem: Problem, op: str, arch: str, device: str, model: Path) -
     """
     if arch != _HOST or not sys.stderr.isatty() or not other_device(arch, device, None):
         return
+    from ckh import machine
+
     here = machine.processor_name()
     which = zlib.crc32(f"{device} {here} {model.name}".encode(errors="surrogateescape"))
     mark = user_data_dir() / "offered" / f"{which:08x}"
