@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from ckh.errors import DataError, UsageError
 from ckh.log import warn
 from ckh.ops.aiter_gemm.problem import FAMILIES, PREFIX, AiterGemm, parse_aiter_gemm
+from ckh.problems import dtype_name
 from ckh.untrusted import csv_rows, integer, read_text
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ _MISS = re.compile(
 )
 _FAMILY_OF_WORDS = {"CKGEMM or asmGEMM": "a4w4_blockscale"}  # where a line names no table
 _DTYPE_IN_LOG = re.compile(r"q_dtype_w:\s*(?:torch\.)?(?P<dtype>\w+)")
-_DTYPES = {"int8": "int8", "float8_e4m3fn": "fp8", "float8_e4m3fnuz": "fp8"}
+_DTYPES = ("int8", "fp8")
 _RENAMED = {"cu_num": "num_cus", "q_dtype_w": "dtype"}
 _FIELDS = ("m", "n", "k", "num_cus", "family", "library", "dtype")
 _SIZES = ("m", "n", "k", "num_cus")
@@ -82,7 +83,7 @@ def _foreign(values: dict[str, Any]) -> str:
     if _TABLE in values:
         return str(values[_TABLE])
     family, dtype = values.get("family"), values.get("dtype")
-    is_other = family in FAMILIES and dtype in _DTYPES.values() and dtype not in FAMILIES[family]
+    is_other = family in FAMILIES and dtype in _DTYPES and dtype not in FAMILIES[family]
     return f"{family} in {dtype}" if is_other else ""
 
 
@@ -94,7 +95,7 @@ def _text(path: Path) -> Iterator[tuple[int, AiterGemm | dict[str, Any]]]:
             family = {"family": _FAMILY_OF_WORDS[table]} if table in _FAMILY_OF_WORDS else _hinted(table)
             found: dict[str, Any] = {name: int(match[name]) for name in "mnk"} | (family or {_TABLE: table})
             stated = _DTYPE_IN_LOG.search(match["rest"])
-            yield line, found | ({"dtype": _DTYPES.get(stated["dtype"], stated["dtype"])} if stated else {})
+            yield line, found | ({"dtype": dtype_name(stated["dtype"])} if stated else {})
         elif text.strip().startswith(PREFIX):
             try:
                 yield line, parse_aiter_gemm(text)
@@ -129,8 +130,7 @@ def _typed(path: Path, line: int, values: dict[str, str]) -> dict[str, Any]:
                     f"{path}:{line}: {name} is {values[name]!r}, not an integer", code="bad-number"
                 ) from None
     if "dtype" in values:
-        dtype = values["dtype"].removeprefix("torch.")
-        found["dtype"] = _DTYPES.get(dtype, dtype)
+        found["dtype"] = dtype_name(values["dtype"].removeprefix("torch."))
     return found
 
 

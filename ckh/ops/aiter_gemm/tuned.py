@@ -17,6 +17,7 @@ from ckh.ops.aiter_gemm.kernel import parse_kernel
 from ckh.ops.aiter_gemm.pool import known_names, resolved
 from ckh.ops.aiter_gemm.problem import CKTILE, FAMILIES, OP_TYPE, AiterGemm
 from ckh.ops.aiter_gemm.tuned_csv import bound_message
+from ckh.problems import dtype_name
 
 if TYPE_CHECKING:
     from collections import Counter
@@ -34,7 +35,6 @@ UNKNOWN_ARCH = "of an architecture that ckh does not know, or that is not stated
 OTHER_ARCH = "of another architecture than --arch"
 BAD = "with a size, time or element type that is impossible"
 
-_DTYPES = {"int8": "int8", "float8_e4m3fn": "fp8", "float8_e4m3fnuz": "fp8"}
 _SHUFFLED = "bpreshuffle"
 _US_PER_MS = 1000.0
 
@@ -185,6 +185,6 @@ def _dtype(row: TunedRow, family: str) -> str:
         return FAMILIES[family][0]
     if not row.dtype:
         return "int8"
-    if row.dtype not in _DTYPES:
+    if (name := dtype_name(row.dtype)) not in FAMILIES[family]:
         raise LeftOut(BAD, f"the element type is {row.dtype!r}")
-    return _DTYPES[row.dtype]
+    return name

@@ -22,6 +22,7 @@ from ckh.ops.aiter_moe.kernel import MoeChoice, joint, parse_choice
 from ckh.ops.aiter_moe.pool import known_name
 from ckh.ops.aiter_moe.problem import BOTH, OP_TYPE, STAGE1, STAGE2, AiterMoe
 from ckh.ops.aiter_moe.tuned_csv import TUNED, write_tuned
+from ckh.problems import dtype_name
 from ckh.schema import Column
 
 if TYPE_CHECKING:
@@ -49,7 +50,6 @@ _COLUMNS = (
     Column("date", "string", "", "of the run", nullable=True),
 )
 _LIBRARIES = ("ck", "cktile")
-_DTYPES = {"float8_e4m3fn": "fp8", "float8_e4m3fnuz": "fp8", "float4_e2m1fn_x2": "pk_fp4", "bfloat16": "bf16"}
 _QUANTS = {"per_Token": "per_token", "per_1x128": "per_1x128", "per_1x32": "per_1x32", "No": "none"}
 _US_PER_MS = 1000.0
 
@@ -130,7 +130,7 @@ def _problem(row: Mapping[Any, Any]) -> AiterMoe:
     given: dict[str, Any] = {_RENAMED.get(name, name): row[name] for name in _IDENTITY}
     sizes = ("num_cus", "tokens", "model_dim", "inter_dim", "experts", "topk")
     given |= {name: int(given[name]) for name in sizes}
-    given["dtype"] = _DTYPES[str(given["dtype"]).removeprefix("torch.")]
+    given["dtype"] = dtype_name(str(given["dtype"]))
     given["quant"] = _QUANTS[str(given["quant"]).removeprefix("QuantType.")]
     given["activation"] = str(given["activation"]).removeprefix("ActivationType.").lower()
     return AiterMoe(**given)

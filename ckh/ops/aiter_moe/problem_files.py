@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 from ckh.errors import DataError, UsageError
 from ckh.log import warn
-from ckh.ops.aiter_moe.problem import PREFIX, QUANTS, AiterMoe, parse_aiter_moe
+from ckh.ops.aiter_moe.problem import DTYPES, PREFIX, QUANTS, AiterMoe, parse_aiter_moe
+from ckh.problems import dtype_name
 from ckh.untrusted import csv_rows, integer, read_text
 
 if TYPE_CHECKING:
@@ -33,7 +34,6 @@ _GFX = re.compile(r"gfx[0-9a-f]{3,8}")
 _SIZES = {"token": "tokens", "expert": "experts", "cu_num": "num_cus"} | {
     name: name for name in ("model_dim", "inter_dim", "topk")
 }
-DTYPES = {"float8_e4m3fn": "fp8", "float8_e4m3fnuz": "fp8", "float4_e2m1fn_x2": "pk_fp4", "bfloat16": "bf16"}
 QUANT_OF = {"per_token": "per_token", "per_1x128": "per_1x128", "per_1x32": "per_1x32", "no": "none"}
 _TRUE, _FALSE = ("1", "true"), ("0", "false")
 
@@ -105,7 +105,7 @@ def problem_of(path: Path, line: int, values: Mapping[str, str]) -> AiterMoe | s
             ) from None
     if (foreign := _foreign(values)) is not None:
         return foreign
-    fields |= {"dtype": DTYPES[_word(values["q_dtype_a"])], "quant": QUANT_OF[_word(values["q_type"])]}
+    fields |= {"dtype": dtype_name(_word(values["q_dtype_a"])), "quant": QUANT_OF[_word(values["q_type"])]}
     try:
         return AiterMoe(**fields, activation=_word(values["act_type"]))
     except UsageError as error:
@@ -122,9 +122,9 @@ def _foreign(values: Mapping[str, str]) -> str | None:
     types = _word(values.get("q_dtype_a", "")), _word(values.get("q_dtype_w", ""))
     if activation not in ("silu", "swiglu"):
         return activation or "no activation"
-    if quant not in QUANT_OF or types[0] not in DTYPES or types[1] not in DTYPES:
-        return f"{types[0]} by {types[1]}, {quant}"
-    return None if QUANTS[QUANT_OF[quant]] == DTYPES[types[1]] else f"{types[0]} by {types[1]}, {quant}"
+    is_known = quant in QUANT_OF and dtype_name(types[0]) in DTYPES
+    is_known = is_known and QUANTS[QUANT_OF[quant]] == dtype_name(types[1])
+    return None if is_known else f"{types[0]} by {types[1]}, {quant}"
 
 
 def _word(text: str) -> str:

@@ -21,6 +21,7 @@ from ckh.data.readers.cells import WRONG_CELLS, read_header
 from ckh.errors import DataError
 from ckh.ops.gemm_universal.readers.rows import Unusable, problem_of
 from ckh.ops.gemm_universal.readers.winners import Winner, require_csv_name, write_winners
+from ckh.problems import dtype_name
 from ckh.untrusted import as_text, csv_rows, integer
 
 if TYPE_CHECKING:
@@ -37,13 +38,7 @@ OTHER_ARCH = "of another architecture than --arch"
 
 _REQUIRED = ("cu_num", "M", "N", "K", "us", "kernelName")
 _LAYOUT = "rcr"
-_DTYPES = {
-    "torch.int8": "int8",
-    "torch.float8_e4m3fn": "fp8",
-    "torch.float8_e4m3fnuz": "fp8",
-    "torch.bfloat16": "bf16",
-    "torch.float16": "fp16",
-}
+_DTYPES = ("int8", "fp8", "bf16", "fp16")
 _BLOCK_SCALED = ("a8w8_blockscale", "fp8")
 # Tables from before the column gfx. 256 compute units are gfx950's and gfx1250's.
 _ARCH_OF_CUS = {80: "gfx942", 304: "gfx942"}
@@ -170,9 +165,9 @@ def _dtype(row: dict[str, str]) -> str:
     if "q_dtype_w" not in row and row["kernelName"].startswith(prefix):
         return dtype
     text = row.get("q_dtype_w", "")
-    if text not in _DTYPES:
+    if (name := dtype_name(text)) not in _DTYPES:
         raise Unusable(BAD_DTYPE, f"q_dtype_w is {text!r}" if "q_dtype_w" in row else "there is no column q_dtype_w")
-    return _DTYPES[text]
+    return name
 
 
 def _arch(row: dict[str, str], num_cus: int, options: ReadOptions) -> str:
