@@ -249,7 +249,7 @@ def _in_front(probe: Probe, kernels: list[KernelRow]) -> tuple[Probe, list[Kerne
 
     known, order = in_front(probe, [one.kernel for one in kernels])
     times = [one.latency_ms for one in known.fastest_first()]
-    rows = [kernels[place]._replace(measured_ms=ms) for place, ms in zip(order, times, strict=False)]
+    rows = [kernels[place]._replace(measured_latency_ms=ms) for place, ms in zip(order, times, strict=False)]
     return known, rows + [kernels[place] for place in order[len(rows) :]]
 
 

@@ -42,8 +42,10 @@ class PredictedKernel:
     kernel: str
     """Complete name of the kernel."""
     score: float
-    predicted_tflops: float | None
-    predicted_latency_ms: float | None
+    tflops: float | None
+    """Predicted speed."""
+    latency_ms: float | None
+    """Predicted time."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -101,9 +101,9 @@ def test_json_has_the_complete_kernels(model: Path, capsys: pytest.CaptureFixtur
         {
             "kernel": full_name(one.kernel),
             "score": one.score,
-            "predicted_tflops": one.tflops,
-            "predicted_latency_ms": one.latency_ms,
-            "predicted_bandwidth_gb_s": None,
+            "tflops": one.tflops,
+            "latency_ms": one.latency_ms,
+            "bandwidth_gb_s": None,
             "measured_latency_ms": None,
             "ties": 1 + len(others),
             "tied": [full_name(other.kernel) for other in others],
@@ -151,8 +151,8 @@ def test_far_outside_of_the_training_data_no_speed_is_predicted(
         assert run(["predict", "--c", str(c), "--k", "8", "--json"]) == ExitCode.OK
         document = json.loads(capsys.readouterr().out)
         assert (document["beyond_training"] is None) is is_told
-        assert all((one["predicted_tflops"] is not None) is is_told for one in document["kernels"])
-        assert all((one["predicted_latency_ms"] is not None) is is_told for one in document["kernels"])
+        assert all((one["tflops"] is not None) is is_told for one in document["kernels"])
+        assert all((one["latency_ms"] is not None) is is_told for one in document["kernels"])
     why = document["beyond_training"]
     expect_values(why, f"c = {outside}", 8, f"{largest:.4g}")
     assert run(["predict", "--c", str(outside), "--k", "8", "--top", "1"]) == ExitCode.OK
@@ -201,7 +201,7 @@ def test_many_problems_have_one_ranking_each(model: Path, tmp_path: Path, capsys
     assert run(["predict", "--problems", str(path), "--json", "--top", "2"]) == ExitCode.OK
     results = json.loads(capsys.readouterr().out)["results"]
     assert [one["problem"] for one in results] == texts
-    assert results[0]["kernels"][1]["predicted_tflops"] == ranked(model)[1].tflops
+    assert results[0]["kernels"][1]["tflops"] == ranked(model)[1].tflops
     assert run(["predict", "--problems", str(path), "--top", "2"]) == ExitCode.OK
     lines = capsys.readouterr().out.splitlines()[2:6]
     assert [line.split()[0] for line in lines] == [texts[0], texts[0], texts[1], texts[1]]
@@ -375,8 +375,8 @@ def test_models_of_times_and_bandwidths_are_shown(tmp_path: Path, capsys: pytest
     for _ in range(2):
         assert run([*args, "--json"]) == ExitCode.OK
         kernels = json.loads(capsys.readouterr().out)["kernels"]
-        expected = pytest.approx([math.log1p(one["predicted_tflops"]) for one in kernels], rel=1e-9)
-        assert [one["predicted_latency_ms"] for one in kernels] == expected
-        assert [one["predicted_bandwidth_gb_s"] for one in kernels] == expected
+        expected = pytest.approx([math.log1p(one["tflops"]) for one in kernels], rel=1e-9)
+        assert [one["latency_ms"] for one in kernels] == expected
+        assert [one["bandwidth_gb_s"] for one in kernels] == expected
     assert run(args) == ExitCode.OK
     assert "GB/s" in capsys.readouterr().out

@@ -235,7 +235,7 @@ def test_an_interval_holds_for_what_was_measured(
         assert ("calibrated" in line) is bool(why)
         assert run([*args, batch, "--json"]) == ExitCode.OK
         document = json.loads(capsys.readouterr().out)
-        times = [one["predicted_latency_ms"] for one in document["kernels"]]
+        times = [one["latency_ms"] for one in document["kernels"]]
         expect_values(line, *(f"{factor * min(times):#.3g}" for factor in (0.8, 1.2)))
         assert (document["predicted_interval"], document["no_interval"]) == (
             (None, line) if why else ([0.8, 1.2], None)
@@ -307,7 +307,7 @@ def test_data_of_the_fastest_alone_tell_their_times_alone(capsys: pytest.Capture
     assert "interval" in out
     assert run([*args, "16", "--json", "--top", "6"]) == ExitCode.OK
     document = json.loads(capsys.readouterr().out)
-    times = [one["predicted_latency_ms"] for one in document["kernels"]]
+    times = [one["latency_ms"] for one in document["kernels"]]
     assert times[0] > 0
     assert times[1:] == [None] * 4
     assert document["predictions_in_order"]

@@ -96,7 +96,7 @@ def test_measured_kernels_come_first_and_failed_ones_last(model_dir: Path) -> No
     assert [one.kernel for one in after.ranked] == [one.kernel for one in expected]
     assert [one.score for one in after.ranked] == [one.score for one in expected]
     assert [one.tflops for one in after.ranked] == [one.tflops for one in expected]
-    assert [one.measured_ms for one in after.best(4)] == [1.0, 2.0, None, None]
-    assert after.best(1)[0].measured_ms == 1.0
+    assert [one.measured_latency_ms for one in after.best(4)] == [1.0, 2.0, None, None]
+    assert after.best(1)[0].measured_latency_ms == 1.0
     assert after.probe is not None
     assert len(after.probe.kernels) == 3

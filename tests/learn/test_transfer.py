@@ -229,7 +229,7 @@ def test_predict_says_that_nothing_was_measured(capsys: pytest.CaptureFixture[st
     assert document["not_measured"]["source"].startswith(ESTIMATE)
     assert document["not_measured"]["worth"] is None
     assert document["not_measured"]["next_commands"][0].endswith("--probe 5")
-    assert document["kernels"][0]["predicted_tflops"] is None
+    assert document["kernels"][0]["tflops"] is None
 
 
 def test_compiled_kernels_are_estimated_by_what_they_take(

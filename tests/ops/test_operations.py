@@ -223,7 +223,7 @@ def test_solvers_are_learned_from_a_find_database(tmp_path: Path, capsys: pytest
         args = ["predict", "--op", "miopen_conv", "--model", str(model), "--dtype", "fp32", "--n", n, "--c", "64"]
         assert run([*args, "--json"]) == ExitCode.OK
         document = json.loads(capsys.readouterr().out)
-        assert [kernel["predicted_tflops"] is None for kernel in document["kernels"]] == [False, True]
+        assert [kernel["tflops"] is None for kernel in document["kernels"]] == [False, True]
         first.append(document["kernels"][0]["kernel"])
     assert first == ["GemmFwdRest", "ConvBinWinogradRxSf2x3g1"]
     # Another group was never measured: there is nothing to choose from.

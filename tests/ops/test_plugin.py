@@ -83,7 +83,7 @@ def test_it_is_evaluated_and_predicted(ckh: Ckh) -> None:
     scores = [one["score"] for one in whole["kernels"]]
     assert scores == sorted(scores, reverse=True)
     assert scores[0] > scores[-1]
-    assert all(one["predicted_tflops"] > 0 for one in whole["kernels"])
+    assert all(one["tflops"] > 0 for one in whole["kernels"])
     odd = json.loads(ckh("predict", "--rows", "64", "--cols", "33", "--arch", "host", "--model", "model", "--json"))
     expect_reasons(odd["refused"], (33, 8))
     assert list(odd["refused"].values()) == [2]
@@ -129,7 +129,7 @@ def test_its_models_become_c(ckh: Ckh, tmp_path: Path) -> None:
     printed = subprocess.run([out / "example"], cwd=out, capture_output=True, text=True, check=True).stdout
     expected = [
         (
-            f"{one['predicted_tflops']:10.4f} TFLOPS {one['predicted_latency_ms']:10.4f} ms",
+            f"{one['tflops']:10.4f} TFLOPS {one['latency_ms']:10.4f} ms",
             {one["kernel"], *one["tied"]},
         )
         for one in json.loads(ckh(*PREDICT, "--model", "model", "--json"))["kernels"]

@@ -146,7 +146,7 @@ class KernelRow(NamedTuple):
         score: key of the order.
         tflops: predicted speed, or None.
         latency_ms: predicted time, or None.
-        measured_ms: time measured on this machine, or None.
+        measured_latency_ms: time measured on this machine, or None.
         ties: number of candidates with this score, including this kernel.
         tied: names of the other tied kernels, at most `MAX_TIED`.
         not_in_headers: reason why the headers cannot build the kernel; empty if they can, or were not found.
@@ -156,7 +156,7 @@ class KernelRow(NamedTuple):
     score: float
     tflops: float | None
     latency_ms: float | None
-    measured_ms: float | None
+    measured_latency_ms: float | None
     bandwidth_gb_s: float | None = None
     ties: int = 1
     tied: tuple[str, ...] = ()
@@ -261,7 +261,7 @@ class Answer:
     @property
     def in_order(self) -> bool:
         """True if predicted speeds decrease with rank, among kernels that were not measured."""
-        return is_falling(one.tflops for one in self.kernels if one.measured_ms is None)
+        return is_falling(one.tflops for one in self.kernels if one.measured_latency_ms is None)
 
     @property
     def has_bandwidth(self) -> bool:

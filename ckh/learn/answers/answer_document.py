@@ -106,9 +106,12 @@ class RankedKernel:
     """Complete name of the kernel."""
     score: float
     """Key of the order."""
-    predicted_tflops: float | None
-    predicted_latency_ms: float | None
-    predicted_bandwidth_gb_s: float | None
+    tflops: float | None
+    """Predicted speed."""
+    latency_ms: float | None
+    """Predicted time."""
+    bandwidth_gb_s: float | None
+    """Predicted bandwidth."""
     measured_latency_ms: float | None
     """Time measured on this machine."""
     ties: int
@@ -245,10 +248,10 @@ def _kernel(row: KernelRow) -> RankedKernel:
     return RankedKernel(
         kernel=row.kernel,
         score=row.score,
-        predicted_tflops=row.tflops,
-        predicted_latency_ms=row.latency_ms,
-        predicted_bandwidth_gb_s=row.bandwidth_gb_s,
-        measured_latency_ms=row.measured_ms,
+        tflops=row.tflops,
+        latency_ms=row.latency_ms,
+        bandwidth_gb_s=row.bandwidth_gb_s,
+        measured_latency_ms=row.measured_latency_ms,
         ties=row.ties,
         tied=row.tied,
         not_in_headers=row.not_in_headers or None,

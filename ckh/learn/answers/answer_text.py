@@ -98,7 +98,7 @@ def _headings(*, is_measured: bool, has_bandwidth: bool) -> Iterable[str]:
 
 
 def _cells(row: KernelRow, *, is_measured: bool, has_bandwidth: bool) -> Iterable[str]:
-    more = [*([row.bandwidth_gb_s] if has_bandwidth else []), *([row.measured_ms] if is_measured else [])]
+    more = [*([row.bandwidth_gb_s] if has_bandwidth else []), *([row.measured_latency_ms] if is_measured else [])]
     values = (row.tflops, row.latency_ms, *more)
     return [*map(_figure, values), f"{row.kernel}, {NOT_IN_HEADERS}" if row.not_in_headers else row.kernel]
 

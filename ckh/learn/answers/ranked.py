@@ -32,7 +32,7 @@ class Ranked:
         score: what the model orders by.
         tflops: what the model expects, if it does.
         latency_ms: the time that goes with it.
-        measured_ms: what `ckh predict --probe` measured on this machine, if that decides the place.
+        measured_latency_ms: what `ckh predict --probe` measured on this machine, if that decides the place.
         not_measured: what to know where no measurement of this GPU and element type stands behind the order.
         ties: how many candidates have this score, this kernel among them: the model cannot tell them apart.
         alike: the others of them, where so many rows that differ were requested; else each is a row of its own.
@@ -45,7 +45,7 @@ class Ranked:
     score: float
     tflops: float | None
     latency_ms: float | None
-    measured_ms: float | None = None
+    measured_latency_ms: float | None = None
     not_measured: NotMeasured | None = None
     ties: int = 1
     alike: Sequence[Kernel] = field(default=(), compare=False)

@@ -138,7 +138,9 @@ class Ranking:
             ranked = [replace(one, not_in_headers=reason) if reason else one for one, reason in reasons]
         if self.probe is not None:
             times = [one.latency_ms for one in self.probe.fastest_first()]
-            ranked[: len(times)] = [replace(one, measured_ms=ms) for one, ms in zip(ranked, times, strict=False)]
+            ranked[: len(times)] = [
+                replace(one, measured_latency_ms=ms) for one, ms in zip(ranked, times, strict=False)
+            ]
         return ranked
 
     def by_times(self, probe: Probe) -> Ranking:
@@ -214,7 +216,7 @@ class Ranking:
                 score=one.score,
                 tflops=one.tflops,
                 latency_ms=time,
-                measured_ms=one.measured_ms,
+                measured_latency_ms=one.measured_latency_ms,
                 bandwidth_gb_s=bandwidth,
                 ties=one.ties,
                 tied=tuple(map(name, one.alike[:MAX_TIED])),
