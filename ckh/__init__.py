@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from ckh.data.dataset import Dataset, read_dataset
     from ckh.errors import CkhError, DataError, DeviceError, ModelError, NoKernelError, OutputError, UsageError
-    from ckh.learn.answers.answer import NotMeasured
-    from ckh.learn.answers.api import known, rank, rank_many
+    from ckh.learn.answers.answer import Answer, Caveat, NotMeasured
+    from ckh.learn.answers.api import answer, known, rank, rank_many
     from ckh.learn.answers.known import Known
     from ckh.learn.answers.ranked import Ranked
     from ckh.learn.models.artifact import Model, load_model
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from ckh.version import __version__ as __version__
 
 __all__ = [
+    "Answer",
+    "Caveat",
     "CkhError",
     "ConvProblem",
     "DataError",
@@ -38,6 +40,7 @@ __all__ = [
     "OutputError",
     "Ranked",
     "UsageError",
+    "answer",
     "known",
     "load_model",
     "rank",
@@ -53,11 +56,11 @@ _HOMES = {
         ("CkhError", "DataError", "DeviceError", "ModelError", "NoKernelError", "OutputError", "UsageError"),
         "ckh.errors",
     ),
-    **dict.fromkeys(("known", "rank", "rank_many"), "ckh.learn.answers.api"),
+    **dict.fromkeys(("answer", "known", "rank", "rank_many"), "ckh.learn.answers.api"),
     **dict.fromkeys(("Model", "load_model"), "ckh.learn.models.artifact"),
     "Known": "ckh.learn.answers.known",
     "Ranked": "ckh.learn.answers.ranked",
-    "NotMeasured": "ckh.learn.answers.answer",
+    **dict.fromkeys(("Answer", "Caveat", "NotMeasured"), "ckh.learn.answers.answer"),
     "GemmProblem": "ckh.ops.gemm_universal.problem",
     "ConvProblem": "ckh.ops.grouped_conv.problem",
     "Direction": "ckh.problems",

@@ -11,7 +11,7 @@ from ckh.version import __version__
 
 # Of all files in ckh/jsonschemas: the second number rises with a field that is added, the first with one that changes
 # or goes, which no minor version of ckh does.
-JSON_VERSION = "1.0"
+JSON_VERSION = "1.1"
 
 
 class Document:

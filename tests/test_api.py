@@ -114,6 +114,31 @@ def test_what_is_known_is_what_predict_says(
     assert document["is_known"] is is_known
 
 
+@pytest.mark.parametrize(
+    ("problem", "arch", "kinds"),
+    [
+        (LAYER, "gfx950", {"headers", "not-ranked", "interval"}),
+        (replace(LAYER, n=99), "gfx950", {"headers", "not-ranked", "not-calibrated", "out-of-distribution"}),
+        (LAYER, "gfx942", {"not-measured", "headers", "estimated-resources", "ties"}),
+        (GemmProblem(3, 1, 70_000), "host", {"not-calibrated", "out-of-distribution"}),
+    ],
+)
+def test_an_answer_has_the_caveats_of_predict(
+    problem: ConvProblem | GemmProblem, arch: str, kinds: set[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Python, text and JSON give the same kernels and caveats."""
+    found = ckh.answer(problem, arch=arch)
+    assert {one.kind for one in found.caveats} == kinds
+    sizes = [f"--{name}={value}" for name, value in problem.to_dict().items() if name in {"n", "c", "k", "m"}]
+    assert run(["predict", *sizes, "--arch", arch, "--json"]) == ExitCode.OK
+    document = json.loads(capsys.readouterr().out)
+    assert [one["kernel"] for one in document["kernels"]] == [one.kernel for one in found.kernels]
+    assert [one["kind"] for one in document["caveats"]] == [one.kind for one in found.caveats]
+    assert run(["predict", *sizes, "--arch", arch, "--why"]) == ExitCode.OK
+    text = " ".join(capsys.readouterr().out.split())
+    assert all(" ".join(one.message.split()) in text for one in found.caveats if one.kind != "not-measured")
+
+
 def test_the_api_is_typed() -> None:
     """The type checker accepts this; a name that is lost or changes its type fails there."""
     layer = ConvProblem(Direction.FORWARD, n=1, c=8, k=8, g=1, hi=8, wi=8, y=1, x=1)

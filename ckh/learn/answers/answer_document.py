@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ckh.documents import Document, fields_of, json_text
 
@@ -99,6 +99,18 @@ class FrequentDocument:
 
 
 @dataclass(frozen=True, slots=True)
+class CaveatDocument:
+    """Something to know of an answer."""
+
+    kind: str
+    """Kind of caveat, which stays when the message is reworded."""
+    message: str
+    """Text, as ckh predict prints it."""
+    data: Mapping[str, Any]
+    """Values of the message by name."""
+
+
+@dataclass(frozen=True, slots=True)
 class RankedKernel:
     """A row of the ranking."""
 
@@ -172,6 +184,8 @@ class PredictDocument(Document):
     """90 % prediction interval of measured over predicted time; null if unknown."""
     no_interval: str | None
     """The interval, and for what it is not calibrated; predicted_interval is then null."""
+    caveats: tuple[CaveatDocument, ...]
+    """What else to know, in the order of the text."""
     kernels: tuple[RankedKernel, ...]
     """The first kernels, best first."""
 
@@ -236,6 +250,7 @@ def answer_document(answer: Answer) -> PredictDocument:
         predictions_in_order=answer.in_order,
         predicted_interval=None if apart else answer.interval,
         no_interval=apart[0] if apart else None,
+        caveats=tuple(CaveatDocument(one.kind, one.message, one.data) for one in answer.caveats),
         kernels=tuple(map(_kernel, answer.kernels)),
     )
 

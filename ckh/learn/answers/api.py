@@ -1,4 +1,4 @@
-"""`ckh.rank`, `ckh.rank_many` and `ckh.known`."""
+"""`ckh.answer`, `ckh.rank`, `ckh.rank_many` and `ckh.known`."""
 
 from __future__ import annotations
 
@@ -21,9 +21,11 @@ from ckh.paths import files_of_models
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from ckh.learn.answers.answer import Answer
     from ckh.learn.answers.batches import Scored
     from ckh.learn.answers.known import Known
     from ckh.learn.answers.ranked import Ranked
+    from ckh.learn.answers.ranking import Ranking
     from ckh.ops.base import Kernel, Problem
 
 _AT_ONCE = 1024  # problems that are scored together
@@ -100,6 +102,32 @@ def _marked(ranked: list[Ranked], model: Model) -> list[Ranked]:
     return ranked if doubts is None else [replace(one, not_measured=doubts) for one in ranked]
 
 
+def answer(
+    problem: Problem,
+    top: int = 5,
+    model: Model | Path | str | None = None,
+    *,
+    arch: str | None = None,
+    kernels: Iterable[str | Kernel] | None = None,
+    rule_set: str | None = None,
+) -> Answer:
+    """The answer of `ckh predict` for a problem: its first rows, facts of the model, and caveats.
+
+    Args:
+        problem: what is to be computed.
+        top: number of rows.
+        model: as of `rank`.
+        arch: as of `rank`.
+        kernels: as of `rank`.
+        rule_set: as of `rank`.
+
+    Raises:
+        CkhError: as `rank`.
+        TypeError: as `rank`.
+    """
+    return _ranking(problem, top, model, arch, RankedAlone.of(kernels, rule_set)).buildable_first.answer(top, "")
+
+
 def known(
     problem: Problem,
     top: int = 5,
@@ -109,7 +137,7 @@ def known(
     kernels: Iterable[str | Kernel] | None = None,
     rule_set: str | None = None,
 ) -> Known:
-    """Out-of-distribution check of an answer of `rank`: the line `out of distribution: …` of `ckh predict`.
+    """Out-of-distribution check of an answer: the line `out of distribution: …` of `ckh predict`.
 
     Args:
         problem: what is to be computed.
@@ -123,10 +151,14 @@ def known(
         CkhError: as `rank`.
         TypeError: as `rank`.
     """
+    return _ranking(problem, top, model, arch, RankedAlone.of(kernels, rule_set)).known(top)
+
+
+def _ranking(problem: Problem, top: int, model: object, arch: str | None, alone: RankedAlone) -> Ranking:
     require_count(top)
     require_problems((problem,))
-    alone, chosen = RankedAlone.of(kernels, rule_set), _loaded(model) or _models(arch).answering(problem)
-    return ranking_of(problem, alone.limit(chosen, problem)).known(top)
+    chosen = _loaded(model) or _models(arch).answering(problem)
+    return ranking_of(problem, alone.limit(chosen, problem))
 
 
 def rank_many(

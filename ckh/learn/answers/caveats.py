@@ -139,7 +139,7 @@ def answer_of(
         problem: the problem.
         facts: facts of the model.
         rows: the ranked kernels.
-        again: the command without measuring options.
+        again: the command without measuring options; empty: none.
         measured: reads the measurements of the training data.
     """
     doubts = facts.not_measured
@@ -155,7 +155,7 @@ def answer_of(
             unknown_kernels=rows.unknown_kernels,
             unmeasured=rows.unmeasured,
         ),
-        not_measured=doubts.with_probe(again) if doubts is not None and facts.can_probe else doubts,
+        not_measured=doubts.with_probe(again) if doubts is not None and again and facts.can_probe else doubts,
         frequent=_most_frequent(problem, facts),
         padded=padded_sizes(problem, rows.run),
         beyond=beyond(rows.run, facts.reach),
