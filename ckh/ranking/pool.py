@@ -17,11 +17,10 @@ from ckh.errors import DataError
 from ckh.features.engine import Columns
 from ckh.features.reads import columns_read
 from ckh.ranking.axes import Use, coded, keys, split
-from ckh.ranking.grid import OF_CLASSES, OF_TILES, GridColumns
 from ckh.ranking.symbolic import SymbolicColumns
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -31,6 +30,54 @@ if TYPE_CHECKING:
 
     Floats = NDArray[np.float64]
     Arrays = Mapping[str, Array]
+    Axis = tuple[Columns, frozenset[str], tuple[int, ...]]
+
+_OF_TILES, _OF_CLASSES = (-1,), (-1, 1)
+
+
+class _GridColumns(SymbolicColumns):
+    """Columns over classes of variants and tiles, and symbols: what depends on one axis is computed along it alone.
+
+    Args:
+        symbols: the problem's sizes by column.
+        axes: columns of one axis, the raw columns that they cannot be computed without, and how they lie in the grid.
+        reads: raw columns behind each quantity.
+        derived: formulas of intermediate quantities, by name.
+        defaults: values of raw columns that may be missing.
+    """
+
+    def __init__(
+        self,
+        symbols: Mapping[str, Symbol],
+        axes: Sequence[Axis],
+        reads: Mapping[str, frozenset[str]],
+        derived: Mapping[str, Callable[[Columns], Array]],
+        defaults: Mapping[str, float | str],
+    ) -> None:
+        super().__init__(symbols, {}, derived, defaults)
+        self._axes = axes
+        self._reads = reads
+
+    def _find(self, name: str) -> Array:
+        found = self._along(self._reads[name], lambda columns: columns[name])
+        return super()._find(name) if found is None else found
+
+    def raw(self, name: str) -> Array:
+        """A given column as it is, along its axis."""
+        found = self._along(frozenset((name,)), lambda columns: columns.raw(name))
+        return super().raw(name) if found is None else found
+
+    def codes(self, name: str, table: Mapping[str, float], otherwise: float) -> Array:
+        """A text column as numbers, along its axis."""
+        found = self._along(frozenset((name,)), lambda columns: columns.codes(name, table, otherwise))
+        return super().codes(name, table, otherwise) if found is None else found
+
+    def _along(self, reads: frozenset[str], compute: Callable[[Columns], Array]) -> Array | None:
+        """The value computed along the axis that has all columns; None if none does."""
+        for columns, others, shape in self._axes:
+            if reads.isdisjoint(others):
+                return np.asarray(compute(columns)).reshape(shape)
+        return None
 
 
 class Kind(IntEnum):
@@ -167,13 +214,13 @@ class Pool:
 
     def _grid(self, partition: int, symbols: Mapping[str, Symbol]) -> Columns:
         """Columns over the classes of a partition, if there is one, and the tiles."""
-        of_tile = self._of_tile, self._needed | (self._kernel_names - self._tile_names), OF_TILES
+        of_tile = self._of_tile, self._needed | (self._kernel_names - self._tile_names), _OF_TILES
         of_class = [
-            (columns, self._needed | (self._kernel_names - names), OF_CLASSES)
+            (columns, self._needed | (self._kernel_names - names), _OF_CLASSES)
             for names, (number, columns) in self._classes.items()
             if number == partition
         ]
-        return GridColumns(symbols, [of_tile, *of_class], self._reads, self._engine.derived, self._engine.defaults)
+        return _GridColumns(symbols, [of_tile, *of_class], self._reads, self._engine.derived, self._engine.defaults)
 
     def _place(self, used: Sequence[int], uses: Sequence[Use]) -> dict[tuple[Kind, bool], int]:
         """Give features their places; how many rows there are of each kind, mixed ones among those of tiles."""

@@ -18,8 +18,8 @@ from ckh.assess.slices import SliceReport
 from ckh.data.parts import in_memory
 from ckh.errors import DataError
 from ckh.ops.grouped_conv.names import kernel_name
+from ckh.ops.grouped_conv.operation import SLICES
 from ckh.ops.grouped_conv.problem import ConvProblem
-from ckh.ops.grouped_conv.slices import SLICES
 from ckh.problems import Direction
 from tests.learn.conftest import build, kernels, measured
 from tests.refusals import expect_refusal

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ckh.bench.computation import Computation, HipEmission, HostEmission, Measured, Split
 from ckh.errors import UsageError
@@ -13,9 +13,10 @@ from ckh.ops.gemm_universal import hip, host
 from ckh.ops.gemm_universal.hip_headers import detect_gemm
 from ckh.ops.gemm_universal.hip_rules import EMITTED, rules_of
 from ckh.ops.gemm_universal.problem import OP_TYPE, output_dtype
-from ckh.ops.gemm_universal.reference import multiply, operand_shapes, reduction_length
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from ckh.archs import ArchSpec
     from ckh.bench.codegen.ck_tile import Headers
     from ckh.bench.computation import Case, MatrixSettings, Trials
@@ -24,6 +25,28 @@ if TYPE_CHECKING:
     from ckh.kernels.judging import Rule
     from ckh.ops.gemm_universal.kernel import GemmKernel
     from ckh.ops.gemm_universal.problem import GemmProblem
+
+
+def operand_shapes(problem: GemmProblem) -> tuple[tuple[int, int], tuple[int, int], tuple[int, int]]:
+    """Shapes of A, B and C as they lie in memory: of a column-major matrix, its transpose."""
+    shapes = (problem.a_shape, problem.b_shape, problem.c_shape)
+    a, b, c = (shape if letter == "r" else shape[::-1] for shape, letter in zip(shapes, problem.layout, strict=True))
+    return a, b, c
+
+
+def reduction_length(problem: GemmProblem) -> int:
+    """The products that one element of C sums."""
+    return problem.k
+
+
+def multiply(problem: GemmProblem, a: NDArray[Any], b: NDArray[Any]) -> NDArray[Any]:
+    """C as it lies in memory, in the precision of A and B, which have the shapes of `operand_shapes`."""
+    left, right = (
+        matrix if letter == "r" else matrix.T for matrix, letter in zip((a, b), problem.layout, strict=False)
+    )
+    product: NDArray[Any] = left @ right
+    return product if problem.layout[2] == "r" else product.T
+
 
 _TEMPLATES = Path(__file__).parent / "templates"
 _COMPILE_S = {"": 25.0, "mem": 57.0}  # seen of units of a few kernels

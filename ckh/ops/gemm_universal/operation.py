@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from math import log2
 from typing import TYPE_CHECKING, Any
 
@@ -14,8 +15,7 @@ from ckh.ops.gemm_universal.columns import (
     kernel_columns,
     problem_columns,
 )
-from ckh.ops.gemm_universal.families import SLICES
-from ckh.ops.gemm_universal.features import GEMM_UNIVERSAL, NAMES_72
+from ckh.ops.gemm_universal.features import CODES, GEMM_UNIVERSAL, NAMES_72
 from ckh.ops.gemm_universal.judged import JUDGED
 from ckh.ops.gemm_universal.kernel import GemmKernel
 from ckh.ops.gemm_universal.names import kernel_name, parse_kernel_name, short_name
@@ -23,6 +23,7 @@ from ckh.ops.gemm_universal.pool import POOLS
 from ckh.ops.gemm_universal.problem import (
     GEMM_COLUMNS,
     GEMM_IDENTITY,
+    GEMM_LAYOUTS,
     OP_TYPE,
     GemmProblem,
     parse_gemm_problem,
@@ -37,6 +38,44 @@ if TYPE_CHECKING:
     from ckh.archs import ArchSpec
     from ckh.kernels.pools import Candidates, KernelList
     from ckh.ops.base import Encoding
+
+_ProblemTest = Callable[[GemmProblem], bool]
+_KernelTest = Callable[[GemmKernel], bool]
+
+# Limits of AMD's evaluation, so that its numbers and ours are about the same problems.
+_SMALL_M, _MEDIUM_M, _LARGE_M = 32, 256, 4096
+_MEDIUM_K, _DEEP_K = 512, 4096
+
+
+def _is_layout(layout: str) -> _ProblemTest:
+    return lambda p: p.layout == layout
+
+
+def _is_pipeline(pipeline: str) -> _KernelTest:
+    return lambda k: k.pipeline == pipeline
+
+
+# Kind of slice -> slice -> whether a problem is in it. The slices of a kind do not overlap.
+SLICES: dict[str, dict[str, _ProblemTest]] = {
+    "shape": {
+        "tiny M": lambda p: p.m < _SMALL_M,
+        "small M": lambda p: _SMALL_M <= p.m < _MEDIUM_M,
+        "medium M": lambda p: _MEDIUM_M <= p.m < _LARGE_M,
+        "large M": lambda p: p.m >= _LARGE_M,
+    },
+    "depth": {
+        "shallow K": lambda p: p.k < _MEDIUM_K,
+        "medium K": lambda p: _MEDIUM_K <= p.k < _DEEP_K,
+        "deep K": lambda p: p.k >= _DEEP_K,
+    },
+    "layout": {layout: _is_layout(layout) for layout in GEMM_LAYOUTS},
+}
+
+# The same of kernels: within a slice the best and the chosen kernel are taken from its kernels alone.
+KERNEL_SLICES: dict[str, dict[str, _KernelTest]] = {
+    "pipeline": {pipeline: _is_pipeline(pipeline) for pipeline in CODES["pipeline"]},
+}
+
 
 _TEXTS = frozenset({"pipeline", "scheduler", "epilogue"})
 _MEANING = {"tile": "block tile", "wave": "waves per block", "warp_tile": "tile of one matrix instruction"}

@@ -21,11 +21,10 @@ from ckh.ops.miopen_conv.candidates import (
     make_table,
     read_candidates,
 )
-from ckh.ops.miopen_conv.devices import runs_on
 from ckh.ops.miopen_conv.features import INPUT_COLUMNS, MIOPEN_CONV
 from ckh.ops.miopen_conv.judged import JUDGED
 from ckh.ops.miopen_conv.problem import MiopenProblem, from_convolution, parse_miopen_problem
-from ckh.ops.miopen_conv.solvers import Serves, Solver, parse_solver
+from ckh.ops.miopen_conv.solvers import Algorithm, Serves, Solver, SolverOrigin, parse_solver
 from ckh.problems import Direction
 from ckh.schema import WORKSPACE, Column, dataset_columns
 
@@ -38,6 +37,24 @@ if TYPE_CHECKING:
     from ckh.archs import ArchSpec
     from ckh.ops.base import Encoding
     from ckh.training import TrainOptions
+
+# Which solvers that AMD measured on Instincts another GPU has, by the devices that MIOpen's sources name. Those of
+# rocBLAS and of OpenCL, FFT and the naive ones name none (src/solver/conv: gemm*.cpp, conv_ocl_*.cpp, fft.cpp,
+# conv_direct_naive_conv*.cpp); Winograd RxS names gfx9, gfx10 and gfx11 (conv_winoRxS.cpp). All others name devices of
+# gfx9, or need their matrix instructions.
+_MEASURED_ON = "gfx9"
+_ANYWHERE = (SolverOrigin.BLAS, SolverOrigin.OCL, SolverOrigin.NAIVE)
+_WINOGRAD = "ConvBinWinogradRxS"
+_WINOGRAD_ON = (_MEASURED_ON, "gfx11")
+
+
+def runs_on(solver: Solver, arch: ArchSpec) -> bool:
+    """True if MIOpen has a solver on a GPU, as far as its name decides."""
+    family = arch.target_family
+    if family == _MEASURED_ON or solver.origin in _ANYWHERE or solver.algorithm is Algorithm.FFT:
+        return True
+    return solver.name.startswith(_WINOGRAD) and family in _WINOGRAD_ON
+
 
 _MANY_ROWS = 100_000
 _SOLVER_COLUMNS = (Column("algorithm", "string", "", "the solver's class of algorithm"), WORKSPACE)

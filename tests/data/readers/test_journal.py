@@ -15,7 +15,7 @@ from ckh.cli import run
 from ckh.data.dataset import Dataset, read_dataset
 from ckh.data.formats import Reading, ReadOptions
 from ckh.data.journal import JournalWriter, KernelRecord, ResultRow, RunRecord, read_journal
-from ckh.data.readers import find_reader, journal_rows, read_input, readers
+from ckh.data.readers import find_reader, journal, read_input, readers
 from ckh.data.readers import journal as reader
 from ckh.errors import DataError, ExitCode
 from ckh.ops.grouped_conv.names import kernel_name
@@ -126,8 +126,8 @@ def test_a_later_row_of_a_pair_replaces_the_earlier(tmp_path: Path) -> None:
 
 def test_the_last_row_of_a_pair_stands_in_the_place_of_its_first(tmp_path: Path, monkeypatch: Any) -> None:
     """In its own run's part, whatever the order of rows, and however few of them are in memory at a time."""
-    monkeypatch.setattr(journal_rows, "_STRETCH_BYTES", 2000)
-    monkeypatch.setattr(journal_rows, "_BATCH_ROWS", 7)
+    monkeypatch.setattr(journal, "_STRETCH_BYTES", 2000)
+    monkeypatch.setattr(journal, "_BATCH_ROWS", 7)
     random = Random(5)
     problems = [PROBLEM.replace("_n1_", f"_n{n}_") for n in range(1, 6)]
     pairs = [(problem, kernel) for problem in problems for kernel in POOL[:30]]

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from ckh.ops.grouped_conv.operation import SLICES
 from ckh.ops.grouped_conv.problem import ConvProblem
-from ckh.ops.grouped_conv.slices import SLICES
 from ckh.problems import Direction
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ckh.archs import load_arch
-from ckh.ops.gemm_universal.families import KERNEL_SLICES, SLICES
+from ckh.ops.gemm_universal.operation import KERNEL_SLICES, SLICES
 from ckh.ops.gemm_universal.pool import gemm_pool
 from ckh.ops.gemm_universal.problem import GemmProblem
 from ckh.ops.gemm_universal.problem_sets import problem_set
