@@ -11,7 +11,7 @@ import sys
 import numpy as np
 import pytest
 
-from ckh.bench.isolated.buffers import READABLE_TAIL_BYTES, GuardedBuffer, array_view, input_array
+from ckh.bench.isolated.memory import READABLE_TAIL_BYTES, GuardedBuffer, array_view, input_array
 from tests.refusals import expect_values
 
 SIZES = (0, 1, 4, 4095, 4096, 4097, 3_000_001)
@@ -92,7 +92,7 @@ def test_kernel_that_writes_an_input_crashes(offset: int) -> None:
     """A write from C to a value, or to the zeros behind, ends the process; a read does not."""
     program = (
         "import ctypes, numpy\n"
-        "from ckh.bench.isolated.buffers import input_array\n"
+        "from ckh.bench.isolated.memory import input_array\n"
         "copy = input_array(numpy.ones((2, 3), numpy.float32))\n"
         f"print(len(ctypes.string_at(copy.ctypes.data + {offset}, 1)), flush=True)\n"
         f"ctypes.memset(copy.ctypes.data + {offset}, 1, 1)\n"

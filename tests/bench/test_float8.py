@@ -9,7 +9,7 @@ from math import inf, isnan, nan
 import numpy as np
 import pytest
 
-from ckh.bench.isolated.float8 import E4M3, E4M3_FNUZ, E5M2, E5M2_FNUZ, Float8
+from ckh.bench.isolated.typed import E4M3, E4M3_FNUZ, E5M2, E5M2_FNUZ, Float8
 
 FORMATS = {"E4M3": E4M3, "E5M2": E5M2, "E4M3_FNUZ": E4M3_FNUZ, "E5M2_FNUZ": E5M2_FNUZ}
 # Bits of the exponent, its bias, and the codes that are no finite numbers.

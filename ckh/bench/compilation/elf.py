@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
 _MAGIC = b"\x7fELF"
 _CLASS_AND_ORDER = slice(4, 6)  # 64 or 32 bits, and the order of bytes
-_64_BITS = 2
 _TYPE_AND_MACHINE = slice(16, 20)
 _SHARED = b"\x03\x00"
 _HEADER = struct.Struct("<32xQQ6xHHHHH2x")

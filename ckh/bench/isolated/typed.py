@@ -6,27 +6,101 @@ NumPy has no bfloat16: it is kept as the upper half of a float32, in uint16. Num
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
+from math import inf, nan
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ckh.bench.isolated.float8 import E4M3, E4M3_FNUZ, E5M2, E5M2_FNUZ
 from ckh.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ckh.bench.isolated.float8 import Float8
 
 Array = NDArray[Any]
+
+_SIGN = 0x80
+_CODES = 256
+
+
+@dataclass(frozen=True)
+class Float8:
+    """A format of eight bits: sign, exponent and mantissa from the upper bit to the lowest.
+
+    OCP's two, and those of CDNA3 (FNUZ), whose bias is larger by one, which have no infinity, and one NaN, where
+    negative zero would be. Sources: OCP 8-bit Floating Point Specification 1.0, tables 1 and 2; AMD's Instinct MI300
+    ISA guide.
+
+    Args:
+        mantissa_bits: so many; the exponent has the rest of seven.
+        bias: of the exponent. The exponent 0 is of denormal numbers, which have that of the least normal ones.
+        greatest: the code of the greatest number; positive codes above it are no numbers.
+        overflow: the code of what is too large, without its sign.
+        nan: a code of NaN.
+    """
+
+    mantissa_bits: int
+    bias: int
+    greatest: int
+    overflow: int
+    nan: int
+
+    @property
+    def least_normal(self) -> float:
+        """The least positive number at full precision."""
+        return 2.0 ** (1 - self.bias)
+
+    @cached_property
+    def values(self) -> NDArray[np.float32]:
+        """The number of every code."""
+        return np.array([self._value(code) for code in range(_CODES)], np.float32)
+
+    def encode(self, numbers: Array) -> NDArray[np.uint8]:
+        """Codes of the nearest numbers, of two the even one; what is too large becomes infinite or NaN."""
+        magnitudes = np.abs(numbers)
+        is_finite = np.isfinite(magnitudes)
+        finite = np.where(is_finite, magnitudes, 0)
+        least = 1 - self.bias
+        exponents = np.where(finite < self.least_normal, least, np.frexp(finite)[1] - 1)
+        steps = np.rint(np.ldexp(finite, self.mantissa_bits - exponents)).astype(np.int64)
+        # A mantissa that is rounded up to the next power of two carries into the exponent.
+        codes = ((exponents.astype(np.int64) + (self.bias - 1)) << self.mantissa_bits) + steps
+        codes = np.where(is_finite & (codes <= self.greatest), codes, self.overflow)
+        is_negative = np.signbit(numbers) & ((codes != 0) | (self.nan != _SIGN))
+        signed = np.where(is_negative, codes | _SIGN, codes)
+        return np.where(np.isnan(numbers), self.nan, signed).astype(np.uint8)
+
+    def decode(self, codes: Array) -> NDArray[np.float32]:
+        """The numbers of codes."""
+        numbers: NDArray[np.float32] = self.values[codes]
+        return numbers
+
+    def _value(self, code: int) -> float:
+        magnitude = code & ~_SIGN
+        sign = -1.0 if code & _SIGN else 1.0
+        if code == self.nan or (magnitude > self.greatest and magnitude != self.overflow):
+            return nan
+        if magnitude > self.greatest:
+            return nan if self.overflow == self.nan else sign * inf
+        exponent, mantissa = divmod(magnitude, 1 << self.mantissa_bits)
+        if exponent:
+            mantissa += 1 << self.mantissa_bits
+        return sign * mantissa * 2.0 ** (max(exponent, 1) - self.bias - self.mantissa_bits)
+
+
+E4M3 = Float8(mantissa_bits=3, bias=7, greatest=0x7E, overflow=0x7F, nan=0x7F)
+E5M2 = Float8(mantissa_bits=2, bias=15, greatest=0x7B, overflow=0x7C, nan=0x7E)
+E4M3_FNUZ = Float8(mantissa_bits=3, bias=8, greatest=0x7F, overflow=_SIGN, nan=_SIGN)
+E5M2_FNUZ = Float8(mantissa_bits=2, bias=16, greatest=0x7F, overflow=_SIGN, nan=_SIGN)
+
 
 NAN_BYTE = 0xFF  # a result of a floating-point type, all of whose bytes are this, is NaN
 _FAR_BYTE = 0x80  # a 32-bit integer, all of whose bytes are this, is far from all sums of up to 2^16 products of int8
 
 _BF16_SHIFT = 16
 _BF16_HALF = np.uint32(0x7FFF)  # just under half of what the lower bits of a float32 can be
-_SIGNS_16 = np.uint16(0x8000)
 _INFINITY_32 = np.uint32(0x7F800000)
 _MAGNITUDE_32 = np.uint32(0x7FFFFFFF)
 _BF16_QUIET = np.uint16(0x0040)

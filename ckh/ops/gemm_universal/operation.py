@@ -15,7 +15,7 @@ from ckh.ops.gemm_universal.columns import (
     kernel_columns,
     problem_columns,
 )
-from ckh.ops.gemm_universal.features import CODES, GEMM_UNIVERSAL, NAMES_72
+from ckh.ops.gemm_universal.features import GEMM_UNIVERSAL, NAMES_72
 from ckh.ops.gemm_universal.judged import JUDGED
 from ckh.ops.gemm_universal.kernel import GemmKernel
 from ckh.ops.gemm_universal.names import kernel_name, parse_kernel_name, short_name
@@ -40,7 +40,6 @@ if TYPE_CHECKING:
     from ckh.ops.base import Encoding
 
 _ProblemTest = Callable[[GemmProblem], bool]
-_KernelTest = Callable[[GemmKernel], bool]
 
 # Limits of AMD's evaluation, so that its numbers and ours are about the same problems.
 _SMALL_M, _MEDIUM_M, _LARGE_M = 32, 256, 4096
@@ -49,10 +48,6 @@ _MEDIUM_K, _DEEP_K = 512, 4096
 
 def _is_layout(layout: str) -> _ProblemTest:
     return lambda p: p.layout == layout
-
-
-def _is_pipeline(pipeline: str) -> _KernelTest:
-    return lambda k: k.pipeline == pipeline
 
 
 # Kind of slice -> slice -> whether a problem is in it. The slices of a kind do not overlap.
@@ -69,11 +64,6 @@ SLICES: dict[str, dict[str, _ProblemTest]] = {
         "deep K": lambda p: p.k >= _DEEP_K,
     },
     "layout": {layout: _is_layout(layout) for layout in GEMM_LAYOUTS},
-}
-
-# The same of kernels: within a slice the best and the chosen kernel are taken from its kernels alone.
-KERNEL_SLICES: dict[str, dict[str, _KernelTest]] = {
-    "pipeline": {pipeline: _is_pipeline(pipeline) for pipeline in CODES["pipeline"]},
 }
 
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ckh.errors import UsageError
-from ckh.search.strategies.base import Strategy
+from ckh.search.strategies.base import RandomOrder, Strategy
 from ckh.search.strategies.evolution import DifferentialEvolution
 from ckh.search.strategies.local import LocalSearch
-from ckh.search.strategies.random_order import RandomOrder
 from ckh.search.strategies.surrogate import Surrogate
 
 if TYPE_CHECKING:

@@ -24,8 +24,8 @@ from ckh.bench.codegen.host import HostSimd
 from ckh.bench.compilation.compiler import find_compiler
 from ckh.bench.devices.device import headers_comment
 from ckh.bench.devices.host_device import HostDevice
-from ckh.bench.isolated.buffers import GuardedBuffer, input_array
 from ckh.bench.isolated.library import KernelLibrary
+from ckh.bench.isolated.memory import GuardedBuffer, input_array
 from ckh.bench.isolated.verify import FP32_ROUNDING
 from ckh.errors import UsageError
 from ckh.kernels.pipelines import TABLE_PIPELINES

@@ -1,12 +1,10 @@
-"""Slices of GEMM problems and kernels."""
+"""Slices of GEMM problems."""
 
 from __future__ import annotations
 
 import pytest
 
-from ckh.archs import load_arch
-from ckh.ops.gemm_universal.operation import KERNEL_SLICES, SLICES
-from ckh.ops.gemm_universal.pool import gemm_pool
+from ckh.ops.gemm_universal.operation import SLICES
 from ckh.ops.gemm_universal.problem import GemmProblem
 from ckh.ops.gemm_universal.problem_sets import problem_set
 
@@ -35,9 +33,3 @@ def test_limits_are_amds(m: int, k: int, shape: str, depth: str) -> None:
     assert [name for name, test in SLICES["shape"].items() if test(problem)] == [shape]
     assert [name for name, test in SLICES["depth"].items() if test(problem)] == [depth]
     assert [name for name, test in SLICES["layout"].items() if test(problem)] == ["crr"]
-
-
-def test_pipelines_part_the_kernels() -> None:
-    """Every kernel of a pool is in exactly one slice, that of its pipeline."""
-    for kernel in gemm_pool(load_arch("gfx1100"), "fp16"):
-        assert [name for name, test in KERNEL_SLICES["pipeline"].items() if test(kernel)] == [kernel.pipeline]
