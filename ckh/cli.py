@@ -75,9 +75,16 @@ def dispatch(args: Sequence[str]) -> int:
     if COMPLETION_VARIABLE in os.environ:
         return _complete()
     named = [arg for arg in args if not arg.startswith("-")][:1]
-    command = typer.main.get_command(build_app(named))
+    command: Any = typer.main.get_command(build_app(named))
     try:
-        with command.make_context("ckh", list(args)) as context:
+        if named and args[0] == named[0] and named[0] in command.commands:
+            # The options before a command are not parsed where there are none: that imports what takes longest in help.
+            whole = command.context_class(command, info_name="ckh", **command.context_settings)
+            command = command.commands[named[0]]
+            context = command.make_context(named[0], list(args[1:]), parent=whole)
+        else:
+            context = command.make_context("ckh", list(args))
+        with context:
             command.invoke(context)
     except typer.Exit as stop:
         return stop.exit_code

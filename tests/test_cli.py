@@ -85,6 +85,15 @@ def test_help_without_an_operation_is_of_the_meant_one(
     assert capsys.readouterr().out == meant
 
 
+@pytest.mark.parametrize("args", [[], ["validate"]], ids=len)
+def test_a_group_alone_shows_its_help(args: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    """The same text as with --help, and an exit code that says that nothing was done."""
+    assert run([*args, "--help"]) == ExitCode.OK
+    text = capsys.readouterr().out
+    assert run(args) == ExitCode.USAGE
+    assert "".join(capsys.readouterr()).strip() == text.strip()
+
+
 def test_version(capsys: pytest.CaptureFixture[str]) -> None:
     """`ckh --version` prints the version."""
     assert run(["--version"]) == ExitCode.OK
@@ -125,12 +134,10 @@ def test_an_error_is_one_line_and_its_exit_code(capsys: pytest.CaptureFixture[st
     expect_error(err, "indivisible", "C=10", "G=3")
 
 
-@pytest.mark.parametrize(
-    ("args", "unneeded"), [(["--help"], ["pydantic"]), (["predict", "--help"], []), (["search", "--help"], [])]
-)
-def test_help_imports_nothing_heavy(args: list[str], unneeded: list[str]) -> None:
-    """Help stays instant because it imports no data or learning library, `ckh --help` no validation library either."""
-    heavy = [*unneeded, "numpy", "pandas", "pyarrow", "lightgbm", "sklearn", "rich.progress", "joblib"]
+@pytest.mark.parametrize("args", [["--help"], ["predict", "--help"], ["search", "--help"]], ids=" ".join)
+def test_help_imports_nothing_heavy(args: list[str]) -> None:
+    """Help stays instant because it imports no data or learning library, nor what Typer checks values with."""
+    heavy = ["pydantic", "numpy", "pandas", "pyarrow", "lightgbm", "sklearn", "rich.progress", "joblib"]
     code = f"import sys; from ckh.cli import run; run({args}); print([m for m in {heavy} if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.splitlines()[-1] == "[]"
