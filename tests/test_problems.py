@@ -81,6 +81,20 @@ def test_blas_letters_are_layouts_of_row_major_operands(letters: str) -> None:
     assert found == "".join(axes) + "r"
 
 
+@pytest.mark.parametrize(
+    ("given", "num_cus"),
+    [
+        ({"arch": "mi308x"}, 80),
+        ({"arch": "mi300x"}, None),
+        ({"arch": "mi308x", "num_cus": 40}, 40),
+        ({"arch": "gfx942"}, None),
+    ],
+)
+def test_a_smaller_gpu_states_its_compute_units(given: dict[str, object], num_cus: int | None) -> None:
+    """Where a command without sizes has --num-cus, as `ckh export` and `ckh convert` have, unless it is given."""
+    assert canonical_options({"op": None, "num_cus": None, **given})["num_cus"] == num_cus
+
+
 def test_options_without_spellings_stay_as_they_are() -> None:
     """So do values of commands that have no such option, and what was not given."""
     given = {"op": None, "arch": "gfx942", "dtype": None, "layout": "RCR", "top": 5}

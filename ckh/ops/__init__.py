@@ -82,7 +82,8 @@ def operation_name(name: str) -> str:
 def canonical_options(given: Mapping[str, Any]) -> dict[str, Any]:
     """Options of a command, with the canonical names of operation, element type, architecture and layout.
 
-    A GPU whose compute units are not those of its architecture's largest gives them to an operation that has --num-cus.
+    A GPU with fewer compute units than the largest of its architecture sets --num-cus, if the command has it and, for
+    the problem of an operation, the operation.
 
     Args:
         given: values by the names of the command's options, None where one was not given.
@@ -98,13 +99,13 @@ def canonical_options(given: Mapping[str, Any]) -> dict[str, Any]:
     own = {option.name: option for option in part.options} if part is not None else {}
     found |= {name: own[name].meant(found[name]) for name in own if name in found}
     arch = found.get("arch")
-    if (
-        arch and not (data_dir("archspecs") / f"{arch}.json").is_file()
-    ):  # the import takes longer than a quick answer may
+    # The import takes longer than a quick answer may.
+    if arch and not (data_dir("archspecs") / f"{arch}.json").is_file():
         from ckh.archs import arch_of_gpu
 
         found["arch"], num_cus = arch_of_gpu(str(arch))
-        if num_cus and "num_cus" in own and "num_cus" in found:
+        sizes = {option.name for one in built_in_requested().values() for option in one.options}
+        if num_cus and "num_cus" in found and ("num_cus" in own or not sizes <= found.keys()):
             found["num_cus"] = found["num_cus"] or num_cus
     return found
 

@@ -92,7 +92,9 @@ def parse(args: Sequence[str]) -> Request | None:
     top = given.get("top", TOP[command])
     if not isinstance(top, int) or top < 1 or {"measured", "no_measured"} <= flags:
         return None
-    given = {name: value for name, value in canonical_options({"num_cus": None, **given}).items() if value is not None}
+    given = {
+        name: value for name, value in canonical_options({**dict.fromkeys(kinds), **given}).items() if value is not None
+    }
     kind = {name: str(given.get(name, "")) for name in TEXTS}
     sizes = {name: value for name, value in given.items() if name not in (*NUMBERS, *TEXTS)}
     op = kind["op"]
