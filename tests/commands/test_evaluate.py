@@ -21,7 +21,7 @@ from ckh.errors import ExitCode
 from ckh.learn.judging import amd_recipe
 from ckh.learn.models.artifact import load_model
 from ckh.learn.models.training_files import training_files
-from ckh.ops.grouped_conv.feature_columns import legacy_columns
+from ckh.ops.grouped_conv.columns import legacy_columns
 from ckh.ops.grouped_conv.features import CORE_NAMES, GROUPED_CONV
 from ckh.problems import Direction
 from ckh.schema import REPEATED

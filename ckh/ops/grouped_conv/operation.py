@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from ckh.kernels.timed import TIMED_NAME
 from ckh.ops.base import Operation, TiledSizes, lazily
-from ckh.ops.grouped_conv.columns import CONV_DATASET, CONV_IDENTITY
-from ckh.ops.grouped_conv.feature_columns import kernel_columns as kernel_features
-from ckh.ops.grouped_conv.feature_columns import legacy_columns, problem_columns
+from ckh.ops.grouped_conv.columns import CONV_DATASET, CONV_IDENTITY, legacy_columns, problem_columns
+from ckh.ops.grouped_conv.columns import kernel_columns as kernel_features
 from ckh.ops.grouped_conv.features import CORE_NAMES, GROUPED_CONV, INPUT_COLUMNS
 from ckh.ops.grouped_conv.judged import JUDGED
 from ckh.ops.grouped_conv.kernel import ConvKernel

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from typing import TYPE_CHECKING
 
-from ckh.ops.grouped_conv.problem_sets import mobile_networks, networks, video_networks
+from ckh.ops.grouped_conv.problem_sets import networks
 from ckh.strenum import StrEnum
 
 if TYPE_CHECKING:
@@ -34,20 +34,20 @@ class Network:
 NETWORKS: dict[str, Network] = {
     "resnet50": Network("ResNet-50 v1.5 at 224x224", networks.resnet50),
     "resnext50": Network("ResNeXt-50 32x4d at 224x224", networks.resnext50),
-    "mobilenet-v2": Network("MobileNetV2 at 224x224", mobile_networks.mobilenet_v2),
-    "mobilenet-v3-large": Network("MobileNetV3-Large at 224x224", mobile_networks.mobilenet_v3_large),
-    "efficientnet-b0": Network("EfficientNet-B0 at 224x224", mobile_networks.efficientnet_b0),
-    "shufflenet-v2": Network("ShuffleNetV2 1.0x at 224x224", mobile_networks.shufflenet_v2),
+    "mobilenet-v2": Network("MobileNetV2 at 224x224", networks.mobilenet_v2),
+    "mobilenet-v3-large": Network("MobileNetV3-Large at 224x224", networks.mobilenet_v3_large),
+    "efficientnet-b0": Network("EfficientNet-B0 at 224x224", networks.efficientnet_b0),
+    "shufflenet-v2": Network("ShuffleNetV2 1.0x at 224x224", networks.shufflenet_v2),
     "vgg16": Network("VGG-16 at 224x224", networks.vgg16),
     "densenet121": Network("DenseNet-121 at 224x224", networks.densenet121),
     "inception-v3": Network("Inception-v3 at 299x299", networks.inception_v3),
     "convnext-tiny": Network("ConvNeXt-T at 224x224", networks.convnext_tiny),
     "unet": Network("U-Net (2015), padded, at 256x256", networks.unet),
-    "r3d18": Network("R3D-18 on clips of 16x112x112", lambda: video_networks.r3d18((16, 112, 112))),
-    "r3d18-8x56": Network("R3D-18 on clips of 8x56x56", lambda: video_networks.r3d18((8, 56, 56))),
-    "r3d18-8x32": Network("R3D-18 on clips of 8x32x32", lambda: video_networks.r3d18((8, 32, 32))),
-    "r2plus1d18": Network("R(2+1)D-18 on clips of 16x112x112", lambda: video_networks.r2plus1d18((16, 112, 112))),
-    "r2plus1d18-16x32": Network("R(2+1)D-18 on clips of 16x32x32", lambda: video_networks.r2plus1d18((16, 32, 32))),
+    "r3d18": Network("R3D-18 on clips of 16x112x112", lambda: networks.r3d18((16, 112, 112))),
+    "r3d18-8x56": Network("R3D-18 on clips of 8x56x56", lambda: networks.r3d18((8, 56, 56))),
+    "r3d18-8x32": Network("R3D-18 on clips of 8x32x32", lambda: networks.r3d18((8, 32, 32))),
+    "r2plus1d18": Network("R(2+1)D-18 on clips of 16x112x112", lambda: networks.r2plus1d18((16, 112, 112))),
+    "r2plus1d18-16x32": Network("R(2+1)D-18 on clips of 16x32x32", lambda: networks.r2plus1d18((16, 32, 32))),
 }
 
 
