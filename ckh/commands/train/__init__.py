@@ -36,45 +36,44 @@ _NO_FOLDS = (1, 2)
 
 _HELP = """Train LightGBM models of TFLOPS and of the ranking of a problem's kernels.
 
-Without --data the newest complete runs of `ckh bench` in the folder runs are used, else the shipped data for this
-machine's device (forward convolutions, unless --variant is given); without --out the model is written to your own
-models, where `ckh predict` looks first. A line states both.
+Defaults: data are the newest complete runs of ckh bench in the folder runs, else the shipped data for this machine's
+device (forward convolutions, unless --variant is given); the model is written to your own models, where ckh predict
+looks first. A line states both.
 
-Cross-validation holds out whole problems and uses a separate fold for early stopping; the final fit uses all rows and
-the median number of trees. The same data and seed give the same bytes. Model files are AMD's: gzip'd LightGBM text
-with feature_spec.json and train_manifest.json; cv_metrics_*.json and feature_importances_*.json are for information
-only. Defaults depend on the number of rows (400 trees of 31 leaves up to 15,000 rows, of 63 up to 60,000, and above 200
-of 255 with twice the learning rate), or come from a recipe of the operation.
+Cross-validation holds out whole problems, with a separate fold for early stopping; the final fit uses all rows and the
+median number of trees. The same data and seed give the same bytes. The files are AMD's: gzip'd LightGBM text,
+feature_spec.json and train_manifest.json; cv_metrics_*.json and feature_importances_*.json are for information only.
+Tree sizes depend on the number of rows (400 trees of 31 leaves up to 15,000 rows, of 63 up to 60,000, and above 200 of
+255 with twice the learning rate), or come from a recipe of the operation.
 
---targets tflops,latency,bandwidth adds models of latency and bandwidth, which predictions do not need; ckh export --to
-lgbm exports them. Above 60,000 rows these two are validated on one fold.
+--rank: efficiency regresses the efficiency, relative its logarithm; lambdarank optimises the order; blend has the trees
+of lambdarank and relative; tflops ranks by the TFLOPS model.
 
---warm-start adds trees to a model of the same operation, direction, features and targets; "nearest" takes the model
-that ckh predict would select for these data. Differences in GPU or element type are printed and recorded in the
-manifest. Options default to the start model's, except for 500 --trees. Both models are compared on the same problems,
-on those unseen by the start if there are ten or more. Without --warm-start the new model is compared in the same
-way with the model currently used for such problems, if any.
+--targets tflops,latency,bandwidth adds models of latency and bandwidth for ckh export --to lgbm; predictions do not
+need them. Above 60,000 rows they are validated on one fold.
 
---tune tries settings: the default, and random draws from 200-1600 trees, learning rates 0.02-0.2, 15-255 leaves, 3-40
-rows a leaf, 0.3-1 of the features and 0.55-1 of the rows a tree, L1 0-1 and L2 0-10. Given options stay fixed.
-Successive halving drops the worse half on each fold; the best replaces the default only if its choices are better. See
-tuning.json.
-
---rank efficiency regresses the efficiency, relative its logarithm, lambdarank optimises the order, blend has the trees
-of the last two, and tflops ranks by the TFLOPS model.
-
---prior W adds trees of an analytic time model (trips over K, rounds over the compute units, bytes), fitted to the rows,
-with weight W relative to the regression, which extrapolates to unmeasured sizes. Up to 15,000 rows of convolutions W is
-1. It is omitted if, fitted to two thirds of the problems, its error on the rest exceeds 25 %, as on a CPU. With a
-prior, --lambdarank W adds the trees of a LambdaRank with weight W: from 2,000 to 15,000 rows W is 1.
-
---labels winners trains on data that state only the best kernel of each problem, such as AITER's tuned tables: the other
+--labels winners: the data state only the best kernel of each problem, such as AITER's tuned tables. The other
 candidates count as slower, and only the order is learned. Efficiency is then the share of problems whose winner ranks
 first.
 
-If the data have more rows than --sample, problems are sampled by --seed and the other rows are not loaded; the manifest
-records the total. With --distributed and --cluster the sample is used for validation, and LightGBM on Dask fits the
-final models to all rows, partitioned over the workers (docs/cluster.md).
+--prior W adds trees of an analytic time model (trips over K, rounds over the compute units, bytes), fitted to the rows,
+with weight W relative to the regression, which extrapolates to unmeasured sizes. W is 1 for convolutions up to 15,000
+rows; the prior is omitted if, fitted to two thirds of the problems, its error on the rest exceeds 25 %, as on a CPU.
+With a prior, --lambdarank W adds the trees of a LambdaRank: W is 1 from 2,000 to 15,000 rows.
+
+--warm-start adds trees (500 unless --trees is given) to a model of the same operation, direction, features and targets;
+nearest takes the model that ckh predict would select. Other options default to the start model's. Differences in GPU or
+element type are printed and recorded in the manifest. The new model is compared with its start, else with the model in
+use, on the same problems: on those unseen by the start if there are ten or more.
+
+--tune N tries N settings: the default, and random draws from 200-1600 trees, learning rates 0.02-0.2, 15-255 leaves,
+3-40 rows per leaf, 0.3-1 of the features and 0.55-1 of the rows per tree, L1 0-1 and L2 0-10. Given options stay fixed.
+Successive halving drops the worse half on each fold; the best replaces the default only if its choices are better. See
+tuning.json.
+
+Data with more rows than --sample are sampled by problem, with --seed; the manifest records the total. With
+--distributed and --cluster the sample is used for validation, and LightGBM on Dask fits the final models to all rows
+(docs/cluster.md).
 """
 
 
