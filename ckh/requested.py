@@ -86,6 +86,8 @@ class Requested(Generic[P]):
         completed: a problem on an architecture, where one may leave something open to that.
         refused: options of none of its problems that are looked for: why, and what to do instead.
         padded: the problem that answers where no kernel applies to one as it is: with sizes rounded up; itself without.
+        kernel: regular expression of kernels' names with some of the groups tile, waves, instruction and pipeline; the
+            others are options, of which "True" means the group's name. Empty: names have no such parts.
     """
 
     options: tuple[SizeOption, ...]
@@ -98,6 +100,7 @@ class Requested(Generic[P]):
     completed: Callable[[P, str], P] = _as_it_is
     padded: Callable[[P], P] = _not_padded
     refused: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    kernel: str = ""
 
     def strange(self, given: Mapping[str, Any], variant: str) -> str | None:
         """An option that was given and does not go with the operation, if there is one."""

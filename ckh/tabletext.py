@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 _LEAST_WIDTH = 10  # of a column whose cells are shortened
 _GAP = 2
-_HOW_WHOLE = "(--wide shows names whole)"
+HOW_WHOLE = "(--wide shows names whole)"
 _LEAST_HEAD = 4  # characters that a shortened text begins with
 _HEADS = (0.0, 0.25, 0.4, 0.55, 0.7)  # of the width, before the cut; names differ most at their ends
 
@@ -42,7 +42,7 @@ def table_text(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]
     head, *shown = [_row_lines([cells[i] for cells in lines], widths, gap) for i in range(len(table))]
     rule = _line(["-" * width for width in widths], widths, gap)
     is_cut = any("…" in text for some in shown for text in some)
-    text = [*head, rule, *(line for some in shown for line in some), *([_HOW_WHOLE] if is_cut else [])]
+    text = [*head, rule, *(line for some in shown for line in some), *([HOW_WHOLE] if is_cut else [])]
     return "\n".join(([prose(printable(title))] if title else []) + text) + "\n"
 
 
@@ -76,8 +76,16 @@ def _longest_word(text: str) -> int:
 
 def _fitted(cells: Sequence[str], width: int) -> list[list[str]]:
     """The lines of each cell of a column that is so wide."""
-    names = iter(shortened([cell for cell in cells if " " not in cell], width))
+    whole = [cell for cell in cells if " " not in cell]
+    cut = shortened(whole, width)
+    if len(set(cut)) < len(set(whole)):  # no two rows may look the same
+        return [filled(cell.split(), width) if " " in cell else _wrapped(cell, width) for cell in cells]
+    names = iter(cut)
     return [filled(shortened(cell.split(), width), width) if " " in cell else [next(names)] for cell in cells]
+
+
+def _wrapped(name: str, width: int) -> list[str]:
+    return [name[start : start + width] for start in range(0, max(len(name), 1), width)]
 
 
 def _row_lines(cells: Sequence[Sequence[str]], widths: Sequence[int], gap: int) -> list[str]:

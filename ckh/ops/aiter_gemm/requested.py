@@ -44,4 +44,8 @@ def _pool(given: Mapping[str, Any]) -> str:
     return f"{given.get('family', FAMILY)} {given.get('library', LIBRARY)}"
 
 
-REQUESTED = Requested(_OPTIONS, _problem, pool=_pool, default_dtype=DTYPE, completed=_completed)
+_KERNEL = (
+    r"[a-z0-9_]+?_(?P<block>\d+)x(?P<tile>\d+x\d+x\d+)_(?P<instruction>\d+x\d+)_(?P<others>\w+?)"
+    r"_(?P<pipeline>int\w+wave_v\d)"
+)
+REQUESTED = Requested(_OPTIONS, _problem, pool=_pool, default_dtype=DTYPE, completed=_completed, kernel=_KERNEL)

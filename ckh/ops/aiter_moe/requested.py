@@ -51,4 +51,5 @@ def _pool(given: Mapping[str, Any]) -> str:
     return " ".join(str(given.get(name, value)) for name, value in kinds.items())
 
 
-REQUESTED = Requested(_OPTIONS, _problem, pool=_pool, default_dtype=DTYPE, completed=_completed)
+_KERNEL = r"moe_ck2stages_gemm\d_(?P<tile>\d+x\d+x\d+x\d+)_(?P<waves>\d+x\d+)_(?P<others>.+)"
+REQUESTED = Requested(_OPTIONS, _problem, pool=_pool, default_dtype=DTYPE, completed=_completed, kernel=_KERNEL)

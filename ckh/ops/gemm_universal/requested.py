@@ -36,4 +36,10 @@ def _pool(given: Mapping[str, Any]) -> str:
     return str(given.get("layout", _LAYOUT))
 
 
-REQUESTED = Requested(_OPTIONS, _problem, own=("m",), pool=_pool)
+_SIZE, _FLAG = r"\d+x\d+x\d+", "True|False"
+_KERNEL = (
+    r"gemm_universal_[^_]+_[^_]+_(?P<pipeline>\w+?)_(?P<epilogue>[^_]+)_(?P<scheduler>[^_]+)"
+    rf"_(?P<pad_m>{_FLAG})_(?P<pad_n>{_FLAG})_(?P<pad_k>{_FLAG})_(?P<persistent>{_FLAG})"
+    rf"_(?P<tile>{_SIZE})_(?P<waves>{_SIZE})_(?P<instruction>{_SIZE})(?P<others>\w*)"
+)
+REQUESTED = Requested(_OPTIONS, _problem, own=("m",), pool=_pool, kernel=_KERNEL)

@@ -102,6 +102,11 @@ _LAYOUT = (
     "ckh builds channels-last kernels of CK Tile only, nhwgc in 2D and ndhwgc in 3D",
     "leave it out; transpose other layouts to channels last, as MIOpen does",
 )
+_SIZE = r"\d+x\d+x\d+"
+_KERNEL = (
+    r"grouped_conv_\w+?_[23]d_(?P<pipeline>\w+?)_(?P<epilogue>[^_]+)_(?P<scheduler>[^_]+)"
+    rf"_(?P<tile>{_SIZE})_(?P<waves>{_SIZE})_(?P<instruction>{_SIZE})(?P<others>\w*)"
+)
 REQUESTED = Requested(
     OPTIONS,
     requested_convolution,
@@ -110,4 +115,5 @@ REQUESTED = Requested(
     pool=pool,
     padded=padded,
     refused={"layout": _LAYOUT},
+    kernel=_KERNEL,
 )
