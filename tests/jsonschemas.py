@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 CODE = Path(__file__).parents[1] / "ckh"
 FOLDER = CODE / "jsonschemas"
 FIELDS = Path(__file__).parent / "json_fields_1.txt"
+_COLUMNS = 120
 _DIALECT = "https://json-schema.org/draft/2020-12/schema"
 _HEAD = {
     "schema_version": {
@@ -137,6 +138,25 @@ def _tidy(node: Any) -> Any:
 def _first(docstring: str | None) -> str:
     """The first paragraph, in one line."""
     return " ".join((docstring or "").partition("\n\n")[0].split())
+
+
+def schema_text(document: type[Document]) -> str:
+    """The schema of a document as its file has it."""
+    return _text(schema_of(document), 0) + "\n"
+
+
+def _text(node: Any, indent: int) -> str:
+    """A node as JSON, in one line where it fits."""
+    line, inner = json.dumps(node), " " * (indent + 1)
+    if (indent and len(inner + line) <= _COLUMNS) or not isinstance(node, (dict, list)):
+        return line
+    parts = (
+        [f"{json.dumps(name)}: {_text(one, indent + 1)}" for name, one in node.items()]
+        if isinstance(node, dict)
+        else [_text(one, indent + 1) for one in node]
+    )
+    first, last = "{}" if isinstance(node, dict) else "[]"
+    return f"{first}\n" + ",\n".join(inner + part for part in parts) + f"\n{' ' * indent}{last}"
 
 
 def require_described(schema: str, document: dict[str, Any]) -> None:
