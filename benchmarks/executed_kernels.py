@@ -40,9 +40,9 @@ from ckh.ops import operation, operation_names, operation_of_kernel
 from ckh.ops.gemm_universal.pool import BENCH_POOLS
 from ckh.ops.gemm_universal.problem import GEMM_LAYOUTS
 from ckh.ops.gemm_universal.trials import cost as gemm_cost
-from ckh.ops.grouped_conv.candidate_source import SetCandidates
+from ckh.ops.grouped_conv.measuring.candidate_source import SetCandidates
+from ckh.ops.grouped_conv.measuring.trials import cost as conv_cost
 from ckh.ops.grouped_conv.rules import rule_set
-from ckh.ops.grouped_conv.trials import cost as conv_cost
 from ckh.paths import write_atomic
 from ckh.problems import Direction
 from ckh.schema import RIGHT, Status

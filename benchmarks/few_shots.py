@@ -33,8 +33,8 @@ from ckh.learn.models.artifact import load_model
 from ckh.learn.selection.few_shots import Shots, few_kernels, representative
 from ckh.learn.training.save import save
 from ckh.learn.training.train import train
-from ckh.ops.grouped_conv.names import amd_short_name
-from ckh.ops.grouped_conv.pool import conv_pool
+from ckh.ops.grouped_conv.kernels.names import amd_short_name
+from ckh.ops.grouped_conv.kernels.pool import conv_pool
 from ckh.problems import Direction
 
 if TYPE_CHECKING:

@@ -27,7 +27,7 @@ from ckh.bench.isolated.timing import DEFAULT_SAMPLES, loops_for
 from ckh.bench.supervision.driver import Driver
 from ckh.bench.supervision.limits import BenchLimits
 from ckh.data.dataset import read_dataset
-from ckh.ops.grouped_conv.names import amd_short_name, parse_kernel_name
+from ckh.ops.grouped_conv.kernels.names import amd_short_name, parse_kernel_name
 from ckh.ops.grouped_conv.problem import parse_conv_problem
 
 if TYPE_CHECKING:

@@ -31,10 +31,10 @@ from ckh.bench.supervision.rows import new_record
 from ckh.data.journal import JOURNAL_NAME
 from ckh.data.records import ResultRow, RunRecord, record_line
 from ckh.data.settings import Settings
-from ckh.ops.grouped_conv.amd_export import AMD_COLUMNS
-from ckh.ops.grouped_conv.names import amd_short_name, kernel_name
-from ckh.ops.grouped_conv.pool import conv_pool
+from ckh.ops.grouped_conv.kernels.names import amd_short_name, kernel_name
+from ckh.ops.grouped_conv.kernels.pool import conv_pool
 from ckh.ops.grouped_conv.problem import ConvProblem
+from ckh.ops.grouped_conv.readers.amd_export import AMD_COLUMNS
 from ckh.problems import Direction
 from ckh.schema import Status
 

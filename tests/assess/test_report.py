@@ -17,7 +17,7 @@ from ckh.assess.report import evaluate as evaluate_parts
 from ckh.assess.slices import SliceReport
 from ckh.data.parts import in_memory
 from ckh.errors import DataError
-from ckh.ops.grouped_conv.names import kernel_name
+from ckh.ops.grouped_conv.kernels.names import kernel_name
 from ckh.ops.grouped_conv.operation import SLICES
 from ckh.ops.grouped_conv.problem import ConvProblem
 from ckh.problems import Direction

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ckh.bench.devices.host_device import HostDevice
 from ckh.bench.planning.plan import full_name
-from ckh.ops.grouped_conv.pool import conv_pool
+from ckh.ops.grouped_conv.kernels.pool import conv_pool
 from ckh.ops.grouped_conv.problem import ConvProblem
 from ckh.problems import Direction
 from ckh.schema import Status

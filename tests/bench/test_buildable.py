@@ -18,8 +18,8 @@ from ckh.kernels.table import KernelTable
 from ckh.ops.gemm_universal import hip_rules as gemm_rules
 from ckh.ops.gemm_universal.kernel import GemmKernel
 from ckh.ops.gemm_universal.pool import POOLS
-from ckh.ops.grouped_conv import hip_rules as conv_rules
 from ckh.ops.grouped_conv.kernel import ConvKernel
+from ckh.ops.grouped_conv.measuring import hip_rules as conv_rules
 from ckh.ops.grouped_conv.rules import rule_set
 from ckh.problems import Direction
 from tests.bench.codegen import test_ck_tile as conv

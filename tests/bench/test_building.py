@@ -18,8 +18,8 @@ from ckh.bench.supervision.driver import Driver
 from ckh.bench.supervision.limits import BenchLimits
 from ckh.errors import DeviceError
 from ckh.kernels.compiled import compiled
-from ckh.ops.grouped_conv.names import kernel_name
-from ckh.ops.grouped_conv.pool import conv_pool
+from ckh.ops.grouped_conv.kernels.names import kernel_name
+from ckh.ops.grouped_conv.kernels.pool import conv_pool
 from ckh.problems import Direction
 from ckh.resources import Resources
 from ckh.schema import Status

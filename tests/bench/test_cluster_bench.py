@@ -30,7 +30,7 @@ from ckh.bench.supervision.serving import in_order
 from ckh.cli import run
 from ckh.data.journal import read_journal
 from ckh.errors import DataError, DeviceError, ExitCode
-from ckh.ops.grouped_conv.pool import conv_pool
+from ckh.ops.grouped_conv.kernels.pool import conv_pool
 from ckh.ops.grouped_conv.problem import ConvProblem
 from ckh.problems import Direction
 from tests.clusters import shared_cluster

@@ -29,7 +29,7 @@ from ckh.cluster.on_worker import is_withdrawn
 from ckh.data.journal import read_journal
 from ckh.errors import CkhError, DeviceError, ExitCode
 from ckh.learn.training.boosting import Boosting
-from ckh.ops.grouped_conv.pool import conv_pool
+from ckh.ops.grouped_conv.kernels.pool import conv_pool
 from ckh.ops.grouped_conv.problem import ConvProblem
 from ckh.problems import Direction
 from tests.clusters import shared_cluster

@@ -24,7 +24,7 @@ from ckh.bench.devices import host_device
 from ckh.bench.devices.host_device import HostDevice
 from ckh.bench.isolated.library import ENTRY_POINTS
 from ckh.errors import DataError, DeviceError, ExitCode
-from ckh.ops.grouped_conv.pool import conv_pool
+from ckh.ops.grouped_conv.kernels.pool import conv_pool
 from ckh.problems import Direction
 from ckh.schema import Status
 from tests.refusals import expect_values
@@ -260,7 +260,7 @@ def test_two_processes_build_the_same_kernels_at_once(cache: Path) -> None:
         "from ckh.bench.compilation.compile import KernelBuilder\n"
         "from ckh.bench.devices.host_device import HostDevice\n"
         "from ckh.bench.isolated.library import KernelLibrary\n"
-        "from ckh.ops.grouped_conv.pool import conv_pool\n"
+        "from ckh.ops.grouped_conv.kernels.pool import conv_pool\n"
         "from ckh.problems import Direction\n"
         "kernels = conv_pool(Direction.FORWARD, load_arch('host'))[:2]\n"
         "for built in KernelBuilder(HostDevice()).build(kernels, 1, lambda _count, _text: None).values():\n"

@@ -19,7 +19,7 @@ from ckh.bench.supervision.protocol import WorkerConfig
 from ckh.errors import DeviceError, UsageError
 from ckh.gpus import Gpu
 from ckh.ops import grouped_conv
-from ckh.ops.grouped_conv.pool import conv_pool
+from ckh.ops.grouped_conv.kernels.pool import conv_pool
 from ckh.problems import Direction
 from ckh.schema import HARDWARE
 from tests.bench.fake_hipcc import FakeHipcc, write_headers

@@ -19,9 +19,9 @@ from ckh.kernels.pipelines import PIPELINE_CODES
 from ckh.kernels.scheduler import Scheduler
 from ckh.ops.gemm_universal.matrix import matrix as gemm_matrix
 from ckh.ops.gemm_universal.problem import GEMM_LAYOUTS
-from ckh.ops.grouped_conv.matrix import MATRICES, matrix
-from ckh.ops.grouped_conv.validity import CONV_RULES
-from ckh.ops.grouped_conv.variants import SPECIALIZATIONS, VARIANT_PIPELINES
+from ckh.ops.grouped_conv.kernels.validity import CONV_RULES
+from ckh.ops.grouped_conv.kernels.variants import SPECIALIZATIONS, VARIANT_PIPELINES
+from ckh.ops.grouped_conv.measuring.matrix import MATRICES, matrix
 from ckh.problems import Direction
 from ckh.schema import Status
 from tests.bench.faults import GOOD, HANG, SEGFAULT, Fault, FaultyDevice

@@ -16,7 +16,7 @@ from ckh.errors import DataError, OutputError, UsageError
 from ckh.kernels.lists import Registry
 from ckh.ops import operation
 from ckh.ops.gemm_universal.pool import gemm_pool
-from ckh.ops.grouped_conv.names import kernel_name, parse_kernel_name
+from ckh.ops.grouped_conv.kernels.names import kernel_name, parse_kernel_name
 from ckh.ops.grouped_conv.rules import rule_set
 from ckh.problems import Direction
 from tests.refusals import expect_refusal, expect_values

@@ -21,7 +21,7 @@ from ckh.bench.supervision.limits import BenchLimits
 from ckh.cli import run
 from ckh.data.journal import read_journal
 from ckh.errors import DeviceError, ExitCode
-from ckh.ops.grouped_conv.pool import conv_pool
+from ckh.ops.grouped_conv.kernels.pool import conv_pool
 from ckh.problems import Direction
 from ckh.schema import Status
 from tests.bench.fake_hipcc import FakeHipcc, write_headers

@@ -20,7 +20,7 @@ from ckh.bench.devices.host_device import HostDevice
 from ckh.bench.isolated.library import ENTRY_POINTS
 from ckh.errors import DataError
 from ckh.ops import GROUPED_CONV
-from ckh.ops.grouped_conv.pool import conv_pool
+from ckh.ops.grouped_conv.kernels.pool import conv_pool
 from ckh.problems import Direction
 from ckh.schema import Status
 from tests.refusals import expect_refusal

@@ -29,7 +29,7 @@ from ckh.errors import ExitCode
 from ckh.learn.answers.api import rank
 from ckh.learn.models.artifact import load_model
 from ckh.ops import operation
-from ckh.ops.grouped_conv.pool import conv_pool
+from ckh.ops.grouped_conv.kernels.pool import conv_pool
 from ckh.ops.grouped_conv.problem import ConvProblem, parse_conv_problem
 from ckh.problems import Direction
 from tests.bench.fake_hipcc import FakeHipcc, write_headers

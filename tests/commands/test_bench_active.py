@@ -15,7 +15,7 @@ from ckh.bench.supervision import reference, sweep
 from ckh.cli import run
 from ckh.data.journal import Journal, read_journal
 from ckh.errors import ExitCode
-from ckh.ops.grouped_conv.pool import conv_pool
+from ckh.ops.grouped_conv.kernels.pool import conv_pool
 from ckh.ops.grouped_conv.problem import ConvProblem
 from ckh.problems import Direction
 

@@ -13,7 +13,7 @@ from ckh.bench.planning.plan import full_name
 from ckh.cli import run
 from ckh.data.journal import read_journal
 from ckh.errors import ExitCode
-from ckh.ops.grouped_conv.pool import conv_pool
+from ckh.ops.grouped_conv.kernels.pool import conv_pool
 from ckh.ops.grouped_conv.problem import ConvProblem
 from ckh.problems import Direction
 from tests.refusals import expect_error, expect_values

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from ckh.data.dataset import write_dataset
-from ckh.ops.grouped_conv.names import kernel_name
-from ckh.ops.grouped_conv.pool import conv_pool
+from ckh.ops.grouped_conv.kernels.names import kernel_name
+from ckh.ops.grouped_conv.kernels.pool import conv_pool
 from ckh.problems import Direction
 from tests.commands.test_validate import silent
 from tests.learn.conftest import HOST, measured, problems, saved

@@ -18,9 +18,9 @@ from ckh.data import journal as journal_module
 from ckh.data.dataset import read_dataset
 from ckh.data.journal import read_journal
 from ckh.errors import ExitCode
-from ckh.ops.grouped_conv.names import parse_kernel_name
+from ckh.ops.grouped_conv.kernels.names import parse_kernel_name
+from ckh.ops.grouped_conv.kernels.validity import CONV_RULES
 from ckh.ops.grouped_conv.problem import parse_conv_problem
-from ckh.ops.grouped_conv.validity import CONV_RULES
 from ckh.schema import Status
 from ckh.search.measuring import Measurer
 from tests.learn.conftest import HOST, saved

@@ -27,7 +27,7 @@ from ckh.ops.gemm_universal.names import kernel_name as gemm_name
 from ckh.ops.gemm_universal.names import parse_kernel_name as parse_gemm
 from ckh.ops.gemm_universal.pool import POOLS
 from ckh.ops.gemm_universal.validity import GEMM_RULES
-from ckh.ops.grouped_conv.exported import KIND
+from ckh.ops.grouped_conv.consumers.exported import KIND
 from ckh.ops.grouped_conv.features import CORE_NAMES
 from ckh.ops.grouped_conv.problem import ConvProblem
 from ckh.problems import Direction

@@ -23,7 +23,7 @@ from ckh.learn.analytic.estimate import estimated_us
 from ckh.ops import operation
 from ckh.ops.gemm_universal.inductor import INSTANCES as GEMMS
 from ckh.ops.gemm_universal.problem import GemmProblem
-from ckh.ops.grouped_conv.inductor import INSTANCES as CONVOLUTIONS
+from ckh.ops.grouped_conv.consumers.inductor import INSTANCES as CONVOLUTIONS
 from ckh.ops.grouped_conv.problem import ConvProblem
 from ckh.problems import Direction
 from tests.refusals import expect_error, expect_refusal, expect_warning

@@ -23,11 +23,11 @@ from ckh.ops.gemm_universal.problem import GEMM_LAYOUTS, GemmProblem
 from ckh.ops.gemm_universal.spaces import AMD_SEARCH, space_of
 from ckh.ops.gemm_universal.validity import GEMM_RULES
 from ckh.ops.grouped_conv.kernel import ConvKernel
-from ckh.ops.grouped_conv.names import amd_short_name, parse_kernel_name
-from ckh.ops.grouped_conv.pool import conv_pool, table_of, tile_axis, variant_axis
+from ckh.ops.grouped_conv.kernels.names import amd_short_name, parse_kernel_name
+from ckh.ops.grouped_conv.kernels.pool import conv_pool, table_of, tile_axis, variant_axis
+from ckh.ops.grouped_conv.kernels.tiles import CONV_TILES
+from ckh.ops.grouped_conv.kernels.validity import CONV_RULES
 from ckh.ops.grouped_conv.problem import ConvProblem
-from ckh.ops.grouped_conv.tiles import CONV_TILES
-from ckh.ops.grouped_conv.validity import CONV_RULES
 from ckh.problems import Direction
 from tests.kernels.by_kernel import conv_arch, conv_problem, gemm_arch, gemm_problem
 

@@ -17,8 +17,8 @@ from ckh.learn.models.artifact import load_model
 from ckh.learn.training.save import save
 from ckh.learn.training.train import train
 from ckh.ops.grouped_conv.features import GROUPED_CONV
-from ckh.ops.grouped_conv.names import kernel_name
-from ckh.ops.grouped_conv.pool import conv_pool
+from ckh.ops.grouped_conv.kernels.names import kernel_name
+from ckh.ops.grouped_conv.kernels.pool import conv_pool
 from ckh.ops.grouped_conv.problem import ConvProblem
 from ckh.problems import Direction
 from ckh.schema import Status

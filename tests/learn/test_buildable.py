@@ -17,9 +17,9 @@ from ckh.learn.answers.answering import AnsweringModels
 from ckh.learn.answers.api import rank, rank_many
 from ckh.learn.answers.ranking import ranking_of
 from ckh.learn.answers.ties import row_starts
-from ckh.ops.grouped_conv.hip_headers import detect_conv
-from ckh.ops.grouped_conv.hip_rules import missing
 from ckh.ops.grouped_conv.kernel import ConvKernel
+from ckh.ops.grouped_conv.measuring.hip_headers import detect_conv
+from ckh.ops.grouped_conv.measuring.hip_rules import missing
 from ckh.problems import Direction
 from ckh.quick.answer import text_of
 from ckh.quick.prepare import prepare

@@ -31,8 +31,8 @@ from ckh.ops.gemm_universal.names import kernel_name as gemm_name
 from ckh.ops.gemm_universal.names import parse_kernel_name as parse_gemm
 from ckh.ops.gemm_universal.names import short_name
 from ckh.ops.gemm_universal.problem import parse_gemm_problem
-from ckh.ops.grouped_conv.names import amd_short_name, kernel_name, parse_kernel_name
-from ckh.ops.grouped_conv.pool import conv_pool
+from ckh.ops.grouped_conv.kernels.names import amd_short_name, kernel_name, parse_kernel_name
+from ckh.ops.grouped_conv.kernels.pool import conv_pool
 from ckh.ops.grouped_conv.problem import ConvProblem
 from ckh.problems import Direction
 from ckh.schema import Status

@@ -23,7 +23,7 @@ from ckh.learn.models.manifest import problem_count
 from ckh.learn.models.measured_set import MEASURED_NAME, measured_file, read_measured
 from ckh.learn.training.save import save
 from ckh.learn.training.train import train
-from ckh.ops.grouped_conv.pool import conv_pool
+from ckh.ops.grouped_conv.kernels.pool import conv_pool
 from ckh.paths import data_dir
 from ckh.problems import Direction
 from tests.learn.conftest import HOST, measured, problems, saved, trained

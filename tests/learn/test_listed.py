@@ -17,8 +17,8 @@ from ckh.cli import run
 from ckh.commands import _completion
 from ckh.errors import DataError, ExitCode, UsageError
 from ckh.learn.models.artifact import load_model
-from ckh.ops.grouped_conv.names import amd_short_name, kernel_name
-from ckh.ops.grouped_conv.pool import conv_pool
+from ckh.ops.grouped_conv.kernels.names import amd_short_name, kernel_name
+from ckh.ops.grouped_conv.kernels.pool import conv_pool
 from ckh.ops.grouped_conv.problem import ConvProblem
 from ckh.ops.grouped_conv.rules import RULE_SETS, rule_set
 from ckh.paths import data_dir

@@ -25,8 +25,8 @@ from ckh.learn.training.save import save
 from ckh.learn.training.train import train
 from ckh.ops.gemm_universal.problem import GemmProblem
 from ckh.ops.grouped_conv.features import CORE_NAMES
-from ckh.ops.grouped_conv.learned import LearnedKernels
-from ckh.ops.grouped_conv.pool import conv_pool, refused_pool
+from ckh.ops.grouped_conv.kernels.learned import LearnedKernels
+from ckh.ops.grouped_conv.kernels.pool import conv_pool, refused_pool
 from ckh.paths import data_dir
 from ckh.problems import Direction
 from tests.learn.conftest import AMD_PROBLEMS, HOST, amd_model, measured, problems, saved, trained

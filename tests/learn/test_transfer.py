@@ -28,7 +28,7 @@ from ckh.ops import operation as operation_named
 from ckh.ops.aiter_gemm.problem import AiterGemm
 from ckh.ops.base import Measure, TiledSizes, Worth
 from ckh.ops.gemm_universal.problem import GemmProblem
-from ckh.ops.grouped_conv.pool import conv_pool
+from ckh.ops.grouped_conv.kernels.pool import conv_pool
 from ckh.ops.grouped_conv.problem import ConvProblem
 from ckh.ops.miopen_conv.problem import MiopenProblem
 from ckh.paths import data_dir

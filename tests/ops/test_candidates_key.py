@@ -21,9 +21,9 @@ from ckh.ops.gemm_universal.names import kernel_name, parse_kernel_name
 from ckh.ops.gemm_universal.pool import gemm_pool
 from ckh.ops.gemm_universal.problem import GemmProblem
 from ckh.ops.gemm_universal.validity import GEMM_RULES
-from ckh.ops.grouped_conv.pool import conv_pool, refused_pool
+from ckh.ops.grouped_conv.kernels.pool import conv_pool, refused_pool
+from ckh.ops.grouped_conv.kernels.validity import CONV_RULES
 from ckh.ops.grouped_conv.problem import ConvProblem
-from ckh.ops.grouped_conv.validity import CONV_RULES
 from ckh.ops.miopen_conv.problem import from_convolution
 from ckh.paths import data_dir
 from ckh.problems import Direction

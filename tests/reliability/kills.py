@@ -21,7 +21,7 @@ from ckh.archs import load_arch
 from ckh.bench.planning.plan import full_name
 from ckh.data.journal import JOURNAL_NAME, is_started, read_journal
 from ckh.errors import ExitCode
-from ckh.ops.grouped_conv.pool import conv_pool
+from ckh.ops.grouped_conv.kernels.pool import conv_pool
 from ckh.ops.grouped_conv.problem import ConvProblem
 from ckh.problems import Direction
 from ckh.schema import TRIED_AGAIN

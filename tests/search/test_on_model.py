@@ -14,12 +14,12 @@ from ckh.errors import NoKernelError
 from ckh.learn.answers.ranking import ranking_of
 from ckh.learn.models.artifact import load_model
 from ckh.ops.grouped_conv.features import CORE_NAMES
-from ckh.ops.grouped_conv.pool import conv_pool
+from ckh.ops.grouped_conv.kernels.pool import conv_pool
+from ckh.ops.grouped_conv.kernels.tiles import CONV_TILES
+from ckh.ops.grouped_conv.kernels.validity import CONV_RULES
+from ckh.ops.grouped_conv.kernels.variants import PIPELINE_VARIANTS
 from ckh.ops.grouped_conv.problem import ConvProblem
 from ckh.ops.grouped_conv.rules.tables import curated_tiles
-from ckh.ops.grouped_conv.tiles import CONV_TILES
-from ckh.ops.grouped_conv.validity import CONV_RULES
-from ckh.ops.grouped_conv.variants import PIPELINE_VARIANTS
 from ckh.paths import data_dir
 from ckh.problems import Direction
 from ckh.search.kernels import kernel_space

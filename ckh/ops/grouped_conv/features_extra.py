@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ckh.features.engine import Columns, Feature
-from ckh.ops.grouped_conv.tiles import CONV_TILES
-from ckh.ops.grouped_conv.variants import PIPELINE_VARIANTS
+from ckh.ops.grouped_conv.kernels.tiles import CONV_TILES
+from ckh.ops.grouped_conv.kernels.variants import PIPELINE_VARIANTS
 from ckh.problems import Direction
 
 if TYPE_CHECKING:

@@ -13,12 +13,12 @@ from ckh.ops.grouped_conv.columns import kernel_columns as kernel_features
 from ckh.ops.grouped_conv.features import CORE_NAMES, GROUPED_CONV, INPUT_COLUMNS
 from ckh.ops.grouped_conv.judged import JUDGED
 from ckh.ops.grouped_conv.kernel import ConvKernel
+from ckh.ops.grouped_conv.kernels.learned import LEARNED_NAME, learned_file, learned_kernels
+from ckh.ops.grouped_conv.kernels.names import amd_full_name, amd_short_name, kernel_name, parse_kernel_name
+from ckh.ops.grouped_conv.kernels.pool import POOLS
+from ckh.ops.grouped_conv.kernels.problem_rules import rule_key
 from ckh.ops.grouped_conv.law import CONV_LAW
-from ckh.ops.grouped_conv.learned import LEARNED_NAME, learned_file, learned_kernels
-from ckh.ops.grouped_conv.names import amd_full_name, amd_short_name, kernel_name, parse_kernel_name
-from ckh.ops.grouped_conv.pool import POOLS
 from ckh.ops.grouped_conv.problem import CONV_COLUMNS, ConvProblem, parse_conv_problem
-from ckh.ops.grouped_conv.problem_rules import rule_key
 from ckh.problems import Direction
 
 if TYPE_CHECKING:
@@ -186,16 +186,16 @@ OPERATION = Operation(
     set_names=_set_names,
     batch="n",
     amd_features=CORE_NAMES,
-    formats=lazily("ckh.ops.grouped_conv.formats:FORMATS"),
+    formats=lazily("ckh.ops.grouped_conv.readers.formats:FORMATS"),
     requested=lazily("ckh.ops.grouped_conv.requested:REQUESTED"),
-    measured=lazily("ckh.ops.grouped_conv.measured:MEASURED"),
+    measured=lazily("ckh.ops.grouped_conv.measuring.measured:MEASURED"),
     law=CONV_LAW,
     judged=JUDGED,
     knows=learned_kernels,
     tiled=_tiled,
-    searched=lazily("ckh.ops.grouped_conv.search_space:SEARCHED"),
-    lists=lazily("ckh.ops.grouped_conv.amd_lists:LISTS"),
+    searched=lazily("ckh.ops.grouped_conv.kernels.search_space:SEARCHED"),
+    lists=lazily("ckh.ops.grouped_conv.kernels.amd_lists:LISTS"),
     rule_sets=lazily("ckh.ops.grouped_conv.rules:SETS_OF_CONV"),
-    exported=lazily("ckh.ops.grouped_conv.exported:EXPORTED"),
-    consumers=lazily("ckh.ops.grouped_conv.consumed:CONSUMERS"),
+    exported=lazily("ckh.ops.grouped_conv.consumers.exported:EXPORTED"),
+    consumers=lazily("ckh.ops.grouped_conv.consumers.consumed:CONSUMERS"),
 )

@@ -23,13 +23,13 @@ from ckh.bench.supervision.process import WorkerProcess
 from ckh.bench.supervision.protocol import Job, Op
 from ckh.errors import DeviceError
 from ckh.kernels.scheduler import Scheduler
-from ckh.ops.grouped_conv.hip import emit
-from ckh.ops.grouped_conv.hip_headers import ConvHeaders, detect_conv
-from ckh.ops.grouped_conv.hip_rules import ELEMENTS, missing
 from ckh.ops.grouped_conv.kernel import ConvKernel
-from ckh.ops.grouped_conv.names import kernel_name, parse_kernel_name
-from ckh.ops.grouped_conv.validity import CONV_RULES
-from ckh.ops.grouped_conv.variants import FILTER3X3
+from ckh.ops.grouped_conv.kernels.names import kernel_name, parse_kernel_name
+from ckh.ops.grouped_conv.kernels.validity import CONV_RULES
+from ckh.ops.grouped_conv.kernels.variants import FILTER3X3
+from ckh.ops.grouped_conv.measuring.hip import emit
+from ckh.ops.grouped_conv.measuring.hip_headers import ConvHeaders, detect_conv
+from ckh.ops.grouped_conv.measuring.hip_rules import ELEMENTS, missing
 from ckh.problems import Direction
 from ckh.schema import Status
 from tests.bench.codegen.real_kernels import REAL_KERNELS

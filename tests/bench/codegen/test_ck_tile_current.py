@@ -22,13 +22,13 @@ from ckh.bench.codegen.ck_tile import detect_interface
 from ckh.bench.codegen.interfaces import Interface
 from ckh.bench.codegen.unsupported import UnsupportedKernelError
 from ckh.kernels.scheduler import Scheduler
-from ckh.ops.grouped_conv.hip import emit
-from ckh.ops.grouped_conv.hip_headers import ConvHeaders, detect_conv
-from ckh.ops.grouped_conv.hip_rules import ELEMENTS, missing
 from ckh.ops.grouped_conv.kernel import ConvKernel
-from ckh.ops.grouped_conv.measured import CConvProblem, c_problem
+from ckh.ops.grouped_conv.kernels.variants import FILTER1X1_PAD0, FILTER1X1_STRIDE1_PAD0, FILTER3X3, SPECIALIZATIONS
+from ckh.ops.grouped_conv.measuring.hip import emit
+from ckh.ops.grouped_conv.measuring.hip_headers import ConvHeaders, detect_conv
+from ckh.ops.grouped_conv.measuring.hip_rules import ELEMENTS, missing
+from ckh.ops.grouped_conv.measuring.measured import CConvProblem, c_problem
 from ckh.ops.grouped_conv.problem import parse_conv_problem
-from ckh.ops.grouped_conv.variants import FILTER1X1_PAD0, FILTER1X1_STRIDE1_PAD0, FILTER3X3, SPECIALIZATIONS
 from ckh.problems import Direction
 from tests.bench.codegen.templates import OPERATIONS, SHARED, copy_templates
 from tests.refusals import expect_values

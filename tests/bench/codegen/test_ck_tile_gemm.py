@@ -30,7 +30,7 @@ from ckh.ops.gemm_universal.measured import c_problem as c_gemm_problem
 from ckh.ops.gemm_universal.names import kernel_name, parse_kernel_name
 from ckh.ops.gemm_universal.problem import GemmProblem
 from ckh.ops.gemm_universal.validity import GEMM_RULES
-from ckh.ops.grouped_conv.pool import conv_pool
+from ckh.ops.grouped_conv.kernels.pool import conv_pool
 from ckh.problems import Direction
 from ckh.schema import Status
 from tests.bench.codegen.real_gemm_kernels import REAL_GEMM_KERNELS

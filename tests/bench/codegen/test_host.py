@@ -23,12 +23,12 @@ from ckh.bench.isolated.memory import HostMemory
 from ckh.bench.supervision.protocol import Job, Op, PhaseClock
 from ckh.errors import UsageError
 from ckh.kernels.scheduler import Scheduler
-from ckh.ops.grouped_conv.host import emit
-from ckh.ops.grouped_conv.measured import c_problem
-from ckh.ops.grouped_conv.names import amd_short_name, parse_kernel_name
-from ckh.ops.grouped_conv.pool import conv_pool
+from ckh.ops.grouped_conv.kernels.names import amd_short_name, parse_kernel_name
+from ckh.ops.grouped_conv.kernels.pool import conv_pool
+from ckh.ops.grouped_conv.kernels.tiles import CONV_TILES, tile_of
+from ckh.ops.grouped_conv.measuring.host import emit
+from ckh.ops.grouped_conv.measuring.measured import c_problem
 from ckh.ops.grouped_conv.problem import ConvProblem, parse_conv_problem
-from ckh.ops.grouped_conv.tiles import CONV_TILES, tile_of
 from ckh.problems import Direction
 from ckh.schema import Status
 from tests.refusals import expect_refusal, expect_values
@@ -257,8 +257,8 @@ def test_source_is_the_same_in_another_process() -> None:
         "import hashlib\n"
         "from ckh.archs import load_arch\n"
         "from ckh.bench.codegen.host import HostSimd\n"
-        "from ckh.ops.grouped_conv.host import emit\n"
-        "from ckh.ops.grouped_conv.pool import conv_pool\n"
+        "from ckh.ops.grouped_conv.measuring.host import emit\n"
+        "from ckh.ops.grouped_conv.kernels.pool import conv_pool\n"
         "from ckh.problems import Direction\n"
         "texts = [emit(k, HostSimd(64, 32)) for d in Direction for k in conv_pool(d, load_arch('host'))]\n"
         "print(hashlib.sha256(''.join(texts).encode()).hexdigest())\n"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ckh.bench.devices.host_device import HostDevice
 from ckh.bench.planning.plan import full_name
 from ckh.bench.supervision.protocol import HIP, WorkerConfig
-from ckh.ops.grouped_conv.pool import conv_pool
+from ckh.ops.grouped_conv.kernels.pool import conv_pool
 from ckh.problems import Direction
 
 if TYPE_CHECKING:

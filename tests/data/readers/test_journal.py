@@ -18,8 +18,8 @@ from ckh.data.journal import JournalWriter, KernelRecord, ResultRow, RunRecord, 
 from ckh.data.readers import find_reader, journal, read_input, readers
 from ckh.data.readers import journal as reader
 from ckh.errors import DataError, ExitCode
-from ckh.ops.grouped_conv.names import kernel_name
-from ckh.ops.grouped_conv.pool import conv_pool
+from ckh.ops.grouped_conv.kernels.names import kernel_name
+from ckh.ops.grouped_conv.kernels.pool import conv_pool
 from ckh.ops.grouped_conv.problem import parse_conv_problem
 from ckh.problems import Direction
 from ckh.resources import RESOURCE_NAMES, Resources

@@ -12,9 +12,9 @@ from ckh.kernels.pipelines import (
     wave_group_reason,
 )
 from ckh.kernels.scheduler import Scheduler
+from ckh.ops.grouped_conv.kernels.tiles import tile_of, vectors_of, warp_tile_of, wave_of
+from ckh.ops.grouped_conv.kernels.variants import REJECTED_PIPELINES, VARIANT_PIPELINES
 from ckh.ops.grouped_conv.problem import CONV_LAYOUTS
-from ckh.ops.grouped_conv.tiles import tile_of, vectors_of, warp_tile_of, wave_of
-from ckh.ops.grouped_conv.variants import REJECTED_PIPELINES, VARIANT_PIPELINES
 from ckh.problems import DTYPE_BYTES
 from tests.kernels.by_kernel.conv_options import COMPLETE_OPTION_RULES, NAME_OPTION_RULES, ArchRule
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 
 from ckh.archs import ArchSpec
 from ckh.ops.grouped_conv.kernel import ConvKernel
-from ckh.ops.grouped_conv.variants import (
+from ckh.ops.grouped_conv.kernels.variants import (
     FILTER1X1_STRIDE1_PAD0,
     MERGING_DIRECTIONS,
     SPECIALIZATIONS,

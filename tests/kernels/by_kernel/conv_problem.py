@@ -10,8 +10,8 @@ from math import gcd, prod
 
 from ckh.archs import ArchSpec
 from ckh.ops.grouped_conv.kernel import ConvKernel
+from ckh.ops.grouped_conv.kernels.variants import FILTER1X1_PAD0, FILTER1X1_STRIDE1_PAD0, FILTER3X3
 from ckh.ops.grouped_conv.problem import ConvProblem
-from ckh.ops.grouped_conv.variants import FILTER1X1_PAD0, FILTER1X1_STRIDE1_PAD0, FILTER3X3
 from ckh.problems import DTYPE_BYTES, Direction
 
 ProblemRule = Callable[[ConvKernel, ArchSpec, ConvProblem], Iterator[str]]

@@ -10,10 +10,10 @@ import pytest
 from ckh.archs import load_arch
 from ckh.bench.planning.registry import write_registry
 from ckh.errors import DataError, UsageError
-from ckh.ops.grouped_conv.candidate_source import SetCandidates, make_candidates
-from ckh.ops.grouped_conv.pool import conv_pool, refused_pool
+from ckh.ops.grouped_conv.kernels.pool import conv_pool, refused_pool
+from ckh.ops.grouped_conv.kernels.validity import CONV_RULES
+from ckh.ops.grouped_conv.measuring.candidate_source import SetCandidates, make_candidates
 from ckh.ops.grouped_conv.rules import refused_of_rule_set, rule_set
-from ckh.ops.grouped_conv.validity import CONV_RULES
 from ckh.problems import Direction
 from tests.refusals import expect_refusal, expect_values, has_values
 

@@ -12,9 +12,9 @@ from ckh.archs import load_arch
 from ckh.errors import DataError, UsageError
 from ckh.kernels.scheduler import Scheduler
 from ckh.ops.grouped_conv.kernel import ConvKernel
-from ckh.ops.grouped_conv.names import amd_full_name, amd_short_name, kernel_name, parse_kernel_name
-from ckh.ops.grouped_conv.pool import conv_pool
-from ckh.ops.grouped_conv.variants import FILTER1X1_STRIDE1_PAD0, SPECIALIZATIONS, STREAMK_STRATEGIES
+from ckh.ops.grouped_conv.kernels.names import amd_full_name, amd_short_name, kernel_name, parse_kernel_name
+from ckh.ops.grouped_conv.kernels.pool import conv_pool
+from ckh.ops.grouped_conv.kernels.variants import FILTER1X1_STRIDE1_PAD0, SPECIALIZATIONS, STREAMK_STRATEGIES
 from ckh.problems import DTYPE_BYTES, Direction
 
 PLAIN = "grouped_conv_fwd_bf16_nhwgc_2d_basic_v1_cshuffle_intrawave_16x64x64_1x4x1_16x16x16"

@@ -7,9 +7,9 @@ from math import prod
 import pytest
 
 from ckh.archs import load_arch
-from ckh.ops.grouped_conv.names import kernel_name
-from ckh.ops.grouped_conv.pool import conv_pool, refused_pool
-from ckh.ops.grouped_conv.tiles import tile_of, warp_tile_of, wave_of
+from ckh.ops.grouped_conv.kernels.names import kernel_name
+from ckh.ops.grouped_conv.kernels.pool import conv_pool, refused_pool
+from ckh.ops.grouped_conv.kernels.tiles import tile_of, warp_tile_of, wave_of
 from ckh.problems import Direction
 from tests.refusals import has_values
 

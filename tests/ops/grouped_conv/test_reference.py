@@ -10,8 +10,8 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from ckh.ops.grouped_conv.measuring.reference import convolve, operand_shapes, reduction_length
 from ckh.ops.grouped_conv.problem import ConvProblem, parse_conv_problem
-from ckh.ops.grouped_conv.reference import convolve, operand_shapes, reduction_length
 from ckh.problems import Direction
 
 if TYPE_CHECKING:

@@ -9,9 +9,9 @@ import pytest
 from ckh.errors import UsageError
 from ckh.kernels.pipelines import DOUBLE_SMEM_PIPELINES, INTERWAVE_PIPELINES, NO_DOUBLE_SMEM_PIPELINES
 from ckh.kernels.scheduler import Scheduler
-from ckh.ops.grouped_conv.names import parse_kernel_name
-from ckh.ops.grouped_conv.tiles import CONV_TILES, vectors_of, warp_tile_of, wave_of
-from ckh.ops.grouped_conv.variants import PIPELINE_VARIANTS, REJECTED_PIPELINES, VARIANT_PIPELINES
+from ckh.ops.grouped_conv.kernels.names import parse_kernel_name
+from ckh.ops.grouped_conv.kernels.tiles import CONV_TILES, vectors_of, warp_tile_of, wave_of
+from ckh.ops.grouped_conv.kernels.variants import PIPELINE_VARIANTS, REJECTED_PIPELINES, VARIANT_PIPELINES
 from ckh.problems import Direction
 from tests.refusals import expect_refusal
 

@@ -18,8 +18,8 @@ from ckh.ops import operation, operation_of
 from ckh.ops.gemm_universal.problem import GEMM_LAYOUTS, GemmProblem
 from ckh.ops.gemm_universal.spaces import space_of
 from ckh.ops.gemm_universal.validity import GEMM_RULES
+from ckh.ops.grouped_conv.kernels.validity import CONV_RULES
 from ckh.ops.grouped_conv.problem import ConvProblem
-from ckh.ops.grouped_conv.validity import CONV_RULES
 from ckh.problems import Direction
 from ckh.search.kernels import kernel_space
 from ckh.search.kernels.space import look_alikes, product_of, searched

@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING
 
 from ckh.kernels.pipelines import DOUBLE_SMEM_PIPELINES
 from ckh.ops.grouped_conv.kernel import ConvKernel, default_layout
-from ckh.ops.grouped_conv.problem import CONV_LAYOUTS
-from ckh.ops.grouped_conv.rules.matrix import is_loadable, keeps_first_depth, warp_depth, wave_and_shape
-from ckh.ops.grouped_conv.rules.tables import HALF_DTYPES, PIPES, RULE_DTYPES, CuratedTile, Pipe, curated_tiles, triple
-from ckh.ops.grouped_conv.variants import (
+from ckh.ops.grouped_conv.kernels.variants import (
     DEFAULT_SPECIALIZATION,
     FILTER1X1_PAD0,
     FILTER1X1_STRIDE1_PAD0,
     FILTER3X3,
 )
+from ckh.ops.grouped_conv.problem import CONV_LAYOUTS
+from ckh.ops.grouped_conv.rules.matrix import is_loadable, keeps_first_depth, warp_depth, wave_and_shape
+from ckh.ops.grouped_conv.rules.tables import HALF_DTYPES, PIPES, RULE_DTYPES, CuratedTile, Pipe, curated_tiles, triple
 from ckh.problems import Direction
 
 if TYPE_CHECKING:

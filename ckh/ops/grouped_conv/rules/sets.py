@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING
 from ckh.errors import UsageError
 from ckh.kernels.table import KernelTable
 from ckh.ops.grouped_conv.kernel import ConvKernel
-from ckh.ops.grouped_conv.pool import conv_pool, refused_pool
+from ckh.ops.grouped_conv.kernels.pool import conv_pool, refused_pool
+from ckh.ops.grouped_conv.kernels.validity import CONV_RULES
 from ckh.ops.grouped_conv.problem import AS_2D, CONV_LAYOUTS
 from ckh.ops.grouped_conv.rules.draw import Kernels, Key, every_fifth, first_of_each, smallest
 from ckh.ops.grouped_conv.rules.full import full_candidates
-from ckh.ops.grouped_conv.validity import CONV_RULES
 from ckh.problems import Direction
 from ckh.prose import one_of
 

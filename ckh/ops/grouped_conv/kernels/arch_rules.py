@@ -13,9 +13,9 @@ from ckh.kernels.pipelines import (
     wave_group_reason,
 )
 from ckh.kernels.scheduler import Scheduler
-from ckh.ops.grouped_conv.option_rules import COMPLETE_OPTION_RULES, NAME_OPTION_RULES
+from ckh.ops.grouped_conv.kernels.option_rules import COMPLETE_OPTION_RULES, NAME_OPTION_RULES
+from ckh.ops.grouped_conv.kernels.variants import REJECTED_PIPELINES, VARIANT_PIPELINES
 from ckh.ops.grouped_conv.problem import CHANNELS_LAST, CONV_LAYOUTS, TRANSPOSED
-from ckh.ops.grouped_conv.variants import REJECTED_PIPELINES, VARIANT_PIPELINES
 from ckh.problems import DTYPE_BYTES
 
 if TYPE_CHECKING:

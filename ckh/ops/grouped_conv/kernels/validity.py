@@ -9,8 +9,8 @@ from dataclasses import fields
 from typing import TYPE_CHECKING
 
 from ckh.kernels.judging import Rules
-from ckh.ops.grouped_conv.arch_rules import COMPLETE_RULES, NAME_RULES
-from ckh.ops.grouped_conv.problem_rules import PROBLEM_RULES
+from ckh.ops.grouped_conv.kernels.arch_rules import COMPLETE_RULES, NAME_RULES
+from ckh.ops.grouped_conv.kernels.problem_rules import PROBLEM_RULES
 
 if TYPE_CHECKING:
     from ckh.ops.grouped_conv.kernel import ConvKernel

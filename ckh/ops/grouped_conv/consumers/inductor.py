@@ -8,8 +8,8 @@ from ckh.errors import UsageError
 from ckh.export.consumers import Instances
 from ckh.kernels.ck_instances import dtype_of, pads, tiled_fields, whole
 from ckh.ops.grouped_conv.kernel import ConvKernel, default_layout
+from ckh.ops.grouped_conv.kernels.variants import DEFAULT_SPECIALIZATION
 from ckh.ops.grouped_conv.problem import CONV_LAYOUTS, ConvProblem
-from ckh.ops.grouped_conv.variants import DEFAULT_SPECIALIZATION
 from ckh.problems import Direction
 
 _DOUBLE = "compv4"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ckh.kernels.name_grammar import EPILOGUES, NUMBER, PIPELINE, NameGrammar, either, three_sizes
 from ckh.kernels.scheduler import Scheduler
-from ckh.ops.grouped_conv.variants import SPECIALIZATIONS, STREAMK_STRATEGIES
+from ckh.ops.grouped_conv.kernels.variants import SPECIALIZATIONS, STREAMK_STRATEGIES
 from ckh.problems import DTYPE_BYTES, Direction
 
 OPERATION = "grouped_conv"

@@ -8,7 +8,7 @@ from ckh.data.numbering import Numbering
 from ckh.data.tables import plain
 from ckh.errors import DataError
 from ckh.ops.grouped_conv.columns import CONV_IDENTITY
-from ckh.ops.grouped_conv.names import amd_short_name, parse_kernel_name
+from ckh.ops.grouped_conv.kernels.names import amd_short_name, parse_kernel_name
 from ckh.ops.grouped_conv.problem import CONV_COLUMNS
 from ckh.outputs import FileKind, head_of, open_output
 

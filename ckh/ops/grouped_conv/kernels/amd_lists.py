@@ -20,13 +20,13 @@ from ckh.kernels.pipelines import PIPELINE_CODES
 from ckh.kernels.scheduler import Scheduler
 from ckh.kernels.table import KernelTable
 from ckh.ops.grouped_conv.kernel import ConvKernel
-from ckh.ops.grouped_conv.name_grammar import DIRECTION_TOKENS
-from ckh.ops.grouped_conv.names import kernel_name, parse_kernel_name
-from ckh.ops.grouped_conv.pool import table_of, tile_axis
+from ckh.ops.grouped_conv.kernels.name_grammar import DIRECTION_TOKENS
+from ckh.ops.grouped_conv.kernels.names import kernel_name, parse_kernel_name
+from ckh.ops.grouped_conv.kernels.pool import table_of, tile_axis
+from ckh.ops.grouped_conv.kernels.tiles import CONV_TILES, tile_of, tiles_of, vectors_of, warp_tile_of, wave_of
+from ckh.ops.grouped_conv.kernels.validity import CONV_RULES
+from ckh.ops.grouped_conv.kernels.variants import DEFAULT_SPECIALIZATION
 from ckh.ops.grouped_conv.rules.full import blocks_per_cu
-from ckh.ops.grouped_conv.tiles import CONV_TILES, tile_of, tiles_of, vectors_of, warp_tile_of, wave_of
-from ckh.ops.grouped_conv.validity import CONV_RULES
-from ckh.ops.grouped_conv.variants import DEFAULT_SPECIALIZATION
 from ckh.problems import DTYPE_BYTES, Direction
 
 if TYPE_CHECKING:

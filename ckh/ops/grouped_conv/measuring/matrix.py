@@ -13,15 +13,15 @@ from ckh.bench.computation import Case
 from ckh.errors import NoKernelError, UsageError
 from ckh.kernels.pipelines import DOUBLE_SMEM_PIPELINES
 from ckh.kernels.scheduler import Scheduler
-from ckh.ops.grouped_conv.pool import conv_pool
-from ckh.ops.grouped_conv.problem import ConvProblem
-from ckh.ops.grouped_conv.variants import (
+from ckh.ops.grouped_conv.kernels.pool import conv_pool
+from ckh.ops.grouped_conv.kernels.variants import (
     DEFAULT_SPECIALIZATION,
     FILTER1X1_STRIDE1_PAD0,
     FILTER3X3,
     SPECIALIZATIONS,
     VARIANT_PIPELINES,
 )
+from ckh.ops.grouped_conv.problem import ConvProblem
 from ckh.problems import Direction
 from ckh.prose import one_of
 

@@ -20,8 +20,8 @@ from ckh.data.readers.table import Table, open_table, require_columns
 from ckh.data.spool import Buckets, StoredRows
 from ckh.data.tables import BLOCK_ROWS
 from ckh.errors import DataError
-from ckh.ops.grouped_conv.amd_export import AMD_COLUMNS
-from ckh.ops.grouped_conv.amd_rows import KernelNames, judged_rows
+from ckh.ops.grouped_conv.readers.amd_export import AMD_COLUMNS
+from ckh.ops.grouped_conv.readers.amd_rows import KernelNames, judged_rows
 
 if TYPE_CHECKING:
     from pathlib import Path

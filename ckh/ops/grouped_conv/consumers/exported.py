@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 from ckh.archs import load_arch
 from ckh.export.groups import DIRECTION, DTYPE, Code, Exported, ProblemKind, element_types, ruled_group
-from ckh.ops.grouped_conv.pool import POOLS
+from ckh.ops.grouped_conv.kernels.pool import POOLS
+from ckh.ops.grouped_conv.kernels.problem_rules import PROBLEM_RULES
 from ckh.ops.grouped_conv.problem import CONV_COLUMNS, CONV_LAYOUTS, ConvProblem
-from ckh.ops.grouped_conv.problem_rules import PROBLEM_RULES
 from ckh.problems import Direction
 
 if TYPE_CHECKING:

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 
 from ckh.bench.computation import Computation, HipEmission, HostEmission, Measured, Split
 from ckh.errors import DataError, UsageError
-from ckh.ops.grouped_conv import hip, host
-from ckh.ops.grouped_conv.hip_headers import detect_conv, found_words
-from ckh.ops.grouped_conv.hip_rules import rules_of
-from ckh.ops.grouped_conv.names import parse_kernel_name
+from ckh.ops.grouped_conv.kernels.names import parse_kernel_name
+from ckh.ops.grouped_conv.measuring import hip, host
+from ckh.ops.grouped_conv.measuring.hip_headers import detect_conv, found_words
+from ckh.ops.grouped_conv.measuring.hip_rules import rules_of
+from ckh.ops.grouped_conv.measuring.reference import convolve, operand_shapes, reduction_length
 from ckh.ops.grouped_conv.problem import CONV_LAYOUTS
-from ckh.ops.grouped_conv.reference import convolve, operand_shapes, reduction_length
 from ckh.problems import Direction
 from ckh.prose import one_of
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 _COMPILE_S = {"": 16.0}  # seen of units of seven
 ALL_DIRECTIONS = "all"
-_TEMPLATES = Path(__file__).parent / "templates"
+_TEMPLATES = Path(__file__).parents[1] / "templates"
 _FIELDS = (
     *("n", "c", "k", "g", "di", "hi", "wi", "z", "y", "x", "stride_d", "stride_h", "stride_w"),
     *("pad_d", "pad_h", "pad_w", "dilation_d", "dilation_h", "dilation_w", "do", "ho", "wo"),
@@ -89,19 +89,19 @@ def _found(headers: Headers) -> dict[str, tuple[str, ...]]:
 
 
 def _candidate_source(settings: Settings) -> CandidateSource[ConvProblem, ConvKernel]:
-    from ckh.ops.grouped_conv.candidate_source import candidate_source
+    from ckh.ops.grouped_conv.measuring.candidate_source import candidate_source
 
     return candidate_source(settings)
 
 
 def _reasons(kernel: ConvKernel, arch: ArchSpec, problem: ConvProblem) -> list[str]:
-    from ckh.ops.grouped_conv.validity import CONV_RULES
+    from ckh.ops.grouped_conv.kernels.validity import CONV_RULES
 
     return CONV_RULES.check(kernel, arch, problem)
 
 
 def _matrix(name: str, settings: MatrixSettings) -> tuple[Case[ConvProblem, ConvKernel], ...]:
-    from ckh.ops.grouped_conv.matrix import matrix
+    from ckh.ops.grouped_conv.measuring.matrix import matrix
 
     directions = _directions(settings.variant or ALL_DIRECTIONS)
     ndims = tuple(CONV_LAYOUTS) if settings.ndim is None else (settings.ndim,)
@@ -115,7 +115,7 @@ def _directions(text: str) -> tuple[Direction, ...]:
 
 
 def _trials() -> Trials[ConvProblem, ConvKernel]:
-    from ckh.ops.grouped_conv.trials import TRIALS
+    from ckh.ops.grouped_conv.measuring.trials import TRIALS
 
     return TRIALS
 

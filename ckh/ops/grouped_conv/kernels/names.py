@@ -19,9 +19,9 @@ from ckh.errors import UsageError
 from ckh.kernels.name_grammar import EPILOGUES, PIPELINE
 from ckh.kernels.scheduler import Scheduler
 from ckh.ops.grouped_conv.kernel import ConvKernel
-from ckh.ops.grouped_conv.name_grammar import DEFAULT_VECTORS, DIRECTION_TOKENS, GRAMMAR, OPERATION
-from ckh.ops.grouped_conv.tiles import tile_of, vectors_of, warp_tile_of, wave_of
-from ckh.ops.grouped_conv.variants import DEFAULT_SPECIALIZATION, SPECIALIZATIONS, STREAMK_STRATEGIES
+from ckh.ops.grouped_conv.kernels.name_grammar import DEFAULT_VECTORS, DIRECTION_TOKENS, GRAMMAR, OPERATION
+from ckh.ops.grouped_conv.kernels.tiles import tile_of, vectors_of, warp_tile_of, wave_of
+from ckh.ops.grouped_conv.kernels.variants import DEFAULT_SPECIALIZATION, SPECIALIZATIONS, STREAMK_STRATEGIES
 from ckh.problems import Direction
 
 if TYPE_CHECKING:

@@ -8,18 +8,18 @@ from ckh.kernels.judging import RefusedKernel
 from ckh.kernels.pools import Pools
 from ckh.kernels.table import KernelTable
 from ckh.ops.grouped_conv.kernel import ConvKernel, default_layout
-from ckh.ops.grouped_conv.learned import learned_kernels
-from ckh.ops.grouped_conv.names import kernel_name, parse_kernel_name
-from ckh.ops.grouped_conv.tiles import CONV_TILES, tiles_of
-from ckh.ops.grouped_conv.validity import CONV_RULES
-from ckh.ops.grouped_conv.variants import DEFAULT_SPECIALIZATION, PIPELINE_VARIANTS
+from ckh.ops.grouped_conv.kernels.learned import learned_kernels
+from ckh.ops.grouped_conv.kernels.names import kernel_name, parse_kernel_name
+from ckh.ops.grouped_conv.kernels.tiles import CONV_TILES, tiles_of
+from ckh.ops.grouped_conv.kernels.validity import CONV_RULES
+from ckh.ops.grouped_conv.kernels.variants import DEFAULT_SPECIALIZATION, PIPELINE_VARIANTS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from ckh.archs import ArchSpec
     from ckh.kernels.table import Axis
-    from ckh.ops.grouped_conv.tiles import ConvTile
+    from ckh.ops.grouped_conv.kernels.tiles import ConvTile
     from ckh.problems import Direction
 
 __all__ = ["RefusedKernel", "conv_pool", "refused_pool"]

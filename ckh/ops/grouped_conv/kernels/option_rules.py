@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ckh.kernels.judging import Rule, RuleBook
-from ckh.ops.grouped_conv.variants import (
+from ckh.ops.grouped_conv.kernels.variants import (
     FILTER1X1_STRIDE1_PAD0,
     MERGING_DIRECTIONS,
     SPECIALIZATIONS,

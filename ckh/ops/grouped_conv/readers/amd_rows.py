@@ -12,7 +12,7 @@ from ckh.data.rows import Origin, Pairs, Results, build_table, status_of
 from ckh.errors import CkhError, UsageError
 from ckh.kernels.pipelines import DOUBLE_SMEM_PIPELINES
 from ckh.ops.grouped_conv.features import GROUPED_CONV
-from ckh.ops.grouped_conv.names import amd_short_name, kernel_name, parse_kernel_name
+from ckh.ops.grouped_conv.kernels.names import amd_short_name, kernel_name, parse_kernel_name
 from ckh.ops.grouped_conv.problem import CONV_COLUMNS, ConvProblem
 from ckh.schema import SHORTEST_MS, Status
 

@@ -9,8 +9,8 @@ from ckh.bench.codegen.tile_loads import LDS_TRANSPOSES, TRANSPOSED_ACCESS_BYTES
 from ckh.kernels.judging import RuleBook, given
 from ckh.kernels.pipelines import wave_group_reason, wave_groups_of
 from ckh.kernels.scheduler import Scheduler
+from ckh.ops.grouped_conv.kernels.variants import FILTER3X3
 from ckh.ops.grouped_conv.problem import CONV_LAYOUTS
-from ckh.ops.grouped_conv.variants import FILTER3X3
 from ckh.problems import DTYPE_BYTES, Direction
 
 if TYPE_CHECKING:
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
     from ckh.archs import ArchSpec, Triple
     from ckh.kernels.judging import Rule
-    from ckh.ops.grouped_conv.hip_headers import ConvHeaders
     from ckh.ops.grouped_conv.kernel import ConvKernel
+    from ckh.ops.grouped_conv.measuring.hip_headers import ConvHeaders
 
 _LANES, _FP32_SIDES = 64, (16, 32)
 # Operands in which K is not contiguous, since late 2025.

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from ckh.data.formats import Formats, MappedTable, Reader, RowsFormat
-from ckh.ops.grouped_conv import amd_csv
-from ckh.ops.grouped_conv.amd_export import AMD_CSV, write_amd_csv
+from ckh.ops.grouped_conv.readers import amd_csv
+from ckh.ops.grouped_conv.readers.amd_export import AMD_CSV, write_amd_csv
 
 FORMATS = Formats(
     readers=(

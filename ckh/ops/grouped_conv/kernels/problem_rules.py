@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from ckh.kernels.judging import Rule, RuleBook
 from ckh.kernels.pipelines import LEAST_TRIPS_PIPELINES, OVERRUNNING_PIPELINES
 from ckh.kernels.table import TRIPLES
-from ckh.ops.grouped_conv.variants import FILTER1X1_PAD0, FILTER1X1_STRIDE1_PAD0, FILTER3X3
+from ckh.ops.grouped_conv.kernels.variants import FILTER1X1_PAD0, FILTER1X1_STRIDE1_PAD0, FILTER3X3
 from ckh.problems import DTYPE_BYTES, Direction
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from ckh.export.consumers import Consumers
 from ckh.export.dispatcher import DispatcherPart, dispatcher_header
 from ckh.kernels.pipelines import DOUBLE_SMEM_PIPELINES
-from ckh.ops.grouped_conv.exported import KIND
-from ckh.ops.grouped_conv.inductor import INSTANCES
+from ckh.ops.grouped_conv.consumers.exported import KIND
+from ckh.ops.grouped_conv.consumers.inductor import INSTANCES
 
 if TYPE_CHECKING:
     from ckh.learn.models.artifact import Model

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING
 from ckh.bench.codegen.ck_tile import LABEL, LABEL_BYTES
 from ckh.bench.codegen.source import translation_unit
 from ckh.bench.codegen.unsupported import UnsupportedKernelError
-from ckh.ops.grouped_conv.hip_rules import ELEMENTS, missing
-from ckh.ops.grouped_conv.names import kernel_name
-from ckh.ops.grouped_conv.variants import FILTER1X1_PAD0, FILTER1X1_STRIDE1_PAD0, FILTER3X3
+from ckh.ops.grouped_conv.kernels.names import kernel_name
+from ckh.ops.grouped_conv.kernels.variants import FILTER1X1_PAD0, FILTER1X1_STRIDE1_PAD0, FILTER3X3
+from ckh.ops.grouped_conv.measuring.hip_rules import ELEMENTS, missing
 
 if TYPE_CHECKING:
     from ckh.archs import ArchSpec
-    from ckh.ops.grouped_conv.hip_headers import ConvHeaders
     from ckh.ops.grouped_conv.kernel import ConvKernel
+    from ckh.ops.grouped_conv.measuring.hip_headers import ConvHeaders
 
 _SPECIALIZATIONS = {
     "default": "Default",

@@ -13,9 +13,9 @@ from ckh.kernels.table import KernelTable
 from ckh.ops import operation
 from ckh.ops.grouped_conv.features import GROUPED_CONV
 from ckh.ops.grouped_conv.kernel import ConvKernel
-from ckh.ops.grouped_conv.pool import RefusedKernel
+from ckh.ops.grouped_conv.kernels.pool import RefusedKernel
+from ckh.ops.grouped_conv.kernels.validity import CONV_RULES
 from ckh.ops.grouped_conv.rules import DEFAULT_RULE_SET, refused_of_rule_set, rule_set, weight_options
-from ckh.ops.grouped_conv.validity import CONV_RULES
 from ckh.problems import Direction
 
 if TYPE_CHECKING:

@@ -1,0 +1,1 @@
+"""The kernels of convolutions: names, rules, pools, lists."""

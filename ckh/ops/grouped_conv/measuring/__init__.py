@@ -1,0 +1,1 @@
+"""How kernels of convolutions are computed, built and measured."""

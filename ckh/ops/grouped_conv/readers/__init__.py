@@ -1,0 +1,1 @@
+"""Readers of files of measured convolutions, and writers of the same formats."""
