@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
+from functools import cache
 from typing import Any, ClassVar
 
 from ckh.version import __version__
@@ -12,6 +13,8 @@ from ckh.version import __version__
 # Of all files in ckh/jsonschemas: the second number rises with a field that is added, the first with one that changes
 # or goes, which no minor version of ckh does.
 JSON_VERSION = "1.1"
+
+_SCALARS = frozenset((str, int, float, bool, type(None)))
 
 
 class Document:
@@ -66,16 +69,28 @@ def plain(value: Any) -> Any:
 
     A field's name may end in an underscore where Python has the word itself.
     """
-    if hasattr(value, "__dataclass_fields__"):
-        is_document = isinstance(value, Document)
-        held = {one.name: getattr(value, one.name) for one in fields(value)}
-        absent = {one.name for one in fields(value) if is_document and one.default is None and held[one.name] is None}
-        named = {name.rstrip("_"): plain(one) for name, one in held.items() if name not in absent}
-        named |= {name: plain(getattr(value, name)) for name in getattr(value, "json_properties", ())}
-        return named.pop(getattr(value, "json_inline", ""), {}) | named
+    kind: Any = type(value)
+    if kind in _SCALARS:
+        return value
+    if hasattr(kind, "__dataclass_fields__"):
+        names, optional, inline = _fields_in_json(kind)
+        held = {name.rstrip("_"): plain(getattr(value, name)) for name in names}
+        for name in optional:
+            if held[name] is None:
+                del held[name]
+        return held.pop(inline, {}) | held
     if isinstance(value, Mapping):
         return {name: plain(one) for name, one in value.items()}
     return [plain(one) for one in value] if isinstance(value, (list, tuple)) else value
+
+
+@cache
+def _fields_in_json(kind: Any) -> tuple[tuple[str, ...], tuple[str, ...], str]:
+    """Names of a dataclass' fields and further properties, of fields that may be absent, and of an inline mapping."""
+    known = fields(kind)
+    optional = (one.name for one in known if issubclass(kind, Document) and one.default is None)
+    names = (*(one.name for one in known), *getattr(kind, "json_properties", ()))
+    return names, tuple(optional), getattr(kind, "json_inline", "")
 
 
 def fields_of(value: Any) -> dict[str, Any]:
