@@ -84,8 +84,8 @@ def _prepared(model: Model, found: Candidates[Kernel], problem: Problem) -> tupl
     """The facts, and the files: the names, the model's and, where one completes it, that of the estimate."""
     from ckh.export.groups import exported, group_of
     from ckh.export.programs import model_content
+    from ckh.learn.analytic.estimate import ESTIMATE
     from ckh.learn.analytic.filled import CompletedModel
-    from ckh.learn.analytic.transfer import ESTIMATE
 
     kind, group = exported(model.spec.op_type).kind, group_of(model, problem)
     words, names = encode_names([model.spec.op.kernel_name(kernel) for kernel in group.kernels])

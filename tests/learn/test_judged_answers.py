@@ -20,7 +20,8 @@ from ckh.data.rows import Origin, Pairs, Results, build_table, status_of
 from ckh.data.tables import to_pandas
 from ckh.errors import DataError, ExitCode
 from ckh.kernels.pools import KernelList
-from ckh.learn.analytic.transfer import ESTIMATE
+from ckh.learn.analytic.estimate import ESTIMATE
+from ckh.learn.analytic.joined import KernelJoin
 from ckh.learn.answers.ranking import ranking_of
 from ckh.learn.judging import judged_answers
 from ckh.learn.judging.judged_answers import judged_rows, ranked_rows
@@ -330,9 +331,9 @@ def test_short_names_of_gemms_stand_for_all_that_agree() -> None:
     kernel = parse_gemm(
         "gemm_universal_fp16_rcr_compv3_cshuffle_intrawave_True_True_True_False_128x128x64_2x2x1_32x32x16"
     )
-    join = judged_answers._Join(kernel_op(), [short_name(kernel), gemm_name(kernel)])
+    join = KernelJoin(kernel_op(), [short_name(kernel), gemm_name(kernel)])
     pool = (replace(kernel, wave_m=4, wave_n=1), kernel, replace(kernel, tile_m=64))
-    position, code = join._pairs(pool)
+    position, code = join.pairs(pool)
     assert list(zip(position.tolist(), code.tolist(), strict=True)) == [(0, 0), (1, 0), (1, 1)]
 
 

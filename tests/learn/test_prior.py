@@ -13,7 +13,7 @@ import pytest
 from ckh.assess.measured import times_of
 from ckh.errors import UsageError
 from ckh.learn.analytic import prior
-from ckh.learn.analytic.prior import _coefficients, _LawRows, has_prior, prior_rows
+from ckh.learn.analytic.prior import PriorRows, _coefficients, _LawRows, has_prior, prior_rows
 from ckh.learn.judging.outlook import learning_curve
 from ckh.learn.training.boosting import _LAMBDARANK_TREES, Boosting
 from ckh.learn.training.matrix import FeatureMatrix
@@ -66,12 +66,19 @@ def efficiencies() -> NDArray[np.float64]:
     return np.asarray(times_of(lawful()).efficiency())
 
 
+def known_of(data: Dataset, rows: NDArray[np.int64], efficiency: NDArray[np.float64]) -> PriorRows:
+    """The prior that rows have."""
+    found = prior_rows(data, rows, efficiency, 1)
+    assert found is not None
+    return found
+
+
 def test_a_law_that_holds_is_found() -> None:
     """Of times that follow the law exactly, the efficiencies of all measured problems come back, outlier or not."""
     frame = lawful().frame.copy()
     frame.loc[7, "latency_ms"] *= 30
     spoiled = replace(lawful(), frame=frame)
-    found = prior_rows(spoiled, np.arange(len(frame)), times_of(spoiled).efficiency(), 1)
+    found = known_of(spoiled, np.arange(len(frame)), times_of(spoiled).efficiency())
     of_measured = found.efficiency[: len(frame)].reshape(-1, 3)
     truth = efficiencies().reshape(-1, 3)
     assert np.sort(of_measured, axis=1) == pytest.approx(np.sort(truth, axis=1), abs=0.02)
@@ -106,8 +113,8 @@ def test_drawn_problems_are_possible() -> None:
 def test_of_few_problems_as_many_are_drawn_as_of_many() -> None:
     """Trees learn the law of six measured problems from three hundred, as of forty from nine times as many."""
     efficiency, rows = efficiencies(), np.arange(len(lawful().frame))
-    assert len(prior_rows(lawful(), rows[: 6 * 3], efficiency, 1).efficiency) == (300 + 6) * 3
-    assert len(prior_rows(lawful(), rows, efficiency, 1).efficiency) == 9 * 40 * 3
+    assert len(known_of(lawful(), rows[: 6 * 3], efficiency).efficiency) == (300 + 6) * 3
+    assert len(known_of(lawful(), rows, efficiency).efficiency) == 9 * 40 * 3
 
 
 def test_few_measurements_have_no_prior() -> None:

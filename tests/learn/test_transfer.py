@@ -18,8 +18,8 @@ from ckh.cli import run
 from ckh.errors import ExitCode
 from ckh.kernels.compiled import add_compiled
 from ckh.learn.analytic.completed import filled
-from ckh.learn.analytic.estimate import KernelShapes, compiled_blocks_per_cu, estimated_us
-from ckh.learn.analytic.transfer import ESTIMATE, EstimateModel, judged_model, stand_in
+from ckh.learn.analytic.estimate import ESTIMATE, KernelShapes, compiled_blocks_per_cu, estimated_us
+from ckh.learn.analytic.transfer import EstimateModel, judged_model, stand_in
 from ckh.learn.answers.ranking import ranking_of, rankings_of
 from ckh.learn.models.artifact import load_model, wanted_for
 from ckh.learn.models.choice import Chooser

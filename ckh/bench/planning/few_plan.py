@@ -19,7 +19,8 @@ from ckh.archs import load_arch
 from ckh.bench.planning.plan import PoolKernels
 from ckh.errors import ModelError, UsageError
 from ckh.kernels.table import KernelTable
-from ckh.learn.analytic.transfer import ESTIMATE, EstimateModel, has_estimate, stand_in
+from ckh.learn.analytic.estimate import ESTIMATE
+from ckh.learn.analytic.transfer import EstimateModel, has_estimate, stand_in
 from ckh.learn.models.artifact import find_model, fitting_models, load_model, wanted_for
 from ckh.learn.models.pooled import PooledScores
 from ckh.learn.selection.few_shots import Shots, few_kernels, representative

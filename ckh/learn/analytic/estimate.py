@@ -46,6 +46,7 @@ _REGISTER_BYTES = 4
 _LESS_LDS = 1e-12  # of kernels that take as long, that with less LDS and the shorter trip comes first
 _KB = 1024
 
+ESTIMATE = "analytic estimate"  # what answers call it
 ESTIMATE_FEATURE = "estimate"
 PROBLEM_INPUTS = ("tiled_m", "tiled_n", "tiled_k", "tiled_batches", "moved_bytes")
 _TILE_M = "estimate_tile_m"

@@ -1,12 +1,14 @@
-"""A law of time, fitted to a few measured problems, as trees: what is known of sizes that were never measured.
+"""What is known of times before and beyond the measured ones, as trees: a law, and the estimate as it was corrected.
 
 For each kernel the law's coefficients (`features.law.TimeLaw`) are the non-negative least squares of relative errors,
 in which rows far off count less. They are drawn to those of a law of the kernel's family, as strongly as one further
-measurement of each would: where no small problem was measured, only other tiles say what a kernel takes there. Trees
-learn the efficiencies that the law gives of the measured problems and of others around them; they are added to those
-that have learned from the measurements. That is done where the law holds: where, fitted to two thirds of the problems,
-or of few to all but one, it predicts the times of the others. It is a GPU's: on a CPU it errs by a factor of two and
-more.
+measurement of each would: where no small problem was measured, only other tiles say what a kernel takes there. The law
+is used where it holds: where, fitted to two thirds of the problems, or of few to all but one, it predicts the times of
+the others. It is a GPU's: on a CPU it errs by a factor of two and more.
+
+Of few measurements the analytic estimate, corrected by them (`corrected`), orders kernels better than any law or tree,
+so it weighs more the fewer rows there are. Trees learn the efficiencies that both give, of the measured problems and of
+others around them; they are added to those that have learned from the measurements.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ckh.assess.measured import times_of
+from ckh.learn.analytic.corrected import CorrectedEstimate, complete_kernels
 from ckh.learn.training.matrix import FeatureMatrix
 from ckh.training import TreeParams
 
@@ -28,7 +31,10 @@ if TYPE_CHECKING:
     from ckh.data.dataset import Dataset
     from ckh.features.engine import FeatureEngine
 
-_FEWEST_ROWS = 3  # of a kernel on average: with fewer it was not tried
+# Weight of the estimate beside 1 of the law and 1 of the trees of measurements: times the reciprocal square root of the
+# rows less that of so many rows, from which on it did not help (benchmarks/estimate_prior.py).
+_ESTIMATE_WEIGHT, _ROWS_WITHOUT_ESTIMATE = 30.0, 6000
+_FEWEST_ROWS = 3  # of a kernel on average: with fewer a law was not tried
 _FOLDS = 3
 _FEWEST_PROBLEMS = 2 * _FOLDS
 _EACH_ALONE = 12  # problems up to which each is predicted by a law of all others: two thirds of so few say too little
@@ -47,16 +53,59 @@ PRIOR_TREES = TreeParams(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PriorRows:
-    """The law's estimates for kernels on problems: features of rows, and each row's efficiency."""
+    """Analytic estimates for kernels on problems: features of rows, each row's efficiency, and the weight of all."""
 
     matrix: FeatureMatrix
     efficiency: NDArray[np.float64]
+    weight: float
 
 
 def has_prior(dataset: Dataset, rows: NDArray[np.int64]) -> bool:
-    """True if a law holds for rows: the operation has one, and it predicts times of problems that it did not see."""
-    if dataset.op.law is None or not all(isinstance(value, int) for value in dataset.hardware().values()):
-        return False
+    """True if rows have a prior: a law that holds for them, or an estimate of all of their kernels."""
+    if not _can_vary(dataset) or _law_holds(dataset, rows):
+        return _can_vary(dataset)
+    names = np.unique(dataset.frame["kernel_name"].to_numpy(dtype=str)[rows])
+    return len(rows) < _ROWS_WITHOUT_ESTIMATE and complete_kernels(dataset, names.tolist()) is not None
+
+
+def prior_rows(
+    dataset: Dataset, rows: NDArray[np.int64], efficiency: NDArray[np.float64], seed: int
+) -> PriorRows | None:
+    """Apply what is known of the kernels of rows to their problems and to others around them; None without a prior.
+
+    Args:
+        dataset: what was measured.
+        rows: which of its rows are learned from.
+        efficiency: of all rows of the dataset, were they chosen; the better count for more.
+        seed: what the sizes of the other problems follow from.
+    """
+    if not _can_vary(dataset):
+        return None
+    law = _Law.of(dataset, rows, efficiency[rows])
+    is_few = len(rows) < _ROWS_WITHOUT_ESTIMATE
+    estimate = CorrectedEstimate.of(dataset, rows, seed) if is_few else None
+    law_weight = 1.0 if _law_holds(dataset, rows) else 0.0
+    fade = len(rows) ** -0.5 - _ROWS_WITHOUT_ESTIMATE**-0.5
+    estimate_weight = 0.0 if estimate is None else _ESTIMATE_WEIGHT * fade
+    if not (weight := law_weight + estimate_weight):
+        return None
+    grid = _Grid.around(dataset, rows, law, estimate, seed)
+    time = np.zeros((grid.count, len(grid.kernels[dataset.op.kernel_slice])))
+    if law_weight:
+        time += law_weight / weight * law.log_times(dataset, grid)
+    if estimate is not None:
+        time += estimate_weight / weight * estimate.relative_times(grid.points)
+    found = np.exp(time.min(axis=1, keepdims=True) - time)
+    return PriorRows(FeatureMatrix(dataset.op.engine, grid.columns, law.hardware), found.reshape(-1), weight)
+
+
+def _can_vary(dataset: Dataset) -> bool:
+    """True if other problems can be drawn around measured ones, on a machine whose quantities are known."""
+    return dataset.op.law is not None and all(isinstance(value, int) for value in dataset.hardware().values())
+
+
+def _law_holds(dataset: Dataset, rows: NDArray[np.int64]) -> bool:
+    """True if the operation's law predicts times of problems that it did not see."""
     kernels = len(np.unique(dataset.frame["kernel_name"].to_numpy(dtype=str)[rows]))
     problems, problem = np.unique(dataset.problem_ids[rows], return_inverse=True)
     if kernels == 1 or len(rows) < _FEWEST_ROWS * kernels or len(problems) < _FEWEST_PROBLEMS:
@@ -66,30 +115,50 @@ def has_prior(dataset: Dataset, rows: NDArray[np.int64]) -> bool:
     return _unseen_error(_Law.of(dataset, rows, efficiency), fold) <= _MOST_ERROR
 
 
-def prior_rows(dataset: Dataset, rows: NDArray[np.int64], efficiency: NDArray[np.float64], seed: int) -> PriorRows:
-    """Fit the law to rows of a dataset, and apply it to their problems and to others around them.
+@dataclass(frozen=True, slots=True, eq=False)
+class _Grid:
+    """Measured problems and others around them, and all kernels of each.
 
-    Args:
-        dataset: what was measured.
-        rows: which of its rows are learned from.
-        efficiency: of all rows of the dataset, were they chosen; the better count for more.
-        seed: what the sizes of the other problems follow from.
+    Attributes:
+        problems: raw columns of problems, shape (problems,).
+        kernels: raw columns of kernels, shape (kernels,); the measured ones are first.
+        points: the problems.
     """
-    op, law = dataset.op, _Law.of(dataset, rows, efficiency[rows])
-    assert op.law is not None
-    coefficients = _coefficients(law.measured, law.kernel, law.shared, law.families)
-    first_problem = np.unique(dataset.problem_ids[rows], return_index=True)[1]
-    problems = {name: values[first_problem] for name, values in law.raw.items() if name not in op.engine.kernel_columns}
-    random = np.random.default_rng(seed)
-    copies = max(_COPIES, _FEWEST_DRAWN // len(first_problem))
-    drawn = [problems, *(op.law.varied(problems, random) for _ in range(copies))]
-    count, kernels = (copies + 1) * len(first_problem), len(law.first_kernel)
-    grid = {name: np.repeat(np.concatenate([one[name] for one in drawn]), kernels) for name in problems}
-    grid |= {name: np.tile(values[law.first_kernel], count) for name, values in law.raw.items() if name not in problems}
-    terms = _with_constant(op.engine, grid, law.hardware, op.law.terms).reshape(count, kernels, -1)
-    time = np.einsum("pkt,kt->pk", terms, coefficients)
-    relative = time.min(axis=1, keepdims=True) / time
-    return PriorRows(FeatureMatrix(op.engine, grid, law.hardware), relative.reshape(-1))
+
+    problems: dict[str, NDArray[Any]]
+    kernels: dict[str, NDArray[Any]]
+    points: list[Any]
+
+    @classmethod
+    def around(
+        cls, dataset: Dataset, rows: NDArray[np.int64], law: _Law, estimate: CorrectedEstimate | None, seed: int
+    ) -> _Grid:
+        """Draw problems around those of rows of a dataset."""
+        op = dataset.op
+        assert op.law is not None
+        first = np.unique(dataset.problem_ids[rows], return_index=True)[1]
+        measured = {name: values[first] for name, values in law.raw.items() if name not in op.engine.kernel_columns}
+        random = np.random.default_rng(seed)
+        copies = max(_COPIES, _FEWEST_DRAWN // len(first))
+        drawn = [measured, *(op.law.varied(measured, random) for _ in range(copies))]
+        problems = {name: np.concatenate([one[name] for one in drawn]) for name in measured}
+        kernels = {name: values[law.first_kernel] for name, values in law.raw.items() if name not in measured}
+        if estimate is not None:
+            kernels = {name: np.concatenate([one, estimate.others[name]]) for name, one in kernels.items()}
+        frame = dataset.frame.iloc[np.tile(rows[first], copies + 1)].assign(**problems)
+        return cls(problems, kernels, [op.problem_of_row(row) for row in frame.to_dict("records")])
+
+    @property
+    def count(self) -> int:
+        """Number of problems."""
+        return len(self.points)
+
+    @property
+    def columns(self) -> dict[str, NDArray[Any]]:
+        """Raw columns of all kernels of each problem, shape (problems * kernels,)."""
+        kernels = len(next(iter(self.kernels.values())))
+        of_problems = {name: np.repeat(values, kernels) for name, values in self.problems.items()}
+        return of_problems | {name: np.tile(values, self.count) for name, values in self.kernels.items()}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -148,6 +217,16 @@ class _Law:
         shared = _with_constant(op.engine, of_kernel, hardware, op.law.shared)
         families = frame[op.kernel_slice].to_numpy(dtype=str)[rows][first_kernel]
         return cls(raw, hardware, measured, kernel, first_kernel, shared, families)
+
+    def log_times(self, dataset: Dataset, grid: _Grid) -> NDArray[np.float64]:
+        """Logarithms of the times of a grid's kernels, shape (problems, kernels)."""
+        op = dataset.op
+        assert op.law is not None
+        shared = _with_constant(op.engine, grid.kernels, self.hardware, op.law.shared)
+        families = np.concatenate([self.families, grid.kernels[op.kernel_slice][len(self.families) :]])
+        coefficients = _coefficients(self.measured, self.kernel, shared, families)
+        terms = _with_constant(op.engine, grid.columns, self.hardware, op.law.terms)
+        return np.asarray(np.log(np.einsum("pkt,kt->pk", terms.reshape(grid.count, len(families), -1), coefficients)))
 
 
 def _unseen_error(law: _Law, fold: NDArray[np.int64]) -> float:

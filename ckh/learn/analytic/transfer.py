@@ -19,6 +19,7 @@ from ckh.archs import HOST, arch_names, load_arch
 from ckh.errors import ModelError
 from ckh.kernels.compiled import compiled
 from ckh.learn.analytic.estimate import (
+    ESTIMATE,
     ESTIMATE_FEATURE,
     PROBLEM_INPUTS,
     KernelShapes,
@@ -52,7 +53,6 @@ if TYPE_CHECKING:
     from ckh.ranking.packed import PackedForest
     from ckh.resources import Resources
 
-ESTIMATE = "analytic estimate"
 _BENCH_BUDGET = "15m"
 
 

@@ -1,35 +1,32 @@
 """Answers joined with measured rows, so that what is judged is what `ckh predict` says: its pool, order and refusals.
 
-A measured kernel and a candidate are the same if their names parse to the same kernel. AMD's shorter names leave fields
-open: such a row stands for every candidate that agrees in the others, and has the best place of these.
+A measured row has the best place of the candidates that correspond to its kernel's name (`KernelJoin`).
 """
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
-from contextlib import suppress
-from dataclasses import fields
-from operator import attrgetter
-from typing import TYPE_CHECKING, Any
+from collections import Counter
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ckh.assess.ranked_rows import RankedRows
-from ckh.errors import DataError, UsageError
+from ckh.errors import UsageError
+from ckh.learn.analytic.joined import KernelJoin
 from ckh.learn.answers.answering import AnsweringModels
 from ckh.learn.answers.ranking import rankings_of
 from ckh.learn.judging.predicted_times import TimeRatios, answered_ratios, predicted_speeds
 from ckh.learn.models.scoring import Remembered
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
     from ckh.data.dataset import Dataset
     from ckh.learn.answers.ranking import Ranking
     from ckh.learn.models.artifact import Model
-    from ckh.ops.base import AnyOperation, Kernel, Problem
+    from ckh.ops.base import Problem
 
 _AT_ONCE = 64  # answers that are in memory: each has numbers of all candidates
 
@@ -45,7 +42,7 @@ def ranked_rows(model: Model, dataset: Dataset) -> RankedRows:
 
     op, problems, problem_ids = dataset.op, dataset.problems(), dataset.problem_ids
     codes, names = factorize(dataset.frame["kernel_name"])
-    join = _Join(op, [str(name) for name in names])
+    join = KernelJoin(op, [str(name) for name in names])
     ranked = RankedRows(
         np.full(len(dataset), np.inf),
         np.full(len(problems), "", dtype=object),
@@ -63,7 +60,7 @@ def ranked_rows(model: Model, dataset: Dataset) -> RankedRows:
                 ranked.refusal[number] = failure.message
                 continue
             ranked.first[number] = op.kernel_name(answer.pool[answer.order[0]])
-            place, tflops = join.places(answer)
+            place, tflops = _places(join, answer)
             ranked.place[rows], ranked.tflops[rows] = place[codes[rows]], tflops[codes[rows]]
             ranked.first_tflops[number] = np.nan if answer.tflops is None else answer.tflops[0]
     return ranked
@@ -119,62 +116,14 @@ def first_kernels(model: Model, dataset: Dataset, count: int) -> list[tuple[str,
     return [tuple(one.name for one in answer.best(count)) for answer in rankings_of(dataset.problems(), model)]
 
 
-class _Join:
-    """Measured kernels and the candidates that each stands for, found once for each pool.
-
-    Args:
-        op: the operation.
-        names: distinct names of measured kernels.
-    """
-
-    def __init__(self, op: AnyOperation, names: list[str]) -> None:
-        self._count = len(names)
-        self._complete: dict[Kernel, list[int]] = defaultdict(list)
-        # Of kernels that leave fields open: by the names of the fields that they state, by the values of these.
-        self._open: dict[tuple[str, ...], dict[Any, list[int]]] = defaultdict(lambda: defaultdict(list))
-        for code, name in enumerate(names):
-            with suppress(DataError):  # a kernel that the operation does not know is not a candidate
-                self._add(op, code, op.parse_kernel(name))
-        self._pools: dict[int, tuple[Sequence[Kernel], NDArray[np.intp], NDArray[np.intp]]] = {}
-
-    def places(self, answer: Ranking) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Place in an answer, infinite without one, and stated speed of each measured kernel, shape (names,)."""
-        position, code = self._pairs(answer.pool)
-        of_position = np.full(len(answer.pool), np.inf)
-        of_position[answer.order] = np.arange(len(answer.order))
-        place = np.full(self._count, np.inf)
-        np.minimum.at(place, code, of_position[position])
-        tflops, is_known = np.full(self._count, np.nan), np.isfinite(place)
-        if answer.tflops is not None:
-            tflops[is_known] = answer.tflops[place[is_known].astype(np.intp)]
-        return place, tflops
-
-    def _add(self, op: AnyOperation, code: int, kernel: Kernel) -> None:
-        self._complete[kernel].append(code)
-        try:
-            op.kernel_name(kernel)
-        except UsageError:  # it leaves fields open
-            stated = tuple(one.name for one in fields(kernel) if getattr(kernel, one.name) is not None)
-            self._open[stated][_values(stated)(kernel)].append(code)
-
-    def _pairs(self, pool: Sequence[Kernel]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-        """Numbers of candidates in a pool, and of the measured kernels that they correspond to, pair by pair."""
-        known = self._pools.get(id(pool))
-        if known is None:
-            found = set(_pairs(pool, lambda kernel: kernel, self._complete))
-            for stated, codes in self._open.items():
-                found |= set(_pairs(pool, _values(stated), codes))
-            position, code = np.array(sorted(found), np.intp).reshape(-1, 2).T
-            known = pool, position, code  # with the pool, so that its identity is not used again
-            self._pools[id(pool)] = known
-        return known[1], known[2]
-
-
-def _values(names: tuple[str, ...]) -> Callable[[Any], Any]:
-    return attrgetter(*names)
-
-
-def _pairs(pool: Sequence[Kernel], key: Callable[[Any], Any], codes: dict[Any, list[int]]) -> Iterable[tuple[int, int]]:
-    for position, kernel in enumerate(pool):
-        for code in codes.get(key(kernel), ()):
-            yield position, code
+def _places(join: KernelJoin, answer: Ranking) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Place in an answer, infinite without one, and stated speed of each measured kernel, shape (names,)."""
+    position, code = join.pairs(answer.pool)
+    of_position = np.full(len(answer.pool), np.inf)
+    of_position[answer.order] = np.arange(len(answer.order))
+    place = np.full(join.count, np.inf)
+    np.minimum.at(place, code, of_position[position])
+    tflops, is_known = np.full(join.count, np.nan), np.isfinite(place)
+    if answer.tflops is not None:
+        tflops[is_known] = answer.tflops[place[is_known].astype(np.intp)]
+    return place, tflops

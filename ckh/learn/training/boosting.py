@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from ckh.cluster.on_worker import is_withdrawn
 from ckh.errors import CkhError
-from ckh.learn.analytic.prior import PRIOR_TREES, has_prior, prior_rows
+from ckh.learn.analytic.prior import PRIOR_TREES, prior_rows
 from ckh.learn.training.targets import Fit, make_fit
 from ckh.training import RANK, RankObjective, TreeParams
 
@@ -37,6 +37,13 @@ def _go_on(_steps: int, _text: str) -> None:
     """On a worker of a cluster, where there is no progress bar: end what nobody waits for any more."""
     if is_withdrawn():
         raise CkhError("the run has ended", code="run-ended")
+
+
+class Prior(NamedTuple):
+    """A `lightgbm.Booster` of analytic estimates, and its weight beside 1 of the trees of measurements."""
+
+    model: Any
+    weight: float
 
 
 class Boosting:
@@ -106,20 +113,22 @@ class Boosting:
         """LightGBM's parameters of a model, without the number of trees."""
         return self._parameters(fit, self.options.params, self.options.seed)
 
-    def prior(self, fit: Fit, rows: NDArray[np.int64]) -> Any:
-        """Trees of a law of time that is fitted to rows; None where there is to be none, or it cannot be fitted."""
+    def prior(self, fit: Fit, rows: NDArray[np.int64]) -> Prior | None:
+        """Trees of what is known of rows besides their measurements (`prior_rows`); None where there is to be none."""
         import lightgbm
 
         dataset, options = self.prepared.dataset, self.options
-        if fit.target != RANK or not options.prior or not has_prior(dataset, rows):
+        if fit.target != RANK or not options.prior:
             return None
         known = prior_rows(dataset, rows, self.prepared.efficiency, options.seed)
+        if known is None:
+            return None
         law = Fit(fit.target, known.efficiency, known.efficiency, dict(fit.parameters), is_grouped=False)
         parameters = self._parameters(law, PRIOR_TREES, options.seed)
         rows = np.arange(len(known.efficiency))
         arguments = {"label": law.label, "weight": law.weight, "params": parameters}
         data = known.matrix.lightgbm_data(rows, **arguments, **self._features)
-        return lightgbm.train(parameters, data, PRIOR_TREES.n_estimators)
+        return Prior(lightgbm.train(parameters, data, PRIOR_TREES.n_estimators), options.prior * known.weight)
 
     def lambdarank(self, rows: NDArray[np.int64]) -> Any:
         """The LambdaRank of rows that stands beside a model of efficiency and its law; None where none is requested."""
@@ -131,7 +140,7 @@ class Boosting:
         parameters = self._parameters(fit, _LAMBDARANK_TREES, self.options.seed)
         return lightgbm.train(parameters, self._rows(fit, rows, parameters), _LAMBDARANK_TREES.n_estimators)
 
-    def lambdarank_scale(self, rows: NDArray[np.int64], model: Any, prior: Any, lambdarank: Any) -> float:
+    def lambdarank_scale(self, rows: NDArray[np.int64], model: Any, prior: Prior, lambdarank: Any) -> float:
         """The factor that spreads a LambdaRank's scores as a model's with its prior, within problems of these rows."""
         problem = np.unique(self.prepared.dataset.problem_ids[rows], return_inverse=True)[1]
         own = _spread_within(self._with_prior(model, prior, rows), problem)
@@ -152,10 +161,10 @@ class Boosting:
         factor = weight * self.lambdarank_scale(rows, model, prior, lambdarank)
         return (score + factor * self.prepared.matrix.predict(lambdarank, others)) / (1.0 + weight)
 
-    def _with_prior(self, model: Any, prior: Any, rows: NDArray[np.int64]) -> NDArray[np.float64]:
+    def _with_prior(self, model: Any, prior: Prior, rows: NDArray[np.int64]) -> NDArray[np.float64]:
         """The mean of what a model and its prior predict for rows, weighted."""
-        matrix, weight = self.prepared.matrix, self.options.prior
-        return (matrix.predict(model, rows) + weight * matrix.predict(prior, rows)) / (1.0 + weight)
+        matrix, weight = self.prepared.matrix, prior.weight
+        return (matrix.predict(model, rows) + weight * matrix.predict(prior.model, rows)) / (1.0 + weight)
 
     def _parameters(self, fit: Fit, trees: TreeParams, seed: int) -> dict[str, Any]:
         """LightGBM's parameters, without the number of trees."""

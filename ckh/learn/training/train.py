@@ -14,7 +14,7 @@ import numpy as np
 
 from ckh.learn.judging.calibrate import calibrate
 from ckh.learn.models.model_text import join_trees, scale_leaves, shorten
-from ckh.learn.training.boosting import Boosting
+from ckh.learn.training.boosting import Boosting, Prior
 from ckh.learn.training.prepared import check_options, prepare
 from ckh.learn.training.targets import Fit, blended, make_fit
 from ckh.learn.training.trained import Trained, TrainedTarget
@@ -116,7 +116,7 @@ class _Trainer:
             text = self._joined(fit, [text, *self._further(fit, trees)])
         prior = self._boosting.prior(fit, rows)
         if prior is not None:
-            text, trees = self._with_prior(text, prior.model_to_string()), trees + prior.num_trees()
+            text, trees = self._with_prior(text, prior), trees + prior.model.num_trees()
             if (lambdarank := self._boosting.lambdarank(rows)) is not None:
                 scale = self._boosting.lambdarank_scale(rows, final, prior, lambdarank)
                 text = self._with_lambdarank(text, lambdarank.model_to_string(), scale)
@@ -150,12 +150,10 @@ class _Trainer:
         boosting.advance(boosting.options.params.n_estimators, f"{fit.target}, on the cluster")
         return booster
 
-    def _with_prior(self, text: str, prior: str) -> str:
+    def _with_prior(self, text: str, prior: Prior) -> str:
         """Weighted mean of a model and a prior."""
-        weight = 1.0 + self._options.prior
-        return shorten(
-            join_trees([scale_leaves(text, 1.0 / weight), scale_leaves(prior, self._options.prior / weight)])
-        )
+        weight, other = 1.0 + prior.weight, prior.model.model_to_string()
+        return shorten(join_trees([scale_leaves(text, 1.0 / weight), scale_leaves(other, prior.weight / weight)]))
 
     def _with_lambdarank(self, text: str, lambdarank: str, scale: float) -> str:
         """Weighted mean of a model and a LambdaRank; `scale` as of `Boosting.lambdarank_scale`."""
