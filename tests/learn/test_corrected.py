@@ -16,7 +16,7 @@ from ckh.data.dataset import Dataset, read_dataset
 from ckh.learn.analytic.corrected import CorrectedEstimate, complete_kernels
 from ckh.learn.analytic.estimate import estimated_us
 from ckh.learn.analytic.prior import has_prior, prior_rows
-from ckh.ops.grouped_conv.names import amd_short_name
+from ckh.ops.grouped_conv.kernels.names import amd_short_name
 from tests.learn.conftest import AMD_KERNELS, measured
 
 if TYPE_CHECKING:
