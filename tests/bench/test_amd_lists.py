@@ -19,7 +19,7 @@ from ckh.cli import run
 from ckh.errors import DataError, ExitCode
 from ckh.kernels.lists import ListFormat
 from ckh.ops import operation, part_of
-from ckh.ops.gemm_universal.validity import GEMM_RULES
+from ckh.ops.gemm_universal.kernels.validity import GEMM_RULES
 from ckh.ops.grouped_conv.kernels.names import kernel_name
 from ckh.ops.grouped_conv.kernels.pool import conv_pool
 from ckh.problems import Direction

@@ -15,9 +15,9 @@ from ckh.data.settings import Given
 from ckh.errors import NoKernelError
 from ckh.kernels.judging import judge_table
 from ckh.kernels.table import KernelTable
-from ckh.ops.gemm_universal import hip_rules as gemm_rules
 from ckh.ops.gemm_universal.kernel import GemmKernel
-from ckh.ops.gemm_universal.pool import POOLS
+from ckh.ops.gemm_universal.kernels.pool import POOLS
+from ckh.ops.gemm_universal.measuring import hip_rules as gemm_rules
 from ckh.ops.grouped_conv.kernel import ConvKernel
 from ckh.ops.grouped_conv.measuring import hip_rules as conv_rules
 from ckh.ops.grouped_conv.rules import rule_set

@@ -17,10 +17,10 @@ from ckh.bench.planning.plan import ALL, Plan, full_name, make_plan
 from ckh.data.settings import Settings
 from ckh.errors import DataError, NoKernelError, UsageError
 from ckh.ops import operation
-from ckh.ops.gemm_universal.candidate_source import candidate_source as gemm_source
-from ckh.ops.gemm_universal.pool import gemm_pool
+from ckh.ops.gemm_universal.kernels.pool import gemm_pool
+from ckh.ops.gemm_universal.kernels.validity import GEMM_RULES
+from ckh.ops.gemm_universal.measuring.candidate_source import candidate_source as gemm_source
 from ckh.ops.gemm_universal.problem_sets import load_problems as gemm_problems
-from ckh.ops.gemm_universal.validity import GEMM_RULES
 from ckh.ops.grouped_conv.kernels.names import amd_short_name
 from ckh.ops.grouped_conv.kernels.pool import conv_pool, refused_pool
 from ckh.ops.grouped_conv.kernels.variants import PIPELINE_VARIANTS

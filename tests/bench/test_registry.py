@@ -15,7 +15,7 @@ from ckh.bench.planning.registry import read_registry, write_registry
 from ckh.errors import DataError, OutputError, UsageError
 from ckh.kernels.lists import Registry
 from ckh.ops import operation
-from ckh.ops.gemm_universal.pool import gemm_pool
+from ckh.ops.gemm_universal.kernels.pool import gemm_pool
 from ckh.ops.grouped_conv.kernels.names import kernel_name, parse_kernel_name
 from ckh.ops.grouped_conv.rules import rule_set
 from ckh.problems import Direction

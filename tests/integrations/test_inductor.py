@@ -21,7 +21,7 @@ from ckh.export.to_python import BUILT_FOR
 from ckh.integrations import inductor
 from ckh.learn.analytic.estimate import estimated_us
 from ckh.ops import operation
-from ckh.ops.gemm_universal.inductor import INSTANCES as GEMMS
+from ckh.ops.gemm_universal.consumers.inductor import INSTANCES as GEMMS
 from ckh.ops.gemm_universal.problem import GemmProblem
 from ckh.ops.grouped_conv.consumers.inductor import INSTANCES as CONVOLUTIONS
 from ckh.ops.grouped_conv.problem import ConvProblem

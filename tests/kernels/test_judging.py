@@ -18,10 +18,10 @@ from ckh.kernels.scheduler import Scheduler
 from ckh.kernels.table import KernelTable
 from ckh.ops import operation
 from ckh.ops.gemm_universal.kernel import GemmKernel
-from ckh.ops.gemm_universal.pool import gemm_pool
+from ckh.ops.gemm_universal.kernels.pool import gemm_pool
+from ckh.ops.gemm_universal.kernels.spaces import AMD_SEARCH, space_of
+from ckh.ops.gemm_universal.kernels.validity import GEMM_RULES
 from ckh.ops.gemm_universal.problem import GEMM_LAYOUTS, GemmProblem
-from ckh.ops.gemm_universal.spaces import AMD_SEARCH, space_of
-from ckh.ops.gemm_universal.validity import GEMM_RULES
 from ckh.ops.grouped_conv.kernel import ConvKernel
 from ckh.ops.grouped_conv.kernels.names import amd_short_name, parse_kernel_name
 from ckh.ops.grouped_conv.kernels.pool import conv_pool, table_of, tile_axis, variant_axis

@@ -19,7 +19,7 @@ from ckh.kernels.pipelines import (
     wave_group_reason,
 )
 from ckh.ops import operation
-from ckh.ops.gemm_universal import hip_rules as ck_tile_gemm_rules
+from ckh.ops.gemm_universal.measuring import hip_rules as ck_tile_gemm_rules
 from tests.bench.codegen.templates import OPERATIONS, SHARED
 from tests.refusals import expect_refusal, expect_values
 

@@ -314,7 +314,7 @@ def test_the_estimate_by_hand() -> None:
 )
 def test_the_estimate_goes_by_the_matrix_instruction(arch: str, tile: tuple[int, int, int], rate: int) -> None:
     """With another instruction a trip is longer by the clocks of the slower products and of their issue alone."""
-    from ckh.ops.gemm_universal.pool import gemm_pool
+    from ckh.ops.gemm_universal.kernels.pool import gemm_pool
 
     best, spec, problem = (32, 32, 16), load_arch(arch), GemmProblem(4096, 4096, 4096, "fp16", "rcr")
     pool = {

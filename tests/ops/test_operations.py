@@ -128,7 +128,7 @@ def test_a_kernel_of_a_loaded_operation_loads_no_other() -> None:
         "import sys\n"
         "from ckh.ops import operation, operation_of_kernel\n"
         "op = operation('gemm_universal')\n"
-        "from ckh.ops.gemm_universal.pool import gemm_pool\n"
+        "from ckh.ops.gemm_universal.kernels.pool import gemm_pool\n"
         "from ckh.archs import load_arch\n"
         "assert operation_of_kernel(gemm_pool(load_arch('host'), 'fp32', 'rcr')[0]) is op\n"
         "others = ('ckh.ops.grouped', 'ckh.ops.miopen', 'ckh.bench')\n"

@@ -36,9 +36,9 @@ from ckh.ops.aiter_moe.kernel import parse_choice as parse_moe_choice
 from ckh.ops.aiter_moe.problem import parse_aiter_moe
 from ckh.ops.aiter_moe.problem_files import load_problems as read_moe_problems
 from ckh.ops.aiter_moe.tuned import read as read_moe_tuned
-from ckh.ops.gemm_universal import names as gemm_names
+from ckh.ops.gemm_universal.kernels import names as gemm_names
 from ckh.ops.gemm_universal.problem import parse_gemm_problem
-from ckh.ops.gemm_universal.problem_files import read_problems as read_gemm_problems
+from ckh.ops.gemm_universal.problem_sets.files import read_problems as read_gemm_problems
 from ckh.ops.gemm_universal.readers.aiter_csv import read_winners
 from ckh.ops.grouped_conv.kernel import ConvKernel
 from ckh.ops.grouped_conv.kernels.learned import learned_kernels

@@ -18,8 +18,9 @@ from ckh.ops.gemm_universal.columns import (
 from ckh.ops.gemm_universal.features import GEMM_UNIVERSAL, NAMES_72
 from ckh.ops.gemm_universal.judged import JUDGED
 from ckh.ops.gemm_universal.kernel import GemmKernel
-from ckh.ops.gemm_universal.names import kernel_name, parse_kernel_name, short_name
-from ckh.ops.gemm_universal.pool import POOLS
+from ckh.ops.gemm_universal.kernels.names import kernel_name, parse_kernel_name, short_name
+from ckh.ops.gemm_universal.kernels.pool import POOLS
+from ckh.ops.gemm_universal.kernels.problem_rules import rule_key
 from ckh.ops.gemm_universal.problem import (
     GEMM_COLUMNS,
     GEMM_IDENTITY,
@@ -28,7 +29,6 @@ from ckh.ops.gemm_universal.problem import (
     GemmProblem,
     parse_gemm_problem,
 )
-from ckh.ops.gemm_universal.problem_rules import rule_key
 from ckh.schema import Column, dataset_columns
 
 if TYPE_CHECKING:
@@ -182,12 +182,12 @@ OPERATION = Operation(
     judged=JUDGED,
     batch="m",
     amd_features=NAMES_72,
-    formats=lazily("ckh.ops.gemm_universal.formats:FORMATS"),
+    formats=lazily("ckh.ops.gemm_universal.readers.formats:FORMATS"),
     requested=lazily("ckh.ops.gemm_universal.requested:REQUESTED"),
-    measured=lazily("ckh.ops.gemm_universal.measured:MEASURED"),
+    measured=lazily("ckh.ops.gemm_universal.measuring.measured:MEASURED"),
     tiled=_tiled,
-    searched=lazily("ckh.ops.gemm_universal.search_space:SEARCHED"),
-    lists=lazily("ckh.ops.gemm_universal.amd_lists:LISTS"),
-    exported=lazily("ckh.ops.gemm_universal.exported:EXPORTED"),
-    consumers=lazily("ckh.ops.gemm_universal.consumed:CONSUMERS"),
+    searched=lazily("ckh.ops.gemm_universal.kernels.search_space:SEARCHED"),
+    lists=lazily("ckh.ops.gemm_universal.kernels.amd_lists:LISTS"),
+    exported=lazily("ckh.ops.gemm_universal.consumers.exported:EXPORTED"),
+    consumers=lazily("ckh.ops.gemm_universal.consumers.consumed:CONSUMERS"),
 )

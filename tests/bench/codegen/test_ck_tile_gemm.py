@@ -23,13 +23,13 @@ from ckh.bench.isolated.library import KernelLibrary
 from ckh.bench.supervision.process import WorkerProcess
 from ckh.bench.supervision.protocol import Job, Op
 from ckh.kernels.scheduler import Scheduler
-from ckh.ops.gemm_universal.hip import emit
-from ckh.ops.gemm_universal.hip_headers import GemmHeaders, detect_gemm
-from ckh.ops.gemm_universal.hip_rules import ELEMENTS, missing
-from ckh.ops.gemm_universal.measured import c_problem as c_gemm_problem
-from ckh.ops.gemm_universal.names import kernel_name, parse_kernel_name
+from ckh.ops.gemm_universal.kernels.names import kernel_name, parse_kernel_name
+from ckh.ops.gemm_universal.kernels.validity import GEMM_RULES
+from ckh.ops.gemm_universal.measuring.hip import emit
+from ckh.ops.gemm_universal.measuring.hip_headers import GemmHeaders, detect_gemm
+from ckh.ops.gemm_universal.measuring.hip_rules import ELEMENTS, missing
+from ckh.ops.gemm_universal.measuring.measured import c_problem as c_gemm_problem
 from ckh.ops.gemm_universal.problem import GemmProblem
-from ckh.ops.gemm_universal.validity import GEMM_RULES
 from ckh.ops.grouped_conv.kernels.pool import conv_pool
 from ckh.problems import Direction
 from ckh.schema import Status

@@ -20,13 +20,13 @@ from ckh.archs import load_arch
 from ckh.bench.codegen import ck_tile
 from ckh.bench.isolated.library import KernelLibrary
 from ckh.kernels.scheduler import Scheduler
-from ckh.ops.gemm_universal.hip import emit
-from ckh.ops.gemm_universal.hip_headers import GemmHeaders, detect_gemm
-from ckh.ops.gemm_universal.hip_rules import ELEMENTS, missing
-from ckh.ops.gemm_universal.measured import CGemmProblem
-from ckh.ops.gemm_universal.names import parse_kernel_name
+from ckh.ops.gemm_universal.kernels.names import parse_kernel_name
+from ckh.ops.gemm_universal.kernels.spaces import GPU
+from ckh.ops.gemm_universal.measuring.hip import emit
+from ckh.ops.gemm_universal.measuring.hip_headers import GemmHeaders, detect_gemm
+from ckh.ops.gemm_universal.measuring.hip_rules import ELEMENTS, missing
+from ckh.ops.gemm_universal.measuring.measured import CGemmProblem
 from ckh.ops.gemm_universal.problem import GEMM_LAYOUTS
-from ckh.ops.gemm_universal.spaces import GPU
 from tests.bench.codegen.templates import OPERATIONS, SHARED, copy_templates
 from tests.refusals import expect_reasons
 

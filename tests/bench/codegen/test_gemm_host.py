@@ -30,13 +30,13 @@ from ckh.bench.isolated.verify import FP32_ROUNDING
 from ckh.errors import UsageError
 from ckh.kernels.pipelines import TABLE_PIPELINES
 from ckh.kernels.scheduler import Scheduler
-from ckh.ops.gemm_universal.host import emit
 from ckh.ops.gemm_universal.kernel import GemmKernel
-from ckh.ops.gemm_universal.measured import MEASURED, CGemmProblem
-from ckh.ops.gemm_universal.names import kernel_name, parse_kernel_name, short_name
-from ckh.ops.gemm_universal.pool import gemm_pool
+from ckh.ops.gemm_universal.kernels.names import kernel_name, parse_kernel_name, short_name
+from ckh.ops.gemm_universal.kernels.pool import gemm_pool
+from ckh.ops.gemm_universal.kernels.validity import GEMM_RULES
+from ckh.ops.gemm_universal.measuring.host import emit
+from ckh.ops.gemm_universal.measuring.measured import MEASURED, CGemmProblem
 from ckh.ops.gemm_universal.problem import GEMM_LAYOUTS, GemmProblem
-from ckh.ops.gemm_universal.validity import GEMM_RULES
 from tests.refusals import expect_values
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from ckh.bench.codegen.ck_tile import Headers
 from ckh.bench.codegen.interfaces import Interface
 from ckh.bench.codegen.warp_gemms import dispatcher_macro, transposing_warp_gemms, warp_gemms
 from ckh.bench.devices.device import DeviceOptions
-from ckh.ops.gemm_universal.names import parse_kernel_name
+from ckh.ops.gemm_universal.kernels.names import parse_kernel_name
 from ckh.schema import Status
 from tests.real import built_with, compiles, interface_here
 

@@ -12,8 +12,8 @@ from math import gcd
 
 from ckh.archs import ArchSpec
 from ckh.ops.gemm_universal.kernel import GemmKernel
+from ckh.ops.gemm_universal.kernels.vectors import effective_widths
 from ckh.ops.gemm_universal.problem import GemmProblem, contiguous_axes, output_dtype
-from ckh.ops.gemm_universal.vectors import effective_widths
 
 ProblemRule = Callable[[GemmKernel, ArchSpec, GemmProblem], Iterator[str]]
 

@@ -12,7 +12,7 @@ from ckh.errors import DataError, ModelError
 from ckh.features.reads import Depends, dependence
 from ckh.ops.gemm_universal.columns import INPUT_COLUMNS, from_amd, kernel_columns, problem_columns
 from ckh.ops.gemm_universal.features import GEMM_UNIVERSAL, NAMES_55, NAMES_72
-from ckh.ops.gemm_universal.names import parse_kernel_name
+from ckh.ops.gemm_universal.kernels.names import parse_kernel_name
 from ckh.ops.gemm_universal.problem import GemmProblem
 from tests.shared import SHARED
 

@@ -12,8 +12,8 @@ from ckh.archs import load_arch
 from ckh.errors import DataError, UsageError
 from ckh.kernels.scheduler import Scheduler
 from ckh.ops.gemm_universal.kernel import GemmKernel
-from ckh.ops.gemm_universal.names import kernel_name, parse_kernel_name, short_name
-from ckh.ops.gemm_universal.pool import gemm_pool
+from ckh.ops.gemm_universal.kernels.names import kernel_name, parse_kernel_name, short_name
+from ckh.ops.gemm_universal.kernels.pool import gemm_pool
 from ckh.ops.gemm_universal.problem import GEMM_LAYOUTS
 from ckh.problems import DTYPE_BYTES
 from tests.refusals import expect_refusal

@@ -8,10 +8,10 @@ from itertools import islice, product
 import pytest
 
 from ckh.archs import ArchSpec, load_arch
-from ckh.ops.gemm_universal.pool import BENCH_POOLS, buildable, gemm_pool, refused_pool
+from ckh.ops.gemm_universal.kernels.pool import BENCH_POOLS, buildable, gemm_pool, refused_pool
+from ckh.ops.gemm_universal.kernels.spaces import AMD_SEARCH, GPU, HOST, space_of
+from ckh.ops.gemm_universal.kernels.validity import GEMM_RULES
 from ckh.ops.gemm_universal.problem import GEMM_LAYOUTS
-from ckh.ops.gemm_universal.spaces import AMD_SEARCH, GPU, HOST, space_of
-from ckh.ops.gemm_universal.validity import GEMM_RULES
 from ckh.problems import DTYPE_BYTES
 from tests.refusals import has_values
 

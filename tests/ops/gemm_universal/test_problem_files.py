@@ -8,7 +8,7 @@ import pytest
 
 from ckh.errors import DataError
 from ckh.ops.gemm_universal.problem import GemmProblem
-from ckh.ops.gemm_universal.problem_files import is_problem_file, read_problems
+from ckh.ops.gemm_universal.problem_sets.files import is_problem_file, read_problems
 from tests.refusals import expect_refusal
 
 if TYPE_CHECKING:

@@ -10,7 +10,6 @@ from statistics import median
 import pytest
 
 from ckh.errors import UsageError
-from ckh.ops.gemm_universal.language_models import MODELS
 from ckh.ops.gemm_universal.problem import GemmProblem
 from ckh.ops.gemm_universal.problem_sets import (
     HOST_RANKS,
@@ -21,6 +20,7 @@ from ckh.ops.gemm_universal.problem_sets import (
     problem_set,
     set_names,
 )
+from ckh.ops.gemm_universal.problem_sets.language_models import MODELS
 from tests.refusals import expect_refusal
 
 TRAINING_SETS = ("gemm-train", "host-gemm-train", "host-gemm-more")

@@ -17,9 +17,9 @@ from ckh.export.groups import group_of
 from ckh.kernels.timed import TIMED_NAME
 from ckh.learn.answers.ranking import ranking_of
 from ckh.learn.models.artifact import load_model
-from ckh.ops.gemm_universal.names import parse_kernel_name
+from ckh.ops.gemm_universal.kernels.names import parse_kernel_name
+from ckh.ops.gemm_universal.kernels.pool import POOLS, gemm_pool
 from ckh.ops.gemm_universal.operation import OPERATION
-from ckh.ops.gemm_universal.pool import POOLS, gemm_pool
 from ckh.ops.gemm_universal.problem import GemmProblem
 from tests.ops.gemm_universal import tile_engine
 

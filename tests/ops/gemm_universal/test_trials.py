@@ -6,7 +6,7 @@ from ckh.archs import load_arch
 from ckh.bench.computation import measured_of
 from ckh.kernels.loops import loaded_ahead
 from ckh.ops import operation
-from ckh.ops.gemm_universal.trials import kernel_class, loop_end_problems, representatives
+from ckh.ops.gemm_universal.measuring.trials import kernel_class, loop_end_problems, representatives
 
 ARCH = load_arch("gfx942")
 

@@ -10,11 +10,11 @@ import pytest
 
 from ckh.archs import load_arch
 from ckh.kernels.scheduler import Scheduler
-from ckh.ops.gemm_universal.names import parse_kernel_name
-from ckh.ops.gemm_universal.pool import gemm_pool
+from ckh.ops.gemm_universal.kernels.names import parse_kernel_name
+from ckh.ops.gemm_universal.kernels.pool import gemm_pool
+from ckh.ops.gemm_universal.kernels.validity import GEMM_RULES
+from ckh.ops.gemm_universal.kernels.vectors import effective_widths, native_widths
 from ckh.ops.gemm_universal.problem import GemmProblem
-from ckh.ops.gemm_universal.validity import GEMM_RULES
-from ckh.ops.gemm_universal.vectors import effective_widths, native_widths
 from tests.refusals import expect_reasons, expect_values, has_values
 
 if TYPE_CHECKING:

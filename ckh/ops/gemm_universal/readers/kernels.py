@@ -11,7 +11,7 @@ from ckh.kernels.pipelines import ALWAYS_PADDED_PIPELINES
 from ckh.kernels.scheduler import Scheduler
 from ckh.ops.gemm_universal.columns import AMD_WAVES
 from ckh.ops.gemm_universal.kernel import NATIVE_WIDTH, GemmKernel
-from ckh.ops.gemm_universal.names import parse_kernel_name
+from ckh.ops.gemm_universal.kernels.names import parse_kernel_name
 from ckh.ops.gemm_universal.readers.rows import Unusable
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from ckh.archs import load_arch
 from ckh.data.rows import Origin, Pairs, Results, build_table
 from ckh.data.tables import BLOCK_ROWS
 from ckh.errors import DataError, UsageError
-from ckh.ops.gemm_universal.names import kernel_name
+from ckh.ops.gemm_universal.kernels.names import kernel_name
 from ckh.ops.gemm_universal.problem import OP_TYPE, GemmProblem
 from ckh.schema import SHORTEST_MS, Status
 

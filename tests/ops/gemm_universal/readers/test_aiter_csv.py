@@ -13,7 +13,7 @@ from ckh.data.readers import find_reader, read_input, readers
 from ckh.data.readers.cells import WRONG_CELLS
 from ckh.errors import DataError, OutputError, UsageError
 from ckh.ops.gemm_universal.problem import GemmProblem
-from ckh.ops.gemm_universal.problem_files import read_problems
+from ckh.ops.gemm_universal.problem_sets.files import read_problems
 from ckh.ops.gemm_universal.readers import aiter_csv
 from ckh.ops.gemm_universal.readers.aiter_csv import Winners, read_winners
 from ckh.ops.gemm_universal.readers.rows import BAD_PROBLEM

@@ -10,7 +10,7 @@ from ckh.bench.computation import Case
 from ckh.errors import NoKernelError, UsageError
 from ckh.kernels.pipelines import PIPELINE_CODES
 from ckh.kernels.scheduler import Scheduler
-from ckh.ops.gemm_universal.pool import gemm_pool
+from ckh.ops.gemm_universal.kernels.pool import gemm_pool
 from ckh.ops.gemm_universal.problem import GEMM_LAYOUTS, OP_TYPE, GemmProblem
 from ckh.prose import one_of
 

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 from ckh.archs import load_arch
 from ckh.export.groups import DTYPE, Code, Exported, ProblemKind, element_types, ruled_group
-from ckh.ops.gemm_universal.pool import POOLS
+from ckh.ops.gemm_universal.kernels.pool import POOLS
+from ckh.ops.gemm_universal.kernels.problem_rules import PROBLEM_RULES
 from ckh.ops.gemm_universal.problem import GEMM_COLUMNS, GEMM_LAYOUTS, GemmProblem
-from ckh.ops.gemm_universal.problem_rules import PROBLEM_RULES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -14,7 +14,7 @@ from ckh.bench.codegen.source import translation_unit
 from ckh.errors import UsageError
 from ckh.kernels.pipelines import DOUBLE_SMEM_PIPELINES
 from ckh.ops.gemm_universal.kernel import NATIVE_WIDTH
-from ckh.ops.gemm_universal.names import kernel_name, short_name
+from ckh.ops.gemm_universal.kernels.names import kernel_name, short_name
 from ckh.ops.gemm_universal.problem import GEMM_LAYOUTS
 
 if TYPE_CHECKING:

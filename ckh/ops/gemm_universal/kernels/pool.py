@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 from ckh.kernels.pools import Pools
 from ckh.ops.gemm_universal.kernel import GemmKernel
-from ckh.ops.gemm_universal.names import kernel_name, parse_kernel_name
-from ckh.ops.gemm_universal.spaces import GPU_BENCH, GemmSpace, space_of
-from ckh.ops.gemm_universal.validity import GEMM_RULES
+from ckh.ops.gemm_universal.kernels.names import kernel_name, parse_kernel_name
+from ckh.ops.gemm_universal.kernels.spaces import GPU_BENCH, GemmSpace, space_of
+from ckh.ops.gemm_universal.kernels.validity import GEMM_RULES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

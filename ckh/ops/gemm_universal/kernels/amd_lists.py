@@ -14,10 +14,10 @@ from ckh.kernels.lists import MOST_COMBINATIONS, KernelProduct, ListFormat, Regi
 from ckh.kernels.name_grammar import EPILOGUES, MOST, PIPELINE
 from ckh.kernels.scheduler import Scheduler
 from ckh.ops.gemm_universal.kernel import NATIVE_WIDTH, GemmKernel
-from ckh.ops.gemm_universal.names import kernel_name, parse_kernel_name
+from ckh.ops.gemm_universal.kernels.names import kernel_name, parse_kernel_name
+from ckh.ops.gemm_universal.kernels.spaces import GemmSpace, WaveBlock
+from ckh.ops.gemm_universal.kernels.validity import GEMM_RULES
 from ckh.ops.gemm_universal.problem import GEMM_LAYOUTS, OP_TYPE, output_dtype
-from ckh.ops.gemm_universal.spaces import GemmSpace, WaveBlock
-from ckh.ops.gemm_universal.validity import GEMM_RULES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -9,8 +9,8 @@ from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from ckh.kernels.judging import Rules
-from ckh.ops.gemm_universal.arch_rules import COMPLETE_RULES, NAME_RULES
-from ckh.ops.gemm_universal.problem_rules import PROBLEM_RULES
+from ckh.ops.gemm_universal.kernels.arch_rules import COMPLETE_RULES, NAME_RULES
+from ckh.ops.gemm_universal.kernels.problem_rules import PROBLEM_RULES
 
 if TYPE_CHECKING:
     from ckh.ops.gemm_universal.kernel import GemmKernel

@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING
 from ckh.bench.codegen.ck_tile import LABEL, LABEL_BYTES
 from ckh.bench.codegen.source import translation_unit
 from ckh.bench.codegen.unsupported import UnsupportedKernelError
-from ckh.ops.gemm_universal.hip_headers import EPILOGUES
-from ckh.ops.gemm_universal.hip_rules import ELEMENTS, missing
-from ckh.ops.gemm_universal.names import kernel_name
+from ckh.ops.gemm_universal.kernels.names import kernel_name
+from ckh.ops.gemm_universal.measuring.hip_headers import EPILOGUES
+from ckh.ops.gemm_universal.measuring.hip_rules import ELEMENTS, missing
 from ckh.ops.gemm_universal.problem import output_dtype
 
 if TYPE_CHECKING:
     from ckh.archs import ArchSpec
-    from ckh.ops.gemm_universal.hip_headers import GemmHeaders
     from ckh.ops.gemm_universal.kernel import GemmKernel
+    from ckh.ops.gemm_universal.measuring.hip_headers import GemmHeaders
 
 _OUTPUTS = {**ELEMENTS, "int32": "ck_tile::int32_t"}
 _LETTERS = {"r": "RowMajor", "c": "ColumnMajor"}

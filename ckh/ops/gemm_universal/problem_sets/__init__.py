@@ -12,17 +12,23 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from ckh.errors import UsageError
-from ckh.ops.gemm_universal import amd_coverage
-from ckh.ops.gemm_universal.language_models import MODELS
 from ckh.ops.gemm_universal.problem import GEMM_LAYOUTS, OP_TYPE, GemmProblem
-from ckh.ops.gemm_universal.problem_files import is_problem_file, read_problems
-from ckh.ops.gemm_universal.training import FAMILIES, FURTHER_FAMILIES, SPLIT_FAMILIES, SizeLimits, draw_problems
+from ckh.ops.gemm_universal.problem_sets import amd_coverage
+from ckh.ops.gemm_universal.problem_sets.files import is_problem_file, read_problems
+from ckh.ops.gemm_universal.problem_sets.language_models import MODELS
+from ckh.ops.gemm_universal.problem_sets.training import (
+    FAMILIES,
+    FURTHER_FAMILIES,
+    SPLIT_FAMILIES,
+    SizeLimits,
+    draw_problems,
+)
 from ckh.problems import unknown_set
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from ckh.ops.gemm_universal.language_models import LanguageModel
+    from ckh.ops.gemm_universal.problem_sets.language_models import LanguageModel
 
 # Tokens in a batch: all powers of two to 8192, every other one and a half of them, and two that are neither.
 TOKENS: tuple[int, ...] = tuple(sorted({2**i for i in range(14)} | {3 * 4**i for i in range(6)} | {100, 1000}))

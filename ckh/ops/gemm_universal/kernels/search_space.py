@@ -12,14 +12,14 @@ from itertools import product
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
-from ckh.ops.gemm_universal.spaces import AMD_SEARCH, WaveBlock, space_of
-from ckh.ops.gemm_universal.validity import GEMM_RULES
+from ckh.ops.gemm_universal.kernels.spaces import AMD_SEARCH, WaveBlock, space_of
+from ckh.ops.gemm_universal.kernels.validity import GEMM_RULES
 from ckh.search.kernels.product import KernelParameter, Options, Product, Searched, by
 
 if TYPE_CHECKING:
     from ckh.archs import ArchSpec
+    from ckh.ops.gemm_universal.kernels.spaces import GemmSpace
     from ckh.ops.gemm_universal.problem import GemmProblem
-    from ckh.ops.gemm_universal.spaces import GemmSpace
 
 _PARAMETERS = (
     *(KernelParameter(name, attrgetter(name)) for name in ("tile_m", "tile_n", "tile_k")),

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from ckh.bench.computation import Computation, HipEmission, HostEmission, Measured, Split
 from ckh.errors import UsageError
-from ckh.ops.gemm_universal import hip, host
-from ckh.ops.gemm_universal.hip_headers import detect_gemm
-from ckh.ops.gemm_universal.hip_rules import EMITTED, rules_of
+from ckh.ops.gemm_universal.measuring import hip, host
+from ckh.ops.gemm_universal.measuring.hip_headers import detect_gemm
+from ckh.ops.gemm_universal.measuring.hip_rules import EMITTED, rules_of
 from ckh.ops.gemm_universal.problem import OP_TYPE, output_dtype
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ def multiply(problem: GemmProblem, a: NDArray[Any], b: NDArray[Any]) -> NDArray[
     return product if problem.layout[2] == "r" else product.T
 
 
-_TEMPLATES = Path(__file__).parent / "templates"
+_TEMPLATES = Path(__file__).parents[1] / "templates"
 _COMPILE_S = {"": 25.0, "mem": 57.0}  # seen of units of a few kernels
 _DTYPES = ("fp32", "fp16", "bf16", "fp8", "bf8", "int8")
 
@@ -105,25 +105,25 @@ def _problems(settings: Settings) -> tuple[GemmProblem, ...]:
 
 
 def _candidate_source(settings: Settings) -> CandidateSource[GemmProblem, GemmKernel]:
-    from ckh.ops.gemm_universal.candidate_source import candidate_source
+    from ckh.ops.gemm_universal.measuring.candidate_source import candidate_source
 
     return candidate_source(settings)
 
 
 def _reasons(kernel: GemmKernel, arch: ArchSpec, problem: GemmProblem) -> list[str]:
-    from ckh.ops.gemm_universal.validity import GEMM_RULES
+    from ckh.ops.gemm_universal.kernels.validity import GEMM_RULES
 
     return GEMM_RULES.check(kernel, arch, problem)
 
 
 def _trials() -> Trials[GemmProblem, GemmKernel]:
-    from ckh.ops.gemm_universal.trials import TRIALS
+    from ckh.ops.gemm_universal.measuring.trials import TRIALS
 
     return TRIALS
 
 
 def _matrix(name: str, settings: MatrixSettings) -> tuple[Case[GemmProblem, GemmKernel], ...]:
-    from ckh.ops.gemm_universal.matrix import matrix
+    from ckh.ops.gemm_universal.measuring.matrix import matrix
 
     return matrix(name, settings)
 

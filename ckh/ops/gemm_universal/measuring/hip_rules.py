@@ -16,8 +16,8 @@ from ckh.kernels.pipelines import (
 )
 from ckh.kernels.scheduler import Scheduler
 from ckh.ops.gemm_universal.kernel import NATIVE_WIDTH
+from ckh.ops.gemm_universal.kernels.vectors import load_widths
 from ckh.ops.gemm_universal.problem import GEMM_LAYOUTS, contiguous_axes
-from ckh.ops.gemm_universal.vectors import load_widths
 from ckh.problems import DTYPE_BYTES
 
 if TYPE_CHECKING:
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
     from ckh.archs import ArchSpec, Triple
     from ckh.kernels.judging import Rule
-    from ckh.ops.gemm_universal.hip_headers import GemmHeaders
     from ckh.ops.gemm_universal.kernel import GemmKernel
+    from ckh.ops.gemm_universal.measuring.hip_headers import GemmHeaders
 
 ELEMENTS = {
     "fp16": "ck_tile::half_t",

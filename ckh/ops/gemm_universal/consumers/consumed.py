@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from ckh.export.consumers import Consumers
 from ckh.export.dispatcher import DispatcherPart, dispatcher_header
 from ckh.export.groups import element_types
-from ckh.ops.gemm_universal.exported import KIND
-from ckh.ops.gemm_universal.inductor import INSTANCES
+from ckh.ops.gemm_universal.consumers.exported import KIND
+from ckh.ops.gemm_universal.consumers.inductor import INSTANCES
 from ckh.ops.gemm_universal.problem import OP_TYPE
 
 if TYPE_CHECKING:

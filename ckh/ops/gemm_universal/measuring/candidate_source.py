@@ -9,7 +9,7 @@ from ckh.bench.planning.candidates import PoolSource, registry_of, wanted_by
 from ckh.errors import UsageError
 from ckh.ops import operation
 from ckh.ops.gemm_universal.kernel import GemmKernel
-from ckh.ops.gemm_universal.pool import BENCH_POOLS, POOLS
+from ckh.ops.gemm_universal.kernels.pool import BENCH_POOLS, POOLS
 from ckh.ops.gemm_universal.problem import OP_TYPE, GemmProblem
 
 if TYPE_CHECKING:

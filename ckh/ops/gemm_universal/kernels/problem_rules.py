@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 from ckh.kernels.judging import Rule, RuleBook
 from ckh.kernels.pipelines import ALWAYS_PADDED_PIPELINES
+from ckh.ops.gemm_universal.kernels.vectors import Loads, effective_widths
 from ckh.ops.gemm_universal.problem import contiguous_axes, output_dtype
-from ckh.ops.gemm_universal.vectors import Loads, effective_widths
 from ckh.problems import DTYPE_BYTES
 
 if TYPE_CHECKING:

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 from ckh.bench.computation import Trials
 from ckh.kernels.loops import loaded_ahead, most_steps
-from ckh.ops.gemm_universal.pool import buildable
+from ckh.ops.gemm_universal.kernels.pool import buildable
+from ckh.ops.gemm_universal.kernels.spaces import space_of
 from ckh.ops.gemm_universal.problem import GEMM_LAYOUTS, GemmProblem
-from ckh.ops.gemm_universal.spaces import space_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -1,0 +1,1 @@
+"""The kernels of matrix products: names, rules, pools, lists."""

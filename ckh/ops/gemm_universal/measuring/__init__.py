@@ -1,0 +1,1 @@
+"""How kernels of matrix products are computed, built and measured."""
