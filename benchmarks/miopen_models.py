@@ -22,11 +22,11 @@ import numpy as np
 from ckh.assess.metrics import summarize
 from ckh.learn.models.model_text import join_trees
 from ckh.learn.training.targets import blended
-from ckh.ops.miopen_conv.candidates import candidates, make_table
-from ckh.ops.miopen_conv.fdb import FdbDevice
+from ckh.ops.miopen_conv.kernels.candidates import candidates, make_table
 from ckh.ops.miopen_conv.learn import FOLDS, efficiency_of, held_out, predict, times_of, train_order, train_regression
+from ckh.ops.miopen_conv.readers.fdb import FdbDevice
+from ckh.ops.miopen_conv.readers.table import SIZES, SolverTable, read_parquet
 from ckh.ops.miopen_conv.recipe import RECIPE, SEEDS, SMALL_RECIPE
-from ckh.ops.miopen_conv.table import SIZES, SolverTable, read_parquet
 
 if TYPE_CHECKING:
     from collections.abc import Callable

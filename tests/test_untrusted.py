@@ -14,7 +14,7 @@ from ckh.data.readers import readers
 from ckh.data.readers.base import BadRows, parquet_frame
 from ckh.errors import DataError, ModelError
 from ckh.jsonfields import JsonError, parse_json
-from ckh.ops.miopen_conv.fdb import Tally, iter_rows
+from ckh.ops.miopen_conv.readers.fdb import Tally, iter_rows
 from ckh.schema import Column
 from tests.refusals import expect_refusal
 from tests.reliability import samples
@@ -62,7 +62,7 @@ def test_json_of_many_values_is_refused(text: str | bytes) -> None:
 
 def test_a_find_database_has_a_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As text too: of each solver a row is held."""
-    monkeypatch.setattr("ckh.ops.miopen_conv.fdb.MOST_DATABASE_BYTES", 2 << 20)
+    monkeypatch.setattr("ckh.ops.miopen_conv.readers.fdb.MOST_DATABASE_BYTES", 2 << 20)
     path = tmp_path / "gfx90a68.fdb.txt"
     path.write_bytes(samples.fdb()[0] * 6000)
     with expect_refusal(DataError, "too-large", "2"):

@@ -27,15 +27,15 @@ from ckh.learn.models.measured_set import read_measured
 from ckh.learn.models.spec import read_spec
 from ckh.learn.training.warm_start import _params
 from ckh.ops import operation
-from ckh.ops.aiter_gemm.formats import read_csv
 from ckh.ops.aiter_gemm.kernel import parse_kernel as parse_aiter_kernel
 from ckh.ops.aiter_gemm.problem import parse_aiter_gemm
 from ckh.ops.aiter_gemm.problem_files import load_problems as read_aiter_problems
+from ckh.ops.aiter_gemm.readers.formats import read_csv
 from ckh.ops.aiter_moe.kernel import joint
 from ckh.ops.aiter_moe.kernel import parse_choice as parse_moe_choice
 from ckh.ops.aiter_moe.problem import parse_aiter_moe
 from ckh.ops.aiter_moe.problem_files import load_problems as read_moe_problems
-from ckh.ops.aiter_moe.tuned import read as read_moe_tuned
+from ckh.ops.aiter_moe.readers.tuned import read as read_moe_tuned
 from ckh.ops.gemm_universal.kernels import names as gemm_names
 from ckh.ops.gemm_universal.problem import parse_gemm_problem
 from ckh.ops.gemm_universal.problem_sets.files import read_problems as read_gemm_problems
@@ -46,9 +46,9 @@ from ckh.ops.grouped_conv.kernels.names import amd_short_name, kernel_name, pars
 from ckh.ops.grouped_conv.kernels.pool import conv_pool
 from ckh.ops.grouped_conv.problem import parse_conv_problem
 from ckh.ops.grouped_conv.problem_sets.files import read_problems as read_conv_problems
-from ckh.ops.miopen_conv.candidates import CandidateTable, candidates, group_name, read_candidates
+from ckh.ops.miopen_conv.kernels.candidates import CandidateTable, candidates, group_name, read_candidates
+from ckh.ops.miopen_conv.kernels.solvers import parse_solver
 from ckh.ops.miopen_conv.problem import parse_miopen_problem
-from ckh.ops.miopen_conv.solvers import parse_solver
 from ckh.problems import Direction
 from ckh.ranking.forest_file import _build, read_packed
 from ckh.ranking.layout import HEADER

@@ -21,7 +21,7 @@ from ckh.data.records import parse_record
 from ckh.errors import CkhError, DataError, ExitCode, ModelError
 from ckh.jsonfields import JsonError, parse_json
 from ckh.log import note, print_error, printable, warn
-from ckh.ops.miopen_conv.fdb import Tally, iter_rows
+from ckh.ops.miopen_conv.readers.fdb import Tally, iter_rows
 from ckh.paths import data_dir
 from ckh.ranking.forest_file import open_forest
 from ckh.untrusted import csv_rows, integer, require_name, unpacked

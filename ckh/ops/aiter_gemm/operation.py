@@ -11,7 +11,7 @@ from ckh.kernels.table import column_of
 from ckh.ops.aiter_gemm.features import AITER_GEMM, INPUT_COLUMNS
 from ckh.ops.aiter_gemm.judged import JUDGED
 from ckh.ops.aiter_gemm.kernel import NUMBERS, AiterKernel, parse_kernel
-from ckh.ops.aiter_gemm.pool import candidates, candidates_key
+from ckh.ops.aiter_gemm.kernels.pool import candidates, candidates_key
 from ckh.ops.aiter_gemm.problem import (
     FAMILIES,
     IDENTITY,
@@ -153,10 +153,10 @@ OPERATION = Operation(
     train_defaults=_train_defaults,
     load_problems=_load_problems,
     set_names=tuple,
-    formats=lazily("ckh.ops.aiter_gemm.formats:FORMATS"),
+    formats=lazily("ckh.ops.aiter_gemm.readers.formats:FORMATS"),
     requested=lazily("ckh.ops.aiter_gemm.requested:REQUESTED"),
     judged=JUDGED,
-    exported=lazily("ckh.ops.aiter_gemm.exported:EXPORTED"),
-    consumers=lazily("ckh.ops.aiter_gemm.consumed:CONSUMERS"),
+    exported=lazily("ckh.ops.aiter_gemm.consumers.exported:EXPORTED"),
+    consumers=lazily("ckh.ops.aiter_gemm.consumers.consumed:CONSUMERS"),
     grows_with="m",
 )

@@ -11,7 +11,7 @@ from ckh.kernels.table import column_of
 from ckh.ops.aiter_moe.features import AITER_MOE, INPUT_COLUMNS
 from ckh.ops.aiter_moe.judged import JUDGED
 from ckh.ops.aiter_moe.kernel import NUMBERS, MoeChoice, parse_choice
-from ckh.ops.aiter_moe.pool import candidates, candidates_key, other_names
+from ckh.ops.aiter_moe.kernels.pool import candidates, candidates_key, other_names
 from ckh.ops.aiter_moe.problem import IDENTITY, KINDS, OP_TYPE, PREFIX, SIZES, STAGES, AiterMoe, parse_aiter_moe
 from ckh.ops.base import Operation, lazily
 from ckh.schema import Column, dataset_columns
@@ -129,10 +129,10 @@ OPERATION = Operation(
     train_defaults=_train_defaults,
     load_problems=_load_problems,
     set_names=tuple,
-    formats=lazily("ckh.ops.aiter_moe.formats:FORMATS"),
+    formats=lazily("ckh.ops.aiter_moe.readers.formats:FORMATS"),
     requested=lazily("ckh.ops.aiter_moe.requested:REQUESTED"),
     judged=JUDGED,
-    exported=lazily("ckh.ops.aiter_moe.exported:EXPORTED"),
-    consumers=lazily("ckh.ops.aiter_moe.consumed:CONSUMERS"),
+    exported=lazily("ckh.ops.aiter_moe.consumers.exported:EXPORTED"),
+    consumers=lazily("ckh.ops.aiter_moe.consumers.consumed:CONSUMERS"),
     grows_with="tokens",
 )

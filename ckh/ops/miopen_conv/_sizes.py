@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ckh.ops.miopen_conv.solvers import Algorithm, Solver, parse_solver
+from ckh.ops.miopen_conv.kernels.solvers import Algorithm, Solver, parse_solver
 from ckh.problems import DTYPE_BYTES, Direction
 
 if TYPE_CHECKING:

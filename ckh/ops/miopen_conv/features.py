@@ -13,7 +13,7 @@ import numpy as np
 from ckh.features.engine import Columns, Feature, FeatureEngine
 from ckh.ops.grouped_conv.problem import CONV_COLUMNS
 from ckh.ops.miopen_conv._sizes import DERIVED, alignment_of, fill_of, log2_of, of_solver, power_of_two_in, ratio, raw
-from ckh.ops.miopen_conv.solvers import Algorithm, MathUnit, Serves, SolverOrigin
+from ckh.ops.miopen_conv.kernels.solvers import Algorithm, MathUnit, Serves, SolverOrigin
 
 if TYPE_CHECKING:
     from collections.abc import Callable

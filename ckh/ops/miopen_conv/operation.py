@@ -12,7 +12,9 @@ from ckh.ops.base import Operation, lazily
 from ckh.ops.grouped_conv.columns import CONV_IDENTITY, CONV_IDENTITY_COLUMNS, CONV_SIZES
 from ckh.ops.grouped_conv.operation import OPERATION as CONVOLUTION
 from ckh.ops.grouped_conv.problem import CONV_COLUMNS
-from ckh.ops.miopen_conv.candidates import (
+from ckh.ops.miopen_conv.features import INPUT_COLUMNS, MIOPEN_CONV
+from ckh.ops.miopen_conv.judged import JUDGED
+from ckh.ops.miopen_conv.kernels.candidates import (
     CANDIDATES_NAME,
     CandidateTable,
     candidates,
@@ -21,10 +23,8 @@ from ckh.ops.miopen_conv.candidates import (
     make_table,
     read_candidates,
 )
-from ckh.ops.miopen_conv.features import INPUT_COLUMNS, MIOPEN_CONV
-from ckh.ops.miopen_conv.judged import JUDGED
+from ckh.ops.miopen_conv.kernels.solvers import Algorithm, Serves, Solver, SolverOrigin, parse_solver
 from ckh.ops.miopen_conv.problem import MiopenProblem, from_convolution, parse_miopen_problem
-from ckh.ops.miopen_conv.solvers import Algorithm, Serves, Solver, SolverOrigin, parse_solver
 from ckh.problems import Direction
 from ckh.schema import WORKSPACE, Column, dataset_columns
 
@@ -165,9 +165,9 @@ OPERATION = Operation(
     # Of the first 97 to 100 % are among the four that a find database lists; of the second a third may not be.
     timed=1,
     batch="n",
-    formats=lazily("ckh.ops.miopen_conv.formats:FORMATS"),
+    formats=lazily("ckh.ops.miopen_conv.readers.formats:FORMATS"),
     requested=lazily("ckh.ops.miopen_conv.requested:REQUESTED"),
     judged=JUDGED,
-    exported=lazily("ckh.ops.miopen_conv.exported:EXPORTED"),
-    consumers=lazily("ckh.ops.miopen_conv.fdb_text:CONSUMERS"),
+    exported=lazily("ckh.ops.miopen_conv.consumers.exported:EXPORTED"),
+    consumers=lazily("ckh.ops.miopen_conv.consumers.fdb_text:CONSUMERS"),
 )

@@ -16,10 +16,10 @@ import pytest
 from ckh.cli import run
 from ckh.data.dataset import read_dataset
 from ckh.errors import DataError, ExitCode
-from ckh.ops.aiter_gemm.consumed import ADDED_US, SLOWEST, roofline_us
-from ckh.ops.aiter_gemm.installed import installed_kernels
+from ckh.ops.aiter_gemm.consumers.consumed import ADDED_US, SLOWEST, roofline_us
+from ckh.ops.aiter_gemm.kernels.installed import installed_kernels
 from ckh.ops.aiter_gemm.problem import AiterGemm
-from ckh.ops.aiter_gemm.tuned_csv import TunedLine, padded_m, table_text
+from ckh.ops.aiter_gemm.readers.tuned_csv import TunedLine, padded_m, table_text
 from tests.refusals import expect_error
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ def test_predictions_are_marked_and_named_as_aiter_wants(tmp_path: Path, capsys:
         ("gfx950", "256", "1", "9216", "4096"),
         ("gfx950", "256", "33", "512", "7168"),
     ]
-    listed = (ROOT / "ckh" / "ops" / "aiter_gemm" / "kernels.txt").read_text().split()
+    listed = (ROOT / "ckh" / "ops" / "aiter_gemm" / "kernels" / "kernels.txt").read_text().split()
     for row in rows:
         assert row["predicted"] == "1"
         assert row["kernelName"] in listed

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ckh.errors import DataError, UsageError
-from ckh.ops.miopen_conv.fdb import FdbDevice, Tally, device_of, iter_rows, sniff
+from ckh.ops.miopen_conv.readers.fdb import FdbDevice, Tally, device_of, iter_rows, sniff
 from tests.refusals import expect_refusal
 
 if TYPE_CHECKING:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from ckh.ops.miopen_conv.fdb_line import FdbLine, LineError, SolverTime, parse_key, parse_line
+from ckh.ops.miopen_conv.kernels.solvers import Algorithm
 from ckh.ops.miopen_conv.problem import MiopenProblem
-from ckh.ops.miopen_conv.solvers import Algorithm
+from ckh.ops.miopen_conv.readers.fdb_line import FdbLine, LineError, SolverTime, parse_key, parse_line
 from ckh.problems import Direction
 
 ANY = "=ConvAsm3x3U:0.25,0,miopenConvolutionFwdAlgoDirect"

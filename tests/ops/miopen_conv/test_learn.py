@@ -12,7 +12,6 @@ import pytest
 from ckh.errors import ModelError
 from ckh.learn.models.model_text import join_trees, shorten, slim
 from ckh.learn.training.targets import blended
-from ckh.ops.miopen_conv.fdb import FdbDevice
 from ckh.ops.miopen_conv.learn import (
     FOLDS,
     efficiency_of,
@@ -23,8 +22,9 @@ from ckh.ops.miopen_conv.learn import (
     train_order,
     train_regression,
 )
+from ckh.ops.miopen_conv.readers.fdb import FdbDevice
+from ckh.ops.miopen_conv.readers.table import SIZES, SolverTable, from_frame
 from ckh.ops.miopen_conv.recipe import RECIPE, SMALL_RECIPE
-from ckh.ops.miopen_conv.table import SIZES, SolverTable, from_frame
 from ckh.ranking.lightgbm_text import parse_forest
 from ckh.ranking.packed import pack
 from ckh.ranking.reference import scores as packed_scores

@@ -6,7 +6,7 @@ from random import Random
 
 from ckh.archs import load_arch
 from ckh.ops import operation
-from ckh.ops.miopen_conv.candidates import candidates, group_name, read_candidates
+from ckh.ops.miopen_conv.kernels.candidates import candidates, group_name, read_candidates
 from ckh.ops.miopen_conv.problem import MiopenProblem
 from ckh.paths import data_dir
 from ckh.problems import Direction

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ckh.ops.miopen_conv.solvers import (
+from ckh.ops.miopen_conv.kernels.solvers import (
     SOLVER_IDS,
     UNKNOWN_ID,
     Algorithm,

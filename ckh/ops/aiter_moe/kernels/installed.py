@@ -9,7 +9,7 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from ckh.errors import DataError, UsageError
-from ckh.ops.aiter_moe.tuned_csv import QUANT_NAMES
+from ckh.ops.aiter_moe.readers.tuned_csv import QUANT_NAMES
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -9,7 +9,7 @@ from functools import cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from ckh.errors import DataError, UsageError
-from ckh.ops.aiter_gemm.pool import resolved
+from ckh.ops.aiter_gemm.kernels.pool import resolved
 from ckh.ops.aiter_gemm.problem import CK
 
 if TYPE_CHECKING:

@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Any
 from ckh.data.dataset import DatasetRows
 from ckh.errors import DataError, NoKernelError, UsageError
 from ckh.export.consumers import ChoiceTable, Consumers, WrittenChoices
-from ckh.ops.aiter_gemm.consumed import ADDED_US, SLOWEST, roofline_us
-from ckh.ops.aiter_gemm.own_tables import TAG, chosen, environment, how_to, kept_row, own_table, source_text
-from ckh.ops.aiter_moe.checking import check_tables
-from ckh.ops.aiter_moe.installed import built_kernels
+from ckh.ops.aiter_gemm.consumers.consumed import ADDED_US, SLOWEST, roofline_us
+from ckh.ops.aiter_gemm.consumers.own_tables import TAG, chosen, environment, how_to, kept_row, own_table, source_text
+from ckh.ops.aiter_moe.consumers.checking import check_tables
 from ckh.ops.aiter_moe.kernel import CK_TILE, joint, parts
-from ckh.ops.aiter_moe.pool import newer_name
+from ckh.ops.aiter_moe.kernels.installed import built_kernels
+from ckh.ops.aiter_moe.kernels.pool import newer_name
 from ckh.ops.aiter_moe.problem import BOTH
 from ckh.ops.aiter_moe.problem_files import is_of_mixtures
-from ckh.ops.aiter_moe.tuned_csv import (
+from ckh.ops.aiter_moe.readers.tuned_csv import (
     COLUMNS,
     KEY,
     NAME,
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from ckh.export.consumers import Choices
     from ckh.learn.answers.ranking import Ranking
-    from ckh.ops.aiter_gemm.own_tables import OwnTable
+    from ckh.ops.aiter_gemm.consumers.own_tables import OwnTable
     from ckh.ops.aiter_moe.problem import AiterMoe
 
 # Of AITER's lookup since 2026: rows of other activations, but for CK's kernels, and of smaller tiers of tokens.

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from ckh.archs import load_arch
 from ckh.export.groups import DTYPE, Code, Exported, ProblemKind, ruled_group
-from ckh.ops.aiter_gemm.pool import kernel_pool
+from ckh.ops.aiter_gemm.kernels.pool import kernel_pool
 from ckh.ops.aiter_gemm.problem import FAMILIES, LIBRARIES, SIZES, AiterGemm
 
 if TYPE_CHECKING:

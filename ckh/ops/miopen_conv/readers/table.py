@@ -16,9 +16,9 @@ from ckh.data.readers.base import parquet_frame
 from ckh.errors import DataError
 from ckh.ops.grouped_conv.columns import CONV_IDENTITY
 from ckh.ops.grouped_conv.problem import CONV_COLUMNS
-from ckh.ops.miopen_conv.fdb import NAME, FdbDevice, Tally, device_of, iter_rows
-from ckh.ops.miopen_conv.fdb_line import DIRECTIONS
 from ckh.ops.miopen_conv.problem import DTYPES, LAYOUTS, MiopenProblem
+from ckh.ops.miopen_conv.readers.fdb import NAME, FdbDevice, Tally, device_of, iter_rows
+from ckh.ops.miopen_conv.readers.fdb_line import DIRECTIONS
 from ckh.schema import SHORTEST_MS, Column
 
 if TYPE_CHECKING:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ckh.ops.aiter_gemm.checking import TableCheck, check_table
-from ckh.ops.aiter_moe.installed import built_kernels
+from ckh.ops.aiter_gemm.consumers.checking import TableCheck, check_table
 from ckh.ops.aiter_moe.kernel import CK_TILE, parts
-from ckh.ops.aiter_moe.pool import newer_name
+from ckh.ops.aiter_moe.kernels.installed import built_kernels
+from ckh.ops.aiter_moe.kernels.pool import newer_name
 from ckh.ops.aiter_moe.problem import parse_aiter_moe
-from ckh.ops.aiter_moe.tuned_csv import KEY, NAME, VARIABLE, TunedMixture
+from ckh.ops.aiter_moe.readers.tuned_csv import KEY, NAME, VARIABLE, TunedMixture
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

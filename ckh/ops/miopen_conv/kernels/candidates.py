@@ -17,7 +17,7 @@ import numpy as np
 
 from ckh.errors import DataError, ModelError
 from ckh.jsonfields import model_fields
-from ckh.ops.miopen_conv.solvers import parse_solver
+from ckh.ops.miopen_conv.kernels.solvers import parse_solver
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Mapping, Sequence

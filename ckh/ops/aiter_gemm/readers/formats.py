@@ -10,8 +10,8 @@ from ckh.data.readers.base import BadRows, parquet_columns, parquet_frame, read_
 from ckh.data.readers.cells import WRONG_CELLS, read_header
 from ckh.data.spool import store
 from ckh.errors import DataError
-from ckh.ops.aiter_gemm.tuned import TunedRow, tables
-from ckh.ops.aiter_gemm.tuned_csv import PREDICTED, TUNED, write_tuned
+from ckh.ops.aiter_gemm.readers.tuned import TunedRow, tables
+from ckh.ops.aiter_gemm.readers.tuned_csv import PREDICTED, TUNED, write_tuned
 from ckh.schema import Column
 from ckh.untrusted import as_text, csv_rows, integer
 

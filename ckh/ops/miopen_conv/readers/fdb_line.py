@@ -14,8 +14,8 @@ import re
 from dataclasses import dataclass
 
 from ckh.errors import DataError, UsageError
+from ckh.ops.miopen_conv.kernels.solvers import Algorithm
 from ckh.ops.miopen_conv.problem import DTYPES, LAYOUTS, MiopenProblem
-from ckh.ops.miopen_conv.solvers import Algorithm
 from ckh.problems import Direction
 from ckh.schema import SHORTEST_MS
 

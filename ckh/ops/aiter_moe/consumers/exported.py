@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from ckh.archs import load_arch
 from ckh.export.groups import DTYPE, Code, Exported, ProblemKind, ruled_group
-from ckh.ops.aiter_moe.pool import RULES, moe_pool
+from ckh.ops.aiter_moe.kernels.pool import RULES, moe_pool
 from ckh.ops.aiter_moe.problem import KINDS, SIZES, AiterMoe
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from ckh.errors import CkhError, UsageError
 from ckh.ops.aiter_gemm.device import ARCH_OF_CUS
-from ckh.ops.aiter_gemm.tuned_csv import PREDICTED, csv_text
+from ckh.ops.aiter_gemm.readers.tuned_csv import PREDICTED, csv_text
 from ckh.untrusted import csv_rows, read_text
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from ckh.learn.answers.ranking import Ranking
-    from ckh.ops.aiter_gemm.tuned_csv import TableRow
+    from ckh.ops.aiter_gemm.readers.tuned_csv import TableRow
 
 TAG = "_tag"  # of rows that are an alternative and not the choice for a shape
 _MODELS, _UNTUNED = "model_configs", "untuned"

@@ -17,11 +17,11 @@ from ckh.data.formats import Formats, Reader, Reading, ReadOptions, RowsFormat
 from ckh.data.readers.base import parquet_columns, parquet_frame, source_of_file
 from ckh.data.spool import store
 from ckh.errors import DataError, UsageError
-from ckh.ops.aiter_moe import tuned
 from ckh.ops.aiter_moe.kernel import MoeChoice, joint, parse_choice
-from ckh.ops.aiter_moe.pool import known_name
+from ckh.ops.aiter_moe.kernels.pool import known_name
 from ckh.ops.aiter_moe.problem import BOTH, OP_TYPE, STAGE1, STAGE2, AiterMoe
-from ckh.ops.aiter_moe.tuned_csv import TUNED, write_tuned
+from ckh.ops.aiter_moe.readers import tuned
+from ckh.ops.aiter_moe.readers.tuned_csv import TUNED, write_tuned
 from ckh.problems import dtype_name
 from ckh.schema import Column
 

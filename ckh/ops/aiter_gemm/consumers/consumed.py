@@ -13,12 +13,20 @@ from typing import TYPE_CHECKING, Any
 from ckh.archs import load_arch
 from ckh.errors import DataError, NoKernelError
 from ckh.export.consumers import ChoiceTable, Consumers, WrittenChoices
-from ckh.ops.aiter_gemm.checking import check_tables
-from ckh.ops.aiter_gemm.installed import InstalledKernel, installed_kernels
+from ckh.ops.aiter_gemm.consumers.checking import check_tables
+from ckh.ops.aiter_gemm.consumers.own_tables import (
+    chosen,
+    environment,
+    how_to,
+    kept_row,
+    own_table,
+    pads_rows,
+    row_above_all,
+)
 from ckh.ops.aiter_gemm.kernel import parse_kernel
-from ckh.ops.aiter_gemm.own_tables import chosen, environment, how_to, kept_row, own_table, pads_rows, row_above_all
-from ckh.ops.aiter_gemm.pool import NUMBERED_BY, kernel_numbers
-from ckh.ops.aiter_gemm.tuned_csv import (
+from ckh.ops.aiter_gemm.kernels.installed import InstalledKernel, installed_kernels
+from ckh.ops.aiter_gemm.kernels.pool import NUMBERED_BY, kernel_numbers
+from ckh.ops.aiter_gemm.readers.tuned_csv import (
     KEY,
     VARIABLES,
     TunedLine,

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 from ckh.export.groups import Exported, Group
 from ckh.ops.grouped_conv.consumers.exported import KIND, smallest
-from ckh.ops.miopen_conv.candidates import CandidateTable, candidates, group_name, read_candidates
+from ckh.ops.miopen_conv.kernels.candidates import CandidateTable, candidates, group_name, read_candidates
+from ckh.ops.miopen_conv.kernels.solvers import parse_solver
 from ckh.ops.miopen_conv.problem import DTYPES, LAYOUTS, MiopenProblem
-from ckh.ops.miopen_conv.solvers import parse_solver
 from ckh.problems import Direction
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from typing import IO, TYPE_CHECKING
 from ckh.archs import arch_names
 from ckh.data.readers.base import BadRows
 from ckh.errors import DataError, UsageError
-from ckh.ops.miopen_conv.fdb_line import FdbLine, LineError, SolverTime, parse_line
+from ckh.ops.miopen_conv.readers.fdb_line import FdbLine, LineError, SolverTime, parse_line
 from ckh.untrusted import BZ2_MAGIC, MOST_DATABASE_BYTES, larger_than, most_unpacked, too_large
 
 if TYPE_CHECKING:

@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Any
 
 from ckh.errors import DataError
 from ckh.export.consumers import CheckedTable
-from ckh.ops.aiter_gemm import lookup_script
+from ckh.ops.aiter_gemm.consumers import lookup_script
+from ckh.ops.aiter_gemm.consumers.own_tables import configs_of, table_files
 from ckh.ops.aiter_gemm.kernel import parse_kernel
-from ckh.ops.aiter_gemm.own_tables import configs_of, table_files
-from ckh.ops.aiter_gemm.pool import resolved
+from ckh.ops.aiter_gemm.kernels.pool import resolved
 from ckh.ops.aiter_gemm.problem import CK, parse_aiter_gemm
-from ckh.ops.aiter_gemm.tuned_csv import KEY, VARIABLES, key_cells, padded_m
+from ckh.ops.aiter_gemm.readers.tuned_csv import KEY, VARIABLES, key_cells, padded_m
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

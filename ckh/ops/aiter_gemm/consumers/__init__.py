@@ -1,0 +1,1 @@
+"""Tuned tables for AITER, and exported C."""

@@ -1,0 +1,1 @@
+"""Readers of AITER's tuned tables of matrix products."""

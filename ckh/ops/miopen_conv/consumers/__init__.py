@@ -1,0 +1,1 @@
+"""MIOpen's user find database, and exported C."""

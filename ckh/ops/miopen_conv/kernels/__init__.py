@@ -1,0 +1,1 @@
+"""MIOpen's solvers, and which of them are candidates for a problem."""

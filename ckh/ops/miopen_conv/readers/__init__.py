@@ -1,0 +1,1 @@
+"""Readers of MIOpen's find databases."""
