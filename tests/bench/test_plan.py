@@ -19,7 +19,7 @@ from ckh.errors import DataError, NoKernelError, UsageError
 from ckh.ops import operation
 from ckh.ops.gemm_universal.kernels.pool import gemm_pool
 from ckh.ops.gemm_universal.kernels.validity import GEMM_RULES
-from ckh.ops.gemm_universal.measuring.candidate_source import candidate_source as gemm_source
+from ckh.ops.gemm_universal.measuring.measured import MEASURED as GEMM_MEASURED
 from ckh.ops.gemm_universal.problem_sets import load_problems as gemm_problems
 from ckh.ops.grouped_conv.kernels.names import amd_short_name
 from ckh.ops.grouped_conv.kernels.pool import conv_pool, refused_pool
@@ -336,7 +336,7 @@ def test_a_plan_of_many_problems_from_a_large_pool_agrees_with_its_rules() -> No
         "sample:2",
         arch,
         0,
-        gemm_source(Settings(variant="", problems="", kernels="", dtype="fp16", seed=0, samples=1)),
+        GEMM_MEASURED.candidate_source(Settings(variant="", problems="", kernels="", dtype="fp16", seed=0, samples=1)),
     )
     assert (len(plan.tasks), plan.pairs) == (569, 1138)
     for task in plan.tasks:

@@ -79,9 +79,27 @@ def _place(problem: AiterMoe) -> list[float]:
 
 
 def _train_defaults(_rows: int) -> TrainOptions:
-    from ckh.ops.aiter_moe.recipe import RECIPE
+    """Options of training, as `benchmarks/aiter_moe_folds.py` judges them."""
+    from ckh.training import TFLOPS, RankObjective, TrainOptions, TreeParams
 
-    return RECIPE
+    return TrainOptions(
+        targets=(TFLOPS,),
+        rank=RankObjective.LAMBDARANK,
+        folds=0,
+        seed=1,
+        params=TreeParams(
+            n_estimators=300,
+            learning_rate=0.05,
+            num_leaves=15,
+            max_depth=-1,
+            min_child_samples=10,
+            subsample=1.0,
+            subsample_freq=0,
+            colsample_bytree=0.5,
+            reg_alpha=0.0,
+            reg_lambda=1.0,
+        ),
+    )
 
 
 def _load_problems(

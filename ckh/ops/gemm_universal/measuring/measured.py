@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from functools import cache
+from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -105,9 +106,26 @@ def _problems(settings: Settings) -> tuple[GemmProblem, ...]:
 
 
 def _candidate_source(settings: Settings) -> CandidateSource[GemmProblem, GemmKernel]:
-    from ckh.ops.gemm_universal.measuring.candidate_source import candidate_source
+    """Candidates from a run's settings: an architecture's pool or a registry, filtered.
 
-    return candidate_source(settings)
+    Raises:
+        UsageError: a setting is malformed, or one of convolutions is given.
+        DataError: the registry cannot be read.
+    """
+    from ckh.bench.planning.candidates import PoolSource, registry_of, wanted_by
+    from ckh.ops import operation
+    from ckh.ops.gemm_universal.kernel import GemmKernel
+    from ckh.ops.gemm_universal.kernels.pool import BENCH_POOLS, POOLS
+
+    if option := settings.first_given("rule_set", "split_k"):
+        raise UsageError(f"{OP_TYPE} has no {option}", "it is for convolutions", code="inapplicable-option")
+    return PoolSource(
+        BENCH_POOLS if settings.filter is None else POOLS,
+        attrgetter("dtype", "layout"),
+        wanted_by(settings.filter, GemmKernel),
+        registry_of(settings.registry, operation(OP_TYPE)),
+        settings.registry or "the pool",
+    )
 
 
 def _reasons(kernel: GemmKernel, arch: ArchSpec, problem: GemmProblem) -> list[str]:
