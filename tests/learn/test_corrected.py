@@ -144,14 +144,14 @@ def test_without_an_estimate_there_is_no_correction() -> None:
 
 
 def test_few_rows_have_the_estimate_as_their_prior_and_many_the_law_too() -> None:
-    """Twenty rows are too few for a law; the estimate's weight falls with the root of the rows, to none of 5,000."""
+    """Twenty rows are too few for a law; the estimate's weight falls with the root of the rows, to none of 3,000."""
     data = amd()
     efficiency = np.ones(len(data))
-    few, many = np.random.default_rng(2).choice(len(data), 20, replace=False), np.arange(len(data))
+    few, many = (np.random.default_rng(2).choice(len(data), count, replace=False) for count in (20, 1000))
     assert has_prior(data, few)
-    weights = [prior_rows(data, rows, efficiency, 1) for rows in (few, many)]
-    last = 30 / 5000**0.5
-    expected = [30 / 20**0.5 - last, 1 + 30 / len(data) ** 0.5 - last]
+    weights = [prior_rows(data, rows, efficiency, 1) for rows in (few, many, np.arange(len(data)))]
+    last = 30 / 3000**0.5
+    expected = [30 / 20**0.5 - last, 1 + 30 / 1000**0.5 - last, 1]
     assert [one.weight for one in weights if one is not None] == pytest.approx(expected)
 
 

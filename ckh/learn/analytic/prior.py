@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 # Weight of the estimate beside 1 of the law and 1 of the trees of measurements: times the reciprocal square root of the
 # rows less that of so many rows, from which on it did not help (benchmarks/estimate_prior.py).
-_ESTIMATE_WEIGHT, _ROWS_WITHOUT_ESTIMATE = 30.0, 5000
+_ESTIMATE_WEIGHT, _ROWS_WITHOUT_ESTIMATE = 30.0, 3000
 _FEWEST_ROWS = 3  # of a kernel on average: with fewer a law was not tried
 _FOLDS = 3
 _FEWEST_PROBLEMS = 2 * _FOLDS
