@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from contextlib import suppress
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any
@@ -92,13 +93,14 @@ def _prepared(model: Model, found: Candidates[Kernel], problem: Problem) -> tupl
     made = model_content(model, model.path.name, kind, [group], are_named=False)
     facts = facts_of(model, kind, group, made.rules[0], found, problem) | {"words": words, "name_bytes": len(names[0])}
     contents = [b"".join(names), made.content]
+    facts["names_checksum"] = zlib.crc32(contents[0])
     if isinstance(model, CompletedModel):
         contents.append(model_content(model.estimate, ESTIMATE, kind, [group], are_named=False).content)
     return facts, contents
 
 
 def _can_open(facts: dict[str, Any], path: Path) -> bool:
-    with suppress(CkhError):
+    with suppress(CkhError, OSError):
         return bool(ScoredPool(facts, path))
     return False
 
@@ -140,6 +142,7 @@ def facts_of(
         "pool": len(group.kernels),
         "words": [],
         "name_bytes": 0,
+        "names_checksum": 0,
         "numbers": [],
         "headers": headers,
         "is_timed_known": found.timed is not None,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+import zlib
 from collections import Counter
 from ctypes import addressof, c_double
 from math import nan
@@ -43,6 +44,7 @@ class ScoredPool:
 
     Raises:
         ModelError: a file is damaged, or there is no C part.
+        OSError: the file of names cannot be read.
     """
 
     def __init__(self, facts: dict[str, Any], path: Path) -> None:
@@ -53,19 +55,15 @@ class ScoredPool:
         self._place_of = {number: place for place, number in enumerate(facts["numbers"])}
         self._kinds = [KernelKind(*kind) for kind in facts["kinds"]]
         self._kind_of = unpacked(facts["kind_of"])
-        self._names = names_path(path)
+        self._names = names_path(path).read_bytes() if facts["name_bytes"] else b""
+        if zlib.crc32(self._names) != facts["names_checksum"]:
+            raise ModelError(f"{names_path(path)} is damaged", code="damaged-model")
 
     def name(self, kernel: int) -> str:
-        """The complete name of a kernel, by its place in the pool.
-
-        Raises:
-            OSError: the file of names cannot be read.
-        """
+        """The complete name of a kernel, by its place in the pool."""
         if not (length := self._facts["name_bytes"]):
             return self._model.kernel_name(self._facts["numbers"][kernel])
-        with self._names.open("rb") as file:
-            file.seek(kernel * length)
-            return decode_name(file.read(length), self._facts["words"])
+        return decode_name(self._names[kernel * length : (kernel + 1) * length], self._facts["words"])
 
     def kind(self, kernel: int) -> KernelKind:
         """The kind of a kernel, by its place in the pool."""

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from ckh.quick.request import Request
 
-VERSION = 18  # of what is prepared, and how
+VERSION = 19  # of what is prepared, and how
 _FOLDER = "answers"
 _BACKEND = "CKH_RANK_BACKEND"
 _CHECK = 9  # bytes of the checksum before facts
