@@ -1,4 +1,4 @@
-"""The documents of `ckh predict --json`."""
+"""The documents of `ckh predict --json`. Without comparison and text they are quicker to import."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from ckh.learn.models.measured_set import NearestProblem
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class StandInDocument:
     """Caveat of an order that is based on no measurement of this GPU and element type."""
 
@@ -34,7 +34,7 @@ class StandInDocument:
     """Candidates whose registers and LDS are the compiler's; null: no estimate."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class HeadersDocument:
     """CK Tile's headers on this machine."""
 
@@ -48,7 +48,7 @@ class HeadersDocument:
     """Number of these candidates by reason."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class OutsideSize:
     """A size outside the measured range."""
 
@@ -62,7 +62,7 @@ class OutsideSize:
     """Ratio to the largest measured value, or of the least measured value to it."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class KnownDocument:
     """What the model does not know."""
 
@@ -82,7 +82,7 @@ class KnownDocument:
     """Kernel families that are not ranked, for lack of measurements."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class FrequentDocument:
     """The kernel that wins most at a size."""
 
@@ -98,7 +98,7 @@ class FrequentDocument:
     """Measured problems of this size."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class CaveatDocument:
     """Something to know of an answer."""
 
@@ -110,7 +110,7 @@ class CaveatDocument:
     """Values of the message by name."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class RankedKernel:
     """A row of the ranking."""
 
@@ -134,7 +134,7 @@ class RankedKernel:
     """Why the headers cannot build the kernel; null if they can, or were not found."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class PredictDocument(Document):
     """ckh predict --json: the kernels for one problem."""
 
@@ -190,7 +190,7 @@ class PredictDocument(Document):
     """The first kernels, best first."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class FailedProblem:
     """A problem without an applicable kernel."""
 
@@ -199,7 +199,7 @@ class FailedProblem:
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class PredictManyDocument(Document):
     """ckh predict --problems --json: the kernels for many problems."""
 
