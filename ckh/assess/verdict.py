@@ -22,7 +22,7 @@ class Check:
 
     name: str
     failure: str = ""
-    """What is wrong; empty if the check passes."""
+    """Reason for failing; empty if the check passes."""
     detail: str = ""
 
 

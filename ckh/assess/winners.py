@@ -33,7 +33,7 @@ class Hits:
     """Hit rates of the measured winner among the first choices."""
 
     name: str
-    """What is judged, or on which problems."""
+    """Model, baseline or slice of problems."""
     problems: int
     first: dict[int, float]
     """Number of first choices -> share of problems whose winner is among them."""

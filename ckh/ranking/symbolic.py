@@ -8,6 +8,7 @@ The values of formulas are two-axis arrays: classes of variants by tiles, either
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from functools import reduce
 from typing import TYPE_CHECKING, Any
 
@@ -45,14 +46,14 @@ def _call(_self: Any, function: Any, _types: Any, arguments: Any, options: Any) 
     return _FUNCTIONS[function](*arguments, **options)
 
 
-class Recorder:
+class Recorder(ABC):
     """Records what is done with symbols. What one does not record is refused."""
 
     __slots__ = ()
 
+    @abstractmethod
     def apply(self, name: str, operands: Sequence[Any]) -> Any:
         """Record NumPy's function of a name, or Python's operator."""
-        raise NotImplementedError
 
     def truth(self, symbol: Symbol) -> bool:  # noqa: ARG002
         """Decide whether a symbol is true."""

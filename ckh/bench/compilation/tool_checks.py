@@ -31,9 +31,9 @@ class ToolCheck:
     name: str
     """Name of the part."""
     found: str
-    """What works, or what is wrong."""
+    """Finding: version or path, or the fault."""
     remedy: str
-    """What to do about it; empty where nothing is known."""
+    """Remedy for the fault; empty if none is known."""
     exit_code: int
     """0 if the part works, else that of the error."""
     seconds: float

@@ -68,7 +68,7 @@ class GuardedBuffer:
 
     @property
     def address(self) -> int:
-        """Of the first byte; it starts a page."""
+        """Address of the first byte, page-aligned."""
         return int(self._memory.ctypes.data) + PAGE
 
     def reset(self) -> None:

@@ -87,7 +87,7 @@ class Outlook:
     measuring_s: float
     """Seconds of the estimate that measuring takes; compiling takes the others."""
     chosen_by: str
-    """What chose the kernels of --plan; empty without it, and for a run that is resumed."""
+    """Model or estimate that selected the kernels of --plan; empty without --plan and for a resumed run."""
     groups: tuple[CandidateGroup, ...]
     missing: str
     """Why kernels cannot be compiled here; empty if they can."""

@@ -95,7 +95,7 @@ class BuildDocument(Document):
     statuses: Mapping[str, int]
     """Kernels by status."""
     ok: bool
-    """Whether no kernel failed that can be built."""
+    """Whether every kernel that the headers can build was compiled."""
     kernels: tuple[BuiltKernel, ...]
 
 
@@ -139,7 +139,7 @@ class BenchDocument(Document):
     orchestration: float
     """Share of the time that is not measuring."""
     active: ActiveReport | None
-    """Of a run with --active; else null."""
+    """Report of a run with --active; else null."""
     worker_restarts: int
     next: str
     """The command that follows."""

@@ -65,7 +65,7 @@ class FoundModel:
     device: str
     """The device that was measured; empty if unknown."""
     is_other_device: bool
-    """Whether that is known to be another than this machine's."""
+    """Whether the model was measured on another device than this machine's."""
 
 
 @dataclass(frozen=True, slots=True)
