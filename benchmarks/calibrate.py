@@ -25,7 +25,7 @@ from sklearn.model_selection import GroupKFold
 
 from ckh.assess.metrics import choices
 from ckh.data.dataset import read_dataset
-from ckh.jsonfields import read_json
+from ckh.files.jsonfields import read_json
 from ckh.learn.answers.answer import interval_at
 from ckh.learn.judging.calibrate import SHOWN, calibrate, in_order
 from ckh.learn.models.calibration import CALIBRATION_NAME, Calibration

@@ -36,6 +36,7 @@ from ckh.bench.isolated.measure import ERROR_PREFIX
 from ckh.bench.planning.plan import full_name
 from ckh.bench.supervision.driver import Driver
 from ckh.bench.supervision.limits import BenchLimits
+from ckh.files.paths import write_atomic
 from ckh.ops import operation, operation_names, operation_of_kernel
 from ckh.ops.gemm_universal.kernels.pool import BENCH_POOLS
 from ckh.ops.gemm_universal.measuring.trials import cost as gemm_cost
@@ -43,7 +44,6 @@ from ckh.ops.gemm_universal.problem import GEMM_LAYOUTS
 from ckh.ops.grouped_conv.measuring.candidate_source import SetCandidates
 from ckh.ops.grouped_conv.measuring.trials import cost as conv_cost
 from ckh.ops.grouped_conv.rules import rule_set
-from ckh.paths import write_atomic
 from ckh.problems import Direction
 from ckh.schema import RIGHT, Status
 

@@ -30,9 +30,9 @@ import numpy as np
 from ckh.archs import load_arch
 from ckh.export.groups import ProblemKind, exported
 from ckh.export.to_c import c_files
+from ckh.files.outputs import write_folder
+from ckh.files.paths import data_dir
 from ckh.learn.models.artifact import Model, load_model
-from ckh.outputs import write_folder
-from ckh.paths import data_dir
 from ckh.ranking import library
 from ckh.ranking.evaluator import Ranker, best_first
 from ckh.ranking.layout import CSRC

@@ -20,9 +20,9 @@ from typing import Any
 import ckh
 from ckh.data.dataset import read_dataset
 from ckh.errors import CkhError
+from ckh.files.paths import data_dir
 from ckh.learn.models.artifact import Model, list_models, load_model
 from ckh.learn.models.spec import ANY
-from ckh.paths import data_dir
 
 _DATA = Path(__file__).parents[1] / "data"
 _COUNT = 10_000

@@ -27,7 +27,7 @@ from ckh.bench.devices.device_choice import open_device
 from ckh.ops.gemm_universal.kernels.names import parse_kernel_name as parse_gemm
 from ckh.ops.grouped_conv.kernels.names import parse_kernel_name as parse_conv
 from ckh.problems import Direction
-from ckh.tabletext import table_text
+from ckh.text.tabletext import table_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -5,17 +5,18 @@ A new architecture is a new file there; nothing here names one but the fallback 
 
 from __future__ import annotations
 
+import re
+from dataclasses import fields
 from functools import cache
 from typing import TYPE_CHECKING
 
-from ckh.archfile import read_arch, read_common_rules
-from ckh.archspec import ArchSpec, CommonRules, HardwareProfile, LdsRule, OperatorTile
 from ckh.errors import UsageError
-from ckh.gpus import detect_gpu_arch
-from ckh.jsonfields import Triple
-from ckh.machine import Machine
-from ckh.paths import data_dir
-from ckh.prose import one_of
+from ckh.files.jsonfields import JsonFields, Triple
+from ckh.files.paths import data_dir
+from ckh.hardware.archspec import ArchSpec, CommonRules, HardwareProfile, LdsRule, OperatorTile, Peaks
+from ckh.hardware.gpus import detect_gpu_arch
+from ckh.hardware.machine import Machine, read_machine
+from ckh.text.prose import one_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -94,3 +95,144 @@ def _load(folder: Path, name: str) -> ArchSpec:
             raise UsageError(f"unknown architecture {name!r}", hint, code="unknown-arch")
         return load_arch(known)
     return read_arch(folder / f"{name}.json", read_common_rules(folder / f"{_COMMON}.json"))
+
+
+_FP32_BYTES = 4
+_TILE = re.compile(r"([1-9][0-9]{0,3})x([1-9][0-9]{0,3})x([1-9][0-9]{0,3})")
+
+
+def read_common_rules(path: Path) -> CommonRules:
+    """Read what is the same on every architecture.
+
+    Raises:
+        DataError: the file is malformed.
+    """
+    file = JsonFields.read(path)
+    lds, operators = file.part("pipeline_lds"), file.part("operators")
+    rules = CommonRules(
+        pipeline_lds={name: _lds_rule(lds.part(name)) for name in lds.names()},
+        unsupported_traits=frozenset(file.string_triples("unsupported_traits")),
+        dtype_combinations=file.string_triples("dtype_combinations"),
+        preshuffle_pipelines=file.strings("preshuffle_pipelines"),
+        operators={name: _operator_tile(operators.part(name)) for name in operators.names()},
+    )
+    file.finish()
+    return rules
+
+
+def _lds_rule(part: JsonFields) -> LdsRule:
+    rule = LdsRule(part.number("fraction"), part.scalar("double_smem_buffer_halves", bool))
+    part.finish()
+    return rule
+
+
+def _operator_tile(part: JsonFields) -> OperatorTile:
+    tile = OperatorTile(part.triple("minimum"), part.triple("alignment"))
+    part.finish()
+    return tile
+
+
+def read_arch(path: Path, common: CommonRules) -> ArchSpec:
+    """Read an architecture.
+
+    Raises:
+        DataError: the file is malformed.
+    """
+    file = JsonFields.read(path)
+    machine = read_machine() if file.is_string("hardware") else None
+    hardware = _device_profile(file) if machine is None else _host_profile(file, machine)
+    spec = ArchSpec(
+        name=path.stem,
+        family=file.scalar("family", str),
+        target_family=file.scalar("target_family", str),
+        architecture=file.scalar("architecture", str),
+        description=file.scalar("description", str),
+        gpus=_compute_units(file.part("gpus")),
+        default_dtype=file.scalar("default_dtype", str),
+        dtypes=file.strings("dtypes"),
+        pipelines=file.strings("pipelines"),
+        epilogues=file.strings("epilogues"),
+        options=file.strings("options"),
+        vector_divisibility=file.scalar("vector_divisibility", bool),
+        fnuz_floats=file.scalar("fnuz_floats", bool),
+        least_trips=file.scalar("compv6_min_loops", int),
+        wave_configs=file.triples("wave_configs"),
+        warp_tiles=_tile_table(file.part("warp_tiles")),
+        preshuffle_warp_tiles=_tile_table(file.part("preshuffle_warp_tiles")),
+        hardware=hardware,
+        hardware_source=file.scalar("hardware_source", str),
+        peaks=_peaks(file.part("peaks")) if machine is None else None,
+        common=common,
+        machine=machine,
+    )
+    if machine is not None and not file.is_null("peaks"):
+        file.fail("peaks", "must be null, nobody states those of this machine")
+    file.finish()
+    if spec.default_dtype not in spec.dtypes:
+        file.fail("default_dtype", f"{spec.default_dtype} is not among dtypes")
+    return spec
+
+
+def _compute_units(part: JsonFields) -> dict[str, int]:
+    found = {name: part.scalar(name, int) for name in part.names()}
+    part.finish()
+    return found
+
+
+def _tile_table(part: JsonFields) -> dict[str, tuple[Triple, ...]]:
+    return {dtypes: part.triples(dtypes) for dtypes in part.names()}
+
+
+def _device_profile(file: JsonFields) -> HardwareProfile:
+    of_arch = {name: file.scalar(name, int) for name in ("wavefront_size", "lds_capacity")}
+    part = file.part("hardware")
+    names = [field.name for field in fields(HardwareProfile) if field.name not in of_arch]
+    profile = HardwareProfile(**of_arch, **{name: part.scalar(name, int) for name in names})
+    part.finish()
+    return profile
+
+
+def _peaks(part: JsonFields) -> Peaks:
+    flops, matrix = part.part("flops_per_cu_clock"), part.part("matrix_flops_per_cu_clock")
+    peaks = Peaks(
+        part.scalar("bandwidth_gb_s", int),
+        {name: flops.scalar(name, int) for name in flops.names()},
+        {dtype: _rates(matrix.part(dtype)) for dtype in matrix.names()},
+        part.scalar("lds_bytes_per_clock", int),
+        part.scalar("register_kb_per_cu", int),
+        part.scalar("source", str),
+    )
+    part.finish()
+    return peaks
+
+
+def _rates(part: JsonFields) -> dict[Triple, int]:
+    """Rates by the sizes of a tile, such as "32x32x8"."""
+    found: dict[Triple, int] = {}
+    for name in part.names():
+        match = _TILE.fullmatch(name)
+        if match is None:
+            part.fail(name, "must be the sizes of a tile, such as 32x32x8")
+        found[int(match[1]), int(match[2]), int(match[3])] = part.scalar(name, int)
+    return found
+
+
+def _host_profile(file: JsonFields, machine: Machine) -> HardwareProfile:
+    """The processor in a GPU's terms: a core is a CU, a vector register of fp32 a wavefront."""
+    if file.scalar("hardware", str) != "machine":
+        file.fail("hardware", 'must be an object or "machine"')
+    if not file.is_null("wavefront_size"):
+        file.fail("wavefront_size", "must be null, it is read from the machine")
+    return HardwareProfile(
+        num_cus=machine.cores,
+        simds_per_cu=1,
+        shader_engines=machine.sockets,
+        max_clock_mhz=machine.max_clock_mhz,
+        max_waves_per_cu=machine.threads_per_core,
+        wavefront_size=machine.vector_bytes // _FP32_BYTES,
+        lds_capacity=file.scalar("lds_capacity", int),
+        l1_cache_kb=machine.l1_cache_kb,
+        l2_cache_kb=machine.l2_cache_kb,
+        l3_cache_kb=machine.l3_cache_kb,
+        num_xcd=machine.l3_domains,
+    )

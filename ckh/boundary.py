@@ -14,7 +14,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from ckh.errors import CkhError, ExitCode, OutputError
-from ckh.log import begin_result, emit, has_result, print_error
+from ckh.text.log import begin_result, emit, has_result, print_error
 
 if TYPE_CHECKING:
     from collections.abc import Callable

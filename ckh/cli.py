@@ -170,7 +170,7 @@ def _complete_commands(app: typer.Typer) -> None:
 
 def _with_wide(command: Callable[..., Any]) -> Callable[..., Any]:
     from ckh.ops import canonical_options
-    from ckh.prose import whole_names
+    from ckh.text.prose import whole_names
 
     def widened(*, wide: bool, **values: Any) -> Any:
         with whole_names(is_whole=wide):

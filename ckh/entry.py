@@ -9,7 +9,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from ckh.boundary import JSON_OPTION, guarded, open_streams
-from ckh.log import emit
+from ckh.text.log import emit
 
 if TYPE_CHECKING:
     from typing import TextIO

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ckh.errors import UsageError
-from ckh.prose import one_of
 from ckh.strenum import StrEnum
+from ckh.text.prose import one_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

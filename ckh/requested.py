@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 from ckh.errors import UsageError
-from ckh.prose import shell_word
+from ckh.text.prose import shell_word
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

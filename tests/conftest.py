@@ -74,11 +74,11 @@ def real_kernels(request: pytest.FixtureRequest) -> Real:
 @pytest.fixture(autouse=True)
 def _tables_are_whole(monkeypatch: pytest.MonkeyPatch) -> None:
     """Give tables room, so that tests read whole names; tests of the width give it back (`narrow`)."""
-    monkeypatch.setattr("ckh.prose._COLUMNS", 1000)
+    monkeypatch.setattr("ckh.text.prose._COLUMNS", 1000)
 
 
 @pytest.fixture
 def narrow(_tables_are_whole: None, monkeypatch: pytest.MonkeyPatch) -> None:
     """Tables are as wide as where there is no terminal."""
     monkeypatch.delenv("COLUMNS", raising=False)
-    monkeypatch.setattr("ckh.prose._COLUMNS", 80)
+    monkeypatch.setattr("ckh.text.prose._COLUMNS", 80)

@@ -17,7 +17,7 @@ import ckh
 from ckh import ConvProblem, Direction, GemmProblem, Ranked, load_model, rank, rank_many
 from ckh.cli import run
 from ckh.errors import ExitCode
-from ckh.paths import data_dir
+from ckh.files.paths import data_dir
 
 if TYPE_CHECKING:
     from ckh import Model

@@ -17,8 +17,8 @@ import pytest
 from ckh import archs
 from ckh.archs import HardwareProfile, arch_names, default_arch, detect_gpu_arch, load_arch
 from ckh.errors import DataError, UsageError
-from ckh.machine import read_machine
-from ckh.paths import data_dir
+from ckh.files.paths import data_dir
+from ckh.hardware.machine import read_machine
 from ckh.schema import HARDWARE
 from tests.refusals import expect_refusal
 

@@ -11,8 +11,8 @@ import pytest
 
 from ckh.archs import arch_names
 from ckh.cli import COMMANDS
+from ckh.files.paths import data_dir
 from ckh.ops import operation, operation_names
-from ckh.paths import data_dir
 
 if TYPE_CHECKING:
     from pathlib import Path

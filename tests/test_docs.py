@@ -198,7 +198,9 @@ def test_answers_are_those_of_today(
     monkeypatch.setenv("CKH_DATA_DIR", str(tmp_path / "user"))
     monkeypatch.setenv("CKH_CACHE_DIR", str(tmp_path / "cache"))
     monkeypatch.setenv("ROCR_VISIBLE_DEVICES", "")  # no GPU
-    monkeypatch.setattr("ckh.machine.processor_name", lambda: "AMD EPYC")  # which the host models were measured on
+    monkeypatch.setattr(
+        "ckh.hardware.machine.processor_name", lambda: "AMD EPYC"
+    )  # which the host models were measured on
     assert run(shlex.split(shown.command)[1:]) == ExitCode.OK
     printed = capsys.readouterr().out.replace("\\\n", " ")  # as in `blocks`
     assert printed.startswith(shown.output)

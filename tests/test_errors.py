@@ -11,7 +11,7 @@ import pytest
 
 from ckh.cli import run
 from ckh.errors import ERROR_CODES, WARNING_CODES, CkhError, DeviceError, ExitCode
-from ckh.log import print_error, warn
+from ckh.text.log import print_error, warn
 
 ROOT = Path(__file__).parents[1]
 

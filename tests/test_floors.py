@@ -28,16 +28,15 @@ FLOORS = (
     ("features",),
     ("kernels",),
     ("archs",),
-    ("archfile",),
-    ("archspec",),
-    ("outputs", "progress", "boundary", "cluster", "schema"),
-    ("problems", "paths", "gpus", "jsonfields", "declared", "python_lists"),
-    ("tabletext", "documents"),
-    ("locks", "log", "resources", "machine", "anonymous", "safety", "untrusted"),
-    ("errors", "prose", "strenum", "version"),
+    ("hardware",),
+    ("boundary", "cluster", "schema"),
+    ("problems", "declared"),
+    ("files",),
+    ("text", "documents"),
+    ("errors", "strenum", "version"),
 )
 LINES = 500  # of a file of ckh: one that is longer has more than one purpose
-MODULES_A_PACKAGE = 15  # of an operation, besides __init__.py: what is in a folder is seen at once
+MODULES_A_ROOM = 15  # besides __init__.py: what is in a folder is seen at once
 _OWN = (path.name for path in sorted((ROOT / "ckh" / "ops").iterdir()) if (path / "operation.py").is_file())
 OPERATION = re.compile(r"(?i)(?<![a-z])(" + "|".join(_OWN) + ")(?![a-z])")
 _FLOOR_OF = {name: len(FLOORS) - index for index, names in enumerate(FLOORS) for name in names}
@@ -102,10 +101,10 @@ def test_no_source_is_long() -> None:
     assert [path.name for path in sources if len(path.read_text(encoding="utf-8").splitlines()) > LINES] == []
 
 
-def test_packages_of_operations_are_small() -> None:
-    """No package of an operation has more modules than a reader takes in at once."""
-    sizes = Counter(path.parent for path in (ROOT / "ckh" / "ops").rglob("*.py") if path.name != "__init__.py")
-    assert {str(folder): size for folder, size in sizes.items() if size > MODULES_A_PACKAGE} == {}
+def test_rooms_are_small() -> None:
+    """No package has more modules than a reader takes in at once."""
+    sizes = Counter(path.parent for path in MODULES.values() if path.name != "__init__.py")
+    assert {str(folder): size for folder, size in sizes.items() if size > MODULES_A_ROOM} == {}
 
 
 def test_no_private_name_crosses_a_package() -> None:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, ClassVar
 from ckh.assess.verdict import Check
 from ckh.documents import Document, json_text
 from ckh.errors import DataError
-from ckh.jsonfields import JsonFields
-from ckh.outputs import FileKind, head_of
+from ckh.files.jsonfields import JsonFields
+from ckh.files.outputs import FileKind, head_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

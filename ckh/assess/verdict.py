@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from xml.etree import ElementTree as ET
 
-from ckh.log import printable
+from ckh.text.log import printable
 from ckh.version import __version__
 
 if TYPE_CHECKING:

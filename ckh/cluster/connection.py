@@ -14,8 +14,8 @@ from ckh.cluster.calls import LOST, Cluster, gone
 from ckh.cluster.on_scheduler import has_pages
 from ckh.cluster.on_worker import own_version
 from ckh.errors import DeviceError, UsageError
-from ckh.jsonfields import read_json
-from ckh.log import note
+from ckh.files.jsonfields import read_json
+from ckh.text.log import note
 from ckh.version import __version__
 
 if TYPE_CHECKING:

@@ -7,10 +7,10 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from ckh.documents import json_text
-from ckh.log import emit
 from ckh.ops import operation_names
-from ckh.prose import paragraphs, prose
-from ckh.tabletext import table_text
+from ckh.text.log import emit
+from ckh.text.prose import paragraphs, prose
+from ckh.text.tabletext import table_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

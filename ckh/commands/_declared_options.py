@@ -13,9 +13,9 @@ from ckh.commands import _completion
 from ckh.commands._duration import parse_duration
 from ckh.declared import declarations
 from ckh.errors import UsageError
+from ckh.files.untrusted import integer
 from ckh.requested import as_option
 from ckh.strenum import StrEnum
-from ckh.untrusted import integer
 
 if TYPE_CHECKING:
     from collections.abc import Callable

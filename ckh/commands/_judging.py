@@ -9,8 +9,8 @@ import typer
 
 from ckh.commands import _completion
 from ckh.errors import DataError, UsageError
-from ckh.log import note, warn
 from ckh.strenum import StrEnum
+from ckh.text.log import note, warn
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

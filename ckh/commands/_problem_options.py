@@ -13,10 +13,10 @@ import typer
 from ckh.commands import _completion
 from ckh.commands._common import OP_HELP
 from ckh.commands.panels import PROBLEM
-from ckh.log import warn
 from ckh.ops import DEFAULT_OPERATION, all_requested, meant_operation, own_options
 from ckh.problems import Direction
 from ckh.requested import as_option, typed_again
+from ckh.text.log import warn
 
 if TYPE_CHECKING:
     from collections.abc import Callable

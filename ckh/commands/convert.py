@@ -18,9 +18,9 @@ from ckh.data.readers import readers
 from ckh.documents import fields_of
 from ckh.errors import UsageError
 from ckh.export.folder import require_measurements
-from ckh.log import warn
-from ckh.outputs import check_output
-from ckh.prose import shell_word
+from ckh.files.outputs import check_output
+from ckh.text.log import warn
+from ckh.text.prose import shell_word
 
 _HELP = """Merge journals of ckh bench and files of AMD's benchmarks into one dataset.
 

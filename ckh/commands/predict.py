@@ -14,9 +14,9 @@ from ckh.commands._duration import parse_duration
 from ckh.commands._problem_options import Typed, says_a_problem
 from ckh.errors import ModelError, NoKernelError, UsageError
 from ckh.learn.answers.known import offer_once
-from ckh.log import emit
 from ckh.requested import as_option, typed_again
 from ckh.strenum import StrEnum
+from ckh.text.log import emit
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

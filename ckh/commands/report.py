@@ -14,8 +14,8 @@ from ckh.commands._duration import parse_duration
 from ckh.commands._judging import AMONG, LEARNED_FROM, Among, files_learned_from
 from ckh.documents import Document
 from ckh.errors import DataError, UsageError
-from ckh.log import note
-from ckh.outputs import FileKind, check_output, head_of, write_output
+from ckh.files.outputs import FileKind, check_output, head_of, write_output
+from ckh.text.log import note
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -213,8 +213,8 @@ def _learning_by_data(judged: Judged, train_data: list[Path]) -> Drawing:
     import os
 
     from ckh.data.dataset import read_dataset
-    from ckh.progress import progress
     from ckh.report.learning_by_data import SHARES, learning_by_data
+    from ckh.text.progress import progress
 
     learned_from = read_dataset(*train_data, columns=lambda op: op.column_names())
     with progress("training", len(SHARES)) as advance:

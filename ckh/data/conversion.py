@@ -18,10 +18,10 @@ from ckh.data.readers.table import frame_table
 from ckh.data.written import write_parquet
 from ckh.documents import Document
 from ckh.errors import DataError, UsageError
-from ckh.log import warn
+from ckh.files.outputs import FolderKind, write_folder
 from ckh.ops import operation, operation_names
-from ckh.outputs import FolderKind, write_folder
-from ckh.prose import one_of
+from ckh.text.log import warn
+from ckh.text.prose import one_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 
     from ckh.data.dataset import Dataset
     from ckh.data.formats import ProblemsFormat, ReadOptions, RowsFormat, WinnerSummary
+    from ckh.files.outputs import FileKind
     from ckh.ops.base import AnyOperation
-    from ckh.outputs import FileKind
 
 
 _FIRST = "part-00000.parquet"

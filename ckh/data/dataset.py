@@ -12,9 +12,9 @@ from ckh.data.digest import ContentDigest
 from ckh.data.tables import BLOCK_ROWS
 from ckh.data.written import write_parquet
 from ckh.errors import DataError
+from ckh.files.outputs import FileKind, open_output
 from ckh.ops import operation
 from ckh.ops.base import lazily
-from ckh.outputs import FileKind, open_output
 from ckh.schema import HARDWARE
 
 if TYPE_CHECKING:

@@ -9,8 +9,7 @@ import hashlib
 import json
 from typing import TYPE_CHECKING
 
-from ckh.resources import RESOURCE_NAMES
-from ckh.schema import CARD_COLUMNS, LAUNCHING, REPEATED, SCHEMA_VERSION, WHERE_WHEN, WORKSPACE
+from ckh.schema import CARD_COLUMNS, LAUNCHING, REPEATED, RESOURCE_NAMES, SCHEMA_VERSION, WHERE_WHEN, WORKSPACE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from ckh.data.readers.table import Table
     from ckh.data.spool import StoredRows
-    from ckh.outputs import FileKind
+    from ckh.files.outputs import FileKind
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,9 +30,9 @@ from ckh.data.records import (
     record_line,
 )
 from ckh.errors import DataError, OutputError, UsageError
-from ckh.locks import FileLock
-from ckh.outputs import FileKind, refuse_planted
-from ckh.paths import hidden_name
+from ckh.files.locks import FileLock
+from ckh.files.outputs import FileKind, refuse_planted
+from ckh.files.paths import hidden_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence

@@ -8,9 +8,8 @@ from dataclasses import asdict, dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 
 from ckh.data.settings import SETTINGS, Settings
-from ckh.jsonfields import require_characters
-from ckh.resources import Resources
-from ckh.schema import SCHEMA_VERSION, Status
+from ckh.files.jsonfields import require_characters
+from ckh.schema import SCHEMA_VERSION, Resources, Status
 
 if TYPE_CHECKING:
     from collections.abc import Callable

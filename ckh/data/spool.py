@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from ckh.data import tables
 from ckh.data.tables import BLOCK_ROWS
 from ckh.errors import OutputError
-from ckh.outputs import existing_parent
+from ckh.files.outputs import existing_parent
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 from ckh.archs import arch_names
 from ckh.data.digest import ContentDigest
 from ckh.errors import DataError
-from ckh.log import warn
 from ckh.ops import is_operation, operation, operation_names
 from ckh.schema import MEASURED_NUMBERS, SCHEMA_VERSION, Column, Status
+from ckh.text.log import warn
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Iterator, Sequence

@@ -6,9 +6,9 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from ckh.errors import DataError, UsageError
-from ckh.jsonfields import read_json
-from ckh.outputs import FolderKind
-from ckh.untrusted import require_name
+from ckh.files.jsonfields import read_json
+from ckh.files.outputs import FolderKind
+from ckh.files.untrusted import require_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -13,8 +13,8 @@ from ckh.errors import UsageError
 from ckh.export.folder import model_names
 from ckh.export.groups import exported, kinds
 from ckh.export.programs import model_content
-from ckh.log import printable
 from ckh.ranking.layout import CSRC
+from ckh.text.log import printable
 from ckh.version import __version__
 
 if TYPE_CHECKING:

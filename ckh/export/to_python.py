@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 from ckh.archs import load_arch
 from ckh.errors import UsageError
 from ckh.export.consumers import named
+from ckh.files.untrusted import read_bytes
 from ckh.learn.models.artifact import load_model
-from ckh.untrusted import read_bytes
 from ckh.version import __version__
 
 if TYPE_CHECKING:

@@ -26,7 +26,7 @@ from ckh.export.consumers import all_of
 from ckh.export.to_python import require_use
 from ckh.learn.models.artifact import load_model
 from ckh.learn.models.choice import Chooser
-from ckh.log import warn
+from ckh.text.log import warn
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

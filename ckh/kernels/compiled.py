@@ -11,9 +11,9 @@ from dataclasses import astuple
 from typing import TYPE_CHECKING
 
 from ckh.errors import DataError
-from ckh.paths import RESOURCES, cache_dir
-from ckh.resources import RESOURCE_NAMES, Resources
-from ckh.untrusted import MOST_TEXT_BYTES, read_bytes
+from ckh.files.paths import RESOURCES, cache_dir
+from ckh.files.untrusted import MOST_TEXT_BYTES, read_bytes
+from ckh.schema import RESOURCE_NAMES, Resources
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from ckh.problems import DTYPE_BYTES
 
 if TYPE_CHECKING:
-    from ckh.jsonfields import Triple
+    from ckh.files.jsonfields import Triple
 
 _STEPS = 6  # twice the stages of every pipeline but mem
 _MEM = "mem"

@@ -12,7 +12,7 @@ from enum import Enum, auto
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from ckh.jsonfields import Triple
+    from ckh.files.jsonfields import Triple
 
 
 class Buffers(Enum):

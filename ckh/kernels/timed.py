@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from ckh.errors import DataError
-from ckh.jsonfields import model_fields
-from ckh.untrusted import MOST_MODEL_BYTES, read_bytes
+from ckh.files.jsonfields import model_fields
+from ckh.files.untrusted import MOST_MODEL_BYTES, read_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -12,11 +12,11 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from ckh.errors import UsageError
-from ckh.log import warn
-from ckh.paths import data_dir
+from ckh.files.paths import data_dir
 from ckh.problems import dtype_name
-from ckh.prose import one_of
 from ckh.requested import Requested, fields_in_words
+from ckh.text.log import warn
+from ckh.text.prose import one_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping

@@ -10,16 +10,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ckh.errors import CkhError, ModelError, UsageError
-from ckh.log import warn
+from ckh.files.paths import PROBES, user_data_dir
 from ckh.ops import requested
-from ckh.paths import PROBES, user_data_dir
-from ckh.prose import whole_names
 from ckh.quick import shipped
 from ckh.quick.headers import read_headers
 from ckh.quick.scored_pool import ScoredPool, value_of
 from ckh.quick.store import is_wanted, keep_printed, paths, read_facts, read_printed, stamp
 from ckh.ranking.library import is_available
 from ckh.requested import requested_problem
+from ckh.text.log import warn
+from ckh.text.prose import whole_names
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from ckh.errors import CkhError
 from ckh.export.decisions import Expression
+from ckh.files.paths import write_atomic
 from ckh.ops.base import TiledSizes
-from ckh.paths import write_atomic
 from ckh.quick.headers import headers_of
 from ckh.quick.kinds import KernelKind, encode_names, kind_facts
 from ckh.quick.scored_pool import ScoredPool

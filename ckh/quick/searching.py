@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 from ckh.archs import load_arch
 from ckh.errors import CkhError
-from ckh.prose import whole_names
 from ckh.search.model_text import search_json, search_text
 from ckh.search.on_model import search_model
+from ckh.text.prose import whole_names
 
 if TYPE_CHECKING:
     from ckh.quick.request import Request

@@ -11,8 +11,8 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ckh.files.paths import MODELS_VARIABLE, data_dir, files, folders, user_data_dir
 from ckh.ops import DEFAULT_OPERATION, built_in_requested
-from ckh.paths import MODELS_VARIABLE, data_dir, files, folders, user_data_dir
 from ckh.quick.headers import are_known
 from ckh.quick.store import VERSION, detected_arch, encode_facts, read_facts
 from ckh.version import __version__

@@ -12,10 +12,10 @@ import zlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ckh.files.paths import PROBES, RESOURCES, cache_dir, files, files_of_models, user_data_dir, write_atomic
 from ckh.ops import DEFAULT_OPERATION
-from ckh.paths import PROBES, RESOURCES, cache_dir, files, files_of_models, user_data_dir, write_atomic
-from ckh.prose import room
 from ckh.quick.headers import state as headers_state
+from ckh.text.prose import room
 from ckh.version import __version__
 
 if TYPE_CHECKING:
@@ -153,6 +153,6 @@ def detected_arch() -> str:
     """The architecture of this machine's GPU, or nothing. Where there is no driver, nothing more is imported."""
     if not os.path.exists(_DRIVER):  # noqa: PTH110 - quicker
         return ""
-    from ckh.gpus import detect_gpu_arch
+    from ckh.hardware.gpus import detect_gpu_arch
 
     return detect_gpu_arch() or ""

@@ -18,11 +18,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ckh.errors import DataError, ModelError
-from ckh.log import warn
-from ckh.paths import cache_dir, write_atomic
+from ckh.files.paths import cache_dir, write_atomic
+from ckh.files.untrusted import read_bytes, unpacked
 from ckh.ranking.lightgbm_text import parse_forest
 from ckh.ranking.packed import CATEGORICAL, MAX_TREES, PackedForest, low_bits_of, pack
-from ckh.untrusted import read_bytes, unpacked
+from ckh.text.log import warn
 
 if TYPE_CHECKING:
     from pathlib import Path

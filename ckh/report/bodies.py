@@ -168,7 +168,7 @@ def draw_bars(axes: Any, body: Bars, *, narrow: bool) -> float:
 
 def _name_bars(axes: Any, names: Sequence[str], *, narrow: bool) -> None:
     """Names above their bars, where they have the whole width."""
-    from ckh.tabletext import shortened
+    from ckh.text.tabletext import shortened
 
     for bar in axes.patches:
         bar.set_height(0.42)
@@ -182,7 +182,7 @@ def _name_bars(axes: Any, names: Sequence[str], *, narrow: bool) -> None:
 
 
 def _name_rows(axes: Any, names: Sequence[str], *, narrow: bool) -> None:
-    from ckh.tabletext import shortened
+    from ckh.text.tabletext import shortened
 
     short = (
         ["\n".join(wrap(one, _SHORT)) for one in shortened(names, 2 * _SHORT)] if narrow else shortened(names, _LONG)

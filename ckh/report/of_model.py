@@ -9,10 +9,10 @@ import numpy as np
 from ckh.assess.metrics import best_of_first
 from ckh.assess.report import choices_made
 from ckh.errors import UsageError
-from ckh.prose import one_of
 from ckh.report.drawing import Drawing, Heat, Line, Lines, PageTable, Report, Spread, Spreads
 from ckh.report.judged import baseline_efficiencies
 from ckh.report.learning import learning_curve
+from ckh.text.prose import one_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

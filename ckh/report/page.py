@@ -5,10 +5,10 @@ from __future__ import annotations
 from html import escape
 from typing import TYPE_CHECKING
 
-from ckh.log import printable
 from ckh.report import style
 from ckh.report.draw import page_svg
 from ckh.report.drawing import numbers
+from ckh.text.log import printable
 from ckh.version import __version__
 
 if TYPE_CHECKING:

@@ -9,10 +9,10 @@ from ckh.documents import Document, json_text
 from ckh.learn.answers.answer import is_falling
 from ckh.learn.answers.answer_document import KnownDocument
 from ckh.learn.answers.caveats import OUT_OF_ORDER
-from ckh.log import one_line
 from ckh.ops import in_words
-from ckh.prose import paragraphs, prose
-from ckh.tabletext import table_text
+from ckh.text.log import one_line
+from ckh.text.prose import paragraphs, prose
+from ckh.text.tabletext import table_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

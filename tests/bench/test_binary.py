@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from ckh.bench.compilation.binary import parse_resources
-from ckh.resources import Resources
+from ckh.schema import Resources
 from tests.bench.fake_hipcc import REMARKS
 
 FUNCTION = "GroupedConvolution"

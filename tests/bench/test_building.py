@@ -21,8 +21,7 @@ from ckh.kernels.compiled import compiled
 from ckh.ops.grouped_conv.kernels.names import kernel_name
 from ckh.ops.grouped_conv.kernels.pool import conv_pool
 from ckh.problems import Direction
-from ckh.resources import Resources
-from ckh.schema import Status
+from ckh.schema import Resources, Status
 from tests.bench.fake_hipcc import FakeHipcc, write_headers
 from tests.refusals import expect_refusal, expect_values
 

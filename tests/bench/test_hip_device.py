@@ -17,7 +17,7 @@ from ckh.bench.devices.device_choice import open_device
 from ckh.bench.devices.hip_device import HipDevice
 from ckh.bench.supervision.protocol import WorkerConfig
 from ckh.errors import DeviceError, UsageError
-from ckh.gpus import Gpu
+from ckh.hardware.gpus import Gpu
 from ckh.ops import grouped_conv
 from ckh.ops.grouped_conv.kernels.pool import conv_pool
 from ckh.problems import Direction

@@ -14,9 +14,8 @@ from ckh.bench.compilation.binary import Binary
 from ckh.bench.compilation.compile import Built, KernelBuilder
 from ckh.bench.compilation.kernel_cache import KernelCache
 from ckh.errors import DataError
-from ckh.paths import cache_dir
-from ckh.resources import Resources
-from ckh.schema import Status
+from ckh.files.paths import cache_dir
+from ckh.schema import Resources, Status
 from tests.bench.faults import GOOD, FaultyDevice
 from tests.refusals import expect_refusal
 

@@ -21,9 +21,8 @@ from ckh.bench.supervision.protocol import WorkerConfig
 from ckh.data.journal import KernelRecord, ResultRow, read_journal
 from ckh.data.settings import Given
 from ckh.errors import DeviceError
-from ckh.gpus import Gpu
-from ckh.resources import Resources
-from ckh.schema import Status
+from ckh.hardware.gpus import Gpu
+from ckh.schema import Resources, Status
 from tests.bench.fake_hipcc import FakeHipcc, write_headers
 from tests.bench.faults import CLAIMED_MS, FAULTS, GOOD, PROBLEM, SEGFAULT, Fault, FaultyDevice
 from tests.bench.hip_stub import build as hip_stub

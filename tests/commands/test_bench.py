@@ -663,8 +663,8 @@ def test_a_compiler_that_hangs_is_named_and_ended(
     hip: list[str], tools: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Progress says at once which kernel is compiled, and --compile-timeout makes a row of one that takes longer."""
-    monkeypatch.setattr("ckh.progress._FIRST_LINE_S", 0.2)
-    monkeypatch.setattr("ckh.progress._INTERVAL_S", 0.2)  # the first line may be of the toolchain's probe
+    monkeypatch.setattr("ckh.text.progress._FIRST_LINE_S", 0.2)
+    monkeypatch.setattr("ckh.text.progress._INTERVAL_S", 0.2)  # the first line may be of the toolchain's probe
     FakeHipcc(version="HIP version: 8", hangs="grouped_conv").write(tools)
     name = next(full_name(k) for k in conv_pool(Direction.FORWARD, load_arch("gfx942")) if k.pipeline == "compv3")
     options = ["--kernels", name, "--compile-timeout", "1s", "--compile-only", "--json"]

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ckh.anonymous import Anonymizer
 from ckh.bench.checks import checkup
 from ckh.bench.devices.device import HIP_KIND
 from ckh.cli import run
 from ckh.errors import ExitCode
 from ckh.ops import operation
+from ckh.text.anonymous import Anonymizer
 from tests.bench.fake_hipcc import write_headers
 from tests.bench.hip_stub.build import build_runtime
 from tests.real import Real, compiles, set_kernel_cache

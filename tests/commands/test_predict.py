@@ -38,7 +38,7 @@ def nothing_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "models").mkdir()
     monkeypatch.setenv("CKH_MODELS", str(tmp_path / "models"))
     monkeypatch.setenv("CKH_DATA_DIR", str(tmp_path / "user"))
-    monkeypatch.setattr("ckh.paths.data_dir", lambda name: tmp_path / "shipped" / name)
+    monkeypatch.setattr("ckh.files.paths.data_dir", lambda name: tmp_path / "shipped" / name)
 
 
 @pytest.fixture

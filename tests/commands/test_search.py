@@ -51,7 +51,7 @@ def alone(tmp_path: Path, kernel_cache: Path, monkeypatch: pytest.MonkeyPatch) -
     (tmp_path / "models").mkdir()
     monkeypatch.setenv("CKH_MODELS", str(tmp_path / "models"))
     monkeypatch.setenv("CKH_DATA_DIR", str(tmp_path / "user"))
-    monkeypatch.setattr("ckh.paths.data_dir", lambda name: tmp_path / "shipped" / name)
+    monkeypatch.setattr("ckh.files.paths.data_dir", lambda name: tmp_path / "shipped" / name)
     monkeypatch.setattr("ckh.commands.search.on_device.SPACE_LIMIT", 1500)
     monkeypatch.delenv("CXX", raising=False)
     (tmp_path / "here").mkdir()

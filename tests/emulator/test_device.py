@@ -15,7 +15,7 @@ from ckh.bench.devices.emulated import emulated_runtime
 from ckh.cli import run
 from ckh.data.journal import read_journal
 from ckh.errors import DataError, DeviceError, ExitCode, UsageError
-from ckh.paths import cache_dir
+from ckh.files.paths import cache_dir
 from ckh.schema import Status
 from tests.bench.fake_hipcc import write_headers
 from tests.emulator.damage import Damage, damaged

@@ -17,13 +17,13 @@ import pytest
 from ckh.archs import load_arch
 from ckh.export.groups import exported
 from ckh.export.to_c import c_files
+from ckh.files.outputs import write_folder
 from ckh.learn.models.artifact import load_model
 from ckh.ops import operation_of_problem
 from ckh.ops.base import Encoding
 from ckh.ops.gemm_universal.features import GEMM_UNIVERSAL
 from ckh.ops.gemm_universal.operation import OPERATION
 from ckh.ops.gemm_universal.problem import GemmProblem
-from ckh.outputs import write_folder
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

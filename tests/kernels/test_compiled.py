@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ckh.kernels.compiled import add_compiled, compiled
-from ckh.resources import Resources
+from ckh.schema import Resources
 
 if TYPE_CHECKING:
     from pathlib import Path

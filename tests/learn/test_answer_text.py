@@ -16,7 +16,7 @@ from ckh.ops.gemm_universal.problem import GemmProblem
 from ckh.ops.grouped_conv.problem import ConvProblem
 from ckh.ops.miopen_conv.problem import MiopenProblem
 from ckh.problems import Direction
-from ckh.prose import whole_names
+from ckh.text.prose import whole_names
 
 ROOT = Path(__file__).parents[2]
 CONV = ConvProblem(Direction.FORWARD, n=16, c=256, k=256, g=1, hi=28, wi=28, y=3, x=3, pad_h=1, pad_w=1, dtype="bf16")

@@ -15,11 +15,11 @@ import pytest
 
 from ckh.data.dataset import Dataset
 from ckh.errors import ModelError, UsageError
+from ckh.files.paths import model_folders
 from ckh.learn.models.artifact import Wanted, find_model, list_models, load_model
 from ckh.learn.models.unusable import unusable_models
 from ckh.ops.grouped_conv.columns import kernel_columns, problem_columns
 from ckh.ops.grouped_conv.features import CORE_NAMES, GROUPED_CONV, NAMES_83, NAMES_91
-from ckh.paths import model_folders
 from ckh.problems import Direction
 from ckh.training import RankObjective
 from tests.learn.conftest import (
@@ -281,7 +281,7 @@ def folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Path, ...]
         folder.mkdir()
     monkeypatch.setenv("CKH_MODELS", f"{places[0]}{os.pathsep}{places[1]}")
     monkeypatch.setenv("CKH_DATA_DIR", str(tmp_path / "user"))
-    monkeypatch.setattr("ckh.paths.data_dir", lambda name: tmp_path / "shipped" / name)
+    monkeypatch.setattr("ckh.files.paths.data_dir", lambda name: tmp_path / "shipped" / name)
     return places
 
 

@@ -13,13 +13,13 @@ import numpy as np
 import pytest
 
 from ckh.errors import DataError, ModelError
+from ckh.files.paths import data_dir
 from ckh.learn.answers.answer import interval_at
 from ckh.learn.answers.api import rank, rank_many
 from ckh.learn.judging.calibrate import calibrate
 from ckh.learn.models.artifact import load_model
 from ckh.learn.models.calibration import CALIBRATION_NAME, FIRST, Calibration, read_calibration
 from ckh.ops.gemm_universal.problem import GemmProblem
-from ckh.paths import data_dir
 from tests.refusals import expect_refusal
 
 if TYPE_CHECKING:

@@ -13,6 +13,7 @@ import pytest
 
 from ckh.cli import run
 from ckh.errors import ExitCode, ModelError
+from ckh.files.paths import data_dir
 from ckh.learn.answers import known as knowing
 from ckh.learn.answers.batches import known_candidates
 from ckh.learn.answers.known import Known, Outside, find_known
@@ -24,7 +25,6 @@ from ckh.learn.models.measured_set import MEASURED_NAME, measured_file, read_mea
 from ckh.learn.training.save import save
 from ckh.learn.training.train import train
 from ckh.ops.grouped_conv.kernels.pool import conv_pool
-from ckh.paths import data_dir
 from ckh.problems import Direction
 from tests.learn.conftest import HOST, measured, problems, saved, trained
 from tests.refusals import expect_error, expect_values
@@ -84,10 +84,10 @@ def test_sizes_outside_are_named_with_their_factor(model: Path) -> None:
 
 def test_another_device_is_named(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of a host model the processor counts, of a GPU's its compute units; where nothing says, nothing is said."""
-    monkeypatch.setattr("ckh.machine.processor_name", lambda: "a test")
+    monkeypatch.setattr("ckh.hardware.machine.processor_name", lambda: "a test")
     assert ranking_of(problems()[0], load_model(model)).known(5) == Known()
     assert knowing.other_device("host", "one CPU, a test", None) == ""
-    monkeypatch.setattr("ckh.machine.processor_name", lambda: "another")
+    monkeypatch.setattr("ckh.hardware.machine.processor_name", lambda: "another")
     expect_values(ranking_of(problems()[0], load_model(model)).known(5).device, "a test")
     assert knowing.other_device("host", "", None) == ""
     assert knowing.other_device("gfx942", "", None) == ""
@@ -98,7 +98,7 @@ def test_another_number_of_compute_units(tmp_path: Path, monkeypatch: pytest.Mon
     node = tmp_path / "0"
     node.mkdir()
     (node / "properties").write_text("simd_count 320\nsimd_per_cu 4\ngfx_target_version 90402\n", encoding="utf-8")
-    from ckh import gpus
+    from ckh.hardware import gpus
 
     monkeypatch.setattr(knowing, "_DRIVER", tmp_path)
     monkeypatch.setattr(gpus, "visible_gpus", lambda: (gpus.Gpu(0, "gfx942", 80, 2100),))
@@ -123,7 +123,7 @@ def test_kinds_of_kernels_that_are_left_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Pipelines that no training row had are named by --why and in JSON; the answer, of others, is known."""
-    monkeypatch.setattr("ckh.machine.processor_name", lambda: "a test")
+    monkeypatch.setattr("ckh.hardware.machine.processor_name", lambda: "a test")
     some = measured().select(measured().frame["pipeline"].isin(["compv4", "compv6"]).to_numpy())
     save(train(some, replace(trained().options, folds=0), lambda _s, _t: None), tmp_path / "two")
     left_out = sorted({one.pipeline for one in conv_pool(Direction.FORWARD, HOST)} - {"compv4", "compv6"})
@@ -187,7 +187,7 @@ def test_require_known_refuses(
     model: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """It ends with exit code 4 and the reason; without it the same answer has one line, and the code stays 0."""
-    monkeypatch.setattr("ckh.machine.processor_name", lambda: "a test")
+    monkeypatch.setattr("ckh.hardware.machine.processor_name", lambda: "a test")
     args = ["predict", "--model", str(model), "--n", "512", "--c", "64", "--hi", "28"]
     assert run(args) == ExitCode.OK
     (line,) = [one for one in capsys.readouterr().out.splitlines() if one.startswith("out of distribution: ")]
@@ -209,7 +209,7 @@ def test_of_many_problems_the_one_known_least_is_named(
     model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """What all share does not hide what one of them has beside."""
-    monkeypatch.setattr("ckh.machine.processor_name", lambda: "another")
+    monkeypatch.setattr("ckh.hardware.machine.processor_name", lambda: "another")
     listed = [problems()[0], replace(problems()[0], n=64), problems()[1]]
     (tmp_path / "list.txt").write_text("".join(f"{one.canonical()}\n" for one in listed), encoding="utf-8")
     assert (
@@ -228,7 +228,7 @@ def test_an_interval_holds_for_what_was_measured(
     (model / CALIBRATION_NAME).write_text(calibration.to_json(), encoding="utf-8")
     args = ["predict", "--model", str(model), "--c", "64", "--hi", "28", "--n"]
     for here, batch, why in (("a test", "4", []), ("a test", "64", ["sizes"]), ("another", "64", ["device", "sizes"])):
-        monkeypatch.setattr("ckh.machine.processor_name", lambda here=here: here)
+        monkeypatch.setattr("ckh.hardware.machine.processor_name", lambda here=here: here)
         assert run([*args, batch]) == ExitCode.OK
         (line,) = [one for one in capsys.readouterr().out.splitlines() if "interval" in one]
         expect_values(line, "90 %", "0.80–1.20", *why)
@@ -247,7 +247,7 @@ def test_retraining_is_offered_once(
 ) -> None:
     """A person at a terminal is told the commands on another CPU, the first time; nobody else is."""
     monkeypatch.setenv("CKH_DATA_DIR", str(tmp_path / "user"))
-    monkeypatch.setattr("ckh.machine.processor_name", lambda: "another")
+    monkeypatch.setattr("ckh.hardware.machine.processor_name", lambda: "another")
     one = ("grouped_conv", "host", "a test", model)
     knowing.offer_once(problems()[0], *one)
     assert capsys.readouterr().err == ""

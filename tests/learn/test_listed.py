@@ -16,12 +16,12 @@ from ckh.bench.planning.registry import write_registry
 from ckh.cli import run
 from ckh.commands import _completion
 from ckh.errors import DataError, ExitCode, UsageError
+from ckh.files.paths import data_dir
 from ckh.learn.models.artifact import load_model
 from ckh.ops.grouped_conv.kernels.names import amd_short_name, kernel_name
 from ckh.ops.grouped_conv.kernels.pool import conv_pool
 from ckh.ops.grouped_conv.problem import ConvProblem
 from ckh.ops.grouped_conv.rules import RULE_SETS, rule_set
-from ckh.paths import data_dir
 from ckh.problems import Direction
 from tests.refusals import expect_error, expect_refusal
 

@@ -16,6 +16,7 @@ import pytest
 from ckh.archs import load_arch
 from ckh.errors import ExitCode, ModelError, NoKernelError, UsageError
 from ckh.export.groups import exported
+from ckh.files.paths import data_dir
 from ckh.learn.answers.api import rank, rank_many
 from ckh.learn.answers.batches import known_candidates, scored
 from ckh.learn.answers.ranking import ranking_of, rankings_of
@@ -27,7 +28,6 @@ from ckh.ops.gemm_universal.problem import GemmProblem
 from ckh.ops.grouped_conv.features import CORE_NAMES
 from ckh.ops.grouped_conv.kernels.learned import LearnedKernels
 from ckh.ops.grouped_conv.kernels.pool import conv_pool, refused_pool
-from ckh.paths import data_dir
 from ckh.problems import Direction
 from tests.learn.conftest import AMD_PROBLEMS, HOST, amd_model, measured, problems, saved, trained
 from tests.refusals import expect_refusal, expect_values, has_values

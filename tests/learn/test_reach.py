@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from ckh.files.paths import data_dir
 from ckh.learn.answers.api import rank, rank_many
 from ckh.learn.models.artifact import Model, load_model
 from ckh.learn.models.reach import FAR, beyond
 from ckh.ops.gemm_universal.problem import GemmProblem
-from ckh.paths import data_dir
 from tests.learn.conftest import kernels, problems, saved
 from tests.refusals import expect_values
 

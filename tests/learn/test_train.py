@@ -16,6 +16,8 @@ from sklearn.model_selection import GroupKFold
 
 from ckh.data.dataset import Dataset
 from ckh.errors import DataError, ModelError, OutputError, UsageError
+from ckh.files.outputs import check_output
+from ckh.files.paths import data_dir
 from ckh.learn.models.artifact import load_model
 from ckh.learn.models.manifest import problem_id, trained_problems
 from ckh.learn.training import boosting
@@ -24,8 +26,6 @@ from ckh.learn.training.save import MODEL, save
 from ckh.learn.training.targets import make_fit, weighted
 from ckh.learn.training.train import rounds, train
 from ckh.ops.grouped_conv.features import GROUPED_CONV, INPUT_COLUMNS
-from ckh.outputs import check_output
-from ckh.paths import data_dir
 from ckh.problems import Direction
 from ckh.training import TARGETS as MODELLED
 from ckh.training import RankObjective, TrainOptions

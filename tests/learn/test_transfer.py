@@ -16,6 +16,7 @@ import pytest
 from ckh.archs import arch_names, load_arch
 from ckh.cli import run
 from ckh.errors import ExitCode
+from ckh.files.paths import data_dir
 from ckh.kernels.compiled import add_compiled
 from ckh.learn.analytic.completed import filled
 from ckh.learn.analytic.estimate import ESTIMATE, KernelShapes, compiled_blocks_per_cu, estimated_us
@@ -31,9 +32,8 @@ from ckh.ops.gemm_universal.problem import GemmProblem
 from ckh.ops.grouped_conv.kernels.pool import conv_pool
 from ckh.ops.grouped_conv.problem import ConvProblem
 from ckh.ops.miopen_conv.problem import MiopenProblem
-from ckh.paths import data_dir
 from ckh.problems import Direction
-from ckh.resources import Resources
+from ckh.schema import Resources
 from tests.learn.conftest import build
 from tests.refusals import expect_error, expect_values
 

@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ckh.archs import load_arch
+from ckh.files.paths import data_dir
 from ckh.kernels.pools import Pools
 from ckh.kernels.table import KernelTable
 from ckh.ops import operation
@@ -25,7 +26,6 @@ from ckh.ops.grouped_conv.kernels.pool import conv_pool, refused_pool
 from ckh.ops.grouped_conv.kernels.validity import CONV_RULES
 from ckh.ops.grouped_conv.problem import ConvProblem
 from ckh.ops.miopen_conv.problem import from_convolution
-from ckh.paths import data_dir
 from ckh.problems import Direction
 
 if TYPE_CHECKING:

@@ -19,10 +19,10 @@ from ckh import cli
 from ckh.commands import predict as command
 from ckh.entry import run
 from ckh.errors import ExitCode
+from ckh.files.paths import cache_dir
 from ckh.kernels.compiled import add_compiled
 from ckh.learn.answers.probes import Probe, Timed, remember, this_device
 from ckh.ops import built_in_requested
-from ckh.paths import cache_dir
 from ckh.quick import answer, store
 from ckh.quick.answer import text_of
 from ckh.quick.prepare import prepare
@@ -30,7 +30,7 @@ from ckh.quick.request import FLAGS, NUMBERS, TEXTS, Request, parse
 from ckh.quick.store import keep_printed, paths, read_facts, read_printed, stamp
 from ckh.ranking.layout import CSRC, HEADER, lists
 from ckh.ranking.library import is_available
-from ckh.resources import RESOURCE_NAMES, Resources
+from ckh.schema import RESOURCE_NAMES, Resources
 from tests.export.conftest import COMPILERS
 from tests.export.conftest import run as run_program
 from tests.refusals import expect_warning

@@ -19,18 +19,17 @@ from ckh.bench.planning.registry import write_registry
 from ckh.data.journal import JournalWriter, KernelRecord, ResultRow
 from ckh.data.rows import Origin, Pairs, Results, build_table, status_of
 from ckh.data.tables import to_pandas
+from ckh.files.paths import data_dir
 from ckh.ops import operation
 from ckh.ops.grouped_conv.kernels.names import amd_full_name, amd_short_name, kernel_name
 from ckh.ops.grouped_conv.kernels.pool import conv_pool
 from ckh.ops.grouped_conv.problem import parse_conv_problem
 from ckh.ops.grouped_conv.readers.amd_export import AMD_COLUMNS
-from ckh.paths import data_dir
 from ckh.problems import Direction
 from ckh.ranking.forest_file import encode
 from ckh.ranking.lightgbm_text import parse_forest
 from ckh.ranking.packed import pack
-from ckh.resources import Resources
-from ckh.schema import Status
+from ckh.schema import Resources, Status
 from tests.runs import host_run
 
 AMD_FILES = Path(__file__).parents[1] / "amd_files"

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ckh.archfile import read_arch, read_common_rules
-from ckh.archs import load_arch
+from ckh.archs import load_arch, read_arch, read_common_rules
 from ckh.bench.planning.plan import _parse_choice as parse_choice_of
 from ckh.bench.planning.registry import read_registry
 from ckh.data.dataset import read_dataset

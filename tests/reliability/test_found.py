@@ -19,12 +19,12 @@ from ckh.data.formats import ReadOptions
 from ckh.data.readers import readers
 from ckh.data.records import parse_record
 from ckh.errors import CkhError, DataError, ExitCode, ModelError
-from ckh.jsonfields import JsonError, parse_json
-from ckh.log import note, print_error, printable, warn
+from ckh.files.jsonfields import JsonError, parse_json
+from ckh.files.paths import data_dir
+from ckh.files.untrusted import csv_rows, integer, require_name, unpacked
 from ckh.ops.miopen_conv.readers.fdb import Tally, iter_rows
-from ckh.paths import data_dir
 from ckh.ranking.forest_file import open_forest
-from ckh.untrusted import csv_rows, integer, require_name, unpacked
+from ckh.text.log import note, print_error, printable, warn
 from tests.refusals import expect_error, expect_refusal
 from tests.reliability import samples
 from tests.reliability.targets import TARGETS

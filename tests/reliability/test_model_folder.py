@@ -13,12 +13,12 @@ import pytest
 
 from ckh import cli
 from ckh.errors import ExitCode, ModelError
+from ckh.files.paths import data_dir
+from ckh.files.untrusted import MIB
 from ckh.learn.answers.ranking import ranking_of
 from ckh.learn.models.artifact import list_models, load_model
 from ckh.learn.models.manifest import labels_of, problem_count, trained_problems
 from ckh.learn.training.warm_start import read_start
-from ckh.paths import data_dir
-from ckh.untrusted import MIB
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -11,6 +11,7 @@ import pytest
 
 from ckh.archs import load_arch
 from ckh.errors import NoKernelError
+from ckh.files.paths import data_dir
 from ckh.learn.answers.ranking import ranking_of
 from ckh.learn.models.artifact import load_model
 from ckh.ops.grouped_conv.features import CORE_NAMES
@@ -20,7 +21,6 @@ from ckh.ops.grouped_conv.kernels.validity import CONV_RULES
 from ckh.ops.grouped_conv.kernels.variants import PIPELINE_VARIANTS
 from ckh.ops.grouped_conv.problem import ConvProblem
 from ckh.ops.grouped_conv.rules.tables import curated_tiles
-from ckh.paths import data_dir
 from ckh.problems import Direction
 from ckh.search.kernels import kernel_space
 from ckh.search.model_text import search_text

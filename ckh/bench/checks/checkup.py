@@ -22,10 +22,10 @@ from ckh.bench.supervision.stop import StopReason
 from ckh.data.journal import JOURNAL_NAME, read_journal
 from ckh.data.settings import Given
 from ckh.errors import CkhError, ExitCode, NoKernelError
-from ckh.log import note
 from ckh.ops import DEFAULT_OPERATION, operation
 from ckh.problems import Direction
 from ckh.schema import RIGHT
+from ckh.text.log import note
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -13,8 +13,8 @@ from ckh.bench.supervision.runner import on_problem
 from ckh.bench.supervision.serving import in_order
 from ckh.errors import CacheError
 from ckh.ops import operation_of_kernel
-from ckh.progress import progress
 from ckh.schema import RIGHT, Status
+from ckh.text.progress import progress
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

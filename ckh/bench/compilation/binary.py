@@ -10,7 +10,7 @@ from collections import defaultdict
 from dataclasses import dataclass
 from typing import Any
 
-from ckh.resources import Resources
+from ckh.schema import Resources
 
 # The compiler's -Rpass-analysis=kernel-resource-usage: a line names a function, the lines after it say what it takes.
 _REMARK = re.compile(r"remark:\s+(?P<what>[A-Z][A-Za-z ]+?)(?: \[[^\]]*\])?: (?P<value>\S+)(?: \[-Rpass.*)?$")

@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from ckh.bench.supervision.protocol import Job, Op
-from ckh.progress import progress
 from ckh.schema import Status
+from ckh.text.progress import progress
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from ckh.bench.supervision.driver import Driver
     from ckh.bench.supervision.protocol import Reply
     from ckh.ops.base import Kernel
-    from ckh.resources import Resources
+    from ckh.schema import Resources
 
 _LOAD_TIMEOUT_S = 60.0
 

@@ -28,9 +28,9 @@ from ckh.bench.planning.plan import full_name
 from ckh.bench.supervision.limits import DEFAULT_COMPILE_TIMEOUT_S
 from ckh.errors import CacheError
 from ckh.kernels.compiled import add_compiled
-from ckh.log import note
 from ckh.ops import operation, operation_of_kernel
 from ckh.schema import Status
+from ckh.text.log import note
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

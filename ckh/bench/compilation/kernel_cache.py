@@ -35,9 +35,9 @@ from ckh.bench.compilation.binary import binary_from_values
 from ckh.bench.compilation.elf import fault_of_library
 from ckh.bench.isolated.library import ENTRY_POINTS
 from ckh.errors import DataError
-from ckh.locks import FileLock
-from ckh.paths import cache_dir, write_atomic
-from ckh.safety import why_unsafe
+from ckh.files.locks import FileLock
+from ckh.files.paths import cache_dir, write_atomic
+from ckh.files.safety import why_unsafe
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping

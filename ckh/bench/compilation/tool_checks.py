@@ -14,7 +14,7 @@ from ckh.bench.compilation.toolchain import require_toolchain
 from ckh.bench.devices.device import HIP_KIND, HOST_KIND, DeviceOptions
 from ckh.bench.devices.device_choice import open_device, require_usable
 from ckh.errors import CkhError, DeviceError, ExitCode
-from ckh.gpus import detect_gpu_arch
+from ckh.hardware.gpus import detect_gpu_arch
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from ckh.bench.devices.device import DEVICE_KINDS, EMULATED_KIND, HIP_KIND, HOST_KIND, DeviceOptions
 from ckh.errors import DeviceError, UsageError
-from ckh.prose import one_of
+from ckh.text.prose import one_of
 
 if TYPE_CHECKING:
     from ckh.bench.devices.device import Device

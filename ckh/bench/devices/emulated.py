@@ -20,9 +20,9 @@ from ckh.bench.devices.hip_device import HipDevice
 from ckh.bench.isolated.hip_runtime import LIBRARY_VARIABLE
 from ckh.emulator.sources import FLAGS, RUNTIME_NAMES, compile_command, find_c_compiler, source_files
 from ckh.errors import DeviceError, UsageError
-from ckh.log import note
-from ckh.machine import processor_identity
+from ckh.hardware.machine import processor_identity
 from ckh.schema import Status
+from ckh.text.log import note
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -34,7 +34,7 @@ from ckh.bench.devices.device import (
 from ckh.bench.isolated.hip_runtime import LIBRARY_VARIABLE
 from ckh.bench.supervision.protocol import WorkerConfig
 from ckh.errors import DeviceError, UsageError
-from ckh.gpus import visible_gpus
+from ckh.hardware.gpus import visible_gpus
 from ckh.kernels.judging import judge_table
 from ckh.kernels.table import KernelTable
 from ckh.ops import operation_of_kernel

@@ -22,7 +22,7 @@ from ckh.bench.devices.device import (
     worker_module_command,
 )
 from ckh.bench.supervision.protocol import WorkerConfig
-from ckh.machine import processor_identity, processor_name
+from ckh.hardware.machine import processor_identity, processor_name
 from ckh.ops import operation_of_kernel
 
 if TYPE_CHECKING:

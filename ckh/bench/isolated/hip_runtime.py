@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ckh.errors import DeviceError
-from ckh.gpus import remedy
+from ckh.hardware.gpus import remedy
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

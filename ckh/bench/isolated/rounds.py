@@ -16,8 +16,8 @@ from ckh.bench.supervision.protocol import Job, Op, Reply
 from ckh.bench.supervision.rows import with_times
 from ckh.bench.supervision.runner import measure, on_problem
 from ckh.bench.supervision.stop import Stop
-from ckh.progress import progress
 from ckh.schema import Status
+from ckh.text.progress import progress
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -12,7 +12,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from ckh.machine import text_of
+from ckh.hardware.machine import text_of
 
 _KHZ_PER_MHZ, _HZ_PER_MHZ, _PER_DEGREE, _PER_WATT = 1e3, 1e6, 1e3, 1e6
 _PROCESSORS = {"k10temp", "zenpower", "coretemp"}  # drivers of their thermometers

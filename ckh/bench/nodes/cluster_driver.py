@@ -21,7 +21,7 @@ from ckh.bench.supervision.driver import Driver
 from ckh.bench.supervision.serving import Serving
 from ckh.cluster.calls import NodeLostError
 from ckh.errors import CkhError, DeviceError
-from ckh.log import note
+from ckh.text.log import note
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ckh.errors import CkhError
-from ckh.log import note
+from ckh.text.log import note
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -23,9 +23,9 @@ from ckh.bench.devices.device_choice import open_device, require_usable
 from ckh.bench.supervision.supervisor import Supervisor, SupervisorOptions
 from ckh.cluster.on_worker import is_withdrawn
 from ckh.errors import CkhError, DeviceError
-from ckh.locks import FileLock
-from ckh.machine import machine_name
-from ckh.paths import cache_dir
+from ckh.files.locks import FileLock
+from ckh.files.paths import cache_dir
+from ckh.hardware.machine import machine_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

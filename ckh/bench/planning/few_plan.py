@@ -18,6 +18,7 @@ import numpy as np
 from ckh.archs import load_arch
 from ckh.bench.planning.plan import PoolKernels
 from ckh.errors import ModelError, UsageError
+from ckh.files.untrusted import integer
 from ckh.kernels.table import KernelTable
 from ckh.learn.analytic.estimate import ESTIMATE
 from ckh.learn.analytic.transfer import EstimateModel, has_estimate, stand_in
@@ -25,7 +26,6 @@ from ckh.learn.models.artifact import find_model, fitting_models, load_model, wa
 from ckh.learn.models.pooled import PooledScores
 from ckh.learn.selection.few_shots import Shots, few_kernels, representative
 from ckh.ops import operation_of_problem
-from ckh.untrusted import integer
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

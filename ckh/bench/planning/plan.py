@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, Any, Protocol, overload
 import numpy as np
 
 from ckh.errors import NoKernelError, UsageError
+from ckh.files.untrusted import read_text
 from ckh.ops import operation_of_kernel
-from ckh.untrusted import read_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Any
 
 from ckh.archs import load_arch
 from ckh.errors import CkhError, DataError, UsageError
-from ckh.jsonfields import JsonFields, read_json
+from ckh.files.jsonfields import JsonFields, read_json
+from ckh.files.outputs import FileKind, head_of, write_output
+from ckh.files.untrusted import MOST_TEXT_BYTES, read_text
 from ckh.kernels.filter import field_types
 from ckh.kernels.lists import ListFormat, Registry
 from ckh.learn.answers.listed import kernel_list
 from ckh.ops import operation_of_kernel, part_of
-from ckh.outputs import FileKind, head_of, write_output
-from ckh.untrusted import MOST_TEXT_BYTES, read_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -14,8 +14,8 @@ from ckh.bench.isolated.timing import DEFAULT_SAMPLES
 from ckh.bench.supervision.rows import NS_PER_MS
 from ckh.bench.supervision.runner import measure
 from ckh.errors import DeviceError
-from ckh.log import note
 from ckh.schema import Status
+from ckh.text.log import note
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection

@@ -32,8 +32,8 @@ from ckh.bench.supervision.sweep import Sweep, Totals
 from ckh.data.journal import JOURNAL, JOURNAL_NAME, JournalWriter, is_started
 from ckh.data.settings import Given, Settings
 from ckh.errors import CkhError, DeviceError, UsageError
+from ckh.files.outputs import check_output
 from ckh.ops import DEFAULT_OPERATION, operation
-from ckh.outputs import check_output
 from ckh.problems import Direction
 from ckh.requested import as_option
 

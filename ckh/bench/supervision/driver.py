@@ -17,8 +17,8 @@ from ckh.bench.compilation.compile import KernelBuilder, default_jobs
 from ckh.bench.supervision.protocol import device_name
 from ckh.bench.supervision.supervisor import Supervisor, SupervisorOptions
 from ckh.errors import CkhError
-from ckh.machine import machine_name
-from ckh.progress import progress
+from ckh.hardware.machine import machine_name
+from ckh.text.progress import progress
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

@@ -20,7 +20,7 @@ from ckh.bench.isolated.timing import DEFAULT_SAMPLES
 from ckh.bench.supervision.rows import NS_PER_MS
 from ckh.bench.supervision.runner import measure, on_problem
 from ckh.data.records import ReferenceRecord
-from ckh.machine import machine_name
+from ckh.hardware.machine import machine_name
 from ckh.schema import Status
 
 if TYPE_CHECKING:

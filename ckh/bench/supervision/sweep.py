@@ -28,8 +28,8 @@ from ckh.bench.supervision.runner import measure, on_problem
 from ckh.bench.supervision.serving import BegunTasks
 from ckh.bench.supervision.stop import StopReason
 from ckh.data.journal import EndRecord, KernelRecord, ReferenceRecord
-from ckh.progress import progress
 from ckh.schema import RIGHT, Status
+from ckh.text.progress import progress
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence

@@ -18,9 +18,9 @@ from ckh.commands._declared_options import has_options_of
 from ckh.commands._duration import format_duration
 from ckh.data.settings import Given, Settings
 from ckh.errors import ExitCode, UsageError
-from ckh.log import note, warn
-from ckh.outputs import check_output
+from ckh.files.outputs import check_output
 from ckh.strenum import StrEnum
+from ckh.text.log import note, warn
 
 if TYPE_CHECKING:
     from ckh.bench.supervision.campaign import Campaign

@@ -15,10 +15,10 @@ from ckh.bench.supervision.stop import StopReason
 from ckh.commands._common import print_json, print_table, reasons_by_kind, say
 from ckh.commands._duration import format_duration
 from ckh.documents import Document, fields_of
-from ckh.log import warn
-from ckh.prose import shell_word
 from ckh.schema import MEASURED, Status
-from ckh.tabletext import sparkline
+from ckh.text.log import warn
+from ckh.text.prose import shell_word
+from ckh.text.tabletext import sparkline
 
 _MANY_UNSTABLE = 0.1  # share of times
 _SPARKS = 24  # bars in a line

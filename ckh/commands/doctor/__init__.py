@@ -15,8 +15,8 @@ from ckh.commands._common import JSON_HELP, examples, print_json, print_table, s
 from ckh.commands._declared_options import option_of
 from ckh.documents import Document, fields_of
 from ckh.errors import UsageError
-from ckh.outputs import check_output
-from ckh.prose import one_of
+from ckh.files.outputs import check_output
+from ckh.text.prose import one_of
 from ckh.version import __version__
 
 if TYPE_CHECKING:
@@ -166,11 +166,11 @@ def _check(kind: str | None, options: DeviceOptions, out: Path | None, *, force:
     """Check a device, print and archive the results, and exit with their code."""
     import tempfile
 
-    from ckh.anonymous import Anonymizer
     from ckh.bench.checks.checkup import Checkup
     from ckh.bench.devices.device import DEVICE_KINDS
     from ckh.bench.devices.device_choice import default_device_kind
     from ckh.commands.doctor import check as output
+    from ckh.text.anonymous import Anonymizer
 
     kind = kind or default_device_kind(options)
     if kind not in DEVICE_KINDS:
@@ -200,10 +200,10 @@ def gather(options: DeviceOptions) -> DoctorDocument:
     from ckh.bench.compilation.compiler import find_compiler
     from ckh.bench.compilation.hip_toolchain import compiler_warning, find_ck_tile, find_hipcc
     from ckh.bench.compilation.tool_checks import check_tools
-    from ckh.gpus import visible_gpus
+    from ckh.files.paths import data_dir
+    from ckh.hardware.gpus import visible_gpus
+    from ckh.hardware.machine import processor_name
     from ckh.learn.models.unusable import unusable_models
-    from ckh.machine import processor_name
-    from ckh.paths import data_dir
 
     hipcc = _found(lambda: find_hipcc(options.hipcc))
     include = options.ck_include
@@ -273,7 +273,7 @@ def _print_headers(found: FoundHeaders) -> None:
 def _cache() -> str:
     """Location of the cache, or the reason why there is none."""
     from ckh.errors import DataError
-    from ckh.paths import cache_dir
+    from ckh.files.paths import cache_dir
 
     try:
         return str(cache_dir())

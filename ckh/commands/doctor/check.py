@@ -14,15 +14,15 @@ from ckh.commands._common import print_table, say
 from ckh.commands._duration import format_duration
 from ckh.data.journal import JOURNAL_NAME
 from ckh.documents import Document, enveloped
-from ckh.outputs import FileKind, write_output
+from ckh.files.outputs import FileKind, write_output
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from ckh.anonymous import Anonymizer
     from ckh.bench.checks.checkup import CheckedPair
     from ckh.bench.compilation.tool_checks import ToolCheck
+    from ckh.text.anonymous import Anonymizer
 
 _DOCUMENT, _DOCTOR = "check.json", "doctor.json"
 

@@ -27,8 +27,8 @@ from ckh.commands._judging import (
     refuse_unstable,
 )
 from ckh.errors import ExitCode, UsageError
-from ckh.log import note, warn
-from ckh.prose import one_of
+from ckh.text.log import note, warn
+from ckh.text.prose import one_of
 from ckh.training import Labels
 
 if TYPE_CHECKING:

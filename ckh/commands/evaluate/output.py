@@ -11,7 +11,7 @@ from ckh.assess.report import Choice, Evaluation
 from ckh.commands._common import print_table, say
 from ckh.commands._judging import percent, stands_in
 from ckh.documents import Document, fields_of
-from ckh.tabletext import sparkline
+from ckh.text.tabletext import sparkline
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -23,10 +23,10 @@ from ckh.commands.export.documents import (
 from ckh.commands.panels import AITER, PROBLEM
 from ckh.errors import UsageError
 from ckh.export.consumers import all_of, named, the_one, the_table
-from ckh.log import warn
-from ckh.outputs import check_output, write_folder
-from ckh.prose import one_of
+from ckh.files.outputs import check_output, write_folder
 from ckh.requested import as_option
+from ckh.text.log import warn
+from ckh.text.prose import one_of
 
 if TYPE_CHECKING:
     from ckh.export.consumers import WrittenChoices

@@ -13,8 +13,8 @@ from ckh.export.ordered import ordered_list
 from ckh.kernels.judging import ProblemRules
 from ckh.kernels.lists import ListFormat
 from ckh.kernels.table import KernelTable
-from ckh.log import warn
 from ckh.ops import part_of
+from ckh.text.log import warn
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -16,9 +16,9 @@ from ckh.commands._duration import format_duration
 from ckh.data.dataset import read_dataset
 from ckh.documents import Document
 from ckh.errors import UsageError
-from ckh.log import note
-from ckh.outputs import check_output
-from ckh.prose import shell_word
+from ckh.files.outputs import check_output
+from ckh.text.log import note
+from ckh.text.prose import shell_word
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 from ckh.commands._duration import format_duration
 from ckh.commands.search import output
 from ckh.errors import ModelError, NoKernelError, UsageError
-from ckh.log import emit, note
-from ckh.outputs import check_output
+from ckh.files.outputs import check_output
+from ckh.text.log import emit, note
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -84,8 +84,8 @@ def measure(
     from ckh.bench.supervision.stop import StopReason
     from ckh.cluster.connection import connected
     from ckh.data.journal import JOURNAL, JOURNAL_NAME, JournalWriter, is_started
-    from ckh.progress import progress
     from ckh.search.measured import SearchSettings, Where, search_measured
+    from ckh.text.progress import progress
 
     limits = measuring.limits
     settings = SearchSettings(

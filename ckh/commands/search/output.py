@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 from ckh.commands._common import print_json, print_table, say
 from ckh.commands._duration import format_duration
 from ckh.documents import Document
-from ckh.prose import shell_word
 from ckh.search.model_text import head_text, yes
+from ckh.text.prose import shell_word
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

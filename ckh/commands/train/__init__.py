@@ -15,10 +15,10 @@ from ckh.commands import _completion
 from ckh.commands._common import JSON_HELP, OP_HELP, examples
 from ckh.commands._declared_options import has_options_of
 from ckh.errors import DataError, UsageError
-from ckh.log import note, warn
-from ckh.outputs import check_output
+from ckh.files.outputs import check_output
 from ckh.problems import Direction
-from ckh.prose import one_of
+from ckh.text.log import note, warn
+from ckh.text.prose import one_of
 from ckh.training import Labels, RankObjective, TrainOptions, TreeParams, winner_options
 
 if TYPE_CHECKING:
@@ -264,7 +264,7 @@ def _fit(
 ) -> Trained:
     from ckh.learn.training.train import rounds
     from ckh.learn.training.train import train as fit
-    from ckh.progress import progress
+    from ckh.text.progress import progress
 
     options = options if tuning is None else replace(options, params=tuning.params)
     with progress("training trees", rounds(options)) as advance:
@@ -274,7 +274,7 @@ def _fit(
 def _tune(dataset: Dataset, options: TrainOptions, count: int, fixed: Sequence[str], start: Start | None) -> Tuning:
     from ckh.learn.training.halving import fits
     from ckh.learn.training.tune import tune
-    from ckh.progress import progress
+    from ckh.text.progress import progress
 
     with progress("tuning", fits(count, options.folds)) as advance:
         return tune(dataset, options, count, advance, fixed, start)

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 
 from ckh.archs import default_arch
 from ckh.errors import CkhError, DataError, UsageError
-from ckh.log import note
+from ckh.files.outputs import check_output
+from ckh.files.paths import shipped_data, user_data_dir
 from ckh.ops import DEFAULT_OPERATION, operation
-from ckh.outputs import check_output
-from ckh.paths import shipped_data, user_data_dir
 from ckh.problems import Direction
+from ckh.text.log import note
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from ckh.commands._common import print_json, print_table, say
 from ckh.documents import Document, fields_of
-from ckh.log import note, warn
-from ckh.prose import shell_word
+from ckh.text.log import note, warn
+from ckh.text.prose import shell_word
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -8,9 +8,9 @@ from statistics import median
 from typing import TYPE_CHECKING
 
 from ckh.errors import NoKernelError, UsageError
-from ckh.log import note, warn
-from ckh.outputs import check_output, write_output
+from ckh.files.outputs import check_output, write_output
 from ckh.problems import Direction
+from ckh.text.log import note, warn
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -20,9 +20,9 @@ from ckh.commands._declared_options import option_of
 from ckh.commands._duration import parse_duration
 from ckh.documents import Document, json_text
 from ckh.errors import ExitCode, UsageError
-from ckh.log import warn
+from ckh.files.outputs import FileKind, check_output, head_of, write_output
 from ckh.ops import DEFAULT_OPERATION
-from ckh.outputs import FileKind, check_output, head_of, write_output
+from ckh.text.log import warn
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -28,7 +28,7 @@ from ckh.commands.panels import MEASURING
 from ckh.commands.validate.verdicts import give_verdict
 from ckh.documents import Document
 from ckh.errors import DataError, UsageError
-from ckh.log import warn
+from ckh.text.log import warn
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -16,8 +16,8 @@ from ckh.commands.validate.choices import WantedChoices, changed_choices, create
 from ckh.commands.validate.verdicts import FORCE, JUNIT, SUMMARY, VerdictFiles, give_verdict
 from ckh.documents import Document
 from ckh.errors import UsageError
-from ckh.log import emit
 from ckh.problems import Direction
+from ckh.text.log import emit
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import typer
 
 from ckh.errors import ExitCode
-from ckh.log import note, warn
-from ckh.outputs import FileKind, check_output, head_of, write_output
+from ckh.files.outputs import FileKind, check_output, head_of, write_output
+from ckh.text.log import note, warn
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -12,7 +12,7 @@ from ckh.data.readers.table import mapped, open_table
 from ckh.data.tables import is_dataset
 from ckh.errors import DataError, UsageError
 from ckh.ops import operation, operation_names, part_of
-from ckh.prose import one_of
+from ckh.text.prose import one_of
 
 if TYPE_CHECKING:
     from pathlib import Path

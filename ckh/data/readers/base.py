@@ -6,9 +6,9 @@ import hashlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ckh import untrusted
 from ckh.data.tables import conform_column
 from ckh.errors import DataError
+from ckh.files import untrusted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ckh.data.readers.base import BadRow
 from ckh.errors import DataError
-from ckh.untrusted import as_text, csv_rows
+from ckh.files.untrusted import as_text, csv_rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

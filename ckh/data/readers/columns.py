@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ckh.untrusted import integer
+from ckh.files.untrusted import integer
 
 if TYPE_CHECKING:
     import numpy as np

@@ -14,8 +14,7 @@ from ckh.data.rows import Origin, Pairs, Results, build_table
 from ckh.data.spool import Buckets, StoredRows
 from ckh.errors import CkhError, DataError, UsageError
 from ckh.ops import operation
-from ckh.resources import RESOURCE_NAMES
-from ckh.schema import CARD, CARD_COLUMNS, HARDWARE, MEASURED, REPEATED, SHORTEST_MS
+from ckh.schema import CARD, CARD_COLUMNS, HARDWARE, MEASURED, REPEATED, RESOURCE_NAMES, SHORTEST_MS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
 
     from ckh.data.journal import Located
     from ckh.ops.base import AnyOperation
-    from ckh.resources import Resources
+    from ckh.schema import Resources
 
 _BATCH_ROWS = 1 << 15
 _BUCKETS = 64

@@ -7,12 +7,12 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from typing import TYPE_CHECKING
 
-from ckh import untrusted
 from ckh.data.ahead import ahead
 from ckh.data.readers.base import PARQUET_MAGIC
 from ckh.data.readers.cells import Cells, read_cells, read_header
 from ckh.errors import DataError, UsageError
-from ckh.prose import one_of
+from ckh.files import untrusted
+from ckh.text.prose import one_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ckh.archs import ArchSpec
-    from ckh.archspec import Peaks
+    from ckh.hardware.archspec import Peaks
     from ckh.ops.base import Problem, TiledSizes
-    from ckh.resources import Resources
+    from ckh.schema import Resources
 
 _LAUNCH_US = 3.0
 # Of a trip that nothing hides: addresses, load, store to LDS, barrier. Of 300 to 4,000, tried on the data of gfx950,

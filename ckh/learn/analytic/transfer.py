@@ -17,6 +17,7 @@ import numpy as np
 
 from ckh.archs import HOST, arch_names, load_arch
 from ckh.errors import ModelError
+from ckh.files.paths import model_folders
 from ckh.kernels.compiled import compiled
 from ckh.learn.analytic.estimate import (
     ESTIMATE,
@@ -35,10 +36,9 @@ from ckh.learn.models.artifact import Model, find_model, first_model, fitting_mo
 from ckh.learn.models.scoring import ModelInputs
 from ckh.learn.models.spec import ANY, ModelSpec
 from ckh.ops import operation
-from ckh.paths import model_folders
 from ckh.problems import DTYPE_BYTES, Direction
-from ckh.prose import shell_word
 from ckh.ranking.packed import input_forest
+from ckh.text.prose import shell_word
 from ckh.training import RANK
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from ckh.learn.models.artifact import ModelRef, Wanted
     from ckh.ops.base import Kernel, Problem, Worth
     from ckh.ranking.packed import PackedForest
-    from ckh.resources import Resources
+    from ckh.schema import Resources
 
 _BENCH_BUDGET = "15m"
 

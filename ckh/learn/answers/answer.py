@@ -11,7 +11,7 @@ from itertools import pairwise
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ckh.log import one_line
+from ckh.text.log import one_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

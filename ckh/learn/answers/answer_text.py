@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ckh.learn.answers.answer import KERNELS, MODEL, PROBLEM, TABLE, WHY
 from ckh.learn.answers.caveats import NOT_IN_HEADERS, summaries
-from ckh.log import one_line
 from ckh.ops import in_words, requested
-from ckh.prose import paragraphs, prose, room
-from ckh.tabletext import HOW_WHOLE, table_text
+from ckh.text.log import one_line
+from ckh.text.prose import paragraphs, prose, room
+from ckh.text.tabletext import HOW_WHOLE, table_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

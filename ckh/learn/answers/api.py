@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ckh.archs import default_arch, load_arch
+from ckh.files.paths import files_of_models
 from ckh.learn.answers.answering import AnsweringModels
 from ckh.learn.answers.batches import neighbours, scored
 from ckh.learn.answers.buildable import lacking
 from ckh.learn.answers.listed import RankedAlone, require_count, require_problems
 from ckh.learn.answers.ranking import ranking_of, rankings_of
 from ckh.learn.models.artifact import Model, Wanted, load_model, wanted_for
-from ckh.paths import files_of_models
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

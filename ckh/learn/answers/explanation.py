@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ckh.prose import prose
+from ckh.text.prose import prose
 
 if TYPE_CHECKING:
     from ckh.learn.models.measured_set import NearestProblem

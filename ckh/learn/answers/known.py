@@ -12,9 +12,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ckh.log import note
-from ckh.paths import user_data_dir
-from ckh.prose import shell_word
+from ckh.files.paths import user_data_dir
+from ckh.text.log import note
+from ckh.text.prose import shell_word
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -155,13 +155,13 @@ def find_known(
 def other_device(arch: str, device: str, num_cus: int | None) -> str:
     """Device mismatch between the measurements and this machine in words; empty if none is known."""
     if arch == _HOST:
-        from ckh import machine
+        from ckh.hardware import machine
 
         here = machine.processor_name()
         return "" if not device or here in device.split(_BETWEEN) else f"measured on {device}, this CPU is {here}"
     if num_cus is None or not os.path.exists(_DRIVER):  # noqa: PTH110 - quicker
         return ""
-    from ckh.gpus import visible_gpus
+    from ckh.hardware.gpus import visible_gpus
 
     here_cus = {gpu.num_cus for gpu in visible_gpus() if gpu.arch == arch}
     if not here_cus or num_cus in here_cus:
@@ -176,7 +176,7 @@ def offer_once(problem: Problem, op: str, arch: str, device: str, model: Path) -
     """
     if arch != _HOST or not sys.stderr.isatty() or not other_device(arch, device, None):
         return
-    from ckh import machine
+    from ckh.hardware import machine
 
     here = machine.processor_name()
     which = zlib.crc32(f"{device} {here} {model.name}".encode(errors="surrogateescape"))

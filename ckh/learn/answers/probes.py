@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 
 from ckh.archs import HOST, load_arch
 from ckh.errors import DataError, OutputError
-from ckh.gpus import visible_gpus
-from ckh.jsonfields import parse_json
-from ckh.machine import processor_name
-from ckh.paths import PROBES, user_data_dir
+from ckh.files.jsonfields import parse_json
+from ckh.files.paths import PROBES, user_data_dir
+from ckh.hardware.gpus import visible_gpus
+from ckh.hardware.machine import processor_name
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ckh.cluster.calls import Call
+from ckh.files.untrusted import read_bytes
 from ckh.learn.judging.judged_answers import judged_rows
 from ckh.learn.models.artifact import load_model
-from ckh.untrusted import read_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -16,6 +16,7 @@ import numpy as np
 
 from ckh.archs import HOST, load_arch
 from ckh.errors import DataError, ModelError, UsageError
+from ckh.files.paths import MODELS_VARIABLE, data_dir, model_folders
 from ckh.learn.answers.ranked import Ranked, in_order
 from ckh.learn.models.calibration import read_calibration
 from ckh.learn.models.frequent import frequent_table
@@ -28,7 +29,6 @@ from ckh.learn.models.spec import ANY, SPEC_NAME, ModelSpec, may_be_for, read_sp
 from ckh.learn.models.unusable import leave_out
 from ckh.learn.training.matrix import BLOCK_ROWS, widened
 from ckh.ops import operation_of_problem
-from ckh.paths import MODELS_VARIABLE, data_dir, model_folders
 from ckh.ranking import reference
 from ckh.ranking.evaluator import best_first
 from ckh.ranking.forest_file import open_forest

@@ -14,7 +14,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from ckh.errors import DataError
-from ckh.jsonfields import model_fields
+from ckh.files.jsonfields import model_fields
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from ckh.jsonfields import JsonFields
+    from ckh.files.jsonfields import JsonFields
 
 CALIBRATION_NAME = "calibration.json"
 FIRST = 4  # kernels whose speeds count; CALIBRATED_FIRST of csrc/ckh_core.c

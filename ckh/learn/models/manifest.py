@@ -6,7 +6,7 @@ import hashlib
 from typing import TYPE_CHECKING, Any
 
 from ckh.errors import ModelError
-from ckh.jsonfields import model_fields
+from ckh.files.jsonfields import model_fields
 from ckh.training import Labels
 
 if TYPE_CHECKING:

@@ -11,15 +11,15 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ckh.jsonfields import model_fields
-from ckh.log import one_line
+from ckh.files.jsonfields import model_fields
+from ckh.text.log import one_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from pathlib import Path
 
     from ckh.data.dataset import Dataset
-    from ckh.jsonfields import JsonFields
+    from ckh.files.jsonfields import JsonFields
     from ckh.ops.base import Problem
 
 MEASURED_NAME = "measured.json.gz"

@@ -9,22 +9,22 @@ from typing import TYPE_CHECKING, Any
 
 from ckh.archs import arch_names
 from ckh.errors import DataError, ModelError, UsageError
-from ckh.jsonfields import model_fields
+from ckh.files.jsonfields import model_fields
+from ckh.files.untrusted import MOST_MODEL_BYTES, read_bytes, require_name
 from ckh.learn.models import published
-from ckh.log import one_line
 from ckh.ops import is_operation, operation, operation_names
 from ckh.ops.base import Encoding
 from ckh.problems import DTYPE_BYTES, Direction
 from ckh.schema import HARDWARE
+from ckh.text.log import one_line
 from ckh.training import LOG_TARGETS, RANK, TFLOPS
-from ckh.untrusted import MOST_MODEL_BYTES, read_bytes, require_name
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from ckh.data.dataset import Dataset
     from ckh.features.engine import FeatureEngine
-    from ckh.jsonfields import JsonFields
+    from ckh.files.jsonfields import JsonFields
     from ckh.ops.base import AnyOperation
 
 SPEC_NAME = "feature_spec.json"

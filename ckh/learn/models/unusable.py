@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ckh.log import warn
+from ckh.text.log import warn
 
 if TYPE_CHECKING:
     from pathlib import Path

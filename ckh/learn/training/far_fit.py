@@ -20,7 +20,7 @@ from ckh.cluster.on_worker import is_awaited
 from ckh.errors import CkhError, DataError, DeviceError
 from ckh.learn.training.matrix import FeatureMatrix
 from ckh.learn.training.targets import make_fit
-from ckh.log import note
+from ckh.text.log import note
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -12,14 +12,14 @@ import numpy as np
 
 from ckh.documents import plain
 from ckh.errors import DataError
-from ckh.jsonfields import read_json
+from ckh.files.jsonfields import read_json
+from ckh.files.outputs import FolderKind, write_folder
 from ckh.learn.analytic.prior import has_prior
 from ckh.learn.models.calibration import CALIBRATION_NAME
 from ckh.learn.models.manifest import MANIFEST_NAME, problem_id, trained_layers
 from ckh.learn.models.measured_set import MEASURED_NAME, measured_file
 from ckh.learn.models.spec import BETWEEN_DEVICES, SPEC_NAME, ModelSpec, spec_of, spec_text
 from ckh.ops import is_operation, operation
-from ckh.outputs import FolderKind, write_folder
 from ckh.training import TFLOPS, Labels, RankObjective, TrainOptions
 from ckh.version import __version__
 

@@ -14,7 +14,8 @@ import numpy as np
 from ckh.archs import HOST
 from ckh.declared import Declared, declarations
 from ckh.errors import DataError, ModelError, UsageError
-from ckh.jsonfields import model_fields
+from ckh.files.jsonfields import model_fields
+from ckh.files.untrusted import read_bytes
 from ckh.learn.models.artifact import TREE_SIZES, load_model
 from ckh.learn.models.manifest import our_manifest, trained_problems
 from ckh.learn.models.measured_set import read_measured
@@ -22,7 +23,6 @@ from ckh.learn.models.published import read_forest
 from ckh.learn.models.spec import SPEC_NAME
 from ckh.ranking.lightgbm_text import parse_forest
 from ckh.training import RANK, RankObjective, TreeParams
-from ckh.untrusted import read_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

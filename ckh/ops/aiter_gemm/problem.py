@@ -9,7 +9,7 @@ from typing import Any
 
 from ckh.errors import UsageError
 from ckh.problems import DTYPE_BYTES
-from ckh.prose import one_of
+from ckh.text.prose import one_of
 
 OP_TYPE = "aiter_gemm"
 PREFIX = "aiter_gemm_"

@@ -10,7 +10,7 @@ from typing import Any
 from ckh.errors import UsageError
 from ckh.ops.aiter_gemm.problem import check_size
 from ckh.problems import DTYPE_BYTES
-from ckh.prose import one_of
+from ckh.text.prose import one_of
 
 OP_TYPE = "aiter_moe"
 PREFIX = "aiter_moe_"

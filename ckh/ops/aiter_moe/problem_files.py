@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ckh.errors import DataError, UsageError
-from ckh.log import warn
+from ckh.files.untrusted import csv_rows, integer, read_text
 from ckh.ops.aiter_moe.problem import DTYPES, PREFIX, QUANTS, AiterMoe, parse_aiter_moe
 from ckh.problems import dtype_name
-from ckh.untrusted import csv_rows, integer, read_text
+from ckh.text.log import warn
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -13,7 +13,7 @@ from typing import Any
 
 from ckh.errors import UsageError
 from ckh.problems import DTYPE_BYTES, unknown_dtype
-from ckh.prose import one_of
+from ckh.text.prose import one_of
 
 OP_TYPE = "gemm_universal"
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from ckh.errors import UsageError
 from ckh.problems import DTYPE_BYTES, Direction, unknown_dtype
-from ckh.prose import one_of
+from ckh.text.prose import one_of
 
 CONV_LAYOUTS: dict[int, str] = {2: "nhwgc", 3: "ndhwgc"}
 

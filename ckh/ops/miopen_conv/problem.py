@@ -9,7 +9,7 @@ from typing import Any
 from ckh.errors import UsageError
 from ckh.ops.grouped_conv.problem import CONV_LAYOUTS, ConvProblem, parse_conv_problem
 from ckh.problems import DTYPE_BYTES, unknown_dtype
-from ckh.prose import one_of
+from ckh.text.prose import one_of
 
 DTYPES = ("fp32", "fp16", "bf16", "int8")
 # Number of spatial dimensions -> layouts of all three tensors, MIOpen's default first.

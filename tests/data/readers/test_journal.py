@@ -22,8 +22,7 @@ from ckh.ops.grouped_conv.kernels.names import kernel_name
 from ckh.ops.grouped_conv.kernels.pool import conv_pool
 from ckh.ops.grouped_conv.problem import parse_conv_problem
 from ckh.problems import Direction
-from ckh.resources import RESOURCE_NAMES, Resources
-from ckh.schema import Status
+from ckh.schema import RESOURCE_NAMES, Resources, Status
 from tests.refusals import expect_refusal
 from tests.runs import host_run
 

@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 
 from ckh.errors import CkhError
+from ckh.files.paths import data_dir
 from ckh.ops.miopen_conv.kernels.candidates import (
     CANDIDATES_NAME,
     SolverCandidate,
@@ -21,7 +22,6 @@ from ckh.ops.miopen_conv.kernels.candidates import (
 from ckh.ops.miopen_conv.problem import MiopenProblem, parse_miopen_problem
 from ckh.ops.miopen_conv.readers.fdb import FdbDevice
 from ckh.ops.miopen_conv.readers.table import from_frame, read_parquet
-from ckh.paths import data_dir
 from ckh.problems import Direction
 from tests.refusals import expect_reasons
 

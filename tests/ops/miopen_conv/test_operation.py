@@ -5,10 +5,10 @@ from __future__ import annotations
 from random import Random
 
 from ckh.archs import load_arch
+from ckh.files.paths import data_dir
 from ckh.ops import operation
 from ckh.ops.miopen_conv.kernels.candidates import candidates, group_name, read_candidates
 from ckh.ops.miopen_conv.problem import MiopenProblem
-from ckh.paths import data_dir
 from ckh.problems import Direction
 
 MODEL = data_dir("models") / "miopen_conv_gfx90a"

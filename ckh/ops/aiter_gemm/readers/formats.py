@@ -10,10 +10,10 @@ from ckh.data.readers.base import BadRows, parquet_columns, parquet_frame, read_
 from ckh.data.readers.cells import WRONG_CELLS, read_header
 from ckh.data.spool import store
 from ckh.errors import DataError
+from ckh.files.untrusted import as_text, csv_rows, integer
 from ckh.ops.aiter_gemm.readers.tuned import TunedRow, tables
 from ckh.ops.aiter_gemm.readers.tuned_csv import PREDICTED, TUNED, write_tuned
 from ckh.schema import Column
-from ckh.untrusted import as_text, csv_rows, integer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

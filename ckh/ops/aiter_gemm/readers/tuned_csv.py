@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from ckh.archs import load_arch
 from ckh.errors import DataError
+from ckh.files.outputs import FileKind, head_of, write_output
 from ckh.ops.aiter_gemm.kernel import parse_kernel
 from ckh.ops.aiter_gemm.kernels.installed import InstalledKernel
 from ckh.ops.aiter_gemm.kernels.pool import kernel_numbers, known_names
-from ckh.outputs import FileKind, head_of, write_output
 from ckh.schema import Status
 
 if TYPE_CHECKING:

@@ -10,11 +10,11 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from ckh.errors import DataError
+from ckh.files.outputs import FileKind, head_of
 from ckh.ops.aiter_gemm.readers.tuned_csv import PREDICTED, fastest, timed_rows, torch_dtype, write_lines, written
 from ckh.ops.aiter_moe.kernel import parts
 from ckh.ops.aiter_moe.kernels.pool import kind_of, moe_pool, newer_name
 from ckh.ops.aiter_moe.problem import BOTH, QUANTS, STAGE1, STAGE2, AiterMoe
-from ckh.outputs import FileKind, head_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ckh.errors import CkhError
-from ckh.jsonfields import JsonFields
+from ckh.files.jsonfields import JsonFields
 from ckh.kernels.lists import MOST_COMBINATIONS, KernelProduct, ListFormat, Registry, WrittenList, values_of
 from ckh.kernels.name_grammar import EPILOGUES, MOST, PIPELINE
 from ckh.kernels.scheduler import Scheduler

@@ -12,7 +12,7 @@ from ckh.kernels.pipelines import PIPELINE_CODES
 from ckh.kernels.scheduler import Scheduler
 from ckh.ops.gemm_universal.kernels.pool import gemm_pool
 from ckh.ops.gemm_universal.problem import GEMM_LAYOUTS, OP_TYPE, GemmProblem
-from ckh.prose import one_of
+from ckh.text.prose import one_of
 
 if TYPE_CHECKING:
     from ckh.bench.computation import MatrixSettings

@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ckh.errors import DataError, UsageError
-from ckh.jsonfields import read_json
+from ckh.files.jsonfields import read_json
+from ckh.files.python_lists import WrittenForm, written_problems
+from ckh.files.untrusted import csv_rows, integer, read_text
 from ckh.ops.gemm_universal.problem import GEMM_COLUMNS, GemmProblem, parse_gemm_problem
 from ckh.problems import dtype_name
-from ckh.python_lists import WrittenForm, written_problems
-from ckh.untrusted import csv_rows, integer, read_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from ckh.data.formats import Reading, ReadOptions
 from ckh.data.spool import store
 from ckh.errors import DataError
-from ckh.jsonfields import JsonError, parse_json
+from ckh.files.jsonfields import JsonError, parse_json
 from ckh.ops.gemm_universal.problem import GEMM_LAYOUTS
 from ckh.ops.gemm_universal.readers.kernels import kernel_of
 from ckh.ops.gemm_universal.readers.rows import MISMATCH, GemmRows, Unusable, named, number, precise_time, problem_of

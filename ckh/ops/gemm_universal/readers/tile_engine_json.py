@@ -25,7 +25,7 @@ from ckh.data.formats import Reading, ReadOptions
 from ckh.data.readers.base import read_bytes, source_of
 from ckh.data.spool import store
 from ckh.errors import DataError
-from ckh.jsonfields import JsonError, parse_json
+from ckh.files.jsonfields import JsonError, parse_json
 from ckh.ops.gemm_universal.readers.kernels import CONTRADICTION, kernel_of
 from ckh.ops.gemm_universal.readers.rows import BAD_TIME, GemmRows, Unusable, named, number, precise_time, problem_of
 from ckh.schema import Status

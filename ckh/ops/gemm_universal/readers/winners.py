@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ckh.errors import DataError, UsageError
-from ckh.outputs import FileKind, head_of, write_output
+from ckh.files.outputs import FileKind, head_of, write_output
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

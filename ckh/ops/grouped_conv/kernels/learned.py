@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from ckh.jsonfields import model_fields
+from ckh.files.jsonfields import model_fields
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -23,7 +23,7 @@ from ckh.ops.grouped_conv.kernels.variants import (
 )
 from ckh.ops.grouped_conv.problem import ConvProblem
 from ckh.problems import Direction
-from ckh.prose import one_of
+from ckh.text.prose import one_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

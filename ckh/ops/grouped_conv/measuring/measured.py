@@ -16,7 +16,7 @@ from ckh.ops.grouped_conv.measuring.hip_rules import rules_of
 from ckh.ops.grouped_conv.measuring.reference import convolve, operand_shapes, reduction_length
 from ckh.ops.grouped_conv.problem import CONV_LAYOUTS
 from ckh.problems import Direction
-from ckh.prose import one_of
+from ckh.text.prose import one_of
 
 if TYPE_CHECKING:
     from ckh.archs import ArchSpec

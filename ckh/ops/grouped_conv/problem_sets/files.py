@@ -15,12 +15,12 @@ from pathlib import Path
 from typing import Any
 
 from ckh.errors import DataError, UsageError
-from ckh.jsonfields import JsonError, parse_json
-from ckh.log import note
+from ckh.files.jsonfields import JsonError, parse_json
+from ckh.files.python_lists import WrittenForm, written_problems
+from ckh.files.untrusted import csv_rows, integer, read_text
 from ckh.ops.grouped_conv.problem import CONV_COLUMNS, ConvProblem, parse_conv_problem
 from ckh.problems import Direction, dtype_name
-from ckh.python_lists import WrittenForm, written_problems
-from ckh.untrusted import csv_rows, integer, read_text
+from ckh.text.log import note
 
 REQUIRED = ("N", "C", "K", "Hi", "Wi", "Y", "X")
 DEPTH = {"Di": 1, "Z": 1, "stride_d": 1, "pad_d": 0, "dilation_d": 1}
@@ -71,7 +71,7 @@ def read_problems(
     CSV rows, JSON objects and problems in Python may leave out all but N, C, K, Hi, Wi, Y, X; they are 3D if a depth
     column is not at its default; a 3D problem of depth 1 needs the column `ndim`. JSON objects may use AMD's columns or
     `ConvProblem`'s fields. Other columns and keys are not read; a note names those of a CSV. Of a Python file the
-    problems that are written out are read (see `ckh.python_lists`).
+    problems that are written out are read (see `ckh.files.python_lists`).
 
     Args:
         source: the path.

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 from ckh.data.numbering import Numbering
 from ckh.data.tables import plain
 from ckh.errors import DataError
+from ckh.files.outputs import FileKind, head_of, open_output
 from ckh.ops.grouped_conv.columns import CONV_IDENTITY
 from ckh.ops.grouped_conv.kernels.names import amd_short_name, parse_kernel_name
 from ckh.ops.grouped_conv.problem import CONV_COLUMNS
-from ckh.outputs import FileKind, head_of, open_output
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

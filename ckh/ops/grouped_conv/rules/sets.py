@@ -21,7 +21,7 @@ from ckh.ops.grouped_conv.problem import AS_2D, CONV_LAYOUTS
 from ckh.ops.grouped_conv.rules.draw import Kernels, Key, every_fifth, first_of_each, smallest
 from ckh.ops.grouped_conv.rules.full import full_candidates
 from ckh.problems import Direction
-from ckh.prose import one_of
+from ckh.text.prose import one_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable

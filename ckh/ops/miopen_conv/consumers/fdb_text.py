@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 from ckh.data.formats import RowsFormat
 from ckh.errors import DataError
 from ckh.export.consumers import Consumers
+from ckh.files.outputs import FileKind, head_of, write_output
 from ckh.ops.miopen_conv.kernels.solvers import Algorithm
 from ckh.ops.miopen_conv.readers.fdb import FdbDevice, device_of, sniff
 from ckh.ops.miopen_conv.readers.fdb_line import ALGORITHMS, DIRECTIONS, FdbLine, SolverTime
-from ckh.outputs import FileKind, head_of, write_output
 from ckh.problems import Direction
 from ckh.schema import WORKSPACE
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ckh.errors import DataError, ModelError
-from ckh.jsonfields import model_fields
+from ckh.files.jsonfields import model_fields
 from ckh.ops.miopen_conv.kernels.solvers import parse_solver
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from numpy.typing import NDArray
 
-    from ckh.jsonfields import JsonFields
+    from ckh.files.jsonfields import JsonFields
     from ckh.ops.miopen_conv.problem import MiopenProblem
 
 CANDIDATES_NAME = "candidates.json"

@@ -101,7 +101,7 @@ def test_another_direction_is_refused(tmp_path: Path) -> None:
 
 def test_a_large_file_is_refused_unparsed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The limit of a Python file is below that of text: a syntax tree takes many times its memory."""
-    monkeypatch.setattr("ckh.python_lists.MAX_SOURCE_BYTES", 1 << 20)
+    monkeypatch.setattr("ckh.files.python_lists.MAX_SOURCE_BYTES", 1 << 20)
     with expect_refusal(DataError, "too-large", "1"):
         load_problems(_write(tmp_path / "p.py", "#" * (1 << 20), "x = ("))
 

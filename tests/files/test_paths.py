@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ckh import paths
 from ckh.errors import DataError, ExitCode
-from ckh.paths import cache_dir, data_dir, user_data_dir, write_atomic
+from ckh.files import paths
+from ckh.files.paths import cache_dir, data_dir, user_data_dir, write_atomic
 from tests.refusals import expect_refusal
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from math import isfinite
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from ckh.errors import DataError, ModelError
-from ckh.untrusted import MOST_MODEL_BYTES, MOST_TEXT_BYTES, as_text, read_bytes, unpacked
+from ckh.files.untrusted import MOST_MODEL_BYTES, MOST_TEXT_BYTES, as_text, read_bytes, unpacked
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

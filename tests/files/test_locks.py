@@ -15,7 +15,7 @@ import pytest
 from ckh.bench.compilation.kernel_cache import KernelCache
 from ckh.data.journal import JournalWriter
 from ckh.errors import OutputError, UsageError
-from ckh.locks import FileLock
+from ckh.files.locks import FileLock
 from tests.refusals import expect_refusal
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
 _HOLDING = """
 import errno, fcntl, os, sys
 from pathlib import Path
-from ckh.locks import FileLock
+from ckh.files.locks import FileLock
 
 def none(*_):
     raise OSError(errno.ENOLCK, "none")

@@ -10,15 +10,15 @@ import sys
 import time
 from typing import TYPE_CHECKING
 
-from ckh import progress as progress_module
-from ckh.progress import progress
+from ckh.text import progress as progress_module
+from ckh.text.progress import progress
 
 if TYPE_CHECKING:
     import pytest
 
 _CODE = """
 import time
-from ckh.progress import progress
+from ckh.text.progress import progress
 with progress("measuring", 100000) as advance:
     for _ in range(4):
         advance(10000, "grouped_conv_fwd_fp32_nhwgc_2d_compv6_cshuffle_intrawave_128x64x128_8x2x1_16x16x32_dsb")

@@ -20,8 +20,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
 from ckh.errors import OutputError, UsageError
-from ckh.paths import hidden_name, open_atomic, write_atomic
-from ckh.safety import planted_link
+from ckh.files.paths import hidden_name, open_atomic, write_atomic
+from ckh.files.safety import planted_link
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator

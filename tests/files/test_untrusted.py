@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ckh import jsonfields, untrusted
 from ckh.data.dataset import read_dataset
 from ckh.data.formats import ReadOptions
 from ckh.data.readers import readers
 from ckh.data.readers.base import BadRows, parquet_frame
 from ckh.errors import DataError, ModelError
-from ckh.jsonfields import JsonError, parse_json
+from ckh.files import jsonfields, untrusted
+from ckh.files.jsonfields import JsonError, parse_json
 from ckh.ops.miopen_conv.readers.fdb import Tally, iter_rows
 from ckh.schema import Column
 from tests.refusals import expect_refusal

@@ -1,6 +1,6 @@
 """Files that others wrote, read with bounds: their bytes, text, integers, CSV rows, and names that are to be used.
 
-What a reader of a format needs to be safe stands here once. JSON is read by `ckh.jsonfields`.
+What a reader of a format needs to be safe stands here once. JSON is read by `ckh.files.jsonfields`.
 """
 
 from __future__ import annotations

@@ -13,8 +13,8 @@ import pytest
 from ckh.cli import COMMANDS, build_app, run
 from ckh.data.dataset import write_dataset
 from ckh.errors import ExitCode
-from ckh.prose import paragraphs, prose, shell_word, whole_names
-from ckh.tabletext import shortened, sparkline, table_text
+from ckh.text.prose import paragraphs, prose, shell_word, whole_names
+from ckh.text.tabletext import shortened, sparkline, table_text
 from tests.commands.test_validate import silent
 from tests.learn.conftest import measured, saved
 from tests.test_docs import options_of

@@ -9,8 +9,8 @@ import time
 import pytest
 
 from ckh.errors import DataError
-from ckh.log import print_error, use_colour, warn
-from ckh.progress import _line, progress
+from ckh.text.log import print_error, use_colour, warn
+from ckh.text.progress import _line, progress
 
 
 @pytest.mark.parametrize(
@@ -59,8 +59,8 @@ def test_progress_without_a_terminal_is_a_line_now_and_then(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In a CI log progress is a plain line with what is done and worked on, from the beginning, moved on or not."""
-    monkeypatch.setattr("ckh.progress._FIRST_LINE_S", 0.0)
-    monkeypatch.setattr("ckh.progress._INTERVAL_S", 0.001)
+    monkeypatch.setattr("ckh.text.progress._FIRST_LINE_S", 0.0)
+    monkeypatch.setattr("ckh.text.progress._INTERVAL_S", 0.001)
     monkeypatch.setattr(sys.stderr, "isatty", lambda: False)
 
     def line_with(text: str) -> str:

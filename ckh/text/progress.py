@@ -8,7 +8,7 @@ import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from ckh.log import note
+from ckh.text.log import note
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ckh.gpus import Gpu, detect_gpu_arch, remedy, visible_gpus
+from ckh.hardware.gpus import Gpu, detect_gpu_arch, remedy, visible_gpus
 from tests.refusals import expect_values
 
 if TYPE_CHECKING:

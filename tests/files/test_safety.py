@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ckh import safety
 from ckh.errors import DataError
-from ckh.log import printable
-from ckh.paths import cache_dir
-from ckh.safety import planted_link, why_unsafe
+from ckh.files import safety
+from ckh.files.paths import cache_dir
+from ckh.files.safety import planted_link, why_unsafe
+from ckh.text.log import printable
 from tests.refusals import expect_refusal, expect_values
 
 if TYPE_CHECKING:

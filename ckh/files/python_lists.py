@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ckh.errors import DataError
-from ckh.log import note
-from ckh.untrusted import MIB, larger_than
+from ckh.files.untrusted import MIB, larger_than
+from ckh.text.log import note
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

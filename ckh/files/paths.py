@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
 from ckh.errors import CacheError, DataError, UsageError
-from ckh.safety import planted_link, why_unsafe
+from ckh.files.safety import planted_link, why_unsafe
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -17,7 +17,7 @@ MODELS_VARIABLE = "CKH_MODELS"
 PROBES = "probes"  # folder, in that for what a user adds, of what was measured of first choices
 RESOURCES = "resources"  # folder, in the cache, of what compilers reported of kernels
 _NAME_LENGTH = 40  # of a hidden name: with what is added it is never too long
-_PACKAGE = Path(__file__).resolve().parent
+_PACKAGE = Path(__file__).resolve().parents[1]
 
 
 def data_dir(name: str) -> Path:

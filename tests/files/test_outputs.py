@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from ckh import outputs
 from ckh.data.journal import JournalWriter
 from ckh.errors import OutputError, UsageError
-from ckh.outputs import FileKind, FolderKind, check_output, open_output, write_folder, write_output
+from ckh.files import outputs
+from ckh.files.outputs import FileKind, FolderKind, check_output, open_output, write_folder, write_output
 from tests.refusals import expect_refusal, expect_values
 
 LETTER = FileKind("letter", lambda path: path.read_bytes().startswith(b"Dear"))

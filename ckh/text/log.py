@@ -7,7 +7,7 @@ import re
 import sys
 from typing import TYPE_CHECKING
 
-from ckh.prose import prose
+from ckh.text.prose import prose
 
 if TYPE_CHECKING:
     from ckh.errors import CkhError

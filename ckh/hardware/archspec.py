@@ -10,8 +10,8 @@ from ckh.errors import UsageError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ckh.jsonfields import Triple
-    from ckh.machine import Machine
+    from ckh.files.jsonfields import Triple
+    from ckh.hardware.machine import Machine
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ckh.log import printable
-from ckh.prose import filled, prose, room
+from ckh.text.log import printable
+from ckh.text.prose import filled, prose, room
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

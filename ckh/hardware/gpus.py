@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ckh.machine import text_of, trailing_number
+from ckh.hardware.machine import text_of, trailing_number
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

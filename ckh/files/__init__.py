@@ -1,0 +1,1 @@
+"""Reading files of strangers with bounds, and writing files whole."""

@@ -1,0 +1,1 @@
+"""What an architecture and a machine are."""

@@ -1,0 +1,1 @@
+"""What a person reads: lines on stderr, sentences, tables."""
