@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import base64
 import json
-from typing import TYPE_CHECKING, Any
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ckh.data import tables
-from ckh.data.ahead import ahead
 from ckh.schema import HOW_MEASURED, SCHEMA_VERSION
 from ckh.version import __version__
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
     from typing import BinaryIO
 
     import pyarrow as pa
@@ -69,3 +69,19 @@ def _unique(column: pa.ChunkedArray) -> pa.ChunkedArray:
 
     is_numbered = pa.types.is_dictionary(column.type)
     return pa.chunked_array(map(chunk_of, column.chunks), column.type) if is_numbered else column
+
+
+T = TypeVar("T")
+
+
+def ahead(items: Iterable[T]) -> Iterator[T]:
+    """The items, each computed in a thread while the one before is used: one more than without is in memory.
+
+    That is worth it where both sides are busy outside of Python: with a disk, in Arrow, with a digest.
+    """
+    iterator, end = iter(items), object()
+    with ThreadPoolExecutor(1) as thread:
+        coming = thread.submit(next, iterator, end)
+        while (item := coming.result()) is not end:
+            coming = thread.submit(next, iterator, end)
+            yield item  # type: ignore[misc]

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ckh.ranking.operations import Number
+from ckh.ranking.layout import Number
 from ckh.ranking.symbolic import FormulaError, Recorder, Symbol
 
 if TYPE_CHECKING:

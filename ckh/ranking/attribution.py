@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ckh.ranking.families import holds
+from ckh.ranking.packed import holds
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ckh.ranking.families import words_for
+from ckh.ranking.packed import words_for
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

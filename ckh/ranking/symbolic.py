@@ -1,7 +1,7 @@
 """Symbolic tracing: what Python and NumPy would do to a problem's sizes is recorded instead of being computed.
 
 A `Symbol` stands for what depends on a problem's sizes; Python and NumPy hand every operation on it to its `Recorder`.
-Formulas of features are recorded as a graph (`ckh.ranking.graph`), rules of problems as decisions
+Formulas of features are recorded as a graph (`ckh.ranking.program`), rules of problems as decisions
 (`ckh.export.decisions`). What depends on no size is computed as usual, and becomes a constant where it meets a symbol.
 The values of formulas are two-axis arrays: classes of variants by tiles, either of which may be one.
 """
@@ -16,7 +16,7 @@ import numpy as np
 
 from ckh.errors import ModelError
 from ckh.features.engine import Array, Columns
-from ckh.ranking.operations import Number
+from ckh.ranking.layout import Number
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

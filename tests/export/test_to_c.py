@@ -146,7 +146,7 @@ def test_pools_taken_apart_otherwise(tmp_path: Path, tile: set[str], monkeypatch
     problems = gemm_problems(Random(9), 12, "fp32")
     wanted = [expected(problem, model) for problem in problems]
     monkeypatch.setattr("ckh.ranking.pool.split", lambda codes, *_: frozenset(tile & codes.keys()))
-    monkeypatch.setattr("ckh.ranking.plan.BLOCK", 3)
+    monkeypatch.setattr("ckh.ranking.model_file.BLOCK", 3)
     folder = export(tmp_path / "c", [model])
     program = compile_program(folder, HARNESS, "-O1", *STRICT)
     found = ask(program, folder / "models" / "small.ckhm", list(map(line_of, problems)))

@@ -15,8 +15,8 @@ from ckh.cli import run
 from ckh.errors import ExitCode
 from ckh.learn.answers.answering import AnsweringModels
 from ckh.learn.answers.api import rank, rank_many
+from ckh.learn.answers.ranked import row_starts
 from ckh.learn.answers.ranking import ranking_of
-from ckh.learn.answers.ties import row_starts
 from ckh.ops.grouped_conv.kernel import ConvKernel
 from ckh.ops.grouped_conv.measuring.hip_headers import detect_conv
 from ckh.ops.grouped_conv.measuring.hip_rules import missing

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ckh.ranking.model_file import FileFacts, PreparedPool, is_number, model_file, whole_group
+from ckh.ranking.model_file import FileFacts, PreparedPool, is_number, make_plan, model_file, whole_group
 from ckh.ranking.packed import PackedForest
-from ckh.ranking.plan import make_plan
 from ckh.ranking.pool import Kind, Pool
 from ckh.ranking.program import trace_program
 

@@ -30,7 +30,7 @@ import numpy as np
 
 from ckh.errors import ModelError
 from ckh.features.engine import Feature, FeatureEngine
-from ckh.ranking import forest_file, plan, pool
+from ckh.ranking import forest_file, model_file, pool
 from ckh.ranking import library as c_part
 from ckh.ranking.axes import split
 from ckh.ranking.evaluator import BACKEND_VARIABLE, Ranker
@@ -144,7 +144,7 @@ def rank(forest: PackedForest, random: np.random.Generator) -> None:
         ModelError: the forest does not fit the features.
     """
     rows = int(random.choice([1, 2, 63, 64, 65, 130, 300]))
-    plan.BLOCK = int(random.choice([4096, 128]))
+    model_file.BLOCK = int(random.choice([4096, 128]))
     columns = {name: random.choice(_VALUES, rows) for name in "abuv"}
     if random.random() < 0.2:
         columns["a"] = random.normal(size=rows)

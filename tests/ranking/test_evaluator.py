@@ -18,7 +18,7 @@ from ckh.archs import load_arch
 from ckh.errors import DataError, ModelError, UsageError
 from ckh.learn.models.artifact import list_models, load_model
 from ckh.ranking import library as c_part
-from ckh.ranking import plan, pool
+from ckh.ranking import model_file, pool
 from ckh.ranking.evaluator import Ranker, backend_name, best_first
 from ckh.ranking.forest_file import open_forest
 from ckh.ranking.lightgbm_text import parse_forest
@@ -236,7 +236,7 @@ def test_a_few_huge_leaves_cost_the_others_no_digits(backend: str) -> None:
 
 def test_pools_larger_than_a_block(backend: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A pool of many tiles is ranked block by block."""
-    monkeypatch.setattr(plan, "BLOCK", 100)
+    monkeypatch.setattr(model_file, "BLOCK", 100)
     random = np.random.default_rng(1)
     kernels, problem = random_columns(random, 350, is_product=False), random_problem(random)
     model = train()

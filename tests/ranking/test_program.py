@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from ckh.archs import load_arch
 from ckh.features.engine import Feature, FeatureEngine
 from ckh.learn.models.artifact import list_models, load_model
-from ckh.ranking.graph import Graph
+from ckh.ranking.program import Graph
 from ckh.ranking.symbolic import FormulaError, SymbolicColumns
 
 from .computing import by_formulas, computed
@@ -120,7 +120,7 @@ def test_every_operation_is_numpys(library: Path, seed: int, tiles: int, count: 
     tile = frozenset(name for name in "abu" if random.random() < 0.7)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("ckh.ranking.pool.split", lambda *_: tile)
-        patch.setattr("ckh.ranking.plan.BLOCK", block)
+        patch.setattr("ckh.ranking.model_file.BLOCK", block)
         values = np.array([*EXTREMES, 3.0, -2.5, 7.0, 64.0, 5.9604e-8, 2147483647.0, 1e15, *random.normal(size=5) * 9])
         kernels = {name: random.choice(values + 0.0, tiles * 3) for name in "ab"}  # a pool takes -0 for 0
         kernels |= {"u": np.repeat([0.5, 2.0, np.nan], tiles)}

@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from typing import TYPE_CHECKING
 
-from ckh.data.ahead import ahead
 from ckh.data.readers.base import PARQUET_MAGIC
 from ckh.data.readers.cells import Cells, read_cells, read_header
+from ckh.data.written import ahead
 from ckh.errors import DataError, UsageError
 from ckh.files import untrusted
 from ckh.text.prose import one_of

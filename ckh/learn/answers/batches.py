@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ckh.archs import load_arch
-from ckh.learn.answers.ranked import in_order
-from ckh.learn.answers.ties import TiedKernels, first_rows, row_lengths
+from ckh.learn.answers.ranked import TiedKernels, first_rows, in_order, row_lengths
 from ckh.learn.models.artifact import wanted_for
 from ckh.learn.models.calibration import FIRST
 from ckh.learn.models.reach import are_beyond
@@ -22,8 +21,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ckh.kernels.pools import Candidates
-    from ckh.learn.answers.ranked import Ranked
-    from ckh.learn.answers.ties import TieRows
+    from ckh.learn.answers.ranked import Ranked, TieRows
     from ckh.learn.models.artifact import Model
     from ckh.ops.base import Kernel, Problem
 

@@ -1,24 +1,141 @@
-"""`Ranked`: a kernel in its place."""
+"""`Ranked`: a kernel in its place; and ties: kernels with one score are one row of an answer, the first in the pool.
+
+A pool has the kernels that the model's training data have times of first, then the others in the table's order.
+"""
 
 from __future__ import annotations
 
 import math
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
 from itertools import repeat
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
+import numpy as np
+
+from ckh.learn.models.calibration import FIRST
 from ckh.ops import operation_of_kernel
+from ckh.ranking.evaluator import best_first
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable
 
-    import numpy as np
     from numpy.typing import NDArray
 
     from ckh.learn.answers.answer import NotMeasured
-    from ckh.learn.answers.ties import TiedKernels
     from ckh.ops.base import Kernel, Problem
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TiedKernels(Sequence[Any]):
+    """Kernels of a pool that have one score; each becomes an object when it is looked at.
+
+    Attributes:
+        pool: the pool.
+        numbers: theirs in the pool.
+    """
+
+    pool: Sequence[Any]
+    numbers: NDArray[np.intp]
+
+    def __len__(self) -> int:
+        return len(self.numbers)
+
+    @overload
+    def __getitem__(self, place: int) -> Any: ...
+
+    @overload
+    def __getitem__(self, place: slice) -> TiedKernels: ...
+
+    def __getitem__(self, place: int | slice) -> Any:
+        if isinstance(place, slice):
+            return TiedKernels(self.pool, self.numbers[place])
+        return self.pool[int(self.numbers[place])]
+
+
+class TieRows(NamedTuple):
+    """The rows of a problem's answer, best first.
+
+    Attributes:
+        places: of the first kernel of each row, among those that were ordered.
+        numbers: of the kernels of each row, ascending.
+    """
+
+    places: NDArray[np.intp]
+    numbers: list[NDArray[np.intp]]
+
+    def of_pool(self, chosen: NDArray[np.intp]) -> TieRows:
+        """The same where the kernels are numbers of candidates, which these numbers of the pool are."""
+        return self._replace(numbers=[chosen[row] for row in self.numbers])
+
+
+def row_starts(
+    score: NDArray[np.float64], alone_first: int = 0, alone_last: int = 0, kind: NDArray[np.intp] | None = None
+) -> NDArray[np.intp]:
+    """Where rows begin among kernels in their order.
+
+    Args:
+        score: theirs, shape (kernels,).
+        alone_first: how many of the first kernels are a row each, as they were measured.
+        alone_last: how many of the last, as they failed.
+        kind: of each kernel, shape (kernels,): those of several kinds are no row; None: all are of one.
+    """
+    begins = np.ones(len(score), np.bool_)
+    begins[1:] = score[1:] != score[:-1]
+    if kind is not None:
+        begins[1:] |= kind[1:] != kind[:-1]
+    begins[: alone_first + 1] = True
+    begins[len(score) - alone_last :] = True
+    return np.flatnonzero(begins)
+
+
+def row_lengths(score: NDArray[np.float64], kind: NDArray[np.intp] | None = None) -> list[int]:
+    """Of each kernel in its order, how many have its score and are of its kind."""
+    counts = np.diff(np.append(row_starts(score, kind=kind), len(score)))
+    return [int(count) for count in np.repeat(counts, counts)]
+
+
+def first_rows(score: NDArray[np.float64], top: int, first: int) -> tuple[NDArray[np.intp], list[TieRows] | None]:
+    """The kernels of the first rows of problems that have the same candidates, shape (problems, some).
+
+    Args:
+        score: of the candidates, shape (problems, candidates).
+        top: how many rows are wanted.
+        first: how many of the first kernels are wanted at least, whatever their rows.
+
+    Returns:
+        Numbers of candidates: the first ones and, where kernels are tied, behind them those that rows begin with; and
+        the rows of each problem, None where each of the first kernels is one.
+    """
+    order = best_first(score, first + 1)
+    values = np.take_along_axis(score, order, axis=1)
+    if (values[:, 1:] != values[:, :-1]).all():
+        return order[:, :first], None
+    lead = min(FIRST, score.shape[1])
+    made, rows = np.zeros((len(score), lead + top), np.intp), []
+    for number, of_problem in enumerate(score):
+        groups = _groups(of_problem, top, lead)
+        made[number, :lead] = np.concatenate(groups)[:lead]
+        begins = [group[0] for group in groups[:top]]
+        made[number, lead : lead + len(begins)] = begins
+        places = np.arange(lead, lead + len(begins))
+        places[:1] = 0  # where it stands, too, if the model has times of the first alone
+        rows.append(TieRows(places, groups[:top]))
+    return made, rows
+
+
+def _groups(score: NDArray[np.float64], top: int, least: int) -> list[NDArray[np.intp]]:
+    """Candidates of one score, the best first: so many groups, and so many candidates at least, or all."""
+    numbers, count = np.arange(len(score)), 0
+    groups: list[NDArray[np.intp]] = []
+    while len(numbers) and (len(groups) < top or count < least):
+        is_best = score == score.max()
+        groups.append(numbers[is_best])
+        count += len(groups[-1])
+        numbers, score = numbers[~is_best], score[~is_best]
+    return groups
+
 
 _FLOPS_PER_TFLOPS_MS = 1e9
 

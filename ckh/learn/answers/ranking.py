@@ -23,8 +23,7 @@ from ckh.learn.answers.batches import known_candidates, own_candidates, scored
 from ckh.learn.answers.buildable import Lacking, is_built_by_ckh, lacking
 from ckh.learn.answers.caveats import answer_of, known_by
 from ckh.learn.answers.probes import in_front
-from ckh.learn.answers.ranked import Ranked, in_order
-from ckh.learn.answers.ties import TiedKernels, row_lengths, row_starts
+from ckh.learn.answers.ranked import Ranked, TiedKernels, in_order, row_lengths, row_starts
 from ckh.learn.models.frequent import held_out
 from ckh.ranking.evaluator import backend_name
 from ckh.training import BANDWIDTH, LATENCY, TFLOPS

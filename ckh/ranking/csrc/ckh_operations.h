@@ -1,4 +1,4 @@
-/* NumPy's operations, said once for both languages: ckh/ranking/operations.py reads this file as well. The numbers of
+/* NumPy's operations, said once for both languages: ckh/ranking/layout.py reads this file as well. The numbers of
    operations are their places here.
 
    Name, the kinds of its operands, that of the result, and what is computed of a, b and c. R is a real number, I an

@@ -23,7 +23,7 @@ typedef struct {
   const uint32_t *words;
 } ckh_rank_forest;
 
-/* The forest's tests over a pool, as ckh/ranking/plan.py has them. A candidate is a tile with a variant. Masks are bit
+/* The forest's tests over a pool, as ckh/ranking/model_file.py has them. A candidate is a tile with a variant. Masks are bit
    sets in words of 64 bits, the lowest bit first. There are `all_masks` over tiles, of which the first `static_masks`
    are given, since no problem enters their values. The source of a family's values is a constant of the problem or the
    first one of its rows; it is negative if they are static. */
