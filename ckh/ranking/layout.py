@@ -1,4 +1,4 @@
-"""The layout of model files and the operations of programs, read from C headers, which state them for both languages."""
+"""The layout of model files and the operations of programs: read from C headers, where both languages have them."""
 
 from __future__ import annotations
 
