@@ -208,6 +208,7 @@ class Caveat(NamedTuple):
         label: word in front of the message, at the other places than below the table.
         summary: text for many problems, of which it names one, or is the same for all; empty: none.
         weight: of several problems the summary names the one with the largest.
+        order: summaries are printed in this order.
     """
 
     kind: str
@@ -217,6 +218,7 @@ class Caveat(NamedTuple):
     label: str = ""
     summary: str = "{count} of {total} problems, e.g. {problem}:\n{message}"
     weight: int = 0
+    order: int = 0
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)  # quicker to import

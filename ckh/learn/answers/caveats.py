@@ -6,7 +6,6 @@ A new caveat is a function here, listed in `_CAVEATS`: text, JSON and Python sho
 from __future__ import annotations
 
 from dataclasses import replace
-from itertools import product
 from typing import TYPE_CHECKING
 
 from ckh.learn.answers.answer import KERNELS, MODEL, PROBLEM, WHY, Answer, Caveat
@@ -160,7 +159,8 @@ def answer_of(
         padded=padded_sizes(problem, rows.run),
         beyond=beyond(rows.run, facts.reach),
     )
-    return replace(bare, caveats=tuple(caveat for find in _CAVEATS for caveat in find(bare)))
+    found = (one._replace(order=order) for order, find in enumerate(_CAVEATS) for one in find(bare))
+    return replace(bare, caveats=tuple(found))
 
 
 def known_by(
@@ -196,12 +196,13 @@ def summaries(answers: Sequence[Answer]) -> Iterator[str]:
     rows = [row for answer in answers for row in answer.kernels]
     if tied := [row.ties for row in rows if row.ties > 1]:
         yield f"ties: {len(tied)} of {len(rows)} rows are up to {max(tied)} kernels {_ALIKE}\n"
-    alike: dict[tuple[str, str], list[tuple[Caveat, Answer]]] = {}
-    for find, answer in product(_CAVEATS, answers):
-        for caveat in filter(lambda one: one.summary, find(answer)):
-            same = "" if "{problem}" in caveat.summary else caveat.message
-            alike.setdefault((caveat.kind, same), []).append((caveat, answer))
-    for found in alike.values():
+    alike: dict[tuple[int, str], list[tuple[Caveat, Answer]]] = {}
+    for answer in answers:
+        for caveat in answer.caveats:
+            if caveat.summary:
+                same = "" if "{problem}" in caveat.summary else caveat.message
+                alike.setdefault((caveat.order, same), []).append((caveat, answer))
+    for _, found in sorted(alike.items(), key=lambda one: one[0][0]):
         caveat, answer = max(found, key=lambda one: one[0].weight)
         problem, message = answer.problem.canonical(), caveat.message
         yield caveat.summary.format(count=len(found), total=len(answers), problem=problem, message=message)

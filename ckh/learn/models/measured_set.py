@@ -8,7 +8,9 @@ from __future__ import annotations
 import gzip
 import json
 import math
+from bisect import insort
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from ckh.files.jsonfields import model_fields
@@ -70,23 +72,30 @@ class MeasuredSet:
 
     def nearest(self, problem: Problem, count: int = 1) -> list[NearestProblem]:
         """The nearest problems by sizes, nearest first."""
-        here = [math.log2(1 + max(getattr(problem, name), 0)) for name in self.sizes]
-        logs: dict[int, float] = {}
-        far = []
+        here = [_log(getattr(problem, name)) for name in self.sizes]
+        near: list[tuple[float, int]] = []  # at most `count`
+        limit = math.inf  # the farthest of them
         for number, row in enumerate(self.values):
             total = 0.0
             for value, place in zip(row, here, strict=True):
-                log = logs.get(value)
-                if log is None:
-                    log = logs[value] = math.log2(1 + max(value, 0))
-                total += (log - place) ** 2
-            far.append((total, number))
+                total += (_log(value) - place) ** 2
+                if total > limit:
+                    break
+            else:
+                insort(near, (total, number))
+                del near[count:]
+                limit = near[-1][0] if len(near) == count else limit
         return [
             NearestProblem(
                 self.problems[number], math.sqrt(total), self.kernels[self.best[number][0]], self.best[number][1]
             )
-            for total, number in sorted(far)[:count]
+            for total, number in near
         ]
+
+
+@lru_cache(maxsize=1 << 16)
+def _log(size: int) -> float:
+    return math.log2(1 + max(size, 0))
 
 
 def measured_file(dataset: Dataset, before: MeasuredSet | None = None) -> bytes:

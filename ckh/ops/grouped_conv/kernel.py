@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
+from operator import attrgetter
 
 from ckh.kernels.scheduler import Scheduler  # noqa: TC001 - `filter.field_types` evaluates the types
 from ckh.ops.grouped_conv.problem import CONV_LAYOUTS
@@ -56,7 +57,10 @@ class ConvKernel:
     @property
     def is_complete(self) -> bool:
         """True if no field is left out, so that the kernel can be built."""
-        return all(getattr(self, field.name) is not None for field in fields(self) if field.name != "streamk")
+        return None not in _needed(self)
+
+
+_needed = attrgetter(*(field.name for field in fields(ConvKernel) if field.name != "streamk"))
 
 
 def default_layout(ndim_spatial: int) -> str:

@@ -75,6 +75,7 @@ def parse_kernel_name(text: str) -> ConvKernel:
     return _from_short(match) if is_short else _from_full(match)
 
 
+@lru_cache(maxsize=8192)
 def _full_name(kernel: ConvKernel, block_per_cu: str) -> str:
     _require_nameable(kernel)
     vectors = vectors_of(kernel)
