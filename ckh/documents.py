@@ -1,13 +1,13 @@
-"""The documents that `--json` prints: dataclasses, from which their schemas are generated (tests/jsonschemas.py)."""
+"""The documents that `--json` prints: records, from which their schemas are generated (tests/jsonschemas.py)."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
 from functools import cache
 from typing import Any, ClassVar
 
+from ckh.records import Record
 from ckh.version import __version__
 
 # Of all files in ckh/jsonschemas: the second number rises with a field that is added, the first with one that changes
@@ -17,23 +17,21 @@ JSON_VERSION = "1.1"
 _SCALARS = frozenset((str, int, float, bool, type(None)))
 
 
-class Document:
+class Document(Record):
     """A document of `--json`.
 
-    A subclass is a dataclass. Its docstring begins with the schema's title, the docstrings under its fields describe
-    them, and a field that is None by default is left out while it is. Any dataclass within a document may list
-    properties in `json_properties`, which follow its fields, and name a mapping in `json_inline`, whose items are
-    fields beside its own.
+    Its docstring begins with the schema's title, the docstrings under its fields describe them, and a field that is
+    None by default is left out while it is. Any record or dataclass within a document may list properties in
+    `json_properties`, which follow its fields, and name a mapping in `json_inline`, whose items are fields beside its
+    own.
 
     Attributes:
         schema: name of its schema, and of the file in `ckh/jsonschemas`.
     """
 
-    __slots__ = ()
     schema: ClassVar[str]
 
 
-@dataclass(frozen=True, slots=True)
 class ErrorDocument(Document):
     """The error of a command that was called with --json and has no result."""
 
@@ -72,7 +70,7 @@ def plain(value: Any) -> Any:
     kind: Any = type(value)
     if kind in _SCALARS:
         return value
-    if hasattr(kind, "__dataclass_fields__"):
+    if issubclass(kind, Record) or hasattr(kind, "__dataclass_fields__"):
         names, optional, inline = _fields_in_json(kind)
         held = {name.rstrip("_"): plain(getattr(value, name)) for name in names}
         for name in optional:
@@ -87,12 +85,20 @@ def plain(value: Any) -> Any:
 @cache
 def _fields_in_json(kind: Any) -> tuple[tuple[str, ...], tuple[str, ...], str]:
     """Names of a dataclass' fields and further properties, of fields that may be absent, and of an inline mapping."""
-    known = fields(kind)
-    optional = (one.name for one in known if issubclass(kind, Document) and one.default is None)
-    names = (*(one.name for one in known), *getattr(kind, "json_properties", ()))
-    return names, tuple(optional), getattr(kind, "json_inline", "")
+    names = _field_names(kind)
+    optional = (name for name in names if issubclass(kind, Document) and kind.field_defaults.get(name, "") is None)
+    return (*names, *getattr(kind, "json_properties", ())), tuple(optional), getattr(kind, "json_inline", "")
 
 
 def fields_of(value: Any) -> dict[str, Any]:
-    """The fields of a dataclass by name, for a document that has them too."""
-    return {one.name: getattr(value, one.name) for one in fields(value)}
+    """The fields of a record or dataclass by name, for a document that has them too."""
+    return {name: getattr(value, name) for name in _field_names(type(value))}
+
+
+def _field_names(kind: Any) -> tuple[str, ...]:
+    if issubclass(kind, Record):
+        names: tuple[str, ...] = kind.field_names
+        return names
+    from dataclasses import fields
+
+    return tuple(one.name for one in fields(kind))

@@ -5,10 +5,11 @@ It is plain data and functions, of which `ckh.commands` makes options; quick ans
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 from ckh.errors import UsageError
+from ckh.records import Record
 from ckh.text.prose import shell_word
 
 if TYPE_CHECKING:
@@ -69,8 +70,7 @@ def _one_pool(_given: Mapping[str, Any]) -> str:
     return ""
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
-class Requested(Generic[P]):
+class Requested(Record, Generic[P]):
     """How problems of an operation are requested.
 
     Attributes:
@@ -99,7 +99,7 @@ class Requested(Generic[P]):
     default_dtype: str = ""
     completed: Callable[[P, str], P] = _as_it_is
     padded: Callable[[P], P] = _not_padded
-    refused: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    refused: Mapping[str, tuple[str, str]] = MappingProxyType({})
     kernel: str = ""
 
     def strange(self, given: Mapping[str, Any], variant: str) -> str | None:

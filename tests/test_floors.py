@@ -33,7 +33,7 @@ FLOORS = (
     ("problems", "declared"),
     ("files",),
     ("text", "documents"),
-    ("errors", "strenum", "version"),
+    ("errors", "records", "strenum", "version"),
 )
 LINES = 500  # of a file of ckh: one that is longer has more than one purpose
 MODULES_A_ROOM = 15  # besides __init__.py: what is in a folder is seen at once

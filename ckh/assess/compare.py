@@ -13,6 +13,7 @@ from ckh.assess.ranked_rows import Coverage, CoverageOfPart, RankedRows, coverag
 from ckh.assess.verdict import Check
 from ckh.documents import Document
 from ckh.errors import DataError
+from ckh.records import Record
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -70,8 +71,7 @@ class Degraded:
         return 1.0 - self.new_efficiency / self.old_efficiency if self.old_efficiency > 0 else 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class Comparison:
+class Comparison(Record):
     """Comparison of two models."""
 
     json_properties: ClassVar = ("failures", "passes")
@@ -103,7 +103,6 @@ class Comparison:
         return not self.failures
 
 
-@dataclass(frozen=True, slots=True)
 class CompareDocument(Comparison, Document):
     """ckh validate compare --json."""
 

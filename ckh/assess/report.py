@@ -24,6 +24,7 @@ from ckh.assess.metrics import (
 from ckh.assess.noise import Ceiling, DeviceNoise, RepeatNoiseOfParts, ScoredAgain, ceiling, scored_again
 from ckh.assess.ranked_rows import Coverage, CoverageOfPart, RankedRows, coverage, coverage_of
 from ckh.assess.slices import SliceReport, SlicesOfPart, slices, slices_of
+from ckh.records import Record
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -63,8 +64,7 @@ class Choice:
     """Why there is no kernel; empty if there is one."""
 
 
-@dataclass(frozen=True, slots=True)
-class Evaluation:
+class Evaluation(Record):
     """All that `ckh evaluate` reports."""
 
     rows: int

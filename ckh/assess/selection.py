@@ -21,7 +21,6 @@ _NAMES = ("schema", "schema_version", "ckh_version")
 GOLDEN = FileKind("file of golden choices", lambda path: b'"schema": "ckh.selection"' in head_of(path))
 
 
-@dataclass(frozen=True, slots=True)
 class Golden(Document):
     """The file of golden choices that ckh validate selection --create writes."""
 

@@ -16,6 +16,7 @@ import numpy as np
 from ckh.assess.measured import times_of
 from ckh.assess.metrics import choices
 from ckh.data.numbering import group_numbers
+from ckh.records import Record
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -70,8 +71,7 @@ class WinnerChoice:
     """Lower bound of the choice's efficiency."""
 
 
-@dataclass(frozen=True, slots=True)
-class WinnerReport:
+class WinnerReport(Record):
     """All that is reported of a model's choices on winners."""
 
     coverage: float

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -36,7 +35,6 @@ each figure as SVG and PNG too. --watch updates the page while a run is measurin
 _LEAST_EVERY_S = 1.0
 
 
-@dataclass(frozen=True, slots=True)
 class ReportDocument(Document):
     """ckh report --json: what was written."""
 

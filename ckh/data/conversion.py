@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import re
 from collections import Counter
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +20,7 @@ from ckh.documents import Document
 from ckh.errors import DataError, UsageError
 from ckh.files.outputs import FolderKind, write_folder
 from ckh.ops import operation, operation_names
+from ckh.records import Record
 from ckh.text.log import warn
 from ckh.text.prose import one_of
 
@@ -120,8 +121,7 @@ def output_kind(name: str, *, is_partitioned: bool = False) -> FileKind | Folder
     return output_formats()[name].kind
 
 
-@dataclass(frozen=True, slots=True)
-class ConversionSummary:
+class ConversionSummary(Record):
     """The counts of a conversion."""
 
     rows: int
@@ -145,7 +145,6 @@ class ConversionSummary:
     warnings: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
 class ConvertDocument(ConversionSummary, Document):
     """ckh convert --json: what became of the rows."""
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ckh.documents import Document
+from ckh.records import Record
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -96,8 +97,7 @@ class RowsFormat:
     write: Callable[[MeasuredRows, Path], list[str]]
 
 
-@dataclass(frozen=True, slots=True)
-class WinnerSummary:
+class WinnerSummary(Record):
     """The counts of tables of winners."""
 
     winners: int
@@ -112,7 +112,6 @@ class WinnerSummary:
     warnings: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
 class ConvertWinnersDocument(WinnerSummary, Document):
     """ckh convert --to a list of problems --json."""
 

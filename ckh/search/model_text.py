@@ -56,7 +56,6 @@ class FoundKernel(PredictedKernel):
     """Whether ckh predict has it too."""
 
 
-@dataclass(frozen=True, slots=True)
 class SearchDocument(Document):
     """ckh search --json: kernels beyond the candidates, by the model."""
 

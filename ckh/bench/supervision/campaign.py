@@ -35,6 +35,7 @@ from ckh.errors import CkhError, DeviceError, UsageError
 from ckh.files.outputs import check_output
 from ckh.ops import DEFAULT_OPERATION, operation
 from ckh.problems import Direction
+from ckh.records import Record
 from ckh.requested import as_option
 
 if TYPE_CHECKING:
@@ -66,8 +67,7 @@ class CandidateGroup:
     refused: int
 
 
-@dataclass(frozen=True, slots=True)
-class Outlook:
+class Outlook(Record):
     """The work that a run would do."""
 
     kernels: int

@@ -41,7 +41,6 @@ if TYPE_CHECKING:
     from ckh.ops.base import Kernel
 
 
-@dataclass(frozen=True, slots=True)
 class RegistryDocument(Document):
     """ckh bench --write-registry --json."""
 
@@ -61,7 +60,6 @@ class PlannedProblem:
     kernels: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
 class OutlookDocument(Outlook, Document):
     """ckh bench --dry-run --json: the plan of a run."""
 
@@ -83,7 +81,6 @@ class BuiltKernel(BuildReport):
     """Complete name of the kernel."""
 
 
-@dataclass(frozen=True, slots=True)
 class BuildDocument(Document):
     """ckh bench --compile-only --json: the results of compiling."""
 
@@ -115,7 +112,6 @@ class Drift:
     """Pairs that were not."""
 
 
-@dataclass(frozen=True, slots=True)
 class BenchDocument(Document):
     """ckh bench --json: the results of a run."""
 

@@ -68,7 +68,6 @@ class FoundModel:
     """Whether the model was measured on another device than this machine's."""
 
 
-@dataclass(frozen=True, slots=True)
 class DoctorDocument(Document):
     """ckh doctor --json: this machine's GPUs, compilers, models and folders."""
 

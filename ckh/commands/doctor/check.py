@@ -6,7 +6,6 @@ import gzip
 import io
 import json
 import tarfile
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ckh.bench.checks.checkup import RUNS, Checkup
@@ -38,7 +37,6 @@ def _is_archive(path: Path) -> bool:
 ARCHIVE = FileKind("archive of a check", _is_archive)
 
 
-@dataclass(frozen=True, slots=True)
 class CheckDocument(Document):
     """ckh doctor --check --json: a device from the compiler to the clock."""
 

@@ -55,7 +55,6 @@ class UnjudgedChoice(Choice):
     efficiency: None
 
 
-@dataclass(frozen=True, slots=True)
 class EvaluateDocument(Evaluation, Document):
     """ckh evaluate --json: the efficiency of a model's choices."""
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ckh.assess.winners import WinnerReport
@@ -18,7 +17,6 @@ if TYPE_CHECKING:
     from ckh.learn.models.artifact import Model
 
 
-@dataclass(frozen=True, slots=True)
 class EvaluateWinnersDocument(WinnerReport, Document):
     """ckh evaluate --json, of a model of winners."""
 

@@ -68,7 +68,6 @@ class CheckedFile:
     """Problems in order."""
 
 
-@dataclass(frozen=True, slots=True)
 class ExportCheckedDocument(Document):
     """ckh export --check --json: how a program's own code reads an export."""
 

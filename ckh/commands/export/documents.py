@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from ckh.commands.export.checked import CheckedFile
 
 
-@dataclass(frozen=True, slots=True)
 class ExportDocument(Document):
     """ckh export --json: what was written."""
 
@@ -62,7 +61,6 @@ class MissingChoice:
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
 class ExportChoicesDocument(Document):
     """ckh export --json of problems: what was chosen, and what was written."""
 
@@ -116,7 +114,6 @@ class FallbackList:
     """Best single kernel of each direction, element type and layout."""
 
 
-@dataclass(frozen=True, slots=True)
 class ExportListsDocument(Document):
     """ckh export --json of kernels for AMD's tools: which, and what was written."""
 
@@ -139,7 +136,6 @@ class ExportListsDocument(Document):
     """Bytes by name."""
 
 
-@dataclass(frozen=True, slots=True)
 class ExportRecordsDocument(Document):
     """ckh export --json of measured rows: what was written."""
 

@@ -115,7 +115,6 @@ class SetStep:
     """The last of these kernels."""
 
 
-@dataclass(frozen=True, slots=True)
 class SearchSetDocument(Document):
     """ckh search set --json: the smallest set that keeps most of the oracle's mean."""
 

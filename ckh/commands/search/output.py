@@ -58,7 +58,6 @@ class FastestKernel(MeasuredKernel):
     """Whether ckh predict has it too."""
 
 
-@dataclass(frozen=True, slots=True)
 class SearchMeasuredDocument(Document):
     """ckh search measure --json."""
 

@@ -91,7 +91,6 @@ class CurrentModel:
     """Held-out choices of the new model, with its own choices as start."""
 
 
-@dataclass(frozen=True, slots=True)
 class TrainDocument(Document):
     """ckh train --json: the trained models."""
 

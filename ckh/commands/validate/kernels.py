@@ -69,7 +69,6 @@ class KernelFinding:
     """Canonical text of the problem."""
 
 
-@dataclass(frozen=True, slots=True)
 class KernelsDocument(Document):
     """ckh validate kernels --json: status of each kernel."""
 

@@ -75,7 +75,6 @@ class _Judged:
     notes: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
 class OracleDocument(Document):
     """ckh validate oracle --json."""
 

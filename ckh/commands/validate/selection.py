@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -40,7 +39,6 @@ keeps its list.
 """
 
 
-@dataclass(frozen=True, slots=True)
 class SelectionDocument(Document):
     """ckh validate selection --json."""
 

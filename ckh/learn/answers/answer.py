@@ -6,11 +6,11 @@ Imports little, since quick answers use it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from itertools import pairwise
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ckh.records import Record
 from ckh.text.log import one_line
 
 if TYPE_CHECKING:
@@ -57,8 +57,7 @@ class HeadersNote(NamedTuple):
 NO_HEADERS = HeadersNote("", "late2025", MappingProxyType({}))
 
 
-@dataclass(frozen=True, slots=True)
-class NotMeasured:
+class NotMeasured(Record):
     """Caveat of an order that is based on no measurement of this GPU and element type."""
 
     basis: str
@@ -72,7 +71,7 @@ class NotMeasured:
 
     def with_probe(self, again: str) -> NotMeasured:
         """The same, with the command that measures the first choices in front."""
-        return replace(self, next_commands=(f"{again} --probe 5", *self.next_commands))
+        return NotMeasured(self.basis, self.source, self.worth, (f"{again} --probe 5", *self.next_commands))
 
     def lines(self) -> list[str]:
         """Text for a terminal."""
@@ -221,8 +220,7 @@ class Caveat(NamedTuple):
     order: int = 0
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)  # quicker to import
-class Answer:
+class Answer(Record):
     """The kernels for a problem, best first, and what to know of them.
 
     Attributes:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ckh.documents import Document, fields_of, json_text
+from ckh.records import Record
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -16,8 +16,7 @@ if TYPE_CHECKING:
     from ckh.learn.models.measured_set import NearestProblem
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
-class StandInDocument:
+class StandInDocument(Record):
     """Caveat of an order that is based on no measurement of this GPU and element type."""
 
     basis: str
@@ -34,8 +33,7 @@ class StandInDocument:
     """Candidates whose registers and LDS are the compiler's; null: no estimate."""
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
-class HeadersDocument:
+class HeadersDocument(Record):
     """CK Tile's headers on this machine."""
 
     include: str | None
@@ -48,8 +46,7 @@ class HeadersDocument:
     """Number of these candidates by reason."""
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
-class OutsideSize:
+class OutsideSize(Record):
     """A size outside the measured range."""
 
     size: str
@@ -62,8 +59,7 @@ class OutsideSize:
     """Ratio to the largest measured value, or of the least measured value to it."""
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
-class KnownDocument:
+class KnownDocument(Record):
     """What the model does not know."""
 
     is_known: bool
@@ -82,8 +78,7 @@ class KnownDocument:
     """Kernel families that are not ranked, for lack of measurements."""
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
-class FrequentDocument:
+class FrequentDocument(Record):
     """The kernel that wins most at a size."""
 
     size: str
@@ -98,8 +93,7 @@ class FrequentDocument:
     """Measured problems of this size."""
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
-class CaveatDocument:
+class CaveatDocument(Record):
     """Something to know of an answer."""
 
     kind: str
@@ -110,8 +104,7 @@ class CaveatDocument:
     """Values of the message by name."""
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
-class RankedKernel:
+class RankedKernel(Record):
     """A row of the ranking."""
 
     kernel: str
@@ -134,8 +127,7 @@ class RankedKernel:
     """Why the headers cannot build the kernel; null if they can, or were not found."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
-class PredictDocument(Document):
+class PredictDocument(Document, kw_only=True):
     """ckh predict --json: the kernels for one problem."""
 
     schema = "predict"
@@ -190,8 +182,7 @@ class PredictDocument(Document):
     """The first kernels, best first."""
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
-class FailedProblem:
+class FailedProblem(Record):
     """A problem without an applicable kernel."""
 
     problem: str
@@ -199,7 +190,6 @@ class FailedProblem:
     reason: str
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class PredictManyDocument(Document):
     """ckh predict --problems --json: the kernels for many problems."""
 

@@ -5,7 +5,6 @@ A new caveat is a function here, listed in `_CAVEATS`: text, JSON and Python sho
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ckh.learn.answers.answer import KERNELS, MODEL, PROBLEM, WHY, Answer, Caveat
@@ -160,7 +159,7 @@ def answer_of(
         beyond=beyond(rows.run, facts.reach),
     )
     found = (one._replace(order=order) for order, find in enumerate(_CAVEATS) for one in find(bare))
-    return replace(bare, caveats=tuple(found))
+    return bare.replaced(caveats=tuple(found))
 
 
 def known_by(

@@ -12,6 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ckh.documents import fields_of
 from ckh.files.paths import user_data_dir
 from ckh.text.log import note
 from ckh.text.prose import shell_word
@@ -101,13 +102,11 @@ class Known(NamedTuple):
 
     def document(self) -> dict[str, Any]:
         """The caveats as JSON (`answer_document.KnownDocument`)."""
-        from dataclasses import asdict
-
         return {
             "is_known": not self.doubts,
             "device": self.device or None,
             "outside": [{**one._asdict(), "factor": one.factor} for one in self.outside],
-            "nearest": None if self.nearest is None else asdict(self.nearest),
+            "nearest": None if self.nearest is None else fields_of(self.nearest),
             "families": list(self.families),
             "unknown_kernels": self.unknown_kernels,
             "left_out": list(self.left_out),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ckh.errors import UsageError
@@ -43,7 +42,11 @@ def _problem(given: Mapping[str, Any], _variant: str, dtype: str) -> AiterMoe:
 def _completed(problem: AiterMoe, arch: str) -> AiterMoe:
     from ckh.ops.aiter_gemm.device import compute_units
 
-    return problem if problem.num_cus else replace(problem, num_cus=compute_units(0, arch))
+    if problem.num_cus:
+        return problem
+    from dataclasses import replace  # which quick answers have no time to import
+
+    return replace(problem, num_cus=compute_units(0, arch))
 
 
 def _pool(given: Mapping[str, Any]) -> str:

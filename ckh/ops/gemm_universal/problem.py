@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import dataclass, fields
 from typing import Any
 
 from ckh.errors import UsageError
 from ckh.problems import DTYPE_BYTES, unknown_dtype
+from ckh.records import Record
 from ckh.text.prose import one_of
 
 OP_TYPE = "gemm_universal"
@@ -46,8 +46,7 @@ def contiguous_axes(layout: str) -> tuple[str, str, str]:
     return "k" if a else "m", "n" if b else "k", "n" if c else "m"
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class GemmProblem:
+class GemmProblem(Record):
     """C (M x N) = A (M x K) x B (K x N); `split_k` blocks share the sum over K of one tile of C.
 
     Raises:
@@ -117,7 +116,7 @@ class GemmProblem:
 
     def to_dict(self) -> dict[str, Any]:
         """All fields, for JSON; `GemmProblem(**d)` reads it back."""
-        return {field.name: getattr(self, field.name) for field in fields(self)}
+        return {name: getattr(self, name) for name in self.field_names}
 
 
 def parse_gemm_problem(text: str) -> GemmProblem:

@@ -5,7 +5,6 @@ A padded problem is another problem: it is measured, stored and compared as what
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ckh.errors import UsageError
@@ -33,4 +32,4 @@ def padded(problem: ConvProblem) -> ConvProblem:
 
 def _padded(problem: ConvProblem, multiple: int) -> ConvProblem:
     c, k = (-(-size // multiple) * multiple * problem.g for size in (problem.c_per_group, problem.k_per_group))
-    return replace(problem, c=c, k=k)
+    return problem.replaced(c=c, k=k)

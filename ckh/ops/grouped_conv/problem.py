@@ -7,12 +7,12 @@ them agree; grouping, joining and splitting use nothing less.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, fields, replace
 from math import prod
 from typing import Any
 
 from ckh.errors import UsageError
 from ckh.problems import DTYPE_BYTES, Direction, unknown_dtype
+from ckh.records import Record
 from ckh.text.prose import one_of
 
 CONV_LAYOUTS: dict[int, str] = {2: "nhwgc", 3: "ndhwgc"}
@@ -58,8 +58,7 @@ _CANONICAL = (  # compiled when it is first used, which quick answers never do
 )
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class ConvProblem:
+class ConvProblem(Record):
     """One grouped convolution.
 
     Sizes are those of the forward pass whatever the direction: input N x C x [Di x] Hi x Wi, filter K x C/G x
@@ -216,7 +215,7 @@ class ConvProblem:
 
     def with_direction(self, variant: Direction) -> ConvProblem:
         """The same sizes in another direction."""
-        return replace(self, variant=variant)
+        return self.replaced(variant=variant)
 
     def columns(self) -> dict[str, int]:
         """The 19 sizes under AMD's column names."""
@@ -224,7 +223,7 @@ class ConvProblem:
 
     def to_dict(self) -> dict[str, Any]:
         """All fields, for JSON; `ConvProblem(**d)` reads it back."""
-        return {field.name: getattr(self, field.name) for field in fields(self)} | {"variant": str(self.variant)}
+        return {name: getattr(self, name) for name in self.field_names} | {"variant": str(self.variant)}
 
 
 def parse_conv_problem(text: str) -> ConvProblem:

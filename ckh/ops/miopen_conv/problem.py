@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, fields
-from typing import Any
 
 from ckh.errors import UsageError
 from ckh.ops.grouped_conv.problem import CONV_LAYOUTS, ConvProblem, parse_conv_problem
@@ -19,7 +17,6 @@ _PREFIX = "miopen_"
 _CANONICAL = rf"{_PREFIX}(?P<head>conv_[a-z_]+?_[a-z]+\d+)_(?P<layout>[a-z]+)_(?P<rest>(?P<ndim>[23])d_.*)"
 
 
-@dataclass(frozen=True, slots=True, order=True)
 class MiopenProblem(ConvProblem):
     """A `ConvProblem` whose tensors have one of MIOpen's layouts; sizes, flops, bytes and GEMM sizes are the same.
 
@@ -32,8 +29,7 @@ class MiopenProblem(ConvProblem):
     def __post_init__(self) -> None:
         layout = self.layout
         object.__setattr__(self, "layout", "")
-        # A dataclass with slots is made anew, which `super()` without arguments does not survive in Python 3.10.
-        ConvProblem.__post_init__(self)
+        super().__post_init__()
         known = LAYOUTS[self.ndim]
         object.__setattr__(self, "layout", layout or known[0])
         if self.layout not in known:
@@ -49,7 +45,7 @@ class MiopenProblem(ConvProblem):
 
     def canonical(self) -> str:
         """Text that holds the whole identity; `parse_miopen_problem` reads it back."""
-        return _PREFIX + ConvProblem.canonical(self)
+        return _PREFIX + super().canonical()
 
 
 def parse_miopen_problem(text: str) -> MiopenProblem:
@@ -67,8 +63,7 @@ def parse_miopen_problem(text: str) -> MiopenProblem:
         )
     # Sizes are read once, by ConvProblem, which has a layout of its own.
     conv = parse_conv_problem(f"{match['head']}_{CONV_LAYOUTS[int(match['ndim'])]}_{match['rest']}")
-    values: dict[str, Any] = {field.name: getattr(conv, field.name) for field in fields(conv)}
-    return MiopenProblem(**{**values, "layout": match["layout"]})
+    return _with_layout(conv, match["layout"])
 
 
 def from_convolution(problem: ConvProblem, layout: str = "") -> MiopenProblem:
@@ -79,5 +74,9 @@ def from_convolution(problem: ConvProblem, layout: str = "") -> MiopenProblem:
     """
     if problem.dtype not in DTYPE_BYTES:
         raise unknown_dtype(problem.dtype)
-    values = {field.name: getattr(problem, field.name) for field in fields(problem)}
+    return _with_layout(problem, layout)
+
+
+def _with_layout(problem: ConvProblem, layout: str) -> MiopenProblem:
+    values = {name: getattr(problem, name) for name in problem.field_names}
     return MiopenProblem(**{**values, "layout": layout})
