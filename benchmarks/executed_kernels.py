@@ -41,7 +41,7 @@ from ckh.ops import operation, operation_names, operation_of_kernel
 from ckh.ops.gemm_universal.kernels.pool import BENCH_POOLS
 from ckh.ops.gemm_universal.measuring.trials import cost as gemm_cost
 from ckh.ops.gemm_universal.problem import GEMM_LAYOUTS
-from ckh.ops.grouped_conv.measuring.candidate_source import SetCandidates
+from ckh.ops.grouped_conv.measuring.measured import SetCandidates
 from ckh.ops.grouped_conv.measuring.trials import cost as conv_cost
 from ckh.ops.grouped_conv.rules import rule_set
 from ckh.problems import Direction

@@ -14,7 +14,7 @@ from ckh.bench.planning.pace import Pace
 from ckh.bench.planning.plan import ALL, Plan, make_plan
 from ckh.errors import UsageError
 from ckh.learn.selection.few_shots import KERNELS
-from ckh.ops.grouped_conv.measuring.candidate_source import SetCandidates
+from ckh.ops.grouped_conv.measuring.measured import SetCandidates
 from ckh.ops.grouped_conv.problem_sets import load_problems
 from ckh.problems import Direction
 from tests.refusals import expect_refusal

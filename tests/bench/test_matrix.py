@@ -17,7 +17,7 @@ from ckh.bench.supervision.protocol import WorkerConfig
 from ckh.errors import NoKernelError, UsageError
 from ckh.kernels.pipelines import PIPELINE_CODES
 from ckh.kernels.scheduler import Scheduler
-from ckh.ops.gemm_universal.measuring.matrix import matrix as gemm_matrix
+from ckh.ops.gemm_universal.measuring.measured import matrix as gemm_matrix
 from ckh.ops.gemm_universal.problem import GEMM_LAYOUTS
 from ckh.ops.grouped_conv.kernels.validity import CONV_RULES
 from ckh.ops.grouped_conv.kernels.variants import SPECIALIZATIONS, VARIANT_PIPELINES

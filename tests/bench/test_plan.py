@@ -24,7 +24,7 @@ from ckh.ops.gemm_universal.problem_sets import load_problems as gemm_problems
 from ckh.ops.grouped_conv.kernels.names import amd_short_name
 from ckh.ops.grouped_conv.kernels.pool import conv_pool, refused_pool
 from ckh.ops.grouped_conv.kernels.variants import PIPELINE_VARIANTS
-from ckh.ops.grouped_conv.measuring.candidate_source import SetCandidates
+from ckh.ops.grouped_conv.measuring.measured import SetCandidates
 from ckh.ops.grouped_conv.problem import ConvProblem
 from ckh.problems import Direction
 from tests.refusals import expect_refusal, expect_values, has_values
@@ -112,7 +112,7 @@ def test_orders_are_the_same_in_another_process(host: ArchSpec) -> None:
     program = (
         "from ckh.archs import load_arch\n"
         "from ckh.bench.planning.plan import full_name, make_plan\n"
-        "from ckh.ops.grouped_conv.measuring.candidate_source import SetCandidates\n"
+        "from ckh.ops.grouped_conv.measuring.measured import SetCandidates\n"
         "from ckh.ops.grouped_conv.problem import parse_conv_problem\n"
         f"problems = [parse_conv_problem(text) for text in {[p.canonical() for p in MIXED]}]\n"
         "for task in make_plan(problems, '*_compv3_*', load_arch('host'), 3, SetCandidates()).tasks:\n"

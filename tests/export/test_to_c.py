@@ -27,7 +27,7 @@ from ckh.ops.gemm_universal.kernels.names import kernel_name as gemm_name
 from ckh.ops.gemm_universal.kernels.names import parse_kernel_name as parse_gemm
 from ckh.ops.gemm_universal.kernels.pool import POOLS
 from ckh.ops.gemm_universal.kernels.validity import GEMM_RULES
-from ckh.ops.grouped_conv.consumers.exported import KIND
+from ckh.ops.grouped_conv.consumers import KIND
 from ckh.ops.grouped_conv.features import CORE_NAMES
 from ckh.ops.grouped_conv.problem import ConvProblem
 from ckh.problems import Direction
@@ -164,7 +164,7 @@ def test_gemms_of_a_gpu_rank_as_python(tmp_path: Path, monkeypatch: pytest.Monke
 
     thin = Pools(GemmKernel, GEMM_RULES, every_61st, lambda one: (one.dtype, one.layout), parse_gemm, gemm_name)
     monkeypatch.setattr(gemm_operation, "POOLS", thin)
-    monkeypatch.setattr("ckh.ops.gemm_universal.consumers.exported.POOLS", thin)
+    monkeypatch.setattr("ckh.ops.gemm_universal.consumers.POOLS", thin)
     model = gemm_model(tmp_path / "small", "gfx942", "fp16")
     folder = export(tmp_path / "c", [model])
     problems = gemm_problems(Random(10), 60, "fp16", most_split=8)

@@ -21,9 +21,9 @@ from ckh.export.to_python import BUILT_FOR
 from ckh.integrations import inductor
 from ckh.learn.analytic.estimate import estimated_us
 from ckh.ops import operation
-from ckh.ops.gemm_universal.consumers.inductor import INSTANCES as GEMMS
+from ckh.ops.gemm_universal.consumers import INSTANCES as GEMMS
 from ckh.ops.gemm_universal.problem import GemmProblem
-from ckh.ops.grouped_conv.consumers.inductor import INSTANCES as CONVOLUTIONS
+from ckh.ops.grouped_conv.consumers import INSTANCES as CONVOLUTIONS
 from ckh.ops.grouped_conv.problem import ConvProblem
 from ckh.problems import Direction
 from tests.refusals import expect_error, expect_refusal, expect_warning

@@ -26,8 +26,7 @@ from ckh.learn.training.save import save
 from ckh.learn.training.train import train
 from ckh.ops.gemm_universal.problem import GemmProblem
 from ckh.ops.grouped_conv.features import CORE_NAMES
-from ckh.ops.grouped_conv.kernels.learned import LearnedKernels
-from ckh.ops.grouped_conv.kernels.pool import conv_pool, refused_pool
+from ckh.ops.grouped_conv.kernels.pool import LearnedKernels, conv_pool, refused_pool
 from ckh.problems import Direction
 from tests.learn.conftest import AMD_PROBLEMS, HOST, amd_model, measured, problems, saved, trained
 from tests.refusals import expect_refusal, expect_values, has_values

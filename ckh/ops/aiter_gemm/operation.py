@@ -1,4 +1,8 @@
-"""`aiter_gemm` as the rest of ckh sees it: kernels are AITER's, measured by others, and nothing is emitted."""
+"""`aiter_gemm` as the rest of ckh sees it: kernels are AITER's, measured by others, and nothing is emitted.
+
+`JUDGED` says how good answers are for AITER's GEMMs by the model of another GPU
+(`benchmarks/transfer.py` prints it).
+"""
 
 from __future__ import annotations
 
@@ -9,10 +13,11 @@ import numpy as np
 
 from ckh.kernels.table import column_of
 from ckh.ops.aiter_gemm.features import AITER_GEMM, INPUT_COLUMNS
-from ckh.ops.aiter_gemm.judged import JUDGED
 from ckh.ops.aiter_gemm.kernel import NUMBERS, AiterKernel, parse_kernel
 from ckh.ops.aiter_gemm.kernels.pool import candidates, candidates_key
 from ckh.ops.aiter_gemm.problem import (
+    CK,
+    CKTILE,
     FAMILIES,
     IDENTITY,
     LIBRARIES,
@@ -22,17 +27,57 @@ from ckh.ops.aiter_gemm.problem import (
     AiterGemm,
     parse_aiter_gemm,
 )
-from ckh.ops.base import Operation, lazily
+from ckh.ops.base import Measure, Operation, Worth, lazily
 from ckh.schema import Column, dataset_columns
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from ckh.archs import ArchSpec
     from ckh.kernels.pools import Candidates
     from ckh.ops.base import Encoding
     from ckh.training import TrainOptions
+
+# Source and target -> family, library, problems, shares of winners that are first and among the first five, and the
+# 95 % interval of the former.
+_HITS = {
+    ("gfx942", "gfx950"): (
+        ("a4w4_blockscale", CK, 218, (0.234, 0.711), (0.171, 0.312)),
+        ("a8w8", CK, 490, (0.439, 0.706), (0.370, 0.510)),
+        ("a8w8_blockscale", CK, 1546, (0.541, 0.856), (0.487, 0.598)),
+        ("a8w8_blockscale", CKTILE, 345, (0.032, 0.296), (0.012, 0.056)),
+        ("a8w8_blockscale_bpreshuffle", CK, 1263, (0.528, 0.767), (0.471, 0.583)),
+        ("a8w8_blockscale_bpreshuffle", CKTILE, 262, (0.134, 0.378), (0.085, 0.185)),
+        ("a8w8_bpreshuffle", CK, 627, (0.284, 0.531), (0.240, 0.333)),
+        ("a8w8_bpreshuffle", CKTILE, 305, (0.102, 0.403), (0.063, 0.145)),
+    ),
+    ("gfx950", "gfx942"): (
+        ("a8w8", CK, 424, (0.399, 0.745), (0.336, 0.467)),
+        ("a8w8_blockscale", CK, 1653, (0.500, 0.855), (0.450, 0.547)),
+        ("a8w8_blockscale_bpreshuffle", CK, 566, (0.274, 0.511), (0.191, 0.368)),
+        ("a8w8_bpreshuffle", CK, 1086, (0.141, 0.398), (0.110, 0.172)),
+        ("a8w8_bpreshuffle", CKTILE, 401, (0.145, 0.354), (0.098, 0.193)),
+    ),
+}
+
+
+def _judged() -> Iterator[Worth]:
+    for (source, target), pools in _HITS.items():
+        for family, library, problems, hits, interval in pools:
+            yield Worth(
+                of={"family": family, "library": library},
+                target=target,
+                on=f"{problems:,} GEMMs of {family} by {library}",
+                figures=hits,
+                interval=interval,
+                measure=Measure.HITS,
+                source=source,
+            )
+
+
+JUDGED = tuple(_judged())
+
 
 _TEXTS = {
     "family": "how operands are scaled and shuffled",
@@ -175,7 +220,7 @@ OPERATION = Operation(
     formats=lazily("ckh.ops.aiter_gemm.readers.formats:FORMATS"),
     requested=lazily("ckh.ops.aiter_gemm.requested:REQUESTED"),
     judged=JUDGED,
-    exported=lazily("ckh.ops.aiter_gemm.consumers.exported:EXPORTED"),
+    exported=lazily("ckh.ops.aiter_gemm.consumers.consumed:EXPORTED"),
     consumers=lazily("ckh.ops.aiter_gemm.consumers.consumed:CONSUMERS"),
     grows_with="m",
 )

@@ -1,4 +1,10 @@
-"""`aiter_moe` as the rest of ckh sees it: a kernel is one for a product, or a pair for both; nothing is emitted."""
+"""`aiter_moe` as the rest of ckh sees it: a kernel is one for a product, or a pair for both; nothing is emitted.
+
+`JUDGED` says how good answers are for AITER's mixtures by the model of another GPU
+(`benchmarks/transfer.py` prints it).
+
+Each GPU's kernels were chosen among those that were measured.
+"""
 
 from __future__ import annotations
 
@@ -9,11 +15,22 @@ import numpy as np
 
 from ckh.kernels.table import column_of
 from ckh.ops.aiter_moe.features import AITER_MOE, INPUT_COLUMNS
-from ckh.ops.aiter_moe.judged import JUDGED
 from ckh.ops.aiter_moe.kernel import NUMBERS, MoeChoice, parse_choice
 from ckh.ops.aiter_moe.kernels.pool import candidates, candidates_key, other_names
-from ckh.ops.aiter_moe.problem import IDENTITY, KINDS, OP_TYPE, PREFIX, SIZES, STAGES, AiterMoe, parse_aiter_moe
-from ckh.ops.base import Operation, lazily
+from ckh.ops.aiter_moe.problem import (
+    BOTH,
+    IDENTITY,
+    KINDS,
+    OP_TYPE,
+    PREFIX,
+    SIZES,
+    STAGE1,
+    STAGE2,
+    STAGES,
+    AiterMoe,
+    parse_aiter_moe,
+)
+from ckh.ops.base import Operation, Worth, lazily
 from ckh.schema import Column, dataset_columns
 
 if TYPE_CHECKING:
@@ -24,6 +41,21 @@ if TYPE_CHECKING:
     from ckh.kernels.pools import Candidates
     from ckh.ops.base import Encoding
     from ckh.training import TrainOptions
+
+# Source, target, stage, problems, efficiency (mean, P10), the mean's 95 % interval, and the mean of random choices.
+_EFFICIENCY = (
+    ("gfx942", "gfx950", STAGE1, 172, (0.970, 0.879), (0.959, 0.979), 0.828),
+    ("gfx942", "gfx950", STAGE2, 172, (0.979, 0.934), (0.975, 0.983), 0.809),
+    ("gfx942", "gfx950", BOTH, 172, (0.974, 0.930), (0.967, 0.981), 0.819),
+    ("gfx950", "gfx942", STAGE1, 32, (0.943, 0.856), (0.912, 0.969), 0.714),
+    ("gfx950", "gfx942", STAGE2, 32, (0.838, 0.653), (0.790, 0.887), 0.529),
+    ("gfx950", "gfx942", BOTH, 32, (0.881, 0.745), (0.842, 0.919), 0.574),
+)
+JUDGED = tuple(
+    Worth({"stage": stage}, target, f"{problems} mixtures ({stage})", figures, interval, random, source=source)
+    for source, target, stage, problems, figures, interval, random in _EFFICIENCY
+)
+
 
 _WEIGHT_OF_KIND = 4.0  # another kind is as far as a factor 16 in a size
 _FEW_TOKENS = 64
@@ -150,7 +182,7 @@ OPERATION = Operation(
     formats=lazily("ckh.ops.aiter_moe.readers.formats:FORMATS"),
     requested=lazily("ckh.ops.aiter_moe.requested:REQUESTED"),
     judged=JUDGED,
-    exported=lazily("ckh.ops.aiter_moe.consumers.exported:EXPORTED"),
-    consumers=lazily("ckh.ops.aiter_moe.consumers.consumed:CONSUMERS"),
+    exported=lazily("ckh.ops.aiter_moe.consumers:EXPORTED"),
+    consumers=lazily("ckh.ops.aiter_moe.consumers:CONSUMERS"),
     grows_with="tokens",
 )

@@ -1,4 +1,8 @@
-"""`gemm_universal` as the rest of ckh sees it."""
+"""`gemm_universal` as the rest of ckh sees it.
+
+`JUDGED` is the evaluated accuracy of answers for GEMMs of unmeasured GPUs
+(`benchmarks/gemm_winners.py` prints it).
+"""
 
 from __future__ import annotations
 
@@ -7,7 +11,7 @@ from math import log2
 from typing import TYPE_CHECKING, Any
 
 from ckh.kernels.timed import TIMED_NAME
-from ckh.ops.base import Operation, TiledSizes, lazily
+from ckh.ops.base import Operation, TiledSizes, Worth, lazily
 from ckh.ops.gemm_universal.columns import (
     INPUT_COLUMNS,
     KERNEL_COLUMNS,
@@ -16,7 +20,6 @@ from ckh.ops.gemm_universal.columns import (
     problem_columns,
 )
 from ckh.ops.gemm_universal.features import GEMM_UNIVERSAL, NAMES_72
-from ckh.ops.gemm_universal.judged import JUDGED
 from ckh.ops.gemm_universal.kernel import GemmKernel
 from ckh.ops.gemm_universal.kernels.names import kernel_name, parse_kernel_name, short_name
 from ckh.ops.gemm_universal.kernels.pool import POOLS
@@ -38,6 +41,23 @@ if TYPE_CHECKING:
     from ckh.archs import ArchSpec
     from ckh.kernels.pools import Candidates, KernelList
     from ckh.ops.base import Encoding
+
+_ON = "4 GEMMs in fp16 with the 32 kernels of a tile"
+_RANDOM = 0.931
+
+JUDGED = (
+    Worth(of={}, target="gfx942", on=_ON, figures=(0.950, 0.943), interval=(0.944, 0.956), random=_RANDOM),
+    Worth(
+        of={},
+        target="gfx942",
+        on=_ON,
+        figures=(0.983, 0.954),
+        interval=(0.950, 1.0),
+        random=_RANDOM,
+        source="gfx950",
+    ),
+)
+
 
 _ProblemTest = Callable[[GemmProblem], bool]
 
@@ -188,6 +208,6 @@ OPERATION = Operation(
     tiled=_tiled,
     searched=lazily("ckh.ops.gemm_universal.kernels.search_space:SEARCHED"),
     lists=lazily("ckh.ops.gemm_universal.kernels.amd_lists:LISTS"),
-    exported=lazily("ckh.ops.gemm_universal.consumers.exported:EXPORTED"),
-    consumers=lazily("ckh.ops.gemm_universal.consumers.consumed:CONSUMERS"),
+    exported=lazily("ckh.ops.gemm_universal.consumers:EXPORTED"),
+    consumers=lazily("ckh.ops.gemm_universal.consumers:CONSUMERS"),
 )

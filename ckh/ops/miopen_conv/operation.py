@@ -1,4 +1,11 @@
-"""`miopen_conv` as the rest of ckh sees it: a kernel is one of MIOpen's solvers, and nothing is emitted."""
+"""`miopen_conv` as the rest of ckh sees it: a kernel is one of MIOpen's solvers, and nothing is emitted.
+
+`JUDGED` says how good answers are for MIOpen's solvers by the model of another GPU
+(`benchmarks/transfer.py` prints it).
+
+Solvers were chosen among those that the find databases list, the four fastest of a problem. Half of the MI200's
+problems have no answer, as the MI300X's databases have none of their kind (3D, bf16): they are not counted.
+"""
 
 from __future__ import annotations
 
@@ -8,12 +15,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ckh.kernels.pools import Candidates
-from ckh.ops.base import Operation, lazily
+from ckh.ops.base import Operation, Worth, lazily
 from ckh.ops.grouped_conv.columns import CONV_IDENTITY, CONV_IDENTITY_COLUMNS, CONV_SIZES
 from ckh.ops.grouped_conv.operation import OPERATION as CONVOLUTION
 from ckh.ops.grouped_conv.problem import CONV_COLUMNS
 from ckh.ops.miopen_conv.features import INPUT_COLUMNS, MIOPEN_CONV
-from ckh.ops.miopen_conv.judged import JUDGED
 from ckh.ops.miopen_conv.kernels.candidates import (
     CANDIDATES_NAME,
     CandidateTable,
@@ -37,6 +43,29 @@ if TYPE_CHECKING:
     from ckh.archs import ArchSpec
     from ckh.ops.base import Encoding
     from ckh.training import TrainOptions
+
+# Source, target, direction, problems, efficiency (mean, P10), the mean's 95 % interval, and the mean of random choices.
+_EFFICIENCY = (
+    ("gfx942", "gfx90a", Direction.FORWARD, 3304, (0.768, 0.442), (0.761, 0.776), 0.727),
+    ("gfx942", "gfx90a", Direction.BWD_DATA, 3243, (0.755, 0.327), (0.745, 0.765), 0.633),
+    ("gfx942", "gfx90a", Direction.BWD_WEIGHT, 3489, (0.883, 0.550), (0.876, 0.890), 0.586),
+    ("gfx90a", "gfx942", Direction.FORWARD, 2769, (0.895, 0.631), (0.888, 0.902), 0.594),
+    ("gfx90a", "gfx942", Direction.BWD_DATA, 2508, (0.923, 0.724), (0.916, 0.929), 0.626),
+    ("gfx90a", "gfx942", Direction.BWD_WEIGHT, 2390, (0.957, 1.000), (0.951, 0.964), 0.428),
+)
+JUDGED = tuple(
+    Worth(
+        {"variant": str(direction)},
+        target,
+        f"{problems:,} {direction} convolutions with MIOpen's fastest solvers",
+        figures,
+        interval,
+        random,
+        source=source,
+    )
+    for source, target, direction, problems, figures, interval, random in _EFFICIENCY
+)
+
 
 # Which solvers that AMD measured on Instincts another GPU has, by the devices that MIOpen's sources name. Those of
 # rocBLAS and of OpenCL, FFT and the naive ones name none (src/solver/conv: gemm*.cpp, conv_ocl_*.cpp, fft.cpp,
@@ -168,6 +197,6 @@ OPERATION = Operation(
     formats=lazily("ckh.ops.miopen_conv.readers.formats:FORMATS"),
     requested=lazily("ckh.ops.miopen_conv.requested:REQUESTED"),
     judged=JUDGED,
-    exported=lazily("ckh.ops.miopen_conv.consumers.exported:EXPORTED"),
-    consumers=lazily("ckh.ops.miopen_conv.consumers.fdb_text:CONSUMERS"),
+    exported=lazily("ckh.ops.miopen_conv.consumers:EXPORTED"),
+    consumers=lazily("ckh.ops.miopen_conv.consumers:CONSUMERS"),
 )

@@ -12,7 +12,7 @@ from ckh.bench.planning.registry import write_registry
 from ckh.errors import DataError, UsageError
 from ckh.ops.grouped_conv.kernels.pool import conv_pool, refused_pool
 from ckh.ops.grouped_conv.kernels.validity import CONV_RULES
-from ckh.ops.grouped_conv.measuring.candidate_source import SetCandidates, make_candidates
+from ckh.ops.grouped_conv.measuring.measured import SetCandidates, make_candidates
 from ckh.ops.grouped_conv.rules import refused_of_rule_set, rule_set
 from ckh.problems import Direction
 from tests.refusals import expect_refusal, expect_values, has_values

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from ckh.ops.grouped_conv.padding import CHANNEL_MULTIPLE, pad_channels
 from ckh.ops.grouped_conv.problem import parse_conv_problem
+from ckh.ops.grouped_conv.requested import CHANNEL_MULTIPLE, pad_channels
 
 
 def padded(text: str, multiple: int = CHANNEL_MULTIPLE) -> str:

@@ -10,7 +10,7 @@ import pytest
 from ckh.cli import run
 from ckh.data.dataset import make_dataset, read_dataset, write_dataset
 from ckh.errors import ExitCode
-from ckh.ops.miopen_conv.consumers.fdb_text import key_text, line_text
+from ckh.ops.miopen_conv.consumers import key_text, line_text
 from ckh.ops.miopen_conv.readers.fdb_line import parse_line
 from tests.refusals import expect_error
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from ckh.archs import load_arch
 from ckh.errors import DataError, NoKernelError
 from ckh.export.consumers import ChoiceTable, Consumers, WrittenChoices
+from ckh.export.groups import DTYPE, Code, Exported, ProblemKind, ruled_group
 from ckh.ops.aiter_gemm.consumers.checking import check_tables
 from ckh.ops.aiter_gemm.consumers.own_tables import (
     chosen,
@@ -25,7 +26,8 @@ from ckh.ops.aiter_gemm.consumers.own_tables import (
 )
 from ckh.ops.aiter_gemm.kernel import parse_kernel
 from ckh.ops.aiter_gemm.kernels.installed import InstalledKernel, installed_kernels
-from ckh.ops.aiter_gemm.kernels.pool import NUMBERED_BY, kernel_numbers
+from ckh.ops.aiter_gemm.kernels.pool import NUMBERED_BY, kernel_numbers, kernel_pool
+from ckh.ops.aiter_gemm.problem import FAMILIES, LIBRARIES, SIZES, AiterGemm
 from ckh.ops.aiter_gemm.readers.tuned_csv import (
     KEY,
     VARIABLES,
@@ -38,13 +40,14 @@ from ckh.ops.aiter_gemm.readers.tuned_csv import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
     from pathlib import Path
 
     from ckh.data.dataset import Dataset
     from ckh.export.consumers import Choices
+    from ckh.export.groups import Group
     from ckh.learn.answers.ranking import Ranking
-    from ckh.ops.aiter_gemm.problem import AiterGemm
+    from ckh.learn.models.artifact import Model
     from ckh.ops.aiter_moe.problem import AiterMoe
 
 # No winner of AMD's tables took longer than this many times the roofline's time with that much added
@@ -230,3 +233,30 @@ def _row(answer: Ranking, line: TunedLine, basis: str) -> dict[str, Any]:
 
 
 CONSUMERS = Consumers(tables=(ChoiceTable("aiter", "tuned tables for a list of shapes", write_tables, check_tables),))
+
+
+KIND = ProblemKind(
+    "aiter_gemm",
+    2,
+    "a GEMM of AITER: M tokens, B of N x K; `num_cus` compute units must be stated.",
+    (
+        DTYPE,
+        Code("family", "family", 2, tuple(FAMILIES), "CKH_AITER_", "CKH_AITER_FAMILIES", added=1),
+        Code("library", "library", 3, LIBRARIES, "CKH_AITER_", "CKH_AITER_LIBRARIES"),
+    ),
+    SIZES,
+    AiterGemm,
+    {"m": 16, "n": 7168, "k": 2048, "num_cus": 256},
+)
+
+
+def _groups(model: Model) -> Iterator[Group]:
+    arch = load_arch(model.spec.arch)
+    for family, dtypes in FAMILIES.items():
+        for library in LIBRARIES:
+            for dtype in dtypes:
+                example = AiterGemm(1, 1, 1, family, dtype, library, num_cus=1)
+                yield ruled_group(KIND, example, kernel_pool(family, library, arch.name), (), arch)
+
+
+EXPORTED = Exported(KIND, _groups)

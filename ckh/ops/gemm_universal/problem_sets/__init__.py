@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from ckh.errors import UsageError
 from ckh.ops.gemm_universal.problem import GEMM_LAYOUTS, OP_TYPE, GemmProblem
-from ckh.ops.gemm_universal.problem_sets import amd_coverage
+from ckh.ops.gemm_universal.problem_sets import training
 from ckh.ops.gemm_universal.problem_sets.files import is_problem_file, read_problems
 from ckh.ops.gemm_universal.problem_sets.language_models import MODELS
 from ckh.ops.gemm_universal.problem_sets.training import (
@@ -112,9 +112,9 @@ _SETS: dict[str, _GemmSet] = {
     **{f"llm-{name}": _model_set(name) for name in MODELS},
     "llm": _GemmSet("layers of all language models, 1 to 8192 tokens", _llm),
     "host-llm": _GemmSet("one of eight ranks' share of those layers, 1 MFLOP to 2 GFLOP", _host_llm, HOST_LAYOUTS),
-    "wide": _GemmSet("AMD's wide coverage, rcr", lambda: amd_coverage.ordered(amd_coverage.WIDE), AMD_LAYOUTS),
+    "wide": _GemmSet("AMD's wide coverage, rcr", lambda: training.ordered(training.WIDE), AMD_LAYOUTS),
     "edge": _GemmSet(
-        "AMD's edge cases, where N or K is 1 to 16, rcr", lambda: amd_coverage.ordered(amd_coverage.EDGE), AMD_LAYOUTS
+        "AMD's edge cases, where N or K is 1 to 16, rcr", lambda: training.ordered(training.EDGE), AMD_LAYOUTS
     ),
 }
 

@@ -20,8 +20,7 @@ from ckh.kernels.pipelines import PIPELINE_CODES
 from ckh.kernels.scheduler import Scheduler
 from ckh.kernels.table import KernelTable
 from ckh.ops.grouped_conv.kernel import ConvKernel
-from ckh.ops.grouped_conv.kernels.name_grammar import DIRECTION_TOKENS
-from ckh.ops.grouped_conv.kernels.names import kernel_name, parse_kernel_name
+from ckh.ops.grouped_conv.kernels.names import DIRECTION_TOKENS, kernel_name, parse_kernel_name
 from ckh.ops.grouped_conv.kernels.pool import table_of, tile_axis
 from ckh.ops.grouped_conv.kernels.tiles import CONV_TILES, tile_of, tiles_of, vectors_of, warp_tile_of, wave_of
 from ckh.ops.grouped_conv.kernels.validity import CONV_RULES

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from typing import TYPE_CHECKING
 
-from ckh.ops.grouped_conv.problem_sets import amd_coverage, amd_families, amd_lists, files, holdout, host_train
+from ckh.ops.grouped_conv.problem_sets import amd_families, files, holdout, host_train
 from ckh.ops.grouped_conv.problem_sets.holdout import NETWORKS, distinct
 from ckh.problems import Direction, unknown_set
 
@@ -53,13 +53,14 @@ _SETS: dict[str, _ConvSet] = {
     "train-3d": _ConvSet("all 3D families of AMD", lambda v: _without_holdout(_families(v, ndims=(3,)))),
     "train": _ConvSet("all families of AMD", lambda v: _without_holdout(_families(v))),
     "training": _ConvSet(
-        "AMD's training list whole, hold-out layers too; forward with 299 of its 300 MIOpen shapes", amd_lists.training
+        "AMD's training list whole, hold-out layers too; forward with 299 of its 300 MIOpen shapes",
+        amd_families.training,
     ),
     "validation": _ConvSet(
-        "AMD's validation list: 300 forward, two of them twice; ten of each backward direction", amd_lists.validation
+        "AMD's validation list: 300 forward, two of them twice; ten of each backward direction", amd_families.validation
     ),
-    "wide": _ConvSet("AMD's wide coverage, forward shapes in 2D", lambda _: amd_coverage.ordered(amd_coverage.WIDE)),
-    "edge": _ConvSet("AMD's edge cases, forward shapes in 2D", lambda _: amd_coverage.ordered(amd_coverage.EDGE)),
+    "wide": _ConvSet("AMD's wide coverage, forward shapes in 2D", lambda _: amd_families.ordered(amd_families.WIDE)),
+    "edge": _ConvSet("AMD's edge cases, forward shapes in 2D", lambda _: amd_families.ordered(amd_families.EDGE)),
     "host-train": _ConvSet("training at the size of one CPU thread", lambda _: host_train.host_train()),
     **{name: _network_set(name) for name in NETWORKS},
     "holdout": _ConvSet("layers of all networks at batch 1 and 8", lambda _: holdout.holdout()),

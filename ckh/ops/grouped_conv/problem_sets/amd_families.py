@@ -1,21 +1,38 @@
-"""The families of AMD's published training problems, as tables of grids.
+"""AMD's published problems: families of its training problems and coverage lists, as tables of grids; its lists.
 
 Sources: `{forward,bwd_data,bwd_weight}_synthetic_extended` of Composable Kernel's tile engine. A family is a grid per
 direction. AMD's lists repeat problems (1,886, 1,650 and 2,225 entries); `family` yields them as often as they do,
 this package keeps each once. Where we chose: bwd_weight's 3D problems are bwd_data's with the direction
 replaced, as in AMD's `bwd_weight_3d`, and its further dilated grid (their section 11) belongs to `dilated`. The
 paddings are "same": dilation * (filter - 1) / 2.
+
+AMD's coverage lists of forward convolutions, as tables of grids: `wide`, and the `edge` cases.
+
+Sources: `generate_wide_coverage_conv.py` and `generate_edge_dims_conv.py` of Composable Kernel's dispatcher. Both order
+their problems as here. AMD keeps only problems with multiples of 8 channels per group: that drops all depthwise
+layers of its wide list, which therefore has no grid here. The third generator, `generate_targeted_shapes_conv.py`,
+has no list of its own: it fills in what a model was measured to be bad at.
+
+AMD's lists of training and validation problems as it publishes them, hold-out layers included.
+
+Sources, in the tile engine of Composable Kernel: `forward_training` with `forward_training_miopen`,
+`validation_holdout`, and `{bwd_data,bwd_weight}_test_validation`. `amd_validation.csv` has the 300 entries of the
+validation list in their order. `amd_miopen_shapes.csv` has 299 of 300 shapes from MIOpen: one has a 3x3 filter on an
+unpadded 1x1 input, which is invalid. Both repeat a few problems. Their synthetic part are the families
+above. The two files: Copyright (c) Advanced Micro Devices, Inc., MIT licence.
 """
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ckh.ops.grouped_conv.problem_sets.files import read_problems
 from ckh.ops.grouped_conv.problem_sets.grids import Channels, Filter, Grid, crossed, equal, groups, pairs
 from ckh.problems import Direction
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from ckh.ops.grouped_conv.problem import ConvProblem
 
@@ -106,3 +123,89 @@ def family(name: str, variant: Direction) -> Iterator[ConvProblem]:
     """AMD's problems of one family for a direction, with their repetitions, as forward fp32 problems."""
     for grid in FAMILIES[name][variant]:
         yield from grid.problems()
+
+
+_POINT, _THREE = Filter(1), Filter(3)
+_NARROW = pairs((64, 64), (128, 128), (64, 128))
+_FROM_8 = (8, 16, 32, 64, 128, 256)
+_LANGUAGE_MODELS = (*_UP_TO_512, 1024, 2048, 4096)
+_PRIMES = (7, 11, 13, 17, 19, 23, 29, 31, 37, 41, 47)
+_UNEVEN = (6, 10, 12, 18, 24, 36, 48, 60, 75, 96)
+_RESHAPING = pairs((64, 256), (128, 512), (256, 64), (512, 128), (256, 1024), (1024, 256))
+_OBLONG = ((1, 28), (28, 1), (4, 112), (112, 4), (7, 56), (56, 7), (3, 48), (48, 3))
+
+WIDE: tuple[Grid, ...] = (
+    Grid((8, 16, 32, 64, 128), crossed(_UP_TO_512, _UP_TO_512), (1, 4, 16), _BOTH),
+    Grid((4, 7, 8, 14, 16), crossed((512, 1024), (512, 1024)), (1, 8, 32), _BOTH),
+    Grid((56, 112, 224), crossed((64, 128), (64, 128)), (1, 4, 8), _BOTH),
+    Grid((8, 14, 28, 56), _RESHAPING, (1, 4, 16), _BOTH),
+    Grid((28, 56, 112), _DOUBLING, (1, 4, 8), (Filter(3, stride=2), Filter(1, stride=2))),
+    Grid((16, 32, 56), _NARROW, (1, 4), (Filter(5), Filter(7), Filter(7, stride=2))),
+    Grid(_PRIMES, _NARROW, (1, 4), _BOTH),
+    Grid((1, 4, 8), crossed(_LANGUAGE_MODELS, _LANGUAGE_MODELS), (1, 8), (_POINT,)),
+    Grid((14, 28, 56), groups((16, 32, 64)), (1, 4, 8), _BOTH),
+    Grid((7, 14, 28), (*_DOUBLING, (512, 1024, 1)), (1, 2), _BOTH),
+    Grid((8, 14, 28), equal(64, 128, 256), (64, 128), (_THREE,)),
+    Grid(_UNEVEN, _NARROW, (1, 4), _BOTH),
+)
+EDGE: tuple[Grid, ...] = (
+    Grid((4, 7, 8, 14, 16, 28), crossed((*_FROM_8, 512), (*_FROM_8, 512)), (1,), _BOTH),
+    Grid((4, 7, 14, 28, 56), (*crossed(_FROM_8, (8,)), *crossed((8,), _FROM_8)), (1, 4), _BOTH),
+    Grid((1, 2, 3, 4, 5, 6, 7), crossed((8, 16, 64, 128), (8, 16, 64, 128)), (1, 4), (_POINT,)),
+    Grid((3, 4, 5, 6, 7), crossed((8, 16, 64, 128), (8, 16, 64, 128)), (1, 4), (_THREE,)),
+    Grid(tuple(range(8, 17)), crossed((8, 16, 32), (8, 16, 32)), (1, 2), _BOTH),
+    # The filter covers the whole input.
+    *(
+        Grid((taps,), crossed((64, 128, 256), (64, 128, 256)), (1,), (Filter(taps, padding=0),))
+        for taps in (1, 3, 5, 7)
+    ),
+    Grid((12, 16, 24, 32, 48), _NARROW, (1, 4), tuple(Filter(taps, stride) for taps in (1, 3) for stride in (3, 4))),
+    Grid(_OBLONG, equal(64, 128), (1, 4), _BOTH),
+    Grid((*range(1, 9), 14, 28), equal(8), (1, 2, 4), (_POINT,)),
+    Grid((*range(3, 9), 14, 28), equal(8), (1, 2, 4), (_THREE,)),
+)
+
+
+def ordered(grids: Iterable[Grid]) -> tuple[ConvProblem, ...]:
+    """The distinct problems of grids in AMD's order, which goes by N, G, C, K, input and filter; forward and fp32."""
+    return tuple(sorted({problem for grid in grids for problem in grid.problems()}, key=_amd_order))
+
+
+def _amd_order(problem: ConvProblem) -> tuple[int, ...]:
+    p = problem
+    return (p.n, p.g, p.c, p.k, p.hi, p.wi, p.y, p.x, p.stride_h, p.stride_w, p.pad_h, p.pad_w)
+
+
+VALIDATION_FILE = Path(__file__).with_name("amd_validation.csv")
+MIOPEN_FILE = Path(__file__).with_name("amd_miopen_shapes.csv")
+
+# N, C, K, height and width, filter. AMD has the same ten for both backward directions.
+_BACKWARD_VALIDATION = (
+    (4, 64, 128, 32, 3),
+    (8, 256, 64, 14, 1),
+    (16, 128, 128, 28, 3),
+    (8, 512, 256, 7, 3),
+    (32, 64, 64, 56, 3),
+    (16, 512, 256, 14, 1),
+    (4, 32, 64, 112, 3),
+    (8, 128, 256, 32, 3),
+    (2, 64, 64, 28, 3),
+    (16, 256, 128, 14, 3),
+)
+
+
+def training(variant: Direction) -> Iterator[ConvProblem]:
+    """AMD's training problems of a direction, with repetitions, as forward fp32 problems; forward: MIOpen's first."""
+    if variant is Direction.FORWARD:
+        yield from read_problems(MIOPEN_FILE)
+    for name in FAMILIES:
+        yield from family(name, variant)
+
+
+def validation(variant: Direction) -> Iterator[ConvProblem]:
+    """AMD's validation problems of a direction, as forward fp32 problems."""
+    if variant is Direction.FORWARD:
+        yield from read_problems(VALIDATION_FILE)
+        return
+    for n, c, k, size, taps in _BACKWARD_VALIDATION:
+        yield from Grid((size,), ((c, k, 1),), (n,), (Filter(taps),)).problems()

@@ -11,7 +11,7 @@ from ckh.data.formats import Formats, Reader, Reading, ReadOptions
 from ckh.data.readers.base import parquet_columns, source_of_file
 from ckh.data.rows import Origin, Pairs, Results, build_table, status_of
 from ckh.data.spool import store
-from ckh.ops.miopen_conv.consumers.fdb_text import FIND_DB
+from ckh.ops.miopen_conv.consumers import FIND_DB
 from ckh.ops.miopen_conv.features import MIOPEN_CONV
 from ckh.ops.miopen_conv.kernels.solvers import parse_solver
 from ckh.ops.miopen_conv.readers.fdb import NAME, device_of, sniff

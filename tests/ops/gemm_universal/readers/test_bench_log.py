@@ -16,8 +16,8 @@ from ckh.data.formats import ReadOptions
 from ckh.data.merge import merge
 from ckh.data.readers import find_reader, read_input, readers
 from ckh.errors import DataError, ExitCode, UsageError
+from ckh.ops.gemm_universal.readers import bench_log, kernels
 from ckh.ops.gemm_universal.readers import bench_log as reader
-from ckh.ops.gemm_universal.readers import kernels, scan
 from ckh.ops.gemm_universal.readers import rows as gemm_rows
 from tests.refusals import expect_error, expect_refusal, expect_values
 
@@ -120,7 +120,7 @@ def test_interleaved_output_costs_only_what_it_tears(tmp_path: Path) -> None:
     glued = bare().rstrip("\n") + bare(OTHER) + "progress 12%" + bare(NAME.replace("128x64", "256x64"))
     times, bad = skipping(write(tmp_path, torn, SHAPE, "\n", glued))
     assert times == [0.25, 0.5, 0.5, 0.5]
-    assert bad == {scan.CUT_OFF: 1}
+    assert bad == {bench_log.CUT_OFF: 1}
 
 
 def test_an_object_that_begins_behind_noise_is_found(tmp_path: Path) -> None:
@@ -138,7 +138,7 @@ def test_a_line_of_noise_in_an_object_makes_it_malformed(tmp_path: Path) -> None
     """Only that object is dropped, once."""
     broken = result().replace(' "problem"', 'HIP warning\n "problem"')
     times, bad = skipping(write(tmp_path, broken, result(0.25, name=OTHER)))
-    assert (times, bad) == ([0.25], {scan.MALFORMED: 1})
+    assert (times, bad) == ([0.25], {bench_log.MALFORMED: 1})
 
 
 @pytest.mark.parametrize("lost", [1, 2, 5, 20, 21, 60, 150, 300])
@@ -154,7 +154,7 @@ def test_a_killed_run_costs_one_object(tmp_path: Path, lost: int) -> None:
 def test_a_shape_line_ends_an_object(tmp_path: Path) -> None:
     """What was open before it is cut off, and it holds for what follows."""
     times, bad = skipping(write(tmp_path, '{\n "name": "x",\n', SHAPE, "\n", bare()))
-    assert (times, bad) == ([0.5], {scan.CUT_OFF: 1})
+    assert (times, bad) == ([0.5], {bench_log.CUT_OFF: 1})
 
 
 def test_an_object_that_never_ends_takes_nothing_with_it(tmp_path: Path) -> None:
@@ -163,7 +163,7 @@ def test_an_object_that_never_ends_takes_nothing_with_it(tmp_path: Path) -> None
     path = write(tmp_path, "{\n", filler, '"list": [\n', bare(), SHAPE, "\n", bare(), '{"results": [\n', bare(OTHER))
     times, bad = skipping(path)
     assert times == [0.5, 0.5]
-    assert bad == {scan.ENDLESS: 1, gemm_rows.BAD_PROBLEM: 1, scan.CUT_OFF: 1}
+    assert bad == {bench_log.ENDLESS: 1, gemm_rows.BAD_PROBLEM: 1, bench_log.CUT_OFF: 1}
 
 
 def test_an_endless_line_is_given_up(tmp_path: Path) -> None:
@@ -187,7 +187,7 @@ def test_nesting_has_a_bound(tmp_path: Path) -> None:
     """Brackets without end are dropped in time that grows with the file, not with its square."""
     start = time.process_time()
     times, bad = skipping(write(tmp_path, '{"a":\n' * 100_000, "\n", '{"a":1,\n' * 50_000, result()))
-    assert (len(times), set(bad)) == (1, {scan.TOO_DEEP, scan.CUT_OFF})
+    assert (len(times), set(bad)) == (1, {bench_log.TOO_DEEP, bench_log.CUT_OFF})
     assert time.process_time() - start < 10
 
 
@@ -199,12 +199,12 @@ def test_nesting_has_a_bound(tmp_path: Path) -> None:
         (bare().replace(f'"{NAME}"', "7"), kernels.BAD_KERNEL, "the kernel's name is 7"),
         ('{"a": 1}\n', reader.NO_RESULT, "no name or no perf_result"),
         (bare().replace('{"latency', '[{"latency').replace("}}", "}]}"), reader.NO_RESULT, "no name or no perf_result"),
-        ('{"name": "x",}\n', scan.MALFORMED, "line 2: "),
-        ("{fmt} is not expanded}\n", scan.MALFORMED, "line 2: "),
-        ('{"a": "b\n"}\n', scan.MALFORMED, "line 2: the object that begins here"),
-        ('{"a": [}\n', scan.MALFORMED, "line 2: the object that begins here"),
-        ('{"a": ' * 40 + "}" * 40 + "\n", scan.TOO_DEEP, "line 2: the object that begins here"),
-        ('{"a": 1', scan.CUT_OFF, "line 2: the object that begins here"),
+        ('{"name": "x",}\n', bench_log.MALFORMED, "line 2: "),
+        ("{fmt} is not expanded}\n", bench_log.MALFORMED, "line 2: "),
+        ('{"a": "b\n"}\n', bench_log.MALFORMED, "line 2: the object that begins here"),
+        ('{"a": [}\n', bench_log.MALFORMED, "line 2: the object that begins here"),
+        ('{"a": ' * 40 + "}" * 40 + "\n", bench_log.TOO_DEEP, "line 2: the object that begins here"),
+        ('{"a": 1', bench_log.CUT_OFF, "line 2: the object that begins here"),
         (bare(NAME.replace("fp8", "bf8")), gemm_rows.MISMATCH, "the log says dtype fp8, the kernel's name bf8"),
         (result(layout_b="RowMajor"), gemm_rows.MISMATCH, "the log says layout rrr, the kernel's name rcr"),
         (result(m=0), gemm_rows.BAD_PROBLEM, "m must be 1 or more"),
@@ -214,8 +214,8 @@ def test_nesting_has_a_bound(tmp_path: Path) -> None:
         (bare(ms=None), gemm_rows.BAD_TIME, "latency(ms) is missing"),
         (bare(ms="0.5"), gemm_rows.BAD_TIME, "latency(ms) is 0.5"),
         (bare(ms=float("nan")), gemm_rows.BAD_TIME, "latency(ms) is nan"),
-        (result("nan", 3), scan.MALFORMED, "line 2: "),
-        (result("inf", 3), scan.MALFORMED, "line 2: "),
+        (result("nan", 3), bench_log.MALFORMED, "line 2: "),
+        (result("inf", 3), bench_log.MALFORMED, "line 2: "),
         (bare(ms=1e-10, rate=1e18), gemm_rows.BAD_TIME, "the time is 1e-10 ms"),
         (bare(rate=True), gemm_rows.BAD_TIME, "tflops(TFlops) is True"),
     ],
@@ -316,10 +316,10 @@ def test_a_log_becomes_a_dataset(tmp_path: Path, capsys: pytest.CaptureFixture[s
     assert run(args) == ExitCode.BAD_DATA
     stdout, stderr = capsys.readouterr()
     assert (stdout, out.exists()) == ("", False)
-    expect_error(stderr, "bad-row", log, 1, scan.MALFORMED, f"line {line}: ")
+    expect_error(stderr, "bad-row", log, 1, bench_log.MALFORMED, f"line {line}: ")
     assert run([*args, "--skip-bad", "--json"]) == ExitCode.OK
     summary = json.loads(capsys.readouterr().out)
-    expected = {"rows": 2, "valid": 1, "problems": 1, "kernels": 2, "dropped": {scan.MALFORMED: 1}}
+    expected = {"rows": 2, "valid": 1, "problems": 1, "kernels": 2, "dropped": {bench_log.MALFORMED: 1}}
     assert {name: summary[name] for name in expected} == expected
     frame = read_dataset(out).frame
     assert frame["tflops"].tolist()[0] == pytest.approx(13.42, rel=1e-12)

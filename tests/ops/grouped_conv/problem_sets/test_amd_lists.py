@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ckh.ops.grouped_conv.problem_sets import amd_families, load_problems, problem_set
-from ckh.ops.grouped_conv.problem_sets.amd_lists import MIOPEN_FILE, VALIDATION_FILE
+from ckh.ops.grouped_conv.problem_sets.amd_families import MIOPEN_FILE, VALIDATION_FILE
 from ckh.problems import Direction
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from ckh.archs import load_arch
 from ckh.kernels.scheduler import Scheduler
 from ckh.ops.grouped_conv.kernels.names import parse_kernel_name
-from ckh.ops.grouped_conv.rules.draw import Kernels, category, every_fifth, first_of_each, smallest
 from ckh.ops.grouped_conv.rules.full import full_candidates
+from ckh.ops.grouped_conv.rules.sets import Kernels, category, every_fifth, first_of_each, smallest
 from ckh.problems import Direction
 
 if TYPE_CHECKING:

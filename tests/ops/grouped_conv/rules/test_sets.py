@@ -14,8 +14,8 @@ from ckh.ops.grouped_conv.kernels.pool import conv_pool, refused_pool
 from ckh.ops.grouped_conv.kernels.tiles import tile_of, vectors_of
 from ckh.ops.grouped_conv.kernels.validity import CONV_RULES
 from ckh.ops.grouped_conv.rules import RULE_SETS, refused_of_rule_set, rule_set
-from ckh.ops.grouped_conv.rules.draw import Kernels, category
 from ckh.ops.grouped_conv.rules.full import full_candidates
+from ckh.ops.grouped_conv.rules.sets import Kernels, category
 from ckh.problems import Direction
 from tests.refusals import expect_reasons, expect_refusal, expect_values, has_values
 

@@ -1,19 +1,25 @@
-"""Tuned tables for AITER, of mixtures of experts that nobody tuned; predicted ones stand apart from measured ones."""
+"""Exported C, and tuned tables for AITER, of mixtures of experts that nobody tuned.
+
+Predicted rows stand apart from measured ones. An installed AITER's own generator and lookup check the tables.
+"""
 
 from __future__ import annotations
 
+from itertools import product
 from typing import TYPE_CHECKING, Any
 
+from ckh.archs import load_arch
 from ckh.data.dataset import DatasetRows
 from ckh.errors import DataError, NoKernelError, UsageError
 from ckh.export.consumers import ChoiceTable, Consumers, WrittenChoices
+from ckh.export.groups import DTYPE, Code, Exported, ProblemKind, ruled_group
+from ckh.ops.aiter_gemm.consumers.checking import TableCheck, check_table
 from ckh.ops.aiter_gemm.consumers.consumed import ADDED_US, SLOWEST, roofline_us
 from ckh.ops.aiter_gemm.consumers.own_tables import TAG, chosen, environment, how_to, kept_row, own_table, source_text
-from ckh.ops.aiter_moe.consumers.checking import check_tables
 from ckh.ops.aiter_moe.kernel import CK_TILE, joint, parts
 from ckh.ops.aiter_moe.kernels.installed import built_kernels
-from ckh.ops.aiter_moe.kernels.pool import newer_name
-from ckh.ops.aiter_moe.problem import BOTH
+from ckh.ops.aiter_moe.kernels.pool import RULES, moe_pool, newer_name
+from ckh.ops.aiter_moe.problem import BOTH, KINDS, SIZES, AiterMoe, parse_aiter_moe
 from ckh.ops.aiter_moe.problem_files import is_of_mixtures
 from ckh.ops.aiter_moe.readers.tuned_csv import (
     COLUMNS,
@@ -28,13 +34,75 @@ from ckh.ops.aiter_moe.readers.tuned_csv import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
 
-    from ckh.export.consumers import Choices
+    from ckh.export.consumers import CheckedTable, Choices
+    from ckh.export.groups import Group
     from ckh.learn.answers.ranking import Ranking
+    from ckh.learn.models.artifact import Model
     from ckh.ops.aiter_gemm.consumers.own_tables import OwnTable
-    from ckh.ops.aiter_moe.problem import AiterMoe
+
+KIND = ProblemKind(
+    "aiter_moe",
+    3,
+    "the two products of a mixture of experts; `num_cus` compute units must be stated.",
+    (
+        Code("stage", "stage", 0, KINDS["stage"], "CKH_MOE_", "CKH_MOE_STAGES"),
+        DTYPE,
+        Code("quant", "quant", 2, KINDS["quant"], "CKH_MOE_", "CKH_MOE_QUANTS", added=1),
+        Code("activation", "activation", 3, KINDS["activation"], "CKH_MOE_", "CKH_MOE_ACTIVATIONS"),
+    ),
+    SIZES,
+    AiterMoe,
+    {"tokens": 64, "model_dim": 7168, "inter_dim": 256, "experts": 256, "topk": 8, "num_cus": 256},
+)
+
+
+def _groups(model: Model) -> Iterator[Group]:
+    arch = load_arch(model.spec.arch)
+    for values in product(*KINDS.values()):
+        example = AiterMoe(1, 1, 1, 1, 1, **dict(zip(KINDS, values, strict=True)), num_cus=1)
+        yield ruled_group(KIND, example, moe_pool(arch.name, *values), RULES, arch)
+
+
+EXPORTED = Exported(KIND, _groups)
+
+
+def check_tables(folder: Path, document: Mapping[str, Any], root: Path) -> list[CheckedTable]:
+    """What AITER's code makes of an export of mixtures of experts.
+
+    Raises:
+        CkhError: there is no AITER, it lacks a file, or its code cannot be run.
+    """
+    devices: dict[tuple[str, int], list[Mapping[str, Any]]] = {}
+    for row in document["choices"]:
+        devices.setdefault((row["arch"], parse_aiter_moe(row["problem"]).num_cus), []).append(row)
+    found = []
+    for device, rows in devices.items():
+        problems = [parse_aiter_moe(row["problem"]) for row in rows]
+        lines = (TunedMixture(device[0], one, "", 0.0, is_predicted=True) for one in problems)
+        table = TableCheck(NAME, VARIABLE, KEY, "fused_moe.py", device, rows, [line.key_cells() for line in lines])
+        if checked := check_table(folder, document, root, table, lambda _file, device: _built(root, device), _is_same):
+            found.append(checked)
+    return found
+
+
+def _built(root: Path, device: tuple[str, int]) -> Callable[[Mapping[str, Any]], str]:
+    def wrong(choice: Mapping[str, Any]) -> str:
+        names = [newer_name(part.name) for part in parts(choice["kernel"])]
+        if any(name.startswith(CK_TILE) for name in names):
+            return ""
+        built = built_kernels(root, device[0], parse_aiter_moe(choice["problem"]))
+        missing = [name for name in names if name not in built]
+        return f"AITER's generator does not emit {missing[0]}" if missing else ""
+
+    return wrong
+
+
+def _is_same(kernel: str, row: Mapping[str, str]) -> bool:
+    return [newer_name(part.name) for part in parts(kernel)] == [row["kernelName1"], row["kernelName2"]]
+
 
 # Of AITER's lookup since 2026: rows of other activations, but for CK's kernels, and of smaller tiers of tokens.
 _ANY_ACTIVATION, _SMALLER_TIERS = "_ACT_TYPE_DISABLED_KEY", "_PADDED_M_TIERS[:"

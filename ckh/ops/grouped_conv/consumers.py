@@ -1,17 +1,119 @@
-"""Programs that use choices of convolution kernels: AMD's dispatcher, PyTorch Inductor."""
+"""Who uses choices of kernels of convolutions: exported C, and programs of others.
+
+These are AMD's dispatcher, and PyTorch Inductor, whose instances are CK's: they become the nearest kernels of CK Tile.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from ckh.export.consumers import Consumers
+from ckh.archs import load_arch
+from ckh.errors import UsageError
+from ckh.export.consumers import Consumers, Instances
 from ckh.export.dispatcher import DispatcherPart, dispatcher_header
+from ckh.export.groups import DIRECTION, DTYPE, Code, Exported, ProblemKind, element_types, ruled_group
+from ckh.kernels.ck_instances import dtype_of, pads, tiled_fields, whole
 from ckh.kernels.pipelines import DOUBLE_SMEM_PIPELINES
-from ckh.ops.grouped_conv.consumers.exported import KIND
-from ckh.ops.grouped_conv.consumers.inductor import INSTANCES
+from ckh.ops.grouped_conv.kernel import ConvKernel, default_layout
+from ckh.ops.grouped_conv.kernels.pool import POOLS
+from ckh.ops.grouped_conv.kernels.problem_rules import PROBLEM_RULES
+from ckh.ops.grouped_conv.kernels.variants import DEFAULT_SPECIALIZATION
+from ckh.ops.grouped_conv.problem import CONV_COLUMNS, CONV_LAYOUTS, ConvProblem
+from ckh.problems import Direction
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ckh.export.groups import Group
     from ckh.learn.models.artifact import Model
+
+_DEFAULT = "default"  # of the operation
+_LAYOUTS = (_DEFAULT, *CONV_LAYOUTS.values(), "nchw", "nhwc", "ncdhw", "ndhwc")
+KIND = ProblemKind(
+    "conv",
+    0,
+    "a grouped convolution; all sizes are those of the forward pass, C and K totals over all groups. Its layout is "
+    f"CKH_LAYOUT_{_DEFAULT.upper()}, the operation's own, or another of them. In 2D the depth has its defaults.",
+    (
+        DIRECTION,
+        DTYPE,
+        Code("layout", "layout", 2, _LAYOUTS, "CKH_LAYOUT_", "CKH_LAYOUTS"),
+        Code("ndim", "ndim", 3, tuple(CONV_LAYOUTS), end=max(CONV_LAYOUTS) + 1, least=min(CONV_LAYOUTS)),
+    ),
+    CONV_COLUMNS,
+    ConvProblem,
+    {"n": 16, "c": 256, "k": 256, "g": 1, "hi": 28, "wi": 28, "y": 3, "x": 3, "pad_h": 1, "pad_w": 1},
+)
+
+
+def smallest(kind: type[ConvProblem], direction: str, dtype: str, ndim: int, layout: str) -> ConvProblem:
+    """The problem all of whose sizes are 1."""
+    sizes: dict[str, Any] = dict.fromkeys(("n", "c", "k", "g", "hi", "wi", "y", "x"), 1)
+    return kind(variant=Direction(direction), dtype=dtype, ndim=ndim, layout=layout, **sizes)
+
+
+def _groups(model: Model) -> Iterator[Group]:
+    arch = load_arch(model.spec.arch)
+    for direction in Direction if model.spec.variant is None else (model.spec.variant,):
+        for dtype in element_types(model):
+            for ndim, layout in CONV_LAYOUTS.items():
+                pool = POOLS.sequence(arch, direction, ndim, dtype, model=model.candidates_of, only=model.only)
+                yield ruled_group(
+                    KIND, smallest(ConvProblem, direction, dtype, ndim, layout), pool, PROBLEM_RULES, arch
+                )
+
+
+EXPORTED = Exported(KIND, _groups)
+
+
+_DOUBLE = "compv4"
+
+
+def _problem(template: Any, instance: Any) -> ConvProblem | None:
+    ndim, dtype = getattr(instance, "n_dim_spatial", 0), dtype_of(getattr(instance, "a_element_dtype", ""))
+    if ndim not in CONV_LAYOUTS or dtype is None:
+        return None
+    x, w = (whole(node.get_layout().size) for node in template.input_nodes[:2])
+    steps = [whole(one) for one in (template.stride, template.padding, template.dilation)]
+    if x is None or w is None or len(x) != ndim + 2 or any(one is None or len(one) != ndim for one in steps):
+        return None
+    axes, taps = "dhw"[3 - ndim :], "zyx"[3 - ndim :]
+    sizes: dict[str, Any] = dict(zip((f"{axis}i" for axis in axes), x[2:], strict=True)) | dict(
+        zip(taps, w[2:], strict=True)
+    )
+    for name, values in zip(("stride", "pad", "dilation"), steps, strict=True):
+        sizes |= {f"{name}_{axis}": value for axis, value in zip(axes, values or (), strict=True)}
+    try:
+        return ConvProblem(
+            Direction.FORWARD, n=x[0], c=x[1], k=w[0], g=int(template.groups), ndim=ndim, dtype=dtype, **sizes
+        )
+    except UsageError:
+        return None
+
+
+def _kernel(_template: Any, instance: Any) -> ConvKernel | None:
+    fields, dtype = tiled_fields(instance), dtype_of(instance.a_element_dtype)
+    if fields is None or dtype is None:
+        return None
+    return ConvKernel(
+        variant=Direction.FORWARD,
+        dtype=dtype,
+        ndim_spatial=instance.n_dim_spatial,
+        layout=default_layout(instance.n_dim_spatial),
+        epilogue="cshuffle",
+        double_smem_buffer=fields["pipeline"] == _DOUBLE,
+        explicit_gemm=False,
+        specialization=DEFAULT_SPECIALIZATION,
+        block_per_cu=1,
+        vector_a=int(instance.a_block_transfer_src_scalar_per_vector),
+        vector_b=int(instance.b_block_transfer_src_scalar_per_vector),
+        vector_c=int(instance.cde_block_transfer_scalar_per_vector_n_per_block),
+        **fields | pads(instance.gemm_specialization),
+    )
+
+
+INSTANCES = Instances("inductor", _problem, _kernel)
+
 
 # The dispatcher's names leave out the blocks per CU, which it deduces.
 _RENAME = """    without(name, "_bpc");

@@ -1,7 +1,8 @@
-"""Writing MIOpen's user find database: measured rows, in the text that MIOpen reads (`fdb_line` reads it back).
+"""Exported C, where problems are convolutions of other layouts, and MIOpen's user find database.
 
-The key is what MIOpen's `conv::ProblemDescription::Serialize` prints. MIOpen takes the solvers of a record as they are,
-so nothing but measured times of a device's own kind may be in a file, and no record without its solvers' workspace.
+That has measured rows, in the text that MIOpen reads (`fdb_line` reads it back). The key is what MIOpen's
+`conv::ProblemDescription::Serialize` prints. MIOpen takes the solvers of a record as they are, so nothing but measured
+times of a device's own kind may be in a file, and no record without its solvers' workspace.
 """
 
 from __future__ import annotations
@@ -11,18 +12,53 @@ from typing import TYPE_CHECKING, Any
 from ckh.data.formats import RowsFormat
 from ckh.errors import DataError
 from ckh.export.consumers import Consumers
+from ckh.export.groups import Exported, Group
 from ckh.files.outputs import FileKind, head_of, write_output
-from ckh.ops.miopen_conv.kernels.solvers import Algorithm
+from ckh.ops.grouped_conv.consumers import KIND, smallest
+from ckh.ops.miopen_conv.kernels.candidates import CandidateTable, candidates, group_name, read_candidates
+from ckh.ops.miopen_conv.kernels.solvers import Algorithm, parse_solver
+from ckh.ops.miopen_conv.problem import DTYPES, LAYOUTS, MiopenProblem
 from ckh.ops.miopen_conv.readers.fdb import FdbDevice, device_of, sniff
 from ckh.ops.miopen_conv.readers.fdb_line import ALGORITHMS, DIRECTIONS, FdbLine, SolverTime
 from ckh.problems import Direction
 from ckh.schema import WORKSPACE
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
     from ckh.data.formats import MeasuredRows
-    from ckh.ops.miopen_conv.problem import MiopenProblem
+    from ckh.export.groups import Reason
+    from ckh.learn.models.artifact import Model
+
+
+def _groups(model: Model) -> Iterator[Group]:
+    """As the candidates of dense and of grouped problems come in orders of their own, a group has both, in turn."""
+    table = read_candidates(model.path)
+
+    def reason(name: str, one: Any) -> Reason:
+        alone = CandidateTable({name: (one,)})
+
+        def found(problem: Any) -> str | None:
+            return next(iter(candidates(problem, alone).refused), None) if group_name(problem) == name else ""
+
+        return found
+
+    kinds = [(d, t, n, layout) for d in Direction for t in DTYPES for n in LAYOUTS for layout in LAYOUTS[n]]
+    for direction, dtype, ndim, layout in kinds:
+        example = smallest(MiopenProblem, direction, dtype, ndim, layout)
+        grouped = MiopenProblem(**{**example.to_dict(), "c": 2, "k": 2, "g": 2})
+        found = [
+            (parse_solver(one.solver), (reason(name, one),))
+            for name in (group_name(example), group_name(grouped))  # type: ignore[arg-type] # it is a MiopenProblem
+            for one in table.groups.get(name, ())
+        ]
+        kernels, judgements = zip(*found, strict=True) if found else ((), ())
+        yield Group(KIND.key(example), example, kernels, judgements, range(len(found)))
+
+
+EXPORTED = Exported(KIND, _groups)
+
 
 _LETTERS = {direction: letter for letter, direction in DIRECTIONS.items()}
 _ALGORITHM_NAMES = {algorithm: name for name, algorithm in ALGORITHMS.items()}

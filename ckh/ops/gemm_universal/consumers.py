@@ -1,16 +1,54 @@
-"""PyTorch Inductor's GEMM instances as kernels: those of CK Tile as they are, CK's as the nearest of CK Tile."""
+"""Who uses choices of kernels of matrix products: exported C, and programs of others.
+
+These are AMD's dispatcher, and PyTorch Inductor: its instances of CK Tile are kernels as they are,
+CK's become the nearest ones.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from ckh.archs import load_arch
 from ckh.errors import UsageError
-from ckh.export.consumers import Instances
+from ckh.export.consumers import Consumers, Instances
+from ckh.export.dispatcher import DispatcherPart, dispatcher_header
+from ckh.export.groups import DTYPE, Code, Exported, ProblemKind, element_types, ruled_group
 from ckh.kernels.ck_instances import dtype_of, pads, tiled_fields, whole
 from ckh.kernels.scheduler import Scheduler
 from ckh.ops.gemm_universal.kernel import NATIVE_WIDTH, GemmKernel
-from ckh.ops.gemm_universal.problem import GemmProblem
+from ckh.ops.gemm_universal.kernels.pool import POOLS
+from ckh.ops.gemm_universal.kernels.problem_rules import PROBLEM_RULES
+from ckh.ops.gemm_universal.problem import GEMM_COLUMNS, GEMM_LAYOUTS, OP_TYPE, GemmProblem
 from ckh.problems import DTYPE_BYTES
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ckh.export.groups import Group
+    from ckh.learn.models.artifact import Model
+
+KIND = ProblemKind(
+    "gemm",
+    1,
+    "C (M x N) = A (M x K) x B (K x N), where `split_k` blocks share the sum over K; `layout` is that of A, B and C.",
+    (DTYPE, Code("layout", "layout", 2, GEMM_LAYOUTS, "CKH_GEMM_", "CKH_GEMM_LAYOUTS", added=1)),
+    GEMM_COLUMNS,
+    GemmProblem,
+    {"m": 128, "n": 1536, "k": 7168},
+)
+
+
+def _groups(model: Model) -> Iterator[Group]:
+    arch = load_arch(model.spec.arch)
+    for dtype in element_types(model):
+        for layout in GEMM_LAYOUTS:
+            example = GemmProblem(1, 1, 1, dtype, layout)
+            pool = POOLS.sequence(arch, dtype, layout, model=model.candidates_of, only=model.only)
+            yield ruled_group(KIND, example, pool, PROBLEM_RULES, arch)
+
+
+EXPORTED = Exported(KIND, _groups)
+
 
 _PIPELINES = {"CompV3": "compv3", "CompV4": "compv4", "Mem": "mem"}
 _LETTERS = {"Row": "r", "Col": "c"}
@@ -84,3 +122,38 @@ def _op(instance: Any) -> Any:
 
 
 INSTANCES = Instances("inductor", _problem, _kernel)
+
+
+# The dispatcher's names begin with the element type, and its problems state the split of K.
+_RENAME = f"""    const std::string before = "{OP_TYPE}_";
+    if(name.compare(0, before.size(), before) == 0)
+        name.erase(0, before.size());
+    return {{std::move(name), 1}};"""
+_DETAIL = """template <class P>
+int split_k_of(const P&) { return 1; } // of kernels: the split is the problem's
+"""
+_FILL = """        p.dtype  = dtype_;
+        p.layout = layout_;
+        p.m = problem.M, p.n = problem.N, p.k = problem.K;
+        p.split_k = problem.k_batch;"""
+
+
+def _part(model: Model) -> DispatcherPart:
+    dtype = element_types(model)[0]
+    return DispatcherPart(
+        kind=KIND.name,
+        include="dispatcher.hpp",
+        dispatcher="Dispatcher",
+        problem="Problem",
+        function="HeuristicFunction",
+        rename=_RENAME,
+        detail=_DETAIL,
+        fill=_FILL,
+        # A problem of the dispatcher does not say them: all kernels of a registry have the same.
+        parameters=f",\n                       int dtype = CKH_{dtype.upper()}, int layout = CKH_GEMM_RCR",
+        initializers="\n        : dtype_(dtype), layout_(layout)",
+        members="\n    int dtype_;\n    int layout_;",
+    )
+
+
+CONSUMERS = Consumers(headers=(dispatcher_header(_part),), instances=(INSTANCES,))

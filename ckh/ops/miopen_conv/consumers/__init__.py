@@ -1,1 +1,0 @@
-"""MIOpen's user find database, and exported C."""
