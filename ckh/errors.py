@@ -72,6 +72,7 @@ ERROR_CODES: dict[str, str] = {
     "bad-problem": "a problem that cannot be parsed",
     "impossible-problem": "the sizes of a problem contradict each other",
     "indivisible": "a size is not divisible by the number of groups or splits",
+    "bad-module": "a PyTorch module cannot be imported, built or run on the meta device",
     "bad-kernel": "a kernel or its name is invalid",
     "incomplete-kernel": "a kernel lacks parameters",
     "unknown-kernel": "the kernel is not in the pool, or not in the installed library",

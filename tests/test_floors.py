@@ -23,6 +23,7 @@ FLOORS = (
     ("learn",),
     ("assess",),
     ("data",),
+    ("shapes",),
     ("ops",),
     ("ranking", "requested", "training"),
     ("features",),

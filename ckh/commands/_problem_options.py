@@ -102,11 +102,19 @@ class Typed:
         """Command-line text of the given options."""
         return typed_again(self.given)
 
-    def chooser(self, arch: str | None) -> Chooser:
-        """Chooser of a model for an architecture; None: the model's, or this machine's."""
+    def chooser(self, arch: str | None, problems: str | None = None) -> Chooser:
+        """Chooser of a model for an architecture; None: the model's, or this machine's.
+
+        Args:
+            arch: the architecture.
+            problems: a source of problems, which may state their operation.
+        """
         from ckh.learn.models.choice import Chooser
+        from ckh.shapes.problems import stated_operation
 
         op = self.op or meant_operation(self.sizes, all_requested())
+        if op is None and self.model is None:
+            op = stated_operation(problems)
         return Chooser(self.model, arch, self.dtype, op)
 
     def problem(self, chooser: Chooser, command: str) -> Problem:

@@ -18,10 +18,12 @@ OTHER = "Options"
 # Panels in their order, with the options that do not name one (`rich_help_panel`).
 PANELS = {
     PROBLEM: "op variant dtype ndim problems num_cus pad_channels",
+    "Sources": "torch lists",
+    "Model as it runs": "tp tokens batch fuse_shared",
     DATA: "data train_data labels with_trained max_unstable amd_recipe from_format maps skip_bad average sample",
     "Kernels": "kernels registry rule_set filter split_k max_scratch matrix size keep",
     MODEL: "model require among warm_start",
-    AITER: "",
+    AITER: "table",
     "Plan": "plan active stop_gain dry_run",
     "Training": "targets rank prior lambdarank n_estimators num_leaves learning_rate colsample_bytree ensemble folds "
     "mine tuned distributed",

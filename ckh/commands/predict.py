@@ -145,7 +145,7 @@ def predict(
     again = typed_again(typed.given | {name: value for name, value in others.items() if value is not None})
     flags = {" --no-pad-channels": not pad_channels, " --skip-unsupported": skip_unsupported}
     again = f"ckh predict {again}" + "".join(flag for flag, is_given in flags.items() if is_given)
-    chooser = typed.chooser(typed.arch)
+    chooser = typed.chooser(typed.arch, problems)
     if problems is None:
         if skip_unsupported:
             raise UsageError(

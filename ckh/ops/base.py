@@ -235,6 +235,7 @@ class Operation(Generic[P, K]):
         lists: AMD's forms of lists of its kernels, a `ckh.kernels.lists.ListFormat`; None: there are none.
         rule_sets: named sets of its kernels, a `ckh.kernels.lists.RuleSets`; None: there are none.
         exported: how its models become C, a `ckh.export.groups.Exported`; None: they do not.
+        shaped: what it makes of the shapes of models and logs, a `ckh.shapes.shaped.Shaped`; None: nothing.
         consumers: the programs that use its choices, a `ckh.export.consumers.Consumers`; None: ckh knows none.
     """
 
@@ -285,6 +286,7 @@ class Operation(Generic[P, K]):
     lists: Callable[[], object] | None = None
     rule_sets: Callable[[], object] | None = None
     exported: Callable[[], object] | None = None
+    shaped: Callable[[], object] | None = None
     consumers: Callable[[], object] | None = None
 
     @property

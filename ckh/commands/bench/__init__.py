@@ -103,8 +103,11 @@ def bench(
     """Measure and print the results."""
     from ckh.bench.supervision.campaign import Campaign
     from ckh.commands.bench import output
+    from ckh.shapes.problems import stated_operation
 
     is_plain = not any((device, out, resume, cluster, as_json)) and not any(settings.values())
+    if settings.get("op") is None and not resume:
+        settings["op"] = stated_operation(settings.get("problems"))
     given, most = Given(**settings), BenchLimits(**limits)
     options = DeviceOptions(**device_options, cold=bool(given["cold"]), rotating=given["rotating"] or 0)
     with ExitStack() as stack:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ckh.errors import DataError, UsageError
+from ckh.shapes.problems import problems_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -72,7 +73,7 @@ def _problems(chooser: Chooser, wanted: ChoicesWanted) -> tuple[Problem, ...]:
     """
     if wanted.num_cus is None:
         return chooser.load_problems(wanted.problems, wanted.variant, wanted.dtype)
-    found: Sequence[Any] = chooser.op.load_problems(wanted.problems, wanted.variant, wanted.dtype, chooser.dtype)
+    found: Sequence[Any] = problems_of(chooser.op, wanted.problems, wanted.variant, wanted.dtype, chooser.dtype)
     if not all(hasattr(problem, "num_cus") for problem in found):
         raise UsageError(
             f"problems of {chooser.op.name} have no compute units", "leave out --num-cus", code="unsupported"

@@ -17,6 +17,7 @@ from ckh.data.dataset import read_dataset
 from ckh.documents import Document
 from ckh.errors import UsageError
 from ckh.files.outputs import check_output
+from ckh.shapes.problems import problems_of
 from ckh.text.log import note
 from ckh.text.prose import shell_word
 
@@ -85,7 +86,7 @@ def _of_workload(dataset: Dataset, source: str | None) -> Dataset:
     """
     if source is None:
         return dataset
-    wanted = dataset.op.load_problems(source, None, None, str(dataset.frame["dtype"].iloc[0]))
+    wanted = problems_of(dataset.op, source, None, None, str(dataset.frame["dtype"].iloc[0]))
     numbers = {problem.canonical(): number for number, problem in enumerate(dataset.problems())}
     missing = [problem.canonical() for problem in wanted if problem.canonical() not in numbers]
     if missing:

@@ -41,10 +41,12 @@ def create_golden(path: Path, source: str | None, wanted: WantedChoices, *, forc
     """Write the golden choices of a list of problems; returns the text of the file."""
     from ckh.assess.selection import GOLDEN, Golden, read_golden
     from ckh.learn.models.choice import Chooser
+    from ckh.shapes.problems import stated_operation
 
     check_output(path, GOLDEN, force=force, inputs=[wanted.model] if wanted.model else [])
     if source is not None:
-        chooser = Chooser(wanted.model, wanted.arch, wanted.dtype, wanted.op)
+        op = wanted.op or (None if wanted.model is not None else stated_operation(source))
+        chooser = Chooser(wanted.model, wanted.arch, wanted.dtype, op)
         variant = None if wanted.variant is None else str(wanted.variant)
         problems: Sequence[Problem] = chooser.load_problems(source, variant, wanted.dtype)
     elif path.exists():

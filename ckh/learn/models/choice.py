@@ -12,6 +12,7 @@ from ckh.learn.models.spec import ANY
 from ckh.ops import DEFAULT_OPERATION, operation, requested
 from ckh.problems import dtype_name
 from ckh.requested import requested_problem
+from ckh.shapes.problems import problems_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -88,7 +89,7 @@ class Chooser:
             CkhError: there is no such set, or the file is unusable.
         """
         self._models.source = source
-        found = self.op.load_problems(source, variant, dtype, self.dtype)
+        found = problems_of(self.op, source, variant, dtype, self.dtype)
         if self._requested is None:
             return found
         return tuple(dict.fromkeys(self._requested.completed(problem, self.arch) for problem in found))

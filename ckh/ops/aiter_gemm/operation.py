@@ -218,6 +218,7 @@ OPERATION = Operation(
     load_problems=_load_problems,
     set_names=tuple,
     formats=lazily("ckh.ops.aiter_gemm.readers.formats:FORMATS"),
+    shaped=lazily("ckh.ops.aiter_gemm.shaped:SHAPED"),
     requested=lazily("ckh.ops.aiter_gemm.requested:REQUESTED"),
     judged=JUDGED,
     exported=lazily("ckh.ops.aiter_gemm.consumers.consumed:EXPORTED"),

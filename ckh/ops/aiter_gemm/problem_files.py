@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,24 +24,30 @@ from ckh.problems import dtype_name
 from ckh.text.log import warn
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
+
+    # A file's entries: the line, and what makes a problem of it, given an element type for one without; in words one
+    # without kernels.
+    _Entries = Iterator[tuple[int, Callable[[str], AiterGemm | str]]]
 
 _CSV = ".csv"
 _TABLE = "table"  # of a log's line, where that is of no family
+MISSED = "not found tuned config"
 _MISS = re.compile(
-    r"shape is M:\s*(?P<m>[0-9]{1,10}),\s*N:\s*(?P<n>[0-9]{1,10}),\s*K:\s*(?P<k>[0-9]{1,10})"
-    r"(?P<rest>.*?)not found tuned config in (?P<table>CKGEMM or asmGEMM|[^\s,]*)"
+    r"shape is M:\s*(?P<m>[0-9]{1,19}),\s*N:\s*(?P<n>[0-9]{1,19}),\s*K:\s*(?P<k>[0-9]{1,19})"
+    rf"(?P<rest>.*?){MISSED} in (?P<table>CKGEMM or asmGEMM|[^\s,]*)"
 )
 _FAMILY_OF_WORDS = {"CKGEMM or asmGEMM": "a4w4_blockscale"}  # where a line names no table
 _DTYPE_IN_LOG = re.compile(r"q_dtype_w:\s*(?:torch\.)?(?P<dtype>\w+)")
 _DTYPES = ("int8", "fp8")
+_DEFAULT_DTYPE = "fp8"
 _RENAMED = {"cu_num": "num_cus", "q_dtype_w": "dtype"}
 _FIELDS = ("m", "n", "k", "num_cus", "family", "library", "dtype")
 _SIZES = ("m", "n", "k", "num_cus")
 
 
 def load_problems(
-    source: str, variant: str | None, dtype: str | None, default_dtype: str = "fp8"
+    source: str, variant: str | None, dtype: str | None, default_dtype: str = _DEFAULT_DTYPE
 ) -> tuple[AiterGemm, ...]:
     """The distinct problems of a file, in order.
 
@@ -54,18 +61,17 @@ def load_problems(
     if not path.is_file():
         hint = "name an untuned CSV of AITER, a log of it, or a .txt file"
         raise UsageError(f"no such file: {source}", hint, code="no-file")
-    read = _csv if path.suffix.lower() == _CSV else _text
     problems: dict[AiterGemm, None] = {}
     passed_over: Counter[str] = Counter()
-    for line, values in read(path):
-        if isinstance(values, dict) and (what := _foreign(values)):
-            passed_over[what] += 1
-            continue
+    for line, entry in (untuned_rows if path.suffix.lower() == _CSV else _text)(path):
         try:
-            problem = values if isinstance(values, AiterGemm) else _problem(values, dtype or default_dtype)
+            found = entry(dtype or default_dtype)
         except UsageError as error:
             raise DataError(f"{path}:{line}: {error.message}", error.hint, code=error.code) from error
-        problems[problem] = None
+        if isinstance(found, str):
+            passed_over[found] += 1
+        else:
+            problems[found] = None
     others = ", ".join(f"{count} of {what}" for what, count in passed_over.items())
     if not problems:
         raise DataError(
@@ -78,6 +84,14 @@ def load_problems(
     return tuple(problems)
 
 
+def is_untuned(path: Path, head: str) -> bool:
+    """True if a CSV file is one of AITER's, by its header or its name."""
+    names = {name.strip() for name in head.split("\n", 1)[0].split(",")}
+    if not {"M", "N", "K"} <= names:
+        return False
+    return bool(names & {"q_dtype_w", "cu_num"} or _hinted(path.name))
+
+
 def _foreign(values: dict[str, Any]) -> str:
     """The table, or family and element type, of a row that Composable Kernel does not serve; empty of another."""
     if _TABLE in values:
@@ -87,23 +101,47 @@ def _foreign(values: dict[str, Any]) -> str:
     return f"{family} in {dtype}" if is_other else ""
 
 
-def _text(path: Path) -> Iterator[tuple[int, AiterGemm | dict[str, Any]]]:
+def _text(path: Path) -> _Entries:
     """Canonical texts and a log's misses; what else a log holds is passed over."""
     for line, text in enumerate(read_text(path).splitlines(), 1):
-        if match := _MISS.search(text):
-            table = Path(match["table"]).name or "a table without a name"
-            family = {"family": _FAMILY_OF_WORDS[table]} if table in _FAMILY_OF_WORDS else _hinted(table)
-            found: dict[str, Any] = {name: int(match[name]) for name in "mnk"} | (family or {_TABLE: table})
-            stated = _DTYPE_IN_LOG.search(match["rest"])
-            yield line, found | ({"dtype": dtype_name(stated["dtype"])} if stated else {})
+        if (missed := _missed(text)) is not None:
+            yield line, partial(_entry, missed)
         elif text.strip().startswith(PREFIX):
-            try:
-                yield line, parse_aiter_gemm(text)
-            except UsageError as error:
-                raise DataError(f"{path}:{line}: {error.message}", error.hint, code=error.code) from error
+            yield line, lambda _, text=text: parse_aiter_gemm(text)  # type: ignore[misc]
 
 
-def _csv(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+def _entry(values: dict[str, Any], dtype: str) -> AiterGemm | str:
+    return _foreign(values) or _problem(values, dtype)
+
+
+def _missed(text: str) -> dict[str, Any] | None:
+    """The fields of the shape that a log's line reports as missing, or None."""
+    if (match := _MISS.search(text)) is None:
+        return None
+    table = Path(match["table"]).name or "a table without a name"
+    family = {"family": _FAMILY_OF_WORDS[table]} if table in _FAMILY_OF_WORDS else _hinted(table)
+    found: dict[str, Any] = {name: int(match[name]) for name in "mnk"} | (family or {_TABLE: table})
+    stated = _DTYPE_IN_LOG.search(match["rest"])
+    return found | ({"dtype": dtype_name(stated["dtype"])} if stated else {})
+
+
+def missed_problem(text: str, _path: Path, _number: int) -> AiterGemm | str | None:
+    """The problem that a log's line reports as missing; in words one without kernels; None for another line.
+
+    Raises:
+        UsageError: a size is wrong.
+    """
+    if (missed := _missed(text)) is None:
+        return None
+    return _entry(missed, _DEFAULT_DTYPE)
+
+
+def untuned_rows(path: Path) -> _Entries:
+    """The rows of a CSV file: the line, and what gives the problem, or in words one without kernels.
+
+    Raises:
+        DataError: it is not CSV, or a column is missing.
+    """
     rows = ((line, cells) for line, cells in csv_rows(path, read_text(path)) if any(cells))
     header = [_RENAMED.get(name.strip().lower(), name.strip().lower()) for name in next(rows, (0, []))[1]]
     if missing := [name for name in "mnk" if name not in header]:
@@ -112,23 +150,26 @@ def _csv(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
             "AITER's are M, N, K and q_dtype_w",
             code="missing-column",
         )
+    hinted = _hinted(path.name)
     for line, cells in rows:
-        if len(cells) != len(header):
-            raise DataError(f"{path}:{line}: {len(cells)} cells under {len(header)} columns", code="bad-row")
-        values = {name: cell.strip() for name, cell in zip(header, cells, strict=True) if name in _FIELDS and cell}
-        yield line, _hinted(path.name) | _typed(path, line, values)
+        yield line, partial(_row, header, cells, hinted)
 
 
-def _typed(path: Path, line: int, values: dict[str, str]) -> dict[str, Any]:
+def _row(header: list[str], cells: list[str], hinted: dict[str, str], dtype: str) -> AiterGemm | str:
+    if len(cells) != len(header):
+        raise UsageError(f"{len(cells)} cells under {len(header)} columns", code="bad-row")
+    values = {name: cell.strip() for name, cell in zip(header, cells, strict=True) if name in _FIELDS and cell}
+    return _entry(hinted | _typed(values), dtype)
+
+
+def _typed(values: dict[str, str]) -> dict[str, Any]:
     found: dict[str, Any] = dict(values)
     for name in _SIZES:
         if name in values:
             try:
                 found[name] = integer(values[name])
             except ValueError:
-                raise DataError(
-                    f"{path}:{line}: {name} is {values[name]!r}, not an integer", code="bad-number"
-                ) from None
+                raise UsageError(f"{name} is {values[name]!r}, not an integer", code="bad-number") from None
     if "dtype" in values:
         found["dtype"] = dtype_name(values["dtype"].removeprefix("torch."))
     return found

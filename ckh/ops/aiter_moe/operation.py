@@ -180,6 +180,7 @@ OPERATION = Operation(
     load_problems=_load_problems,
     set_names=tuple,
     formats=lazily("ckh.ops.aiter_moe.readers.formats:FORMATS"),
+    shaped=lazily("ckh.ops.aiter_moe.shaped:SHAPED"),
     requested=lazily("ckh.ops.aiter_moe.requested:REQUESTED"),
     judged=JUDGED,
     exported=lazily("ckh.ops.aiter_moe.consumers:EXPORTED"),

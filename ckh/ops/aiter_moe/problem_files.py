@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,9 +22,13 @@ from ckh.problems import dtype_name
 from ckh.text.log import warn
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
+
+    # A file's entries: the line, and what gives the problem, or in words one without kernels.
+    _Entries = Iterator[tuple[int, Callable[[str], AiterMoe | str]]]
 
 _CSV = ".csv"
+MARK = "[fused_moe] using "
 _UNTUNED = (
     *("token", "model_dim", "inter_dim", "expert", "topk", "act_type", "dtype", "q_dtype_a", "q_dtype_w", "q_type"),
     *("use_g1u1", "doweight_stage1"),
@@ -45,13 +50,13 @@ def is_of_mixtures(source: str) -> bool:
         return False
     text = read_text(path)
     if path.suffix.lower() == _CSV:
-        return {"model_dim", "inter_dim"} <= {name.strip() for name in text.split("\n", 1)[0].split(",")}
+        return is_untuned(path, text)
     lines = text.splitlines()
     return any(line.strip().startswith(PREFIX) or _MISS.search(line) for line in lines) and "shape is M:" not in text
 
 
 def load_problems(
-    source: str, variant: str | None, dtype: str | None, _default_dtype: str = "fp8"
+    source: str, variant: str | None, dtype: str | None, default_dtype: str = "fp8"
 ) -> tuple[AiterMoe, ...]:
     """The distinct problems of a file, in order.
 
@@ -67,7 +72,11 @@ def load_problems(
         raise UsageError(f"no such file: {source}", hint, code="no-file")
     problems: dict[AiterMoe, None] = {}
     passed_over: Counter[str] = Counter()
-    for line, found in (_csv if path.suffix.lower() == _CSV else _text)(path):
+    for line, entry in (untuned_rows if path.suffix.lower() == _CSV else _text)(path):
+        try:
+            found = entry(dtype or default_dtype)
+        except UsageError as error:
+            raise DataError(f"{path}:{line}: {error.message}", error.hint, code=error.code) from error
         if isinstance(found, str):
             passed_over[found] += 1
             continue
@@ -133,7 +142,12 @@ def _word(text: str) -> str:
     return bare.rpartition(".")[2].lower()
 
 
-def _csv(path: Path) -> Iterator[tuple[int, AiterMoe | str]]:
+def untuned_rows(path: Path) -> _Entries:
+    """The rows of a CSV file: the line, and what gives the problem, or in words one without kernels.
+
+    Raises:
+        DataError: it is not CSV, or a column is missing.
+    """
     rows = ((line, cells) for line, cells in csv_rows(path, read_text(path)) if any(cells))
     header = [name.strip() for name in next(rows, (0, []))[1]]
     if missing := [name for name in _UNTUNED[:-2] if name not in header]:
@@ -141,27 +155,42 @@ def _csv(path: Path) -> Iterator[tuple[int, AiterMoe | str]]:
             f"{path}: missing column {missing[0]}", "AITER's are " + ", ".join(_UNTUNED), code="missing-column"
         )
     for line, cells in rows:
-        if len(cells) != len(header):
-            raise DataError(f"{path}:{line}: {len(cells)} cells under {len(header)} columns", code="bad-row")
-        yield line, problem_of(path, line, dict(zip(header, cells, strict=True)))
+        yield line, partial(_row, path, line, header, cells)
 
 
-def _text(path: Path) -> Iterator[tuple[int, AiterMoe | str]]:
+def _row(path: Path, line: int, header: list[str], cells: list[str], _dtype: str = "") -> AiterMoe | str:
+    if len(cells) != len(header):
+        raise DataError(f"{path}:{line}: {len(cells)} cells under {len(header)} columns", code="bad-row")
+    return problem_of(path, line, dict(zip(header, cells, strict=True)))
+
+
+def _text(path: Path) -> _Entries:
     """Canonical texts and a log's misses; what else stands there is passed over, but a line that is neither."""
     is_log = False
     for line, text in enumerate(read_text(path).splitlines(), 1):
         content = text.partition("#")[0].strip()
-        if match := _MISS.search(text):
+        if (missed := missed_problem(text, path, line)) is not None:
             is_log = True
-            values = [one.strip() for one in match["key"].split(",")]
-            values = values[1:] if _GFX.fullmatch(values[0].strip("'\"")) else values
-            if len(values) != len(_LOGGED):
-                raise DataError(
-                    f"{path}:{line}: {len(values)} values where AITER prints {len(_LOGGED)}", code="bad-row"
-                )
-            yield line, problem_of(path, line, dict(zip(_LOGGED, values, strict=True)))
+            yield line, lambda _, missed=missed: missed  # type: ignore[misc]
         elif content.startswith(PREFIX) or (content and not is_log and path.suffix == ".txt"):
-            try:
-                yield line, parse_aiter_moe(content)
-            except UsageError as error:
-                raise DataError(f"{path}:{line}: {error.message}", error.hint, code=error.code) from error
+            yield line, lambda _, content=content: parse_aiter_moe(content)  # type: ignore[misc]
+
+
+def missed_problem(text: str, path: Path, line: int) -> AiterMoe | str | None:
+    """The problem that a log's line reports as missing; in words one without kernels; None for another line.
+
+    Raises:
+        DataError: the line has other values than AITER prints, or a size is wrong.
+    """
+    if (match := _MISS.search(text)) is None:
+        return None
+    values = [one.strip() for one in match["key"].split(",")]
+    values = values[1:] if _GFX.fullmatch(values[0].strip("'\"")) else values
+    if len(values) != len(_LOGGED):
+        raise DataError(f"{path}:{line}: {len(values)} values where AITER prints {len(_LOGGED)}", code="bad-row")
+    return problem_of(path, line, dict(zip(_LOGGED, values, strict=True)))
+
+
+def is_untuned(_path: Path, head: str) -> bool:
+    """True if a CSV file is one of AITER's, by its header."""
+    return {"model_dim", "inter_dim"} <= {name.strip() for name in head.split("\n", 1)[0].split(",")}

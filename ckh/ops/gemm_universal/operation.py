@@ -203,6 +203,7 @@ OPERATION = Operation(
     batch="m",
     amd_features=NAMES_72,
     formats=lazily("ckh.ops.gemm_universal.readers.formats:FORMATS"),
+    shaped=lazily("ckh.ops.gemm_universal.shaped:SHAPED"),
     requested=lazily("ckh.ops.gemm_universal.requested:REQUESTED"),
     measured=lazily("ckh.ops.gemm_universal.measuring.measured:MEASURED"),
     tiled=_tiled,

@@ -204,6 +204,7 @@ OPERATION = Operation(
     batch="n",
     amd_features=CORE_NAMES,
     formats=lazily("ckh.ops.grouped_conv.readers.formats:FORMATS"),
+    shaped=lazily("ckh.ops.grouped_conv.shaped:SHAPED"),
     requested=lazily("ckh.ops.grouped_conv.requested:REQUESTED"),
     measured=lazily("ckh.ops.grouped_conv.measuring.measured:MEASURED"),
     law=CONV_LAW,

@@ -195,6 +195,7 @@ OPERATION = Operation(
     timed=1,
     batch="n",
     formats=lazily("ckh.ops.miopen_conv.readers.formats:FORMATS"),
+    shaped=lazily("ckh.ops.miopen_conv.shaped:SHAPED"),
     requested=lazily("ckh.ops.miopen_conv.requested:REQUESTED"),
     judged=JUDGED,
     exported=lazily("ckh.ops.miopen_conv.consumers:EXPORTED"),

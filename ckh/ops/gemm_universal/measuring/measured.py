@@ -143,7 +143,8 @@ def _found(headers: Headers) -> dict[str, tuple[str, ...]]:
 
 
 def _problems(settings: Settings) -> tuple[GemmProblem, ...]:
-    from ckh.ops.gemm_universal.problem_sets import load_problems
+    from ckh.ops.gemm_universal.operation import OPERATION
+    from ckh.shapes.problems import problems_of
 
     if settings.variant or settings.ndim or settings.pad_channels:
         raise UsageError(
@@ -151,7 +152,7 @@ def _problems(settings: Settings) -> tuple[GemmProblem, ...]:
             "leave those options out",
             code="inapplicable-option",
         )
-    return load_problems(settings.problems, None, settings.dtype)
+    return problems_of(OPERATION, settings.problems, None, settings.dtype)
 
 
 def _candidate_source(settings: Settings) -> CandidateSource[GemmProblem, GemmKernel]:

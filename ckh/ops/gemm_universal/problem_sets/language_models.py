@@ -1,8 +1,8 @@
 """Large language models as the matrix products that their layers are.
 
-A model is its published configuration (`config.json` of its release, under the field names' usual meaning); every
-product follows from it by rule. y = x W^T: A is the activations (tokens x inputs, row-major), B the weight, stored
-outputs x inputs, that is a column-major K x N: layout rcr.
+A model is its published configuration (`ckh.shapes.models.ready`); every product follows from it by rule. y = x W^T: A
+is the activations (tokens x inputs, row-major), B the weight, stored outputs x inputs, that is a column-major K x N:
+layout rcr. `ckh shapes` has the same models as servers run them, with more projections fused.
 """
 
 from __future__ import annotations
@@ -10,29 +10,13 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from ckh.shapes.models.configs import config_of, decoder_of
+from ckh.shapes.models.ready import MODELS as READY
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-
-@dataclass(frozen=True, slots=True)
-class Experts:
-    """A mixture of experts: each token goes to `per_token` of `count` experts, and to all shared ones."""
-
-    count: int
-    per_token: int
-    intermediate: int
-    shared: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class LatentAttention:
-    """Multi-head latent attention: queries, and keys with values, pass through spaces of low rank."""
-
-    q_rank: int
-    kv_rank: int
-    nope_dim: int
-    rope_dim: int
-    value_dim: int
+    from ckh.shapes.models.decoders import LatentAttention, MixtureOfExperts
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +40,7 @@ class LanguageModel:
     kv_heads: int
     head_dim: int
     vocabulary: int
-    experts: Experts | None = None
+    experts: MixtureOfExperts | None = None
     latent: LatentAttention | None = None
 
     def projections(self) -> Iterator[Projection]:
@@ -111,23 +95,17 @@ def _feed_forward(prefix: str, hidden: int, intermediate: int, *, routed: bool =
     yield Projection(f"{prefix}down", hidden, intermediate, routed)
 
 
-MODELS: dict[str, LanguageModel] = {
-    "llama3-8b": LanguageModel("meta-llama/Meta-Llama-3-8B", 4096, 14336, 32, 8, 128, 128256),
-    "llama3-70b": LanguageModel("meta-llama/Meta-Llama-3-70B", 8192, 28672, 64, 8, 128, 128256),
-    "deepseek-v3": LanguageModel(
-        "deepseek-ai/DeepSeek-V3",
-        hidden=7168,
-        intermediate=18432,
-        heads=128,
-        kv_heads=128,
-        head_dim=128,
-        vocabulary=129280,
-        experts=Experts(count=256, per_token=8, intermediate=2048, shared=1),
-        latent=LatentAttention(q_rank=1536, kv_rank=512, nope_dim=128, rope_dim=64, value_dim=128),
-    ),
-    "qwen3-0.6b": LanguageModel("Qwen/Qwen3-0.6B", 1024, 3072, 16, 8, 128, 151936),
-    "qwen3-8b": LanguageModel("Qwen/Qwen3-8B", 4096, 12288, 32, 8, 128, 151936),
-    "qwen3-32b": LanguageModel("Qwen/Qwen3-32B", 5120, 25600, 64, 8, 128, 151936),
-    "qwen3-30b-a3b": LanguageModel("Qwen/Qwen3-30B-A3B", 2048, 0, 32, 4, 128, 151936, Experts(128, 8, 768)),
-    "mixtral-8x7b": LanguageModel("mistralai/Mixtral-8x7B-v0.1", 4096, 0, 32, 8, 128, 32000, Experts(8, 2, 14336)),
-}
+def _language_model(name: str) -> LanguageModel:
+    """A ready model as the hold-out sets have it."""
+    source, fields = READY[name]
+    model = decoder_of(config_of(fields, name))
+    sizes = (model.hidden, model.intermediate, model.heads, model.kv_heads, model.head_dim, model.vocabulary)
+    return LanguageModel(source, *sizes, model.experts, model.latent)
+
+
+# The models of hold-out sets; another one would change which weights no training set may hold.
+_NAMES = (
+    *("llama3-8b", "llama3-70b", "deepseek-v3", "qwen3-0.6b", "qwen3-8b", "qwen3-32b", "qwen3-30b-a3b"),
+    "mixtral-8x7b",
+)
+MODELS: dict[str, LanguageModel] = {name: _language_model(name) for name in _NAMES}

@@ -178,10 +178,11 @@ def _problems(settings: Settings) -> tuple[ConvProblem, ...]:
     Raises:
         DataError: there are none.
     """
-    from ckh.ops.grouped_conv.problem_sets import load_problems
+    from ckh.ops.grouped_conv.operation import OPERATION
     from ckh.ops.grouped_conv.requested import pad_channels
+    from ckh.shapes.problems import problems_of
 
-    sets = (load_problems(settings.problems, one, settings.dtype) for one in _directions(settings.variant))
+    sets = (problems_of(OPERATION, settings.problems, one, settings.dtype) for one in _directions(settings.variant))
     problems = tuple(p for found in sets for p in found if settings.ndim in (None, p.ndim))
     if not problems:
         raise DataError(f"{settings.problems} has no {settings.ndim}D problem", code="no-problems")

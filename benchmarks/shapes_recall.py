@@ -1,0 +1,82 @@
+"""How many shapes of AITER's untuned lists of models `ckh shapes` finds from the models' configurations.
+
+`aiter_untuned.json` has the distinct (N, K) of GEMMs and (model_dim, inter_dim, expert, topk) of mixtures of experts in
+lists of ROCm/aiter, `aiter/configs/model_configs` unless another folder is named. A shape counts as found if `ckh
+shapes` has it for one of 1, 2, 4 and 8 ranks; shared experts count both ways, as experts of their own and as routed
+ones.
+
+    python benchmarks/shapes_recall.py
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import ckh.shapes
+from ckh.errors import UsageError
+
+LISTS = Path(__file__).parent / "aiter_untuned.json"
+RANKS = (1, 2, 4, 8)
+
+Sizes = tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Recall:
+    """What of a list is found."""
+
+    name: str
+    model: str
+    wanted: frozenset[Sizes]
+    found: frozenset[Sizes]
+
+    @property
+    def missing(self) -> list[Sizes]:
+        """Shapes that are not found."""
+        return sorted(self.wanted - self.found)
+
+
+@cache
+def shapes_of(model: str) -> frozenset[Sizes]:
+    """The sizes of a model's weights, whatever the number of tokens."""
+    sizes: set[Sizes] = set()
+    for tp in RANKS:
+        for fuse_shared in (False, True):
+            try:
+                found = ckh.shapes.read(model, tp=tp, tokens=(1,), fuse_shared=fuse_shared)
+            except UsageError:  # it cannot be divided so
+                continue
+            for one in found:
+                fields = one.problem.to_dict()
+                names = ("n", "k") if "k" in fields else ("model_dim", "inter_dim", "experts", "topk")
+                sizes.add(tuple(fields[name] for name in names))
+    return frozenset(sizes)
+
+
+def recalls() -> list[Recall]:
+    """What of each list is found."""
+    lists = json.loads(LISTS.read_text(encoding="utf-8"))
+    found = []
+    for name, one in lists.items():
+        wanted = frozenset(tuple(sizes) for sizes in one["shapes"])
+        found.append(Recall(name, one["model"], wanted, wanted & shapes_of(one["model"])))
+    return found
+
+
+def main() -> None:
+    """Print the table."""
+    print("| list | model | found | missing |\n|---|---|---|---|")
+    every = recalls()
+    for one in every:
+        missing = ", ".join("x".join(map(str, sizes)) for sizes in one.missing)
+        print(f"| {one.name} | {one.model} | {len(one.found)} of {len(one.wanted)} | {missing} |")
+    found, wanted = (sum(map(len, sizes)) for sizes in zip(*((one.found, one.wanted) for one in every), strict=True))
+    whole = sum(not one.missing for one in every)
+    print(f"\n{found} of {wanted} shapes; {whole} of {len(every)} lists whole")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,316 @@
+"""`ckh shapes`: the problems of models, modules and logs, as a weighted list."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+
+from ckh.commands import _completion
+from ckh.commands._common import JSON_HELP, OP_HELP, examples, print_json, print_table, say
+from ckh.documents import Document
+from ckh.errors import UsageError
+from ckh.ops import operation
+from ckh.shapes.run_options import DEFAULT_TOKENS, RunOptions
+from ckh.text.log import emit, note, warn
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from ckh.shapes.layers import WeightedProblem
+    from ckh.shapes.problems import ShapesFound
+    from ckh.shapes.shaped import NearKey
+
+_MAX_TP, _MAX_LIST = 1024, 64
+_TOKENS = ",".join(map(str, DEFAULT_TOKENS))
+_HELP = """List the problems of a model, a module or a log, with how often each runs and in which layers.
+
+Sources are told by content: Hugging Face config.json or its folder (Llama, Qwen, Mistral, Gemma, GLM, Mixtral,
+DeepSeek, ViT, CLIP, Whisper), ONNX, ready models and networks (--list), AITER's untuned tables, logs and profiles:
+MIOPEN_ENABLE_LOGGING_CMD and MIOpenDriver lines, hipblaslt-bench and rocblas-bench lines, PyTorch's TunableOp files,
+AITER's and vLLM's lines of missing configurations, rocprof tables where kernels' names carry M, N and K; problem files;
+- is stdin. --torch traces a PyTorch module on the meta device.
+
+GEMMs of language models are those of one rank of --tp, with fused projections, for each number of --tokens: sequences
+of a decode step, or tokens of a prefill. Attention itself is not among them. --batch is images, clips or samples, of
+networks and encoders.
+
+At a terminal a table is printed, else CSV, which every --problems reads; --problems reads all sources directly, too.
+With --table, the shapes that AITER's log says are missing are compared with a tuned table: which key would have hit.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class ShapeEntry:
+    """A problem of a source."""
+
+    op: str
+    """Operation."""
+    problem: str
+    """Complete text of the problem."""
+    count: int
+    """How often it runs."""
+    layers: tuple[str, ...]
+    """Names of layers or kernels; empty where the source states none."""
+    share: float
+    """Share of all floating-point operations, from 0 to 1."""
+
+
+@dataclass(frozen=True, slots=True)
+class MissEntry:
+    """The row of a tuned table that comes nearest to a missing key."""
+
+    problem: str
+    """Complete text of the problem."""
+    count: int
+    """How often it was looked up."""
+    key: Mapping[str, str] | None
+    """Key of the nearest row by column; null: no row is near."""
+    differs: Mapping[str, str]
+    """What was looked up instead, in the columns that differ."""
+    why: str
+    """Reason of the miss."""
+
+
+class ShapesDocument(Document):
+    """ckh shapes --json: problems of a model, a module or a log."""
+
+    schema = "shapes"
+
+    sources: tuple[str, ...]
+    """Sources."""
+    problems: list[ShapeEntry]
+    """Problems in the order of the source."""
+    bad: Mapping[str, int]
+    """Bad lines or layers left out by --skip-bad: the message of the first, and how many."""
+    left_out: Mapping[str, int]
+    """What no operation computes, and how often."""
+    out: str | None = None
+    """File that was written."""
+    misses: list[MissEntry] | None = None
+    """With --table: why lookups missed."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReadyEntry:
+    """A ready model or network."""
+
+    name: str
+    """Name, as a source."""
+    of: str
+    """Repository on Hugging Face, or the operation of a network's layers."""
+    options: tuple[str, ...]
+    """Options that its shapes depend on."""
+
+
+class ReadyDocument(Document):
+    """ckh shapes --list --json: ready models and networks."""
+
+    schema = "shapes_ready"
+
+    ready: list[ReadyEntry]
+    """Models, then networks."""
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to the application."""
+    app.command(
+        name="shapes",
+        help=_HELP,
+        epilog=examples(
+            "ckh shapes config.json --tp 8",
+            "ckh shapes llama3-70b --tp 8 --tokens 1,64,4096 --out shapes.csv",
+            "ckh shapes config.json --tp 8 | ckh predict --problems - --top 1",
+            "ckh shapes deepseek-v3 --tp 8 --fuse-shared --op aiter_moe",
+            "ckh shapes resnet50 --batch 1,32",
+            "ckh shapes model.onnx --batch 8",
+            "ckh shapes --torch my_package.models:resnet",
+            "ckh shapes miopen.log server.log --skip-bad --out shapes.csv",
+            "ckh shapes server.log --table a8w8_tuned_gemm.csv --arch gfx942",
+            "ckh shapes --list",
+        ),
+    )(shapes)
+
+
+def shapes(
+    sources: list[str] | None = typer.Argument(None, metavar="[SOURCE]...", help="Files, folders, ready models, or -."),
+    tp: int = typer.Option(1, "--tp", min=1, max=_MAX_TP, metavar="N", help="Ranks of tensor parallelism."),
+    tokens: str = typer.Option(_TOKENS, "--tokens", metavar="N[,N…]", help="Rows of a language model's GEMMs."),
+    batch: str = typer.Option("1", "--batch", metavar="N[,N…]", help="Images, clips or samples at a time."),
+    dtype: str | None = typer.Option(
+        None,
+        "--dtype",
+        autocompletion=_completion.dtypes,
+        help="Element type of a model in place of its own; of logs, that of the lines to keep.",
+    ),
+    op: str | None = typer.Option(
+        None, "--op", autocompletion=_completion.operations, help=f"{OP_HELP}  [each shape's own]"
+    ),
+    torch: str | None = typer.Option(
+        None, "--torch", metavar="PKG.MODULE:FACTORY", help="Function that returns a PyTorch module and its inputs."
+    ),
+    fuse_shared: bool = typer.Option(
+        False, "--fuse-shared", help="Take shared experts as further routed ones, as AITER can run them."
+    ),
+    table: list[Path] = typer.Option([], "--table", help="Tuned table of AITER: why lookups missed; repeatable."),
+    arch: str = typer.Option(
+        "gfx942", "--arch", autocompletion=_completion.architectures, help="--table: architecture of the lookups."
+    ),
+    out: Path | None = typer.Option(None, "--out", "-o", help="CSV file to write."),
+    force: bool = typer.Option(False, "--force", help="Replace a list of shapes in --out."),
+    skip_bad: bool = typer.Option(False, "--skip-bad", help="Leave out bad lines and layers."),
+    lists: bool = typer.Option(False, "--list", help="List the ready models and networks."),
+    as_json: bool = typer.Option(False, "--json", help=JSON_HELP),
+) -> None:
+    """Read the sources and print or write their problems."""
+    if lists:
+        _print_ready(as_json=as_json)
+        return
+    names = sources or []
+    if not names and torch is None:
+        raise UsageError("no source", "name a file or a model (ckh shapes --list), or --torch", code="missing-option")
+    if out is not None:
+        from ckh.files.outputs import check_output
+        from ckh.shapes.tables import SHAPES
+
+        check_output(out, SHAPES, force=force, inputs=[Path(name) for name in names])
+    wanted = RunOptions(
+        tp=tp,
+        tokens=_sizes("--tokens", tokens),
+        batch=_sizes("--batch", batch),
+        dtype=dtype,
+        fuse_shared=fuse_shared,
+        skip_bad=skip_bad,
+    )
+    found = _found(names, torch, wanted, None if op is None else operation(op).name)
+    _warn(found)
+    misses = _misses(found.problems, table, arch) if table else None
+    if out is not None:
+        from ckh.files.outputs import write_output
+        from ckh.shapes.tables import table_text
+
+        write_output(out, table_text(found.problems).encode())
+    if as_json:
+        document = ShapesDocument(
+            sources=(*names, *([torch] if torch else [])),
+            problems=_entries(found.problems),
+            bad=found.bad,
+            left_out=found.left_out,
+            out=None if out is None else str(out),
+            misses=misses,
+        )
+        print_json(document)
+    elif misses is not None:
+        _print_misses(misses)
+    else:
+        _print(found.problems, out)
+
+
+def _sizes(option: str, text: str) -> tuple[int, ...]:
+    """The sizes of an option, each once, in order."""
+    parts = [part.strip() for part in text.split(",")]
+    if not all(part.isdecimal() and len(part) <= len(str(1 << 31)) for part in parts) or len(parts) > _MAX_LIST:
+        raise UsageError(f"{option} {text!r:.80} is not N[,N…]", f"e.g. {option} 1,64", code="bad-number")
+    from ckh.shapes.layers import require_sizes
+
+    require_sizes((option, int(part)) for part in parts)
+    return tuple(dict.fromkeys(map(int, parts)))
+
+
+def _found(names: Sequence[str], torch: str | None, wanted: RunOptions, op: str | None) -> ShapesFound:
+    from ckh.shapes.problems import shapes_of, weighted
+
+    if torch is None:
+        return shapes_of(names, wanted, op)
+    from ckh.shapes.modules import traced_factory
+    from ckh.shapes.problems import found_in_all
+    from ckh.shapes.sources import Source, SourceKind, SourceLayers
+
+    layers, left_out = traced_factory(torch)
+    module = SourceLayers(Source(SourceKind.MODULE, torch), layers, {}, left_out)
+    return weighted([*found_in_all(names, wanted, op), module], wanted, op)
+
+
+def _warn(found: ShapesFound) -> None:
+    for message, count in found.bad.items():
+        warn(f"left out {count} bad: {message}", "left-out")
+    for what, count in found.left_out.items():
+        warn(f"left out {count}: {what}", "left-out")
+
+
+def _entries(problems: Sequence[WeightedProblem]) -> list[ShapeEntry]:
+    whole = sum(one.flops for one in problems)
+    return [ShapeEntry(one.op, one.problem.canonical(), one.count, one.layers, one.flops / whole) for one in problems]
+
+
+def _print(problems: Sequence[WeightedProblem], out: Path | None) -> None:
+    from ckh.shapes.tables import table_text
+
+    if out is None and not sys.stdout.isatty():
+        emit(table_text(problems))
+        return
+    rows = [
+        [one.problem, " ".join(one.layers), str(one.count), f"{100 * one.share:.1f} %"] for one in _entries(problems)
+    ]
+    print_table("" if out is None else str(out), ("problem", "layers", "count", "work"), rows)
+    if out is not None:
+        from ckh.text.prose import shell_word
+
+        names = dict.fromkeys(one.op for one in problems)
+        say("\n" + "\n".join(f"next: ckh predict --op {name} --problems {shell_word(out)} --top 1" for name in names))
+
+
+def _misses(problems: Sequence[WeightedProblem], tables: Sequence[Path], arch: str) -> list[MissEntry]:
+    """The nearest key of each problem of an operation whose program has tuned tables."""
+    from ckh.archs import load_arch
+    from ckh.shapes.logs.misses import read_tables
+    from ckh.shapes.shaped import shaped_part
+
+    name, rows = load_arch(arch).name, read_tables(tables)
+    found: list[MissEntry] = []
+    for one in problems:
+        part = shaped_part(one.op)
+        if part is not None and part.nearest is not None:
+            near: NearKey | None = part.nearest(one.problem, name, rows)
+            key, differs, why = (
+                (None, {}, "no row has these sizes") if near is None else (near.key, near.differs, near.why)
+            )
+            found.append(MissEntry(one.problem.canonical(), one.count, key, differs, why))
+    if not found:
+        raise UsageError(
+            "--table is for GEMMs and mixtures of experts of AITER, of which there are none",
+            "leave it out",
+            code="inapplicable-option",
+        )
+    return found
+
+
+def _print_misses(misses: Sequence[MissEntry]) -> None:
+    for one in misses:
+        say(f"{one.problem} ({one.count} times): {one.why}")
+        if one.key is not None:
+            say("  nearest key: " + " ".join(f"{name}={value}" for name, value in one.key.items()))
+
+
+def _print_ready(*, as_json: bool) -> None:
+    from ckh.shapes.models.ready import MODELS
+    from ckh.shapes.shaped import networks
+
+    decoder = ("--tp", "--tokens")
+    ready = [
+        ReadyEntry(
+            name,
+            source,
+            ("--tp", "--batch") if "num_hidden_layers" not in fields or "image_size" in fields else decoder,
+        )
+        for name, (source, fields) in MODELS.items()
+    ]
+    ready += [ReadyEntry(name, op, ("--batch",)) for name, (op, _) in networks().items()]
+    if as_json:
+        print_json(ReadyDocument(ready=ready))
+        return
+    print_table("", ("name", "of", "options"), [[one.name, one.of, " ".join(one.options)] for one in ready])
+    note("e.g. ckh shapes llama3-70b --tp 8 --tokens 1,64,4096")

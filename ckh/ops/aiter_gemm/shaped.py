@@ -1,0 +1,68 @@
+"""What AITER's matrix products make of shapes, and why a lookup of one missed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ckh.errors import UsageError
+from ckh.ops.aiter_gemm.device import compute_units
+from ckh.ops.aiter_gemm.problem import FAMILIES, AiterGemm
+from ckh.ops.aiter_gemm.problem_files import MISSED, is_untuned, missed_problem, untuned_rows
+from ckh.ops.aiter_gemm.readers.tuned_csv import key_cells, looked_up
+from ckh.shapes.layers import Matmul, Scaling
+from ckh.shapes.logs.misses import Lookup, nearest_key
+from ckh.shapes.shaped import Shaped
+
+if TYPE_CHECKING:
+    from ckh.shapes.logs.misses import KeyTable
+    from ckh.shapes.shaped import NearKey
+
+_FAMILY_OF = {
+    (Scaling.ROW, False): "a8w8",
+    (Scaling.ROW, True): "a8w8_bpreshuffle",
+    (Scaling.BLOCK_128, False): "a8w8_blockscale",
+    (Scaling.BLOCK_128, True): "a8w8_blockscale_bpreshuffle",
+    (Scaling.BLOCK_32, False): "a4w4_blockscale",
+}
+_SCALING_OF = {family: key for key, family in _FAMILY_OF.items()}
+_LOOKUP = Lookup(rows="M", columns="N", others=("K",), dtypes=("q_dtype_w",))
+
+
+def _problem(shape: Matmul, dtype: str) -> AiterGemm:
+    family = _FAMILY_OF.get((shape.scaling, shape.is_shuffled))
+    if family is None:
+        raise UsageError(
+            f"{shape.dtype or dtype} without scales, which no quantised kernel of AITER reads",
+            "name the model's quantisation: ckh shapes --dtype fp8",
+            code="unsupported",
+        )
+    return AiterGemm(shape.m, shape.n, shape.k, family, shape.dtype or FAMILIES[family][0])
+
+
+def _shape(problem: AiterGemm) -> Matmul:
+    scaling, is_shuffled = _SCALING_OF[problem.family]
+    return Matmul(problem.m, problem.n, problem.k, problem.dtype, scaling=scaling, is_shuffled=is_shuffled)
+
+
+def _is_scaled(shape: Matmul) -> bool:
+    return bool(shape.scaling)
+
+
+def _nearest(problem: AiterGemm, arch: str, table: KeyTable) -> NearKey | None:
+    asked = AiterGemm(**{**problem.to_dict(), "num_cus": compute_units(problem.num_cus, arch)})
+    key = {name: str(value) for name, value in key_cells(arch, asked).items()}
+    return nearest_key(_LOOKUP, key, looked_up(asked), table)
+
+
+SHAPED = Shaped(
+    Matmul,
+    _problem,
+    _shape,
+    prefers=_is_scaled,
+    quantised_as="fp8",
+    marks=(MISSED,),
+    line=missed_problem,
+    recognises=is_untuned,
+    rows=untuned_rows,
+    nearest=_nearest,
+)

@@ -1,0 +1,62 @@
+"""What convolutions make of shapes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING
+
+from ckh.ops.grouped_conv.problem import CONV_LAYOUTS, ConvProblem
+from ckh.ops.grouped_conv.problem_sets.holdout import NETWORKS
+from ckh.problems import Direction
+from ckh.shapes.layers import Convolution
+from ckh.shapes.shaped import Shaped
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_AXES = "dhw"
+_TAPS = "zyx"
+
+
+def sizes_of(shape: Convolution) -> dict[str, int]:
+    """The sizes of a convolution by the names of `ConvProblem`'s fields."""
+    sizes = {"n": shape.n, "c": shape.c, "k": shape.k, "g": shape.g, "ndim": len(shape.spatial)}
+    axes, taps = _AXES[-len(shape.spatial) :], _TAPS[-len(shape.spatial) :]
+    sizes |= {f"{axis}i": size for axis, size in zip(axes, shape.spatial, strict=True)}
+    sizes |= dict(zip(taps, shape.taps, strict=True))
+    for name in ("stride", "pad", "dilation"):
+        sizes |= {f"{name}_{axis}": size for axis, size in zip(axes, getattr(shape, name), strict=True)}
+    return sizes
+
+
+def shape_of(problem: ConvProblem, layout: str = "") -> Convolution:
+    """The shape of a problem; the layout is left open unless it is MIOpen's."""
+    axes, taps = _AXES[-problem.ndim :], _TAPS[-problem.ndim :]
+    lists = {name: tuple(getattr(problem, f"{name}_{axis}") for axis in axes) for name in ("stride", "pad", "dilation")}
+    return Convolution(
+        problem.n,
+        problem.c,
+        problem.k,
+        tuple(getattr(problem, f"{axis}i") for axis in axes),
+        tuple(getattr(problem, tap) for tap in taps),
+        problem.g,
+        **lists,
+        variant=str(problem.variant),
+        dtype=problem.dtype,
+        layout=layout,
+    )
+
+
+def _problem(shape: Convolution, dtype: str) -> ConvProblem:
+    """The problem, channels last: MIOpen transposes the others for kernels of Composable Kernel."""
+    variant = Direction(shape.variant or Direction.FORWARD)
+    layout = CONV_LAYOUTS.get(len(shape.spatial), "")
+    return ConvProblem(variant=variant, **sizes_of(shape), dtype=shape.dtype or dtype, layout=layout)
+
+
+def _network(name: str, batch: int) -> Sequence[ConvProblem]:
+    return [replace(layer, n=batch) for layer in NETWORKS[name].layers()]
+
+
+SHAPED = Shaped(Convolution, _problem, shape_of, networks={name: partial(_network, name) for name in NETWORKS})

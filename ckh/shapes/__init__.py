@@ -1,0 +1,57 @@
+"""Shapes of models and logs, as weighted lists of problems.
+
+>>> import ckh.shapes
+>>> problems = ckh.shapes.read("llama3-70b", tp=8)
+>>> layers = ckh.shapes.of(torch.nn.Linear(1024, 4096), torch.empty(16, 1024))
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ckh.shapes.layers import WeightedProblem
+
+__all__ = ["of", "read"]
+
+
+def of(module: Any, *inputs: Any, op: str | None = None, **keywords: Any) -> list[WeightedProblem]:
+    """The problems that a PyTorch module's call runs, each with how often and in which layers.
+
+    It runs on the meta device: nothing is computed, and the module is not changed.
+
+    Args:
+        module: a `torch.nn.Module`.
+        inputs: its inputs, by place.
+        op: the operation that the problems are to be of; None: each of its own.
+        keywords: its inputs, by name.
+
+    Raises:
+        CkhError: PyTorch is missing, the call fails, or it runs nothing that has problems.
+    """
+    from ckh.shapes.modules import traced
+    from ckh.shapes.problems import weighted
+    from ckh.shapes.run_options import DEFAULT
+    from ckh.shapes.sources import Source, SourceKind, SourceLayers
+
+    layers, left_out = traced(module, inputs, keywords)
+    source = Source(SourceKind.MODULE, type(module).__name__)
+    return weighted([SourceLayers(source, layers, {}, left_out)], DEFAULT, op).problems
+
+
+def read(*sources: str, op: str | None = None, **wanted: Any) -> list[WeightedProblem]:
+    """The problems of sources, as `ckh shapes` reads them.
+
+    Args:
+        sources: files, folders or ready models.
+        op: the operation that the problems are to be of; None: each of its own.
+        wanted: fields of `ckh.shapes.run_options.RunOptions`, e.g. tp=8, tokens=(1, 4096).
+
+    Raises:
+        CkhError: a source is unusable.
+    """
+    from ckh.shapes.problems import shapes_of
+    from ckh.shapes.run_options import DEFAULT
+
+    return shapes_of(sources, replace(DEFAULT, **wanted), op).problems

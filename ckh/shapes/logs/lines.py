@@ -1,0 +1,269 @@
+"""Lines of logs that state a shape, whoever wrote them: MIOpen, hipBLASLt, rocBLAS, PyTorch, vLLM, profilers.
+
+Each reader gives the shapes of a line. BLAS libraries are column-major: their `m x n` result is the row-major `n x m`
+that PyTorch asked for, so m and n change places, and their A is our B.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ckh.errors import UsageError
+from ckh.problems import DTYPE_BYTES, dtype_name
+from ckh.shapes.layers import Convolution, Matmul, Scaling, Shape
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+_DIRECTIONS = {"forward": 1, "bwd_data": 2, "bwd_weight": 4}  # bits of MIOpenDriver's -F; 0 is all of them
+_DRIVER = re.compile(r"MIOpenDriver(?:\.exe)?['\"]?,?\s+['\"]?(?P<op>conv\w*)\b(?P<rest>.*)")
+_DRIVER_DTYPES = {"conv": "fp32", "convfp16": "fp16", "convbfp16": "bf16", "convint8": "int8", "convfp8": "fp8"}
+_SEARCH = "[LogCmdFind"  # MIOpen looks for a solver: the convolution itself is logged besides
+_SHORT_OPTIONS = {
+    "n": "batchsize",
+    "c": "in_channels",
+    "H": "in_h",
+    "W": "in_w",
+    "k": "out_channels",
+    "y": "fil_h",
+    "x": "fil_w",
+    "p": "pad_h",
+    "q": "pad_w",
+    "u": "conv_stride_h",
+    "v": "conv_stride_w",
+    "l": "dilation_h",
+    "j": "dilation_w",
+    "g": "group_count",
+    "F": "forw",
+    "m": "mode",
+    "I": "in_layout",
+    "_": "spatial_dim",
+    "!": "in_d",
+    "@": "fil_d",
+    "#": "conv_stride_d",
+    "$": "pad_d",
+    "^": "dilation_d",
+}
+_DRIVER_DEFAULTS = {
+    "batchsize": 100,
+    "in_channels": 3,
+    "out_channels": 32,
+    "in_h": 32,
+    "in_w": 32,
+    "in_d": 32,
+    "group_count": 1,
+    "fil_d": 3,
+    "fil_h": 3,
+    "fil_w": 3,
+    "forw": 0,
+    "spatial_dim": 2,
+    **{f"conv_stride_{axis}": 1 for axis in "dhw"},
+    **{f"pad_{axis}": 0 for axis in "dhw"},
+    **{f"dilation_{axis}": 1 for axis in "dhw"},
+}
+_BLAS = re.compile(r"(?:hipblaslt-bench|rocblas-bench)\b(?P<rest>.*)")
+_BLAS_DTYPES = {"f8": "fp8", "f4": "pk_fp4", "h": "fp16", "s": "fp32", "d": "fp64"}
+_TUNABLE = re.compile(
+    r"(?P<scaled>Scaled)?Gemm(?P<kind>StridedBatched|AndBias)?TunableOp_(?P<types>[A-Za-z0-9_]+?)_(?P<blas>[TN]{2}),"
+    r"[tn]{2}_(?P<m>\d{1,19})_(?P<n>\d{1,19})_(?P<k>\d{1,19})(?:_B_(?P<batch>\d{1,19}))?(?P<rest>\w*)"
+)
+_MISSED = re.compile(
+    r"shape is M:\s*(?P<m>\d{1,19}),\s*N:\s*(?P<n>\d{1,19}),\s*K:\s*(?P<k>\d{1,19})(?P<rest>.*)not found tuned config"
+)
+_STATED_DTYPE = re.compile(r"(?:q_)?dtype(?:_w)?\s*[:=]\s*['\"]?(?:torch\.)?(?P<dtype>\w+)")
+_VLLM = re.compile(
+    r"Config file not found at .*?(?:E=(?P<e>\d{1,9}),)?N=(?P<n>\d{1,19})(?:,K=(?P<k>\d{1,19}))?,"
+    r"device_name=[^,\s]*(?:,dtype=(?P<dtype>\w+))?(?P<rest>.*)"
+)
+_VLLM_DTYPES = {"fp8_w8a8": "fp8", "int8_w8a8": "int8"}
+_KERNEL = re.compile(
+    r"(?<![A-Za-z])[Mm][_=]?(\d{1,7})[_x, ]{1,2}[Nn][_=]?(\d{1,7})[_x, ]{1,2}[Kk][_=]?(\d{1,7})(?![0-9])"
+)
+_KERNEL_DTYPE = re.compile(
+    r"(?<![a-z0-9])(bf16|bfloat16|fp16|f16|half|fp8|f8|fp32|f32|int8|i8)(?![a-z0-9])", re.IGNORECASE
+)
+_LAYOUT_OF = {"TN": "rcr", "NN": "rrr", "NT": "crr", "TT": "ccr"}  # of BLAS' transA and transB
+
+
+@dataclass(frozen=True, slots=True)
+class Stated:
+    """A shape that a line states.
+
+    Attributes:
+        shape: the shape.
+        name: of the layer or kernel; empty: none is stated.
+        count: how often.
+    """
+
+    shape: Shape
+    name: str = ""
+    count: int = 1
+
+
+def driver_line(line: str) -> Iterator[Stated]:
+    """The convolution of a line of MIOpenDriver, as MIOPEN_ENABLE_LOGGING_CMD prints it, in each direction."""
+    if (match := _DRIVER.search(line)) is None or _SEARCH in line:
+        return
+    values = {_SHORT_OPTIONS.get(name, name): value for name, value in _options(match["rest"]).items()}
+    if values.get("mode", "conv") != "conv":
+        raise UsageError(f"MIOpenDriver's mode {values['mode']!r:.40} is no convolution", code="unsupported")
+    number = {name: _integer(name, values.get(name, default)) for name, default in _DRIVER_DEFAULTS.items()}
+    axes = "dhw"[-number["spatial_dim"] :] if number["spatial_dim"] in (2, 3) else ""
+    if not axes:
+        raise UsageError(f"a convolution of {number['spatial_dim']} dimensions", code="unsupported")
+    lists = {
+        ours: tuple(number[f"{theirs}_{axis}"] for axis in axes)
+        for ours, theirs in {"spatial": "in", "taps": "fil", "stride": "conv_stride", "pad": "pad"}.items()
+    }
+    wanted = number["forw"] or sum(_DIRECTIONS.values())
+    for variant, bit in _DIRECTIONS.items():
+        if wanted & bit:
+            yield Stated(
+                Convolution(
+                    number["batchsize"],
+                    number["in_channels"],
+                    number["out_channels"],
+                    g=number["group_count"],
+                    **lists,
+                    dilation=tuple(number[f"dilation_{axis}"] for axis in axes),
+                    variant=variant,
+                    dtype=_driver_dtype(match["op"]),
+                    layout=values.get("in_layout", "").lower(),
+                )
+            )
+
+
+def _driver_dtype(op: str) -> str:
+    if op not in _DRIVER_DTYPES:
+        raise UsageError(f"MIOpenDriver's {op!r:.40} is no convolution that ckh knows", code="unsupported")
+    return _DRIVER_DTYPES[op]
+
+
+def blas_line(line: str) -> Iterator[Stated]:
+    """The product of a line of hipblaslt-bench or rocblas-bench; of a batch, each product counts."""
+    if (match := _BLAS.search(line)) is None:
+        return
+    values = _options(match["rest"])
+    function = values.get("f", values.get("function", "gemm"))
+    if "gemm" not in function and function != "matmul":
+        raise UsageError(f"{function!r:.40} is no matrix product", code="unsupported")
+    if missing := [name for name in "mnk" if name not in values]:
+        raise UsageError(f"-{missing[0]} is missing", code="missing-field")
+    m, n, k = (_integer(name, values[name]) for name in "mnk")
+    blas = (
+        values.get("transA", values.get("transposeA", "N")) + values.get("transB", values.get("transposeB", "N"))
+    ).upper()
+    a, b = (_blas_dtype(values.get(f"{letter}_type", values.get("r", "f32_r"))) for letter in "ab")
+    if a != b:
+        raise UsageError(f"operands of two types, {a} and {b}", code="unsupported")
+    scaling = (
+        Scaling.ROW if values.get("scaleA", "0") not in ("0", "") and a in ("fp8", "bf8", "int8") else Scaling.NONE
+    )
+    yield Stated(
+        _blas_product(m, n, k, blas, a, scaling), count=_integer("batch_count", values.get("batch_count", "1"))
+    )
+
+
+def tunable_line(line: str) -> Iterator[Stated]:
+    """The product of a row of PyTorch's TunableOp, untuned or tuned; of a batch, each product counts."""
+    if (match := _TUNABLE.search(line)) is None:
+        return
+    types = match["types"]
+    whole = dtype_name(types)
+    dtype = whole if whole in DTYPE_BYTES else dtype_name(re.split(r"_(?=[A-Z])", types)[0])
+    if dtype not in DTYPE_BYTES:
+        raise UsageError(f"unknown element type {types!r:.60}", code="unknown-dtype")
+    scaling = Scaling.ROW if match["scaled"] else Scaling.NONE
+    shape = _blas_product(int(match["m"]), int(match["n"]), int(match["k"]), match["blas"], dtype, scaling)
+    yield Stated(shape, count=int(match["batch"] or 1))
+
+
+def missed_line(line: str) -> Iterator[Stated]:
+    """The product that AITER found no row for in a table that no operation of ckh has, as that of bf16."""
+    if (match := _MISSED.search(line)) is None:
+        return
+    stated = _STATED_DTYPE.search(match["rest"])
+    text = line[match.start() :]
+    dtype = dtype_name(stated["dtype"]) if stated else next((one for one in ("bf16", "fp16") if one in text), "")
+    yield Stated(Matmul(int(match["m"]), int(match["n"]), int(match["k"]), dtype if dtype in DTYPE_BYTES else ""))
+
+
+def vllm_line(line: str, tokens: Sequence[int]) -> Iterator[Stated]:
+    """The products of which vLLM or SGLang has no configuration, for each number of tokens.
+
+    A mixture of experts states neither its columns nor how many experts a token chooses, so it is no shape.
+    """
+    if (match := _VLLM.search(line)) is None:
+        return
+    if match["e"] or not match["k"]:
+        raise UsageError(
+            "vLLM's line states neither the columns nor the choices of a mixture of experts",
+            "name the model's config.json too",
+            code="missing-field",
+        )
+    dtype = _VLLM_DTYPES.get(match["dtype"] or "", "")
+    scaling = Scaling.BLOCK_128 if re.search(r"block_shape=\[128, ?128\]", match["rest"]) else Scaling.ROW
+    for m in tokens:
+        yield Stated(Matmul(m, int(match["n"]), int(match["k"]), dtype, scaling=scaling if dtype else Scaling.NONE))
+
+
+def kernel_name(name: str, count: int = 1) -> Iterator[Stated]:
+    """The product whose sizes a kernel's name states, as m128_n1536_k7168; most names have tiles only."""
+    for match in _KERNEL.finditer(name):
+        dtype = _KERNEL_DTYPE.search(name)
+        m, n, k = map(int, match.groups())
+        yield Stated(Matmul(m, n, k, dtype_name(dtype[1]) if dtype else ""), name[:80], count)
+        return
+
+
+READERS: Mapping[str, Callable[[str], Iterator[Stated]]] = {
+    "MIOpenDriver": driver_line,
+    "-bench": blas_line,
+    "TunableOp_": tunable_line,
+    "not found tuned config": missed_line,
+}
+VLLM_MARK = "Config file not found at"
+
+
+def _blas_product(m: int, n: int, k: int, blas: str, dtype: str, scaling: Scaling) -> Matmul:
+    """The row-major product of a column-major one: our A is their B."""
+    layout = _LAYOUT_OF.get(blas.replace("C", "T"))
+    if layout is None:
+        raise UsageError(f"unknown transposes {blas!r:.20}", code="unknown-name")
+    return Matmul(n, m, k, dtype, layout, scaling)
+
+
+def _blas_dtype(text: str) -> str:
+    bare = text.removesuffix("_r")
+    dtype = _BLAS_DTYPES.get(bare, dtype_name(bare))
+    if dtype not in DTYPE_BYTES:
+        raise UsageError(f"unknown element type {text!r:.40}", code="unknown-dtype")
+    return dtype
+
+
+def _options(text: str) -> dict[str, str]:
+    """Options of a command line by name, without dashes."""
+    try:
+        words = shlex.split(text.replace("',", "'"), comments=False)
+    except ValueError:
+        words = text.split()
+    found: dict[str, str] = {}
+    for word, following in zip(words, [*words[1:], ""], strict=True):
+        name, is_joined, value = word.partition("=")
+        if name.startswith("-") and len(name) > 1 and not _is_number(name):
+            found[name.lstrip("-")] = value if is_joined else following
+    return found
+
+
+def _is_number(text: str) -> bool:
+    return re.fullmatch(r"-?[0-9.]+", text) is not None
+
+
+def _integer(name: str, value: object) -> int:
+    text = str(value)
+    if re.fullmatch(r"[+-]?[0-9]{1,19}", text) is None:
+        raise UsageError(f"{name} is {text[:40]!r}, not an integer", code="bad-number")
+    return int(text)

@@ -1,0 +1,140 @@
+"""Why a lookup in a tuned table missed: the key that comes nearest, and where it differs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ckh.errors import DataError
+from ckh.files.untrusted import csv_rows, read_text
+from ckh.shapes.shaped import NearKey
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from pathlib import Path
+
+_DEVICE = ("gfx", "cu_num")
+_OTHER_DEVICE, _OTHER_DTYPE, _OTHER_ROWS, _OTHER_COLUMNS = 1.0, 2.0, 4.0, 8.0  # no two sum up to a third
+_FNUZ = "fnuz"
+
+
+@dataclass(frozen=True, slots=True)
+class Lookup:
+    """The columns of a tuned table's key.
+
+    Attributes:
+        rows: the size that is padded, that is the rows of A.
+        columns: the size that depends on what is fused.
+        others: those that must agree for a row to be near.
+        dtypes: element types.
+    """
+
+    rows: str
+    columns: str
+    others: tuple[str, ...]
+    dtypes: tuple[str, ...]
+
+
+class KeyTable:
+    """The rows of tuned tables, grouped by columns when these are first asked for."""
+
+    def __init__(self, rows: Iterable[Mapping[str, str]]) -> None:
+        self._rows = list(rows)
+        self._groups: dict[tuple[str, ...], dict[tuple[str, ...], list[Mapping[str, str]]]] = {}
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def agreeing(self, columns: tuple[str, ...], key: Mapping[str, str]) -> Sequence[Mapping[str, str]]:
+        """The rows that agree with a key in columns."""
+        if columns not in self._groups:
+            groups: dict[tuple[str, ...], list[Mapping[str, str]]] = {}
+            for row in self._rows:
+                groups.setdefault(tuple(row.get(name, "") for name in columns), []).append(row)
+            self._groups[columns] = groups
+        return self._groups[columns].get(tuple(key[name] for name in columns), ())
+
+
+def read_tables(paths: Iterable[Path]) -> KeyTable:
+    """The rows of tuned tables.
+
+    Raises:
+        DataError: one is no CSV file with the columns of a key.
+    """
+    return KeyTable(row for path in paths for row in _table_rows(path))
+
+
+def _table_rows(path: Path) -> Iterator[Mapping[str, str]]:
+    rows = ((line, cells) for line, cells in csv_rows(path, read_text(path)) if any(cells))
+    header = next(rows, (0, []))[1]
+    if "cu_num" not in header:
+        raise DataError(f"{path}: missing column cu_num", "--table reads AITER's tuned tables", code="missing-column")
+    for line, cells in rows:
+        if len(cells) != len(header):
+            raise DataError(f"{path}:{line}: {len(cells)} cells under {len(header)} columns", code="bad-row")
+        yield dict(zip(header, cells, strict=True))
+
+
+def nearest_key(lookup: Lookup, key: Mapping[str, str], looked_up: Sequence[int], table: KeyTable) -> NearKey | None:
+    """The row whose key comes nearest; None: no row agrees in what must agree.
+
+    Args:
+        lookup: the columns.
+        key: the key that was looked up, by column.
+        looked_up: the sizes `lookup.rows` under which a row is found, the padded ones too.
+        table: the rows.
+    """
+    near = [
+        (cost, number)
+        for number, row in enumerate(table.agreeing(lookup.others, key))
+        if (cost := _cost(lookup, key, looked_up, row)) is not None
+    ]
+    if not near:
+        return None
+    row = table.agreeing(lookup.others, key)[min(near)[1]]
+    names = [*_DEVICE, lookup.rows, lookup.columns, *lookup.others, *lookup.dtypes]
+    own = {name: row[name] for name in names if name in row}
+    differs = {name: key[name] for name, value in own.items() if value != key[name]}
+    if int(row[lookup.rows]) in looked_up:
+        differs.pop(lookup.rows, None)
+    return NearKey(own, differs, _why(lookup, row, differs, looked_up))
+
+
+def _cost(
+    lookup: Lookup, key: Mapping[str, str], looked_up: Sequence[int], row: Mapping[str, str]
+) -> tuple[float, float] | None:
+    """How far a row is: the sum of its differences, then how far its sizes are; None: it has none."""
+    try:
+        rows, columns = int(row[lookup.rows]), int(row[lookup.columns])
+    except (KeyError, ValueError):
+        return None
+    wanted = int(key[lookup.columns])
+    far = abs(rows - looked_up[0]) / looked_up[0] + abs(columns - wanted) / wanted
+    cost = _OTHER_DEVICE * any(name in row and row[name] != key[name] for name in _DEVICE)
+    cost += _OTHER_DTYPE * any(name in row and row[name] != key[name] for name in lookup.dtypes)
+    cost += _OTHER_ROWS * (rows not in looked_up) + _OTHER_COLUMNS * (columns != wanted)
+    return cost, far
+
+
+def _why(lookup: Lookup, row: Mapping[str, str], differs: Mapping[str, str], looked_up: Sequence[int]) -> str:
+    if not differs:
+        padded = f" (padded to {row[lookup.rows]})" if int(row[lookup.rows]) != looked_up[0] else ""
+        return f"the table has this key{padded}: the program read another table"
+    reasons = []
+    if any(name in differs for name in _DEVICE):
+        device = " ".join(f"{name} {row[name]}" for name in _DEVICE if name in row)
+        reasons.append(f"tuned for another GPU ({device})")
+    for name in lookup.dtypes:
+        if name in differs:
+            both = differs[name], row[name]
+            of_chips = ": FNUZ floats are gfx942's" if sum(_FNUZ in one for one in both) == 1 else ""
+            reasons.append(f"tuned in {row[name]}, not {differs[name]}{of_chips}")
+    if lookup.rows in differs:
+        tried = ", ".join(map(str, looked_up))
+        reasons.append(f"{lookup.rows} {row[lookup.rows]} is none of those that are looked up ({tried})")
+    if lookup.columns in differs:
+        reasons.append(
+            f"{lookup.columns} {row[lookup.columns]} instead of {differs[lookup.columns]}: fused, split or padded "
+            "otherwise"
+        )
+    return "; ".join(reasons)

@@ -1,0 +1,200 @@
+"""Logs, read line by line: memory grows with the distinct shapes alone."""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections import Counter
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ckh.errors import CkhError, DataError, UsageError
+from ckh.ops import operation
+from ckh.shapes.layers import Layer
+from ckh.shapes.logs.lines import READERS, VLLM_MARK, kernel_name, vllm_line
+from ckh.shapes.shaped import all_parts, shaped_part
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from ckh.shapes.logs.lines import Stated
+    from ckh.shapes.run_options import RunOptions
+
+MAX_LINE_BYTES = 1 << 16
+_TOO_LARGE, _OTHER_FORM = "too-large", "bad-problem"
+MAX_SHAPES = 200_000  # distinct ones: no model has so many
+_NAME_COLUMNS = ("Kernel_Name", "KernelName", "Name", "kernel_name", "Kernel Name")
+_COUNT_COLUMNS = ("Calls", "Count", "calls")
+
+
+class _Key(NamedTuple):
+    """What makes two lines the same layer."""
+
+    name: str
+    shape: Any
+    op: str
+
+
+class ShapeCounts:
+    """Distinct shapes of a source with their counts, and what was left out."""
+
+    def __init__(self, wanted: RunOptions) -> None:
+        self.bad: Counter[str] = Counter()
+        self.left_out: Counter[str] = Counter()
+        self._skip_bad = wanted.skip_bad
+        self._counts: Counter[_Key] = Counter()
+        self._where: dict[_Key, str] = {}
+
+    def add(self, name: str, shape: Any, count: int, where: str, op: str = "") -> None:
+        """Count a shape.
+
+        Raises:
+            DataError: there are more than `MAX_SHAPES`.
+        """
+        key = _Key(name, shape, op)
+        if key not in self._counts:
+            if len(self._counts) >= MAX_SHAPES:
+                raise DataError(f"{where}: more than {MAX_SHAPES} distinct shapes", "cut the log", code=_TOO_LARGE)
+            self._where[key] = where
+        self._counts[key] += count
+
+    def refuse(self, error: CkhError, where: str) -> None:
+        """Count what is bad, or raise it unless what is bad is left out.
+
+        Raises:
+            DataError: bad lines are not left out.
+        """
+        message = error.message if error.message.startswith(where) else f"{where}: {error.message}"
+        if not self._skip_bad:
+            hint = " and ".join(filter(None, (error.hint, "--skip-bad leaves such lines out")))
+            raise DataError(message, hint, code=error.code) from error
+        self.bad[message if not self.bad else next(iter(self.bad))] += 1
+
+    def layers(self) -> list[Layer]:
+        """The shapes in the order in which they were met."""
+        return [Layer(key.name, key.shape, count, self._where[key], key.op) for key, count in self._counts.items()]
+
+
+@cache
+def marks() -> dict[str, str]:
+    """Text of a line -> the operation that reads such lines."""
+    return {mark: name for name, part in all_parts().items() for mark in part.marks}
+
+
+@cache
+def prefixes() -> dict[str, str]:
+    """What canonical texts of problems begin with -> the operation, longer ones first."""
+    return {operation(name).prefix: name for name in sorted(all_parts(), key=lambda name: -len(operation(name).prefix))}
+
+
+@cache
+def any_mark() -> re.Pattern[bytes]:
+    """A pattern that finds in the bytes of a line what may state a shape."""
+    texts = [re.escape(mark).encode() for mark in (*marks(), *READERS, VLLM_MARK)]
+    firsts = [re.escape(prefix).encode() for prefix in prefixes()]
+    return re.compile(rb"\A\s*(?:" + b"|".join(firsts) + b")|" + b"|".join(dict.fromkeys(texts)))
+
+
+def read_log(lines: Iterable[bytes], path: str, wanted: RunOptions, tally: ShapeCounts) -> None:
+    """Count the shapes of a log's lines; other lines are passed over.
+
+    Raises:
+        DataError: a line states a shape that is none, unless such lines are left out; or there are too many.
+    """
+    search = any_mark().search
+    for number, line in enumerate(lines, 1):
+        if search(line) is not None:
+            try:
+                _read_line(line.decode("utf-8", "replace"), path, number, wanted, tally)
+            except CkhError as error:
+                if error.code == _TOO_LARGE:
+                    raise
+                tally.refuse(error, f"{path}:{number}")
+
+
+def _read_line(text: str, path: str, number: int, wanted: RunOptions, tally: ShapeCounts) -> None:
+    where = f"{path}:{number}"
+    if (found := _canonical(text)) is not None:
+        tally.add("", found[1], 1, where, found[0])
+        return
+    for mark, op in marks().items():
+        part = shaped_part(op)
+        if mark in text and part is not None and (own := part.line(text, Path(path), number)) is not None:
+            if not isinstance(own, str):
+                tally.add("", own, 1, where, op)
+            elif not _read_stated(text, where, wanted, tally):
+                tally.left_out[own] += 1
+            return
+    _read_stated(text, where, wanted, tally)
+
+
+def _canonical(text: str) -> tuple[str, Any] | None:
+    """The operation and the problem of a line that begins with a canonical text; None for another line."""
+    first = text.lstrip("\"' \t").split(maxsplit=1)[0].rstrip("\"',")
+    op = next((name for prefix, name in prefixes().items() if first.startswith(prefix)), None)
+    if op is None:
+        return None
+    try:
+        return op, operation(op).parse_problem(first)
+    except UsageError as error:
+        if error.code == _OTHER_FORM:
+            return None
+        raise
+
+
+def _read_stated(text: str, where: str, wanted: RunOptions, tally: ShapeCounts) -> bool:
+    """Count the shapes that the first fitting reader finds; False without any."""
+    readers: dict[str, Callable[[str], Iterator[Stated]]] = {
+        **READERS,
+        VLLM_MARK: lambda line: vllm_line(line, wanted.tokens),
+    }
+    for mark, read in readers.items():
+        if mark in text and (found := list(read(text))):
+            for one in found:
+                tally.add(one.name, one.shape, one.count, where)
+            return True
+    return False
+
+
+def read_kernels(lines: Iterable[bytes], path: str, tally: ShapeCounts) -> None:
+    """Count the shapes that kernels' names state in a profiler's CSV file, by calls or rows.
+
+    Raises:
+        DataError: the file has no column of names, or is not CSV.
+    """
+    reader = csv.reader((line.decode("utf-8", "replace") for line in lines), strict=True)
+    try:
+        header = [name.strip() for name in next(reader, [])]
+        name_at = next((header.index(name) for name in _NAME_COLUMNS if name in header), None)
+        count_at = next((header.index(name) for name in _COUNT_COLUMNS if name in header), None)
+        if name_at is None:
+            raise DataError(f"{path}: no column of kernels' names", code="missing-column")
+        for cells in reader:
+            if len(cells) == len(header):
+                _read_kernel(
+                    cells[name_at], "1" if count_at is None else cells[count_at], f"{path}:{reader.line_num}", tally
+                )
+    except csv.Error as error:
+        raise DataError(f"{path}:{reader.line_num}: not CSV: {error}", code="not-csv") from error
+
+
+def _read_kernel(name: str, count: str, where: str, tally: ShapeCounts) -> None:
+    calls = int(count) if count.strip().isdecimal() and len(count) < len(str(1 << 62)) else 1
+    try:
+        found = list(kernel_name(name, calls))
+    except UsageError as error:
+        tally.refuse(error, where)
+        return
+    for one in found:
+        tally.add(one.name, one.shape, one.count, where)
+    if not found:
+        tally.left_out["kernels whose name states no sizes"] += 1
+
+
+def is_profile(head: str) -> bool:
+    """True if a file begins with the header of a profiler's table of kernels."""
+    names = {name.strip().strip('"') for name in head.split("\n", 1)[0].split(",")}
+    return bool(names & set(_NAME_COLUMNS)) and bool(
+        names & {*_COUNT_COLUMNS, "Dispatch_Id", "DurationNs", "End_Timestamp", "EndNs"}
+    )

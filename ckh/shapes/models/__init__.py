@@ -1,0 +1,1 @@
+"""Models by their configuration: families, rules of their layers, ready ones."""

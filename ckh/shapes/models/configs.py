@@ -1,0 +1,182 @@
+"""Hugging Face's `config.json`: its family, element types and layers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ckh.errors import DataError
+from ckh.problems import dtype_name
+from ckh.shapes.layers import Scaling
+from ckh.shapes.models.config import Config
+from ckh.shapes.models.decoders import (
+    Decoder,
+    LatentAttention,
+    LinearAttention,
+    MixtureOfExperts,
+    Precision,
+    decoder_layers,
+)
+from ckh.shapes.models.encoders import clip_layers, vision_layers, whisper_layers
+from ckh.shapes.models.families import FAMILIES, FAMILY_OF, ModelKind
+from ckh.text.prose import one_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from ckh.shapes.layers import Layer
+    from ckh.shapes.run_options import RunOptions
+
+_DENSE, _LINEAR = "dense", "linear_attention"
+_BLOCK_128 = [128, 128]
+_DEFAULT_DTYPE = "bf16"  # of models that state none
+# Element types that models are quantised to, with the usual scaling.
+_SCALING_OF = {"fp8": Scaling.ROW, "bf8": Scaling.ROW, "int8": Scaling.ROW, "pk_fp4": Scaling.BLOCK_32}
+
+
+def config_layers(document: Mapping[str, Any], where: str, wanted: RunOptions) -> Iterator[Layer]:
+    """The layers of a configuration.
+
+    Raises:
+        DataError: its family is unknown, or a field is missing or wrong.
+        UsageError: a size cannot be divided among the ranks.
+    """
+    config = config_of(document, where)
+    precision = _precision(document, config, wanted)
+    match config.family.kind:
+        case ModelKind.DECODER:
+            yield from decoder_layers(
+                decoder_of(config), precision, wanted.tp, wanted.tokens, fuse_shared=wanted.fuse_shared, where=where
+            )
+        case ModelKind.VISION:
+            yield from vision_layers(config, precision, wanted)
+        case ModelKind.TWO_TOWERS:
+            yield from clip_layers(config, precision, wanted)
+        case ModelKind.SPEECH:
+            yield from whisper_layers(config, precision, wanted)
+
+
+def config_of(document: Mapping[str, Any], where: str) -> Config:
+    """The configuration of a known family; of a model with several parts, that of its text.
+
+    Raises:
+        DataError: its family is unknown.
+    """
+    text = document.get("text_config")
+    for values in (document, text):
+        if isinstance(values, dict) and (family := FAMILY_OF.get(str(values.get("model_type")))) is not None:
+            return Config(where, values, family)
+    name = str((text if isinstance(text, dict) else document).get("model_type") or document.get("model_type"))
+    known = one_of(name, tuple(FAMILY_OF))
+    families = ", ".join(family.name for family in FAMILIES)
+    raise DataError(
+        f"{where}: model_type {name[:60]!r} is of no family that ckh knows ({families})",
+        f"{known}; or trace the module: ckh shapes --torch pkg.module:factory",
+        code="unknown-name",
+    )
+
+
+def decoder_of(config: Config) -> Decoder:
+    """The language model that a configuration describes.
+
+    Raises:
+        DataError: a field is missing or wrong.
+    """
+    hidden, heads, layers = config.of("hidden"), config.of("heads"), config.of("layers")
+    latent = _latent(config) if config.has("kv_lora_rank") else None
+    head_dim = config.of("head_dim", max(1, hidden // heads))
+    linear = _linear(config) if config.has("linear_num_value_heads") else None
+    experts = _experts(config) if config.has(config.key("experts")) else None
+    dense = layers if experts is None else _dense_layers(config, layers)
+    return Decoder(
+        hidden=hidden,
+        intermediate=config.of("intermediate") if dense else 0,
+        heads=heads,
+        kv_heads=config.of("kv_heads", heads),
+        head_dim=head_dim,
+        vocabulary=config.of("vocabulary"),
+        layers=layers,
+        dense_layers=dense,
+        linear_layers=0 if linear is None else _linear_layers(config, layers),
+        gated_attention=config.has("attn_output_gate"),
+        experts=experts if dense < layers else None,
+        latent=latent,
+        linear=linear,
+    )
+
+
+def _latent(config: Config) -> LatentAttention:
+    return LatentAttention(
+        q_rank=config.size("q_lora_rank", 0, least=0),
+        kv_rank=config.size("kv_lora_rank"),
+        nope_dim=config.size("qk_nope_head_dim"),
+        rope_dim=config.size("qk_rope_head_dim"),
+        value_dim=config.size("v_head_dim"),
+        index_heads=config.size("index_n_heads", 0, least=0),
+        index_dim=config.size("index_head_dim", 0, least=0),
+    )
+
+
+def _linear(config: Config) -> LinearAttention:
+    return LinearAttention(
+        key_heads=config.size("linear_num_key_heads"),
+        key_dim=config.size("linear_key_head_dim"),
+        value_heads=config.size("linear_num_value_heads"),
+        value_dim=config.size("linear_value_head_dim"),
+    )
+
+
+def _experts(config: Config) -> MixtureOfExperts:
+    intermediate = config.of("expert_intermediate")
+    stated = config.values.get(config.key("shared_intermediate"))
+    shared = config.of("shared", int(bool(stated)), least=0)
+    together = config.of("shared_intermediate", shared * intermediate, least=0) if shared else 0
+    return MixtureOfExperts(config.of("experts"), config.of("per_token"), intermediate, shared, together)
+
+
+def _dense_layers(config: Config, layers: int) -> int:
+    """Number of layers without experts."""
+    types = config.values.get("mlp_layer_types")
+    if isinstance(types, list):
+        return types.count(_DENSE)
+    only = config.values.get("mlp_only_layers")
+    step = config.size("decoder_sparse_step", 1)
+    dense = set(range(min(layers, config.of("first_dense", 0, least=0))))
+    dense |= {one for one in only if isinstance(one, int)} if isinstance(only, list) else set()
+    return len(dense) if step == 1 else len(dense | {one for one in range(layers) if (one + 1) % step})
+
+
+def _linear_layers(config: Config, layers: int) -> int:
+    """Number of layers with linear attention."""
+    types = config.values.get("layer_types")
+    if isinstance(types, list):
+        return types.count(_LINEAR)
+    return layers - layers // config.size("full_attention_interval", 4)
+
+
+def _precision(document: Mapping[str, Any], config: Config, wanted: RunOptions) -> Precision:
+    """Element types of a configuration.
+
+    A type of 16 bits or more that is wanted takes the place of all of them, one of eight or fewer of those that are
+    quantised.
+    """
+    if wanted.dtype is not None and wanted.dtype not in _SCALING_OF:
+        return Precision(wanted.dtype, wanted.dtype)
+    named = (one.get(key) for one in (config.values, document) for key in ("dtype", "torch_dtype"))
+    base = dtype_name(str(next(filter(None, named), _DEFAULT_DTYPE)))
+    quantised = document.get("quantization_config") or config.values.get("quantization_config")
+    if wanted.dtype is not None or not isinstance(quantised, dict):
+        dtype = wanted.dtype or wanted.quantised_as or base
+        return Precision(base, dtype, _SCALING_OF.get(dtype, Scaling.NONE))
+    text = f"{quantised.get('quant_method')} {quantised.get('config_groups')} {quantised.get('global_quant_config')}"
+    return Precision(base, *_quantised(quantised, text.lower(), base))
+
+
+def _quantised(config: Mapping[str, Any], text: str, base: str) -> tuple[str, Scaling]:
+    """Element type and scaling of quantised layers; that of the others where weights alone are quantised."""
+    if "fp4" in text:
+        return "pk_fp4", Scaling.BLOCK_32
+    if "fp8" in text:
+        blocks = config.get("weight_block_size")
+        return "fp8", Scaling.BLOCK_128 if blocks == _BLOCK_128 else Scaling.ROW
+    activations = "input_activations" in text and "'input_activations': none" not in text
+    return ("int8", Scaling.ROW) if "int" in text and activations and "'num_bits': 8" in text else (base, Scaling.NONE)

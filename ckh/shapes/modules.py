@@ -1,0 +1,213 @@
+"""PyTorch modules, run on the meta device: shapes, strides and element types without weights or a GPU."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections import Counter
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ckh.errors import CkhError, UsageError
+from ckh.problems import DTYPE_BYTES, dtype_name
+from ckh.shapes.layers import Convolution, Layer, Matmul, Scaling
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+_META = "meta"
+_EXAMPLE = "e.g. def factory(): return model, torch.empty(1, 3, 224, 224)"
+_INNER = 2  # dimensions of a matrix
+
+
+def traced(
+    module: Any, inputs: Sequence[Any], keywords: dict[str, Any] | None = None
+) -> tuple[list[Layer], Counter[str]]:
+    """The layers that a module's call runs, in order, and what of it is left out.
+
+    The module is not changed: it runs with tensors of the meta device in the places of its parameters and buffers.
+
+    Args:
+        module: a `torch.nn.Module`.
+        inputs: its inputs; tensors are replaced by such of the meta device.
+        keywords: its inputs by name.
+
+    Raises:
+        UsageError: PyTorch is missing, or the call fails.
+    """
+    torch = _torch()
+    recorder = _recorder(torch)
+    names = {id(one): name for name, one in module.named_modules()}
+    state = {name: _to_meta(torch, one) for name, one in (*module.named_parameters(), *module.named_buffers())}
+    given = [_to_meta(torch, one) for one in inputs]
+    by_name = {name: _to_meta(torch, one) for name, one in (keywords or {}).items()}
+    with _in_module(torch, names, recorder.path), _reported(f"{type(module).__name__}"), torch.no_grad(), recorder:
+        torch.func.functional_call(module, state, tuple(given), by_name)
+    return recorder.layers, recorder.left_out
+
+
+def traced_factory(name: str) -> tuple[list[Layer], Counter[str]]:
+    """The layers of what a factory returns: a module and its inputs, made on the meta device.
+
+    Args:
+        name: pkg.module:factory.
+
+    Raises:
+        UsageError: it cannot be imported or called, or returns something else.
+    """
+    module_name, is_pair, attribute = name.partition(":")
+    if not (module_name and is_pair and attribute):
+        raise UsageError(f"--torch {name!r:.80} is not pkg.module:factory", _EXAMPLE, code="bad-name")
+    torch = _torch()
+    here = str(Path.cwd())
+    sys.path.insert(0, here)
+    try:
+        with _reported(name), torch.device(_META):
+            made = getattr(importlib.import_module(module_name), attribute)()
+    finally:
+        sys.path.remove(here)
+    if not isinstance(made, tuple) or len(made) < _INNER or not isinstance(made[0], torch.nn.Module):
+        raise UsageError(f"{name} does not return a module and its inputs", _EXAMPLE, code="bad-module")
+    return traced(made[0], made[1:])
+
+
+def _torch() -> Any:
+    try:
+        import torch
+    except ImportError as error:
+        raise UsageError("PyTorch is missing", "pip install 'ckh[torch]'", code="not-installed") from error
+    return torch
+
+
+@contextmanager
+def _reported(name: str) -> Iterator[None]:
+    """Report an error of someone's module as one line."""
+    try:
+        yield
+    except CkhError:
+        raise
+    except Exception as error:
+        text = " ".join(f"{type(error).__name__}: {error}".split())[:300]
+        raise UsageError(
+            f"{name} fails on the meta device: {text}",
+            "what looks at values cannot be traced: trace the part that computes",
+            code="bad-module",
+        ) from error
+
+
+def _to_meta(torch: Any, value: Any) -> Any:
+    if isinstance(value, torch.Tensor):
+        return torch.empty_strided(value.shape, value.stride(), dtype=value.dtype, device=_META)
+    if isinstance(value, (list, tuple)):
+        return type(value)(_to_meta(torch, one) for one in value)
+    if isinstance(value, dict):
+        return {name: _to_meta(torch, one) for name, one in value.items()}
+    return value
+
+
+@contextmanager
+def _in_module(torch: Any, names: dict[int, str], path: list[str]) -> Iterator[None]:
+    """Keep the path of the module that runs in `path`."""
+    hooks = torch.nn.modules.module
+
+    def enter(module: Any, _inputs: Any) -> None:
+        path.append(names.get(id(module), ""))
+
+    def leave(_module: Any, _inputs: Any, _output: Any) -> None:
+        if path:
+            path.pop()
+
+    with ExitStack() as stack:
+        for handle in (
+            hooks.register_module_forward_pre_hook(enter),
+            hooks.register_module_forward_hook(leave),
+        ):
+            stack.callback(handle.remove)
+        yield
+
+
+def _recorder(torch: Any) -> Any:
+    """A dispatch mode that records layers in `layers`; a class cannot inherit from what is imported late."""
+    from torch.utils._python_dispatch import TorchDispatchMode
+
+    aten = torch.ops.aten
+    products: dict[Any, Callable[[Sequence[Any]], tuple[Any, Any]]] = {
+        aten.mm.default: lambda args: (args[0], args[1]),
+        aten.addmm.default: lambda args: (args[1], args[2]),
+        aten.bmm.default: lambda args: (args[0], args[1]),
+        aten.baddbmm.default: lambda args: (args[1], args[2]),
+        aten._scaled_mm.default: lambda args: (args[0], args[1]),  # noqa: SLF001 - PyTorch's name of it
+    }
+
+    class DispatchRecorder(TorchDispatchMode):  # type: ignore[misc]
+        """Records what is computed."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.layers: list[Layer] = []
+            self.left_out: Counter[str] = Counter()
+            self.path: list[str] = []
+
+        def __torch_dispatch__(self, func: Any, _types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            name = self.path[-1] if self.path else ""
+            if func in products:
+                self._product(name, func is aten._scaled_mm.default, *products[func](args))  # noqa: SLF001
+            elif func is aten.convolution.default:
+                self._convolution(name, args)
+            elif "attention" in str(func):
+                self.left_out["attention"] += 1
+            return func(*args, **(kwargs or {}))
+
+        def _product(self, name: str, is_scaled: bool, a: Any, b: Any) -> None:  # noqa: FBT001
+            scaling = Scaling.ROW if is_scaled else Scaling.NONE
+            layout = f"{_order(a)}{_order(b)}r"
+            shape = Matmul(a.shape[-2], b.shape[-1], a.shape[-1], _dtype(a), layout, scaling)
+            count = a.shape[0] if a.dim() > _INNER else 1
+            self.layers.append(Layer(name, shape, count, f"module {name or 'itself'}"))
+
+        def _convolution(self, name: str, args: Sequence[Any]) -> None:
+            x, w, _, stride, pad, dilation, is_transposed, _, groups = args[:9]
+            if is_transposed:
+                self.left_out["transposed convolutions"] += 1
+                return
+            self.layers.append(
+                Layer(name, _convolution(torch, x, w, (stride, pad, dilation), groups), 1, f"module {name or 'itself'}")
+            )
+
+    return DispatchRecorder()
+
+
+def _convolution(torch: Any, x: Any, w: Any, lists: Sequence[Sequence[int]], groups: int) -> Convolution:
+    ndim = x.dim() - 2
+    stride, pad, dilation = (tuple(one) * (ndim if len(one) == 1 else 1) for one in lists)
+    more = (1,) if ndim == 1 else ()  # of one dimension: an image of height 1
+    formats = {2: torch.channels_last, 3: torch.channels_last_3d}
+    is_last = ndim in formats and x.is_contiguous(memory_format=formats[ndim])
+    layouts = {2: "nhwc" if is_last else "nchw", 3: "ndhwc" if is_last else "ncdhw"}
+    return Convolution(
+        x.shape[0],
+        x.shape[1],
+        w.shape[0],
+        more + tuple(x.shape[2:]),
+        more + tuple(w.shape[2:]),
+        groups,
+        more + stride,
+        (0,) * len(more) + pad,
+        more + dilation,
+        dtype=_dtype(x),
+        layout=layouts.get(ndim, ""),
+    )
+
+
+def _order(matrix: Any) -> str:
+    """How a matrix lies: r (row-major) or c; one that is neither counts as row-major."""
+    rows, columns = matrix.stride()[-2:]
+    return "c" if columns != 1 and rows == 1 else "r"
+
+
+def _dtype(tensor: Any) -> str:
+    name = dtype_name(str(tensor.dtype))
+    if name not in DTYPE_BYTES:
+        raise UsageError(f"element type {tensor.dtype} has no matrix cores", code="unsupported")
+    return name

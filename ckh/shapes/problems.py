@@ -1,0 +1,220 @@
+"""Problems of operations, made of the layers of sources, with how often each runs."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from ckh.errors import CkhError, DataError, UsageError
+from ckh.shapes.layers import Convolution, WeightedProblem
+from ckh.shapes.run_options import DEFAULT
+from ckh.shapes.shaped import all_parts, shaped_part
+from ckh.shapes.sources import STDIN, SourceKind, found_in, source_of
+from ckh.text.log import warn
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from ckh.ops.base import Operation, Problem
+    from ckh.shapes.layers import Layer
+    from ckh.shapes.run_options import RunOptions
+    from ckh.shapes.shaped import Shaped
+    from ckh.shapes.sources import SourceLayers
+
+P = TypeVar("P", bound="Problem")
+MAX_LAYERS = 12  # names of layers that are kept for a problem
+FORWARD = "forward"
+_OWN_READERS = (SourceKind.PROBLEMS, SourceKind.UNTUNED)
+
+
+@dataclass(frozen=True, slots=True)
+class ShapesFound:
+    """The problems of sources, with what was bad and what was left out, each with a count."""
+
+    problems: list[WeightedProblem]
+    bad: dict[str, int]
+    left_out: dict[str, int]
+
+
+def shapes_of(names: Sequence[str], wanted: RunOptions = DEFAULT, op: str | None = None) -> ShapesFound:
+    """The problems of sources.
+
+    Args:
+        names: files, folders, ready models, or - for stdin.
+        wanted: how a model runs.
+        op: the operation that shapes are to be problems of; None: each of its own.
+
+    Raises:
+        CkhError: a source is unusable, has a bad shape that is not left out, or no shape of the operation.
+    """
+    return weighted(found_in_all(names, wanted, op), wanted, op)
+
+
+def found_in_all(names: Sequence[str], wanted: RunOptions, op: str | None) -> list[SourceLayers]:
+    """What is found in each source.
+
+    Raises:
+        CkhError: as `shapes_of`.
+    """
+    return [found_in(source_of(name), _quantised(wanted, op), op or "") for name in names]
+
+
+def weighted(found: Sequence[SourceLayers], wanted: RunOptions, op: str | None) -> ShapesFound:
+    """The problems of what was found in sources; equal ones count together.
+
+    Raises:
+        CkhError: as `shapes_of`.
+    """
+    bad, left_out = _Counted(one.bad for one in found), _Counted(one.left_out for one in found)
+    counts: dict[tuple[str, Any], list[Layer]] = {}
+    for one in found:
+        for layer in one.layers:
+            try:
+                problem = _problem(layer, wanted, op, is_model=one.source.is_model)
+            except CkhError as error:
+                if error.code == "unsupported":
+                    left_out[error.message] += layer.count
+                elif wanted.skip_bad:
+                    bad[f"{layer.where}: {error.message}"] += 1
+                else:
+                    hint = " and ".join(filter(None, (error.hint, "--skip-bad leaves such shapes out")))
+                    raise DataError(f"{layer.where}: {error.message}", hint, code=error.code) from error
+                continue
+            if isinstance(problem, str):
+                left_out[problem] += layer.count
+            else:
+                counts.setdefault(problem, []).append(layer)
+    problems = [_merged(name, problem, layers) for (name, problem), layers in counts.items()]
+    if not problems:
+        names = ", ".join(one.source.name for one in found)
+        what = ", only " + _in_words(left_out) if left_out else ""
+        raise DataError(
+            f"no shape{f' of {op}' if op else ''} in {names}{what}",
+            "" if left_out else "see ckh shapes --help for what is read",
+            code="no-problems",
+        )
+    return ShapesFound(problems, dict(bad), dict(left_out))
+
+
+class _Counted(Counter[str]):
+    """A sum of counts."""
+
+    def __init__(self, counts: Iterable[Any]) -> None:
+        super().__init__()
+        for one in counts:
+            self.update(one)
+
+
+def _merged(op: str, problem: Any, layers: Sequence[Layer]) -> WeightedProblem:
+    names = tuple(dict.fromkeys(name for one in layers for name in one.name.split()))[:MAX_LAYERS]
+    return WeightedProblem(op, problem, sum(one.count for one in layers), names, layers[0].where)
+
+
+def _in_words(counts: Counter[str]) -> str:
+    return ", ".join(f"{count} of {what}" for what, count in counts.most_common(5))
+
+
+def _quantised(wanted: RunOptions, op: str | None) -> RunOptions:
+    """What is wanted, of models quantised where the operation has no kernels of 16 bits."""
+    part = shaped_part(op) if op else None
+    return replace(wanted, quantised_as=part.quantised_as) if part is not None else wanted
+
+
+def _problem(layer: Layer, wanted: RunOptions, op: str | None, *, is_model: bool) -> tuple[str, Any] | str:
+    """A layer's operation and problem, or in words why it is left out.
+
+    Raises:
+        CkhError: the problem is impossible, or the operation has no such kernels.
+    """
+    name = layer.op
+    problem = layer.shape
+    if not name or (op and op != name):
+        shape = problem if not name else _required_part(name).shape(problem)
+        name = op or _operation_of(shape)
+        part = _required_part(name)
+        if not isinstance(shape, part.kind):
+            return _operation_of(shape)
+        if isinstance(shape, Convolution) and not shape.variant:
+            shape = replace(shape, variant=wanted.variant or FORWARD)
+        problem = part.problem(shape, wanted.dtype or wanted.default_dtype)
+    if wanted.dtype is not None and problem.dtype != wanted.dtype and not (is_model and op is None):
+        return f"{name} in {problem.dtype}"
+    if wanted.variant is not None and getattr(problem, "variant", wanted.variant) != wanted.variant:
+        return f"{name}, {problem.variant}"
+    return name, problem
+
+
+def _required_part(name: str) -> Shaped[Any]:
+    """What an operation makes of shapes.
+
+    Raises:
+        UsageError: it makes nothing of them.
+    """
+    if (part := shaped_part(name)) is None:
+        raise UsageError(
+            f"{name} makes no problems of shapes", "these do: " + ", ".join(all_parts()), code="inapplicable-option"
+        )
+    return part
+
+
+def _operation_of(shape: Any) -> str:
+    """The operation whose problem a shape becomes where none is named."""
+    parts = {name: part for name, part in all_parts().items() if isinstance(shape, part.kind)}
+    return next((name for name, part in parts.items() if part.prefers(shape)), next(iter(parts)))
+
+
+def reads(source: str, op: Operation[Any, Any]) -> bool:
+    """True if a command's --problems is read as shapes: not a set or a problem file of the operation.
+
+    Raises:
+        CkhError: the file cannot be read.
+    """
+    if source in op.set_names() or op.name not in all_parts():
+        return False
+    try:
+        found = source_of(source)
+    except CkhError:
+        return source == STDIN
+    return found.kind not in _OWN_READERS and not (found.kind is SourceKind.LOG and source != STDIN and _has_own(op))
+
+
+def _has_own(op: Operation[Any, Any]) -> bool:
+    """True if an operation reads logs itself, in which it finds what its program missed."""
+    part = shaped_part(op.name)
+    return bool(part and part.marks)
+
+
+def problems_of(
+    op: Operation[P, Any], source: str, variant: str | None, dtype: str | None, default_dtype: str = "fp32"
+) -> tuple[P, ...]:
+    """The distinct problems of a set, a file or any source of shapes, as `LoadProblems`.
+
+    Raises:
+        CkhError: there is no such source, or it is unusable.
+    """
+    if not reads(source, op):
+        return op.load_problems(source, variant, dtype, default_dtype)
+    if variant is not None and not op.has_directions:
+        raise UsageError(f"{op.name} has no directions", "leave out --variant", code="inapplicable-option")
+    wanted = replace(DEFAULT, dtype=dtype, variant=variant, default_dtype=default_dtype)
+    found = shapes_of([source], wanted, op.name)
+    if found.left_out:
+        warn(f"{source}: left out {_in_words(Counter(found.left_out))}", "left-out")
+    return tuple(one.problem for one in found.problems)
+
+
+def stated_operation(source: str | None) -> str | None:
+    """The operation with the most work in a source, for a command without --op; None: the source states none."""
+    if source is None:
+        return None
+    try:
+        found = source_of(source)
+        if found.kind in _OWN_READERS:
+            return found.op or None
+        work: Counter[str] = Counter()
+        for one in shapes_of([source], replace(DEFAULT, skip_bad=True)).problems:
+            work[one.op] += one.flops
+    except CkhError:
+        return None
+    return work.most_common(1)[0][0]

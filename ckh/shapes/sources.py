@@ -1,0 +1,259 @@
+"""Where shapes come from, told by content: ready models and networks, `config.json`, ONNX, logs, tables of problems."""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from dataclasses import dataclass, field
+from functools import cache, partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+from ckh.errors import CkhError, DataError, UsageError
+from ckh.files.jsonfields import read_json
+from ckh.shapes.layers import Layer
+from ckh.shapes.logs.reading import MAX_LINE_BYTES, ShapeCounts, any_mark, is_profile, read_kernels, read_log
+from ckh.shapes.models.config import is_config
+from ckh.shapes.models.configs import config_layers
+from ckh.shapes.models.ready import MODELS
+from ckh.shapes.shaped import all_parts, networks, shaped_part
+from ckh.shapes.tables import is_table, table_layers
+from ckh.strenum import StrEnum
+from ckh.text.prose import one_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from ckh.shapes.run_options import RunOptions
+    from ckh.shapes.shaped import Shaped
+
+STDIN = "-"
+_HEAD_BYTES = 1 << 16
+_CONFIG = "config.json"
+_PROBLEM_FILES = (".csv", ".json", ".py")
+
+
+class SourceKind(StrEnum):
+    """Kinds of sources."""
+
+    MODEL = "ready model"
+    NETWORK = "ready network"
+    CONFIG = "config.json"
+    ONNX = "ONNX"
+    TABLE = "list of shapes"
+    UNTUNED = "untuned table"
+    PROFILE = "profile"
+    LOG = "log"
+    MODULE = "PyTorch module"
+    PROBLEMS = "problem file"
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A source: its kind, name for messages, and file; `op` has the operation of an untuned table."""
+
+    kind: SourceKind
+    name: str
+    path: Path = field(default_factory=Path)
+    op: str = ""
+
+    @property
+    def is_model(self) -> bool:
+        """True if the element types are a model's, which another takes the place of where one is named."""
+        return self.kind in (SourceKind.MODEL, SourceKind.NETWORK, SourceKind.CONFIG)
+
+
+@dataclass(frozen=True, slots=True)
+class SourceLayers:
+    """The layers of a source, with what was bad and what was left out, each with a count."""
+
+    source: Source
+    layers: list[Layer]
+    bad: Mapping[str, int] = field(default_factory=dict)
+    left_out: Mapping[str, int] = field(default_factory=dict)
+
+
+def ready_names() -> tuple[str, ...]:
+    """Names of the ready models and networks."""
+    return (*MODELS, *networks())
+
+
+def source_of(name: str) -> Source:
+    """The source of a name, a path, or - for stdin.
+
+    Raises:
+        UsageError: there is none.
+        DataError: the file is empty, cannot be read or is in no format that is known.
+    """
+    path = Path(name)
+    if name != STDIN and not path.exists():
+        if name in MODELS:
+            return Source(SourceKind.MODEL, name)
+        if name in networks():
+            return Source(SourceKind.NETWORK, name, op=networks()[name][0])
+        hint = f"name a file, a folder with a {_CONFIG}, or a model: {one_of(name, ready_names())}"
+        raise UsageError(f"{name!r} is neither a file nor a ready model", hint, code="no-file")
+    if path.is_dir():
+        return source_of(str(path / _CONFIG))
+    path = _stdin() if name == STDIN else path
+    head = _head(path, name)
+    return Source(_kind(path, head), "stdin" if name == STDIN else name, path, _recogniser(path, head))
+
+
+@cache
+def _stdin_file() -> BinaryIO:
+    """What stands on stdin, in a file without a name, so that it can be read again."""
+    file = tempfile.TemporaryFile()  # noqa: SIM115 - open as long as the process
+    while part := sys.stdin.buffer.read(_HEAD_BYTES):
+        file.write(part)
+    file.flush()
+    return file
+
+
+def _stdin() -> Path:
+    return Path(f"/proc/self/fd/{_stdin_file().fileno()}")
+
+
+def _head(path: Path, name: str) -> bytes:
+    try:
+        with path.open("rb") as file:
+            head = file.read(_HEAD_BYTES)
+    except OSError as error:
+        raise DataError(f"cannot read {name}: {error.strerror}", code="unreadable") from error
+    if not head.strip():
+        raise DataError(f"{name} is empty", code="empty")
+    return head
+
+
+def _kind(path: Path, head: bytes) -> SourceKind:
+    text = head.removeprefix(b"\xef\xbb\xbf").lstrip()
+    lines = _text(head)
+    suffix = path.suffix.lower()
+    has_marks = any(map(any_mark().search, head.splitlines()))
+    tests = (
+        (suffix == ".onnx" or b"\0" in head, SourceKind.ONNX),
+        (text.startswith(b"{"), SourceKind.CONFIG),
+        (is_table(lines), SourceKind.TABLE),
+        (is_profile(lines), SourceKind.PROFILE),
+        (bool(_recogniser(path, head)), SourceKind.UNTUNED),
+        (not has_marks and (text.startswith(b"[") or suffix in _PROBLEM_FILES), SourceKind.PROBLEMS),
+        (True, SourceKind.LOG),
+    )
+    return next(kind for holds, kind in tests if holds)
+
+
+def _text(head: bytes) -> str:
+    return head.decode("utf-8-sig", "replace")
+
+
+def _recogniser(path: Path, head: bytes) -> str:
+    """The operation whose untuned table a file is; empty if it is none."""
+    text = _text(head)
+    return next((name for name, part in all_parts().items() if part.recognises(path, text)), "")
+
+
+def found_in(source: Source, wanted: RunOptions, op: str = "") -> SourceLayers:
+    """The layers of a source.
+
+    Args:
+        source: the source.
+        wanted: how a model runs.
+        op: the operation of a problem file, which may be read as those of several.
+
+    Raises:
+        CkhError: it is unusable.
+    """
+    match source.kind:
+        case SourceKind.MODEL:
+            return SourceLayers(source, list(config_layers(MODELS[source.name][1], source.name, wanted)))
+        case SourceKind.NETWORK:
+            return SourceLayers(source, _network_layers(source, wanted))
+        case SourceKind.CONFIG:
+            return _config(source, wanted)
+        case SourceKind.ONNX:
+            from ckh.shapes.onnx_model import onnx_layers
+
+            return SourceLayers(source, *onnx_layers(source.path, source.name, wanted))
+        case SourceKind.PROBLEMS:
+            return SourceLayers(source, _problem_layers(source, op))
+        case _:
+            return _tallied(source, wanted)
+
+
+def _config(source: Source, wanted: RunOptions) -> SourceLayers:
+    document = read_json(source.path)
+    if not is_config(document):
+        raise DataError(
+            f"{source.name}: a JSON object that is no model's {_CONFIG}: it has no model_type",
+            "name a Hugging Face config.json",
+            code="unknown-format",
+        )
+    return SourceLayers(source, list(config_layers(document, source.name, wanted)))
+
+
+def _network_layers(source: Source, wanted: RunOptions) -> list[Layer]:
+    op, layers = networks()[source.name]
+    part = shaped_part(op)
+    assert part is not None, "it has the network"
+    shapes = [(number, part.shape(layer)) for batch in wanted.batch for number, layer in enumerate(layers(batch), 1)]
+    opened = [(number, _without_dtype(shape)) for number, shape in shapes]
+    return [Layer(f"conv{number}", shape, 1, source.name) for number, shape in opened]
+
+
+def _without_dtype(shape: Any) -> Any:
+    from dataclasses import replace
+
+    return replace(shape, dtype="", variant="")
+
+
+def _problem_layers(source: Source, op: str) -> list[Layer]:
+    """The problems of a file that an operation reads: the one named, or the first that can."""
+    errors: list[CkhError] = []
+    for name in [op] if op else all_parts():
+        from ckh.ops import operation
+
+        try:
+            problems = operation(name).load_problems(str(source.path), None, None)
+        except CkhError as error:
+            errors.append(error)
+        else:
+            return [Layer("", problem, 1, source.name, name) for problem in problems]
+    raise errors[0]
+
+
+def _tallied(source: Source, wanted: RunOptions) -> SourceLayers:
+    tally = ShapeCounts(wanted)
+    if source.kind is SourceKind.TABLE:
+        for one in table_layers(source.path, source.name, tally.refuse):
+            tally.add(one.name, one.shape, one.count, one.where, one.op)
+    elif source.kind is SourceKind.UNTUNED:
+        part = shaped_part(source.op)
+        assert part is not None, "it recognised the file"
+        _read_untuned(part, source, tally)
+    else:
+        with source.path.open("rb") as file:
+            read = read_kernels if source.kind is SourceKind.PROFILE else partial(read_log, wanted=wanted)
+            read(_lines(file), source.name, tally=tally)
+    return SourceLayers(source, tally.layers(), dict(tally.bad), dict(tally.left_out))
+
+
+def _read_untuned(part: Shaped[Any], source: Source, tally: ShapeCounts) -> None:
+    for line, entry in part.rows(source.path):
+        where = f"{source.name}:{line}"
+        try:
+            problem = entry(part.quantised_as or "")
+        except CkhError as error:
+            tally.refuse(error, where)
+            continue
+        if isinstance(problem, str):
+            tally.left_out[problem] += 1
+        else:
+            tally.add("", problem, 1, where, source.op)
+
+
+def _lines(file: BinaryIO) -> Iterator[bytes]:
+    """Lines of a file, of which the first `MAX_LINE_BYTES` count."""
+    while line := file.readline(MAX_LINE_BYTES):
+        yield line
+        while not line.endswith(b"\n") and (line := file.readline(MAX_LINE_BYTES)):
+            pass

@@ -1,0 +1,166 @@
+"""`ckh shapes`, and its lists where commands take problems."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ckh.cli import run
+from ckh.errors import ExitCode
+from ckh.shapes import sources
+from tests.jsonschemas import require_described
+from tests.refusals import expect_error, expect_warning
+
+FILES = Path(__file__).parents[1] / "shapes" / "files"
+LLAMA = ["llama3-70b", "--tp", "8", "--tokens", "16"]
+
+
+def document(capsys: pytest.CaptureFixture[str], *args: str) -> dict[str, Any]:
+    """The document of a call with --json, checked with its schema."""
+    assert run([*args, "--json"]) == ExitCode.OK
+    found: dict[str, Any] = json.loads(capsys.readouterr().out)
+    require_described(found["schema"].removeprefix("ckh."), found)
+    return found
+
+
+def test_csv_where_nobody_looks(capsys: pytest.CaptureFixture[str]) -> None:
+    """Without a terminal the list is CSV with count, layers and the columns of a problem's identity."""
+    assert run(["shapes", *LLAMA]) == ExitCode.OK
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[:2] == ["op,count,layers,dtype,layout,m,n,k,split_k", "gemm_universal,80,qkv,bf16,rcr,16,1280,8192,1"]
+    assert len(lines) == 6
+
+
+def test_document(capsys: pytest.CaptureFixture[str]) -> None:
+    """The document has each problem's share of the operations, which add up to one."""
+    found = document(capsys, "shapes", *LLAMA)
+    assert [one["layers"] for one in found["problems"]] == [["qkv"], ["o"], ["gate_up"], ["down"], ["lm_head"]]
+    assert sum(one["share"] for one in found["problems"]) == pytest.approx(1)
+    weights = 80 * (1280 * 8 + 1024 * 8 + 7168 * 8 + 3584 * 8) + 16032 * 8
+    assert found["problems"][2]["share"] == pytest.approx(80 * 7168 * 8 / weights)
+
+
+def test_a_written_list_is_read_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A list with GEMMs, AITER's GEMMs and experts gives the same problems, counts and layers."""
+    out = tmp_path / "shapes.csv"
+    assert run(["shapes", "deepseek-v3", "--tp", "8", "--tokens", "1,64", "--out", str(out)]) == ExitCode.OK
+    capsys.readouterr()
+    first = document(capsys, "shapes", "deepseek-v3", "--tp", "8", "--tokens", "1,64")
+    again = document(capsys, "shapes", str(out))
+    assert again["problems"] == first["problems"]
+    assert {one["op"] for one in first["problems"]} == {"gemm_universal", "aiter_gemm", "aiter_moe"}
+    assert run(["shapes", "llama3-8b", "--out", str(out)]) == ExitCode.USAGE
+    expect_error(capsys.readouterr().err, "output-exists", out)
+    assert run(["shapes", str(out), "--out", str(out), "--force"]) == ExitCode.USAGE
+    expect_error(capsys.readouterr().err, "unsafe-output", out)
+
+
+def test_predict_reads_lists_and_sources(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """`--problems` takes the list, the ready model and stdin, and finds the operation."""
+    out = tmp_path / "shapes.csv"
+    listed = [one["problem"] for one in document(capsys, "shapes", *LLAMA, "--out", str(out))["problems"]]
+    found = document(capsys, "predict", "--problems", str(out), "--arch", "gfx942", "--top", "1")
+    assert [one["problem"] for one in found["results"]] == listed
+
+
+def test_predict_reads_stdin(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """- is stdin, read once although the operation is looked for in it first."""
+    assert run(["shapes", *LLAMA]) == ExitCode.OK
+    text = capsys.readouterr().out
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(text.encode())))
+    sources._stdin_file.cache_clear()
+    found = document(capsys, "predict", "--problems", "-", "--arch", "gfx942", "--top", "1")
+    sources._stdin_file().close()
+    sources._stdin_file.cache_clear()
+    assert len(found["results"]) == 5
+
+
+def test_bench_reads_a_model(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A plan on the host takes a log's shapes of the operation with most work, in the device's element type."""
+    log = tmp_path / "gemms.log"
+    line = "hipblaslt-bench -m {m} -n 8 -k 64 --transA T --transB N --a_type f32_r --b_type f32_r\n"
+    log.write_text("".join(line.format(m=m) for m in (16, 32, 16)), encoding="utf-8")
+    out = tmp_path / "run"
+    options = ["--device", "host", "--kernels", "sample:2", "--dry-run", "--out", str(out)]
+    found = document(capsys, "bench", "--problems", str(log), *options)
+    assert found["problems"] == 2
+    assert not out.exists()
+
+
+def test_export_reads_a_model(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Tables for AITER are written for a model's quantised GEMMs."""
+    out = tmp_path / "tables"
+    call = ["export", "--to", "aiter", "--op", "aiter_gemm", "--problems", "llama3-8b", "--arch", "gfx942"]
+    assert run([*call, "--out", str(out)]) == ExitCode.OK
+    expect_warning(capsys.readouterr().err, "left-out", "bf16")
+    rows = (file.read_text(encoding="utf-8").splitlines() for file in out.rglob("*.csv"))
+    assert sum(len(lines) - 1 for lines in rows) == 4 * 6
+
+
+def test_ready_models_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
+    """--list shows models and networks with the options that their shapes depend on."""
+    found = {one["name"]: one["options"] for one in document(capsys, "shapes", "--list")["ready"]}
+    assert found["llama3-70b"] == ["--tp", "--tokens"]
+    assert found["resnet50"] == ["--batch"]
+    assert found["vit-b16"] == ["--tp", "--batch"]
+    assert run(["shapes", "--list"]) == ExitCode.OK
+
+
+def test_a_table_at_a_terminal(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """At a terminal a table shows each problem's share."""
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    assert run(["shapes", *LLAMA]) == ExitCode.OK
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].split() == ["problem", "layers", "count", "work"]
+    assert lines[4].split()[1:] == ["gate_up", "80", "54.1", "%"]
+
+
+@pytest.mark.parametrize(
+    ("args", "code"),
+    [
+        ([], "missing-option"),
+        (["no-such-model"], "no-file"),
+        (["llama3-70b", "--tp", "3"], "indivisible"),
+        (["llama3-70b", "--tokens", "0"], "out-of-range"),
+        (["llama3-70b", "--tokens", "1,x"], "bad-number"),
+        (["llama3-70b", "--tokens", str(2**40)], "bad-number"),
+        (["llama3-70b", "--op", "nothing"], "unknown-op"),
+        (["llama3-70b", "--table", str(FILES / "results.stats.csv")], "missing-column"),
+        (["--torch", "nonsense"], "bad-name"),
+    ],
+)
+def test_wrong_usage(args: list[str], code: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """What is wrong is one line with a code, and never exit code 1."""
+    assert run(["shapes", *args]) in (ExitCode.USAGE, ExitCode.BAD_DATA)
+    expect_error(capsys.readouterr().err, code)
+
+
+def test_bad_rows_of_a_list(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A list with a bad row names it; the others are kept with --skip-bad."""
+    path = tmp_path / "shapes.csv"
+    good = "op,count,layers,dtype,layout,m,n,k,split_k\ngemm_universal,2,a b,bf16,rcr,1,2,3,1\n"
+    for row, code in (
+        ("gemm_universal,0,,bf16,rcr,1,2,3,1", "out-of-range"),
+        ("gemm_universal,1,,bf16,rcr,0,2,3,1", "out-of-range"),
+        (f"gemm_universal,1,,bf16,rcr,{2**40},2,3,1", "out-of-range"),
+        ("gemm_universal,1,,bf16,rcr,,2,3,1", "missing-field"),
+        ("gemm_universal,1,,bf16,rcr,x,2,3,1", "bad-number"),
+        ("nothing,1,,bf16,rcr,1,2,3,1", "unknown-op"),
+        ("gemm_universal,1", "bad-row"),
+    ):
+        path.write_text(good + row + "\n", encoding="utf-8")
+        assert run(["shapes", str(path)]) == ExitCode.BAD_DATA
+        expect_error(capsys.readouterr().err, code, f"{path}:3")
+        found = document(capsys, "shapes", str(path), "--skip-bad")
+        assert [(one["count"], one["layers"]) for one in found["problems"]] == [(2, ["a", "b"])]
+        assert sum(found["bad"].values()) == 1
+
+
+def test_an_operation_without_shapes(capsys: pytest.CaptureFixture[str]) -> None:
+    """A command's own operation that a source has nothing of is an error that says what is there."""
+    assert run(["predict", "--op", "grouped_conv", "--problems", "llama3-8b"]) == ExitCode.BAD_DATA
+    expect_error(capsys.readouterr().err, "no-problems", "grouped_conv", "llama3-8b", "gemm_universal")

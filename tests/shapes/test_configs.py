@@ -1,0 +1,245 @@
+"""Shapes of models, by their configuration."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import ckh.shapes
+from ckh.errors import DataError, UsageError
+from ckh.shapes.models.families import FAMILIES
+from ckh.shapes.models.ready import MODELS
+from tests.refusals import expect_refusal
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from ckh.shapes.layers import WeightedProblem
+
+# What meta-llama/Meta-Llama-3-70B and deepseek-ai/DeepSeek-V3 publish.
+LLAMA_70B = {
+    "architectures": ["LlamaForCausalLM"],
+    "model_type": "llama",
+    "num_hidden_layers": 80,
+    "hidden_size": 8192,
+    "intermediate_size": 28672,
+    "num_attention_heads": 64,
+    "num_key_value_heads": 8,
+    "vocab_size": 128256,
+    "torch_dtype": "bfloat16",
+}
+KIMI_K2 = {
+    "model_type": "kimi_k2",
+    "vocab_size": 163840,
+    "hidden_size": 7168,
+    "intermediate_size": 18432,
+    "num_hidden_layers": 61,
+    "num_attention_heads": 64,
+    "num_key_value_heads": 64,
+    "kv_lora_rank": 512,
+    "q_lora_rank": 1536,
+    "qk_rope_head_dim": 64,
+    "qk_nope_head_dim": 128,
+    "v_head_dim": 128,
+    "moe_intermediate_size": 2048,
+    "n_routed_experts": 384,
+    "n_shared_experts": 1,
+    "num_experts_per_tok": 8,
+    "first_k_dense_replace": 1,
+    "torch_dtype": "bfloat16",
+    "quantization_config": {"quant_method": "fp8", "weight_block_size": [128, 128]},
+}
+
+
+def read(tmp_path: Path, config: dict[str, Any], **wanted: Any) -> list[WeightedProblem]:
+    """The problems of a configuration."""
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(config), encoding="utf-8")
+    return ckh.shapes.read(str(path), **wanted)
+
+
+def sizes(problems: list[WeightedProblem]) -> dict[str, tuple[int, ...]]:
+    """Layer -> M, N, K and count of GEMMs."""
+    return {
+        one.layers[0]: (one.problem.m, one.problem.n, one.problem.k, one.count)
+        for one in problems
+        if hasattr(one.problem, "m")
+    }
+
+
+def test_llama_on_eight_ranks(tmp_path: Path) -> None:
+    """Heads, gates and the vocabulary are divided, the output projections along K: the shapes that vLLM runs."""
+    found = read(tmp_path, LLAMA_70B, tp=8, tokens=(16,))
+    assert sizes(found) == {
+        "qkv": (16, 1280, 8192, 80),
+        "o": (16, 8192, 1024, 80),
+        "gate_up": (16, 7168, 8192, 80),
+        "down": (16, 8192, 3584, 80),
+        "lm_head": (16, 16032, 8192, 1),
+    }
+    assert {(one.op, one.problem.dtype, one.problem.layout) for one in found} == {("gemm_universal", "bf16", "rcr")}
+
+
+def test_last_layer_has_a_row_for_each_sequence(tmp_path: Path) -> None:
+    """The vocabulary is multiplied with at most 256 rows, and counts for each number of tokens."""
+    found = sizes(read(tmp_path, LLAMA_70B, tokens=(1, 1024, 4096)))
+    assert found["lm_head"] == (256, 128256, 8192, 2)
+
+
+def test_vocabulary_is_padded(tmp_path: Path) -> None:
+    """Whisper-like sizes that are no multiple of 64 are padded, as vLLM does, before they are divided."""
+    found = sizes(read(tmp_path, {**LLAMA_70B, "vocab_size": 32001}, tp=2, tokens=(1,)))
+    assert found["lm_head"][1] == 32064 // 2
+
+
+def test_latent_attention_and_experts(tmp_path: Path) -> None:
+    """Quantised layers are AITER's, the router and the vocabulary stay in bf16; low ranks are whole on each rank."""
+    found = read(tmp_path, KIMI_K2, tp=8, tokens=(64,))
+    assert sizes(found) == {
+        "qkv_a": (64, 1536 + 512 + 64, 7168, 61),
+        "q_b": (64, 8 * 192, 1536, 61),
+        "kv_b": (64, 8 * 256, 512, 61),
+        "o": (64, 7168, 8 * 128, 61),
+        "gate_up": (64, 2 * 18432 // 8, 7168, 1),
+        "down": (64, 7168, 18432 // 8, 1),
+        "router": (64, 384, 7168, 60),
+        "shared_gate_up": (64, 2 * 256, 7168, 60),
+        "shared_down": (64, 7168, 256, 60),
+        "lm_head": (64, 20480, 7168, 1),
+    }
+    experts = next(one for one in found if one.op == "aiter_moe")
+    assert experts.problem.to_dict() | {"num_cus": 0} == {
+        "tokens": 64,
+        "model_dim": 7168,
+        "inter_dim": 256,
+        "experts": 384,
+        "topk": 8,
+        "stage": "both",
+        "dtype": "fp8",
+        "quant": "per_1x128",
+        "activation": "silu",
+        "num_cus": 0,
+    }
+    assert experts.count == 60
+    kinds = {one.layers[0]: (one.op, getattr(one.problem, "family", "")) for one in found}
+    assert kinds["o"] == ("aiter_gemm", "a8w8_blockscale")
+    assert kinds["router"] == kinds["lm_head"] == ("gemm_universal", "")
+
+
+def test_shared_experts_as_routed_ones(tmp_path: Path) -> None:
+    """With shared experts fused each token chooses one expert more, and their GEMMs are gone."""
+    found = read(tmp_path, KIMI_K2, tp=8, tokens=(64,), fuse_shared=True)
+    assert not any("shared" in name for one in found for name in one.layers)
+    assert {(one.problem.experts, one.problem.topk) for one in found if one.op == "aiter_moe"} == {(385, 9)}
+
+
+def test_a_dtype_quantises(tmp_path: Path) -> None:
+    """fp8 takes the place of what is quantised; fp16 of all."""
+    fp8 = read(tmp_path, LLAMA_70B, tokens=(1,), dtype="fp8")
+    assert {one.layers[0]: one.problem.dtype for one in fp8}["lm_head"] == "bf16"
+    assert {(one.op, one.problem.family) for one in fp8 if one.op == "aiter_gemm"} == {("aiter_gemm", "a8w8")}
+    fp16 = read(tmp_path, LLAMA_70B, tokens=(1,), dtype="fp16")
+    assert {(one.op, one.problem.dtype) for one in fp16} == {("gemm_universal", "fp16")}
+
+
+def test_an_operation_takes_models_quantised(tmp_path: Path) -> None:
+    """AITER's GEMMs of a model in bf16 are those of the model quantised to fp8; the vocabulary is not among them."""
+    found = read(tmp_path, LLAMA_70B, tokens=(1,), op="aiter_gemm")
+    assert {name for one in found for name in one.layers} == {"qkv", "o", "gate_up", "down"}
+
+
+def test_key_value_heads_are_repeated(tmp_path: Path) -> None:
+    """Eight heads on sixteen ranks: one a rank."""
+    assert sizes(read(tmp_path, LLAMA_70B, tp=16, tokens=(1,)))["qkv"] == (1, (4 + 2) * 128, 8192, 80)
+
+
+def test_text_of_a_model_with_images(tmp_path: Path) -> None:
+    """Of a configuration in parts the text counts, with what transformers takes for fields that are left out."""
+    text = {"model_type": "gemma3_text", "hidden_size": 2560, "intermediate_size": 10240, "num_hidden_layers": 34}
+    found = sizes(read(tmp_path, {"model_type": "gemma3", "text_config": text}, tokens=(1,)))
+    assert found["qkv"] == (1, (8 + 2 * 4) * 256, 2560, 34)
+    assert found["lm_head"] == (1, 262208, 2560, 1)
+
+
+def test_vision_transformer() -> None:
+    """Patches are a convolution, and a batch of images has 197 rows each."""
+    found = ckh.shapes.read("vit-b16", batch=(8,))
+    patches = next(one for one in found if one.op == "grouped_conv")
+    problem = patches.problem
+    assert (problem.n, problem.c, problem.k, problem.hi, problem.y, problem.stride_h) == (8, 3, 768, 224, 16, 16)
+    assert sizes(found) == {
+        "qkv": (8 * 197, 3 * 768, 768, 12),
+        "o": (8 * 197, 768, 768, 12),
+        "fc1": (8 * 197, 3072, 768, 12),
+        "fc2": (8 * 197, 768, 3072, 12),
+    }
+
+
+def test_clip_has_two_towers() -> None:
+    """Texts of 77 positions and images of 257 patches each have their products."""
+    found = sizes(ckh.shapes.read("clip-vit-l14", batch=(2,)))
+    assert found["text_fc1"] == (2 * 77, 3072, 768, 12)
+    assert found["vision_fc1"] == (2 * 257, 4096, 1024, 24)
+    assert found["vision_projection"] == (2, 768, 1024, 1)
+
+
+def test_whisper_encodes_and_decodes() -> None:
+    """1500 frames are encoded once; tokens are decoded, and look at them."""
+    found = ckh.shapes.read("whisper-large-v3", tokens=(4,))
+    convs = [one.problem for one in found if one.op == "grouped_conv"]
+    assert [(one.c, one.k, one.hi, one.wi, one.x, one.stride_w) for one in convs] == [
+        (128, 1280, 1, 3000, 3, 1),
+        (1280, 1280, 1, 3000, 3, 2),
+    ]
+    assert sizes(found)["encoder_fc1"] == (1500, 5120, 1280, 32)
+    assert sizes(found)["decoder_cross_kv"] == (1500, 2560, 1280, 32)
+    assert sizes(found)["decoder_qkv"] == (4, 3 * 1280, 1280, 32)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_ready_models_have_shapes(name: str) -> None:
+    """Each ready model has problems on one rank, of a family of the table."""
+    assert ckh.shapes.read(name)
+    assert any(MODELS[name][1]["model_type"] in family.types for family in FAMILIES)
+
+
+def test_networks_take_a_batch() -> None:
+    """ResNet-50's 53 convolutions count, for images of that many."""
+    found = ckh.shapes.read("resnet50", batch=(32,))
+    assert sum(one.count for one in found) == 53
+    assert {one.problem.n for one in found} == {32}
+
+
+def test_unknown_family_names_the_nearest(tmp_path: Path) -> None:
+    """An unknown family names near ones, and how to trace a module."""
+    with expect_refusal(DataError, "unknown-name", "llama9", "llama", "--torch"):
+        read(tmp_path, {**LLAMA_70B, "model_type": "llama9"})
+
+
+@pytest.mark.parametrize(("size", "code"), [(0, "out-of-range"), (2**40, "out-of-range"), ("8192", "bad-number")])
+def test_impossible_sizes(tmp_path: Path, size: object, code: str) -> None:
+    """A size of 0 or 2^40, or a text, is refused with its key."""
+    with expect_refusal(DataError, code, "hidden_size", size):
+        read(tmp_path, {**LLAMA_70B, "hidden_size": size})
+
+
+def test_missing_field(tmp_path: Path) -> None:
+    """A configuration without a size names its key and family."""
+    config = {name: value for name, value in LLAMA_70B.items() if name != "intermediate_size"}
+    with expect_refusal(DataError, "missing-field", "intermediate_size", "Llama"):
+        read(tmp_path, config)
+
+
+@pytest.mark.parametrize(("tp", "what"), [(3, "num_attention_heads 64"), (128, "num_attention_heads 64")])
+def test_ranks_that_do_not_divide(tmp_path: Path, tp: int, what: str) -> None:
+    """Ranks that heads cannot be divided among are refused, with the size."""
+    with expect_refusal(UsageError, "indivisible", what, tp):
+        read(tmp_path, LLAMA_70B, tp=tp)
+
+
+def test_json_that_is_no_model(tmp_path: Path) -> None:
+    """Another JSON object says what is missing."""
+    with expect_refusal(DataError, "unknown-format", "model_type"):
+        read(tmp_path, {"name": "x"})

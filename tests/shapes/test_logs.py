@@ -1,0 +1,179 @@
+"""Shapes in logs and profiles."""
+
+from __future__ import annotations
+
+import tracemalloc
+from pathlib import Path
+
+import pytest
+
+import ckh.shapes
+from ckh.errors import CkhError, DataError
+from ckh.shapes.logs import reading
+from ckh.shapes.problems import shapes_of
+from ckh.shapes.run_options import RunOptions
+from tests.refusals import expect_refusal
+
+FILES = Path(__file__).parent / "files"
+DRIVER = "./bin/MIOpenDriver convfp16 -n {n} -c 64 -H 56 -W 56 -k {k} -y 3 -x 3 -p 1 -q 1 -u 1 -v 1 -l 1 -j 1 -F 1\n"
+
+
+def counts(name: str) -> dict[str, int]:
+    """Canonical text -> count of a file's problems."""
+    return {one.problem.canonical(): one.count for one in ckh.shapes.read(str(FILES / name))}
+
+
+def test_miopen() -> None:
+    """Convolutions of MIOpenDriver's lines count, without those of a search for a solver, in 2D and 3D."""
+    assert counts("miopen.log") == {
+        "conv_forward_fp32_nhwgc_2d_n128_c3_k64_g1_i32x32_f3x3_s1x1_p1x1_d1x1": 2,
+        "conv_forward_bf16_ndhwgc_3d_n1_c16_k16_g1_i5x104x60_f1x1x1_s1x1x1_p0x0x0_d1x1x1": 1,
+        "conv_bwd_data_bf16_nhwgc_2d_n8_c128_k128_g1_i32x32_f3x3_s1x1_p1x1_d1x1": 1,
+    }
+
+
+def test_miopen_keeps_its_layouts() -> None:
+    """As MIOpen's problems they have the layout of the line, NCHW without one."""
+    found = ckh.shapes.read(str(FILES / "miopen.log"), op="miopen_conv")
+    assert [one.problem.layout for one in found] == ["nchw", "ndhwc", "nhwc"]
+
+
+def test_all_directions_of_a_driver_line(tmp_path: Path) -> None:
+    """-F 0 is all three directions, 6 both backward ones."""
+    path = tmp_path / "driver.txt"
+    for flag, directions in (("0", ["forward", "bwd_data", "bwd_weight"]), ("6", ["bwd_data", "bwd_weight"])):
+        path.write_text(DRIVER.format(n=1, k=64).replace("-F 1", f"-F {flag}"), encoding="utf-8")
+        assert [str(one.problem.variant) for one in ckh.shapes.read(str(path))] == directions
+
+
+def test_blas_benches() -> None:
+    """Column-major products become row-major ones: m and n change places, transA says how our B lies."""
+    assert counts("blas.log") == {
+        "gemm_bf16_rcr_m1_n10240_k8192_splitk1": 2,
+        "gemm_bf16_crr_m176_n48_k1024_splitk1": 1,
+        "gemm_bf16_rcr_m512_n2048_k67_splitk1": 1,
+        "gemm_fp16_rrr_m3_n64_k3_splitk1": 512,
+    }
+
+
+def test_tunable_op() -> None:
+    """PyTorch's untuned files have the same convention; a scaled product is one of AITER's."""
+    assert counts("tunableop_untuned0.csv") == {
+        "gemm_bf16_rcr_m16_n1536_k7168_splitk1": 1,
+        "gemm_bf16_crr_m4149_n5120_k17408_splitk1": 1,
+        "aiter_gemm_a8w8_ck_fp8_cu0_m12288_n64_k2048": 1,
+        "gemm_fp16_rrr_m128_n64_k256_splitk1": 12,
+    }
+
+
+def test_server_log() -> None:
+    """Misses of AITER in tables that ckh has kernels for, in bf16, of mixtures of experts, and vLLM's files."""
+    found = shapes_of([str(FILES / "server.log")], RunOptions(tokens=(1, 64)))
+    assert [one.problem.canonical() for one in found.problems] == [
+        "aiter_gemm_a8w8_ck_int8_cu0_m64_n16384_k5120",
+        "gemm_bf16_rcr_m64_n7168_k2048_splitk1",
+        "gemm_bf16_rcr_m16_n4096_k4096_splitk1",
+        "aiter_moe_both_fp8_per_1x128_silu_cu80_t4096_d4096_i384_e289_k9",
+        "aiter_gemm_a8w8_blockscale_ck_fp8_cu0_m1_n6144_k2048",
+        "aiter_gemm_a8w8_blockscale_ck_fp8_cu0_m64_n6144_k2048",
+    ]
+    assert found.left_out == {"swiglustep": 1}
+
+
+def test_profile() -> None:
+    """Of a profile the kernel whose name states M, N and K counts by its calls; tiles are no sizes."""
+    found = shapes_of([str(FILES / "results.stats.csv")])
+    assert [(one.problem.canonical(), one.count) for one in found.problems] == [
+        ("gemm_bf16_rcr_m64_n7168_k2048_splitk1", 61)
+    ]
+    assert sum(found.left_out.values()) == 2
+
+
+def test_untuned_table_of_aiter() -> None:
+    """AITER's own list of DeepSeek-V3 has four weights for 16 or 17 numbers of tokens."""
+    found = ckh.shapes.read(str(FILES / "a8w8_blockscale_untuned_gemm_ds_v3.csv"))
+    assert len(found) == 67
+    assert {(one.op, one.problem.family) for one in found} == {("aiter_gemm", "a8w8_blockscale")}
+    assert {(one.problem.n, one.problem.k) for one in found} == {(2112, 7168), (3072, 1536), (4096, 512), (7168, 2048)}
+
+
+def test_canonical_texts(tmp_path: Path) -> None:
+    """Lines that begin with a problem count, of several operations in one file."""
+    path = tmp_path / "some.txt"
+    texts = ["gemm_bf16_rcr_m1_n2_k3_splitk1", "aiter_gemm_a8w8_ck_fp8_cu0_m1_n2_k3", "gemm_bf16_rcr_m1_n2_k3_splitk1"]
+    path.write_text("# problems\n" + "\n".join(texts) + "\ngemm_layers: 3\n", encoding="utf-8")
+    assert [(one.op, one.count) for one in ckh.shapes.read(str(path))] == [("gemm_universal", 2), ("aiter_gemm", 1)]
+
+
+@pytest.mark.parametrize(
+    ("line", "code"),
+    [
+        (DRIVER.format(n=0, k=64), "out-of-range"),
+        (DRIVER.format(n=1, k=2**40), "out-of-range"),
+        (DRIVER.format(n=1, k="many"), "bad-number"),
+        (DRIVER.format(n=1, k=64).replace("-F 1", "-F 1 -m trans"), "unsupported"),
+        (DRIVER.format(n=1, k=64).replace("-y 3", "-y 99"), "impossible-problem"),
+        ("GemmTunableOp_BFloat16_TN,tn_0_16_7168_ld_1_1_1\n", "out-of-range"),
+        ("GemmTunableOp_Quux_TN,tn_1_16_7168_ld_1_1_1\n", "unknown-dtype"),
+        ("hipblaslt-bench -m 4 -n 4 --transA T --transB N --a_type bf16_r --b_type bf16_r\n", "missing-field"),
+        ("[aiter] shape is M:1099511627776, N:4, K:4, not found tuned config in a8w8_tuned_gemm.csv\n", "out-of-range"),
+        ("[aiter] [fused_moe] using 2stage default for (304, 1, 4096, 1536, 256, 6)\n", "bad-row"),
+        ("gemm_bf16_rcr_m0_n2_k3_splitk1\n", "out-of-range"),
+        ("Config file not found at /c/E=256,N=256,device_name=AMD_Instinct_MI300X.json\n", "missing-field"),
+    ],
+)
+def test_bad_lines(tmp_path: Path, line: str, code: str) -> None:
+    """A line with an impossible shape is refused with its number; the others are kept where bad ones are left out."""
+    path = tmp_path / "some.log"
+    path.write_text("hello\n" + line + DRIVER.format(n=1, k=64), encoding="utf-8")
+    if code == "unsupported":
+        assert len(ckh.shapes.read(str(path), skip_bad=True)) == 1
+    with expect_refusal(DataError, code, f"{path}:2"):
+        ckh.shapes.read(str(path))
+    found = shapes_of([str(path)], RunOptions(skip_bad=True))
+    assert [one.problem.k for one in found.problems] == [64]
+    assert sum(found.bad.values()) == 1
+
+
+def test_a_million_lines_take_no_memory(tmp_path: Path) -> None:
+    """A log's memory grows with its distinct shapes: a hundred thousand lines take less than 4 MB."""
+    path = tmp_path / "long.log"
+    noise = "INFO 11-26 engine.py: 4321 tokens/s\n" * 9
+    lines = (noise + DRIVER.format(n=1 + number % 8, k=64) for number in range(10_000))
+    path.write_text("".join(lines), encoding="utf-8")
+    ckh.shapes.read(str(FILES / "miopen.log"))  # imports
+    tracemalloc.start()
+    found = ckh.shapes.read(str(path))
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert [one.count for one in found] == [1250] * 8
+    assert peak < 4e6
+
+
+def test_a_line_without_an_end_takes_no_memory(tmp_path: Path) -> None:
+    """Of a line of 40 MB the beginning counts."""
+    path = tmp_path / "wide.log"
+    path.write_bytes(DRIVER.format(n=1, k=64).strip().encode() + b" x" * 20_000_000)
+    tracemalloc.start()
+    assert len(ckh.shapes.read(str(path))) == 1
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 4e6
+
+
+def test_too_many_shapes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A log with more distinct shapes than any model has is refused, with bad lines left out too."""
+    monkeypatch.setattr(reading, "MAX_SHAPES", 5)
+    path = tmp_path / "some.log"
+    path.write_text("".join(DRIVER.format(n=1, k=number) for number in range(1, 9)), encoding="utf-8")
+    with expect_refusal(DataError, "too-large", f"{path}:6"):
+        ckh.shapes.read(str(path), skip_bad=True)
+
+
+@pytest.mark.parametrize(("content", "code"), [("", "empty"), ("nothing here\n", "no-problems")])
+def test_files_without_shapes(tmp_path: Path, content: str, code: str) -> None:
+    """An empty file and a log without shapes are refused."""
+    path = tmp_path / "some.log"
+    path.write_text(content, encoding="utf-8")
+    with expect_refusal(CkhError, code, path):
+        ckh.shapes.read(str(path))
