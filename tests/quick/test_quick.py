@@ -396,19 +396,25 @@ def test_options_are_those_of_predict() -> None:
 
 
 def test_little_is_imported(models: Path, tmp_path: Path) -> None:
-    """A quick answer imports neither NumPy nor Typer, nor what they bring."""
+    """A quick answer imports neither NumPy nor Typer nor what they bring, and makes no dataclass."""
     code = (
         "import sys; from ckh.entry import run; "
-        "assert run(['predict', '--c', '48']) == 0; "
-        "print([name for name in ('numpy', 'typer', 'click', 'pydantic', 'rich', 'lightgbm') if name in sys.modules])"
+        "assert run(['predict', '--c', '48', *sys.argv[1:]]) == 0; "
+        "slow = 'dataclasses', 'numpy', 'typer', 'click', 'pydantic', 'rich', 'lightgbm'; "
+        "print([name for name in slow if name in sys.modules])"
     )
     environment = {**os.environ, "CKH_MODELS": str(models), "CKH_CACHE_DIR": str(tmp_path / "cache")}
     environment |= {"CKH_DATA_DIR": str(tmp_path / "user"), "PYTHONPATH": str(Path(cli.__file__).parents[1])}
     if not is_available():
         pytest.skip("ckh was installed without its C part")
-    for expected in ("numpy", "[]"):
+    for expected, *options in (("numpy",), ("[]",), ("[]", "--json")):
         done = subprocess.run(
-            [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True, timeout=120
+            [sys.executable, "-c", code, *options],
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=120,
         )
         assert expected in done.stdout.splitlines()[-1]
 
