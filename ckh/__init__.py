@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from ckh.data.dataset import Dataset, read_dataset
     from ckh.errors import CkhError, DataError, DeviceError, ModelError, NoKernelError, OutputError, UsageError
+    from ckh.isa.anatomy import Anatomy
+    from ckh.isa.source import explain
     from ckh.learn.answers.answer import Answer, Caveat, NotMeasured
     from ckh.learn.answers.api import answer, known, rank, rank_many
     from ckh.learn.answers.known import Known
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
     from ckh.version import __version__ as __version__
 
 __all__ = [
+    "Anatomy",
     "Answer",
     "Caveat",
     "CkhError",
@@ -41,6 +44,7 @@ __all__ = [
     "Ranked",
     "UsageError",
     "answer",
+    "explain",
     "known",
     "load_model",
     "rank",
@@ -57,6 +61,8 @@ _HOMES = {
         "ckh.errors",
     ),
     **dict.fromkeys(("answer", "known", "rank", "rank_many"), "ckh.learn.answers.api"),
+    "Anatomy": "ckh.isa.anatomy",
+    "explain": "ckh.isa.source",
     **dict.fromkeys(("Model", "load_model"), "ckh.learn.models.artifact"),
     "Known": "ckh.learn.answers.known",
     "Ranked": "ckh.learn.answers.ranked",

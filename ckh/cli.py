@@ -24,6 +24,7 @@ COMMANDS: dict[str, str] = {
     "train": "Learn models from a dataset.",
     "evaluate": "Score a model on measured problems.",
     "predict": "Rank all kernels for a problem.",
+    "explain": "Show where a kernel's clocks go, by its machine code.",
     "search": "Find kernels beyond the candidates, by a model or by measuring.",
     "validate": "Check choices against the best, a new model against an old one.",
     "report": "Draw measurements and models as a page, or as SVG and PNG.",

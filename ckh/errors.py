@@ -88,6 +88,7 @@ ERROR_CODES: dict[str, str] = {
     "no-compiler": "no usable compiler",
     "no-headers": "no headers of CK Tile",
     "no-emulator": "the emulated GPU cannot be built",
+    "not-compiled": "a kernel that cannot be compiled",
     "broken-toolchain": "the compiler builds nothing that loads",
     "worker-start": "a worker process does not start",
     "no-cluster": "no scheduler at the address",

@@ -17,7 +17,7 @@ FLOORS = (
     ("",),
     ("ops.*",),
     ("quick",),
-    ("export", "report", "search"),
+    ("export", "isa", "report", "search"),
     ("bench",),
     ("emulator",),
     ("learn",),

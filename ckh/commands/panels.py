@@ -21,7 +21,7 @@ PANELS = {
     "Sources": "torch lists",
     "Model as it runs": "tp tokens batch fuse_shared",
     DATA: "data train_data labels with_trained max_unstable amd_recipe from_format maps skip_bad average sample",
-    "Kernels": "kernels registry rule_set filter split_k max_scratch matrix size keep",
+    "Kernels": "kernels registry rule_set filter split_k max_scratch matrix size keep code_object",
     MODEL: "model require among warm_start",
     AITER: "table",
     "Plan": "plan active stop_gain dry_run",
@@ -34,8 +34,8 @@ PANELS = {
     "Gate": "create fail_under min_problems min_mean min_p10 top_k max_mean_loss max_median_loss max_p10_loss "
     "max_problem_loss max_loss allow_unmeasured",
     "Figures": "over by_data watch every plots",
-    "Output": "to out top embed ordered partition_rows write_registry skip_unsupported why explain worst junit summary "
-    "force as_json wide",
+    "Output": "to out svg top embed ordered partition_rows write_registry skip_unsupported why explain worst junit "
+    "summary force as_json wide",
     OTHER: "",
 }
 _PANEL_OF = {option: panel for panel, options in PANELS.items() for option in options.split()}

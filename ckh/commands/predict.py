@@ -269,10 +269,22 @@ def _print_one(found: Ranking, top: int, again: str, *, as_json: bool, why: bool
     if explain:
         from ckh.learn.answers import explain as explaining
 
-        answer = replace(answer, explanation=explaining.explain(found))
+        explanation = explaining.explain(found)
+        if explanation is not None and found.padded is None:
+            explanation = replace(explanation, code=_code_lines(explanation.first, found))
+        answer = replace(answer, explanation=explanation)
     if found.model.not_measured is None:
         offer_once(found.problem, spec.op_type, spec.arch, spec.device, found.model.path)
     emit(answer_json(answer) if as_json else answer_text(answer, why=why))
+
+
+def _code_lines(kernel: str, found: Ranking) -> tuple[str, ...]:
+    """What the machine code of a kernel that was compiled here says; empty for others."""
+    from ckh.isa.source import of_compiled
+    from ckh.isa.text import brief_lines
+
+    anatomy = of_compiled(kernel, found.problem, found.model.spec.arch)
+    return () if anatomy is None else tuple(brief_lines(anatomy))
 
 
 def _print_many(rankings: Sequence[Ranking], top: int, again: str, *, as_json: bool) -> None:

@@ -10,9 +10,12 @@ import mmap
 import struct
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ckh.emulator.messagepack import unpack
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 BUNDLE_MAGIC = b"__CLANG_OFFLOAD_BUNDLE__"
 MAX_MEMORY_BYTES = 1 << 28  # that a code object takes
@@ -29,6 +32,12 @@ _DESCRIPTOR, _NOTE_HEADER = struct.Struct("<II8xq20xIIIHH"), struct.Struct("<III
 _FLOAT_DENORM_32, _ID_BITS = 12 + 4, 7  # where they are in the descriptor's second and third resource word
 _SCRATCH_BUFFER = (0, 1 << 31, 0, 0)  # swizzled, which says what it is; where it lies is nobody's business
 _ROOM = 8192  # behind the code, which instructions may be fetched from
+# The counts of a kernel's metadata, in the order of the fields of `RegisterCounts`.
+_COUNTS = (
+    *(".vgpr_count", ".agpr_count", ".sgpr_count"),
+    *(".vgpr_spill_count", ".sgpr_spill_count", ".max_flat_workgroup_size"),
+)
+_MOST_COUNT = 1 << 20
 _Value = TypeVar("_Value", int, str, list)  # type: ignore[type-arg]
 
 
@@ -71,6 +80,21 @@ class Argument:
 
 
 @dataclass(frozen=True, slots=True)
+class RegisterCounts:
+    """Registers of a kernel, those that the compiler spilled, and threads of a workgroup at most; 0: not said.
+
+    `vgprs` counts vector and accumulation registers together, `agprs` the latter alone.
+    """
+
+    vgprs: int
+    agprs: int
+    sgprs: int
+    vgpr_spills: int
+    sgpr_spills: int
+    threads: int
+
+
+@dataclass(frozen=True, slots=True)
 class CompiledKernel:
     """A kernel's descriptor and metadata; sizes in bytes, `lds` of a workgroup, `scratch` of a lane."""
 
@@ -86,6 +110,7 @@ class CompiledKernel:
     keeps_denormals: bool
     properties: int
     preload: int
+    registers: RegisterCounts
 
     def pack(self, addresses: Any) -> bytes:
         """Explicit arguments, given as an array of pointers to them, laid out as in the segment."""
@@ -135,24 +160,47 @@ def find_code(bundle: int, arch: str) -> tuple[int, int]:
     Raises:
         ValueError: there is no bundle, no such code in it, or a damaged one.
     """
-    memory = _mapped(bundle)
+    return code_in(_mapped(bundle), arch)
+
+
+def code_in(memory: Any, arch: str) -> tuple[int, int]:
+    """As `find_code`, of a bundle's bytes."""
+    names = []
+    for name, offset, size in _entries(memory):
+        names.append(name)
+        if _arch_of(name) == arch:
+            if offset + size > len(memory):
+                raise ValueError(f"an offload bundle that is cut off: {offset + size} bytes, of {len(memory)}")
+            return offset, size
+    raise ValueError(f"no code for {arch} among {', '.join(names)}")
+
+
+def bundled_archs(memory: Any) -> list[str]:
+    """The architectures that a bundle has code for.
+
+    Raises:
+        ValueError: it is no bundle, or a damaged one.
+    """
+    return sorted(set(filter(None, (_arch_of(name) for name, _, _ in _entries(memory)))))
+
+
+def _arch_of(entry: str) -> str:
+    """The architecture of a bundle's entry; empty if it is not HIP's."""
+    return entry.rsplit("--", maxsplit=1)[-1].split(":", maxsplit=1)[0] if entry.startswith("hip") else ""
+
+
+def _entries(memory: Any) -> Iterator[tuple[str, int, int]]:
+    """The entries of a bundle: name, offset and size."""
     if bytes(memory[: len(BUNDLE_MAGIC)]) != BUNDLE_MAGIC:
         raise ValueError("no offload bundle, or a compressed one: compile with --no-offload-compress")
     at = len(BUNDLE_MAGIC)
     (count,) = _read(_BUNDLE_COUNT, memory, at)
     at += _BUNDLE_COUNT.size
-    names = []
     for _ in range(count):
         offset, size, length = _read(_BUNDLE_ENTRY, memory, at)
         at += _BUNDLE_ENTRY.size
-        name = bytes(memory[at : at + length]).decode()
+        yield bytes(memory[at : at + length]).decode(), offset, size
         at += length
-        names.append(name)
-        if name.startswith("hip") and name.split("--")[-1].split(":")[0] == arch:
-            if offset + size > len(memory):
-                raise ValueError(f"an offload bundle that is cut off: {offset + size} bytes, of {len(memory)}")
-            return offset, size
-    raise ValueError(f"no code for {arch} among {', '.join(names)}")
 
 
 def _mapped(address: int) -> memoryview:
@@ -265,7 +313,13 @@ class CodeObject:
             keeps_denormals=bool(rsrc1 >> _FLOAT_DENORM_32 & 3),
             properties=properties,
             preload=preload,
+            registers=RegisterCounts(*(_count(one, key) for key in _COUNTS)),
         )
+
+
+def _count(given: Any, key: str) -> int:
+    """A count of the metadata, 0 if there is none; of a kernel that was written by hand, it may be left out."""
+    return _at_most(key, _field(given, key, int), _MOST_COUNT) if key in given else 0
 
 
 def _argument(given: Any, most: int) -> Argument:

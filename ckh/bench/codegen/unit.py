@@ -77,11 +77,23 @@ def chosen(library: bytes, number: int) -> bytes:
     return head + mark + number.to_bytes(_NUMBER_BYTES, "little") + tail[_NUMBER_BYTES:]
 
 
+def chosen_number(library: bytes) -> int | None:
+    """The number of the kernel that a unit's library is that of; None if it is not a unit's."""
+    _, mark, tail = library.partition(_MARK)
+    return int.from_bytes(tail[:_NUMBER_BYTES], "little") if mark else None
+
+
+def function_part(number: int) -> str:
+    """What the mangled names of the functions of one kernel of a unit contain."""
+    space = _space(number)
+    return f"{len(space)}{space}"
+
+
 def remarks_of(number: int, messages: str) -> str:
     """The compiler's remarks on the functions of one kernel of a unit."""
-    space = _space(number)
+    part = function_part(number)
     blocks = re.split(rf"(?m)^(?=.*{FUNCTION_REMARK}: )", messages)
-    return "".join(block for block in blocks if f"{len(space)}{space}" in block.partition("\n")[0])
+    return "".join(block for block in blocks if part in block.partition("\n")[0])
 
 
 def code_hash(source: str, folders: Sequence[Path]) -> str:

@@ -154,6 +154,14 @@ class KernelBuilder:
                 keys.setdefault(self.source_hash(kernel), kernel)
         return [kernel for key, kernel in keys.items() if not self._cache.path(key).exists()]
 
+    def library(self, kernel: Kernel) -> Path:
+        """Where the kernel's library is in the cache, if it is there.
+
+        Raises:
+            UnsupportedKernelError: the device cannot build it.
+        """
+        return self._cache.path(self.source_hash(kernel))
+
     def build(
         self,
         kernels: Sequence[Kernel],

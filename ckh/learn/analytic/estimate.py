@@ -35,8 +35,8 @@ _LAUNCH_US = 3.0
 # 2,000 and more are about equally good; the other numbers are the makers'.
 _LATENCY_CLOCKS = 2000.0
 _WITHOUT_PREFETCH = "basic"  # what the names of such pipelines begin with
-_L2_BYTES_PER_CLOCK = 64.0
-_LDS_WRITE_BYTES_PER_CLOCK = 128.0  # CDNA 4 doubled the reads alone
+L2_BYTES_PER_CLOCK = 64.0
+LDS_WRITE_BYTES_PER_CLOCK = 128.0  # CDNA 4 doubled the reads alone
 _ISSUE_CLOCKS = 4  # of a matrix instruction, beside its own
 # Registers of a lane, of vectors and accumulators: one for each sum, three for each that a trip's elements fill, and 60
 # more. The least squares of 681 kernels that were compiled for AMD's Instinct (R2 0.77), without a look at times:
@@ -49,7 +49,7 @@ _KB = 1024
 ESTIMATE = "analytic estimate"  # what answers call it
 ESTIMATE_FEATURE = "estimate"
 PROBLEM_INPUTS = ("tiled_m", "tiled_n", "tiled_k", "tiled_batches", "moved_bytes")
-_TILE_M = "estimate_tile_m"
+_TILE_M, _LATER = "estimate_tile_m", "estimate_later"
 # The block's tile, blocks on a compute unit at most, the clocks of a trip and of a block's end, whether a trip's loads
 # go on beside another's computing, and what orders kernels that take as long.
 _OF_KERNELS = (
@@ -60,7 +60,7 @@ _OF_KERNELS = (
     "estimate_trip_clocks",
     "estimate_end_clocks",
     "estimate_prefetches",
-    "estimate_later",
+    _LATER,
 )
 
 
@@ -107,6 +107,32 @@ class KernelShapes:
         rows = np.column_stack(columns)
         numbers = keys([coded(column) for column in rows.T], len(rows))
         return KernelShapes(*(column[numbers.first] for column in columns)), numbers.of
+
+
+@dataclass(frozen=True, slots=True)
+class EstimatedParts:
+    """Parts of an estimated time.
+
+    Attributes:
+        launch_us: before and after the kernel.
+        trips_us: all rounds' trips over K.
+        ends_us: what a round does before and after its trips.
+        memory_us: at the peak bandwidth; the kernel takes no less.
+        rounds: of blocks over the compute units.
+        blocks_at_once: on a compute unit.
+    """
+
+    launch_us: float
+    trips_us: float
+    ends_us: float
+    memory_us: float
+    rounds: int
+    blocks_at_once: int
+
+    @property
+    def us(self) -> float:
+        """The estimated time."""
+        return self.launch_us + max(self.trips_us + self.ends_us, self.memory_us)
 
 
 def estimated_us(
@@ -172,7 +198,7 @@ def kernel_inputs(
             lds[index] = resources.lds_bytes
             in_flight[index] = compiled_blocks_per_cu(resources, int(shape.waves[index]), arch)
     busy = _trip_clocks(shape, width, _flops_per_clock(shape, dtype, arch.peaks), arch)
-    ends = shape.tile_m * shape.tile_n * width / _L2_BYTES_PER_CLOCK
+    ends = shape.tile_m * shape.tile_n * width / L2_BYTES_PER_CLOCK
     later = _LESS_LDS * (lds + busy)
     columns = (
         shape.tile_m,
@@ -187,21 +213,37 @@ def kernel_inputs(
     return dict(zip(_OF_KERNELS, columns, strict=True))
 
 
+def estimated_parts(
+    problem: Problem, sizes: TiledSizes, kernel: Any, arch: ArchSpec, compiled: Resources | None = None
+) -> EstimatedParts:
+    """What the estimated time of a kernel is made of; the arguments are those of `estimated_us`, for one kernel."""
+    of_kernel = kernel_inputs(KernelShapes.of([kernel]), problem.dtype, arch, [compiled])
+    values = _clocks(arch, Columns({**problem_inputs(problem, sizes), **of_kernel}, {}, {}))
+    rounds, trips, ends, memory_us, at_once = (float(np.ravel(value)[0]) for value in values)
+    mhz = float(arch.hardware.max_clock_mhz)
+    return EstimatedParts(_LAUNCH_US, rounds * trips / mhz, rounds * ends / mhz, memory_us, int(rounds), int(at_once))
+
+
 def _minus_us(arch: ArchSpec, c: Columns) -> Any:
     """Minus the time: a formula of NumPy's, which is traced for C as well."""
+    rounds, trips, ends, memory_us, _ = _clocks(arch, c)
+    us = _LAUNCH_US + np.maximum(rounds * (trips + ends) / float(arch.hardware.max_clock_mhz), memory_us)
+    return -(us * (1 + c[_LATER]))
+
+
+def _clocks(arch: ArchSpec, c: Columns) -> tuple[Any, Any, Any, Any, Any]:
+    """Rounds of blocks; clocks of one in trips and beside them; microseconds of memory; blocks of a compute unit."""
     assert arch.peaks is not None
     m, n, k, batches, moved = (c[name] for name in PROBLEM_INPUTS)
-    tile_m, tile_n, tile_k, in_flight, busy, block_ends, prefetches, later = (c[name] for name in _OF_KERNELS)
+    tile_m, tile_n, tile_k, in_flight, busy, block_ends, prefetches, _ = (c[name] for name in _OF_KERNELS)
     cus = float(arch.hardware.num_cus)
     blocks = np.ceil(m / tile_m) * np.ceil(n / tile_n) * batches
     at_once = np.minimum(np.maximum(np.ceil(blocks / cus), 1.0), in_flight)
     work = at_once * busy
     trip = np.where(prefetches > 0, np.maximum(work, _LATENCY_CLOCKS), work + _LATENCY_CLOCKS)
     ends = 2 * _LATENCY_CLOCKS + at_once * block_ends
-    clocks = np.ceil(blocks / (cus * at_once)) * (np.ceil(k / tile_k) * trip + ends)
     memory_us = moved / arch.peaks.bandwidth_gb_s / 1e3
-    us = _LAUNCH_US + np.maximum(clocks / float(arch.hardware.max_clock_mhz), memory_us)
-    return -(us * (1 + later))
+    return np.ceil(blocks / (cus * at_once)), np.ceil(k / tile_k) * trip, ends, memory_us, at_once
 
 
 def compiled_blocks_per_cu(resources: Resources, waves: int, arch: ArchSpec) -> int:
@@ -233,8 +275,8 @@ def _trip_clocks(shape: KernelShapes, width: float, flops: NDArray[np.float64], 
     issue = _ISSUE_CLOCKS * products / shape.instruction.prod(axis=1) / used
     tiles = (shape.tile_m + shape.tile_n) * shape.tile_k * width
     read = (shape.tile_m * shape.wave_n + shape.tile_n * shape.wave_m) * shape.tile_k * width
-    in_lds = tiles / _LDS_WRITE_BYTES_PER_CLOCK + read / arch.peaks.lds_bytes_per_clock
-    return np.asarray(compute + issue + in_lds + tiles / _L2_BYTES_PER_CLOCK)
+    in_lds = tiles / LDS_WRITE_BYTES_PER_CLOCK + read / arch.peaks.lds_bytes_per_clock
+    return np.asarray(compute + issue + in_lds + tiles / L2_BYTES_PER_CLOCK)
 
 
 def _blocks_per_cu(shape: KernelShapes, width: float, lds: NDArray[np.float64], arch: ArchSpec) -> NDArray[np.float64]:

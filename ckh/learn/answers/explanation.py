@@ -86,6 +86,8 @@ class Explanation:
     """Quantization of both kernels; empty without tiles."""
     nearest: tuple[NearestProblem, ...]
     """Nearest measured problems with their fastest kernels; empty if unknown."""
+    code: tuple[str, ...] = ()
+    """What ckh explain says of the first kernel's machine code, in short; empty unless it was compiled here."""
 
     def lines(self) -> list[str]:
         """Text for a terminal."""
@@ -107,6 +109,7 @@ class Explanation:
             waves = f"{one.blocks} tiles" + (rounds if one.rounds < one.blocks else "")
             lines.append(f"  sizes {place}    {used}; {waves}")
         lines += [f"  measured   {near.problem}: best {near.kernel}, {near.latency_ms:.4g} ms" for near in self.nearest]
+        lines += [f"  {line}" for line in self.code]
         return [prose(line, _INDENT) for line in lines]
 
 

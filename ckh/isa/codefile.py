@@ -1,0 +1,177 @@
+"""GPU functions of a file: a code object, a bundle, or a library that holds one."""
+
+from __future__ import annotations
+
+import ctypes
+import struct
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ckh.archs import load_arch
+from ckh.bench.codegen.unit import chosen_number, function_part
+from ckh.bench.compilation.kernel_cache import loadable
+from ckh.emulator.codeobject import BUNDLE_MAGIC, CodeObject, bundled_archs, code_in
+from ckh.errors import DataError
+from ckh.files.untrusted import read_bytes
+from ckh.schema import Resources
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from ckh.emulator.codeobject import CompiledKernel
+    from ckh.hardware.archspec import ArchSpec
+
+_ELF_MAGIC, _AMDGPU = b"\x7fELF", 224
+_ELF = struct.Struct("<16xHHIQQQI")  # type, machine, version, entry, segments, sections, flags
+# The processor in the flags of an ELF file (LLVM, "User Guide for AMDGPU Backend", EF_AMDGPU_MACH).
+_MACHINE_BITS = 0xFF
+_MACHINES = {
+    0x2C: "gfx900",
+    0x2F: "gfx906",
+    0x30: "gfx908",
+    0x3F: "gfx90a",
+    0x40: "gfx940",
+    0x4C: "gfx942",
+    0x4F: "gfx950",
+    0x33: "gfx1010",
+    0x36: "gfx1030",
+    0x41: "gfx1100",
+    0x46: "gfx1101",
+    0x48: "gfx1200",
+    0x4E: "gfx1201",
+}
+_REGISTERS, _REGISTER_GRANULE = 512, 8  # of a lane, vector and accumulation registers together
+_SCALARS, _SCALAR_GRANULE = 800, 16  # of a SIMD
+_VECTOR_GRANULE = 4  # that vector registers are rounded up to where accumulation registers follow
+_LDS_GRANULE = 512
+
+
+@dataclass(frozen=True, slots=True)
+class Function:
+    """A GPU function: mangled name, resources, threads of a block at most (0: not said), and machine code."""
+
+    name: str
+    resources: Resources
+    threads: int
+    code: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class CodeFile:
+    """The functions of a file, and the architecture that they are for."""
+
+    arch: str
+    functions: tuple[Function, ...]
+
+
+def read_code(path: Path, arch: str | None, parts: Sequence[str] = ()) -> CodeFile:
+    """Read the functions of a file whose mangled names contain one of `parts`; all, if none does.
+
+    Args:
+        path: the file, which may be one of ckh's cache.
+        arch: which code is read of a file with several.
+        parts: parts of names.
+
+    Raises:
+        DataError: the file cannot be read, has no GPU code, is damaged, or is of another architecture.
+    """
+    data = read_bytes(_loadable(path))
+    number = chosen_number(data)
+    try:
+        code = _code_object(data, arch)
+        found = _machine(code, arch)
+        loaded = CodeObject(code)
+        functions = [_function(one, loaded, load_arch(found)) for one in loaded.kernels.values()]
+    except (ValueError, struct.error) as error:  # ValueError: a code object that cannot be loaded
+        hint = "name a code object, or a library of kernels"
+        raise DataError(f"{path}: {error}", hint, code="damaged") from error
+    if number is not None:
+        functions = [one for one in functions if function_part(number) in one.name]
+    some = [one for one in functions if any(part in one.name for part in parts)] or functions
+    if not some:
+        raise DataError(f"{path}: a code object without kernels", "it may be stripped", code="damaged")
+    return CodeFile(found, tuple(some))
+
+
+def _loadable(path: Path) -> Path:
+    """The file itself, or the copy of a unit's library that a file of the cache stands for."""
+    try:
+        return type(path)(loadable(str(path)))
+    except OSError as error:
+        raise DataError(f"cannot read {path}: {error.strerror}", code="unreadable") from error
+
+
+def _code_object(data: bytes, arch: str | None) -> bytes:
+    if data.startswith(_ELF_MAGIC) and _ELF.unpack_from(data)[1] == _AMDGPU:
+        return data
+    start = data.find(BUNDLE_MAGIC)
+    if start < 0:
+        raise ValueError("it has no GPU code, or compressed code")
+    bundle = memoryview(data)[start:]
+    offset, size = code_in(bundle, arch or _only_arch(bundle))
+    return bytes(bundle[offset : offset + size])
+
+
+def _only_arch(bundle: memoryview) -> str:
+    names = bundled_archs(bundle)
+    if len(names) != 1:
+        raise ValueError(f"name one of its architectures with --arch: {', '.join(names)}")
+    return names[0]
+
+
+def _machine(code: bytes, arch: str | None) -> str:
+    """The processor of a code object, which must be the architecture, if one is named."""
+    if not code.startswith(_ELF_MAGIC):
+        raise ValueError("a code object that is not an ELF file")
+    _, machine, *_, flags = _ELF.unpack_from(code)
+    found = _MACHINES.get(flags & _MACHINE_BITS) if machine == _AMDGPU else None
+    if found is None:
+        raise ValueError(f"it is code for another processor: machine {machine}, flags {flags:#x}")
+    if arch not in (None, found):
+        raise ValueError(f"it is code for {found}, not {arch}")
+    return found
+
+
+def _function(kernel: CompiledKernel, code: CodeObject, arch: ArchSpec) -> Function:
+    start, size = code.text
+    if not start <= kernel.entry <= kernel.entry + kernel.code_size <= start + size:
+        raise ValueError(f"the function {kernel.name} is outside of the instructions")
+    own = kernel.registers
+    vgprs = own.vgprs - own.agprs
+    resources = Resources(
+        vgprs=vgprs,
+        agprs=own.agprs,
+        sgprs=own.sgprs,
+        lds_bytes=kernel.lds,
+        scratch_bytes=kernel.scratch,
+        vgpr_spills=own.vgpr_spills,
+        sgpr_spills=own.sgpr_spills,
+        occupancy=min(waves_by(own.vgprs, own.sgprs, kernel.lds, own.threads // arch.wavefront_size, arch).values()),
+    )
+    code_bytes = ctypes.string_at(code.base + kernel.entry, kernel.code_size)
+    return Function(kernel.name, resources, own.threads, code_bytes)
+
+
+def waves_by(vgprs: int, sgprs: int, lds: int, waves: int, arch: ArchSpec) -> dict[str, int]:
+    """Waves on a SIMD that each resource allows, by what it is called.
+
+    Args:
+        vgprs: of a lane, vector and accumulation registers together.
+        sgprs: of a wave.
+        lds: bytes of a block.
+        waves: of a block; 0: not known.
+        arch: the architecture.
+    """
+    hardware = arch.hardware
+    most = hardware.max_waves_per_cu // hardware.simds_per_cu
+    found = {"vector registers": min(most, _REGISTERS // _rounded(max(vgprs, 1), _REGISTER_GRANULE)), "waves": most}
+    found["scalar registers"] = min(most, _SCALARS // _rounded(max(sgprs, 1), _SCALAR_GRANULE))
+    if lds and waves:
+        blocks = arch.lds_capacity // _rounded(lds, _LDS_GRANULE)
+        found["LDS"] = min(most, -(-blocks * waves // hardware.simds_per_cu))
+    return found
+
+
+def _rounded(count: int, granule: int) -> int:
+    return -(-count // granule) * granule

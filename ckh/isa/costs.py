@@ -1,0 +1,108 @@
+"""Clocks that instructions keep the pipes of a compute unit busy."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ckh.isa.instructions import LDS_KINDS, MEMORY_KINDS, VECTOR_KINDS, InstructionKind
+from ckh.isa.registers import matrix_shape
+from ckh.learn.analytic.estimate import L2_BYTES_PER_CLOCK, LDS_WRITE_BYTES_PER_CLOCK
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from ckh.hardware.archspec import ArchSpec
+    from ckh.isa.instructions import Instruction
+
+ISSUE_CLOCKS = 4  # of any instruction: 64 lanes on 16
+# LLVM's scheduling models (SISchedule.td): transcendental functions and conversions take four times as long on all of
+# these GPUs. So do products of 32-bit integers, and 64-bit ones twice as long, by the model of GPUs before gfx90a; that
+# of later GPUs calls both as fast as others, which nobody measured here: they are counted as before.
+_QUARTER = (
+    *("v_exp_", "v_log_", "v_rcp_", "v_rsq_", "v_sqrt_", "v_sin_", "v_cos_"),
+    *("v_cvt_f32_u32", "v_cvt_f32_i32", "v_cvt_u32_f32", "v_cvt_i32_f32"),
+)
+INTEGER_PRODUCTS = ("v_mul_lo_u32", "v_mul_hi_u32", "v_mul_hi_i32", "v_mad_u64_u32", "v_mad_i64_i32")
+_WIDE = re.compile(r"_[bui]64(_|$)")
+_DTYPES = {"f16": "fp16", "bf16": "bf16", "f32": "fp32", "xf32": "fp32", "i8": "int8", "fp8": "fp8", "bf8": "bf8"}
+_SCALED = "f8f6f4"
+_UNKNOWN_MATRIX_CLOCKS = 64  # the longest of all
+
+
+@dataclass(frozen=True, slots=True)
+class Pipes:
+    """Clocks that one pass of instructions keeps pipes busy, for a block of so many waves.
+
+    `vector`, of which `address` is integer arithmetic, and `matrix` are of the busiest SIMD; `lds` and `memory` of the
+    compute unit.
+    """
+
+    vector: float
+    address: float
+    matrix: float
+    lds: float
+    memory: float
+
+    def by_name(self) -> dict[str, float]:
+        """The pipes' clocks by what they are called."""
+        return {"vector ALU": self.vector, "matrix": self.matrix, "LDS": self.lds, "memory": self.memory}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Costs:
+    """What instructions cost on an architecture."""
+
+    arch: ArchSpec
+
+    def clocks(self, one: Instruction) -> float:
+        """Clocks that an instruction of one wave keeps its pipe busy."""
+        if one.kind is InstructionKind.MATRIX:
+            return self._matrix(one.name)
+        if one.kind in VECTOR_KINDS:
+            return vector_clocks(one.name)
+        if one.kind in LDS_KINDS:
+            return max(ISSUE_CLOCKS, one.bytes / self._lds_bytes_per_clock(one))
+        return max(ISSUE_CLOCKS, one.bytes / L2_BYTES_PER_CLOCK) if one.kind in MEMORY_KINDS else ISSUE_CLOCKS
+
+    def pipes(self, instructions: Iterable[Instruction], waves: int) -> Pipes:
+        """The clocks of one pass, for a block of so many waves."""
+        simds = self.arch.hardware.simds_per_cu
+        per_simd = -(-waves // simds)
+        clocks = dict.fromkeys(InstructionKind, 0.0)
+        for one in instructions:
+            clocks[one.kind] += self.clocks(one)
+        return Pipes(
+            vector=per_simd * sum(clocks[kind] for kind in VECTOR_KINDS),
+            address=per_simd * clocks[InstructionKind.INTEGER],
+            matrix=per_simd * clocks[InstructionKind.MATRIX],
+            lds=waves * sum(clocks[kind] for kind in LDS_KINDS),
+            memory=waves * sum(clocks[kind] for kind in MEMORY_KINDS),
+        )
+
+    def _lds_bytes_per_clock(self, one: Instruction) -> float:
+        assert self.arch.peaks is not None
+        return (
+            LDS_WRITE_BYTES_PER_CLOCK if one.kind is InstructionKind.LDS_WRITE else self.arch.peaks.lds_bytes_per_clock
+        )
+
+    def _matrix(self, name: str) -> float:
+        """By the rates of matrix instructions in the architecture's file."""
+        peaks, shape = self.arch.peaks, matrix_shape(name)
+        if peaks is None or shape is None:
+            return _UNKNOWN_MATRIX_CLOCKS
+        tile, blocks, kind = shape
+        dtype = "fp8" if kind == _SCALED else _DTYPES.get(kind, "")
+        rate = peaks.matrix_flops_per_cu_clock.get(dtype, {}).get(tile) or peaks.flops_per_cu_clock.get(dtype)
+        if not rate:
+            return _UNKNOWN_MATRIX_CLOCKS
+        m, n, k = tile
+        return 2 * m * n * k * blocks * self.arch.hardware.simds_per_cu / rate
+
+
+def vector_clocks(name: str) -> int:
+    """Clocks of a vector instruction on its SIMD."""
+    if name.startswith((*_QUARTER, *INTEGER_PRODUCTS)):
+        return 4 * ISSUE_CLOCKS
+    return 2 * ISSUE_CLOCKS if _WIDE.search(name) else ISSUE_CLOCKS

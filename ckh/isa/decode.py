@@ -1,0 +1,84 @@
+"""Decoding of machine code by the emulator's decoder, in a process of its own.
+
+The decoder's library stands in for the HIP runtime, which this process may need itself; and what is damaged there ends
+that process alone.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import struct
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ckh.bench.devices.emulated import EMULATED_ARCHS, emulated_runtime
+from ckh.emulator.library import EmulatorLibrary
+from ckh.errors import DataError, UsageError
+from ckh.isa.instructions import instruction
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from ckh.isa.instructions import Instruction
+
+_WORD_BYTES = 4
+_MOST_BYTES = 1 << 24  # of one function
+_TIMEOUT_S = 120.0
+
+
+def decoded(arch: str, functions: Sequence[bytes]) -> list[tuple[Instruction, ...]]:
+    """The instructions of functions.
+
+    Raises:
+        UsageError: the architecture's instructions are not known.
+        DeviceError: the emulator cannot be built.
+        DataError: a function is too long, or is no machine code.
+    """
+    if arch not in EMULATED_ARCHS:
+        raise UsageError(f"instructions of {arch} are not decoded", f"those of {', '.join(EMULATED_ARCHS)} are")
+    if any(len(code) > _MOST_BYTES or len(code) % _WORD_BYTES for code in functions):
+        raise DataError("a function that is too long, or no multiple of four bytes", code="damaged")
+    command = [sys.executable, "-m", __name__, str(emulated_runtime()), arch, *(str(len(code)) for code in functions)]
+    path = os.pathsep.join([str(Path(__file__).parents[2]), *filter(None, [os.environ.get("PYTHONPATH")])])
+    try:
+        done = subprocess.run(
+            command,
+            input=b"".join(functions),
+            capture_output=True,
+            timeout=_TIMEOUT_S,
+            env={**os.environ, "PYTHONPATH": path},
+            check=True,
+        )
+    except subprocess.SubprocessError as error:
+        raise DataError("machine code that cannot be decoded", code="damaged") from error
+    texts = done.stdout.decode().split("\n\n")
+    return [tuple(_instructions(code, text)) for code, text in zip(functions, texts, strict=False)]
+
+
+def _instructions(code: bytes, text: str) -> Iterator[Instruction]:
+    words, at = struct.unpack(f"<{len(code) // _WORD_BYTES}I", code), 0
+    for line in filter(None, text.splitlines()):
+        count, name = line.split(" ", 1)
+        yield instruction(at * _WORD_BYTES, name, words[at : at + int(count)])
+        at += int(count)
+
+
+def _main(library: str, arch: str, *sizes: str) -> None:
+    """Print each function of stdin: lines of words and name, and an empty one behind it."""
+    emulator = EmulatorLibrary(library)
+    emulator.set_arch(arch, races=False)
+    for size in map(int, sizes):
+        code = ctypes.create_string_buffer(sys.stdin.buffer.read(size), size)
+        at, left, lines = ctypes.addressof(code), size // _WORD_BYTES, list[str]()
+        while left:
+            name, words = emulator.instruction(at, left)
+            lines.append(f"{words} {name}")
+            at, left = at + words * _WORD_BYTES, left - words
+        sys.stdout.write("\n".join(lines) + "\n\n")
+
+
+if __name__ == "__main__":
+    _main(*sys.argv[1:])

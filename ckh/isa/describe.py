@@ -1,0 +1,245 @@
+"""Describing a kernel: its GPU functions, what a trip of the one that runs costs, and what bounds it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from math import ceil, prod
+from typing import TYPE_CHECKING, Any
+
+from ckh.archs import load_arch
+from ckh.isa.advice import advice
+from ckh.isa.anatomy import (
+    Anatomy,
+    EstimatedDocument,
+    FunctionDocument,
+    SimulatedDocument,
+    TripDocument,
+)
+from ckh.isa.codefile import waves_by
+from ckh.isa.costs import Costs
+from ckh.isa.decode import decoded
+from ckh.isa.instructions import InstructionKind
+from ckh.isa.loops import count_of, parts_of, waits_of
+from ckh.isa.waves import timeline_of
+from ckh.learn.analytic.estimate import compiled_blocks_per_cu, estimated_parts
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ckh.hardware.archspec import ArchSpec
+    from ckh.isa.codefile import CodeFile, Function
+    from ckh.isa.costs import Pipes
+    from ckh.isa.loops import Parts
+    from ckh.isa.waves import Timeline
+    from ckh.ops.base import TiledSizes
+    from ckh.schema import Resources
+
+
+@dataclass(frozen=True, slots=True)
+class Described:
+    """The anatomy of a kernel, and the timeline of the trip that is drawn; None where there is none."""
+
+    anatomy: Anatomy
+    timeline: Timeline | None
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What is known of a kernel besides its code.
+
+    Attributes:
+        name: the kernel's.
+        file: where the code is.
+        kernel: the kernel; None: not one of ckh's operations.
+        problem: the problem; None: none was given.
+        sizes: its matrix products; None: none, or the operation has none.
+    """
+
+    name: str
+    file: str
+    kernel: Any = None
+    problem: Any = None
+    sizes: TiledSizes | None = None
+
+    @property
+    def trips(self) -> int | None:
+        """Trips over K of the problem."""
+        if self.sizes is None:
+            return None
+        trips: int = ceil(self.sizes.k / (self.kernel.tile_k * getattr(self.kernel, "split_k", 1)))
+        return max(1, trips)
+
+
+@dataclass(frozen=True, slots=True)
+class _Code:
+    """A function with its parts and trips over K: of one pass of the loop, and outside of it."""
+
+    function: Function
+    instructions: int
+    parts: Parts
+    of_loop: int
+    outside: int
+
+    @property
+    def has_matrix(self) -> bool:
+        return bool(
+            count_of(self.parts.loop, InstructionKind.MATRIX) or count_of(self.parts.outside, InstructionKind.MATRIX)
+        )
+
+    def runs(self, trips: int) -> bool:
+        """True if it makes so many trips."""
+        if not self.parts.loop:
+            return trips == self.outside
+        more = trips - self.outside
+        return more >= self.of_loop and more % self.of_loop == 0
+
+    @property
+    def trips(self) -> str:
+        if not self.parts.loop:
+            return str(self.outside)
+        step = "" if self.of_loop == 1 else f", in steps of {self.of_loop}"
+        return f"{self.outside + self.of_loop} and more{step}"
+
+
+def anatomy_of(code: CodeFile, asked: Asked) -> Described:
+    """The anatomy of the kernel that a file's functions are.
+
+    Raises:
+        UsageError: the architecture's instructions are not decoded.
+        DeviceError: the decoder cannot be built.
+        DataError: the machine code is damaged.
+    """
+    arch = load_arch(code.arch)
+    found = [
+        _parsed(one, parts_of(instructions), len(instructions), asked)
+        for one, instructions in zip(code.functions, decoded(code.arch, [f.code for f in code.functions]), strict=True)
+    ]
+    own = [one for one in found if one.has_matrix] or found
+    main = _described(own, asked.trips)
+    waves = _waves(main.function, asked.kernel, arch)
+    blocks = compiled_blocks_per_cu(main.function.resources, waves, arch)
+    costs = Costs(arch)
+    estimated = _estimated(asked, arch, main.function.resources)
+    at_once = min(blocks, estimated.blocks_at_once) if estimated is not None else blocks
+    timeline = timeline_of(main.parts, costs, waves, at_once)
+    trip = _trip(main, costs, waves) if main.parts.loop else None
+    simulated = None if timeline is None else _simulated(timeline, main, trip, at_once, asked.trips)
+    functions = tuple(_function(one, arch, asked.kernel, is_main=one is main) for one in own)
+    anatomy = Anatomy(
+        kernel=asked.name,
+        arch=code.arch,
+        file=asked.file,
+        problem=None if asked.problem is None else asked.problem.canonical(),
+        trips=asked.trips,
+        functions=functions,
+        trip=trip,
+        simulated=simulated,
+        estimated=estimated,
+        advice=advice(main.function.resources, trip, simulated),
+    )
+    return Described(anatomy, timeline if main.parts.loop else None)
+
+
+def _parsed(function: Function, parts: Parts, count: int, asked: Asked) -> _Code:
+    in_loop, outside = count_of(parts.loop, InstructionKind.MATRIX), count_of(parts.outside, InstructionKind.MATRIX)
+    each = _matrix_instructions(asked.kernel) or max(in_loop, 1)
+    return _Code(function, count, parts, max(1, round(in_loop / each)), round(outside / each))
+
+
+def _matrix_instructions(kernel: Any) -> int:
+    """Matrix instructions of a wave and trip by the kernel's tiles; 0 if they are not known."""
+    tile, instruction, waves = (_product(kernel, name) for name in ("tile", "warp_tile", "wave"))
+    return tile // (instruction * waves) if instruction and waves else 0
+
+
+def _product(kernel: Any, name: str) -> int:
+    """The product of a kernel's sizes along M, N and K; 0 if they are not known."""
+    return prod(int(getattr(kernel, f"{name}_{axis}", None) or 0) for axis in "mnk")
+
+
+def _described(codes: Sequence[_Code], trips: int | None) -> _Code:
+    """The function that so many trips run; without them, that with the longest loop."""
+    if trips is not None:
+        # One without a loop comes first: it is for just so many.
+        exact = sorted((one for one in codes if one.runs(trips)), key=lambda one: len(one.parts.loop) > 0)
+        if exact:
+            return exact[0]
+    return max(
+        codes, key=lambda one: (count_of(one.parts.loop, InstructionKind.MATRIX), len(one.parts.loop), one.instructions)
+    )
+
+
+def _waves(function: Function, kernel: Any, arch: ArchSpec) -> int:
+    """Waves of a block: the kernel's, else as many as it may have at most."""
+    return _product(kernel, "wave") or max(1, function.threads // arch.wavefront_size)
+
+
+def _function(code: _Code, arch: ArchSpec, kernel: Any, *, is_main: bool) -> FunctionDocument:
+    taken = code.function.resources
+    waves = _waves(code.function, kernel, arch)
+    allowed = waves_by(taken.vgprs + taken.agprs, taken.sgprs, taken.lds_bytes, waves, arch)
+    return FunctionDocument(
+        name=code.function.name,
+        runs=is_main,
+        trips=code.trips,
+        instructions=code.instructions,
+        loop_instructions=len(code.parts.loop),
+        code_bytes=len(code.function.code),
+        resources=taken,
+        blocks_per_cu=compiled_blocks_per_cu(taken, waves, arch),
+        bound_by=min(allowed, key=allowed.__getitem__),
+    )
+
+
+def _trip(code: _Code, costs: Costs, waves: int) -> TripDocument:
+    loop, trips = code.parts.loop, code.of_loop
+    counts = Counter(one.kind for one in loop)
+    moved = {kind: waves * sum(one.bytes for one in loop if one.kind is kind) / trips for kind in InstructionKind}
+    pipes: Pipes = costs.pipes(loop, waves)
+    return TripDocument(
+        instructions={str(kind): counts[kind] / trips for kind in InstructionKind if counts[kind]},
+        loaded_bytes=moved[InstructionKind.LOAD],
+        stored_bytes=moved[InstructionKind.STORE],
+        lds_written_bytes=moved[InstructionKind.LDS_WRITE],
+        lds_read_bytes=moved[InstructionKind.LDS_READ],
+        clocks={name: clocks / trips for name, clocks in pipes.by_name().items()},
+        address_clocks=pipes.address / trips,
+        waits=tuple(waits_of(loop)),
+    )
+
+
+def _simulated(
+    timeline: Timeline, code: _Code, trip: TripDocument | None, blocks: int, trips: int | None
+) -> SimulatedDocument:
+    clocks = timeline.loop / code.of_loop
+    busy = {} if trip is None else {name: min(1.0, blocks * busy / clocks) for name, busy in trip.clocks.items()}
+    shares = {}
+    if trips is not None:
+        in_loop = max(0, trips - code.outside) * clocks
+        parts = {"before": timeline.before, "trips": in_loop, "after": timeline.after}
+        shares = {name: part / sum(parts.values()) for name, part in parts.items()}
+    return SimulatedDocument(
+        blocks=blocks,
+        before_clocks=timeline.before,
+        trip_clocks=clocks,
+        after_clocks=timeline.after,
+        busy=busy,
+        waiting=timeline.waiting,
+        shares=shares,
+    )
+
+
+def _estimated(asked: Asked, arch: ArchSpec, taken: Resources) -> EstimatedDocument | None:
+    if asked.sizes is None or arch.peaks is None:
+        return None
+    parts = estimated_parts(asked.problem, asked.sizes, asked.kernel, arch, taken)
+    return EstimatedDocument(
+        us=parts.us,
+        launch_us=parts.launch_us,
+        trips_us=parts.trips_us,
+        ends_us=parts.ends_us,
+        memory_us=parts.memory_us,
+        rounds=parts.rounds,
+        blocks_at_once=parts.blocks_at_once,
+    )

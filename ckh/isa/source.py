@@ -1,0 +1,140 @@
+"""Where the machine code of a kernel comes from: a file, the cache of compiled kernels, or a HIP compiler."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ckh.bench.codegen.unsupported import UnsupportedKernelError
+from ckh.bench.compilation.compile import KernelBuilder
+from ckh.bench.computation import measured_of
+from ckh.bench.devices.device import HIP_KIND, DeviceOptions
+from ckh.bench.devices.device_choice import open_device
+from ckh.bench.devices.emulated import EMULATED_ARCHS
+from ckh.errors import CkhError, DataError, DeviceError, NoKernelError, UsageError
+from ckh.hardware.gpus import visible_gpus
+from ckh.isa.codefile import read_code
+from ckh.isa.describe import Asked, Described, anatomy_of
+from ckh.ops import operation, operation_names
+from ckh.schema import Status
+from ckh.text.log import note
+
+if TYPE_CHECKING:
+    from ckh.isa.anatomy import Anatomy
+    from ckh.ops.base import AnyOperation, Kernel, Problem
+
+
+def explain(
+    kernel: str,
+    problem: Problem | None = None,
+    *,
+    arch: str | None = None,
+    code_object: Path | str | None = None,
+) -> Anatomy:
+    """Where a kernel's clocks go, by its machine code (docs/explain.md).
+
+    Args:
+        kernel: its complete name; with a code object, also a part of the names of GPU functions in it.
+        problem: a problem that it computes: its trips over K decide which function runs.
+        arch: the architecture; by default that of the code object, else this machine's GPU.
+        code_object: a file with the code; by default the compiled kernel in the cache, or what a HIP compiler makes.
+
+    Raises:
+        UsageError: there is no such kernel or architecture, or instructions of that one are not decoded.
+        NoKernelError: the kernel does not apply to the problem.
+        DeviceError: there is neither a compiled kernel nor a compiler, or it fails.
+        DataError: the code cannot be read, or is damaged.
+    """
+    return described(kernel, problem, arch, None if code_object is None else Path(code_object)).anatomy
+
+
+def described(name: str, problem: Problem | None, arch: str | None, file: Path | None) -> Described:
+    """As `explain`, with the timeline of a trip."""
+    found = kernel_named(name)
+    if found is None and (problem is not None or file is None):
+        raise UsageError(
+            f"{name!r} is not a complete name of a kernel", "as ckh predict prints it", code="incomplete-kernel"
+        )
+    if found is None:
+        assert file is not None
+        return anatomy_of(read_code(file, arch, (name,)), Asked(name, str(file)))
+    op, kernel = found
+    path = file or _compiled(op, kernel, arch or this_gpu())
+    code = read_code(path, arch, _functions(op))
+    sizes = None
+    if problem is not None:
+        _require_applies(op, kernel, problem, code.arch)
+        sizes = None if op.tiled is None else op.tiled(problem)
+    return anatomy_of(code, Asked(op.kernel_name(kernel), str(path), kernel, problem, sizes))
+
+
+def kernel_named(name: str) -> tuple[AnyOperation, Any] | None:
+    """The operation and the kernel of a complete name; None if it is not one of an operation that ckh builds."""
+    for op in map(operation, operation_names()):
+        if op.measured is None:
+            continue
+        try:
+            kernel: Any = op.parse_kernel(name)
+            op.kernel_name(kernel)
+        except (DataError, UsageError):  # another operation's, or a short name
+            continue
+        return op, kernel
+    return None
+
+
+def this_gpu() -> str:
+    """The architecture of this machine's GPU.
+
+    Raises:
+        UsageError: it has none.
+    """
+    gpus = visible_gpus()
+    if not gpus:
+        raise UsageError("no AMD GPU is found", "name an architecture with --arch", code="no-gpu")
+    return gpus[0].arch
+
+
+def _functions(op: AnyOperation) -> tuple[str, ...]:
+    emission = measured_of(op).hip
+    return () if emission is None else emission.functions
+
+
+def _require_applies(op: AnyOperation, kernel: Any, problem: Problem, arch: str) -> None:
+    from ckh.archs import load_arch
+
+    if reasons := measured_of(op).reasons(kernel, load_arch(arch), problem):
+        raise NoKernelError(f"{op.kernel_name(kernel)} does not apply to {problem.canonical()}: {'; '.join(reasons)}")
+
+
+def of_compiled(name: str, problem: Problem, arch: str) -> Anatomy | None:
+    """The anatomy of a kernel that was compiled here before; None where it was not, or cannot be described."""
+    found = kernel_named(name)
+    if found is None or arch not in EMULATED_ARCHS:
+        return None
+    _, kernel = found
+    try:
+        builder = _builder(arch)
+        if builder.missing([kernel]):
+            return None
+        return described(name, problem, arch, builder.library(kernel)).anatomy
+    except (
+        CkhError,
+        UnsupportedKernelError,
+    ):  # no compiler or no decoder here, or a kernel that these headers cannot build
+        return None
+
+
+def _builder(arch: str) -> KernelBuilder:
+    return KernelBuilder(open_device(HIP_KIND, DeviceOptions(arch)))
+
+
+def _compiled(op: AnyOperation, kernel: Kernel, arch: str) -> Path:
+    """The library of a kernel in the cache of compiled kernels, which is compiled where it is not there."""
+    builder = _builder(arch)
+    if builder.missing([kernel]):
+        note(f"compiling {op.kernel_name(kernel)} for {arch}")
+    built = builder.build([kernel], 1, lambda _steps, _text: None)[kernel]
+    if built.status is not Status.OK:
+        what = f"{op.kernel_name(kernel)} cannot be compiled for {arch}: {built.message}"
+        raise DeviceError(what, "name a file with the code with --code-object", code="not-compiled")
+    return Path(built.library)

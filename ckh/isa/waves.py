@@ -1,0 +1,185 @@
+"""Waves of a compute unit in time: each issues in order, and waits for registers, pipes, s_waitcnt and barriers."""
+
+from __future__ import annotations
+
+import heapq
+from collections import deque
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from ckh.isa.costs import ISSUE_CLOCKS, Costs
+from ckh.isa.instructions import LDS_KINDS, MEMORY_KINDS, VECTOR_KINDS, Instruction, InstructionKind
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ckh.isa.loops import Parts
+
+# Clocks until data are there: of memory in the L2 cache under load, of LDS, and of scalar loads: round numbers, not
+# fitted to any time.
+MEMORY_CLOCKS, LDS_CLOCKS, SCALAR_LOAD_CLOCKS = 800, 64, 200
+_BRANCH_CLOCKS, _BARRIER_CLOCKS = 16, 8
+_PASSES = 4  # of the loop that are simulated; the first half fills the pipes
+_MOST_STEPS = 400_000
+_SHARED_PIPES = {**dict.fromkeys(LDS_KINDS, "LDS"), **dict.fromkeys(MEMORY_KINDS, "memory")}
+_SIMD_PIPES = {**dict.fromkeys(VECTOR_KINDS, "vector ALU"), InstructionKind.MATRIX: "matrix"}
+_LATENCIES = {"LDS": LDS_CLOCKS, "memory": MEMORY_CLOCKS}
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """What a wave does from one clock to another: a pipe that its instruction keeps busy, or "waiting"."""
+
+    wave: int
+    start: float
+    end: float
+    what: str
+
+
+WAITING = "waiting"
+
+
+@dataclass(frozen=True, slots=True)
+class Timeline:
+    """Blocks on a compute unit in time, in clocks.
+
+    Attributes:
+        before: until the last wave begins its loop.
+        loop: of one pass of the loop.
+        after: from the end of the loop on.
+        spans: what the waves do in one pass of the loop, which begins at 0.
+        waiting: share of a wave's time in that pass that it waits.
+    """
+
+    before: float
+    loop: float
+    after: float
+    spans: tuple[Span, ...]
+    waiting: float
+
+
+@dataclass(slots=True)
+class _Wave:
+    number: int
+    block: int
+    simd: int
+    place: int = 0
+    registers: dict[int, float] = field(default_factory=dict)
+    memory: deque[float] = field(default_factory=deque)
+    lds: deque[float] = field(default_factory=deque)
+    since: float = 0.0  # it could have issued
+
+
+class _Unit:
+    """A compute unit."""
+
+    def __init__(self, costs: Costs, waves: int, blocks: int) -> None:
+        simds = costs.arch.hardware.simds_per_cu
+        self._costs = costs
+        self.waves = [_Wave(number, number // waves, number % simds) for number in range(waves * blocks)]
+        self._free: dict[tuple[str, int], float] = {}
+        self._at_barrier: dict[int, list[_Wave]] = {}
+        self._per_block = waves
+
+    def ready(self, wave: _Wave, one: Instruction, now: float) -> float:
+        """When a wave can issue its next instruction."""
+        found = now
+        for first, end in (*one.reads, *one.writes):
+            for register in range(first, end):
+                found = max(found, wave.registers.get(register, 0.0))
+        for waiting, most in ((wave.memory, one.most_vm), (wave.lds, one.most_lgkm)):
+            if most is not None and len(waiting) > most:
+                found = max(found, waiting[len(waiting) - most - 1])
+        return max(found, self._free.get(_pipe(wave, one), 0.0))
+
+    def issue(self, wave: _Wave, one: Instruction, now: float) -> tuple[float, float]:
+        """Issue an instruction: when its pipe is free again, and when the wave goes on."""
+        clocks = self._costs.clocks(one)
+        pipe, busy_until = _pipe(wave, one), now + clocks
+        self._free[pipe] = busy_until
+        if one.kind in _SIMD_PIPES:
+            for first, end in one.writes:
+                wave.registers.update(dict.fromkeys(range(first, end), busy_until))
+        elif (name := _SHARED_PIPES.get(one.kind)) is not None:
+            waiting = wave.memory if name == "memory" else wave.lds
+            waiting.append(max(busy_until + _LATENCIES[name], waiting[-1] if waiting else 0.0))
+        elif one.kind is InstructionKind.SCALAR_LOAD:
+            wave.lds.append(max(now + SCALAR_LOAD_CLOCKS, wave.lds[-1] if wave.lds else 0.0))
+        if one.kind is InstructionKind.WAIT:
+            _drop(wave.memory, one.most_vm)
+            _drop(wave.lds, one.most_lgkm)
+        after = _BRANCH_CLOCKS if one.kind is InstructionKind.BRANCH else ISSUE_CLOCKS * (1 + one.idle)
+        return busy_until, now + after
+
+    def arrive(self, wave: _Wave) -> list[_Wave]:
+        """A wave is at a barrier: those that go on, once it is the block's last."""
+        arrived = self._at_barrier.setdefault(wave.block, [])
+        arrived.append(wave)
+        return self._at_barrier.pop(wave.block) if len(arrived) == self._per_block else []
+
+
+def timeline_of(parts: Parts, costs: Costs, waves: int, blocks: int) -> Timeline | None:
+    """Blocks of so many waves in time, so many at once; None for what is too long."""
+    trace = [*parts.before, *parts.loop * (_PASSES if parts.loop else 0), *parts.after]
+    if len(trace) * waves * blocks > _MOST_STEPS or not trace:
+        return None
+    begin, size = len(parts.before), len(parts.loop)
+    marks = [begin, begin + size * (_PASSES // 2), begin + size * (_PASSES - 1), begin + size * _PASSES]
+    reached, spans, end = _run(trace, _Unit(costs, waves, blocks), marks)
+    loop = (reached[3] - reached[1]) / (_PASSES - _PASSES // 2)
+    start = reached[2]
+    shown = tuple(
+        Span(one.wave, max(one.start - start, 0.0), min(one.end - start, loop), one.what)
+        for one in spans
+        if one.end > start and one.start < start + loop
+    )
+    waited = sum(one.end - one.start for one in shown if one.what == WAITING)
+    waiting = waited / (loop * waves * blocks) if loop else 0.0
+    return Timeline(reached[0], loop, end - reached[3], shown, min(waiting, 1.0))
+
+
+def _run(trace: Sequence[Instruction], unit: _Unit, marks: Sequence[int]) -> tuple[list[float], list[Span], float]:
+    """Run all waves through a trace: when the last was at each mark, what they did, and when all ended."""
+    queue = [(0.0, 0, wave.number) for wave in unit.waves]  # at one time, the wave that lags behind comes first
+    reached, spans, end = [0.0] * len(marks), list[Span](), 0.0
+    wanted = {place: number for number, place in reversed(list(enumerate(marks)))}
+    while queue:
+        now, _, number = heapq.heappop(queue)
+        wave = unit.waves[number]
+        one = trace[wave.place]
+        ready = unit.ready(wave, one, now)
+        if ready > now:
+            heapq.heappush(queue, (ready, wave.place, number))
+            continue
+        if now - wave.since >= ISSUE_CLOCKS:
+            spans.append(Span(number, wave.since, now, WAITING))
+        busy_until, later = unit.issue(wave, one, now)
+        if (what := _SIMD_PIPES.get(one.kind) or _SHARED_PIPES.get(one.kind)) is not None:
+            spans.append(Span(number, now, busy_until, what))
+        wave.since, wave.place = later, wave.place + 1
+        for place, mark in wanted.items():
+            if wave.place == place:
+                reached[mark] = max(reached[mark], now)
+        end = max(end, busy_until)
+        if one.kind is not InstructionKind.BARRIER:
+            going = [wave]
+        else:
+            going, later = unit.arrive(wave), later + _BARRIER_CLOCKS
+        for other in going:
+            if other.place < len(trace):
+                heapq.heappush(queue, (later, other.place, other.number))
+    return reached, spans, end
+
+
+def _pipe(wave: _Wave, one: Instruction) -> tuple[str, int]:
+    """The pipe of an instruction: the compute unit's, or its SIMD's; others are a wave's own."""
+    if (shared := _SHARED_PIPES.get(one.kind)) is not None:
+        return shared, -1
+    if (own := _SIMD_PIPES.get(one.kind)) is not None:
+        return own, wave.simd
+    return "scalar", wave.simd
+
+
+def _drop(waiting: deque[float], most: int | None) -> None:
+    while most is not None and len(waiting) > most:
+        waiting.popleft()

@@ -1,0 +1,211 @@
+"""`ckh explain`: functions, one trip, what waits, the timeline, and what bad files come to."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import struct
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree as ET
+
+import pytest
+
+import ckh
+from ckh.cli import run
+from ckh.errors import ExitCode
+from ckh.ops.grouped_conv.problem import ConvProblem
+from ckh.problems import Direction
+from tests.emulator.keep import KEPT
+from tests.isa.keep import LEAST, MOST
+
+pytestmark = pytest.mark.usefixtures("decoder")
+_FLAGS = 48  # where the processor stands in a code object
+
+
+def _explained(capsys: pytest.CaptureFixture[str], *args: str | Path) -> dict[str, Any]:
+    assert run(["explain", *map(str, args), "--json"]) == ExitCode.OK
+    return dict(json.loads(capsys.readouterr().out))
+
+
+def _refused(capsys: pytest.CaptureFixture[str], *args: str | Path) -> tuple[int, str]:
+    """Exit code and code of the error, which is one line."""
+    code = run(["explain", *map(str, args), "--json"])
+    return code, str(json.loads(capsys.readouterr().out)["code"])
+
+
+def test_the_least_address_arithmetic(least: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A trip of 16x64x64 has 464 clocks of vector ALU and 64 of matrix work, as counted by hand, and vmcnt(0) in it."""
+    found = _explained(capsys, LEAST, "--code-object", least)
+    trip, (main,) = found["trip"], [one for one in found["functions"] if one["runs"]]
+    assert (trip["clocks"]["vector ALU"], trip["clocks"]["matrix"]) == (464, 64)
+    assert trip["instructions"]["matrix"] == 4
+    assert sum(count for kind, count in trip["instructions"].items() if kind.startswith("vector")) == 90
+    # A trip loads a tile of A and of B once, writes it to LDS, and each of the four waves reads its parts.
+    assert trip["loaded_bytes"] == trip["lds_written_bytes"] == (16 + 64) * 64 * 2
+    assert trip["lds_read_bytes"] == (4 * 16 + 64) * 64 * 2
+    (last,) = [one for one in trip["waits"] if (one["counter"], one["most"]) == ("vmcnt", 0)]
+    assert last["awaited"] == last["in_trip"] == 1
+    assert (main["resources"]["vgpr_spills"], main["resources"]["scratch_bytes"]) == (0, 0)
+    assert "464" in found["advice"]
+    assert "vmcnt(0)" in found["advice"]
+
+
+def test_the_most_address_arithmetic(most: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A trip of 128x64x128 with sixteen waves has 2,432 clocks of vector ALU a SIMD against 512 of matrix work."""
+    clocks = _explained(capsys, MOST, "--code-object", most)["trip"]["clocks"]
+    assert (clocks["vector ALU"], clocks["matrix"]) == (2432, 512)
+
+
+@pytest.mark.parametrize(("c", "trips", "loops"), [(64, 1, False), (128, 2, False), (192, 3, True), (640, 10, True)])
+def test_trips_decide_which_function_runs(
+    c: int, trips: int, loops: bool, least: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """compv3 has a function for one trip, for two, and for more."""
+    found = _explained(capsys, LEAST, "--code-object", least, "--c", str(c), "--k", "64", "--y", "1", "--x", "1")
+    (main,) = [one for one in found["functions"] if one["runs"]]
+    assert (found["trips"], main["loop_instructions"] > 0) == (trips, loops)
+    assert sorted(one["trips"] for one in found["functions"]) == ["1", "2", "2 and more"]
+    assert (found["trip"] is not None) is loops
+    assert sum(found["simulated"]["shares"].values()) == pytest.approx(1)
+    assert found["estimated"]["us"] == pytest.approx(
+        found["estimated"]["launch_us"]
+        + max(found["estimated"]["trips_us"] + found["estimated"]["ends_us"], found["estimated"]["memory_us"])
+    )
+
+
+def test_python_gives_the_same(least: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """`ckh.explain` returns what the command prints."""
+    problem = ConvProblem(Direction.FORWARD, n=1, c=256, k=64, g=1, hi=28, wi=28, y=1, x=1, dtype="bf16")
+    anatomy = ckh.explain(LEAST, problem, code_object=least)
+    args = (LEAST, "--code-object", least, "--c", "256", "--k", "64", "--y", "1", "--x", "1")
+    found = _explained(capsys, *args)
+    assert anatomy.trips == found["trips"] == 4
+    assert anatomy.simulated is not None
+    assert anatomy.simulated.trip_clocks == found["simulated"]["trip_clocks"]
+
+
+def test_the_simulation_is_no_faster_than_any_pipe(most: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A trip takes as long as its busiest pipe at least, and waits and pipes fit into it."""
+    found = _explained(capsys, MOST, "--code-object", most)
+    simulated = found["simulated"]
+    assert simulated["trip_clocks"] >= simulated["blocks"] * max(found["trip"]["clocks"].values())
+    assert all(0 <= share <= 1 for share in (*simulated["busy"].values(), simulated["waiting"]))
+
+
+def test_the_text_says_what_the_document_says(least: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The table has each pipe's clocks, and the functions."""
+    assert run(["explain", LEAST, "--code-object", str(least), "--c", "256", "--k", "64"]) == ExitCode.OK
+    text = capsys.readouterr().out
+    assert "464" in text
+    assert "2 and more *" in text
+    assert "not measured" in text
+
+
+def test_the_picture_has_each_wave(least: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The SVG has a row for each wave of the blocks on the compute unit, within its width."""
+    svg = tmp_path / "trip.svg"
+    found = _explained(capsys, LEAST, "--code-object", least, "--svg", svg)
+    root = ET.fromstring(svg.read_text(encoding="utf-8"))  # noqa: S314 - our own
+    texts = [one.text or "" for one in root.iter("{http://www.w3.org/2000/svg}text")]
+    assert sum(text.startswith("wave ") for text in texts) == min(32, 4 * found["simulated"]["blocks"])
+    bars = list(root.iter("{http://www.w3.org/2000/svg}rect"))
+    assert len(bars) > 100
+    assert all(float(one.get("x", 0)) + float(one.get("width", 0)) <= float(root.get("width", 0)) for one in bars)
+
+
+@pytest.mark.parametrize("kept", KEPT, ids=lambda kept: kept.file)
+def test_kept_libraries(kept: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Libraries of all operations, pipelines and GPUs are explained: trips of loops add up to the tiles' products."""
+    library = tmp_path / "kernel.so"
+    library.write_bytes(kept.library())
+    found, kernel = _explained(capsys, kept.name, "--code-object", library), kept.kernel
+    assert found["arch"] == kept.arch
+    assert found["kernel"] == kept.name
+    if found["trip"] is not None:
+        waves = kernel.wave_m * kernel.wave_n * kernel.wave_k
+        products = kernel.tile_m * kernel.tile_n * kernel.tile_k
+        tile = kernel.warp_tile_m * kernel.warp_tile_n * kernel.warp_tile_k
+        # CK makes a warp tile of several instructions where the GPU has none of its K.
+        assert found["trip"]["instructions"]["matrix"] % (products / tile / waves) == pytest.approx(0)
+
+
+def test_code_of_others(least: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Without a kernel's name, functions are described by parts of their names; a pass of the loop is a trip."""
+    found = _explained(capsys, "GroupedConvolutionForwardKernel", "--code-object", least)
+    assert found["trip"]["instructions"]["matrix"] == 4
+    assert found["trips"] is None
+
+
+def test_a_function_without_a_loop(least: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Functions with neither loop nor matrix instructions have their resources, and no trip."""
+    found = _explained(capsys, "empty_kernel", "--code-object", least)
+    assert found["trip"] is None
+    assert [one["instructions"] for one in found["functions"]] == [1]
+
+
+def test_code_of_another_target(least: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Code for another GPU than the one that is named, or for one that is not decoded, is refused."""
+    assert _refused(capsys, LEAST, "--code-object", least, "--arch", "gfx942") == (ExitCode.BAD_DATA, "damaged")
+    other, data = tmp_path / "other.co", bytearray(least.read_bytes())
+    for machine, expected in (
+        (0x41, (ExitCode.USAGE, "usage")),  # gfx1100
+        (0xFE, (ExitCode.BAD_DATA, "damaged")),  # of no GPU that is known
+    ):
+        data[_FLAGS : _FLAGS + 4] = struct.pack("<I", machine)
+        other.write_bytes(data)
+        assert _refused(capsys, LEAST, "--code-object", other) == expected
+
+
+@pytest.mark.parametrize("kind", ["empty", "text", "cut", "zeros", "no file"])
+def test_damaged_files(kind: str, least: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """What is no code object, or only part of one, is refused in one line."""
+    file, data = tmp_path / "code.co", least.read_bytes()
+    if kind != "no file":
+        file.write_bytes({"empty": b"", "text": b"kernel", "cut": data[:5000], "zeros": data[:64] + bytes(8000)}[kind])
+    expected = "unreadable" if kind == "no file" else "damaged"
+    assert _refused(capsys, LEAST, "--code-object", file) == (ExitCode.BAD_DATA, expected)
+
+
+def _vgprs(capsys: pytest.CaptureFixture[str], file: Path) -> list[int]:
+    return [one["resources"]["vgprs"] for one in _explained(capsys, LEAST, "--code-object", file)["functions"]]
+
+
+def test_damaged_instructions(least: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Instructions that are none leave what else is known."""
+    data = bytearray(least.read_bytes())
+    start = len(data) // 2
+    data[start : start + 64] = b"\xff" * 64
+    file = tmp_path / "code.co"
+    file.write_bytes(data)
+    found = _explained(capsys, LEAST, "--code-object", file)
+    assert [one["resources"]["vgprs"] for one in found["functions"]] == _vgprs(capsys, least)
+
+
+def test_wrong_names_and_problems(least: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A name that is none needs a code object and takes no problem; a problem must suit the kernel."""
+    usage = ExitCode.USAGE
+    assert _refused(capsys, "kernel", "--arch", "gfx950") == (usage, "incomplete-kernel")
+    assert _refused(capsys, "kernel", "--code-object", least, "--c", "64") == (usage, "incomplete-kernel")
+    assert _refused(capsys, LEAST, "--code-object", least, "--c", "63") == (ExitCode.NO_KERNEL, "no-kernel")
+    assert _refused(capsys, "empty_kernel", "--code-object", least, "--svg", least) == (usage, "inapplicable-option")
+
+
+def test_the_page_shows_what_the_command_prints(
+    least: Path, tmp_path: Path, narrow: None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The output in docs/explain.md is that of its command; CKH_UPDATE_GOLDEN=1 writes it."""
+    page = Path(__file__).parents[2] / "docs" / "explain.md"
+    text = page.read_text(encoding="utf-8")
+    _, command, shown = re.split(r"```console\n\$ ckh (.*)\n", text, maxsplit=1)
+    shown = shown.split("```", 1)[0]
+    monkeypatch.chdir(tmp_path)
+    Path("kernel.co").write_bytes(least.read_bytes())
+    assert run(shlex.split(command)) == ExitCode.OK
+    printed = capsys.readouterr().out
+    if os.environ.get("CKH_UPDATE_GOLDEN"):
+        page.write_text(text.replace(shown, printed), encoding="utf-8")
+    else:
+        assert shown == printed

@@ -1,0 +1,82 @@
+"""Counts by kind and clocks of straight code are those of LLVM's machine code analyser (llvm-mca)."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ckh.archs import load_arch
+from ckh.isa.codefile import read_code
+from ckh.isa.costs import INTEGER_PRODUCTS, Costs, vector_clocks
+from ckh.isa.decode import decoded
+from ckh.isa.instructions import LDS_KINDS, MEMORY_KINDS, VECTOR_KINDS, Instruction, InstructionKind
+from ckh.isa.loops import parts_of
+from tests.emulator.test_decoder import disassembler
+from tests.isa.keep import ARCH
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+_TEXT = re.compile(r"^\s+(\S.*?)\s*// ([0-9A-F]+):", re.MULTILINE)
+_CLOCKS = 4  # of the hardware for one of the analyser's: a wave's 64 lanes take four
+_RESOURCES = ("HWBranch", "HWExport", "HWLGKM", "HWSALU", "HWVALU", "HWVMEM", "HWXDL")
+_SCALAR = (InstructionKind.SCALAR, InstructionKind.WAIT)
+
+
+def _program(name: str) -> list[str]:
+    """An LLVM program beside the disassembler."""
+    if not (command := disassembler()):
+        pytest.skip("there is no llvm-objdump: name it with CKH_LLVM_OBJDUMP")
+    return [*command[:-1], command[-1].replace("llvm-objdump", name)]
+
+
+def _straight(file: Path) -> tuple[list[Instruction], list[str]]:
+    """A loop's instructions and their text, but branches, and accesses to memory, which the analyser cannot take."""
+    code = read_code(file, ARCH)
+    functions = zip(code.functions, decoded(ARCH, [one.code for one in code.functions]), strict=True)
+    found = max((parts_of(instructions).loop for _, instructions in functions), key=len)
+    command = [*_program("llvm-objdump"), "-d", f"--mcpu={ARCH}", str(file)]
+    text = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    # The only function with a loop is found by its instructions' places, relative to each other.
+    lines = {int(address, 16): line for line, address in _TEXT.findall(text)}
+    start = next(
+        at - found[0].at
+        for at in lines
+        if all(lines.get(at - found[0].at + one.at, "").split(" ")[0].startswith(one.name) for one in found)
+    )
+    left = [one for one in found if one.kind not in (*MEMORY_KINDS, InstructionKind.BRANCH, InstructionKind.BARRIER)]
+    return left, [lines[start + one.at] for one in left]
+
+
+def _pressure(lines: list[str], folder: Path) -> dict[str, float]:
+    """The analyser's clocks of each resource for one pass."""
+    source = folder / "loop.s"
+    source.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    command = [*_program("llvm-mca"), "-mtriple=amdgcn", f"-mcpu={ARCH}", "-iterations=1", str(source)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        pytest.skip(f"llvm-mca does not know {ARCH}: {done.stderr[:100]}")
+    row = done.stdout.split("Resource pressure per iteration:")[1].splitlines()[2].split()
+    return {name: 0.0 if value == "-" else float(value) for name, value in zip(_RESOURCES, row, strict=True)}
+
+
+@pytest.mark.parametrize("which", ["least", "most"])
+def test_straight_code(which: str, decoder: None, request: pytest.FixtureRequest, tmp_path: Path) -> None:
+    """Of each resource as many instructions; matrix instructions take as long; vector ones as long, products longer."""
+    code, lines = _straight(request.getfixturevalue(which))
+    found = _pressure(lines, tmp_path)
+    costs = Costs(load_arch(ARCH))
+    vector = [one for one in code if one.kind in VECTOR_KINDS]
+    assert len(vector) > 80
+    carries = sum(one.name.startswith("v_mad_u64") for one in vector)  # which the analyser gives the scalar ALU as well
+    assert found["HWSALU"] == sum(one.kind in _SCALAR for one in code) + carries
+    assert found["HWLGKM"] == sum(one.kind in LDS_KINDS for one in code)
+    assert _CLOCKS * found["HWXDL"] == sum(costs.clocks(one) for one in code if one.kind is InstructionKind.MATRIX) > 0
+    assert found["HWVALU"] == len(vector)
+    # The analyser gives products of integers and wide ones a pass like all others; here they take four and two.
+    others = [one for one in vector if not one.name.startswith(INTEGER_PRODUCTS) and "64" not in one.name]
+    assert sum(vector_clocks(one.name) for one in others) == _CLOCKS * len(others)
+    assert _CLOCKS * len(vector) <= sum(map(costs.clocks, vector)) <= 1.4 * _CLOCKS * found["HWVALU"]
