@@ -20,17 +20,19 @@ PCI_DEVICES = Path("/sys/bus/pci/devices")
 # gfx_target_version is major * 10000 + minor * 100 + step; the name writes minor and step in base 16.
 _MAJOR, _MINOR = 10_000, 100
 
-# PCI's numbers of products that compute units and clock do not distinguish; of virtual functions, too.
+# PCI's numbers of products (pci.ids), of virtual functions too: the name, and GB/s of the memory by AMD's data sheet.
 _PRODUCTS = {
-    0x74A0: "MI300A",
-    0x74A1: "MI300X",
-    0x74A2: "MI308X",
-    0x74A5: "MI325X",
-    0x74B5: "MI300X",
-    0x74B6: "MI308X",
-    0x74B9: "MI325X",
-    0x75A0: "MI350X",
-    0x75A3: "MI355X",
+    0x74A0: ("MI300A", 5300),
+    0x74A1: ("MI300X", 5300),
+    0x74A2: ("MI308X", 5300),
+    0x74A5: ("MI325X", 6000),
+    0x74A9: ("MI300X HF", 5300),
+    0x74B5: ("MI300X", 5300),
+    0x74B6: ("MI308X", 5300),
+    0x74B9: ("MI325X", 6000),
+    0x74BD: ("MI300X HF", 5300),
+    0x75A0: ("MI350X", 8000),
+    0x75A3: ("MI355X", 8000),
 }
 
 _ROCR, _HIP, _CUDA = _CHOOSING = ("ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES")
@@ -61,7 +63,13 @@ class Gpu:
     @property
     def product(self) -> str:
         """The name of the product, or its number; empty if neither is known."""
-        return _PRODUCTS.get(self.device_id, f"device {self.device_id:#06x}" if self.device_id else "")
+        unknown = f"device {self.device_id:#06x}" if self.device_id else ""
+        return _PRODUCTS.get(self.device_id, (unknown, 0))[0]
+
+    @property
+    def bandwidth_gb_s(self) -> int:
+        """Peak bandwidth of the memory that is its own, in GB/s; 0 if the product is not known."""
+        return _PRODUCTS.get(self.device_id, ("", 0))[1] // self.memory_parts
 
     @property
     def memory_parts(self) -> int:

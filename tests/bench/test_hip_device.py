@@ -133,7 +133,7 @@ def test_the_identity_of_a_gpu_has_its_own_units_and_clock(mixed: None, tools: D
 
 
 def test_products_and_partitions_are_identities(monkeypatch: pytest.MonkeyPatch, tools: DeviceOptions) -> None:
-    """An MI325X is no MI300X of as many compute units; a part of a card has its dies, and its part of the L3 cache."""
+    """An MI325X is no MI300X; a part of a card has its own dies, and its part of the L3 cache and of the memory."""
     identities = []
     for gpu in (
         Gpu(0, "gfx942", 304, 2100, 0x74A1, num_xcd=8, partition="SPX/NPS1"),
@@ -147,9 +147,11 @@ def test_products_and_partitions_are_identities(monkeypatch: pytest.MonkeyPatch,
         "gfx942 MI325X SPX/NPS1, 304 CUs at 2100 MHz",
         "gfx942 MI300X CPX/NPS4, 38 CUs at 2100 MHz",
     ]
-    assert [(one.hardware["num_xcd"], one.hardware["l3_cache_kb"]) for one in identities] == [
-        *[(8, 262_144)] * 2,
-        (1, 65_536),
+    names = ("num_xcd", "l3_cache_kb", "bandwidth_gb_s")
+    assert [tuple(one.hardware[name] for name in names) for one in identities] == [
+        (8, 262_144, 5300),
+        (8, 262_144, 6000),
+        (1, 65_536, 1325),
     ]
     assert identities[0].difference(identities[1]).startswith("name ")
 

@@ -62,8 +62,8 @@ _NO_KIND = ("clock_mhz", "max_clock_mhz", "hardware")  # what `hardware` holds i
 class DeviceIdentity:
     """The identity of a device in the data.
 
-    `hardware` is its profile under the names of `schema.HARDWARE`; `environment` has the variables, with their values,
-    that make its launches slower.
+    `hardware` is its profile under the names of `schema.HARDWARE`, with `bandwidth_gb_s` of products that are known.
+    `environment` has the variables, with their values, that make its launches slower.
     """
 
     kind: str

@@ -127,6 +127,8 @@ class HipDevice:
             hardware |= {"num_cus": gpu.num_cus, "max_clock_mhz": gpu.max_clock_mhz}
             hardware["num_xcd"] = gpu.num_xcd or hardware["num_xcd"]
             hardware["l3_cache_kb"] //= gpu.memory_parts
+            if gpu.bandwidth_gb_s:
+                hardware["bandwidth_gb_s"] = gpu.bandwidth_gb_s
         product = " ".join(filter(None, (gpu.product, gpu.partition))) if gpu is not None else ""
         return DeviceIdentity(
             kind=HIP_KIND,
