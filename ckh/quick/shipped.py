@@ -2,16 +2,18 @@
 
 hatch_build.py has them written. There is a model file for each model, and facts for each kind of its problems; models
 of pools that are too large to prepare have none. An editable installation has none either, since what is prepared
-follows from the sources.
+follows from the sources. Large model files are compressed in the wheel; their first call unpacks them into the cache.
 """
 
 from __future__ import annotations
 
 import os
+import zlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ckh.files.paths import MODELS_VARIABLE, data_dir, files, folders, user_data_dir
+from ckh.errors import ModelError
+from ckh.files.paths import MODELS_VARIABLE, cache_dir, data_dir, files, folders, user_data_dir, write_atomic
 from ckh.ops import DEFAULT_OPERATION, built_in_requested
 from ckh.quick.headers import are_known
 from ckh.quick.store import VERSION, detected_arch, encode_facts, read_facts
@@ -28,6 +30,8 @@ if TYPE_CHECKING:
 FOLDER = Path(__file__).with_name("prepared")
 _INDEX = "index.json"
 _HOST = "host"
+_MAX_PLAIN_BYTES = 4 << 20  # of a model file; larger ones are compressed, to 40 % of their size
+_PACKED = ".z"  # behind the name of a compressed one
 _MOST_KERNELS = 2500  # of a pool: larger ones are megabytes, and prepared where they are used
 
 
@@ -52,7 +56,31 @@ def find(request: Request) -> tuple[dict[str, Any], Path] | None:
         "path": str(models / answer["path"]),
         "other_models": [str(models / other) for other in answer["other_models"]],
     }
-    return facts, FOLDER / f"{answer['model']}.ckhm"
+    return facts, _model_file(f"{answer['model']}.ckhm")
+
+
+def _model_file(name: str) -> Path:
+    """The model file of a name, unpacked.
+
+    Raises:
+        CkhError: the cache folder cannot be used.
+        OSError: the file cannot be read, or unpacked into the cache.
+    """
+    packed = FOLDER / f"{name}{_PACKED}"
+    try:
+        state = packed.stat()
+    except FileNotFoundError:
+        return FOLDER / name
+    path = cache_dir("shipped") / f"{state.st_size}-{state.st_mtime_ns}-{name}"
+    if not path.exists():
+        try:
+            write_atomic(path, zlib.decompress(packed.read_bytes()))
+        except zlib.error as error:
+            raise ModelError(f"{packed} is damaged: {error}", code="damaged-model") from error
+        for old in path.parent.glob(f"*-{name}"):
+            if old != path:
+                old.unlink(missing_ok=True)  # of another version
+    return path
 
 
 def write(folder: Path) -> None:
@@ -82,7 +110,9 @@ def write(folder: Path) -> None:
         if not groups:
             continue
         made = model_content(model, ref.path.name, part.kind, groups)
-        (folder / f"{ref.path.name}.ckhm").write_bytes(made.content)
+        is_large = len(made.content) > _MAX_PLAIN_BYTES
+        file, content = (_PACKED, zlib.compress(made.content, 9)) if is_large else ("", made.content)
+        (folder / f"{ref.path.name}.ckhm{file}").write_bytes(content)
         for group, rules, numbers in zip(groups, made.rules, made.numbers, strict=True):
             found = spec.op.candidates(group.example, arch, ref.path)
             facts = facts_of(model, part.kind, group, rules, found, are_shipped=True) | {"numbers": numbers}

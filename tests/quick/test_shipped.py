@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import zlib
 from typing import TYPE_CHECKING
 
 import pytest
@@ -97,6 +98,24 @@ def test_models_that_have_changed_have_no_answer(monkeypatch: pytest.MonkeyPatch
     assert shipped.find(asked("--c 64")) is not None
     monkeypatch.setattr(shipped, "__version__", "9.9")
     assert shipped.find(asked("--c 64")) is None
+
+
+def test_large_models_are_unpacked_once(installed: Path, tmp_path: Path) -> None:
+    """The first call unpacks a model into the cache; a damaged one answers nothing."""
+    line = asked("--op miopen_conv --arch gfx90a --n 16 --c 256")
+    packed = installed / "miopen_conv_gfx90a.ckhm.z"
+    content = packed.read_bytes()
+    old = tmp_path / "cache" / "shipped" / f"1-1-{packed.stem}"
+    old.parent.mkdir(parents=True, mode=0o700)
+    old.touch()
+    (path,) = {shipped.find(line)[1] for _ in range(2)}  # type: ignore[index]
+    assert [*(tmp_path / "cache" / "shipped").iterdir()] == [path]
+    assert path.read_bytes() == zlib.decompress(content)
+    assert path.stat().st_size > 2 * len(content)
+    path.unlink()
+    packed.unlink()
+    packed.write_bytes(content[: len(content) // 2])
+    assert text_of(line) is None
 
 
 @pytest.mark.parametrize("name", ["index.json", "0.json", "grouped_conv_forward_fp32_host.ckhm"])
