@@ -30,6 +30,7 @@ COMMANDS: dict[str, str] = {
     "report": "Draw measurements and models as a page, or as SVG and PNG.",
     "export": "Write models as C, and choices for AITER, PyTorch and MIOpen.",
     "doctor": "Show what this machine offers and what ckh found.",
+    "help": "Show a page of the documentation.",
 }
 
 COMPLETION_VARIABLE = "_CKH_COMPLETE"  # Typer's, from the name of the program

@@ -21,7 +21,7 @@ _PACKAGE = Path(__file__).resolve().parents[1]
 
 
 def data_dir(name: str) -> Path:
-    """The folder `name` ("archspecs", "models") that ships with ckh: inside the package, or beside it in a checkout.
+    """The folder `name` ("archspecs", "docs", "models") that ships: inside the package, or beside it in a checkout.
 
     Raises:
         DataError: neither exists.

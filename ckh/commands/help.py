@@ -1,0 +1,61 @@
+"""`ckh help`: the pages of the documentation, in the terminal."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+import typer
+
+from ckh.commands._common import examples
+from ckh.errors import UsageError
+from ckh.files.paths import data_dir
+from ckh.text.log import emit
+from ckh.text.prose import one_of
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+_HELP = """Show a page of the documentation; without a topic, list the pages.
+
+At a terminal a page is laid out for its width; elsewhere it is printed as Markdown, as it is written.
+"""
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to the application."""
+    app.command(
+        name="help", help=_HELP, epilog=examples("ckh help", "ckh help first-hour", "ckh help reliability | less")
+    )(show)
+
+
+def show(
+    context: typer.Context,
+    topic: str = typer.Argument("", metavar="TOPIC", help="Name of a page.", show_default=False),
+) -> None:
+    """Print a page, or the list of them."""
+    pages = {path.stem: path for path in sorted(data_dir("docs").glob("*.md"))}
+    if not topic:
+        width = max(map(len, pages))
+        emit("Pages:\n" + "".join(f"  {name:<{width}}  {_title(path)}\n" for name, path in pages.items()))
+    elif topic in pages:
+        _print_page(pages[topic].read_text(encoding="utf-8"))
+    else:
+        commands = getattr(context.find_root().command, "commands", ())
+        hint = f"see ckh {topic} --help" if topic in commands else one_of(topic, pages)
+        raise UsageError(f"there is no page {topic!r}", hint, code="unknown-name")
+
+
+def _title(path: Path) -> str:
+    with path.open(encoding="utf-8") as file:
+        return file.readline().strip("# \n")
+
+
+def _print_page(text: str) -> None:
+    if not sys.stdout.isatty():
+        emit(text)
+        return
+    from rich.console import Console
+    from rich.markdown import Markdown
+
+    Console(highlight=False).print(Markdown(text))

@@ -1,0 +1,48 @@
+"""`ckh help` shows the pages of docs/."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from ckh.cli import run
+from ckh.commands import help as help_command
+from ckh.errors import ExitCode
+from tests.refusals import expect_error
+
+DOCS = Path(__file__).parents[2] / "docs"
+PAGES = {path.stem: path.read_text(encoding="utf-8") for path in DOCS.glob("*.md")}
+
+
+def test_all_pages_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
+    """Each page with its title."""
+    assert run(["help"]) == ExitCode.OK
+    lines = [line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines()[1:]]
+    assert dict(lines) == {name: text.splitlines()[0].removeprefix("# ") for name, text in PAGES.items()}
+
+
+@pytest.mark.parametrize("name", ["gpu", "predict"])
+def test_a_page_is_printed_as_it_is(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Where stdout is no terminal, Markdown stays."""
+    assert run(["help", name]) == ExitCode.OK
+    assert capsys.readouterr().out == PAGES[name]
+
+
+def test_a_page_is_laid_out_at_a_terminal(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """Lines fit its width, and marks of Markdown are gone."""
+    monkeypatch.setattr(help_command, "sys", SimpleNamespace(stdout=SimpleNamespace(isatty=lambda: True)))
+    monkeypatch.setenv("COLUMNS", "60")
+    assert run(["help", "ci"]) == ExitCode.OK
+    out = capsys.readouterr().out
+    assert max(map(len, out.splitlines())) <= 60
+    assert "```" in PAGES["ci"]
+    assert "```" not in out
+
+
+@pytest.mark.parametrize(("topic", "hint"), [("reliabilty", "reliability"), ("bench", "ckh bench --help")])
+def test_an_unknown_topic_is_refused(topic: str, hint: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """With the nearest page, or where a command's help is."""
+    assert run(["help", topic]) == ExitCode.USAGE
+    expect_error(capsys.readouterr().err, "unknown-name", topic, hint)
