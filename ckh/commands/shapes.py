@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
     from ckh.shapes.layers import WeightedProblem
     from ckh.shapes.problems import ShapesFound
-    from ckh.shapes.shaped import NearKey
 
 _MAX_TP, _MAX_LIST = 1024, 64
 _TOKENS = ",".join(map(str, DEFAULT_TOKENS))
@@ -159,6 +158,9 @@ def shapes(
     arch: str = typer.Option(
         "gfx942", "--arch", autocompletion=_completion.architectures, help="--table: architecture of the lookups."
     ),
+    num_cus: int | None = typer.Option(
+        None, "--num-cus", min=1, help="--table: compute units of the GPU.  [304 on gfx942, 256 on gfx950]"
+    ),
     out: Path | None = typer.Option(None, "--out", "-o", help="CSV file to write."),
     force: bool = typer.Option(False, "--force", help="Replace a list of shapes in --out."),
     skip_bad: bool = typer.Option(False, "--skip-bad", help="Leave out bad lines and layers."),
@@ -187,7 +189,7 @@ def shapes(
     )
     found = _found(names, torch, wanted, None if op is None else operation(op).name)
     _warn(found)
-    misses = _misses(found.problems, table, arch) if table else None
+    misses = _misses(found.problems, table, arch, num_cus) if table else None
     if out is not None:
         from ckh.files.outputs import write_output
         from ckh.shapes.tables import table_text
@@ -263,22 +265,23 @@ def _print(problems: Sequence[WeightedProblem], out: Path | None) -> None:
         say("\n" + "\n".join(f"next: ckh predict --op {name} --problems {shell_word(out)} --top 1" for name in names))
 
 
-def _misses(problems: Sequence[WeightedProblem], tables: Sequence[Path], arch: str) -> list[MissEntry]:
-    """The nearest key of each problem of an operation whose program has tuned tables."""
+def _misses(
+    problems: Sequence[WeightedProblem], tables: Sequence[Path], arch: str, num_cus: int | None
+) -> list[MissEntry]:
+    """The nearest key of each lookup of an operation whose program has tuned tables."""
     from ckh.archs import load_arch
     from ckh.shapes.logs.misses import read_tables
-    from ckh.shapes.shaped import shaped_part
+    from ckh.shapes.shaped import MissedLookup, shaped_part
 
     name, rows = load_arch(arch).name, read_tables(tables)
     found: list[MissEntry] = []
     for one in problems:
         part = shaped_part(one.op)
-        if part is not None and part.nearest is not None:
-            near: NearKey | None = part.nearest(one.problem, name, rows)
-            key, differs, why = (
-                (None, {}, "no row has these sizes") if near is None else (near.key, near.differs, near.why)
-            )
-            found.append(MissEntry(one.problem.canonical(), one.count, key, differs, why))
+        if part is None or part.nearest is None:
+            continue
+        for stated in one.stated or ((),):
+            near = part.nearest(MissedLookup(one.problem, dict(stated), name, num_cus or 0), rows)
+            found.append(MissEntry(one.problem.canonical(), one.count, near.key or None, near.differs, near.why))
     if not found:
         raise UsageError(
             "--table is for GEMMs and mixtures of experts of AITER, of which there are none",

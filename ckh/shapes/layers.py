@@ -125,6 +125,7 @@ class ExpertProducts:
         require_sizes((one.name, getattr(self, one.name)) for one in fields(self)[:5])
 
 
+Stated: TypeAlias = tuple[tuple[str, str], ...]
 Shape: TypeAlias = Matmul | Convolution | ExpertProducts
 
 
@@ -138,6 +139,7 @@ class Layer:
         count: how often.
         where: the file and place that it was read from.
         op: the operation of a problem; empty: `shape` is none.
+        stated: what the source states of a key that was looked up: columns and their values.
     """
 
     name: str
@@ -145,6 +147,7 @@ class Layer:
     count: int = 1
     where: str = ""
     op: str = ""
+    stated: Stated = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,6 +160,7 @@ class WeightedProblem:
         count: how often it runs.
         layers: names of layers, of kernels, or none.
         where: where it was read first.
+        stated: what sources state of keys that were looked up, each once.
     """
 
     op: str
@@ -164,6 +168,7 @@ class WeightedProblem:
     count: int
     layers: tuple[str, ...]
     where: str
+    stated: tuple[Stated, ...] = ()
 
     @property
     def flops(self) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import sys
 from collections import Counter
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, redirect_stdout
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 _META = "meta"
 _EXAMPLE = "e.g. def factory(): return model, torch.empty(1, 3, 224, 224)"
+_TRACING_HINT = "what looks at values cannot be traced: trace the part that computes"
 _INNER = 2  # dimensions of a matrix
 
 
@@ -42,7 +43,13 @@ def traced(
     state = {name: _to_meta(torch, one) for name, one in (*module.named_parameters(), *module.named_buffers())}
     given = [_to_meta(torch, one) for one in inputs]
     by_name = {name: _to_meta(torch, one) for name, one in (keywords or {}).items()}
-    with _in_module(torch, names, recorder.path), _reported(f"{type(module).__name__}"), torch.no_grad(), recorder:
+    what = f"{type(module).__name__} fails on the meta device"
+    with ExitStack() as stack:
+        stack.enter_context(_in_module(torch, names, recorder.path))
+        stack.enter_context(_reported(what, _TRACING_HINT))
+        stack.enter_context(_without_attention(torch, recorder.left_out))
+        stack.enter_context(torch.no_grad())
+        stack.enter_context(recorder)
         torch.func.functional_call(module, state, tuple(given), by_name)
     return recorder.layers, recorder.left_out
 
@@ -63,8 +70,10 @@ def traced_factory(name: str) -> tuple[list[Layer], Counter[str]]:
     here = str(Path.cwd())
     sys.path.insert(0, here)
     try:
-        with _reported(name), torch.device(_META):
-            made = getattr(importlib.import_module(module_name), attribute)()
+        with _reported(f"{name} cannot be imported", "it is looked for in this folder and in what is installed"):
+            factory = getattr(importlib.import_module(module_name), attribute)
+        with _reported(f"{name} fails on the meta device", _TRACING_HINT), torch.device(_META):
+            made = factory()
     finally:
         sys.path.remove(here)
     if not isinstance(made, tuple) or len(made) < _INNER or not isinstance(made[0], torch.nn.Module):
@@ -81,19 +90,36 @@ def _torch() -> Any:
 
 
 @contextmanager
-def _reported(name: str) -> Iterator[None]:
-    """Report an error of someone's module as one line."""
+def _reported(what: str, hint: str) -> Iterator[None]:
+    """Report an error of someone's module as one line, and what it prints on stderr."""
     try:
-        yield
+        with redirect_stdout(sys.stderr):
+            yield
     except CkhError:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         text = " ".join(f"{type(error).__name__}: {error}".split())[:300]
-        raise UsageError(
-            f"{name} fails on the meta device: {text}",
-            "what looks at values cannot be traced: trace the part that computes",
-            code="bad-module",
-        ) from error
+        raise UsageError(f"{what}: {text}", hint, code="bad-module") from error
+
+
+@contextmanager
+def _without_attention(torch: Any, left_out: Counter[str]) -> Iterator[None]:
+    """Take attention as one step that is left out: on a GPU it is one kernel, here it would be its products."""
+
+    def attention(query: Any, key: Any, value: Any, *_others: Any, **_more: Any) -> Any:
+        del key
+        left_out["attention"] += 1
+        return query.new_empty(*query.shape[:-1], value.shape[-1])
+
+    functions, switch = torch.nn.functional, torch.backends.mha
+    whole, is_fast = functions.scaled_dot_product_attention, switch.get_fastpath_enabled()
+    functions.scaled_dot_product_attention = attention
+    switch.set_fastpath_enabled(False)
+    try:
+        yield
+    finally:
+        functions.scaled_dot_product_attention = whole
+        switch.set_fastpath_enabled(is_fast)
 
 
 def _to_meta(torch: Any, value: Any) -> Any:
@@ -150,30 +176,26 @@ def _recorder(torch: Any) -> Any:
             self.path: list[str] = []
 
         def __torch_dispatch__(self, func: Any, _types: Any, args: Any = (), kwargs: Any = None) -> Any:
-            name = self.path[-1] if self.path else ""
-            if func in products:
-                self._product(name, func is aten._scaled_mm.default, *products[func](args))  # noqa: SLF001
-            elif func is aten.convolution.default:
-                self._convolution(name, args)
-            elif "attention" in str(func):
-                self.left_out["attention"] += 1
+            is_product, is_convolution = func in products, func is aten.convolution.default
+            if is_product or is_convolution:
+                operands = products[func](args) if is_product else args[:2]
+                if (reason := _left_out(operands, is_transposed=is_convolution and args[6])) is not None:
+                    self.left_out[reason] += 1
+                elif is_product:
+                    self._product(*operands, is_scaled=func is aten._scaled_mm.default)  # noqa: SLF001
+                else:
+                    self._add(_convolution(torch, args[0], args[1], args[3:6], args[8]), 1)
             return func(*args, **(kwargs or {}))
 
-        def _product(self, name: str, is_scaled: bool, a: Any, b: Any) -> None:  # noqa: FBT001
+        def _product(self, a: Any, b: Any, *, is_scaled: bool) -> None:
             scaling = Scaling.ROW if is_scaled else Scaling.NONE
             layout = f"{_order(a)}{_order(b)}r"
-            shape = Matmul(a.shape[-2], b.shape[-1], a.shape[-1], _dtype(a), layout, scaling)
-            count = a.shape[0] if a.dim() > _INNER else 1
-            self.layers.append(Layer(name, shape, count, f"module {name or 'itself'}"))
+            shape = Matmul(a.shape[-2], b.shape[-1], a.shape[-1], dtype_name(str(a.dtype)), layout, scaling)
+            self._add(shape, a.shape[0] if a.dim() > _INNER else 1)
 
-        def _convolution(self, name: str, args: Sequence[Any]) -> None:
-            x, w, _, stride, pad, dilation, is_transposed, _, groups = args[:9]
-            if is_transposed:
-                self.left_out["transposed convolutions"] += 1
-                return
-            self.layers.append(
-                Layer(name, _convolution(torch, x, w, (stride, pad, dilation), groups), 1, f"module {name or 'itself'}")
-            )
+        def _add(self, shape: Any, count: int) -> None:
+            name = self.path[-1] if self.path else ""
+            self.layers.append(Layer(name, shape, count, f"module {name or 'itself'}"))
 
     return DispatchRecorder()
 
@@ -195,7 +217,7 @@ def _convolution(torch: Any, x: Any, w: Any, lists: Sequence[Sequence[int]], gro
         more + stride,
         (0,) * len(more) + pad,
         more + dilation,
-        dtype=_dtype(x),
+        dtype=dtype_name(str(x.dtype)),
         layout=layouts.get(ndim, ""),
     )
 
@@ -206,8 +228,11 @@ def _order(matrix: Any) -> str:
     return "c" if columns != 1 and rows == 1 else "r"
 
 
-def _dtype(tensor: Any) -> str:
-    name = dtype_name(str(tensor.dtype))
-    if name not in DTYPE_BYTES:
-        raise UsageError(f"element type {tensor.dtype} has no matrix cores", code="unsupported")
-    return name
+def _left_out(operands: Sequence[Any], *, is_transposed: bool) -> str | None:
+    """Why a product or a convolution has no problem, if that is so."""
+    if is_transposed:
+        return "transposed convolutions"
+    if not all(one.numel() for one in operands):
+        return "operands without elements"
+    strange = next((one.dtype for one in operands if dtype_name(str(one.dtype)) not in DTYPE_BYTES), None)
+    return None if strange is None else str(strange)

@@ -108,7 +108,8 @@ class _Counted(Counter[str]):
 
 def _merged(op: str, problem: Any, layers: Sequence[Layer]) -> WeightedProblem:
     names = tuple(dict.fromkeys(name for one in layers for name in one.name.split()))[:MAX_LAYERS]
-    return WeightedProblem(op, problem, sum(one.count for one in layers), names, layers[0].where)
+    stated = tuple(dict.fromkeys(one.stated for one in layers if one.stated))
+    return WeightedProblem(op, problem, sum(one.count for one in layers), names, layers[0].where, stated)
 
 
 def _in_words(counts: Counter[str]) -> str:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from ckh.shapes.layers import Shape
+    from ckh.shapes.layers import Shape, Stated
 
 P = TypeVar("P")
 
@@ -25,6 +25,10 @@ def _all(_shape: object) -> bool:
     return True
 
 
+def _states_nothing(_text: str) -> Stated:
+    return ()
+
+
 def _none_of_them(_path: Path, _head: str) -> bool:
     return False
 
@@ -35,17 +39,34 @@ def _no_rows(_path: Path) -> Iterator[Any]:
 
 @dataclass(frozen=True, slots=True)
 class NearKey:
-    """The row of a tuned table that comes nearest to a problem that was not found.
+    """The row of a tuned table that comes nearest to a key that was not found.
 
     Attributes:
-        key: the row's key by column.
-        differs: column -> what the problem has there instead.
+        key: the row's key by column; empty: no row is near.
+        differs: column -> what was looked up there instead.
         why: the reason of the miss, in words.
     """
 
     key: Mapping[str, str]
     differs: Mapping[str, str]
     why: str
+
+
+@dataclass(frozen=True, slots=True)
+class MissedLookup(Generic[P]):
+    """A lookup that missed.
+
+    Attributes:
+        problem: what was looked up.
+        stated: columns of the key and their values, where the source states them.
+        arch: the architecture, where it does not.
+        num_cus: its compute units; 0: those of the whole GPU.
+    """
+
+    problem: P
+    stated: Mapping[str, str]
+    arch: str
+    num_cus: int
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -66,8 +87,8 @@ class Shaped(Generic[P]):
         rows: the rows of such a file: the line, and what gives the problem, or in words one without kernels, given an
             element type for one that states none.
         networks: name of a network -> its layers in order, with repetitions, for a number of images.
-        nearest: the key of a `misses.KeyTable` nearest to a problem on an architecture, None if none is near;
-            None: its programs have no such tables.
+        stated: the columns of a key that a line states, which `line` reads.
+        nearest: the key of a `misses.KeyTable` nearest to one that missed; None: its programs have no such tables.
     """
 
     kind: type[Any]
@@ -80,7 +101,8 @@ class Shaped(Generic[P]):
     recognises: Callable[[Path, str], bool] = _none_of_them
     rows: Callable[[Path], Iterator[tuple[int, Callable[[str], P | str]]]] = _no_rows
     networks: Mapping[str, Callable[[int], Sequence[P]]] = field(default_factory=dict)
-    nearest: Callable[[P, str, Any], NearKey | None] | None = None
+    stated: Callable[[str], Stated] = _states_nothing
+    nearest: Callable[[MissedLookup[P], Any], NearKey] | None = None
 
 
 @cache

@@ -125,6 +125,12 @@ def _missed(text: str) -> dict[str, Any] | None:
     return found | ({"dtype": dtype_name(stated["dtype"])} if stated else {})
 
 
+def stated_key(text: str) -> tuple[tuple[str, str], ...]:
+    """The element type of a log's miss, as PyTorch names it, under its column."""
+    match = _DTYPE_IN_LOG.search(text)
+    return (("q_dtype_w", f"torch.{match['dtype']}"),) if match else ()
+
+
 def missed_problem(text: str, _path: Path, _number: int) -> AiterGemm | str | None:
     """The problem that a log's line reports as missing; in words one without kernels; None for another line.
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ckh.errors import UsageError
 from ckh.ops.aiter_gemm.device import compute_units
 from ckh.ops.aiter_gemm.problem import FAMILIES, AiterGemm
-from ckh.ops.aiter_gemm.problem_files import MISSED, is_untuned, missed_problem, untuned_rows
+from ckh.ops.aiter_gemm.problem_files import MISSED, is_untuned, missed_problem, stated_key, untuned_rows
 from ckh.ops.aiter_gemm.readers.tuned_csv import key_cells, looked_up
 from ckh.shapes.layers import Matmul, Scaling
 from ckh.shapes.logs.misses import Lookup, nearest_key
@@ -15,7 +16,7 @@ from ckh.shapes.shaped import Shaped
 
 if TYPE_CHECKING:
     from ckh.shapes.logs.misses import KeyTable
-    from ckh.shapes.shaped import NearKey
+    from ckh.shapes.shaped import MissedLookup, NearKey
 
 _FAMILY_OF = {
     (Scaling.ROW, False): "a8w8",
@@ -48,9 +49,10 @@ def _is_scaled(shape: Matmul) -> bool:
     return bool(shape.scaling)
 
 
-def _nearest(problem: AiterGemm, arch: str, table: KeyTable) -> NearKey | None:
-    asked = AiterGemm(**{**problem.to_dict(), "num_cus": compute_units(problem.num_cus, arch)})
-    key = {name: str(value) for name, value in key_cells(arch, asked).items()}
+def _nearest(missed: MissedLookup[AiterGemm], table: KeyTable) -> NearKey:
+    num_cus = compute_units(missed.problem.num_cus or missed.num_cus, missed.arch)
+    asked = replace(missed.problem, num_cus=num_cus)
+    key = {name: str(value) for name, value in key_cells(missed.arch, asked).items()} | dict(missed.stated)
     return nearest_key(_LOOKUP, key, looked_up(asked), table)
 
 
@@ -64,5 +66,6 @@ SHAPED = Shaped(
     line=missed_problem,
     recognises=is_untuned,
     rows=untuned_rows,
+    stated=stated_key,
     nearest=_nearest,
 )

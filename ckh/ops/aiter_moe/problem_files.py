@@ -35,6 +35,7 @@ _UNTUNED = (
 )
 _LOGGED = ("cu_num", *_UNTUNED)
 _MISS = re.compile(r"\[fused_moe\] using [12]stage\b.{0,20} default for \((?P<key>[^)]{1,600})\)")
+_QUOTES = "'\""
 _GFX = re.compile(r"gfx[0-9a-f]{3,8}")
 _SIZES = {"token": "tokens", "expert": "experts", "cu_num": "num_cus"} | {
     name: name for name in ("model_dim", "inter_dim", "topk")
@@ -185,10 +186,19 @@ def missed_problem(text: str, path: Path, line: int) -> AiterMoe | str | None:
     if (match := _MISS.search(text)) is None:
         return None
     values = [one.strip() for one in match["key"].split(",")]
-    values = values[1:] if _GFX.fullmatch(values[0].strip("'\"")) else values
+    values = values[1:] if _GFX.fullmatch(values[0].strip(_QUOTES)) else values
     if len(values) != len(_LOGGED):
         raise DataError(f"{path}:{line}: {len(values)} values where AITER prints {len(_LOGGED)}", code="bad-row")
     return problem_of(path, line, dict(zip(_LOGGED, values, strict=True)))
+
+
+def stated_key(text: str) -> tuple[tuple[str, str], ...]:
+    """The whole key of a log's miss but its flags, by column."""
+    match = _MISS.search(text)
+    values = [one.strip().strip(_QUOTES) for one in match["key"].split(",")] if match else []
+    names = (*(("gfx",) if len(values) > len(_LOGGED) else ()), *_LOGGED)
+    flags = _UNTUNED[-2:]
+    return tuple((name, value) for name, value in zip(names, values, strict=False) if name not in flags)
 
 
 def is_untuned(_path: Path, head: str) -> bool:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from ckh.errors import UsageError
 from ckh.ops.aiter_gemm.device import compute_units
 from ckh.ops.aiter_moe.problem import QUANTS, AiterMoe
-from ckh.ops.aiter_moe.problem_files import MARK, is_untuned, missed_problem, untuned_rows
+from ckh.ops.aiter_moe.problem_files import MARK, is_untuned, missed_problem, stated_key, untuned_rows
 from ckh.ops.aiter_moe.readers.tuned_csv import TunedMixture, looked_up
 from ckh.shapes.layers import ExpertProducts, Scaling
 from ckh.shapes.logs.misses import Lookup, nearest_key
@@ -16,7 +16,7 @@ from ckh.shapes.shaped import Shaped
 
 if TYPE_CHECKING:
     from ckh.shapes.logs.misses import KeyTable
-    from ckh.shapes.shaped import NearKey
+    from ckh.shapes.shaped import MissedLookup, NearKey
 
 _QUANT_OF = {
     Scaling.NONE: "none",
@@ -47,10 +47,11 @@ def _shape(problem: AiterMoe) -> ExpertProducts:
     return ExpertProducts(*sizes, problem.dtype, _SCALING_OF[problem.quant], problem.activation)
 
 
-def _nearest(problem: AiterMoe, arch: str, table: KeyTable) -> NearKey | None:
-    asked = replace(problem, num_cus=compute_units(problem.num_cus, arch))
-    line = TunedMixture(arch, asked, "", 0.0, is_predicted=True)
-    key = {name: str(value) for name, value in line.key_cells().items()}
+def _nearest(missed: MissedLookup[AiterMoe], table: KeyTable) -> NearKey:
+    num_cus = compute_units(missed.problem.num_cus or missed.num_cus, missed.arch)
+    asked = replace(missed.problem, num_cus=num_cus)
+    line = TunedMixture(missed.arch, asked, "", 0.0, is_predicted=True)
+    key = {name: str(value) for name, value in line.key_cells().items()} | dict(missed.stated)
     return nearest_key(_LOOKUP, key, (looked_up(asked).tokens,), table)
 
 
@@ -62,5 +63,6 @@ SHAPED = Shaped(
     line=missed_problem,
     recognises=is_untuned,
     rows=untuned_rows,
+    stated=stated_key,
     nearest=_nearest,
 )

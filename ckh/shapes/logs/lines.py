@@ -89,7 +89,7 @@ _LAYOUT_OF = {"TN": "rcr", "NN": "rrr", "NT": "crr", "TT": "ccr"}  # of BLAS' tr
 
 
 @dataclass(frozen=True, slots=True)
-class Stated:
+class StatedShape:
     """A shape that a line states.
 
     Attributes:
@@ -103,7 +103,7 @@ class Stated:
     count: int = 1
 
 
-def driver_line(line: str) -> Iterator[Stated]:
+def driver_line(line: str) -> Iterator[StatedShape]:
     """The convolution of a line of MIOpenDriver, as MIOPEN_ENABLE_LOGGING_CMD prints it, in each direction."""
     if (match := _DRIVER.search(line)) is None or _SEARCH in line:
         return
@@ -121,7 +121,7 @@ def driver_line(line: str) -> Iterator[Stated]:
     wanted = number["forw"] or sum(_DIRECTIONS.values())
     for variant, bit in _DIRECTIONS.items():
         if wanted & bit:
-            yield Stated(
+            yield StatedShape(
                 Convolution(
                     number["batchsize"],
                     number["in_channels"],
@@ -142,7 +142,7 @@ def _driver_dtype(op: str) -> str:
     return _DRIVER_DTYPES[op]
 
 
-def blas_line(line: str) -> Iterator[Stated]:
+def blas_line(line: str) -> Iterator[StatedShape]:
     """The product of a line of hipblaslt-bench or rocblas-bench; of a batch, each product counts."""
     if (match := _BLAS.search(line)) is None:
         return
@@ -162,12 +162,12 @@ def blas_line(line: str) -> Iterator[Stated]:
     scaling = (
         Scaling.ROW if values.get("scaleA", "0") not in ("0", "") and a in ("fp8", "bf8", "int8") else Scaling.NONE
     )
-    yield Stated(
+    yield StatedShape(
         _blas_product(m, n, k, blas, a, scaling), count=_integer("batch_count", values.get("batch_count", "1"))
     )
 
 
-def tunable_line(line: str) -> Iterator[Stated]:
+def tunable_line(line: str) -> Iterator[StatedShape]:
     """The product of a row of PyTorch's TunableOp, untuned or tuned; of a batch, each product counts."""
     if (match := _TUNABLE.search(line)) is None:
         return
@@ -178,20 +178,20 @@ def tunable_line(line: str) -> Iterator[Stated]:
         raise UsageError(f"unknown element type {types!r:.60}", code="unknown-dtype")
     scaling = Scaling.ROW if match["scaled"] else Scaling.NONE
     shape = _blas_product(int(match["m"]), int(match["n"]), int(match["k"]), match["blas"], dtype, scaling)
-    yield Stated(shape, count=int(match["batch"] or 1))
+    yield StatedShape(shape, count=int(match["batch"] or 1))
 
 
-def missed_line(line: str) -> Iterator[Stated]:
+def missed_line(line: str) -> Iterator[StatedShape]:
     """The product that AITER found no row for in a table that no operation of ckh has, as that of bf16."""
     if (match := _MISSED.search(line)) is None:
         return
     stated = _STATED_DTYPE.search(match["rest"])
     text = line[match.start() :]
     dtype = dtype_name(stated["dtype"]) if stated else next((one for one in ("bf16", "fp16") if one in text), "")
-    yield Stated(Matmul(int(match["m"]), int(match["n"]), int(match["k"]), dtype if dtype in DTYPE_BYTES else ""))
+    yield StatedShape(Matmul(int(match["m"]), int(match["n"]), int(match["k"]), dtype if dtype in DTYPE_BYTES else ""))
 
 
-def vllm_line(line: str, tokens: Sequence[int]) -> Iterator[Stated]:
+def vllm_line(line: str, tokens: Sequence[int]) -> Iterator[StatedShape]:
     """The products of which vLLM or SGLang has no configuration, for each number of tokens.
 
     A mixture of experts states neither its columns nor how many experts a token chooses, so it is no shape.
@@ -207,19 +207,21 @@ def vllm_line(line: str, tokens: Sequence[int]) -> Iterator[Stated]:
     dtype = _VLLM_DTYPES.get(match["dtype"] or "", "")
     scaling = Scaling.BLOCK_128 if re.search(r"block_shape=\[128, ?128\]", match["rest"]) else Scaling.ROW
     for m in tokens:
-        yield Stated(Matmul(m, int(match["n"]), int(match["k"]), dtype, scaling=scaling if dtype else Scaling.NONE))
+        yield StatedShape(
+            Matmul(m, int(match["n"]), int(match["k"]), dtype, scaling=scaling if dtype else Scaling.NONE)
+        )
 
 
-def kernel_name(name: str, count: int = 1) -> Iterator[Stated]:
+def kernel_name(name: str, count: int = 1) -> Iterator[StatedShape]:
     """The product whose sizes a kernel's name states, as m128_n1536_k7168; most names have tiles only."""
     for match in _KERNEL.finditer(name):
         dtype = _KERNEL_DTYPE.search(name)
         m, n, k = map(int, match.groups())
-        yield Stated(Matmul(m, n, k, dtype_name(dtype[1]) if dtype else ""), name[:80], count)
+        yield StatedShape(Matmul(m, n, k, dtype_name(dtype[1]) if dtype else ""), name[:80], count)
         return
 
 
-READERS: Mapping[str, Callable[[str], Iterator[Stated]]] = {
+READERS: Mapping[str, Callable[[str], Iterator[StatedShape]]] = {
     "MIOpenDriver": driver_line,
     "-bench": blas_line,
     "TunableOp_": tunable_line,

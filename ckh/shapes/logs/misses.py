@@ -75,8 +75,8 @@ def _table_rows(path: Path) -> Iterator[Mapping[str, str]]:
         yield dict(zip(header, cells, strict=True))
 
 
-def nearest_key(lookup: Lookup, key: Mapping[str, str], looked_up: Sequence[int], table: KeyTable) -> NearKey | None:
-    """The row whose key comes nearest; None: no row agrees in what must agree.
+def nearest_key(lookup: Lookup, key: Mapping[str, str], looked_up: Sequence[int], table: KeyTable) -> NearKey:
+    """The row whose key comes nearest.
 
     Args:
         lookup: the columns.
@@ -90,7 +90,8 @@ def nearest_key(lookup: Lookup, key: Mapping[str, str], looked_up: Sequence[int]
         if (cost := _cost(lookup, key, looked_up, row)) is not None
     ]
     if not near:
-        return None
+        wanted = ", ".join(f"{name} {key[name]}" for name in lookup.others)
+        return NearKey({}, {}, f"no row has {wanted}")
     row = table.agreeing(lookup.others, key)[min(near)[1]]
     names = [*_DEVICE, lookup.rows, lookup.columns, *lookup.others, *lookup.dtypes]
     own = {name: row[name] for name in names if name in row}

@@ -18,7 +18,8 @@ from ckh.shapes.shaped import all_parts, shaped_part
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from ckh.shapes.logs.lines import Stated
+    from ckh.shapes.layers import Stated
+    from ckh.shapes.logs.lines import StatedShape
     from ckh.shapes.run_options import RunOptions
 
 MAX_LINE_BYTES = 1 << 16
@@ -34,6 +35,7 @@ class _Key(NamedTuple):
     name: str
     shape: Any
     op: str
+    stated: Stated
 
 
 class ShapeCounts:
@@ -46,13 +48,13 @@ class ShapeCounts:
         self._counts: Counter[_Key] = Counter()
         self._where: dict[_Key, str] = {}
 
-    def add(self, name: str, shape: Any, count: int, where: str, op: str = "") -> None:
+    def add(self, name: str, shape: Any, count: int, where: str, op: str = "", stated: Stated = ()) -> None:
         """Count a shape.
 
         Raises:
             DataError: there are more than `MAX_SHAPES`.
         """
-        key = _Key(name, shape, op)
+        key = _Key(name, shape, op, stated)
         if key not in self._counts:
             if len(self._counts) >= MAX_SHAPES:
                 raise DataError(f"{where}: more than {MAX_SHAPES} distinct shapes", "cut the log", code=_TOO_LARGE)
@@ -73,7 +75,10 @@ class ShapeCounts:
 
     def layers(self) -> list[Layer]:
         """The shapes in the order in which they were met."""
-        return [Layer(key.name, key.shape, count, self._where[key], key.op) for key, count in self._counts.items()]
+        return [
+            Layer(key.name, key.shape, count, self._where[key], key.op, key.stated)
+            for key, count in self._counts.items()
+        ]
 
 
 @cache
@@ -122,7 +127,7 @@ def _read_line(text: str, path: str, number: int, wanted: RunOptions, tally: Sha
         part = shaped_part(op)
         if mark in text and part is not None and (own := part.line(text, Path(path), number)) is not None:
             if not isinstance(own, str):
-                tally.add("", own, 1, where, op)
+                tally.add("", own, 1, where, op, part.stated(text))
             elif not _read_stated(text, where, wanted, tally):
                 tally.left_out[own] += 1
             return
@@ -145,7 +150,7 @@ def _canonical(text: str) -> tuple[str, Any] | None:
 
 def _read_stated(text: str, where: str, wanted: RunOptions, tally: ShapeCounts) -> bool:
     """Count the shapes that the first fitting reader finds; False without any."""
-    readers: dict[str, Callable[[str], Iterator[Stated]]] = {
+    readers: dict[str, Callable[[str], Iterator[StatedShape]]] = {
         **READERS,
         VLLM_MARK: lambda line: vllm_line(line, wanted.tokens),
     }

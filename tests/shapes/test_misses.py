@@ -1,0 +1,132 @@
+"""Why lookups in AITER's tuned tables missed."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from ckh.cli import run
+from ckh.errors import ExitCode
+from tests.refusals import expect_error
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+FNUZ, FN = "torch.float8_e4m3fnuz", "torch.float8_e4m3fn"
+HEADER = "gfx,cu_num,M,N,K,q_dtype_w,libtype,kernelId,splitK,us,kernelName,tflops,bw,errRatio\n"
+TABLE = HEADER + "".join(
+    f"{gfx},{cus},{m},{n},{k},{dtype},ck,1,0,5.0,name,1,1,0.0\n"
+    for gfx, cus, m, n, k, dtype in (
+        ("gfx942", 304, 16, 1280, 8192, FNUZ),
+        ("gfx950", 256, 16, 7168, 2304, FN),
+        ("gfx942", 80, 16, 4608, 7168, FNUZ),
+        ("gfx942", 304, 16, 2688, 6144, FNUZ),
+        ("gfx942", 304, 64, 512, 512, FNUZ),
+    )
+)
+LINE = (
+    "[aiter] shape is M:{m}, N:{n}, K:{k}, q_dtype_w:{dtype}, not found tuned config in "
+    "/opt/aiter/configs/a8w8_bpreshuffle_tuned_gemm.csv, will use default config!\n"
+)
+MOE = (
+    "[aiter] [fused_moe] using 2stage default for ({cus}, {tokens}, 7168, {inter}, 257, 9, 'ActivationType.Silu', "
+    "'torch.bfloat16', '{dtype}', '{dtype}', 'QuantType.per_1x128', True, False)\n"
+)
+
+
+def missed(tmp_path: Path, capsys: pytest.CaptureFixture[str], log: str, table: str, *options: str) -> list[Any]:
+    """The explanations of a log's misses."""
+    (tmp_path / "server.log").write_text(log, encoding="utf-8")
+    (tmp_path / "tuned.csv").write_text(table, encoding="utf-8")
+    call = ["shapes", str(tmp_path / "server.log"), "--table", str(tmp_path / "tuned.csv"), "--json", *options]
+    assert run(call) == ExitCode.OK
+    found: list[Any] = json.loads(capsys.readouterr().out)["misses"]
+    return found
+
+
+@pytest.mark.parametrize(
+    ("m", "n", "k", "dtype", "differs"),
+    [
+        (9, 1280, 8192, FNUZ, {}),  # padded to 16: the table has it
+        (16, 1280, 8192, FN, {"q_dtype_w": FN}),
+        (16, 7168, 2304, FNUZ, {"gfx": "gfx942", "cu_num": "304", "q_dtype_w": FNUZ}),
+        (16, 4608, 7168, FNUZ, {"cu_num": "304"}),
+        (16, 2624, 6144, FNUZ, {"N": "2624"}),
+        (16, 512, 512, FNUZ, {"M": "16"}),
+    ],
+)
+def test_what_differs(
+    m: int, n: int, k: int, dtype: str, differs: dict[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The nearest key differs from the one that was looked up in GPU, element type, rows or fused columns."""
+    (found,) = missed(tmp_path, capsys, LINE.format(m=m, n=n, k=k, dtype=dtype), TABLE, "--arch", "gfx942")
+    assert found["differs"] == differs
+    assert (found["key"]["K"], found["count"]) == (str(k), 1)
+
+
+def test_another_number_of_compute_units(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """On an MI308X, by its name or number of compute units, the row for 80 is found."""
+    line = LINE.format(m=16, n=4608, k=7168, dtype=FNUZ)
+    for options in (("--arch", "mi308x"), ("--arch", "gfx942", "--num-cus", "80")):
+        (found,) = missed(tmp_path, capsys, line, TABLE, *options)
+        assert found["differs"] == {}
+
+
+def test_nothing_is_near(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Without a row of that K there is no key."""
+    (found,) = missed(tmp_path, capsys, LINE.format(m=1, n=2, k=3, dtype=FN), TABLE)
+    assert found["key"] is None
+    assert "K 3" in found["why"]
+
+
+def test_one_shape_in_two_types(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A shape that was looked up in both forms of fp8 is explained twice."""
+    log = "".join(LINE.format(m=16, n=1280, k=8192, dtype=dtype) for dtype in (FN, FNUZ, FN))
+    found = missed(tmp_path, capsys, log, TABLE, "--arch", "gfx942")
+    assert [one["differs"] for one in found] == [{"q_dtype_w": FN}, {}]
+
+
+def test_mixtures_of_experts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Tokens are padded to powers of two; compute units, element types and inter_dim differ."""
+    table = (
+        "cu_num,token,model_dim,inter_dim,expert,topk,act_type,dtype,q_dtype_a,q_dtype_w,q_type,use_g1u1,"
+        "doweight_stage1,block_m\n"
+        f"80,64,7168,256,257,9,ActivationType.Silu,torch.bfloat16,{FNUZ},{FNUZ},QuantType.per_1x128,1,0,32\n"
+    )
+    for case, differs in (
+        ({"cus": 80, "tokens": 33, "inter": 256, "dtype": FNUZ}, {}),
+        ({"cus": 304, "tokens": 64, "inter": 256, "dtype": FNUZ}, {"cu_num": "304"}),
+        ({"cus": 80, "tokens": 64, "inter": 512, "dtype": FNUZ}, {"inter_dim": "512"}),
+        ({"cus": 80, "tokens": 64, "inter": 256, "dtype": FN}, {"q_dtype_a": FN, "q_dtype_w": FN}),
+    ):
+        (found,) = missed(tmp_path, capsys, MOE.format(**case), table)
+        assert found["differs"] == differs
+
+
+@pytest.mark.parametrize(
+    ("table", "code"),
+    [("a,b\n1,2\n", "missing-column"), (HEADER + "gfx942,304\n", "bad-row"), ('gfx,cu_num\n"x', "not-csv")],
+)
+def test_tables_that_are_none(table: str, code: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A file that is no tuned table is refused."""
+    (tmp_path / "server.log").write_text(LINE.format(m=1, n=2, k=3, dtype=FN), encoding="utf-8")
+    (tmp_path / "tuned.csv").write_text(table, encoding="utf-8")
+    call = ["shapes", str(tmp_path / "server.log"), "--table", str(tmp_path / "tuned.csv")]
+    assert run(call) == ExitCode.BAD_DATA
+    expect_error(capsys.readouterr().err, code, tmp_path / "tuned.csv")
+
+
+def test_rows_without_numbers_are_not_near(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A row with a text for M is passed over."""
+    table = HEADER + f"gfx942,304,many,1280,8192,{FNUZ},ck,1,0,5.0,name,1,1,0.0\n"
+    (found,) = missed(tmp_path, capsys, LINE.format(m=1, n=1280, k=8192, dtype=FNUZ), table)
+    assert found["key"] is None
+
+
+def test_a_table_without_lookups(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A source without problems of AITER has no lookups that missed."""
+    (tmp_path / "tuned.csv").write_text(TABLE, encoding="utf-8")
+    assert run(["shapes", "resnet50", "--table", str(tmp_path / "tuned.csv")]) == ExitCode.USAGE
+    expect_error(capsys.readouterr().err, "inapplicable-option", "--table")

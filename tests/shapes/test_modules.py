@@ -1,0 +1,148 @@
+"""Shapes of PyTorch modules."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import ckh.shapes
+from ckh.cli import run
+from ckh.errors import ExitCode, UsageError
+from tests.refusals import expect_error, expect_refusal
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+FACTORY = """
+import torch
+
+def net():
+    print("hello")
+    layers = torch.nn.Conv2d(3, 8, 3), torch.nn.Flatten(), torch.nn.Linear(8, 4)
+    return torch.nn.Sequential(*layers), torch.empty(2, 3, 3, 3)
+
+def alone():
+    return torch.nn.Linear(4, 4)
+
+def ends():
+    raise SystemExit(1)
+"""
+
+
+def test_without_pytorch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without PyTorch the extra is named."""
+    monkeypatch.setitem(sys.modules, "torch", None)
+    with expect_refusal(UsageError, "not-installed", "torch"):
+        ckh.shapes.of(object())
+
+
+@pytest.fixture
+def torch() -> Any:
+    """PyTorch."""
+    return pytest.importorskip("torch", reason="PyTorch is absent: pip install torch")
+
+
+def test_linear_layers(torch: Any) -> None:
+    """A linear layer is a product with its weight transposed; its parameters are as they were."""
+    module = torch.nn.Sequential(torch.nn.Linear(64, 32), torch.nn.Linear(32, 8, bias=False)).to(torch.bfloat16)
+    found = ckh.shapes.of(module, torch.empty(4, 16, 64, dtype=torch.bfloat16))
+    assert [(one.layers, one.problem.canonical()) for one in found] == [
+        (("0",), "gemm_bf16_rcr_m64_n32_k64_splitk1"),
+        (("1",), "gemm_bf16_rcr_m64_n8_k32_splitk1"),
+    ]
+    assert module[0].weight.device.type == "cpu"
+
+
+def test_convolutions(torch: Any) -> None:
+    """Convolutions have strides, groups and layouts, in one, two and three dimensions."""
+    x = torch.empty(2, 8, 16, 16).to(memory_format=torch.channels_last)
+    module = torch.nn.Conv2d(8, 16, (3, 1), stride=2, padding=(1, 0), dilation=2, groups=4)
+    (found,) = ckh.shapes.of(module, x, op="miopen_conv")
+    problem = found.problem
+    assert (problem.layout, problem.g, problem.y, problem.x, problem.stride_h, problem.dilation_w) == (
+        *("nhwc", 4, 3, 1, 2),
+        2,
+    )
+    (found,) = ckh.shapes.of(torch.nn.Conv1d(4, 4, 3, padding=1), torch.empty(2, 4, 30))
+    assert (found.problem.hi, found.problem.wi, found.problem.y, found.problem.x) == (1, 30, 1, 3)
+    (found,) = ckh.shapes.of(torch.nn.Conv3d(4, 4, 3), torch.empty(2, 4, 5, 6, 7), op="miopen_conv")
+    assert (found.problem.layout, found.problem.di, found.problem.hi, found.problem.wi) == ("ncdhw", 5, 6, 7)
+
+
+def test_a_real_module(torch: Any) -> None:
+    """A transformer's layer has its four products; attention is not among them, and its switch is as it was."""
+    module = torch.nn.TransformerEncoderLayer(64, 4, dim_feedforward=256, batch_first=True).eval()
+    found = ckh.shapes.of(module, torch.empty(2, 16, 64))
+    flops = {one.layers[0]: 0 for one in found}
+    for one in found:
+        flops[one.layers[0]] += one.flops
+    rows = 2 * 16
+    assert flops == {
+        "self_attn": 2 * rows * 64 * (3 * 64 + 64),
+        "linear1": 2 * rows * 64 * 256,
+        "linear2": 2 * rows * 256 * 64,
+    }
+    assert torch.backends.mha.get_fastpath_enabled()
+
+
+def test_batched_and_scaled_products(torch: Any) -> None:
+    """Each product of a batch counts; a scaled one is AITER's."""
+
+    class Products(torch.nn.Module):  # type: ignore[misc]
+        def forward(self, a: Any, b: Any, c: Any) -> Any:
+            one = torch.ones((), device=a.device)
+            torch._scaled_mm(c, c.t(), scale_a=one, scale_b=one, out_dtype=torch.bfloat16)
+            return torch.bmm(a, b.transpose(1, 2))
+
+    inputs = (torch.empty(3, 8, 16), torch.empty(3, 32, 16), torch.empty(16, 64, dtype=torch.float8_e4m3fn))
+    found = {one.problem.canonical(): one.count for one in ckh.shapes.of(Products(), *inputs)}
+    assert found == {
+        "aiter_gemm_a8w8_ck_fp8_cu0_m16_n16_k64": 1,
+        "gemm_fp32_rcr_m8_n32_k16_splitk1": 3,
+    }
+
+
+def test_the_same_network_by_its_table(torch: Any) -> None:
+    """VGG-16's convolutions, built with PyTorch, are those of the ready network."""
+    layers: list[Any] = []
+    channels = 3
+    for width, depth in ((64, 2), (128, 2), (256, 3), (512, 3), (512, 3)):
+        for _ in range(depth):
+            layers.append(torch.nn.Conv2d(channels, width, 3, padding=1))
+            channels = width
+        layers.append(torch.nn.MaxPool2d(2))
+    found = ckh.shapes.of(torch.nn.Sequential(*layers).half(), torch.empty(4, 3, 224, 224, dtype=torch.half))
+    ready = ckh.shapes.read("vgg16", batch=(4,), default_dtype="fp16")
+    assert {(one.problem, one.count) for one in found} == {(one.problem, one.count) for one in ready}
+
+
+def test_a_module_that_looks_at_values(torch: Any) -> None:
+    """What depends on values cannot be traced, which is said."""
+
+    class Looks(torch.nn.Module):  # type: ignore[misc]
+        def forward(self, x: Any) -> Any:
+            return x if x.sum().item() > 0 else -x
+
+    with expect_refusal(UsageError, "bad-module", "Looks"):
+        ckh.shapes.of(Looks(), torch.ones(3))
+
+
+def test_factories(
+    torch: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """--torch calls a function of this folder, whose output does not mix with the list; its faults are one line."""
+    (tmp_path / "my_factory.py").write_text(FACTORY, encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    assert run(["shapes", "--torch", "my_factory:net"]) == ExitCode.OK
+    printed = capsys.readouterr()
+    assert [line.split(",")[:3] for line in printed.out.splitlines()[1:]] == [
+        ["grouped_conv", "1", "0"],
+        ["gemm_universal", "1", "2"],
+    ]
+    assert "hello" in printed.err
+    for name in ("my_factory:alone", "my_factory:ends", "my_factory:nothing", "no_such_module:f"):
+        assert run(["shapes", "--torch", name]) == ExitCode.USAGE
+        expect_error(capsys.readouterr().err, "bad-module", name)
+    monkeypatch.delitem(sys.modules, "my_factory")

@@ -1,0 +1,147 @@
+"""Shapes of ONNX models."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import ckh.shapes
+from ckh.errors import DataError, UsageError
+from ckh.shapes.problems import shapes_of
+from ckh.shapes.run_options import RunOptions
+from tests.refusals import expect_refusal
+
+onnx = pytest.importorskip("onnx", reason="the package onnx is absent: pip install onnx")
+
+
+def light(name: str) -> str:
+    """A real network without its weights, from the tests of the package onnx."""
+    return str(Path(onnx.__file__).parent / "backend" / "test" / "data" / "light" / f"light_{name}.onnx")
+
+
+def save(path: Path, nodes: list[Any], inputs: dict[str, list[Any]], weights: dict[str, tuple[int, ...]]) -> str:
+    """Save a model in fp32 of nodes, inputs with their sizes and weights of zeros."""
+    make, kind = onnx.helper, onnx.TensorProto.FLOAT
+    graph = make.make_graph(
+        nodes,
+        "graph",
+        [make.make_tensor_value_info(name, kind, sizes) for name, sizes in inputs.items()],
+        [make.make_tensor_value_info("out", kind, None)],
+        [onnx.numpy_helper.from_array(np.zeros(sizes, np.float32), name) for name, sizes in weights.items()],
+    )
+    onnx.save(make.make_model(graph), str(path))
+    return str(path)
+
+
+def node(kind: str, inputs: str, output: str, **attributes: Any) -> Any:
+    """A node."""
+    return onnx.helper.make_node(kind, inputs.split(), [output], name=output, **attributes)
+
+
+def test_real_networks() -> None:
+    """ResNet-50 has 53 convolutions and a classifier, AlexNet's have groups, ShuffleNet's are depthwise."""
+    found = ckh.shapes.read(light("resnet50"))
+    assert sum(one.count for one in found if one.op == "grouped_conv") == 53
+    (classifier,) = (one.problem for one in found if one.op == "gemm_universal")
+    assert (classifier.m, classifier.n, classifier.k, classifier.dtype) == (1, 1000, 2048, "fp32")
+    assert sum(one.flops for one in found) == pytest.approx(2 * 4.09e9, rel=1e-3)  # as torchvision states
+    assert {one.problem.g for one in ckh.shapes.read(light("bvlc_alexnet")) if one.op == "grouped_conv"} == {1, 2}
+    assert any(1 < one.problem.g == one.problem.c for one in ckh.shapes.read(light("shufflenet"), op="grouped_conv"))
+
+
+def test_open_sizes(tmp_path: Path) -> None:
+    """A batch that is left open is --batch, other sizes are --tokens; one weight makes one product of a batch."""
+    nodes = [
+        node("MatMul", "x w", "fc"),
+        node("Transpose", "fc", "t", perm=[0, 2, 1]),
+        node("MatMul", "fc t", "out"),
+    ]
+    path = save(tmp_path / "model.onnx", nodes, {"x": ["batch", "seq", 64]}, {"w": (64, 128)})
+    found = ckh.shapes.read(path, batch=(2,), tokens=(16, 32))
+    assert [(one.problem.canonical(), one.count) for one in found] == [
+        ("gemm_fp32_rrr_m32_n128_k64_splitk1", 1),
+        ("gemm_fp32_rrr_m16_n16_k128_splitk1", 2),
+        ("gemm_fp32_rrr_m64_n128_k64_splitk1", 1),
+        ("gemm_fp32_rrr_m32_n32_k128_splitk1", 2),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "transposes", "layout"),
+    [
+        ((8, 64), (64, 128), {}, "rrr"),
+        ((8, 64), (128, 64), {"transB": 1}, "rcr"),
+        ((64, 8), (64, 128), {"transA": 1}, "crr"),
+        ((64, 8), (128, 64), {"transA": 1, "transB": 1}, "ccr"),
+    ],
+)
+def test_gemm(tmp_path: Path, a: tuple[int, int], b: tuple[int, int], transposes: dict[str, int], layout: str) -> None:
+    """Gemm's transposes are layouts."""
+    path = save(tmp_path / "model.onnx", [node("Gemm", "x w", "out", **transposes)], {"x": list(a)}, {"w": b})
+    (found,) = ckh.shapes.read(path)
+    assert found.problem.canonical() == f"gemm_fp32_{layout}_m8_n128_k64_splitk1"
+
+
+def test_convolutions(tmp_path: Path) -> None:
+    """Strides, dilations, groups and padding are read, "same" padding too; one dimension is an image of height 1."""
+    attributes = {"strides": [2, 1], "dilations": [1, 2], "pads": [1, 2, 1, 2], "group": 4}
+    nodes = [
+        node("Conv", "x w", "a", **attributes),
+        node("Conv", "x w", "b", auto_pad="SAME_UPPER", group=4),
+        node("Conv", "y v", "c", pads=[1, 1]),
+        node("ConvTranspose", "x u", "out"),
+    ]
+    weights = {"w": (16, 2, 3, 3), "v": (6, 5, 3), "u": (8, 4, 2, 2)}
+    path = save(tmp_path / "model.onnx", nodes, {"x": [2, 8, 20, 20], "y": [2, 5, 30]}, weights)
+    found = shapes_of([path])
+    first, second, third = (one.problem for one in found.problems)
+    assert (first.stride_h, first.stride_w, first.dilation_w, first.pad_h, first.pad_w, first.g) == (2, 1, 2, 1, 2, 4)
+    assert (second.pad_h, second.pad_w, second.ho, second.wo) == (1, 1, 20, 20)
+    assert (third.hi, third.wi, third.y, third.x, third.pad_h, third.pad_w) == (1, 30, 1, 3, 0, 1)
+    assert found.left_out == {"ConvTranspose": 1}
+
+
+def test_a_truncated_model(tmp_path: Path) -> None:
+    """A model that is cut anywhere, or random bytes, is damaged: never a crash."""
+    whole = Path(light("resnet50")).read_bytes()
+    path = tmp_path / "model.onnx"
+    for size in (1, 100, 3000, len(whole) - 1):
+        path.write_bytes(whole[:size])
+        with expect_refusal(DataError, "damaged", path):
+            ckh.shapes.read(str(path))
+    path.write_bytes(np.random.default_rng(1).bytes(5000))
+    with expect_refusal(DataError, "damaged", path):
+        ckh.shapes.read(str(path))
+
+
+def test_a_shape_that_depends_on_values(tmp_path: Path) -> None:
+    """A shape that cannot be inferred is named; what is known is kept where such are left out."""
+    nodes = [
+        node("Conv", "x w", "a"),
+        node("NonZero", "a", "b"),
+        node("Cast", "b", "c", to=1),
+        node("MatMul", "c v", "out"),
+    ]
+    path = save(tmp_path / "model.onnx", nodes, {"x": [1, 3, 9, 9]}, {"w": (8, 3, 3, 3), "v": (7, 5)})
+    with expect_refusal(DataError, "missing-field", "model.onnx", "'c'"):
+        ckh.shapes.read(path)
+    found = shapes_of([path], RunOptions(skip_bad=True))
+    assert [one.op for one in found.problems] == ["grouped_conv"]
+    assert sum(found.bad.values()) == 1
+
+
+def test_sizes_of_zero(tmp_path: Path) -> None:
+    """A model with a size of 0 is refused, with the node."""
+    path = save(tmp_path / "model.onnx", [node("MatMul", "x w", "out")], {"x": [0, 64]}, {"w": (64, 8)})
+    with expect_refusal(DataError, "out-of-range", "out", "m", 0):
+        ckh.shapes.read(path)
+
+
+def test_without_the_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without the package the extra is named."""
+    monkeypatch.setitem(__import__("sys").modules, "onnx", None)
+    with expect_refusal(UsageError, "not-installed", "onnx"):
+        ckh.shapes.read(light("resnet50"))
