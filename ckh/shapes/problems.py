@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 P = TypeVar("P", bound="Problem")
 MAX_LAYERS = 12  # names of layers that are kept for a problem
 FORWARD = "forward"
-_OWN_READERS = (SourceKind.PROBLEMS, SourceKind.UNTUNED)
+_OWN_READERS = (SourceKind.PROBLEMS, SourceKind.UNTUNED)  # where operations read files of problems themselves
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,17 +173,13 @@ def reads(source: str, op: Operation[Any, Any]) -> bool:
     """
     if source in op.set_names() or op.name not in all_parts():
         return False
+    if source == STDIN:
+        return True
     try:
-        found = source_of(source)
+        kind = source_of(source).kind
     except CkhError:
-        return source == STDIN
-    return found.kind not in _OWN_READERS and not (found.kind is SourceKind.LOG and source != STDIN and _has_own(op))
-
-
-def _has_own(op: Operation[Any, Any]) -> bool:
-    """True if an operation reads logs itself, in which it finds what its program missed."""
-    part = shaped_part(op.name)
-    return bool(part and part.marks)
+        return False
+    return kind not in (*_OWN_READERS, SourceKind.TEXTS)
 
 
 def problems_of(

@@ -12,7 +12,15 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 from ckh.errors import CkhError, DataError, UsageError
 from ckh.files.jsonfields import read_json
 from ckh.shapes.layers import Layer
-from ckh.shapes.logs.reading import MAX_LINE_BYTES, ShapeCounts, any_mark, is_profile, read_kernels, read_log
+from ckh.shapes.logs.reading import (
+    MAX_LINE_BYTES,
+    ShapeCounts,
+    begins_with_problem,
+    is_profile,
+    read_kernels,
+    read_log,
+    statement_mark,
+)
 from ckh.shapes.models.config import is_config
 from ckh.shapes.models.configs import config_layers
 from ckh.shapes.models.ready import MODELS
@@ -44,6 +52,7 @@ class SourceKind(StrEnum):
     UNTUNED = "untuned table"
     PROFILE = "profile"
     LOG = "log"
+    TEXTS = "texts of problems"
     MODULE = "PyTorch module"
     PROBLEMS = "problem file"
 
@@ -129,7 +138,7 @@ def _kind(path: Path, head: bytes) -> SourceKind:
     text = head.removeprefix(b"\xef\xbb\xbf").lstrip()
     lines = _text(head)
     suffix = path.suffix.lower()
-    has_marks = any(map(any_mark().search, head.splitlines()))
+    has_marks = any(map(statement_mark().search, head.splitlines()))
     tests = (
         (suffix == ".onnx" or b"\0" in head, SourceKind.ONNX),
         (text.startswith(b"{"), SourceKind.CONFIG),
@@ -137,6 +146,7 @@ def _kind(path: Path, head: bytes) -> SourceKind:
         (is_profile(lines), SourceKind.PROFILE),
         (bool(_recogniser(path, head)), SourceKind.UNTUNED),
         (not has_marks and (text.startswith(b"[") or suffix in _PROBLEM_FILES), SourceKind.PROBLEMS),
+        (not has_marks and (suffix == ".txt" or begins_with_problem(lines)), SourceKind.TEXTS),
         (True, SourceKind.LOG),
     )
     return next(kind for holds, kind in tests if holds)

@@ -7,7 +7,6 @@ that PyTorch asked for, so m and n change places, and their A is our B.
 from __future__ import annotations
 
 import re
-import shlex
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -21,7 +20,6 @@ if TYPE_CHECKING:
 _DIRECTIONS = {"forward": 1, "bwd_data": 2, "bwd_weight": 4}  # bits of MIOpenDriver's -F; 0 is all of them
 _DRIVER = re.compile(r"MIOpenDriver(?:\.exe)?['\"]?,?\s+['\"]?(?P<op>conv\w*)\b(?P<rest>.*)")
 _DRIVER_DTYPES = {"conv": "fp32", "convfp16": "fp16", "convbfp16": "bf16", "convint8": "int8", "convfp8": "fp8"}
-_SEARCH = "[LogCmdFind"  # MIOpen looks for a solver: the convolution itself is logged besides
 _SHORT_OPTIONS = {
     "n": "batchsize",
     "c": "in_channels",
@@ -71,9 +69,10 @@ _TUNABLE = re.compile(
     r"[tn]{2}_(?P<m>\d{1,19})_(?P<n>\d{1,19})_(?P<k>\d{1,19})(?:_B_(?P<batch>\d{1,19}))?(?P<rest>\w*)"
 )
 _MISSED = re.compile(
-    r"shape is M:\s*(?P<m>\d{1,19}),\s*N:\s*(?P<n>\d{1,19}),\s*K:\s*(?P<k>\d{1,19})(?P<rest>.*)not found tuned config"
+    r"shape is (?:B:\s*(?P<b>\d{1,19}),\s*)?M:\s*(?P<m>\d{1,19}),\s*N:\s*(?P<n>\d{1,19}),\s*K:\s*(?P<k>\d{1,19})"
+    r"(?P<rest>.*)not found tuned config"
 )
-_STATED_DTYPE = re.compile(r"(?:q_)?dtype(?:_w)?\s*[:=]\s*['\"]?(?:torch\.)?(?P<dtype>\w+)")
+_STATED_DTYPE = re.compile(r"(?:q_)?dtype(?:_w)?\s*(?:[:=]|is)\s*['\"]?(?:torch\.)?(?P<dtype>\w+)")
 _VLLM = re.compile(
     r"Config file not found at .*?(?:E=(?P<e>\d{1,9}),)?N=(?P<n>\d{1,19})(?:,K=(?P<k>\d{1,19}))?,"
     r"device_name=[^,\s]*(?:,dtype=(?P<dtype>\w+))?(?P<rest>.*)"
@@ -105,7 +104,7 @@ class StatedShape:
 
 def driver_line(line: str) -> Iterator[StatedShape]:
     """The convolution of a line of MIOpenDriver, as MIOPEN_ENABLE_LOGGING_CMD prints it, in each direction."""
-    if (match := _DRIVER.search(line)) is None or _SEARCH in line:
+    if (match := _DRIVER.search(line)) is None:
         return
     values = {_SHORT_OPTIONS.get(name, name): value for name, value in _options(match["rest"]).items()}
     if values.get("mode", "conv") != "conv":
@@ -182,13 +181,15 @@ def tunable_line(line: str) -> Iterator[StatedShape]:
 
 
 def missed_line(line: str) -> Iterator[StatedShape]:
-    """The product that AITER found no row for in a table that no operation of ckh has, as that of bf16."""
+    """The product that AITER found no row for in a table of bf16 or fp16, which no operation of ckh has."""
     if (match := _MISSED.search(line)) is None:
         return
     stated = _STATED_DTYPE.search(match["rest"])
     text = line[match.start() :]
     dtype = dtype_name(stated["dtype"]) if stated else next((one for one in ("bf16", "fp16") if one in text), "")
-    yield StatedShape(Matmul(int(match["m"]), int(match["n"]), int(match["k"]), dtype if dtype in DTYPE_BYTES else ""))
+    if dtype in DTYPE_BYTES:
+        shape = Matmul(int(match["m"]), int(match["n"]), int(match["k"]), dtype)
+        yield StatedShape(shape, count=int(match["b"] or 1))
 
 
 def vllm_line(line: str, tokens: Sequence[int]) -> Iterator[StatedShape]:
@@ -228,6 +229,9 @@ READERS: Mapping[str, Callable[[str], Iterator[StatedShape]]] = {
     "not found tuned config": missed_line,
 }
 VLLM_MARK = "Config file not found at"
+# Where a statement begins in a line; what stands before it are times and names of processes.
+STATEMENT = re.compile(rf"MIOpenDriver|\w+-bench\b|\w*TunableOp_|shape is (?:B:\d+, )?M:|{VLLM_MARK}")
+IGNORED = "[LogCmdFind"  # MIOpen looks for a solver: the convolution itself is logged besides
 
 
 def _blas_product(m: int, n: int, k: int, blas: str, dtype: str, scaling: Scaling) -> Matmul:
@@ -248,12 +252,9 @@ def _blas_dtype(text: str) -> str:
 
 def _options(text: str) -> dict[str, str]:
     """Options of a command line by name, without dashes."""
-    try:
-        words = shlex.split(text.replace("',", "'"), comments=False)
-    except ValueError:
-        words = text.split()
+    words = text.replace("',", " ").replace("'", " ").replace('"', " ").split()
     found: dict[str, str] = {}
-    for word, following in zip(words, [*words[1:], ""], strict=True):
+    for word, following in zip(words, [*words[1:], ""], strict=False):
         name, is_joined, value = word.partition("=")
         if name.startswith("-") and len(name) > 1 and not _is_number(name):
             found[name.lstrip("-")] = value if is_joined else following

@@ -5,14 +5,15 @@ from __future__ import annotations
 import csv
 import re
 from collections import Counter
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ckh.errors import CkhError, DataError, UsageError
+from ckh.files.untrusted import integer
 from ckh.ops import operation
 from ckh.shapes.layers import Layer
-from ckh.shapes.logs.lines import READERS, VLLM_MARK, kernel_name, vllm_line
+from ckh.shapes.logs.lines import IGNORED, READERS, STATEMENT, VLLM_MARK, kernel_name, vllm_line
 from ckh.shapes.shaped import all_parts, shaped_part
 
 if TYPE_CHECKING:
@@ -94,11 +95,22 @@ def prefixes() -> dict[str, str]:
 
 
 @cache
-def any_mark() -> re.Pattern[bytes]:
+def statement_mark() -> re.Pattern[bytes]:
     """A pattern that finds in the bytes of a line what may state a shape."""
-    texts = [re.escape(mark).encode() for mark in (*marks(), *READERS, VLLM_MARK)]
-    firsts = [re.escape(prefix).encode() for prefix in prefixes()]
-    return re.compile(rb"\A\s*(?:" + b"|".join(firsts) + b")|" + b"|".join(dict.fromkeys(texts)))
+    return re.compile(b"|".join(re.escape(mark).encode() for mark in (*marks(), *READERS, VLLM_MARK)))
+
+
+@cache
+def any_mark() -> re.Pattern[bytes]:
+    """A pattern that finds the same, or a problem's canonical text at the beginning."""
+    firsts = b"|".join(re.escape(prefix).encode() for prefix in prefixes())
+    return re.compile(rb"\A\s*(?:" + firsts + b")|" + statement_mark().pattern)
+
+
+def begins_with_problem(head: str) -> bool:
+    """True if a file's first lines are canonical texts of problems, but for comments and empty lines."""
+    first = next((line for line in head.splitlines() if line.strip() and not line.lstrip().startswith("#")), "")
+    return first.strip().startswith(tuple(prefixes()))
 
 
 def read_log(lines: Iterable[bytes], path: str, wanted: RunOptions, tally: ShapeCounts) -> None:
@@ -150,16 +162,21 @@ def _canonical(text: str) -> tuple[str, Any] | None:
 
 def _read_stated(text: str, where: str, wanted: RunOptions, tally: ShapeCounts) -> bool:
     """Count the shapes that the first fitting reader finds; False without any."""
+    if IGNORED in text or (start := STATEMENT.search(text)) is None:
+        return False
+    found = _stated(text[start.start() :].strip(), wanted.tokens)
+    for one in found:
+        tally.add(one.name, one.shape, one.count, where)
+    return bool(found)
+
+
+@lru_cache(maxsize=4096)  # of a network's lines, which come again with each step
+def _stated(text: str, tokens: tuple[int, ...]) -> tuple[StatedShape, ...]:
     readers: dict[str, Callable[[str], Iterator[StatedShape]]] = {
         **READERS,
-        VLLM_MARK: lambda line: vllm_line(line, wanted.tokens),
+        VLLM_MARK: lambda line: vllm_line(line, tokens),
     }
-    for mark, read in readers.items():
-        if mark in text and (found := list(read(text))):
-            for one in found:
-                tally.add(one.name, one.shape, one.count, where)
-            return True
-    return False
+    return next((found for mark, read in readers.items() if mark in text and (found := tuple(read(text)))), ())
 
 
 def read_kernels(lines: Iterable[bytes], path: str, tally: ShapeCounts) -> None:
@@ -185,7 +202,10 @@ def read_kernels(lines: Iterable[bytes], path: str, tally: ShapeCounts) -> None:
 
 
 def _read_kernel(name: str, count: str, where: str, tally: ShapeCounts) -> None:
-    calls = int(count) if count.strip().isdecimal() and len(count) < len(str(1 << 62)) else 1
+    try:
+        calls = max(1, integer(count))
+    except ValueError:
+        calls = 1
     try:
         found = list(kernel_name(name, calls))
     except UsageError as error:
