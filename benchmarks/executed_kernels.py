@@ -24,9 +24,8 @@ from itertools import chain, product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ckh.bench.checks.executed import RECORD, Executed, executed_classes, record_text
-from ckh.bench.checks.harness import ACCEPTED, execute, loop_ends
-from ckh.bench.codegen.unsupported import UnsupportedKernelError
+from ckh.bench.checks.harness import ACCEPTED, RECORD, Executed, execute, executed_classes, loop_ends, record_text
+from ckh.bench.codegen.source import UnsupportedKernelError
 from ckh.bench.compilation.compile import KernelBuilder
 from ckh.bench.computation import measured_of
 from ckh.bench.devices.device import EMULATED_KIND, Device, DeviceOptions

@@ -194,7 +194,7 @@ def test_judging_on_a_cluster_gives_the_same_figures(
 
 
 def _has_scored() -> bool:
-    return "ckh.learn.judging.far_answers" in sys.modules
+    return "ckh.learn.judging.judged_answers" in sys.modules
 
 
 @pytest.mark.slow

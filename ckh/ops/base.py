@@ -22,8 +22,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from ckh.archs import ArchSpec
-    from ckh.features.engine import FeatureEngine
-    from ckh.features.law import TimeLaw
+    from ckh.features.engine import FeatureEngine, TimeLaw
     from ckh.kernels.pools import Candidates, KernelList, Knows
     from ckh.schema import Column
     from ckh.training import TrainOptions

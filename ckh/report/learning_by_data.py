@@ -1,4 +1,7 @@
-"""How a model's choices get better with its data: its settings, trained on ever more of the training problems."""
+"""How a model's choices get better with its data: its settings, trained on ever more of the training problems.
+
+How a model's choices get better with its trees.
+"""
 
 from __future__ import annotations
 
@@ -12,17 +15,45 @@ from ckh.learn.training.matrix import FeatureMatrix, widened
 from ckh.learn.training.prepared import prepare
 from ckh.learn.training.targets import make_fit
 from ckh.learn.training.warm_start import read_start
-from ckh.report.drawing import Drawing
-from ckh.report.learning import efficiency_lines
+from ckh.report.drawing import Drawing, Line, Lines
 from ckh.training import TFLOPS, TrainOptions
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from numpy.typing import NDArray
 
     from ckh.data.dataset import Dataset
     from ckh.report.judged import Judged
+
+_POINTS = 14
+
+
+def learning_curve(judged: Judged) -> Drawing | None:
+    """The efficiency of choices by the first trees alone, on the problems that are judged."""
+    model = judged.model
+    target = model.spec.rank_by
+    trees = np.unique(np.geomspace(1, model.tree_count(target), _POINTS).round().astype(int)).tolist()
+    if len(trees) < 2:  # noqa: PLR2004 - one point is not a curve
+        return None
+    found = [judged.mean_and_low(model.predict_dataset(judged.dataset, target, count)) for count in trees]
+    half = next(count for count, (mean, _) in zip(trees, found, strict=True) if mean >= found[-1][0] - 0.005)
+    return Drawing(
+        "learning",
+        f"{half} of {trees[-1]} trees come within half a point of all of them",
+        "Efficiency on the judged problems if only the first trees choose, among the measured kernels. A curve that "
+        "still rises calls for more "
+        "trees; one that is flat, for more data or other features.",
+        efficiency_lines("trees", trees, found),
+    )
+
+
+def efficiency_lines(by: str, counts: Sequence[int], efficiencies: Sequence[tuple[float, float]]) -> Lines:
+    """Mean and tenth percentile of the efficiency by a count."""
+    mean, low = zip(*efficiencies, strict=True)
+    lines = [Line("mean", list(counts), list(mean)), Line("P10", list(counts), list(low))]
+    return Lines(lines, by, "efficiency", log_x=True, percent_y=True)
+
 
 SHARES = (1 / 8, 1 / 4, 1 / 2, 1.0)  # of the training problems
 _FEWEST = 4  # problems that a model is trained on

@@ -11,7 +11,7 @@ from ckh.assess.report import choices_made
 from ckh.errors import UsageError
 from ckh.report.drawing import Drawing, Heat, Line, Lines, PageTable, Report, Spread, Spreads
 from ckh.report.judged import baseline_efficiencies
-from ckh.report.learning import learning_curve
+from ckh.report.learning_by_data import learning_curve
 from ckh.text.prose import one_of
 
 if TYPE_CHECKING:

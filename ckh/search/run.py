@@ -1,13 +1,25 @@
-"""One search: request a configuration, measure it, report its time, until its evaluations are used up."""
+"""One search: request a configuration, measure it, report its time, until its evaluations are used up.
+
+`log_speeds` has a model searched: its opinion of single kernels, and of a whole space as a prior.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
+import numpy as np
 
+from ckh.search.kernels.space import look_alikes
+from ckh.training import TFLOPS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from numpy.typing import NDArray
+
+    from ckh.learn.models.artifact import Model
+    from ckh.ops.base import Kernel, Problem
     from ckh.search.strategies.base import Strategy
 
 
@@ -74,3 +86,19 @@ def run(
             best = time_ms
         trace.append(Step(index, time_ms, best))
     return SearchResult(tuple(trace))
+
+
+_LEAST_TFLOPS = 1e-9
+_MOST_LOG = 700.0  # what exp can take
+
+
+def log_speeds(model: Model, problem: Problem, kernels: Sequence[Kernel]) -> NDArray[np.float64]:
+    """How fast the model expects kernels to be: log TFLOPS, or the score it orders by, shape (kernels,).
+
+    Kernels that are the same to the model are ranked once.
+    """
+    alike = look_alikes(kernels, model)
+    scores = model.predict(problem, [kernels[i] for i in alike.first], model.spec.rank_by)
+    if model.spec.rank_by == TFLOPS:
+        scores = np.log(np.maximum(scores, _LEAST_TFLOPS))
+    return np.asarray(np.clip(scores, -_MOST_LOG, _MOST_LOG)[alike.kind])

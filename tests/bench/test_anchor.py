@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from ckh.bench.supervision.anchor import Looks, with_anchor
 from ckh.bench.supervision.protocol import Reply
 from ckh.bench.supervision.runner import on_problem
+from ckh.bench.supervision.supervisor import Looks, with_anchor
 from ckh.schema import Status
 
 

@@ -18,7 +18,7 @@ from ckh.archs import load_arch
 from ckh.bench.compilation.kernel_cache import KernelCache
 from ckh.bench.devices.device import DeviceOptions
 from ckh.bench.devices.host_device import HostDevice
-from ckh.bench.nodes import node_states
+from ckh.bench.nodes import remote_device
 from ckh.bench.nodes.cluster_driver import ClusterDriver
 from ckh.bench.nodes.remote import DeviceRequest, describe
 from ckh.bench.planning.plan import full_name
@@ -354,8 +354,8 @@ def test_nodes_say_what_they_do(
     nodes: Cluster, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """With --verbose there is a line for each node, and for each device what it did; it needs a cluster."""
-    monkeypatch.setattr(node_states, "_FIRST_S", 0.1)
-    monkeypatch.setattr(node_states, "_EVERY_S", 0.2)
+    monkeypatch.setattr(remote_device, "_FIRST_S", 0.1)
+    monkeypatch.setattr(remote_device, "_EVERY_S", 0.2)
     what = ["--problems", "problems.txt", "--kernels", "kernels", "--samples", "40", "--verbose"]
     assert bench("run", *what, cluster=nodes) == ExitCode.OK
     said = capsys.readouterr().err

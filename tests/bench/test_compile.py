@@ -19,7 +19,7 @@ from ckh.archs import load_arch
 from ckh.bench.codegen import host as host_codegen
 from ckh.bench.compilation import compile as compile_module
 from ckh.bench.compilation.compile import KernelBuilder, available_bytes, default_jobs
-from ckh.bench.compilation.compiler import Compiler, find_compiler
+from ckh.bench.compilation.toolchain import Compiler, find_compiler
 from ckh.bench.devices import host_device
 from ckh.bench.devices.host_device import HostDevice
 from ckh.bench.isolated.library import ENTRY_POINTS

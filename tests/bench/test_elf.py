@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ckh.bench.compilation.compiler import find_compiler
-from ckh.bench.compilation.elf import ElfFault, fault_of_library
+from ckh.bench.compilation.binary import ElfFault, fault_of_library
+from ckh.bench.compilation.toolchain import find_compiler
 from ckh.bench.isolated.library import ENTRY_POINTS
 from tests.bench.faults import GOOD
 from tests.refusals import expect_values

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from ckh.bench.compilation.binary import ElfFault
 from ckh.bench.compilation.compile import KernelBuilder
-from ckh.bench.compilation.elf import ElfFault
 from ckh.bench.planning.plan import full_name
 from ckh.bench.supervision import campaign as campaign_module
 from ckh.bench.supervision.campaign import Campaign

@@ -9,8 +9,7 @@ import pytest
 
 from ckh.archs import load_arch
 from ckh.bench.planning.compile_cost import CompileCosts
-from ckh.bench.planning.few_plan import AUTO, KnownBefore, few_plan
-from ckh.bench.planning.pace import Pace
+from ckh.bench.planning.few_plan import AUTO, KnownBefore, Pace, few_plan
 from ckh.bench.planning.plan import ALL, Plan, make_plan
 from ckh.errors import UsageError
 from ckh.learn.selection.few_shots import KERNELS

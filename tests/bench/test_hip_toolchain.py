@@ -8,8 +8,8 @@ import pytest
 
 from ckh.bench.codegen.interfaces import Interface
 from ckh.bench.compilation import hip_toolchain
-from ckh.bench.compilation.compiler import Compiler
 from ckh.bench.compilation.hip_toolchain import compiler_warning, find_ck_tile, find_hipcc
+from ckh.bench.compilation.toolchain import Compiler
 from ckh.errors import DeviceError
 from tests.bench.fake_hipcc import FakeHipcc, write_headers
 from tests.refusals import expect_refusal, expect_values

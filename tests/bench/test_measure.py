@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ckh.bench.compilation.compiler import find_compiler
+from ckh.bench.compilation.toolchain import find_compiler
 from ckh.bench.supervision.process import WorkerProcess
 from ckh.bench.supervision.protocol import Job, Op, Reply, WorkerConfig
 from ckh.ops.gemm_universal.problem import GemmProblem

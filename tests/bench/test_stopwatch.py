@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
-from ckh.bench.isolated import stopwatch as stopwatch_module
+from ckh.bench.isolated import timing
 from ckh.bench.isolated.library import BY_GRAPH, OF_NOTHING
-from ckh.bench.isolated.stopwatch import Stopwatch
-from ckh.bench.isolated.timing import Launching
+from ckh.bench.isolated.timing import Launching, Stopwatch
 
 if TYPE_CHECKING:
     from ckh.bench.isolated.library import KernelLibrary
@@ -138,7 +137,7 @@ def test_a_launch_before_the_warm_up_does_not_shorten_it() -> None:
 def test_a_launch_after_a_pause_does_not_hide_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """After a second of idleness the warm-up is longer than between kernels, also if one was launched in between."""
     now = [0.0]
-    monkeypatch.setattr(stopwatch_module, "monotonic", lambda: now[0])
+    monkeypatch.setattr(timing, "monotonic", lambda: now[0])
     gpu = Gpu(20e3)
     stopwatch = gpu.stopwatch()
     spent_ns = []

@@ -22,7 +22,7 @@ from ckh.ops.grouped_conv.kernels.names import parse_kernel_name
 from ckh.ops.grouped_conv.kernels.validity import CONV_RULES
 from ckh.ops.grouped_conv.problem import parse_conv_problem
 from ckh.schema import Status
-from ckh.search.measuring import Measurer
+from ckh.search.measured import Measurer
 from tests.learn.conftest import HOST, saved
 from tests.refusals import expect_error, expect_values
 from tests.runs import ANOTHER, writer_behind_another

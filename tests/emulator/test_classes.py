@@ -11,8 +11,7 @@ from typing import Any
 
 import pytest
 
-from ckh.bench.checks.executed import Executed, executed_classes, record_text, was_executed
-from ckh.bench.checks.harness import execute, loop_ends
+from ckh.bench.checks.harness import Executed, execute, executed_classes, loop_ends, record_text, was_executed
 from ckh.bench.computation import measured_of
 from ckh.bench.devices.device import EMULATED_KIND, DeviceOptions
 from ckh.bench.devices.device_choice import open_device

@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from ckh.emulator.codeobject import BUNDLE_MAGIC, MAX_SCRATCH_BYTES, CodeObject, find_code
+from ckh.emulator.codeobject import BUNDLE_MAGIC, MAX_SCRATCH_BYTES, CodeObject, find_code, unpack
 from ckh.emulator.launch import EmulatedGpu, EmulatorError
 from ckh.emulator.library import Registers
-from ckh.emulator.messagepack import unpack
 from tests.emulator.damage import code_of
 from tests.emulator.damaged_words import DAMAGED, V0, sop1, vop3
 from tests.emulator.keep import KEPT

@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ckh.learn.training.prepared import too_few_to_validate
-from ckh.learn.training.splits import grouped_splits
+from ckh.learn.training.prepared import grouped_splits, too_few_to_validate
 from ckh.ops.grouped_conv.problem import ConvProblem
 from ckh.problems import Direction
 from tests.learn.conftest import build, kernels

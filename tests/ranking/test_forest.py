@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from ckh.errors import ModelError
+from ckh.ranking.evaluator import scores_by_numpy as scores
 from ckh.ranking.lightgbm_text import parse_forest
 from ckh.ranking.packed import pack
-from ckh.ranking.reference import scores
 
 
 def _train(seed: int, **params: object) -> tuple[lightgbm.Booster, np.ndarray]:

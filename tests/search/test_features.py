@@ -6,7 +6,7 @@ from itertools import product
 
 import numpy as np
 
-from ckh.search.features import features_of
+from ckh.search.gp import features_of
 from ckh.search.space import Space
 from ckh.search.strategies.base import balanced_design
 

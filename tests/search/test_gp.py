@@ -7,8 +7,7 @@ import pytest
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import ConstantKernel, Matern, WhiteKernel
 
-from ckh.search.features import Features
-from ckh.search.gp import GaussianProcess
+from ckh.search.gp import Features, GaussianProcess
 
 
 @pytest.fixture

@@ -24,8 +24,8 @@ from ckh.ops.grouped_conv.rules.tables import curated_tiles
 from ckh.problems import Direction
 from ckh.search.kernels import kernel_space
 from ckh.search.model_text import search_text
-from ckh.search.objective import log_speeds
 from ckh.search.on_model import search_model
+from ckh.search.run import log_speeds
 from ckh.training import RankObjective
 from tests.learn.conftest import HOST, amd_model, saved
 from tests.refusals import expect_refusal, expect_values

@@ -2,18 +2,31 @@
 
 CK Tile's templates changed over time. `detect_interface` reads in the headers which interface they have; what they
 lack is refused with the reason, never replaced. What only one operation's kernels need of them is in its folder.
+
+How CK Tile spreads the tile of an operand over a block's threads, which load it in vectors.
+
+Source: CK Tile's encoding pattern of 2D tiles, thread-raked, as it was in 2025; later trees spread more.
+
+The matrix instructions that CK Tile's headers have for tiles of a wave, read from their dispatcher.
 """
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from math import prod
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ckh.bench.codegen.interfaces import PIPELINES as _FOLDER
 from ckh.bench.codegen.interfaces import TEMPLATES, Interface, found_templates, nearest, unlike
 from ckh.errors import DeviceError
 from ckh.kernels.pipelines import PIPELINES
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ckh.archs import ArchSpec, Triple
 
 # Pipeline -> the header that must be there.
 PIPELINE_HEADERS = {row.name: _FOLDER / row.header for row in PIPELINES.values() if row.header}
@@ -124,3 +137,78 @@ def _text_of(path: Path) -> str:
         return path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError):
         return ""
+
+
+# Whose LDS transposes operands in which K is not contiguous, in accesses of so many bytes a lane.
+LDS_TRANSPOSES = "gfx950"
+TRANSPOSED_ACCESS_BYTES = 8
+
+
+def share_of_thread(
+    arch: ArchSpec, wave: Triple, lines: int, extent: int, width: int, wave_groups: int = 1
+) -> tuple[int, int] | None:
+    """Vectors that a thread loads of a tile, and their width; None if they cannot be spread evenly over the waves.
+
+    Args:
+        arch: whose waves they are.
+        wave: waves per block along M, N, K.
+        lines: of the tile.
+        extent: elements of a line.
+        width: elements of a vector.
+        wave_groups: groups of waves that load in turn.
+    """
+    waves, lanes = prod(wave), arch.wavefront_size
+    width = min(width, extent * lines // (waves * lanes))
+    if width == 0 or extent % width or lanes % (extent // width):
+        return None
+    lines_at_once = lanes // (extent // width) * (waves // wave_groups)
+    return None if lines_at_once == 0 or lines % lines_at_once else (lines // lines_at_once, width)
+
+
+_DISPATCHER = Path("ck_tile/ops/gemm/warp/warp_gemm_dispatcher.hpp")
+_NAMESPACE = "warp_gemm_dispatcher"
+_TILE = r"\s*(\d+),\s*(\d+),\s*(\d+),\s*"
+_WARP_GEMM = re.compile(
+    rf"Dispatcher<(?:ck_tile::)?(\w+), (?:ck_tile::)?\1, (?:ck_tile::)?\w+,{_TILE}"
+    r"(?:false|TransposeC)\b(?:, false)*(?:, I)?>"
+)
+# Of any two 8-bit types.
+_WARP_GEMM_OF_BYTES = re.compile(rf"Dispatcher<A,\s*B,\s*float,{_TILE}false,\s*false,\s*false,\s*I(?:>|,\s*I,)")
+_FLOAT_BYTES = ("fp8_t", "bf8_t")
+# With operands that LDS transposes, which a lane takes in several accesses.
+_ACCESSES = {"Double": (2,), "Quad": (4,), "I": (2, 4)}
+_TRANSPOSING = re.compile(
+    rf"Dispatcher<(?:ck_tile::)?(\w+), (?:ck_tile::)?\1, (?:ck_tile::)?\w+,{_TILE}false, false, false, "
+    r"(?:WGAttrNumAccessEnum::|E)?(Double|Quad|I)>"
+)
+
+
+def dispatcher_macro(headers: Headers) -> str:
+    """The definition, for a compiler, of what the dispatcher of headers is called in the namespace `ck_tile::impl`."""
+    has_namespace = f"namespace {_NAMESPACE}" in headers.text(_DISPATCHER)
+    return f"CKH_WARP_GEMM_DISPATCHER={f'{_NAMESPACE}::Dispatcher' if has_namespace else 'WarpGemmDispatcher'}"
+
+
+def warp_gemms(headers: Headers) -> frozenset[tuple[str, Triple]]:
+    """CK Tile's element type of A and B, and the tile, of every matrix instruction that does not transpose C."""
+    return frozenset(_parsed(headers.text(_DISPATCHER)))
+
+
+def transposing_warp_gemms(headers: Headers) -> frozenset[tuple[str, Triple, int]]:
+    """Those that take operands which LDS transposes, as gfx950's can, each with the accesses that a lane makes."""
+    single = frozenset((element, tile, 1) for element, tile in warp_gemms(headers))
+    found = (match.groups() for match in _TRANSPOSING.finditer(headers.text(_DISPATCHER)))
+    return single | {
+        (f"ck_tile::{e}", (int(m), int(n), int(k)), accesses)
+        for e, m, n, k, words in found
+        for accesses in _ACCESSES[words]
+    }
+
+
+def _parsed(dispatcher: str) -> Iterator[tuple[str, Triple]]:
+    for found in _WARP_GEMM.finditer(dispatcher):
+        element, m, n, k = found.groups()
+        yield element if element == "float" else f"ck_tile::{element}", (int(m), int(n), int(k))
+    for found in _WARP_GEMM_OF_BYTES.finditer(dispatcher):
+        m, n, k = found.groups()
+        yield from ((f"ck_tile::{element}", (int(m), int(n), int(k))) for element in _FLOAT_BYTES)

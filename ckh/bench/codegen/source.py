@@ -1,4 +1,7 @@
-"""Parts that the sources of all kernels share: a unit is a kernel's parameters as constants, and our headers."""
+"""Parts that the sources of all kernels share: a unit is a kernel's parameters as constants, and our headers.
+
+A kernel that a device cannot build, for a stated reason: a result, not a fault.
+"""
 
 from __future__ import annotations
 
@@ -20,3 +23,7 @@ def header_contents(folder: Path) -> bytes:
     """Names and contents of a folder's headers: what a compiled kernel depends on besides its own source."""
     headers = sorted(folder.glob("*.hpp"))
     return b"".join(header.name.encode() + b"\0" + header.read_bytes() + b"\0" for header in headers)
+
+
+class UnsupportedKernelError(Exception):
+    """The message says what is lacking."""

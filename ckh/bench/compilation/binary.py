@@ -1,16 +1,27 @@
 """Facts of a compiled kernel besides its library: its resources, and the identity of its code.
 
 It is kept with the library in the cache, so that it is there when the library was compiled by an earlier run.
+
+Check that a shared library is complete, without loading it: the loader would crash on a damaged file.
+
+Of the ELF format (System V Application Binary Interface, chapters 4 and 5) it checks that segments and sections lie
+within the file, and that the required functions are dynamic symbols.
 """
 
 from __future__ import annotations
 
 import re
+import struct
 from collections import defaultdict
 from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ckh.schema import Resources
+from ckh.strenum import StrEnum
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
 
 # The compiler's -Rpass-analysis=kernel-resource-usage: a line names a function, the lines after it say what it takes.
 _REMARK = re.compile(r"remark:\s+(?P<what>[A-Z][A-Za-z ]+?)(?: \[[^\]]*\])?: (?P<value>\S+)(?: \[-Rpass.*)?$")
@@ -56,3 +67,76 @@ def binary_from_values(values: dict[str, Any]) -> Binary:
     """Read back what was kept with a library, whose digest was right."""
     resources = values["resources"]
     return Binary(values["code_hash"], None if resources is None else Resources(**resources))
+
+
+_MAGIC = b"\x7fELF"
+_CLASS_AND_ORDER = slice(4, 6)  # 64 or 32 bits, and the order of bytes
+_TYPE_AND_MACHINE = slice(16, 20)
+_SHARED = b"\x03\x00"
+_HEADER = struct.Struct("<32xQQ6xHHHHH2x")
+_SEGMENT = struct.Struct("<I4xQ16xQ16x")
+_SECTION = struct.Struct("<4xI16xQQI12xQ")
+_SYMBOL = struct.Struct("<IBBH16x")
+_PROGRAM = Path("/proc/self/exe")
+_NO_BITS, _DYNAMIC_SYMBOLS = 8, 11  # types of sections
+
+
+class ElfFault(StrEnum):
+    """Why a file is not a usable shared library."""
+
+    EMPTY = "the file is empty"
+    NOT_ELF = "not an ELF file"
+    OTHER_MACHINE = "built for another machine"
+    NOT_SHARED = "not a shared library"
+    DAMAGED = "the ELF headers are damaged"
+    TRUNCATED = "the file is truncated"
+
+
+class _Section(NamedTuple):
+    type: int
+    offset: int
+    size: int
+    link: int
+    entry_size: int
+
+
+def fault_of_library(content: bytes, functions: Sequence[str]) -> str:
+    """Reason why a file is not a shared library for this machine with these functions, or an empty string.
+
+    Only little-endian machines of 64 bits are known; Python itself says which machine this is.
+    """
+    if not content.startswith(_MAGIC):
+        return ElfFault.NOT_ELF if content else ElfFault.EMPTY
+    with _PROGRAM.open("rb") as file:
+        program = file.read(_HEADER.size)
+    if (content[_CLASS_AND_ORDER], content[18:20]) != (program[_CLASS_AND_ORDER], program[18:20]):
+        return ElfFault.OTHER_MACHINE
+    if content[_TYPE_AND_MACHINE][:2] != _SHARED:
+        return ElfFault.NOT_SHARED
+    try:
+        return _fault_of_parts(content, functions)
+    except (struct.error, IndexError, ValueError):  # a number leads out of the file
+        return ElfFault.DAMAGED
+
+
+def _fault_of_parts(content: bytes, functions: Sequence[str]) -> str:
+    segments_at, sections_at, segment_size, segments, section_size, sections, _ = _HEADER.unpack_from(content)
+    parts = [_SEGMENT.unpack_from(content, segments_at + i * segment_size)[1:] for i in range(segments)]
+    table = [_Section(*_SECTION.unpack_from(content, sections_at + i * section_size)) for i in range(sections)]
+    parts += [(section.offset, section.size) for section in table if section.type != _NO_BITS]
+    if any(offset + size > len(content) for offset, size in parts):
+        return ElfFault.TRUNCATED
+    found = {
+        name for section in table if section.type == _DYNAMIC_SYMBOLS for name in _defined(content, section, table)
+    }
+    missing = [name for name in functions if name.encode() not in found]
+    return f"the function {missing[0]} is missing" if missing else ""
+
+
+def _defined(content: bytes, symbols: _Section, table: Sequence[_Section]) -> Iterator[bytes]:
+    names = table[symbols.link]
+    text = content[names.offset : names.offset + names.size]
+    for at in range(symbols.offset, symbols.offset + symbols.size, _SYMBOL.size):
+        name, _, _, section = _SYMBOL.unpack_from(content, at)
+        if section:  # 0: it is another library's
+            yield text[name : text.index(b"\0", name)]

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ckh.bench.codegen.ck_tile import detect_interface, has_headers
-from ckh.bench.compilation.compiler import Compiler, version_of
+from ckh.bench.compilation.toolchain import Compiler, version_of
 from ckh.bench.isolated.hip_runtime import RUNTIME
 from ckh.errors import DeviceError
 

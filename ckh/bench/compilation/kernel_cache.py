@@ -31,8 +31,7 @@ from typing import TYPE_CHECKING, Any
 
 from ckh.archs import HOST
 from ckh.bench.codegen.unit import chosen
-from ckh.bench.compilation.binary import binary_from_values
-from ckh.bench.compilation.elf import fault_of_library
+from ckh.bench.compilation.binary import binary_from_values, fault_of_library
 from ckh.bench.isolated.library import ENTRY_POINTS
 from ckh.errors import DataError
 from ckh.files.locks import FileLock

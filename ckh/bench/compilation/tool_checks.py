@@ -7,10 +7,9 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar
 
-from ckh.bench.compilation.compiler import find_compiler
 from ckh.bench.compilation.hip_toolchain import find_ck_tile, find_hipcc
 from ckh.bench.compilation.kernel_cache import KernelCache
-from ckh.bench.compilation.toolchain import require_toolchain
+from ckh.bench.compilation.toolchain import find_compiler, require_toolchain
 from ckh.bench.devices.device import HIP_KIND, HOST_KIND, DeviceOptions
 from ckh.bench.devices.device_choice import open_device, require_usable
 from ckh.errors import CkhError, DeviceError, ExitCode

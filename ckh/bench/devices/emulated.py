@@ -12,9 +12,9 @@ from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from ckh.bench.compilation.compiler import version_of
 from ckh.bench.compilation.compiling import run_compiler
 from ckh.bench.compilation.kernel_cache import CachedLibrary, KernelCache
+from ckh.bench.compilation.toolchain import version_of
 from ckh.bench.devices.device import EMULATED_KIND, DeviceIdentity
 from ckh.bench.devices.hip_device import HipDevice
 from ckh.bench.isolated.hip_runtime import LIBRARY_VARIABLE

@@ -15,11 +15,10 @@ from typing import TYPE_CHECKING
 
 from ckh.archs import load_arch
 from ckh.bench.codegen import ck_tile
+from ckh.bench.codegen.ck_tile import dispatcher_macro
 from ckh.bench.codegen.interfaces import NOT_VERIFIED
-from ckh.bench.codegen.source import header_contents
+from ckh.bench.codegen.source import UnsupportedKernelError, header_contents
 from ckh.bench.codegen.unit import code_hash, unit_source
-from ckh.bench.codegen.unsupported import UnsupportedKernelError
-from ckh.bench.codegen.warp_gemms import dispatcher_macro
 from ckh.bench.compilation.binary import Binary, parse_resources
 from ckh.bench.compilation.hip_toolchain import find_ck_tile, find_hipcc, known_ck_tile, runtime_beside
 from ckh.bench.compilation.toolchain import LEAST_HIP
@@ -45,7 +44,7 @@ if TYPE_CHECKING:
 
     from ckh.archs import ArchSpec
     from ckh.bench.codegen.ck_tile import Headers
-    from ckh.bench.compilation.compiler import Compiler
+    from ckh.bench.compilation.toolchain import Compiler
     from ckh.bench.computation import HipEmission
     from ckh.bench.devices.device import DeviceOptions
     from ckh.kernels.judging import Verdicts

@@ -8,11 +8,9 @@ from typing import TYPE_CHECKING
 
 from ckh.archs import load_arch
 from ckh.bench.codegen.host import HostSimd, compile_flags, template_dir
-from ckh.bench.codegen.source import header_contents
-from ckh.bench.codegen.unsupported import UnsupportedKernelError
+from ckh.bench.codegen.source import UnsupportedKernelError, header_contents
 from ckh.bench.compilation.compile import available_bytes
-from ckh.bench.compilation.compiler import find_compiler
-from ckh.bench.compilation.toolchain import LEAST_HOST
+from ckh.bench.compilation.toolchain import LEAST_HOST, find_compiler
 from ckh.bench.computation import measured_of
 from ckh.bench.devices.device import (
     HOST_KIND,

@@ -16,7 +16,7 @@ from ckh.bench.computation import Split, computation_of
 from ckh.bench.isolated import timing
 from ckh.bench.isolated.hip_runtime import HipError, HipMemoryError
 from ckh.bench.isolated.library import KernelLibrary
-from ckh.bench.isolated.stopwatch import Stopwatch
+from ckh.bench.isolated.timing import Stopwatch
 from ckh.bench.isolated.typed import element_type
 from ckh.bench.isolated.verify import Limits
 from ckh.bench.supervision.protocol import Job, Phase, PhaseClock, Reply

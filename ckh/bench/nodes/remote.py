@@ -1,6 +1,6 @@
 """The work of a cluster's node for a bench: compiling kernels, and measuring problems on its devices.
 
-They run in a worker of Dask, called by `cluster_builder`, `remote_device` and `cluster_driver` of the client. Their
+They run in a worker of Dask, called by `remote_device` and `cluster_driver` of the client. Their
 arguments and results are plain values. A device is used by one call at a time, whoever the clients are: a lock in the
 cache folder holds it for the machine. Kernels' processes stay warm between calls, and end when nobody has called for a
 while.

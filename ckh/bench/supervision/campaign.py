@@ -18,12 +18,10 @@ from ckh.bench.isolated.timing import DEFAULT_SAMPLES
 from ckh.bench.nodes.cluster_driver import driver_for
 from ckh.bench.nodes.remote import DeviceRequest
 from ckh.bench.planning.candidates import BuildableSource
-from ckh.bench.planning.few_plan import KnownBefore, few_plan
-from ckh.bench.planning.history import History, read_history
-from ckh.bench.planning.pace import Pace
+from ckh.bench.planning.few_plan import KnownBefore, Pace, few_plan
+from ckh.bench.planning.history import History, plan_records, read_history, stored_plan
 from ckh.bench.planning.plan import ALL, BEST, SAMPLE, SEARCH, Plan, Scorer, make_plan
 from ckh.bench.planning.results import PairResults
-from ckh.bench.planning.stored_plan import plan_records, stored_plan
 from ckh.bench.supervision.limits import BenchLimits
 from ckh.bench.supervision.protocol import WORK_PHASES
 from ckh.bench.supervision.rows import new_record

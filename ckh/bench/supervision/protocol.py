@@ -168,7 +168,7 @@ def job_from_line(line: str) -> Job:
 class Reply:
     """Result of a job: `samples_ns` are times of a loop; `seconds` are times by phase.
 
-    `anchor_ns` is the time of the problem's anchor (`ckh.bench.supervision.anchor`) right after the kernel; 0: none.
+    `anchor_ns` is the time of the problem's anchor (`supervisor`) right after the kernel; 0: none.
 
     `launch_ns` is what a kernel that does nothing takes, timed in the same way, 0 where that is not known; `by_graph`
     says that a graph launched the kernel; `card` is what the sensors of the GPU showed then, by `schema.CARD`.

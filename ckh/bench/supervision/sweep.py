@@ -20,13 +20,13 @@ from ckh.bench.isolated.rounds import time_in_rounds
 from ckh.bench.planning.plan import full_name
 from ckh.bench.planning.results import PairResults
 from ckh.bench.supervision.alike import Alike, Reference
-from ckh.bench.supervision.anchor import MAX_PASSES, Looks, with_anchor
 from ckh.bench.supervision.driver import COMPILE_PHASE
 from ckh.bench.supervision.reference import AGAIN_SHARE, LEAST_PAIRS, ReferenceWatch, by_computing
 from ckh.bench.supervision.rows import result_row
 from ckh.bench.supervision.runner import measure, on_problem
 from ckh.bench.supervision.serving import BegunTasks
 from ckh.bench.supervision.stop import StopReason
+from ckh.bench.supervision.supervisor import MAX_PASSES, Looks, with_anchor
 from ckh.data.journal import EndRecord, KernelRecord, ReferenceRecord
 from ckh.schema import RIGHT, Status
 from ckh.text.progress import progress

@@ -196,9 +196,9 @@ def gather(options: DeviceOptions) -> DoctorDocument:
         DeviceError: the named folder has no CK Tile headers.
     """
     from ckh.archs import default_arch, load_arch
-    from ckh.bench.compilation.compiler import find_compiler
     from ckh.bench.compilation.hip_toolchain import compiler_warning, find_ck_tile, find_hipcc
     from ckh.bench.compilation.tool_checks import check_tools
+    from ckh.bench.compilation.toolchain import find_compiler
     from ckh.files.paths import data_dir
     from ckh.hardware.gpus import visible_gpus
     from ckh.hardware.machine import processor_name

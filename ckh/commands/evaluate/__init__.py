@@ -197,7 +197,7 @@ def _judging(model: Model, parts: DatasetParts, cluster: str | None, among: Amon
     measured_alone = among is Among.MEASURED
     if cluster is not None:
         from ckh.learn.analytic.transfer import EstimateModel
-        from ckh.learn.judging.far_answers import FarAnswers
+        from ckh.learn.judging.judged_answers import FarAnswers
 
         if isinstance(model, EstimateModel):
             raise UsageError(

@@ -187,7 +187,7 @@ def _buildable(device: Device) -> Callable[[Kernel], bool]:
     """Predicate of the kernels that a device can build: all on the host, on a GPU those in CK Tile's headers."""
     if not device.arch.is_gpu:
         return lambda _: True
-    from ckh.bench.codegen.unsupported import UnsupportedKernelError
+    from ckh.bench.codegen.source import UnsupportedKernelError
 
     def can_build(kernel: Kernel) -> bool:
         try:
@@ -201,7 +201,7 @@ def _buildable(device: Device) -> Callable[[Kernel], bool]:
 
 def _guide(problem: Problem, model: Model, space: KernelSpace, pool: list[Ranked]) -> Guide:
     from ckh.search.measured import Guide
-    from ckh.search.objective import log_speeds
+    from ckh.search.run import log_speeds
 
     number = {kernel: i for i, kernel in enumerate(space.kernels[: space.pool_size])}
     first = next((number[one.kernel] for one in pool if one.kernel in number), None)

@@ -186,7 +186,7 @@ def _document(findings: list[Finding], matrix: str, arch: str, caution: str) -> 
 
 def _was_executed(one: Finding, arch: str) -> bool:
     """True if this kernel, or any of its class, was executed with correct results."""
-    from ckh.bench.checks.executed import was_executed
+    from ckh.bench.checks.harness import was_executed
 
     return one.executed > 0 or was_executed(one.case.kernel, arch)
 

@@ -29,8 +29,7 @@ from ckh.learn.models.spec import ANY, SPEC_NAME, ModelSpec, may_be_for, read_sp
 from ckh.learn.models.unusable import leave_out
 from ckh.learn.training.matrix import BLOCK_ROWS, widened
 from ckh.ops import operation_of_problem
-from ckh.ranking import reference
-from ckh.ranking.evaluator import best_first
+from ckh.ranking.evaluator import best_first, scores_by_numpy
 from ckh.ranking.forest_file import open_forest
 from ckh.ranking.lightgbm_text import Forest, parse_forest
 from ckh.training import BANDWIDTH, LATENCY, TFLOPS, Labels
@@ -324,7 +323,7 @@ class Model:
         Raises:
             ModelError: there is no such target, or its file is damaged.
         """
-        raw = reference.scores(self.packed_forest(target), self.matrix(problem, kernels))
+        raw = scores_by_numpy(self.packed_forest(target), self.matrix(problem, kernels))
         return self._linear(raw, target)
 
     @property

@@ -19,8 +19,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ckh.data.dataset import Dataset
-    from ckh.learn.training.prepared import Prepared
-    from ckh.learn.training.splits import FoldSplit
+    from ckh.learn.training.prepared import FoldSplit, Prepared
     from ckh.learn.training.targets import Fit
     from ckh.learn.training.warm_start import Start
     from ckh.training import TrainOptions, TreeParams

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from ckh.data.dataset import Dataset
     from ckh.learn.training.boosting import Boosting
-    from ckh.learn.training.splits import FoldSplit
+    from ckh.learn.training.prepared import FoldSplit
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ckh.features.law import TimeLaw
+from ckh.features.engine import TimeLaw
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

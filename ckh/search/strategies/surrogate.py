@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ckh.search.features import features_of
-from ckh.search.gp import GaussianProcess
+from ckh.search.gp import GaussianProcess, features_of
 from ckh.search.strategies.base import Strategy
 
 if TYPE_CHECKING:

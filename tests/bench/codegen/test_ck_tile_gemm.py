@@ -15,7 +15,7 @@ from ckh.archs import load_arch
 from ckh.bench.codegen import ck_tile
 from ckh.bench.codegen.ck_tile import Headers
 from ckh.bench.codegen.interfaces import Interface
-from ckh.bench.codegen.unsupported import UnsupportedKernelError
+from ckh.bench.codegen.source import UnsupportedKernelError
 from ckh.bench.compilation.kernel_cache import loadable
 from ckh.bench.devices.device import DeviceOptions
 from ckh.bench.devices.hip_device import HipDevice

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from ckh.archs import load_arch
 from ckh.bench.codegen import host
 from ckh.bench.codegen.host import HostSimd
-from ckh.bench.compilation.compiler import find_compiler
+from ckh.bench.compilation.toolchain import find_compiler
 from ckh.bench.devices.device import headers_comment
 from ckh.bench.devices.host_device import HostDevice
 from ckh.bench.isolated.library import KernelLibrary

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ckh.bench.codegen import ck_tile
+from ckh.bench.codegen.source import UnsupportedKernelError
 from ckh.bench.codegen.unit import chosen, code_hash, remarks_of, similarity, unit_source
-from ckh.bench.codegen.unsupported import UnsupportedKernelError
 from ckh.bench.compilation.binary import parse_resources
 from ckh.bench.compilation.compile import KernelBuilder
-from ckh.bench.compilation.compiler import find_compiler
 from ckh.bench.compilation.kernel_cache import loadable
+from ckh.bench.compilation.toolchain import find_compiler
 from ckh.bench.devices.device import DeviceOptions
 from ckh.bench.devices.hip_device import HipDevice
 from ckh.ops.grouped_conv.rules import rule_set

@@ -25,9 +25,9 @@ from ckh.ops.miopen_conv.learn import (
 from ckh.ops.miopen_conv.readers.fdb import FdbDevice
 from ckh.ops.miopen_conv.readers.table import SIZES, SolverTable, from_frame
 from ckh.ops.miopen_conv.recipe import RECIPE, SMALL_RECIPE
+from ckh.ranking.evaluator import scores_by_numpy as packed_scores
 from ckh.ranking.lightgbm_text import parse_forest
 from ckh.ranking.packed import pack
-from ckh.ranking.reference import scores as packed_scores
 from tests.refusals import expect_refusal
 
 _SMALL = replace(RECIPE.params, n_estimators=8, num_leaves=7, min_child_samples=5)

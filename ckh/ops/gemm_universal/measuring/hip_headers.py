@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ckh.bench.codegen.ck_tile import PIPELINE_HEADERS
+from ckh.bench.codegen.ck_tile import PIPELINE_HEADERS, transposing_warp_gemms, warp_gemms
 from ckh.bench.codegen.interfaces import Interface, template_parameters
-from ckh.bench.codegen.warp_gemms import transposing_warp_gemms, warp_gemms
 from ckh.kernels.pipelines import TABLE_PIPELINES
 from ckh.kernels.scheduler import Scheduler
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ckh.bench.codegen.ck_tile import LDS_TRANSPOSES, TRANSPOSED_ACCESS_BYTES, share_of_thread
 from ckh.bench.codegen.interfaces import Interface
-from ckh.bench.codegen.tile_loads import LDS_TRANSPOSES, TRANSPOSED_ACCESS_BYTES, share_of_thread
 from ckh.kernels.judging import RuleBook, given
 from ckh.kernels.pipelines import (
     LATE_PIPELINES,
