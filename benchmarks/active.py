@@ -32,7 +32,7 @@ from benchmarks.few_shots import (
 from benchmarks.few_shots import SETS as EXHAUSTIVE
 from ckh.learn.judging.outlook import learning_curve
 from ckh.learn.models.artifact import load_model
-from ckh.learn.selection.active import FEWEST_LEARNED, Chosen, PairChooser, is_due, quick_options
+from ckh.learn.selection import FEWEST_LEARNED, Chosen, PairChooser, by_worth, is_due, quick_options
 from ckh.learn.training.save import save
 from ckh.learn.training.train import train
 
@@ -83,7 +83,7 @@ def measured(data: Replay, problems: NDArray[np.int64], workers: int, seed: int)
     """The rows that a run measures, in the order in which their results come."""
     known = _Known(data, problems)
     kernels = [data.kernel[data.rows[problem]] for problem in problems]
-    chooser = PairChooser(data.places[problems], kernels, known, seed=seed)
+    chooser = PairChooser(by_worth(data.places[problems], seed), kernels, known, seed=seed)
     rows: list[int] = []
     learned = 1
     pending: list[tuple[float, int, Chosen | None]] = [(0.0, worker, None) for worker in range(workers)]

@@ -12,7 +12,7 @@ from ckh.bench.planning.compile_cost import CompileCosts
 from ckh.bench.planning.few_plan import AUTO, KnownBefore, Pace, few_plan
 from ckh.bench.planning.plan import ALL, Plan, make_plan
 from ckh.errors import UsageError
-from ckh.learn.selection.few_shots import KERNELS
+from ckh.learn.selection import KERNELS
 from ckh.ops.grouped_conv.measuring.measured import SetCandidates
 from ckh.ops.grouped_conv.problem_sets import load_problems
 from ckh.problems import Direction

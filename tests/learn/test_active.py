@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from ckh.learn.judging.outlook import LearningCurve
-from ckh.learn.selection.active import LEADERS, PairChooser
-from ckh.learn.selection.few_shots import Shots
+from ckh.learn.selection import LEADERS, PairChooser, Shots, by_worth
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -26,7 +25,7 @@ def large_first(_problem: int, kernels: NDArray[np.int64]) -> NDArray[np.float64
 
 def test_workers_that_choose_at_a_time_take_problems_that_differ() -> None:
     """What is pending is as good as measured: the second worker takes a problem of the other group."""
-    chooser = PairChooser(PLACES, KERNELS, large_first)
+    chooser = PairChooser(by_worth(PLACES), KERNELS, large_first)
     first, second = chooser.next("a"), chooser.next("b")
     assert first is not None
     assert second is not None
@@ -35,7 +34,7 @@ def test_workers_that_choose_at_a_time_take_problems_that_differ() -> None:
 
 def test_the_first_kernels_are_chosen_and_some_others() -> None:
     """Those that stand first among the useful ones, and others of the problem, none twice."""
-    chooser = PairChooser(PLACES, KERNELS, large_first)
+    chooser = PairChooser(by_worth(PLACES), KERNELS, large_first)
     chosen = chooser.next("a")
     assert chosen is not None
     assert len(set(chosen.kernels.tolist())) == SHOTS.best + SHOTS.others
@@ -44,7 +43,7 @@ def test_the_first_kernels_are_chosen_and_some_others() -> None:
 
 def test_a_problem_is_gone_on_with_by_its_device_alone() -> None:
     """Times of two devices are not compared; at the end every pair was chosen once."""
-    chooser = PairChooser(PLACES, KERNELS, large_first)
+    chooser = PairChooser(by_worth(PLACES), KERNELS, large_first)
     node_of: dict[int, str] = {}
     seen: set[tuple[int, int]] = set()
     for turn in range(1000):
@@ -63,7 +62,7 @@ def test_a_problem_is_gone_on_with_by_its_device_alone() -> None:
 
 def test_other_scores_make_other_kernels_useful() -> None:
     """What is learned is chosen from, beside what was useful before."""
-    chooser = PairChooser(PLACES, KERNELS, large_first)
+    chooser = PairChooser(by_worth(PLACES), KERNELS, large_first)
     before = set(chooser.useful)
     found = chooser.useful_by(lambda _problem, kernels: -kernels.astype(np.float64))
     assert found >= before
@@ -75,7 +74,7 @@ def test_other_scores_make_other_kernels_useful() -> None:
 
 def test_a_model_of_the_results_takes_its_first_few_alone() -> None:
     """Of a problem that a model of the results scores only the leaders are chosen, of another one others, too."""
-    chooser = PairChooser(PLACES, KERNELS, large_first)
+    chooser = PairChooser(by_worth(PLACES), KERNELS, large_first)
     chooser.learn(large_first, chooser.useful, {0, 1, 2})
     for chosen in (chooser.next("a"), chooser.next("b")):
         assert chosen is not None
@@ -88,7 +87,7 @@ def test_a_model_of_the_results_takes_its_first_few_alone() -> None:
 
 def test_kernels_of_which_nothing_is_known_are_drawn() -> None:
     """Without scores as many are chosen, at random."""
-    chosen = PairChooser(PLACES, KERNELS, lambda _problem, _kernels: None).next("a")
+    chosen = PairChooser(by_worth(PLACES), KERNELS, lambda _problem, _kernels: None).next("a")
     assert chosen is not None
     assert len(chosen.kernels) == SHOTS.best + SHOTS.others
 

@@ -1,6 +1,6 @@
 """`ckh bench --active`: pairs of a plan chosen while results come in, until more of them would bring little.
 
-What is chosen, and from what, is `learn.active`'s; here problems and kernels have their names, what was measured
+What is chosen, and from what, is `learn.selection`'s; here problems and kernels have their names, what was measured
 becomes rows to learn from, and a learning curve says what a minute or an hour would bring. A model is trained by the
 thread of the device that finished last: that device rests meanwhile, and all others go on.
 """
@@ -24,7 +24,7 @@ from ckh.data.rows import Origin, Pairs, Results, build_table
 from ckh.learn.judging.outlook import FEWEST_PROBLEMS, LearningCurve, learning_curve
 from ckh.learn.models.artifact import load_model, wanted_for
 from ckh.learn.models.pooled import PooledScores
-from ckh.learn.selection.active import FEWEST_LEARNED, Chosen, PairChooser, is_due, quick_options
+from ckh.learn.selection import FEWEST_LEARNED, Chosen, PairChooser, by_worth, is_due, quick_options
 from ckh.learn.training.save import save
 from ckh.learn.training.train import train
 from ckh.ops import operation, operation_of_problem
@@ -87,7 +87,7 @@ class _Scores:
         self._active, self._learned = active, learned
 
     def __call__(self, problem: int, kernels: NDArray[np.int64]) -> NDArray[np.float64] | None:
-        """See `learn.active.Scores`."""
+        """See `learn.selection.Scores`."""
         return self._active.scored(self._learned, problem, kernels)
 
 
@@ -134,7 +134,7 @@ class ActiveRun:
         self._models = self._learned_pairs = 0
         self.is_enough = False
         places = np.array([operation_of_problem(task.problem).place(task.problem) for task in plan.tasks])
-        self._chooser = PairChooser(places, self._numbers, _Scores(self, {}), seed=run.seed)
+        self._chooser = PairChooser(by_worth(places, run.seed), self._numbers, _Scores(self, {}), seed=run.seed)
         self._take_results()
         self._start_s, self._before = time.monotonic(), self._measured()
         if self._before:

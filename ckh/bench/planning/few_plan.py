@@ -1,4 +1,4 @@
-"""`ckh bench --plan`: select the most informative problems and kernels of a plan (`learn.few_shots`).
+"""`ckh bench --plan`: select the most informative problems and kernels of a plan (`learn.selection`).
 
 Kernels of a problem are ordered by the model that `ckh predict` would use, the nearest model or an estimate, else
 randomly. Problems are measured in order of their marginal gain, so that an interrupted run has measured the most
@@ -31,7 +31,7 @@ from ckh.learn.analytic.estimate import ESTIMATE
 from ckh.learn.analytic.transfer import EstimateModel, has_estimate, stand_in
 from ckh.learn.models.artifact import find_model, fitting_models, load_model, wanted_for
 from ckh.learn.models.pooled import PooledScores
-from ckh.learn.selection.few_shots import Shots, few_kernels, representative
+from ckh.learn.selection import Shots, few_kernels, representative
 from ckh.ops import operation, operation_of_problem
 
 if TYPE_CHECKING:

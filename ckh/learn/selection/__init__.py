@@ -1,1 +1,0 @@
-"""Choosing the measurements that are most informative."""
