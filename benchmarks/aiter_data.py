@@ -27,7 +27,7 @@ def thinned(dataset: Dataset) -> Dataset:
     rows = winner_rows(dataset)
     layer = group_numbers(dataset.frame, [name for name in (*op.identity, "arch") if name != op.grows_with])[rows]
     size = dataset.frame[op.grows_with].to_numpy()[rows]
-    winner = dataset.frame["kernel_name"].to_numpy(dtype=object)[rows]
+    winner = dataset.frame["kernel"].to_numpy(dtype=object)[rows]
     order = np.lexsort((size, layer))
     layer, winner = layer[order], winner[order]
     same = (layer[1:] == layer[:-1]) & (winner[1:] == winner[:-1])

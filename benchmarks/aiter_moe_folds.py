@@ -60,7 +60,7 @@ def answered(dataset: Dataset, model: Model) -> tuple[NDArray[np.float64], NDArr
         Efficiencies, shape (problems,), and flags, shape (problems, 3): the first candidate was not measured, the best
         measured kernel is no candidate, there is no candidate.
     """
-    efficiency, name = times_of(dataset).efficiency(), dataset.frame["kernel_name"].to_numpy(dtype=object)
+    efficiency, name = times_of(dataset).efficiency(), dataset.frame["kernel"].to_numpy(dtype=object)
     op = dataset.op
     found, flags = np.full(len(dataset.first_rows), np.nan), np.zeros((len(dataset.first_rows), 3), np.bool_)
     for number, answer in enumerate(rankings_of(dataset.problems(), model)):

@@ -67,7 +67,7 @@ def replay(dataset: Dataset, before: Callable[[Dataset], NDArray[np.float64]]) -
     valid = valid.select(np.bincount(valid.problem_ids)[valid.problem_ids] > 1)
     order = np.argsort(valid.problem_ids, kind="stable")
     rows = np.split(order, np.cumsum(np.bincount(valid.problem_ids))[:-1])
-    kernel = np.unique(valid.frame["kernel_name"].to_numpy(dtype=str), return_inverse=True)[1]
+    kernel = np.unique(valid.frame["kernel"].to_numpy(dtype=str), return_inverse=True)[1]
     places = np.array([valid.op.place(problem) for problem in valid.problems()])
     return Replay(valid, before(valid), rows, places, kernel)
 
@@ -76,7 +76,7 @@ def estimate(dataset: Dataset) -> NDArray[np.float64]:
     """Minus the estimated times of all rows."""
     arch = load_arch(dataset.arch)
     known = {amd_short_name(one): one for one in conv_pool(Direction.FORWARD, arch, 2, "bf16")}
-    kernels = [known[name] for name in dataset.frame["kernel_name"]]
+    kernels = [known[name] for name in dataset.frame["kernel"]]
     scores = np.empty(len(kernels))
     assert dataset.op.tiled is not None
     for number, problem in enumerate(dataset.problems()):

@@ -133,10 +133,10 @@ def folds(path: Path, count: int, seed: int) -> None:
         with TemporaryDirectory() as folder:
             save(train(learned, replace(winner_options(), seed=seed), lambda *_: None), Path(folder) / "model")
             places["model"] += ranked_winners(held, load_model(Path(folder) / "model")).place.tolist()
-        won = learned.frame["kernel_name"].to_numpy()
-        most = list(learned.frame["kernel_name"].value_counts().index)
+        won = learned.frame["kernel"].to_numpy()
+        most = list(learned.frame["kernel"].value_counts().index)
         at, own = (np.log2(part.frame[["m", "n", "k"]].to_numpy(np.float64)) for part in (learned, held))
-        for name, place in zip(held.frame["kernel_name"], own, strict=True):
+        for name, place in zip(held.frame["kernel"], own, strict=True):
             near = list(dict.fromkeys(won[np.argsort(np.abs(at - place).sum(axis=1), kind="stable")]))
             for what, order in (("wins most", most), ("nearest problems' winners", near)):
                 places[what].append(order.index(name) if name in order else MISSING)

@@ -51,7 +51,7 @@ def tasks(limit: int | None) -> dict[str, list[ConvKernel]]:
     for row in np.flatnonzero(place < KERNELS):
         problem = problems[times.problem[row]]
         if problem.ndim == 2:  # noqa: PLR2004
-            found.setdefault(problem.canonical(), []).append(parse_kernel_name(dataset.frame["kernel_name"][row]))
+            found.setdefault(problem.canonical(), []).append(parse_kernel_name(dataset.frame["kernel"][row]))
     return dict(list(found.items())[:limit])
 
 

@@ -79,7 +79,7 @@ def _by_key(
     known: SolverTable, asked: SolverTable, names: list[str], values: NDArray[np.float64]
 ) -> NDArray[np.float64]:
     """Mean of a value over the known rows of the same key and solver; below all of them where there are none."""
-    names = [*names, "kernel_name"]
+    names = [*names, "kernel"]
     means = known.frame[names].assign(value=values).groupby(names)["value"].mean()
     found = means.reindex(list(asked.frame[names].itertuples(index=False, name=None)))
     return np.asarray(found.fillna(-1.0), dtype=np.float64)
@@ -87,7 +87,7 @@ def _by_key(
 
 def _wins(known: SolverTable, asked: SolverTable) -> NDArray[np.float64]:
     is_best = times_of(known).efficiency() >= 1
-    names = ["variant", "kernel_name"]
+    names = ["variant", "kernel"]
     wins = known.frame[names].assign(value=is_best).groupby(names)["value"].sum()
     found = wins.reindex(list(asked.frame[names].itertuples(index=False, name=None)))
     return np.asarray(found.fillna(-1.0), dtype=np.float64)
@@ -185,12 +185,12 @@ def among_candidates(known: SolverTable, asked: SolverTable, model: str) -> None
     table = make_table(known.frame)
     problems = asked.problems()
     found = [candidates(problem, table).solvers for problem in problems]
-    ids, names = asked.problem_ids(), asked.frame["kernel_name"].to_numpy()
+    ids, names = asked.problem_ids(), asked.frame["kernel"].to_numpy()
     is_candidate = [name in found[i] for i, name in zip(ids, names, strict=True)]
     counts = [len(solvers) for solvers in found]
     first = np.unique(ids, return_index=True)[1]
     pairs = asked.select(np.repeat(first, counts))
-    pairs.frame["kernel_name"] = [name for solvers in found for name in solvers]
+    pairs.frame["kernel"] = [name for solvers in found for name in solvers]
     scores = predict(model, pairs)
     times = dict(zip(zip(ids.tolist(), names, strict=True), times_of(asked).efficiency().tolist(), strict=True))
     start = np.concatenate([[0], np.cumsum(counts)])

@@ -130,7 +130,7 @@ def errors(table: Calibration, held: HeldOut) -> list[tuple[Floats, float]]:
 def places(known: SolverTable, asked: SolverTable, order: str) -> None:
     """Print how often the candidate in each of the first places is listed, so that its time is known."""
     rules, problems = make_table(known.frame), asked.problems()
-    ids, names = asked.problem_ids(), asked.frame["kernel_name"].to_numpy()
+    ids, names = asked.problem_ids(), asked.frame["kernel"].to_numpy()
     listed: dict[int, set[str]] = {}
     for number, name in zip(ids.tolist(), names, strict=True):
         listed.setdefault(number, set()).add(name)
@@ -139,7 +139,7 @@ def places(known: SolverTable, asked: SolverTable, order: str) -> None:
     some = [number for number in some if found[number]]
     first = np.unique(ids, return_index=True)[1]
     pairs = asked.select(np.repeat(first[some], [len(found[number]) for number in some]))
-    pairs.frame["kernel_name"] = [name for number in some for name in found[number]]
+    pairs.frame["kernel"] = [name for number in some for name in found[number]]
     score = predict(order, pairs)
     starts = [0, *accumulate(len(found[number]) for number in some)]
     hits = np.zeros((PLACES, 2))

@@ -34,7 +34,7 @@ def replay(model: str, data: str) -> list[float]:
     first, ranked = first_kernels(loaded, dataset, FIRST), ranked_rows(loaded, dataset)
     texts = [problem.canonical() for problem in dataset.problems()]
     ns: dict[str, dict[str, float]] = {text: {} for text in texts}
-    names = dataset.frame["kernel_name"].astype(str).to_numpy(dtype=object)
+    names = dataset.frame["kernel"].astype(str).to_numpy(dtype=object)
     for problem, name, ms in zip(dataset.problem_ids.tolist(), names, times.latency_ms.tolist(), strict=True):
         ns[texts[problem]][name] = ms * 1e6
     # The kernel that was best on another day is not known here: the model's first choice stands for it.

@@ -127,7 +127,7 @@ def main() -> None:
     for name in ("gfx950", "gfx942"):
         dataset, arch = read_dataset(DATA / f"aiter-gemm-{name}.parquet").valid(), load_arch(name)
         problems = dataset.problems()
-        winners = dataset.frame["kernel_name"].to_numpy(dtype=str)[winner_rows(dataset)]
+        winners = dataset.frame["kernel"].to_numpy(dtype=str)[winner_rows(dataset)]
         pools: dict[tuple[str, str, int], list[int]] = {}
         for number, problem in enumerate(problems):
             pools.setdefault((problem.family, problem.library, problem.num_cus), []).append(number)

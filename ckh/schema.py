@@ -93,7 +93,9 @@ _WHERE = (
     Column("arch", "string", "", "architecture spec the row was measured on"),
     Column("device", "string", "", "name of the device as it calls itself", nullable=True),
 )
-_NAME = (Column("kernel_name", "string", "", "complete name of the kernel"),)
+# Columns as files of earlier versions name them, and their names.
+EARLIER_NAMES = {"kernel_name": "kernel"}
+_NAME = (Column("kernel", "string", "", "complete name of the kernel"),)
 _RESULT = (
     Column("status", "string", "", "one of Status"),
     Column("message", "string", "", "why the status is not ok", nullable=True),

@@ -72,7 +72,7 @@ def test_amds_csv_with_problems_that_were_measured_twice(tmp_path: Path, capsys:
     times = twice.loc[(twice[[*sizes, "tile", "pipeline"]] == one[[*sizes, "tile", "pipeline"]]).all(axis=1)]
     found = dataset.frame
     is_one = np.logical_and.reduce([found[name].to_numpy() == one[name] for name in sizes])
-    names = found["kernel_name"].astype(str).to_numpy()
+    names = found["kernel"].astype(str).to_numpy()
     is_one &= np.array([f"_{one['tile']}_{one['pipeline']}" in name for name in names])
     expected = float(np.exp(np.log(times["latency_us"] / 1000).mean()))
     assert found.loc[is_one, "latency_ms"].to_list() == pytest.approx([expected])

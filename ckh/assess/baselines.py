@@ -170,7 +170,7 @@ def _of_kinds(dataset: Dataset) -> Iterator[_OfKind]:
 
     times, op = times_of(dataset), dataset.op
     columns = [name for name in op.identity if name not in op.sizes]
-    kinds, efficiency, names = group_numbers(dataset.frame, columns), times.efficiency(), dataset.frame["kernel_name"]
+    kinds, efficiency, names = group_numbers(dataset.frame, columns), times.efficiency(), dataset.frame["kernel"]
     for number in range(int(kinds.max()) + 1):
         rows = np.flatnonzero(kinds == number)
         codes, found = pd.factorize(names.to_numpy(dtype=object)[rows])
@@ -182,5 +182,5 @@ def _kernels(dataset: Dataset) -> tuple[NDArray[np.int64], list[str]]:
     """The number of each row's kernel among those of the dataset, and their names."""
     import pandas as pd
 
-    codes, names = pd.factorize(dataset.frame["kernel_name"])
+    codes, names = pd.factorize(dataset.frame["kernel"])
     return codes, [str(name) for name in names]

@@ -125,7 +125,7 @@ def contests(dataset: Dataset, first: Sequence[Sequence[str]]) -> list[Contest]:
     """
     times = times_of(dataset)
     best = choices(-times.latency_ms, times.problem, times.count)
-    names = dataset.frame["kernel_name"].to_numpy()
+    names = dataset.frame["kernel"].to_numpy()
     return [
         Contest(problem.canonical(), (str(names[row]), *chosen), len(chosen))
         for problem, row, chosen in zip(dataset.problems(), best, first, strict=True)
@@ -137,7 +137,7 @@ def first_measured(dataset: Dataset, scores: NDArray[np.float64], k: int) -> lis
     """Names of the k measured kernels of the highest score of each problem."""
     problem = dataset.problem_ids
     place = places(scores, problem)
-    names = dataset.frame["kernel_name"].to_numpy()
+    names = dataset.frame["kernel"].to_numpy()
     rows = np.flatnonzero(place < k)
     rows = rows[np.lexsort((place[rows], problem[rows]))]
     chosen: list[list[str]] = [[] for _ in dataset.problems()]

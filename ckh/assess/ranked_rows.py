@@ -45,7 +45,7 @@ class RankedRows:
         """The measured rows alone, in the order of scores, highest first: the first choice is always measured."""
         problem = dataset.problem_ids
         count = int(problem.max()) + 1
-        first = dataset.frame["kernel_name"].to_numpy(dtype=object)[choices(scores, problem, count)]
+        first = dataset.frame["kernel"].to_numpy(dtype=object)[choices(scores, problem, count)]
         nothing = np.full(count, "", dtype=object)
         return cls(
             places(scores, problem).astype(np.float64),

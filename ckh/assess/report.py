@@ -214,7 +214,7 @@ def choices_made(dataset: Dataset, times: Times, ranked: RankedRows) -> list[Cho
     """The choice for each problem, beside the best; `is_best` by the spread of the best's own samples."""
     best = choices(-times.latency_ms, times.problem, times.count)
     chosen, is_measured = ranked.best_ranked(times.problem), ranked.is_measured(times.problem).tolist()
-    names, efficiency, is_best = dataset.frame["kernel_name"].to_numpy(), times.efficiency(), times.is_best()
+    names, efficiency, is_best = dataset.frame["kernel"].to_numpy(), times.efficiency(), times.is_best()
     is_candidate = ranked.ranks_best(times).tolist()
     return [
         Choice(

@@ -128,7 +128,7 @@ def report(dataset: Dataset, ranked: WinnerPlaces, learned_from: Dataset | None 
 def bounds(dataset: Dataset, chosen: NDArray[np.object_]) -> NDArray[np.float64]:
     """The least that the efficiency of chosen kernels is, NaN where no measured time says it; shape (problems,)."""
     times, op = times_of(dataset), dataset.op
-    names = dataset.frame["kernel_name"].to_numpy(dtype=object)
+    names = dataset.frame["kernel"].to_numpy(dtype=object)
     layer = group_numbers(dataset.frame, [name for name in (*op.identity, "arch") if name != op.grows_with])
     size = dataset.frame[op.grows_with].to_numpy() if op.grows_with else np.zeros(len(names), np.int64)
     measured: dict[tuple[int, str], list[tuple[int, float]]] = {}
@@ -151,7 +151,7 @@ def most_frequent(dataset: Dataset, learned_from: Dataset) -> NDArray[np.int64]:
     order of their wins at all sizes.
     """
     known = _wins(learned_from)
-    names = dataset.frame["kernel_name"].to_numpy(dtype=object)[winner_rows(dataset)]
+    names = dataset.frame["kernel"].to_numpy(dtype=object)[winner_rows(dataset)]
     kinds, sizes = _kinds(dataset), _sizes(dataset)
     place = np.full(len(names), MISSING, np.int64)
     for problem, (kind, size, winner) in enumerate(zip(kinds, sizes, names, strict=True)):
@@ -167,7 +167,7 @@ def most_frequent(dataset: Dataset, learned_from: Dataset) -> NDArray[np.int64]:
 
 def _wins(dataset: Dataset) -> dict[tuple[object, ...], dict[float, Counter[str]]]:
     """Kind -> size -> how often each kernel wins."""
-    names = dataset.frame["kernel_name"].to_numpy(dtype=object)[winner_rows(dataset)]
+    names = dataset.frame["kernel"].to_numpy(dtype=object)[winner_rows(dataset)]
     found: dict[tuple[object, ...], dict[float, Counter[str]]] = {}
     for kind, size, name in zip(_kinds(dataset), _sizes(dataset), names, strict=True):
         found.setdefault(kind, {}).setdefault(size, Counter())[name] += 1
@@ -218,7 +218,7 @@ def _slices(dataset: Dataset, place: NDArray[np.int64]) -> Iterator[Hits]:
 
 
 def _choices(dataset: Dataset, ranked: WinnerPlaces, least: NDArray[np.float64]) -> list[WinnerChoice]:
-    names = dataset.frame["kernel_name"].to_numpy(dtype=object)[winner_rows(dataset)]
+    names = dataset.frame["kernel"].to_numpy(dtype=object)[winner_rows(dataset)]
     return [
         WinnerChoice(
             problem=problem.canonical(),

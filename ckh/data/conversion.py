@@ -196,7 +196,7 @@ def convert(
         rows=len(merged),
         valid=sum(int(pc.sum(block["is_valid"]).as_py()) for block in merged.blocks(["is_valid"])),
         problems=merged.problems,
-        kernels=len(merged.distinct("kernel_name")),
+        kernels=len(merged.distinct("kernel")),
         archs=merged.distinct("arch"),
         variants=merged.distinct("variant") if merged.op.has_directions else (),
         by_status=merged.by_status(),

@@ -273,7 +273,7 @@ def merged_metadata(files: Sequence[tables.DatasetFile]) -> dict[str, Any]:
 def names_read(op: AnyOperation, columns: ColumnsOf | None) -> frozenset[str]:
     """Names of the columns to read: these and the identity columns; all by default."""
     kept = op.column_names() if columns is None else columns(op)
-    always = (*op.identity, "op_type", "arch", "kernel_name")
+    always = (*op.identity, "op_type", "arch", "kernel")
     return frozenset(name for name in op.column_names() if name in kept or name in always)
 
 
@@ -336,12 +336,12 @@ def refuse_duplicates(dataset: Dataset, files: Sequence[tables.DatasetFile]) -> 
     Raises:
         DataError: there are such.
     """
-    repeated = numbering.repeated_pairs(dataset.problem_ids, dataset.frame["kernel_name"])
+    repeated = numbering.repeated_pairs(dataset.problem_ids, dataset.frame["kernel"])
     if repeated.any():
         row, where = int(repeated.argmax()), ", ".join(str(file.path) for file in files)
         raise DataError(
             f"{where}: {int(repeated.sum())} (problem, kernel) pairs occur twice, "
-            f"e.g. {dataset.frame['kernel_name'][row]} on {dataset.problem(row).canonical()}",
+            f"e.g. {dataset.frame['kernel'][row]} on {dataset.problem(row).canonical()}",
             "merge the inputs with ckh convert",
             code="duplicate-rows",
         )

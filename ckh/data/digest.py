@@ -9,7 +9,16 @@ import hashlib
 import json
 from typing import TYPE_CHECKING
 
-from ckh.schema import CARD_COLUMNS, LAUNCHING, REPEATED, RESOURCE_NAMES, SCHEMA_VERSION, WHERE_WHEN, WORKSPACE
+from ckh.schema import (
+    CARD_COLUMNS,
+    EARLIER_NAMES,
+    LAUNCHING,
+    REPEATED,
+    RESOURCE_NAMES,
+    SCHEMA_VERSION,
+    WHERE_WHEN,
+    WORKSPACE,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -20,6 +29,8 @@ if TYPE_CHECKING:
 
     from ckh.schema import Column
 
+# A renamed column counts by its earlier name, so that the digest of a dataset stays.
+_DIGESTED = {name: earlier for earlier, name in EARLIER_NAMES.items()}
 _SINCE = frozenset({*RESOURCE_NAMES, *REPEATED, *WHERE_WHEN, *LAUNCHING, *CARD_COLUMNS, WORKSPACE.name})
 
 
@@ -64,7 +75,8 @@ class ContentDigest:
         return self._digest.hexdigest()
 
     def _add_name(self, column: Column) -> None:
-        self._digest.update(f"{column.name} {column.type}\n".encode())
+        name = _DIGESTED.get(column.name, column.name)
+        self._digest.update(f"{name} {column.type}\n".encode())
 
     def _add_texts(self, chunks: Iterable[pa.Array]) -> None:
         """Each row's number among the distinct texts in order of appearance, -1 for null, then the texts."""

@@ -255,11 +255,11 @@ class _PairKeys:
         values = [(name, "f8") for name in self._values]
         self.op = op
         self.kind = np.dtype([("row", "i8"), ("pair", "i8"), ("run", "i4"), ("reading", "i4"), ("rank", "i1"), *values])
-        self.columns = [*op.identity, "arch", "kernel_name", "device", *_RANKED, *(_AVERAGED if averages else ())]
+        self.columns = [*op.identity, "arch", "kernel", "device", *_RANKED, *(_AVERAGED if averages else ())]
         self.columns = list(dict.fromkeys(self.columns))
         self.buckets = Buckets(self.kind, output)
         self.problems = Numbering((*op.identity, "arch"))
-        self._kernels = Numbering(("kernel_name",))
+        self._kernels = Numbering(("kernel",))
         self._runs = Numbering(("run_id",))
         self._devices = Numbering(("arch", "device"))
         self._statuses = Numbering(("status",))

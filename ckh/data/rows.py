@@ -77,7 +77,7 @@ def build_table(pairs: Pairs, results: Results, origin: Origin) -> pa.Table:
     moved = np.array([float(problem.bytes) for problem in pairs.problems])[pairs.problem_of_row]
     columns: dict[str, Any] = {
         **_numbered(op.problem_columns(pairs.problems), pairs.problem_of_row),
-        **_numbered({"kernel_name": list(pairs.kernel_names)}, pairs.kernel_of_row),
+        **_numbered({"kernel": list(pairs.kernel_names)}, pairs.kernel_of_row),
         **_numbered(op.kernel_columns(pairs.kernels, Encoding.on(origin.arch)), pairs.kernel_of_row),
         **_numbered({name: [value] for name, value in _shared(op, origin).items()}, np.zeros(count, dtype=np.int32)),
         "status": status,

@@ -10,7 +10,7 @@ from ckh.archs import arch_names
 from ckh.data.digest import ContentDigest
 from ckh.errors import DataError
 from ckh.ops import is_operation, operation, operation_names
-from ckh.schema import MEASURED_NUMBERS, SCHEMA_VERSION, Column, Status
+from ckh.schema import EARLIER_NAMES, MEASURED_NUMBERS, SCHEMA_VERSION, Column, Status
 from ckh.text.log import warn
 
 if TYPE_CHECKING:
@@ -225,12 +225,12 @@ def _check_column(op: AnyOperation, name: str, values: pa.Array | pa.ChunkedArra
         _require_known(values, arch_names(), f"{where}: column arch")
     if name == "status":
         _require_known(values, [str(status) for status in Status], f"{where}: column status")
-    if name == "kernel_name":
+    if name == "kernel":
         try:
             for text in pc.unique(values).to_pylist():
                 op.parse_kernel(text)
         except DataError as error:
-            raise DataError(f"{where}: column kernel_name: {error.message}", error.hint, code="bad-kernel") from error
+            raise DataError(f"{where}: column {name}: {error.message}", error.hint, code="bad-kernel") from error
 
 
 def _require_known(values: pa.Array | pa.ChunkedArray, known: Iterable[str], where: str) -> None:
@@ -337,7 +337,7 @@ class DatasetFile:
             raise DataError(f"no such file: {path}", code="no-file") from None
         except (OSError, ValueError, LookupError, pa.ArrowException) as error:
             raise _unreadable(path, _first_line(error)) from error
-        self._names = frozenset(schema.names)
+        self._names = {EARLIER_NAMES.get(name, name): name for name in schema.names}
         if len(self._names) < len(schema.names):
             raise DataError(
                 f"{path}: a column occurs twice", "make the dataset again with ckh convert", code="duplicate-column"
@@ -407,11 +407,12 @@ class DatasetFile:
         import pyarrow as pa
 
         known, left = [name for name in names if name in self._names], self.rows
+        theirs = [self._names[name] for name in known]
         try:
-            for batch in self._file.iter_batches(BLOCK_ROWS, columns=known, use_threads=False):
+            for batch in self._file.iter_batches(BLOCK_ROWS, columns=theirs, use_threads=False):
                 batch.validate(full=True)
                 left -= batch.num_rows
-                yield of_batch(batch)
+                yield of_batch(batch).rename_columns([EARLIER_NAMES.get(name, name) for name in batch.schema.names])
         except (OSError, ValueError, LookupError, pa.ArrowException) as error:
             raise _unreadable(self.path, _first_line(error)) from error
         if left:

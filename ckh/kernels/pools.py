@@ -204,7 +204,7 @@ class Pools(Generic[K]):
         """
         arch = str(frame["arch"].iloc[0])
         is_timed = frame["is_valid"].to_numpy(dtype=bool) & (frame["latency_ms"].to_numpy(dtype=np.float64) > 0)
-        kernels = {self._parse(str(name)) for name in frame["kernel_name"][is_timed].unique()}
+        kernels = {self._parse(str(name)) for name in frame["kernel"][is_timed].unique()}
         earlier = None if before is None else self._timed(before)
         if earlier is not None and earlier.arch == arch:
             kernels |= set(earlier.kernels)

@@ -26,8 +26,8 @@ def report_dataset(dataset: Dataset, paths: list[Path]) -> Report:
     times = times_of(dataset)
     has_oracle = np.isfinite(times.oracle_ms())
     best = choices(-times.latency_ms, times.problem, times.count)[has_oracle]
-    names = frame["kernel_name"].astype(str).to_numpy()
-    kernels = int(frame["kernel_name"].nunique())
+    names = frame["kernel"].astype(str).to_numpy()
+    kernels = int(frame["kernel"].nunique())
     first = frame.iloc[dataset.first_rows]
     sizes = {name: first[name].to_numpy(dtype=np.float64) for name in dataset.op.sizes}
     is_valid = frame["is_valid"].to_numpy(dtype=bool)

@@ -33,7 +33,7 @@ KNOWN = build([(SMALL, A, 1), (SMALL, B, 2), (SMALL, C, 4), (LARGE, A, 20), (LAR
 def chosen(scores: np.ndarray, dataset: Dataset) -> list[str]:
     """Names of the kernels that scores choose."""
     rows = choices(scores, dataset.problem_ids, len(dataset.problems()))
-    return [str(dataset.frame["kernel_name"][row]) for row in rows]
+    return [str(dataset.frame["kernel"][row]) for row in rows]
 
 
 def test_a_random_choice_has_the_mean_efficiency() -> None:

@@ -217,7 +217,7 @@ def test_export_never_aliases_kernels(tmp_path: Path, capsys: pytest.CaptureFixt
     err = capsys.readouterr().err
     assert [line.startswith("warning: ") for line in err.splitlines()].count(True) == 2
     assert run(["convert", str(out), "--arch", "gfx942", "--out", str(tmp_path / "data.parquet")]) == ExitCode.OK
-    assert read_dataset(tmp_path / "data.parquet").frame["kernel_name"].tolist() == kernels
+    assert read_dataset(tmp_path / "data.parquet").frame["kernel"].tolist() == kernels
 
 
 def test_the_formats_of_all_operations_can_be_named(csv: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -186,7 +186,7 @@ def test_measuring_journals_what_convert_reads(model: Path, capsys: pytest.Captu
     assert all(again[one["kernel"]] == one["latency_ms"] for one in found["kernels"])
     assert run(found["next"].split()[1:]) == ExitCode.OK
     frame = read_dataset(Path("run.parquet")).frame
-    assert sorted(frame["kernel_name"]) == sorted(row.kernel for row in rows)
+    assert sorted(frame["kernel"]) == sorted(row.kernel for row in rows)
 
 
 @pytest.mark.slow

@@ -43,7 +43,7 @@ def test_a_set_keeps_what_its_figures_say(data: Path, capsys: pytest.CaptureFixt
     frame = measured().frame
     times = frame.assign(ms=np.where(frame["is_valid"], frame["latency_ms"], np.inf), problem=measured().problem_ids)
     best = times.groupby("problem")["ms"].min()
-    of_set = times[times["kernel_name"].isin(found["kernels"])].groupby("problem")["ms"].min()
+    of_set = times[times["kernel"].isin(found["kernels"])].groupby("problem")["ms"].min()
     assert found["efficiency_mean"] == pytest.approx((best / of_set).mean())
     assert found["efficiency_mean"] >= 0.97 - 1e-9
     assert found["efficiency_min"] == pytest.approx((best / of_set).min())

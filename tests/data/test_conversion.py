@@ -122,14 +122,12 @@ def test_averages_do_not_depend_on_blocks(tmp_path: Path, monkeypatch: pytest.Mo
     for path in paths:
         conversion.convert([path], out, options)
         frame = read_dataset(out).valid().frame
-        for n, kernel, ms in zip(frame["N"], frame["kernel_name"], frame["latency_ms"], strict=True):
+        for n, kernel, ms in zip(frame["N"], frame["kernel"], frame["latency_ms"], strict=True):
             times.setdefault((n, kernel), []).append(ms)
     conversion.convert(paths, out, options, averages=True)
     frame = read_dataset(out).valid().frame
     several = 0
-    for n, kernel, ms, tflops in zip(
-        frame["N"], frame["kernel_name"], frame["latency_ms"], frame["tflops"], strict=True
-    ):
+    for n, kernel, ms, tflops in zip(frame["N"], frame["kernel"], frame["latency_ms"], frame["tflops"], strict=True):
         known = times[n, kernel]
         several += len(known) > 1
         assert ms == (known[0] if len(known) == 1 else pytest.approx(math.prod(known) ** (1 / len(known)), rel=1e-12))

@@ -58,6 +58,20 @@ def test_round_trip(dataset: Dataset, path: Path) -> None:
     pd.testing.assert_frame_equal(again.frame, dataset.frame)
     assert again.metadata == dataset.metadata
     assert again.content_hash == dataset.content_hash
+
+
+def test_a_file_with_the_earlier_name_of_a_column_is_the_same(dataset: Dataset, path: Path) -> None:
+    """Kernels were in the column `kernel_name`: such a file has the same rows and digest, as those that ship."""
+    table = pq.read_table(path)
+    names = ["kernel_name" if name == "kernel" else name for name in table.column_names]
+    pq.write_table(table.rename_columns(names).replace_schema_metadata(table.schema.metadata), path)
+    again = read_dataset(path)
+    pd.testing.assert_frame_equal(again.frame, dataset.frame)
+    assert again.content_hash == dataset.content_hash
+    shipped = DATA / "host-holdout-forward.parquet"
+    assert "kernel_name" in pq.read_schema(shipped).names
+    digest = json.loads(pq.read_schema(shipped).metadata[b"ckh"])["content_sha256"]
+    assert read_dataset(shipped).content_hash == digest
     assert list(again.frame.columns) == [column.name for column in CONV_DATASET]
 
 
@@ -156,7 +170,7 @@ def test_the_content_hash_sees_values_nulls_and_order(dataset: Dataset) -> None:
         frame.assign(latency_ms=frame["latency_ms"] * (1 + 1e-15)),
         frame.assign(non_zero=[np.nan, *frame["non_zero"][1:]]),
         frame.assign(message=None),
-        frame.assign(kernel_name=frame["kernel_name"] + "_"),
+        frame.assign(kernel=frame["kernel"] + "_"),
         frame.iloc[::-1].reset_index(drop=True),
         frame.iloc[:5],
     ]
@@ -208,7 +222,7 @@ def test_narrower_types_are_widened(path: Path) -> None:
         (replaced("C", pa.array([64.5] * 6)), "column C must be int64, not double"),
         (replaced("variant", pa.array([1] * 6)), "column variant must be string, not int64"),
         (replaced("C", pa.array([64, None] * 3)), "column C has missing values"),
-        (replaced("kernel_name", pa.array(["k", None] * 3)), "column kernel_name has missing values"),
+        (replaced("kernel", pa.array(["k", None] * 3)), "column kernel has missing values"),
         (replaced("latency_ms", pa.array([-1.0, None] * 3)), "column latency_ms has negative values"),
         (replaced("pad_w", pa.array([-1, 0] * 3)), "column pad_w has negative values"),
         (replaced("latency_ms", pa.nulls(6, pa.float64())), "latency_ms has no positive time in a row that is_valid"),
@@ -244,8 +258,8 @@ def test_an_empty_or_truncated_file_is_refused(path: Path, size: int) -> None:
 def test_a_changed_value_is_refused(dataset: Dataset, path: Path) -> None:
     """Rows that are not those that were written are refused, in whatever column the change is."""
     table = pq.read_table(path)
-    other = table["kernel_name"][0].as_py().replace("_64x", "_16x")
-    for name, value in (("tflops", 0.12), ("C", 128), ("kernel_name", other), ("spread", 0.5), ("run_id", None)):
+    other = table["kernel"][0].as_py().replace("_64x", "_16x")
+    for name, value in (("tflops", 0.12), ("C", 128), ("kernel", other), ("spread", 0.5), ("run_id", None)):
         values = [value, *table[name].to_pylist()[1:]]
         pq.write_table(replaced(name, pa.array(values, table[name].type))(table), path)
         with expect_refusal(DataError, "damaged", "content_sha256") as refused:
@@ -329,11 +343,11 @@ def test_what_ships_is_what_was_written() -> None:
 def test_the_columns_that_are_needed(dataset: Dataset, path: Path) -> None:
     """Of a file, some columns and those of identity are kept, texts as categories; all columns are verified."""
     part = read_dataset(path, columns=lambda _op: ("spread", "status"))
-    kept = {*CONV_IDENTITY, "arch", "op_type", "kernel_name", "spread", "status"}
+    kept = {*CONV_IDENTITY, "arch", "op_type", "kernel", "spread", "status"}
     assert list(part.frame) == [column.name for column in CONV_DATASET if column.name in kept]
     for name in kept:
         assert part.frame[name].astype(dataset.frame[name].dtype).equals(dataset.frame[name])
-    assert isinstance(part.frame["kernel_name"].dtype, pd.CategoricalDtype)
+    assert isinstance(part.frame["kernel"].dtype, pd.CategoricalDtype)
     assert part.problems() == dataset.problems()
     table = pq.read_table(path)
     pq.write_table(replaced("tflops", pa.array([0.12] * 6))(table), path)

@@ -77,7 +77,7 @@ def test_equal_rows_give_the_later_input(dataset: Dataset) -> None:
 
 def test_different_archs_problems_and_kernels_are_kept_apart(dataset: Dataset) -> None:
     """Only rows that agree in problem, arch and kernel give way to each other."""
-    changes: list[dict[str, Any]] = [{}, {"arch": "gfx950"}, {"dilation_d": 2}, {"stride_w": 2}, {"kernel_name": "k"}]
+    changes: list[dict[str, Any]] = [{}, {"arch": "gfx950"}, {"dilation_d": 2}, {"stride_w": 2}, {"kernel": "k"}]
     result = merged(*(measured(dataset, "a", **change) for change in changes))
     assert len(result.dataset) == len(changes)
     assert len(result.dataset.metadata["sources"]) == len(changes)
@@ -97,7 +97,7 @@ def test_times_of_several_inputs_are_averaged(dataset: Dataset) -> None:
     ]
     result = merge(readings, averages=True)
     row = result.dataset.frame.iloc[0]
-    assert (len(result.dataset.frame), result.repeated, row["kernel_name"]) == (1, 3, first["kernel_name"])
+    assert (len(result.dataset.frame), result.repeated, row["kernel"]) == (1, 3, first["kernel"])
     assert [row[name] for name in ("latency_ms", "latency_min_ms", "spread", "samples")] == pytest.approx(
         [6.0, 3.5, 0.03, 10]
     )

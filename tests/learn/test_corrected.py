@@ -46,7 +46,7 @@ def estimated_of(problem: ConvProblem, kernels: Sequence[ConvKernel]) -> NDArray
 
 def estimates(data: Dataset) -> NDArray[np.float64]:
     """Estimated times of all rows, one by one."""
-    rows = zip(data.problem_ids, data.frame["kernel_name"], strict=True)
+    rows = zip(data.problem_ids, data.frame["kernel"], strict=True)
     return np.array([estimated_of(data.problems()[number], [KERNEL[name]])[0] for number, name in rows])
 
 
@@ -60,7 +60,7 @@ def test_the_correction_is_a_gaussian_process_written_out() -> None:
     data = amd()
     rows = np.random.default_rng(4).choice(len(data), 12, replace=False)
     taken = data.select(np.sort(rows))
-    where, what = [data.problems()[data.problem_ids[row]] for row in sorted(rows)], taken.frame["kernel_name"].tolist()
+    where, what = [data.problems()[data.problem_ids[row]] for row in sorted(rows)], taken.frame["kernel"].tolist()
     kernels = [KERNEL[name] for name in what]
     estimated = estimates(taken)
     names = sorted(set(what))
@@ -99,13 +99,13 @@ def test_the_correction_is_a_gaussian_process_written_out() -> None:
 def test_a_slower_pipeline_is_known_after_few_measurements(pairs: int, least: float) -> None:
     """Of times as estimated, but for one pipeline 1.6 times slower, pairs tell the factor; tiles keep their order."""
     data = amd()
-    is_second = np.array([KERNEL[name].pipeline == SECOND for name in data.frame["kernel_name"]])
+    is_second = np.array([KERNEL[name].pipeline == SECOND for name in data.frame["kernel"]])
     made = Dataset(data.frame.assign(latency_ms=estimates(data) / 1000 * np.where(is_second, 1.6, 1.0)))
     rows = np.sort(np.random.default_rng(1).choice(len(data), pairs, replace=False))
     found = CorrectedEstimate.of(made, rows, 0)
     assert found is not None
     unseen = [one for number, one in enumerate(data.problems()) if number not in set(data.problem_ids[rows])]
-    kernels = [KERNEL[name] for name in np.unique(data.frame["kernel_name"].to_numpy(str)[rows])]
+    kernels = [KERNEL[name] for name in np.unique(data.frame["kernel"].to_numpy(str)[rows])]
     of_second = np.array([one.pipeline == SECOND for one in kernels])
     factors = []
     for problem, times in zip(unseen, found.relative_times(unseen), strict=True):
@@ -120,8 +120,8 @@ def test_a_slower_pipeline_is_known_after_few_measurements(pairs: int, least: fl
 def test_a_kernel_without_a_row_is_estimated_if_its_features_have_some() -> None:
     """Without the rows of one kernel, whose tile and pipeline others have, it is among the others, once."""
     data = amd()
-    missing = KERNEL[data.frame["kernel_name"].iloc[0]]
-    rows = np.flatnonzero((data.frame["kernel_name"] != data.frame["kernel_name"].iloc[0]).to_numpy())
+    missing = KERNEL[data.frame["kernel"].iloc[0]]
+    rows = np.flatnonzero((data.frame["kernel"] != data.frame["kernel"].iloc[0]).to_numpy())
     names = ("block_size", "gemm_m_per_block", "gemm_n_per_block", "pipeline", "wave_mode", "has_dsb", "has_si")
 
     def others(rows: NDArray[np.int64]) -> list[tuple[object, ...]]:
@@ -137,8 +137,8 @@ def test_a_kernel_without_a_row_is_estimated_if_its_features_have_some() -> None
 def test_without_an_estimate_there_is_no_correction() -> None:
     """The host has no peaks, and a name may be of no kernel of the pool."""
     data = amd()
-    assert complete_kernels(measured(), measured().frame["kernel_name"].unique().tolist()) is None
-    names = data.frame["kernel_name"].unique().tolist()
+    assert complete_kernels(measured(), measured().frame["kernel"].unique().tolist()) is None
+    names = data.frame["kernel"].unique().tolist()
     assert complete_kernels(data, [*names, "grouped_conv_forward_bf16_2d_1x1x1_mem"]) is None
     assert CorrectedEstimate.of(measured(), np.arange(8), 0) is None
 

@@ -195,11 +195,11 @@ def test_the_84_unpadded_gemm_kernels_are_judged_as_predict_ranks_them(tmp_path:
     options = TrainOptions((RANK,), RankObjective.RELATIVE, folds=0, jobs=1, params=TREES)
     save(train(data, options, lambda _steps, _text: None), tmp_path / "model")
     loaded = load_model(tmp_path / "model")
-    names = set(data.frame["kernel_name"])
+    names = set(data.frame["kernel"])
     chosen = [ranking_of(problem, loaded) for problem in data.problems()]
     first = [one.best(1)[0].name for one in chosen]
     candidates = [{one.model.spec.op.kernel_name(one.pool[index]) for index in one.order} & names for one in chosen]
-    best = data.frame.loc[data.frame.groupby(data.problem_ids)["latency_ms"].idxmin(), "kernel_name"].tolist()
+    best = data.frame.loc[data.frame.groupby(data.problem_ids)["latency_ms"].idxmin(), "kernel"].tolist()
     expected = [f in names and b in some for f, b, some in zip(first, best, candidates, strict=True)]
     found = evaluate(in_memory(data), lambda part: ranked_rows(loaded, part))
     assert found.coverage.coverage == pytest.approx(np.mean(expected))
@@ -215,10 +215,10 @@ def test_amd_s_shorter_names_stand_for_all_that_agree(model: Model) -> None:
     name = amd_short_name(order[5])
     alike = [place for place, kernel in enumerate(order) if amd_short_name(kernel) == name]
     data = build([(problem, order[5], 1.0), (problem, order[0], 2.0)])
-    frame = data.frame.assign(kernel_name=[name, kernel_name(order[0])])
+    frame = data.frame.assign(kernel=[name, kernel_name(order[0])])
     assert parse_kernel_name(name).wave_m is None
     assert ranked_rows(model, replace(data, frame=frame)).place.tolist() == [min(alike), 0.0]
-    other = data.frame.assign(kernel_name=["no kernel at all", kernel_name(order[0])])
+    other = data.frame.assign(kernel=["no kernel at all", kernel_name(order[0])])
     assert ranked_rows(model, replace(data, frame=other)).place.tolist() == [np.inf, 0.0]
 
 

@@ -51,7 +51,7 @@ def test_a_model_keeps_what_it_was_trained_on(model: Path) -> None:
     assert set(found.families) == set(frame["pipeline"])
     for number, (kernel, ms) in enumerate(found.best):
         part = frame[DATA.problem_ids == number]
-        assert found.kernels[kernel] == part.loc[part["latency_ms"].idxmin(), "kernel_name"]
+        assert found.kernels[kernel] == part.loc[part["latency_ms"].idxmin(), "kernel"]
         assert ms == pytest.approx(part["latency_ms"].min(), rel=1e-5)
 
 

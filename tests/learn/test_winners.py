@@ -47,17 +47,17 @@ def test_rivals_are_the_other_candidates(data: Path) -> None:
     """Each problem's rivals are kernels of its pool but not its winner, without a time; the same draw each time."""
     known = read_dataset(data)
     rows = with_rivals(known, 7)
-    assert (rows.frame["kernel_name"][: len(known)] == known.frame["kernel_name"]).all()
+    assert (rows.frame["kernel"][: len(known)] == known.frame["kernel"]).all()
     others = rows.frame[len(known) :]
     assert others["latency_ms"].isna().all()
     assert not others["is_valid"].any()
-    won = set(zip(known.problem_ids, known.frame["kernel_name"], strict=True))
-    pairs = list(zip(rows.problem_ids[len(known) :], others["kernel_name"], strict=True))
+    won = set(zip(known.problem_ids, known.frame["kernel"], strict=True))
+    pairs = list(zip(rows.problem_ids[len(known) :], others["kernel"], strict=True))
     assert len(set(pairs)) == len(pairs)
     assert not won & set(pairs)
-    assert {SMALL, LARGE} <= set(others["kernel_name"])
+    assert {SMALL, LARGE} <= set(others["kernel"])
     assert np.bincount(rows.problem_ids).min() > 100
-    assert rows.frame["kernel_name"].tolist() == with_rivals(known, 7).frame["kernel_name"].tolist()
+    assert rows.frame["kernel"].tolist() == with_rivals(known, 7).frame["kernel"].tolist()
 
 
 def test_a_model_of_winners_is_trained_judged_and_asked(
@@ -115,7 +115,7 @@ def test_times_at_more_rows_bound_efficiency(data: Path) -> None:
             assert bound == pytest.approx((5 + problem.m / 10) / at_2048)
         else:
             assert np.isnan(bound), "the small kernel never won at so many rows"
-    itself = known.frame["kernel_name"].to_numpy(dtype=object)[winners.winner_rows(known)]
+    itself = known.frame["kernel"].to_numpy(dtype=object)[winners.winner_rows(known)]
     assert winners.bounds(known, itself).tolist() == [1.0] * len(itself)
 
 
@@ -132,9 +132,9 @@ def test_the_baseline_counts_wins_at_the_nearest_size(data: Path) -> None:
 def test_the_table_beside_answers_counts_as_the_baseline_does(data: Path) -> None:
     """Of each kind and device for itself, at the nearest size, ties by name; nothing of kinds never measured."""
     known = read_dataset(data)
-    names = known.frame["kernel_name"].to_numpy(dtype=object)
+    names = known.frame["kernel"].to_numpy(dtype=object)
     names[(known.frame["m"] == 8).to_numpy() & (np.arange(len(names)) % 4 == 0)] = LARGE
-    some = Dataset(known.frame.assign(kernel_name=names), known.metadata, known.op_type)
+    some = Dataset(known.frame.assign(kernel=names), known.metadata, known.op_type)
     measured = _measured(measured_file(some))
     op, (problem, *_) = some.op, some.problems()
     table = frequent_table(measured, problem, op, Path())
@@ -142,7 +142,7 @@ def test_the_table_beside_answers_counts_as_the_baseline_does(data: Path) -> Non
         found = frequent(replace(problem, m=m), "m", held_out(op), table)
         assert found is not None
         same = some.select((some.frame["m"] == found.value).to_numpy())
-        counts = Counter(same.frame["kernel_name"])
+        counts = Counter(same.frame["kernel"])
         assert (found.wins, found.problems) == (counts[found.kernel], len(same))
         assert (-found.wins, found.kernel) == min((-count, name) for name, count in counts.items())
         assert abs(np.log(m / found.value)) == min(abs(np.log(m / one)) for one in some.frame["m"].unique())

@@ -212,7 +212,7 @@ def test_solvers_are_learned_from_a_find_database(tmp_path: Path, capsys: pytest
     dataset = read_dataset(data)
     assert len(dataset) == 2 * 64
     assert dataset.hardware()["num_cus"] == 104
-    assert sorted(dataset.frame["kernel_name"].unique()) == ["ConvBinWinogradRxSf2x3g1", "GemmFwdRest"]
+    assert sorted(dataset.frame["kernel"].unique()) == ["ConvBinWinogradRxSf2x3g1", "GemmFwdRest"]
     train = ["train", "--op", "miopen_conv", "--data", str(data), "--out", str(model), "--trees", "20", "--leaves", "4"]
     assert run(train) == ExitCode.OK
     forest = load_model(model).packed_forest("rank")

@@ -116,9 +116,9 @@ def test_a_parquet_file_of_other_columns_is_refused(change: str, tmp_path: Path)
     import pyarrow as pa
 
     table = samples.table()
-    at, rows = table.column_names.index("kernel_name"), len(table)
+    at, rows = table.column_names.index("kernel"), len(table)
     if change == "text":
-        table = table.set_column(at, "kernel_name", pa.array([b"\xff\xfe"] * rows).view(pa.string()))
+        table = table.set_column(at, "kernel", pa.array([b"\xff\xfe"] * rows).view(pa.string()))
     elif change == "nested":
         table = table.set_column(table.column_names.index("op_type"), "op_type", pa.array([[1]] * rows))
     else:
@@ -144,7 +144,7 @@ def test_a_parquet_file_whose_column_has_no_rows_is_refused(tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("changes", "code", "values"),
     [
-        ({"kernel_name": "nonsense"}, "bad-kernel", ["column kernel_name", "nonsense"]),
+        ({"kernel": "nonsense"}, "bad-kernel", ["column kernel:", "nonsense"]),
         ({"arch": "gfx999"}, "bad-kernel", ["column arch", "'gfx999'"]),
         ({"latency_ms": float("inf")}, "bad-column", ["column latency_ms"]),
         ({"N": 1.5}, "column-type", ["column N ", "int64"]),

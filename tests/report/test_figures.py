@@ -119,12 +119,12 @@ def test_a_dataset_is_summed_up() -> None:
     wins: dict[str, int] = {}
     for number in range(14):
         rows = frame[(data.problem_ids == number) & frame["is_valid"]]
-        name = rows.loc[rows["latency_ms"].idxmin(), "kernel_name"]
+        name = rows.loc[rows["latency_ms"].idxmin(), "kernel"]
         wins[name] = wins.get(name, 0) + 1
     bars = found["winners"].body
     assert isinstance(bars, Bars)
     assert dict(zip(bars.labels, bars.values, strict=True)) == dict(sorted(wins.items(), key=lambda one: -one[1])[:12])
-    assert found["winners"].title.startswith(f"{len(wins)} of {frame['kernel_name'].nunique()} kernels")
+    assert found["winners"].title.startswith(f"{len(wins)} of {frame['kernel'].nunique()} kernels")
     failed = int((~frame["is_valid"]).sum())
     lost = found["failures"].body
     assert isinstance(lost, Bars)

@@ -262,7 +262,7 @@ def _measured(chooser: Chooser, wanted: RegistryWanted, lists: ListFormat, arch:
         raise DataError(
             f"the rows of --data are of {', '.join(sorted(strange))}, not {arch.name}", "add --arch", code="mixed-data"
         )
-    rows = dataset.frame["kernel_name"].astype(str).to_numpy()
+    rows = dataset.frame["kernel"].astype(str).to_numpy()
     kernel_of = _complete(chooser, problems, set(rows.tolist()))
     kernels = tuple(dict.fromkeys(kernel_of.values()))
     if not kernels:

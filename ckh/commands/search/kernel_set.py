@@ -64,7 +64,7 @@ def search_set(request: SetRequest, *, force: bool, as_json: bool) -> None:
     arch = dataset.arch
     times = times_of(dataset)
     efficiency = times.efficiency()
-    names, kernel = np.unique(dataset.frame["kernel_name"].astype(str).to_numpy(), return_inverse=True)
+    names, kernel = np.unique(dataset.frame["kernel"].astype(str).to_numpy(), return_inverse=True)
     works = efficiency > 0
     weight = np.full(times.count, 1.0 / times.count)
     workload = Workload(times.problem[works], kernel[works], efficiency[works], weight, len(names))

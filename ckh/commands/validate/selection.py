@@ -286,7 +286,7 @@ def with_data(found: Sequence[Change], paths: Sequence[Path], arch: str) -> list
     measured = []
     for one in found:
         rows = frame[dataset.problem_ids == number.get(one.problem, -1)]
-        by_name = rows.set_index(rows["kernel_name"].astype(str))
+        by_name = rows.set_index(rows["kernel"].astype(str))
         measured.append(_with_times(one, *(_row(by_name, name) for name in (one.was, one.now))))
     return measured
 

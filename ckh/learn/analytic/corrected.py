@@ -78,7 +78,7 @@ class CorrectedEstimate:
             rows: the rows.
             seed: which rows are looked at, if they are too many.
         """
-        names, kernel = np.unique(dataset.frame["kernel_name"].to_numpy(dtype=str)[rows], return_inverse=True)
+        names, kernel = np.unique(dataset.frame["kernel"].to_numpy(dtype=str)[rows], return_inverse=True)
         known = complete_kernels(dataset, names.tolist())
         if known is None:
             return None

@@ -64,7 +64,7 @@ def has_prior(dataset: Dataset, rows: NDArray[np.int64]) -> bool:
     """True if rows have a prior: a law that holds for them, or an estimate of all of their kernels."""
     if not _can_vary(dataset) or _law_holds(dataset, rows):
         return _can_vary(dataset)
-    names = np.unique(dataset.frame["kernel_name"].to_numpy(dtype=str)[rows])
+    names = np.unique(dataset.frame["kernel"].to_numpy(dtype=str)[rows])
     return len(rows) < _ROWS_WITHOUT_ESTIMATE and complete_kernels(dataset, names.tolist()) is not None
 
 
@@ -106,7 +106,7 @@ def _can_vary(dataset: Dataset) -> bool:
 
 def _law_holds(dataset: Dataset, rows: NDArray[np.int64]) -> bool:
     """True if the operation's law predicts times of problems that it did not see."""
-    kernels = len(np.unique(dataset.frame["kernel_name"].to_numpy(dtype=str)[rows]))
+    kernels = len(np.unique(dataset.frame["kernel"].to_numpy(dtype=str)[rows]))
     problems, problem = np.unique(dataset.problem_ids[rows], return_inverse=True)
     if kernels == 1 or len(rows) < _FEWEST_ROWS * kernels or len(problems) < _FEWEST_PROBLEMS:
         return False
@@ -210,7 +210,7 @@ class _Law:
         hardware = {name: int(value) for name, value in dataset.hardware().items()}
         raw = {name: frame[name].to_numpy()[rows] for name in op.input_columns}
         latency = frame["latency_ms"].to_numpy(dtype=np.float64)[rows]
-        names = frame["kernel_name"].to_numpy(dtype=str)[rows]
+        names = frame["kernel"].to_numpy(dtype=str)[rows]
         _, first_kernel, kernel = np.unique(names, return_index=True, return_inverse=True)
         measured = _LawRows(_with_constant(op.engine, raw, hardware, op.law.terms), latency, efficiency)
         of_kernel = {name: raw[name][first_kernel] for name in op.engine.kernel_columns if name in raw}

@@ -148,8 +148,8 @@ class EstimateModel(Model):
     def scores(self, dataset: Dataset) -> NDArray[np.float64]:
         """Score of every row of a dataset, shape (rows,)."""
         op, found = self.spec.op, np.zeros(len(dataset))
-        kernel_of = {name: op.parse_kernel(name) for name in dataset.frame["kernel_name"].unique()}
-        names = dataset.frame["kernel_name"].to_numpy()
+        kernel_of = {name: op.parse_kernel(name) for name in dataset.frame["kernel"].unique()}
+        names = dataset.frame["kernel"].to_numpy()
         order = np.argsort(dataset.problem_ids, kind="stable")
         parts = np.split(order, np.cumsum(np.bincount(dataset.problem_ids))[:-1])
         for problem, rows in zip(dataset.problems(), parts, strict=True):

@@ -53,7 +53,7 @@ def ranked_rows(model: Model, dataset: Dataset) -> RankedRows:
     from pandas import factorize
 
     op, problems, problem_ids = dataset.op, dataset.problems(), dataset.problem_ids
-    codes, names = factorize(dataset.frame["kernel_name"])
+    codes, names = factorize(dataset.frame["kernel"])
     join = KernelJoin(op, [str(name) for name in names])
     ranked = RankedRows(
         np.full(len(dataset), np.inf),

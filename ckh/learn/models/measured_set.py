@@ -122,7 +122,7 @@ def measured_file(dataset: Dataset, before: MeasuredSet | None = None) -> bytes:
     times = times_of(dataset)
     if times.count + len(rows) <= _MOST_PROBLEMS:
         best = choices(-times.latency_ms, times.problem, times.count)
-        names = frame["kernel_name"].to_numpy(dtype=object)[best]
+        names = frame["kernel"].to_numpy(dtype=object)[best]
         sizes = frame.iloc[dataset.first_rows][list(op.sizes)].to_numpy(dtype=np.int64).tolist()
         found = zip(dataset.problems(), sizes, names, times.latency_ms[best].tolist(), strict=True)
         rows |= {problem.canonical(): (row, str(name), float(f"{ms:.6g}")) for problem, row, name, ms in found}

@@ -56,7 +56,7 @@ def with_rivals(winners: Dataset, seed: int) -> Dataset:
         )
     shared = ["op_type", "arch", *op.identity, *(f"hw_{name}" for name in HARDWARE)]
     judged = ("status", "is_valid", "latency_ms", "spread")
-    columns = list(dict.fromkeys([*shared, "kernel_name", *op.input_columns, *judged]))
+    columns = list(dict.fromkeys([*shared, "kernel", *op.input_columns, *judged]))
     first = winners.frame[list(dict.fromkeys([*shared, *(set(op.input_columns) & set(op.identity))]))]
     parts = [winners.frame[columns]]
     for rows, kernels, table in _rivals(winners, op, seed):
@@ -71,7 +71,7 @@ def _rivals(
 ) -> Iterator[tuple[NDArray[np.intp], NDArray[np.intp], pd.DataFrame]]:
     """For each pool: a row of each rival's problem, the rival's place in the pool, and the pool's columns."""
     arch, random = load_arch(winners.arch), np.random.default_rng(seed)
-    names = winners.frame["kernel_name"].to_numpy(dtype=object)
+    names = winners.frame["kernel"].to_numpy(dtype=object)
     pools: dict[int, tuple[Sequence[Kernel], list[tuple[int, NDArray[np.intp]]]]] = {}
     for row, problem in zip(winners.first_rows.tolist(), winners.problems(), strict=True):
         found = op.candidates(problem, arch, Path())
@@ -106,7 +106,7 @@ def _drawn(
 def _columns(op: AnyOperation, pool: Sequence[Kernel], arch: str) -> pd.DataFrame:
     import pandas as pd
 
-    columns: dict[str, Any] = {"kernel_name": [op.kernel_name(kernel) for kernel in pool]}
+    columns: dict[str, Any] = {"kernel": [op.kernel_name(kernel) for kernel in pool]}
     known = op.kernel_columns(pool, Encoding.on(arch))
     columns |= {name: values for name, values in known.items() if name in op.input_columns}
     table: pd.DataFrame = pd.DataFrame(columns)
@@ -120,7 +120,7 @@ def ranked_winners(dataset: Dataset, model: Model) -> WinnerPlaces:
         ModelError: a file of the model is damaged.
     """
     op = dataset.op
-    winners = dataset.frame["kernel_name"].to_numpy(dtype=object)[winner_rows(dataset)]
+    winners = dataset.frame["kernel"].to_numpy(dtype=object)[winner_rows(dataset)]
     place = np.full(len(winners), MISSING, np.int64)
     first = np.full(len(winners), "", dtype=object)
     places: dict[int, tuple[Sequence[Kernel], dict[str, int]]] = {}

@@ -131,7 +131,7 @@ def write_find_db(rows: MeasuredRows, path: Path) -> list[str]:
 def _records(rows: MeasuredRows) -> list[tuple[FdbDevice, MiopenProblem, SolverTime]]:
     from ckh.ops.miopen_conv.operation import OPERATION
 
-    names = ["arch", "hw_num_cus", "kernel_name", "algorithm", "is_valid", "latency_ms", WORKSPACE.name]
+    names = ["arch", "hw_num_cus", "kernel", "algorithm", "is_valid", "latency_ms", WORKSPACE.name]
     found = []
     for block in rows.blocks([*OPERATION.identity, *names]):
         for row in block.to_pylist():
@@ -145,11 +145,11 @@ def _solver_time(row: dict[str, Any]) -> SolverTime:
     workspace = row[WORKSPACE.name]
     if workspace is None:
         raise DataError(
-            f"the workspace of {row['kernel_name']} is not known, and MIOpen needs it",
+            f"the workspace of {row['kernel']} is not known, and MIOpen needs it",
             "convert the find database's text again: its Parquet form has no workspace",
             code="missing-field",
         )
-    return SolverTime(row["kernel_name"], float(row["latency_ms"]), int(workspace), Algorithm(row["algorithm"]))
+    return SolverTime(row["kernel"], float(row["latency_ms"]), int(workspace), Algorithm(row["algorithm"]))
 
 
 def _by_time(one: SolverTime) -> tuple[float, str]:

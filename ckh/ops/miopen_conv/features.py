@@ -167,8 +167,8 @@ DERIVED: dict[str, Callable[[Columns], Any]] = {
     "result_w": by_direction("Wo", "Wi", "X"),
     "operand_h": by_direction("Y", "Y", "Ho"),
     "operand_w": by_direction("X", "X", "Wo"),
-    "solver_names": lambda c: np.unique(c.raw("kernel_name").astype(str)),
-    "solver_rows": lambda c: np.searchsorted(c["solver_names"], c.raw("kernel_name").astype(str)),
+    "solver_names": lambda c: np.unique(c.raw("kernel").astype(str)),
+    "solver_rows": lambda c: np.searchsorted(c["solver_names"], c.raw("kernel").astype(str)),
     "is_nhwc_solver": of_solver(lambda s: s.is_nhwc),
     "is_blas": of_solver(lambda s: s.algorithm is Algorithm.GEMM),
     "winograd_tile_h": of_solver(lambda s: s.tile_h),
@@ -361,8 +361,8 @@ MIOPEN_CONV = FeatureEngine(
     categorical=("direction", "dtype", "solver"),
     derived=DERIVED | TILES,
     defaults={},
-    kernel_columns=frozenset({"kernel_name"}),
+    kernel_columns=frozenset({"kernel"}),
 )
 
 # Raw columns that the features read, besides the hardware profile. `kernel_name` is the solver's.
-INPUT_COLUMNS: tuple[str, ...] = (*CONV_COLUMNS, "variant", "dtype", "layout", "ndim_spatial", "kernel_name")
+INPUT_COLUMNS: tuple[str, ...] = (*CONV_COLUMNS, "variant", "dtype", "layout", "ndim_spatial", "kernel")

@@ -111,7 +111,7 @@ def _kernel_columns(solvers: Sequence[Solver], _encoding: Encoding) -> dict[str,
 
 
 def _kernel_features(solvers: Sequence[Solver], _encoding: Encoding) -> dict[str, Any]:
-    return {"kernel_name": np.array([solver.name for solver in solvers], dtype=np.str_)}
+    return {"kernel": np.array([solver.name for solver in solvers], dtype=np.str_)}
 
 
 def _mismatch(solver: Solver, problem: MiopenProblem) -> str:

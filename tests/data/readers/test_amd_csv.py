@@ -73,7 +73,7 @@ def test_kernels_are_not_aliased(write_csv: Write) -> None:
     rows = rows_of(write_csv(*({"kernel": NAME + "mem" + suffix} for suffix in suffixes)))
     columns = ("wave_mode", "num_groups_to_merge", "has_dsb", "has_si", "two_stage")
     assert len({tuple(row[column] for column in columns) for row in rows}) == len(suffixes) == 32
-    assert len({row["kernel_name"] for row in rows}) == 32
+    assert len({row["kernel"] for row in rows}) == 32
     assert {row["pipeline"] for row in rows} == {"mem"}
 
 
@@ -82,7 +82,7 @@ def test_names_that_are_silent_of_what_cannot_be_else(write_csv: Write, one: str
     """Two spellings of one kernel are one kernel: without a scheduler it is intrawave, and compv4 has its buffer."""
     first, second = rows_of(write_csv({"kernel": NAME + one}, {"kernel": NAME + other}))
     assert {**first, "run_id": ""} == {**second, "run_id": ""}
-    assert first["kernel_name"] == NAME + other if other.endswith("dsb") else NAME + "compv3_intrawave"
+    assert first["kernel"] == NAME + other if other.endswith("dsb") else NAME + "compv3_intrawave"
 
 
 def test_compv5_is_a_repetition_of_compv3_on_gfx950_alone(write_csv: Write) -> None:
@@ -90,7 +90,7 @@ def test_compv5_is_a_repetition_of_compv3_on_gfx950_alone(write_csv: Write) -> N
     path = write_csv({"kernel": NAME + "compv3"}, {"kernel": NAME + "compv5", "latency_ms": 0.4, "tflops": 0.289})
     reading = read_input(path, ReadOptions(arch="gfx950"))
     rows = reading.rows.table().to_pylist()
-    assert [row["kernel_name"] for row in rows] == [NAME + "compv3_intrawave"] * 2
+    assert [row["kernel"] for row in rows] == [NAME + "compv3_intrawave"] * 2
     assert [row["pipeline"] for row in rows] == ["compv3", "compv3"]
     expect_values(reading.warnings[0], 1, "compv5", "compv3")
     assert [row["pipeline"] for row in rows_of(path)] == ["compv3", "compv5"]

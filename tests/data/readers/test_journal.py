@@ -73,7 +73,7 @@ def test_rows_and_failures(tmp_path: Path, status: Status) -> None:
         "remeasured": True,
     }
     expected |= {"is_valid": True, "status": "ok", "arch": "host", "device": "A CPU", "hw_num_cus": 4, "run_id": "run1"}
-    expected |= {"kernel_name": POOL[0], "tflops": flops / 0.5 / 1e9, "C": 64, "dtype": "fp32", "message": None}
+    expected |= {"kernel": POOL[0], "tflops": flops / 0.5 / 1e9, "C": 64, "dtype": "fp32", "message": None}
     assert {name: ok[name] for name in expected} == expected
     assert (failed["status"], failed["message"], failed["is_valid"]) == (status, "signal 11", False)
     assert [failed[name] for name in ("latency_ms", "tflops", "bandwidth_gb_s", "spread")] == [None] * 4
@@ -140,7 +140,7 @@ def test_the_last_row_of_a_pair_stands_in_the_place_of_its_first(tmp_path: Path,
     reading = read_input(tmp_path, ReadOptions())
     found = reading.rows.table().to_pylist()
     assert len({row[0] for row in expected}) == 3
-    assert [(row["run_id"], row["N"], row["kernel_name"], row["latency_ms"]) for row in found] == [
+    assert [(row["run_id"], row["N"], row["kernel"], row["latency_ms"]) for row in found] == [
         (run, parse_conv_problem(problem).n, kernel, ms) for run, problem, kernel, ms in expected
     ]
     assert reading.superseded == 360 - len(expected)

@@ -56,7 +56,7 @@ def test_the_published_gemm_sweep(tmp_path: Path) -> None:
     assert rows[["m", "n", "k"]].to_numpy().tolist() == expected[["M", "N", "K"]].to_numpy().tolist()
     assert rows["non_zero"].tolist() == expected["non_zero"].tolist()
     np.testing.assert_allclose(rows["tflops"], expected["tflops"], rtol=1e-9)
-    assert rows["kernel_name"].tolist() == [name.replace("gemm_", "gemm_universal_") for name in expected["kernel"]]
+    assert rows["kernel"].tolist() == [name.replace("gemm_", "gemm_universal_") for name in expected["kernel"]]
     assert set(rows["status"]) == {"ok"}
     assert (rows["dtype"].iloc[0], rows["layout"].iloc[0], rows["arch"].iloc[0]) == ("fp16", "rcr", "gfx942")
 
@@ -64,7 +64,7 @@ def test_the_published_gemm_sweep(tmp_path: Path) -> None:
 def test_both_spellings_of_names_are_one_kernel(tmp_path: Path) -> None:
     """With and without `universal`: repeated measurements of one kernel."""
     rows = rows_of(write(tmp_path, {}, {"kernel": FULL}))
-    assert [row["kernel_name"] for row in rows] == [FULL, FULL]
+    assert [row["kernel"] for row in rows] == [FULL, FULL]
 
 
 def test_what_failed_is_no_time(tmp_path: Path) -> None:
@@ -193,7 +193,7 @@ def test_an_empty_optional_column_is_no_error(tmp_path: Path) -> None:
     frame.to_csv(path, index=False)
     rows, plain = rows_of(path, GFX950), rows_of(CONV, GFX950)
     assert [row["non_zero"] for row in rows] == [None] * len(plain)
-    same = ("latency_ms", "tflops", "Di", "dilation_d", "status", "kernel_name")
+    same = ("latency_ms", "tflops", "Di", "dilation_d", "status", "kernel")
     assert [[row[name] for name in same] for row in rows] == [[row[name] for name in same] for row in plain]
 
 
@@ -308,4 +308,4 @@ def test_all_rows_of_the_published_sweep(tmp_path: Path) -> None:
     made = Dataset.from_frame(
         frame[frame["run"] == "a"], op="gemm_universal", mapping={"latency_us": "latency_us", "kernel": "kernel"}
     )
-    assert (len(made), made.arch, made.frame["kernel_name"].nunique()) == (128, "gfx942", 32)
+    assert (len(made), made.arch, made.frame["kernel"].nunique()) == (128, "gfx942", 32)

@@ -42,8 +42,8 @@ def test_a_row_is_a_measured_winner(tmp_path: Path, capsys: pytest.CaptureFixtur
     problem = AiterGemm(16, 1280, 8192, "a8w8", "int8", num_cus=304)
     assert set(dataset.problems()) == {problem, AiterGemm(16, 1280, 8192, "a8w8", "int8", num_cus=80)}
     rows = {row["num_cus"]: row for row in dataset.frame.to_dict("records")}
-    assert rows[80]["kernel_name"] == KERNEL + "_splitk2"
-    assert (rows[80]["latency_ms"], rows[304]["latency_ms"], rows[304]["kernel_name"]) == (0.008, 0.004, KERNEL)
+    assert rows[80]["kernel"] == KERNEL + "_splitk2"
+    assert (rows[80]["latency_ms"], rows[304]["latency_ms"], rows[304]["kernel"]) == (0.008, 0.004, KERNEL)
     assert rows[80]["tflops"] == pytest.approx(2 * 16 * 1280 * 8192 / 8e-6 / 1e12)
     assert rows[80]["hw_num_cus"] == 80
 

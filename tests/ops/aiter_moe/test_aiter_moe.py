@@ -161,7 +161,7 @@ def test_the_whole_loop(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> N
         (one.stage, one.tokens, one.inter_dim, name): latency
         for one, name, latency in zip(
             [dataset.problems()[number] for number in dataset.problem_ids],
-            dataset.frame["kernel_name"],
+            dataset.frame["kernel"],
             dataset.frame["latency_ms"],
             strict=True,
         )

@@ -110,13 +110,13 @@ def test_a_damaged_file_is_named(document: Any, model: Path, tmp_path: Path) -> 
 def test_only_complete_kernels_with_times_are_recorded(model: Path) -> None:
     """Short names and failures are left out, and the kernels of the model that was continued are added."""
     frame = read_dataset(model.parent / "data.parquet").frame.copy()
-    names = sorted(set(frame["kernel_name"]))
-    frame.loc[frame["kernel_name"] == names[0], "is_valid"] = False
-    frame.loc[frame["kernel_name"] == names[1], "kernel_name"] = "gemm_universal_fp16_rcr_64x64x64_compv3_intrawave"
-    frame = frame[frame["kernel_name"] != names[2]]
+    names = sorted(set(frame["kernel"]))
+    frame.loc[frame["kernel"] == names[0], "is_valid"] = False
+    frame.loc[frame["kernel"] == names[1], "kernel"] = "gemm_universal_fp16_rcr_64x64x64_compv3_intrawave"
+    frame = frame[frame["kernel"] != names[2]]
     assert _names(POOLS.timed_file(frame, None)) == names[3:]
     assert _names(POOLS.timed_file(frame, model)) == names
-    short = frame[frame["kernel_name"].str.len() < 60]
+    short = frame[frame["kernel"].str.len() < 60]
     assert len(short)
     assert POOLS.timed_file(short, None) is None
 

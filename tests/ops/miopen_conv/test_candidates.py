@@ -139,6 +139,6 @@ def test_no_measured_solver_is_refused(mi200: Path) -> None:
     assert json.loads(table.to_json())["groups"]
     held = times.select(order[sizes] < 600)
     of = [set(candidates(problem, table).solvers) for problem in held.problems()]
-    names = held.frame["kernel_name"]
+    names = held.frame["kernel"]
     found = [name in of[i] for i, name in zip(held.problem_ids(), names, strict=True)]
     assert np.mean(found) > 0.999

@@ -37,7 +37,7 @@ def _columns(problem: MiopenProblem, solver: str) -> dict[str, Any]:
         "dtype": problem.dtype,
         "layout": problem.layout,
         "ndim_spatial": problem.ndim,
-        "kernel_name": solver,
+        "kernel": solver,
     }
     return {name: np.array([values[name]]) for name in INPUT_COLUMNS}
 
@@ -211,7 +211,7 @@ def test_a_batch_of_rows_equals_the_rows_alone(frame: pd.DataFrame) -> None:
     table = from_frame(frame, FdbDevice("gfx90a", CUS))
     whole = MIOPEN_CONV.matrix({name: table.frame[name].to_numpy() for name in INPUT_COLUMNS}, {"num_cus": [CUS]})
     problems = [table.problems()[i] for i in table.problem_ids()]
-    for row, problem, solver in zip(whole, problems, table.frame["kernel_name"], strict=True):
+    for row, problem, solver in zip(whole, problems, table.frame["kernel"], strict=True):
         assert row.tolist() == list(_features(problem, solver).values())
     assert np.isfinite(whole).all()
 

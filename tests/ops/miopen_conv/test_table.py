@@ -37,7 +37,7 @@ def test_text_and_frame_give_the_same_table(tmp_path: Path, frame: pd.DataFrame)
     path = tmp_path / "gfx90a68.fdb.txt"
     path.write_text(TEXT)
     text, other = read_fdb(path), from_frame(frame, DEVICE)
-    columns = [*IDENTITY, "kernel_name", "latency_ms"]
+    columns = [*IDENTITY, "kernel", "latency_ms"]
     assert text.frame[columns].to_dict("records") == other.frame[columns].to_dict("records")
     assert (text.device, text.without_time, len(text.frame)) == (DEVICE, 1, 6)
     assert (other.device, other.without_time, other.bad) == (DEVICE, 1, {})

@@ -196,7 +196,7 @@ def _measured(dataset: Dataset | None) -> _Measured:
         return found
     usable = dataset.valid()
     problems = usable.problems()
-    columns = (usable.frame[name].tolist() for name in ("arch", "kernel_name", "latency_ms"))
+    columns = (usable.frame[name].tolist() for name in ("arch", "kernel", "latency_ms"))
     for number, arch, kernel, latency_ms in zip(usable.problem_ids.tolist(), *columns, strict=True):
         problem: AiterGemm = problems[number]
         line = TunedLine(arch, problem, kernel, latency_ms * 1e3, is_predicted=False)

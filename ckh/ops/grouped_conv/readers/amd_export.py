@@ -40,7 +40,7 @@ def write_amd_csv(rows: MeasuredRows, path: Path) -> list[str]:
         raise DataError(
             f"the rows come from several architectures: {', '.join(archs)}", "convert those of one", code="mixed-data"
         )
-    names = dict.fromkeys(name for frame in _timed(rows, ()) for name in frame["kernel_name"].unique())
+    names = dict.fromkeys(name for frame in _timed(rows, ()) for name in frame["kernel"].unique())
     if not names:
         raise DataError("no row has a time: nothing to write", code="not-measured")
     short = {name: amd_short_name(parse_kernel_name(name)) for name in names}
@@ -49,7 +49,7 @@ def write_amd_csv(rows: MeasuredRows, path: Path) -> list[str]:
     with open_output(path) as file:
         file.write((",".join(AMD_COLUMNS) + "\r\n").encode())
         for frame in _timed(rows, (*CONV_COLUMNS, "tflops")):
-            kernel = frame["kernel_name"].map(short) if is_clear else frame["kernel_name"]
+            kernel = frame["kernel"].map(short) if is_clear else frame["kernel"]
             out = frame.assign(kernel=kernel, non_zero=frame["non_zero"].fillna(1).astype("int64"))
             file.write(out[list(AMD_COLUMNS)].to_csv(index=False, header=False, lineterminator="\r\n").encode())
             written += len(out)
@@ -63,7 +63,7 @@ def write_amd_csv(rows: MeasuredRows, path: Path) -> list[str]:
 def _timed(rows: MeasuredRows, names: Sequence[str]) -> Iterator[pd.DataFrame]:
     """The rows with a time in blocks, with these columns, their kernels and the numbers of their problems."""
     numbers = Numbering((*CONV_IDENTITY, "arch"))
-    wanted = ["kernel_name", *_TIME, *names]
+    wanted = ["kernel", *_TIME, *names]
     for block in rows.blocks(list(dict.fromkeys([*wanted, *CONV_IDENTITY, "arch"]))):
         frame = plain(block.select(wanted)).to_pandas().assign(problem_idx=numbers.of(block))
         yield frame[frame["is_valid"] | ((frame["non_zero"] == 0) & (frame["latency_ms"] > 0))]

@@ -133,7 +133,7 @@ def make_table(frame: pd.DataFrame, before: CandidateTable | None = None) -> Can
     divided = {f"{side}_per_group": frame[side.upper()].to_numpy() // frame["G"].to_numpy() for side in "ck"}
     keys = [*(frame[name].to_numpy() for name in _GROUP), frame["G"].to_numpy() > 1]
     names = [_name(*key[:4], is_grouped=key[4]) for key in zip(*keys, strict=True)]
-    solvers = frame["kernel_name"].to_numpy()
+    solvers = frame["kernel"].to_numpy()
     rows_of: dict[tuple[str, str], list[int]] = {}
     for row, pair in enumerate(zip(names, solvers, strict=True)):
         rows_of.setdefault(pair, []).append(row)

@@ -67,7 +67,7 @@ def _reading(path: Path, name: str, table: SolverTable, options: ReadOptions) ->
 def to_arrow(table: SolverTable, run_id: str) -> pa.Table:
     """The rows of a table as those of a dataset."""
     problem_of_row = table.problem_ids()
-    solver_of_row, names = table.frame["kernel_name"].factorize()
+    solver_of_row, names = table.frame["kernel"].factorize()
     latency_ms = table.frame["latency_ms"].to_numpy(dtype=np.float64)
     workspace = {name: table.frame[name].to_numpy() for name in (WORKSPACE.name,) if name in table.frame.columns}
     device = table.device

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 SIZES: tuple[str, ...] = tuple(CONV_COLUMNS)
 IDENTITY = CONV_IDENTITY
-_RENAMED = {"ndim": "ndim_spatial", "solver": "kernel_name", "time_ms": "latency_ms"}
+_RENAMED = {"ndim": "ndim_spatial", "solver": "kernel", "time_ms": "latency_ms"}
 _OUTPUTS = ("Do", "Ho", "Wo")
 _TEXTS = ("direction", "dtype", "layout", "solver")
 _COLUMNS = (
@@ -103,7 +103,7 @@ def read_fdb(
         times.append(row.solver.time_ms)
     identities = [(str(p.variant), p.dtype, p.layout, p.ndim, *p.columns().values()) for p in problems.known]
     frame = pd.DataFrame(identities, columns=list(IDENTITY)).iloc[np.asarray(rows)].reset_index(drop=True)
-    named = {"kernel_name": solvers, "algorithm": algorithms}
+    named = {"kernel": solvers, "algorithm": algorithms}
     more = {name: np.array(texts.known, dtype=object)[np.asarray(codes)] for name, (texts, codes) in named.items()}
     frame = frame.assign(**more, workspace_bytes=np.asarray(workspace), latency_ms=np.asarray(times))
     _refuse_repeated(frame, Path(path))
@@ -127,12 +127,12 @@ class _Distinct:
 
 
 def _refuse_repeated(frame: pd.DataFrame, path: Path) -> None:
-    repeated = frame.duplicated([*IDENTITY, "kernel_name"])
+    repeated = frame.duplicated([*IDENTITY, "kernel"])
     if repeated.any():
         first = frame[repeated].iloc[0]
         problem = _problem(first[list(IDENTITY)].to_dict())
         raise DataError(
-            f"{path}: {int(repeated.sum())} rows repeat others, e.g. {first['kernel_name']} on {problem.canonical()}",
+            f"{path}: {int(repeated.sum())} rows repeat others, e.g. {first['kernel']} on {problem.canonical()}",
             code="duplicate-rows",
         )
 
@@ -163,7 +163,7 @@ def from_frame(frame: pd.DataFrame, device: FdbDevice, *, skip_bad: bool = False
             f"{NAME}: {sum(bad.values())} bad rows ({counts})", "leave them out with skip_bad", code="bad-row"
         )
     has_time = table["latency_ms"].to_numpy() > 0
-    kept = table.loc[(reasons == "") & has_time, [*IDENTITY, "kernel_name", "latency_ms"]]
+    kept = table.loc[(reasons == "") & has_time, [*IDENTITY, "kernel", "latency_ms"]]
     without_time = int(np.count_nonzero((reasons == "") & ~has_time))
     return SolverTable(kept.reset_index(drop=True), device, without_time, bad)
 
@@ -211,11 +211,11 @@ def _reasons(table: pd.DataFrame) -> NDArray[np.str_]:
         "direction": table["variant"].to_numpy() == "",
         "dtype": ~np.isin(table["dtype"].to_numpy(), DTYPES),
         "layout": ~known_layout,
-        "solver": table["kernel_name"].to_numpy() == "",
+        "solver": table["kernel"].to_numpy() == "",
         "impossible problem": (least < 1) | (sizes["C"] % group > 0) | (sizes["K"] % group > 0),
         "output size": (np.min(outputs, axis=0) < 1) | (~np.logical_and.reduce(fits) if fits else False),
         "number": ~np.isfinite(time) | ((time != 0) & (time < SHORTEST_MS)),
-        "solver twice": table.duplicated([*IDENTITY, "kernel_name"]).to_numpy(),
+        "solver twice": table.duplicated([*IDENTITY, "kernel"]).to_numpy(),
     }
     return np.select([*rules.values()], [np.str_(name) for name in rules], default=np.str_(""))
 

@@ -76,7 +76,7 @@ def test_exact_values(tmp_path: Path) -> None:
     moved = 16 * 2048 + 2048 * 4096 + 2 * 16 * 4096
     assert row["bandwidth_gb_s"] == pytest.approx(moved / 0.125 / 1e6, rel=1e-12)
     expected = {"op_type": "gemm_universal", "dtype": "fp8", "layout": "rcr", "m": 16, "n": 4096, "k": 2048}
-    expected |= {"split_k": 2, "kernel_name": NAME, "status": "ok", "is_valid": True, "arch": "gfx950", "pad_m": 0}
+    expected |= {"split_k": 2, "kernel": NAME, "status": "ok", "is_valid": True, "arch": "gfx950", "pad_m": 0}
     expected |= {"tile_m": 128, "wave_n": 2, "warp_tile_k": 16, "pipeline": "compv3", "hw_num_cus": 256}
     assert {name: row[name] for name in expected} == expected
 
@@ -110,7 +110,7 @@ def test_objects_are_found_in_noise(tmp_path: Path, end: str) -> None:
     text = (noise + result() + noise + "   " + result(name=OTHER).replace("\n", "\n   ") + "\n" + noise).encode()
     path = tmp_path / "gemm.log"
     path.write_bytes(b"\xef\xbb\xbf\xff\xfe\x00\n" + text.replace(b"\n", end.encode()))
-    assert [row["kernel_name"] for row in rows_of(path)] == [NAME, OTHER]
+    assert [row["kernel"] for row in rows_of(path)] == [NAME, OTHER]
 
 
 def test_interleaved_output_costs_only_what_it_tears(tmp_path: Path) -> None:
@@ -180,7 +180,7 @@ def test_a_file_that_is_one_line_is_read(tmp_path: Path) -> None:
     names = [NAME.replace("128x64", f"{tile}x64") for tile in range(16, 16016, 2)]
     path = write(tmp_path, SHAPE, "\n", *(bare(name).rstrip("\n") for name in names))
     assert path.stat().st_size > 1 << 20
-    assert [row["kernel_name"] for row in rows_of(path)] == names
+    assert [row["kernel"] for row in rows_of(path)] == names
 
 
 def test_nesting_has_a_bound(tmp_path: Path) -> None:
@@ -269,7 +269,7 @@ def test_a_kernel_that_failed_verification_has_a_wrong_result(tmp_path: Path) ->
         tmp_path, result(), failed, result(0.25, name=OTHER), result(0.5), "Verification failed, skip kernel: x\n"
     )
     statuses = {
-        row["kernel_name"]: row["status"] for row in merge([read_input(path, GFX950)]).dataset.frame.to_dict("records")
+        row["kernel"]: row["status"] for row in merge([read_input(path, GFX950)]).dataset.frame.to_dict("records")
     }
     assert statuses == {NAME: "wrong_result", OTHER: "ok"}
 

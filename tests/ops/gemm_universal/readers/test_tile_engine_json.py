@@ -69,7 +69,7 @@ def test_exact_values(tmp_path: Path) -> None:
     moved = 2 * (256 * 1024 + 1024 * 512 + 256 * 512)
     assert row["bandwidth_gb_s"] == pytest.approx(moved / 0.125 / 1e6, rel=1e-15)
     expected = {"op_type": "gemm_universal", "dtype": "fp16", "layout": "rcr", "m": 256, "n": 512, "k": 1024}
-    expected |= {"split_k": 1, "kernel_name": NAME, "status": "ok", "is_valid": True, "message": None, "device": None}
+    expected |= {"split_k": 1, "kernel": NAME, "status": "ok", "is_valid": True, "message": None, "device": None}
     expected |= {"tile_m": 128, "tile_n": 64, "tile_k": 32, "wave_m": 2, "wave_n": 2, "wave_k": 1, "warp_tile_k": 16}
     expected |= {"pipeline": "compv3", "scheduler": "intrawave", "epilogue": "cshuffle", "pad_m": 0, "persistent": 0}
     expected |= {"arch": "gfx950", "hw_num_cus": 256, "hw_lds_capacity": 163840, "samples": None}
@@ -90,7 +90,7 @@ def test_mem_kernels_are_padded_in_columns_but_not_in_name(tmp_path: Path) -> No
     mem, told_mem, plain = rows_of(path)
     assert [mem[name] for name in ("pad_m", "pad_n", "pad_k", "persistent")] == [1, 1, 1, 0]
     assert [told_mem[name] for name in told] == [1, 1, 1]
-    assert mem["kernel_name"] == told_mem["kernel_name"] == MEM
+    assert mem["kernel"] == told_mem["kernel"] == MEM
     assert [plain[name] for name in told] == [0, 0, 0]
 
 
@@ -138,7 +138,7 @@ def test_failures_are_rows(tmp_path: Path, error: str | None, status: str) -> No
 def test_a_short_name_is_completed_by_its_configuration(tmp_path: Path) -> None:
     """What the name leaves out is in AMD's fields, where warp_m means waves; widths are native."""
     (row,) = rows_of(write(tmp_path, entry(OK, name=SHORT)))
-    assert row["kernel_name"] == NAME
+    assert row["kernel"] == NAME
     assert (row["wave_m"], row["warp_tile_m"]) == (2, 32)
 
 
@@ -147,7 +147,7 @@ def test_amds_other_spelling_is_the_same_kernel(tmp_path: Path) -> None:
     odd = NAME.replace("gemm_universal", "gemm").replace("False_False_False_False", "1_0_0_0")
     wide = NAME + "_vec8_8_4"
     rows = rows_of(write(tmp_path, entry(OK, name=odd, pad_m=True), entry(OK, name=wide)))
-    assert [row["kernel_name"] for row in rows] == [
+    assert [row["kernel"] for row in rows] == [
         NAME.replace("False_False_False_False", "True_False_False_False"),
         wide,
     ]
