@@ -55,6 +55,13 @@ def problem_sets(incomplete: str) -> list[str]:
     return [*_starting(sets, incomplete), *sorted(glob(escape(incomplete) + "*"))]  # noqa: PTH207 - as it was typed
 
 
+def sources(incomplete: str) -> list[str]:
+    """Names of the ready models and networks, and files."""
+    from ckh.shapes.sources import ready_names
+
+    return [*_starting(ready_names(), incomplete), *sorted(glob(escape(incomplete) + "*"))]  # noqa: PTH207 - as it was typed
+
+
 def rule_sets(incomplete: str) -> list[str]:
     """Names of the rule sets of all operations."""
     from ckh.kernels.lists import RuleSets

@@ -87,7 +87,7 @@ def predict(
         "--problems",
         autocompletion=_completion.problem_sets,
         metavar="SET|FILE",
-        help="Many problems: a set, or a .txt, .csv or .json file; of convolutions, GEMMs also AMD's .py.",
+        help="Many problems: a set, a .txt, .csv, .json or AMD's .py file, or a source of ckh shapes; - is stdin.",
     ),
     kernels: str | None = typer.Option(
         None,

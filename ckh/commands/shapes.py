@@ -135,7 +135,9 @@ def register(app: typer.Typer) -> None:
 
 
 def shapes(
-    sources: list[str] | None = typer.Argument(None, metavar="[SOURCE]...", help="Files, folders, ready models, or -."),
+    sources: list[str] | None = typer.Argument(
+        None, metavar="[SOURCE]...", autocompletion=_completion.sources, help="Files, folders, ready models, or -."
+    ),
     tp: int = typer.Option(1, "--tp", min=1, max=_MAX_TP, metavar="N", help="Ranks of tensor parallelism."),
     tokens: str = typer.Option(_TOKENS, "--tokens", metavar="N[,N…]", help="Rows of a language model's GEMMs."),
     batch: str = typer.Option("1", "--batch", metavar="N[,N…]", help="Images, clips or samples at a time."),
@@ -154,7 +156,7 @@ def shapes(
     fuse_shared: bool = typer.Option(
         False, "--fuse-shared", help="Take shared experts as further routed ones, as AITER can run them."
     ),
-    table: list[Path] = typer.Option([], "--table", help="Tuned table of AITER: why lookups missed; repeatable."),
+    table: list[Path] = typer.Option([], "--table", help="Tuned table of AITER, or its folder: why lookups missed."),
     arch: str = typer.Option(
         "gfx942", "--arch", autocompletion=_completion.architectures, help="--table: architecture of the lookups."
     ),

@@ -37,7 +37,7 @@ class Settings:
     variant: str = declared(Declared("Direction.  [forward, or the resumed run's]", kind=Variant))
     problems: str = declared(
         Declared(
-            "Problem set, or .txt, .csv or .json file; of convolutions, GEMMs also AMD's .py.  [host-train or train]",
+            "Problem set, .txt, .csv, .json or AMD's .py file, or a source of ckh shapes.  [host-train or train]",
             metavar="SET|FILE",
             completion="problem_sets",
         )

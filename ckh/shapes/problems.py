@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from ckh.errors import CkhError, DataError, UsageError
 from ckh.shapes.layers import Convolution, WeightedProblem
+from ckh.shapes.logs.reading import UNSUPPORTED
 from ckh.shapes.run_options import DEFAULT
 from ckh.shapes.shaped import all_parts, shaped_part
 from ckh.shapes.sources import STDIN, SourceKind, found_in, source_of
@@ -73,7 +74,7 @@ def weighted(found: Sequence[SourceLayers], wanted: RunOptions, op: str | None) 
             try:
                 problem = _problem(layer, wanted, op, is_model=one.source.is_model)
             except CkhError as error:
-                if error.code == "unsupported":
+                if error.code == UNSUPPORTED:
                     left_out[error.message] += layer.count
                 elif wanted.skip_bad:
                     bad[f"{layer.where}: {error.message}"] += 1

@@ -88,7 +88,7 @@ class Shaped(Generic[P]):
             element type for one that states none.
         networks: name of a network -> its layers in order, with repetitions, for a number of images.
         stated: the columns of a key that a line states, which `line` reads.
-        nearest: the key of a `misses.KeyTable` nearest to one that missed; None: its programs have no such tables.
+        nearest: the key in `misses.KeyTables` nearest to one that missed; None: its programs have no such tables.
     """
 
     kind: type[Any]

@@ -22,7 +22,7 @@ from ckh.shapes.logs.reading import (
     statement_mark,
 )
 from ckh.shapes.models.config import is_config
-from ckh.shapes.models.configs import config_layers
+from ckh.shapes.models.configs import config_layers, other_parts
 from ckh.shapes.models.ready import MODELS
 from ckh.shapes.shaped import all_parts, networks, shaped_part
 from ckh.shapes.tables import is_table, table_layers
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 STDIN = "-"
 _HEAD_BYTES = 1 << 16
 _CONFIG = "config.json"
+_OTHER_PARTS = "parts beside the text (trace them with --torch)"
 _PROBLEM_FILES = (".csv", ".json", ".py")
 
 
@@ -198,7 +199,9 @@ def _config(source: Source, wanted: RunOptions) -> SourceLayers:
             "name a Hugging Face config.json",
             code="unknown-format",
         )
-    return SourceLayers(source, list(config_layers(document, source.name, wanted)))
+    layers = list(config_layers(document, source.name, wanted))
+    parts = other_parts(document)
+    return SourceLayers(source, layers, {}, {_OTHER_PARTS: len(parts)} if parts else {})
 
 
 def _network_layers(source: Source, wanted: RunOptions) -> list[Layer]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -11,11 +12,10 @@ import ckh.shapes
 from ckh.errors import DataError, UsageError
 from ckh.shapes.models.families import FAMILIES
 from ckh.shapes.models.ready import MODELS
+from ckh.shapes.problems import shapes_of
 from tests.refusals import expect_refusal
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from ckh.shapes.layers import WeightedProblem
 
 # What meta-llama/Meta-Llama-3-70B and deepseek-ai/DeepSeek-V3 publish.
@@ -196,6 +196,27 @@ def test_whisper_encodes_and_decodes() -> None:
     assert sizes(found)["encoder_fc1"] == (1500, 5120, 1280, 32)
     assert sizes(found)["decoder_cross_kv"] == (1500, 2560, 1280, 32)
     assert sizes(found)["decoder_qkv"] == (4, 3 * 1280, 1280, 32)
+
+
+def test_a_published_file() -> None:
+    """DeepSeek-V3's whole config.json gives what the ready model has."""
+    path = Path(__file__).parent / "files" / "deepseek-v3.config.json"
+    found, ready = (ckh.shapes.read(name, tp=8) for name in (str(path), "deepseek-v3"))
+    assert [(one.problem, one.count, one.layers) for one in found] == [
+        (one.problem, one.count, one.layers) for one in ready
+    ]
+
+
+def test_parts_that_are_not_read(tmp_path: Path) -> None:
+    """An encoder of images beside the text is counted as left out."""
+    path = tmp_path / "config.json"
+    config = {
+        "model_type": "qwen3_vl",
+        "text_config": {**LLAMA_70B, "model_type": "qwen3_vl_text"},
+        "vision_config": {},
+    }
+    path.write_text(json.dumps(config), encoding="utf-8")
+    assert sum(shapes_of([str(path)]).left_out.values()) == 1
 
 
 @pytest.mark.parametrize("name", MODELS)

@@ -114,7 +114,6 @@ def test_canonical_texts(tmp_path: Path) -> None:
         (DRIVER.format(n=0, k=64), "out-of-range"),
         (DRIVER.format(n=1, k=2**40), "out-of-range"),
         (DRIVER.format(n=1, k="many"), "bad-number"),
-        (DRIVER.format(n=1, k=64).replace("-F 1", "-F 1 -m trans"), "unsupported"),
         (DRIVER.format(n=1, k=64).replace("-y 3", "-y 99"), "impossible-problem"),
         ("GemmTunableOp_BFloat16_TN,tn_0_16_7168_ld_1_1_1\n", "out-of-range"),
         ("GemmTunableOp_Quux_TN,tn_1_16_7168_ld_1_1_1\n", "unknown-dtype"),
@@ -122,20 +121,37 @@ def test_canonical_texts(tmp_path: Path) -> None:
         ("[aiter] shape is M:1099511627776, N:4, K:4, not found tuned config in a8w8_tuned_gemm.csv\n", "out-of-range"),
         ("[aiter] [fused_moe] using 2stage default for (304, 1, 4096, 1536, 256, 6)\n", "bad-row"),
         ("gemm_bf16_rcr_m0_n2_k3_splitk1\n", "out-of-range"),
-        ("Config file not found at /c/E=256,N=256,device_name=AMD_Instinct_MI300X.json\n", "missing-field"),
     ],
 )
 def test_bad_lines(tmp_path: Path, line: str, code: str) -> None:
     """A line with an impossible shape is refused with its number; the others are kept where bad ones are left out."""
     path = tmp_path / "some.log"
     path.write_text("hello\n" + line + DRIVER.format(n=1, k=64), encoding="utf-8")
-    if code == "unsupported":
-        assert len(ckh.shapes.read(str(path), skip_bad=True)) == 1
     with expect_refusal(DataError, code, f"{path}:2"):
         ckh.shapes.read(str(path))
     found = shapes_of([str(path)], RunOptions(skip_bad=True))
     assert [one.problem.k for one in found.problems] == [64]
     assert sum(found.bad.values()) == 1
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        DRIVER.format(n=1, k=64).replace("-F 1", "-F 1 -m trans"),
+        DRIVER.format(n=1, k=64).replace("convfp16", "convint4"),
+        "Config file not found at /c/E=256,N=256,device_name=AMD_Instinct_MI300X.json\n",
+        "./rocblas-bench -f axpy_ex -n 100\n",
+        "./rocblas-bench -f gemm -r f32_c -m 4 -n 4 -k 4\n",
+        "hipblaslt-bench -m 4 -n 4 -k 4 --transA T --transB N --a_type f8_r --b_type bf8_r\n",
+    ],
+)
+def test_what_no_operation_computes(tmp_path: Path, line: str) -> None:
+    """Transposed and int4 convolutions, complex products and others are no faults of a log: they are counted."""
+    path = tmp_path / "some.log"
+    path.write_text(2 * line + DRIVER.format(n=1, k=64), encoding="utf-8")
+    found = shapes_of([str(path)])
+    assert len(found.problems) == 1
+    assert list(found.left_out.values()) == [2]
 
 
 def test_a_million_lines_take_no_memory(tmp_path: Path) -> None:

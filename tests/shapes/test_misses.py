@@ -105,6 +105,25 @@ def test_mixtures_of_experts(tmp_path: Path, capsys: pytest.CaptureFixture[str])
         assert found["differs"] == differs
 
 
+def test_a_folder_of_tables(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Of an installed AITER the tables of the shape's family count, not untuned lists and other families'."""
+    folder = tmp_path / "aiter" / "configs"
+    (folder / "model_configs").mkdir(parents=True)
+    row = f"gfx942,304,16,1280,8192,{FNUZ},ck,1,0,5.0,name,1,1,0.0\n"
+    (folder / "a8w8_tuned_gemm.csv").write_text(HEADER + row, encoding="utf-8")
+    (folder / "a8w8_bpreshuffle_untuned_gemm.csv").write_text("M,N,K\n16,1280,8192\n", encoding="utf-8")
+    (folder / "asm_tuned.csv").write_text("a,b\n1,2\n", encoding="utf-8")
+    own = folder / "model_configs" / "a8w8_bpreshuffle_tuned_gemm_x.csv"
+    own.write_text(HEADER + row.replace("304", "80"), encoding="utf-8")
+    (tmp_path / "server.log").write_text(LINE.format(m=16, n=1280, k=8192, dtype=FNUZ), encoding="utf-8")
+    assert run(["shapes", str(tmp_path / "server.log"), "--table", str(tmp_path / "aiter"), "--json"]) == ExitCode.OK
+    (found,) = json.loads(capsys.readouterr().out)["misses"]
+    assert found["differs"] == {"cu_num": "304"}
+    (tmp_path / "empty").mkdir()
+    assert run(["shapes", str(tmp_path / "server.log"), "--table", str(tmp_path / "empty")]) == ExitCode.BAD_DATA
+    expect_error(capsys.readouterr().err, "no-aiter", tmp_path / "empty")
+
+
 @pytest.mark.parametrize(
     ("table", "code"),
     [("a,b\n1,2\n", "missing-column"), (HEADER + "gfx942,304\n", "bad-row"), ('gfx,cu_num\n"x', "not-csv")],

@@ -86,7 +86,7 @@ def selection(
         "--problems",
         autocompletion=_completion.problem_sets,
         metavar="SET|FILE",
-        help="--create: a set, or a .txt, .csv or .json file; of convolutions, GEMMs also AMD's .py.",
+        help="--create: a set, a .txt, .csv, .json or AMD's .py file, or a source of ckh shapes.",
     ),
     op: str | None = typer.Option(None, "--op", autocompletion=_completion.operations, help=f"--create: {OP_HELP}"),
     variant: Direction | None = typer.Option(None, "--variant", help="--create: direction.  [forward]"),

@@ -181,10 +181,14 @@ def _typed(values: dict[str, str]) -> dict[str, Any]:
     return found
 
 
+def stated_family(name: str) -> str:
+    """The family that a table's name states: the longest that it holds; empty without one."""
+    return max((family for family in FAMILIES if name.startswith(family) or f"_{family}" in name), key=len, default="")
+
+
 def _hinted(name: str) -> dict[str, str]:
-    """The family that a table's name states: the longest that it holds."""
-    inside = [family for family in FAMILIES if name.startswith(family) or f"_{family}" in name]
-    return {"family": max(inside, key=len)} if inside else {}
+    family = stated_family(name)
+    return {"family": family} if family else {}
 
 
 def _problem(values: dict[str, Any], dtype: str) -> AiterGemm:

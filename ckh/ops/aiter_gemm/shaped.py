@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 from ckh.errors import UsageError
 from ckh.ops.aiter_gemm.device import compute_units
 from ckh.ops.aiter_gemm.problem import FAMILIES, AiterGemm
-from ckh.ops.aiter_gemm.problem_files import MISSED, is_untuned, missed_problem, stated_key, untuned_rows
+from ckh.ops.aiter_gemm.problem_files import MISSED, is_untuned, missed_problem, stated_family, stated_key, untuned_rows
 from ckh.ops.aiter_gemm.readers.tuned_csv import key_cells, looked_up
 from ckh.shapes.layers import Matmul, Scaling
 from ckh.shapes.logs.misses import Lookup, nearest_key
 from ckh.shapes.shaped import Shaped
 
 if TYPE_CHECKING:
-    from ckh.shapes.logs.misses import KeyTable
+    from ckh.shapes.logs.misses import KeyTables
     from ckh.shapes.shaped import MissedLookup, NearKey
 
 _FAMILY_OF = {
@@ -33,7 +33,7 @@ def _problem(shape: Matmul, dtype: str) -> AiterGemm:
     family = _FAMILY_OF.get((shape.scaling, shape.is_shuffled))
     if family is None:
         raise UsageError(
-            f"{shape.dtype or dtype} without scales, which no quantised kernel of AITER reads",
+            f"products in {shape.dtype or dtype} without scales, which no quantised kernel of AITER reads",
             "name the model's quantisation: ckh shapes --dtype fp8",
             code="unsupported",
         )
@@ -49,10 +49,11 @@ def _is_scaled(shape: Matmul) -> bool:
     return bool(shape.scaling)
 
 
-def _nearest(missed: MissedLookup[AiterGemm], table: KeyTable) -> NearKey:
+def _nearest(missed: MissedLookup[AiterGemm], tables: KeyTables) -> NearKey:
     num_cus = compute_units(missed.problem.num_cus or missed.num_cus, missed.arch)
     asked = replace(missed.problem, num_cus=num_cus)
     key = {name: str(value) for name, value in key_cells(missed.arch, asked).items()} | dict(missed.stated)
+    table = tables.joined(lambda name: stated_family(name) in ("", asked.family))
     return nearest_key(_LOOKUP, key, looked_up(asked), table)
 
 

@@ -15,7 +15,7 @@ from ckh.shapes.logs.misses import Lookup, nearest_key
 from ckh.shapes.shaped import Shaped
 
 if TYPE_CHECKING:
-    from ckh.shapes.logs.misses import KeyTable
+    from ckh.shapes.logs.misses import KeyTables
     from ckh.shapes.shaped import MissedLookup, NearKey
 
 _QUANT_OF = {
@@ -37,7 +37,7 @@ def _problem(shape: ExpertProducts, dtype: str) -> AiterMoe:
     quant = _QUANT_OF[shape.scaling]
     own = shape.dtype or dtype
     if own != QUANTS[quant]:
-        raise UsageError(f"AITER has no mixtures of experts in {own} scaled {quant}", code="unsupported")
+        raise UsageError(f"mixtures of experts in {own} ({quant}), which AITER has no kernels for", code="unsupported")
     sizes = (shape.tokens, shape.model_dim, shape.inter_dim, shape.experts, shape.topk)
     return AiterMoe(*sizes, dtype=own, quant=quant, activation=shape.activation)
 
@@ -47,12 +47,12 @@ def _shape(problem: AiterMoe) -> ExpertProducts:
     return ExpertProducts(*sizes, problem.dtype, _SCALING_OF[problem.quant], problem.activation)
 
 
-def _nearest(missed: MissedLookup[AiterMoe], table: KeyTable) -> NearKey:
+def _nearest(missed: MissedLookup[AiterMoe], tables: KeyTables) -> NearKey:
     num_cus = compute_units(missed.problem.num_cus or missed.num_cus, missed.arch)
     asked = replace(missed.problem, num_cus=num_cus)
     line = TunedMixture(missed.arch, asked, "", 0.0, is_predicted=True)
     key = {name: str(value) for name, value in line.key_cells().items()} | dict(missed.stated)
-    return nearest_key(_LOOKUP, key, (looked_up(asked).tokens,), table)
+    return nearest_key(_LOOKUP, key, (looked_up(asked).tokens,), tables.joined(lambda _: True))
 
 
 SHAPED = Shaped(

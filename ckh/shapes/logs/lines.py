@@ -108,11 +108,11 @@ def driver_line(line: str) -> Iterator[StatedShape]:
         return
     values = {_SHORT_OPTIONS.get(name, name): value for name, value in _options(match["rest"]).items()}
     if values.get("mode", "conv") != "conv":
-        raise UsageError(f"MIOpenDriver's mode {values['mode']!r:.40} is no convolution", code="unsupported")
+        raise UsageError(f"convolutions of the mode {values['mode'][:40]}", code="unsupported")
     number = {name: _integer(name, values.get(name, default)) for name, default in _DRIVER_DEFAULTS.items()}
     axes = "dhw"[-number["spatial_dim"] :] if number["spatial_dim"] in (2, 3) else ""
     if not axes:
-        raise UsageError(f"a convolution of {number['spatial_dim']} dimensions", code="unsupported")
+        raise UsageError(f"convolutions of {number['spatial_dim']} dimensions", code="unsupported")
     lists = {
         ours: tuple(number[f"{theirs}_{axis}"] for axis in axes)
         for ours, theirs in {"spatial": "in", "taps": "fil", "stride": "conv_stride", "pad": "pad"}.items()
@@ -137,7 +137,7 @@ def driver_line(line: str) -> Iterator[StatedShape]:
 
 def _driver_dtype(op: str) -> str:
     if op not in _DRIVER_DTYPES:
-        raise UsageError(f"MIOpenDriver's {op!r:.40} is no convolution that ckh knows", code="unsupported")
+        raise UsageError(f"convolutions of {op[:40]}", code="unsupported")
     return _DRIVER_DTYPES[op]
 
 
@@ -148,7 +148,7 @@ def blas_line(line: str) -> Iterator[StatedShape]:
     values = _options(match["rest"])
     function = values.get("f", values.get("function", "gemm"))
     if "gemm" not in function and function != "matmul":
-        raise UsageError(f"{function!r:.40} is no matrix product", code="unsupported")
+        raise UsageError(f"calls of {function[:40]}", code="unsupported")
     if missing := [name for name in "mnk" if name not in values]:
         raise UsageError(f"-{missing[0]} is missing", code="missing-field")
     m, n, k = (_integer(name, values[name]) for name in "mnk")
@@ -157,7 +157,7 @@ def blas_line(line: str) -> Iterator[StatedShape]:
     ).upper()
     a, b = (_blas_dtype(values.get(f"{letter}_type", values.get("r", "f32_r"))) for letter in "ab")
     if a != b:
-        raise UsageError(f"operands of two types, {a} and {b}", code="unsupported")
+        raise UsageError(f"products of {a} and {b}", code="unsupported")
     scaling = (
         Scaling.ROW if values.get("scaleA", "0") not in ("0", "") and a in ("fp8", "bf8", "int8") else Scaling.NONE
     )
@@ -201,9 +201,7 @@ def vllm_line(line: str, tokens: Sequence[int]) -> Iterator[StatedShape]:
         return
     if match["e"] or not match["k"]:
         raise UsageError(
-            "vLLM's line states neither the columns nor the choices of a mixture of experts",
-            "name the model's config.json too",
-            code="missing-field",
+            "mixtures of experts of vLLM, whose columns and choices its line does not state", code="unsupported"
         )
     dtype = _VLLM_DTYPES.get(match["dtype"] or "", "")
     scaling = Scaling.BLOCK_128 if re.search(r"block_shape=\[128, ?128\]", match["rest"]) else Scaling.ROW
@@ -246,7 +244,7 @@ def _blas_dtype(text: str) -> str:
     bare = text.removesuffix("_r")
     dtype = _BLAS_DTYPES.get(bare, dtype_name(bare))
     if dtype not in DTYPE_BYTES:
-        raise UsageError(f"unknown element type {text!r:.40}", code="unknown-dtype")
+        raise UsageError(f"products in {text[:40]}", code="unsupported")
     return dtype
 
 

@@ -10,12 +10,13 @@ from ckh.files.untrusted import csv_rows, read_text
 from ckh.shapes.shaped import NearKey
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
 _DEVICE = ("gfx", "cu_num")
 _OTHER_DEVICE, _OTHER_DTYPE, _OTHER_ROWS, _OTHER_COLUMNS = 1.0, 2.0, 4.0, 8.0  # no two sum up to a third
 _FNUZ = "fnuz"
+_TUNED, _UNTUNED = "*tuned*.csv", "untuned"
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,18 +56,42 @@ class KeyTable:
         return self._groups[columns].get(tuple(key[name] for name in columns), ())
 
 
-def read_tables(paths: Iterable[Path]) -> KeyTable:
-    """The rows of tuned tables.
+class KeyTables:
+    """Tuned tables by the names of their files."""
+
+    def __init__(self, tables: Mapping[str, Sequence[Mapping[str, str]]]) -> None:
+        self._tables = tables
+        self._joined: dict[tuple[str, ...], KeyTable] = {}
+
+    def joined(self, is_wanted: Callable[[str], bool]) -> KeyTable:
+        """The rows of the tables whose names are wanted."""
+        names = tuple(name for name in self._tables if is_wanted(name))
+        if names not in self._joined:
+            self._joined[names] = KeyTable(row for name in names for row in self._tables[name])
+        return self._joined[names]
+
+
+def read_tables(paths: Iterable[Path]) -> KeyTables:
+    """The tuned tables in files, or in folders such as an installed AITER.
 
     Raises:
-        DataError: one is no CSV file with the columns of a key.
+        DataError: a file is no CSV file with the columns of a key, or a folder has none.
     """
-    return KeyTable(row for path in paths for row in _table_rows(path))
+    found: dict[str, list[Mapping[str, str]]] = {}
+    for path in paths:
+        files = [one for one in sorted(path.rglob(_TUNED)) if _UNTUNED not in one.name] if path.is_dir() else [path]
+        if not files:
+            raise DataError(f"{path} has no tuned tables ({_TUNED})", "name AITER's folder", code="no-aiter")
+        for file in files:
+            found.setdefault(file.name, []).extend(_table_rows(file, is_strict=not path.is_dir()))
+    return KeyTables(found)
 
 
-def _table_rows(path: Path) -> Iterator[Mapping[str, str]]:
+def _table_rows(path: Path, *, is_strict: bool) -> Iterator[Mapping[str, str]]:
     rows = ((line, cells) for line, cells in csv_rows(path, read_text(path)) if any(cells))
     header = next(rows, (0, []))[1]
+    if "cu_num" not in header and not is_strict:
+        return  # of another kind, as those of kernels
     if "cu_num" not in header:
         raise DataError(f"{path}: missing column cu_num", "--table reads AITER's tuned tables", code="missing-column")
     for line, cells in rows:
@@ -119,8 +144,9 @@ def _cost(
 
 def _why(lookup: Lookup, row: Mapping[str, str], differs: Mapping[str, str], looked_up: Sequence[int]) -> str:
     if not differs:
-        padded = f" (padded to {row[lookup.rows]})" if int(row[lookup.rows]) != looked_up[0] else ""
-        return f"the table has this key{padded}: the program read another table"
+        if int(row[lookup.rows]) == looked_up[0]:
+            return "the table has this key: the program read another table"
+        return f"the table has this key padded to {row[lookup.rows]}: the program read another table, or does not pad"
     reasons = []
     if any(name in differs for name in _DEVICE):
         device = " ".join(f"{name} {row[name]}" for name in _DEVICE if name in row)

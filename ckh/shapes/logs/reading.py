@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 MAX_LINE_BYTES = 1 << 16
 _TOO_LARGE, _OTHER_FORM = "too-large", "bad-problem"
+UNSUPPORTED = "unsupported"  # code of what no operation computes, which is no fault of a source
 MAX_SHAPES = 200_000  # distinct ones: no model has so many
 _NAME_COLUMNS = ("Kernel_Name", "KernelName", "Name", "kernel_name", "Kernel Name")
 _COUNT_COLUMNS = ("Calls", "Count", "calls")
@@ -127,7 +128,10 @@ def read_log(lines: Iterable[bytes], path: str, wanted: RunOptions, tally: Shape
             except CkhError as error:
                 if error.code == _TOO_LARGE:
                     raise
-                tally.refuse(error, f"{path}:{number}")
+                if error.code == UNSUPPORTED:
+                    tally.left_out[error.message] += 1
+                else:
+                    tally.refuse(error, f"{path}:{number}")
 
 
 def _read_line(text: str, path: str, number: int, wanted: RunOptions, tally: ShapeCounts) -> None:

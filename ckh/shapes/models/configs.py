@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from ckh.shapes.layers import Layer
     from ckh.shapes.run_options import RunOptions
 
+_READ_PARTS = ("text_config", "quantization_config", "generation_config")
 _DENSE, _LINEAR = "dense", "linear_attention"
 _BLOCK_128 = [128, 128]
 _DEFAULT_DTYPE = "bf16"  # of models that state none
@@ -73,6 +74,13 @@ def config_of(document: Mapping[str, Any], where: str) -> Config:
         f"{known}; or trace the module: ckh shapes --torch pkg.module:factory",
         code="unknown-name",
     )
+
+
+def other_parts(document: Mapping[str, Any]) -> list[str]:
+    """Keys of the parts of a configuration that are not read: encoders of images or sound beside a text."""
+    if str(document.get("model_type")) in FAMILY_OF:
+        return []
+    return [key for key in document if key.endswith("_config") and key not in _READ_PARTS]
 
 
 def decoder_of(config: Config) -> Decoder:
