@@ -38,7 +38,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Add the pages."""
     pages = {page: (ROOT / source).read_text(encoding="utf-8") for source, page in OUTSIDE.items()}
     pages["commands.md"] = "# Commands\n\n" + "\n".join(_helps())
-    pages["api.md"] = "# Python API\n\n" + "\n\n".join(f"::: ckh.{name}" for name in _public())
+    pages["api.md"] = "# Python API\n\n" + "\n\n".join(f"::: ckh.{name}" for name in (*_public(), "shapes"))
     for page, text in pages.items():
         files.append(File.generated(config, page, content=text))
     return files
