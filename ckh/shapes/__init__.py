@@ -30,6 +30,7 @@ def of(module: Any, *inputs: Any, op: str | None = None, **keywords: Any) -> lis
     Raises:
         CkhError: PyTorch is missing, the call fails, or it runs nothing that has problems.
     """
+    from ckh.ops import operation
     from ckh.shapes.modules import traced
     from ckh.shapes.problems import weighted
     from ckh.shapes.run_options import DEFAULT
@@ -37,7 +38,8 @@ def of(module: Any, *inputs: Any, op: str | None = None, **keywords: Any) -> lis
 
     layers, left_out = traced(module, inputs, keywords)
     source = Source(SourceKind.MODULE, type(module).__name__)
-    return weighted([SourceLayers(source, layers, {}, left_out)], DEFAULT, op).problems
+    own = None if op is None else operation(op).name
+    return weighted([SourceLayers(source, layers, {}, left_out)], DEFAULT, own).problems
 
 
 def read(*sources: str, op: str | None = None, **wanted: Any) -> list[WeightedProblem]:

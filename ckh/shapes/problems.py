@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ckh.errors import CkhError, DataError, UsageError
+from ckh.ops import operation
 from ckh.shapes.layers import Convolution, WeightedProblem
 from ckh.shapes.logs.reading import UNSUPPORTED
 from ckh.shapes.run_options import DEFAULT
@@ -49,7 +50,8 @@ def shapes_of(names: Sequence[str], wanted: RunOptions = DEFAULT, op: str | None
     Raises:
         CkhError: a source is unusable, has a bad shape that is not left out, or no shape of the operation.
     """
-    return weighted(found_in_all(names, wanted, op), wanted, op)
+    own = None if op is None else operation(op).name
+    return weighted(found_in_all(names, wanted, own), wanted, own)
 
 
 def found_in_all(names: Sequence[str], wanted: RunOptions, op: str | None) -> list[SourceLayers]:

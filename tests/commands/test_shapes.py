@@ -101,6 +101,16 @@ def test_export_reads_a_model(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     assert sum(len(lines) - 1 for lines in rows) == 4 * 6
 
 
+def test_golden_choices_of_a_log(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Golden choices are created for a log's convolutions."""
+    golden = tmp_path / "golden.json"
+    log = str(FILES / "miopen.log")
+    call = ["validate", "selection", str(golden), "--create", "--problems", log, "--dtype", "fp32", "--arch", "host"]
+    assert run(call) == ExitCode.OK
+    expect_warning(capsys.readouterr().err, "left-out", "bf16")
+    assert json.loads(golden.read_text(encoding="utf-8"))["op"] == "grouped_conv"
+
+
 def test_ready_models_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
     """--list shows models and networks with the options that their shapes depend on."""
     found = {one["name"]: one["options"] for one in document(capsys, "shapes", "--list")["ready"]}

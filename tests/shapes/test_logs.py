@@ -10,7 +10,9 @@ import pytest
 
 import ckh.shapes
 from ckh.errors import CkhError, DataError
+from ckh.shapes.layers import Matmul
 from ckh.shapes.logs import reading
+from ckh.shapes.logs.lines import kernel_name
 from ckh.shapes.problems import shapes_of
 from ckh.shapes.run_options import RunOptions
 from tests.refusals import expect_refusal
@@ -90,6 +92,24 @@ def test_profile() -> None:
         ("gemm_bf16_rcr_m64_n7168_k2048_splitk1", 61)
     ]
     assert sum(found.left_out.values()) == 2
+
+
+@pytest.mark.parametrize(
+    ("name", "sizes"),
+    [
+        ("mm_kernel_bf16_M64_N7168_K2048", (64, 7168, 2048, "bf16")),
+        ("gemm_fp8_m16n1536k7168_v2", None),
+        ("gemm_m16_n1536_k7168_fp8", (16, 1536, 7168, "fp8")),
+        ("_gemm_a16_w16_kernel_BLOCK_SIZE_M_64_BLOCK_SIZE_N_64_BLOCK_SIZE_K_64", None),
+        ("kernel_tile_m128_n128_k64", None),
+        ("kernel_Block_M128_N128_K64_M4096_N4096_K4096_f16", (4096, 4096, 4096, "fp16")),
+        ("Cijk_Ailk_Bljk_HHS_BH_MT128x96x64_MI16x16x1", None),
+    ],
+)
+def test_names_of_kernels(name: str, sizes: tuple[object, ...] | None) -> None:
+    """M, N and K of a product are read, those of a tile are not."""
+    found = [one.shape for one in kernel_name(name)]
+    assert found == ([] if sizes is None else [Matmul(*sizes)])  # type: ignore[arg-type]
 
 
 def test_untuned_table_of_aiter() -> None:

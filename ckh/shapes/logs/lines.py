@@ -84,6 +84,7 @@ _KERNEL = re.compile(
 _KERNEL_DTYPE = re.compile(
     r"(?<![a-z0-9])(bf16|bfloat16|fp16|f16|half|fp8|f8|fp32|f32|int8|i8)(?![a-z0-9])", re.IGNORECASE
 )
+_OF_TILES = re.compile(r"(tile|block|wave|warp|inst|size|mfma|wmma)[a-z]*[_:]*$", re.IGNORECASE)  # before M, N, K
 _LAYOUT_OF = {"TN": "rcr", "NN": "rrr", "NT": "crr", "TT": "ccr"}  # of BLAS' transA and transB
 
 
@@ -213,11 +214,11 @@ def vllm_line(line: str, tokens: Sequence[int]) -> Iterator[StatedShape]:
 
 def kernel_name(name: str, count: int = 1) -> Iterator[StatedShape]:
     """The product whose sizes a kernel's name states, as m128_n1536_k7168; most names have tiles only."""
-    for match in _KERNEL.finditer(name):
-        dtype = _KERNEL_DTYPE.search(name)
+    match = next((one for one in _KERNEL.finditer(name) if not _OF_TILES.search(name[: one.start()])), None)
+    if match is not None:
         m, n, k = map(int, match.groups())
+        dtype = _KERNEL_DTYPE.search(name)
         yield StatedShape(Matmul(m, n, k, dtype_name(dtype[1]) if dtype else ""), name[:80], count)
-        return
 
 
 READERS: Mapping[str, Callable[[str], Iterator[StatedShape]]] = {

@@ -63,7 +63,7 @@ _ROUTED = {"experts": "n_routed_experts"}
 _GEMMA = {"head_dim": 256, "num_key_value_heads": 4, "num_attention_heads": 8, "vocab_size": 262208}
 
 FAMILIES = (
-    Family("Llama", ("llama", "llama4_text")),
+    Family("Llama", ("llama",)),
     Family("Mistral", ("mistral", "ministral", "ministral3")),
     Family("Qwen2", ("qwen2", "qwen2_5_vl_text", "qwen2_vl_text")),
     Family("Qwen3", ("qwen3", "qwen3_vl_text")),
@@ -80,7 +80,7 @@ FAMILIES = (
     Family("DeepSeek-V3.2", ("deepseek_v32",), keys=_ROUTED, defaults={"index_n_heads": 64, "index_head_dim": 128}),
     Family("GLM-4-MoE", ("glm4_moe",), keys=_ROUTED),
     Family("GLM-5", ("glm_moe_dsa",), keys=_ROUTED, defaults={"index_n_heads": 32, "index_head_dim": 128}),
-    Family("ViT", ("vit", "deit", "dinov2"), ModelKind.VISION),
+    Family("ViT", ("vit", "deit"), ModelKind.VISION),
     Family("CLIP", ("clip",), ModelKind.TWO_TOWERS),
     Family("Whisper", ("whisper",), ModelKind.SPEECH),
 )
