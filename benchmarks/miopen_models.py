@@ -1,6 +1,6 @@
 """How well learned ranking chooses MIOpen's convolution solvers, on layers that training has not seen.
 
-    nice python benchmarks/miopen_models.py [--data ../shared/data] [--jobs 1] [--keep FOLDER]
+    nice python -m benchmarks.miopen_models [--data ../shared/data] [--jobs 1] [--keep FOLDER]
 
 A fifth of all sizes is held out, whatever direction, dtype and layout, of AMD's find databases of the MI200 (104 CU)
 and the MI300X (304 CU). Judged are problems with two or more solvers that have a time. The databases list the four
@@ -19,11 +19,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from benchmarks.miopen_learn import FOLDS, efficiency_of, held_out, predict, times_of, train_order, train_regression
 from ckh.assess.metrics import summarize
 from ckh.learn.models.model_text import join_trees
 from ckh.learn.training.targets import blended
 from ckh.ops.miopen_conv.kernels.candidates import candidates, make_table
-from ckh.ops.miopen_conv.learn import FOLDS, efficiency_of, held_out, predict, times_of, train_order, train_regression
 from ckh.ops.miopen_conv.readers.fdb import FdbDevice
 from ckh.ops.miopen_conv.readers.table import SIZES, SolverTable, read_parquet
 from ckh.ops.miopen_conv.recipe import RECIPE, SEEDS, SMALL_RECIPE

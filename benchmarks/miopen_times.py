@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from benchmarks.miopen_learn import held_out, predict, tflops_of, train_speeds
 from benchmarks.miopen_models import MI200, MI300X, Models, load
 from ckh.learn.answers.answer import interval_at
 from ckh.learn.judging.calibrate import calibrate, in_order
 from ckh.learn.models.calibration import CALIBRATION_NAME
 from ckh.ops.miopen_conv.kernels.candidates import candidates, make_table
-from ckh.ops.miopen_conv.learn import held_out, predict, tflops_of, train_speeds
 from ckh.ops.miopen_conv.operation import OPERATION
 from ckh.ops.miopen_conv.recipe import RECIPE, SMALL_RECIPE
 

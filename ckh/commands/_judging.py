@@ -140,7 +140,7 @@ def files_learned_from(model: Model, named: Sequence[Path], data: Sequence[Path]
 
     Searched beside the model, beside the data, and in `data` of a checkout.
     """
-    from ckh.learn.models.training_files import training_files
+    from ckh.learn.models.manifest import training_files
 
     if named or model.not_measured is not None:
         return list(named)

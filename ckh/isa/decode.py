@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ckh.bench.devices.emulated import EMULATED_ARCHS, emulated_runtime
-from ckh.emulator.library import EmulatorLibrary
+from ckh.emulator.launch import EmulatorLibrary
 from ckh.errors import DataError, UsageError
 from ckh.isa.instructions import instruction
 

@@ -12,7 +12,7 @@ import lightgbm
 import numpy as np
 import pytest
 
-from ckh.assess.slices import COPY, NEW
+from ckh.assess.report import COPY, NEW
 from ckh.cli import run
 from ckh.data import parts
 from ckh.data.dataset import write_dataset
@@ -20,7 +20,7 @@ from ckh.data.tables import DatasetFile
 from ckh.errors import ExitCode
 from ckh.learn.judging import amd_recipe
 from ckh.learn.models.artifact import load_model
-from ckh.learn.models.training_files import training_files
+from ckh.learn.models.manifest import training_files
 from ckh.ops.grouped_conv.columns import legacy_columns
 from ckh.ops.grouped_conv.features import CORE_NAMES, GROUPED_CONV
 from ckh.problems import Direction

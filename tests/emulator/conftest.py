@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ckh.bench.devices.emulated import emulated_runtime
-from ckh.emulator.library import EmulatorLibrary
+from ckh.emulator.launch import EmulatorLibrary
 from ckh.emulator.sources import find_c_compiler
 from ckh.errors import DeviceError
 from tests.emulator.fuzz import build_sanitized

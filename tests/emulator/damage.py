@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from ckh.emulator.codeobject import CompiledKernel
-    from ckh.emulator.library import EmulatorLibrary
+    from ckh.emulator.launch import EmulatorLibrary
 
 _NOP = (0xBF800000).to_bytes(4, "little")
 

@@ -27,8 +27,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ckh.emulator.codeobject import BUNDLE_MAGIC, MAX_KERNARG_BYTES, CodeObject, find_code, unpack
-from ckh.emulator.launch import EmulatedGpu, EmulatorError, LoadedProgram
-from ckh.emulator.library import ENDED, FAULT, LANES, EmulatorLibrary, Launch, Registers
+from ckh.emulator.launch import (
+    ENDED,
+    FAULT,
+    LANES,
+    EmulatedGpu,
+    EmulatorError,
+    EmulatorLibrary,
+    Launch,
+    LoadedProgram,
+    Registers,
+)
 from ckh.emulator.sources import compile_command
 from tests.emulator.damage import code_of
 from tests.emulator.damaged_words import DAMAGED

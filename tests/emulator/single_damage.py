@@ -26,8 +26,7 @@ from ckh.bench.devices.emulated import emulated_runtime
 from ckh.bench.supervision.protocol import Job, Op, Reply
 from ckh.bench.supervision.supervisor import Supervisor, SupervisorOptions
 from ckh.emulator.codeobject import CodeObject
-from ckh.emulator.launch import REACHED_VARIABLE
-from ckh.emulator.library import EmulatorLibrary
+from ckh.emulator.launch import REACHED_VARIABLE, EmulatorLibrary
 from ckh.schema import Status
 from ckh.strenum import StrEnum
 from tests.emulator.damage import code_of, instructions_of, place_of_code

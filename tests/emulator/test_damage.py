@@ -11,7 +11,7 @@ from tests.emulator.damage import Damage, code_of, damaged, instructions_of
 from tests.emulator.keep import KEPT, Kept
 
 if TYPE_CHECKING:
-    from ckh.emulator.library import EmulatorLibrary
+    from ckh.emulator.launch import EmulatorLibrary
 
 
 def names(content: bytes, kept: Kept, library: EmulatorLibrary) -> list[list[str]]:

@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 
 from ckh.emulator.codeobject import BUNDLE_MAGIC, MAX_SCRATCH_BYTES, CodeObject, find_code, unpack
-from ckh.emulator.launch import EmulatedGpu, EmulatorError
-from ckh.emulator.library import Registers
+from ckh.emulator.launch import EmulatedGpu, EmulatorError, Registers
 from tests.emulator.damage import code_of
 from tests.emulator.damaged_words import DAMAGED, V0, sop1, vop3
 from tests.emulator.keep import KEPT
@@ -20,7 +19,7 @@ from tests.emulator.wave import Wave, WaveError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ckh.emulator.library import EmulatorLibrary
+    from ckh.emulator.launch import EmulatorLibrary
 
 
 @pytest.mark.parametrize("words", DAMAGED.values(), ids=DAMAGED)

@@ -19,7 +19,7 @@ from tests.emulator.keep import KEPT, Kept
 from tests.emulator.wave import assembled
 
 if TYPE_CHECKING:
-    from ckh.emulator.library import EmulatorLibrary
+    from ckh.emulator.launch import EmulatorLibrary
 
 _LINE = re.compile(r"^\s+(\w+)\b.*// ([0-9A-F]+): ((?:[0-9A-F]{8} ?)+)", re.MULTILINE)
 _MATRIX_GFX90A = re.compile(r"^(v_mfma_\w+x\d+)(f32|f16|i8)$")  # whose names lack an underscore

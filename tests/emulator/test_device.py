@@ -23,7 +23,7 @@ from tests.emulator.keep import KEPT
 from tests.refusals import expect_error, expect_refusal, expect_values
 
 if TYPE_CHECKING:
-    from ckh.emulator.library import EmulatorLibrary
+    from ckh.emulator.launch import EmulatorLibrary
 
 KERNEL = KEPT[0]
 _COMPILER = """#!/bin/sh

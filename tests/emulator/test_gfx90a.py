@@ -12,7 +12,7 @@ from tests.emulator.test_matrix import check_matrix
 from tests.emulator.wave import Wave, WaveError
 
 if TYPE_CHECKING:
-    from ckh.emulator.library import EmulatorLibrary
+    from ckh.emulator.launch import EmulatorLibrary
 
 SCRATCH = {0: 0, 1: 1 << 31, 2: 0, 3: 0}
 LANE = np.arange(64, dtype=np.uint32)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from ckh.emulator.library import EmulatorLibrary
+    from ckh.emulator.launch import EmulatorLibrary
 
 _TIMEOUT_S = 300.0
 REFUSED = {

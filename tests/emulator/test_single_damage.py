@@ -12,7 +12,7 @@ from tests.emulator.single_damage import Bench, Kind, evenly, instructions, kind
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from ckh.emulator.library import EmulatorLibrary
+    from ckh.emulator.launch import EmulatorLibrary
 
 
 @pytest.mark.usefixtures("runtime")

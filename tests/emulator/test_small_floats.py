@@ -11,7 +11,7 @@ from tests.emulator.small_floats import FNUZ, OCP, SmallFloat, nearest
 from tests.emulator.wave import Wave
 
 if TYPE_CHECKING:
-    from ckh.emulator.library import EmulatorLibrary
+    from ckh.emulator.launch import EmulatorLibrary
 
 FORMATS = [
     (arch, name, formats[name]) for arch, formats in (("gfx942", FNUZ), ("gfx950", OCP)) for name in ("fp8", "bf8")

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ckh.emulator.library import ENDED, FAULT, LANES, UNKNOWN, Launch, Registers
+from ckh.emulator.launch import ENDED, FAULT, LANES, UNKNOWN, Launch, Registers
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from ckh.emulator.library import EmulatorLibrary
+    from ckh.emulator.launch import EmulatorLibrary
 
 Array = NDArray[Any]
 Words = NDArray[np.uint32]

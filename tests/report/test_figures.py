@@ -15,7 +15,7 @@ import pytest
 from ckh.assess.metrics import best_of_first
 from ckh.learn.models.artifact import load_model
 from ckh.report import measurements
-from ckh.report.draw import file_png, file_svg, page_svg
+from ckh.report.draw import file_png, file_svg, page, page_svg
 from ckh.report.drawing import Bars, Body, Dots, Drawing, Heat, Line, Lines, PageTable, Report, Spread, Spreads, numbers
 from ckh.report.judged import baseline_efficiencies, judge
 from ckh.report.learning_by_data import learning_by_data
@@ -23,7 +23,6 @@ from ckh.report.machine import Look, looks_of_runs, machine, repeats
 from ckh.report.of_comparison import report_comparison
 from ckh.report.of_dataset import report_dataset
 from ckh.report.of_model import report_model
-from ckh.report.page import page
 from ckh.training import RankObjective
 from tests.learn.conftest import efficiencies, measured, saved
 

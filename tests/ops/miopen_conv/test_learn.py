@@ -9,10 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from ckh.errors import ModelError
-from ckh.learn.models.model_text import join_trees, shorten, slim
-from ckh.learn.training.targets import blended
-from ckh.ops.miopen_conv.learn import (
+from benchmarks.miopen_learn import (
     FOLDS,
     efficiency_of,
     held_out,
@@ -22,6 +19,9 @@ from ckh.ops.miopen_conv.learn import (
     train_order,
     train_regression,
 )
+from ckh.errors import ModelError
+from ckh.learn.models.model_text import join_trees, shorten, slim
+from ckh.learn.training.targets import blended
 from ckh.ops.miopen_conv.readers.fdb import FdbDevice
 from ckh.ops.miopen_conv.readers.table import SIZES, SolverTable, from_frame
 from ckh.ops.miopen_conv.recipe import RECIPE, SMALL_RECIPE
