@@ -1,6 +1,7 @@
-"""Training: cross-validation by problem, then a final fit with the resulting number of trees.
+"""Training in steps with values between them: prepare; validate and fit each target; calibrate; and `save` the result.
 
-The same data, options and versions give the same bytes, for any number of threads.
+Validation is by problem, and says the number of trees of the final fit. The same data, options and versions give the
+same bytes, for any number of threads.
 """
 
 from __future__ import annotations
@@ -18,12 +19,12 @@ from ckh.learn.training.boosting import Boosting, Prior
 from ckh.learn.training.prepared import check_options, prepare
 from ckh.learn.training.targets import Fit, blended, make_fit
 from ckh.learn.training.trained import Trained, TrainedTarget
-from ckh.learn.training.validation import Validation
+from ckh.learn.training.validation import Validated, Validation
 from ckh.learn.training.warm_start import Start, split_counts
 from ckh.training import RANK, TARGET_COLUMNS, TFLOPS, RankObjective, TrainOptions, TreeParams
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
     from numpy.typing import NDArray
 
@@ -65,7 +66,10 @@ def train(
     prepared = prepare(dataset, options, start)
     rows, engine = prepared.dataset, prepared.dataset.op.engine
     trainer = _Trainer(Boosting(prepared, options, advance), far)
-    targets = {target: trainer.train(make_fit(target, rows, options.rank)) for target in options.all_targets}
+    validated, targets = {}, {}
+    for target in options.all_targets:
+        validated[target] = trainer.validated(make_fit(target, rows, options.rank))
+        targets[target] = trainer.fitted(validated[target])
     return Trained(
         dataset=prepared.known,
         all_rows=len(dataset.frame),
@@ -75,9 +79,19 @@ def train(
         targets=targets,
         params={**options.params.to_dict(), "random_state": options.seed, "early_stopping": options.early_stopping},
         start=prepared.start,
-        calibration=trainer.calibration(),
+        calibration=_calibration(rows, validated),
         spread_over=0 if far is None else far.workers,
     )
+
+
+def _calibration(dataset: Dataset, validated: Mapping[str, Validated]) -> Calibration | None:
+    """Calibration of speeds by the ranking, with prediction intervals; None without folds or speeds."""
+    held_out = {target: one.predicted for target, one in validated.items() if one.folds}
+    if TFLOPS not in held_out:
+        return None
+    tflops = dataset.frame[TARGET_COLUMNS[TFLOPS]].to_numpy(dtype=np.float64)
+    speed = np.expm1(held_out[TFLOPS])
+    return calibrate(held_out.get(RANK), speed, tflops, dataset.problem_ids, dataset.op.timed)
 
 
 class _Trainer:
@@ -87,25 +101,16 @@ class _Trainer:
         self._boosting, self._far = boosting, far
         self._prepared = boosting.prepared
         self._options = boosting.options
-        self._held_out: dict[str, NDArray[np.float64]] = {}  # what folds predicted, by target
 
-    def calibration(self) -> Calibration | None:
-        """Calibration of speeds by the ranking, with prediction intervals; None without folds or speeds."""
-        if TFLOPS not in self._held_out:
-            return None
-        dataset = self._prepared.dataset
-        tflops = dataset.frame[TARGET_COLUMNS[TFLOPS]].to_numpy(dtype=np.float64)
-        speed, score = np.expm1(self._held_out[TFLOPS]), self._held_out.get(RANK)
-        return calibrate(score, speed, tflops, dataset.problem_ids, dataset.op.timed)
+    def validated(self, fit: Fit) -> Validated:
+        """Cross-validate a target."""
+        return Validation(self._boosting_of(fit.target)).run(fit)
 
-    def train(self, fit: Fit) -> TrainedTarget:
-        """Cross-validate and fit a target."""
-        boosting = self._boosting_of(fit.target)
+    def fitted(self, validated: Validated) -> TrainedTarget:
+        """Fit a target to all rows, with as many trees as its folds took."""
+        fit, folds = validated.fit, validated.folds
+        boosting, rows = self._boosting_of(fit.target), np.arange(len(fit.label))
         validation = Validation(boosting)
-        validated = validation.run(fit)
-        fit, folds, rows = validated.fit, validated.folds, np.arange(len(fit.label))
-        if folds:
-            self._held_out[fit.target] = validated.predicted
         before = 0 if self._prepared.start is None else self._prepared.start.trees[fit.target]
         most = before + boosting.options.params.n_estimators
         trees = round(median(fold.best_iteration for fold in folds)) if folds else most
