@@ -15,6 +15,7 @@ from ckh.learn.answers.answering import AnsweringModels
 from ckh.learn.answers.batches import neighbours, scored
 from ckh.learn.answers.buildable import lacking
 from ckh.learn.answers.listed import RankedAlone, require_count, require_problems
+from ckh.learn.answers.ranked import marked
 from ckh.learn.answers.ranking import ranking_of, rankings_of
 from ckh.learn.models.artifact import Model, Wanted, load_model, wanted_for
 
@@ -65,14 +66,9 @@ def rank(
         UsageError: the model is for something else, `top` is below 0, or there is no such architecture or rule set.
     """
     require_count(top)
-    require_problems((problem,))
-    alone, chosen = RankedAlone.of(kernels, rule_set), _loaded(model)
-    if chosen is None:
-        models = _models(arch)
-        chosen = models.fitting(problem) if require_measured else models.answering(problem)
-    chosen = alone.limit(chosen, problem)
-    found = ranking_of(problem, chosen).buildable_first
-    return _marked(found.ranked if top is None else found.best(top), chosen)
+    alone = RankedAlone.of(kernels, rule_set)
+    found = _ranking(problem, model, arch, alone, require_measured=require_measured).buildable_first
+    return found.ranked if top is None else found.best(top)
 
 
 def _loaded(model: object) -> Model | None:
@@ -94,12 +90,6 @@ def _models(arch: str | None) -> AnsweringModels:
 @lru_cache(maxsize=_KEPT)
 def _kept_models(arch: str, state: tuple[tuple[str | int, ...], ...]) -> AnsweringModels:  # noqa: ARG001 - of the cache
     return AnsweringModels(arch)
-
-
-def _marked(ranked: list[Ranked], model: Model) -> list[Ranked]:
-    """Ranked kernels, marked if not measured."""
-    doubts = model.not_measured
-    return ranked if doubts is None else [replace(one, not_measured=doubts) for one in ranked]
 
 
 def answer(
@@ -125,7 +115,8 @@ def answer(
         CkhError: as `rank`.
         TypeError: as `rank`.
     """
-    return _ranking(problem, top, model, arch, RankedAlone.of(kernels, rule_set)).buildable_first.answer(top, "")
+    require_count(top)
+    return _ranking(problem, model, arch, RankedAlone.of(kernels, rule_set)).buildable_first.answer(top, "")
 
 
 def known(
@@ -151,13 +142,19 @@ def known(
         CkhError: as `rank`.
         TypeError: as `rank`.
     """
-    return _ranking(problem, top, model, arch, RankedAlone.of(kernels, rule_set)).known(top)
-
-
-def _ranking(problem: Problem, top: int, model: object, arch: str | None, alone: RankedAlone) -> Ranking:
     require_count(top)
+    return _ranking(problem, model, arch, RankedAlone.of(kernels, rule_set)).known(top)
+
+
+def _ranking(
+    problem: Problem, model: object, arch: str | None, alone: RankedAlone, *, require_measured: bool = False
+) -> Ranking:
+    """The ranking that `rank`, `answer` and `known` read."""
     require_problems((problem,))
-    chosen = _loaded(model) or _models(arch).answering(problem)
+    chosen = _loaded(model)
+    if chosen is None:
+        models = _models(arch)
+        chosen = models.fitting(problem) if require_measured else models.answering(problem)
     return ranking_of(problem, alone.limit(chosen, problem))
 
 
@@ -231,15 +228,14 @@ def _best_of(
         others[models.fitting(problem) if require_measured else models.answering(problem)].append(problem)
     for chosen, some in others.items():
         for found, limited in _in_parts(some, chosen, alone, top, tflops=tflops):
-            rows = (_marked(best, chosen) for best in _rows_of(found, limited, top, tflops=tflops))
-            yield from zip(found.problems, rows, strict=True)
+            yield from zip(found.problems, _rows_of(found, limited, top, tflops=tflops), strict=True)
 
 
 def _rows_of(found: Scored, model: Model, top: int | None, *, tflops: bool) -> Iterator[list[Ranked]]:
     """First rows of problems scored together; kernels that the headers cannot build come last."""
     lacks = lacking(model.spec.op, load_arch(model.spec.arch), found.pool) if found.candidates else None
     if lacks is None or len(lacks.verdicts.passed) == len(found.pool):
-        yield from found.best(top)
+        yield from (marked(best, model.not_measured) for best in found.best(top))
         return
     for one in rankings_of(found.problems, model):
         first = (one if tflops else replace(one, tflops=None)).buildable_first

@@ -177,6 +177,7 @@ class Ranked:
 
 # By its slots a frozen dataclass is made in less than half of the time: `rank` gives hundreds of them.
 _SLOTS = tuple(Ranked.__dict__[one.name].__set__ for one in fields(Ranked))
+_MARK = Ranked.__dict__["not_measured"].__set__
 
 
 def in_order(
@@ -208,4 +209,11 @@ def in_order(
     columns = (kernels, score.tolist(), speeds, times, none, none, counts, others, repeat(padded), repeat(""))
     for put, column in zip(_SLOTS, columns, strict=True):
         deque(map(put, made, column), maxlen=0)
+    return made
+
+
+def marked(made: list[Ranked], not_measured: NotMeasured | None) -> list[Ranked]:
+    """Rows that were just made, each with what to know where no measurement of this GPU stands behind the order."""
+    if not_measured is not None:
+        deque(map(_MARK, made, repeat(not_measured)), maxlen=0)
     return made

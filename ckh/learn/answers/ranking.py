@@ -23,7 +23,7 @@ from ckh.learn.answers.batches import known_candidates, own_candidates, scored
 from ckh.learn.answers.buildable import Lacking, is_built_by_ckh, lacking
 from ckh.learn.answers.caveats import answer_of, known_by
 from ckh.learn.answers.probes import in_front
-from ckh.learn.answers.ranked import Ranked, TiedKernels, in_order, row_lengths, row_starts
+from ckh.learn.answers.ranked import Ranked, TiedKernels, in_order, marked, row_lengths, row_starts
 from ckh.learn.models.frequent import held_out
 from ckh.ranking.evaluator import backend_name
 from ckh.training import BANDWIDTH, LATENCY, TFLOPS
@@ -132,6 +132,7 @@ class Ranking:
 
     def _told(self, ranked: list[Ranked], order: NDArray[np.intp]) -> list[Ranked]:
         """Ranked kernels with times on this machine and reasons why the headers cannot build them."""
+        ranked = marked(ranked, self.model.not_measured)
         if self.lacking is not None:
             reasons = zip(ranked, self.lacking.reasons(order), strict=True)
             ranked = [replace(one, not_in_headers=reason) if reason else one for one, reason in reasons]
