@@ -12,7 +12,7 @@ from ckh.shapes.layers import Convolution, WeightedProblem
 from ckh.shapes.logs.reading import UNSUPPORTED
 from ckh.shapes.run_options import DEFAULT
 from ckh.shapes.shaped import all_parts, shaped_part
-from ckh.shapes.sources import STDIN, SourceKind, found_in, source_of
+from ckh.shapes.sources import STDIN, Source, SourceKind, SourceLayers, found_in, source_of
 from ckh.text.log import warn
 
 if TYPE_CHECKING:
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from ckh.shapes.layers import Layer
     from ckh.shapes.run_options import RunOptions
     from ckh.shapes.shaped import Shaped
-    from ckh.shapes.sources import SourceLayers
 
 P = TypeVar("P", bound="Problem")
 MAX_LAYERS = 12  # names of layers that are kept for a problem
@@ -55,12 +54,22 @@ def shapes_of(names: Sequence[str], wanted: RunOptions = DEFAULT, op: str | None
 
 
 def found_in_all(names: Sequence[str], wanted: RunOptions, op: str | None) -> list[SourceLayers]:
-    """What is found in each source.
+    """What is found in each source; of several a bad one is left out where what is bad is.
 
     Raises:
         CkhError: as `shapes_of`.
     """
-    return [found_in(source_of(name), _quantised(wanted, op), op or "") for name in names]
+    skips = wanted.skip_bad and len(names) > 1
+    return [_found_in(name, _quantised(wanted, op), op or "", skips=skips) for name in names]
+
+
+def _found_in(name: str, wanted: RunOptions, op: str, *, skips: bool) -> SourceLayers:
+    try:
+        return found_in(source_of(name), wanted, op)
+    except DataError as error:
+        if not skips:
+            raise
+        return SourceLayers(Source(SourceKind.LOG, name), [], {error.message: 1})
 
 
 def weighted(found: Sequence[SourceLayers], wanted: RunOptions, op: str | None) -> ShapesFound:
@@ -90,14 +99,17 @@ def weighted(found: Sequence[SourceLayers], wanted: RunOptions, op: str | None) 
                 counts.setdefault(problem, []).append(layer)
     problems = [_merged(name, problem, layers) for (name, problem), layers in counts.items()]
     if not problems:
-        names = ", ".join(one.source.name for one in found)
-        what = ", only " + _in_words(left_out) if left_out else ""
-        raise DataError(
-            f"no shape{f' of {op}' if op else ''} in {names}{what}",
-            "" if left_out else "see ckh shapes --help for what is read",
-            code="no-problems",
-        )
+        raise _nothing(found, bad, left_out, op)
     return ShapesFound(problems, dict(bad), dict(left_out))
+
+
+def _nothing(found: Sequence[SourceLayers], bad: Counter[str], left_out: Counter[str], op: str | None) -> DataError:
+    """The error of sources without a shape."""
+    names = ", ".join(one.source.name for one in found)
+    what = [f"only {_in_words(left_out)}"] if left_out else []
+    what += [f"{bad.total()} bad, the first: {next(iter(bad))}"] if bad else []
+    text = "; ".join([f"no shape{f' of {op}' if op else ''} in {names}", *what])
+    return DataError(text, "" if what else "see ckh shapes --help for what is read", code="no-problems")
 
 
 class _Counted(Counter[str]):

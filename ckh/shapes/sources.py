@@ -176,7 +176,7 @@ def found_in(source: Source, wanted: RunOptions, op: str = "") -> SourceLayers:
     """
     match source.kind:
         case SourceKind.MODEL:
-            return SourceLayers(source, list(config_layers(MODELS[source.name][1], source.name, wanted)))
+            return _model(source, MODELS[source.name][1], wanted)
         case SourceKind.NETWORK:
             return SourceLayers(source, _network_layers(source, wanted))
         case SourceKind.CONFIG:
@@ -199,9 +199,21 @@ def _config(source: Source, wanted: RunOptions) -> SourceLayers:
             "name a Hugging Face config.json",
             code="unknown-format",
         )
-    layers = list(config_layers(document, source.name, wanted))
+    return _model(source, document, wanted)
+
+
+def _model(source: Source, document: Mapping[str, Any], wanted: RunOptions) -> SourceLayers:
+    bad: dict[str, int] = {}
+
+    def refuse(error: UsageError) -> None:
+        message = f"{source.name}: {error.message}"
+        if not wanted.skip_bad:
+            raise UsageError(message, error.hint, code=error.code) from error
+        bad[message] = bad.get(message, 0) + 1
+
+    layers = list(config_layers(document, source.name, wanted, refuse))
     parts = other_parts(document)
-    return SourceLayers(source, layers, {}, {_OTHER_PARTS: len(parts)} if parts else {})
+    return SourceLayers(source, layers, bad, {_OTHER_PARTS: len(parts)} if parts else {})
 
 
 def _network_layers(source: Source, wanted: RunOptions) -> list[Layer]:

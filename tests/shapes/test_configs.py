@@ -13,6 +13,7 @@ from ckh.errors import DataError, UsageError
 from ckh.shapes.models.families import FAMILIES
 from ckh.shapes.models.ready import MODELS
 from ckh.shapes.problems import shapes_of
+from ckh.shapes.run_options import RunOptions
 from tests.refusals import expect_refusal
 
 if TYPE_CHECKING:
@@ -258,6 +259,32 @@ def test_ranks_that_do_not_divide(tmp_path: Path, tp: int, what: str) -> None:
     """Ranks that heads cannot be divided among are refused, with the size."""
     with expect_refusal(UsageError, "indivisible", what, tp):
         read(tmp_path, LLAMA_70B, tp=tp)
+
+
+def test_what_can_be_divided_is_kept(tmp_path: Path) -> None:
+    """On three ranks neither heads nor the vocabulary can be divided; the feed-forward of 12288 columns is kept."""
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps({**LLAMA_70B, "intermediate_size": 12288}), encoding="utf-8")
+    found = shapes_of([str(path)], RunOptions(tp=3, tokens=(1,), skip_bad=True))
+    assert sizes(found.problems) == {
+        "gate_up": (1, 2 * 4096, 8192, 80),
+        "down": (1, 8192, 4096, 80),
+        "lm_head": (1, 128256 // 3, 8192, 1),
+    }
+    assert list(found.bad.values()) == [1]
+
+
+def test_a_bad_source_among_several(tmp_path: Path) -> None:
+    """Of several sources the good ones are kept where bad ones are left out."""
+    path = tmp_path / "config.json"
+    path.write_text("{", encoding="utf-8")
+    with expect_refusal(DataError, "bad-json", path):
+        ckh.shapes.read(str(path), "llama3-8b")
+    found = shapes_of([str(path), "llama3-8b"], RunOptions(skip_bad=True))
+    assert len(found.problems) == 4 * 6 + 4
+    assert sum(found.bad.values()) == 1
+    with expect_refusal(DataError, "bad-json", path):
+        ckh.shapes.read(str(path), skip_bad=True)
 
 
 def test_json_that_is_no_model(tmp_path: Path) -> None:

@@ -74,6 +74,28 @@ def test_another_number_of_compute_units(tmp_path: Path, capsys: pytest.CaptureF
         assert found["differs"] == {}
 
 
+def test_the_nearest_of_several(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Another GPU is nearer than another type, that than other rows, those than other columns; then sizes count."""
+    rows = {
+        "columns": ("gfx942", 304, 16, 1024, FNUZ),
+        "rows": ("gfx942", 304, 4096, 1280, FNUZ),
+        "fewer rows": ("gfx942", 304, 64, 1280, FNUZ),
+        "type": ("gfx942", 304, 16, 1280, FN),
+        "GPU": ("gfx950", 256, 16, 1280, FNUZ),
+    }
+    lines = {
+        name: f"{gfx},{cus},{m},{n},8192,{dtype},ck,1,0,5.0,name,1,1,0.0\n"
+        for name, (gfx, cus, m, n, dtype) in rows.items()
+    }
+    line = LINE.format(m=16, n=1280, k=8192, dtype=FNUZ)
+    for expected in ("GPU", "type", "fewer rows", "rows", "columns"):
+        (found,) = missed(tmp_path, capsys, line, HEADER + "".join(lines.values()), "--arch", "gfx942")
+        gfx, _, m, n, dtype = rows[expected]
+        key = found["key"]
+        assert (key["gfx"], key["M"], key["N"], key["q_dtype_w"]) == (gfx, str(m), str(n), dtype)
+        del lines[expected]
+
+
 def test_nothing_is_near(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Without a row of that K there is no key."""
     (found,) = missed(tmp_path, capsys, LINE.format(m=1, n=2, k=3, dtype=FN), TABLE)

@@ -10,6 +10,7 @@ import pytest
 import ckh.shapes
 from ckh.cli import run
 from ckh.errors import ExitCode, UsageError
+from ckh.shapes.modules import traced
 from tests.refusals import expect_error, expect_refusal
 
 if TYPE_CHECKING:
@@ -84,6 +85,7 @@ def test_a_real_module(torch: Any) -> None:
         "linear1": 2 * rows * 64 * 256,
         "linear2": 2 * rows * 256 * 64,
     }
+    assert traced(module, [torch.empty(2, 16, 64)])[1] == {"attention": 1}
     assert torch.backends.mha.get_fastpath_enabled()
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ckh.errors import DataError
+from ckh.errors import DataError, UsageError
 from ckh.problems import dtype_name
 from ckh.shapes.layers import Scaling
 from ckh.shapes.models.config import Config
@@ -21,7 +21,7 @@ from ckh.shapes.models.families import FAMILIES, FAMILY_OF, ModelKind
 from ckh.text.prose import one_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from ckh.shapes.layers import Layer
     from ckh.shapes.run_options import RunOptions
@@ -34,26 +34,34 @@ _DEFAULT_DTYPE = "bf16"  # of models that state none
 _SCALING_OF = {"fp8": Scaling.ROW, "bf8": Scaling.ROW, "int8": Scaling.ROW, "pk_fp4": Scaling.BLOCK_32}
 
 
-def config_layers(document: Mapping[str, Any], where: str, wanted: RunOptions) -> Iterator[Layer]:
+def config_layers(
+    document: Mapping[str, Any], where: str, wanted: RunOptions, refuse: Callable[[UsageError], None]
+) -> Iterator[Layer]:
     """The layers of a configuration.
+
+    Args:
+        document: the configuration.
+        where: the file, for messages.
+        wanted: how the model runs.
+        refuse: what is done about layers whose sizes cannot be divided among the ranks, or are out of range.
 
     Raises:
         DataError: its family is unknown, or a field is missing or wrong.
-        UsageError: a size cannot be divided among the ranks.
     """
     config = config_of(document, where)
     precision = _precision(document, config, wanted)
-    match config.family.kind:
-        case ModelKind.DECODER:
-            yield from decoder_layers(
-                decoder_of(config), precision, wanted.tp, wanted.tokens, fuse_shared=wanted.fuse_shared, where=where
-            )
-        case ModelKind.VISION:
-            yield from vision_layers(config, precision, wanted)
-        case ModelKind.TWO_TOWERS:
-            yield from clip_layers(config, precision, wanted)
-        case ModelKind.SPEECH:
-            yield from whisper_layers(config, precision, wanted)
+    try:
+        match config.family.kind:
+            case ModelKind.DECODER:
+                yield from decoder_layers(decoder_of(config), precision, wanted, where, refuse)
+            case ModelKind.VISION:
+                yield from vision_layers(config, precision, wanted)
+            case ModelKind.TWO_TOWERS:
+                yield from clip_layers(config, precision, wanted)
+            case ModelKind.SPEECH:
+                yield from whisper_layers(config, precision, wanted)
+    except UsageError as error:
+        refuse(error)
 
 
 def config_of(document: Mapping[str, Any], where: str) -> Config:

@@ -15,7 +15,9 @@ from ckh.errors import UsageError
 from ckh.shapes.layers import ExpertProducts, Layer, Matmul, Scaling
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator
+
+    from ckh.shapes.run_options import RunOptions
 
 VOCABULARY_PADDING = 64  # vLLM's DEFAULT_VOCAB_PADDING_SIZE
 MAX_SEQUENCES = 256  # vLLM's max_num_seqs: rows of lm_head at most, one for each sequence
@@ -107,6 +109,11 @@ class Decoder:
     latent: LatentAttention | None = None
     linear: LinearAttention | None = None
 
+    @property
+    def sparse_layers(self) -> int:
+        """Layers with experts."""
+        return self.layers - self.dense_layers
+
 
 @dataclass(frozen=True, slots=True)
 class Precision:
@@ -160,33 +167,47 @@ class Ranks:
         return self.share(heads, "num_key_value_heads")
 
 
-def weights_of(model: Decoder, ranks: Ranks) -> Iterator[Weight]:
+def weights_of(
+    model: Decoder, ranks: Ranks, refuse: Callable[[UsageError], None], *, fuse_shared: bool
+) -> Iterator[Weight]:
     """The distinct weights of a rank that tokens are multiplied with, in the order they are met.
 
-    Raises:
-        UsageError: a size cannot be divided among the ranks.
+    Args:
+        model: the configuration.
+        ranks: how sizes are divided.
+        refuse: what is done about a part of a layer whose sizes cannot be divided.
+        fuse_shared: whether shared experts are among the routed ones.
     """
+    mixture = model.experts
+    has_shared = mixture is not None and mixture.shared and not fuse_shared
+    parts = (
+        (model.latent is not None, _latent),
+        (model.latent is None and model.layers > model.linear_layers, _attention),
+        (model.linear is not None, _linear),
+        (model.dense_layers, _dense),
+        (mixture is not None, _router),
+        (has_shared, _shared),
+        (True, _outputs),
+    )
+    for is_there, part in parts:
+        if is_there:
+            try:
+                yield from list(part(model, ranks))
+            except UsageError as error:
+                refuse(error)
+
+
+def _attention(model: Decoder, ranks: Ranks) -> Iterator[Weight]:
     full = model.layers - model.linear_layers
-    if model.latent is not None:
-        yield from _latent(model, model.latent, ranks)
-    elif full:
-        heads = ranks.share(model.heads, "num_attention_heads")
-        queries = heads * (2 if model.gated_attention else 1)
-        yield Weight("qkv", (queries + 2 * ranks.kv_share(model.kv_heads)) * model.head_dim, model.hidden, full)
-        yield Weight("o", model.hidden, heads * model.head_dim, full)
-    if model.linear is not None:
-        yield from _linear(model, model.linear, ranks)
-    if model.dense_layers:
-        yield from _feed_forward("", model.hidden, ranks.share(model.intermediate, "intermediate_size"), model)
-    if model.experts is not None:
-        sparse = model.layers - model.dense_layers
-        yield Weight("router", model.experts.count, model.hidden, sparse, is_quantised=False)
-    padded = -(-model.vocabulary // VOCABULARY_PADDING) * VOCABULARY_PADDING
-    outputs = ranks.share(padded, "the padded vocab_size")
-    yield Weight("lm_head", outputs, model.hidden, 1, is_quantised=False, most_rows=MAX_SEQUENCES)
+    heads = ranks.share(model.heads, "num_attention_heads")
+    queries = heads * (2 if model.gated_attention else 1)
+    yield Weight("qkv", (queries + 2 * ranks.kv_share(model.kv_heads)) * model.head_dim, model.hidden, full)
+    yield Weight("o", model.hidden, heads * model.head_dim, full)
 
 
-def _latent(model: Decoder, latent: LatentAttention, ranks: Ranks) -> Iterator[Weight]:
+def _latent(model: Decoder, ranks: Ranks) -> Iterator[Weight]:
+    latent = model.latent
+    assert latent is not None, "the model has it"
     heads, layers = ranks.share(model.heads, "num_attention_heads"), model.layers
     kv_a = latent.kv_rank + latent.rope_dim
     queries = heads * (latent.nope_dim + latent.rope_dim)
@@ -204,7 +225,9 @@ def _latent(model: Decoder, latent: LatentAttention, ranks: Ranks) -> Iterator[W
     yield Weight("o", model.hidden, heads * latent.value_dim, layers)
 
 
-def _linear(model: Decoder, linear: LinearAttention, ranks: Ranks) -> Iterator[Weight]:
+def _linear(model: Decoder, ranks: Ranks) -> Iterator[Weight]:
+    linear = model.linear
+    assert linear is not None, "the model has it"
     keys = ranks.share(linear.key_heads, "linear_num_key_heads") * linear.key_dim
     value_heads = ranks.share(linear.value_heads, "linear_num_value_heads")
     values = value_heads * linear.value_dim
@@ -213,64 +236,77 @@ def _linear(model: Decoder, linear: LinearAttention, ranks: Ranks) -> Iterator[W
     yield Weight("linear_o", model.hidden, values, model.linear_layers)
 
 
-def _feed_forward(prefix: str, hidden: int, intermediate: int, model: Decoder) -> Iterator[Weight]:
+def _dense(model: Decoder, ranks: Ranks) -> Iterator[Weight]:
+    intermediate = ranks.share(model.intermediate, "intermediate_size")
+    yield from _feed_forward("", model.hidden, intermediate, model.dense_layers)
+
+
+def _router(model: Decoder, _ranks: Ranks) -> Iterator[Weight]:
+    assert model.experts is not None, "the model has them"
+    yield Weight("router", model.experts.count, model.hidden, model.sparse_layers, is_quantised=False)
+
+
+def _shared(model: Decoder, ranks: Ranks) -> Iterator[Weight]:
+    assert model.experts is not None, "the model has them"
+    intermediate = ranks.share(model.experts.shared_intermediate, "the shared experts' intermediate size")
+    yield from _feed_forward("shared_", model.hidden, intermediate, model.sparse_layers)
+
+
+def _feed_forward(prefix: str, hidden: int, intermediate: int, count: int) -> Iterator[Weight]:
     """Gated: gate and up are one weight."""
-    count = model.layers - model.dense_layers if prefix else model.dense_layers
     yield Weight(f"{prefix}gate_up", 2 * intermediate, hidden, count)
     yield Weight(f"{prefix}down", hidden, intermediate, count)
 
 
+def _outputs(model: Decoder, ranks: Ranks) -> Iterator[Weight]:
+    padded = -(-model.vocabulary // VOCABULARY_PADDING) * VOCABULARY_PADDING
+    outputs = ranks.share(padded, "the padded vocab_size")
+    yield Weight("lm_head", outputs, model.hidden, 1, is_quantised=False, most_rows=MAX_SEQUENCES)
+
+
 def decoder_layers(
-    model: Decoder, precision: Precision, tp: int, tokens: Sequence[int], *, fuse_shared: bool, where: str
+    model: Decoder, precision: Precision, run: RunOptions, where: str, refuse: Callable[[UsageError], None]
 ) -> Iterator[Layer]:
     """The layers of one rank for each number of tokens.
 
     Args:
         model: the configuration.
         precision: element types.
-        tp: ranks of tensor parallelism.
-        tokens: rows of the products.
-        fuse_shared: whether shared experts are further experts that each token chooses, as AITER can run them.
+        run: ranks, tokens, and whether shared experts are routed ones.
         where: the file, for messages.
+        refuse: what is done about a part of a layer whose sizes cannot be divided among the ranks.
 
     Raises:
-        UsageError: a size cannot be divided among the ranks, or is out of range.
+        UsageError: a size is out of range.
     """
-    ranks = Ranks(tp)
-    mixture = model.experts
-    weights = list(weights_of(model, ranks))
-    if mixture is not None and mixture.shared and not fuse_shared:
-        shared = ranks.share(mixture.shared_intermediate, "the shared experts' intermediate size")
-        weights[-1:-1] = _feed_forward("shared_", model.hidden, shared, model)
-    for rows in tokens:
+    ranks = Ranks(run.tp)
+    weights = list(weights_of(model, ranks, refuse, fuse_shared=run.fuse_shared))
+    experts = None
+    if model.experts is not None:
+        experts = _expert_sizes(model.experts, ranks, refuse, fuse_shared=run.fuse_shared)
+    for rows in run.tokens:
         for one in weights:
             dtype, scaling = (
                 (precision.dtype, precision.scaling) if one.is_quantised else (precision.base, Scaling.NONE)
             )
             m = min(rows, one.most_rows) if one.most_rows else rows
             yield Layer(one.name, Matmul(m, one.n, one.k, dtype, scaling=scaling), one.count, where)
-        if mixture is not None:
-            yield _experts(model, mixture, precision, ranks, rows, fuse_shared=fuse_shared, where=where)
+        if experts is not None:
+            intermediate, count, per_token = experts
+            shape = ExpertProducts(
+                rows, model.hidden, intermediate, count, per_token, precision.dtype, precision.scaling
+            )
+            yield Layer("experts", shape, model.sparse_layers, where)
 
 
-def _experts(
-    model: Decoder,
-    mixture: MixtureOfExperts,
-    precision: Precision,
-    ranks: Ranks,
-    rows: int,
-    *,
-    fuse_shared: bool,
-    where: str,
-) -> Layer:
+def _expert_sizes(
+    mixture: MixtureOfExperts, ranks: Ranks, refuse: Callable[[UsageError], None], *, fuse_shared: bool
+) -> tuple[int, int, int] | None:
+    """Columns between an expert's products, number of experts, and how many a token chooses; None: refused."""
     more = mixture.shared if fuse_shared else 0
-    shape = ExpertProducts(
-        rows,
-        model.hidden,
-        ranks.share(mixture.intermediate, "the experts' intermediate size"),
-        mixture.count + more,
-        mixture.per_token + more,
-        precision.dtype,
-        precision.scaling,
-    )
-    return Layer("experts", shape, model.layers - model.dense_layers, where)
+    try:
+        intermediate = ranks.share(mixture.intermediate, "the experts' intermediate size")
+    except UsageError as error:
+        refuse(error)
+        return None
+    return intermediate, mixture.count + more, mixture.per_token + more
