@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 # Subcommand -> its one line of help. `ckh.commands.<name>.register(app)` adds the real thing.
 COMMANDS: dict[str, str] = {
+    "tune": "Tune the kernels of a model: shapes, measuring, training, export.",
     "shapes": "List the problems of a model, module or log, weighted.",
     "bench": "Measure kernels on many problems.",
     "convert": "Turn journals and AMD's benchmark files into a Parquet dataset.",

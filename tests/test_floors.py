@@ -17,7 +17,7 @@ FLOORS = (
     ("",),
     ("ops.*",),
     ("quick",),
-    ("export", "isa", "report", "search"),
+    ("export", "isa", "report", "search", "tune"),
     ("bench",),
     ("emulator",),
     ("learn",),

@@ -75,12 +75,15 @@ class Scores(Protocol):
         """Scores of a problem's kernels, higher is faster; None: unknown."""
 
 
-def representative(places: NDArray[np.float64], seed: int = 0) -> Iterator[int]:
+def representative(
+    places: NDArray[np.float64], seed: int = 0, weights: NDArray[np.float64] | None = None
+) -> Iterator[int]:
     """Indices of problems by marginal gain as representatives: any prefix is a selection.
 
     Args:
         places: the problems as points, shape (problems, coordinates).
         seed: what a sample of too many problems follows from.
+        weights: how much the distance of each problem counts, shape (problems,); all the same by default.
     """
     drawn = np.arange(len(places))
     if len(drawn) > MOST_PROBLEMS:
@@ -89,9 +92,11 @@ def representative(places: NDArray[np.float64], seed: int = 0) -> Iterator[int]:
     squares = (points**2).sum(axis=1)
     distance = np.sqrt(np.maximum(squares[:, None] + squares[None] - 2 * points @ points.T, 0.0)).astype(np.float32)
     nearest = np.full(len(drawn), 2 * distance.max() + 1, dtype=np.float32)
+    weight = None if weights is None else np.asarray(weights, np.float32)[drawn]
 
     def gain(some: NDArray[np.int64]) -> NDArray[np.float32]:
-        return np.asarray(np.maximum(nearest - distance[some], 0.0).sum(axis=1))
+        gained = np.maximum(nearest - distance[some], 0.0)
+        return np.asarray(gained.sum(axis=1) if weight is None else gained @ weight)
 
     greedy = _LazyGreedy(gain(np.arange(len(drawn))), _PROBLEMS_AT_ONCE)
     for _ in drawn:

@@ -197,6 +197,19 @@ def reads(source: str, op: Operation[Any, Any]) -> bool:
     return kind not in (*_OWN_READERS, SourceKind.TEXTS)
 
 
+def counts_of(op: Operation[P, Any], source: str, problems: Iterable[P]) -> dict[P, int] | None:
+    """How often each problem runs that `problems_of` found in a source; None if the source states no counts.
+
+    Raises:
+        CkhError: the source cannot be read again.
+    """
+    if not reads(source, op):
+        return None
+    kinds = {(problem.dtype, getattr(problem, "variant", None)) for problem in problems}
+    lists = [shapes_of([source], replace(DEFAULT, dtype=dtype, variant=variant), op.name) for dtype, variant in kinds]
+    return {one.problem: one.count for found in lists for one in found.problems}
+
+
 def problems_of(
     op: Operation[P, Any], source: str, variant: str | None, dtype: str | None, default_dtype: str = "fp32"
 ) -> tuple[P, ...]:

@@ -66,6 +66,15 @@ def test_more_problems_begin_with_the_same(whole: Plan) -> None:
     assert len(few_plan(whole, "99", small_tiles, 0, None, PACE).tasks) == 40
 
 
+def test_problems_that_run_often_come_first(whole: Plan) -> None:
+    """A problem with nearly all operations is the first of a plan, and others are not left out."""
+    problems = [task.problem for task in few_plan(whole, "40", small_tiles, 0, None, PACE).tasks]
+    last = problems[-1]
+    weighted = [task.problem for task in few_plan(whole, "40", small_tiles, 0, None, PACE, {last: 10**9}).tasks]
+    assert weighted[0] == last
+    assert set(weighted) == set(problems)
+
+
 def test_where_nothing_is_known_kernels_are_drawn_from_all(whole: Plan) -> None:
     """Without an order each problem has twelve of its own kernels at random."""
     few = few_plan(whole, "40", nothing, 0, None, PACE)

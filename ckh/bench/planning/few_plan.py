@@ -35,7 +35,7 @@ from ckh.learn.selection import Shots, few_kernels, representative
 from ckh.ops import operation, operation_of_problem
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from pathlib import Path
 
     from numpy.typing import NDArray
@@ -128,7 +128,15 @@ class Order(Protocol):
         """
 
 
-def few_plan(plan: Plan, count: str, order: Order, seed: int, budget_s: float | None, pace: Pace) -> Plan:
+def few_plan(
+    plan: Plan,
+    count: str,
+    order: Order,
+    seed: int,
+    budget_s: float | None,
+    pace: Pace,
+    counts: Mapping[Problem, int] | None = None,
+) -> Plan:
     """Select the most informative part of a plan.
 
     Args:
@@ -138,12 +146,14 @@ def few_plan(plan: Plan, count: str, order: Order, seed: int, budget_s: float | 
         seed: seed of random choices.
         budget_s: seconds for compiling and measuring.
         pace: estimated duration of these.
+        counts: how often each problem runs; problems then weigh by their operations in all.
 
     Raises:
         UsageError: the count is invalid, or "auto" without a budget.
     """
     most = _count(count, budget_s)
-    by_worth = [plan.tasks[number] for number in islice(representative(_places(plan), seed), most)]
+    weights = None if counts is None else _weights([task.problem for task in plan.tasks], counts)
+    by_worth = [plan.tasks[number] for number in islice(representative(_places(plan), seed, weights), most)]
     draft = _Draft(by_worth, order, seed)
     if count == AUTO and budget_s is not None:
         return replace(plan, tasks=_within(draft, len(plan.kernels), budget_s, pace))
@@ -229,6 +239,12 @@ def _count(count: str, budget_s: float | None) -> int:
             code="bad-number",
         )
     return number
+
+
+def _weights(problems: Sequence[Problem], counts: Mapping[Problem, int]) -> NDArray[np.float64]:
+    """Share of each problem's operations in those of all, shape (problems,)."""
+    work = np.array([float(problem.flops) * counts.get(problem, 1) for problem in problems])
+    return np.asarray(work / work.sum())
 
 
 def _places(plan: Plan) -> NDArray[np.float64]:

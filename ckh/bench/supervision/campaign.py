@@ -35,6 +35,7 @@ from ckh.ops import DEFAULT_OPERATION, operation
 from ckh.problems import Direction
 from ckh.records import Record
 from ckh.requested import as_option
+from ckh.shapes.problems import counts_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -199,7 +200,8 @@ class Campaign:
             return plan
         known = KnownBefore.of(arch.name, _path(settings.model))
         pace = replace(self._pace(limits.jobs), to_compile=lambda kernels: self._to_compile(kernels)[0])
-        few = few_plan(plan, settings.plan, known, settings.seed, limits.budget_s, pace)
+        counts = counts_of(operation(settings.op), settings.problems, problems)
+        few = few_plan(plan, settings.plan, known, settings.seed, limits.budget_s, pace, counts)
         self._chosen_by = ", ".join(known.sources) or "chance: there is no model and no estimate"
         return few
 

@@ -1,0 +1,1 @@
+"""`ckh tune`: from the shapes of a model to a table that its server uses, by the commands that exist."""

@@ -1,0 +1,175 @@
+"""What a tuning brings: for each shape today's kernel and the chosen one, by measured times."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ckh.assess.measured import times_of
+from ckh.documents import Document
+from ckh.records import Record
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from ckh.data.dataset import Dataset
+    from ckh.shapes.layers import WeightedProblem
+
+_DEVIATION = 1.4826  # of a normal distribution, by its median absolute deviation
+_CONFIDENCE = 1.96  # standard errors on each side of an interval of 95 %
+WORTH_IT = 1.01  # a gain below is not worth a table
+
+
+class TunedShape(Record):
+    """A shape of the model."""
+
+    problem: str
+    """Canonical text."""
+    count: int
+    """How often it runs."""
+    layers: tuple[str, ...]
+    """Names of layers."""
+    today: str | None
+    """Kernel that ckh predict chose before; null if none applies."""
+    today_ms: float | None
+    """Its measured time; null if it was not measured."""
+    kernel: str | None
+    """Fastest measured kernel; null if none was measured."""
+    latency_ms: float | None
+    """Its measured time."""
+    gain: float | None
+    """Measured time of today's kernel over that of the fastest."""
+    gain_interval: tuple[float, float] | None
+    """95 % confidence interval of the gain, by the spread of samples."""
+    share: float | None
+    """Share of the model's measured time with today's kernels, where they were measured."""
+
+
+class TuneDocument(Document):
+    """ckh tune --json: what tuned kernels bring to a model."""
+
+    schema = "tune"
+
+    folder: str
+    """Folder of the tuning."""
+    op: str
+    """Operation."""
+    device: str | None
+    """Device that was measured; null: nothing was."""
+    shapes: tuple[TunedShape, ...]
+    """Shapes by their share of the time."""
+    today_ms: float | None
+    """Time of all shapes with today's kernels, each by its count, where both kernels were measured."""
+    tuned_ms: float | None
+    """The same with the fastest measured kernels."""
+    gain: float | None
+    """today_ms / tuned_ms."""
+    gain_interval: tuple[float, float] | None
+    """95 % confidence interval of the gain."""
+    is_worth_it: bool | None
+    """Whether the gain is beyond noise and 1 %; null if it is not known."""
+    another_hour: tuple[float, float, float] | None
+    """Expected gain of another hour of measuring, in mean efficiency, with its 95 % interval; null if not known."""
+    model: str | None
+    """Folder of the trained model."""
+    export: str | None
+    """Folder of the export."""
+
+
+@dataclass(frozen=True, slots=True)
+class MeasuredTime:
+    """The measured time of a kernel in ms, and its standard error."""
+
+    ms: float
+    error_ms: float
+
+
+@dataclass(frozen=True, slots=True)
+class Ratio:
+    """A ratio of times, with its 95 % confidence interval."""
+
+    value: float
+    interval: tuple[float, float]
+
+
+def measured_times(dataset: Dataset) -> dict[str, dict[str, MeasuredTime]]:
+    """The times of each problem's kernels, by canonical text and name."""
+    times, frame = times_of(dataset), dataset.frame
+    names, samples = frame["kernel"], frame["samples"].fillna(1).clip(lower=1)
+    error = times.latency_ms * times.spread * _DEVIATION / samples.to_numpy() ** 0.5
+    found: dict[str, dict[str, MeasuredTime]] = {}
+    texts = [problem.canonical() for problem in dataset.problems()]
+    for number, name, ms, deviation in zip(
+        times.problem.tolist(), names, times.latency_ms.tolist(), error.tolist(), strict=True
+    ):
+        if math.isfinite(ms):
+            found.setdefault(texts[number], {})[name] = MeasuredTime(ms, 0.0 if math.isnan(deviation) else deviation)
+    return found
+
+
+def ratio(today: Sequence[MeasuredTime], tuned: Sequence[MeasuredTime], counts: Sequence[int]) -> Ratio:
+    """The ratio of two sums of times, each by its count.
+
+    The errors of times add up as those of independent ones; where both are of one kernel the difference has none.
+    """
+    before, after = _sum(today, counts), _sum(tuned, counts)
+    variance = sum(
+        (n * one.error_ms / before) ** 2 + (n * other.error_ms / after) ** 2
+        for n, one, other in zip(counts, today, tuned, strict=True)
+        if one is not other
+    )
+    value, error = before / after, _CONFIDENCE * math.sqrt(variance)
+    return Ratio(value, (value * math.exp(-error), value * math.exp(error)))
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """A shape with today's kernel and the fastest measured one; None where a kernel or its time is not known."""
+
+    shape: WeightedProblem
+    today: str | None
+    before: MeasuredTime | None
+    kernel: str | None
+    best: MeasuredTime | None
+
+    def row(self, whole_ms: float) -> TunedShape:
+        """The shape as JSON has it, given the time of all."""
+        one = None if self.before is None or self.best is None else ratio([self.before], [self.best], [1])
+        return TunedShape(
+            problem=self.shape.problem.canonical(),
+            count=self.shape.count,
+            layers=self.shape.layers,
+            today=self.today,
+            today_ms=None if self.before is None else self.before.ms,
+            kernel=self.kernel,
+            latency_ms=None if self.best is None else self.best.ms,
+            gain=None if one is None else one.value,
+            gain_interval=None if one is None else one.interval,
+            share=None if self.before is None else self.shape.count * self.before.ms / whole_ms,
+        )
+
+
+def compared(shape: WeightedProblem, today: str | None, times: Mapping[str, MeasuredTime]) -> Compared:
+    """Compare today's kernel of a shape with the fastest of its measured times."""
+    fastest = min(times, key=lambda name: times[name].ms, default=None)
+    before = None if today is None else times.get(today)
+    return Compared(shape, today, before, fastest, None if fastest is None else times[fastest])
+
+
+def whole(shapes: Sequence[Compared]) -> tuple[float, float, Ratio] | None:
+    """Times of all shapes in ms with today's kernels and with the fastest, and their ratio; None if none has both."""
+    pairs = [(one.before, one.best, one.shape.count) for one in shapes if one.before and one.best]
+    if not pairs:
+        return None
+    before, after, counts = (list(some) for some in zip(*pairs, strict=True))
+    return _sum(before, counts), _sum(after, counts), ratio(before, after, counts)
+
+
+def _sum(times: Sequence[MeasuredTime], counts: Sequence[int]) -> float:
+    return sum(n * one.ms for n, one in zip(counts, times, strict=True))
+
+
+def is_worth_it(gain: Ratio) -> bool:
+    """True if a gain is beyond noise and `WORTH_IT`."""
+    return gain.interval[0] > 1 and gain.value >= WORTH_IT

@@ -1,0 +1,145 @@
+"""What a tuning is asked for, and the file that remembers it and which steps are done."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING
+
+from ckh.errors import DataError, UsageError
+from ckh.files.jsonfields import JsonFields
+from ckh.files.paths import write_atomic
+from ckh.version import __version__
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+FILE = "tune.json"
+# What another call on the same folder may change, and the step that is then repeated, with those that follow.
+_REPEATS = {"budget": "bench", "to": "export"}
+_LISTED = "shapes"  # the step before which nothing was chosen
+
+
+@dataclass(frozen=True, slots=True)
+class TuneSettings:
+    """What is tuned.
+
+    Attributes:
+        sources: of shapes, as of `ckh shapes`.
+        options: further options of `ckh shapes`, as typed.
+        op: the operation; None: the one with the most work.
+        variant: direction of convolutions.
+        arch: the architecture; None: the device's.
+        dtype: the element type; None: the sources' or the device's.
+        device: the device's kind; None: `ckh bench` chooses.
+        budget: time of measuring, as typed.
+        to: target of the export, or None.
+        installed: the AITER whose tables are kept, or None.
+    """
+
+    sources: tuple[str, ...]
+    options: tuple[str, ...] = ()
+    op: str | None = None
+    variant: str | None = None
+    arch: str | None = None
+    dtype: str | None = None
+    device: str | None = None
+    budget: str = "15m"
+    to: str | None = None
+    installed: str | None = None
+
+    def shape_options(self) -> tuple[str, ...]:
+        """Arguments of `ckh shapes`."""
+        named = _options(op=self.op, variant=self.variant, dtype=self.dtype)
+        return (*self.sources, *self.options, *named)
+
+    def place_options(self) -> tuple[str, ...]:
+        """Arguments of commands that rank: architecture and element type."""
+        return _options(arch="host" if self.device == "host" else self.arch, dtype=self.dtype)
+
+    def device_options(self) -> tuple[str, ...]:
+        """Arguments of `ckh bench`: the device."""
+        return _options(device=self.device, arch=self.arch, dtype=self.dtype, variant=self.variant and "all")
+
+
+def _options(**values: str | None) -> tuple[str, ...]:
+    return tuple(part for name, value in values.items() if value is not None for part in (f"--{name}", value))
+
+
+@dataclass(slots=True)
+class Progress:
+    """Which steps of a folder are done.
+
+    Attributes:
+        done: their names.
+    """
+
+    folder: Path
+    settings: TuneSettings
+    done: list[str] = field(default_factory=list)
+
+    def mark(self, name: str) -> None:
+        """Remember that a step is done.
+
+        Raises:
+            OSError: the file cannot be written.
+        """
+        self.done.append(name)
+        self.write()
+
+    def repeat_from(self, name: str) -> None:
+        """Forget that a step and those after it are done.
+
+        Raises:
+            OSError: the file cannot be written.
+        """
+        if name in self.done:
+            del self.done[self.done.index(name) :]
+            self.write()
+
+    def write(self) -> None:
+        """Write the file."""
+        document = {"ckh_version": __version__, "settings": asdict(self.settings), "done": self.done}
+        write_atomic(self.folder / FILE, json.dumps(document, indent=2).encode() + b"\n")
+
+
+def progress_of(folder: Path, settings: TuneSettings) -> Progress:
+    """The progress of a folder: nothing done if it is new.
+
+    Raises:
+        UsageError: it was begun with other settings.
+        DataError: its file is damaged.
+        OSError: it cannot be made.
+    """
+    path = folder / FILE
+    if not path.exists():
+        folder.mkdir(parents=True, exist_ok=True)
+        found = Progress(folder, settings)
+        found.write()
+        return found
+    values = JsonFields.read(path)
+    before, done = values.value("settings"), values.value("done")
+    if not isinstance(before, dict) or not isinstance(done, list):
+        raise DataError(f"{path}: settings must be an object and done a list", code="bad-field")
+    now = json.loads(json.dumps(asdict(settings)))
+    changed = list(_changed(before, now))
+    if changed and set(done) <= {_LISTED}:
+        done = []
+    elif changed:
+        raise UsageError(
+            f"{folder} was begun with other settings: {', '.join(changed)}",
+            "give the same options to continue, another --out, or --force to begin anew",
+            code="run-mismatch",
+        )
+    found = Progress(folder, settings, [name for name in done if isinstance(name, str)])
+    for name, step in _REPEATS.items():
+        if before.get(name) != now[name]:
+            found.repeat_from(step)
+    return found
+
+
+def _changed(before: dict[str, object], now: dict[str, object]) -> Iterator[str]:
+    for name, value in now.items():
+        if name not in _REPEATS and before.get(name) != value:
+            yield f"{name} {before.get(name)!r}, not {value!r}"

@@ -1,0 +1,137 @@
+"""The steps of a tuning: command lines of ckh, in one folder, each of which can be repeated by hand."""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ckh.errors import UsageError
+from ckh.ops import operation
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from ckh.tune.settings import TuneSettings
+
+FEWEST_PROBLEMS = 6  # that a model is trained on; of fewer the measured best are exported
+PAGE = "summary.md"
+SHAPES, BEFORE, RUN, MEASURED, MODEL, EXPORT = (
+    "shapes.csv",
+    "before.json",
+    "run",
+    "measured.parquet",
+    "model",
+    "export",
+)
+# Targets of ckh export: whether they need a trained model, and whether they take measured rows.
+TARGETS = {
+    "aiter": (False, False),
+    "amd-registry": (False, True),
+    "c": (True, False),
+    "inductor": (False, False),
+    "miopen": (False, False),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class TuneStep:
+    """A command line of ckh.
+
+    Attributes:
+        name: of the step, in the settings' file.
+        args: the arguments of ckh.
+        keeps: the file that its output is written to; None: it is printed.
+        is_gate_ignored: whether exit code 5, of problems without a kernel, is fine.
+        after: the step to repeat where it fails: it may have ended before anything was measured.
+    """
+
+    name: str
+    args: tuple[str, ...]
+    keeps: Path | None = None
+    is_gate_ignored: bool = False
+    after: str = ""
+
+    @property
+    def line(self) -> str:
+        """The command line, as it is typed."""
+        return f"ckh {shlex.join(self.args)}" + (f" > {shlex.quote(str(self.keeps))}" if self.keeps else "")
+
+
+def listing(settings: TuneSettings, folder: Path) -> TuneStep:
+    """The step that lists the shapes of the sources."""
+    return TuneStep("shapes", ("shapes", *settings.shape_options(), "--out", str(folder / SHAPES), "--force"))
+
+
+def measuring(
+    settings: TuneSettings, folder: Path, op: str, *, is_begun: bool, force: bool = False
+) -> Iterator[TuneStep]:
+    """The steps from shapes to measurements; none of an operation whose kernels ckh does not measure.
+
+    Args:
+        settings: what is wanted.
+        folder: the folder of the tuning.
+        op: the operation.
+        is_begun: whether there is a run to continue.
+        force: whether it is replaced instead.
+    """
+    shapes = ("--op", op, "--problems", str(folder / SHAPES))
+    yield TuneStep(
+        "before",
+        ("predict", *shapes, *settings.place_options(), "--top", "1", "--skip-unsupported", "--json"),
+        folder / BEFORE,
+    )
+    if operation(op).measured is None:
+        return
+    run, budget = str(folder / RUN), ("--budget", settings.budget)
+    if is_begun and not force:
+        yield TuneStep("bench", ("bench", "--resume", "--out", run, *budget))
+    else:
+        new = (*budget, "--out", run, *(("--force",) if is_begun else ()))
+        yield TuneStep("bench", ("bench", *shapes, *settings.device_options(), "--plan", "auto", *new))
+    if settings.device != "emulated":
+        yield TuneStep("convert", ("convert", run, "--out", str(folder / MEASURED), "--force"), after="bench")
+
+
+def learning(folder: Path, op: str, problems: int, *, directions: tuple[str, ...]) -> Iterator[TuneStep]:
+    """The step that trains a model, if there are problems enough.
+
+    Args:
+        folder: the folder of the tuning.
+        op: the operation.
+        problems: that were measured.
+        directions: those of them; a model is of one.
+    """
+    if problems >= FEWEST_PROBLEMS and len(directions) <= 1:
+        variant = ("--variant", directions[0]) if directions else ()
+        data = ("--data", str(folder / MEASURED))
+        yield TuneStep("train", ("train", "--op", op, *variant, *data, "--out", str(folder / MODEL), "--force"))
+
+
+def exporting(
+    settings: TuneSettings, folder: Path, op: str, *, is_trained: bool, is_measured: bool
+) -> Iterator[TuneStep]:
+    """The step that writes the table of a target, if one is wanted.
+
+    Raises:
+        UsageError: the target needs a model, and too few problems were measured for one.
+    """
+    if settings.to is None:
+        return
+    needs_model, takes_rows = TARGETS[settings.to]
+    model = ("--model", str(folder / MODEL)) if is_trained else ()
+    if needs_model and not model:
+        raise UsageError(
+            f"--to {settings.to} needs a model of {FEWEST_PROBLEMS} measured problems or more",
+            "tune more shapes, or use --to amd-registry",
+            code="inapplicable-option",
+        )
+    rows = ("--data", str(folder / MEASURED)) if takes_rows and is_measured else ()
+    problems = () if needs_model else ("--op", op, "--problems", str(folder / SHAPES), *settings.place_options())
+    ordered = ("--ordered",) if takes_rows else ()
+    source = rows or model
+    installed = ("--installed", settings.installed) if settings.installed else ()
+    chosen = (*ordered, *problems, *source, *installed)
+    args = ("export", "--to", settings.to, *chosen, "--out", str(folder / EXPORT), "--force")
+    yield TuneStep("export", args, is_gate_ignored=True)

@@ -1,0 +1,95 @@
+"""`ckh tune` on the CPU, from a list of shapes to an export."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ckh.cli import run
+from ckh.errors import ExitCode
+from tests.jsonschemas import require_described
+from tests.refusals import expect_error
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+SHAPES = "op,count,layers,dtype,layout,m,n,k,split_k\n" + "".join(
+    f"gemm_universal,{count},layer{n},fp32,rcr,{m},{n},64,1\n" for count, m, n in ((80, 64, 96), (2, 32, 64))
+)
+
+
+@pytest.fixture
+def shapes(tmp_path: Path) -> Path:
+    """A list of two small matrix products."""
+    path = tmp_path / "shapes.csv"
+    path.write_text(SHAPES, encoding="utf-8")
+    return path
+
+
+@pytest.mark.slow
+def test_a_list_of_shapes_is_tuned(shapes: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """Each step is done once, the gain is that of the times in the dataset, and a further call does nothing more."""
+    out = tmp_path / "tuned"
+    line = ["tune", str(shapes), "--device", "host", "--to", "amd-registry", "--out", str(out)]
+    assert run([*line, "--budget", "90s"]) == ExitCode.OK
+    assert "$ ckh shapes" in capfd.readouterr().err
+    assert run([*line, "--budget", "91s", "--json"]) == ExitCode.OK
+    printed = capfd.readouterr()
+    document = json.loads(printed.out)
+    require_described("tune", document)
+    assert "ckh bench --resume" in printed.err
+    assert "ckh shapes" not in printed.err
+    assert [one["count"] for one in document["shapes"]] == [80, 2]
+    assert sum(one["share"] for one in document["shapes"]) == pytest.approx(1)
+    today, tuned = (sum(one["count"] * one[name] for one in document["shapes"]) for name in ("today_ms", "latency_ms"))
+    assert (document["today_ms"], document["tuned_ms"]) == pytest.approx((today, tuned))
+    assert document["gain"] == pytest.approx(today / tuned)
+    assert document["gain"] >= 1
+    assert document["model"] is None
+    assert (out / "export" / "README.md").is_file()
+    assert f"{document['gain']:.3f}x" in (out / "summary.md").read_text(encoding="utf-8")
+    assert run([*line, "--budget", "91s"]) == ExitCode.OK
+    assert "$ ckh" not in capfd.readouterr().err
+
+
+def test_a_dry_run_prints_the_steps(shapes: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """Of an operation that ckh does not measure without a plan of measuring."""
+    out = tmp_path / "tuned"
+    assert run(["tune", "llama3-8b", "--op", "aiter_gemm", "--arch", "gfx942", "--dry-run", "--out", str(out)]) == 0
+    printed = capfd.readouterr().out
+    assert "$ ckh predict --op aiter_gemm" in printed
+    assert "ckh bench" not in printed
+    assert sorted(path.name for path in out.iterdir()) == ["shapes.csv", "tune.json"]
+    assert shapes.is_file()
+
+
+@pytest.mark.parametrize(
+    ("options", "code"),
+    [
+        (["--to", "aitre"], "unknown-name"),
+        (["--budget", "soon"], "bad-number"),
+        (["--op", "gemm_universl"], "unknown-op"),
+    ],
+)
+def test_wrong_options_make_no_folder(
+    options: list[str], code: str, shapes: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """They are refused before anything is done."""
+    out = tmp_path / "tuned"
+    assert run(["tune", str(shapes), "--out", str(out), *options]) == ExitCode.USAGE
+    expect_error(capsys.readouterr().err, code)
+    assert not out.exists()
+
+
+def test_a_folder_of_something_else_is_left_alone(
+    shapes: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Even with --force."""
+    out = tmp_path / "mine"
+    out.mkdir()
+    (out / "notes.txt").write_text("mine")
+    assert run(["tune", str(shapes), "--out", str(out), "--force"]) == ExitCode.USAGE
+    expect_error(capsys.readouterr().err, "foreign-output", out)
+    assert [path.name for path in out.iterdir()] == ["notes.txt"]

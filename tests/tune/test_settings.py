@@ -1,0 +1,91 @@
+"""A tuning is continued where it was, unless its settings have changed."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ckh.errors import CkhError
+from ckh.ops import operation
+from ckh.tune import steps
+from ckh.tune.settings import FILE, TuneSettings, progress_of
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+SETTINGS = TuneSettings(("config.json",), ("--tp", "8"), device="host", dtype="fp32", budget="15m", to="c")
+DONE = ["shapes", "before", "bench", "convert", "train", "export"]
+
+
+def _with(folder: Path, done: list[str]) -> None:
+    progress = progress_of(folder, SETTINGS)
+    for name in done:
+        progress.mark(name)
+
+
+def test_a_folder_remembers_what_is_done(tmp_path: Path) -> None:
+    """Step by step."""
+    _with(tmp_path / "tuned", DONE[:3])
+    assert progress_of(tmp_path / "tuned", SETTINGS).done == DONE[:3]
+
+
+@pytest.mark.parametrize(("change", "left"), [({"budget": "1h"}, DONE[:2]), ({"to": "inductor"}, DONE[:5]), ({}, DONE)])
+def test_another_budget_or_target_repeats_what_follows_from_it(
+    change: dict[str, str], left: list[str], tmp_path: Path
+) -> None:
+    """More time is more measuring; a target is an export."""
+    _with(tmp_path, DONE)
+    assert progress_of(tmp_path, replace(SETTINGS, **change)).done == left  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("change", [{"sources": ("other.json",)}, {"device": "hip"}, {"options": ("--tp", "4")}])
+def test_other_settings_are_refused_once_something_was_chosen(change: dict[str, object], tmp_path: Path) -> None:
+    """A list of shapes alone is made anew."""
+    other = replace(SETTINGS, **change)  # type: ignore[arg-type]
+    _with(tmp_path, DONE[:2])
+    before = (tmp_path / FILE).read_bytes()
+    with pytest.raises(CkhError) as caught:
+        progress_of(tmp_path, other)
+    assert caught.value.code == "run-mismatch"
+    assert (tmp_path / FILE).read_bytes() == before
+    _with(tmp_path / "listed", DONE[:1])
+    assert progress_of(tmp_path / "listed", other).done == []
+
+
+@pytest.mark.parametrize("text", ["", "[]", '{"settings": 1, "done": []}', '{"settings": {}, "done": {}}'])
+def test_a_damaged_file_is_refused(text: str, tmp_path: Path) -> None:
+    """As bad data."""
+    (tmp_path / FILE).write_text(text)
+    with pytest.raises(CkhError) as caught:
+        progress_of(tmp_path, SETTINGS)
+    assert caught.value.code in {"bad-field", "bad-json"}
+
+
+def test_steps_are_commands_of_ckh(tmp_path: Path) -> None:
+    """Those of an operation that ckh does not measure end with today's choices."""
+    found = list(steps.measuring(SETTINGS, tmp_path, "gemm_universal", is_begun=False))
+    assert [step.name for step in found] == ["before", "bench", "convert"]
+    assert f"--plan auto --budget 15m --out {tmp_path}/run" in found[1].line
+    begun = list(steps.measuring(SETTINGS, tmp_path, "gemm_universal", is_begun=True))
+    assert begun[1].args[:2] == ("bench", "--resume")
+    anew = list(steps.measuring(SETTINGS, tmp_path, "gemm_universal", is_begun=True, force=True))
+    assert anew[1].args == (*found[1].args, "--force")
+    assert operation("aiter_moe").measured is None
+    assert [step.name for step in steps.measuring(SETTINGS, tmp_path, "aiter_moe", is_begun=False)] == ["before"]
+    emulated = replace(SETTINGS, device="emulated")
+    assert [step.name for step in steps.measuring(emulated, tmp_path, "gemm_universal", is_begun=False)][-1] == "bench"
+
+
+def test_few_problems_train_no_model(tmp_path: Path) -> None:
+    """A target that needs one is then refused, another is made of the measured rows."""
+    assert [one.name for one in steps.learning(tmp_path, "gemm_universal", 6, directions=())] == ["train"]
+    assert not list(steps.learning(tmp_path, "gemm_universal", 5, directions=()))
+    assert not list(steps.learning(tmp_path, "grouped_conv", 9, directions=("forward", "bwd_data")))
+    with pytest.raises(CkhError) as caught:
+        list(steps.exporting(SETTINGS, tmp_path, "gemm_universal", is_trained=False, is_measured=True))
+    assert caught.value.code == "inapplicable-option"
+    listed = replace(SETTINGS, to="amd-registry")
+    (step,) = steps.exporting(listed, tmp_path, "gemm_universal", is_trained=False, is_measured=True)
+    assert ("--data", str(tmp_path / "measured.parquet")) == step.args[step.args.index("--data") :][:2]
