@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import tempfile
-from dataclasses import dataclass, field
+from contextlib import nullcontext
+from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from ckh.errors import CkhError, DataError, UsageError
 from ckh.files.jsonfields import read_json
+from ckh.files.untrusted import GZIP_MAGIC
+from ckh.ops import operation
 from ckh.shapes.layers import Layer
 from ckh.shapes.logs.reading import (
     MAX_LINE_BYTES,
@@ -36,9 +40,12 @@ if TYPE_CHECKING:
     from ckh.shapes.shaped import Shaped
 
 STDIN = "-"
+MAX_PIPED_BYTES = 8 << 30
 _HEAD_BYTES = 1 << 16
 _CONFIG = "config.json"
 _OTHER_PARTS = "parts beside the text (trace them with --torch)"
+_JSON_LINES = re.compile(r"\s*\{.*\}\s*\n\s*\{")  # a log of objects, one a line
+_ONNX_MAGIC = b"\x08"  # the field ir_version
 _PROBLEM_FILES = (".csv", ".json", ".py")
 
 
@@ -105,23 +112,38 @@ def source_of(name: str) -> Source:
         raise UsageError(f"{name!r} is neither a file nor a ready model", hint, code="no-file")
     if path.is_dir():
         return source_of(str(path / _CONFIG))
-    path = _stdin() if name == STDIN else path
-    head = _head(path, name)
-    return Source(_kind(path, head), "stdin" if name == STDIN else name, path, _recogniser(path, head))
+    shown = "stdin" if name == STDIN else name
+    if name == STDIN or not path.is_file():
+        path = Path(f"/proc/self/fd/{_kept(name).fileno()}")
+    head = _head(path, shown)
+    return Source(_kind(path, head, shown), shown, path, _recogniser(path, head))
 
 
 @cache
-def _stdin_file() -> BinaryIO:
-    """What stands on stdin, in a file without a name, so that it can be read again."""
+def _kept(name: str) -> BinaryIO:
+    """What stands on stdin or in a pipe, in a file without a name, so that it can be read again.
+
+    Raises:
+        DataError: it is neither, or has more than `MAX_PIPED_BYTES`.
+    """
+    if name != STDIN and not Path(name).is_fifo():
+        raise DataError(f"{name} is no ordinary file", "name a file, or pipe it into -", code="unreadable")
     file = tempfile.TemporaryFile()  # noqa: SIM115 - open as long as the process
-    while part := sys.stdin.buffer.read(_HEAD_BYTES):
-        file.write(part)
-    file.flush()
+    try:
+        with nullcontext(sys.stdin.buffer) if name == STDIN else Path(name).open("rb") as pipe:
+            _copy(pipe, file, name)
+    except BaseException:
+        file.close()
+        raise
     return file
 
 
-def _stdin() -> Path:
-    return Path(f"/proc/self/fd/{_stdin_file().fileno()}")
+def _copy(pipe: BinaryIO, file: BinaryIO, name: str) -> None:
+    while part := pipe.read(_HEAD_BYTES):
+        file.write(part)
+        if file.tell() > MAX_PIPED_BYTES:
+            raise DataError(f"{name} has more than {MAX_PIPED_BYTES >> 30} GiB", "name a file", code="too-large")
+    file.flush()
 
 
 def _head(path: Path, name: str) -> bytes:
@@ -135,14 +157,17 @@ def _head(path: Path, name: str) -> bytes:
     return head
 
 
-def _kind(path: Path, head: bytes) -> SourceKind:
+def _kind(path: Path, head: bytes, name: str) -> SourceKind:
+    if path.suffix != ".onnx" and b"\0" in head and not head.startswith(_ONNX_MAGIC):
+        hint = f"unpack it: zcat {name} | ckh shapes -" if head.startswith(GZIP_MAGIC) else ""
+        raise DataError(f"{name} is neither text nor an ONNX model", hint, code="unknown-format")
     text = head.removeprefix(b"\xef\xbb\xbf").lstrip()
     lines = _text(head)
     suffix = path.suffix.lower()
     has_marks = any(map(statement_mark().search, head.splitlines()))
     tests = (
         (suffix == ".onnx" or b"\0" in head, SourceKind.ONNX),
-        (text.startswith(b"{"), SourceKind.CONFIG),
+        (text.startswith(b"{") and not _JSON_LINES.match(lines), SourceKind.CONFIG),
         (is_table(lines), SourceKind.TABLE),
         (is_profile(lines), SourceKind.PROFILE),
         (bool(_recogniser(path, head)), SourceKind.UNTUNED),
@@ -226,8 +251,6 @@ def _network_layers(source: Source, wanted: RunOptions) -> list[Layer]:
 
 
 def _without_dtype(shape: Any) -> Any:
-    from dataclasses import replace
-
     return replace(shape, dtype="", variant="")
 
 
@@ -235,11 +258,9 @@ def _problem_layers(source: Source, op: str) -> list[Layer]:
     """The problems of a file that an operation reads: the one named, or the first that can."""
     errors: list[CkhError] = []
     for name in [op] if op else all_parts():
-        from ckh.ops import operation
-
         try:
             problems = operation(name).load_problems(str(source.path), None, None)
-        except CkhError as error:
+        except CkhError as error:  # noqa: PERF203 - the next one may read it
             errors.append(error)
         else:
             return [Layer("", problem, 1, source.name, name) for problem in problems]

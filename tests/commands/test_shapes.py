@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import gzip
 import io
 import json
+import os
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -72,11 +75,56 @@ def test_predict_reads_stdin(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Cap
     assert run(["shapes", *LLAMA]) == ExitCode.OK
     text = capsys.readouterr().out
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(text.encode())))
-    sources._stdin_file.cache_clear()
+    sources._kept.cache_clear()
     found = document(capsys, "predict", "--problems", "-", "--arch", "gfx942", "--top", "1")
-    sources._stdin_file().close()
-    sources._stdin_file.cache_clear()
+    sources._kept("-").close()
+    sources._kept.cache_clear()
     assert len(found["results"]) == 5
+
+
+def test_pipes_are_read_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A named pipe is a source, as <(zcat server.log.gz) is; devices and longer pipes are refused."""
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+
+    def write() -> None:
+        pipe.write_bytes((FILES / "blas.log").read_bytes())
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    assert len(document(capsys, "shapes", str(pipe))["problems"]) == 4
+    writer.join()
+    sources._kept(str(pipe)).close()
+    sources._kept.cache_clear()
+    assert run(["shapes", "/dev/zero"]) == ExitCode.BAD_DATA
+    expect_error(capsys.readouterr().err, "unreadable", "/dev/zero")
+    monkeypatch.setattr(sources, "MAX_PIPED_BYTES", 100)
+    writer = threading.Thread(target=write)
+    writer.start()
+    assert run(["shapes", str(pipe)]) == ExitCode.BAD_DATA
+    expect_error(capsys.readouterr().err, "too-large", pipe)
+    writer.join()
+
+
+@pytest.mark.parametrize(
+    ("content", "code"),
+    [
+        (gzip.compress(b"hipblaslt-bench" * 100), "unknown-format"),
+        (b"\0\1\2 binary", "unknown-format"),
+        (b'{"a": 1}\n{"b": 2}\n', "no-problems"),
+        (b"{", "bad-json"),
+    ],
+)
+def test_formats_that_are_not_read(
+    content: bytes, code: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Packed and binary files, logs of JSON without shapes and half a JSON document are refused."""
+    path = tmp_path / "some.log"
+    path.write_bytes(content)
+    assert run(["shapes", str(path)]) == ExitCode.BAD_DATA
+    expect_error(capsys.readouterr().err, code, path)
 
 
 def test_bench_reads_a_model(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

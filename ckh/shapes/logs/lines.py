@@ -223,7 +223,8 @@ def kernel_name(name: str, count: int = 1) -> Iterator[StatedShape]:
 
 READERS: Mapping[str, Callable[[str], Iterator[StatedShape]]] = {
     "MIOpenDriver": driver_line,
-    "-bench": blas_line,
+    "hipblaslt-bench": blas_line,
+    "rocblas-bench": blas_line,
     "TunableOp_": tunable_line,
     "not found tuned config": missed_line,
 }
