@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ckh.assess.baselines import Learned, random_efficiency
-from ckh.assess.measured import times_of
 from ckh.assess.metrics import choices
+from ckh.assess.times import times_of
 from ckh.data.dataset import Dataset, read_dataset
 from ckh.learn.answers.ranking import rankings_of
 from ckh.learn.models.artifact import Model, load_model

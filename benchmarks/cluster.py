@@ -23,9 +23,9 @@ from ckh.bench.devices.device import HOST_KIND, DeviceOptions
 from ckh.bench.devices.host_device import HostDevice
 from ckh.bench.nodes import remote
 from ckh.bench.nodes.cluster_driver import ClusterDriver
+from ckh.bench.supervision.journal_rows import NS_PER_MS
 from ckh.bench.supervision.limits import BenchLimits
 from ckh.bench.supervision.protocol import Job, Op, Reply
-from ckh.bench.supervision.rows import NS_PER_MS
 from ckh.bench.supervision.runner import on_problem
 from ckh.bench.supervision.serving import in_order
 from ckh.cluster.connection import connected

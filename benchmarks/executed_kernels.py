@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ckh.bench.checks.harness import ACCEPTED, RECORD, Executed, execute, executed_classes, loop_ends, record_text
-from ckh.bench.codegen.source import UnsupportedKernelError
+from ckh.bench.codegen.unit_source import UnsupportedKernelError
 from ckh.bench.compilation.compile import KernelBuilder
 from ckh.bench.computation import measured_of
 from ckh.bench.devices.device import EMULATED_KIND, Device, DeviceOptions

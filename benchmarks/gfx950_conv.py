@@ -21,9 +21,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
-from ckh.assess.measured import times_of
 from ckh.assess.metrics import choices
 from ckh.assess.noise import scored_again
+from ckh.assess.times import times_of
 from ckh.data.conversion import convert
 from ckh.data.dataset import Dataset, read_dataset
 from ckh.data.formats import ReadOptions

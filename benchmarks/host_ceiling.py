@@ -14,9 +14,9 @@ from pathlib import Path
 
 import numpy as np
 
-from ckh.assess.measured import times_of
 from ckh.assess.metrics import choices
 from ckh.assess.noise import scored_again
+from ckh.assess.times import times_of
 from ckh.data.dataset import Dataset, read_dataset
 from ckh.learn.models.artifact import load_model
 

@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
-from ckh.assess.measured import times_of
 from ckh.assess.metrics import places
+from ckh.assess.times import times_of
 from ckh.bench.devices.host_device import HostDevice
 from ckh.bench.isolated.rounds import measure_interleaved
 from ckh.bench.isolated.timing import DEFAULT_SAMPLES, loops_for

@@ -27,9 +27,9 @@ from ckh.bench.devices.device import HOST_KIND, DeviceOptions
 from ckh.bench.devices.device_choice import open_device
 from ckh.bench.planning.history import plan_records
 from ckh.bench.planning.plan import Plan, Task
-from ckh.bench.supervision.rows import new_record
+from ckh.bench.supervision.journal_rows import new_record
 from ckh.data.journal import JOURNAL_NAME
-from ckh.data.records import ResultRow, RunRecord, record_line
+from ckh.data.journal_records import ResultRow, RunRecord, record_line
 from ckh.data.settings import Settings
 from ckh.ops.grouped_conv.kernels.names import amd_short_name, kernel_name
 from ckh.ops.grouped_conv.kernels.pool import conv_pool

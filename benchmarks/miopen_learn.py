@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from ckh.ops.miopen_conv.readers.table import SolverTable
+    from ckh.ops.miopen_conv.readers.solver_table import SolverTable
     from ckh.training import TrainOptions
 
 _MS_FLOPS_PER_TFLOPS = 1e9

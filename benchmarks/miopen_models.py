@@ -23,9 +23,9 @@ from benchmarks.miopen_learn import FOLDS, efficiency_of, held_out, predict, tim
 from ckh.assess.metrics import summarize
 from ckh.learn.models.model_text import join_trees
 from ckh.learn.training.targets import blended
-from ckh.ops.miopen_conv.kernels.candidates import candidates, make_table
+from ckh.ops.miopen_conv.kernels.pool import candidates, make_table
 from ckh.ops.miopen_conv.readers.fdb import FdbDevice
-from ckh.ops.miopen_conv.readers.table import SIZES, SolverTable, read_parquet
+from ckh.ops.miopen_conv.readers.solver_table import SIZES, SolverTable, read_parquet
 from ckh.ops.miopen_conv.recipe import RECIPE, SEEDS, SMALL_RECIPE
 
 if TYPE_CHECKING:

@@ -22,7 +22,7 @@ from benchmarks.miopen_models import MI200, MI300X, Models, load
 from ckh.learn.answers.answer import interval_at
 from ckh.learn.judging.calibrate import calibrate, in_order
 from ckh.learn.models.calibration import CALIBRATION_NAME
-from ckh.ops.miopen_conv.kernels.candidates import candidates, make_table
+from ckh.ops.miopen_conv.kernels.pool import candidates, make_table
 from ckh.ops.miopen_conv.operation import OPERATION
 from ckh.ops.miopen_conv.recipe import RECIPE, SMALL_RECIPE
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ckh.learn.models.calibration import Calibration
-    from ckh.ops.miopen_conv.readers.table import SolverTable
+    from ckh.ops.miopen_conv.readers.solver_table import SolverTable
 
     Floats = NDArray[np.float64]
 

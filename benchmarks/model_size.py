@@ -28,8 +28,8 @@ import numpy as np
 from sklearn.model_selection import GroupKFold
 
 from ckh.archs import HOST, load_arch
-from ckh.assess.measured import times_of
 from ckh.assess.metrics import Times, choices
+from ckh.assess.times import times_of
 from ckh.data.dataset import Dataset, read_dataset
 from ckh.ops.base import Encoding
 from ckh.ranking.evaluator import Ranker

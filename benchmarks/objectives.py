@@ -17,8 +17,8 @@ import lightgbm
 import numpy as np
 from sklearn.model_selection import GroupKFold
 
-from ckh.assess.measured import times_of
 from ckh.assess.metrics import Times, choices
+from ckh.assess.times import times_of
 from ckh.data.dataset import Dataset, read_dataset
 from ckh.ops.grouped_conv.features import CORE_NAMES, GROUPED_CONV, INPUT_COLUMNS
 from ckh.problems import Direction

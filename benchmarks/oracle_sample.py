@@ -13,8 +13,8 @@ from pathlib import Path
 
 import numpy as np
 
-from ckh.assess.measured import times_of
 from ckh.assess.oracle import SAMPLE, Contest, Remeasured, contests, measured_again, with_sample
+from ckh.assess.times import times_of
 from ckh.data.dataset import read_dataset
 from ckh.learn.judging.judged_answers import first_kernels, ranked_rows
 from ckh.learn.models.artifact import load_model

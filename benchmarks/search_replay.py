@@ -22,8 +22,8 @@ import numpy as np
 from ckh.data.tables import warn_unverified
 from ckh.errors import DataError
 from ckh.search.run import run
-from ckh.search.space import Space
 from ckh.search.strategies import DEFAULT_STRATEGY, STRATEGIES, make_strategy
+from ckh.search.strategy_space import Space
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

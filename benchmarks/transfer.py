@@ -23,8 +23,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ckh.assess.measured import times_of
 from ckh.assess.metrics import choices
+from ckh.assess.times import times_of
 from ckh.data.conversion import convert
 from ckh.data.dataset import read_dataset
 from ckh.data.formats import ReadOptions
@@ -32,9 +32,9 @@ from ckh.learn.analytic.transfer import EstimateModel, as_of, with_estimate
 from ckh.learn.judging.judged_answers import ranked_rows
 from ckh.learn.models.artifact import Model, ModelRef, Wanted, load_model, wanted_for
 from ckh.learn.models.spec import ANY, read_spec
+from ckh.learn.training.rivals import ranked_winners
 from ckh.learn.training.save import save
 from ckh.learn.training.train import train
-from ckh.learn.training.winners import ranked_winners
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

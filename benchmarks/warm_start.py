@@ -21,14 +21,14 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from ckh.assess.measured import times_of
+from ckh.assess.times import times_of
 from ckh.data.dataset import Dataset, read_dataset
 from ckh.learn.judging.judged_answers import ranked_rows
 from ckh.learn.models.artifact import Model, load_model
+from ckh.learn.training.rivals import ranked_winners
 from ckh.learn.training.save import save
 from ckh.learn.training.train import train
 from ckh.learn.training.warm_start import continued, read_start
-from ckh.learn.training.winners import ranked_winners
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ckh.assess.measured import times_of
 from ckh.assess.metrics import choices
+from ckh.assess.times import times_of
 from ckh.cli import run
 from ckh.cluster import calls as calls_module
 from ckh.cluster.calls import Call

@@ -108,6 +108,22 @@ def test_rooms_are_small() -> None:
     assert {str(folder): size for folder, size in sizes.items() if size > MODULES_A_ROOM} == {}
 
 
+# Names of modules that say a role: one in each operation, or where the role is defined.
+ROLES = {
+    *("operation", "problem", "problem_files", "requested", "shaped", "formats", "consumers", "files"),
+    *("kernel", "columns", "features", "pool", "names", "validity", "arch_rules", "problem_rules", "search_space"),
+    *("amd_lists", "hip", "hip_rules", "hip_headers", "host", "measured", "trials", "tuned", "tuned_csv", "base"),
+}
+# Of quick answers and of full ones; of values and of shapes; of datasets and of models; of a bench and of a tuning.
+ALIKE = {"answer", "problems", "tables", "settings"}
+
+
+def test_a_module_name_occurs_twice_for_roles_alone() -> None:
+    """What two modules of one name are for is the same; those of commands are called as what is typed."""
+    names = Counter(path.stem for module, path in MODULES.items() if not module.startswith("commands"))
+    assert {name for name, count in names.items() if count > 1} - ROLES - ALIKE == {"__init__"}
+
+
 def test_no_private_name_crosses_a_package() -> None:
     """What begins with an underscore is used in its own package alone."""
     crossing = [

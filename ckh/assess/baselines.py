@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ckh.assess.measured import times_of
+from ckh.assess.times import times_of
 from ckh.data.numbering import group_numbers
 
 if TYPE_CHECKING:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from ckh.assess.intervals import Figure, difference, estimates, mean_of, percentile_of
-from ckh.assess.measured import times_of
 from ckh.assess.ranked_rows import Coverage, CoverageOfPart, RankedRows, coverage, coverage_of
+from ckh.assess.times import times_of
 from ckh.assess.verdict import Check
 from ckh.documents import Document
 from ckh.errors import DataError

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ckh.assess.intervals import Estimate, difference, estimates, mean_of, ratio
-from ckh.assess.measured import times_of
 from ckh.assess.metrics import Times, choices
+from ckh.assess.times import times_of
 from ckh.schema import REPEATED
 
 if TYPE_CHECKING:

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ckh.assess.measured import times_of
 from ckh.assess.metrics import choices, places
+from ckh.assess.times import times_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -12,7 +12,6 @@ import numpy as np
 
 from ckh.assess import baselines
 from ckh.assess.intervals import estimates, mean_of
-from ckh.assess.measured import times_of, unstable_counts
 from ckh.assess.metrics import (
     Efficiency,
     Times,
@@ -27,6 +26,7 @@ from ckh.assess.metrics import (
 )
 from ckh.assess.noise import Ceiling, DeviceNoise, RepeatNoiseOfParts, ScoredAgain, ceiling, scored_again
 from ckh.assess.ranked_rows import Coverage, CoverageOfPart, RankedRows, coverage, coverage_of
+from ckh.assess.times import times_of, unstable_counts
 from ckh.records import Record
 
 if TYPE_CHECKING:
@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from ckh.assess.measured import Scorer
     from ckh.assess.ranked_rows import Ranker
+    from ckh.assess.times import Scorer
     from ckh.data.dataset import Dataset
     from ckh.data.parts import DatasetParts
 
@@ -248,7 +248,7 @@ def evaluate(
     others: Mapping[str, Scorer] | None = None,
     is_copy: NDArray[np.bool_] | None = None,
 ) -> Evaluation:
-    """Judge a model's answers on a dataset all of whose problems have an oracle (`measured.judged`).
+    """Judge a model's answers on a dataset all of whose problems have an oracle (`times.judged`).
 
     A part at a time is in memory, and what is kept of it is by problem.
 

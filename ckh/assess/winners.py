@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ckh.assess.measured import times_of
 from ckh.assess.metrics import choices
+from ckh.assess.times import times_of
 from ckh.data.numbering import group_numbers
 from ckh.records import Record
 

@@ -112,7 +112,7 @@ def load_judged(model: Model, paths: Sequence[Path]) -> DatasetParts:
         DataError: there is no such row, or a file is unusable.
         OutputError: the folder of temporary files, in which parts of large data are kept, is full.
     """
-    from ckh.assess.measured import has_oracle, needed_columns, no_oracle
+    from ckh.assess.times import has_oracle, needed_columns, no_oracle
     from ckh.data.parts import read_parts
 
     spec = model.spec
@@ -269,7 +269,7 @@ def refuse_unstable(parts: DatasetParts, most: float) -> None:
     Raises:
         DataError: more than this share of the times is unstable.
     """
-    from ckh.assess.measured import unstable_share
+    from ckh.assess.times import unstable_share
 
     share = unstable_share(parts)
     if share > most:

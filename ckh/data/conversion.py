@@ -14,7 +14,7 @@ from ckh.data.dataset import DATASET, save_blocks
 from ckh.data.digest import ContentDigest
 from ckh.data.merge import merge
 from ckh.data.readers import find_reader, formats_of, read_input, read_mapped
-from ckh.data.readers.table import frame_table
+from ckh.data.readers.named_table import frame_table
 from ckh.data.written import write_parquet
 from ckh.documents import Document
 from ckh.errors import DataError, UsageError

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from ckh.data.readers.table import Table
+    from ckh.data.readers.named_table import Table
     from ckh.data.spool import StoredRows
     from ckh.files.outputs import FileKind
 
@@ -57,7 +57,7 @@ class Reading:
 class Reader:
     """A format: its name, whether the first bytes of a file look like it, and how it is read.
 
-    Of a Parquet file `sniff` gets its columns' names instead (`ckh.data.readers.base.parquet_head`).
+    Of a Parquet file `sniff` gets its columns' names instead (`ckh.data.readers.reader.parquet_head`).
 
     `read` raises `DataError` when the file is unusable, and for bad rows unless they are to be skipped.
     """

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, BinaryIO, NamedTuple
 
-from ckh.data.records import (
+from ckh.data.journal_records import (
     RUN_START,
     ChosenRecord,
     EndRecord,

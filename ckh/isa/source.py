@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ckh.bench.codegen.source import UnsupportedKernelError
+from ckh.bench.codegen.unit_source import UnsupportedKernelError
 from ckh.bench.compilation.compile import KernelBuilder
 from ckh.bench.computation import measured_of
 from ckh.bench.devices.device import HIP_KIND, DeviceOptions

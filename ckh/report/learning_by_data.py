@@ -11,7 +11,7 @@ import numpy as np
 
 from ckh.errors import UsageError
 from ckh.learn.training.boosting import Boosting
-from ckh.learn.training.matrix import FeatureMatrix, widened
+from ckh.learn.training.feature_matrix import FeatureMatrix, widened
 from ckh.learn.training.prepared import prepare
 from ckh.learn.training.targets import make_fit
 from ckh.learn.training.warm_start import read_start

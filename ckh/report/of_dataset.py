@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ckh.assess.measured import times_of
 from ckh.assess.metrics import choices
+from ckh.assess.times import times_of
 from ckh.report import measurements
 from ckh.report.drawing import Report
-from ckh.report.machine import looks_of_runs, machine, repeats
+from ckh.report.machine_body import looks_of_runs, machine, repeats
 from ckh.schema import REPEATED
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from ckh.learn.models.artifact import Model
     from ckh.ops.base import Kernel, Problem
-    from ckh.search.strategies.base import Strategy
+    from ckh.search.strategies.strategy import Strategy
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ckh.assess.measured import times_of
+from ckh.assess.times import times_of
 from ckh.documents import Document
 from ckh.records import Record
 

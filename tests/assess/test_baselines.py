@@ -12,8 +12,8 @@ from ckh.assess.baselines import (
     hindsight_efficiency,
     random_efficiency,
 )
-from ckh.assess.measured import times_of
 from ckh.assess.metrics import choices
+from ckh.assess.times import times_of
 from ckh.data.dataset import Dataset
 from ckh.ops.grouped_conv.kernels.names import kernel_name
 from ckh.ops.grouped_conv.problem import ConvProblem

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from ckh.assess.baselines import Learned
-from ckh.assess.measured import judged, times_of
 from ckh.assess.metrics import choices, summarize
 from ckh.assess.ranked_rows import RankedRows
 from ckh.assess.report import HINDSIGHT, Choice, Evaluation, SliceReport
 from ckh.assess.report import evaluate as evaluate_parts
+from ckh.assess.times import judged, times_of
 from ckh.data.parts import in_memory
 from ckh.errors import DataError
 from ckh.ops.grouped_conv.kernels.names import kernel_name

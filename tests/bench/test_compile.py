@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ckh.archs import load_arch
-from ckh.bench.codegen import host as host_codegen
+from ckh.bench.codegen import host_source as host_codegen
 from ckh.bench.compilation import compile as compile_module
 from ckh.bench.compilation.compile import KernelBuilder, available_bytes, default_jobs
 from ckh.bench.compilation.toolchain import Compiler, find_compiler
 from ckh.bench.devices import host_device
 from ckh.bench.devices.host_device import HostDevice
-from ckh.bench.isolated.library import ENTRY_POINTS
+from ckh.bench.isolated.kernel_library import ENTRY_POINTS
 from ckh.errors import DataError, DeviceError, ExitCode
 from ckh.ops.grouped_conv.kernels.pool import conv_pool
 from ckh.problems import Direction
@@ -259,7 +259,7 @@ def test_two_processes_build_the_same_kernels_at_once(cache: Path) -> None:
         "from ckh.archs import load_arch\n"
         "from ckh.bench.compilation.compile import KernelBuilder\n"
         "from ckh.bench.devices.host_device import HostDevice\n"
-        "from ckh.bench.isolated.library import KernelLibrary\n"
+        "from ckh.bench.isolated.kernel_library import KernelLibrary\n"
         "from ckh.ops.grouped_conv.kernels.pool import conv_pool\n"
         "from ckh.problems import Direction\n"
         "kernels = conv_pool(Direction.FORWARD, load_arch('host'))[:2]\n"

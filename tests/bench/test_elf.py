@@ -11,7 +11,7 @@ import pytest
 
 from ckh.bench.compilation.binary import ElfFault, fault_of_library
 from ckh.bench.compilation.toolchain import find_compiler
-from ckh.bench.isolated.library import ENTRY_POINTS
+from ckh.bench.isolated.kernel_library import ENTRY_POINTS
 from tests.bench.faults import GOOD
 from tests.refusals import expect_values
 

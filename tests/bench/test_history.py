@@ -12,7 +12,7 @@ import pytest
 from ckh.bench.planning.history import read_history
 from ckh.bench.planning.results import PairResults
 from ckh.data.journal import JOURNAL_NAME, read_journal
-from ckh.data.records import EndRecord, PlanRecord, Record, ReferenceRecord, ResultRow, TaskRecord, record_line
+from ckh.data.journal_records import EndRecord, PlanRecord, Record, ReferenceRecord, ResultRow, TaskRecord, record_line
 from ckh.errors import DataError
 from ckh.schema import Status
 from tests.refusals import expect_refusal

@@ -10,13 +10,14 @@ import pytest
 from ckh.bench.devices.device import HIP_KIND, HOST_KIND
 from ckh.bench.isolated.sensors import Sensors, read_sensors
 from ckh.bench.planning.plan import Task
-from ckh.bench.supervision import reference, sweep
+from ckh.bench.supervision import reference_watch as reference
+from ckh.bench.supervision import sweep
 from ckh.bench.supervision.protocol import Reply
-from ckh.bench.supervision.reference import by_computing
+from ckh.bench.supervision.reference_watch import by_computing
 from ckh.bench.supervision.sweep import Totals
 from ckh.commands.bench.output import machine_lines, reference_lines
 from ckh.data.journal import read_journal
-from ckh.data.records import ReferenceRecord
+from ckh.data.journal_records import ReferenceRecord
 from ckh.ops.gemm_universal.problem import GemmProblem
 from ckh.schema import Status
 from tests.bench.faults import GOOD, OTHER_PROBLEM, PROBLEM

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 
 from ckh.bench.isolated import timing
-from ckh.bench.isolated.library import BY_GRAPH, OF_NOTHING
+from ckh.bench.isolated.kernel_library import BY_GRAPH, OF_NOTHING
 from ckh.bench.isolated.timing import Launching, Stopwatch
 
 if TYPE_CHECKING:
-    from ckh.bench.isolated.library import KernelLibrary
+    from ckh.bench.isolated.kernel_library import KernelLibrary
     from ckh.bench.isolated.memory import Memory
 
 LAUNCH_NS, GAP_NS = 4000.0, 1500.0  # of the host, launch by launch; of a graph

@@ -17,7 +17,7 @@ from ckh.archs import HOST, load_arch
 from ckh.bench.compilation.compile import KernelBuilder, unit_size, units
 from ckh.bench.compilation.kernel_cache import Compilation, KernelCache, loadable
 from ckh.bench.devices.host_device import HostDevice
-from ckh.bench.isolated.library import ENTRY_POINTS
+from ckh.bench.isolated.kernel_library import ENTRY_POINTS
 from ckh.errors import DataError
 from ckh.ops import GROUPED_CONV
 from ckh.ops.grouped_conv.kernels.pool import conv_pool

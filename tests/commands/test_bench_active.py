@@ -11,7 +11,8 @@ import pytest
 
 from ckh.archs import load_arch
 from ckh.bench.planning.plan import full_name
-from ckh.bench.supervision import reference, sweep
+from ckh.bench.supervision import reference_watch as reference
+from ckh.bench.supervision import sweep
 from ckh.cli import run
 from ckh.data.journal import Journal, read_journal
 from ckh.errors import ExitCode

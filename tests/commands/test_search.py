@@ -22,7 +22,7 @@ from ckh.ops.grouped_conv.kernels.names import parse_kernel_name
 from ckh.ops.grouped_conv.kernels.validity import CONV_RULES
 from ckh.ops.grouped_conv.problem import parse_conv_problem
 from ckh.schema import Status
-from ckh.search.measured import Measurer
+from ckh.search.measuring import Measurer
 from tests.learn.conftest import HOST, saved
 from tests.refusals import expect_error, expect_values
 from tests.runs import ANOTHER, writer_behind_another
@@ -310,7 +310,7 @@ def test_time_ends_a_search(capsys: pytest.CaptureFixture[str], monkeypatch: pyt
         return done[-1]
 
     monkeypatch.setattr(Measurer, "measure", counted)
-    monkeypatch.setattr("ckh.search.measured.Stop", AfterOne)
+    monkeypatch.setattr("ckh.search.measuring.Stop", AfterOne)
     found = document(capsys, "measure", *SMALL, "--evaluations", "50", "--budget", "1h", "--out", "run")
     assert (found["ended"], found["evaluations"]) == ("budget", 1)
     assert [one["remeasured"] for one in found["kernels"]] == [True]

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from ckh.assess.measured import needed_columns
+from ckh.assess.times import needed_columns
 from ckh.data import parts
 from ckh.data.dataset import read_dataset, write_dataset
 from ckh.data.parts import read_parts

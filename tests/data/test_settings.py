@@ -8,7 +8,7 @@ from dataclasses import fields
 import pytest
 
 from ckh.commands.bench import bench
-from ckh.data.records import RunRecord
+from ckh.data.journal_records import RunRecord
 from ckh.data.settings import SETTINGS, Given, Settings
 from ckh.requested import as_option
 from tests.runs import host_run

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ckh.bench.devices.emulated import emulated_runtime
+from ckh.emulator.build import find_c_compiler
 from ckh.emulator.launch import EmulatorLibrary
-from ckh.emulator.sources import find_c_compiler
 from ckh.errors import DeviceError
 from tests.emulator.fuzz import build_sanitized
 from tests.emulator.wave import Wave

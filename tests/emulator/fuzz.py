@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ckh.emulator.build import compile_command
 from ckh.emulator.codeobject import BUNDLE_MAGIC, MAX_KERNARG_BYTES, CodeObject, find_code, unpack
 from ckh.emulator.launch import (
     ENDED,
@@ -38,7 +39,6 @@ from ckh.emulator.launch import (
     LoadedProgram,
     Registers,
 )
-from ckh.emulator.sources import compile_command
 from tests.emulator.damage import code_of
 from tests.emulator.damaged_words import DAMAGED
 from tests.emulator.keep import KEPT

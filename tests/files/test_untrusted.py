@@ -10,7 +10,7 @@ import pytest
 from ckh.data.dataset import read_dataset
 from ckh.data.formats import ReadOptions
 from ckh.data.readers import readers
-from ckh.data.readers.base import BadRows, parquet_frame
+from ckh.data.readers.reader import BadRows, parquet_frame
 from ckh.errors import DataError, ModelError
 from ckh.files import jsonfields, untrusted
 from ckh.files.jsonfields import JsonError, parse_json

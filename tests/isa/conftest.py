@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ckh.bench.devices.emulated import emulated_runtime
-from ckh.emulator.sources import find_c_compiler
+from ckh.emulator.build import find_c_compiler
 from ckh.errors import DeviceError
 from tests.isa.keep import LEAST, MOST, code
 

@@ -11,8 +11,8 @@ import pytest
 
 from ckh.archs import load_arch
 from ckh.assess.compare import Thresholds, compare
-from ckh.assess.measured import times_of
 from ckh.assess.report import evaluate
+from ckh.assess.times import times_of
 from ckh.cli import run
 from ckh.data.dataset import Dataset, write_dataset
 from ckh.data.parts import in_memory

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import lightgbm
 import numpy as np
 
-from ckh.learn.training import matrix as module
-from ckh.learn.training.matrix import FeatureMatrix
+from ckh.learn.training import feature_matrix as module
+from ckh.learn.training.feature_matrix import FeatureMatrix
 from tests.learn.conftest import TREES, measured
 
 if TYPE_CHECKING:

@@ -10,13 +10,13 @@ import lightgbm
 import numpy as np
 import pytest
 
-from ckh.assess.measured import times_of
+from ckh.assess.times import times_of
 from ckh.errors import UsageError
 from ckh.learn.analytic import prior
 from ckh.learn.analytic.prior import PriorRows, _coefficients, _LawRows, has_prior, prior_rows
 from ckh.learn.judging.outlook import learning_curve
 from ckh.learn.training.boosting import _LAMBDARANK_TREES, Boosting
-from ckh.learn.training.matrix import FeatureMatrix
+from ckh.learn.training.feature_matrix import FeatureMatrix
 from ckh.learn.training.prepared import prepare
 from ckh.learn.training.targets import make_fit
 from ckh.learn.training.train import train

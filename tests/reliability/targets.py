@@ -44,7 +44,7 @@ from ckh.ops.grouped_conv.kernels.names import amd_short_name, kernel_name, pars
 from ckh.ops.grouped_conv.kernels.pool import conv_pool, learned_kernels
 from ckh.ops.grouped_conv.problem import parse_conv_problem
 from ckh.ops.grouped_conv.problem_sets.files import read_problems as read_conv_problems
-from ckh.ops.miopen_conv.kernels.candidates import CandidateTable, candidates, group_name, read_candidates
+from ckh.ops.miopen_conv.kernels.pool import CandidateTable, candidates, group_name, read_candidates
 from ckh.ops.miopen_conv.kernels.solvers import parse_solver
 from ckh.ops.miopen_conv.problem import parse_miopen_problem
 from ckh.problems import Direction

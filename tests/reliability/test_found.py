@@ -16,8 +16,8 @@ import pytest
 from ckh import cli, entry
 from ckh.commands._common import print_table
 from ckh.data.formats import ReadOptions
+from ckh.data.journal_records import parse_record
 from ckh.data.readers import readers
-from ckh.data.records import parse_record
 from ckh.errors import CkhError, DataError, ExitCode, ModelError
 from ckh.files.jsonfields import JsonError, parse_json
 from ckh.files.paths import data_dir

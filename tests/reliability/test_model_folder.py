@@ -84,7 +84,7 @@ def _use(folder: Path, text: str) -> None:
 def _read(folder: Path, file: str) -> Callable[[], object]:
     """What reads a file of a folder."""
     if file == "candidates.json":
-        from ckh.ops.miopen_conv.kernels.candidates import read_candidates
+        from ckh.ops.miopen_conv.kernels.pool import read_candidates
 
         return lambda: read_candidates(folder)
     return lambda: _use(folder, FOLDERS[folder.name])

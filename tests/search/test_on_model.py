@@ -20,11 +20,11 @@ from ckh.ops.grouped_conv.kernels.tiles import CONV_TILES
 from ckh.ops.grouped_conv.kernels.validity import CONV_RULES
 from ckh.ops.grouped_conv.kernels.variants import PIPELINE_VARIANTS
 from ckh.ops.grouped_conv.problem import ConvProblem
-from ckh.ops.grouped_conv.rules.tables import curated_tiles
+from ckh.ops.grouped_conv.rules.rule_tables import curated_tiles
 from ckh.problems import Direction
 from ckh.search.kernels import kernel_space
-from ckh.search.model_text import search_text
 from ckh.search.on_model import search_model
+from ckh.search.on_model_text import search_text
 from ckh.search.run import log_speeds
 from ckh.training import RankObjective
 from tests.learn.conftest import HOST, amd_model, saved

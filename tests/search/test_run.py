@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from ckh.search.run import Step, StoppedError, run
-from ckh.search.space import Space
 from ckh.search.strategies import make_strategy
+from ckh.search.strategy_space import Space
 
 
 def test_the_trace_says_the_best_so_far() -> None:

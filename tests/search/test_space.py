@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from ckh.errors import DataError
-from ckh.search.space import Space
+from ckh.search.strategy_space import Space
 
 ROWS = [row for row in product((1, 2, 4, 8), ("a", "b", "c"), (0.5, 1.5, 3.0)) if row[0] * row[2] < 13]
 

@@ -10,9 +10,9 @@ import pytest
 from benchmarks.search_replay import Recording, replay
 from ckh.errors import DataError, UsageError
 from ckh.search.run import SearchResult, run
-from ckh.search.space import Space
 from ckh.search.strategies import DEFAULT_STRATEGY, STRATEGIES, make_strategy
 from ckh.search.strategies import surrogate as surrogate_module
+from ckh.search.strategy_space import Space
 from tests.refusals import expect_refusal
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, field, replace
 from statistics import geometric_mean
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from ckh.bench.codegen.source import UnsupportedKernelError
+from ckh.bench.codegen.unit_source import UnsupportedKernelError
 from ckh.bench.compilation.tool_checks import ToolCheck, built_simplest, checked, opened
 from ckh.bench.computation import MatrixSettings, measured_of
 from ckh.bench.devices.device import EMULATED_KIND, HIP_KIND, HOST_KIND

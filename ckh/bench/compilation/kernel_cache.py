@@ -32,7 +32,7 @@ from typing import TYPE_CHECKING, Any
 from ckh.archs import HOST
 from ckh.bench.codegen.unit import chosen
 from ckh.bench.compilation.binary import binary_from_values, fault_of_library
-from ckh.bench.isolated.library import ENTRY_POINTS
+from ckh.bench.isolated.kernel_library import ENTRY_POINTS
 from ckh.errors import DataError
 from ckh.files.locks import FileLock
 from ckh.files.paths import cache_dir, write_atomic

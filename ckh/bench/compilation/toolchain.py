@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ckh.bench.compilation.compiling import run_compiler
-from ckh.bench.isolated.library import ENTRY_POINTS
+from ckh.bench.isolated.kernel_library import ENTRY_POINTS
 from ckh.errors import DeviceError
 from ckh.schema import Status
 

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from ckh.bench.codegen.source import header_contents
+from ckh.bench.codegen.unit_source import header_contents
 from ckh.bench.supervision.protocol import EMULATED, HIP, WorkerConfig
 from ckh.declared import Declared, declared
 

@@ -18,7 +18,7 @@ from ckh.bench.compilation.toolchain import version_of
 from ckh.bench.devices.device import EMULATED_KIND, DeviceIdentity
 from ckh.bench.devices.hip_device import HipDevice
 from ckh.bench.isolated.hip_runtime import LIBRARY_VARIABLE
-from ckh.emulator.sources import FLAGS, RUNTIME_NAMES, compile_command, find_c_compiler, source_files
+from ckh.emulator.build import FLAGS, RUNTIME_NAMES, compile_command, find_c_compiler, source_files
 from ckh.errors import DeviceError, UsageError
 from ckh.hardware.machine import processor_identity
 from ckh.schema import Status

@@ -17,8 +17,8 @@ from ckh.archs import load_arch
 from ckh.bench.codegen import ck_tile
 from ckh.bench.codegen.ck_tile import dispatcher_macro
 from ckh.bench.codegen.interfaces import NOT_VERIFIED
-from ckh.bench.codegen.source import UnsupportedKernelError, header_contents
 from ckh.bench.codegen.unit import code_hash, unit_source
+from ckh.bench.codegen.unit_source import UnsupportedKernelError, header_contents
 from ckh.bench.compilation.binary import Binary, parse_resources
 from ckh.bench.compilation.hip_toolchain import find_ck_tile, find_hipcc, known_ck_tile, runtime_beside
 from ckh.bench.compilation.toolchain import LEAST_HIP

@@ -15,7 +15,7 @@ from ckh.bench.compilation.kernel_cache import loadable
 from ckh.bench.computation import Split, computation_of
 from ckh.bench.isolated import timing
 from ckh.bench.isolated.hip_runtime import HipError, HipMemoryError
-from ckh.bench.isolated.library import KernelLibrary
+from ckh.bench.isolated.kernel_library import KernelLibrary
 from ckh.bench.isolated.timing import Stopwatch
 from ckh.bench.isolated.typed import element_type
 from ckh.bench.isolated.verify import Limits

@@ -17,12 +17,12 @@ from statistics import median
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
-from ckh.bench.isolated.library import BY_GRAPH, OF_NOTHING, Operands
+from ckh.bench.isolated.kernel_library import BY_GRAPH, OF_NOTHING, Operands
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from ckh.bench.isolated.library import KernelLibrary
+    from ckh.bench.isolated.kernel_library import KernelLibrary
     from ckh.bench.isolated.memory import Memory
 
 MIN_SAMPLE_NS = 500_000.0

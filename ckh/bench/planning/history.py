@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
-    from ckh.data.records import Record
+    from ckh.data.journal_records import Record
     from ckh.ops.base import AnyOperation
 
 

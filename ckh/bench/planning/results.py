@@ -6,7 +6,7 @@ from array import array
 from bisect import bisect_left
 from typing import TYPE_CHECKING, NamedTuple
 
-from ckh.bench.supervision.rows import NS_PER_MS
+from ckh.bench.supervision.journal_rows import NS_PER_MS
 from ckh.schema import MEASURED, TRIED_AGAIN, Status
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from ckh.bench.devices.device import HOST_KIND
 from ckh.bench.isolated.timing import DEFAULT_SAMPLES
-from ckh.bench.supervision.rows import NS_PER_MS
+from ckh.bench.supervision.journal_rows import NS_PER_MS
 from ckh.bench.supervision.runner import measure
 from ckh.errors import DeviceError
 from ckh.schema import Status

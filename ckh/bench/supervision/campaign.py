@@ -22,9 +22,9 @@ from ckh.bench.planning.few_plan import KnownBefore, Pace, few_plan
 from ckh.bench.planning.history import History, plan_records, read_history, stored_plan
 from ckh.bench.planning.plan import ALL, BEST, SAMPLE, SEARCH, Plan, Scorer, make_plan
 from ckh.bench.planning.results import PairResults
+from ckh.bench.supervision.journal_rows import new_record
 from ckh.bench.supervision.limits import BenchLimits
 from ckh.bench.supervision.protocol import WORK_PHASES
-from ckh.bench.supervision.rows import new_record
 from ckh.bench.supervision.stop import Stop, StopReason
 from ckh.bench.supervision.sweep import Sweep, Totals
 from ckh.data.journal import JOURNAL, JOURNAL_NAME, JournalWriter, is_started

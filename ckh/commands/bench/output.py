@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ckh.bench.compilation.building import BuildReport
 from ckh.bench.devices.device import EMULATED_KIND, HOST_KIND
 from ckh.bench.supervision.campaign import Outlook
-from ckh.bench.supervision.reference import DRIFT
+from ckh.bench.supervision.reference_watch import DRIFT
 from ckh.bench.supervision.stop import StopReason
 from ckh.commands._common import print_json, print_table, reasons_by_kind, say
 from ckh.commands._duration import format_duration
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from ckh.bench.planning.plan import Plan
     from ckh.bench.supervision.campaign import Campaign, Outcome
     from ckh.bench.supervision.sweep import Totals
-    from ckh.data.records import ReferenceRecord
+    from ckh.data.journal_records import ReferenceRecord
     from ckh.ops.base import Kernel
 
 

@@ -34,10 +34,10 @@ from ckh.training import Labels
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from ckh.assess.measured import Scorer
     from ckh.assess.ranked_rows import Coverage, RankedRows
+    from ckh.assess.times import Scorer
+    from ckh.commands.evaluate.hits import EvaluateWinnersDocument
     from ckh.commands.evaluate.output import EvaluateDocument
-    from ckh.commands.evaluate.winners import EvaluateWinnersDocument
     from ckh.data.dataset import Dataset
     from ckh.data.parts import DatasetParts
     from ckh.learn.judging.predicted_times import TimeRatios
@@ -252,8 +252,8 @@ def _judge_winners(
 ) -> tuple[EvaluateWinnersDocument, Callable[[str], None]]:
     """Evaluation by winners, of one or two rows per problem, in memory."""
     from ckh.assess import winners
-    from ckh.commands.evaluate.winners import document, print_report
-    from ckh.learn.training.winners import ranked_winners
+    from ckh.commands.evaluate.hits import document, print_report
+    from ckh.learn.training.rivals import ranked_winners
 
     dataset, known = parts.whole(), None if learned_from is None else learned_from.whole()
     result = winners.report(dataset, ranked_winners(dataset, model), known)

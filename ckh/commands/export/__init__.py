@@ -10,7 +10,7 @@ import typer
 
 from ckh.commands import _completion
 from ckh.commands._common import JSON_HELP, examples, print_json, print_table, say
-from ckh.commands.export.documents import (
+from ckh.commands.export.output import (
     DescribedKernels,
     ExportChoicesDocument,
     ExportDocument,
@@ -252,7 +252,7 @@ def _headers(to: str, models: list[Model]) -> dict[str, bytes]:
 
 def _export_choices(typed: _Typed, to: str, out: Path, *, force: bool, as_json: bool) -> None:
     from ckh.commands.export.checked import check_export, checked_document, checked_tables, conclude, print_checked
-    from ckh.commands.export.consumed import ChoicesWanted, choice_table
+    from ckh.commands.export.program_export import ChoicesWanted, choice_table
     from ckh.export.folder import EXPORT, with_list
     from ckh.version import __version__
 
@@ -347,7 +347,7 @@ def _export_module(typed: _Typed, to: str, out: Path, *, force: bool, as_json: b
 
 
 def _export_lists(typed: _Typed, to: str, out: Path, *, force: bool, as_json: bool) -> None:
-    from ckh.commands.export.registry import RegistryWanted, registry_files
+    from ckh.commands.export.kernel_lists import RegistryWanted, registry_files
     from ckh.export.folder import EXPORT, with_list
     from ckh.learn.models.choice import Chooser
 
@@ -407,7 +407,7 @@ def _require_source(typed: _Typed) -> None:
 
 
 def _export_records(typed: _Typed, to: str, out: Path, *, force: bool, as_json: bool) -> None:
-    from ckh.commands.export.consumed import write_records
+    from ckh.commands.export.program_export import write_records
 
     typed.require(to, "data", "op")
     op, records = the_one("records", to, typed.op)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ckh.assess.covering import Workload, choose_set
-from ckh.assess.measured import judged, needed_columns, times_of
+from ckh.assess.times import judged, needed_columns, times_of
 from ckh.bench.compilation.kernel_cache import KernelCache
 from ckh.bench.planning.registry import REGISTRY, write_registry
 from ckh.commands._common import print_json, print_table, say

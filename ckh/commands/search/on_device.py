@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from ckh.learn.models.choice import Chooser
     from ckh.ops.base import Kernel, Problem
     from ckh.search.kernels import KernelSpace
-    from ckh.search.measured import Guide
+    from ckh.search.measuring import Guide
 
 SPACE_LIMIT = 50_000  # kernels that may be measured
 _HOST = "host"
@@ -44,8 +44,8 @@ def ask_model(typed: Typed, top: int, *, must_be_measured: bool, as_json: bool) 
         NoKernelError: no kernel can be built and applies.
     """
     from ckh.archs import load_arch
-    from ckh.search.model_text import search_json, search_text
     from ckh.search.on_model import search_model
+    from ckh.search.on_model_text import search_json, search_text
 
     chooser = typed.chooser(typed.arch)
     problem = _problem(typed, chooser, "search")
@@ -84,7 +84,7 @@ def measure(
     from ckh.bench.supervision.stop import StopReason
     from ckh.cluster.connection import connected
     from ckh.data.journal import JOURNAL, JOURNAL_NAME, JournalWriter, is_started
-    from ckh.search.measured import SearchSettings, Where, search_measured
+    from ckh.search.measuring import SearchSettings, Where, search_measured
     from ckh.text.progress import progress
 
     limits = measuring.limits
@@ -187,7 +187,7 @@ def _buildable(device: Device) -> Callable[[Kernel], bool]:
     """Predicate of the kernels that a device can build: all on the host, on a GPU those in CK Tile's headers."""
     if not device.arch.is_gpu:
         return lambda _: True
-    from ckh.bench.codegen.source import UnsupportedKernelError
+    from ckh.bench.codegen.unit_source import UnsupportedKernelError
 
     def can_build(kernel: Kernel) -> bool:
         try:
@@ -200,7 +200,7 @@ def _buildable(device: Device) -> Callable[[Kernel], bool]:
 
 
 def _guide(problem: Problem, model: Model, space: KernelSpace, pool: list[Ranked]) -> Guide:
-    from ckh.search.measured import Guide
+    from ckh.search.measuring import Guide
     from ckh.search.run import log_speeds
 
     number = {kernel: i for i, kernel in enumerate(space.kernels[: space.pool_size])}

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ckh.commands._common import print_json, print_table, say
 from ckh.commands._duration import format_duration
 from ckh.documents import Document
-from ckh.search.model_text import head_text, yes
+from ckh.search.on_model_text import head_text, yes
 from ckh.text.prose import shell_word
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from ckh.ops.base import AnyOperation, Problem
     from ckh.schema import Status
     from ckh.search.kernels import KernelSpace
-    from ckh.search.measured import Measurement
+    from ckh.search.measuring import Measurement
 
 _FLOPS_PER_TFLOPS_MS = 1e9
 

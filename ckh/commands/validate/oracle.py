@@ -203,12 +203,12 @@ def _judged_as_measured(model: Model, parts: DatasetParts, among: Among, top_k: 
     import numpy as np
 
     from ckh.assess.compare import too_few_choices
-    from ckh.assess.measured import times_of
     from ckh.assess.metrics import best_of_first, known_or
     from ckh.assess.metrics import top_k as first_k
     from ckh.assess.noise import RepeatNoiseOfParts, ceiling, scored_again
     from ckh.assess.ranked_rows import coverage, coverage_of
     from ckh.assess.report import RANDOM
+    from ckh.assess.times import times_of
     from ckh.commands.evaluate.output import noise_lines
 
     repeats, ks, rank = RepeatNoiseOfParts(), (1, top_k), ranker_of(model, among)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
-    from ckh.assess.selection import Change, Golden
+    from ckh.assess.golden import Change, Golden
     from ckh.assess.verdict import Verdict
     from ckh.bench.supervision.protocol import Reply
     from ckh.learn.models.artifact import Model
@@ -114,7 +114,7 @@ def selection(
     as_json: bool = typer.Option(False, "--json", help=JSON_HELP),
 ) -> None:
     """Write golden choices, or compare with them, print and give the verdict."""
-    from ckh.assess.selection import read_golden
+    from ckh.assess.golden import read_golden
 
     if create:
         _refuse({"--data": data, "--on-device": on_device, "--junit": junit, "--summary": summary}, "goes without")
@@ -164,7 +164,7 @@ def _refuse(given: Mapping[str, object], how: str) -> None:
 
 
 def _verdict(golden: Golden, found: list[Change], title: str, max_loss: float, *, allows_unmeasured: bool) -> Verdict:
-    from ckh.assess.selection import checks
+    from ckh.assess.golden import checks
     from ckh.assess.verdict import Verdict, VerdictTable
 
     slowdowns = [one.slowdown for one in found if one.slowdown is not None]
@@ -214,7 +214,7 @@ class WantedChoices:
 
 def create_golden(path: Path, source: str | None, wanted: WantedChoices, *, force: bool) -> str:
     """Write the golden choices of a list of problems; returns the text of the file."""
-    from ckh.assess.selection import GOLDEN, Golden, read_golden
+    from ckh.assess.golden import GOLDEN, Golden, read_golden
     from ckh.learn.models.choice import Chooser
     from ckh.shapes.problems import stated_operation
 
@@ -269,7 +269,7 @@ def _chosen(chooser: Chooser, problems: Iterable[Problem]) -> dict[str, str]:
 
 def changed_choices(golden: Golden, model: Path | None) -> list[Change]:
     """Problems whose choice changed, by a model or the models that fit."""
-    from ckh.assess.selection import changes
+    from ckh.assess.golden import changes
     from ckh.learn.models.choice import Chooser
 
     return changes(golden, _chosen(Chooser(model, golden.arch, None, golden.op), _problems(golden)))
@@ -277,7 +277,7 @@ def changed_choices(golden: Golden, model: Path | None) -> list[Change]:
 
 def with_data(found: Sequence[Change], paths: Sequence[Path], arch: str) -> list[Change]:
     """Changes with the times of both kernels in datasets."""
-    from ckh.assess.measured import needed_columns
+    from ckh.assess.times import needed_columns
     from ckh.data.dataset import read_dataset
 
     dataset = read_dataset(*paths, columns=needed_columns)

@@ -6,9 +6,9 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from ckh.data.formats import Formats, Reader
-from ckh.data.readers import journal
-from ckh.data.readers.base import PARQUET_MAGIC, parquet_head
-from ckh.data.readers.table import mapped, open_table
+from ckh.data.readers import journal_reader as journal
+from ckh.data.readers.named_table import mapped, open_table
+from ckh.data.readers.reader import PARQUET_MAGIC, parquet_head
 from ckh.data.tables import is_dataset
 from ckh.errors import DataError, UsageError
 from ckh.ops import operation, operation_names, part_of
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from ckh.data.formats import Reading, ReadOptions
-    from ckh.data.readers.table import Table
+    from ckh.data.readers.named_table import Table
     from ckh.ops.base import AnyOperation
 
 _HEAD_BYTES = 65536

@@ -6,7 +6,7 @@ import io
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ckh.data.readers.base import BadRow
+from ckh.data.readers.reader import BadRow
 from ckh.errors import DataError
 from ckh.files.untrusted import as_text, csv_rows
 

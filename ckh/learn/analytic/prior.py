@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ckh.assess.measured import times_of
+from ckh.assess.times import times_of
 from ckh.learn.analytic.corrected import CorrectedEstimate, complete_kernels
-from ckh.learn.training.matrix import FeatureMatrix
+from ckh.learn.training.feature_matrix import FeatureMatrix
 from ckh.training import TreeParams
 
 if TYPE_CHECKING:

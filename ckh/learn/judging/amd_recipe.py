@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ckh.learn.training.matrix import widened
+from ckh.learn.training.feature_matrix import widened
 from ckh.training import TreeParams
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from ckh.assess.measured import Scorer
+    from ckh.assess.times import Scorer
     from ckh.data.dataset import Dataset
 
 _MS_FLOPS_PER_TFLOPS = 1e9

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ckh.assess.intervals import Estimate, Figure, estimates
-from ckh.assess.measured import times_of
 from ckh.assess.metrics import choices
+from ckh.assess.times import times_of
 from ckh.learn.training.boosting import Boosting
 from ckh.learn.training.prepared import prepare
 from ckh.learn.training.targets import make_fit

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ckh.assess.measured import times_of
 from ckh.assess.metrics import choices
+from ckh.assess.times import times_of
 from ckh.errors import CkhError
 from ckh.learn.answers.answering import AnsweringModels
 from ckh.learn.models.manifest import trained_problems

@@ -27,7 +27,7 @@ from ckh.learn.models.reach import beyond, reach_of
 from ckh.learn.models.scoring import ModelInputs, PoolScorer, Remembered
 from ckh.learn.models.spec import ANY, SPEC_NAME, ModelSpec, may_be_for, read_spec
 from ckh.learn.models.unusable import leave_out
-from ckh.learn.training.matrix import BLOCK_ROWS, widened
+from ckh.learn.training.feature_matrix import BLOCK_ROWS, widened
 from ckh.ops import operation_of_problem
 from ckh.ranking.evaluator import best_first, scores_by_numpy
 from ckh.ranking.forest_file import open_forest

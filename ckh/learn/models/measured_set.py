@@ -107,8 +107,8 @@ def measured_file(dataset: Dataset, before: MeasuredSet | None = None) -> bytes:
     """
     import numpy as np
 
-    from ckh.assess.measured import times_of
     from ckh.assess.metrics import choices
+    from ckh.assess.times import times_of
 
     op, frame = dataset.op, dataset.frame
     limits = [(int(frame[name].min()), int(frame[name].max())) for name in op.sizes]

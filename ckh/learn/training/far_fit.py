@@ -18,7 +18,7 @@ import numpy as np
 from ckh.cluster.calls import LOST
 from ckh.cluster.on_worker import is_awaited
 from ckh.errors import CkhError, DataError, DeviceError
-from ckh.learn.training.matrix import FeatureMatrix
+from ckh.learn.training.feature_matrix import FeatureMatrix
 from ckh.learn.training.targets import make_fit
 from ckh.text.log import note
 

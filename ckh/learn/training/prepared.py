@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ckh.assess.measured import times_of
 from ckh.assess.metrics import choices
+from ckh.assess.times import times_of
 from ckh.errors import DataError, UsageError
 from ckh.learn.models.spec import spec_of
-from ckh.learn.training.matrix import FeatureMatrix
+from ckh.learn.training.feature_matrix import FeatureMatrix
+from ckh.learn.training.rivals import with_rivals
 from ckh.learn.training.warm_start import Start, check_start
-from ckh.learn.training.winners import with_rivals
 from ckh.training import RANK, Labels, RankObjective, TrainOptions
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ckh.assess.measured import times_of
+from ckh.assess.times import times_of
 from ckh.errors import DataError
 from ckh.learn.models.model_text import join_trees, scale_leaves
 from ckh.training import LOG_TARGETS, RANK, TARGET_COLUMNS, RankObjective

@@ -48,7 +48,7 @@ class AiterGemm:
         family: one of `FAMILIES`: how the operands are scaled and whether B is shuffled beforehand.
         dtype: element type of A and B.
         library: the pool of kernels to choose from: AITER tunes those of CK and of CK Tile each for themselves.
-        num_cus: compute units of the device, 0 for those of the architecture's whole GPU (`device.whole_gpu`).
+        num_cus: compute units of the device, 0 for those of the architecture's whole GPU (`tuned_device.whole_gpu`).
 
     Raises:
         UsageError: a size is not a positive integer below 2^31, or a name is unknown.

@@ -34,7 +34,7 @@ def _problem(given: Mapping[str, Any], _variant: str, dtype: str) -> AiterGemm:
 
 
 def _completed(problem: AiterGemm, arch: str) -> AiterGemm:
-    from ckh.ops.aiter_gemm.device import compute_units
+    from ckh.ops.aiter_gemm.tuned_device import compute_units
 
     if problem.num_cus:
         return problem

@@ -6,10 +6,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ckh.errors import UsageError
-from ckh.ops.aiter_gemm.device import compute_units
 from ckh.ops.aiter_gemm.problem import FAMILIES, AiterGemm
 from ckh.ops.aiter_gemm.problem_files import MISSED, is_untuned, missed_problem, stated_family, stated_key, untuned_rows
 from ckh.ops.aiter_gemm.readers.tuned_csv import key_cells, looked_up
+from ckh.ops.aiter_gemm.tuned_device import compute_units
 from ckh.shapes.layers import Matmul, Scaling
 from ckh.shapes.logs.misses import Lookup, nearest_key
 from ckh.shapes.shaped import Shaped

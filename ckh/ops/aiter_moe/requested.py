@@ -40,7 +40,7 @@ def _problem(given: Mapping[str, Any], _variant: str, dtype: str) -> AiterMoe:
 
 
 def _completed(problem: AiterMoe, arch: str) -> AiterMoe:
-    from ckh.ops.aiter_gemm.device import compute_units
+    from ckh.ops.aiter_gemm.tuned_device import compute_units
 
     if problem.num_cus:
         return problem

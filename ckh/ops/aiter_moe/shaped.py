@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ckh.errors import UsageError
-from ckh.ops.aiter_gemm.device import compute_units
+from ckh.ops.aiter_gemm.tuned_device import compute_units
 from ckh.ops.aiter_moe.problem import QUANTS, AiterMoe
 from ckh.ops.aiter_moe.problem_files import MARK, is_untuned, missed_problem, stated_key, untuned_rows
 from ckh.ops.aiter_moe.readers.tuned_csv import TunedMixture, looked_up

@@ -15,7 +15,7 @@ from ckh.export.consumers import Consumers
 from ckh.export.groups import Exported, Group
 from ckh.files.outputs import FileKind, head_of, write_output
 from ckh.ops.grouped_conv.consumers import KIND, smallest
-from ckh.ops.miopen_conv.kernels.candidates import CandidateTable, candidates, group_name, read_candidates
+from ckh.ops.miopen_conv.kernels.pool import CandidateTable, candidates, group_name, read_candidates
 from ckh.ops.miopen_conv.kernels.solvers import Algorithm, parse_solver
 from ckh.ops.miopen_conv.problem import DTYPES, LAYOUTS, MiopenProblem
 from ckh.ops.miopen_conv.readers.fdb import FdbDevice, device_of, sniff

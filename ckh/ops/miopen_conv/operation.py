@@ -20,7 +20,7 @@ from ckh.ops.grouped_conv.columns import CONV_IDENTITY, CONV_IDENTITY_COLUMNS, C
 from ckh.ops.grouped_conv.operation import OPERATION as CONVOLUTION
 from ckh.ops.grouped_conv.problem import CONV_COLUMNS
 from ckh.ops.miopen_conv.features import INPUT_COLUMNS, MIOPEN_CONV
-from ckh.ops.miopen_conv.kernels.candidates import (
+from ckh.ops.miopen_conv.kernels.pool import (
     CANDIDATES_NAME,
     CandidateTable,
     candidates,

@@ -10,7 +10,7 @@ import numpy as np
 from ckh.errors import NoKernelError, UsageError
 from ckh.ops import built_in_names, operation, operation_of_problem, part_of
 from ckh.search.kernels.product import Searched
-from ckh.search.space import Space
+from ckh.search.strategy_space import Space
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

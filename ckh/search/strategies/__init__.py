@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ckh.errors import UsageError
-from ckh.search.strategies.base import RandomOrder, Strategy
+from ckh.search.strategies.strategy import RandomOrder, Strategy
 from ckh.search.strategies.surrogate import Surrogate
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from ckh.search.space import Space
+    from ckh.search.strategy_space import Space
 
 _STARTS = 8
 _PATIENCE = 3  # kicks without success before a restart

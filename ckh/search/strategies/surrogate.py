@@ -23,14 +23,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ckh.search.strategies.base import Strategy
+from ckh.search.strategies.strategy import Strategy
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from numpy.typing import NDArray
 
-    from ckh.search.space import Parameter, Space
+    from ckh.search.strategy_space import Parameter, Space
 
 _BINARY = 2
 

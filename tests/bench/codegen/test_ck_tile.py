@@ -15,7 +15,7 @@ from ckh.archs import load_arch
 from ckh.bench.codegen import ck_tile
 from ckh.bench.codegen.ck_tile import Headers, detect_interface, has_headers, share_of_thread
 from ckh.bench.codegen.interfaces import TEMPLATES, Interface
-from ckh.bench.codegen.source import UnsupportedKernelError
+from ckh.bench.codegen.unit_source import UnsupportedKernelError
 from ckh.bench.devices.device import DeviceOptions
 from ckh.bench.devices.hip_device import HipDevice
 from ckh.bench.supervision.process import WorkerProcess

@@ -15,11 +15,11 @@ from ckh.archs import load_arch
 from ckh.bench.codegen import ck_tile
 from ckh.bench.codegen.ck_tile import Headers
 from ckh.bench.codegen.interfaces import Interface
-from ckh.bench.codegen.source import UnsupportedKernelError
+from ckh.bench.codegen.unit_source import UnsupportedKernelError
 from ckh.bench.compilation.kernel_cache import loadable
 from ckh.bench.devices.device import DeviceOptions
 from ckh.bench.devices.hip_device import HipDevice
-from ckh.bench.isolated.library import KernelLibrary
+from ckh.bench.isolated.kernel_library import KernelLibrary
 from ckh.bench.supervision.process import WorkerProcess
 from ckh.bench.supervision.protocol import Job, Op
 from ckh.kernels.scheduler import Scheduler

@@ -19,12 +19,12 @@ from joblib import Parallel, delayed
 from numpy.typing import NDArray
 
 from ckh.archs import load_arch
-from ckh.bench.codegen import host
-from ckh.bench.codegen.host import HostSimd
+from ckh.bench.codegen import host_source as host
+from ckh.bench.codegen.host_source import HostSimd
 from ckh.bench.compilation.toolchain import find_compiler
 from ckh.bench.devices.device import headers_comment
 from ckh.bench.devices.host_device import HostDevice
-from ckh.bench.isolated.library import KernelLibrary
+from ckh.bench.isolated.kernel_library import KernelLibrary
 from ckh.bench.isolated.memory import GuardedBuffer, input_array
 from ckh.bench.isolated.verify import FP32_ROUNDING
 from ckh.errors import UsageError

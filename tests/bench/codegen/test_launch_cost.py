@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ckh.bench.computation import measured_of
-from ckh.bench.isolated.library import BY_GRAPH, OF_NOTHING
+from ckh.bench.isolated.kernel_library import BY_GRAPH, OF_NOTHING
 from ckh.ops import operation_of_kernel
 from tests.bench.codegen.real_gemm_kernels import REAL_GEMM_KERNELS
 from tests.bench.codegen.real_kernels import REAL_KERNELS

@@ -13,7 +13,7 @@ from typing import Any
 
 from ckh.bench.compilation.kernel_cache import loadable
 from ckh.bench.computation import computation_of
-from ckh.bench.isolated.library import KernelLibrary, Operands
+from ckh.bench.isolated.kernel_library import KernelLibrary, Operands
 from ckh.ops import operation
 
 LOOPS, SAMPLES = 2000, 9

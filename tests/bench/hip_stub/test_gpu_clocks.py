@@ -20,9 +20,9 @@ from ckh.bench.planning.results import PairResults
 from ckh.bench.supervision import campaign as campaign_module
 from ckh.bench.supervision.campaign import Campaign
 from ckh.bench.supervision.driver import Driver
+from ckh.bench.supervision.journal_rows import new_record
 from ckh.bench.supervision.limits import BenchLimits
 from ckh.bench.supervision.protocol import Job, Op, PhaseClock, Reply
-from ckh.bench.supervision.rows import new_record
 from ckh.bench.supervision.stop import Stop
 from ckh.bench.supervision.sweep import Sweep
 from ckh.data.journal import JournalWriter
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from ckh.bench.planning.plan import Plan
-    from ckh.data.records import RunRecord
+    from ckh.data.journal_records import RunRecord
 
 TIMES_US = (100.0, 103.0, 107.0, 112.0, 125.0, 150.0, 200.0, 320.0)
 RUNS = {"short": 100, "long": 1000}

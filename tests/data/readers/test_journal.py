@@ -15,8 +15,9 @@ from ckh.cli import run
 from ckh.data.dataset import Dataset, read_dataset
 from ckh.data.formats import Reading, ReadOptions
 from ckh.data.journal import JournalWriter, KernelRecord, ResultRow, RunRecord, read_journal
-from ckh.data.readers import find_reader, journal, read_input, readers
-from ckh.data.readers import journal as reader
+from ckh.data.readers import find_reader, read_input, readers
+from ckh.data.readers import journal_reader as journal
+from ckh.data.readers import journal_reader as reader
 from ckh.errors import DataError, ExitCode
 from ckh.ops.grouped_conv.kernels.names import kernel_name
 from ckh.ops.grouped_conv.kernels.pool import conv_pool

@@ -11,7 +11,7 @@ import pytest
 
 from ckh.errors import CkhError
 from ckh.files.paths import data_dir
-from ckh.ops.miopen_conv.kernels.candidates import (
+from ckh.ops.miopen_conv.kernels.pool import (
     CANDIDATES_NAME,
     SolverCandidate,
     candidates,
@@ -21,7 +21,7 @@ from ckh.ops.miopen_conv.kernels.candidates import (
 )
 from ckh.ops.miopen_conv.problem import MiopenProblem, parse_miopen_problem
 from ckh.ops.miopen_conv.readers.fdb import FdbDevice
-from ckh.ops.miopen_conv.readers.table import from_frame, read_parquet
+from ckh.ops.miopen_conv.readers.solver_table import from_frame, read_parquet
 from ckh.problems import Direction
 from tests.refusals import expect_reasons
 

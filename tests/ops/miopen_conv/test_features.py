@@ -15,7 +15,7 @@ from ckh.ops.miopen_conv.features import INPUT_COLUMNS, MIOPEN_CONV
 from ckh.ops.miopen_conv.kernels.solvers import parse_solver
 from ckh.ops.miopen_conv.problem import MiopenProblem
 from ckh.ops.miopen_conv.readers.fdb import FdbDevice
-from ckh.ops.miopen_conv.readers.table import from_frame
+from ckh.ops.miopen_conv.readers.solver_table import from_frame
 from ckh.problems import Direction
 
 if TYPE_CHECKING:

@@ -23,7 +23,7 @@ from ckh.errors import ModelError
 from ckh.learn.models.model_text import join_trees, shorten, slim
 from ckh.learn.training.targets import blended
 from ckh.ops.miopen_conv.readers.fdb import FdbDevice
-from ckh.ops.miopen_conv.readers.table import SIZES, SolverTable, from_frame
+from ckh.ops.miopen_conv.readers.solver_table import SIZES, SolverTable, from_frame
 from ckh.ops.miopen_conv.recipe import RECIPE, SMALL_RECIPE
 from ckh.ranking.evaluator import scores_by_numpy as packed_scores
 from ckh.ranking.lightgbm_text import parse_forest

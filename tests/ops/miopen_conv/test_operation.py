@@ -7,7 +7,7 @@ from random import Random
 from ckh.archs import load_arch
 from ckh.files.paths import data_dir
 from ckh.ops import operation
-from ckh.ops.miopen_conv.kernels.candidates import candidates, group_name, read_candidates
+from ckh.ops.miopen_conv.kernels.pool import candidates, group_name, read_candidates
 from ckh.ops.miopen_conv.problem import MiopenProblem
 from ckh.problems import Direction
 

@@ -15,7 +15,7 @@ from ckh.data.formats import ReadOptions
 from ckh.errors import DataError, UsageError
 from ckh.ops.miopen_conv.problem import MiopenProblem
 from ckh.ops.miopen_conv.readers.fdb import FdbDevice
-from ckh.ops.miopen_conv.readers.table import IDENTITY, from_frame, read_fdb, read_parquet
+from ckh.ops.miopen_conv.readers.solver_table import IDENTITY, from_frame, read_fdb, read_parquet
 from ckh.problems import Direction
 from tests.refusals import expect_refusal
 

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from ckh.errors import CkhError, UsageError
 from ckh.files.untrusted import csv_rows, read_text
-from ckh.ops.aiter_gemm.device import ARCH_OF_CUS
 from ckh.ops.aiter_gemm.readers.tuned_csv import PREDICTED, csv_text
+from ckh.ops.aiter_gemm.tuned_device import ARCH_OF_CUS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence

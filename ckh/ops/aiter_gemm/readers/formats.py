@@ -6,8 +6,8 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from ckh.data.formats import Formats, Reader, Reading, ReadOptions, RowsFormat
-from ckh.data.readers.base import BadRows, parquet_columns, parquet_frame, read_bytes, source_of, source_of_file
 from ckh.data.readers.cells import WRONG_CELLS, read_header
+from ckh.data.readers.reader import BadRows, parquet_columns, parquet_frame, read_bytes, source_of, source_of_file
 from ckh.data.spool import store
 from ckh.errors import DataError
 from ckh.files.untrusted import as_text, csv_rows, integer

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from ckh.errors import DataError, UsageError
-from ckh.ops.aiter_gemm.device import ARCH_OF_CUS
 from ckh.ops.aiter_gemm.kernel import parse_kernel
 from ckh.ops.aiter_gemm.kernels.pool import known_names, resolved
 from ckh.ops.aiter_gemm.problem import CKTILE, FAMILIES, OP_TYPE, AiterGemm
 from ckh.ops.aiter_gemm.readers.tuned_csv import bound_message
+from ckh.ops.aiter_gemm.tuned_device import ARCH_OF_CUS
 from ckh.problems import dtype_name
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from ckh.data.formats import Formats, Reader, Reading, ReadOptions, RowsFormat
-from ckh.data.readers.base import parquet_columns, parquet_frame, source_of_file
+from ckh.data.readers.reader import parquet_columns, parquet_frame, source_of_file
 from ckh.data.spool import store
 from ckh.errors import DataError, UsageError
 from ckh.ops.aiter_moe.kernel import MoeChoice, joint, parse_choice

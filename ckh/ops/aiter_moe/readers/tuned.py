@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from ckh.data.formats import Reading
-from ckh.data.readers.base import read_bytes, source_of
+from ckh.data.readers.reader import read_bytes, source_of
 from ckh.data.spool import store
 from ckh.errors import DataError
 from ckh.files.untrusted import as_text, csv_rows
-from ckh.ops.aiter_gemm.device import ARCH_OF_CUS
 from ckh.ops.aiter_gemm.readers.tuned_csv import PREDICTED, bound_message
+from ckh.ops.aiter_gemm.tuned_device import ARCH_OF_CUS
 from ckh.ops.aiter_moe.kernel import joint, parse_choice
 from ckh.ops.aiter_moe.kernels.pool import kind_of, known_name, moe_pool
 from ckh.ops.aiter_moe.problem import OP_TYPE, STAGE1, STAGE2, AiterMoe

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ckh.bench.codegen.ck_tile import LABEL, LABEL_BYTES
-from ckh.bench.codegen.source import UnsupportedKernelError, translation_unit
+from ckh.bench.codegen.unit_source import UnsupportedKernelError, translation_unit
 from ckh.ops.gemm_universal.kernels.names import kernel_name
 from ckh.ops.gemm_universal.measuring.hip_headers import EPILOGUES
 from ckh.ops.gemm_universal.measuring.hip_rules import ELEMENTS, missing

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ckh.bench.codegen.host import staging_constants
-from ckh.bench.codegen.source import translation_unit
+from ckh.bench.codegen.host_source import staging_constants
+from ckh.bench.codegen.unit_source import translation_unit
 from ckh.errors import UsageError
 from ckh.kernels.pipelines import DOUBLE_SMEM_PIPELINES
 from ckh.ops.gemm_universal.kernel import NATIVE_WIDTH
@@ -18,7 +18,7 @@ from ckh.ops.gemm_universal.kernels.names import kernel_name, short_name
 from ckh.ops.gemm_universal.problem import GEMM_LAYOUTS
 
 if TYPE_CHECKING:
-    from ckh.bench.codegen.host import HostSimd
+    from ckh.bench.codegen.host_source import HostSimd
     from ckh.ops.gemm_universal.kernel import GemmKernel
 
 _EPILOGUE = "cshuffle"  # whole vectors of C, which is what registers hold

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ckh.bench.computation import Trials
-from ckh.kernels.loops import loaded_ahead, most_steps
+from ckh.kernels.main_loops import loaded_ahead, most_steps
 from ckh.ops.gemm_universal.kernels.pool import buildable
 from ckh.ops.gemm_universal.kernels.spaces import space_of
 from ckh.ops.gemm_universal.problem import GEMM_LAYOUTS, GemmProblem

@@ -13,16 +13,16 @@ from typing import TYPE_CHECKING
 
 from ckh.errors import UsageError
 from ckh.ops.gemm_universal.problem import GEMM_LAYOUTS, OP_TYPE, GemmProblem
-from ckh.ops.gemm_universal.problem_sets import training
-from ckh.ops.gemm_universal.problem_sets.files import is_problem_file, read_problems
-from ckh.ops.gemm_universal.problem_sets.language_models import MODELS
-from ckh.ops.gemm_universal.problem_sets.training import (
+from ckh.ops.gemm_universal.problem_sets import drawn as training
+from ckh.ops.gemm_universal.problem_sets.drawn import (
     FAMILIES,
     FURTHER_FAMILIES,
     SPLIT_FAMILIES,
     SizeLimits,
     draw_problems,
 )
+from ckh.ops.gemm_universal.problem_sets.files import is_problem_file, read_problems
+from ckh.ops.gemm_universal.problem_sets.language_models import MODELS
 from ckh.problems import unknown_set
 
 if TYPE_CHECKING:

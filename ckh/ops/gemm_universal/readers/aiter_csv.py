@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, Any
 
 from ckh.archs import arch_names
 from ckh.data.formats import ReadOptions, WinnerSummary
-from ckh.data.readers.base import BadRows, read_bytes, source_of
 from ckh.data.readers.cells import WRONG_CELLS, read_header
+from ckh.data.readers.reader import BadRows, read_bytes, source_of
 from ckh.errors import DataError
 from ckh.files.untrusted import as_text, csv_rows, integer
-from ckh.ops.gemm_universal.readers.rows import Unusable, problem_of
-from ckh.ops.gemm_universal.readers.winners import Winner, require_csv_name, write_winners
+from ckh.ops.gemm_universal.readers.gemm_rows import Unusable, problem_of
+from ckh.ops.gemm_universal.readers.winners_csv import Winner, require_csv_name, write_winners
 from ckh.problems import dtype_name
 
 if TYPE_CHECKING:

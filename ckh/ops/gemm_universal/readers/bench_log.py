@@ -5,7 +5,7 @@
 
 Sizes, element type and layout are those of an object's `problem`, and what that leaves out, those of the last `Shape`
 line; neither may contradict the kernel's name. Kernels are as their names say, also the padding of `mem` kernels, which
-tile_engine_json corrects. Times with two decimals are made more precise, see `rows.precise_time`. A run without a
+tile_engine_json corrects. Times with two decimals are made more precise, see `gemm_rows.precise_time`. A run without a
 time or TFLOPS above zero is a failure, and one that "Verification failed" names later has a wrong result.
 
 The file is read once as a stream: memory grows with the number of results, a few bytes each, not with the file.
@@ -30,8 +30,16 @@ from ckh.data.spool import store
 from ckh.errors import DataError
 from ckh.files.jsonfields import JsonError, parse_json
 from ckh.ops.gemm_universal.problem import GEMM_LAYOUTS
+from ckh.ops.gemm_universal.readers.gemm_rows import (
+    MISMATCH,
+    GemmRows,
+    Unusable,
+    named,
+    number,
+    precise_time,
+    problem_of,
+)
 from ckh.ops.gemm_universal.readers.kernels import kernel_of
-from ckh.ops.gemm_universal.readers.rows import MISMATCH, GemmRows, Unusable, named, number, precise_time, problem_of
 from ckh.problems import DTYPE_BYTES
 from ckh.schema import Status
 from ckh.strenum import StrEnum

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from ckh.data.formats import Formats, MappedTable, ProblemsFormat, Reader
-from ckh.ops.gemm_universal.readers import aiter_csv, bench_log, table, tile_engine_json
-from ckh.ops.gemm_universal.readers.winners import WINNERS
+from ckh.ops.gemm_universal.readers import aiter_csv, bench_log, tile_engine_json
+from ckh.ops.gemm_universal.readers import gemm_table as table
+from ckh.ops.gemm_universal.readers.winners_csv import WINNERS
 
 FORMATS = Formats(
     readers=(

@@ -12,7 +12,7 @@ from ckh.kernels.scheduler import Scheduler
 from ckh.ops.gemm_universal.columns import AMD_WAVES
 from ckh.ops.gemm_universal.kernel import NATIVE_WIDTH, GemmKernel
 from ckh.ops.gemm_universal.kernels.names import parse_kernel_name
-from ckh.ops.gemm_universal.readers.rows import Unusable
+from ckh.ops.gemm_universal.readers.gemm_rows import Unusable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -9,7 +9,7 @@ Two things are corrected:
 - **Padding of `mem` kernels.** As in all our data of GPUs and in what AMD's `convert_json_to_parquet` writes, every row
   of a kernel of pipeline `mem` has pad_m = pad_n = pad_k = 1: these kernels run every size although their names say
   False. Only the three columns are corrected, `kernel_name` stays the name that was measured.
-- **Times with two decimals**, see `rows.precise_time`.
+- **Times with two decimals**, see `gemm_rows.precise_time`.
 
 A benchmark that failed is a row with a status and AMD's error as its message. Bandwidth is computed from the problem;
 AMD's converter takes two bytes for every element type.
@@ -22,12 +22,20 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from ckh.data.formats import Reading, ReadOptions
-from ckh.data.readers.base import read_bytes, source_of
+from ckh.data.readers.reader import read_bytes, source_of
 from ckh.data.spool import store
 from ckh.errors import DataError
 from ckh.files.jsonfields import JsonError, parse_json
+from ckh.ops.gemm_universal.readers.gemm_rows import (
+    BAD_TIME,
+    GemmRows,
+    Unusable,
+    named,
+    number,
+    precise_time,
+    problem_of,
+)
 from ckh.ops.gemm_universal.readers.kernels import CONTRADICTION, kernel_of
-from ckh.ops.gemm_universal.readers.rows import BAD_TIME, GemmRows, Unusable, named, number, precise_time, problem_of
 from ckh.schema import Status
 
 if TYPE_CHECKING:

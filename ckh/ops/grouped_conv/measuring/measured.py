@@ -215,7 +215,7 @@ def _reasons(kernel: ConvKernel, arch: ArchSpec, problem: ConvProblem) -> list[s
 
 
 def _matrix(name: str, settings: MatrixSettings) -> tuple[Case[ConvProblem, ConvKernel], ...]:
-    from ckh.ops.grouped_conv.measuring.matrix import matrix
+    from ckh.ops.grouped_conv.measuring.case_matrix import matrix
 
     directions = _directions(settings.variant or ALL_DIRECTIONS)
     ndims = tuple(CONV_LAYOUTS) if settings.ndim is None else (settings.ndim,)

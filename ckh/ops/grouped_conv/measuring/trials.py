@@ -11,13 +11,13 @@ from itertools import product
 from typing import TYPE_CHECKING, Any
 
 from ckh.bench.computation import Trials
-from ckh.kernels.loops import loaded_ahead, most_steps
+from ckh.kernels.main_loops import loaded_ahead, most_steps
 from ckh.kernels.pipelines import DOUBLE_SMEM_PIPELINES
 from ckh.kernels.scheduler import Scheduler
 from ckh.ops.grouped_conv.kernels.pool import conv_pool
 from ckh.ops.grouped_conv.kernels.validity import CONV_RULES
 from ckh.ops.grouped_conv.kernels.variants import DEFAULT_SPECIALIZATION, FILTER3X3
-from ckh.ops.grouped_conv.measuring.matrix import MATRICES
+from ckh.ops.grouped_conv.measuring.case_matrix import MATRICES
 from ckh.ops.grouped_conv.problem import ConvProblem
 from ckh.ops.grouped_conv.rules.sets import rule_set
 from ckh.problems import Direction

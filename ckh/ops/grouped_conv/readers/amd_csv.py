@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 from ckh.archs import load_arch
 from ckh.data.formats import Reading, ReadOptions
-from ckh.data.readers.base import BadRow, parquet_columns, refuse_bad
 from ckh.data.readers.cells import Cells, Faults
-from ckh.data.readers.columns import TIMES
-from ckh.data.readers.table import Table, open_table, require_columns
+from ckh.data.readers.column_reader import TIMES
+from ckh.data.readers.named_table import Table, open_table, require_columns
+from ckh.data.readers.reader import BadRow, parquet_columns, refuse_bad
 from ckh.data.spool import Buckets, StoredRows
 from ckh.data.tables import BLOCK_ROWS
 from ckh.errors import DataError

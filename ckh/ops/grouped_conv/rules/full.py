@@ -17,8 +17,16 @@ from ckh.ops.grouped_conv.kernels.variants import (
     FILTER3X3,
 )
 from ckh.ops.grouped_conv.problem import CONV_LAYOUTS
-from ckh.ops.grouped_conv.rules.matrix import is_loadable, keeps_first_depth, warp_depth, wave_and_shape
-from ckh.ops.grouped_conv.rules.tables import HALF_DTYPES, PIPES, RULE_DTYPES, CuratedTile, Pipe, curated_tiles, triple
+from ckh.ops.grouped_conv.rules.rule_matrix import is_loadable, keeps_first_depth, warp_depth, wave_and_shape
+from ckh.ops.grouped_conv.rules.rule_tables import (
+    HALF_DTYPES,
+    PIPES,
+    RULE_DTYPES,
+    CuratedTile,
+    Pipe,
+    curated_tiles,
+    triple,
+)
 from ckh.problems import Direction
 
 if TYPE_CHECKING:

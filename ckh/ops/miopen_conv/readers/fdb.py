@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import IO, TYPE_CHECKING
 
 from ckh.archs import arch_names
-from ckh.data.readers.base import BadRows
+from ckh.data.readers.reader import BadRows
 from ckh.errors import DataError, UsageError
 from ckh.files.untrusted import BZ2_MAGIC, MOST_DATABASE_BYTES, larger_than, most_unpacked, too_large
 from ckh.ops.miopen_conv.readers.fdb_line import FdbLine, LineError, SolverTime, parse_line

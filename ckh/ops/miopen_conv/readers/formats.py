@@ -8,7 +8,7 @@ import numpy as np
 
 from ckh.archs import load_arch
 from ckh.data.formats import Formats, Reader, Reading, ReadOptions
-from ckh.data.readers.base import parquet_columns, source_of_file
+from ckh.data.readers.reader import parquet_columns, source_of_file
 from ckh.data.rows import Origin, Pairs, Results, build_table, status_of
 from ckh.data.spool import store
 from ckh.ops.miopen_conv.consumers import FIND_DB
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from ckh.ops.miopen_conv.readers.table import SolverTable
+    from ckh.ops.miopen_conv.readers.solver_table import SolverTable
 
 PARQUET_NAME = "miopen-fdb-parquet"
 
@@ -34,7 +34,7 @@ def read(path: Path, options: ReadOptions) -> Reading:
         UsageError: neither the name nor the options say what was measured.
         DataError: the file is unusable, or lines are bad and not to be skipped.
     """
-    from ckh.ops.miopen_conv.readers.table import read_fdb
+    from ckh.ops.miopen_conv.readers.solver_table import read_fdb
 
     return _reading(path, NAME, read_fdb(path, options.arch, options.num_cus, skip_bad=options.skip_bad), options)
 
@@ -46,7 +46,7 @@ def read_times(path: Path, options: ReadOptions) -> Reading:
         UsageError: neither the name nor the options say what was measured.
         DataError: the file is unusable, or rows are bad and not to be skipped.
     """
-    from ckh.ops.miopen_conv.readers.table import read_parquet
+    from ckh.ops.miopen_conv.readers.solver_table import read_parquet
 
     device = device_of(path, options.arch, options.num_cus)
     return _reading(path, PARQUET_NAME, read_parquet(path, device, skip_bad=options.skip_bad), options)

@@ -16,9 +16,8 @@ from ckh.data.formats import ReadOptions
 from ckh.data.merge import merge
 from ckh.data.readers import find_reader, read_input, readers
 from ckh.errors import DataError, ExitCode, UsageError
-from ckh.ops.gemm_universal.readers import bench_log, kernels
+from ckh.ops.gemm_universal.readers import bench_log, gemm_rows, kernels
 from ckh.ops.gemm_universal.readers import bench_log as reader
-from ckh.ops.gemm_universal.readers import rows as gemm_rows
 from tests.refusals import expect_error, expect_refusal, expect_values
 
 if TYPE_CHECKING:

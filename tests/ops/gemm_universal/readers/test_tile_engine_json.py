@@ -13,8 +13,7 @@ from ckh.data.formats import Reading, ReadOptions
 from ckh.data.merge import merge
 from ckh.data.readers import find_reader, read_input, readers
 from ckh.errors import DataError, ExitCode, UsageError
-from ckh.ops.gemm_universal.readers import kernels
-from ckh.ops.gemm_universal.readers import rows as gemm_rows
+from ckh.ops.gemm_universal.readers import gemm_rows, kernels
 from ckh.ops.gemm_universal.readers import tile_engine_json as reader
 from tests.refusals import expect_error, expect_refusal, expect_values
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ckh.data.readers.base import parquet_frame
+from ckh.data.readers.reader import parquet_frame
 from ckh.errors import DataError
 from ckh.ops.grouped_conv.columns import CONV_IDENTITY
 from ckh.ops.grouped_conv.problem import CONV_COLUMNS

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ckh.data.formats import Reading, ReadOptions
 from ckh.data.journal import Damage, KernelRecord, ReferenceRecord, ResultRow, RunRecord, iter_records, row_at
-from ckh.data.readers.base import BadRow, refuse_bad, source_of_file
+from ckh.data.readers.reader import BadRow, refuse_bad, source_of_file
 from ckh.data.rows import Origin, Pairs, Results, build_table
 from ckh.data.spool import Buckets, StoredRows
 from ckh.errors import CkhError, DataError, UsageError

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from ckh.search.space import Space
+    from ckh.search.strategy_space import Space
 
 _TOP_SHARE = 0.02
 _TOP_MIN = 50

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from typing import TYPE_CHECKING
 
-from ckh.data.readers.base import PARQUET_MAGIC
 from ckh.data.readers.cells import Cells, read_cells, read_header
+from ckh.data.readers.reader import PARQUET_MAGIC
 from ckh.data.written import ahead
 from ckh.errors import DataError, UsageError
 from ckh.files import untrusted

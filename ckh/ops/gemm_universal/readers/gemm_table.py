@@ -19,16 +19,16 @@ from typing import TYPE_CHECKING, Any
 from ckh.archs import load_arch
 from ckh.data.formats import Reading, ReadOptions
 from ckh.data.numbering import combined_numbers, first_rows
-from ckh.data.readers.base import BadRow, parquet_columns, refuse_bad
 from ckh.data.readers.cells import Cells, Faults
-from ckh.data.readers.columns import TIMES, Integers, integers, numbers, time_column, times_ms, true_cells
-from ckh.data.readers.table import COMMENT, Table, open_table, require_columns
+from ckh.data.readers.column_reader import TIMES, Integers, integers, numbers, time_column, times_ms, true_cells
+from ckh.data.readers.named_table import COMMENT, Table, open_table, require_columns
+from ckh.data.readers.reader import BadRow, parquet_columns, refuse_bad
 from ckh.data.rows import Origin, Pairs, Results, build_table
 from ckh.data.spool import StoredRows
 from ckh.errors import DataError
 from ckh.ops.gemm_universal.problem import OP_TYPE, GemmProblem
+from ckh.ops.gemm_universal.readers.gemm_rows import BAD_TIME, MISMATCH, Unusable, named, problem_of
 from ckh.ops.gemm_universal.readers.kernels import kernel_of
-from ckh.ops.gemm_universal.readers.rows import BAD_TIME, MISMATCH, Unusable, named, problem_of
 from ckh.schema import SHORTEST_MS, Status
 
 if TYPE_CHECKING:

@@ -162,7 +162,7 @@ def _answers(chooser: Chooser, source: str) -> list[Ranking]:
     Raises:
         NoKernelError: none applies to any.
     """
-    from ckh.commands.export.consumed import answered
+    from ckh.commands.export.program_export import answered
 
     found = list(answered(chooser, chooser.load_problems(source, None, None)))
     failures = [failure for one in found if (failure := one.failure)]
@@ -244,8 +244,8 @@ def _measured(chooser: Chooser, wanted: RegistryWanted, lists: ListFormat, arch:
     Raises:
         DataError: the rows are of another operation or GPU, or have no kernel with a complete name.
     """
-    from ckh.assess.measured import judged, times_of
-    from ckh.commands.export.consumed import measured_rows
+    from ckh.assess.times import judged, times_of
+    from ckh.commands.export.program_export import measured_rows
 
     dataset = judged(measured_rows(wanted.data, chooser.op, arch.name))
     problems = list(dataset.problems())

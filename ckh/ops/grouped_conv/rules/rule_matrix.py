@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ckh.ops.grouped_conv.rules.tables import HALF_DTYPES
+from ckh.ops.grouped_conv.rules.rule_tables import HALF_DTYPES
 from ckh.problems import DTYPE_BYTES, Direction
 
 if TYPE_CHECKING:
