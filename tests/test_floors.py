@@ -162,6 +162,18 @@ def test_an_operation_is_named_in_its_folder_alone() -> None:
     assert naming == {"ops", ""}
 
 
+def test_operations_import_what_a_package_may() -> None:
+    """Our own operations use no more of ckh than the guide names for those of a package, and all of that."""
+    text = (ROOT / "docs" / "adding-an-operation.md").read_text(encoding="utf-8")
+    table = text.partition("## What it may import")[2].partition("## ")[0]
+    rows = [line.split("|")[1] for line in table.splitlines() if line.startswith("| `")]
+    named = {name for row in rows for name in re.findall(r"`ckh\.([\w.]+)`", row)}
+    imported = {taken for importer, taken, _ in ARROWS if _room(importer) == "ops.*" and _room(taken) != "ops.*"}
+    of_name = {name: {one for one in imported if f"{one}.".startswith(f"{name}.")} for name in named}
+    assert imported - set().union(*of_name.values()) == set()
+    assert {name for name, found in of_name.items() if not found} == set()
+
+
 def test_the_map_shows_the_floors() -> None:
     """docs/architecture.md lists every room, in this order."""
     text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
