@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 MAX_SIZE = 2**31 - 1
+_DIMENSIONS = (2, 3)
 
 
 class Scaling(StrEnum):
@@ -71,7 +72,7 @@ class Convolution:
         layout: of all tensors, as MIOpen writes it; empty: left open.
 
     Raises:
-        UsageError: a size is out of range.
+        UsageError: a size is out of range, or lists have not a value for each of two or three dimensions.
     """
 
     n: int
@@ -88,6 +89,10 @@ class Convolution:
     layout: str = ""
 
     def __post_init__(self) -> None:
+        lists = (self.spatial, self.taps, self.stride, self.pad, self.dilation)
+        if len(self.spatial) not in _DIMENSIONS or {len(one) for one in lists} != {len(self.spatial)}:
+            values = " ".join("x".join(map(str, one)) for one in lists)
+            raise UsageError(f"not a convolution in two or three dimensions: {values:.80}", code="impossible-problem")
         require_sizes((name, getattr(self, name)) for name in "nckg")
         for name in ("spatial", "taps", "stride", "dilation"):
             require_sizes((name, size) for size in getattr(self, name))

@@ -9,7 +9,7 @@ from math import prod
 from typing import TYPE_CHECKING, Any
 
 from ckh.errors import DataError, UsageError
-from ckh.shapes.layers import Convolution, Layer, Matmul
+from ckh.shapes.layers import MAX_SIZE, Convolution, Layer, Matmul
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -37,6 +37,8 @@ _OF_PRODUCTS = {"MatMul": (0, 1), "MatMulInteger": (0, 1), "QLinearMatMul": (0, 
 _OF_CONVOLUTIONS = {"Conv": (0, 1), "ConvInteger": (0, 1), "QLinearConv": (0, 3)}
 _UNREAD = ("ConvTranspose", "DeformConv", "FusedConv", "FusedMatMul", "FusedGemm", "If", "Loop", "Scan")
 _DIMENSIONS = (1, 2, 3)
+_MATRIX = 2
+_UNSUPPORTED = "unsupported"  # what no operation computes, which is no fault of a model
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +69,9 @@ def onnx_layers(path: Path, name: str, wanted: RunOptions) -> tuple[list[Layer],
             try:
                 layers += _layers(node, tensors, where)
             except UsageError as error:
+                if error.code == _UNSUPPORTED:
+                    left_out[error.message] += 1
+                    continue
                 if not wanted.skip_bad:
                     raise DataError(f"{where}: {error.message}", error.hint, code=error.code) from error
                 bad[f"{where}: {error.message}"] += 1
@@ -161,6 +166,8 @@ def _known(tensors: Mapping[str, _Tensor], name: str) -> _Tensor:
         raise UsageError(
             f"the shape of {name[:60]!r} cannot be inferred", "export the model with fixed sizes", code="missing-field"
         )
+    if not found.dtype:
+        raise UsageError("nodes of other element types", code=_UNSUPPORTED)
     return found
 
 
@@ -173,37 +180,51 @@ def _attributes(node: Any) -> dict[str, Any]:
 def _convolution(node: Any, x: _Tensor, w: _Tensor) -> Convolution:
     given, ndim = _attributes(node), len(x.shape) - 2
     if ndim not in _DIMENSIONS or len(w.shape) != len(x.shape):
-        raise UsageError(f"a convolution of {ndim} dimensions", code="unsupported")
+        raise UsageError(f"convolutions of {ndim} dimensions", code=_UNSUPPORTED)
     spatial, taps = (tuple(size or 0 for size in one.shape[2:]) for one in (x, w))
-    stride = tuple(given.get("strides", (1,) * ndim))
-    dilation = tuple(given.get("dilations", (1,) * ndim))
-    auto = given.get("auto_pad", b"NOTSET").decode()
-    pads = tuple(given.get("pads", (0,) * (2 * ndim)))
-    if auto.startswith("SAME"):
+    stride, dilation = (_sizes(given, name, ndim, 1) for name in ("strides", "dilations"))
+    pads = _sizes(given, "pads", 2 * ndim, 0)
+    if given.get("auto_pad", b"").startswith(b"SAME"):
         needed = [
             max(0, (-(-size // step) - 1) * step + (tap - 1) * gap + 1 - size)
             for size, step, tap, gap in zip(spatial, stride, taps, dilation, strict=True)
         ]
         pads = (*(one // 2 for one in needed), *(one - one // 2 for one in needed))
-    if pads[:ndim] != pads[ndim:]:
-        # One row more on one side is as much work as padding both: the larger is taken.
-        pads = tuple(max(pair) for pair in zip(pads[:ndim], pads[ndim:], strict=True)) * 2
-    one_more = (1,) if ndim == 1 else ()  # of one dimension: an image of height 1
+    # One row more on one side is as much work as padding both: the larger counts.
+    pad = tuple(max(pair) for pair in zip(pads[:ndim], pads[ndim:], strict=True))
+    more = (1,) if ndim == 1 else ()  # of one dimension: an image of height 1
     return Convolution(
         x.shape[0] or 0,
         x.shape[1] or 0,
         w.shape[0] or 0,
-        one_more + spatial,
-        one_more + taps,
-        int(given.get("group", 1)),
-        one_more + stride,
-        (0,) * len(one_more) + pads[:ndim],
-        one_more + dilation,
+        more + spatial,
+        more + taps,
+        _sizes({"group": [given.get("group", 1)]}, "group", 1, 1)[0],
+        more + stride,
+        (0,) * len(more) + pad,
+        more + dilation,
         dtype=x.dtype,
     )
 
 
+def _sizes(given: Mapping[str, Any], name: str, count: int, default: int) -> tuple[int, ...]:
+    """The integers of an attribute.
+
+    Raises:
+        UsageError: it has others, or another number of them.
+    """
+    value = given.get(name, [default] * count)
+    if not isinstance(value, list) or len(value) != count or not all(isinstance(one, int) for one in value):
+        raise UsageError(f"{name} must be {count} integers, not {value!r:.60}", code="bad-field")
+    least = min(1, default)
+    if not all(least <= one <= MAX_SIZE for one in value):
+        raise UsageError(f"{name} has a value out of range: {value!r:.60}", code="out-of-range")
+    return tuple(value)
+
+
 def _gemm(node: Any, a: _Tensor, b: _Tensor) -> Matmul:
+    if len(a.shape) != _MATRIX or len(b.shape) != _MATRIX:
+        raise UsageError(f"operands of {len(a.shape)} and {len(b.shape)} dimensions", code="impossible-problem")
     given = _attributes(node)
     is_a, is_b = (bool(given.get(name, 0)) for name in ("transA", "transB"))
     rows, inner = (a.shape[1], a.shape[0]) if is_a else (a.shape[0], a.shape[1])

@@ -133,6 +133,37 @@ def test_a_shape_that_depends_on_values(tmp_path: Path) -> None:
     assert sum(found.bad.values()) == 1
 
 
+@pytest.mark.parametrize(
+    ("attributes", "code"),
+    [
+        ({"strides": [2]}, "bad-field"),
+        ({"strides": [0, 1]}, "out-of-range"),
+        ({"dilations": [1, 2**40]}, "out-of-range"),
+        ({"pads": [1, 1]}, "bad-field"),
+        ({"group": 3}, "indivisible"),
+        ({"strides": [1, 1], "dilations": [9, 9]}, "impossible-problem"),
+    ],
+)
+def test_impossible_convolutions(tmp_path: Path, attributes: dict[str, Any], code: str) -> None:
+    """A convolution that cannot be is refused with its node, and left out where such are."""
+    nodes = [node("Conv", "x w", "a", **attributes), node("MatMul", "y v", "out")]
+    inputs = {"x": [1, 4, 9, 9], "y": [2, 8]}
+    path = save(tmp_path / "model.onnx", nodes, inputs, {"w": (8, 4, 3, 3), "v": (8, 8)})
+    with expect_refusal(DataError, code, "node a"):
+        ckh.shapes.read(path)
+    assert [one.op for one in ckh.shapes.read(path, skip_bad=True)] == ["gemm_universal"]
+
+
+def test_what_no_operation_computes(tmp_path: Path) -> None:
+    """Convolutions of four dimensions are counted as left out."""
+    nodes = [node("Conv", "x w", "a"), node("MatMul", "y v", "out")]
+    inputs = {"x": [1, 4, 5, 5, 5, 5], "y": [2, 8]}
+    path = save(tmp_path / "model.onnx", nodes, inputs, {"w": (8, 4, 3, 3, 3, 3), "v": (8, 8)})
+    found = shapes_of([path])
+    assert len(found.problems) == 1
+    assert list(found.left_out.values()) == [1]
+
+
 def test_sizes_of_zero(tmp_path: Path) -> None:
     """A model with a size of 0 is refused, with the node."""
     path = save(tmp_path / "model.onnx", [node("MatMul", "x w", "out")], {"x": [0, 64]}, {"w": (64, 8)})
