@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ckh.declared import Declared, declared
@@ -147,17 +147,12 @@ _EARLY_OF_LARGE = 25  # rounds, at twice the rate
 _PRIOR = 1.0
 _LAMBDARANK, _FEWEST_OF_LAMBDARANK = 1.0, 2000  # with fewer rows it was not tried
 
-_OF_WINNERS = TreeParams(
-    n_estimators=60,
-    learning_rate=0.1,
-    num_leaves=15,
-    max_depth=-1,
-    min_child_samples=3,
-    subsample=1.0,
-    subsample_freq=0,
-    colsample_bytree=0.3,
-    reg_alpha=0.0,
-    reg_lambda=1.0,
+# Trees of any depth on all rows, hardly regularized.
+PLAIN_TREES = TreeParams(
+    max_depth=-1, min_child_samples=20, subsample=1.0, subsample_freq=0, reg_alpha=0.0, reg_lambda=1.0
+)
+_OF_WINNERS = replace(
+    PLAIN_TREES, n_estimators=60, learning_rate=0.1, num_leaves=15, min_child_samples=3, colsample_bytree=0.3
 )
 
 

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import log2
 from typing import TYPE_CHECKING, Any
 
@@ -148,27 +149,10 @@ def _place(problem: AiterGemm) -> list[float]:
 
 def _train_defaults(_rows: int) -> TrainOptions:
     """Options of training, as `benchmarks/aiter_folds.py` judges them."""
-    from ckh.training import Labels, RankObjective, TrainOptions, TreeParams
+    from ckh.training import PLAIN_TREES, winner_options
 
-    return TrainOptions(
-        targets=(),
-        rank=RankObjective.LAMBDARANK,
-        labels=Labels.WINNERS,
-        folds=0,
-        seed=1,
-        params=TreeParams(
-            n_estimators=150,
-            learning_rate=0.1,
-            num_leaves=63,
-            max_depth=-1,
-            min_child_samples=20,
-            subsample=1.0,
-            subsample_freq=0,
-            colsample_bytree=0.5,
-            reg_alpha=0.0,
-            reg_lambda=1.0,
-        ),
-    )
+    params = replace(PLAIN_TREES, n_estimators=150, learning_rate=0.1, num_leaves=63, colsample_bytree=0.5)
+    return replace(winner_options(), params=params)
 
 
 def _load_problems(

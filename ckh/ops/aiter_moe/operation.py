@@ -8,6 +8,7 @@ Each GPU's kernels were chosen among those that were measured.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import log2
 from typing import TYPE_CHECKING, Any
 
@@ -112,26 +113,11 @@ def _place(problem: AiterMoe) -> list[float]:
 
 def _train_defaults(_rows: int) -> TrainOptions:
     """Options of training, as `benchmarks/aiter_moe_folds.py` judges them."""
-    from ckh.training import TFLOPS, RankObjective, TrainOptions, TreeParams
+    from ckh.training import PLAIN_TREES, TFLOPS, RankObjective, TrainOptions
 
-    return TrainOptions(
-        targets=(TFLOPS,),
-        rank=RankObjective.LAMBDARANK,
-        folds=0,
-        seed=1,
-        params=TreeParams(
-            n_estimators=300,
-            learning_rate=0.05,
-            num_leaves=15,
-            max_depth=-1,
-            min_child_samples=10,
-            subsample=1.0,
-            subsample_freq=0,
-            colsample_bytree=0.5,
-            reg_alpha=0.0,
-            reg_lambda=1.0,
-        ),
-    )
+    small = replace(PLAIN_TREES, num_leaves=15, min_child_samples=10)
+    params = replace(small, n_estimators=300, learning_rate=0.05, colsample_bytree=0.5)
+    return TrainOptions(targets=(TFLOPS,), rank=RankObjective.LAMBDARANK, folds=0, seed=1, params=params)
 
 
 def _load_problems(
