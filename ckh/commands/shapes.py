@@ -14,6 +14,7 @@ from ckh.commands._common import JSON_HELP, OP_HELP, examples, print_json, print
 from ckh.documents import Document
 from ckh.errors import UsageError
 from ckh.ops import operation
+from ckh.problems import Direction
 from ckh.shapes.run_options import DEFAULT_TOKENS, RunOptions
 from ckh.text.log import emit, note, warn
 
@@ -150,6 +151,9 @@ def shapes(
     op: str | None = typer.Option(
         None, "--op", autocompletion=_completion.operations, help=f"{OP_HELP}  [each shape's own]"
     ),
+    variant: Direction | None = typer.Option(
+        None, "--variant", help="Direction of convolutions that state none; others are left out.  [forward, and all]"
+    ),
     torch: str | None = typer.Option(
         None, "--torch", metavar="PKG.MODULE:FACTORY", help="Function that returns a PyTorch module and its inputs."
     ),
@@ -188,6 +192,7 @@ def shapes(
         dtype=dtype,
         fuse_shared=fuse_shared,
         skip_bad=skip_bad,
+        variant=None if variant is None else str(variant),
     )
     found = _found(names, torch, wanted, None if op is None else operation(op).name)
     _warn(found)

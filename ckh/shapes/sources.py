@@ -211,7 +211,7 @@ def found_in(source: Source, wanted: RunOptions, op: str = "") -> SourceLayers:
 
             return SourceLayers(source, *onnx_layers(source.path, source.name, wanted))
         case SourceKind.PROBLEMS:
-            return SourceLayers(source, _problem_layers(source, op))
+            return SourceLayers(source, _problem_layers(source, op, wanted))
         case _:
             return _tallied(source, wanted)
 
@@ -254,12 +254,17 @@ def _without_dtype(shape: Any) -> Any:
     return replace(shape, dtype="", variant="")
 
 
-def _problem_layers(source: Source, op: str) -> list[Layer]:
-    """The problems of a file that an operation reads: the one named, or the first that can."""
+def _problem_layers(source: Source, op: str, wanted: RunOptions) -> list[Layer]:
+    """The problems of a file that an operation reads: the one named, or the first that can.
+
+    Rows that state no element type or direction have those that are wanted.
+    """
     errors: list[CkhError] = []
     for name in [op] if op else all_parts():
         try:
-            problems = operation(name).load_problems(str(source.path), None, None)
+            read = operation(name)
+            variant = wanted.variant if read.has_directions else None
+            problems = read.load_problems(str(source.path), variant, None, *filter(None, [wanted.dtype]))
         except CkhError as error:  # noqa: PERF203 - the next one may read it
             errors.append(error)
         else:

@@ -60,7 +60,7 @@ class TuneSettings:
 
     def device_options(self) -> tuple[str, ...]:
         """Arguments of `ckh bench`: the device."""
-        return _options(device=self.device, arch=self.arch, dtype=self.dtype, variant=self.variant and "all")
+        return _options(device=self.device, arch=self.arch, dtype=self.dtype)
 
 
 def _options(**values: str | None) -> tuple[str, ...]:

@@ -77,6 +77,7 @@ def measuring(
         force: whether it is replaced instead.
     """
     shapes = ("--op", op, "--problems", str(folder / SHAPES))
+    directions = ("--variant", "all") if operation(op).has_directions else ()
     yield TuneStep(
         "before",
         ("predict", *shapes, *settings.place_options(), "--top", "1", "--skip-unsupported", "--json"),
@@ -89,7 +90,7 @@ def measuring(
         yield TuneStep("bench", ("bench", "--resume", "--out", run, *budget))
     else:
         new = (*budget, "--out", run, *(("--force",) if is_begun else ()))
-        yield TuneStep("bench", ("bench", *shapes, *settings.device_options(), "--plan", "auto", *new))
+        yield TuneStep("bench", ("bench", *shapes, *directions, *settings.device_options(), "--plan", "auto", *new))
     if settings.device != "emulated":
         yield TuneStep("convert", ("convert", run, "--out", str(folder / MEASURED), "--force"), after="bench")
 

@@ -448,7 +448,7 @@ def test_instructions_of_another_element_type_come_in_the_order_of_the_estimate(
 
 
 def test_rows_of_many_problems_say_how_many_are_several_kernels(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The note below the table counts the rows that JSON gives ties for, and has their largest number."""
     (tmp_path / "p.csv").write_text("N,C,K,Hi,Wi,Y,X\n16,256,256,28,28,3,3\n1,64,64,56,56,1,1\n", encoding="utf-8")
@@ -457,11 +457,15 @@ def test_rows_of_many_problems_say_how_many_are_several_kernels(
     results = json.loads(capsys.readouterr().out)["results"]
     ties = [row["ties"] for one in results for row in one["kernels"]]
     assert max(ties) > 1
-    probing, bench = results[0]["not_measured"]["next_commands"]
+    probing, tune = results[0]["not_measured"]["next_commands"]
     assert probing.endswith("--skip-unsupported --probe 5")
-    options = shlex.split(bench, comments=True)
-    assert options[options.index("--problems") + 1] == asked[2]
-    assert options[options.index("--out") + 1] == "runs/forward-gfx942-bf16-p"
+    options = shlex.split(tune, comments=True)
+    assert options[1:3] == ["tune", asked[2]]
+    assert options[options.index("--out") + 1] == "tuned/forward-gfx942-bf16-p"
+    monkeypatch.chdir(tmp_path)
+    assert run([*options[1:], "--dry-run"]) == ExitCode.OK
+    assert (tmp_path / "tuned" / "forward-gfx942-bf16-p" / "shapes.csv").is_file()
+    capsys.readouterr()
     assert run(asked) == ExitCode.OK
     said = " ".join(capsys.readouterr().out.split())
     expect_values(said, f"{sum(one > 1 for one in ties)} of {len(ties)}", max(ties))

@@ -373,14 +373,18 @@ def next_commands(wanted: Wanted, problems: str = "") -> tuple[str, ...]:
 
     Args:
         wanted: requirements that no model meets.
-        problems: the requested set or file of problems, which is then measured; empty: the default set.
+        problems: the requested set or source of problems, which is then tuned; empty: the default set is measured.
     """
-    if operation(wanted.op_type).measured is None:
+    op = operation(wanted.op_type)
+    if op.measured is None:
         return (f"ckh convert TIMES --out own.parquet && ckh train --data own.parquet --out MODEL  # of {wanted}",)
     direction = "" if wanted.variant is None else f" --variant {wanted.variant}"
-    bench = f"ckh bench --op {wanted.op_type}{direction} --arch {wanted.arch} --dtype {wanted.dtype} --device hip"
+    options = f"--op {wanted.op_type}{direction} --arch {wanted.arch} --dtype {wanted.dtype} --device hip"
     what = wanted.variant or wanted.op_type
     folder = "-".join(filter(None, (what, wanted.arch, wanted.dtype, PurePath(problems).stem)))
-    bench += f" --problems {shell_word(problems)}" if problems else ""
+    if problems and problems not in op.set_names():
+        out = shell_word(f"tuned/{folder}")
+        return (f"ckh tune {shell_word(problems)} {options} --budget {_BENCH_BUDGET} --out {out}",)
+    options += f" --problems {shell_word(problems)}" if problems else ""
     plan = f"--plan auto --budget {_BENCH_BUDGET} --out {shell_word(f'runs/{folder}')}"
-    return (f"{bench} {plan}",)
+    return (f"ckh bench {options} {plan}",)
