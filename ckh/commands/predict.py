@@ -279,12 +279,16 @@ def _print_one(found: Ranking, top: int, again: str, *, as_json: bool, why: bool
 
 
 def _code_lines(kernel: str, found: Ranking) -> tuple[str, ...]:
-    """What the machine code of a kernel that was compiled here says; empty for others."""
+    """What the machine code of a kernel says that was compiled here, or what ships of it; empty for others."""
     from ckh.isa.source import of_compiled
-    from ckh.isa.text import brief_lines
+    from ckh.isa.text import brief_lines, shipped_lines
+    from ckh.kernels.compiled import shipped
 
-    anatomy = of_compiled(kernel, found.problem, found.model.spec.arch)
-    return () if anatomy is None else tuple(brief_lines(anatomy))
+    spec = found.model.spec
+    if (anatomy := of_compiled(kernel, found.problem, spec.arch)) is not None:
+        return tuple(brief_lines(anatomy))
+    ships = shipped(spec.arch, spec.op_type).get(kernel)
+    return () if ships is None else tuple(shipped_lines(ships))
 
 
 def _print_many(rankings: Sequence[Ranking], top: int, again: str, *, as_json: bool) -> None:

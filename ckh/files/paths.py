@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 MODELS_VARIABLE = "CKH_MODELS"
 PROBES = "probes"  # folder, in that for what a user adds, of what was measured of first choices
+COMPILED = "compiled"  # folder, in archspecs, of what ships of these reports
 RESOURCES = "resources"  # folder, in the cache, of what compilers reported of kernels
 _NAME_LENGTH = 40  # of a hidden name: with what is added it is never too long
 _PACKAGE = Path(__file__).resolve().parents[1]

@@ -95,7 +95,7 @@ class EstimatedDocument:
     memory_us: float
     """Lower bound by the bandwidth of memory."""
     rounds: int
-    """Rounds of blocks over the compute units."""
+    """Rounds of blocks over the compute units, the last of which need not be full."""
     blocks_at_once: int
     """Blocks of a compute unit at once."""
 

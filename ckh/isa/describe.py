@@ -21,6 +21,7 @@ from ckh.isa.costs import Costs
 from ckh.isa.decode import decoded
 from ckh.isa.instructions import InstructionKind
 from ckh.isa.loops import count_of, parts_of, waits_of
+from ckh.isa.registers import matrix_shape
 from ckh.isa.waves import timeline_of
 from ckh.learn.analytic.estimate import compiled_blocks_per_cu, estimated_parts
 
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from ckh.hardware.archspec import ArchSpec
     from ckh.isa.codefile import CodeFile, Function
     from ckh.isa.costs import Pipes
+    from ckh.isa.instructions import Instruction
     from ckh.isa.loops import Parts
     from ckh.isa.waves import Timeline
     from ckh.ops.base import TiledSizes
@@ -92,14 +94,19 @@ class _Code:
         if not self.parts.loop:
             return trips == self.outside
         more = trips - self.outside
-        return more >= self.of_loop and more % self.of_loop == 0
+        return more >= self._least and more % self.of_loop == 0
+
+    @property
+    def _least(self) -> int:
+        """Trips within the loop at least."""
+        return 0 if self.parts.can_skip and self.outside else self.of_loop
 
     @property
     def trips(self) -> str:
         if not self.parts.loop:
             return str(self.outside)
         step = "" if self.of_loop == 1 else f", in steps of {self.of_loop}"
-        return f"{self.outside + self.of_loop} and more{step}"
+        return f"{self.outside + self._least} and more{step}"
 
 
 def anatomy_of(code: CodeFile, asked: Asked) -> Described:
@@ -110,12 +117,7 @@ def anatomy_of(code: CodeFile, asked: Asked) -> Described:
         DeviceError: the decoder cannot be built.
         DataError: the machine code is damaged.
     """
-    arch = load_arch(code.arch)
-    found = [
-        _parsed(one, parts_of(instructions), len(instructions), asked)
-        for one, instructions in zip(code.functions, decoded(code.arch, [f.code for f in code.functions]), strict=True)
-    ]
-    own = [one for one in found if one.has_matrix] or found
+    arch, own = load_arch(code.arch), _codes(code, asked)
     main = _described(own, asked.trips)
     waves = _waves(main.function, asked.kernel, arch)
     blocks = compiled_blocks_per_cu(main.function.resources, waves, arch)
@@ -141,16 +143,34 @@ def anatomy_of(code: CodeFile, asked: Asked) -> Described:
     return Described(anatomy, timeline if main.parts.loop else None)
 
 
+def functions_of(code: CodeFile, asked: Asked) -> tuple[FunctionDocument, ...]:
+    """The GPU functions of a kernel, which raises what `anatomy_of` does."""
+    arch, own = load_arch(code.arch), _codes(code, asked)
+    main = _described(own, asked.trips)
+    return tuple(_function(one, arch, asked.kernel, is_main=one is main) for one in own)
+
+
+def _codes(code: CodeFile, asked: Asked) -> list[_Code]:
+    """The functions that multiply matrices, or all, if none does."""
+    texts = decoded(code.arch, [one.code for one in code.functions])
+    found = [
+        _parsed(one, parts_of(instructions), len(instructions), asked)
+        for one, instructions in zip(code.functions, texts, strict=True)
+    ]
+    return [one for one in found if one.has_matrix] or found
+
+
 def _parsed(function: Function, parts: Parts, count: int, asked: Asked) -> _Code:
-    in_loop, outside = count_of(parts.loop, InstructionKind.MATRIX), count_of(parts.outside, InstructionKind.MATRIX)
-    each = _matrix_instructions(asked.kernel) or max(in_loop, 1)
+    """A function with its trips, by the products of its matrix instructions: a warp tile may take several of them."""
+    in_loop, outside = _products(parts.loop), _products(parts.outside)
+    each = _product(asked.kernel, "tile") // max(_product(asked.kernel, "wave"), 1) or max(in_loop, 1)
     return _Code(function, count, parts, max(1, round(in_loop / each)), round(outside / each))
 
 
-def _matrix_instructions(kernel: Any) -> int:
-    """Matrix instructions of a wave and trip by the kernel's tiles; 0 if they are not known."""
-    tile, instruction, waves = (_product(kernel, name) for name in ("tile", "warp_tile", "wave"))
-    return tile // (instruction * waves) if instruction and waves else 0
+def _products(instructions: Sequence[Instruction]) -> int:
+    """The products that matrix instructions of a wave compute."""
+    shapes = (matrix_shape(one.name) for one in instructions if one.kind is InstructionKind.MATRIX)
+    return sum(prod(tile) * blocks for tile, blocks, _ in filter(None, shapes))
 
 
 def _product(kernel: Any, name: str) -> int:
@@ -240,6 +260,6 @@ def _estimated(asked: Asked, arch: ArchSpec, taken: Resources) -> EstimatedDocum
         trips_us=parts.trips_us,
         ends_us=parts.ends_us,
         memory_us=parts.memory_us,
-        rounds=parts.rounds,
+        rounds=ceil(parts.rounds),
         blocks_at_once=parts.blocks_at_once,
     )

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from ckh.isa.instructions import LDS_KINDS, MEMORY_KINDS, Instruction, InstructionKind
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Container, Sequence
 
 _COUNTERS = ("vmcnt", "lgkmcnt")
 
@@ -23,6 +23,11 @@ class Parts:
     before: tuple[Instruction, ...]
     loop: tuple[Instruction, ...]
     after: tuple[Instruction, ...]
+
+    @property
+    def can_skip(self) -> bool:
+        """True if the loop need not be entered: a branch before it goes behind it."""
+        return bool(self.loop) and any((one.target or 0) > self.loop[-1].at for one in self.before)
 
     @property
     def outside(self) -> tuple[Instruction, ...]:
@@ -90,7 +95,25 @@ def waits_of(loop: Sequence[Instruction]) -> list[Wait]:
 
 
 def _path(function: Sequence[Instruction]) -> list[Instruction]:
-    """The instructions from the first on, where conditional branches are not taken."""
+    """The instructions from the first on, where conditional branches are not taken.
+
+    Where that leads past all matrix instructions, the last branch before the end is taken: it is for blocks that have
+    nothing to do.
+    """
+    taken: set[int] = set()
+    has_matrix = count_of(function, InstructionKind.MATRIX) > 0
+    while True:
+        path = _walked(function, taken)
+        if not has_matrix or count_of(path, InstructionKind.MATRIX):
+            return path
+        left = [one.at for one in path if one.target is not None and one.target > one.at and one.at not in taken]
+        if not left:
+            return path
+        taken.add(left[-1])
+
+
+def _walked(function: Sequence[Instruction], taken: Container[int]) -> list[Instruction]:
+    """The instructions from the first on, where branches without a condition, and those at `taken`, are taken."""
     places = {one.at: place for place, one in enumerate(function)}
     path: list[Instruction] = []
     place, seen = 0, set[int]()
@@ -100,7 +123,6 @@ def _path(function: Sequence[Instruction]) -> list[Instruction]:
         path.append(one)
         if one.name == "s_endpgm":
             break
-        place = (
-            places.get(one.target, len(function)) if one.name == "s_branch" and one.target is not None else place + 1
-        )
+        goes = one.target is not None and (one.name == "s_branch" or one.at in taken)
+        place = places.get(one.target or 0, len(function)) if goes else place + 1
     return path

@@ -12,6 +12,8 @@ if TYPE_CHECKING:
 
     from ckh.isa.anatomy import Anatomy, EstimatedDocument, FunctionDocument, SimulatedDocument, TripDocument
     from ckh.isa.loops import Wait
+    from ckh.kernels.compiled import ShippedKernel
+    from ckh.schema import Resources
 
 _INDENT = 11
 _KB = 1024
@@ -41,12 +43,21 @@ def anatomy_text(found: Anatomy) -> str:
 def short_lines(found: Anatomy) -> list[str]:
     """Registers, occupancy and what a trip is bound by."""
     main = next(one for one in found.functions if one.runs)
-    taken = main.resources
-    spills = f", {taken.vgpr_spills} spilled" if taken.vgpr_spills else ""
     blocks = f"{main.blocks_per_cu} block{'s' * (main.blocks_per_cu != 1)} per CU"
+    return [f"resources  {_resources(main.resources)}; {blocks}, bound by {main.bound_by}"]
+
+
+def shipped_lines(one: ShippedKernel) -> list[str]:
+    """The same of a kernel that was not compiled here, as far as it ships."""
+    functions = f"functions for {', '.join(one.trips)} trips; {one.code_bytes:,} bytes of code"
+    where = "with the headers and the compiler of archspecs/compiled; ckh explain compiles it here"
+    return [f"resources  {_resources(one.resources)}; {functions} ({where})"]
+
+
+def _resources(taken: Resources) -> str:
+    spills = f", {taken.vgpr_spills} spilled" if taken.vgpr_spills else ""
     registers = f"{taken.vgprs} vector, {taken.agprs} accumulation and {taken.sgprs} scalar registers{spills}"
-    memory = f"{taken.lds_bytes / _KB:g} KB of LDS, {taken.scratch_bytes} bytes of scratch"
-    return [f"resources  {registers}; {memory}; {blocks}, bound by {main.bound_by}"]
+    return f"{registers}; {taken.lds_bytes / _KB:g} KB of LDS, {taken.scratch_bytes} bytes of scratch"
 
 
 def brief_lines(found: Anatomy) -> list[str]:
@@ -108,8 +119,8 @@ def _estimate(one: EstimatedDocument) -> str:
     shown = ", ".join(f"{name} {us:.1f}" for name, us in parts.items())
     bound = "; memory bounds it" if one.memory_us > one.trips_us + one.ends_us else ""
     return (
-        f"{one.us:.1f} us (not measured): {shown}; memory {one.memory_us:.1f}{bound}; {one.rounds} "
-        f"round{'s' * (one.rounds != 1)}, {one.blocks_at_once} at once on a CU"
+        f"{one.us:.1f} us (not measured): {shown}; memory {one.memory_us:.1f}{bound}; {one.rounds} rounds of "
+        f"{one.blocks_at_once} blocks on a CU"
     )
 
 

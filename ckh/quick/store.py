@@ -12,7 +12,17 @@ import zlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ckh.files.paths import PROBES, RESOURCES, cache_dir, files, files_of_models, user_data_dir, write_atomic
+from ckh.files.paths import (
+    COMPILED,
+    PROBES,
+    RESOURCES,
+    cache_dir,
+    data_dir,
+    files,
+    files_of_models,
+    user_data_dir,
+    write_atomic,
+)
 from ckh.ops import DEFAULT_OPERATION
 from ckh.quick.headers import state as headers_state
 from ckh.text.prose import room
@@ -23,7 +33,7 @@ if TYPE_CHECKING:
 
     from ckh.quick.request import Request
 
-VERSION = 19  # of what is prepared, and how
+VERSION = 20  # of what is prepared, and how
 _FOLDER = "answers"
 _BACKEND = "CKH_RANK_BACKEND"
 _CHECK = 9  # bytes of the checksum before facts
@@ -77,9 +87,10 @@ def stamp(request: Request) -> str:
 
 
 def _compiled(request: Request) -> Iterable[tuple[str, os.stat_result]]:
-    """The file of what compilers reported of the operation's kernels on the architecture, if there is one."""
+    """The files of what compilers reported of the operation's kernels on the architecture, shipped and here."""
     arch, op = request.kind["arch"] or detected_arch(), request.kind["op"] or DEFAULT_OPERATION
-    return (one for one in files(str(cache_dir(RESOURCES))) if Path(one[0]).stem == f"{arch}-{op}")
+    found = [*files(str(cache_dir(RESOURCES))), *files(str(data_dir("archspecs") / COMPILED))]
+    return (one for one in found if Path(one[0]).stem == f"{arch}-{op}")
 
 
 def read_printed(request: Request) -> str | None:

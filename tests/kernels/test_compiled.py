@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
 
-from ckh.kernels.compiled import add_compiled, compiled
+from ckh.kernels.compiled import add_compiled, compiled, compiled_here, shipped, shipped_path
+from ckh.ops import operation
 from ckh.schema import Resources
+from tests.learn.conftest import AMD_KERNELS
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+op = operation("grouped_conv")
 
 TAKES = Resources(96, 16, 40, 16384, 8, 2, 0, 4)
 
@@ -49,3 +54,48 @@ def test_a_cache_that_others_write_to_is_not_believed(cache: Path) -> None:
     add_compiled("gfx942", "op", "one", TAKES)
     cache.chmod(0o777)
     assert compiled("gfx942", "op") == {}
+
+
+def test_every_amd_convolution_ships() -> None:
+    """AMD's tiles on gfx950 have registers, code size, and a function for each way that a loop ends."""
+    by_pipeline = {
+        "compv3": ("1", "2", "2 and more"),
+        "compv4": ("1", "2", "3", "4 and more, in steps of 2", "5 and more, in steps of 2"),
+    }
+    found = shipped("gfx950", "grouped_conv")
+    measured = [one for one in AMD_KERNELS if one.pipeline in by_pipeline and op.kernel_name(one) in found]
+    assert len(measured) == 40  # ten tiles with two pipelines, each also for split images
+    for kernel in measured:
+        one = found[op.kernel_name(kernel)]
+        assert tuple(sorted(one.trips)) == by_pipeline[kernel.pipeline]
+        # Registers of sums alone, in granules of 8, are fewer; 512 are shared by the waves of a SIMD.
+        waves = (kernel.wave_m or 0) * (kernel.wave_n or 0) * (kernel.wave_k or 0)
+        sums = kernel.tile_m * kernel.tile_n // (64 * waves)
+        assert sums <= one.resources.vgprs + one.resources.agprs <= 512 // one.resources.occupancy
+        assert one.resources.lds_bytes == (kernel.tile_m + kernel.tile_n) * kernel.tile_k * 2 * (
+            1 + (kernel.pipeline == "compv4")
+        )
+        assert 2000 < one.code_bytes < 100_000
+
+
+def test_what_is_compiled_here_comes_before_what_ships() -> None:
+    """By name; others stay as they ship."""
+    first, second = sorted(shipped("gfx950", "grouped_conv"))[:2]
+    add_compiled("gfx950", "grouped_conv", first, TAKES)
+    found = compiled("gfx950", "grouped_conv")
+    assert found[first] == TAKES
+    assert found[second] == shipped("gfx950", "grouped_conv")[second].resources
+    assert compiled_here("gfx950", "grouped_conv") == {first: TAKES}
+
+
+@pytest.mark.parametrize(
+    "path", sorted(shipped_path("gfx950", "grouped_conv").parent.iterdir()), ids=lambda one: one.stem
+)
+def test_shipped_files_are_whole(path: Path) -> None:
+    """Each says compiler and headers; its lines are the kernels of its groups, each once, all of the operation."""
+    arch, _, name = path.stem.partition("-")
+    head, *lines = map(json.loads, path.read_text(encoding="utf-8").splitlines())
+    assert (head["arch"], head["op"]) == (arch, name)
+    assert "CK Tile late2025" in head["compiler"]
+    assert len(lines) == sum(one["compiled"] for one in head["groups"]) == len(shipped(arch, name))
+    assert all(op.kernel_name(op.parse_kernel(line[0])) == line[0] for line in lines)

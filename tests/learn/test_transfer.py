@@ -128,7 +128,7 @@ def test_forward_on_another_gpu_has_all_kernels_in_the_order_of_what_was_judged_
     assert len(found.order) == found.estimated == 208
     assert found.model.not_measured is not None
     assert found.model.not_measured.worth is not None
-    expect_values(found.model.not_measured.worth, "97.1", "91.8")
+    expect_values(found.model.not_measured.worth, "97.4", "92.6")
     assert "gfx950" in found.model.not_measured.worth
 
 
@@ -220,7 +220,7 @@ def test_predict_says_that_nothing_was_measured(capsys: pytest.CaptureFixture[st
     text = capsys.readouterr().out
     assert "NOT MEASURED" in text
     assert "source   analytic estimate" in text
-    expect_values(text, "quality ", "97.1")
+    expect_values(text, "quality ", "97.4")
     assert "next     ckh predict --n 16 --c 256 --arch gfx942 --probe 5\n" in text
     assert "next     ckh bench --op grouped_conv --variant forward --arch gfx942 --dtype bf16" in text
     assert run([*command, "--variant", "bwd_weight", "--json"]) == ExitCode.OK
@@ -290,13 +290,13 @@ def test_the_estimate_by_hand() -> None:
         and not (one.double_smem_buffer or one.split_image)
     )
     # 24 KiB of LDS a block: two share a compute unit, whose 64 KiB a third would exceed. 500 blocks on 228 compute
-    # units are two rounds of two each; a trip of one is below its latency of 2,000 clocks.
+    # units are three on the fullest: one and a half rounds of two; a trip of one is below its latency of 2,000 clocks.
     products, tiles, read = 64 * 128 * 64, (64 + 128) * 64 * 2, (2 * 64 + 2 * 128) * 64 * 2
     busy = 2 * products / 2048 + 4 * products / (32 * 32 * 16) / 4 + (tiles + read) / 128 + tiles / 64
     assert busy == 1504
     sizes = TiledSizes(m=64 * 125, n=128 * 4, k=64 * 10, batches=1)
     found = estimated_us(PROBLEM, sizes, [kernel], arch)
-    rounds, at_once = 2, 2
+    rounds, at_once = 1.5, 2
     ends = 2 * 2000 + at_once * 64 * 128 * 2 / 64
     assert found == pytest.approx([3.0 + rounds * (10 * at_once * busy + ends) / 2100])
     few = estimated_us(PROBLEM, TiledSizes(64, 128, 640, 1), [kernel], arch)
@@ -328,7 +328,7 @@ def test_the_estimate_goes_by_the_matrix_instruction(arch: str, tile: tuple[int,
     clocks = 2 * products * (1 / rate - 1 / peak) + products * (1 / math.prod(tile) - 1 / math.prod(best))
     blocks = 4  # 1024 of them on 256 compute units, or 228: registers and LDS allow as many
     at_once = {"gfx950": blocks, "gfx942": 2}[arch]
-    rounds = math.ceil(1024 / (spec.hardware.num_cus * at_once))
+    rounds = math.ceil(1024 / spec.hardware.num_cus) / at_once
     assert slow - fast == pytest.approx(rounds * 64 * at_once * clocks / spec.hardware.max_clock_mhz, rel=1e-6)
 
 

@@ -17,7 +17,7 @@ import numpy as np
 
 from ckh.archs import load_arch
 from ckh.errors import CkhError
-from ckh.kernels.compiled import compiled
+from ckh.kernels.compiled import compiled_here
 from ckh.kernels.table import column_of
 from ckh.learn.analytic.estimate import ESTIMATE, KernelShapes, kernel_inputs, minus_us
 from ckh.learn.analytic.joined import KernelJoin
@@ -93,7 +93,8 @@ class CorrectedEstimate:
             "kernel": np.arange(len(kernels)),
         }
         arch = load_arch(dataset.arch)
-        reported = compiled(arch.name, dataset.op.name)
+        # What ships is of our compiler; whoever measured these kernels may have had another.
+        reported = compiled_here(arch.name, dataset.op.name)
         reports = [reported.get(dataset.op.kernel_name(one)) for one in kernels] if reported else []
         measured = [dataset.problems()[number] for number in problems]
         columns = kernel_inputs(KernelShapes.of(kernels), measured[0].dtype, arch, reports)

@@ -2,9 +2,9 @@
 
 A kernel is blocks that each make trips over K. In a trip a block loads from the L2 cache, writes LDS, reads it and
 multiplies; those that share a compute unit, as many as LDS, registers and waves allow, take turns. A trip is no shorter
-than its latency; without prefetching, the latency is added. Blocks come in rounds over the compute units; memory bounds
-the whole. Peaks and the rates of matrix instructions are those of `archspecs`; registers and LDS are the compiler's
-where a kernel was compiled, else what kernels of its tile take.
+than its latency; without prefetching, the latency is added. Where a block ends, the next begins; memory bounds the
+whole. Peaks and the rates of matrix instructions are those of `archspecs`; registers and LDS are the compiler's where a
+kernel was compiled, by us or here, else what kernels of its tile take.
 """
 
 from __future__ import annotations
@@ -126,7 +126,7 @@ class EstimatedParts:
     trips_us: float
     ends_us: float
     memory_us: float
-    rounds: int
+    rounds: float
     blocks_at_once: int
 
     @property
@@ -221,7 +221,7 @@ def estimated_parts(
     values = _clocks(arch, Columns({**problem_inputs(problem, sizes), **of_kernel}, {}, {}))
     rounds, trips, ends, memory_us, at_once = (float(np.ravel(value)[0]) for value in values)
     mhz = float(arch.hardware.max_clock_mhz)
-    return EstimatedParts(_LAUNCH_US, rounds * trips / mhz, rounds * ends / mhz, memory_us, int(rounds), int(at_once))
+    return EstimatedParts(_LAUNCH_US, rounds * trips / mhz, rounds * ends / mhz, memory_us, rounds, int(at_once))
 
 
 def _minus_us(arch: ArchSpec, c: Columns) -> Any:
@@ -243,7 +243,8 @@ def _clocks(arch: ArchSpec, c: Columns) -> tuple[Any, Any, Any, Any, Any]:
     trip = np.where(prefetches > 0, np.maximum(work, _LATENCY_CLOCKS), work + _LATENCY_CLOCKS)
     ends = 2 * _LATENCY_CLOCKS + at_once * block_ends
     memory_us = moved / arch.peaks.bandwidth_gb_s / 1e3
-    return np.ceil(blocks / (cus * at_once)), np.ceil(k / tile_k) * trip, ends, memory_us, at_once
+    rounds = np.ceil(blocks / cus) / at_once  # where a block ends, the next begins: they need not be whole
+    return rounds, np.ceil(k / tile_k) * trip, ends, memory_us, at_once
 
 
 def compiled_blocks_per_cu(resources: Resources, waves: int, arch: ArchSpec) -> int:

@@ -87,7 +87,7 @@ class Explanation:
     nearest: tuple[NearestProblem, ...]
     """Nearest measured problems with their fastest kernels; empty if unknown."""
     code: tuple[str, ...] = ()
-    """What ckh explain says of the first kernel's machine code, in short; empty unless it was compiled here."""
+    """Registers of the first kernel, and what ckh explain says of its machine code if it was compiled here."""
 
     def lines(self) -> list[str]:
         """Text for a terminal."""
