@@ -6,7 +6,7 @@
 
 #include "ckh_internal.h"
 
-enum { CALIBRATED_FIRST = 4 };           /* FIRST of ckh/learn/calibration.py */
+enum { CALIBRATED_FIRST = 4 };           /* FIRST of ckh/learn/models/calibration.py */
 enum { SPEEDS_ALONE = 2 * CKH_RANK_FEW };  /* of more kernels speeds are computed with all others' */
 enum { CELLS = 1 << 17, TOGETHER = 64 }; /* values of features that are held at once; problems: C likes multiples of it */
 

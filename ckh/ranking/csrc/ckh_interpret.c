@@ -1,6 +1,6 @@
 /* Runs programs: features node by node, checks and rules by calculations with integers.
 
-   A program is data, which ckh/ranking/bytecode.py writes. `ckh_is_program` checks everything when a model is opened, so
+   A program is data, which ckh/ranking/program.py writes. `ckh_is_program` checks everything when a model is opened, so
    that running needs no checks. */
 #include <math.h>
 #include <stdlib.h>

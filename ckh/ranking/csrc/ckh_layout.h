@@ -9,7 +9,7 @@
 /* What the file is for: -1 where it does not say; tflops is the forest that predicts them, of the first `timed` kernels
    of a problem, or of all where that is 0. `limit` has the largest of each
    size of which TFLOPS are expected, or nothing: any are. `calibration` has a scale, distances of scores to the best and
-   the shares of its TFLOPS there (ckh/learn/calibration.py), or nothing: TFLOPS are those of the forest. */
+   the shares of its TFLOPS there (ckh/learn/models/calibration.py), or nothing: TFLOPS are those of the forest. */
 #define CKH_FACTS(X) X(kind) X(direction) X(dtype) X(tflops) X(timed) X(programs) X(forests) X(groups)
 
 /* Of programs: how many numbers a problem has, how many of its features are one number or rows over tiles, how many
