@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from ckh.tune.settings import TuneSettings
 
+PLAN = ("--plan", "auto")  # the options of ckh bench that choose kernels
 FEWEST_PROBLEMS = 6  # that a model is trained on; of fewer the measured best are exported
 PAGE = "summary.md"
 SHAPES, BEFORE, RUN, MEASURED, MODEL, EXPORT = (
@@ -90,7 +91,7 @@ def measuring(
         yield TuneStep("bench", ("bench", "--resume", "--out", run, *budget))
     else:
         new = (*budget, "--out", run, *(("--force",) if is_begun else ()))
-        yield TuneStep("bench", ("bench", *shapes, *directions, *settings.device_options(), "--plan", "auto", *new))
+        yield TuneStep("bench", ("bench", *shapes, *directions, *settings.device_options(), *PLAN, *new))
     if settings.device != "emulated":
         yield TuneStep("convert", ("convert", run, "--out", str(folder / MEASURED), "--force"), after="bench")
 

@@ -17,7 +17,7 @@ from ckh.bench.devices.hip_device import HipDevice
 from ckh.bench.supervision.driver import Driver
 from ckh.bench.supervision.limits import BenchLimits
 from ckh.errors import DeviceError
-from ckh.kernels.compiled import compiled
+from ckh.kernels.compiled import compiled_here
 from ckh.ops.grouped_conv.kernels.names import kernel_name
 from ckh.ops.grouped_conv.kernels.pool import conv_pool
 from ckh.problems import Direction
@@ -155,7 +155,7 @@ def test_what_is_known_of_a_library_is_kept_with_it(device_of: Callable[[FakeHip
     assert first.binary is not None
     assert first.binary.resources == RESOURCES
     assert [path.name for path in (cache / "kernels").rglob("*") if path.is_file()] == [f"{first.source_hash}.so"]
-    assert compiled("gfx942", "grouped_conv") == {kernel_name(KERNELS[0]): RESOURCES}
+    assert compiled_here("gfx942", "grouped_conv") == {kernel_name(KERNELS[0]): RESOURCES}
     Path(device.compile_command(KERNELS[0], cache, cache)[0]).write_text("exit 1", encoding="utf-8")
     assert KernelBuilder(device).build(KERNELS[:1], 1, ignore)[KERNELS[0]] == first
 
@@ -169,7 +169,7 @@ def test_kernels_that_share_a_compiler_are_each_what_they_are_alone(
     built = builder.build(KERNELS, 2, ignore)
     assert [len(line.split()) for line in log_of(device)] in ([3, 2], [2, 3])
     assert [one.status for one in built.values()] == [Status.OK] * 5
-    assert compiled("gfx942", "grouped_conv") == {kernel_name(kernel): RESOURCES for kernel in KERNELS}
+    assert compiled_here("gfx942", "grouped_conv") == {kernel_name(kernel): RESOURCES for kernel in KERNELS}
     names = []
     for one in built.values():
         library: Any = ctypes.CDLL(loadable(one.library))

@@ -13,6 +13,7 @@ from ckh.ops import DEFAULT_OPERATION, operation, requested
 from ckh.problems import dtype_name
 from ckh.requested import requested_problem
 from ckh.shapes.problems import problems_of
+from ckh.shapes.sources import STDIN
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -88,7 +89,7 @@ class Chooser:
         Raises:
             CkhError: there is no such set, or the file is unusable.
         """
-        self._models.source = source
+        self._models.source = "" if source == STDIN else source  # which cannot be read by another command
         found = problems_of(self.op, source, variant, dtype, self.dtype)
         if self._requested is None:
             return found

@@ -1,0 +1,1 @@
+"""Scripts that reproduce the figures of docs/results.md."""
