@@ -279,7 +279,7 @@ def _print_one(found: Ranking, top: int, again: str, *, as_json: bool, why: bool
 
 
 def _code_lines(kernel: str, found: Ranking) -> tuple[str, ...]:
-    """What the machine code of a kernel says that was compiled here, or what ships of it; empty for others."""
+    """Lines on a kernel's machine code: of one compiled here, else its shipped registers; empty for others."""
     from ckh.isa.source import of_compiled
     from ckh.isa.text import brief_lines, shipped_lines
     from ckh.kernels.compiled import shipped

@@ -1,1 +1,1 @@
-"""What an architecture and a machine are."""
+"""Descriptions of architectures, GPUs and the processor."""

@@ -14,7 +14,7 @@ _LARGER = {"LDS": "larger tiles of a wave read less of it", "memory": "larger ti
 
 
 def advice(taken: Resources, trip: TripDocument | None, simulated: SimulatedDocument | None) -> str:
-    """What bounds a function that takes such resources, and what could be done."""
+    """Limit of a function's occupancy by its resources, and how to raise it."""
     if taken.vgpr_spills:
         return f"it spills {taken.vgpr_spills} vector registers to memory: take a smaller tile, or prefetch fewer tiles"
     if trip is None:

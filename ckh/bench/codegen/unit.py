@@ -84,7 +84,7 @@ def chosen_number(library: bytes) -> int | None:
 
 
 def function_part(number: int) -> str:
-    """What the mangled names of the functions of one kernel of a unit contain."""
+    """Part of the mangled names of a kernel's functions in a unit."""
     space = _space(number)
     return f"{len(space)}{space}"
 
