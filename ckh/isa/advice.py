@@ -14,7 +14,7 @@ _LARGER = {"LDS": "larger tiles of a wave read less of it", "memory": "larger ti
 
 
 def advice(taken: Resources, trip: TripDocument | None, simulated: SimulatedDocument | None) -> str:
-    """Limit of a function's occupancy by its resources, and how to raise it."""
+    """The first thing that an author of the kernel could change, in one line."""
     if taken.vgpr_spills:
         return f"it spills {taken.vgpr_spills} vector registers to memory: take a smaller tile, or prefetch fewer tiles"
     if trip is None:
