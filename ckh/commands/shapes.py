@@ -70,7 +70,7 @@ class MissEntry:
     key: Mapping[str, str] | None
     """Key of the nearest row by column; null: no row is near."""
     differs: Mapping[str, str]
-    """What was looked up instead, in the columns that differ."""
+    """Looked-up values of the columns that differ."""
     why: str
     """Reason of the miss."""
 
@@ -87,7 +87,7 @@ class ShapesDocument(Document):
     bad: Mapping[str, int]
     """Bad lines or layers left out by --skip-bad: the message of the first, and how many."""
     left_out: Mapping[str, int]
-    """What no operation computes, and how often."""
+    """Counts of layers that no operation computes."""
     out: str | None = None
     """File that was written."""
     misses: list[MissEntry] | None = None

@@ -328,7 +328,7 @@ def _argument(given: Any, most: int) -> Argument:
     return Argument(kind, offset, size)
 
 
-# What a first byte says: integers from 0, then maps, lists and texts of a size that it holds, then other types.
+# Ranges of MessagePack's first byte: small integers; maps, arrays and strings with their size in it; other types.
 _MAP, _LIST, _TEXT, _OTHER, _NEGATIVE = 0x80, 0x90, 0xA0, 0xC0, 0xE0
 _CONSTANTS = {0xC0: None, 0xC2: False, 0xC3: True}
 _UNSIGNED, _SIGNED, _INTEGERS_END = 0xCC, 0xD0, 0xD4

@@ -75,7 +75,7 @@ class Fault(ctypes.Structure):
     )
 
     def describe(self, entry: int, instruction: str) -> str:
-        """In words; places are counted in bytes from the kernel's entry."""
+        """Text for a terminal; offsets are bytes from the kernel's entry."""
         where = f"wave {self.wave} at +{self.pc - entry:#x}"
         other = (
             f"wave {self.other} at +{self.other_pc - entry:#x}, with no barrier between the end of one and the other"

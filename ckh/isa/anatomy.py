@@ -21,7 +21,7 @@ class FunctionDocument:
     name: str
     """Mangled name."""
     runs: bool
-    """Whether it is the one that is described: the one that the problem runs, else the one with the largest loop."""
+    """Whether the description is of this function: it runs the problem, or without one has the largest loop."""
     trips: str
     """Trips over K that it is for."""
     instructions: int
@@ -55,9 +55,9 @@ class TripDocument:
     clocks: Mapping[str, float]
     """Clocks that a block keeps each pipe busy: vector ALU and matrix of a SIMD, LDS and memory of the compute unit."""
     address_clocks: float
-    """Those of the vector ALU that are integer arithmetic: addresses and bounds."""
+    """Vector ALU clocks of integer arithmetic: addresses and bounds."""
     waits: tuple[Wait, ...]
-    """What waits for what."""
+    """`s_waitcnt` instructions, with the accesses that they wait for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,7 @@ class SimulatedDocument:
     before_clocks: float
     """Before the first trip of the loop."""
     trip_clocks: float
-    """Of a trip of the loop."""
+    """Clocks of a trip of the loop."""
     after_clocks: float
     """After the last one."""
     busy: Mapping[str, float]
@@ -91,7 +91,7 @@ class EstimatedDocument:
     trips_us: float
     """Trips over K of all rounds of blocks."""
     ends_us: float
-    """What blocks do before and after their trips."""
+    """Time of blocks before and after their trips."""
     memory_us: float
     """Lower bound by the bandwidth of memory."""
     rounds: int

@@ -195,7 +195,7 @@ def warp_gemms(headers: Headers) -> frozenset[tuple[str, Triple]]:
 
 
 def transposing_warp_gemms(headers: Headers) -> frozenset[tuple[str, Triple, int]]:
-    """Those that take operands which LDS transposes, as gfx950's can, each with the accesses that a lane makes."""
+    """Instructions for operands that LDS transposes (gfx950), with the number of accesses of a lane."""
     single = frozenset((element, tile, 1) for element, tile in warp_gemms(headers))
     found = (match.groups() for match in _TRANSPOSING.finditer(headers.text(_DISPATCHER)))
     return single | {
