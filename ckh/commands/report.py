@@ -117,7 +117,7 @@ def report(
 
 
 def _page_kind() -> FileKind:
-    from ckh.report.draw import PAGE_START
+    from ckh.report.html_page import PAGE_START
 
     return FileKind("report of ckh", lambda path: head_of(path).startswith(PAGE_START))
 
@@ -247,7 +247,8 @@ def _write_run(path: Path, out: Path, plots: Path | None, every_s: float | None,
 
 def _write(made: Report, out: Path, plots: Path | None, *, force: bool) -> list[str]:
     """Write the page and, with a folder, the figures; returns the names of the figures."""
-    from ckh.report.draw import file_png, file_svg, page
+    from ckh.report.draw import file_png, file_svg
+    from ckh.report.html_page import page
 
     files = (
         {} if plots is None else {plots / f"{one.name}.{kind}": one for one in made.figures for kind in ("svg", "png")}

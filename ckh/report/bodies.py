@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from math import inf
+import re
+from html import escape
+from math import inf, sqrt
 from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
 from ckh.report import style
+from ckh.text.log import printable
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from ckh.report.drawing import Bars, Dots, Heat, Line, Lines, Spreads
 
@@ -23,7 +26,36 @@ _LONG, _SHORT = 34, 16  # characters of a row's name
 _NAME_WIDE, _NAME_NARROW = 110, 56  # characters of a name above its bar
 
 
-def draw_lines(axes: Any, body: Lines, *, narrow: bool) -> float:
+class Tips:
+    """The texts that marks of a figure show under the pointer: `<title>` of SVG, which needs no script."""
+
+    def __init__(self) -> None:
+        self._texts: list[Sequence[str]] = []
+
+    def add(self, artist: Any, texts: Sequence[str]) -> None:
+        """Give an artist's marks their texts, in the order in which it draws them."""
+        artist.set_gid(f"tips-{len(self._texts)}")
+        self._texts.append(texts)
+
+    def put_into(self, svg: str) -> str:
+        """The SVG of the figure with all texts."""
+        for number, texts in enumerate(self._texts):
+            before, found, group = svg.partition(f'<g id="tips-{number}">')
+            left = iter(texts)
+            svg = before + found + _MARK.sub(lambda mark, left=left: _titled(mark, left), group)  # type: ignore[misc]
+        return svg
+
+
+_MARK = re.compile(r"<defs>.*?</defs>|<(use|path)\b([^>]*)/>", re.DOTALL)
+
+
+def _titled(mark: re.Match[str], texts: Iterator[str]) -> str:
+    """A mark with the next text; what is drawn elsewhere by reference, and what follows the last text, as it is."""
+    text = next(texts, None) if mark[1] else None
+    return mark[0] if text is None else f"<{mark[1]}{mark[2]}><title>{escape(printable(text))}</title></{mark[1]}>"
+
+
+def draw_lines(axes: Any, body: Lines, tips: Tips, *, narrow: bool) -> float:
     """Lines with labels at their ends, or on a narrow page in a row above."""
     from matplotlib.ticker import FuncFormatter, MaxNLocator
 
@@ -32,11 +64,11 @@ def draw_lines(axes: Any, body: Lines, *, narrow: bool) -> float:
     elif all(float(x).is_integer() for line in body.lines for x in line.x):
         axes.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=6 if narrow else 10))
     if body.log_y:
-        axes.set_yscale("log")
+        axes.set_yscale(**_log_scale([y for line in body.lines for y in line.y]))
     if body.zero:
         axes.axhline(0, color=style.MUTED.light, linewidth=0.8)
     for line, colour in zip(body.lines, _colours(body.lines), strict=True):
-        _draw_line(axes, line, colour, body.y_range)
+        _draw_line(axes, line, colour, body.y_range, tips)
     if body.percent_x:
         axes.xaxis.set_major_formatter(FuncFormatter(_percent))
     if body.percent_y:
@@ -59,12 +91,20 @@ def _scale_by_powers(axes: Any, places: set[float]) -> None:
     """Make the horizontal axis logarithmic; its ticks are the places themselves where they are few."""
     from matplotlib.ticker import FixedLocator, FuncFormatter, NullFormatter, NullLocator
 
-    axes.set_xscale("log")
+    axes.set_xscale(**_log_scale(places))
     axes.xaxis.set_major_formatter(FuncFormatter(_plain))
     axes.xaxis.set_minor_formatter(NullFormatter())
     if len(places) <= _TICKS:  # less than a decade may hold no power of ten
         axes.xaxis.set_major_locator(FixedLocator(sorted(places)))
         axes.xaxis.set_minor_locator(NullLocator())
+
+
+def _log_scale(values: Iterable[float], base: int = 10) -> dict[str, Any]:
+    """A logarithmic scale; where 0 occurs, it lies a power of the base below the least other value."""
+    known = [value for value in values if value >= 0]
+    if all(value > 0 for value in known):
+        return {"value": "log", "base": base}
+    return {"value": "symlog", "base": base, "linthresh": min((one for one in known if one > 0), default=1.0)}
 
 
 def _plain(value: float, _place: int) -> str:
@@ -84,11 +124,11 @@ def _colours(lines: Sequence[Line]) -> list[str]:
     return found
 
 
-def _draw_line(axes: Any, line: Line, colour: str, y_range: tuple[float, float] | None) -> None:
+def _draw_line(axes: Any, line: Line, colour: str, y_range: tuple[float, float] | None, tips: Tips) -> None:
     if line.low:
         axes.fill_between(line.x, line.low, line.high, color=colour, alpha=0.16, linewidth=0)
     if line.style == "points":
-        _draw_points(axes, line, colour, y_range or (-inf, inf))
+        _draw_points(axes, line, colour, y_range or (-inf, inf), tips)
     elif line.style == "steps":
         axes.step(line.x, line.y, where="post", color=colour, linewidth=1.8)
     else:
@@ -96,16 +136,19 @@ def _draw_line(axes: Any, line: Line, colour: str, y_range: tuple[float, float] 
         axes.plot(line.x, line.y, color=colour, linewidth=1.8, marker=marker, markersize=3.5)
 
 
-def _draw_points(axes: Any, line: Line, colour: str, y_range: tuple[float, float]) -> None:
+def _draw_points(axes: Any, line: Line, colour: str, y_range: tuple[float, float], tips: Tips) -> None:
     """Points, larger where they are few; a triangle at the edge for each that lies beyond it."""
     low, high = y_range
     size = 3.5 if len(line.x) > _FEW_POINTS else 8
     kinds = ((".", low, high, None), ("^", high, inf, high), ("v", -inf, low, low))
     for marker, least, most, edge in kinds:
-        at = [(x, y if edge is None else edge) for x, y in zip(line.x, line.y, strict=True) if least <= y <= most]
+        at = [i for i, y in enumerate(line.y) if least <= y <= most]
         if at:
-            x, y = zip(*at, strict=True)
-            axes.plot(x, y, marker, color=colour, markersize=size, alpha=0.6, markeredgewidth=0, clip_on=edge is None)
+            x, y = [line.x[i] for i in at], [line.y[i] if edge is None else edge for i in at]
+            look = {"color": colour, "markersize": size, "alpha": 0.6, "markeredgewidth": 0}
+            (drawn,) = axes.plot(x, y, marker, clip_on=edge is None, **look)
+            if line.tips:
+                tips.add(drawn, [line.tips[i] for i in at])
 
 
 _FEW = 24  # values of a line that are marked one by one
@@ -146,11 +189,14 @@ def _label_above(axes: Any, lines: Sequence[tuple[Line, str]]) -> None:
         )
 
 
-def draw_bars(axes: Any, body: Bars, *, narrow: bool) -> float:
+def draw_bars(axes: Any, body: Bars, tips: Tips, *, narrow: bool) -> float:
     """Bars from the top down with their values beside them."""
     places = range(len(body.labels))
     colours = [style.LINES[0].light if i < body.strong else style.QUIET.light for i in places]
-    axes.barh(places, body.values, color=colours, height=0.66)
+    for bar, label, text in zip(
+        axes.barh(places, body.values, color=colours, height=0.66), body.labels, body.texts, strict=True
+    ):
+        tips.add(bar, [f"{label}: {text}"])
     most = max([*body.values, 0]) or 1
     for place, value, text in zip(places, body.values, body.texts, strict=True):
         axes.text(value + most * 0.012, place, text, va="center", color=style.INK.light, fontsize=8.5)
@@ -191,14 +237,15 @@ def _name_rows(axes: Any, names: Sequence[str], *, narrow: bool) -> None:
     axes.set_ylim(len(names) - 0.4, -0.6)
 
 
-def draw_spreads(axes: Any, body: Spreads, *, narrow: bool) -> float:
+def draw_spreads(axes: Any, body: Spreads, tips: Tips, *, narrow: bool) -> float:
     """A row for each distribution: a thin line from P5 to P95, a thick one from P25 to P75, a dot at the median."""
     from matplotlib.ticker import FuncFormatter
 
     for place, one in enumerate(body.rows):
         colour = style.LINES[0].light if place == 0 else style.QUIET.light
         axes.plot([one.p5, one.p95], [place, place], color=colour, linewidth=1.6, solid_capstyle="round")
-        axes.plot([one.p25, one.p75], [place, place], color=colour, linewidth=7, solid_capstyle="butt")
+        (half,) = axes.plot([one.p25, one.p75], [place, place], color=colour, linewidth=7, solid_capstyle="butt")
+        tips.add(half, [f"{one.label}: mean {one.mean:.1%}, P25 {one.p25:.1%}, P75 {one.p75:.1%}"])
         axes.plot([one.p50], [place], "o", color=style.PAPER.light, markeredgecolor=colour, markersize=6.5, mew=1.8)
         axes.plot([one.mean], [place], "|", color=style.INK.light, markersize=13, mew=1.6)
         axes.annotate(
@@ -230,7 +277,7 @@ def draw_spreads(axes: Any, body: Spreads, *, narrow: bool) -> float:
     return 0.75 + 0.38 * len(body.rows)
 
 
-def draw_heat(axes: Any, body: Heat, *, narrow: bool) -> float:
+def draw_heat(axes: Any, body: Heat, tips: Tips, *, narrow: bool) -> float:
     """Cells in one hue, each with its value; those without problems stay empty."""
     from matplotlib.colors import LinearSegmentedColormap
     from matplotlib.patches import Rectangle
@@ -243,7 +290,10 @@ def draw_heat(axes: Any, body: Heat, *, narrow: bool) -> float:
             if value is None:
                 continue
             share = (value - low) / (high - low) if high > low else 1.0
-            axes.add_patch(Rectangle((x - 0.48, y - 0.46), 0.96, 0.92, facecolor=scale(share), edgecolor="none"))
+            cell = Rectangle((x - 0.48, y - 0.46), 0.96, 0.92, facecolor=scale(share), edgecolor="none")
+            axes.add_patch(cell)
+            where = f"{body.x_label} {body.columns[x]}, {body.y_label} {body.rows[y]}"
+            tips.add(cell, [f"{where}: {value:.1%} of {count} problems"])
             colour = "#ffffff" if share > _LIGHT_TEXT_FROM else "#111418"
             axes.text(
                 x,
@@ -269,16 +319,20 @@ def draw_heat(axes: Any, body: Heat, *, narrow: bool) -> float:
     return 0.9 + (0.36 if narrow else 0.46) * len(body.rows) + (0.3 if narrow else 0.0)
 
 
-def draw_dots(axes: Any, body: Dots, *, narrow: bool) -> float:
+def draw_dots(axes: Any, body: Dots, tips: Tips, *, narrow: bool) -> float:
     """A row of dots for each name, whose area grows with how often a value occurs."""
     from matplotlib.ticker import FuncFormatter
 
     most = max((count for counts in body.counts for count in counts), default=1)
     largest = 90 if narrow else 170
     for place, (values, counts) in enumerate(zip(body.values, body.counts, strict=True)):
-        sizes = [6 + largest * count / most for count in counts]
-        axes.scatter(values, [place] * len(values), s=sizes, color=style.LINES[0].light, alpha=0.65, linewidths=0)
-    axes.set_xscale("log", base=2)
+        for count in sorted(set(counts)):
+            x = [value for value, one in zip(values, counts, strict=True) if one == count]
+            size = sqrt(6 + largest * count / most)
+            look = {"color": style.LINES[0].light, "markersize": size, "alpha": 0.65, "markeredgewidth": 0}
+            (dots,) = axes.plot(x, [place] * len(x), "o", **look)
+            tips.add(dots, [f"{body.names[place]} {value:g}: {count}" for value in x])
+    axes.set_xscale(**_log_scale([value for values in body.values for value in values], base=2))
     axes.xaxis.set_major_formatter(FuncFormatter(_plain))
     axes.set_xlabel(body.x_label)
     axes.grid(visible=False, axis="x", which="both")

@@ -1,7 +1,4 @@
-"""Drawing figures: one description as SVG for a page, as a file of SVG, and as PNG.
-
-A report as one self-contained page: light and dark, wide and narrow, with numbers for those who do not see.
-"""
+"""Drawing figures: one description as SVG for a page, as a file of SVG, and as PNG."""
 
 from __future__ import annotations
 
@@ -13,14 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 from ckh.errors import UsageError
 from ckh.report import bodies, style
-from ckh.report.drawing import Bars, Dots, Heat, Lines, Spreads, numbers
-from ckh.text.log import printable
-from ckh.version import __version__
+from ckh.report.drawing import Bars, Dots, Heat, Lines, Spreads
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ckh.report.drawing import Drawing, PageTable, Report
+    from ckh.report.drawing import Drawing
 
 _DRAW: dict[type, Callable[..., float]] = {
     Lines: bodies.draw_lines,
@@ -74,8 +69,14 @@ def require_matplotlib() -> None:
 
 
 def page_svg(figure: Drawing, *, narrow: bool) -> str:
-    """A figure for a page: as wide as its place, in the page's colours, with a name for screen readers."""
-    svg = _svg(figure, narrow=narrow, with_title=False)
+    """A figure for a page: as wide as its place, in the page's colours, with a name for screen readers.
+
+    A mark of the wide one shows its values under the pointer.
+    """
+    tips = bodies.Tips()
+    svg = _svg(figure, tips, narrow=narrow, with_title=False)
+    if not narrow:
+        svg = tips.put_into(svg)
     for colour in style.ALL:
         svg = svg.replace(colour.light, f"var(--{colour.name})")
     prefix = f"{figure.name}-{'n' if narrow else 'w'}-"
@@ -85,7 +86,7 @@ def page_svg(figure: Drawing, *, narrow: bool) -> str:
 
 def file_svg(figure: Drawing) -> bytes:
     """A figure as a file, with its title, on white paper."""
-    svg = _svg(figure, narrow=False, with_title=True)
+    svg = _svg(figure, bodies.Tips(), narrow=False, with_title=True)
     named = f"<title>{escape(figure.title)}</title>\n <desc>{escape(_said(figure))}</desc>\n <defs>"
     head = '<?xml version="1.0" encoding="utf-8"?>\n'
     return (head + svg.replace("<defs>", named, 1)).encode()
@@ -93,22 +94,22 @@ def file_svg(figure: Drawing) -> bytes:
 
 def file_png(figure: Drawing) -> bytes:
     """A figure as a picture of twice as many pixels, with its title, on white paper."""
-    return _saved(figure, "png", narrow=False, with_title=True, dpi=2 * style.PIXELS)
+    return _saved(figure, "png", bodies.Tips(), narrow=False, with_title=True, dpi=2 * style.PIXELS)
 
 
 def _said(figure: Drawing) -> str:
     return f"{figure.title}. {figure.note}"
 
 
-def _svg(figure: Drawing, *, narrow: bool, with_title: bool) -> str:
-    text = _saved(figure, "svg", narrow=narrow, with_title=with_title, dpi=style.PIXELS).decode()
+def _svg(figure: Drawing, tips: bodies.Tips, *, narrow: bool, with_title: bool) -> str:
+    text = _saved(figure, "svg", tips, narrow=narrow, with_title=with_title, dpi=style.PIXELS).decode()
     text = _METADATA.sub("", _HEAD.sub("", text, count=1))
     if not with_title:
         text = _SIZE.sub(lambda found: found[1] or found[2], text, count=2)
     return _FONT.sub(r"\1system-ui, -apple-system, 'Segoe UI', 'DejaVu Sans', sans-serif", text)
 
 
-def _saved(figure: Drawing, kind: str, *, narrow: bool, with_title: bool, dpi: int) -> bytes:
+def _saved(figure: Drawing, kind: str, tips: bodies.Tips, *, narrow: bool, with_title: bool, dpi: int) -> bytes:
     from matplotlib import rc_context
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure as Canvas
@@ -120,7 +121,7 @@ def _saved(figure: Drawing, kind: str, *, narrow: bool, with_title: bool, dpi: i
         canvas = Canvas(figsize=(width, 3), layout="constrained")
         FigureCanvasAgg(canvas)
         axes = canvas.add_subplot()
-        height = _DRAW[type(figure.body)](axes, figure.body, narrow=narrow)
+        height = _DRAW[type(figure.body)](axes, figure.body, tips, narrow=narrow)
         if with_title:
             title = textwrap.wrap(figure.title, 80)
             note = textwrap.wrap(figure.note, 105)
@@ -131,113 +132,3 @@ def _saved(figure: Drawing, kind: str, *, narrow: bool, with_title: bool, dpi: i
         metadata = {"Date": None} if kind == "svg" else {"Software": None}
         canvas.savefig(out, format=kind, dpi=dpi, metadata=metadata)
     return out.getvalue()
-
-
-PAGE_START = b'<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n<meta name="generator" content="ckh'
-_POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
-_LIGHT = "".join(f"--{one.name}:{one.light};" for one in style.ALL)
-_DARK = "".join(f"--{one.name}:{one.dark};" for one in style.ALL)
-_CSS = f"""
-:root{{color-scheme:light dark;{_LIGHT}}}
-@media (prefers-color-scheme:dark){{:root{{{_DARK}}}}}
-*{{box-sizing:border-box}}
-body{{margin:0;background:var(--paper);color:var(--ink);font:16px/1.5 system-ui,-apple-system,"Segoe UI",sans-serif}}
-main{{max-width:800px;margin:0 auto;padding:2rem 1.25rem 4rem}}
-h1{{font-size:1.7rem;line-height:1.2;margin:0;overflow-wrap:anywhere}}
-h2{{font-size:1.12rem;line-height:1.35;margin:0 0 .5rem;text-wrap:balance}}
-p,figcaption{{color:var(--muted);margin:.3rem 0 0;overflow-wrap:anywhere}}
-figcaption{{font-size:.88rem}}
-header dl{{display:flex;flex-wrap:wrap;gap:.9rem 2rem;margin:1.5rem 0 0;padding:1rem 0}}
-header dl{{border-block:1px solid var(--rule)}}
-header dl div{{min-width:5.5rem}}
-dt{{font-size:.78rem;color:var(--muted)}}
-dd{{margin:0}}
-header dd{{font-size:1.12rem;font-weight:600;font-variant-numeric:tabular-nums;overflow-wrap:anywhere}}
-figure,section{{margin:2.6rem 0 0}}
-svg{{display:block;width:100%;height:auto;max-width:100%}}
-.narrow{{display:none}}
-@media (max-width:640px){{.wide{{display:none}}.narrow{{display:block}}main{{padding:1.25rem 1rem 3rem}}}}
-details{{margin-top:.4rem;font-size:.85rem}}
-summary{{color:var(--muted);cursor:pointer;padding:.25rem 0}}
-.scroll{{overflow-x:auto;max-width:100%}}
-table{{border-collapse:collapse;font-size:.85rem;font-variant-numeric:tabular-nums}}
-th,td{{padding:.3rem .9rem .3rem 0;text-align:right;border-bottom:1px solid var(--rule);vertical-align:top}}
-th{{color:var(--muted);font-weight:500;white-space:nowrap}}
-th:first-child,td:first-child,td.code,th.code{{text-align:left}}
-code{{font:.8rem/1.45 ui-monospace,"DejaVu Sans Mono",monospace;overflow-wrap:anywhere}}
-.entries{{list-style:none;padding:0;margin:.6rem 0 0}}
-.entries li{{border-top:1px solid var(--rule);padding:.7rem 0}}
-.entries dl{{margin:.3rem 0 0;display:grid;grid-template-columns:8rem 1fr;gap:.15rem .8rem}}
-@media (max-width:640px){{.entries dl{{grid-template-columns:1fr}}}}
-footer{{margin-top:3rem;padding-top:1rem;border-top:1px solid var(--rule);font-size:.82rem;color:var(--muted)}}
-@media print{{details{{display:none}}figure{{break-inside:avoid}}}}
-"""
-
-
-def page(report: Report, when: str) -> bytes:
-    """The page; `when` says the time at which it was written."""
-    refresh = "" if report.refresh_s is None else f'<meta http-equiv="refresh" content="{report.refresh_s}">\n'
-    facts = "".join(f"<div><dt>{_text(name)}</dt><dd>{_text(value)}</dd></div>" for name, value in report.facts)
-    return (
-        PAGE_START
-        + (
-            f' {__version__}">\n'
-            f'<meta name="viewport" content="width=device-width,initial-scale=1">\n{refresh}'
-            f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">\n'
-            f"<title>{_text(report.title)}</title>\n<style>{_CSS}</style>\n</head>\n<body>\n<main>\n"
-            f"<header><h1>{_text(report.title)}</h1><p>{_text(report.subtitle)}</p>\n<dl>{facts}</dl></header>\n"
-            + "".join(map(_figure, report.figures))
-            + "".join(map(_section, report.tables))
-            + f"<footer>ckh {__version__}, {_text(when)}. This page loads nothing.</footer>\n"
-            "</main>\n</body>\n</html>\n"
-        ).encode()
-    )
-
-
-def _figure(figure: Drawing) -> str:
-    return (
-        f'<figure id="{figure.name}">\n<h2>{_text(figure.title)}</h2>\n'
-        f'<div class="wide">{page_svg(figure, narrow=False)}</div>\n'
-        f'<div class="narrow">{page_svg(figure, narrow=True)}</div>\n'
-        f"<figcaption>{_text(figure.note)}</figcaption>\n"
-        f"<details><summary>The numbers</summary>{_table(numbers(figure))}</details>\n</figure>\n"
-    )
-
-
-def _section(table: PageTable) -> str:
-    note = f"<p>{_text(table.note)}</p>\n" if table.note else ""
-    shown = _entries(table) if len(table.code) > 1 else _table(table)
-    return f"<section>\n<h2>{_text(table.title)}</h2>\n{note}{shown}</section>\n"
-
-
-def _entries(table: PageTable) -> str:
-    """Rows that hold long names one below the other, where they need no width."""
-    entries = ""
-    for row in table.rows:
-        first, *others = zip(table.columns, row, strict=True)
-        parts = "".join(f"<dt>{_text(name)}</dt><dd><code>{_text(cell)}</code></dd>" for name, cell in others if cell)
-        entries += f"<li><strong>{_text(first[1])}</strong> {_text(first[0])}<dl>{parts}</dl></li>\n"
-    return f'<ol class="entries">{entries}</ol>\n'
-
-
-def _table(table: PageTable) -> str:
-    head = "".join(_cell("th", name, is_code=i in table.code) for i, name in enumerate(table.columns))
-    rows = "".join(
-        "<tr>" + "".join(_cell("td", cell, is_code=i in table.code) for i, cell in enumerate(row)) + "</tr>\n"
-        for row in table.rows
-    )
-    return (
-        f'<div class="scroll" tabindex="0" role="region" aria-label="{_text(table.title or "The numbers")}">'
-        f"<table><thead><tr>{head}</tr></thead>\n<tbody>{rows}</tbody></table></div>\n"
-    )
-
-
-def _cell(tag: str, text: str, *, is_code: bool) -> str:
-    scope = ' scope="col"' if tag == "th" else ""
-    if not is_code:
-        return f"<{tag}{scope}>{_text(text)}</{tag}>"
-    return f'<{tag}{scope} class="code">{_text(text) if tag == "th" else f"<code>{_text(text)}</code>"}</{tag}>'
-
-
-def _text(text: str) -> str:
-    return escape(printable(text))

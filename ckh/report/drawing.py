@@ -1,4 +1,4 @@
-"""A report as plain data: `draw` makes SVG and PNG of a figure, `page` HTML of a whole report."""
+"""A report as plain data: `draw` makes SVG and PNG of a figure, `html_page` HTML of a whole report."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ class Line:
         style: "line", "steps" or "points".
         low: lower edge of a band around it, of as many values; empty: no band.
         high: its upper edge.
+        tips: what is shown of each point under the pointer; empty: nothing.
     """
 
     label: str
@@ -28,6 +29,7 @@ class Line:
     style: str = "line"
     low: Sequence[float] = ()
     high: Sequence[float] = ()
+    tips: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +40,7 @@ class Lines:
         lines: the most important first.
         x_label: of the axis, with its unit.
         y_label: of the axis, with its unit.
-        log_x: whether x is logarithmic.
+        log_x: whether x is logarithmic, with 0 at a place of its own where it occurs.
         log_y: whether y is.
         percent_x: whether x are shares, shown in percent.
         percent_y: whether y are shares, shown in percent.
@@ -103,7 +105,7 @@ class Heat:
 
 @dataclass(frozen=True, slots=True)
 class Dots:
-    """A row of dots for each name: values and how often each occurs, on a common logarithmic axis."""
+    """A row of dots for each name: values and how often each occurs, on a common logarithmic axis that begins at 0."""
 
     names: Sequence[str]
     values: Sequence[Sequence[float]]

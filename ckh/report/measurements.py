@@ -21,11 +21,11 @@ _POINTS = 60
 
 def coverage(sizes: Mapping[str, NDArray[np.float64]], problems: int) -> Drawing | None:
     """Which sizes occur how often: values of problems by the size's name; None if all are the same."""
-    found = {name: np.unique(values[values > 0], return_counts=True) for name, values in sizes.items()}
+    found = {name: np.unique(values, return_counts=True) for name, values in sizes.items()}
     varying = {name: pair for name, pair in found.items() if len(pair[0]) > 1}
     if not varying:
         return None
-    widest = max(varying, key=lambda name: float(varying[name][0][-1] / varying[name][0][0]))
+    widest = max(varying, key=lambda name: float(varying[name][0][-1] / max(varying[name][0][0], 1)))
     low, high = varying[widest][0][[0, -1]]
     return Drawing(
         "coverage",
@@ -86,7 +86,7 @@ def noise(spread: NDArray[np.float64]) -> Drawing | None:
     if not len(known):
         return None
     at = np.linspace(0, 1, _POINTS)
-    values = np.maximum(np.quantile(known, at), 1e-4)
+    values = np.quantile(known, at)
     return Drawing(
         "noise",
         f"Half of the measurements spread less than {np.median(known):.1%}, "

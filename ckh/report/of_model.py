@@ -70,7 +70,7 @@ def report_model(
             *judged.coverage_facts,
         ],
         figures=[figure for figure in figures if figure is not None],
-        tables=[_worst(judged, again)],
+        tables=[table for table in (_worst(judged, again),) if table.rows],
     )
 
 
@@ -205,13 +205,16 @@ def _calibration(judged: Judged) -> Drawing | None:
 
 def _worst(judged: Judged, again: Callable[[Sequence[Choice]], str]) -> PageTable:
     made = choices_made(judged.dataset, judged.times, judged.ranked)
-    known = [(one.efficiency, one) for one in made if one.efficiency is not None]
-    worst = sorted(known, key=lambda one: one[0])[:_WORST]
+    below = [(one.efficiency, one) for one in made if one.efficiency is not None and not one.is_best]
+    worst = sorted(below, key=lambda one: one[0])[:_WORST]
     rows = [[f"{value:.1%}", one.problem, one.kernel or "", one.best_kernel, again([one])] for value, one in worst]
+    judgements = len(judged.efficiency)
     return PageTable(
-        f"The {len(rows)} worst choices",
+        f"The {len(rows)} worst choices" + (f" of {len(below)} below the best" if len(below) > len(rows) else ""),
         ["efficiency", "problem", "chosen", "best", "measure it again"],
         rows,
         code=frozenset({1, 2, 3, 4}),
-        note="The command measures the problem again with all kernels, in a folder of its own.",
+        note=f"{judgements - len(below)} of {judgements} choices are as fast as the best kernel within the "
+        "repeatability of measurements. Each command measures a problem again with all kernels, in a folder "
+        "of its own.",
     )

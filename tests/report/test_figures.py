@@ -15,8 +15,9 @@ import pytest
 from ckh.assess.metrics import best_of_first
 from ckh.learn.models.artifact import load_model
 from ckh.report import measurements
-from ckh.report.draw import file_png, file_svg, page, page_svg
+from ckh.report.draw import file_png, file_svg, page_svg
 from ckh.report.drawing import Bars, Body, Dots, Drawing, Heat, Line, Lines, PageTable, Report, Spread, Spreads, numbers
+from ckh.report.html_page import page
 from ckh.report.judged import baseline_efficiencies, judge
 from ckh.report.learning_by_data import learning_by_data
 from ckh.report.machine_body import Look, looks_of_runs, machine, repeats
@@ -25,6 +26,7 @@ from ckh.report.of_dataset import report_dataset
 from ckh.report.of_model import report_model
 from ckh.training import RankObjective
 from tests.learn.conftest import efficiencies, measured, saved
+from tests.refusals import expect_values
 
 BODIES: list[Body] = [
     Lines([Line("a", [1, 2, 3], [0.1, 0.2, 0.3], low=[0, 0, 0], high=[1, 1, 1]), Line("b", [1], [0.5])], "x", "y"),
@@ -47,6 +49,38 @@ def test_few_places_of_a_logarithmic_axis_are_named() -> None:
     shown = re.findall(r">([^<>]+)</text>", svg)
     assert [text for text in shown if text in map(str, counts)] == list(map(str, counts))
     assert not [text for text in shown if text.startswith("10") and text != "108"]
+
+
+def places_of_marks(svg: str, axis: str) -> list[float]:
+    """Where points with a text are drawn along an axis, in ascending order."""
+    return sorted(float(place) for place in re.findall(rf'<use [^>]* {axis}="([\d.]+)"[^>]*><title>', svg))
+
+
+def test_zero_has_a_place_of_its_own_among_sizes() -> None:
+    """Each value of each size is a dot: 0 left of 1, the others at equal distances where they are powers of two."""
+    sizes = {"pad_h": np.array([0.0] * 5 + [1, 1]), "C": np.array([1.0, 2, 4, 8, 16, 32, 64])}
+    found = measurements.coverage(sizes, 7)
+    assert found is not None
+    expect_values(found.title, "7", "2", "C", "1", "64")
+    svg = page_svg(found, narrow=False)
+    dots = re.findall(r"<title>(\S+) (\d+): (\d+)</title>", svg)
+    assert sorted(dots) == sorted(
+        [("pad_h", "0", "5"), ("pad_h", "1", "2"), *(("C", str(2**i), "1") for i in range(7))]
+    )
+    gaps = np.diff(sorted(set(places_of_marks(svg, "x"))))
+    assert gaps[1:] == pytest.approx([gaps[1]] * 6, rel=1e-4)
+    assert gaps[0] == pytest.approx(2 * gaps[1], rel=1e-4)
+
+
+def test_no_point_is_lost_on_logarithmic_axes() -> None:
+    """As many points are drawn as there are, with 0 along both axes."""
+    values = [0.0, 1e-3, 1e-2, 1e-1, 1.0]
+    points = Line("", values, values, style="points", tips=[str(value) for value in values])
+    svg = page_svg(figure(Lines([points], "x", "y", log_x=True, log_y=True)), narrow=False)
+    for axis in "xy":
+        gaps = np.diff(places_of_marks(svg, axis))
+        assert len(gaps) == len(values) - 1
+        assert (gaps > 1).all()
 
 
 @pytest.mark.parametrize("body", BODIES, ids=lambda body: type(body).__name__)
@@ -163,6 +197,9 @@ def test_a_model_is_judged(tmp_path: Path) -> None:
     (worst,) = made.tables
     assert worst.rows[0][0] == f"{expected.min():.1%}"
     assert worst.rows[0][4] == f"again {worst.rows[0][1]}"
+    below = np.flatnonzero(~judged.times.is_best()[judged.ranked.best_ranked(judged.times.problem)])
+    assert 0 < len(below) < 14
+    assert {row[1] for row in worst.rows} == {data.problems()[i].canonical() for i in below}
 
 
 def test_a_model_learns_from_ever_more_data(tmp_path: Path) -> None:
