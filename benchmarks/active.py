@@ -66,7 +66,7 @@ class _Known:
     def learn(self, rows: NDArray[np.int64]) -> None:
         """Take a model of these rows, if it is better than what was known before."""
         learned = self._data.dataset.select(rows)
-        options = quick_options(learned.op.train_defaults(len(learned)))
+        options = quick_options(learned.op.training.defaults(len(learned)))
         if int(learned.problem_ids.max()) + 1 < FEWEST_LEARNED:
             return
         curve = learning_curve(learned, options)

@@ -25,8 +25,10 @@ def thinned(dataset: Dataset) -> Dataset:
     """The rows of the problems that are kept."""
     op = dataset.op
     rows = winner_rows(dataset)
-    layer = group_numbers(dataset.frame, [name for name in (*op.identity, "arch") if name != op.grows_with])[rows]
-    size = dataset.frame[op.grows_with].to_numpy()[rows]
+    layer = group_numbers(
+        dataset.frame, [name for name in (*op.problems.identity, "arch") if name != op.problems.grows_with]
+    )[rows]
+    size = dataset.frame[op.problems.grows_with].to_numpy()[rows]
     winner = dataset.frame["kernel"].to_numpy(dtype=object)[rows]
     order = np.lexsort((size, layer))
     layer, winner = layer[order], winner[order]

@@ -39,7 +39,7 @@ _DRAWS = 2000
 
 def folds_of(dataset: Dataset, folds: int) -> NDArray[np.int64]:
     """The fold of each row, by its layer: the same in every file, and layers of a size are spread evenly."""
-    layers = dataset.frame[list(dataset.op.split_by)].to_numpy()
+    layers = dataset.frame[list(dataset.op.problems.split_by)].to_numpy()
     mixed = (layers[:, 0] * 2654435761 + layers[:, 1] * 40503) % (2**32)
     return np.asarray((mixed >> 7) % folds, np.int64)
 
@@ -92,7 +92,7 @@ def main() -> None:
     parser.add_argument("--leaves", type=int)
     arguments = parser.parse_args()
     data, judge = (_part(read_dataset(path), arguments) for path in (arguments.data, arguments.judge))
-    options = replace(data.op.train_defaults(len(data)), jobs=arguments.jobs)
+    options = replace(data.op.training.defaults(len(data)), jobs=arguments.jobs)
     options = options if arguments.seed is None else replace(options, seed=arguments.seed)
     changed = {"n_estimators": arguments.trees, "num_leaves": arguments.leaves}
     options = replace(options, params=replace(options.params, **{k: v for k, v in changed.items() if v}))
@@ -100,7 +100,7 @@ def main() -> None:
     for held, ranked, baseline in judged(data, judge, arguments.folds, options):
         first = held.frame.iloc[held.first_rows]
         kinds = first[list(_KIND)].itertuples(index=False, name=None)
-        layers = first[list(held.op.split_by)].itertuples(index=False, name=None)
+        layers = first[list(held.op.problems.split_by)].itertuples(index=False, name=None)
         leasts = winners.bounds(held, ranked.first)
         for kind, layer, place, other, least in zip(kinds, layers, ranked.place, baseline, leasts, strict=True):
             rows.setdefault(kind, []).append((int(place), int(other), float(least), *layer))

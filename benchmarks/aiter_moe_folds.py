@@ -66,7 +66,7 @@ def answered(dataset: Dataset, model: Model) -> tuple[NDArray[np.float64], NDArr
     for number, answer in enumerate(rankings_of(dataset.problems(), model)):
         rows = np.flatnonzero(dataset.problem_ids == number)
         of_name = {str(name[row]): float(efficiency[row]) for row in rows.tolist()}
-        ranked = [op.kernel_name(answer.pool[index]) for index in answer.order.tolist()]
+        ranked = [op.kernels.name(answer.pool[index]) for index in answer.order.tolist()]
         measured = [of_name[one] for one in ranked if one in of_name]
         if measured:
             found[number] = measured[0]
@@ -152,7 +152,7 @@ def main() -> None:
     parser.add_argument("--rank", type=RankObjective)
     arguments = parser.parse_args()
     dataset = read_dataset(*arguments.data)
-    options = replace(dataset.op.train_defaults(len(dataset)), jobs=1)
+    options = replace(dataset.op.training.defaults(len(dataset)), jobs=1)
     changed = {"n_estimators": arguments.trees, "num_leaves": arguments.leaves}
     options = replace(options, params=replace(options.params, **{k: v for k, v in changed.items() if v}))
     options = replace(options, rank=arguments.rank or options.rank)

@@ -121,7 +121,7 @@ def compile_unit(work: Path, device: Device, arch: str, some: list[tuple[str, An
     for number, (key, kernel, text) in enumerate(some):
         binary = None if run.returncode else device.inspect(kernel, text, remarks_of(number, run.stderr))
         resources = None if binary is None or binary.resources is None else astuple(binary.resources)
-        yield {"code": key, "kernel": OP.kernel_name(kernel), "unit": name, "number": number, "resources": resources}
+        yield {"code": key, "kernel": OP.kernels.name(kernel), "unit": name, "number": number, "resources": resources}
 
 
 def lines_of(work: Path, device: Device, group: Group) -> tuple[list[list[Any]], dict[str, Any]] | None:
@@ -140,7 +140,7 @@ def lines_of(work: Path, device: Device, group: Group) -> tuple[list[list[Any]],
         code = read_code(work / one["unit"], group[0], (function_part(one["number"]),))
         functions = functions_of(code, Asked(one["kernel"], one["unit"], some[0][0]))
         facts = (sum(function.code_bytes for function in functions), *(function.trips for function in functions))
-        lines += [[OP.kernel_name(kernel), *astuple(resources), *facts] for kernel, _ in some]
+        lines += [[OP.kernels.name(kernel), *astuple(resources), *facts] for kernel, _ in some]
     head = {"group": [str(part) for part in group[1:]], "compiled": len(lines), "failed": failed}
     return lines, {**head, "not_built": dict(refused.most_common())}
 

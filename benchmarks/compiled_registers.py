@@ -32,7 +32,7 @@ def main() -> None:
         for arch in ARCHS:
             lds_capacity = load_arch(arch).lds_capacity
             for name, taken in compiled(arch, op.name).items():
-                kernel: Any = op.parse_kernel(name)
+                kernel: Any = op.kernels.parse(name)
                 waves = kernel.wave_m * kernel.wave_n * kernel.wave_k
                 width = next(size for dtype, size in DTYPE_BYTES.items() if f"_{dtype}_" in name)
                 lanes = waves * 64

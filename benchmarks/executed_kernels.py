@@ -99,7 +99,7 @@ def pools(device: Device, pattern: str) -> Wanted:
 def recorded(device: Device, pattern: str) -> Wanted:
     """The kernels of the record whose class matches."""
     some = (one for one in executed_classes() if one.arch == device.arch.name and fnmatch(one.kernel_class, pattern))
-    return [(one.kernel_class, operation(one.op).parse_kernel(one.kernel)) for one in some]
+    return [(one.kernel_class, operation(one.op).kernels.parse(one.kernel)) for one in some]
 
 
 def count() -> str:
@@ -127,7 +127,7 @@ def largest_errors() -> list[str]:
     """The largest error of each dtype, with the number of problems that kernels of it were right on."""
     found: dict[str, list[Executed]] = defaultdict(list)
     for one in executed_classes():
-        kernel: Any = operation(one.op).parse_kernel(one.kernel)
+        kernel: Any = operation(one.op).kernels.parse(one.kernel)
         found[kernel.dtype].append(one)
     lines = []
     for dtype, some in sorted(found.items()):

@@ -90,17 +90,17 @@ def _exported(library: Path, folder: Path, model: Model, problem: Any, flags: in
 
 def _in_python(model: Model, problem: Any, targets: list[str]) -> Callable[[], list[str]]:
     spec, op = model.spec, model.spec.op
-    found = op.candidates(problem, load_arch(spec.arch), model.path)
+    found = op.kernels.candidates(problem, load_arch(spec.arch), model.path)
     chosen = found.chosen
-    columns = op.kernel_features(found.pool, spec.encoding)
+    columns = op.kernels.features(found.pool, spec.encoding)
     forests = [model.packed_forest(target) for target in targets]
-    ranker = Ranker(forests, spec.engine, spec.feature_names, model.hardware, columns, op.problem_features([problem]))
+    ranker = Ranker(forests, spec.engine, spec.feature_names, model.hardware, columns, op.problems.features([problem]))
 
     def order() -> Any:
-        return chosen[best_first(ranker.scores(op.problem_features([problem]))[0, 0, chosen])]
+        return chosen[best_first(ranker.scores(op.problems.features([problem]))[0, 0, chosen])]
 
     def ask() -> list[str]:
-        return [op.kernel_name(found.pool[i]) for i in order()]
+        return [op.kernels.name(found.pool[i]) for i in order()]
 
     ask.once = order  # type: ignore[attr-defined]
     return ask
@@ -119,7 +119,7 @@ def _times(ways: list[Any], rounds: int) -> list[float]:
 def measure(model: Model, library: Path, folder: Path, options: argparse.Namespace) -> None:
     """Print the times of both ways, with and without TFLOPS."""
     spec = model.spec
-    some = spec.op.load_problems(_SETS[spec.op_type], None if spec.variant is None else str(spec.variant), spec.dtype)
+    some = spec.op.problems.load(_SETS[spec.op_type], None if spec.variant is None else str(spec.variant), spec.dtype)
     problems = some[:: len(some) // options.problems + 1]
     for text, targets, flags in (("order", [spec.rank_by], _ORDER_ONLY), ("order, TFLOPS", [spec.rank_by, TFLOPS], 0)):
         rows, differing = [], 0

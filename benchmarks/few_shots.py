@@ -68,7 +68,7 @@ def replay(dataset: Dataset, before: Callable[[Dataset], NDArray[np.float64]]) -
     order = np.argsort(valid.problem_ids, kind="stable")
     rows = np.split(order, np.cumsum(np.bincount(valid.problem_ids))[:-1])
     kernel = np.unique(valid.frame["kernel"].to_numpy(dtype=str), return_inverse=True)[1]
-    places = np.array([valid.op.place(problem) for problem in valid.problems()])
+    places = np.array([valid.op.problems.place(problem) for problem in valid.problems()])
     return Replay(valid, before(valid), rows, places, kernel)
 
 
@@ -78,10 +78,10 @@ def estimate(dataset: Dataset) -> NDArray[np.float64]:
     known = {amd_short_name(one): one for one in conv_pool(Direction.FORWARD, arch, 2, "bf16")}
     kernels = [known[name] for name in dataset.frame["kernel"]]
     scores = np.empty(len(kernels))
-    assert dataset.op.tiled is not None
+    assert dataset.op.problems.tiled is not None
     for number, problem in enumerate(dataset.problems()):
         rows = np.flatnonzero(dataset.problem_ids == number)
-        scores[rows] = -estimated_us(problem, dataset.op.tiled(problem), [kernels[row] for row in rows], arch)
+        scores[rows] = -estimated_us(problem, dataset.op.problems.tiled(problem), [kernels[row] for row in rows], arch)
     return scores
 
 
@@ -170,7 +170,7 @@ def ways(designs: Sequence[str]) -> Iterator[tuple[str, Way, int]]:
 def judged(replay: Replay, learned: NDArray[np.int64], is_held: NDArray[np.bool_]) -> NDArray[np.float64]:
     """Efficiency of the choices of what is trained on rows, on each held-out problem."""
     known, held = replay.dataset.select(np.sort(learned)), replay.dataset.select(is_held)
-    options = replace(known.op.train_defaults(len(known)), targets=(), folds=0, jobs=1)
+    options = replace(known.op.training.defaults(len(known)), targets=(), folds=0, jobs=1)
     with tempfile.TemporaryDirectory() as work:
         folder = Path(work) / "model"
         save(train(known, options, lambda *_: None), folder)

@@ -100,7 +100,7 @@ def winners(path: Path, folder: Path | None) -> None:
             large = np.minimum(column_of(found.pool, "tile_m"), column_of(found.pool, "tile_n")) >= SMALLEST
             kinds[id(found.pool)] = found.pool, geometries(found.pool), large
         _, geometry, large = kinds[id(found.pool)]
-        winner = next(iter(np.flatnonzero(_is(found.pool, OP.parse_kernel(str(row.best_kernel))))), -1)
+        winner = next(iter(np.flatnonzero(_is(found.pool, OP.kernels.parse(str(row.best_kernel))))), -1)
         own = int(geometry[winner]) if winner >= 0 else -1
         places["kernel"].append(place(found.order, int(winner)))
         places["geometry"].append(place(geometry[found.order], own))
@@ -154,13 +154,13 @@ def sweep(path: Path, folder: Path | None) -> None:
         times = part.groupby("kernel", sort=False)["latency_us"].mean()
         row: Any = next(part.itertuples())
         problem, arch = _problem(row), load_arch(row.arch)
-        kernels = [OP.parse_kernel(name) for name in times.index]
+        kernels = [OP.kernels.parse(name) for name in times.index]
         wanted = wanted_for(problem, arch.name)
         model: Model = EstimateModel(wanted)
         if folder is not None:
             ref = ModelRef(folder, load_model(folder).spec)
             model = with_estimate(as_of(ref, wanted), ref, wanted)
-        pool = set(OP.candidates(problem, arch, model.path).kernels)
+        pool = set(OP.kernels.candidates(problem, arch, model.path).kernels)
         scores = model.predict(problem, kernels, RANK)
         alike = times.to_numpy()[scores == scores.max()]
         efficiency, random = times.min() / alike, times.min() / times

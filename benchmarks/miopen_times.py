@@ -69,7 +69,7 @@ def main() -> None:
         parts = [fold_of(models, table, recipe, kept, fold) for fold in range(folds)]
         held = HeldOut(*map(np.concatenate, zip(*numbered(parts), strict=True)))
         judge(name, held)
-        made = calibrate(held.score, held.told, held.tflops, held.problem, OPERATION.timed)
+        made = calibrate(held.score, held.told, held.tflops, held.problem, OPERATION.training.timed)
         if made is not None and options.write:
             (ROOT / "models" / name / CALIBRATION_NAME).write_text(made.to_json())
 
@@ -101,7 +101,7 @@ def judge(name: str, held: HeldOut) -> None:
     found: dict[str, list[tuple[Floats, float]]] = {"shares of the best by score": [], "as predicted": []}
     for part in (0, 1):
         known, others = half != part, half == part
-        for way, timed in zip(found, (0, OPERATION.timed), strict=True):
+        for way, timed in zip(found, (0, OPERATION.training.timed), strict=True):
             given = (held.score[known], held.told[known], held.tflops[known], held.problem[known])
             table = calibrate(*given, timed)
             assert table is not None

@@ -68,14 +68,14 @@ def load(*names: str) -> Data:
     """Read datasets of data/ as one."""
     dataset = read_dataset(*(DATA / f"{name}.parquet" for name in names)).valid()
     op = dataset.op
-    columns = {column: dataset.frame[column].to_numpy() for column in op.input_columns}
-    return Data(dataset, times_of(dataset), op.engine.matrix(columns, dataset.hardware()))
+    columns = {column: dataset.frame[column].to_numpy() for column in op.training.input_columns}
+    return Data(dataset, times_of(dataset), op.training.engine.matrix(columns, dataset.hardware()))
 
 
 def fit(data: Data, rows: NDArray[np.int64], trees: int, leaves: int, jobs: int) -> lightgbm.Booster:
     """Train the model that orders kernels, as `ckh train` does by default."""
     efficiency = data.times.efficiency()[rows]
-    engine = data.dataset.op.engine
+    engine = data.dataset.op.training.engine
     params: dict[str, Any] = {
         "num_leaves": leaves,
         "learning_rate": min(_LEARNED / trees, _MOST_RATE),
@@ -112,12 +112,15 @@ def milliseconds(model: lightgbm.Booster, data: Data) -> float:
     """Median time to score all candidates of one problem, features included."""
     op = data.dataset.op
     forest = pack(parse_forest(model.model_to_string()))
-    first = [op.problem_of_row(row) for row in data.dataset.frame.drop_duplicates(list(op.identity)).to_dict("records")]
-    candidates = op.candidates(first[0], load_arch(HOST), Path())
-    columns = [op.problem_features([problem]) for problem in first[:_ROUNDS]]
-    names, hardware = op.engine.names, load_arch(HOST).hardware.to_dict()
-    kernels = op.kernel_features(candidates.pool, Encoding())
-    ranker = Ranker([forest], op.engine, names, hardware, kernels, columns[0])
+    first = [
+        op.problems.of_row(row)
+        for row in data.dataset.frame.drop_duplicates(list(op.problems.identity)).to_dict("records")
+    ]
+    candidates = op.kernels.candidates(first[0], load_arch(HOST), Path())
+    columns = [op.problems.features([problem]) for problem in first[:_ROUNDS]]
+    names, hardware = op.training.engine.names, load_arch(HOST).hardware.to_dict()
+    kernels = op.kernels.features(candidates.pool, Encoding())
+    ranker = Ranker([forest], op.training.engine, names, hardware, kernels, columns[0])
     taken = []
     for problem in [columns[0], *columns]:
         start = time.perf_counter()

@@ -147,14 +147,14 @@ def _shipped_cases() -> list[Case]:
     for ref in list_models([data_dir("models")]):
         model = load_model(ref.path)
         spec, op = model.spec, model.spec.op
-        if not op.set_names():  # no problems to rank for: AITER's, whose problems are those of its tables
+        if not op.problems.set_names():  # no problems to rank for: AITER's, whose problems are those of its tables
             continue
         variant = None if spec.variant is None else str(spec.variant)
-        some = op.load_problems(op.set_names()[0], variant, None if spec.dtype == ANY else spec.dtype)
-        kernels = op.candidates(some[0], load_arch(spec.arch), ref.path).kernels
+        some = op.problems.load(op.problems.set_names()[0], variant, None if spec.dtype == ANY else spec.dtype)
+        kernels = op.kernels.candidates(some[0], load_arch(spec.arch), ref.path).kernels
         text = gzip.decompress((ref.path / f"model_{spec.rank_by}.lgbm.gz").read_bytes()).decode()
-        columns = op.kernel_features(kernels, spec.encoding)
-        problems = [op.problem_features([problem]) for problem in some]
+        columns = op.kernels.features(kernels, spec.encoding)
+        problems = [op.problems.features([problem]) for problem in some]
         names = tuple(spec.feature_names)
         cases.append(Case(ref.path.name, text, spec.engine, names, model.hardware, columns, problems))
     return cases

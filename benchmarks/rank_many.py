@@ -70,7 +70,7 @@ def measure(path: Path, rounds: int, *, is_profiled: bool) -> None:
 
 
 def _pools(model: Model, problems: list[Any]) -> str:
-    kinds = {model.spec.op.candidates_key(problem) for problem in problems}
+    kinds = {model.spec.op.kernels.key_of(problem) for problem in problems}
     return f"{len(kinds)} kinds"
 
 
@@ -78,8 +78,8 @@ def _problems(model: Model) -> list[Any]:
     """Distinct problems around known ones."""
     spec, op, draw = model.spec, model.spec.op, random.Random(1)
     variant, dtype = None if spec.variant is None else str(spec.variant), None if spec.dtype == ANY else spec.dtype
-    if op.set_names():
-        known = [one for name in op.set_names() for one in op.load_problems(name, variant, dtype)]
+    if op.problems.set_names():
+        known = [one for name in op.problems.set_names() for one in op.problems.load(name, variant, dtype)]
     else:
         known = read_dataset(_DATA / f"{op.name.replace('_', '-')}-{spec.arch}.parquet").problems()
     found: dict[Any, None] = {}

@@ -128,7 +128,7 @@ def on_other(source: str, dataset: Dataset, arch: str, num_cus: int) -> NDArray[
 def trained(learned: Dataset) -> Iterator[Path]:
     """The folder of a model that was trained by the defaults, while it is needed."""
     with tempfile.TemporaryDirectory() as folder:
-        options = replace(learned.op.train_defaults(len(learned)), targets=(), folds=0, jobs=1)
+        options = replace(learned.op.training.defaults(len(learned)), targets=(), folds=0, jobs=1)
         save(train(learned, options, lambda *_: None), Path(folder) / "model")
         yield Path(folder) / "model"
 

@@ -76,7 +76,7 @@ def efficiency(model: Model, held: Dataset) -> NDArray[np.float64]:
 
 def learned(rows: Dataset, folder: Path, start: Path | None = None) -> Model:
     """A model of rows, anew or continued, without folds."""
-    options = replace(rows.op.train_defaults(len(rows)), folds=0, jobs=1)
+    options = replace(rows.op.training.defaults(len(rows)), folds=0, jobs=1)
     if start is None:
         save(train(rows, options, lambda *_: None), folder)
     else:
@@ -94,7 +94,9 @@ def judge_winners(family: str, work: Path) -> None:
     source = MODELS / "aiter_gemm_gfx942"
     found: dict[tuple[str, int], list[NDArray[np.int64]]] = {}
     for seed in SEEDS:
-        layer = np.unique(data.frame[list(data.op.split_by)].to_numpy(), axis=0, return_inverse=True)[1].reshape(-1)
+        layer = np.unique(data.frame[list(data.op.problems.split_by)].to_numpy(), axis=0, return_inverse=True)[
+            1
+        ].reshape(-1)
         random = np.random.default_rng(seed)
         is_held = np.isin(layer, random.permutation(layer.max() + 1)[: (layer.max() + 1) // 3])
         held, others = data.select(is_held), data.select(~is_held)

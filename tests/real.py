@@ -90,7 +90,7 @@ def build_real(wanted: Mapping[str, list[Wanted]]) -> Real:
     until = _STARTED + _LIMIT_S
     found = Real()
     for arch, some in wanted.items():
-        kernels = [operation(op).parse_kernel(name) for _, op, name in some]
+        kernels = [operation(op).kernels.parse(name) for _, op, name in some]
         found |= {(arch, kernel): report for kernel, report in built_with(DeviceOptions(arch), kernels, until).items()}
     return found
 

@@ -146,7 +146,7 @@ def test_the_api_is_typed() -> None:
     best: Ranked = rank(layer, top=1, model=model)[0]
     several: list[list[Ranked]] = rank_many([GemmProblem(8, 8, 8), layer], top=2)
     assert several[1][0] == best
-    assert best.name == model.spec.op.kernel_name(best.kernel)
+    assert best.name == model.spec.op.kernels.name(best.kernel)
 
 
 def test_a_model_is_named_by_its_folder_too() -> None:

@@ -69,7 +69,7 @@ def test_folders_are_offered_as_models_too(tmp_path: Path) -> None:
 
 def test_all_sets_of_all_operations_are_offered(tmp_path: Path) -> None:
     """Whatever operation stands before or after."""
-    names = {name for op in operation_names() for name in operation(op).set_names()}
+    names = {name for op in operation_names() for name in operation(op).problems.set_names()}
     assert set(ask("bash", "ckh bench --problems ", tmp_path)) == names
 
 

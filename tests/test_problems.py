@@ -110,4 +110,4 @@ def test_types_in_problem_files_have_other_spellings_too(op: str, columns: str, 
     """A CSV file may say bfloat16 or torch.float16."""
     file = tmp_path / "layers.csv"
     file.write_text(f"{columns},dtype\n{row},bfloat16\n{row},torch.float16\n")
-    assert [problem.dtype for problem in operation(op).load_problems(str(file), None, None)] == ["bf16", "fp16"]
+    assert [problem.dtype for problem in operation(op).problems.load(str(file), None, None)] == ["bf16", "fp16"]

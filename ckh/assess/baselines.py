@@ -102,7 +102,7 @@ class Learned:
 
 def places_of(dataset: Dataset) -> NDArray[np.float64]:
     """The places of the problems, shape (problems, axes)."""
-    return np.array([dataset.op.place(problem) for problem in dataset.problems()], dtype=np.float64)
+    return np.array([dataset.op.problems.place(problem) for problem in dataset.problems()], dtype=np.float64)
 
 
 def hindsight_efficiency(parts: Iterable[Dataset]) -> NDArray[np.float64] | None:
@@ -169,7 +169,7 @@ def _of_kinds(dataset: Dataset) -> Iterator[_OfKind]:
     import pandas as pd
 
     times, op = times_of(dataset), dataset.op
-    columns = [name for name in op.identity if name not in op.sizes]
+    columns = [name for name in op.problems.identity if name not in op.problems.sizes]
     kinds, efficiency, names = group_numbers(dataset.frame, columns), times.efficiency(), dataset.frame["kernel"]
     for number in range(int(kinds.max()) + 1):
         rows = np.flatnonzero(kinds == number)

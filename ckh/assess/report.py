@@ -101,11 +101,11 @@ def slices_of(dataset: Dataset, times: Times, ranked: RankedRows) -> SlicesOfPar
         {
             kind: first[column].astype(str).to_numpy(dtype=object)
             for kind, column in _BY_VALUE.items()
-            if kind not in op.slices and column in first.columns
+            if kind not in op.problems.slices and column in first.columns
         },
         {
             (kind, name): np.array([test(problem) for problem in problems], dtype=bool)
-            for kind, tests in op.slices.items()
+            for kind, tests in op.problems.slices.items()
             for name, test in tests.items()
         },
         dict(_of_kernels(dataset, times, ranked.place)),
@@ -176,7 +176,7 @@ def _of_kernels(
     from pandas import factorize
 
     has_time = np.isfinite(times.latency_ms)
-    codes, kinds = dataset.frame[dataset.op.kernel_slice].factorize()
+    codes, kinds = dataset.frame[dataset.op.kernels.slice_column].factorize()
     for code, kind in enumerate(kinds):
         rows = np.flatnonzero((codes == code) & has_time)
         if not len(rows):
@@ -290,7 +290,7 @@ def evaluate(
         best_ranked_measured=summarize(best_ranked[ranks_any]) if ranks_any.any() else None,
         top=top_k(np.concatenate([one.best_of_first for one in found], axis=1), tolerance),
         baselines=whole,
-        slices=slices([one.slices for one in found], parts.op.kernel_slice, is_copy),
+        slices=slices([one.slices for one in found], parts.op.kernels.slice_column, is_copy),
         choices=_judged_best(made, efficiency, tolerance),
         noise=() if noise is None else noise.devices,
         ceiling=ceiling([one.again for one in found], RANDOM if learned is None else FIXED),

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 def needed_columns(op: AnyOperation) -> frozenset[str]:
     """The columns of an operation's dataset, besides those of identity, that a model and its judging read."""
     times = ("status", "is_valid", "latency_ms", "tflops", "spread", "device", *REPEATED)
-    return frozenset({*op.input_columns, op.kernel_slice, *times})
+    return frozenset({*op.training.input_columns, op.kernels.slice_column, *times})
 
 
 def times_of(dataset: Dataset) -> Times:

@@ -129,8 +129,11 @@ def bounds(dataset: Dataset, chosen: NDArray[np.object_]) -> NDArray[np.float64]
     """The least that the efficiency of chosen kernels is, NaN where no measured time says it; shape (problems,)."""
     times, op = times_of(dataset), dataset.op
     names = dataset.frame["kernel"].to_numpy(dtype=object)
-    layer = group_numbers(dataset.frame, [name for name in (*op.identity, "arch") if name != op.grows_with])
-    size = dataset.frame[op.grows_with].to_numpy() if op.grows_with else np.zeros(len(names), np.int64)
+    layer = group_numbers(
+        dataset.frame, [name for name in (*op.problems.identity, "arch") if name != op.problems.grows_with]
+    )
+    grows_with = op.problems.grows_with
+    size = dataset.frame[grows_with].to_numpy() if grows_with else np.zeros(len(names), np.int64)
     measured: dict[tuple[int, str], list[tuple[int, float]]] = {}
     for key, rows, latency in zip(zip(layer, names, strict=True), size, times.latency_ms, strict=True):
         measured.setdefault(key, []).append((int(rows), float(latency)))
@@ -177,15 +180,15 @@ def _wins(dataset: Dataset) -> dict[tuple[object, ...], dict[float, Counter[str]
 def _kinds(dataset: Dataset) -> list[tuple[object, ...]]:
     """The part of each problem besides the sizes that are held out together and the one that grows."""
     op = dataset.op
-    held = {*op.split_by, op.grows_with}
-    names = [name for name in op.identity if name not in op.sizes or name not in held]
+    held = {*op.problems.split_by, op.problems.grows_with}
+    names = [name for name in op.problems.identity if name not in op.problems.sizes or name not in held]
     return list(dataset.frame.iloc[dataset.first_rows][names].itertuples(index=False, name=None))
 
 
 def _sizes(dataset: Dataset) -> list[float]:
-    if not dataset.op.grows_with:
+    if not dataset.op.problems.grows_with:
         return [1.0] * len(dataset.first_rows)
-    return [float(size) for size in dataset.frame[dataset.op.grows_with].to_numpy()[dataset.first_rows]]
+    return [float(size) for size in dataset.frame[dataset.op.problems.grows_with].to_numpy()[dataset.first_rows]]
 
 
 def _by_count(wins: Counter[str]) -> list[str]:
@@ -210,7 +213,7 @@ def _bound(least: NDArray[np.float64], place: NDArray[np.int64]) -> Bound:
 
 def _slices(dataset: Dataset, place: NDArray[np.int64]) -> Iterator[Hits]:
     problems = dataset.problems()
-    for kind, tests in dataset.op.slices.items():
+    for kind, tests in dataset.op.problems.slices.items():
         for name, test in tests.items():
             inside = np.array([test(problem) for problem in problems])
             if inside.any():

@@ -220,7 +220,7 @@ def measured_of(op: AnyOperation) -> Measured[Any, Any]:
     Raises:
         UsageError: ckh builds none.
     """
-    found = part_of(op, "measured", Measured)
+    found = part_of(op, op.measured, Measured)
     if found is None:
         raise UsageError(
             f"ckh builds no kernels of {op.name}", "its times are converted: see ckh convert --help", code="unsupported"

@@ -51,7 +51,7 @@ def problem_sets(incomplete: str) -> list[str]:
     """Names of the problem sets of all operations, and files."""
     from ckh.ops import operation, operation_names
 
-    sets = dict.fromkeys(name for op in operation_names() for name in operation(op).set_names())
+    sets = dict.fromkeys(name for op in operation_names() for name in operation(op).problems.set_names())
     return [*_starting(sets, incomplete), *sorted(glob(escape(incomplete) + "*"))]  # noqa: PTH207 - as it was typed
 
 
@@ -67,7 +67,7 @@ def rule_sets(incomplete: str) -> list[str]:
     from ckh.kernels.lists import RuleSets
     from ckh.ops import operation, operation_names, part_of
 
-    parts = (part_of(operation(name), "rule_sets", RuleSets) for name in operation_names())
+    parts = (part_of(op, op.kernels.rule_sets, RuleSets) for op in map(operation, operation_names()))
     return _starting(dict.fromkeys(name for part in parts if part is not None for name in part.names), incomplete)
 
 

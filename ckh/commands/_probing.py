@@ -60,7 +60,7 @@ def probe_all(found: Sequence[Ranking], count: int, timeout_s: float) -> None:
         requested[one.run.canonical()].append(one.problem.canonical())
 
     def take(problem: str, replies: Sequence[Reply]) -> None:
-        names = [spec.op.kernel_name(kernel) for kernel in tasks[problem]]
+        names = [spec.op.kernels.name(kernel) for kernel in tasks[problem]]
         kernels = tuple(_timed(name, reply) for name, reply in zip(names, replies, strict=True))
         when = datetime.now(timezone.utc).isoformat(timespec="seconds")
         for name in requested[problem]:

@@ -258,7 +258,7 @@ def _is_known(found: Ranking, count: int) -> bool:
 
     probe = measured_before(found).probe
     names = set() if probe is None else {one.kernel for one in probe.kernels}
-    return all(found.model.spec.op.kernel_name(one.kernel) in names for one in found.best(count))
+    return all(found.model.spec.op.kernels.name(one.kernel) in names for one in found.best(count))
 
 
 def _print_one(found: Ranking, top: int, again: str, *, as_json: bool, why: bool, explain: bool) -> None:

@@ -271,7 +271,7 @@ def _another_hour(measured: Dataset, budget_s: float) -> tuple[float, float, flo
     if len(measured.problems()) < FEWEST_PROBLEMS:
         return None
     try:
-        curve = learning_curve(measured, measured.op.train_defaults(len(measured)))
+        curve = learning_curve(measured, measured.op.training.defaults(len(measured)))
     except CkhError:  # too few usable times
         return None
     found = curve.gain(_HOUR_S / budget_s)

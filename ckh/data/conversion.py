@@ -84,7 +84,7 @@ def _partitions(blocks: Iterable[pa.Table], rows: int) -> Iterator[list[pa.Table
 
 def _parquet(op: AnyOperation, blocks: Sequence[pa.Table], metadata: dict[str, Any]) -> bytes:
     digest = ContentDigest(sum(map(len, blocks)))
-    for column in op.columns:
+    for column in op.training.columns:
         digest.add(column, [chunk for block in blocks for chunk in block[column.name].chunks])
     file = io.BytesIO()
     write_parquet(file, op, blocks, metadata, digest.hexdigest())

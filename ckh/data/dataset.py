@@ -113,12 +113,12 @@ class Dataset:
 
         Rows have the same number only if every identity column and the architecture agree.
         """
-        return numbering.group_numbers(self.frame, (*self.op.identity, "arch"))
+        return numbering.group_numbers(self.frame, (*self.op.problems.identity, "arch"))
 
     @cached_property
     def split_ids(self) -> NDArray[np.int64]:
         """Index of each row's cross-validation group, by the operation's `split_by` and the architecture."""
-        return numbering.group_numbers(self.frame, (*self.op.split_by, "arch"))
+        return numbering.group_numbers(self.frame, (*self.op.problems.split_by, "arch"))
 
     @cached_property
     def first_rows(self) -> NDArray[np.int64]:
@@ -176,13 +176,13 @@ class Dataset:
     def content_hash(self) -> str:
         """SHA-256 of all rows in order, independent of library versions and compression."""
         digest = ContentDigest(len(self.frame))
-        for column in self.op.columns:
+        for column in self.op.training.columns:
             digest.add(column, tables.chunks_of(self.frame, column, "the dataset"))
         return digest.hexdigest()
 
     def _problems(self, rows: Sequence[int] | NDArray[np.int64]) -> list[Any]:
-        part = self.frame.iloc[list(rows)][list(self.op.identity)]
-        return [self.op.problem_of_row(row) for row in part.to_dict("records")]
+        part = self.frame.iloc[list(rows)][list(self.op.problems.identity)]
+        return [self.op.problems.of_row(row) for row in part.to_dict("records")]
 
     def _distinct(self, column: str) -> tuple[str, ...]:
         return tuple(sorted(self.frame[column].unique()))
@@ -273,7 +273,7 @@ def merged_metadata(files: Sequence[tables.DatasetFile]) -> dict[str, Any]:
 def names_read(op: AnyOperation, columns: ColumnsOf | None) -> frozenset[str]:
     """Names of the columns to read: these and the identity columns; all by default."""
     kept = op.column_names() if columns is None else columns(op)
-    always = (*op.identity, "op_type", "arch", "kernel")
+    always = (*op.problems.identity, "op_type", "arch", "kernel")
     return frozenset(name for name in op.column_names() if name in kept or name in always)
 
 
@@ -320,7 +320,7 @@ def _frame(
     import pyarrow as pa
 
     names, found = names_read(op, columns), {}
-    for column in op.columns:
+    for column in op.training.columns:
         if column.name in names:
             chunks = [chunk for file in files for chunk in file.column(column)]
             found[column.name] = tables.series_of(

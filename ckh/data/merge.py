@@ -105,7 +105,7 @@ class Merged:
     def content_hash(self) -> str:
         """SHA-256 of the merged rows, as of a dataset."""
         digest = ContentDigest(len(self))
-        for column in self.op.columns:
+        for column in self.op.training.columns:
             digest.add(column, _ColumnChunks(self, column))
         return digest.hexdigest()
 
@@ -255,10 +255,10 @@ class _PairKeys:
         values = [(name, "f8") for name in self._values]
         self.op = op
         self.kind = np.dtype([("row", "i8"), ("pair", "i8"), ("run", "i4"), ("reading", "i4"), ("rank", "i1"), *values])
-        self.columns = [*op.identity, "arch", "kernel", "device", *_RANKED, *(_AVERAGED if averages else ())]
+        self.columns = [*op.problems.identity, "arch", "kernel", "device", *_RANKED, *(_AVERAGED if averages else ())]
         self.columns = list(dict.fromkeys(self.columns))
         self.buckets = Buckets(self.kind, output)
-        self.problems = Numbering((*op.identity, "arch"))
+        self.problems = Numbering((*op.problems.identity, "arch"))
         self._kernels = Numbering(("kernel",))
         self._runs = Numbering(("run_id",))
         self._devices = Numbering(("arch", "device"))
@@ -296,7 +296,7 @@ class _PairKeys:
         Raises:
             DataError: there are such.
         """
-        if _DEVICE_SIZE in self.op.identity:
+        if _DEVICE_SIZE in self.op.problems.identity:
             return
         found: dict[str, set[str]] = {}
         for arch, device in self._devices:

@@ -101,7 +101,7 @@ def read_parts(*paths: Path | str, columns: ColumnsOf) -> DatasetParts:
     op, rows = files[0].op, sum(file.rows for file in files)
     if rows <= PART_ROWS:
         return in_memory(joined(files, columns, narrow=True))
-    problems = Numbering((*op.identity, "arch"))
+    problems = Numbering((*op.problems.identity, "arch"))
     part_of = _part_of_each(problems, files, max(PART_ROWS, rows // _MOST_PARTS))
     parts = [_StoredPart() for _ in range(int(part_of.max()) + 1)]
     for block in blocks_of(files, names_read(op, columns)):

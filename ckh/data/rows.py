@@ -76,9 +76,9 @@ def build_table(pairs: Pairs, results: Results, origin: Origin) -> pa.Table:
     flops = np.array([float(problem.flops) for problem in pairs.problems])[pairs.problem_of_row]
     moved = np.array([float(problem.bytes) for problem in pairs.problems])[pairs.problem_of_row]
     columns: dict[str, Any] = {
-        **_numbered(op.problem_columns(pairs.problems), pairs.problem_of_row),
+        **_numbered(op.problems.columns(pairs.problems), pairs.problem_of_row),
         **_numbered({"kernel": list(pairs.kernel_names)}, pairs.kernel_of_row),
-        **_numbered(op.kernel_columns(pairs.kernels, Encoding.on(origin.arch)), pairs.kernel_of_row),
+        **_numbered(op.kernels.columns(pairs.kernels, Encoding.on(origin.arch)), pairs.kernel_of_row),
         **_numbered({name: [value] for name, value in _shared(op, origin).items()}, np.zeros(count, dtype=np.int32)),
         "status": status,
         "latency_ms": time_ms,
@@ -89,7 +89,7 @@ def build_table(pairs: Pairs, results: Results, origin: Origin) -> pa.Table:
     }
     # Columns without values have one memory.
     empty = pa.nulls(count, pa.int64())
-    arrays = [_array(columns.get(column.name, empty), compact_type(column)) for column in op.columns]
+    arrays = [_array(columns.get(column.name, empty), compact_type(column)) for column in op.training.columns]
     return pa.Table.from_arrays(arrays, names=op.column_names())
 
 

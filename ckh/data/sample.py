@@ -59,7 +59,7 @@ def read_sample(
     op = files[0].op
     if sum(file.rows for file in files) <= most_rows:
         return joined(files, columns), None
-    problems = Numbering((*op.identity, "arch"))
+    problems = Numbering((*op.problems.identity, "arch"))
     rows = rows_of_each(problems, files)
     is_wanted = _is_wanted(problems, only)
     is_drawn = _draw(rows, is_wanted, most_rows, seed)

@@ -41,7 +41,7 @@ def arrow_schema(op: AnyOperation) -> pa.Schema:
             nullable=column.nullable,
             metadata={"unit": column.unit, "meaning": column.meaning},
         )
-        for column in op.columns
+        for column in op.training.columns
     )
 
 
@@ -65,12 +65,12 @@ def compact(table: pa.Table, where: str) -> pa.Table:
     import pyarrow as pa
 
     op = operation_in(table, where)
-    if [field.type for field in table.schema] == [compact_type(column) for column in op.columns]:
+    if [field.type for field in table.schema] == [compact_type(column) for column in op.training.columns]:
         return table
     plain = conform(table, where)
     arrays = [
         values.dictionary_encode() if pa.types.is_dictionary(compact_type(column)) else values
-        for column, values in zip(op.columns, plain.columns, strict=True)
+        for column, values in zip(op.training.columns, plain.columns, strict=True)
     ]
     return pa.Table.from_arrays(arrays, names=op.column_names())
 
@@ -102,7 +102,7 @@ def conform(table: pa.Table, where: str) -> pa.Table:
     import pyarrow as pa
 
     op = operation_in(table, where)
-    arrays = [conform_column(table, column, where) for column in op.columns]
+    arrays = [conform_column(table, column, where) for column in op.training.columns]
     return pa.Table.from_arrays(arrays, schema=arrow_schema(op))
 
 
@@ -217,7 +217,7 @@ def _check_column(op: AnyOperation, name: str, values: pa.Array | pa.ChunkedArra
     """Refuse invalid values of a column."""
     import pyarrow.compute as pc
 
-    if name in (*op.sizes, *_TIMES) and pc.any(pc.less(values, 0)).as_py():
+    if name in (*op.problems.sizes, *_TIMES) and pc.any(pc.less(values, 0)).as_py():
         raise DataError(f"{where}: column {name} has negative values", code="bad-column")
     if name in _TIMES and pc.any(pc.is_inf(values)).as_py():
         raise DataError(f"{where}: column {name} has infinite values", code="bad-column")
@@ -228,7 +228,7 @@ def _check_column(op: AnyOperation, name: str, values: pa.Array | pa.ChunkedArra
     if name == "kernel":
         try:
             for text in pc.unique(values).to_pylist():
-                op.parse_kernel(text)
+                op.kernels.parse(text)
         except DataError as error:
             raise DataError(f"{where}: column {name}: {error.message}", error.hint, code="bad-kernel") from error
 
@@ -253,7 +253,7 @@ def from_pandas(frame: pd.DataFrame, where: str) -> pa.Table:
     if _OP_TYPE not in frame.columns:
         raise _missing(where, _OP_TYPE)
     op = operation_in(pa.table({_OP_TYPE: [str(name) for name in frame[_OP_TYPE].unique()]}), where)
-    for column in op.columns:
+    for column in op.training.columns:
         if column.name in frame.columns:
             arrays[column.name] = pa.chunked_array(chunks_of(frame, column, where))
     return pa.table(arrays)
@@ -364,7 +364,7 @@ class DatasetFile:
         """
         import pyarrow as pa
 
-        columns = [column for column in self.op.columns if column.name in names]
+        columns = [column for column in self.op.training.columns if column.name in names]
         for block in self._read([column.name for column in columns]):
             arrays = [conform_column(block, column, str(self.path)) for column in columns]
             yield pa.table(arrays, names=[column.name for column in columns])
@@ -379,7 +379,7 @@ class DatasetFile:
                 predictions, and these are not taken.
         """
         digest = ContentDigest(self.rows)
-        for column in self.op.columns:
+        for column in self.op.training.columns:
             chunks = self.column(column)
             for chunk in chunks:
                 _check_column(self.op, column.name, chunk, str(self.path))

@@ -39,8 +39,8 @@ def write_parquet(
         **{key: metadata[key] for key in tables.METADATA_KEYS},
     }
     # Nearly each measured number is another one: to number them would take longer and more room than they do.
-    numbered = [column.name for column in op.columns if column.type != "float64"]
-    compression = {column.name: "snappy" if column.name in numbered else "zstd" for column in op.columns}
+    numbered = [column.name for column in op.training.columns if column.type != "float64"]
+    compression = {column.name: "snappy" if column.name in numbered else "zstd" for column in op.training.columns}
     # Texts are written by their numbers, which is faster; the schema that readers get says that they are texts.
     found = {tables.KEY: json.dumps(document, allow_nan=False).encode()}
     schema = tables.arrow_schema(op).with_metadata(found)
@@ -55,7 +55,9 @@ def write_parquet(
 def _as_written(block: pa.Table, op: AnyOperation, schema: pa.Schema) -> pa.Table:
     import pyarrow as pa
 
-    arrays = [_unique(tables.conform_column(block, column, "the dataset", encoded=True)) for column in op.columns]
+    arrays = [
+        _unique(tables.conform_column(block, column, "the dataset", encoded=True)) for column in op.training.columns
+    ]
     return pa.Table.from_arrays(arrays, schema=schema)
 
 

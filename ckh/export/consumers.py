@@ -158,7 +158,7 @@ def consumers_of(op: AnyOperation) -> Consumers:
     Raises:
         UsageError: the package that has it is broken.
     """
-    return part_of(op, "consumers", Consumers) or Consumers()
+    return part_of(op, op.consumers, Consumers) or Consumers()
 
 
 def all_of(kind: str) -> Iterator[tuple[AnyOperation, Any]]:

@@ -198,7 +198,8 @@ def exported(op_type: str) -> Exported:
     Raises:
         UsageError: they do not.
     """
-    found = part_of(operation(op_type), "exported", Exported)
+    op = operation(op_type)
+    found = part_of(op, op.exported, Exported)
     if found is None:
         raise UsageError(
             f"models of {op_type} cannot be exported to C",

@@ -95,7 +95,7 @@ def model_content(
         direction=_code(None if spec.variant is None else str(spec.variant), DIRECTIONS),
         dtype=_code(None if spec.dtype == ANY else spec.dtype, DTYPES),
         tflops=targets.index(TFLOPS) if TFLOPS in targets else -1,
-        timed=spec.op.timed,
+        timed=spec.op.training.timed,
         limits=limits(model.reach, kind.sizes.values()),
         calibration=() if model.calibration is None else model.calibration.numbers,
     )
@@ -106,7 +106,7 @@ def model_content(
 
 def _names(op: Operation[Any, Any], groups: Sequence[Group]) -> tuple[list[str], tuple[Sequence[int], ...]]:
     """The distinct names of kernels, and the number of each group's kernels among them."""
-    names = [[op.kernel_name(kernel) for kernel in group.kernels] for group in groups]
+    names = [[op.kernels.name(kernel) for kernel in group.kernels] for group in groups]
     number_of = {text: number for number, text in enumerate(dict.fromkeys(chain(*names)))}
     return list(number_of), tuple([number_of[text] for text in of] for of in names)
 

@@ -64,8 +64,8 @@ def described(name: str, problem: Problem | None, arch: str | None, file: Path |
     sizes = None
     if problem is not None:
         _require_applies(op, kernel, problem, code.arch)
-        sizes = None if op.tiled is None else op.tiled(problem)
-    return anatomy_of(code, Asked(op.kernel_name(kernel), str(path), kernel, problem, sizes))
+        sizes = None if op.problems.tiled is None else op.problems.tiled(problem)
+    return anatomy_of(code, Asked(op.kernels.name(kernel), str(path), kernel, problem, sizes))
 
 
 def kernel_named(name: str) -> tuple[AnyOperation, Any] | None:
@@ -74,8 +74,8 @@ def kernel_named(name: str) -> tuple[AnyOperation, Any] | None:
         if op.measured is None:
             continue
         try:
-            kernel: Any = op.parse_kernel(name)
-            op.kernel_name(kernel)
+            kernel: Any = op.kernels.parse(name)
+            op.kernels.name(kernel)
         except (DataError, UsageError):  # another operation's, or a short name
             continue
         return op, kernel
@@ -103,7 +103,7 @@ def _require_applies(op: AnyOperation, kernel: Any, problem: Problem, arch: str)
     from ckh.archs import load_arch
 
     if reasons := measured_of(op).reasons(kernel, load_arch(arch), problem):
-        raise NoKernelError(f"{op.kernel_name(kernel)} does not apply to {problem.canonical()}: {'; '.join(reasons)}")
+        raise NoKernelError(f"{op.kernels.name(kernel)} does not apply to {problem.canonical()}: {'; '.join(reasons)}")
 
 
 def of_compiled(name: str, problem: Problem, arch: str) -> Anatomy | None:
@@ -132,9 +132,9 @@ def _compiled(op: AnyOperation, kernel: Kernel, arch: str) -> Path:
     """The library of a kernel in the cache of compiled kernels, which is compiled where it is not there."""
     builder = _builder(arch)
     if builder.missing([kernel]):
-        note(f"compiling {op.kernel_name(kernel)} for {arch}")
+        note(f"compiling {op.kernels.name(kernel)} for {arch}")
     built = builder.build([kernel], 1, lambda _steps, _text: None)[kernel]
     if built.status is not Status.OK:
-        what = f"{op.kernel_name(kernel)} cannot be compiled for {arch}: {built.message}"
+        what = f"{op.kernels.name(kernel)} cannot be compiled for {arch}: {built.message}"
         raise DeviceError(what, "name a file with the code with --code-object", code="not-compiled")
     return Path(built.library)

@@ -1,8 +1,9 @@
 """Operations: what ckh finds kernels for. Each is a folder with a record of itself (`base.Operation`).
 
-Others can be installed, as packages with an entry point of the group `ckh.operations`: its name is the operation's, its
-value is `module:OPERATION`. An operation is imported when it is first needed; entry points are looked at when a name, a
-problem or a kernel belongs to none of ckh's own operations, or when all are listed.
+Each is an entry point of the group `ckh.operations`, whose name is the operation's and whose value is
+`module:OPERATION`; other packages add theirs in the same way. ckh's own are found without reading entry points, which
+takes as long as a quick answer: these are read when a name, a problem or a kernel belongs to none of ckh's own
+operations, or when all are listed. An operation is imported when it is first needed.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
     from importlib.metadata import EntryPoint
 
-    from ckh.ops.base import AnyOperation, Problem
+    from ckh.ops.base import AnyOperation, Part, Problem
 
 GROUPED_CONV, GEMM_UNIVERSAL, MIOPEN_CONV = "grouped_conv", "gemm_universal", "miopen_conv"
 AITER_GEMM, AITER_MOE = "aiter_gemm", "aiter_moe"
@@ -147,7 +148,7 @@ def _loaded(entry: EntryPoint) -> AnyOperation:
     if unknown := found.unknown_columns():
         raise _broken(entry.name, "it has no columns " + ", ".join(unknown))
     for name, own in _BUILT_IN.items():
-        if found.prefix.startswith(own.prefix) or own.prefix.startswith(found.prefix):
+        if name != entry.name and (found.prefix.startswith(own.prefix) or own.prefix.startswith(found.prefix)):
             raise _broken(entry.name, f"its problems begin with {found.prefix!r}, as those of {name}")
     return found
 
@@ -159,13 +160,12 @@ def _broken(name: str, what: str) -> UsageError:
     return UsageError(f"{where}: {what}", "mend or uninstall the package", code="bad-plugin")
 
 
-def part_of(op: AnyOperation, name: str, kind: type[T]) -> T | None:
-    """A part of an operation's record that may be absent, such as `measured`; None if it is.
+def part_of(op: AnyOperation, make: Part | None, kind: type[T]) -> T | None:
+    """A part of an operation's record that may be absent, such as `op.measured`; None if it is.
 
     Raises:
         UsageError: the package that has it is broken.
     """
-    make = getattr(op, name)
     if make is None:
         return None
     try:
@@ -173,9 +173,9 @@ def part_of(op: AnyOperation, name: str, kind: type[T]) -> T | None:
     except Exception as error:
         if op.name in _BUILT_IN:
             raise
-        raise _broken(op.name, f"its part {name} raises {type(error).__name__}: {error}") from error
+        raise _broken(op.name, f"its {kind.__name__} raises {type(error).__name__}: {error}") from error
     if not isinstance(found, kind):
-        raise _broken(op.name, f"its part {name} gives {found!r:.80}, not a {kind.__name__}")
+        raise _broken(op.name, f"its {kind.__name__} is {found!r:.80}")
     return found
 
 
@@ -222,7 +222,7 @@ def operation_of_kernel(kernel: object) -> AnyOperation:
     if kind not in _of_class:
         own = [name for name, one in _BUILT_IN.items() if one.kernel_type == kind.__name__]
         found = (operation(name) for names in (own, _plug_ins()) for name in names)
-        op = next((op for op in found if op.kernel_type is kind), None)
+        op = next((op for op in found if op.kernels.type is kind), None)
         if op is None:
             raise KeyError(kind.__name__)
         _of_class[kind] = op
@@ -238,7 +238,7 @@ def requested(name: str) -> Requested[Any] | None:
     if name in _BUILT_IN:
         found: Requested[Any] = import_module(f"{__name__}.{name}.requested").REQUESTED
         return found
-    return part_of(operation(name), "requested", Requested)
+    return part_of(operation(name), operation(name).problems.requested, Requested)
 
 
 def built_in_requested() -> dict[str, Requested[Any]]:

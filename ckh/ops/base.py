@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeAlias, TypeVar
 
 from ckh.archs import HOST
 from ckh.strenum import StrEnum
@@ -17,13 +17,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Mapping, Sequence
     from dataclasses import Field
     from pathlib import Path
-    from typing import TypeAlias
 
     import pandas as pd
 
     from ckh.archs import ArchSpec
     from ckh.features.engine import FeatureEngine, TimeLaw
+    from ckh.kernels.lists import ListFormat, RuleSets
     from ckh.kernels.pools import Candidates, KernelList, Knows
+    from ckh.requested import Requested
     from ckh.schema import Column
     from ckh.training import TrainOptions
 
@@ -154,6 +155,7 @@ class Encoding:
         return cls(legacy, arch != HOST)
 
 
+Part: TypeAlias = "Callable[[], object]"  # gives a value of a higher layer; `ckh.ops.part_of` checks its type
 P = TypeVar("P", bound=Problem)
 K = TypeVar("K", bound=Kernel)
 
@@ -165,7 +167,7 @@ def _default_options(rows: int) -> TrainOptions:
     return sized_options(rows)
 
 
-def lazily(name: str) -> Callable[[], object]:
+def lazily(name: str) -> Callable[[], Any]:
     """A part of a record named as `package.module:NAME`, imported on first use."""
     module, _, attribute = name.partition(":")
     return lambda: getattr(import_module(module), attribute)
@@ -176,6 +178,125 @@ def _no_names(_kernel: object) -> tuple[str, ...]:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class Problems(Generic[P]):
+    """The problems of an operation.
+
+    Attributes:
+        identity: dataset columns that make the complete identity of a problem.
+        sizes: those that are sizes, and never negative.
+        parse: a problem from its canonical text; raises `UsageError`.
+        of_row: a problem from a dataset row.
+        columns: dataset columns of problems, a list each.
+        features: raw columns of problems for the features, a row each.
+        place: a problem as a point, for the nearest-problem baseline.
+        split_by: dataset columns by which cross-validation holds rows out: the identity, or fewer, where problems that
+            differ in the others would leak each other's answers.
+        load: problems of a set or file.
+        set_names: names of the problem sets.
+        slices: kind -> slice -> whether a problem is in it, for evaluation. The slices of a kind do not overlap.
+        grows_with: the size with which a problem's work grows while all else stays, so that a kernel needs no more time
+            for less of it, as rows of a matrix product; empty: none.
+        batch: the field by which copies of one layer differ; empty: `grows_with`.
+        tiled: a problem as the matrix products that kernels cover with tiles; None: kernels have no tiles.
+        requested: how problems are requested on a command line; None: in files and sets alone.
+        shaped: a `ckh.shapes.shaped.Shaped`, what it makes of the shapes of models and logs; None: nothing.
+    """
+
+    identity: tuple[str, ...]
+    sizes: tuple[str, ...]
+    parse: Callable[[str], P]
+    of_row: Callable[[Mapping[str, Any]], P]
+    columns: Callable[[Sequence[P]], dict[str, list[Any]]]
+    features: Callable[[Sequence[P]], dict[str, Any]]
+    place: Callable[[P], list[float]]
+    split_by: tuple[str, ...]
+    load: LoadProblems[P]
+    set_names: Callable[[], tuple[str, ...]]
+    slices: Mapping[str, Mapping[str, Callable[[P], bool]]] = field(default_factory=dict)
+    grows_with: str = ""
+    batch: str = ""
+    tiled: Callable[[P], TiledSizes] | None = None
+    requested: Callable[[], Requested[P]] | None = None
+    shaped: Part | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Kernels(Generic[P, K]):
+    """The kernels of an operation.
+
+    Attributes:
+        type: the class of its kernels.
+        parse: a kernel from its name; raises `DataError`.
+        name: a kernel's complete name.
+        columns: dataset columns of kernels, without the name, in the encoding of the data.
+        features: raw columns of kernels for the features, in the encoding of a model.
+        mismatch: why a kernel cannot be a kernel for a problem at all; empty if it can.
+        candidates: the kernels for a problem on an architecture, given the folder of the model that will rank them.
+        key_of: what `candidates` depends on in a problem: those with one key have one pool, and the same applicable
+            kernels of it.
+        slice_column: the dataset column by which efficiency is also reported, among the kernels of one value.
+        listed: `candidates` of a list of kernels that a user names, in the architecture's pool or not; None: the user's
+            kernels are looked for among `candidates`.
+        other_names: further names of a kernel.
+        knows: the kernels that the model in a folder has learned from; None: models know all kernels.
+        searched: a `ckh.search.kernels.product.Searched`, which kernels a search may propose; None: there is no space.
+        lists: AMD's forms of lists of its kernels; None: there are none.
+        rule_sets: named sets of its kernels; None: there are none.
+    """
+
+    type: type[K]
+    parse: Callable[[str], K]
+    name: Callable[[K], str]
+    columns: Callable[[Sequence[K], Encoding], dict[str, list[Any]]]
+    features: Callable[[Sequence[K], Encoding], dict[str, Any]]
+    mismatch: Callable[[K, P], str]
+    candidates: Callable[[P, ArchSpec, Path], Candidates[K]]
+    key_of: Callable[[P], Hashable]
+    slice_column: str
+    listed: Callable[[P, ArchSpec, Path, KernelList[K]], Candidates[K]] | None = None
+    other_names: Callable[[K], tuple[str, ...]] = _no_names
+    knows: Callable[[Path], Knows | None] | None = None
+    searched: Part | None = None
+    lists: Callable[[], ListFormat] | None = None
+    rule_sets: Callable[[], RuleSets[K]] | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Training:
+    """Datasets and models of an operation.
+
+    Attributes:
+        columns: the dataset's columns, in order.
+        model_per: those that all rows of a model's training data agree in, besides the architecture.
+        engine: its features.
+        input_columns: the dataset columns that the features read.
+        legacy_columns: dataset columns as models of AMD's tools were trained with.
+        defaults: training options unless they are given, for a number of rows.
+        model_files: further files of a model's directory: the name of each, and its content from the training rows and
+            the folder of the model that was continued, None without one. No content: there is no such file.
+        amd_features: names of the features that models of AMD's tools have; empty: AMD has no such tool.
+        timed: of how many of the first kernels times are predicted, where the data hold a problem's fastest alone and
+            whether those behind are among them is unknown; 0: of all.
+        law: what a kernel's time is a sum of, if that is known.
+        judged: accuracy where nothing was measured: of its models on other GPUs, and of the estimate.
+        formats: a `ckh.data.formats.Formats`, the formats of measurements that are this operation's alone.
+    """
+
+    columns: tuple[Column, ...]
+    model_per: tuple[str, ...]
+    engine: FeatureEngine
+    input_columns: tuple[str, ...]
+    legacy_columns: Callable[[Mapping[str, Any]], dict[str, Any]] = dict
+    defaults: Callable[[int], TrainOptions] = _default_options
+    model_files: Mapping[str, Callable[[pd.DataFrame, Path | None], bytes | None]] = field(default_factory=dict)
+    amd_features: tuple[str, ...] = ()
+    timed: int = 0
+    law: TimeLaw | None = None
+    judged: tuple[Worth, ...] = ()
+    formats: Part | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Operation(Generic[P, K]):
     """An operation.
 
@@ -183,136 +304,53 @@ class Operation(Generic[P, K]):
         name: `op_type` in data and models.
         summary: what it computes, in a few words.
         prefix: what the canonical texts of its problems begin with, and those of no other operation.
-        kernel_type: the class of its kernels.
-        columns: the dataset's columns, in order.
-        identity: those that make the complete identity of a problem.
-        sizes: those that are sizes, and never negative.
-        model_per: those that all rows of a model's training data agree in, besides the architecture.
-        engine: its features.
-        input_columns: the dataset columns that the features read.
-        parse_problem: a problem from its canonical text; raises `UsageError`.
-        problem_of_row: a problem from a dataset row.
-        problem_columns: dataset columns of problems, a list each.
-        problem_features: raw columns of problems for the features, a row each.
-        parse_kernel: a kernel from its name; raises `DataError`.
-        kernel_name: a kernel's complete name.
-        kernel_columns: dataset columns of kernels, without the name, in the encoding of the data.
-        kernel_features: raw columns of kernels for the features, in the encoding of a model.
-        mismatch: why a kernel cannot be a kernel for a problem at all; empty if it can.
-        candidates: the kernels for a problem on an architecture, given the folder of the model that will rank them.
-        candidates_key: what `candidates` depends on in a problem: those with one key have one pool, and the same chosen
-            of it.
-        listed: the same of kernels that a user names alone, in the architecture's pool or not; None: the user's kernels
-            are looked for among `candidates`.
-        place: a problem as a point, for the nearest-problem baseline.
-        split_by: dataset columns by which cross-validation holds rows out: those of a problem, or fewer, where problems
-            that differ in the others would give each other's answers away.
-        load_problems: problems of a set or file.
-        set_names: names of the problem sets.
-        kernel_slice: the dataset column by which efficiency is also reported, among the kernels of one value.
-        slices: kind -> slice -> whether a problem is in it, for evaluation. The slices of a kind do not overlap.
-        other_names: further names that a kernel goes by.
-        legacy_columns: dataset columns as models of AMD's tools were trained with.
-        train_defaults: how its models are trained unless it is said, for a number of rows.
-        model_files: further files of a model's directory: the name of each, and its content from the training rows and
-            the folder of the model that was continued, None without one. No content: there is no such file.
-        grows_with: the size with which a problem's work grows while all else stays, so that a kernel needs no more time
-            for less of it, as rows of a matrix product; empty: none.
-        amd_features: names of the features that models of AMD's tools have; empty: AMD has no such tool.
-        timed: of how many of the first kernels times are predicted, where the data hold a problem's fastest alone and
-            whether those behind are among them is unknown; 0: of all.
-        batch: the field of problems by which copies of one layer differ; empty: that which grows (`grows_with`).
-        formats: the formats of measurements that are this operation's alone, a `ckh.data.formats.Formats`.
-        requested: how its problems are requested on a command line, a `ckh.requested.Requested`; None: in files and
-            sets alone.
-        law: what a kernel's time is a sum of, if that is known.
-        judged: how good answers are where nothing was measured: of its models on other GPUs, and of the estimate.
-        knows: the kernels that the model in a folder has learned from; None: models know all kernels.
-        tiled: a problem as the matrix products that kernels cover with tiles; None: its kernels have no tiles.
-        measured: how kernels are built and measured, a `ckh.bench.computation.Measured`; None: they are not.
-        searched: which kernels a search may propose, a `ckh.search.kernels.product.Searched`; None: there is no space.
-        lists: AMD's forms of lists of its kernels, a `ckh.kernels.lists.ListFormat`; None: there are none.
-        rule_sets: named sets of its kernels, a `ckh.kernels.lists.RuleSets`; None: there are none.
-        exported: how its models become C, a `ckh.export.groups.Exported`; None: they do not.
-        shaped: what it makes of the shapes of models and logs, a `ckh.shapes.shaped.Shaped`; None: nothing.
-        consumers: the programs that use its choices, a `ckh.export.consumers.Consumers`; None: ckh knows none.
+        problems: its problems.
+        kernels: its kernels.
+        training: its datasets and models.
+        measured: a `ckh.bench.computation.Measured`, how kernels are built and measured; None: they are not.
+        exported: a `ckh.export.groups.Exported`, how its models become C; None: they do not.
+        consumers: a `ckh.export.consumers.Consumers`, the programs that use its choices; None: ckh knows none.
     """
 
     name: str
     summary: str
     prefix: str
-    kernel_type: type[K]
-    columns: tuple[Column, ...]
-    identity: tuple[str, ...]
-    sizes: tuple[str, ...]
-    model_per: tuple[str, ...]
-    engine: FeatureEngine
-    input_columns: tuple[str, ...]
-    parse_problem: Callable[[str], P]
-    problem_of_row: Callable[[Mapping[str, Any]], P]
-    problem_columns: Callable[[Sequence[P]], dict[str, list[Any]]]
-    problem_features: Callable[[Sequence[P]], dict[str, Any]]
-    parse_kernel: Callable[[str], K]
-    kernel_name: Callable[[K], str]
-    kernel_columns: Callable[[Sequence[K], Encoding], dict[str, list[Any]]]
-    kernel_features: Callable[[Sequence[K], Encoding], dict[str, Any]]
-    mismatch: Callable[[K, P], str]
-    candidates: Callable[[P, ArchSpec, Path], Candidates[K]]
-    candidates_key: Callable[[P], Hashable]
-    place: Callable[[P], list[float]]
-    split_by: tuple[str, ...]
-    load_problems: LoadProblems[P]
-    set_names: Callable[[], tuple[str, ...]]
-    kernel_slice: str
-    listed: Callable[[P, ArchSpec, Path, KernelList[K]], Candidates[K]] | None = None
-    slices: Mapping[str, Mapping[str, Callable[[P], bool]]] = field(default_factory=dict)
-    other_names: Callable[[K], tuple[str, ...]] = _no_names
-    legacy_columns: Callable[[Mapping[str, Any]], dict[str, Any]] = dict
-    train_defaults: Callable[[int], TrainOptions] = _default_options
-    model_files: Mapping[str, Callable[[pd.DataFrame, Path | None], bytes | None]] = field(default_factory=dict)
-    grows_with: str = ""
-    timed: int = 0
-    batch: str = ""
-    amd_features: tuple[str, ...] = ()
-    formats: Callable[[], object] | None = None
-    requested: Callable[[], object] | None = None
-    measured: Callable[[], object] | None = None
-    law: TimeLaw | None = None
-    judged: tuple[Worth, ...] = ()
-    knows: Callable[[Path], Knows | None] | None = None
-    tiled: Callable[[P], TiledSizes] | None = None
-    searched: Callable[[], object] | None = None
-    lists: Callable[[], object] | None = None
-    rule_sets: Callable[[], object] | None = None
-    exported: Callable[[], object] | None = None
-    shaped: Callable[[], object] | None = None
-    consumers: Callable[[], object] | None = None
+    problems: Problems[P]
+    kernels: Kernels[P, K]
+    training: Training
+    measured: Part | None = None
+    exported: Part | None = None
+    consumers: Part | None = None
 
     @property
     def has_directions(self) -> bool:
         """True if problems have a direction, the column `variant`."""
-        return "variant" in self.identity
+        return "variant" in self.problems.identity
 
     def layer(self, problem: P) -> P:
         """The problem at batch size one, to identify layers; unchanged without a batch."""
-        name = self.batch or self.grows_with
+        name = self.problems.batch or self.problems.grows_with
         return replace(problem, **{name: 1}) if name else problem  # type: ignore[type-var]
 
     def padded(self, problem: P) -> P:
         """The padded problem to use if no kernel applies (`Requested.padded`); unchanged without padding."""
-        if self.requested is None:
-            return problem
-        found: P = self.requested().padded(problem)  # type: ignore[attr-defined]
-        return found
+        return problem if self.problems.requested is None else self.problems.requested().padded(problem)
 
     def unknown_columns(self) -> list[str]:
         """Column names in the record that do not exist."""
-        named = (*self.identity, *self.sizes, *self.model_per, *self.split_by, *self.input_columns, self.kernel_slice)
+        named = (
+            *self.problems.identity,
+            *self.problems.sizes,
+            *self.training.model_per,
+            *self.problems.split_by,
+            *self.training.input_columns,
+            self.kernels.slice_column,
+        )
         return sorted({*named} - {*self.column_names()})
 
     def column_names(self) -> tuple[str, ...]:
         """Names of the dataset's columns, in order."""
-        return tuple(column.name for column in self.columns)
+        return tuple(column.name for column in self.training.columns)
 
 
 AnyOperation: TypeAlias = Operation[Problem, Kernel]  # one that the registry gives, which knows no more of its types

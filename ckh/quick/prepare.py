@@ -89,7 +89,7 @@ def _prepared(model: Model, found: Candidates[Kernel], problem: Problem) -> tupl
     from ckh.learn.analytic.filled import CompletedModel
 
     kind, group = exported(model.spec.op_type).kind, group_of(model, problem)
-    words, names = encode_names([model.spec.op.kernel_name(kernel) for kernel in group.kernels])
+    words, names = encode_names([model.spec.op.kernels.name(kernel) for kernel in group.kernels])
     made = model_content(model, model.path.name, kind, [group], are_named=False)
     facts = facts_of(model, kind, group, made.rules[0], found, problem) | {"words": words, "name_bytes": len(names[0])}
     contents = [b"".join(names), made.content]
@@ -159,7 +159,7 @@ def _kinds_of(model: Model, pool: Sequence[Kernel], lacks: Sequence[int], timed:
     from ckh.learn.analytic.transfer import EstimateModel, estimate_of
     from ckh.learn.answers.ranking import unmeasured_families
 
-    estimate, name = estimate_of(model), model.spec.op.kernel_name
+    estimate, name = estimate_of(model), model.spec.op.kernels.name
     known = {} if estimate is None else estimate.compiled
     is_estimated = [isinstance(model, EstimateModel)] * len(pool)
     if isinstance(model, FilledModel):
@@ -175,7 +175,7 @@ def _tiled_facts(model: Model, kind: ProblemKind, problem: Problem) -> list[Any]
     from ckh.learn.analytic.filled import CompletedModel
     from ckh.learn.analytic.transfer import EstimateModel
 
-    tiled = model.spec.op.tiled
+    tiled = model.spec.op.problems.tiled
     if tiled is None or not isinstance(model, (EstimateModel, CompletedModel)):
         return []
 

@@ -114,7 +114,7 @@ def write(folder: Path) -> None:
         file, content = (_PACKED, zlib.compress(made.content, 9)) if is_large else ("", made.content)
         (folder / f"{ref.path.name}.ckhm{file}").write_bytes(content)
         for group, rules, numbers in zip(groups, made.rules, made.numbers, strict=True):
-            found = spec.op.candidates(group.example, arch, ref.path)
+            found = spec.op.kernels.candidates(group.example, arch, ref.path)
             facts = facts_of(model, part.kind, group, rules, found, are_shipped=True) | {"numbers": numbers}
             others = [ref.path.name for ref in fitting_models(wanted_for(group.example, spec.arch))[1:]]
             name = f"{len(names)}.json"

@@ -118,6 +118,6 @@ def _parts(dataset: Dataset) -> Iterator[tuple[int, Dataset]]:
 def _matrix(judged: Judged) -> FeatureMatrix:
     dataset = judged.dataset
     columns: dict[str, NDArray[np.generic]] = {
-        name: widened(dataset.frame[name].to_numpy()) for name in dataset.op.input_columns
+        name: widened(dataset.frame[name].to_numpy()) for name in dataset.op.training.input_columns
     }
-    return FeatureMatrix(dataset.op.engine, columns, judged.model.hardware)
+    return FeatureMatrix(dataset.op.training.engine, columns, judged.model.hardware)

@@ -135,7 +135,7 @@ def _regret(old: Judged, new: Judged) -> Drawing:
 def _slices(old: Judged, new: Judged) -> Drawing | None:
     problems, change = new.dataset.problems(), new.all_efficiency - old.all_efficiency
     found = []
-    for kind, tests in new.dataset.op.slices.items():
+    for kind, tests in new.dataset.op.problems.slices.items():
         for name, test in tests.items():
             inside = np.array([test(problem) for problem in problems]) & np.isfinite(change)
             if inside.any() and not inside.all():

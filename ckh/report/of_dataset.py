@@ -29,7 +29,7 @@ def report_dataset(dataset: Dataset, paths: list[Path]) -> Report:
     names = frame["kernel"].astype(str).to_numpy()
     kernels = int(frame["kernel"].nunique())
     first = frame.iloc[dataset.first_rows]
-    sizes = {name: first[name].to_numpy(dtype=np.float64) for name in dataset.op.sizes}
+    sizes = {name: first[name].to_numpy(dtype=np.float64) for name in dataset.op.problems.sizes}
     is_valid = frame["is_valid"].to_numpy(dtype=bool)
     spread = frame["spread"].to_numpy(dtype=np.float64)[is_valid]
     figures = [

@@ -123,7 +123,7 @@ def _heat(judged: Judged, over: tuple[str, str] | None) -> Drawing | None:
     efficiency = judged.all_efficiency
     is_judged = np.isfinite(efficiency)
     efficiency, first = efficiency[is_judged], judged.dataset.frame.iloc[judged.dataset.first_rows[is_judged]]
-    sizes = {name: first[name].to_numpy(dtype=np.float64) for name in judged.dataset.op.sizes}
+    sizes = {name: first[name].to_numpy(dtype=np.float64) for name in judged.dataset.op.problems.sizes}
     for name in over or ():
         if name not in sizes:
             raise UsageError(f"there is no size {name!r}", one_of(name, sizes), code="unknown-field")

@@ -83,8 +83,8 @@ def _of_rows(journal: Journal) -> list[Drawing | None]:
     if not final:
         return []
     op = operation_of(final[0].problem)
-    problems = [op.parse_problem(text) for text in dict.fromkeys(row.problem for row in final)]
-    sizes = {name: np.array([float(getattr(one, name.lower())) for one in problems]) for name in op.sizes}
+    problems = [op.problems.parse(text) for text in dict.fromkeys(row.problem for row in final)]
+    sizes = {name: np.array([float(getattr(one, name.lower())) for one in problems]) for name in op.problems.sizes}
     best: dict[str, ResultRow] = {}
     for row in final:
         if row.latency_ms is not None and row.latency_ms < (_ms(best.get(row.problem))):

@@ -93,7 +93,7 @@ def search_model(problem: Problem, model: Model, arch: ArchSpec, top: int) -> Mo
     """
     space = _scorable(product_of(problem, arch), model)
     model.require(wanted_for(problem, model.spec.arch))
-    candidates = model.spec.op.candidates(problem, arch, model.candidates_of).kernels
+    candidates = model.spec.op.kernels.candidates(problem, arch, model.candidates_of).kernels
     product = space.product
     bases, rows = product.numbers_of(candidates)
     # What was measured can lie outside of the space.
@@ -158,13 +158,13 @@ def _scorable(product: Product, model: Model) -> _Scorable:
     spec = model.spec
     names, rows = product.options.names, product.options.rows
     one = product.bases.take(np.arange(min(1, len(product.bases)))).crossed(names, rows)
-    spec.op.kernel_features(one, spec.encoding)
+    spec.op.kernels.features(one, spec.encoding)
     read = [place for place, name in enumerate(names) if name in one.read]
     numbers: dict[tuple[Any, ...], int] = {}
     groups = np.array([numbers.setdefault(tuple(row[i] for i in read), len(numbers)) for row in rows], np.intp)
     _, first = np.unique(groups, return_index=True)
     table = product.bases.crossed(names, [rows[row] for row in first.tolist()])
-    columns = spec.op.kernel_features(table, spec.encoding)
+    columns = spec.op.kernels.features(table, spec.encoding)
     return _Scorable(product, groups, table, keys([coded(column) for column in columns.values()], len(table)).of)
 
 

@@ -146,10 +146,10 @@ def yes(*, is_so: bool) -> str:
 
 
 def _figures(op: AnyOperation, one: Ranked) -> tuple[str, float, float | None, float | None]:
-    return op.kernel_name(one.kernel), one.score, one.tflops, one.latency_ms
+    return op.kernels.name(one.kernel), one.score, one.tflops, one.latency_ms
 
 
 def _cells(op: AnyOperation, one: Ranked) -> list[str]:
     figures = ["-" if value is None else f"{value:.4g}" for value in (one.tflops, one.latency_ms)]
     # A short name leaves out much of what these kernels differ in.
-    return [*figures, op.kernel_name(one.kernel)]
+    return [*figures, op.kernels.name(one.kernel)]

@@ -186,7 +186,7 @@ def reads(source: str, op: Operation[Any, Any]) -> bool:
     Raises:
         CkhError: the file cannot be read.
     """
-    if source in op.set_names() or op.name not in all_parts():
+    if source in op.problems.set_names() or op.name not in all_parts():
         return False
     if source == STDIN:
         return True
@@ -219,7 +219,7 @@ def problems_of(
         CkhError: there is no such source, or it is unusable.
     """
     if not reads(source, op):
-        return op.load_problems(source, variant, dtype, default_dtype)
+        return op.problems.load(source, variant, dtype, default_dtype)
     if variant is not None and not op.has_directions:
         raise UsageError(f"{op.name} has no directions", "leave out --variant", code="inapplicable-option")
     wanted = replace(DEFAULT, dtype=dtype, variant=variant, default_dtype=default_dtype)

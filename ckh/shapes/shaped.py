@@ -108,7 +108,10 @@ class Shaped(Generic[P]):
 @cache
 def shaped_part(name: str) -> Shaped[Any] | None:
     """What an operation makes of shapes; None: nothing."""
-    return part_of(operation(name), "shaped", Shaped) if is_operation(name) else None
+    if not is_operation(name):
+        return None
+    op = operation(name)
+    return part_of(op, op.problems.shaped, Shaped)
 
 
 @cache

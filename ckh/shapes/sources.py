@@ -264,7 +264,7 @@ def _problem_layers(source: Source, op: str, wanted: RunOptions) -> list[Layer]:
         try:
             read = operation(name)
             variant = wanted.variant if read.has_directions else None
-            problems = read.load_problems(str(source.path), variant, None, *filter(None, [wanted.dtype]))
+            problems = read.problems.load(str(source.path), variant, None, *filter(None, [wanted.dtype]))
         except CkhError as error:  # noqa: PERF203 - the next one may read it
             errors.append(error)
         else:

@@ -36,8 +36,8 @@ def table_text(problems: Sequence[WeightedProblem]) -> str:
     rows = []
     for one in problems:
         op = operation(one.op)
-        columns = op.problem_columns([one.problem])
-        own = {name: columns[name][0] for name in op.identity}
+        columns = op.problems.columns([one.problem])
+        own = {name: columns[name][0] for name in op.problems.identity}
         names |= dict.fromkeys(own)
         rows.append({"op": one.op, "count": one.count, "layers": _BETWEEN.join(one.layers), **own})
     text = io.StringIO(newline="")
@@ -77,13 +77,13 @@ def _layer(cells: Mapping[str, str], where: str) -> Layer:
     count = _integer("count", cells["count"])
     if not 1 <= count <= MAX_SIZE:
         raise UsageError(f"count must be 1 or more (and below 2^31), not {count}", code="out-of-range")
-    types = {column.name: column.type for column in op.columns}
+    types = {column.name: column.type for column in op.training.columns}
     row: dict[str, Any] = {}
-    for name in op.identity:
+    for name in op.problems.identity:
         if not (cell := cells.get(name, "")):
             raise UsageError(f"{name} is missing", code="missing-field")
         row[name] = _integer(name, cell) if types[name].startswith("int") else cell
-    return Layer(cells["layers"], op.problem_of_row(row), count, where, op.name)
+    return Layer(cells["layers"], op.problems.of_row(row), count, where, op.name)
 
 
 def _integer(name: str, cell: str) -> int:

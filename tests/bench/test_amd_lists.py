@@ -232,7 +232,7 @@ def test_a_configuration_of_too_many_kernels_is_refused(tmp_path: Path) -> None:
 
 def lists_of(op: Any) -> Any:
     """AMD's forms of an operation's lists."""
-    return part_of(op, "lists", ListFormat)
+    return part_of(op, op.kernels.lists, ListFormat)
 
 
 def test_what_is_written_of_convolutions_is_read_back(tmp_path: Path) -> None:

@@ -55,7 +55,7 @@ def orders(plan: Plan) -> dict[str, list[str]]:
 
 
 def short_names(plan: Plan) -> set[str]:
-    return {name for kernel in plan.kernels for name in operation("grouped_conv").other_names(kernel)[1:]}
+    return {name for kernel in plan.kernels for name in operation("grouped_conv").kernels.other_names(kernel)[1:]}
 
 
 def test_all_takes_the_whole_pool_of_every_problem(host: ArchSpec) -> None:

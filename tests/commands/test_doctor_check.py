@@ -176,7 +176,7 @@ def test_an_emulated_gpu_is_checked(
     real_kernels: Real, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Real kernels are compiled, and right in both runs; there are no times."""
-    assert all(real_kernels["gfx942", operation("grouped_conv").parse_kernel(name)].library for name in EMULATED)
+    assert all(real_kernels["gfx942", operation("grouped_conv").kernels.parse(name)].library for name in EMULATED)
     set_kernel_cache(monkeypatch)
     found = check(["--device", "emulated", "--arch", "gfx942"], capsys)
     assert (found.code, found.steps()) == (ExitCode.OK, [(step, True) for step in STEPS])

@@ -380,7 +380,7 @@ def test_amds_recipe_stands_beside(
 
     def matrix(dataset: Dataset) -> np.ndarray:
         """The 97 features of AMD, with the tiles as its tools name them."""
-        columns = legacy_columns({name: dataset.frame[name].to_numpy() for name in dataset.op.input_columns})
+        columns = legacy_columns({name: dataset.frame[name].to_numpy() for name in dataset.op.training.input_columns})
         return GROUPED_CONV.matrix(columns, hardware, CORE_NAMES)
 
     trees = lightgbm.LGBMRegressor(random_state=42, n_jobs=1, verbose=-1, **TREES.to_dict())

@@ -312,7 +312,7 @@ def test_how_rows_are_numbered_changes_nothing(dataset: Dataset, path: Path) -> 
     table = tables.compact(tables.from_pandas(dataset.frame, "test"), "test")
     odd = pa.table({name: numbered_oddly(table[name]) for name in table.column_names})
     digest = ContentDigest(len(odd))
-    for column in dataset.op.columns:
+    for column in dataset.op.training.columns:
         digest.add(column, odd[column.name].chunks)
     assert digest.hexdigest() == dataset.content_hash
     assert any(one.null_count for one in odd["message"].chunks)
@@ -358,8 +358,8 @@ def test_the_columns_that_are_needed(dataset: Dataset, path: Path) -> None:
 def test_integers_in_few_bytes(dataset: Dataset, path: Path) -> None:
     """Of a dataset that is judged on, integers take as few bytes as their column needs, and are the same."""
     part = read_dataset(path, columns=lambda _op: ("spread", "status"), narrow=True)
-    assert {part.frame[name].dtype for name in dataset.op.sizes} == {np.dtype("int8"), np.dtype("int16")}
-    for name in dataset.op.sizes:
+    assert {part.frame[name].dtype for name in dataset.op.problems.sizes} == {np.dtype("int8"), np.dtype("int16")}
+    for name in dataset.op.problems.sizes:
         assert part.frame[name].tolist() == dataset.frame[name].tolist()
     assert part.problems() == dataset.problems()
 

@@ -35,7 +35,7 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Path]:
 def sorted_rows(dataset: Dataset) -> pd.DataFrame:
     """The rows with plain texts, in an order of their own."""
     frame = dataset.frame.astype({name: "object" for name in dataset.frame if dataset.frame[name].dtype == "category"})
-    found: pd.DataFrame = frame.sort_values([*dataset.op.identity, "kernel"]).reset_index(drop=True)
+    found: pd.DataFrame = frame.sort_values([*dataset.op.problems.identity, "kernel"]).reset_index(drop=True)
     return found
 
 

@@ -35,7 +35,7 @@ class Kept:
     @property
     def kernel(self) -> Any:
         """The kernel."""
-        return operation(self.op).parse_kernel(self.name)
+        return operation(self.op).kernels.parse(self.name)
 
     @property
     def path(self) -> Path:

@@ -26,7 +26,7 @@ VERIFIED = [one for one in executed_classes() if one.status == Status.VERIFIED]
 
 def kind(one: Executed) -> tuple[str, str, str, str]:
     """Operation, architecture, direction if there is one, and pipeline of a class."""
-    kernel: Any = operation(one.op).parse_kernel(one.kernel)
+    kernel: Any = operation(one.op).kernels.parse(one.kernel)
     return one.op, one.arch, str(getattr(kernel, "variant", "")), str(kernel.pipeline)
 
 
@@ -54,7 +54,7 @@ def _cache(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("one", EACH)
 def test_kernels_of_the_record(one: Executed, real_kernels: Real) -> None:
     """It is right on every problem."""
-    device, kernel = open_device(EMULATED_KIND, DeviceOptions(one.arch)), operation(one.op).parse_kernel(one.kernel)
+    device, kernel = open_device(EMULATED_KIND, DeviceOptions(one.arch)), operation(one.op).kernels.parse(one.kernel)
     built = real_kernels[one.arch, kernel]
     assert built.status is Status.OK, built.message
     options = SupervisorOptions(_TIMEOUT_S, device.worker_configs()[0])
@@ -84,7 +84,7 @@ def test_the_record_names_kernels_of_its_classes() -> None:
         op = operation(one.op)
         trials = measured_of(op).trials
         assert trials is not None
-        assert trials().kernel_class(op.parse_kernel(one.kernel)) == one.kernel_class
+        assert trials().kernel_class(op.kernels.parse(one.kernel)) == one.kernel_class
         assert one.status in set(Status)
         assert (one.status == Status.VERIFIED) is (not one.reason)
     assert record_text(list(found)) == record_text(sorted(found))
@@ -93,6 +93,6 @@ def test_the_record_names_kernels_of_its_classes() -> None:
 def test_what_was_never_executed_is_said() -> None:
     """A kernel of a recorded class was executed on its architecture, and on no other."""
     one = VERIFIED[0]
-    kernel = operation(one.op).parse_kernel(one.kernel)
+    kernel = operation(one.op).kernels.parse(one.kernel)
     assert was_executed(kernel, one.arch)
     assert not was_executed(kernel, "gfx908")

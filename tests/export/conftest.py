@@ -62,12 +62,12 @@ def gemm_model(folder: Path, arch: str = "host", dtype: str = "fp32") -> Model:
     """A small model of all features of GEMMs, of made-up speeds, as AMD's tools write models."""
     random, spec = np.random.default_rng(0), load_arch(arch)
     names = GEMM_UNIVERSAL.names
-    pool = OPERATION.candidates(GemmProblem(64, 64, 64, dtype), spec, folder).pool
-    columns = OPERATION.kernel_features([pool[i] for i in random.integers(0, len(pool), 1000)], Encoding(legacy=True))
+    pool = OPERATION.kernels.candidates(GemmProblem(64, 64, 64, dtype), spec, folder).pool
+    columns = OPERATION.kernels.features([pool[i] for i in random.integers(0, len(pool), 1000)], Encoding(legacy=True))
     sizes = 2 ** random.integers(2, 13, (12, 3))
     problems = [GemmProblem(m, n, k, dtype) for m, n, k in sizes.tolist()]
     matrices = [
-        GEMM_UNIVERSAL.matrix({**OPERATION.problem_features([one]), **columns}, spec.hardware.to_dict(), names)
+        GEMM_UNIVERSAL.matrix({**OPERATION.problems.features([one]), **columns}, spec.hardware.to_dict(), names)
         for one in problems
     ]
     x = np.concatenate(matrices)

@@ -68,7 +68,7 @@ def test_a_list_of_predictions_is_written(tmp_path: Path, capsys: pytest.Capture
     assert run(command) == ExitCode.OK
     document = json.loads(capsys.readouterr().out)
     registry = read_registry(tmp_path / "out" / "registry_forward_2d_bf16.json", operation("grouped_conv"))
-    assert [operation("grouped_conv").kernel_name(one) for one in registry.kernels] == document["kernels"]
+    assert [operation("grouped_conv").kernels.name(one) for one in registry.kernels] == document["kernels"]
     model, total = load_model(ROOT / "models" / MODEL), 0.0
     for problem in problems:
         speeds = {one.kernel: one.tflops for one in ranking_of(problem, model).ranked}
@@ -90,7 +90,7 @@ def test_the_best_of_problems_are_written_with_the_smallest_configuration(
     model = str(ROOT / "models" / MODEL)
     assert run([*command, "--model", model, "--out", str(tmp_path / "out"), "--json"]) == ExitCode.OK
     document = json.loads(capsys.readouterr().out)
-    problem = operation("grouped_conv").parse_problem(text)
+    problem = operation("grouped_conv").problems.parse(text)
     best = [one.name for one in ranking_of(problem, load_model(Path(model))).best(2)]
     assert document["kernels"] == best
     path = tmp_path / "out" / "config_forward_2d_bf16.json"

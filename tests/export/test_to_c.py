@@ -76,7 +76,7 @@ def harness(shipped: Path) -> Path:
 
 @cache
 def _name(op: str, kernel: Any) -> str:
-    return operation(op).kernel_name(kernel)
+    return operation(op).kernels.name(kernel)
 
 
 def expected(problem: Any, model: Model) -> Found:
@@ -379,9 +379,8 @@ def test_a_formula_that_cannot_be_exported_is_named(tmp_path: Path) -> None:
     engine = model.spec.engine
     used = model.spec.feature_names[model.packed_forest("rank").families[0, 0]]
     odd = Feature(used, "", lambda c: c["N"] if c["N"] > 1 else c["C"])
-    op = replace(
-        model.spec.op, engine=replace(engine, features=tuple(odd if f.name == used else f for f in engine.features))
-    )
+    changed = replace(engine, features=tuple(odd if f.name == used else f for f in engine.features))
+    op = replace(model.spec.op, training=replace(model.spec.op.training, engine=changed))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("ckh.learn.models.spec.operation", lambda _: op)
         with expect_refusal(ModelError, "bad-formula", used):

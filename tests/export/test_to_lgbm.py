@@ -25,7 +25,7 @@ def test_lightgbm_reads_the_text(tmp_path: Path) -> None:
     names = [feature["name"] for feature in facts["features"]]
     problem, some = problems()[0], kernels()
     op = model.spec.op
-    columns = {**op.problem_features([problem]), **op.kernel_features(some, model.spec.encoding)}
+    columns = {**op.problems.features([problem]), **op.kernels.features(some, model.spec.encoding)}
     matrix = model.spec.engine.matrix(columns, facts["hardware"], names)
     for target in facts["targets"]:
         text = files[f"small/model_{target}.txt"].decode()

@@ -137,7 +137,7 @@ def test_ck_convolutions_are_understood() -> None:
     assert kernel.is_complete
     assert (kernel.pipeline, kernel.double_smem_buffer, kernel.wave_m, kernel.vector_b) == ("compv4", True, 2, 8)
     op = operation("grouped_conv")
-    assert op.parse_kernel(op.kernel_name(kernel)) == kernel
+    assert op.kernels.parse(op.kernels.name(kernel)) == kernel
 
 
 def test_an_order_is_that_of_the_estimate_where_nothing_was_measured(capsys: pytest.CaptureFixture[str]) -> None:
@@ -146,7 +146,7 @@ def test_an_order_is_that_of_the_estimate_where_nothing_was_measured(capsys: pyt
     inductor._say.cache_clear()
     found = inductor.choose(GEMM, ops, arch="gfx90a")
     problem = GemmProblem(512, 1024, 4096, "fp16", "rcr")
-    covered = operation("gemm_universal").tiled
+    covered = operation("gemm_universal").problems.tiled
     assert covered is not None
     times = estimated_us(problem, covered(problem), [GEMMS.kernel(GEMM, one) for one in ops], load_arch("gfx90a"))
     assert len(set(times)) == len(ops)
@@ -351,7 +351,7 @@ def test_every_instance_of_ck_tile_is_a_kernel(torch: Any) -> None:
     assert len(ops()) >= 448
     assert all(kernel is not None and kernel.is_complete for kernel in kernels)
     assert len(set(kernels)) == len(ops())
-    name = operation("gemm_universal").kernel_name
+    name = operation("gemm_universal").kernels.name
     for one, kernel in zip(ops(), kernels, strict=True):
         assert f"_{one.tile_m}x{one.tile_n}x{one.tile_k}_{one.warp_m}x{one.warp_n}x{one.warp_k}_" in name(kernel)
         assert one.pipeline.lower() in name(kernel)

@@ -33,7 +33,7 @@ def main() -> None:
     device = open_device(HIP_KIND, DeviceOptions(ARCH))
     FOLDER.mkdir(exist_ok=True)
     for name in (LEAST, MOST):
-        kernel = operation("grouped_conv").parse_kernel(name)
+        kernel = operation("grouped_conv").kernels.parse(name)
         with tempfile.TemporaryDirectory() as work:
             source, output = Path(work) / "kernel.cpp", Path(work) / "kernel.co"
             source.write_text(device.emit(kernel), encoding="utf-8")

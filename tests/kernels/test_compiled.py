@@ -63,10 +63,10 @@ def test_every_amd_convolution_ships() -> None:
         "compv4": ("1", "2", "3", "4 and more, in steps of 2", "5 and more, in steps of 2"),
     }
     found = shipped("gfx950", "grouped_conv")
-    measured = [one for one in AMD_KERNELS if one.pipeline in by_pipeline and op.kernel_name(one) in found]
+    measured = [one for one in AMD_KERNELS if one.pipeline in by_pipeline and op.kernels.name(one) in found]
     assert len(measured) == 40  # ten tiles with two pipelines, each also for split images
     for kernel in measured:
-        one = found[op.kernel_name(kernel)]
+        one = found[op.kernels.name(kernel)]
         assert tuple(sorted(one.trips)) == by_pipeline[kernel.pipeline]
         # Registers of sums alone, in granules of 8, are fewer; 512 are shared by the waves of a SIMD.
         waves = (kernel.wave_m or 0) * (kernel.wave_n or 0) * (kernel.wave_k or 0)
@@ -98,4 +98,4 @@ def test_shipped_files_are_whole(path: Path) -> None:
     assert (head["arch"], head["op"]) == (arch, name)
     assert "CK Tile late2025" in head["compiler"]
     assert len(lines) == sum(one["compiled"] for one in head["groups"]) == len(shipped(arch, name))
-    assert all(op.kernel_name(op.parse_kernel(line[0])) == line[0] for line in lines)
+    assert all(op.kernels.name(op.kernels.parse(line[0])) == line[0] for line in lines)

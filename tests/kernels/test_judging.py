@@ -193,7 +193,7 @@ def test_candidates_of_random_problems_are_those_of_asking_kernel_by_kernel(op: 
     arch, draw = load_arch(name), random.Random(11)
     for _ in range(40 if op == "grouped_conv" or name == "host" else 4):
         problem: Any = convolution(draw, arch) if op == "grouped_conv" else product(draw, arch)
-        found = operation(op).candidates(problem, arch, NOWHERE)
+        found = operation(op).kernels.candidates(problem, arch, NOWHERE)
         counts: Counter[str] = Counter()
         if op == "grouped_conv":
             table = conv_kernels(problem.variant, problem.ndim, problem.dtype)

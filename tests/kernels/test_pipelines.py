@@ -39,7 +39,7 @@ def words(text: str, pattern: str) -> list[str]:
 
 
 HOST_HEADERS = [*host.template_dir().glob("*.hpp"), *Path(ops.__file__).parent.glob("*/templates/host/*.hpp")]
-CONVOLUTION_FEATURES = operation("grouped_conv").engine.names
+CONVOLUTION_FEATURES = operation("grouped_conv").training.engine.names
 
 
 def enumerators(path: Path) -> list[str]:

@@ -36,7 +36,7 @@ def rows_of(text: str) -> list[list[str]]:
 def test_columns_are_the_parts_of_kernels(problem: ConvProblem | GemmProblem, arch: str) -> None:
     """Each row has the tile, waves, instruction and pipeline that the parsed name has."""
     found = ckh.answer(problem, arch=arch)
-    parse = operation_of_problem(problem).parse_kernel
+    parse = operation_of_problem(problem).kernels.parse
     rows = rows_of(answer_text(found, why=False))
     for row, cells in zip(found.kernels, rows, strict=True):
         kernel: Any = parse(row.kernel)

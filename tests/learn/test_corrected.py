@@ -39,7 +39,7 @@ def amd() -> Dataset:
 
 def estimated_of(problem: ConvProblem, kernels: Sequence[ConvKernel]) -> NDArray[np.float64]:
     """Estimated times of kernels on the GPU that AMD measured."""
-    tiled = amd().op.tiled
+    tiled = amd().op.problems.tiled
     assert tiled is not None
     return estimated_us(problem, tiled(problem), kernels, load_arch("gfx950"))
 

@@ -65,7 +65,7 @@ def test_sizes_are_those_of_the_tiles(model: Path) -> None:
 
 def test_every_operation_has_words_for_its_kernels() -> None:
     """Features of all operations fall under the words; tile fill, waves and pipeline each have some where there are."""
-    words = {name: {word_of(one) for one in operation(name).engine.names} for name in built_in_names()}
+    words = {name: {word_of(one) for one in operation(name).training.engine.names} for name in built_in_names()}
     assert {"tile fill", "waves", "memory", "occupancy", "pipeline", "tile shape"} <= words["grouped_conv"]
     assert all({"waves", "memory", "pipeline"} <= found for found in words.values())
     known = {"average_fill_m": "tile fill", "last_wave_fill": "waves", "lds_usage_ratio": "occupancy"}

@@ -198,7 +198,7 @@ def test_the_84_unpadded_gemm_kernels_are_judged_as_predict_ranks_them(tmp_path:
     names = set(data.frame["kernel"])
     chosen = [ranking_of(problem, loaded) for problem in data.problems()]
     first = [one.best(1)[0].name for one in chosen]
-    candidates = [{one.model.spec.op.kernel_name(one.pool[index]) for index in one.order} & names for one in chosen]
+    candidates = [{one.model.spec.op.kernels.name(one.pool[index]) for index in one.order} & names for one in chosen]
     best = data.frame.loc[data.frame.groupby(data.problem_ids)["latency_ms"].idxmin(), "kernel"].tolist()
     expected = [f in names and b in some for f, b, some in zip(first, best, candidates, strict=True)]
     found = evaluate(in_memory(data), lambda part: ranked_rows(loaded, part))

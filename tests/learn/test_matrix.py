@@ -19,8 +19,10 @@ if TYPE_CHECKING:
 def both() -> tuple[FeatureMatrix, NDArray[np.float64]]:
     """The features of the test data, in little memory and as an array."""
     valid = measured().valid()
-    columns = {name: valid.frame[name].to_numpy() for name in valid.op.input_columns}
-    return FeatureMatrix(valid.op.engine, columns, valid.hardware()), valid.op.engine.matrix(columns, valid.hardware())
+    columns = {name: valid.frame[name].to_numpy() for name in valid.op.training.input_columns}
+    return FeatureMatrix(valid.op.training.engine, columns, valid.hardware()), valid.op.training.engine.matrix(
+        columns, valid.hardware()
+    )
 
 
 def test_values_are_those_of_the_engine(monkeypatch: pytest.MonkeyPatch) -> None:

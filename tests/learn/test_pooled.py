@@ -21,7 +21,7 @@ def test_scores_are_those_of_each_problems_own_kernels(monkeypatch: pytest.Monke
     random = np.random.default_rng(0)
     problems = [GemmProblem(m, n, k) for m, n, k in random.integers(1, 3000, (40, 3)).tolist()]
     model = find_model(wanted_for(problems[0], "host"))
-    kernels = operation_of_problem(problems[0]).candidates(problems[0], load_arch("host"), model.path).kernels
+    kernels = operation_of_problem(problems[0]).kernels.candidates(problems[0], load_arch("host"), model.path).kernels
     own = [np.flatnonzero(random.random(len(kernels)) < 0.7) for _ in problems]
     pool_of = [tuple(kernels[number] for number in numbers) for numbers in own]
     expected = [model.score_pool([one], some, tflops=False)[0][0] for one, some in zip(problems, pool_of, strict=True)]

@@ -100,14 +100,14 @@ def test_what_was_not_measured_of_a_kernel_is_known_from_its_family() -> None:
 
 def test_drawn_problems_are_possible() -> None:
     """Sizes drawn around measured problems are whole, positive, and make problems that exist."""
-    law, frame = lawful().op.law, lawful().frame
+    law, frame = lawful().op.training.law, lawful().frame
     assert law is not None
-    columns = {name: frame[name].to_numpy() for name in lawful().op.sizes}
+    columns = {name: frame[name].to_numpy() for name in lawful().op.problems.sizes}
     drawn = law.varied(columns, np.random.default_rng(3))
     assert {name for name in columns if (drawn[name] != columns[name]).any()} == {"N", "C", "K", "Hi", "Wi"}
     for row in frame.assign(**drawn).to_dict("records"):
         assert 1 <= row["N"] <= 64
-        assert lawful().op.problem_of_row(row).flops > 0
+        assert lawful().op.problems.of_row(row).flops > 0
 
 
 def test_of_few_problems_as_many_are_drawn_as_of_many() -> None:
@@ -154,8 +154,8 @@ def test_the_model_is_the_mean_of_trees_and_prior() -> None:
     with_prior = train(data, OPTIONS, quiet).targets["rank"]
     without = train(data, replace(OPTIONS, prior=0.0), quiet).targets["rank"]
     assert with_prior.trees == without.trees + 200
-    columns = {name: data.frame[name].to_numpy() for name in data.op.input_columns}
-    matrix = FeatureMatrix(data.op.engine, columns, data.hardware())
+    columns = {name: data.frame[name].to_numpy() for name in data.op.training.input_columns}
+    matrix = FeatureMatrix(data.op.training.engine, columns, data.hardware())
     score, own = (matrix.predict(lightgbm.Booster(model_str=one.text)) for one in (with_prior, without))
     law = 3.0 * score - 2.0 * own  # weights 1 and 0.5
     assert law == pytest.approx(efficiencies(), abs=0.1)
@@ -170,8 +170,8 @@ def test_a_lambdarank_stands_beside_in_the_scale_of_the_models_scores() -> None:
     quiet = lambda _steps, _text: None  # noqa: E731
     with_both = train(data, replace(OPTIONS, lambdarank=0.5), quiet).targets["rank"]
     without = train(data, OPTIONS, quiet).targets["rank"]
-    columns = {name: data.frame[name].to_numpy() for name in data.op.input_columns}
-    matrix = FeatureMatrix(data.op.engine, columns, data.hardware())
+    columns = {name: data.frame[name].to_numpy() for name in data.op.training.input_columns}
+    matrix = FeatureMatrix(data.op.training.engine, columns, data.hardware())
     score, own = (matrix.predict(lightgbm.Booster(model_str=one.text)) for one in (with_both, without))
     beside = 3.0 * score - 2.0 * own
 

@@ -89,7 +89,7 @@ def test_measured_kernels_come_first_and_failed_ones_last(model_dir: Path) -> No
     model = load_model(model_dir)
     found = ranking_of(problems()[0], model)
     before = found.ranked
-    name = model.spec.op.kernel_name
+    name = model.spec.op.kernels.name
     times = [(name(before[0].kernel), None), (name(before[1].kernel), 2.0), (name(before[2].kernel), 1.0)]
     after = found.by_times(probe(*times, ("no_such_kernel", 0.5)))
     expected = [before[2], before[1], *before[3:], before[0]]

@@ -196,7 +196,7 @@ def booster(model: Model, problem: ConvProblem, kernels: Sequence[ConvKernel], t
     """LightGBM's predictions from the model's own text."""
     text = gzip.decompress((model.path / f"model_{target}.lgbm.gz").read_bytes()).decode()
     op = model.spec.op
-    columns = {**op.problem_features([problem]), **op.kernel_features(kernels, model.spec.encoding)}
+    columns = {**op.problems.features([problem]), **op.kernels.features(kernels, model.spec.encoding)}
     matrix = model.spec.engine.matrix(columns, model.hardware, model.spec.feature_names)
     raw = np.asarray(lightgbm.Booster(model_str=text).predict(matrix))
     return np.expm1(raw) if target in model.spec.log_targets else raw

@@ -45,7 +45,7 @@ def test_the_models_that_ship_reach_their_hold_out() -> None:
     model = load_model(data_dir("models") / "gemm_universal_fp32_host")
     op = model.spec.op
     for name in ("host-llm", "host-gemm-train"):
-        assert not any(beyond(problem, model.reach) for problem in op.load_problems(name, None, "fp32"))
+        assert not any(beyond(problem, model.reach) for problem in op.problems.load(name, None, "fp32"))
     expect_values(beyond(GemmProblem(1_000_000, 64, 64), model.reach), "m = 1000000")
 
 

@@ -40,6 +40,8 @@ from tests.refusals import expect_error, expect_values
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from ckh.ops.base import AnyOperation
+
 PROBLEM = ConvProblem(Direction.FORWARD, 16, 256, 256, 1, 28, 28, 3, 3, pad_h=1, pad_w=1, dtype="bf16")
 SOURCE = data_dir("models") / "grouped_conv_forward_bf16_gfx950"
 
@@ -57,6 +59,12 @@ def backward_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (path / "feature_spec.json").write_text(json.dumps(spec))
     monkeypatch.setenv("CKH_MODELS", str(tmp_path / "models"))
     return path
+
+
+def with_judged(judged: tuple[Worth, ...]) -> AnyOperation:
+    """Convolutions with other evaluated accuracies."""
+    op = operation_named("grouped_conv")
+    return replace(op, training=replace(op.training, judged=judged))
 
 
 def test_a_model_of_another_gpu_ranks_all_kernels_of_this_one(backward_model: Path) -> None:
@@ -160,7 +168,7 @@ def test_what_was_judged_better_answers(
         Worth({"variant": "forward"}, "gfx942", "problems", (1.0, 1.0), (0.0, 1.0)),
         Worth({"variant": "bwd_data"}, "gfx90a", "problems", (1.0, 1.0), (0.0, 1.0), source="gfx950"),
     ]
-    operation = replace(operation_named("grouped_conv"), judged=(*others, *judged))
+    operation = with_judged((*others, *judged))
     monkeypatch.setattr("ckh.learn.analytic.transfer.operation", lambda _name: operation)
     found = stand_in(wanted_for(BACKWARD, "gfx942"), BACKWARD).not_measured
     assert found is not None
@@ -176,7 +184,7 @@ def test_hits_and_efficiencies_are_not_compared(
     """Where the figures are of different measures the order is as without them: the model answers."""
     hits = Worth({}, "gfx942", "problems", (0.9, 0.95), (0.8, 1.0), measure=Measure.HITS)
     efficiency = Worth({}, "gfx942", "problems", (0.5, 0.4), (0.4, 0.6), source="gfx950")
-    operation = replace(operation_named("grouped_conv"), judged=(hits, efficiency))
+    operation = with_judged((hits, efficiency))
     monkeypatch.setattr("ckh.learn.analytic.transfer.operation", lambda _name: operation)
     found = stand_in(wanted_for(BACKWARD, "gfx942"), BACKWARD).not_measured
     assert found is not None
@@ -348,7 +356,7 @@ def test_kernels_that_the_estimate_takes_for_the_same_are_estimated_once() -> No
     """The scores of a pool are those of its kernels one by one, from far fewer shapes than kernels."""
     problem = GemmProblem(4096, 4096, 4096, "fp8", "rcr")
     model, arch = EstimateModel(wanted_for(problem, "gfx942")), load_arch("gfx942")
-    pool = model.spec.op.candidates(problem, arch, model.path).pool
+    pool = model.spec.op.kernels.candidates(problem, arch, model.path).pool
     scores, _ = model.score_pool([problem], pool)
     some = [pool[number] for number in range(0, len(pool), 997)]
     times = estimated_us(problem, TiledSizes(4096, 4096, 4096, 1), some, arch)
@@ -427,8 +435,8 @@ def test_every_worth_can_be_looked_up() -> None:
     """Each names values of columns that its operation has, GPUs that ckh knows, and figures within its interval."""
     for name in built_in_names():
         op = operation_named(name)
-        for one in op.judged:
-            assert set(one.of) <= {*op.identity}
+        for one in op.training.judged:
+            assert set(one.of) <= {*op.problems.identity}
             assert {one.target, one.source or one.target} <= {*arch_names()}
             assert one.interval[0] <= one.figures[0] <= one.interval[1]
 

@@ -62,8 +62,8 @@ def test_convolutions_of_one_key_have_the_same_candidates(first: ConvProblem, se
     op, arch = operation("grouped_conv"), load_arch("gfx942")
     larger = replace(first, n=first.n * factor, c=first.c * factor, k=first.k * factor, hi=first.hi + factor)
     for other in (second, larger):
-        if op.candidates_key(first) == op.candidates_key(other):
-            one, two = op.candidates(first, arch, NOWHERE), op.candidates(other, arch, NOWHERE)
+        if op.kernels.key_of(first) == op.kernels.key_of(other):
+            one, two = op.kernels.candidates(first, arch, NOWHERE), op.kernels.candidates(other, arch, NOWHERE)
             assert one.pool is two.pool
             assert np.array_equal(one.chosen, two.chosen)
 
@@ -83,10 +83,10 @@ def test_gemms_of_one_key_have_the_same_candidates(
     dtype = spec.default_dtype
     first = gemm(sizes, dtype, layout)
     second = gemm([size + turn * 9 * 5005 * 4096 for size, turn in zip(sizes, turns, strict=True)], dtype, layout)
-    assert (op.candidates_key(first) == op.candidates_key(second)) is (reached(first) == reached(second))
+    assert (op.kernels.key_of(first) == op.kernels.key_of(second)) is (reached(first) == reached(second))
     if reached(first) != reached(second):
         return
-    one, two = op.candidates(first, spec, NOWHERE), op.candidates(second, spec, NOWHERE)
+    one, two = op.kernels.candidates(first, spec, NOWHERE), op.kernels.candidates(second, spec, NOWHERE)
     assert one.pool is two.pool
     assert np.array_equal(one.chosen, two.chosen)
 
@@ -130,8 +130,8 @@ def test_kernels_of_a_gemm_are_judged_one_by_one(sizes: tuple[int, int, int], pa
     one = pools.candidates(problem, spec, model=NOWHERE)
     each = one_by_one(some, lambda k: GEMM_RULES.of_problem(k, spec, problem), {})
     assert (one.chosen.tolist(), list(one.refused.items())) == each
-    found = operation("gemm_universal").candidates(problem, spec, NOWHERE)
-    assert found.pool is operation("gemm_universal").candidates(problem, spec, NOWHERE).pool
+    found = operation("gemm_universal").kernels.candidates(problem, spec, NOWHERE)
+    assert found.pool is operation("gemm_universal").kernels.candidates(problem, spec, NOWHERE).pool
     assert len(found.pool) == len(pool)
     assert tuple(found.pool[::997]) == tuple(pool[::997])
     assert {768 % size for kernel in pool for size in kernel.tile} == {0}
@@ -144,7 +144,7 @@ def test_kernels_of_a_convolution_are_judged_one_by_one(problem: ConvProblem) ->
     spec = load_arch("gfx942")
     pool = conv_pool(problem.variant, spec, problem.ndim, problem.dtype)
     of_arch = Counter(one.reasons[0] for one in refused_pool(problem.variant, spec, problem.ndim, problem.dtype))
-    one = operation("grouped_conv").candidates(problem, spec, NOWHERE)
+    one = operation("grouped_conv").kernels.candidates(problem, spec, NOWHERE)
     each = one_by_one(pool, lambda k: CONV_RULES.of_problem(k, spec, problem), of_arch)
     assert (one.chosen.tolist(), list(one.refused.items())) == each
     assert {64 % (width or 1) for kernel in pool for width in (kernel.vector_a, kernel.vector_b, kernel.vector_c)} <= {
@@ -158,8 +158,8 @@ def test_a_key_tells_apart_what_rules_tell_apart() -> None:
     seen: dict[object, tuple[int, ...]] = {}
     for size in range(1, 300, 7):
         problem = GemmProblem(size, 2 * size, 3 * size, "fp32", "rcr")
-        chosen = tuple(op.candidates(problem, arch, NOWHERE).chosen.tolist())
-        assert seen.setdefault(op.candidates_key(problem), chosen) == chosen
+        chosen = tuple(op.kernels.candidates(problem, arch, NOWHERE).chosen.tolist())
+        assert seen.setdefault(op.kernels.key_of(problem), chosen) == chosen
     assert len(set(seen.values())) > 1
 
 
@@ -170,5 +170,5 @@ def test_solvers_of_one_key_are_the_same(first: ConvProblem, factor: int) -> Non
     op, arch, folder = operation("miopen_conv"), load_arch("gfx90a"), data_dir("models") / "miopen_conv_gfx90a"
     one = from_convolution(first)
     other = from_convolution(replace(first, n=first.n + 1, c=first.c * factor, k=first.k * factor, hi=first.hi + 2))
-    if op.candidates_key(one) == op.candidates_key(other):
-        assert op.candidates(one, arch, folder).pool is op.candidates(other, arch, folder).pool
+    if op.kernels.key_of(one) == op.kernels.key_of(other):
+        assert op.kernels.candidates(one, arch, folder).pool is op.kernels.candidates(other, arch, folder).pool

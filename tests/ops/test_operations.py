@@ -60,16 +60,16 @@ def test_records_are_consistent(name: str) -> None:
     assert len(set(names)) == len(names)
     assert op.unknown_columns() == []
     assert operation_of(problem.canonical()) is op
-    assert op.parse_problem(problem.canonical()) == problem
-    row = {column: values[0] for column, values in op.problem_columns([problem]).items()}
-    assert op.problem_of_row(row) == problem
-    assert set(op.identity) <= set(row)
-    assert all(np.isfinite(op.place(problem)))
-    part = part_of(op, "requested", Requested)
+    assert op.problems.parse(problem.canonical()) == problem
+    row = {column: values[0] for column, values in op.problems.columns([problem]).items()}
+    assert op.problems.of_row(row) == problem
+    assert set(op.problems.identity) <= set(row)
+    assert all(np.isfinite(op.problems.place(problem)))
+    part = part_of(op, op.problems.requested, Requested)
     assert part is not None
     assert part is requested(name)
     assert part.has_directions == op.has_directions
-    for tests in op.slices.values():
+    for tests in op.problems.slices.values():
         assert sum(bool(test(problem)) for test in tests.values()) == 1
 
 
@@ -77,13 +77,13 @@ def test_records_are_consistent(name: str) -> None:
 def test_kernels_come_back_from_their_names(name: str, tmp_path: Path) -> None:
     """A candidate's complete name parses, tells the operation, and its columns are those of the dataset."""
     op = operation(name)
-    problem = op.load_problems("host-train" if name == "grouped_conv" else "host-llm", None, "fp32")[0]
-    found = op.candidates(problem, load_arch("host"), tmp_path)
+    problem = op.problems.load("host-train" if name == "grouped_conv" else "host-llm", None, "fp32")[0]
+    found = op.kernels.candidates(problem, load_arch("host"), tmp_path)
     for kernel in found.kernels[:40]:
-        assert op.parse_kernel(op.kernel_name(kernel)) == kernel
+        assert op.kernels.parse(op.kernels.name(kernel)) == kernel
         assert operation_of_kernel(kernel) is op
-        assert op.mismatch(kernel, problem) == ""
-    columns = op.kernel_columns(found.kernels[:3], Encoding())
+        assert op.kernels.mismatch(kernel, problem) == ""
+    columns = op.kernels.columns(found.kernels[:3], Encoding())
     assert set(columns) < set(op.column_names())
     assert {len(values) for values in columns.values()} == {3}
 
@@ -96,11 +96,11 @@ def test_models_are_told_kernels_as_their_data_tell_them(name: str, arch: str, t
     encoding = Encoding(is_gpu=arch != "host")
     problem: Any = GemmProblem(768, 768, 768, spec.default_dtype)
     if name == "grouped_conv":
-        problem = op.load_problems("host-train", None, spec.default_dtype)[0]
-    kernels = op.candidates(problem, spec, tmp_path).kernels[::11]
+        problem = op.problems.load("host-train", None, spec.default_dtype)[0]
+    kernels = op.kernels.candidates(problem, spec, tmp_path).kernels[::11]
     kernels += tuple(replace(kernel, pad_m=False) for kernel in kernels if name == "gemm_universal")
-    learned, asked = op.kernel_columns(kernels, encoding), op.kernel_features(kernels, encoding)
-    for column in asked.keys() & set(op.input_columns):
+    learned, asked = op.kernels.columns(kernels, encoding), op.kernels.features(kernels, encoding)
+    for column in asked.keys() & set(op.training.input_columns):
         assert [str(value) for value in learned[column]] == [
             str(value).removesuffix(".0") for value in asked[column].tolist()
         ]
@@ -176,12 +176,12 @@ def test_gemm_models_of_amd_predict_what_they_were_trained_for(names: tuple[str,
     folder = tmp_path / "gemm_universal_fp16_gfx942"
     folder.mkdir()
     op, problem = operation("gemm_universal"), GemmProblem(128, 256, 512, "fp16")
-    built = op.candidates(problem, load_arch("gfx942"), folder).kernels
+    built = op.kernels.candidates(problem, load_arch("gfx942"), folder).kernels
     kernels = tuple(one for one in built if one.pad_m)[::40]  # type: ignore[attr-defined]
     kernels = (*kernels, *(replace(k, pad_m=False, pipeline="mem") for k in kernels[:2]))
-    columns = {**op.problem_features([problem]), **op.kernel_features(kernels, Encoding(legacy=True))}
+    columns = {**op.problems.features([problem]), **op.kernels.features(kernels, Encoding(legacy=True))}
     assert columns["pad_m"].tolist() == [1.0] * len(kernels)
-    matrix = op.engine.matrix(columns, load_arch("gfx942").hardware.to_dict(), names)
+    matrix = op.training.engine.matrix(columns, load_arch("gfx942").hardware.to_dict(), names)
     random = np.random.default_rng(1)
     data = matrix[random.integers(len(matrix), size=400)] * random.uniform(0.5, 2, (400, len(names)))
     label = np.log1p(data[:, names.index("tile_m")] + data[:, names.index("tile_k")])

@@ -6,7 +6,7 @@ import os
 import re
 import subprocess
 import sys
-from importlib.metadata import entry_points
+from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -36,7 +36,8 @@ def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]
         "    SizeOption('g', 'of another type', kind=str), SizeOption('top', 'taken')),\n"
         "    lambda given, variant, dtype: (given, dtype), own=('step', 'n'), default_dtype='fp64')\n"
         "OTHER = operation('gemm_universal')\n"
-        "OPERATION = replace(OTHER, name='axpy', prefix='axpy_', kernel_type=Kernel, requested=lambda: PART)\n"
+        "OPERATION = replace(OTHER, name='axpy', prefix='axpy_', kernels=replace(OTHER.kernels, type=Kernel),\n"
+        "    problems=replace(OTHER.problems, requested=lambda: PART))\n"
         "TAKEN = replace(OPERATION, name='taken', prefix='conv_of_mine_')\n",
         encoding="utf-8",
     )
@@ -69,7 +70,17 @@ def test_the_table_says_what_the_records_say() -> None:
     assert DEFAULT_OPERATION in BUILT_IN
     for name, entry in ops._BUILT_IN.items():
         op = operation(name)
-        assert (op.name, op.prefix, op.kernel_type.__name__) == (name, entry.prefix, entry.kernel_type)
+        assert (op.name, op.prefix, op.kernels.type.__name__) == (name, entry.prefix, entry.kernel_type)
+
+
+def test_own_operations_are_entry_points_like_others() -> None:
+    """The package declares each, in the table's order, and each passes the checks of an installed operation."""
+    tomllib = pytest.importorskip("tomllib")
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    declared = project["entry-points"][ops.GROUP]
+    assert tuple(declared) == BUILT_IN
+    for name, value in declared.items():
+        assert ops._loaded(EntryPoint(name, value, ops.GROUP)) is operation(name)
 
 
 @pytest.mark.usefixtures("installed")

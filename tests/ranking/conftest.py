@@ -31,11 +31,11 @@ DATA = Path(__file__).parents[2] / "data"
 def problems_of(spec: ModelSpec) -> list[Any]:
     """Problems of one pool that a shipped model can rank: of its operation's first set, or else of the shipped data."""
     op = spec.op
-    if op.set_names():
+    if op.problems.set_names():
         variant = None if spec.variant is None else str(spec.variant)
-        return list(op.load_problems(op.set_names()[0], variant, None if spec.dtype == ANY else spec.dtype))
+        return list(op.problems.load(op.problems.set_names()[0], variant, None if spec.dtype == ANY else spec.dtype))
     known = read_dataset(DATA / f"{spec.op_type.replace('_', '-')}-{spec.arch}.parquet").problems()
-    return [problem for problem in known if op.candidates_key(problem) == op.candidates_key(known[0])]
+    return [problem for problem in known if op.kernels.key_of(problem) == op.kernels.key_of(known[0])]
 
 
 def compile_library(target: Path, *flags: str, compiler: str | None = None) -> Path:

@@ -265,9 +265,9 @@ def test_shipped_models_rank_as_lightgbm(
     model = load_model(folder)
     spec, op = model.spec, model.spec.op
     some = problems_of(spec)
-    kernels = op.candidates(some[0], load_arch(spec.arch), folder).kernels
-    columns = op.kernel_features(kernels, spec.encoding)
-    problems = [op.problem_features([problem]) for problem in some[:: len(some) // 4 + 1]]
+    kernels = op.kernels.candidates(some[0], load_arch(spec.arch), folder).kernels
+    columns = op.kernels.features(kernels, spec.encoding)
+    problems = [op.problems.features([problem]) for problem in some[:: len(some) // 4 + 1]]
     targets = sorted(path.name.split("_")[1].split(".")[0] for path in folder.glob("*.lgbm.gz"))
     forests = [open_forest(folder / f"model_{target}.lgbm.gz") for target in targets]
     ranker = Ranker(forests, spec.engine, spec.feature_names, model.hardware, columns, problems[0])

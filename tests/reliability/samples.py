@@ -328,7 +328,7 @@ def manifests() -> list[bytes]:
 def measured() -> list[bytes]:
     """What a model learned from, as JSON: two problems of one kernel."""
     op = operation("grouped_conv")
-    sizes = [name.lower() for name in op.sizes]
+    sizes = [name.lower() for name in op.problems.sizes]
     document = {
         "version": 1,
         "sizes": sizes,

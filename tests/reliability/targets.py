@@ -159,8 +159,8 @@ def _measured(path: Path) -> object:
     """Inputs are the JSON, as a damaged archive is refused before it; what is read is used."""
     path.write_bytes(gzip.compress(path.read_bytes(), mtime=0))
     op = operation("grouped_conv")
-    found = read_measured(path.parent, map(str.lower, op.sizes))
-    problem = op.parse_problem("conv_forward_fp32_nhwgc_2d_n16_c256_k256_g1_i28x28_f3x3_s1x1_p1x1_d1x1")
+    found = read_measured(path.parent, map(str.lower, op.problems.sizes))
+    problem = op.problems.parse("conv_forward_fp32_nhwgc_2d_n16_c256_k256_g1_i28x28_f3x3_s1x1_p1x1_d1x1")
     limits = {} if found is None else found.limits_by_size
     return find_known(problem, "gfx942", "", None, lambda: found, limits, [], []).document()
 

@@ -74,7 +74,7 @@ def _use(folder: Path, text: str) -> None:
     """Read all of a model's folder: what ranks, what is said beside it, and what a training would continue."""
     model = load_model(folder)
     if text:
-        problem = model.spec.op.parse_problem(text)
+        problem = model.spec.op.problems.parse(text)
         found = ranking_of(problem, model)
         assert found.known(3).document()
         assert found.answer(5, "").caveats

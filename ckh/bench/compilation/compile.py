@@ -350,7 +350,7 @@ class KernelBuilder:
         binary = self._device.inspect(kernel, source, run.message)
         arch, op = self._device.arch.name, operation_of_kernel(kernel)
         if binary is not None and binary.resources is not None:
-            add_compiled(arch, op.name, op.kernel_name(kernel), binary.resources)
+            add_compiled(arch, op.name, op.kernels.name(kernel), binary.resources)
         compilation = Compilation(arch, op.name, kind_of(kernel), run.cpu_s)
         return _ok(key, self._cache.put(key, library, binary, compilation, part))
 

@@ -156,7 +156,7 @@ class Bench:
         """Prepare inputs and reference."""
         self._problem = None  # frees the memory first
         self._memory.clear()
-        problem = operation_of(job.problem).parse_problem(job.problem)
+        problem = operation_of(job.problem).problems.parse(job.problem)
         self._problem = _Problem(problem, job.best_ns, self._memory, self._clock, fnuz_floats=self._fnuz_floats)
         if job.library:
             self._problem.anchor = _Anchor(job.library, job.loops)

@@ -133,7 +133,7 @@ class ActiveRun:
         self._learned: dict[Wanted, _Learned] = {}
         self._models = self._learned_pairs = 0
         self.is_enough = False
-        places = np.array([operation_of_problem(task.problem).place(task.problem) for task in plan.tasks])
+        places = np.array([operation_of_problem(task.problem).problems.place(task.problem) for task in plan.tasks])
         self._chooser = PairChooser(by_worth(places, run.seed), self._numbers, _Scores(self, {}), seed=run.seed)
         self._take_results()
         self._start_s, self._before = time.monotonic(), self._measured()
@@ -256,7 +256,7 @@ class ActiveRun:
         if len(times) < FEWEST_LEARNED:
             return None
         dataset = self._dataset(times)
-        options = quick_options(dataset.op.train_defaults(len(dataset)), self._jobs)
+        options = quick_options(dataset.op.training.defaults(len(dataset)), self._jobs)
         curve = learning_curve(dataset, options)
         model = None
         if self._is_better(curve, dataset, times):

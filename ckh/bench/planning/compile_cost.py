@@ -19,7 +19,7 @@ OTHERS = ""  # the kind that stands for all that have no constant of their own
 
 def kind_of(kernel: Kernel) -> str:
     """The kind of a kernel that compiling takes alike, e.g. its pipeline."""
-    return str(getattr(kernel, operation_of_kernel(kernel).kernel_slice, OTHERS))
+    return str(getattr(kernel, operation_of_kernel(kernel).kernels.slice_column, OTHERS))
 
 
 @dataclass(frozen=True, slots=True)

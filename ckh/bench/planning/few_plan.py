@@ -100,7 +100,7 @@ def _slower(history: History) -> float:
     by_constants, plain = 0.0, Pace(CompileCosts({}))
     for (run_id, problem), rows in history.measured.items():
         if run_id in ended and rows:
-            by_constants += rows * plain.pair_s(op_of_run[run_id].parse_problem(problem).flops)
+            by_constants += rows * plain.pair_s(op_of_run[run_id].problems.parse(problem).flops)
     return sum(ended.values()) / by_constants if by_constants and sum(ended.values()) > 0 else 1.0
 
 
@@ -249,7 +249,7 @@ def _weights(problems: Sequence[Problem], counts: Mapping[Problem, int]) -> NDAr
 
 def _places(plan: Plan) -> NDArray[np.float64]:
     problems = [task.problem for task in plan.tasks]
-    place_of = operation_of_problem(problems[0]).place
+    place_of = operation_of_problem(problems[0]).problems.place
     return np.array([place_of(problem) for problem in problems])
 
 
@@ -350,7 +350,7 @@ class KnownBefore:
             model = find_model(wanted) if fitting_models(wanted) else stand_in(wanted, problem)
         except ModelError:
             return None
-        found = operation_of_problem(problem).candidates(problem, load_arch(self.arch), model.candidates_of)
+        found = operation_of_problem(problem).kernels.candidates(problem, load_arch(self.arch), model.candidates_of)
         pool = found.pool if isinstance(found.pool, KernelTable) else KernelTable.of(type(kernels[0]), found.pool)
         if has_estimate(wanted) and not np.isin(pool.numbers_of(kernels), found.chosen).all():
             return EstimateModel(wanted)

@@ -113,9 +113,9 @@ def _plan_of(history: History, run: RunRecord, op: AnyOperation) -> Plan | None:
     if not all(0 <= number < len(names) for task in tasks for number in task.kernels):
         raise DataError(f"{history.path}: the plan of run {run.run_id} is damaged", code="damaged")
     try:
-        kernels = [op.parse_kernel(name) for name in names]
+        kernels = [op.kernels.parse(name) for name in names]
         return Plan(
-            tuple(Task(op.parse_problem(task.problem), tuple(kernels[i] for i in task.kernels)) for task in tasks), {}
+            tuple(Task(op.problems.parse(task.problem), tuple(kernels[i] for i in task.kernels)) for task in tasks), {}
         )
     except CkhError as error:
         raise DataError(

@@ -42,7 +42,7 @@ _HINT = "all, sample:N, best:N, best:N+M, a pattern such as '*_compv3_*', or a f
 @cache
 def full_name(kernel: Kernel) -> str:
     """Complete name of a kernel of any operation."""
-    return operation_of_kernel(kernel).kernel_name(kernel)
+    return operation_of_kernel(kernel).kernels.name(kernel)
 
 
 class Scorer(Protocol):
@@ -272,4 +272,4 @@ def _read_kernels(path: Path, known: Sequence[Kernel]) -> set[Kernel]:
 
 
 def _names_of(kernel: Kernel) -> tuple[str, ...]:
-    return full_name(kernel), *operation_of_kernel(kernel).other_names(kernel)
+    return full_name(kernel), *operation_of_kernel(kernel).kernels.other_names(kernel)

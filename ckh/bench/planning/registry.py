@@ -62,7 +62,7 @@ def read_registry(path: Path, op: AnyOperation) -> Registry[Any]:
             has a value of the wrong type, has a name that disagrees with its fields, or is there twice.
     """
     document = read_json(path, unique=True)
-    lists = part_of(op, "lists", ListFormat)
+    lists = part_of(op, op.kernels.lists, ListFormat)
     if lists is not None and isinstance(document, dict) and lists.recognises(document):
         return lists.read(path, document)
     entries = document.pop("kernels", None) if isinstance(document, dict) else None
@@ -74,7 +74,7 @@ def read_registry(path: Path, op: AnyOperation) -> Registry[Any]:
     if not isinstance(entries, list):
         file.fail("kernels", "must be a list")
     file.finish()
-    types = field_types(op.kernel_type)
+    types = field_types(op.kernels.type)
     kernels = tuple(_kernel(path, number, entry, op, types) for number, entry in enumerate(entries))
     for number, first in _repeated(kernels):
         file.fail(f"kernels[{number}]", f"is kernels[{first}] again")
@@ -110,15 +110,15 @@ def _of_registry(path: Path, model: Model) -> KernelList[Kernel]:
 
 
 def _name(kernel: Kernel) -> str:
-    return operation_of_kernel(kernel).kernel_name(kernel)
+    return operation_of_kernel(kernel).kernels.name(kernel)
 
 
 def _as_named(kernel: Kernel) -> Kernel:
     """The same kernel as its name says it, whose numbers are Python's own."""
     op = operation_of_kernel(kernel)
-    name = op.kernel_name(kernel)
+    name = op.kernels.name(kernel)
     try:
-        said = op.parse_kernel(name)
+        said = op.kernels.parse(name)
     except DataError as error:
         raise UsageError(
             f"a kernel has a value that its name cannot express: {error.message}", code="bad-kernel"
@@ -138,7 +138,7 @@ def _kernel(path: Path, number: int, entry: Any, op: AnyOperation, types: dict[s
     part = JsonFields(path, entry, f"kernels[{number}].")
     name = part.scalar("name", str)
     try:
-        kernel = op.parse_kernel(name)
+        kernel = op.kernels.parse(name)
     except (DataError, ValueError) as error:
         part.fail("name", f"is wrong: {error}")
     values = {
@@ -151,7 +151,7 @@ def _kernel(path: Path, number: int, entry: Any, op: AnyOperation, types: dict[s
         if said != (is_said := getattr(kernel, field)):
             part.fail(field, f"is {said!r}, the kernel's name says {is_said!r}")
     try:
-        spelt = op.kernel_name(kernel)
+        spelt = op.kernels.name(kernel)
     except CkhError as error:
         part.fail("name", f"is wrong: {error}")
     if name != spelt:

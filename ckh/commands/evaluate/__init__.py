@@ -171,7 +171,7 @@ def _amd_recipe(model: Model, learned_from: DatasetParts | None) -> dict[str, Sc
             "name them with --train-data",
             code="missing-option",
         )
-    if not model.spec.op.amd_features:
+    if not model.spec.op.training.amd_features:
         raise UsageError(f"AMD has no recipe for {model.spec.op_type}", "leave out --amd-recipe", code="unsupported")
     jobs = len(os.sched_getaffinity(0))
     return {"AMD's recipe, same data": amd_scorer(learned_from.whole(), model.hardware, jobs)}

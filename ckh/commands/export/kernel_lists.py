@@ -95,7 +95,7 @@ def registry_files(chooser: Chooser, wanted: RegistryWanted) -> tuple[dict[str, 
     Raises:
         CkhError: there are no such kernels, a file is unusable, or the operation has no such lists.
     """
-    lists = part_of(chooser.op, "lists", ListFormat)
+    lists = part_of(chooser.op, chooser.op.kernels.lists, ListFormat)
     if lists is None:
         raise UsageError(
             f"AMD's registries have no kernels of {chooser.op.name}",
@@ -112,7 +112,7 @@ def registry_files(chooser: Chooser, wanted: RegistryWanted) -> tuple[dict[str, 
     else:
         kernels = tuple(_best(_answers(chooser, str(wanted.problems)), wanted.top or _TOP))
     files = {name: one for name, one in lists.write(kernels, arch, wanted.name).items() if _is_wanted(one, ordered)}
-    names = [chooser.op.kernel_name(kernel) for kernel in kernels]
+    names = [chooser.op.kernels.name(kernel) for kernel in kernels]
     report = {
         "to": TARGET,
         "op_type": chooser.op.name,
@@ -186,8 +186,8 @@ def _best(found: Iterable[Ranking], top: int) -> dict[Kernel, None]:
 
 def _ordered(speeds: _Speeds, most: int, op: AnyOperation) -> tuple[tuple[Kernel, ...], dict[str, Any]]:
     """Fallback lists of each kind of problem (direction, element type, layout), joined, and their efficiency."""
-    columns = op.problem_columns(speeds.problems)
-    kinds = list(zip(*(columns[name] for name in op.identity if name not in op.sizes), strict=True))
+    columns = op.problems.columns(speeds.problems)
+    kinds = list(zip(*(columns[name] for name in op.problems.identity if name not in op.problems.sizes), strict=True))
     kernels: list[Kernel] = []
     singles: list[str] = []
     totals = np.zeros(3)
@@ -195,7 +195,7 @@ def _ordered(speeds: _Speeds, most: int, op: AnyOperation) -> tuple[tuple[Kernel
         rows = np.array([one == kind for one in kinds])
         found = ordered_list(speeds.efficiency[rows], speeds.applies[rows], most)
         kernels += [speeds.kernels[number] for number in found.kernels]
-        singles.append(op.kernel_name(speeds.kernels[found.single]))
+        singles.append(op.kernels.name(speeds.kernels[found.single]))
         totals += rows.sum() * np.array([found.efficiency, found.single_efficiency, found.covered / rows.sum()])
     efficiency, single, covered = (totals / len(kinds)).tolist()
     return tuple(kernels), {
@@ -286,9 +286,9 @@ def _measured(chooser: Chooser, wanted: RegistryWanted, lists: ListFormat, arch:
             place = problem, column[kernel_of[name]]
             efficiency[place] = max(efficiency[place], oracle[problem] / latency)
     applies = np.zeros(efficiency.shape, np.bool_)
-    rules = ProblemRules(lists.rules.problem, KernelTable.of(chooser.op.kernel_type, kernels), arch)
+    rules = ProblemRules(lists.rules.problem, KernelTable.of(chooser.op.kernels.type, kernels), arch)
     for row, problem in enumerate(problems):
-        mine = [number for number, kernel in enumerate(kernels) if not chooser.op.mismatch(kernel, problem)]
+        mine = [number for number, kernel in enumerate(kernels) if not chooser.op.kernels.mismatch(kernel, problem)]
         applies[row, np.intersect1d(rules.judge(problem)[0], mine)] = True
     return _Speeds(problems, kernels, efficiency, applies, "measured")
 
@@ -299,16 +299,16 @@ def _complete(chooser: Chooser, problems: Sequence[Problem], names: set[str]) ->
 
     op = chooser.op
     by_name: dict[str, set[Kernel]] = {}
-    pools = {op.candidates_key(one): one for one in problems}
+    pools = {op.kernels.key_of(one): one for one in problems}
     for problem in pools.values():
         pool = known_candidates(problem, chooser.model(problem, stands_in=True)).pool
         for kernel in pool:
-            for name in (op.kernel_name(kernel), *op.other_names(kernel)):
+            for name in (op.kernels.name(kernel), *op.kernels.other_names(kernel)):
                 if name in names:
                     by_name.setdefault(name, set()).add(kernel)
     found = {name: next(iter(some)) for name, some in by_name.items() if len(some) == 1}
     for name in names - set(found):
-        kernel = op.parse_kernel(name)
+        kernel = op.kernels.parse(name)
         if getattr(kernel, "is_complete", False):
             found[name] = kernel
     return found

@@ -71,7 +71,7 @@ def search_set(request: SetRequest, *, force: bool, as_json: bool) -> None:
     found = choose_set(workload, request.keep, request.most)
     kernels = [str(names[number]) for number in found.kernels]
     if request.registry is not None:
-        write_registry(request.registry, [dataset.op.parse_kernel(name) for name in kernels], arch=arch)
+        write_registry(request.registry, [dataset.op.kernels.parse(name) for name in kernels], arch=arch)
     cost = KernelCache().cost_each(arch, dataset.op.name)
     unmeasured = 1.0 - len(dataset) / (times.count * len(names))
     report = _Report(request, dataset, found, [str(name) for name in names], times.count, unmeasured, cost)

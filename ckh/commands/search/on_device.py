@@ -169,7 +169,7 @@ def _ranked_pool(problem: Problem, arch: ArchSpec, model: Model | None) -> list[
     from ckh.learn.answers.ranked import Ranked
     from ckh.ops import operation_of
 
-    kernels = operation_of(problem.canonical()).candidates(problem, arch, _NOTHING).kernels
+    kernels = operation_of(problem.canonical()).kernels.candidates(problem, arch, _NOTHING).kernels
     if model is None or not kernels:
         return [Ranked(kernel, 0.0, None, None) for kernel in kernels]
     return model.rank(problem, kernels)

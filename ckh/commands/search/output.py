@@ -116,7 +116,7 @@ class Summary:
 
 def print_measured(summary: Summary, outcome: Measurement, out: Path, *, as_json: bool) -> None:
     """Print the fastest kernels and the next command."""
-    pool = frozenset(map(summary.op.kernel_name, summary.in_pool()))
+    pool = frozenset(map(summary.op.kernels.name, summary.in_pool()))
     after = f"ckh convert {shell_word(out)} --out {shell_word(f'{out.name}.parquet')}"
     if as_json:
         first = outcome.first_choice

@@ -164,7 +164,7 @@ def train(
     out = checked_out(dataset, variant, found.words, out, force=force, inputs=read_from)
     if is_nearest:
         start = read_start(_nearest(dataset))
-    defaults = dataset.op.train_defaults(len(dataset.valid()))
+    defaults = dataset.op.training.defaults(len(dataset.valid()))
     if start is None and given.get("labels") is Labels.WINNERS and defaults.labels is not Labels.WINNERS:
         defaults = winner_options()
     chosen = {} if targets is None else {"targets": _targets(targets)}

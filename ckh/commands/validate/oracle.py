@@ -279,12 +279,12 @@ def _measure_again(model: Model, found: list[Contest], sample: int, seed: int, t
     device, op = device_of(model.spec.arch), model.spec.op
 
     def candidates(problem: str) -> list[str]:
-        known = known_candidates(op.parse_problem(problem), model)
-        return [op.kernel_name(kernel) for kernel in known.kernels]
+        known = known_candidates(op.problems.parse(problem), model)
+        return [op.kernels.name(kernel) for kernel in known.kernels]
 
     found = with_sample(found, candidates, sample, seed) if sample else found
     by_problem = {one.problem: one for one in found}
-    tasks = {one.problem: [op.parse_kernel(name) for name in one.kernels] for one in found}
+    tasks = {one.problem: [op.kernels.parse(name) for name in one.kernels] for one in found}
     again: list[Remeasured] = []
 
     def take(problem: str, replies: list[Reply]) -> None:

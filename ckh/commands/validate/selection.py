@@ -246,7 +246,7 @@ def create_golden(path: Path, source: str | None, wanted: WantedChoices, *, forc
 def _problems(golden: Golden) -> list[Problem]:
     from ckh.ops import operation
 
-    return [operation(golden.op).parse_problem(text) for text in golden.kernels]
+    return [operation(golden.op).problems.parse(text) for text in golden.kernels]
 
 
 def _chosen(chooser: Chooser, problems: Iterable[Problem]) -> dict[str, str]:
@@ -263,7 +263,7 @@ def _chosen(chooser: Chooser, problems: Iterable[Problem]) -> dict[str, str]:
     for key, some in groups.items():
         for problem, ranked in zip(some, rank_many(some, 1, models[key], tflops=False), strict=True):
             if ranked:
-                found[problem] = chooser.op.kernel_name(ranked[0].kernel)
+                found[problem] = chooser.op.kernels.name(ranked[0].kernel)
     return {problem.canonical(): found[problem] for problem in problems if problem in found}
 
 
@@ -310,7 +310,7 @@ def with_measurements(found: Sequence[Change], golden: Golden, timeout_s: float)
     from ckh.ops import operation
 
     op = operation(golden.op)
-    tasks = {one.problem: [op.parse_kernel(name) for name in (one.was, one.now)] for one in found if one.now}
+    tasks = {one.problem: [op.kernels.parse(name) for name in (one.was, one.now)] for one in found if one.now}
     times: dict[str, list[tuple[float | None, str]]] = {}
 
     def take(problem: str, replies: list[Reply]) -> None:

@@ -30,7 +30,7 @@ def formats_of(op: AnyOperation) -> Formats:
     Raises:
         UsageError: the package that has it is broken.
     """
-    return part_of(op, "formats", Formats) or Formats()
+    return part_of(op, op.training.formats, Formats) or Formats()
 
 
 @cache

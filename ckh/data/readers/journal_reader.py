@@ -239,7 +239,7 @@ class _Judge:
     """
 
     def __init__(self, op: AnyOperation, runs: dict[str, RunRecord]) -> None:
-        self.problems, self.kernels = _Parsed(op.parse_problem), _Parsed(op.parse_kernel)
+        self.problems, self.kernels = _Parsed(op.problems.parse), _Parsed(op.kernels.parse)
         self.bad: Counter[str] = Counter()
         self.first: list[BadRow] = []
         self._op = op
@@ -266,7 +266,7 @@ class _Judge:
             return BAD_KERNEL, kernel.message
         if row.run_id not in self._runs:
             return UNKNOWN_RUN, f"run {row.run_id!r}"
-        if mismatch := self._op.mismatch(kernel, problem):
+        if mismatch := self._op.kernels.mismatch(kernel, problem):
             return MISMATCH, mismatch
         times = [time for time in (row.latency_ms, row.latency_min_ms) if time is not None]
         is_measured = row.status in MEASURED

@@ -88,14 +88,14 @@ class CorrectedEstimate:
             rows, kernel = rows[some], kernel[some]
         problems, problem = np.unique(dataset.problem_ids[rows], return_inverse=True)
         groups = {
-            "family": _numbered(column_of(kernels, dataset.op.kernel_slice).astype(str)),
+            "family": _numbered(column_of(kernels, dataset.op.kernels.slice_column).astype(str)),
             "tile": _numbered(np.column_stack([column_of(kernels, name) for name in _TILE])),
             "kernel": np.arange(len(kernels)),
         }
         arch = load_arch(dataset.arch)
         # What ships is of our compiler; whoever measured these kernels may have had another.
         reported = compiled_here(arch.name, dataset.op.name)
-        reports = [reported.get(dataset.op.kernel_name(one)) for one in kernels] if reported else []
+        reports = [reported.get(dataset.op.kernels.name(one)) for one in kernels] if reported else []
         measured = [dataset.problems()[number] for number in problems]
         columns = kernel_inputs(KernelShapes.of(kernels), measured[0].dtype, arch, reports)
         made = cls(dataset, others, columns, groups, kernel, np.empty(0), np.empty(0))
@@ -122,13 +122,13 @@ class CorrectedEstimate:
 
     def _estimated(self, problems: Sequence[Problem]) -> NDArray[np.float64]:
         """Logarithms of estimated times, shape (problems, kernels)."""
-        tiled = self.dataset.op.tiled
+        tiled = self.dataset.op.problems.tiled
         assert tiled is not None
         arch = load_arch(self.dataset.arch)
         return np.log(-minus_us(problems, [tiled(one) for one in problems], self.columns, arch))
 
     def _sizes(self, problems: Sequence[Problem]) -> NDArray[np.float64]:
-        tiled = self.dataset.op.tiled
+        tiled = self.dataset.op.problems.tiled
         assert tiled is not None
         return np.log([(one.m, one.n, one.k) for one in map(tiled, problems)])
 
@@ -139,15 +139,15 @@ def complete_kernels(dataset: Dataset, names: Sequence[str]) -> list[Kernel] | N
     Also None where no estimate knows them: their operation has no tiles, or the peaks of the architecture are unknown.
     """
     op, arch = dataset.op, load_arch(dataset.arch)
-    if op.tiled is None or arch.peaks is None:
+    if op.problems.tiled is None or arch.peaks is None:
         return None
     problem = dataset.problems()[0]
     try:
-        kernels = [op.parse_kernel(name) for name in names]
+        kernels = [op.kernels.parse(name) for name in names]
         for kernel in kernels:
-            op.kernel_name(kernel)
+            op.kernels.name(kernel)
     except CkhError:  # a name that leaves fields open, or is of no kernel
-        pool = op.candidates(problem, arch, Path(ESTIMATE)).pool
+        pool = op.kernels.candidates(problem, arch, Path(ESTIMATE)).pool
         position, code = KernelJoin(op, names).pairs(pool)
         first = dict(zip(reversed(code.tolist()), reversed(position.tolist()), strict=True))
         return [pool[first[number]] for number in range(len(names))] if len(first) == len(names) else None
@@ -163,8 +163,8 @@ def _with_others(
     one, and of too many a random sample.
     """
     op, arch = dataset.op, load_arch(dataset.arch)
-    pool = op.candidates(dataset.problems()[0], arch, Path(ESTIMATE)).pool
-    own, all_of_pool = (op.kernel_features(some, Encoding.on(arch.name)) for some in (kernels, pool))
+    pool = op.kernels.candidates(dataset.problems()[0], arch, Path(ESTIMATE)).pool
+    own, all_of_pool = (op.kernels.features(some, Encoding.on(arch.name)) for some in (kernels, pool))
     is_like = np.logical_and.reduce([np.isin(all_of_pool[name], values) for name, values in own.items()])
     some = np.random.default_rng(seed).permutation(np.flatnonzero(is_like))
     first = dict.fromkeys(zip(*(values.tolist() for values in own.values()), strict=True), -1)

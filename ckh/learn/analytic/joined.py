@@ -38,7 +38,7 @@ class KernelJoin:
         self._open: dict[tuple[str, ...], dict[Any, list[int]]] = defaultdict(lambda: defaultdict(list))
         for code, name in enumerate(names):
             with suppress(DataError):  # a kernel that the operation does not know is in no pool
-                self._add(op, code, op.parse_kernel(name))
+                self._add(op, code, op.kernels.parse(name))
         self._pools: dict[int, tuple[Sequence[Kernel], NDArray[np.intp], NDArray[np.intp]]] = {}
 
     def pairs(self, pool: Sequence[Kernel]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
@@ -56,7 +56,7 @@ class KernelJoin:
     def _add(self, op: AnyOperation, code: int, kernel: Kernel) -> None:
         self._complete[kernel].append(code)
         try:
-            op.kernel_name(kernel)
+            op.kernels.name(kernel)
         except UsageError:  # it leaves fields open
             stated = tuple(one.name for one in fields(kernel) if getattr(kernel, one.name) is not None)
             self._open[stated][_values(stated)(kernel)].append(code)

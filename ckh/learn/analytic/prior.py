@@ -90,18 +90,18 @@ def prior_rows(
     if not (weight := law_weight + estimate_weight):
         return None
     grid = _Grid.around(dataset, rows, law, estimate, seed)
-    time = np.zeros((grid.count, len(grid.kernels[dataset.op.kernel_slice])))
+    time = np.zeros((grid.count, len(grid.kernels[dataset.op.kernels.slice_column])))
     if law_weight:
         time += law_weight / weight * law.log_times(dataset, grid)
     if estimate is not None:
         time += estimate_weight / weight * estimate.relative_times(grid.points)
     found = np.exp(time.min(axis=1, keepdims=True) - time)
-    return PriorRows(FeatureMatrix(dataset.op.engine, grid.columns, law.hardware), found.reshape(-1), weight)
+    return PriorRows(FeatureMatrix(dataset.op.training.engine, grid.columns, law.hardware), found.reshape(-1), weight)
 
 
 def _can_vary(dataset: Dataset) -> bool:
     """True if other problems can be drawn around measured ones, on a machine whose quantities are known."""
-    return dataset.op.law is not None and all(isinstance(value, int) for value in dataset.hardware().values())
+    return dataset.op.training.law is not None and all(isinstance(value, int) for value in dataset.hardware().values())
 
 
 def _law_holds(dataset: Dataset, rows: NDArray[np.int64]) -> bool:
@@ -135,18 +135,20 @@ class _Grid:
     ) -> _Grid:
         """Draw problems around those of rows of a dataset."""
         op = dataset.op
-        assert op.law is not None
+        assert op.training.law is not None
         first = np.unique(dataset.problem_ids[rows], return_index=True)[1]
-        measured = {name: values[first] for name, values in law.raw.items() if name not in op.engine.kernel_columns}
+        measured = {
+            name: values[first] for name, values in law.raw.items() if name not in op.training.engine.kernel_columns
+        }
         random = np.random.default_rng(seed)
         copies = max(_COPIES, _FEWEST_DRAWN // len(first))
-        drawn = [measured, *(op.law.varied(measured, random) for _ in range(copies))]
+        drawn = [measured, *(op.training.law.varied(measured, random) for _ in range(copies))]
         problems = {name: np.concatenate([one[name] for one in drawn]) for name in measured}
         kernels = {name: values[law.first_kernel] for name, values in law.raw.items() if name not in measured}
         if estimate is not None:
             kernels = {name: np.concatenate([one, estimate.others[name]]) for name, one in kernels.items()}
         frame = dataset.frame.iloc[np.tile(rows[first], copies + 1)].assign(**problems)
-        return cls(problems, kernels, [op.problem_of_row(row) for row in frame.to_dict("records")])
+        return cls(problems, kernels, [op.problems.of_row(row) for row in frame.to_dict("records")])
 
     @property
     def count(self) -> int:
@@ -206,26 +208,28 @@ class _Law:
     def of(cls, dataset: Dataset, rows: NDArray[np.int64], efficiency: NDArray[np.float64]) -> _Law:
         """Those of rows of a dataset, whose efficiencies are of shape (rows,)."""
         op, frame = dataset.op, dataset.frame
-        assert op.law is not None
+        assert op.training.law is not None
         hardware = {name: int(value) for name, value in dataset.hardware().items()}
-        raw = {name: frame[name].to_numpy()[rows] for name in op.input_columns}
+        raw = {name: frame[name].to_numpy()[rows] for name in op.training.input_columns}
         latency = frame["latency_ms"].to_numpy(dtype=np.float64)[rows]
         names = frame["kernel"].to_numpy(dtype=str)[rows]
         _, first_kernel, kernel = np.unique(names, return_index=True, return_inverse=True)
-        measured = _LawRows(_with_constant(op.engine, raw, hardware, op.law.terms), latency, efficiency)
-        of_kernel = {name: raw[name][first_kernel] for name in op.engine.kernel_columns if name in raw}
-        shared = _with_constant(op.engine, of_kernel, hardware, op.law.shared)
-        families = frame[op.kernel_slice].to_numpy(dtype=str)[rows][first_kernel]
+        measured = _LawRows(
+            _with_constant(op.training.engine, raw, hardware, op.training.law.terms), latency, efficiency
+        )
+        of_kernel = {name: raw[name][first_kernel] for name in op.training.engine.kernel_columns if name in raw}
+        shared = _with_constant(op.training.engine, of_kernel, hardware, op.training.law.shared)
+        families = frame[op.kernels.slice_column].to_numpy(dtype=str)[rows][first_kernel]
         return cls(raw, hardware, measured, kernel, first_kernel, shared, families)
 
     def log_times(self, dataset: Dataset, grid: _Grid) -> NDArray[np.float64]:
         """Logarithms of the times of a grid's kernels, shape (problems, kernels)."""
         op = dataset.op
-        assert op.law is not None
-        shared = _with_constant(op.engine, grid.kernels, self.hardware, op.law.shared)
-        families = np.concatenate([self.families, grid.kernels[op.kernel_slice][len(self.families) :]])
+        assert op.training.law is not None
+        shared = _with_constant(op.training.engine, grid.kernels, self.hardware, op.training.law.shared)
+        families = np.concatenate([self.families, grid.kernels[op.kernels.slice_column][len(self.families) :]])
         coefficients = _coefficients(self.measured, self.kernel, shared, families)
-        terms = _with_constant(op.engine, grid.columns, self.hardware, op.law.terms)
+        terms = _with_constant(op.training.engine, grid.columns, self.hardware, op.training.law.terms)
         return np.asarray(np.log(np.einsum("pkt,kt->pk", terms.reshape(grid.count, len(families), -1), coefficients)))
 
 

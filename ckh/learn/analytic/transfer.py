@@ -83,7 +83,7 @@ class EstimateModel(Model):
             legacy_tiles=False,
         )
         super().__init__(Path(ESTIMATE), spec)
-        self._tiled = op.tiled if has_estimate(wanted) else None
+        self._tiled = op.problems.tiled if has_estimate(wanted) else None
         self.compiled = {} if self._tiled is None else compiled(wanted.arch, wanted.op_type)
         self._arch = load_arch(wanted.arch)
         # The last pool that was scored, and its shapes, which take longer to find than the estimate.
@@ -125,7 +125,7 @@ class EstimateModel(Model):
             of_kernels=lambda pool: kernel_inputs(
                 KernelShapes.of(pool), self.spec.dtype, self._arch, self._compiled(pool)
             ),
-            of_problem=lambda one: {**op.problem_features([one]), **problem_inputs(one, tiled(one))},
+            of_problem=lambda one: {**op.problems.features([one]), **problem_inputs(one, tiled(one))},
             further_sizes=PROBLEM_INPUTS,
         )
 
@@ -136,7 +136,7 @@ class EstimateModel(Model):
 
     def _compiled(self, pool: Sequence[Kernel]) -> list[Resources | None]:
         """Compiler reports of each kernel; empty if there are none."""
-        name = self.spec.op.kernel_name
+        name = self.spec.op.kernels.name
         return [self.compiled.get(name(kernel)) for kernel in pool] if self.compiled else []
 
     def predict(self, problem: Problem, kernels: Sequence[Kernel], target: str = RANK) -> NDArray[np.float64]:
@@ -148,7 +148,7 @@ class EstimateModel(Model):
     def scores(self, dataset: Dataset) -> NDArray[np.float64]:
         """Score of every row of a dataset, shape (rows,)."""
         op, found = self.spec.op, np.zeros(len(dataset))
-        kernel_of = {name: op.parse_kernel(name) for name in dataset.frame["kernel"].unique()}
+        kernel_of = {name: op.kernels.parse(name) for name in dataset.frame["kernel"].unique()}
         names = dataset.frame["kernel"].to_numpy()
         order = np.argsort(dataset.problem_ids, kind="stable")
         parts = np.split(order, np.cumsum(np.bincount(dataset.problem_ids))[:-1])
@@ -159,7 +159,7 @@ class EstimateModel(Model):
 
 def has_estimate(wanted: Wanted) -> bool:
     """True if the analytic estimate can rank these kernels: they have tiles, and the GPU's peak rates are known."""
-    return operation(wanted.op_type).tiled is not None and load_arch(wanted.arch).peaks is not None
+    return operation(wanted.op_type).problems.tiled is not None and load_arch(wanted.arch).peaks is not None
 
 
 def stand_in(wanted: Wanted, problem: Problem) -> Model:
@@ -258,7 +258,7 @@ def with_estimate(model: Model, ref: ModelRef, wanted: Wanted) -> Model:
     """
     if not has_estimate(wanted):
         return model
-    if model.spec.op.knows is not None and (knows := model.spec.op.knows(model.path)) is not None:
+    if model.spec.op.kernels.knows is not None and (knows := model.spec.op.kernels.knows(model.path)) is not None:
         return FilledModel(model, knows, EstimateModel(wanted))
     if ref.spec.dtype in (ANY, wanted.dtype):
         return model
@@ -267,7 +267,7 @@ def with_estimate(model: Model, ref: ModelRef, wanted: Wanted) -> Model:
 
 def judged_estimate(wanted: Wanted, problem: Problem) -> Worth | None:
     """Evaluation of the estimate on such problems: on this GPU, else the worst."""
-    judged = [one for one in operation(wanted.op_type).judged if not one.source and one.holds_for(problem)]
+    judged = [one for one in operation(wanted.op_type).training.judged if not one.source and one.holds_for(problem)]
     return min(judged, key=lambda one: (one.target != wanted.arch, one.figures), default=None)
 
 
@@ -276,7 +276,9 @@ def judged_model(source: str, wanted: Wanted, problem: Problem) -> Worth | None:
 
     A model of this GPU in another element type was not evaluated and counts as the worst on another GPU.
     """
-    judged = [one for one in operation(wanted.op_type).judged if one.source == source and one.holds_for(problem)]
+    judged = [
+        one for one in operation(wanted.op_type).training.judged if one.source == source and one.holds_for(problem)
+    ]
     of_pair = [one for one in judged if wanted.arch in (source, one.target)]
     return min(of_pair, key=lambda one: one.figures, default=None)
 
@@ -305,7 +307,7 @@ def _known_kernels(problem: Problem, model: Model) -> int:
 
 def _kernels(problem: Problem, model: Model) -> Candidates[Kernel] | None:
     try:
-        return model.spec.op.candidates(problem, load_arch(model.spec.arch), model.path)
+        return model.spec.op.kernels.candidates(problem, load_arch(model.spec.arch), model.path)
     except ModelError:
         return None
 
@@ -382,7 +384,7 @@ def next_commands(wanted: Wanted, problems: str = "") -> tuple[str, ...]:
     options = f"--op {wanted.op_type}{direction} --arch {wanted.arch} --dtype {wanted.dtype} --device hip"
     what = wanted.variant or wanted.op_type
     folder = "-".join(filter(None, (what, wanted.arch, wanted.dtype, PurePath(problems).stem)))
-    if problems and problems not in op.set_names():
+    if problems and problems not in op.problems.set_names():
         out = shell_word(f"tuned/{folder}")
         return (f"ckh tune {shell_word(problems)} {options} --budget {_BENCH_BUDGET} --out {out}",)
     options += f" --problems {shell_word(problems)}" if problems else ""

@@ -73,7 +73,7 @@ class AnsweringModels:
         """
         wanted = wanted_for(problem, self.arch)
         # Which kernels apply may differ from problem to problem.
-        key = (wanted, operation_of_problem(problem).candidates_key(problem))
+        key = (wanted, operation_of_problem(problem).kernels.key_of(problem))
         model = self._answering.get(key)
         if model is None:
             model = self._chosen(wanted, problem)

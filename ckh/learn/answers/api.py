@@ -246,7 +246,7 @@ def _in_parts(
     problems: Sequence[Problem], model: Model, alone: RankedAlone, top: int | None, *, tflops: bool
 ) -> Iterator[tuple[Scored, Model]]:
     for limited, some in alone.by_model(model, problems):
-        near = neighbours(some, model.spec.op.place)
+        near = neighbours(some, model.spec.op.problems.place)
         for start in range(0, len(near), _AT_ONCE):
             for found in scored(near[start : start + _AT_ONCE], limited, top=top, tflops=tflops):
                 yield found, limited

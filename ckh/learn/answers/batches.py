@@ -233,7 +233,7 @@ def known_candidates(problem: Problem, model: Model) -> Candidates[Kernel]:
 
     Reasons in `refused` may have sizes of another such problem: `own_candidates` has the problem's.
     """
-    key = model.spec.op.candidates_key(problem)
+    key = model.spec.op.kernels.key_of(problem)
     known = model.candidates.get(key)
     if known is None:
         found = own_candidates(problem, model)
@@ -245,7 +245,7 @@ def known_candidates(problem: Problem, model: Model) -> Candidates[Kernel]:
 def own_candidates(problem: Problem, model: Model) -> Candidates[Kernel]:
     """Candidates of a problem, with reasons in its own sizes."""
     op, arch, only = model.spec.op, load_arch(model.spec.arch), model.only
-    if only is not None and op.listed is not None:
-        return op.listed(problem, arch, model.candidates_of, only)
-    found = op.candidates(problem, arch, model.candidates_of)
+    if only is not None and op.kernels.listed is not None:
+        return op.kernels.listed(problem, arch, model.candidates_of, only)
+    found = op.kernels.candidates(problem, arch, model.candidates_of)
     return found if only is None else found.among(frozenset(only.kernels))

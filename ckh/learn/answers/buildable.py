@@ -74,7 +74,7 @@ def lacking(op: AnyOperation, arch: ArchSpec, pool: Sequence[Kernel]) -> Lacking
     key = (id(pool), arch.name, headers.include)
     found = _known.get(key)
     if found is None:
-        table = pool if isinstance(pool, KernelTable) else KernelTable.of(op.kernel_type, pool)
+        table = pool if isinstance(pool, KernelTable) else KernelTable.of(op.kernels.type, pool)
         found = Lacking(headers.include, headers.interface, pool, judge_table(headers.rules, table, arch))
         _known.put(key, found)
     return found

@@ -64,7 +64,7 @@ def explain(found: Ranking) -> Explanation | None:
         return None
     model, op = found.model, found.model.spec.op
     kernels = [row.kernel for row in rows]
-    first, second = (op.kernel_name(kernel) for kernel in kernels)
+    first, second = (op.kernels.name(kernel) for kernel in kernels)
     difference = rows[0].score - rows[1].score
     reasons: tuple[Reason, ...] = ()
     features: tuple[FeatureReason, ...] = ()
@@ -99,8 +99,8 @@ def word_of(feature: str) -> str:
 def quantisation(found: Ranking, kernel: Any) -> Quantisation:
     """The share that a kernel with tiles loses to a problem's sizes."""
     op, arch = found.model.spec.op, load_arch(found.model.spec.arch)
-    assert op.tiled is not None
-    sizes = op.tiled(found.run)
+    assert op.problems.tiled is not None
+    sizes = op.problems.tiled(found.run)
     pairs = ((sizes.m, kernel.tile_m), (sizes.n, kernel.tile_n), (sizes.k, kernel.tile_k))
     tiles = [ceil(size / tile) for size, tile in pairs]
     fill_m, fill_n, fill_k = (size / (count * tile) for (size, tile), count in zip(pairs, tiles, strict=True))
@@ -109,12 +109,14 @@ def quantisation(found: Ranking, kernel: Any) -> Quantisation:
     cus = 1 if is_host else max(found.model.spec.hardware.get("num_cus", arch.hardware.num_cus), 1)
     rounds = ceil(blocks / cus)
     last = (blocks - (rounds - 1) * cus) / cus
-    return Quantisation(op.kernel_name(kernel), fill_m, fill_n, fill_k, blocks, rounds, last)
+    return Quantisation(op.kernels.name(kernel), fill_m, fill_n, fill_k, blocks, rounds, last)
 
 
 def _has_tiles(found: Ranking, kernels: Sequence[Kernel]) -> bool:
     names = ("tile_m", "tile_n", "tile_k")
-    return found.model.spec.op.tiled is not None and all(hasattr(one, name) for one in kernels for name in names)
+    return found.model.spec.op.problems.tiled is not None and all(
+        hasattr(one, name) for one in kernels for name in names
+    )
 
 
 def _by_word(names: Sequence[str], more: NDArray[np.float64]) -> tuple[Reason, ...]:

@@ -105,7 +105,7 @@ def limited_to_rule_set(model: Model, name: str, problem: Problem) -> Model:
         UsageError: the operation has no rule sets, or none of this name.
     """
     op = model.spec.op
-    sets = part_of(op, "rule_sets", RuleSets)
+    sets = part_of(op, op.kernels.rule_sets, RuleSets)
     if sets is None:
         raise UsageError(
             f"{op.name} has no rule sets",
@@ -117,10 +117,10 @@ def limited_to_rule_set(model: Model, name: str, problem: Problem) -> Model:
 
 def _kernel(item: str | Kernel, op: AnyOperation, source: str) -> Kernel:
     try:
-        kernel = op.parse_kernel(item) if isinstance(item, str) else item
-        if not isinstance(kernel, op.kernel_type):
+        kernel = op.kernels.parse(item) if isinstance(item, str) else item
+        if not isinstance(kernel, op.kernels.type):
             raise DataError(f"{kernel} is not a kernel of {op.name}", code="bad-kernel")
-        op.kernel_name(kernel)
+        op.kernels.name(kernel)
     except (CkhError, ValueError) as error:
         what = error.message if isinstance(error, CkhError) else str(error)
         raise DataError(

@@ -172,7 +172,7 @@ class Ranked:
     @property
     def name(self) -> str:
         """The kernel's complete name."""
-        return operation_of_kernel(self.kernel).kernel_name(self.kernel)
+        return operation_of_kernel(self.kernel).kernels.name(self.kernel)
 
 
 # By its slots a frozen dataclass is made in less than half of the time: `rank` gives hundreds of them.

@@ -152,10 +152,10 @@ class Ranking:
         """Names of the candidates, best first; of a large pool only the requested names, others are empty."""
         op = self.model.spec.op
         if not isinstance(self.pool, KernelTable):
-            return [op.kernel_name(self.pool[index]) for index in self.order]
+            return [op.kernels.name(self.pool[index]) for index in self.order]
         place, names = np.full(len(self.pool), -1, np.intp), [""] * len(self.order)
         place[self.order] = np.arange(len(self.order))
-        kernels = {name: op.parse_kernel(name) for name in wanted}
+        kernels = {name: op.kernels.parse(name) for name in wanted}
         for name, number in zip(kernels, self.pool.numbers_of(list(kernels.values())).tolist(), strict=True):
             if number >= 0 and place[number] >= 0:
                 names[place[number]] = name
@@ -204,7 +204,7 @@ class Ranking:
 
     def _kernel_rows(self, count: int) -> list[KernelRow]:
         """First rows with predicted times and bandwidths."""
-        model, best, name = self.model, self.best(count), self.model.spec.op.kernel_name
+        model, best, name = self.model, self.best(count), self.model.spec.op.kernels.name
         kernels = [one.kernel for one in best]
         shown = model.shown_beside if self.tflops is not None and best else ()
         beside = {target: model.predict(self.run, kernels, target).tolist() for target in shown}
@@ -291,7 +291,7 @@ def facts_of(model: Model, problem: Problem) -> ModelFacts:
         limits={} if measured is None else measured.limits_by_size,
         frequent=None
         if table is None
-        else {"size": spec.op.grows_with.lower(), "left_out": held_out(spec.op), "table": table},
+        else {"size": spec.op.problems.grows_with.lower(), "left_out": held_out(spec.op), "table": table},
         left_out=tuple(known_candidates(problem, model).left_out),
         not_measured=model.not_measured,
         can_probe=spec.op.measured is not None,
@@ -304,7 +304,7 @@ def unmeasured_families(model: Model, kernels: Sequence[Kernel]) -> list[str]:
     found, op = model.measured, model.spec.op
     if found is None or not len(kernels):
         return [""] * len(kernels)
-    kinds = map(str, op.kernel_columns(kernels, model.spec.encoding)[op.kernel_slice])
+    kinds = map(str, op.kernels.columns(kernels, model.spec.encoding)[op.kernels.slice_column])
     return ["" if kind in found.families else kind for kind in kinds]
 
 

@@ -60,5 +60,5 @@ def amd_scorer(
 
 def _matrix(dataset: Dataset, hardware: Mapping[str, int]) -> NDArray[np.float64]:
     op = dataset.op
-    columns = {name: widened(dataset.frame[name].to_numpy()) for name in op.input_columns}
-    return op.engine.matrix(op.legacy_columns(columns), hardware, op.amd_features)
+    columns = {name: widened(dataset.frame[name].to_numpy()) for name in op.training.input_columns}
+    return op.training.engine.matrix(op.training.legacy_columns(columns), hardware, op.training.amd_features)

@@ -71,7 +71,7 @@ def ranked_rows(model: Model, dataset: Dataset) -> RankedRows:
             if failure := answer.failure:
                 ranked.refusal[number] = failure.message
                 continue
-            ranked.first[number] = op.kernel_name(answer.pool[answer.order[0]])
+            ranked.first[number] = op.kernels.name(answer.pool[answer.order[0]])
             place, tflops = _places(join, answer)
             ranked.place[rows], ranked.tflops[rows] = place[codes[rows]], tflops[codes[rows]]
             ranked.first_tflops[number] = np.nan if answer.tflops is None else answer.tflops[0]

@@ -105,7 +105,7 @@ def predicted_speeds(model: Model, dataset: Dataset, score: NDArray[np.float64])
 def answered_ratios(model: Model, dataset: Dataset, ranked: RankedRows) -> TimeRatios:
     """Measured over predicted times of the first kernels of the model's answers, as far as they were measured."""
     measured = dataset.frame["tflops"].to_numpy(dtype=np.float64)
-    shown = model.spec.op.timed or SHOWN
+    shown = model.spec.op.training.timed or SHOWN
     rows = np.flatnonzero((ranked.place < shown) & (measured > 0) & np.isfinite(ranked.tflops))
     rows = rows[np.lexsort((ranked.place[rows], dataset.problem_ids[rows]))]
     times = ranked.tflops[rows] / measured[rows]

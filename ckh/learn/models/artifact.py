@@ -250,7 +250,7 @@ class Model:
             ModelError: the file is damaged.
         """
         if not self._measured:
-            self._measured.append(read_measured(self.path, map(str.lower, self.spec.op.sizes)))
+            self._measured.append(read_measured(self.path, map(str.lower, self.spec.op.problems.sizes)))
         return self._measured[0]
 
     def frequent_table(self, problem: Problem) -> Table | None:
@@ -260,21 +260,21 @@ class Model:
             ModelError: a file of the model is damaged.
         """
         op = self.spec.op
-        if not op.grows_with or labels_of(self.path) is not Labels.WINNERS or self.measured is None:
+        if not op.problems.grows_with or labels_of(self.path) is not Labels.WINNERS or self.measured is None:
             return None
         return frequent_table(self.measured, problem, op, self.path / MEASURED_NAME)
 
     @property
     def num_cus(self) -> int | None:
         """Compute units of the measured GPU, if known and not part of problems."""
-        is_fixed = self.spec.arch != HOST and "num_cus" not in self.spec.op.identity
+        is_fixed = self.spec.arch != HOST and "num_cus" not in self.spec.op.problems.identity
         return self.spec.hardware.get("num_cus") if is_fixed else None
 
     @property
     def reach(self) -> dict[str, float]:
         """Limits of extrapolation by size (`reach.beyond`)."""
         if self._reach is None:
-            sizes = {name.lower() for name in self.spec.op.sizes}
+            sizes = {name.lower() for name in self.spec.op.problems.sizes}
             self._reach = reach_of(self.packed_forest(TFLOPS), sizes) if TFLOPS in self.spec.targets else {}
         return self._reach
 
@@ -366,7 +366,7 @@ class Model:
         speeds = tflops if self.calibration is None else self.calibration.speeds(score, tflops)
         if not np.isfinite(speeds).all():  # of a stranger's model
             speeds = np.where(np.isfinite(speeds), speeds, np.nan)
-        timed = self.spec.op.timed
+        timed = self.spec.op.training.timed
         return speeds if not timed else np.where(np.arange(speeds.shape[-1]) < timed, speeds, np.nan)
 
     def score_pool(
@@ -440,9 +440,9 @@ class Model:
         op, spec = self.spec.op, self.spec
         for start in range(0, len(dataset), BLOCK_ROWS):
             rows = dataset.frame.iloc[start : start + BLOCK_ROWS]
-            columns = {name: widened(rows[name].to_numpy()) for name in op.input_columns}
+            columns = {name: widened(rows[name].to_numpy()) for name in op.training.input_columns}
             if spec.legacy_tiles:
-                columns = op.legacy_columns(columns)
+                columns = op.training.legacy_columns(columns)
             yield spec.engine.matrix(columns, self.hardware, spec.feature_names)
 
     def tree_count(self, target: str) -> int:
@@ -456,7 +456,7 @@ class Model:
     def matrix(self, problem: Problem, kernels: Sequence[Kernel]) -> NDArray[np.float64]:
         """Features of kernels on a problem, shape (kernels, features)."""
         op = self.spec.op
-        columns = {**op.problem_features([problem]), **op.kernel_features(kernels, self.spec.encoding)}
+        columns = {**op.problems.features([problem]), **op.kernels.features(kernels, self.spec.encoding)}
         return self.spec.engine.matrix(columns, self.hardware, self.spec.feature_names)
 
     def _linear(self, raw: NDArray[np.float64], target: str) -> NDArray[np.float64]:

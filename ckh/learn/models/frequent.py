@@ -55,12 +55,12 @@ def frequent_table(measured: MeasuredSet, problem: Problem, op: AnyOperation, fi
     Raises:
         ModelError: a problem that was measured is none; `file` is what it stands in.
     """
-    sizes, left_out = [name.lower() for name in op.sizes], held_out(op)
-    wanted, size = _without(problem, sizes), op.grows_with.lower()
+    sizes, left_out = [name.lower() for name in op.problems.sizes], held_out(op)
+    wanted, size = _without(problem, sizes), op.problems.grows_with.lower()
     wins: dict[str, dict[int, Counter[str]]] = {}
     for text, (kernel, _) in zip(measured.problems, measured.best, strict=True):
         try:
-            known = op.parse_problem(text)
+            known = op.problems.parse(text)
         except (DataError, UsageError) as error:
             raise ModelError(f"{file}: problems: {error.message}", error.hint, code=error.code) from error
         if _without(known, sizes) == wanted:
@@ -71,7 +71,7 @@ def frequent_table(measured: MeasuredSet, problem: Problem, op: AnyOperation, fi
 
 def held_out(op: AnyOperation) -> list[str]:
     """The sizes that are left out of account: those of a layer, and that by which problems of a layer differ."""
-    return [name.lower() for name in (*op.split_by, op.grows_with)]
+    return [name.lower() for name in (*op.problems.split_by, op.problems.grows_with)]
 
 
 def frequent(

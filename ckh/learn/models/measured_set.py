@@ -111,8 +111,8 @@ def measured_file(dataset: Dataset, before: MeasuredSet | None = None) -> bytes:
     from ckh.assess.times import times_of
 
     op, frame = dataset.op, dataset.frame
-    limits = [(int(frame[name].min()), int(frame[name].max())) for name in op.sizes]
-    families = {str(one) for one in frame[op.kernel_slice].unique()}
+    limits = [(int(frame[name].min()), int(frame[name].max())) for name in op.problems.sizes]
+    families = {str(one) for one in frame[op.kernels.slice_column].unique()}
     rows: dict[str, tuple[list[int], str, float]] = {}
     if before is not None:
         limits = [(min(a, c), max(b, d)) for (a, b), (c, d) in zip(limits, before.limits, strict=True)]
@@ -123,7 +123,7 @@ def measured_file(dataset: Dataset, before: MeasuredSet | None = None) -> bytes:
     if times.count + len(rows) <= _MOST_PROBLEMS:
         best = choices(-times.latency_ms, times.problem, times.count)
         names = frame["kernel"].to_numpy(dtype=object)[best]
-        sizes = frame.iloc[dataset.first_rows][list(op.sizes)].to_numpy(dtype=np.int64).tolist()
+        sizes = frame.iloc[dataset.first_rows][list(op.problems.sizes)].to_numpy(dtype=np.int64).tolist()
         found = zip(dataset.problems(), sizes, names, times.latency_ms[best].tolist(), strict=True)
         rows |= {problem.canonical(): (row, str(name), float(f"{ms:.6g}")) for problem, row, name, ms in found}
     else:
@@ -131,7 +131,7 @@ def measured_file(dataset: Dataset, before: MeasuredSet | None = None) -> bytes:
     kernels: dict[str, int] = {}
     document = {
         "version": _VERSION,
-        "sizes": [name.lower() for name in op.sizes],
+        "sizes": [name.lower() for name in op.problems.sizes],
         "limits": limits,
         "families": sorted(families),
         "problems": list(rows),

@@ -30,7 +30,7 @@ class PooledScores:
 
     def __init__(self, model: Model, kernels: Sequence[Kernel]) -> None:
         self._model = model
-        self._kernels = KernelTable.of(model.spec.op.kernel_type, kernels)  # whose columns are read many times
+        self._kernels = KernelTable.of(model.spec.op.kernels.type, kernels)  # whose columns are read many times
         self._numbers = np.empty(0, dtype=np.int64)
         self._pool: Sequence[Kernel] = ()
 

@@ -76,8 +76,8 @@ class ModelInputs:
         return cls(
             engine=spec.engine,
             names=spec.feature_names,
-            of_kernels=lambda kernels: spec.op.kernel_features(kernels, spec.encoding),
-            of_problem=lambda problem: spec.op.problem_features([problem]),
+            of_kernels=lambda kernels: spec.op.kernels.features(kernels, spec.encoding),
+            of_problem=lambda problem: spec.op.problems.features([problem]),
         )
 
 
@@ -118,7 +118,7 @@ class PoolScorer:
         Raises:
             ModelError: a file of the model is missing or damaged.
         """
-        columns = self._spec.op.problem_features(problems)
+        columns = self._spec.op.problems.features(problems)
         return self._ranker(pool, columns).scores(columns, targets)
 
     def some(
@@ -132,7 +132,7 @@ class PoolScorer:
             kernels: which kernels of the pool, shape (problems, some), as that of the result.
             target: the number of the target.
         """
-        columns = self._spec.op.problem_features(problems)
+        columns = self._spec.op.problems.features(problems)
         return self._ranker(pool, columns).some(columns, kernels, target)
 
     def _ranker(self, pool: Sequence[Kernel], columns: Mapping[str, Any]) -> Ranker:
@@ -145,7 +145,7 @@ class PoolScorer:
             spec.engine,
             spec.feature_names,
             self._hardware,
-            spec.op.kernel_features(pool, spec.encoding),
+            spec.op.kernels.features(pool, spec.encoding),
             {name: column[:1] for name, column in columns.items()},
             [target in spec.log_targets for target in self._targets],
         )

@@ -85,7 +85,7 @@ class ModelSpec:
     @property
     def engine(self) -> FeatureEngine:
         """The feature engine of the operation."""
-        return self.op.engine
+        return self.op.training.engine
 
     @property
     def purpose(self) -> str:
@@ -101,12 +101,12 @@ def spec_of(dataset: Dataset, targets: tuple[str, ...]) -> ModelSpec:
     hardware = {name: value for name, value in dataset.hardware().items() if isinstance(value, int)}
     return ModelSpec(
         op_type=op.name,
-        variant=Direction(frame["variant"].iloc[0]) if "variant" in op.model_per else None,
-        dtype=str(frame["dtype"].iloc[0]) if "dtype" in op.model_per else ANY,
+        variant=Direction(frame["variant"].iloc[0]) if "variant" in op.training.model_per else None,
+        dtype=str(frame["dtype"].iloc[0]) if "dtype" in op.training.model_per else ANY,
         arch=dataset.arch,
         device=BETWEEN_DEVICES.join(devices),
-        feature_names=op.engine.names,
-        categorical_features=op.engine.categorical,
+        feature_names=op.training.engine.names,
+        categorical_features=op.training.engine.categorical,
         targets=targets,
         log_targets=tuple(target for target in LOG_TARGETS if target in targets),
         rank_by=RANK if RANK in targets else TFLOPS,
@@ -176,7 +176,7 @@ def _parse(fields: JsonFields, folder: Path) -> ModelSpec:
         raise ModelError(
             f"{where}: unknown operation {op_type!r}", "it has " + ", ".join(operation_names()), code="unknown-op"
         )
-    engine = operation(op_type).engine
+    engine = operation(op_type).training.engine
     # AMD's older specs carry neither version nor hardware: both are then as they were before the keys existed.
     encoding = fields.scalar("feature_encoding_version", int) if fields.has("feature_encoding_version") else 0
     if encoding != engine.encoding_version:

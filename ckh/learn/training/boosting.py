@@ -219,7 +219,7 @@ class Boosting:
     @property
     def _features(self) -> dict[str, Any]:
         """LightGBM's arguments that name the features."""
-        engine = self.prepared.dataset.op.engine
+        engine = self.prepared.dataset.op.training.engine
         return {"feature_name": list(engine.names), "categorical_feature": list(engine.categorical)}
 
 

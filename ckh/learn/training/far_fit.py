@@ -97,8 +97,8 @@ class FarFit:
         model = kind(client=self._client, n_estimators=trees, **own)
         arguments: dict[str, Any] = {
             "callbacks": [partial(_go_on, self._client.id, fit.target)],
-            "feature_name": list(op.engine.names),
-            "categorical_feature": list(op.engine.categorical),
+            "feature_name": list(op.training.engine.names),
+            "categorical_feature": list(op.training.engine.categorical),
         }
         if fit.is_grouped:
             arguments["group"] = self._whole(_GROUP)
@@ -149,9 +149,9 @@ def _go_on(client: str, target: str, done: Any) -> None:
 def _arrays(part: Dataset, options: TrainOptions) -> dict[str, NDArray[Any]]:
     """On a worker: features, labels, weights and sizes of problems of a part, by problems."""
     order = np.argsort(part.problem_ids, kind="stable")
-    columns = {name: part.frame[name].to_numpy() for name in part.op.input_columns}
+    columns = {name: part.frame[name].to_numpy() for name in part.op.training.input_columns}
     found: dict[str, NDArray[Any]] = {
-        _FEATURES: FeatureMatrix(part.op.engine, columns, part.hardware()).take(order),
+        _FEATURES: FeatureMatrix(part.op.training.engine, columns, part.hardware()).take(order),
         _GROUP: np.unique(part.problem_ids, return_counts=True)[1],
     }
     for target in options.all_targets:

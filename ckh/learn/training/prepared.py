@@ -108,11 +108,11 @@ def prepare(dataset: Dataset, options: TrainOptions, start: Start | None = None)
     if start is not None:
         start = replace(start, differs=check_start(start, spec_of(valid, options.all_targets), options))
     rows = with_rivals(valid, options.seed) if options.labels is Labels.WINNERS else valid
-    columns = {name: rows.frame[name].to_numpy() for name in rows.op.input_columns}
+    columns = {name: rows.frame[name].to_numpy() for name in rows.op.training.input_columns}
     return Prepared(
         known=valid,
         dataset=rows,
-        matrix=FeatureMatrix(rows.op.engine, columns, rows.hardware()),
+        matrix=FeatureMatrix(rows.op.training.engine, columns, rows.hardware()),
         efficiency=times_of(rows).efficiency(),
         start=start,
     )
@@ -177,7 +177,7 @@ def _check_rows(valid: Dataset) -> None:
         raise DataError("the dataset has no valid time", "see the column status for why", code="not-measured")
     if len(valid.frame) < _FEWEST_ROWS:
         raise DataError(f"the dataset has only {len(valid.frame)} valid row", code="few-problems")
-    for name in ("arch", *valid.op.model_per):
+    for name in ("arch", *valid.op.training.model_per):
         if len(found := sorted(valid.frame[name].unique())) > 1:
             hint = "choose one with --variant" if name == "variant" else "train one model for each"
             raise DataError(f"the dataset has several values of {name}: {', '.join(found)}", hint, code="mixed-data")

@@ -49,15 +49,15 @@ def with_rivals(winners: Dataset, seed: int) -> Dataset:
     import pandas as pd
 
     op = winners.op
-    if op.model_files.keys() - {TIMED_NAME}:
+    if op.training.model_files.keys() - {TIMED_NAME}:
         raise UsageError(
             f"the candidates of {op.name} come from measured data, not from winners",
             code="winners-only",
         )
-    shared = ["op_type", "arch", *op.identity, *(f"hw_{name}" for name in HARDWARE)]
+    shared = ["op_type", "arch", *op.problems.identity, *(f"hw_{name}" for name in HARDWARE)]
     judged = ("status", "is_valid", "latency_ms", "spread")
-    columns = list(dict.fromkeys([*shared, "kernel", *op.input_columns, *judged]))
-    first = winners.frame[list(dict.fromkeys([*shared, *(set(op.input_columns) & set(op.identity))]))]
+    columns = list(dict.fromkeys([*shared, "kernel", *op.training.input_columns, *judged]))
+    first = winners.frame[list(dict.fromkeys([*shared, *(set(op.training.input_columns) & set(op.problems.identity))]))]
     parts = [winners.frame[columns]]
     for rows, kernels, table in _rivals(winners, op, seed):
         part = pd.concat([first.iloc[rows].reset_index(drop=True), table.iloc[kernels].reset_index(drop=True)], axis=1)
@@ -74,12 +74,12 @@ def _rivals(
     names = winners.frame["kernel"].to_numpy(dtype=object)
     pools: dict[int, tuple[Sequence[Kernel], list[tuple[int, NDArray[np.intp]]]]] = {}
     for row, problem in zip(winners.first_rows.tolist(), winners.problems(), strict=True):
-        found = op.candidates(problem, arch, Path())
+        found = op.kernels.candidates(problem, arch, Path())
         pools.setdefault(id(found.pool), (found.pool, []))[1].append((row, found.chosen))
     order = np.argsort(winners.problem_ids, kind="stable")
     starts = np.searchsorted(winners.problem_ids[order], np.arange(len(winners.first_rows) + 1))
     for pool, members in pools.values():
-        place = {op.kernel_name(kernel): index for index, kernel in enumerate(pool)}
+        place = {op.kernels.name(kernel): index for index, kernel in enumerate(pool)}
         won_of = {
             row: {place[name] for name in names[order[starts[one] : starts[one + 1]]] if name in place}
             for row, _ in members
@@ -106,9 +106,9 @@ def _drawn(
 def _columns(op: AnyOperation, pool: Sequence[Kernel], arch: str) -> pd.DataFrame:
     import pandas as pd
 
-    columns: dict[str, Any] = {"kernel": [op.kernel_name(kernel) for kernel in pool]}
-    known = op.kernel_columns(pool, Encoding.on(arch))
-    columns |= {name: values for name, values in known.items() if name in op.input_columns}
+    columns: dict[str, Any] = {"kernel": [op.kernels.name(kernel) for kernel in pool]}
+    known = op.kernels.columns(pool, Encoding.on(arch))
+    columns |= {name: values for name, values in known.items() if name in op.training.input_columns}
     table: pd.DataFrame = pd.DataFrame(columns)
     return table
 
@@ -126,11 +126,11 @@ def ranked_winners(dataset: Dataset, model: Model) -> WinnerPlaces:
     places: dict[int, tuple[Sequence[Kernel], dict[str, int]]] = {}
     for number, found in enumerate(rankings_of(dataset.problems(), model)):
         if id(found.pool) not in places:
-            names = {op.kernel_name(kernel): index for index, kernel in enumerate(found.pool)}
+            names = {op.kernels.name(kernel): index for index, kernel in enumerate(found.pool)}
             places[id(found.pool)] = found.pool, names
         if not len(found.order):
             continue
-        first[number] = op.kernel_name(found.pool[found.order[0]])
+        first[number] = op.kernels.name(found.pool[found.order[0]])
         winner = places[id(found.pool)][1].get(winners[number])
         if winner is not None and (at := np.flatnonzero(found.order == winner)).size:
             place[number] = at[0]

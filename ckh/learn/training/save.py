@@ -52,7 +52,14 @@ def _owns(folder: Path) -> Callable[[str], bool] | None:
         return None
     if not (isinstance(names, list) and isinstance(op_type, str) and is_operation(op_type)):
         return None
-    others = {SPEC_NAME, MANIFEST_NAME, MEASURED_NAME, TUNING_NAME, CALIBRATION_NAME, *operation(op_type).model_files}
+    others = {
+        SPEC_NAME,
+        MANIFEST_NAME,
+        MEASURED_NAME,
+        TUNING_NAME,
+        CALIBRATION_NAME,
+        *operation(op_type).training.model_files,
+    }
     return lambda name: name in others or _OF_TARGET.fullmatch(name) is not None
 
 
@@ -70,7 +77,7 @@ def _files(trained: Trained) -> Iterable[tuple[str, bytes]]:
     if trained.tuning is not None:
         yield TUNING_NAME, _json(trained.tuning.to_dict())
     before = None if trained.start is None else trained.start.path
-    for name, content_of in trained.dataset.op.model_files.items():
+    for name, content_of in trained.dataset.op.training.model_files.items():
         if (content := content_of(trained.dataset.frame, before)) is not None:
             yield name, content
     yield MEASURED_NAME, measured_file(trained.dataset, None if trained.start is None else trained.start.measured)

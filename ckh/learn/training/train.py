@@ -64,7 +64,7 @@ def train(
     """
     check_options(options, start)
     prepared = prepare(dataset, options, start)
-    rows, engine = prepared.dataset, prepared.dataset.op.engine
+    rows, engine = prepared.dataset, prepared.dataset.op.training.engine
     trainer = _Trainer(Boosting(prepared, options, advance), far)
     validated, targets = {}, {}
     for target in options.all_targets:
@@ -91,7 +91,7 @@ def _calibration(dataset: Dataset, validated: Mapping[str, Validated]) -> Calibr
         return None
     tflops = dataset.frame[TARGET_COLUMNS[TFLOPS]].to_numpy(dtype=np.float64)
     speed = np.expm1(held_out[TFLOPS])
-    return calibrate(held_out.get(RANK), speed, tflops, dataset.problem_ids, dataset.op.timed)
+    return calibrate(held_out.get(RANK), speed, tflops, dataset.problem_ids, dataset.op.training.timed)
 
 
 class _Trainer:
@@ -126,7 +126,7 @@ class _Trainer:
                 scale = self._boosting.lambdarank_scale(rows, final, prior, lambdarank)
                 text = self._with_lambdarank(text, lambdarank.model_to_string(), scale)
                 trees += lambdarank.num_trees()
-        names = self._prepared.dataset.op.engine.names
+        names = self._prepared.dataset.op.training.engine.names
         # Of an ensemble's trees LightGBM counts no split: their gains were left out.
         counts = final.feature_importance() if self._prepared.start is None else split_counts(text, names)
         return TrainedTarget(

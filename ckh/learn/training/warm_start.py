@@ -173,7 +173,7 @@ def read_start(path: Path) -> Start:
         problems=trained_problems(path) or frozenset(),
         data_sha256=ours.get("data_sha256"),
         lineage=ours.get("warm_start"),
-        measured=read_measured(path, map(str.lower, spec.op.sizes)),
+        measured=read_measured(path, map(str.lower, spec.op.problems.sizes)),
     )
 
 

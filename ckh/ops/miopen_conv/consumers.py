@@ -133,11 +133,11 @@ def _records(rows: MeasuredRows) -> list[tuple[FdbDevice, MiopenProblem, SolverT
 
     names = ["arch", "hw_num_cus", "kernel", "algorithm", "is_valid", "latency_ms", WORKSPACE.name]
     found = []
-    for block in rows.blocks([*OPERATION.identity, *names]):
+    for block in rows.blocks([*OPERATION.problems.identity, *names]):
         for row in block.to_pylist():
             if row["is_valid"]:
                 device = FdbDevice(str(row["arch"]), int(row["hw_num_cus"] or 0))
-                found.append((device, OPERATION.problem_of_row(row), _solver_time(row)))
+                found.append((device, OPERATION.problems.of_row(row), _solver_time(row)))
     return found
 
 

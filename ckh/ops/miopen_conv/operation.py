@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ckh.kernels.pools import Candidates
-from ckh.ops.base import Operation, Worth, lazily
+from ckh.ops.base import Kernels, Operation, Problems, Training, Worth, lazily
 from ckh.ops.grouped_conv.columns import CONV_IDENTITY, CONV_IDENTITY_COLUMNS, CONV_SIZES
 from ckh.ops.grouped_conv.operation import OPERATION as CONVOLUTION
 from ckh.ops.grouped_conv.problem import CONV_COLUMNS
@@ -100,7 +100,7 @@ def _problem_of_row(row: Mapping[str, Any]) -> MiopenProblem:
 
 
 def _problem_features(problems: Sequence[MiopenProblem]) -> dict[str, Any]:
-    return CONVOLUTION.problem_features(problems) | {
+    return CONVOLUTION.problems.features(problems) | {
         "layout": np.array([problem.layout for problem in problems]),
         "ndim_spatial": np.array([float(problem.ndim) for problem in problems]),
     }
@@ -156,7 +156,7 @@ def _train_defaults(rows: int) -> TrainOptions:
 def _load_problems(
     source: str, variant: str | None, dtype: str | None, default_dtype: str = "fp32"
 ) -> tuple[MiopenProblem, ...]:
-    found = CONVOLUTION.load_problems(source, variant, dtype, default_dtype)
+    found = CONVOLUTION.problems.load(source, variant, dtype, default_dtype)
     return tuple(dict.fromkeys(from_convolution(problem) for problem in found))
 
 
@@ -164,40 +164,44 @@ OPERATION = Operation(
     name=MIOPEN_CONV.op_type,
     summary="MIOpen's convolution solvers, from AMD's find databases",
     prefix="miopen_",
-    kernel_type=Solver,
-    columns=dataset_columns(CONV_IDENTITY_COLUMNS, CONV_SIZES, _SOLVER_COLUMNS),
-    identity=CONV_IDENTITY,
-    sizes=tuple(CONV_COLUMNS),
-    model_per=(),
-    engine=MIOPEN_CONV,
-    input_columns=INPUT_COLUMNS,
-    parse_problem=parse_miopen_problem,
-    problem_of_row=_problem_of_row,
-    problem_columns=CONVOLUTION.problem_columns,
-    problem_features=_problem_features,
-    parse_kernel=parse_solver,
-    kernel_name=lambda solver: solver.name,
-    kernel_columns=_kernel_columns,
-    kernel_features=_kernel_features,
-    mismatch=_mismatch,
-    candidates=_candidates,
-    candidates_key=candidates_key,
-    slices=CONVOLUTION.slices,
-    kernel_slice="algorithm",
-    place=CONVOLUTION.place,
-    # Another dtype, direction or layout of the same layer would give its answer away.
-    split_by=tuple(CONV_COLUMNS),
-    train_defaults=_train_defaults,
-    model_files={CANDIDATES_NAME: _candidates_file},
-    load_problems=_load_problems,
-    set_names=CONVOLUTION.set_names,
-    # Of the first 97 to 100 % are among the four that a find database lists; of the second a third may not be.
-    timed=1,
-    batch="n",
-    formats=lazily("ckh.ops.miopen_conv.readers.formats:FORMATS"),
-    shaped=lazily("ckh.ops.miopen_conv.shaped:SHAPED"),
-    requested=lazily("ckh.ops.miopen_conv.requested:REQUESTED"),
-    judged=JUDGED,
+    problems=Problems(
+        identity=CONV_IDENTITY,
+        sizes=tuple(CONV_COLUMNS),
+        parse=parse_miopen_problem,
+        of_row=_problem_of_row,
+        columns=CONVOLUTION.problems.columns,
+        features=_problem_features,
+        slices=CONVOLUTION.problems.slices,
+        place=CONVOLUTION.problems.place,
+        split_by=tuple(CONV_COLUMNS),
+        load=_load_problems,
+        set_names=CONVOLUTION.problems.set_names,
+        batch="n",
+        shaped=lazily("ckh.ops.miopen_conv.shaped:SHAPED"),
+        requested=lazily("ckh.ops.miopen_conv.requested:REQUESTED"),
+    ),
+    kernels=Kernels(
+        type=Solver,
+        parse=parse_solver,
+        name=lambda solver: solver.name,
+        columns=_kernel_columns,
+        features=_kernel_features,
+        mismatch=_mismatch,
+        candidates=_candidates,
+        key_of=candidates_key,
+        slice_column="algorithm",
+    ),
+    training=Training(
+        columns=dataset_columns(CONV_IDENTITY_COLUMNS, CONV_SIZES, _SOLVER_COLUMNS),
+        model_per=(),
+        engine=MIOPEN_CONV,
+        input_columns=INPUT_COLUMNS,
+        defaults=_train_defaults,
+        model_files={CANDIDATES_NAME: _candidates_file},
+        timed=1,
+        formats=lazily("ckh.ops.miopen_conv.readers.formats:FORMATS"),
+        judged=JUDGED,
+    ),
     exported=lazily("ckh.ops.miopen_conv.consumers:EXPORTED"),
     consumers=lazily("ckh.ops.miopen_conv.consumers:CONSUMERS"),
 )

@@ -116,9 +116,9 @@ def searched(op: AnyOperation) -> Searched[Any]:
     Raises:
         UsageError: they are not made of parameters.
     """
-    found = part_of(op, "searched", Searched)
+    found = part_of(op, op.kernels.searched, Searched)
     if found is None:
-        others = [name for name in built_in_names() if operation(name).searched]
+        others = [name for name in built_in_names() if operation(name).kernels.searched]
         raise UsageError(
             f"{op.name} has no space of kernels to search",
             "there is one of " + " and ".join(others),
@@ -129,7 +129,7 @@ def searched(op: AnyOperation) -> Searched[Any]:
 
 def look_alikes(kernels: Sequence[Kernel], model: Model) -> LookAlikes:
     """Which kernels are the same to a model."""
-    columns = model.spec.op.kernel_features(kernels, model.spec.encoding)
+    columns = model.spec.op.kernels.features(kernels, model.spec.encoding)
     codes = [np.unique(column, return_inverse=True)[1].reshape(-1) for column in columns.values()]
     _, first, kind = np.unique(np.stack(codes, axis=1), axis=0, return_index=True, return_inverse=True)
     order = np.argsort(first)

@@ -157,7 +157,7 @@ def _canonical(text: str) -> tuple[str, Any] | None:
     if op is None:
         return None
     try:
-        return op, operation(op).parse_problem(first)
+        return op, operation(op).problems.parse(first)
     except UsageError as error:
         if error.code == _OTHER_FORM:
             return None

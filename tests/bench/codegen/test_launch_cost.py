@@ -36,7 +36,7 @@ def wanted() -> Iterator[tuple[str, str, str]]:
     """Architecture, operation and name of every kernel."""
     for arch, kernel in REAL:
         op = operation_of_kernel(kernel)
-        yield arch, op.name, op.kernel_name(kernel)
+        yield arch, op.name, op.kernels.name(kernel)
 
 
 @pytest.fixture
@@ -71,7 +71,7 @@ def test_a_timed_launch_takes_the_host_less_than_a_microsecond(real_kernels: Rea
         problems = (problem.canonical() for problem in trials().loop_ends(kernel))
         found, problem = next((one, text) for text in problems if not (one := ask(library, op.name, text))["reason"])
         launches, rest = divmod(found["launches"], LOOPS * SAMPLES)
-        name = op.kernel_name(kernel)
+        name = op.kernels.name(kernel)
         # One kernel a launch, two of two stages; a last untimed launch where results are added to what is there.
         stages = 2 if getattr(kernel, "two_stage", False) else 1
         assert (launches, rest in {0, stages}) == (stages, True), (name, found)

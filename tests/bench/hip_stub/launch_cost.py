@@ -28,7 +28,7 @@ def main() -> None:
     counters = {name: ctypes.c_long.in_dll(runtime, f"stub_{name}") for name in _COUNTERS}
     for line in sys.stdin:
         job = json.loads(line)
-        problem = operation(job["op"]).parse_problem(job["problem"])
+        problem = operation(job["op"]).problems.parse(job["problem"])
         library = KernelLibrary(loadable(job["library"]))
         c_problem = ctypes.byref(computation_of(problem).c_problem(problem))
         reason = library.unsupported(c_problem)

@@ -76,10 +76,10 @@ def test_older_and_newer_names_of_bf16_are_one_kernel() -> None:
     older = "moe_ck2stages_gemm1_256x32x64x64_1x4_TypeCast_v1_Nswizzle0_no_MulRoutedWeight0_silu"
     newer = older.replace("_no_", "_Quant0_") + "_B16_B16_B16"
     first = next(one for one in firsts if one.name == older)
-    assert OPERATION.other_names(first) == (newer,)
+    assert OPERATION.kernels.other_names(first) == (newer,)
     second = next(one for one in seconds if one.block_m == 32)
-    assert OPERATION.other_names(parse_choice(joint(older, second.name))) == (joint(newer, second.name),)
-    assert OPERATION.other_names(second) == ()
+    assert OPERATION.kernels.other_names(parse_choice(joint(older, second.name))) == (joint(newer, second.name),)
+    assert OPERATION.kernels.other_names(second) == ()
 
 
 BEST = DATA / "new" / "aiter_moe_best_per_type.parquet"

@@ -45,12 +45,12 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_all_kernels_that_were_measured_are_candidates(model: Path) -> None:
     """The 84 come first in the pool, the 12 of a tile that no space has among them; the rest of the pool follows."""
     names = tile_engine.names()
-    found = OPERATION.candidates(DIVIDED, GFX942, model)
-    pool = [OPERATION.kernel_name(kernel) for kernel in found.pool]
+    found = OPERATION.kernels.candidates(DIVIDED, GFX942, model)
+    pool = [OPERATION.kernels.name(kernel) for kernel in found.pool]
     assert len(names) == found.timed == found.timed_candidates == 84
     assert set(pool[:84]) == set(names)
     assert len(pool) == len(set(pool))
-    default = {OPERATION.kernel_name(kernel) for kernel in gemm_pool(GFX942, "fp16", "rcr")}
+    default = {OPERATION.kernels.name(kernel) for kernel in gemm_pool(GFX942, "fp16", "rcr")}
     assert set(pool) == default | set(names)
     assert sum("224x256x64" in name for name in set(names) - default) == 12
 
@@ -58,8 +58,8 @@ def test_all_kernels_that_were_measured_are_candidates(model: Path) -> None:
 @pytest.mark.slow
 def test_rules_of_the_problem_hold_for_what_was_measured(model: Path) -> None:
     """K = 1000 is no multiple of an unpadded tile of 64; mem runs every size on a GPU."""
-    found = OPERATION.candidates(REST, GFX942, model)
-    timed = [kernel for kernel in found.kernels if OPERATION.kernel_name(kernel) in set(tile_engine.names())]
+    found = OPERATION.kernels.candidates(REST, GFX942, model)
+    timed = [kernel for kernel in found.kernels if OPERATION.kernels.name(kernel) in set(tile_engine.names())]
     assert {kernel.pipeline for kernel in timed} == {"mem"}
     assert found.timed_candidates == len(timed) == 28
 
@@ -77,13 +77,13 @@ def test_an_export_has_the_same_pool_as_an_answer(model: Path) -> None:
     """The group of a problem has the pool's kernels in the pool's order."""
     loaded = load_model(model)
     group = group_of(loaded, DIVIDED)
-    pool = OPERATION.candidates(DIVIDED, GFX942, model).pool
+    pool = OPERATION.kernels.candidates(DIVIDED, GFX942, model).pool
     assert list(group.kernels) == list(pool)
 
 
 def test_on_another_architecture_nothing_counts_as_measured(model: Path) -> None:
     """There the rules of that architecture decide, which has no such GPU's times."""
-    found = OPERATION.candidates(DIVIDED, GFX950, model)
+    found = OPERATION.kernels.candidates(DIVIDED, GFX950, model)
     assert found.timed is None
     outside = set(found.pool) - set(gemm_pool(GFX950, "fp16", "rcr"))
     assert all(not POOLS.rules.of_arch(kernel, GFX950) for kernel in outside)
@@ -92,7 +92,7 @@ def test_on_another_architecture_nothing_counts_as_measured(model: Path) -> None
 def test_models_without_the_file_rank_the_architectures_pool(model: Path, tmp_path: Path) -> None:
     """As those that were trained before."""
     shutil.copytree(model, tmp_path / "old", ignore=shutil.ignore_patterns(TIMED_NAME))
-    found = OPERATION.candidates(DIVIDED, GFX942, tmp_path / "old")
+    found = OPERATION.kernels.candidates(DIVIDED, GFX942, tmp_path / "old")
     assert tuple(found.pool) == gemm_pool(GFX942, "fp16", "rcr")
     assert found.timed is found.timed_candidates is None
 

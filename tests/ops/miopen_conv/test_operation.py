@@ -30,8 +30,8 @@ def test_problems_of_a_group_choose_from_one_pool() -> None:
     sizes = set()
     for _ in range(200):
         one = problem(draw)
-        found, expected = op.candidates(one, arch, MODEL), candidates(one, table)
-        assert tuple(map(op.kernel_name, found.kernels)) == expected.solvers
+        found, expected = op.kernels.candidates(one, arch, MODEL), candidates(one, table)
+        assert tuple(map(op.kernels.name, found.kernels)) == expected.solvers
         assert found.refused == expected.refused
         assert pools.setdefault(group_name(one), found.pool) is found.pool
         sizes.add((group_name(one), len(found.chosen)))

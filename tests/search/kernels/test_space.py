@@ -40,7 +40,7 @@ ARCH_DTYPES = (("host", "fp32"), ("gfx942", "bf16"), ("gfx90a", "fp16"))
 def space_for(problem: ConvProblem | GemmProblem, arch: str = "host", limit: int = 10_000) -> Any:
     """The space of a problem with its pool."""
     spec = load_arch(arch)
-    pool = operation_of(problem.canonical()).candidates(problem, spec, Path()).kernels
+    pool = operation_of(problem.canonical()).kernels.candidates(problem, spec, Path()).kernels
     return kernel_space(problem, spec, pool, limit)
 
 
@@ -78,7 +78,7 @@ def test_convolution_proposals_are_legal(arch: str, dtype: str, seed: int) -> No
     for number, kernel in enumerate(space.kernels):
         assert CONV_RULES.check(kernel, spec, problem) == []
         if number % 50 == 0:
-            assert op.parse_kernel(op.kernel_name(kernel)) == kernel
+            assert op.kernels.parse(op.kernels.name(kernel)) == kernel
             assert space.space.config(number)["tile_m"] == kernel.tile_m
 
 
@@ -94,14 +94,14 @@ def test_gemm_proposals_are_legal(arch: str, dtype: str, seed: int) -> None:
     for number, kernel in enumerate(space.kernels):
         assert GEMM_RULES.check(kernel, spec, problem) == []
         if number % 50 == 0:
-            assert op.parse_kernel(op.kernel_name(kernel)) == kernel
+            assert op.kernels.parse(op.kernels.name(kernel)) == kernel
             assert space.space.config(number)["tile_n"] == kernel.tile_n
 
 
 @pytest.mark.parametrize("problem", [CONV, GEMM])
 def test_the_pool_comes_first_whatever_the_limit(problem: ConvProblem | GemmProblem) -> None:
     """Every candidate is there, in its order, even where there is room for nothing else."""
-    pool = operation_of(problem.canonical()).candidates(problem, load_arch("host"), Path()).kernels
+    pool = operation_of(problem.canonical()).kernels.candidates(problem, load_arch("host"), Path()).kernels
     small, large = space_for(problem, limit=1), space_for(problem, limit=2000)
     assert small.kernels == pool
     assert large.kernels[: large.pool_size] == pool
@@ -166,7 +166,7 @@ def test_gpu_proposals_beyond_the_pool_can_be_loaded() -> None:
 
 def test_what_a_device_cannot_build_is_left_out() -> None:
     """A further test of kernels holds for those of the pool, too."""
-    pool = operation("grouped_conv").candidates(CONV, load_arch("host"), Path()).kernels
+    pool = operation("grouped_conv").kernels.candidates(CONV, load_arch("host"), Path()).kernels
     space: Any = kernel_space(CONV, load_arch("host"), pool, 1000, lambda kernel: asdict(kernel)["pipeline"] == "mem")
     assert {kernel.pipeline for kernel in space.kernels} == {"mem"}
     assert space.pool_size == sum(asdict(kernel)["pipeline"] == "mem" for kernel in pool)
@@ -241,7 +241,7 @@ def can_load(kernel: Any, spec: ArchSpec) -> bool:
 def test_a_products_pool_is_legal_whatever_rules_say() -> None:
     """Candidates are in the space; kernels that are no such combination have no number."""
     spec = load_arch("host")
-    pool = operation("grouped_conv").candidates(CONV, spec, Path()).kernels
+    pool = operation("grouped_conv").kernels.candidates(CONV, spec, Path()).kernels
     product = product_of(CONV, spec)
     bases, rows = product.numbers_of(pool)
     assert [product.kernel(base, row) for base, row in zip(bases.tolist(), rows.tolist(), strict=True)] == list(pool)

@@ -244,13 +244,13 @@ def dataset_lines(rows: MeasuredRows) -> list[TunedLine]:
 
 def timed_rows(rows: MeasuredRows, op: Operation[Any, Any]) -> Iterator[tuple[str, Any, str, float, bool]]:
     """The rows of a dataset that have a time or a bound: architecture, problem, kernel, us, whether it is predicted."""
-    names = [*op.identity, "arch", "kernel", "status", "is_valid", "latency_ms", "message"]
+    names = [*op.problems.identity, "arch", "kernel", "status", "is_valid", "latency_ms", "message"]
     for block in rows.blocks(names):
         for row in block.to_pylist():
             is_predicted = row["status"] == Status.PREDICTED
             if row["is_valid"] or is_predicted:
                 time_us = bound_of(row["message"]) if is_predicted else row["latency_ms"] * 1e3
-                yield row["arch"], op.problem_of_row(row), row["kernel"], time_us, is_predicted
+                yield row["arch"], op.problems.of_row(row), row["kernel"], time_us, is_predicted
 
 
 def fastest(lines: Iterable[_Row]) -> list[_Row]:

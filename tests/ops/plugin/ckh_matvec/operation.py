@@ -16,7 +16,7 @@ from ckh.features.engine import Feature, FeatureEngine
 from ckh.kernels.judging import RuleBook, Rules
 from ckh.kernels.pools import Pools
 from ckh.kernels.table import KernelTable, column_of
-from ckh.ops.base import Operation
+from ckh.ops.base import Kernels, Operation, Problems, Training
 from ckh.requested import Requested, SizeOption
 from ckh.schema import Column, dataset_columns
 
@@ -24,12 +24,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from ckh.archs import ArchSpec
+    from ckh.bench.computation import Measured
     from ckh.bench.planning.candidates import PoolSource
     from ckh.data.settings import Settings
-    from ckh.export.groups import Group
+    from ckh.export.groups import Exported, Group
     from ckh.learn.models.artifact import Model
     from ckh.ops.base import Encoding
-    from ckh.search.kernels.product import Product
+    from ckh.search.kernels.product import Product, Searched
 
 SIZES = ("rows", "cols")
 PARAMETERS = ("block", "unroll")
@@ -158,7 +159,7 @@ def _candidate_source(settings: Settings) -> PoolSource[MatvecProblem, MatvecKer
     return PoolSource(POOLS, lambda one: (one.dtype,), wanted_by(settings.filter, MatvecKernel))
 
 
-def _measured() -> object:
+def _measured() -> Measured[MatvecProblem, MatvecKernel]:
     from ckh.bench.computation import Computation, HostEmission, Measured, Split
 
     def emit(kernel: MatvecKernel, _simd: object) -> str:
@@ -182,7 +183,7 @@ def _measured() -> object:
     )
 
 
-def _searched() -> object:
+def _searched() -> Searched[MatvecProblem]:
     from ckh.search.kernels.product import KernelParameter, Options, Product, Searched
 
     def product_of(problem: MatvecProblem, arch: ArchSpec) -> Product:
@@ -196,7 +197,7 @@ def _searched() -> object:
     return Searched(product_of)
 
 
-def _exported() -> object:
+def _exported() -> Exported:
     from ckh.archs import load_arch
     from ckh.export.groups import DTYPE, Exported, ProblemKind, element_types, ruled_group
 
@@ -217,35 +218,41 @@ OPERATION = Operation(
     name="matvec",
     summary="a matrix times a vector",
     prefix="matvec_",
-    kernel_type=MatvecKernel,
-    columns=dataset_columns(
-        (Column("dtype", "string", "", "element type"),),
-        tuple(Column(name, "int64", "", f"problem size {name}") for name in SIZES),
-        tuple(Column(name, "int64", "", f"kernel parameter {name}") for name in PARAMETERS),
+    problems=Problems(
+        identity=("dtype", *SIZES),
+        sizes=SIZES,
+        parse=_parse_problem,
+        of_row=lambda row: MatvecProblem(int(row["rows"]), int(row["cols"]), row["dtype"]),
+        columns=_problem_columns,
+        features=_problem_columns,
+        place=lambda problem: [float(np.log2(getattr(problem, name))) for name in SIZES],
+        split_by=SIZES,
+        load=_load_problems,
+        set_names=lambda: ("squares",),
+        requested=_requested,
     ),
-    identity=("dtype", *SIZES),
-    sizes=SIZES,
-    model_per=("dtype",),
-    engine=ENGINE,
-    input_columns=(*SIZES, *PARAMETERS),
-    parse_problem=_parse_problem,
-    problem_of_row=lambda row: MatvecProblem(int(row["rows"]), int(row["cols"]), row["dtype"]),
-    problem_columns=_problem_columns,
-    problem_features=_problem_columns,
-    parse_kernel=_parse_kernel,
-    kernel_name=_name,
-    kernel_columns=_kernel_columns,
-    kernel_features=_kernel_columns,
-    mismatch=lambda kernel, problem: "" if kernel.dtype == problem.dtype else "another dtype",
-    candidates=lambda problem, arch, model: POOLS.candidates(problem, arch, problem.dtype, model=model),
-    candidates_key=lambda problem: (problem.dtype, problem.cols % 8),
-    kernel_slice="block",
-    place=lambda problem: [float(np.log2(getattr(problem, name))) for name in SIZES],
-    split_by=SIZES,
-    load_problems=_load_problems,
-    set_names=lambda: ("squares",),
-    requested=_requested,
+    kernels=Kernels(
+        type=MatvecKernel,
+        parse=_parse_kernel,
+        name=_name,
+        columns=_kernel_columns,
+        features=_kernel_columns,
+        mismatch=lambda kernel, problem: "" if kernel.dtype == problem.dtype else "another dtype",
+        candidates=lambda problem, arch, model: POOLS.candidates(problem, arch, problem.dtype, model=model),
+        key_of=lambda problem: (problem.dtype, problem.cols % 8),
+        slice_column="block",
+        searched=_searched,
+    ),
+    training=Training(
+        columns=dataset_columns(
+            (Column("dtype", "string", "", "element type"),),
+            tuple(Column(name, "int64", "", f"problem size {name}") for name in SIZES),
+            tuple(Column(name, "int64", "", f"kernel parameter {name}") for name in PARAMETERS),
+        ),
+        model_per=("dtype",),
+        engine=ENGINE,
+        input_columns=(*SIZES, *PARAMETERS),
+    ),
     measured=_measured,
-    searched=_searched,
     exported=_exported,
 )
