@@ -87,6 +87,8 @@ ERROR_CODES: dict[str, str] = {
     "gpu-memory": "not enough GPU memory",
     "no-compiler": "no usable compiler",
     "no-headers": "no headers of CK Tile",
+    "no-consumer": "a program that uses choices could not be compared",
+    "program-failed": "a program that was built of an export fails",
     "no-emulator": "the emulated GPU cannot be built",
     "not-compiled": "a kernel that cannot be compiled",
     "broken-toolchain": "the compiler builds nothing that loads",

@@ -33,6 +33,7 @@ PANELS = {
     "Run": "budget_s jobs compile_timeout_s cluster seed compile_only check resume yes verbose",
     "Gate": "create fail_under min_problems min_mean min_p10 top_k max_mean_loss max_median_loss max_p10_loss "
     "max_problem_loss max_loss allow_unmeasured",
+    "Consumers": "consumer export dispatcher",
     "Figures": "over by_data watch every plots",
     "Output": "to out svg top embed ordered partition_rows write_registry skip_unsupported why explain worst junit "
     "summary force as_json wide",

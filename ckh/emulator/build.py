@@ -39,7 +39,7 @@ def find_c_compiler() -> tuple[str, ...]:
         if found := shutil.which(program):
             return found, *arguments
     raise DeviceError(
-        f"no C compiler to build the emulated GPU with: {', '.join(wanted)} cannot be run",
+        f"no C compiler: {', '.join(wanted)} cannot be run",
         "install gcc 12 or newer, or set CC",
         code="no-compiler",
     )

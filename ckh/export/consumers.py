@@ -100,6 +100,8 @@ class ChoiceTable:
             program's folder; raises `CkhError`.
         reads: whether a file is of this operation's problems, where several operations write for the program; None:
             any file that is of no other.
+        picked: the kernel that the program finds in an export's folder, in ckh's words, for problems on an
+            architecture; empty: it finds no row. None: not known.
     """
 
     name: str
@@ -107,6 +109,7 @@ class ChoiceTable:
     write: Callable[[Choices], WrittenChoices]
     check: Callable[[Path, Mapping[str, Any], Path], list[CheckedTable]] | None = None
     reads: Callable[[str], bool] | None = None
+    picked: Callable[[Path, str, Sequence[Any]], list[str]] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,12 +121,17 @@ class ModelHeader:
         summary: what is written, in a few words.
         how_to: a section of Markdown that says how the program takes it, for the export's README.
         text: the header for a model, by its name in the export; raises `CkhError`.
+        called: what the program calls a kernel.
+        program: C++ that prints the kernel, as the program calls it, that it picks of some for each problem on stdin,
+            with a model by its name in the export.
     """
 
     name: str
     summary: str
     how_to: str
     text: Callable[[str, Model], str]
+    called: Callable[[Any], str]
+    program: Callable[[str, Model, Sequence[Any]], str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,11 +143,13 @@ class Instances:
         problem: the problem that one of its templates computes with one of its instances; None if the operation has
             none such.
         kernel: the kernel that the instance is, or is nearest to; None if the operation has none such.
+        template: a template of the program for a problem; raises `UsageError` where it has none.
     """
 
     name: str
     problem: Callable[[Any, Any], Any]
     kernel: Callable[[Any, Any], Any]
+    template: Callable[[Any], Any]
 
 
 @dataclass(frozen=True, slots=True)

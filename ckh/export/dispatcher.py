@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ckh.export.consumers import ModelHeader
 from ckh.version import __version__
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from ckh.learn.models.artifact import Model
 
@@ -36,7 +36,7 @@ another registry is the constructor's second argument.
 What splits K is an argument of the launch: of convolutions, `best_split_k(problem)` says which is best, before the
 problem is dispatched.
 """
-_TEMPLATE = Path(__file__).with_name("c") / "dispatcher.hpp.in"
+_FOLDER = Path(__file__).with_name("c")
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +59,9 @@ class DispatcherPart:
         registered: statements before kernels are named.
         named: an expression for the name of `kernel` in the dispatcher; empty text leaves it out.
         methods: further public functions.
+        pick: a type `Row` of kernels, a function that registers one, and one that gives the name of the selected kernel
+            for a problem's fields in the order of C, with the model in the file @PATH@.
+        row: a kernel as an initializer of `Row`.
     """
 
     kind: str
@@ -69,6 +72,8 @@ class DispatcherPart:
     rename: str
     detail: str
     fill: str
+    pick: str
+    row: Callable[[Any], str]
     parameters: str = ""
     initializers: str = ""
     members: str = ""
@@ -78,21 +83,36 @@ class DispatcherPart:
     methods: str = ""
 
 
-def dispatcher_header(part: Callable[[Model], DispatcherPart]) -> ModelHeader:
-    """The header of an operation."""
+def dispatcher_header(part: Callable[[Model], DispatcherPart], called: Callable[[Any], str]) -> ModelHeader:
+    """The header of an operation, whose kernels have names in the dispatcher."""
     return ModelHeader(
-        NAME, "a heuristic for AMD's dispatcher", _HOW_TO, lambda name, model: _text(name, model, part(model))
+        NAME,
+        "a heuristic for AMD's dispatcher",
+        _HOW_TO,
+        lambda name, model: _header(name, model, part(model)),
+        called,
+        lambda name, model, kernels: _program(name, part(model), kernels),
     )
 
 
-def _text(name: str, model: Model, part: DispatcherPart) -> str:
+def _program(name: str, part: DispatcherPart, kernels: Sequence[Any]) -> str:
+    pick = part.pick.replace("@PATH@", _path(name))
+    return _filled("parity.cpp.in", _names(name) | {"PICK": pick, "ROWS": ",\n    ".join(map(part.row, kernels))})
+
+
+def _path(name: str) -> str:
+    return f"models/{name}.ckhm"
+
+
+def _names(name: str) -> dict[str, str]:
+    return {"NAME": name, "IDENTIFIER": re.sub(r"^(?=\d)|\W", "_", name)}
+
+
+def _header(name: str, model: Model, part: DispatcherPart) -> str:
     spec = model.spec
-    path = f"models/{name}.ckhm"
-    found = {
-        "NAME": name,
+    found = _names(name) | {
         "VERSION": __version__,
-        "IDENTIFIER": re.sub(r"^(?=\d)|\W", "_", name),
-        "PATH": path,
+        "PATH": _path(name),
         "PURPOSE": spec.purpose,
         "MEASURED": f"Measured on {spec.device or spec.arch}.",
         "KIND": part.kind,
@@ -111,4 +131,9 @@ def _text(name: str, model: Model, part: DispatcherPart) -> str:
         "NAMED": part.named,
         "METHODS": part.methods,
     }
-    return re.sub("@([A-Z]+)@", lambda match: found[match[1]], _TEMPLATE.read_text(encoding="utf-8"))
+    return _filled("dispatcher.hpp.in", found)
+
+
+def _filled(file: str, texts: dict[str, str]) -> str:
+    """A template with texts in its places."""
+    return re.sub("@([A-Z]+)@", lambda match: texts[match[1]], (_FOLDER / file).read_text(encoding="utf-8"))

@@ -110,6 +110,11 @@ def install(*, top: int | None = None, arch: str | None = None, model: Path | st
     return lambda: _all(undo)
 
 
+def setting_of(template: Any) -> str:
+    """The setting that limits how many instances of a template are timed."""
+    return next(setting for _, name, setting in _TEMPLATES if name == type(template).__name__)
+
+
 def _all(functions: Sequence[Callable[[], None]]) -> None:
     for one in functions:
         one()
@@ -217,12 +222,12 @@ def _places(op: str, problem: Any, members: Sequence[tuple[int, Any]], chooser: 
     kernels = tuple(sorted({kernel for _, kernel in members}))
     scores, _ = chosen.score_pool([problem], kernels, tflops=False)
     score: dict[Any, float] = {}
-    for kernel, own in zip(map(_unpadded, kernels), scores[0].tolist(), strict=True):
+    for kernel, own in zip(map(unpadded, kernels), scores[0].tolist(), strict=True):
         score[kernel] = max(own, score.get(kernel, own))
     alike: dict[tuple[float, tuple[Any, ...]], list[tuple[Any, int]]] = defaultdict(list)
     for number, kernel in members:
         shape = tuple(getattr(kernel, name) for name in _SHAPE)
-        alike[-score[_unpadded(kernel)], shape].append((kernel, number))
+        alike[-score[unpadded(kernel)], shape].append((kernel, number))
     return {
         number: (among, place)
         for place, key in enumerate(sorted(alike))
@@ -230,7 +235,8 @@ def _places(op: str, problem: Any, members: Sequence[tuple[int, Any]], chooser: 
     }
 
 
-def _unpadded(kernel: Any) -> Any:
+def unpadded(kernel: Any) -> Any:
+    """A kernel as the order distinguishes it: without padding."""
     pads = {name: False for name in _PADS if hasattr(kernel, name)}
     return replace(kernel, **pads) if pads else kernel
 

@@ -205,7 +205,9 @@ def test_a_name_never_takes_a_kernel_with_a_longer_one(exported: Path) -> None:
     found = best_first()
     first, second = [kernel for kernel in found if is_declarable(kernel) and kernel.pipeline == "compv3"][:2]
     key = "GroupedConvKernelKey key; key.large_tensor = true; "
-    longer = f'{key}GroupedConvRegistry::instance().register_kernel(key, "{stem(first)}_large_tensor");'
+    name = f'"{stem(first)}_large_tensor"'
+    made = f"std::make_shared<GroupedConvKernelInstance>(key, {name}, nullptr)"
+    longer = f"{key}GroupedConvRegistry::instance().register_kernel(key, {made});"
     chosen, *lines = selected(exported, declared(first) + declared(second) + REGISTER + longer)
     names = [line for line in lines if not line.startswith("left out")]
     assert stem(first) not in names

@@ -5,18 +5,19 @@ from __future__ import annotations
 import typer
 
 from ckh.commands._common import examples
-from ckh.commands.validate import compare, kernels, oracle, selection
+from ckh.commands.validate import compare, kernels, oracle, parity, selection
 
 
 def register(app: typer.Typer) -> None:
     """Add the commands to the application."""
     group = typer.Typer(
         name="validate",
-        help="Gates: choices against an oracle or golden choices, a new model against an old one, working kernels.",
+        help="Gates: choices against an oracle or golden ones, models against each other, consumers, working kernels.",
         epilog=examples(
             "ckh validate oracle --model models/mine --data holdout.parquet",
             "ckh validate compare models/old models/new --data holdout.parquet",
             "ckh validate selection golden.json",
+            "ckh validate parity --problems resnet50 --arch gfx950 --dtype bf16",
             "ckh validate kernels --matrix pipelines",
         ),
         no_args_is_help=True,
@@ -25,5 +26,6 @@ def register(app: typer.Typer) -> None:
     oracle.register(group)
     compare.register(group)
     selection.register(group)
+    parity.register(group)
     kernels.register(group)
     app.add_typer(group)

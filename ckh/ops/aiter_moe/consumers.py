@@ -22,8 +22,9 @@ from ckh.export.groups import DTYPE, Code, Exported, ProblemKind, ruled_group
 from ckh.ops.aiter_gemm.consumers.checking import TableCheck, check_table
 from ckh.ops.aiter_gemm.consumers.consumed import ADDED_US, SLOWEST, roofline_us
 from ckh.ops.aiter_gemm.consumers.own_tables import TAG, chosen, environment, how_to, kept_row, own_table, source_text
+from ckh.ops.aiter_gemm.consumers.table_lookup import found_rows
 from ckh.ops.aiter_moe.kernel import CK_TILE, joint, parts
-from ckh.ops.aiter_moe.kernels.pool import RULES, moe_pool, newer_name
+from ckh.ops.aiter_moe.kernels.pool import RULES, known_name, moe_pool, newer_name
 from ckh.ops.aiter_moe.problem import BOTH, KINDS, SIZES, AiterMoe, parse_aiter_moe
 from ckh.ops.aiter_moe.problem_files import is_of_mixtures
 from ckh.ops.aiter_moe.readers.tuned_csv import (
@@ -40,7 +41,7 @@ from ckh.ops.aiter_moe.readers.tuned_csv import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from ckh.export.consumers import CheckedTable, Choices
@@ -303,6 +304,29 @@ def _padded(problem: AiterMoe, tokens: int) -> str:
     return "" if tokens == problem.tokens else f" for {tokens} tokens"
 
 
+def picked_mixtures(folder: Path, arch: str, problems: Sequence[AiterMoe]) -> list[str]:
+    """The kernels of both products that AITER finds in an export, by its rules; empty where it finds no row.
+
+    Raises:
+        DataError: the table is not CSV.
+    """
+    keys = [[TunedMixture(arch, looked_up(one), "", 0.0, is_predicted=True).key_cells()] for one in problems]
+    rows = found_rows(folder, NAME, KEY, keys)
+    return [
+        "" if row is None else known_name(joint(row["kernelName1"], row["kernelName2"]), arch, one)
+        for one, row in zip(problems, rows, strict=True)
+    ]
+
+
 CONSUMERS = Consumers(
-    tables=(ChoiceTable("aiter", "tuned tables for a list of mixtures", write_tables, check_tables, is_of_mixtures),)
+    tables=(
+        ChoiceTable(
+            "aiter",
+            "tuned tables for a list of mixtures",
+            write_tables,
+            check_tables,
+            is_of_mixtures,
+            picked_mixtures,
+        ),
+    )
 )

@@ -6,6 +6,7 @@ CK's become the nearest ones.
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from ckh.archs import load_arch
@@ -16,6 +17,7 @@ from ckh.export.groups import DTYPE, Code, Exported, ProblemKind, element_types,
 from ckh.kernels.ck_instances import dtype_of, pads, tiled_fields, whole
 from ckh.kernels.scheduler import Scheduler
 from ckh.ops.gemm_universal.kernel import NATIVE_WIDTH, GemmKernel
+from ckh.ops.gemm_universal.kernels.names import kernel_name
 from ckh.ops.gemm_universal.kernels.pool import POOLS
 from ckh.ops.gemm_universal.kernels.problem_rules import PROBLEM_RULES
 from ckh.ops.gemm_universal.problem import GEMM_COLUMNS, GEMM_LAYOUTS, OP_TYPE, GemmProblem
@@ -121,7 +123,28 @@ def _op(instance: Any) -> Any:
     return getattr(instance, "op", instance)
 
 
-INSTANCES = Instances("inductor", _problem, _kernel)
+_TORCH_DTYPES = {"fp16": "float16", "bf16": "bfloat16"}
+
+
+def _template(problem: GemmProblem) -> Any:
+    """Inductor's template of CK Tile's kernels for a problem."""
+    dtype = _TORCH_DTYPES.get(problem.dtype)
+    if dtype is None or problem.layout[2] != "r" or problem.split_k > 1:
+        raise UsageError(f"it has no template for {problem.canonical()}", code="unsupported")
+    torch, ir = import_module("torch"), import_module("torch._inductor.ir")
+    templates = import_module("torch._inductor.codegen.rocm.ck_tile_universal_gemm_template")
+
+    def layout(rows: int, columns: int, letter: str) -> Any:
+        strides = [columns, 1] if letter == "r" else [1, rows]
+        return ir.FixedLayout(torch.device("cpu"), getattr(torch, dtype), [rows, columns], strides)
+
+    m, n, k = problem.m, problem.n, problem.k
+    a, b = (layout(*sizes, letter) for sizes, letter in zip(((m, k), (k, n)), problem.layout[:2], strict=True))
+    inputs = [ir.Buffer(name=name, layout=own) for name, own in (("a", a), ("b", b))]
+    return templates.CKTileGemmTemplate(inputs, layout(m, n, "r"))
+
+
+INSTANCES = Instances("inductor", _problem, _kernel, _template)
 
 
 # The dispatcher's names begin with the element type, and its problems state the split of K.
@@ -138,6 +161,39 @@ _FILL = """        p.dtype  = dtype_;
         p.split_k = problem.k_batch;"""
 
 
+# Of a program that selects: the first registered identifier, as AMD's dispatcher does, whose own code is a library.
+_PICK = """using Row = const char*;
+
+std::set<std::string> registered;
+
+void add(Row name) { registered.insert(name); }
+
+std::string pick(const std::vector<std::int64_t>& v)
+{
+    static std::map<std::pair<std::int64_t, std::int64_t>, Heuristic> heuristics;
+    const auto kind = std::make_pair(v[0], v[1]);
+    auto at = heuristics.find(kind);
+    if(at == heuristics.end())
+        at = heuristics.emplace(kind, Heuristic("@PATH@", int(v[0]), int(v[1]))).first;
+    Problem p;
+    p.M = v[2], p.N = v[3], p.K = v[4], p.k_batch = int(v[5]);
+    for(const std::string& name : at->second(p))
+        if(registered.count(name))
+            return name;
+    return "no kernel";
+}
+
+"""
+
+
+def _called(kernel: GemmKernel) -> str:
+    return kernel_name(kernel).removeprefix(f"{OP_TYPE}_")
+
+
+def _row(kernel: GemmKernel) -> str:
+    return f'"{_called(kernel)}"'
+
+
 def _part(model: Model) -> DispatcherPart:
     dtype = element_types(model)[0]
     return DispatcherPart(
@@ -149,6 +205,8 @@ def _part(model: Model) -> DispatcherPart:
         rename=_RENAME,
         detail=_DETAIL,
         fill=_FILL,
+        pick=_PICK,
+        row=_row,
         # A problem of the dispatcher does not say them: all kernels of a registry have the same.
         parameters=f",\n                       int dtype = CKH_{dtype.upper()}, int layout = CKH_GEMM_RCR",
         initializers="\n        : dtype_(dtype), layout_(layout)",
@@ -156,4 +214,4 @@ def _part(model: Model) -> DispatcherPart:
     )
 
 
-CONSUMERS = Consumers(headers=(dispatcher_header(_part),), instances=(INSTANCES,))
+CONSUMERS = Consumers(headers=(dispatcher_header(_part, _called),), instances=(INSTANCES,))

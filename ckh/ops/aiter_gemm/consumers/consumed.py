@@ -24,6 +24,7 @@ from ckh.ops.aiter_gemm.consumers.own_tables import (
     pads_rows,
     row_above_all,
 )
+from ckh.ops.aiter_gemm.consumers.table_lookup import picked_gemms
 from ckh.ops.aiter_gemm.kernel import parse_kernel
 from ckh.ops.aiter_gemm.kernels.installed import InstalledKernel, installed_kernels
 from ckh.ops.aiter_gemm.kernels.pool import NUMBERED_BY, kernel_numbers, kernel_pool
@@ -232,7 +233,9 @@ def _row(answer: Ranking, line: TunedLine, basis: str) -> dict[str, Any]:
     }
 
 
-CONSUMERS = Consumers(tables=(ChoiceTable("aiter", "tuned tables for a list of shapes", write_tables, check_tables),))
+CONSUMERS = Consumers(
+    tables=(ChoiceTable("aiter", "tuned tables for a list of shapes", write_tables, check_tables, picked=picked_gemms),)
+)
 
 
 KIND = ProblemKind(

@@ -1,8 +1,9 @@
-// What the published registry of convolutions uses of its base: a stand-in for tests.
+// What the published registry of convolutions uses of its base, and how a kernel is registered: a stand-in for tests.
 #pragma once
 #include <memory>
 #include <mutex>
 #include <unordered_map>
+#include <utility>
 
 namespace ck_tile {
 namespace dispatcher {
@@ -18,6 +19,17 @@ class BaseRegistry
         std::shared_ptr<Instance> instance;
         Priority priority;
     };
+
+    // A key that is there keeps its kernel, but for one of a higher priority.
+    bool register_kernel(const Key& key, std::shared_ptr<Instance> instance, Priority priority = Priority::Normal)
+    {
+        std::lock_guard<std::mutex> lock(mutex_);
+        const auto it = entries_.find(key);
+        if(it != entries_.end() && it->second.priority >= priority)
+            return false;
+        entries_[key] = Entry{std::move(instance), priority};
+        return true;
+    }
 
     protected:
     std::mutex& mutex() const { return mutex_; }

@@ -3,7 +3,7 @@
 //
 // Part of projects/composablekernel/dispatcher/include/ck_tile/dispatcher/grouped_conv_registry.hpp of
 // ROCm/rocm-libraries at 259bd2885888c115e5c194a71f7792ebfce792a4: how kernels are registered and selected. Left out
-// are the export to JSON, launches, and what of a key is never read here.
+// are the export to JSON, launches, and what of a key is never set here.
 #pragma once
 
 #include <functional>
@@ -29,7 +29,15 @@ struct GroupedConvKernelKey
     int tile_m = 1;
     int tile_n = 128;
     int tile_k = 128;
+    int wave_m = 2;
+    int wave_n = 2;
+    int wave_k = 1;
+    int warp_m = 32;
+    int warp_n = 32;
+    int warp_k = 16;
     std::string pipeline    = "compv3";
+    std::string scheduler   = "intrawave";
+    std::string epilogue    = "cshuffle";
     int vector_size_a       = 4;
     int vector_size_b       = 8;
     int vector_size_c       = 8;
@@ -42,7 +50,9 @@ struct GroupedConvKernelKey
     {
         return dtype_in == other.dtype_in && layout == other.layout && ndim_spatial == other.ndim_spatial &&
                op == other.op && tile_m == other.tile_m && tile_n == other.tile_n && tile_k == other.tile_k &&
-               pipeline == other.pipeline && vector_size_a == other.vector_size_a &&
+               wave_m == other.wave_m && wave_n == other.wave_n && wave_k == other.wave_k &&
+               warp_m == other.warp_m && warp_n == other.warp_n && warp_k == other.warp_k &&
+               scheduler == other.scheduler && epilogue == other.epilogue && pipeline == other.pipeline && vector_size_a == other.vector_size_a &&
                vector_size_b == other.vector_size_b && vector_size_c == other.vector_size_c &&
                num_wave_groups == other.num_wave_groups && num_groups_to_merge == other.num_groups_to_merge &&
                large_tensor == other.large_tensor && arch == other.arch;
@@ -124,14 +134,6 @@ class GroupedConvRegistry : public BaseRegistry<GroupedConvRegistry,
         return registry;
     }
 
-    // Of the stand-in: what a generated backend registers, by a name of its own.
-    void register_kernel(const GroupedConvKernelKey& key, const std::string& name)
-    {
-        std::lock_guard<std::mutex> lock(mutex());
-        entries_mut()[key] =
-            typename Base::Entry{std::make_shared<GroupedConvKernelInstance>(key, name, nullptr), Priority::Normal};
-    }
-
     /// Register kernels from a GroupedConvKernelSet (atomic batch registration)
     bool register_set(const GroupedConvKernelSet& kernel_set, Priority priority = Priority::Normal)
     {
@@ -153,7 +155,15 @@ class GroupedConvRegistry : public BaseRegistry<GroupedConvRegistry,
             key.tile_m          = decl.algorithm.tile_m_;
             key.tile_n          = decl.algorithm.tile_n_;
             key.tile_k          = decl.algorithm.tile_k_;
+            key.wave_m          = decl.algorithm.wave_m_;
+            key.wave_n          = decl.algorithm.wave_n_;
+            key.wave_k          = decl.algorithm.wave_k_;
+            key.warp_m          = decl.algorithm.warp_m_;
+            key.warp_n          = decl.algorithm.warp_n_;
+            key.warp_k          = decl.algorithm.warp_k_;
             key.pipeline        = decl.algorithm.pipeline_;
+            key.scheduler       = decl.algorithm.scheduler_;
+            key.epilogue        = decl.algorithm.epilogue_;
             key.vector_size_a   = decl.algorithm.vector_a_;
             key.vector_size_b   = decl.algorithm.vector_b_;
             key.vector_size_c   = decl.algorithm.vector_c_;

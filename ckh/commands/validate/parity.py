@@ -1,0 +1,371 @@
+"""`ckh validate parity`: whether the programs that use choices pick what ckh picks. The exit code is the verdict."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from ckh.commands import _completion
+from ckh.commands._common import JSON_HELP, OP_HELP, examples, print_json, print_table, say
+from ckh.commands.panels import PROBLEM
+from ckh.commands.validate.verdicts import FORCE, JUNIT, SUMMARY, VerdictFiles, give_verdict
+from ckh.documents import Document
+from ckh.errors import CkhError, DataError, DeviceError, NoKernelError, UsageError
+from ckh.files.outputs import write_folder
+from ckh.problems import Direction
+from ckh.text.log import warn
+from ckh.text.progress import progress
+from ckh.text.prose import one_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from ckh.assess.verdict import Verdict
+    from ckh.export.consumers import ChoiceTable, ModelHeader
+    from ckh.export.parity import Pick
+    from ckh.learn.answers.ranking import Ranking
+    from ckh.learn.models.artifact import Model
+    from ckh.learn.models.choice import Chooser
+
+_HELP = """Compare what consumers pick with what ckh picks. Exit code 1: a consumer picks another kernel.
+
+For each of --problems, ckh's pick is the first kernel of ckh predict. It is compared with that of each consumer:
+
+c: exported C, compiled and run here. ck-dispatcher: the exported heuristic, compiled with the published headers of
+AMD's dispatcher (--dispatcher), in which all candidates are registered. aiter: an exported table, looked up as AITER
+does, by the exact key and then by padded M. inductor: the first instance of PyTorch's template with ckh's order
+installed, against ckh's ranking of Inductor's instances.
+
+Each consumer gets a fresh export; --export names existing ones, which are compared as they are. A consumer that cannot
+be tried here (no compiler, no headers, no PyTorch, no model to export) is listed with the reason and counts neither as
+equal nor as different; if none can be tried, or one of --consumer cannot, the exit code is 3.
+"""
+C, DISPATCHER, AITER, INDUCTOR = CONSUMERS = ("c", "ck-dispatcher", "aiter", "inductor")
+_MOST_SHOWN = 50
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerParity:
+    """What one consumer picks."""
+
+    consumer: str
+    compared: int
+    """Problems whose picks were compared."""
+    differences: tuple[Pick, ...]
+    """Those for which the consumer picks another kernel."""
+    not_compared: Mapping[str, int]
+    """Number of the other problems by the reason."""
+
+
+class ParityDocument(Document):
+    """ckh validate parity --json."""
+
+    schema = "validate_parity"
+
+    op: str
+    arch: str
+    problems: int
+    """Problems that a kernel applies to."""
+    consumers: tuple[ConsumerParity, ...]
+    """Consumers of the operation, in order."""
+    failures: tuple[str, ...]
+    """Why the gate fails."""
+    passes: bool
+    """Whether something was compared and every consumer picks what ckh picks."""
+
+
+def register(group: typer.Typer) -> None:
+    """Add the command to `ckh validate`."""
+    group.command(
+        name="parity",
+        short_help="Compare the picks of consumers with ckh's.",
+        help=_HELP,
+        epilog=examples(
+            "ckh validate parity --problems resnet50 --arch gfx950 --dtype bf16",
+            "ckh validate parity --problems resnet50 --arch gfx950 --dtype bf16 --dispatcher ck/dispatcher/include",
+            "ckh validate parity --problems untuned_fmoe.csv --op aiter_moe --arch gfx950 --export tables",
+            "ckh validate parity --problems llm --op gemm_universal --arch gfx942 --dtype bf16 --consumer inductor",
+            "ckh validate parity --problems layers.csv --model models/mine --json --junit junit.xml",
+        ),
+    )(parity)
+
+
+def parity(
+    problems: str = typer.Option(
+        ...,
+        "--problems",
+        autocompletion=_completion.problem_sets,
+        metavar="SET|FILE",
+        help="A set, a .txt, .csv, .json or AMD's .py file, or a source of ckh shapes.",
+    ),
+    op: str | None = typer.Option(None, "--op", autocompletion=_completion.operations, help=OP_HELP),
+    variant: Direction | None = typer.Option(None, "--variant", help="Direction of convolutions.  [forward]"),
+    dtype: str | None = typer.Option(None, "--dtype", autocompletion=_completion.dtypes, help="Element type."),
+    arch: str | None = typer.Option(
+        None,
+        "--arch",
+        autocompletion=_completion.architectures,
+        rich_help_panel=PROBLEM,
+        help="Architecture.  [this machine's GPU, else host]",
+    ),
+    model: Path | None = typer.Option(
+        None, "--model", autocompletion=_completion.models, help="Model directory.  [the first that fits]"
+    ),
+    consumer: list[str] = typer.Option(
+        [],
+        "--consumer",
+        metavar="[" + "|".join(CONSUMERS) + "]",
+        help="Consumer that must be compared; may be repeated.  [all that can be tried]",
+    ),
+    export: list[Path] = typer.Option(
+        [], "--export", metavar="DIR", help="Existing output of ckh export to compare; may be repeated."
+    ),
+    dispatcher: Path | None = typer.Option(
+        None, "--dispatcher", metavar="DIR", help="Include folder with ck_tile/dispatcher, of CK's source."
+    ),
+    junit: Path | None = JUNIT,
+    summary: Path | None = SUMMARY,
+    force: bool = FORCE,
+    as_json: bool = typer.Option(False, "--json", help=JSON_HELP),
+) -> None:
+    """Compare, print and give the verdict."""
+    from ckh.learn.models.choice import Chooser
+    from ckh.shapes.problems import stated_operation
+
+    if unknown := [name for name in consumer if name not in CONSUMERS]:
+        raise UsageError(f"unknown consumer {unknown[0]!r}", one_of(unknown[0], CONSUMERS), code="unknown-name")
+    files = VerdictFiles(junit, summary)
+    files.check(force=force, inputs=[*export, *([model] if model else [])])
+    exports = _exports(export)
+    chooser = Chooser(model, arch, dtype, op or (None if model is not None else stated_operation(problems)))
+    answers = _answers(chooser, problems, variant, dtype)
+    compared = _Compared(chooser, model, answers, exports, dispatcher)
+    found = compared.all_of(consumer)
+    verdict = _verdict(found, chooser, len(answers))
+    files.write(verdict)
+    is_tried = any(one.compared for one in found)
+    if as_json:
+        passes = is_tried and not verdict.failures
+        print_json(ParityDocument(chooser.op.name, chooser.arch, len(answers), tuple(found), verdict.failures, passes))
+    else:
+        _print(verdict)
+    untried = [one for one in found if not one.compared and one.consumer in (consumer or CONSUMERS)]
+    if not verdict.failures and untried and (consumer or not is_tried):
+        reason = next(iter(untried[0].not_compared), "no problem")
+        raise DeviceError(f"{untried[0].consumer} was not compared: {reason}", code="no-consumer")
+    give_verdict(verdict.failures)
+
+
+def _exports(folders: Sequence[Path]) -> dict[str, tuple[Path, dict[str, Any]]]:
+    """Target -> the export that was named for it and its list.
+
+    Raises:
+        DataError: a folder is no export, or of a target that is not compared.
+        UsageError: two are for one target.
+    """
+    from ckh.export.folder import list_of
+
+    found: dict[str, tuple[Path, dict[str, Any]]] = {}
+    for folder in folders:
+        document = list_of(folder)
+        target = str(document.get("to"))
+        if target not in CONSUMERS:
+            raise DataError(f"{folder} is an export to {target}", one_of(target, CONSUMERS), code="not-an-export")
+        if target in found:
+            raise UsageError(
+                f"{folder} and {found[target][0]} are both for {target}", "name one", code="duplicate-name"
+            )
+        found[target] = folder, document
+    return found
+
+
+def _answers(chooser: Chooser, source: str, variant: Direction | None, dtype: str | None) -> list[Ranking]:
+    """The answers for the problems that a kernel applies to.
+
+    Raises:
+        NoKernelError: none applies to any.
+    """
+    from ckh.commands.export.program_export import answered
+
+    problems = chooser.load_problems(source, None if variant is None else str(variant), dtype)
+    answers = [one for one in answered(chooser, problems) if len(one.order)]
+    if not answers:
+        raise NoKernelError(f"no kernel applies to any of {len(problems)} problems")
+    if len(answers) < len(problems):
+        warn(f"left out {len(problems) - len(answers)} problems that no kernel applies to", "no-kernel")
+    return answers
+
+
+@dataclass(frozen=True, slots=True)
+class _Compared:
+    """The comparison of all consumers of an operation.
+
+    Attributes:
+        chooser: which model answers.
+        model: the folder of the model that was named.
+        answers: what ckh answers.
+        exports: existing exports by target.
+        dispatcher: include folder of AMD's dispatcher.
+    """
+
+    chooser: Chooser
+    model: Path | None
+    answers: list[Ranking]
+    exports: Mapping[str, tuple[Path, dict[str, Any]]]
+    dispatcher: Path | None
+
+    def all_of(self, consumers: Sequence[str]) -> list[ConsumerParity]:
+        """Compare the named consumers, or all of the operation."""
+        from ckh.export.consumers import consumers_of
+
+        parts = consumers_of(self.chooser.op)
+        of: dict[str, Callable[[], tuple[list[Pick], Mapping[str, int]]] | None] = {
+            C: (lambda: self._c(None)) if self.chooser.op.exported is not None else None,
+            DISPATCHER: next((lambda one=one: self._c(one) for one in parts.headers), None),
+            AITER: next((lambda one=one: self._table(one) for one in parts.tables), None),
+            INDUCTOR: self._inductor if parts.instances else None,
+        }
+        found = []
+        wanted = [name for name in CONSUMERS if (name in consumers if consumers else of[name] is not None)]
+        with progress("comparing picks", len(wanted)) as advance:
+            for name in wanted:
+                advance(0, name)
+                found.append(self._one(name, of[name]))
+                advance(1, name)
+        return found
+
+    def _one(self, name: str, compare: Callable[[], tuple[list[Pick], Mapping[str, int]]] | None) -> ConsumerParity:
+        picks: list[Pick] = []
+        reasons: Mapping[str, int] = {f"{name} does not use {self.chooser.op.name}": len(self.answers)}
+        if compare is not None:
+            try:
+                picks, reasons = compare()
+            except CkhError as error:
+                reasons = {error.message: len(self.answers)}
+        return ConsumerParity(name, len(picks), tuple(one for one in picks if one.ckh != one.consumer), reasons)
+
+    def _c(self, header: ModelHeader | None) -> tuple[list[Pick], Mapping[str, int]]:
+        """The picks of exported C, or with a header those of AMD's dispatcher."""
+        from ckh.export import parity
+
+        include = None if header is None else self._include()
+        groups = parity.by_model(self.answers)
+        reasons: Counter[str] = Counter()
+        if left := len(self.answers) - sum(map(len, groups.values())):
+            reasons["ckh answers by an estimate or another GPU's model, which is not exported"] = left
+        with tempfile.TemporaryDirectory() as work:
+            folder = Path(work, "export")
+            document = self._exported_models(folder, header, [some[0].model for some in groups.values()])
+            has = {one["name"] for one in document["models"]}
+            for name in [name for name in groups if name not in has]:
+                reasons[f"the export has no model {name}"] = len(groups.pop(name))
+            found: list[Pick] = []
+            objects = parity.compiled_sources(folder) if groups else []
+            for name, some in groups.items():
+                if header is None or include is None:
+                    found += parity.c_picks(folder, objects, name, some, is_embedded=bool(document["embedded"]))
+                else:
+                    found += parity.dispatcher_picks(folder, objects, name, some, header, include)
+        return found, reasons
+
+    def _include(self) -> Path:
+        """The folder with the headers of AMD's dispatcher.
+
+        Raises:
+            UsageError: it was not named, or has none.
+        """
+        if self.dispatcher is None:
+            raise UsageError("no headers of AMD's dispatcher: name them with --dispatcher", code="no-headers")
+        if not (self.dispatcher / "ck_tile" / "dispatcher").is_dir():
+            raise UsageError(f"{self.dispatcher} has no folder ck_tile/dispatcher", code="no-headers")
+        return self.dispatcher
+
+    def _exported_models(self, folder: Path, header: ModelHeader | None, models: Sequence[Model]) -> dict[str, Any]:
+        """Put the export of models into a folder, a copy of an existing one or a new one; returns its list."""
+        from ckh.export.folder import model_names
+        from ckh.export.to_c import c_files
+
+        target = C if header is None else DISPATCHER
+        if target in self.exports:
+            source, document = self.exports[target]
+            shutil.copytree(source, folder)
+            return document
+        if not models:
+            return {"models": []}
+        files, report = c_files(models, embed=False)
+        if header is not None:
+            texts = ((name, header.text(name, one)) for name, one in zip(model_names(models), models, strict=True))
+            files |= {f"{name}.hpp": text.encode() for name, text in texts}
+        write_folder(folder, files.items())
+        return report
+
+    def _table(self, table: ChoiceTable) -> tuple[list[Pick], Mapping[str, int]]:
+        """The picks of a program that looks choices up in tables."""
+        from ckh.export.consumers import Choices
+        from ckh.export.parity import table_picks
+
+        if AITER in self.exports:
+            folder, document = self.exports[AITER]
+            rows = {one["problem"]: one for one in document.get("choices", ()) if not one["predicted"]}
+            measured = {problem: str(one["kernel"]) for problem, one in rows.items()}
+            return table_picks(folder, table, self.answers, measured), {}
+        with tempfile.TemporaryDirectory() as work:
+            folder = Path(work, "export")
+            write_folder(folder, table.write(Choices(self.answers, None, None)).files.items())
+            return table_picks(folder, table, self.answers), {}
+
+    def _inductor(self) -> tuple[list[Pick], Mapping[str, int]]:
+        """The picks of Inductor's hook."""
+        from ckh.integrations.inductor_picks import inductor_picks
+
+        problems = [one.problem for one in self.answers]
+        return inductor_picks(self.chooser, self.model, problems)
+
+
+def _verdict(found: Sequence[ConsumerParity], chooser: Chooser, problems: int) -> Verdict:
+    from ckh.assess.verdict import Check, Verdict, VerdictTable
+
+    rows = [
+        [one.consumer, str(one.compared), str(one.compared - len(one.differences)), str(len(one.differences))]
+        for one in found
+    ]
+    lines = [
+        f"{one.consumer}: not compared on {count} of {problems} problems: {reason}"
+        for one in found
+        for reason, count in one.not_compared.items()
+    ]
+    tables = [VerdictTable("", ("consumer", "compared", "equal", "different"), rows)]
+    for one in found:
+        if one.differences:
+            shown = [[pick.problem, pick.ckh, pick.consumer] for pick in one.differences[:_MOST_SHOWN]]
+            title = f"{one.consumer}: {len(shown)} of {len(one.differences)} differences"
+            tables.append(VerdictTable(title, ("problem", "ckh", one.consumer), shown))
+    return Verdict(
+        command="ckh validate parity",
+        title=f"{chooser.op.name} on {chooser.arch}: {problems} problems",
+        checks=tuple(Check(one.consumer, _failure(one)) for one in found if one.compared),
+        lines=tuple(lines),
+        tables=tuple(tables),
+    )
+
+
+def _failure(one: ConsumerParity) -> str:
+    count = len(one.differences)
+    return f"{one.consumer} picks another kernel for {count} of {one.compared} problems" if count else ""
+
+
+def _print(verdict: Verdict) -> None:
+    counts, *others = verdict.tables
+    print_table(verdict.title, counts.columns, counts.rows)
+    if verdict.lines:
+        say("\n" + "\n".join(verdict.lines))
+    for table in others:
+        say(f"\n{table.title}")
+        for problem, ours, theirs in table.rows:
+            say(f"\n{problem}\n  ckh      {ours}\n  consumer {theirs}")

@@ -1,0 +1,177 @@
+"""What programs pick for problems: exported C and AMD's dispatcher are compiled and run, tables looked up by rule."""
+
+from __future__ import annotations
+
+import subprocess
+from collections import defaultdict
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ckh.bench.compilation.toolchain import find_compiler
+from ckh.emulator.build import find_c_compiler
+from ckh.errors import DeviceError, UsageError
+from ckh.export.groups import exported
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from ckh.export.consumers import ChoiceTable, ModelHeader
+    from ckh.learn.answers.ranking import Ranking
+
+_TIMEOUT_S = 600
+_C_FLAGS = ("-std=c11", "-O1", "-ffp-contract=off")
+_PROGRAM = Path(__file__).with_name("c") / "parity.c.in"
+_EXAMPLE = "example.c"
+
+
+@dataclass(frozen=True, slots=True)
+class Pick:
+    """What ckh and a consumer pick for a problem."""
+
+    problem: str
+    """Canonical text."""
+    ckh: str
+    """Kernel that ckh ranks first, as the consumer calls it."""
+    consumer: str
+    """Kernel that the consumer picks; or why it picks none."""
+
+
+def compiled_sources(folder: Path) -> list[Path]:
+    """Compile the C sources of an export; returns the objects.
+
+    Raises:
+        DeviceError: there is no compiler, or the sources do not compile.
+    """
+    sources = [path for path in sorted(folder.glob("*.c")) if path.name != _EXAMPLE]
+    _compile([*find_c_compiler(), *_C_FLAGS, "-c", *(path.name for path in sources)], folder)
+    return [folder / f"{path.stem}.o" for path in sources]
+
+
+def c_picks(
+    folder: Path, objects: Sequence[Path], name: str, answers: Sequence[Ranking], *, is_embedded: bool
+) -> list[Pick]:
+    """The first kernels of exported C.
+
+    Args:
+        folder: the export.
+        objects: its compiled sources.
+        name: of the model in the export.
+        answers: ckh's answers by that model.
+        is_embedded: whether models are compiled into the sources.
+
+    Raises:
+        DeviceError: there is no compiler, or the program does not compile or run.
+    """
+    kind = exported(answers[0].model.spec.op_type).kind
+    source, program = folder / "parity.c", folder / "parity"
+    text = _PROGRAM.read_text(encoding="utf-8").replace("@KIND@", kind.name).replace("@UPPER@", kind.name.upper())
+    source.write_text(text, encoding="utf-8")
+    command = [*find_c_compiler(), *_C_FLAGS, source.name, *(path.name for path in objects), "-lm", "-o", program.name]
+    _compile(command, folder)
+    model = f"models/{name}.ckhm"
+    found = _printed([str(program), model, *([name] if is_embedded else [])], folder, answers)
+    firsts = (one.best(1)[0].name for one in answers)
+    return _picks(answers, firsts, found)
+
+
+def dispatcher_picks(
+    folder: Path, objects: Sequence[Path], name: str, answers: Sequence[Ranking], part: ModelHeader, include: Path
+) -> list[Pick]:
+    """The kernels that AMD's dispatcher selects with an exported header, of those that ckh chose from.
+
+    Args:
+        folder: the export.
+        objects: its compiled C sources.
+        name: of the model in the export.
+        answers: ckh's answers by that model.
+        part: the header of the operation.
+        include: the folder with ck_tile/dispatcher.
+
+    Raises:
+        DeviceError: there is no compiler, or the program does not compile or run.
+    """
+    source, program = folder / "parity.cpp", folder / "parity_cpp"
+    pools = {id(one.pool): one.pool for one in answers}.values()
+    kernels = list(dict.fromkeys(kernel for pool in pools for kernel in pool))
+    source.write_text(part.program(name, answers[0].model, kernels), encoding="utf-8")
+    flags = ["-std=c++17", "-O1", f"-I{include.resolve()}", "-I."]
+    files = [source.name, *(path.name for path in objects)]
+    _compile([*find_compiler().command, *flags, *files, "-lm", "-o", program.name], folder)
+    found = _printed([str(program)], folder, answers)
+    firsts = (part.called(one.best(1)[0].kernel) for one in answers)
+    return _picks(answers, firsts, found)
+
+
+def table_picks(
+    folder: Path, table: ChoiceTable, answers: Sequence[Ranking], measured: Mapping[str, str] | None = None
+) -> list[Pick]:
+    """The kernels that a program finds in an export's tables by its rules.
+
+    Args:
+        folder: the export.
+        table: how the operation writes tables for the program.
+        answers: ckh's answers on one architecture.
+        measured: kernels of the export's measured rows by problem: these go before answers.
+
+    Raises:
+        DataError: a table is damaged.
+        UsageError: the program's rules are not known.
+    """
+    if table.picked is None:
+        raise UsageError("its lookup is not known", code="unsupported")
+    found = table.picked(folder, answers[0].model.spec.arch, [one.problem for one in answers])
+    known = measured or {}
+    firsts = (known.get(one.problem.canonical()) or one.best(1)[0].name for one in answers)
+    return _picks(answers, firsts, [pick or "no row" for pick in found])
+
+
+def _picks(answers: Sequence[Ranking], firsts: Iterable[str], found: Iterable[str]) -> list[Pick]:
+    return [Pick(one.problem.canonical(), *names) for one, *names in zip(answers, firsts, found, strict=True)]
+
+
+def by_model(answers: Sequence[Ranking]) -> dict[str, list[Ranking]]:
+    """Answers of models of their own GPU, by the name of the model's folder; estimates cannot be exported."""
+    found: dict[str, list[Ranking]] = defaultdict(list)
+    for one in answers:
+        if one.model.not_measured is None:
+            found[one.model.path.resolve().name].append(one)
+    return dict(found)
+
+
+def _printed(command: list[str], folder: Path, answers: Sequence[Ranking]) -> list[str]:
+    """The line that a program prints for each problem.
+
+    Raises:
+        DeviceError: it fails, or prints another number of lines.
+    """
+    kind = exported(answers[0].model.spec.op_type).kind
+    text = "".join(" ".join(map(str, kind.numbers(one.run))) + "\n" for one in answers)
+    done = _run(command, folder, text)
+    lines = done.stdout.splitlines()
+    if done.returncode or len(lines) != len(answers):
+        raise DeviceError(
+            f"the exported program ended with {_said(done.stderr) or f'code {done.returncode}'}", code="program-failed"
+        )
+    return lines
+
+
+def _compile(command: list[str], folder: Path) -> None:
+    done = _run(command, folder, "")
+    if done.returncode:
+        raise DeviceError(f"{command[0]}: {_said(done.stderr)}", code="not-compiled")
+
+
+def _run(command: list[str], folder: Path, text: str) -> subprocess.CompletedProcess[str]:
+    try:
+        return subprocess.run(
+            command, cwd=folder, input=text, capture_output=True, text=True, timeout=_TIMEOUT_S, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise DeviceError(f"cannot run {command[0]}: {error}", code="program-failed") from error
+
+
+def _said(text: str) -> str:
+    """The first error in a program's messages."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return next((line for line in lines if "error" in line), next(iter(lines), ""))

@@ -1,0 +1,81 @@
+"""AITER's lookup in the tables of an export, by its rules alone: the exact key, then M as AITER pads it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from ckh.files.untrusted import csv_rows, read_text
+from ckh.ops.aiter_gemm.kernels.pool import resolved
+from ckh.ops.aiter_gemm.readers.tuned_csv import KEY, key_cells, looked_up
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+    from ckh.ops.aiter_gemm.problem import AiterGemm
+
+_FOLDERS = ("measured", "predicted")  # read where there is no merged table
+_TRUTHS = {"True": "1", "False": "0"}
+
+Rows = dict[tuple[str, ...], dict[str, str]]
+
+
+def found_rows(folder: Path, name: str, key: Sequence[str], wanted: Sequence[Sequence[Mapping[str, Any]]]) -> list[Any]:
+    """The row that AITER takes for each shape; None where it takes its default.
+
+    Args:
+        folder: the export.
+        name: of the table, without `.csv`.
+        key: the columns of a shape; a table without one does not look at it.
+        wanted: for each shape the keys that AITER tries, in this order.
+
+    Raises:
+        DataError: a table is not CSV.
+    """
+    columns, rows = _rows(folder, name, key)
+    return [
+        next((row for cells in keys if (row := rows.get(_key(cells, columns))) is not None), None) for keys in wanted
+    ]
+
+
+def _rows(folder: Path, name: str, key: Sequence[str]) -> tuple[tuple[str, ...], Rows]:
+    """The columns of the key that the tables have, and their rows by it; of a shape that stands twice the fastest."""
+    merged = folder / "merged" / f"{name}.csv"
+    paths = [merged] if merged.is_file() else [folder / one / f"{name}.csv" for one in _FOLDERS]
+    columns: tuple[str, ...] = ()
+    rows: Rows = {}
+    for path in (path for path in paths if path.is_file()):
+        lines = (cells for _, cells in csv_rows(path, read_text(path)) if any(cells))
+        header = next(lines, [])
+        columns = tuple(column for column in key if column in header)
+        for cells in lines:
+            row = dict(zip(header, cells, strict=False))
+            known = rows.get(_key(row, columns))
+            if known is None or float(row["us"]) < float(known["us"]):
+                rows[_key(row, columns)] = row
+    return columns, rows
+
+
+def _key(cells: Mapping[str, Any], columns: Sequence[str]) -> tuple[str, ...]:
+    return tuple(_TRUTHS.get(text, text) for text in (str(cells[column]).strip() for column in columns))
+
+
+def picked_gemms(folder: Path, arch: str, problems: Sequence[AiterGemm]) -> list[str]:
+    """The kernels, with their split of K, that AITER finds in an export; empty where it finds no row.
+
+    Raises:
+        DataError: a table is not CSV.
+    """
+    found: dict[AiterGemm, str] = {}
+    for family in dict.fromkeys(problem.family for problem in problems):
+        some = [problem for problem in problems if problem.family == family]
+        keys = [[key_cells(arch, replace(one, m=m)) for m in looked_up(one)] for one in some]
+        for one, row in zip(some, found_rows(folder, f"{family}_tuned_gemm", KEY, keys), strict=True):
+            found[one] = "" if row is None else _name(row)
+    return [found[problem] for problem in problems]
+
+
+def _name(row: Mapping[str, str]) -> str:
+    base, split = resolved(row["kernelName"]), int(float(row["splitK"]))
+    return f"{base}_splitk{split}" if split else base
