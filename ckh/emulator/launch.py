@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 LANES = 64
 ENDED, BARRIER, UNKNOWN, TOO_LONG, FAULT = range(5)  # why a workgroup stopped
 
-CHANGED = 2  # an instruction that was reached, and changed something
 
 LAUNCHER = ctypes.CFUNCTYPE(
     c_int, c_char_p, c_void_p, POINTER(c_uint32), POINTER(c_uint32), POINTER(c_void_p), c_uint64
@@ -109,6 +108,7 @@ class EmulatorLibrary:
         self._library = ctypes.CDLL(str(path))
         for name in Registers:
             getattr(self._library, name).restype = POINTER(c_uint32)
+        self._library.emu_times.restype = c_uint64
         self._library.emu_lds.restype = c_void_p
         self._library.emu_set_launcher.argtypes = (LAUNCHER,)
         self.instruction_bytes = int(self._library.emu_instruction_size())
@@ -124,12 +124,13 @@ class EmulatorLibrary:
             c_int.in_dll(self._library, name).value = int(value)
 
     def mark_changes(self, *, on: bool) -> None:
-        """Mark which instructions change anything, which takes time."""
+        """Count instructions, and mark which of them change anything, which takes time."""
         c_int.in_dll(self._library, "emu_mark_changes").value = int(on)
 
-    def was_reached(self, instruction: int) -> int:
-        """0 if the instruction decoded at an address was not reached; `CHANGED` if it once changed something."""
-        return int(self._library.emu_was_reached(c_void_p(instruction)))
+    def taken(self, instruction: int) -> tuple[int, bool]:
+        """How many times the instruction decoded at an address was taken, and whether it once changed something."""
+        at = c_void_p(instruction)
+        return int(self._library.emu_times(at)), bool(self._library.emu_has_changed(at))
 
     def set_launcher(self, launcher: Any) -> None:
         """Have a `LAUNCHER` carry out what programs launch; it must be kept."""
@@ -208,11 +209,11 @@ class LoadedProgram:
         at, odd = divmod(pc - self.base, 4)
         return self.dwords - at if 0 <= at < self.dwords and not odd else 0
 
-    def reached(self, library: EmulatorLibrary) -> dict[int, bool]:
-        """The offsets of the instructions that were reached, from where the code begins: did they change anything?"""
+    def reached(self, library: EmulatorLibrary) -> dict[int, tuple[int, bool]]:
+        """By the offsets of the instructions that were reached, from where the code begins: `EmulatorLibrary.taken`."""
         room, size, first = ctypes.addressof(self.room), library.instruction_bytes, self.base - self.code.base
-        states = ((first + 4 * number, library.was_reached(room + size * number)) for number in range(self.dwords))
-        return {at: state == CHANGED for at, state in states if state}
+        found = ((first + 4 * number, library.taken(room + size * number)) for number in range(self.dwords))
+        return {at: taken for at, taken in found if taken[0]}
 
 
 class EmulatedGpu:

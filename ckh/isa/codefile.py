@@ -49,11 +49,20 @@ _LDS_GRANULE = 512
 
 @dataclass(frozen=True, slots=True)
 class Function:
-    """A GPU function: mangled name, resources, threads of a block at most (0: not said), and machine code."""
+    """A GPU function.
+
+    Attributes:
+        name: mangled.
+        resources: registers, LDS, scratch memory, spills and occupancy.
+        threads: of a block at most; 0: not said.
+        entry: where it begins in the loaded code object.
+        code: machine code.
+    """
 
     name: str
     resources: Resources
     threads: int
+    entry: int
     code: bytes
 
 
@@ -150,7 +159,7 @@ def _function(kernel: CompiledKernel, code: CodeObject, arch: ArchSpec) -> Funct
         occupancy=min(waves_by(own.vgprs, own.sgprs, kernel.lds, own.threads // arch.wavefront_size, arch).values()),
     )
     code_bytes = ctypes.string_at(code.base + kernel.entry, kernel.code_size)
-    return Function(kernel.name, resources, own.threads, code_bytes)
+    return Function(kernel.name, resources, own.threads, kernel.entry, code_bytes)
 
 
 def waves_by(vgprs: int, sgprs: int, lds: int, waves: int, arch: ArchSpec) -> dict[str, int]:

@@ -23,6 +23,7 @@ from ckh.isa.instructions import InstructionKind
 from ckh.isa.loops import count_of, parts_of, waits_of
 from ckh.isa.registers import matrix_shape
 from ckh.isa.waves import timeline_of
+from ckh.kernels.pipelines import OVERRUNNING_PIPELINES
 from ckh.learn.analytic.estimate import compiled_blocks_per_cu, estimated_parts
 
 if TYPE_CHECKING:
@@ -36,6 +37,9 @@ if TYPE_CHECKING:
     from ckh.isa.waves import Timeline
     from ckh.ops.base import TiledSizes
     from ckh.schema import Resources
+
+
+_OVERRUN = 3  # trips, for which pipelines that overrun make two more
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,11 +70,12 @@ class Asked:
 
     @property
     def trips(self) -> int | None:
-        """Trips over K of the problem."""
+        """Trips over K that the kernel makes for the problem."""
         if self.sizes is None:
             return None
-        trips: int = ceil(self.sizes.k / (self.kernel.tile_k * getattr(self.kernel, "split_k", 1)))
-        return max(1, trips)
+        trips: int = max(1, ceil(self.sizes.k / (self.kernel.tile_k * getattr(self.kernel, "split_k", 1))))
+        overruns = trips == _OVERRUN and self.kernel.pipeline in OVERRUNNING_PIPELINES
+        return trips + 2 if overruns else trips
 
 
 @dataclass(frozen=True, slots=True)

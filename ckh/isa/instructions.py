@@ -81,9 +81,9 @@ class Instruction:
     writes: Registers = ()
 
     @property
-    def is_loop_branch(self) -> bool:
-        """True of a branch back."""
-        return self.target is not None and self.target <= self.at
+    def is_forward_branch(self) -> bool:
+        """True of a branch to a later instruction."""
+        return self.target is not None and self.target > self.at
 
 
 def instruction(at: int, name: str, words: tuple[int, ...]) -> Instruction:

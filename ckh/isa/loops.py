@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from ckh.isa.instructions import LDS_KINDS, MEMORY_KINDS, Instruction, InstructionKind
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Sequence
+    from collections.abc import Container, Mapping, Sequence
 
 _COUNTERS = ("vmcnt", "lgkmcnt")
 
@@ -27,7 +27,7 @@ class Parts:
     @property
     def can_skip(self) -> bool:
         """True if the loop need not be entered: a branch before it goes behind it."""
-        return bool(self.loop) and any((one.target or 0) > self.loop[-1].at for one in self.before)
+        return bool(self.loop) and any((one.target or 0) > max(own.at for own in self.loop) for one in self.before)
 
     @property
     def outside(self) -> tuple[Instruction, ...]:
@@ -54,18 +54,33 @@ class Wait:
 
 
 def parts_of(function: Sequence[Instruction]) -> Parts:
-    """The parts of a function; its main loop is the innermost one with most matrix instructions."""
-    path = _path(function)
-    places = {one.at: place for place, one in enumerate(path)}
-    loops = [
-        (places[one.target], place + 1)
-        for place, one in enumerate(path)
-        if one.is_loop_branch and one.target in places and places[one.target] <= place
-    ]
-    if not loops:
+    """The parts of a function; its main loop is the innermost one with most matrix instructions.
+
+    A loop that multiplies and stores goes over tiles of C, as a persistent kernel's, and not over K.
+    """
+    walk = _walk_to_matrix(function)
+    path = walk.path
+    matrix = {
+        loop: count_of(path[slice(*loop)], InstructionKind.MATRIX)
+        for loop in walk.loops
+        if not _goes_over_tiles(path[slice(*loop)])
+    }
+    if not matrix:
         return Parts(tuple(path), (), ())
-    start, end = max(loops, key=lambda loop: (count_of(path[slice(*loop)], InstructionKind.MATRIX), loop[0] - loop[1]))
+    innermost = [loop for loop in matrix if not any(matrix[other] and _is_within(other, loop) for other in matrix)]
+    start, end = max(innermost, key=lambda loop: (matrix[loop], loop[0] - loop[1]))
     return Parts(tuple(path[:start]), tuple(path[start:end]), tuple(path[end:]))
+
+
+def _goes_over_tiles(loop: Sequence[Instruction]) -> bool:
+    """True if a loop has matrix instructions, and stores to memory that are no spilled registers."""
+    stores = any(one.kind is InstructionKind.STORE and not one.name.startswith("scratch_") for one in loop)
+    return stores and count_of(loop, InstructionKind.MATRIX) > 0
+
+
+def _is_within(inner: tuple[int, int], outer: tuple[int, int]) -> bool:
+    """True if a loop is a part of another one."""
+    return inner != outer and outer[0] <= inner[0] and inner[1] <= outer[1]
 
 
 def count_of(instructions: Sequence[Instruction], *kinds: InstructionKind) -> int:
@@ -94,8 +109,21 @@ def waits_of(loop: Sequence[Instruction]) -> list[Wait]:
     return found
 
 
-def _path(function: Sequence[Instruction]) -> list[Instruction]:
-    """The instructions from the first on, where conditional branches are not taken.
+@dataclass(slots=True)
+class _Walk:
+    """A way through a function.
+
+    Attributes:
+        path: the instructions, each once.
+        loops: of each loop on the way, the place in the path where a pass begins, and that behind its end.
+    """
+
+    path: list[Instruction] = field(default_factory=list)
+    loops: list[tuple[int, int]] = field(default_factory=list)
+
+
+def _walk_to_matrix(function: Sequence[Instruction]) -> _Walk:
+    """The way from the first instruction on, where conditional branches are not taken.
 
     Where that leads past all matrix instructions, the last branch before the end is taken: it is for blocks that have
     nothing to do.
@@ -103,26 +131,45 @@ def _path(function: Sequence[Instruction]) -> list[Instruction]:
     taken: set[int] = set()
     has_matrix = count_of(function, InstructionKind.MATRIX) > 0
     while True:
-        path = _walked(function, taken)
-        if not has_matrix or count_of(path, InstructionKind.MATRIX):
-            return path
-        left = [one.at for one in path if one.target is not None and one.target > one.at and one.at not in taken]
+        walk = _walked(function, taken)
+        if not has_matrix or count_of(walk.path, InstructionKind.MATRIX):
+            return walk
+        left = [one.at for one in walk.path if one.is_forward_branch and one.at not in taken]
         if not left:
-            return path
+            return walk
         taken.add(left[-1])
 
 
-def _walked(function: Sequence[Instruction], taken: Container[int]) -> list[Instruction]:
-    """The instructions from the first on, where branches without a condition, and those at `taken`, are taken."""
+def _walked(function: Sequence[Instruction], taken: Container[int]) -> _Walk:
+    """The way where branches without a condition, and those at `taken`, are taken.
+
+    A loop ends with a branch back, which is not taken, or where the way comes to an instruction that it has seen: then
+    it goes on behind the last branch that leaves the loop.
+    """
     places = {one.at: place for place, one in enumerate(function)}
-    path: list[Instruction] = []
-    place, seen = 0, set[int]()
-    while place < len(function) and place not in seen:
+    walk, seen = _Walk(), dict[int, int]()  # places in the path, by those in the function
+    place: int | None = 0
+    while place is not None and place < len(function):
+        if place in seen:
+            walk.loops.append((seen[place], len(walk.path)))
+            place = _exit_of(walk.path[seen[place] :], places, seen)
+            continue
         one = function[place]
-        seen.add(place)
-        path.append(one)
+        seen[place] = len(walk.path)
+        walk.path.append(one)
         if one.name == "s_endpgm":
             break
-        goes = one.target is not None and (one.name == "s_branch" or one.at in taken)
-        place = places.get(one.target or 0, len(function)) if goes else place + 1
-    return path
+        target = None if one.target is None else places.get(one.target, len(function))
+        if target is not None and (one.name == "s_branch" or one.at in taken):
+            place = target
+            continue
+        if target in seen:
+            walk.loops.append((seen[target], len(walk.path)))
+        place += 1
+    return walk
+
+
+def _exit_of(loop: Sequence[Instruction], places: Mapping[int, int], seen: Container[int]) -> int | None:
+    """Where the last branch out of a loop goes; None if none leaves it."""
+    targets = (places.get(one.target) for one in reversed(loop) if one.target is not None)
+    return next((target for target in targets if target is not None and target not in seen), None)

@@ -166,7 +166,7 @@ def instructions(kept: Kept, bench: Bench, folder: Path, emulator: EmulatorLibra
         patch.setenv(REACHED_VARIABLE, str(note))
         wrong = bench.is_found(content)
     assert wrong is None, f"{kept.file} is wrong undamaged: {wrong}"
-    changes = {int(at): did for at, did in json.loads(note.read_text(encoding="utf-8")).items()}
+    changes = {int(at): did for at, (_, did) in json.loads(note.read_text(encoding="utf-8")).items()}
     return list(reached(kept, content, changes, emulator))
 
 

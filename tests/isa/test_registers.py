@@ -81,4 +81,4 @@ def test_branches_back() -> None:
     """A branch's target is counted from the next instruction, in words with a sign."""
     one = instruction(100, "s_cbranch_scc1", (0xBF85FFF0,))
     assert one.target == 104 - 16 * 4
-    assert one.is_loop_branch
+    assert not one.is_forward_branch

@@ -54,6 +54,7 @@ struct Inst {
     const Op* op;
     u32 w[4], literal, select; /* its words; the one with the fields of SDWA or DPP */
     uint16_t src[3], opcode;
+    u64 times; /* that it was taken */
     uint8_t size, is_barrier, changes, dst, sdst, form, neg, abs, neg_hi, omod, clamp, op_sel, op_sel_hi;
 };
 enum Form { PLAIN, SDWA, DPP };

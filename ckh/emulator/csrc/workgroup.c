@@ -22,8 +22,9 @@ static int wave_count, wave_room;
 static const u32 CONSTANTS[] = {0x3f000000, 0xbf000000, 0x3f800000, 0xbf800000, 0x40000000, 0xc0000000, 0x40800000, 0xc0800000, 0x3e22f983};
 
 u32 emu_instruction_size(void) { return sizeof(Inst); }
-/* 0: an instruction was not reached, 1: it was, 2: and it changed something. */
-u32 emu_was_reached(const Inst* i) { return i->run ? 1 + i->changes : 0; }
+/* How many times waves took an instruction, and whether it once changed something: known where changes are marked. */
+u64 emu_times(const Inst* i) { return i->times; }
+u32 emu_has_changed(const Inst* i) { return i->changes; }
 
 void emu_group_start(const Launch* l, u32 x, u32 y, u32 z) {
     const u32 threads = l->block[0] * l->block[1] * l->block[2];
@@ -65,8 +66,8 @@ void emu_group_start(const Launch* l, u32 x, u32 y, u32 z) {
 
 enum { ENDED, AT_BARRIER, UNKNOWN, TOO_LONG, FAULT };
 
-/* For tools: mark instructions that once changed a scalar register, a result's register or the way. Of matrix instructions and
-   of memory it does not say. */
+/* For tools: count instructions, and mark those that once changed a scalar register, a result's register or the way. Of matrix
+   instructions and of memory it does not say. */
 int emu_mark_changes = 0;
 static void run_marking(State* w, Inst* i) {
     enum { RESULTS = 2 * LANES };
@@ -75,6 +76,7 @@ static void run_marking(State* w, Inst* i) {
     u32 *v = &w->vgpr[i->dst * LANES], *a = &w->acc[i->dst * LANES];
     memcpy(sgpr, w->sgpr, sizeof sgpr), memcpy(vgpr, v, sizeof vgpr), memcpy(acc, a, sizeof acc);
     i->run(w, i);
+    ++i->times;
     if (w->next != next || memcmp(sgpr, w->sgpr, sizeof sgpr) || memcmp(vgpr, v, sizeof vgpr) || memcmp(acc, a, sizeof acc)) i->changes = 1;
 }
 
