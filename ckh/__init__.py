@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from ckh.ops.gemm_universal.problem import GemmProblem
     from ckh.ops.grouped_conv.problem import ConvProblem
     from ckh.problems import Direction
+    from ckh.running.runnable import RunnableKernel, kernel, run
     from ckh.version import __version__ as __version__
 
 __all__ = [
@@ -42,14 +43,17 @@ __all__ = [
     "NotMeasured",
     "OutputError",
     "Ranked",
+    "RunnableKernel",
     "UsageError",
     "answer",
     "explain",
+    "kernel",
     "known",
     "load_model",
     "rank",
     "rank_many",
     "read_dataset",
+    "run",
 ]
 
 # Public name -> its module, imported when it is first used, so that `import ckh` costs nothing. No module or folder in
@@ -70,6 +74,7 @@ _HOMES = {
     "GemmProblem": "ckh.ops.gemm_universal.problem",
     "ConvProblem": "ckh.ops.grouped_conv.problem",
     "Direction": "ckh.problems",
+    **dict.fromkeys(("RunnableKernel", "kernel", "run"), "ckh.running.runnable"),
     "__version__": "ckh.version",
 }
 

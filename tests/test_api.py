@@ -161,14 +161,27 @@ def test_a_model_is_named_by_its_folder_too() -> None:
         ckh.rank(problem, model="nowhere")
 
 
+def test_a_problem_is_its_canonical_text_too() -> None:
+    """Texts give what their problems give; another text is refused."""
+    text = GEMM.canonical()
+    assert ckh.rank(text, 3) == ckh.rank(GEMM, 3)
+    assert ckh.rank_many([f" {text}", GEMM], 3) == ckh.rank_many([GEMM, GEMM], 3)
+    assert ckh.answer(text) == ckh.answer(GEMM)
+    assert ckh.known(text) == ckh.known(GEMM)
+    for wrong in ("conv_forward", "nothing", ""):
+        with pytest.raises(ckh.UsageError):
+            ckh.rank(wrong)
+
+
 @pytest.mark.parametrize(
     ("name", "args", "options"),
     [
         ("rank", [GEMM], {"model": 5}),
         ("rank_many", [[GEMM]], {"model": {}}),
         ("known", [GEMM], {"model": 5}),
-        ("rank", ["conv_forward"], {}),
-        ("rank_many", [["conv_forward"]], {}),
+        ("rank", [5], {}),
+        ("rank_many", [[5]], {}),
+        ("rank_many", [GEMM.canonical()], {}),
         ("known", [None], {}),
         ("rank_many", [GEMM], {}),
         ("rank", [GEMM], {"kernels": "one_name"}),

@@ -18,7 +18,7 @@ FLOORS = (
     ("",),
     ("ops.*",),
     ("quick",),
-    ("export", "isa", "report", "search", "tune"),
+    ("export", "isa", "report", "running", "search", "tune"),
     ("bench",),
     ("emulator",),
     ("learn",),

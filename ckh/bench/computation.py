@@ -49,6 +49,27 @@ class Split:
 
 
 @dataclass(frozen=True, slots=True)
+class ArrayForm:
+    """How an array of a user holds an operand or the result.
+
+    Attributes:
+        name: what it is called, e.g. "x".
+        place: of the kernel's arguments: 0 is a, 1 is b, 2 is the result.
+        shape: the array's shape.
+        axes: words for its axes, e.g. "N, H, W, G, C/G".
+        other_shape: another shape with the same elements in the same order; None: there is none.
+        is_transposed: whether it lies in memory as its transpose.
+    """
+
+    name: str
+    place: int
+    shape: Shape
+    axes: str
+    other_shape: Shape | None = None
+    is_transposed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Computation(Generic[P]):
     """Computation of an operation.
 
@@ -59,6 +80,8 @@ class Computation(Generic[P]):
         result_dtypes: the dtypes that operands can have, each with that of the result.
         c_problem: the structure that kernels take.
         split: how the kernel of a name splits a problem's sums.
+        arrays: how users' arrays hold the operands, in the order in which they are given, and the result, which is the
+            last.
     """
 
     operand_shapes: Callable[[P], tuple[Shape, Shape, Shape]]
@@ -67,6 +90,14 @@ class Computation(Generic[P]):
     result_dtypes: Mapping[str, str]
     c_problem: Callable[[P], ctypes.Structure]
     split: Callable[[P, str], Split]
+    arrays: Callable[[P], tuple[ArrayForm, ArrayForm, ArrayForm]] | None = None
+
+    def array_forms(self, problem: P) -> tuple[ArrayForm, ArrayForm, ArrayForm]:
+        """How users' arrays hold a problem's operands and its result; by default as kernels do."""
+        if self.arrays is not None:
+            return self.arrays(problem)
+        a, b, out = self.operand_shapes(problem)
+        return ArrayForm("a", 0, a, ""), ArrayForm("b", 1, b, ""), ArrayForm("out", 2, out, "")
 
     def result_dtype(self, problem: P) -> str:
         """Element type of a problem's result.

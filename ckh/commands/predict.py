@@ -223,9 +223,9 @@ class _Measuring:
 
 def _answered(chooser: Chooser, problems: Sequence[Problem], wanted: _Measuring) -> list[Ranking]:
     """Answers in order, with kernels measured earlier or now first."""
-    from ckh.commands._probing import measured_before, probe_all
     from ckh.learn.answers.listed import limited_to_rule_set
     from ckh.learn.answers.ranking import rankings_of
+    from ckh.running.probing import is_known, measured_before, probe_all
 
     of_model: dict[int, list[Problem]] = {}
     models: dict[int, Model] = {}
@@ -243,22 +243,13 @@ def _answered(chooser: Chooser, problems: Sequence[Problem], wanted: _Measuring)
     for key, some in of_model.items():
         found = [(one if wanted.pads else one.unpadded).buildable_first for one in rankings_of(some, models[key])]
         if wanted.probe:
-            new = [one for one in found if len(one.order) and not (wanted.uses_old and _is_known(one, wanted.probe))]
+            new = [one for one in found if len(one.order) and not (wanted.uses_old and is_known(one, wanted.probe))]
             if new:
                 probe_all(new, wanted.probe, wanted.timeout_s)
         if wanted.probe or wanted.uses_old:
             found = [measured_before(one) for one in found]
         known |= dict(zip(some, found, strict=True))
     return [known[problem] for problem in problems]
-
-
-def _is_known(found: Ranking, count: int) -> bool:
-    """True if the first choices were all probed earlier."""
-    from ckh.commands._probing import measured_before
-
-    probe = measured_before(found).probe
-    names = set() if probe is None else {one.kernel for one in probe.kernels}
-    return all(found.model.spec.op.kernels.name(one.kernel) in names for one in found.best(count))
 
 
 def _print_one(found: Ranking, top: int, again: str, *, as_json: bool, why: bool, explain: bool) -> None:

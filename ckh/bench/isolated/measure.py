@@ -6,6 +6,7 @@ import ctypes
 import zlib
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from pathlib import Path
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any
 
@@ -19,16 +20,16 @@ from ckh.bench.isolated.kernel_library import KernelLibrary
 from ckh.bench.isolated.timing import Stopwatch
 from ckh.bench.isolated.typed import element_type
 from ckh.bench.isolated.verify import Limits
-from ckh.bench.supervision.protocol import Job, Phase, PhaseClock, Reply
+from ckh.bench.supervision.protocol import OPERANDS, RESULT, Job, Phase, PhaseClock, Reply
 from ckh.errors import CkhError
 from ckh.ops import operation_of
 from ckh.schema import Status
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable, Iterator
 
     from ckh.bench.isolated.memory import Memory
-    from ckh.bench.isolated.typed import Array
+    from ckh.bench.isolated.typed import Array, ElementType
     from ckh.bench.supervision.protocol import Card
     from ckh.ops.base import Problem
 
@@ -61,11 +62,10 @@ class _Problem:
     `first` is what the kernel at work wrote when it ran first, in storage for any kernel.
     """
 
-    def __init__(
-        self, problem: Problem, best_ns: float, memory: Memory, clock: PhaseClock, *, fnuz_floats: bool
-    ) -> None:
-        self.best_ns = best_ns
-        self.anchor: _Anchor | None = None
+    def __init__(self, problem: Problem, job: Job, memory: Memory, clock: PhaseClock, *, fnuz_floats: bool) -> None:
+        self.best_ns = job.best_ns
+        self.anchor = _Anchor(job.library, job.loops) if job.library else None
+        self.folder = Path(job.folder)
         computation = computation_of(problem)
         self._problem, self._split = problem, computation.split
         self.c = ctypes.byref(computation.c_problem(problem))
@@ -73,13 +73,25 @@ class _Problem:
         element = element_type(problem.dtype, fnuz_floats=fnuz_floats)
         *operands, output = computation.operand_shapes(problem)
         with clock.phase(Phase.INPUTS):
-            # The generator is seeded by the problem: a problem has the same inputs in every worker.
-            random = np.random.Generator(np.random.SFC64(zlib.crc32(problem.canonical().encode())))
-            a, b = (memory.add_input(element.operand(_uniform(random, shape))) for shape in operands)
+            values = _stored(self.folder, operands, element) if job.folder else _random(problem, operands, element)
+            a, b = map(memory.add_input, values)
             memory.set_output(output, result)
             self.first = np.empty(output, result.storage)
-        with clock.phase(Phase.REFERENCE):
-            self.limits = Limits(problem, a, b, fnuz_floats=fnuz_floats)
+        self._limits: Limits | None = None
+        if job.is_checked:
+            with clock.phase(Phase.REFERENCE):
+                self._limits = Limits(problem, a, b, fnuz_floats=fnuz_floats)
+
+    @property
+    def is_checked(self) -> bool:
+        """True if there is a reference."""
+        return self._limits is not None
+
+    @property
+    def limits(self) -> Limits:
+        """Limits of right results, of a problem with a reference."""
+        assert self._limits is not None
+        return self._limits
 
     def split(self, library: KernelLibrary) -> Split:
         """How a kernel splits this problem's sums."""
@@ -89,6 +101,19 @@ class _Problem:
         """Number of elements whose bits differ from the first run."""
         bits = np.dtype(f"u{result.itemsize}")
         return int(np.count_nonzero(result.view(bits) != self.first.view(bits)))
+
+
+def _random(problem: Problem, shapes: Iterable[tuple[int, ...]], element: ElementType) -> Iterator[Array]:
+    """Random operands, seeded by the problem: it has the same ones in every worker."""
+    random = np.random.Generator(np.random.SFC64(zlib.crc32(problem.canonical().encode())))
+    for shape in shapes:
+        yield element.operand(_uniform(random, shape))
+
+
+def _stored(folder: Path, shapes: Iterable[tuple[int, ...]], element: ElementType) -> Iterator[Array]:
+    """Operands from the files of a folder."""
+    for name, shape in zip(OPERANDS, shapes, strict=True):
+        yield np.fromfile(folder / name, element.storage).reshape(shape)
 
 
 def _uniform(random: np.random.Generator, shape: tuple[int, ...]) -> Array:
@@ -157,9 +182,21 @@ class Bench:
         self._problem = None  # frees the memory first
         self._memory.clear()
         problem = operation_of(job.problem).problems.parse(job.problem)
-        self._problem = _Problem(problem, job.best_ns, self._memory, self._clock, fnuz_floats=self._fnuz_floats)
-        if job.library:
-            self._problem.anchor = _Anchor(job.library, job.loops)
+        self._problem = _Problem(problem, job, self._memory, self._clock, fnuz_floats=self._fnuz_floats)
+        return Reply(job.id, Status.OK)
+
+    def run(self, job: Job) -> Reply:
+        """Run a kernel once on the operands of a folder, and write its result there; then they are given back."""
+        problem, library = self._current(), self._library(job.library)
+        if problem.is_checked:
+            self._run_checked(library, problem)
+        else:
+            self._run(library, problem)
+            if where := self._memory.overrun():
+                raise KernelFailure(Status.WRONG_RESULT, f"the kernel wrote out of bounds: {where}")
+        self._memory.result().tofile(problem.folder / RESULT)
+        self._problem = None
+        self._memory.clear()
         return Reply(job.id, Status.OK)
 
     def measure(self, job: Job) -> Reply:

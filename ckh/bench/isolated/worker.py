@@ -89,7 +89,13 @@ def _memory(config: WorkerConfig) -> Memory:
 def _work(bench: Bench, config: WorkerConfig) -> dict[Op, Callable[[Job], Reply]]:
     if config.load_only:
         return {**dict.fromkeys(Op, _refuse), Op.LOAD: bench.load}
-    return {Op.PROBLEM: bench.set_problem, Op.MEASURE: bench.measure, Op.TIME: bench.time, Op.LOAD: bench.load}
+    return {
+        Op.PROBLEM: bench.set_problem,
+        Op.MEASURE: bench.measure,
+        Op.TIME: bench.time,
+        Op.LOAD: bench.load,
+        Op.RUN: bench.run,
+    }
 
 
 def _refuse(job: Job) -> Reply:

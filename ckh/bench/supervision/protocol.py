@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 HIP, EMULATED = "hip", "emulated"  # the kinds of workers that have a GPU
+OPERANDS, RESULT = ("a", "b"), "out"  # files of stored elements, without a header
 MAX_MESSAGE = 2000  # characters
 _SHOWN = 80
 # The others are not a worker's to find out.
@@ -34,6 +35,7 @@ class Op(StrEnum):
     MEASURE = "measure"  # run a kernel, check its result, calibrate, time it
     TIME = "time"  # time a kernel whose result is known to be right
     LOAD = "load"  # load a library, which needs no problem; the reply's message is its kernel's name
+    RUN = "run"  # run a kernel once on the operands of a folder, and write its result there
 
 
 class Phase(StrEnum):
@@ -138,7 +140,9 @@ def device_name(machine: str, config: WorkerConfig) -> str:
 class Job:
     """A job of the worker. `best_ns` is the best known time of the problem, 0 if unknown.
 
-    Of a problem, `library` and `loops` are those of its anchor, if it has one.
+    Of a problem, `library` and `loops` are those of its anchor, if it has one; `folder` has its operands in the files
+    of `OPERANDS`, and takes the result of `Op.RUN` as `RESULT`; empty: they are random. With `is_checked` there is a
+    reference.
     """
 
     op: Op
@@ -148,6 +152,8 @@ class Job:
     library: str = ""
     samples: int = 0
     loops: int = 0
+    folder: str = ""
+    is_checked: bool = True
 
     def to_line(self) -> bytes:
         """JSON on a single line."""

@@ -34,6 +34,7 @@ _DOUBTFUL = (Status.CRASH, Status.TIMEOUT, Status.LAUNCH_ERROR)
 _SETUP_TRIES = 3  # if workers are killed
 _SETUP_TIMEOUTS = 4  # inputs and reference may take as long as this many kernels
 _QUARANTINED = (Status.CRASH, Status.TIMEOUT, Status.NONDETERMINISTIC)
+_NOTHING = ("", "")
 _QUARANTINE_PROBLEMS = 2  # on so many a kernel may come to one of these
 
 
@@ -83,6 +84,11 @@ class _Run:
     def problem(self) -> str:
         return "" if self.setup is None else self.setup.problem
 
+    @property
+    def set_up(self) -> tuple[str, str]:
+        """The problem, and the folder of its operands."""
+        return _NOTHING if self.setup is None else (self.setup.problem, self.setup.folder)
+
     def take_back(self) -> None:
         """Return sent jobs of a lost worker to the pending ones."""
         self.waiting.extendleft(reversed(self.sent))
@@ -113,7 +119,7 @@ class Supervisor:
         self._options = options
         self._should_stop = should_stop
         self._worker: WorkerProcess | None = None
-        self._set_up = ""  # the problem that the worker has
+        self._set_up = _NOTHING  # the problem that the worker has, and the folder of its operands
         self._worked: set[str] = set()  # problems that a worker had
         self._fresh = True  # whether no kernel ran in this worker yet
         self._was_killed = False  # whether the last worker that died was, from outside as a rule
@@ -189,7 +195,7 @@ class Supervisor:
         """Reply to jobs that need no worker; prepare a worker for the others."""
         while run.waiting and (reply := self._quarantine.answer(run.waiting[0])) is not None:
             yield run.waiting.popleft(), reply
-        if not run.waiting or (self._worker is not None and run.problem in ("", self._set_up)):
+        if not run.waiting or (self._worker is not None and run.set_up in (_NOTHING, self._set_up)):
             return
         try:
             failure = self._prepare(run.setup)
@@ -232,14 +238,14 @@ class Supervisor:
             self.restarts += 1
         if setup is None:
             return None
-        self._set_up = ""
+        self._set_up = _NOTHING
         self._worker.send(setup)
         reply = self._next_reply(setup, _SETUP_TIMEOUTS * self._options.timeout_s)
         if reply is None:
             return None
         if reply.status is not Status.OK:
             return replace(reply, status=Status.LAUNCH_ERROR, message=f"no inputs and reference: {reply.message}")
-        self._set_up = setup.problem
+        self._set_up = setup.problem, setup.folder
         self._worked.add(setup.problem)
         return None
 
@@ -274,7 +280,7 @@ class Supervisor:
     def _drop_worker(self) -> None:
         if self._worker is not None:
             self._worker.kill()
-        self._worker, self._set_up = None, ""
+        self._worker, self._set_up = None, _NOTHING
 
 
 MOVED = 0.05  # of the anchor's time: more than its own spread

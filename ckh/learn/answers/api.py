@@ -14,7 +14,7 @@ from ckh.files.paths import files_of_models
 from ckh.learn.answers.answering import AnsweringModels
 from ckh.learn.answers.batches import neighbours, scored
 from ckh.learn.answers.buildable import lacking
-from ckh.learn.answers.listed import RankedAlone, require_count, require_problems
+from ckh.learn.answers.listed import RankedAlone, as_problem, require_count
 from ckh.learn.answers.ranked import marked
 from ckh.learn.answers.ranking import ranking_of, rankings_of
 from ckh.learn.models.artifact import Model, Wanted, load_model, wanted_for
@@ -34,7 +34,7 @@ _KEPT = 4  # of how many architectures models are kept that nobody named
 
 
 def rank(
-    problem: Problem,
+    problem: Problem | str,
     top: int | None = None,
     model: Model | Path | str | None = None,
     *,
@@ -46,7 +46,7 @@ def rank(
     """The kernels for a problem, best first.
 
     Args:
-        problem: what is to be computed.
+        problem: what is to be computed, or its canonical text.
         top: how many; all by default.
         model: which model, or its folder, which is then read in each call; by default the first that fits the problem
             and the architecture, or where none does what stands in for it, which `Ranked.not_measured` says
@@ -66,8 +66,7 @@ def rank(
         UsageError: the model is for something else, `top` is below 0, or there is no such architecture or rule set.
     """
     require_count(top)
-    alone = RankedAlone.of(kernels, rule_set)
-    found = _ranking(problem, model, arch, alone, require_measured=require_measured).buildable_first
+    found = ranking(problem, model, arch, kernels, rule_set, require_measured=require_measured)
     return found.ranked if top is None else found.best(top)
 
 
@@ -93,7 +92,7 @@ def _kept_models(arch: str, state: tuple[tuple[str | int, ...], ...]) -> Answeri
 
 
 def answer(
-    problem: Problem,
+    problem: Problem | str,
     top: int = 5,
     model: Model | Path | str | None = None,
     *,
@@ -104,7 +103,7 @@ def answer(
     """The answer of `ckh predict` for a problem: its first rows, facts of the model, and caveats.
 
     Args:
-        problem: what is to be computed.
+        problem: what is to be computed, or its canonical text.
         top: number of rows.
         model: as of `rank`.
         arch: as of `rank`.
@@ -116,11 +115,11 @@ def answer(
         TypeError: as `rank`.
     """
     require_count(top)
-    return _ranking(problem, model, arch, RankedAlone.of(kernels, rule_set)).buildable_first.answer(top, "")
+    return ranking(problem, model, arch, kernels, rule_set).answer(top, "")
 
 
 def known(
-    problem: Problem,
+    problem: Problem | str,
     top: int = 5,
     model: Model | Path | str | None = None,
     *,
@@ -131,7 +130,7 @@ def known(
     """Out-of-distribution check of an answer: the line `out of distribution: …` of `ckh predict`.
 
     Args:
-        problem: what is to be computed.
+        problem: what is to be computed, or its canonical text.
         top: how many of the first kernels are meant.
         model: as of `rank`.
         arch: as of `rank`.
@@ -143,14 +142,32 @@ def known(
         TypeError: as `rank`.
     """
     require_count(top)
-    return _ranking(problem, model, arch, RankedAlone.of(kernels, rule_set)).known(top)
+    return _in_model_order(problem, model, arch, RankedAlone.of(kernels, rule_set)).known(top)
 
 
-def _ranking(
-    problem: Problem, model: object, arch: str | None, alone: RankedAlone, *, require_measured: bool = False
+def ranking(
+    problem: Problem | str,
+    model: object,
+    arch: str | None,
+    kernels: Iterable[str | Kernel] | None,
+    rule_set: str | None,
+    *,
+    require_measured: bool = False,
 ) -> Ranking:
-    """The ranking that `rank`, `answer` and `known` read."""
-    require_problems((problem,))
+    """The ranking that `rank` and `answer` read, with kernels that the headers cannot build last; arguments as there.
+
+    Raises:
+        CkhError: as `rank`.
+        TypeError: as `rank`.
+    """
+    alone = RankedAlone.of(kernels, rule_set)
+    return _in_model_order(problem, model, arch, alone, require_measured=require_measured).buildable_first
+
+
+def _in_model_order(
+    problem: Problem | str, model: object, arch: str | None, alone: RankedAlone, *, require_measured: bool = False
+) -> Ranking:
+    problem = as_problem(problem)
     chosen = _loaded(model)
     if chosen is None:
         models = _models(arch)
@@ -159,7 +176,7 @@ def _ranking(
 
 
 def rank_many(
-    problems: Sequence[Problem],
+    problems: Sequence[Problem | str],
     top: int | None = None,
     model: Model | Path | str | None = None,
     *,
@@ -172,7 +189,7 @@ def rank_many(
     """Rank kernels for many problems, best first; an empty list for problems without applicable kernels.
 
     Args:
-        problems: what is to be computed.
+        problems: what is to be computed, or their canonical texts.
         top: how many kernels of each; all by default. Few are faster.
         model: which model; by default, for each problem, as `rank` does.
         tflops: whether to predict speed and time; the order alone takes half as long.
@@ -188,16 +205,15 @@ def rank_many(
         UsageError: the model is for something else, `top` is below 0, or there is no such architecture.
     """
     require_count(top)
-    if hasattr(problems, "canonical") or not isinstance(problems, Iterable):
+    if isinstance(problems, str) or hasattr(problems, "canonical") or not isinstance(problems, Iterable):
         raise TypeError(f"problems must be a list of problems, not {problems!r:.80}")
-    problems = tuple(problems)
-    require_problems(problems)
+    parsed = tuple(map(as_problem, problems))
     alone, loaded = RankedAlone.of(kernels, rule_set), _loaded(model)
     models = _models(arch)
     groups: dict[Wanted, dict[Problem, list[int]]] = defaultdict(dict)
-    for index, problem in enumerate(problems):
+    for index, problem in enumerate(parsed):
         groups[wanted_for(problem, models.arch)].setdefault(problem, []).append(index)
-    ranked: list[list[Ranked]] = [[] for _ in problems]
+    ranked: list[list[Ranked]] = [[] for _ in parsed]
     for wanted, places in groups.items():
         for problem, best in _best_of(list(places), wanted, loaded, models, top, (tflops, require_measured), alone):
             for index in places[problem]:

@@ -11,7 +11,7 @@ from ckh.archs import load_arch
 from ckh.errors import CkhError, DataError, UsageError
 from ckh.kernels.lists import RuleSets
 from ckh.kernels.pools import KernelList
-from ckh.ops import part_of
+from ckh.ops import operation_of, part_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -135,8 +135,15 @@ def require_count(top: int | None) -> None:
         raise UsageError(f"top must be 0 or more, not {top}", "leave it out for all kernels", code="out-of-range")
 
 
-def require_problems(problems: Iterable[object]) -> None:
-    """Refuse what are no problems; raises `TypeError`."""
-    for problem in problems:
-        if not hasattr(problem, "canonical"):
-            raise TypeError(f"a problem must be a ckh.ConvProblem, a ckh.GemmProblem or such, not {problem!r:.80}")
+def as_problem(problem: Problem | str) -> Problem:
+    """The problem, which may be given by its canonical text.
+
+    Raises:
+        UsageError: the text is none of a problem.
+        TypeError: it is neither.
+    """
+    if isinstance(problem, str):
+        return operation_of(problem.strip()).problems.parse(problem.strip())
+    if not hasattr(problem, "canonical"):
+        raise TypeError(f"a problem must be a ckh.ConvProblem, a ckh.GemmProblem or such, not {problem!r:.80}")
+    return problem

@@ -13,7 +13,7 @@ from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ckh.bench.computation import Case, Computation, HipEmission, HostEmission, Measured, Split
+from ckh.bench.computation import ArrayForm, Case, Computation, HipEmission, HostEmission, Measured, Split
 from ckh.errors import NoKernelError, UsageError
 from ckh.kernels.pipelines import PIPELINE_CODES
 from ckh.kernels.scheduler import Scheduler
@@ -82,6 +82,16 @@ def operand_shapes(problem: GemmProblem) -> tuple[tuple[int, int], tuple[int, in
     shapes = (problem.a_shape, problem.b_shape, problem.c_shape)
     a, b, c = (shape if letter == "r" else shape[::-1] for shape, letter in zip(shapes, problem.layout, strict=True))
     return a, b, c
+
+
+def _arrays(problem: GemmProblem) -> tuple[ArrayForm, ArrayForm, ArrayForm]:
+    """A, B and C, M x K, K x N and M x N whatever their layout."""
+    is_column = [letter == "c" for letter in problem.layout]
+    return (
+        ArrayForm("a", 0, problem.a_shape, "M, K", is_transposed=is_column[0]),
+        ArrayForm("b", 1, problem.b_shape, "K, N", is_transposed=is_column[1]),
+        ArrayForm("c", 2, problem.c_shape, "M, N", is_transposed=is_column[2]),
+    )
 
 
 def reduction_length(problem: GemmProblem) -> int:
@@ -202,6 +212,7 @@ MEASURED: Measured[GemmProblem, GemmKernel] = Measured(
         {dtype: output_dtype(dtype) for dtype in _DTYPES},
         c_problem,
         _split,
+        _arrays,
     ),
     host=HostEmission(host.emit, _TEMPLATES / "host", "host-gemm-train"),
     hip=HipEmission(

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ckh.bench.computation import ArrayForm
 from ckh.problems import Direction
 
 if TYPE_CHECKING:
@@ -25,6 +26,8 @@ _CHUNK_WIDTH = 512  # columns of a gathered matrix that keep BLAS busy
 _CHUNK_BYTES = 128 << 20
 _BLOCK_BYTES = 192 << 10  # of a depthwise block's product: stays in the second-level cache
 
+_AXES = {2: ("H, W", "Y, X"), 3: ("D, H, W", "Z, Y, X")}  # of pixels and of taps
+
 _Tap = tuple[int, tuple[slice, slice, slice]]
 
 
@@ -33,6 +36,27 @@ def operand_shapes(problem: ConvProblem) -> tuple[tuple[int, ...], tuple[int, ..
     x, w, y = problem.input_shape, problem.weight_shape, problem.output_shape
     by_direction = {Direction.FORWARD: (x, w, y), Direction.BWD_DATA: (y, w, x), Direction.BWD_WEIGHT: (y, x, w)}
     return by_direction[problem.variant]
+
+
+# Of each direction: tensors in the order of users' arrays, the result last, with their places as kernels' arguments.
+_ARRAYS = {
+    Direction.FORWARD: (("x", 0), ("w", 1), ("y", 2)),
+    Direction.BWD_DATA: (("dy", 0), ("w", 1), ("dx", 2)),
+    Direction.BWD_WEIGHT: (("x", 1), ("dy", 0), ("dw", 2)),
+}
+
+
+def array_forms(problem: ConvProblem) -> tuple[ArrayForm, ArrayForm, ArrayForm]:
+    """X, W and Y or their gradients, channels last: x, w → y, or dy, w → dx, or x, dy → dw."""
+    pixels, taps = _AXES[problem.ndim]
+    x, w, y = problem.input_shape, problem.weight_shape, problem.output_shape
+    tensors = {
+        "x": (x, f"N, {pixels}, G, C/G", (*x[:-2], problem.c)),
+        "w": (w, f"G, K/G, {taps}, C/G", (problem.k, *w[2:])),
+        "y": (y, f"N, {pixels}, G, K/G", (*y[:-2], problem.k)),
+    }
+    first, second, result = (ArrayForm(name, place, *tensors[name[-1]]) for name, place in _ARRAYS[problem.variant])
+    return first, second, result
 
 
 def reduction_length(problem: ConvProblem) -> int:

@@ -1,4 +1,4 @@
-"""`ckh predict --probe`: times the first choices of answers on this machine, and puts what was measured first."""
+"""Times of the first choices of answers on this machine (`ckh predict --probe`), which put what was measured first."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from ckh.version import __version__
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from ckh.bench.devices.device import Device
     from ckh.bench.supervision.protocol import Reply
     from ckh.learn.answers.ranked import Ranked
     from ckh.learn.answers.ranking import Ranking
@@ -29,7 +30,25 @@ def measured_before(found: Ranking) -> Ranking:
     return found if probe is None else found.by_times(probe)
 
 
-def probe_all(found: Sequence[Ranking], count: int, timeout_s: float) -> None:
+def is_known(found: Ranking, count: int) -> bool:
+    """True if the first choices were all probed earlier."""
+    probe = measured_before(found).probe
+    names = set() if probe is None else {one.kernel for one in probe.kernels}
+    return all(found.model.spec.op.kernels.name(one.kernel) in names for one in found.best(count))
+
+
+def measured_first(found: Ranking, count: int, timeout_s: float, device: Device) -> Ranking:
+    """The answer with its first choices by their times on a device, measured now where they were not before.
+
+    Raises:
+        CkhError: as `probe_all`.
+    """
+    if not is_known(found, count):
+        probe_all([found], count, timeout_s, device)
+    return measured_before(found)
+
+
+def probe_all(found: Sequence[Ranking], count: int, timeout_s: float, device: Device | None = None) -> None:
     """Time the first choices of each answer against each other on this machine, and remember the times.
 
     Kernels run the padded problem where there is one; its times are remembered as those of the requested one.
@@ -39,6 +58,7 @@ def probe_all(found: Sequence[Ranking], count: int, timeout_s: float) -> None:
         found: answers of one model.
         count: how many choices of each.
         timeout_s: longest time for one kernel on one problem, in seconds.
+        device: where; None: this machine's device of the model's architecture.
 
     Raises:
         UsageError: ckh cannot build kernels of the operation.
@@ -52,7 +72,7 @@ def probe_all(found: Sequence[Ranking], count: int, timeout_s: float) -> None:
     spec = found[0].model.spec
     if spec.op.measured is None:
         raise UsageError(f"ckh builds no kernels of {spec.op_type}", "leave out --probe", code="unsupported")
-    device = device_of(spec.arch)
+    device = device or device_of(spec.arch)
     compiler = device.identity().compiler
     tasks = {one.run.canonical(): [choice.kernel for choice in _to_build(one, count)] for one in found}
     requested: dict[str, list[str]] = {problem: [] for problem in tasks}

@@ -1,0 +1,232 @@
+"""`ckh.run` and `ckh.kernel`: the kernel that `ckh predict` chooses, run on arrays in a worker."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import TYPE_CHECKING, Any
+
+from ckh.bench.computation import measured_of
+from ckh.bench.devices.device import EMULATED_KIND
+from ckh.bench.isolated.typed import element_type
+from ckh.bench.supervision.protocol import Job, Op
+from ckh.errors import DeviceError, NoKernelError, UsageError
+from ckh.learn.answers.api import ranking
+from ckh.learn.answers.listed import as_problem
+from ckh.ops import operation_of_problem
+from ckh.running.arrays import enlarged, given_back, taken
+from ckh.running.probing import measured_before, measured_first
+from ckh.running.workers import folder_of, on_operands, result_in, warm_worker
+from ckh.schema import Status
+from ckh.text.log import warn
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from pathlib import Path
+    from typing import TypedDict
+
+    from typing_extensions import Unpack
+
+    from ckh.bench.computation import ArrayForm
+    from ckh.learn.answers.ranked import Ranked
+    from ckh.learn.answers.ranking import Ranking
+    from ckh.learn.models.artifact import Model
+    from ckh.ops.base import Kernel, Problem
+    from ckh.running.arrays import Taken
+    from ckh.running.workers import WarmWorker
+
+    class KernelOptions(TypedDict, total=False):
+        """The options of `kernel`."""
+
+        device: str | None
+        arch: str | None
+        model: Model | Path | str | None
+        kernels: Iterable[str | Kernel] | None
+        rule_set: str | None
+        exhaustive: bool
+        timeout_s: float
+
+
+MAX_TRIES = 8  # candidates that are tried for a problem
+DEFAULT_TIMEOUT_S = 30.0
+
+
+class RunnableKernel:
+    """The kernel chosen for a problem, which is called with arrays; made by `ckh.kernel`.
+
+    It is compiled when it is first called. Where it cannot be compiled, crashes, hangs, refuses the problem or, with
+    `verify`, is wrong, the next candidate takes its place.
+
+    Attributes:
+        problem: the problem.
+        runs: the problem that the kernel computes: with sizes rounded up where no kernel applies to the other one.
+    """
+
+    def __init__(self, found: Ranking, worker: WarmWorker) -> None:
+        self._found, self._worker = found, worker
+        self.problem: Problem = found.problem
+        self.runs: Problem = found.run
+        self._op = operation_of_problem(found.problem)
+        self._computation = measured_of(self._op).computation
+        self._candidates: Sequence[Kernel] = [found.pool[number] for number in found.order[:MAX_TRIES].tolist()]
+        *self._operands, self._result = self._computation.array_forms(found.problem)
+
+    @property
+    def arch(self) -> str:
+        """The architecture that it is compiled for."""
+        return self._worker.device.arch.name
+
+    @property
+    def kernel(self) -> Kernel:
+        """The kernel that the next call tries first.
+
+        Raises:
+            NoKernelError: none of those that were tried works.
+        """
+        return next(iter(self._left()))
+
+    @property
+    def name(self) -> str:
+        """Its complete name."""
+        return self._op.kernels.name(self.kernel)
+
+    def _name_or_none(self) -> str:
+        try:
+            return self.name
+        except NoKernelError:
+            return "no candidate works"
+
+    @property
+    def ranked(self) -> list[Ranked]:
+        """The candidates, best first."""
+        return self._found.ranked
+
+    def __repr__(self) -> str:
+        first, second = (f"{one.name} {one.shape}" for one in self._operands)
+        call = f"{first}, {second} -> {self._result.name} {self._result.shape}"
+        return f"<ckh.RunnableKernel {self.problem.dtype} {call} on {self.arch}: {self._name_or_none()}>"
+
+    def __call__(self, *arrays: Any, verify: bool = False) -> Any:
+        """Compute the result of operands.
+
+        Args:
+            arrays: the operands: x, w of a forward convolution, dy, w of backward data, x, dy of backward weights, a, b
+                of a matrix product.
+            verify: whether the result is compared with a float64 reference, which takes longer than the kernel.
+
+        Returns:
+            The result, an array or tensor as the first operand is.
+
+        Raises:
+            UsageError: an array has another shape or element type.
+            NoKernelError: none of the first candidates works.
+            DeviceError: there is no compiler, or no worker can be started.
+        """
+        if len(arrays) != len(self._operands):
+            names = " and ".join(form.name for form in self._operands)
+            raise UsageError(f"{len(arrays)} arrays were given, expected {names}", code="usage")
+        given = [self._taken(array, form) for array, form in zip(arrays, self._operands, strict=True)]
+        by_place = {form.place: one.values for form, one in zip(self._operands, given, strict=True)}
+        *shapes, result_shape = self._computation.operand_shapes(self.runs)
+        stored = [enlarged(by_place[place], shape) for place, shape in enumerate(shapes)]
+        result_dtype = self._computation.result_dtype(self.runs)
+        storage = element_type(result_dtype).storage
+        with folder_of(stored, storage.itemsize * prod(result_shape)) as folder:
+            self._compute(on_operands(self.runs.canonical(), folder, is_checked=verify))
+            result = result_in(folder, result_shape, storage)
+        has_its_dtype = result_dtype == self.problem.dtype
+        return given_back(result, self._result, given[0], has_its_dtype=has_its_dtype)
+
+    def _taken(self, array: object, form: ArrayForm) -> Taken:
+        return taken(array, form, self.problem.dtype, fnuz_floats=self._worker.fnuz_floats)
+
+    def _compute(self, setup: Job) -> None:
+        """Have the first candidate that works compute the problem of a setup; warns once of those before."""
+        failed, before = self._worker.failed, ""
+        for kernel in self._left():
+            if not (why := self._why_not(kernel, setup)):
+                if before:
+                    name = self._op.kernels.name(kernel)
+                    warn(f"{setup.problem} is computed by a later candidate, {name}: {before}", "no-working-kernel")
+                return
+            failed[setup.problem, kernel] = why
+            before = before or f"{self._op.kernels.name(kernel)} failed: {why}"
+
+    def _why_not(self, kernel: Kernel, setup: Job) -> str:
+        """Compile and run a kernel; why that failed, empty if it did not."""
+        built = self._worker.compiled(kernel)
+        if built.status is not Status.OK:
+            return f"{built.status}: {built.message}"
+        return self._worker.why_not(Job(Op.RUN, 0, library=built.library), setup)
+
+    def _left(self) -> Iterable[Kernel]:
+        """The candidates that have not failed, in order.
+
+        Raises:
+            NoKernelError: all have; raised once there is none left.
+        """
+        text, failed = self.runs.canonical(), self._worker.failed
+        for kernel in self._candidates:
+            if (text, kernel) not in failed:
+                yield kernel
+        first = self._candidates[0]
+        raise NoKernelError(
+            f"no kernel computes {text}, {len(self._candidates)} were tried; {self._op.kernels.name(first)}: "
+            f"{failed[text, first]}",
+            "ckh doctor --check tries the compiler and the device",
+            code="no-working-kernel",
+        )
+
+
+def kernel(
+    problem: Problem | str,
+    *,
+    device: str | None = None,
+    arch: str | None = None,
+    model: Model | Path | str | None = None,
+    kernels: Iterable[str | Kernel] | None = None,
+    rule_set: str | None = None,
+    exhaustive: bool = False,
+    timeout_s: float = DEFAULT_TIMEOUT_S,
+) -> RunnableKernel:
+    """The kernel that `ckh predict` chooses for a problem, as a function of arrays.
+
+    Args:
+        problem: what is to be computed, or its canonical text.
+        device: "host", "hip" or "emulated"; by default hip where there is a GPU, else host.
+        arch: the architecture of a GPU; by default the device's.
+        model: as of `rank`.
+        kernels: as of `rank`.
+        rule_set: as of `rank`.
+        exhaustive: whether all candidates are measured on the device first, and the fastest is chosen; the times are
+            kept, as those of `ckh predict --probe`.
+        timeout_s: longest time of a kernel, in seconds.
+
+    Raises:
+        CkhError: as `rank`; or ckh builds no kernels of the operation; or the device cannot be used.
+    """
+    problem = as_problem(problem)
+    measured_of(operation_of_problem(problem))
+    worker = warm_worker(device, arch, timeout_s)
+    found = ranking(problem, model, worker.device.arch.name, kernels, rule_set)
+    if (own := found.model.spec.arch) != worker.device.arch.name:
+        raise DeviceError(f"the model is for {own}, the device is {worker.device.arch.name}", code="model-mismatch")
+    if exhaustive:
+        if device == EMULATED_KIND:
+            raise UsageError("the emulated device has no times", "leave out exhaustive", code="inapplicable-option")
+        found = measured_first(found, len(found.order), timeout_s, worker.device)
+    return RunnableKernel(measured_before(found), worker)
+
+
+def run(problem: Problem | str, *arrays: Any, verify: bool = False, **options: Unpack[KernelOptions]) -> Any:
+    """Compute a problem's result by the kernel that `ckh predict` chooses.
+
+    Args:
+        problem: what is to be computed, or its canonical text.
+        arrays: the operands, as of `RunnableKernel`.
+        verify: whether the result is compared with a float64 reference.
+        options: those of `kernel`.
+
+    Raises:
+        CkhError: as `kernel`, and as calling it.
+    """
+    return kernel(problem, **options)(*arrays, verify=verify)
