@@ -13,7 +13,7 @@ from ckh.strenum import StrEnum
 from ckh.text.log import note, warn
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
     from pathlib import Path
 
     import numpy as np
@@ -105,8 +105,8 @@ def stands_in(model: Model) -> StandIn | None:
     return None if known is None else StandIn(known.basis, known.source, known.worth)
 
 
-def load_judged(model: Model, paths: Sequence[Path]) -> DatasetParts:
-    """Load the rows of a model's problems with an oracle; warns of rows left out.
+def load_judged(model: Model, paths: Sequence[Path], also: Iterable[str] = ()) -> DatasetParts:
+    """Load the rows of a model's problems with an oracle, also with other columns; warns of rows left out.
 
     Raises:
         DataError: there is no such row, or a file is unusable.
@@ -116,7 +116,7 @@ def load_judged(model: Model, paths: Sequence[Path]) -> DatasetParts:
     from ckh.data.parts import read_parts
 
     spec = model.spec
-    parts, masks, rows, wanted = read_parts(*paths, columns=needed_columns), [], 0, 0
+    parts, masks, rows, wanted = read_parts(*paths, columns=lambda op: needed_columns(op).union(also)), [], 0, 0
     variants: set[str] = set()
     archs: set[str] = set()
     for part in parts:

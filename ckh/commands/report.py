@@ -75,6 +75,12 @@ def report(
     by_data: bool = typer.Option(
         False, "--learning-curve", help="Model: train on parts of --train-data with its settings (minutes)."
     ),
+    problems: str | None = typer.Option(
+        None,
+        "--problems",
+        metavar="SHAPES",
+        help="Dataset or model: only problems of this list (ckh shapes), as often as each runs.",
+    ),
     among: Among = AMONG,
     watch: bool = typer.Option(False, "--watch", help="Run: update the page until the run ends."),
     every: str = typer.Option("10s", "--every", metavar="TIME", help="Interval of --watch."),
@@ -99,15 +105,17 @@ def report(
         raise UsageError(
             "--watch needs a folder of ckh bench or ckh search", "leave it out", code="inapplicable-option"
         )
+    if problems is not None and (is_run or (len(what) > 1 and _are_models(what))):
+        raise UsageError("--problems is for a dataset or one model", "leave it out", code="inapplicable-option")
     check_output(out, _page_kind(), force=force, inputs=[*what, *data, *train_data])
     if is_run:
         _refuse_for_models(data, train_data, over, "a run")
         written = _write_run(what[0], out, plots, every_s if watch else None, force=force)
     else:
         if _are_models(what):
-            made = _report_models(what, data, train_data, over, among, by_data=by_data)
+            made = _report_models(what, data, train_data, over, problems, among, by_data=by_data)
         else:
-            made = _report_data(what, [*data, *train_data], over)
+            made = _report_data(what, [*data, *train_data], over, problems)
         written = _write(made, out, plots, force=force)
     if as_json:
         print_json(ReportDocument(str(out), tuple(written), None if plots is None else str(plots)))
@@ -149,9 +157,10 @@ def _refuse_for_models(data: Sequence[Path], train_data: Sequence[Path], over: s
             raise UsageError(f"{name} is for models, not for {what}", "leave it out", code="inapplicable-option")
 
 
-def _report_data(paths: list[Path], data: Sequence[Path], over: str | None) -> Report:
+def _report_data(paths: list[Path], data: Sequence[Path], over: str | None, problems: str | None) -> Report:
     from ckh.data.dataset import read_dataset
     from ckh.report.of_dataset import report_dataset
+    from ckh.report.weights import listed
 
     _refuse_for_models(data, (), over, "a dataset")
     for path in paths:
@@ -161,11 +170,22 @@ def _report_data(paths: list[Path], data: Sequence[Path], over: str | None) -> R
                 "name a folder of ckh bench, a model directory or a file of ckh convert",
                 code="unknown-format",
             )
-    return report_dataset(read_dataset(*paths), paths)
+    dataset = read_dataset(*paths)
+    weights = None
+    if problems is not None:
+        dataset, weights = listed(dataset, problems)
+    return report_dataset(dataset, paths, weights)
 
 
 def _report_models(
-    paths: list[Path], data: list[Path], train_data: list[Path], over: str | None, among: Among, *, by_data: bool
+    paths: list[Path],
+    data: list[Path],
+    train_data: list[Path],
+    over: str | None,
+    problems: str | None,
+    among: Among,
+    *,
+    by_data: bool,
 ) -> Report:
     from ckh.commands._judging import held_out, load_judged
     from ckh.commands.evaluate.output import measure_again
@@ -174,6 +194,8 @@ def _report_models(
     from ckh.report.judged import judge
     from ckh.report.of_comparison import report_comparison
     from ckh.report.of_model import report_model
+    from ckh.report.roofline import HARDWARE_COLUMNS
+    from ckh.report.weights import listed
     from ckh.training import Labels
 
     if not data:
@@ -188,8 +210,11 @@ def _report_models(
                 "see ckh evaluate",
                 code="winners-only",
             )
-    dataset = held_out(load_judged(models[-1], data), models).whole()
-    judged = [judge(model, dataset, measured_alone=among is Among.MEASURED) for model in models]
+    dataset = held_out(load_judged(models[-1], data, HARDWARE_COLUMNS), models).whole()
+    weights = None
+    if problems is not None:
+        dataset, weights = listed(dataset, problems)
+    judged = [judge(model, dataset, weights, measured_alone=among is Among.MEASURED) for model in models]
     if len(models) > 1:
         if models[0].spec.purpose != models[1].spec.purpose:
             raise UsageError(

@@ -80,11 +80,11 @@ def draw_lines(axes: Any, body: Lines, tips: Tips, *, narrow: bool) -> float:
     axes.grid(visible=False, axis="x", which="both")
     axes.margins(x=0.01)
     labelled = [(one, colour) for one, colour in zip(body.lines, _colours(body.lines), strict=True) if one.label]
-    if narrow:
+    if narrow or body.labels_above:
         _label_above(axes, labelled)
     else:
         _label_ends(axes, labelled)
-    return 2.9 if narrow else 3.2
+    return (2.9 if narrow else 3.2) + (1.0 if body.labels_above else 0.0)
 
 
 def _scale_by_powers(axes: Any, places: set[float]) -> None:
@@ -119,7 +119,10 @@ def _colours(lines: Sequence[Line]) -> list[str]:
     """A colour for each; a line without a label belongs to the one before."""
     found: list[str] = []
     for line in lines:
-        number = len(set(found))
+        if line.is_quiet:
+            found.append(style.QUIET.light)
+            continue
+        number = len(set(found) - {style.QUIET.light})
         found.append(found[-1] if found and not line.label else style.LINES[number % len(style.LINES)].light)
     return found
 
@@ -132,20 +135,22 @@ def _draw_line(axes: Any, line: Line, colour: str, y_range: tuple[float, float] 
     elif line.style == "steps":
         axes.step(line.x, line.y, where="post", color=colour, linewidth=1.8)
     else:
-        marker = "o" if len(line.x) <= _FEW else None
+        marker = "o" if len(line.x) <= _FEW and not line.is_plain else None
         axes.plot(line.x, line.y, color=colour, linewidth=1.8, marker=marker, markersize=3.5)
 
 
 def _draw_points(axes: Any, line: Line, colour: str, y_range: tuple[float, float], tips: Tips) -> None:
     """Points, larger where they are few; a triangle at the edge for each that lies beyond it."""
     low, high = y_range
-    size = 3.5 if len(line.x) > _FEW_POINTS else 8
+    size = 3.5 if len(line.x) > _FEW_POINTS or line.is_quiet else 8
+    size = max(size, 5) if line.tips and not line.is_quiet else size  # large enough for a pointer
     kinds = ((".", low, high, None), ("^", high, inf, high), ("v", -inf, low, low))
     for marker, least, most, edge in kinds:
         at = [i for i, y in enumerate(line.y) if least <= y <= most]
         if at:
             x, y = [line.x[i] for i in at], [line.y[i] if edge is None else edge for i in at]
             look = {"color": colour, "markersize": size, "alpha": 0.6, "markeredgewidth": 0}
+            look |= {"zorder": 1.5} if line.is_quiet else {}  # lines have 2
             (drawn,) = axes.plot(x, y, marker, clip_on=edge is None, **look)
             if line.tips:
                 tips.add(drawn, [line.tips[i] for i in at])
@@ -156,6 +161,7 @@ _FEW = 24  # values of a line that are marked one by one
 
 def _label_ends(axes: Any, lines: Sequence[tuple[Line, str]]) -> None:
     """Labels at the right ends, moved apart where they would overlap."""
+    axes.autoscale_view()  # as the limits were not computed yet
     to_axes = axes.transData + axes.transAxes.inverted()
     at = sorted(
         (to_axes.transform((one.x[-1], one.y[-1]))[1], one.label, colour) for one, colour in lines if len(one.y)

@@ -21,6 +21,8 @@ class Line:
         low: lower edge of a band around it, of as many values; empty: no band.
         high: its upper edge.
         tips: what is shown of each point under the pointer; empty: nothing.
+        is_quiet: whether it is grey, behind the others.
+        is_plain: whether its values are not marked.
     """
 
     label: str
@@ -30,6 +32,8 @@ class Line:
     low: Sequence[float] = ()
     high: Sequence[float] = ()
     tips: Sequence[str] = ()
+    is_quiet: bool = False
+    is_plain: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +50,7 @@ class Lines:
         percent_y: whether y are shares, shown in percent.
         y_range: what is shown of y; None: all.
         zero: whether a line at y = 0 is drawn.
+        labels_above: whether labels stand above the axes, not at the ends of the lines.
     """
 
     lines: Sequence[Line]
@@ -57,6 +62,7 @@ class Lines:
     percent_y: bool = False
     y_range: tuple[float, float] | None = None
     zero: bool = False
+    labels_above: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,13 +124,23 @@ Body = Lines | Bars | Spreads | Heat | Dots
 
 @dataclass(frozen=True, slots=True)
 class PageTable:
-    """Cells as text under names of columns; what stands in a column of `code` is shown as such."""
+    """Cells as text under names of columns.
+
+    Attributes:
+        title: what they are.
+        columns: names.
+        rows: as many cells each.
+        code: columns of names, which are shown as such.
+        note: what stands above.
+        is_data: whether it can be sorted and filtered.
+    """
 
     title: str
     columns: Sequence[str]
     rows: Sequence[Sequence[str]]
     code: frozenset[int] = frozenset()
     note: str = ""
+    is_data: bool = False
 
 
 @dataclass(frozen=True, slots=True)

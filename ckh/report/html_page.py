@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from base64 import b64encode
+from hashlib import sha256
 from html import escape
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ckh.report import style
@@ -16,6 +19,7 @@ if TYPE_CHECKING:
 
 PAGE_START = b'<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n<meta name="generator" content="ckh'
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
+_SCRIPT = Path(__file__).with_name("page.js")
 _LIGHT = "".join(f"--{one.name}:{one.light};" for one in style.ALL)
 _DARK = "".join(f"--{one.name}:{one.dark};" for one in style.ALL)
 _CSS = f"""
@@ -44,6 +48,19 @@ summary{{color:var(--muted);cursor:pointer;padding:.25rem 0}}
 table{{border-collapse:collapse;font-size:.85rem;font-variant-numeric:tabular-nums}}
 th,td{{padding:.3rem .9rem .3rem 0;text-align:right;border-bottom:1px solid var(--rule);vertical-align:top}}
 th{{color:var(--muted);font-weight:500;white-space:nowrap}}
+@media (min-width:840px){{section:has(.data){{--wide:min(84rem,100vw - 3rem);width:var(--wide)}}}}
+@media (min-width:840px){{section:has(.data){{margin-left:calc(50% - var(--wide)/2)}}}}
+.data thead th{{position:sticky;top:0;background:var(--paper)}}
+.data code{{white-space:nowrap;overflow-wrap:normal}}
+.scroll:has(.data){{max-height:32rem;overflow:auto}}
+th button{{all:unset;cursor:pointer}}
+th button:focus-visible{{outline:2px solid var(--c1);outline-offset:2px}}
+th[aria-sort] button{{color:var(--ink)}}
+th[aria-sort=ascending] button::after{{content:" ▲"}}
+th[aria-sort=descending] button::after{{content:" ▼"}}
+label{{display:block;margin:.5rem 0;font-size:.88rem;color:var(--muted)}}
+input{{font:inherit;color:var(--ink);background:var(--paper);border:1px solid var(--quiet);border-radius:.25rem}}
+input{{padding:.2rem .5rem;width:16rem;max-width:100%}}
 th:first-child,td:first-child,td.code,th.code{{text-align:left}}
 code{{font:.8rem/1.45 ui-monospace,"DejaVu Sans Mono",monospace;overflow-wrap:anywhere}}
 .entries{{list-style:none;padding:0;margin:.6rem 0 0}}
@@ -60,21 +77,29 @@ footer{{margin-top:3rem;padding-top:1rem;border-top:1px solid var(--rule);font-s
 def page(report: Report, when: str) -> bytes:
     """The page; `when` says the time at which it was written."""
     refresh = "" if report.refresh_s is None else f'<meta http-equiv="refresh" content="{report.refresh_s}">\n'
+    script, allowed = _script() if any(table.is_data for table in report.tables) else ("", "")
     facts = "".join(f"<div><dt>{_text(name)}</dt><dd>{_text(value)}</dd></div>" for name, value in report.facts)
     return (
         PAGE_START
         + (
             f' {__version__}">\n'
             f'<meta name="viewport" content="width=device-width,initial-scale=1">\n{refresh}'
-            f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">\n'
+            f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}{allowed}">\n'
             f"<title>{_text(report.title)}</title>\n<style>{_CSS}</style>\n</head>\n<body>\n<main>\n"
             f"<header><h1>{_text(report.title)}</h1><p>{_text(report.subtitle)}</p>\n<dl>{facts}</dl></header>\n"
             + "".join(map(_figure, report.figures))
             + "".join(map(_section, report.tables))
             + f"<footer>ckh {__version__}, {_text(when)}. This page loads nothing.</footer>\n"
-            "</main>\n</body>\n</html>\n"
+            f"</main>\n{script}</body>\n</html>\n"
         ).encode()
     )
+
+
+def _script() -> tuple[str, str]:
+    """What sorts and filters tables, and the end of a policy that allows just that."""
+    text = _SCRIPT.read_text(encoding="utf-8")
+    digest = b64encode(sha256(text.encode()).digest()).decode()
+    return f"<script>{text}</script>\n", f"; script-src 'sha256-{digest}'"
 
 
 def _figure(figure: Drawing) -> str:
@@ -89,7 +114,7 @@ def _figure(figure: Drawing) -> str:
 
 def _section(table: PageTable) -> str:
     note = f"<p>{_text(table.note)}</p>\n" if table.note else ""
-    shown = _entries(table) if len(table.code) > 1 else _table(table)
+    shown = _entries(table) if len(table.code) > 1 and not table.is_data else _table(table)
     return f"<section>\n<h2>{_text(table.title)}</h2>\n{note}{shown}</section>\n"
 
 
@@ -110,9 +135,10 @@ def _table(table: PageTable) -> str:
         "<tr>" + "".join(_cell("td", cell, is_code=i in table.code) for i, cell in enumerate(row)) + "</tr>\n"
         for row in table.rows
     )
+    kind = ' class="data"' if table.is_data else ""
     return (
         f'<div class="scroll" tabindex="0" role="region" aria-label="{_text(table.title or "The numbers")}">'
-        f"<table><thead><tr>{head}</tr></thead>\n<tbody>{rows}</tbody></table></div>\n"
+        f"<table{kind}><thead><tr>{head}</tr></thead>\n<tbody>{rows}</tbody></table></div>\n"
     )
 
 

@@ -14,6 +14,7 @@ from ckh.assess.ranked_rows import Coverage, RankedRows, coverage, coverage_of
 from ckh.assess.report import FIXED, HINDSIGHT, NEAREST
 from ckh.errors import DataError
 from ckh.learn.judging.judged_answers import judged_rows
+from ckh.report import weights
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -33,6 +34,7 @@ class Judged:
         times: of all rows.
         ranked: the rows in the model's order.
         coverage: how far the model's answers and the measurements meet.
+        weights: how often each problem runs, shape (problems,).
     """
 
     model: Model
@@ -40,6 +42,7 @@ class Judged:
     times: Times
     ranked: RankedRows
     coverage: Coverage
+    weights: NDArray[np.float64]
 
     @property
     def all_efficiency(self) -> NDArray[np.float64]:
@@ -49,10 +52,21 @@ class Judged:
         return np.where(self.ranked.is_measured(problem), efficiency, np.nan)
 
     @property
+    def chosen(self) -> NDArray[np.int64]:
+        """The row of each choice, -1 where it was never measured, shape (problems,)."""
+        problem = self.times.problem
+        return np.where(self.ranked.is_measured(problem), self.ranked.best_ranked(problem), -1)
+
+    @property
     def efficiency(self) -> NDArray[np.float64]:
         """Efficiency of the choices that were measured, shape (measured choices,)."""
         found = self.all_efficiency
         return found[np.isfinite(found)]
+
+    @property
+    def judged_weights(self) -> NDArray[np.float64]:
+        """Weights of the problems whose choices were measured, shape (measured choices,)."""
+        return self.weights[np.isfinite(self.all_efficiency)]
 
     @property
     def coverage_facts(self) -> list[tuple[str, str]]:
@@ -74,17 +88,26 @@ class Judged:
     def mean_and_low(self, scores: NDArray[np.float64]) -> tuple[float, float]:
         """Mean and tenth percentile of the efficiency of the measured kernels that other scores choose."""
         efficiency = self.times.efficiency()[choices(scores, self.times.problem, self.times.count)]
-        return float(efficiency.mean()), float(np.percentile(efficiency, 10))
+        return weights.mean(efficiency, self.weights), float(weights.quantiles(efficiency, [0.1], self.weights)[0])
 
 
-def judge(model: Model, dataset: Dataset, *, measured_alone: bool = False) -> Judged:
+def judge(
+    model: Model, dataset: Dataset, weight: NDArray[np.float64] | None = None, *, measured_alone: bool = False
+) -> Judged:
     """The answers of a model for measured problems, all of which have an oracle; or its order of the measured alone.
+
+    Args:
+        model: the model.
+        dataset: the problems.
+        weight: how often each runs, shape (problems,); None: all alike.
+        measured_alone: whether only measured kernels are ranked.
 
     Raises:
         DataError: no choice was measured.
     """
     (times, _noise), (ranked, _) = noise_times(dataset), judged_rows(model, dataset, measured_alone=measured_alone)
-    judged = Judged(model, dataset, times, ranked, coverage([coverage_of(ranked, times)]))
+    weight = np.ones(times.count) if weight is None else weight
+    judged = Judged(model, dataset, times, ranked, coverage([coverage_of(ranked, times)]), weight)
     if not len(judged.efficiency):
         raise DataError(
             f"none of the {times.count} choices of {model.path} was measured in these data",

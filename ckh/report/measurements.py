@@ -19,9 +19,14 @@ _STEADY = 0.05  # a spread above is worth a second look
 _POINTS = 60
 
 
-def coverage(sizes: Mapping[str, NDArray[np.float64]], problems: int) -> Drawing | None:
-    """Which sizes occur how often: values of problems by the size's name; None if all are the same."""
-    found = {name: np.unique(values, return_counts=True) for name, values in sizes.items()}
+def coverage(sizes: Mapping[str, NDArray[np.float64]], weights: NDArray[np.float64]) -> Drawing | None:
+    """Which sizes occur how often: values of problems by the size's name; None if all are the same.
+
+    Args:
+        sizes: values of the problems, shape (problems,) each.
+        weights: how often each problem runs, shape (problems,).
+    """
+    found = {name: _counted(values, weights) for name, values in sizes.items()}
     varying = {name: pair for name, pair in found.items() if len(pair[0]) > 1}
     if not varying:
         return None
@@ -29,7 +34,7 @@ def coverage(sizes: Mapping[str, NDArray[np.float64]], problems: int) -> Drawing
     low, high = varying[widest][0][[0, -1]]
     return Drawing(
         "coverage",
-        f"{problems:,} problems cover {len(varying)} sizes; {widest} reaches furthest, from {low:g} to {high:g}",
+        f"{len(weights):,} problems cover {len(varying)} sizes; {widest} reaches furthest, from {low:g} to {high:g}",
         "Each dot is a value of a size; its area says how many problems have it. Sizes that never vary are left out.",
         Dots(
             tuple(varying),
@@ -40,20 +45,38 @@ def coverage(sizes: Mapping[str, NDArray[np.float64]], problems: int) -> Drawing
     )
 
 
-def winners(names: Sequence[str], kernels: int) -> Drawing:
-    """How often which kernel is the fastest; `names` has the fastest kernel of each problem."""
-    wins = Counter(names).most_common()
-    share = np.cumsum([count for _, count in wins]) / len(names)
+def _counted(
+    values: NDArray[np.float64], weights: NDArray[np.float64]
+) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+    """Distinct values, and how often each occurs."""
+    distinct, place = np.unique(values, return_inverse=True)
+    return distinct, np.bincount(place.ravel(), weights=weights).astype(np.int64)
+
+
+def winners(names: Sequence[str], weights: NDArray[np.float64], kernels: int) -> Drawing:
+    """How often which kernel is the fastest.
+
+    Args:
+        names: the fastest kernel of each problem.
+        weights: how often each problem runs, shape (problems,).
+        kernels: how many were measured.
+    """
+    counts: Counter[str] = Counter()
+    for name, weight in zip(names, weights.astype(int).tolist(), strict=True):
+        counts[name] += weight
+    wins, total = counts.most_common(), counts.total()
+    share = np.cumsum([count for _, count in wins]) / total
     enough = int(np.searchsorted(share, 0.9)) + 1
     shown = wins[:_MOST_BARS]
     return Drawing(
         "winners",
         f"{len(wins)} of {kernels:,} kernels are ever the fastest; {enough} of them cover 90 % of the problems",
-        f"On how many problems each kernel has the least measured time; the {len(shown)} that win most.",
+        f"On how many problems each kernel has the least measured time; the {len(shown)} that win most."
+        + (" A problem counts as often as it runs." if total > len(names) else ""),
         Bars(
             [name for name, _ in shown],
             [count for _, count in shown],
-            [f"{count} ({count / len(names):.0%})" for _, count in shown],
+            [f"{count:,} ({count / total:.0%})" for _, count in shown],
             "problems won",
             strong=min(enough, len(shown)),
         ),

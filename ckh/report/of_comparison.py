@@ -99,13 +99,16 @@ def _change(old: Judged, new: Judged, found: Comparison) -> Drawing:
 
 def _distributions(old: Judged, new: Judged, names: tuple[str, str]) -> Drawing:
     before, after = _both(old, new)
+    alike = np.ones(len(after))
     return Drawing(
         "efficiency",
         f"One problem in ten is under {np.percentile(after, 10):.1%} with the new model, under "
         f"{np.percentile(before, 10):.1%} with the old",
         "Efficiency is the least measured time over the chosen kernel's. Thin lines go from the 5th to the 95th "
         "percentile of the problems, thick ones cover the middle half; the ring is the median, the bar the mean.",
-        Spreads([spread_of(f"new: {names[1]}", after), spread_of(f"old: {names[0]}", before)], "efficiency"),
+        Spreads(
+            [spread_of(f"new: {names[1]}", after, alike), spread_of(f"old: {names[0]}", before, alike)], "efficiency"
+        ),
     )
 
 

@@ -11,21 +11,27 @@ from ckh.assess.times import times_of
 from ckh.report import measurements
 from ckh.report.drawing import Report
 from ckh.report.machine_body import looks_of_runs, machine, repeats
+from ckh.report.roofline import problem_table, roofline, speeds_of, times_over_problems
 from ckh.schema import REPEATED
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from numpy.typing import NDArray
+
     from ckh.data.dataset import Dataset
     from ckh.report.drawing import Drawing
+    from ckh.report.roofline import Speeds
 
 
-def report_dataset(dataset: Dataset, paths: list[Path]) -> Report:
-    """All figures that a dataset allows."""
+def report_dataset(dataset: Dataset, paths: list[Path], weights: NDArray[np.float64] | None = None) -> Report:
+    """All figures that a dataset allows; `weights` is how often each problem runs, shape (problems,)."""
     frame = dataset.frame
     times = times_of(dataset)
     has_oracle = np.isfinite(times.oracle_ms())
+    weights = np.ones(times.count) if weights is None else weights
     best = choices(-times.latency_ms, times.problem, times.count)[has_oracle]
+    speeds = _speeds(dataset, has_oracle, weights)
     names = frame["kernel"].astype(str).to_numpy()
     kernels = int(frame["kernel"].nunique())
     first = frame.iloc[dataset.first_rows]
@@ -33,8 +39,9 @@ def report_dataset(dataset: Dataset, paths: list[Path]) -> Report:
     is_valid = frame["is_valid"].to_numpy(dtype=bool)
     spread = frame["spread"].to_numpy(dtype=np.float64)[is_valid]
     figures = [
-        measurements.coverage(sizes, times.count),
-        measurements.winners(names[best].tolist(), kernels) if len(best) else None,
+        measurements.coverage(sizes, weights),
+        *([] if speeds is None else [times_over_problems(speeds), roofline(speeds)]),
+        measurements.winners(names[best].tolist(), weights[has_oracle], kernels) if len(best) else None,
         measurements.failures(_reasons(dataset, is_valid), len(frame)),
         measurements.noise(spread),
         measurements.over_time(np.arange(len(spread), dtype=np.float64), "measurements", spread),
@@ -50,9 +57,19 @@ def report_dataset(dataset: Dataset, paths: list[Path]) -> Report:
             ("problems", f"{times.count:,}"),
             ("kernels", f"{kernels:,}"),
             ("usable times", f"{is_valid.mean():.1%}"),
+            *([("runs of the problems", f"{weights.sum():,.0f}")] if (weights != 1).any() else []),
         ],
         figures=[figure for figure in figures if figure is not None],
+        tables=[] if speeds is None else [problem_table(speeds)],
     )
+
+
+def _speeds(dataset: Dataset, has_oracle: NDArray[np.bool_], weights: NDArray[np.float64]) -> Speeds | None:
+    """The speeds of problems with a time; None if there is no such problem."""
+    if not has_oracle.any():
+        return None
+    known = dataset.select(has_oracle[dataset.problem_ids])
+    return speeds_of(known, times_of(known), weights[has_oracle])
 
 
 def _repeats(dataset: Dataset) -> Drawing | None:

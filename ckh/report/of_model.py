@@ -9,9 +9,11 @@ import numpy as np
 from ckh.assess.metrics import best_of_first
 from ckh.assess.report import choices_made
 from ckh.errors import UsageError
+from ckh.report import weights
 from ckh.report.drawing import Drawing, Heat, Line, Lines, PageTable, Report, Spread, Spreads
 from ckh.report.judged import baseline_efficiencies
 from ckh.report.learning_by_data import learning_curve
+from ckh.report.roofline import problem_table, roofline, speeds_of
 from ckh.text.prose import one_of
 
 if TYPE_CHECKING:
@@ -50,47 +52,53 @@ def report_model(
     Raises:
         UsageError: there is no such size.
     """
-    spec, efficiency = judged.model.spec, judged.efficiency
+    spec, efficiency, weight = judged.model.spec, judged.efficiency, judged.judged_weights
+    speeds = speeds_of(judged.dataset, judged.times, judged.weights, judged.chosen)
+    p50, p10 = weights.quantiles(efficiency, [0.5, 0.1], weight).tolist()
+    is_weighted = bool((weight != 1).any())
     figures = [
         _distribution(judged, learned_from),
         _regret(judged),
         _heat(judged, over),
+        roofline(speeds),
         _calibration(judged),
         learning_curve(judged),
         *further,
     ]
     return Report(
         title=f"Model: {judged.name}",
-        subtitle=f"{spec.purpose}, judged on {len(efficiency):,} measured problems",
+        subtitle=f"{spec.purpose}, judged on {len(efficiency):,} measured problems"
+        + (f", each as often as it runs ({weight.sum():,.0f} in all)" if is_weighted else ""),
         facts=[
-            ("mean efficiency", f"{efficiency.mean():.1%}"),
-            ("median", f"{np.median(efficiency):.1%}"),
-            ("P10", f"{np.percentile(efficiency, 10):.1%}"),
+            ("mean efficiency", f"{weights.mean(efficiency, weight):.1%}"),
+            ("median", f"{p50:.1%}"),
+            ("P10", f"{p10:.1%}"),
             ("least", f"{efficiency.min():.1%}"),
             *judged.coverage_facts,
         ],
         figures=[figure for figure in figures if figure is not None],
-        tables=[table for table in (_worst(judged, again),) if table.rows],
+        tables=[table for table in (_worst(judged, again), problem_table(speeds)) if table.rows],
     )
 
 
-def spread_of(label: str, values: NDArray[np.float64]) -> Spread:
-    """The quantiles of values."""
-    p5, p25, p50, p75, p95 = np.quantile(values, (0.05, 0.25, 0.5, 0.75, 0.95)).tolist()
-    return Spread(label, p5, p25, p50, p75, p95, float(values.mean()))
+def spread_of(label: str, values: NDArray[np.float64], weight: NDArray[np.float64]) -> Spread:
+    """The quantiles of values, shape (problems,), and of their weights."""
+    p5, p25, p50, p75, p95 = weights.quantiles(values, (0.05, 0.25, 0.5, 0.75, 0.95), weight).tolist()
+    return Spread(label, p5, p25, p50, p75, p95, weights.mean(values, weight))
 
 
 def _distribution(judged: Judged, learned_from: Dataset | None) -> Drawing:
-    others = baseline_efficiencies(judged, learned_from)
-    best, values = max(others.items(), key=lambda one: float(one[1].mean()))
+    others, weight = baseline_efficiencies(judged, learned_from), judged.judged_weights
+    means = {name: weights.mean(values, weight) for name, values in others.items()}
+    best = max(means, key=means.__getitem__)
     return Drawing(
         "efficiency",
-        f"The model's choices reach {judged.efficiency.mean():.1%} of the best measured speed on average, "
-        f"{best} {values.mean():.1%}",
+        f"The model's choices reach {weights.mean(judged.efficiency, weight):.1%} of the best measured speed on "
+        f"average, {best} {means[best]:.1%}",
         "Efficiency is the least measured time over the chosen kernel's. Thin lines go from the 5th to the 95th "
         "percentile of the problems, thick ones cover the middle half; the ring is the median, the bar the mean.",
         Spreads(
-            [spread_of("the model", judged.efficiency), *(spread_of(name, one) for name, one in others.items())],
+            [spread_of(name, one, weight) for name, one in {"the model": judged.efficiency, **others}.items()],
             "efficiency",
         ),
     )
@@ -101,7 +109,9 @@ def _regret(judged: Judged) -> Drawing:
     best = best_of_first(judged.times, judged.ranked.place, range(1, most + 1))
     regret = 1.0 - best[:, np.isfinite(best[0])]  # of problems whose first choice was measured
     k = list(range(1, most + 1))
-    mean, far = regret.mean(axis=1), np.quantile(regret, 0.9, axis=1)
+    weight = judged.judged_weights
+    mean = np.array([weights.mean(one, weight) for one in regret])
+    far = np.array([weights.quantiles(one, [0.9], weight)[0] for one in regret])
     at = min(5, most)
     return Drawing(
         "regret",
@@ -122,6 +132,7 @@ def _regret(judged: Judged) -> Drawing:
 def _heat(judged: Judged, over: tuple[str, str] | None) -> Drawing | None:
     efficiency = judged.all_efficiency
     is_judged = np.isfinite(efficiency)
+    weight = judged.judged_weights
     efficiency, first = efficiency[is_judged], judged.dataset.frame.iloc[judged.dataset.first_rows[is_judged]]
     sizes = {name: first[name].to_numpy(dtype=np.float64) for name in judged.dataset.op.problems.sizes}
     for name in over or ():
@@ -141,7 +152,7 @@ def _heat(judged: Judged, over: tuple[str, str] | None) -> Drawing | None:
         for column in range(len(x_names)):
             inside = (y_bins == row) & (x_bins == column)
             counts[row][column] = int(inside.sum())
-            values[row][column] = float(efficiency[inside].mean()) if inside.any() else None
+            values[row][column] = weights.mean(efficiency[inside], weight[inside]) if inside.any() else None
     known = [
         (counts[row][column] < _LEAST_PROBLEMS, value, row, column)
         for row, some in enumerate(values)

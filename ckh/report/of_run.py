@@ -93,8 +93,8 @@ def _of_rows(journal: Journal) -> list[Drawing | None]:
     spread = np.array([np.nan if row.spread is None else row.spread for row in final])
     kernels = len({row.kernel for row in final})
     return [
-        measurements.coverage(sizes, len(problems)),
-        measurements.winners([row.kernel for row in best.values()], kernels) if best else None,
+        measurements.coverage(sizes, np.ones(len(problems))),
+        measurements.winners([row.kernel for row in best.values()], np.ones(len(best)), kernels) if best else None,
         measurements.failures(reasons, len(final)),
         measurements.noise(spread),
         measurements.over_time(*unit_of_time(_hours(final)), spread),

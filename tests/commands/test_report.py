@@ -98,7 +98,7 @@ def test_a_dataset(data: str, capsys: pytest.CaptureFixture[str]) -> None:
     args = ["report", data, "--plots", "pictures", "--json"]
     assert run(args) == ExitCode.OK
     names = figures(capsys.readouterr().out)
-    assert names == ["coverage", "winners", "failures", "noise", "noise-over-time"]
+    assert names == ["coverage", "times", "roofline", "winners", "failures", "noise", "noise-over-time"]
     assert sorted(path.name for path in Path("pictures").iterdir()) == sorted(
         f"{name}.{kind}" for name in names for kind in ("svg", "png")
     )
@@ -180,7 +180,7 @@ def test_models(data: str, capsys: pytest.CaptureFixture[str]) -> None:
         run(["report", "old", "--among", "measured", "--data", data, "--over", "C,Hi", "--out", "old.html", "--json"])
         == ExitCode.OK
     )
-    assert figures(capsys.readouterr().out) == ["efficiency", "regret", "heat", "calibration", "learning"]
+    assert figures(capsys.readouterr().out) == ["efficiency", "regret", "heat", "roofline", "calibration", "learning"]
     expect_values(Path("old.html").read_text(encoding="utf-8"), "C and Hi")
     args = [
         "report",
@@ -213,6 +213,8 @@ def test_models(data: str, capsys: pytest.CaptureFixture[str]) -> None:
         (["data.parquet", "--learning-curve"], "inapplicable-option", "--learning-curve"),
         (["old", "--data", "data.parquet", "--among", "measured", "--over", "C,nothing"], "unknown-field", "'nothing'"),
         (["data.parquet", "--over", "C,K"], "inapplicable-option", "--over"),
+        (["data.parquet", "--problems", "host-train"], "inapplicable-option", "host-train"),
+        (["old", "old", "--data", "data.parquet", "--problems", "a.csv"], "inapplicable-option", "--problems"),
         (["data.parquet", "--watch"], "inapplicable-option", "--watch"),
         (["old", "data.parquet", "--data", "data.parquet"], "mixed-data", ""),
         (["data.parquet", "--out", "data.parquet", "--force"], "unsafe-output", "data.parquet"),

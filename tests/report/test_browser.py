@@ -92,7 +92,7 @@ def test_a_page_fits_and_shows_every_figure(report_page: Path, width: int) -> No
     found = seen(report_page, width)
     assert found["width"] == width
     assert found["scrolls"] == width
-    assert len(found["titles"]) == 5
+    assert len(found["titles"]) == 6
     assert len(found["labels"]) == len(found["titles"])
     assert all(label.startswith(title) for label, title in zip(found["labels"], found["titles"], strict=True))
     assert set(found["roles"]) == {"img"}

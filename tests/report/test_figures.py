@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import re
 import struct
 from collections import Counter
@@ -59,7 +61,7 @@ def places_of_marks(svg: str, axis: str) -> list[float]:
 def test_zero_has_a_place_of_its_own_among_sizes() -> None:
     """Each value of each size is a dot: 0 left of 1, the others at equal distances where they are powers of two."""
     sizes = {"pad_h": np.array([0.0] * 5 + [1, 1]), "C": np.array([1.0, 2, 4, 8, 16, 32, 64])}
-    found = measurements.coverage(sizes, 7)
+    found = measurements.coverage(sizes, np.ones(7))
     assert found is not None
     expect_values(found.title, "7", "2", "C", "1", "64")
     svg = page_svg(found, narrow=False)
@@ -143,6 +145,19 @@ def test_a_page_loads_nothing_and_hides_no_markup() -> None:
     assert len(set(ids)) == len(ids)
 
 
+def test_the_only_script_is_the_one_that_the_policy_names() -> None:
+    """A page with a table of data has a script, whose hash is the only one allowed; names of kernels are no markup."""
+    evil = "</td><script>alert(1)</script>"
+    made = Report("a", "b", [], [], [PageTable(evil, ["kernel", "ms"], [[evil, "1"]], frozenset({0}), is_data=True)])
+    text = page(made, "now").decode()
+    (script,) = re.findall(r"<script>(.*?)</script>", text, re.DOTALL)
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    assert re.findall(r"script-src ([^;\"]+)", text) == [f"'sha256-{digest}'"]
+    assert "alert" not in script
+    assert text.count("&lt;script&gt;alert(1)&lt;/script&gt;") == 3  # in the heading, the name of the box and the cell
+    assert "script-src" not in page(Report("a", "b", [], []), "now").decode()
+
+
 def test_a_dataset_is_summed_up() -> None:
     """Winners and failures are those that a loop over the rows finds."""
     data = measured()
@@ -177,7 +192,7 @@ def test_a_model_is_judged(tmp_path: Path) -> None:
     assert (np.diff(best, axis=0) >= 0).all()
     made = report_model(judged, data, None, lambda worst: f"again {worst[0].problem}")
     found = {one.name: one for one in made.figures}
-    assert list(found) == ["efficiency", "regret", "heat", "calibration", "learning"]
+    assert list(found) == ["efficiency", "regret", "heat", "roofline", "calibration", "learning"]
     spreads = found["efficiency"].body
     assert isinstance(spreads, Spreads)
     assert spreads.rows[0].mean == pytest.approx(expected.mean())
@@ -194,7 +209,7 @@ def test_a_model_is_judged(tmp_path: Path) -> None:
     curve = found["learning"].body
     assert isinstance(curve, Lines)
     assert curve.lines[0].y[-1] == pytest.approx(expected.mean())
-    (worst,) = made.tables
+    worst, _problems = made.tables
     assert worst.rows[0][0] == f"{expected.min():.1%}"
     assert worst.rows[0][4] == f"again {worst.rows[0][1]}"
     below = np.flatnonzero(~judged.times.is_best()[judged.ranked.best_ranked(judged.times.problem)])

@@ -1,0 +1,266 @@
+"""Speeds of measured kernels: over the operations a byte of their problems, beside what the GPU can do at most."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from ckh.archs import HOST, load_arch
+from ckh.assess.metrics import choices
+from ckh.report.drawing import Drawing, Line, Lines, PageTable
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from ckh.assess.metrics import Times
+    from ckh.data.dataset import Dataset
+
+HARDWARE_COLUMNS = ("hw_num_cus", "hw_max_clock_mhz")  # of which peaks are
+_DRAWN = 120  # problems
+_OTHERS = 6  # other kernels of each
+_MOST_ROOFS = 3
+_TABLE_ROWS = 500
+_QUANTILES = 60
+_PER_TERA, _MS = 1e12, 1e3
+
+
+class Roof(NamedTuple):
+    """What a GPU can do at most, by its maker: in TFLOPS, and in TB/s."""
+
+    name: str
+    tflops: float
+    terabytes: float
+
+    def at(self, intensity: NDArray[np.float64]) -> NDArray[np.float64]:
+        """TFLOPS at operations a byte."""
+        return np.minimum(self.tflops, self.terabytes * intensity)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Speeds:
+    """Measured times of problems, those of usable times.
+
+    Attributes:
+        dataset: of problems that have an oracle.
+        times: of all rows.
+        weights: how often each problem runs, shape (problems,).
+        intensity: operations a byte, of the least bytes that must move, shape (problems,).
+        tflops: of each row, 0 where it has no time, shape (rows,).
+        roofs: of each problem; None: no peak is known.
+        chosen: a model's row of each problem, -1 where it was never measured, shape (problems,); None: no model.
+    """
+
+    dataset: Dataset
+    times: Times
+    weights: NDArray[np.float64]
+    intensity: NDArray[np.float64]
+    tflops: NDArray[np.float64]
+    roofs: Sequence[Roof | None]
+    chosen: NDArray[np.int64] | None = None
+
+    @property
+    def best(self) -> NDArray[np.int64]:
+        """The fastest row of each problem, shape (problems,)."""
+        return choices(-self.times.latency_ms, self.times.problem, self.times.count)
+
+    @property
+    def is_host(self) -> bool:
+        """True if a CPU was measured."""
+        return HOST in self.dataset.archs
+
+    @property
+    def of_roof(self) -> NDArray[np.float64]:
+        """The best kernel's share of what the GPU can do at the problem's intensity, NaN where that is not known."""
+        limits = [np.nan if roof is None else roof.at(x) for roof, x in zip(self.roofs, self.intensity, strict=True)]
+        return np.asarray(self.tflops[self.best] / np.array(limits, dtype=np.float64))
+
+
+def speeds_of(
+    dataset: Dataset, times: Times, weights: NDArray[np.float64], chosen: NDArray[np.int64] | None = None
+) -> Speeds:
+    """The speeds of a dataset all of whose problems have an oracle."""
+    problems = dataset.problems()
+    flops = np.array([problem.flops for problem in problems], dtype=np.float64)
+    moved = np.array([problem.bytes for problem in problems], dtype=np.float64)
+    tflops = flops[times.problem] / (times.latency_ms / _MS) / _PER_TERA
+    return Speeds(dataset, times, weights, flops / moved, tflops, _roofs(dataset), chosen)
+
+
+def _roofs(dataset: Dataset) -> list[Roof | None]:
+    """The roof of each problem, by the compute units and the clock of the rows."""
+    first = dataset.frame.iloc[dataset.first_rows]
+    keys = zip(*(first[name] for name in ("arch", "dtype", *HARDWARE_COLUMNS)), strict=True)
+    known: dict[tuple[object, ...], Roof | None] = {}
+    return [known.setdefault(key, _roof(*key)) for key in keys]
+
+
+def _roof(arch: str, dtype: str, cus: float, clock_mhz: float) -> Roof | None:
+    peaks = load_arch(arch).peaks
+    if peaks is None or dtype not in peaks.flops_per_cu_clock or not cus > 0 or not clock_mhz > 0:
+        return None
+    tflops = peaks.flops_per_cu_clock[dtype] * cus * clock_mhz * 1e6 / _PER_TERA
+    return Roof(f"{arch}, {dtype}, {cus:g} CUs", tflops, peaks.bandwidth_gb_s / 1e3)
+
+
+def times_over_problems(speeds: Speeds) -> Drawing:
+    """The best time of each problem, from the shortest, with that of the middle and of the slowest kernel."""
+    times = speeds.times
+    order = np.lexsort((times.latency_ms, times.problem))
+    order = order[np.isfinite(times.latency_ms[order])]
+    start, count = np.unique(times.problem[order], return_index=True, return_counts=True)[1:]
+    ms = {
+        name: times.latency_ms[order[start + place]]
+        for name, place in (("slowest kernel", count - 1), ("median kernel", count // 2), ("best kernel", 0 * count))
+    }
+    at = np.linspace(0, 1, min(_QUANTILES, len(start)))
+    best, middle = ms["best kernel"], ms["median kernel"]
+    lines = [Line(name, at.tolist(), np.quantile(values, at).tolist()) for name, values in reversed(ms.items())]
+    return Drawing(
+        "times",
+        f"The best times go from {best.min():.3g} to {best.max():.3g} ms{_where(speeds)}; the median kernel takes "
+        f"{np.median(middle / best):.2f} times as long as the best",
+        "Times of the best, the median and the slowest kernel of each problem, each sorted from the shortest.",
+        Lines(lines, "share of the problems", "ms", log_y=True, percent_x=True),
+    )
+
+
+def roofline(speeds: Speeds) -> Drawing:
+    """TFLOPS of kernels over operations a byte of their problems, below the peaks of the GPU."""
+    order = np.argsort(speeds.intensity, kind="stable")
+    shown = order[np.unique(np.linspace(0, len(order) - 1, min(_DRAWN, len(order))).astype(int))]
+    best, chosen = speeds.best[shown], None if speeds.chosen is None else speeds.chosen[shown]
+    marked = best if chosen is None else np.concatenate([best, chosen])
+    lines = _roof_lines(speeds)
+    if chosen is not None:
+        lines.append(_points("chosen", speeds, chosen[(chosen >= 0) & (speeds.tflops[chosen] > 0)]))
+    lines += [_points("best", speeds, best), _points("other kernels", speeds, _others(speeds, shown, marked))]
+    return Drawing(
+        "roofline",
+        _roofline_title(speeds),
+        f"Each column is a problem{_of_all(len(shown), len(order))}, with up to {_OTHERS} other kernels between its "
+        "fastest and its slowest. Operations a byte are of the least bytes that must move: above the slope, operands "
+        f"come from caches. {_peaks_in_words(speeds)}",
+        Lines(lines, "operations a byte", "TFLOPS", log_x=True, log_y=True, labels_above=True),
+    )
+
+
+def _of_all(shown: int, all_problems: int) -> str:
+    return "" if shown == all_problems else f" ({shown} of {all_problems:,})"
+
+
+def _where(speeds: Speeds) -> str:
+    return " on the host" if speeds.is_host else ""
+
+
+def _roofline_title(speeds: Speeds) -> str:
+    of_roof = speeds.of_roof
+    known = np.isfinite(of_roof)
+    best = speeds.tflops[speeds.best]
+    if not known.any():
+        return f"The best kernels reach {best.min():.3g} to {best.max():.3g} TFLOPS{_where(speeds)}"
+    return (
+        f"The best kernels reach {best.min():.3g} to {best.max():.3g} TFLOPS, half of them more than "
+        f"{np.median(of_roof[known]):.0%} of the peak at their operations a byte"
+    )
+
+
+def _peaks_in_words(speeds: Speeds) -> str:
+    roofs = _distinct_roofs(speeds)
+    if not roofs:
+        return "The peaks of the host are not known." if speeds.is_host else "No peaks are known."
+    said = "; ".join(f"{one.name}: {one.tflops:,.0f} TFLOPS, {one.terabytes:g} TB/s" for one in roofs)
+    return f"Peaks by the maker: {said}."
+
+
+def _distinct_roofs(speeds: Speeds) -> list[Roof]:
+    """The roofs of most problems."""
+    found = [roof for roof in speeds.roofs if roof is not None]
+    return sorted(dict.fromkeys(found), key=lambda roof: -found.count(roof))[:_MOST_ROOFS]
+
+
+def _roof_lines(speeds: Speeds) -> list[Line]:
+    low, high = float(speeds.intensity.min()) * 0.8, float(speeds.intensity.max()) * 1.25
+    lines = []
+    for roof in _distinct_roofs(speeds):
+        ridge = roof.tflops / roof.terabytes
+        x = np.array([low, *([ridge] if low < ridge < high else []), high])
+        lines.append(Line(f"peak of {roof.name}", x.tolist(), roof.at(x).tolist(), is_plain=True))
+    return lines
+
+
+def _points(label: str, speeds: Speeds, rows: NDArray[np.int64]) -> Line:
+    names = speeds.dataset.frame["kernel"].to_numpy()
+    problems = speeds.dataset.problems()
+    tips = [
+        f"{label}: {speeds.tflops[row]:.4g} TFLOPS, {speeds.times.latency_ms[row]:.4g} ms, {names[row]}, "
+        f"{problems[speeds.times.problem[row]].canonical()}"
+        for row in rows
+    ]
+    x, y = speeds.intensity[speeds.times.problem[rows]], speeds.tflops[rows]
+    is_quiet = label == "other kernels"
+    return Line(label, x.tolist(), y.tolist(), style="points", tips=tips, is_quiet=is_quiet)
+
+
+def _others(speeds: Speeds, problems: NDArray[np.int64], marked: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Some other rows with a time of each problem, from the fastest to the slowest."""
+    is_other = np.isfinite(speeds.times.latency_ms) & np.isin(speeds.times.problem, problems)
+    is_other[marked[marked >= 0]] = False
+    rows = np.flatnonzero(is_other)
+    rows = rows[np.lexsort((speeds.times.latency_ms[rows], speeds.times.problem[rows]))]
+    _, start, count = np.unique(speeds.times.problem[rows], return_index=True, return_counts=True)
+    found = [
+        rows[first + np.unique(np.linspace(0, many - 1, min(_OTHERS, many)).astype(int))]
+        for first, many in zip(start, count, strict=True)
+    ]
+    return np.concatenate([*found, np.zeros(0, dtype=np.int64)])
+
+
+def problem_table(speeds: Speeds) -> PageTable:
+    """A row for each problem, those with most time first: its best kernel, and the chosen one where a model chose."""
+    best, names = speeds.best, speeds.dataset.frame["kernel"].to_numpy()
+    ms, of_roof = speeds.times.latency_ms, speeds.of_roof
+    kernels = np.bincount(speeds.times.problem[np.isfinite(ms)], minlength=len(best))
+    order = np.argsort(-speeds.weights * ms[best], kind="stable")[:_TABLE_ROWS]
+    is_weighted, has_model = bool((speeds.weights != 1).any()), speeds.chosen is not None
+    has_roof = bool(np.isfinite(of_roof).any())
+    problems = speeds.dataset.problems()
+    columns = {"problem": [problems[i].canonical() for i in order]}
+    if is_weighted:
+        columns["count"] = [f"{speeds.weights[i]:,.0f}" for i in order]
+    if has_model:
+        columns |= _of_choices(speeds, order)
+    columns |= {
+        "best ms": [f"{ms[best[i]]:.4g}" for i in order],
+        "best TFLOPS": [f"{speeds.tflops[best[i]]:.4g}" for i in order],
+        "ops a byte": [f"{speeds.intensity[i]:.4g}" for i in order],
+    }
+    if has_roof:
+        columns["of the peak"] = ["-" if np.isnan(of_roof[i]) else f"{of_roof[i]:.1%}" for i in order]
+    columns |= {"kernels": [str(kernels[i]) for i in order], "best kernel": [str(names[best[i]]) for i in order]}
+    code = {place for place, name in enumerate(columns) if name in {"problem", "best kernel", "chosen kernel"}}
+    return PageTable(
+        f"{len(order)} problems" + ("" if len(order) == len(best) else f" of {len(best):,}, those that take longest"),
+        list(columns),
+        [list(row) for row in zip(*columns.values(), strict=True)],
+        code=frozenset(code),
+        is_data=True,
+        note=("Times are of the host. " if speeds.is_host else "")
+        + "The first rows take most of the time"
+        + (", by count and best time." if is_weighted else "."),
+    )
+
+
+def _of_choices(speeds: Speeds, order: NDArray[np.int64]) -> dict[str, list[str]]:
+    assert speeds.chosen is not None
+    names, efficiency = speeds.dataset.frame["kernel"].to_numpy(), speeds.times.efficiency()
+    rows = speeds.chosen[order].tolist()
+    return {
+        "efficiency": ["-" if row < 0 else f"{efficiency[row]:.1%}" for row in rows],
+        "chosen ms": ["-" if row < 0 else f"{speeds.times.latency_ms[row]:.4g}" for row in rows],
+        "chosen TFLOPS": ["-" if row < 0 else f"{speeds.tflops[row]:.4g}" for row in rows],
+        "chosen kernel": ["never measured" if row < 0 else str(names[row]) for row in rows],
+    }

@@ -1,0 +1,53 @@
+"""Problems weighted by how often a model runs them, as a list of `ckh shapes` states it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ckh.errors import DataError, UsageError
+from ckh.shapes.problems import counts_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from ckh.data.dataset import Dataset
+
+
+def listed(dataset: Dataset, source: str) -> tuple[Dataset, NDArray[np.float64]]:
+    """The problems of a dataset that a source lists, and how often each runs, shape (problems,).
+
+    Raises:
+        UsageError: the source states no counts.
+        DataError: the dataset has none of its problems.
+        CkhError: the source cannot be read.
+    """
+    counts = counts_of(dataset.op, source, dataset.problems())
+    if counts is None:
+        raise UsageError(
+            f"{source} does not say how often a problem runs", "name a list of ckh shapes", code="inapplicable-option"
+        )
+    is_listed = np.array([problem in counts for problem in dataset.problems()])
+    if not is_listed.any():
+        raise DataError(
+            f"none of the {len(is_listed)} measured problems is in {source}", "leave out --problems", code="no-match"
+        )
+    selected = dataset.select(is_listed[dataset.problem_ids])
+    return selected, np.array([counts[problem] for problem in selected.problems()], dtype=np.float64)
+
+
+def mean(values: NDArray[np.float64], weights: NDArray[np.float64]) -> float:
+    """The weighted mean of values, shape (problems,) both."""
+    return float(np.average(values, weights=weights))
+
+
+def quantiles(
+    values: NDArray[np.float64], shares: Sequence[float], weights: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """Weighted quantiles; between two values where all weights are the same, else of the values themselves."""
+    if (weights == weights[0]).all():
+        return np.asarray(np.quantile(values, shares))
+    return np.asarray(np.quantile(values, shares, weights=weights, method="inverted_cdf"))
