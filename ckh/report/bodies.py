@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from html import escape
-from math import inf, sqrt
+from math import ceil, floor, inf, log2, sqrt
 from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
@@ -142,8 +142,7 @@ def _draw_line(axes: Any, line: Line, colour: str, y_range: tuple[float, float] 
 def _draw_points(axes: Any, line: Line, colour: str, y_range: tuple[float, float], tips: Tips) -> None:
     """Points, larger where they are few; a triangle at the edge for each that lies beyond it."""
     low, high = y_range
-    size = 3.5 if len(line.x) > _FEW_POINTS or line.is_quiet else 8
-    size = max(size, 5) if line.tips and not line.is_quiet else size  # large enough for a pointer
+    size = line.size or (3.5 if len(line.x) > _FEW_POINTS else 8)
     kinds = ((".", low, high, None), ("^", high, inf, high), ("v", -inf, low, low))
     for marker, least, most, edge in kinds:
         at = [i for i, y in enumerate(line.y) if least <= y <= most]
@@ -327,7 +326,7 @@ def draw_heat(axes: Any, body: Heat, tips: Tips, *, narrow: bool) -> float:
 
 def draw_dots(axes: Any, body: Dots, tips: Tips, *, narrow: bool) -> float:
     """A row of dots for each name, whose area grows with how often a value occurs."""
-    from matplotlib.ticker import FuncFormatter
+    from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
     most = max((count for counts in body.counts for count in counts), default=1)
     largest = 90 if narrow else 170
@@ -338,9 +337,20 @@ def draw_dots(axes: Any, body: Dots, tips: Tips, *, narrow: bool) -> float:
             look = {"color": style.LINES[0].light, "markersize": size, "alpha": 0.65, "markeredgewidth": 0}
             (dots,) = axes.plot(x, [place] * len(x), "o", **look)
             tips.add(dots, [f"{body.names[place]} {value:g}: {count}" for value in x])
-    axes.set_xscale(**_log_scale([value for values in body.values for value in values], base=2))
+    every = [value for values in body.values for value in values]
+    axes.set_xscale(**_log_scale(every, base=2))
+    axes.xaxis.set_major_locator(FixedLocator(_powers_of_two(every, 7 if narrow else 14)))
+    axes.xaxis.set_minor_locator(NullLocator())
     axes.xaxis.set_major_formatter(FuncFormatter(_plain))
     axes.set_xlabel(body.x_label)
     axes.grid(visible=False, axis="x", which="both")
     _name_rows(axes, body.names, narrow=narrow)
     return 0.7 + 0.34 * len(body.names)
+
+
+def _powers_of_two(values: Sequence[float], most: int) -> list[float]:
+    """Ticks of an axis of sizes: 0 where it occurs, and powers of two in equal steps, at most so many."""
+    first = floor(log2(min((value for value in values if value > 0), default=1.0)))
+    last = ceil(log2(max([*values, 1.0])))
+    step = ceil((last - first + 1) / most)
+    return [*([0.0] if 0 in values else []), *(2.0**power for power in range(first, last + 1, step))]

@@ -21,6 +21,7 @@ class Line:
         low: lower edge of a band around it, of as many values; empty: no band.
         high: its upper edge.
         tips: what is shown of each point under the pointer; empty: nothing.
+        size: of points, in points of type; None: by how many there are.
         is_quiet: whether it is grey, behind the others.
         is_plain: whether its values are not marked.
     """
@@ -32,6 +33,7 @@ class Line:
     low: Sequence[float] = ()
     high: Sequence[float] = ()
     tips: Sequence[str] = ()
+    size: float | None = None
     is_quiet: bool = False
     is_plain: bool = False
 

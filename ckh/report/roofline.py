@@ -134,16 +134,16 @@ def roofline(speeds: Speeds) -> Drawing:
     shown = order[np.unique(np.linspace(0, len(order) - 1, min(_DRAWN, len(order))).astype(int))]
     best, chosen = speeds.best[shown], None if speeds.chosen is None else speeds.chosen[shown]
     marked = best if chosen is None else np.concatenate([best, chosen])
-    lines = _roof_lines(speeds)
+    lines = [*_roof_lines(speeds), _points("best", speeds, best, 9.0)]
     if chosen is not None:
-        lines.append(_points("chosen", speeds, chosen[(chosen >= 0) & (speeds.tflops[chosen] > 0)]))
-    lines += [_points("best", speeds, best), _points("other kernels", speeds, _others(speeds, shown, marked))]
+        lines.append(_points("chosen", speeds, chosen[(chosen >= 0) & (speeds.tflops[chosen] > 0)], 5.0))
+    lines.append(_points("other kernels", speeds, _others(speeds, shown, marked), 3.5))
     return Drawing(
         "roofline",
         _roofline_title(speeds),
         f"Each column is a problem{_of_all(len(shown), len(order))}, with up to {_OTHERS} other kernels between its "
-        "fastest and its slowest. Operations a byte are of the least bytes that must move: above the slope, operands "
-        f"come from caches. {_peaks_in_words(speeds)}",
+        "fastest and its slowest. Operations a byte are of the least bytes that must move. "
+        f"{_peaks_in_words(speeds)}",
         Lines(lines, "operations a byte", "TFLOPS", log_x=True, log_y=True, labels_above=True),
     )
 
@@ -173,7 +173,7 @@ def _peaks_in_words(speeds: Speeds) -> str:
     if not roofs:
         return "The peaks of the host are not known." if speeds.is_host else "No peaks are known."
     said = "; ".join(f"{one.name}: {one.tflops:,.0f} TFLOPS, {one.terabytes:g} TB/s" for one in roofs)
-    return f"Peaks by the maker: {said}."
+    return f"Peaks by the maker: {said}; above the slope, operands come from caches."
 
 
 def _distinct_roofs(speeds: Speeds) -> list[Roof]:
@@ -192,7 +192,7 @@ def _roof_lines(speeds: Speeds) -> list[Line]:
     return lines
 
 
-def _points(label: str, speeds: Speeds, rows: NDArray[np.int64]) -> Line:
+def _points(label: str, speeds: Speeds, rows: NDArray[np.int64], size: float) -> Line:
     names = speeds.dataset.frame["kernel"].to_numpy()
     problems = speeds.dataset.problems()
     tips = [
@@ -202,7 +202,7 @@ def _points(label: str, speeds: Speeds, rows: NDArray[np.int64]) -> Line:
     ]
     x, y = speeds.intensity[speeds.times.problem[rows]], speeds.tflops[rows]
     is_quiet = label == "other kernels"
-    return Line(label, x.tolist(), y.tolist(), style="points", tips=tips, is_quiet=is_quiet)
+    return Line(label, x.tolist(), y.tolist(), style="points", tips=tips, size=size, is_quiet=is_quiet)
 
 
 def _others(speeds: Speeds, problems: NDArray[np.int64], marked: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -1,4 +1,4 @@
-"""A report's page in a real browser, at two widths: Chromium without a window, where it is installed."""
+"""Pages of reports in a real browser, at two widths, light and dark: headless Chromium, where it is installed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ckh.cli import run
-from ckh.data.dataset import write_dataset
+from ckh.data.dataset import Dataset, write_dataset
 from ckh.errors import ExitCode
 from tests.commands.test_validate import silent
 from tests.learn.conftest import measured, saved
@@ -20,29 +20,55 @@ from tests.learn.conftest import measured, saved
 if TYPE_CHECKING:
     from pathlib import Path
 
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
+BROWSERS = ("chromium", "chromium-browser", "google-chrome", "chromium-headless-shell")
+CHROMIUM = next(filter(None, map(shutil.which, BROWSERS)), None)
 OPTIONS = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking", "--hide-scrollbars"]
-# What a page of ours may not contain, a script, stands around it: in a page that shows it in a frame of some width.
+OPTIONS += ["--enable-logging=stderr", "--allow-file-access-from-files"]
+CONSOLE = re.compile(r"CONSOLE[:(].*")
+EVIL = "</td><script>window.evil = 1</script><img src=x onerror='window.evil = 1'>"
+# What a page of ours may not contain, a script of the test, stands around it: in a page that shows it in a frame of
+# some width.
 AROUND = """<!doctype html><body style="margin:0">
 <iframe id="page" src="{page}" style="border:0;width:{width}px;height:900px"></iframe><script>
 const frame = document.getElementById("page");
+const box = (one) => one.getBoundingClientRect();
 frame.onload = () => {{
-  const page = frame.contentDocument, root = page.documentElement, shown = [...page.querySelectorAll("svg")].filter(
-    one => one.getBoundingClientRect().height > 0);
+  const page = frame.contentDocument, root = page.documentElement;
+  const shown = [...page.querySelectorAll("svg")].filter((one) => box(one).height > 0);
+  const table = page.querySelector("table.data"), body = table.tBodies[0];
+  const column = (number) => [...body.rows].filter((row) => !row.hidden).map((row) => row.cells[number].textContent);
+  const field = page.querySelector("input[type=search]");
   const found = {{
     width: root.clientWidth,
     scrolls: root.scrollWidth,
-    labels: shown.map(one => one.getAttribute("aria-label")),
-    roles: shown.map(one => one.getAttribute("role")),
-    widths: shown.map(one => one.getBoundingClientRect().width),
-    drawn: shown.map(one => [...one.querySelectorAll("path, use")].filter(
-      part => part.getBoundingClientRect().width > 0).length),
-    least_text: Math.min(...shown.flatMap(one => [...one.querySelectorAll("text")].map(
-      text => text.getBoundingClientRect().height))),
-    titles: [...page.querySelectorAll("figure h2")].map(one => one.textContent),
+    labels: shown.map((one) => one.getAttribute("aria-label")),
+    roles: shown.map((one) => one.getAttribute("role")),
+    widths: shown.map((one) => box(one).width),
+    drawn: shown.map((one) => [...one.querySelectorAll("path, use")].filter((part) => box(part).width > 0).length),
+    least_text: Math.min(...shown.flatMap((one) => [...one.querySelectorAll("text")].map((text) => box(text).height))),
+    tips: shown.reduce((sum, one) => sum + one.querySelectorAll("use > title, path > title").length, 0),
+    titles: [...page.querySelectorAll("figure h2")].map((one) => one.textContent),
     paper: frame.contentWindow.getComputedStyle(page.body).backgroundColor,
+    ink: frame.contentWindow.getComputedStyle(page.body).color,
     headings: page.querySelectorAll("h1").length,
+    evil: frame.contentWindow.evil ?? null,
+    heads: [...table.tHead.rows[0].cells].map((cell) => cell.textContent),
+    folded: [...page.querySelectorAll(".entries details")].filter((one) => !one.open).length,
+    entries: page.querySelectorAll(".entries li").length,
+    table_width: box(table.closest(".scroll")).width,
   }};
+  const place = found.heads.indexOf("best ms");
+  if (field !== null) {{
+    const button = table.tHead.rows[0].cells[place].querySelector("button");
+    button.click();
+    found.descending = column(place);
+    button.click();
+    found.ascending = column(place);
+    field.value = "{word}";
+    field.dispatchEvent(new Event("input"));
+    found.filtered = column(0);
+    found.counted = page.querySelector("output").textContent;
+  }}
   document.title = "found";
   document.body.textContent = JSON.stringify(found);
 }};
@@ -50,61 +76,110 @@ frame.onload = () => {{
 
 
 @pytest.fixture(scope="module")
-def report_page(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The report of a small model."""
+def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """The reports of a small model and of a dataset whose device is called like markup."""
     if CHROMIUM is None:
         pytest.skip("chromium is not installed")
     folder = tmp_path_factory.mktemp("report")
     silent(saved(folder / "model"))
     write_dataset(measured(), folder / "data.parquet")
-    data = str(folder / "data.parquet")
-    args = [
-        "report",
-        str(folder / "model"),
-        "--among",
-        "measured",
-        "--data",
-        data,
-        "--out",
-        str(folder / "report.html"),
-    ]
-    assert run(args) == ExitCode.OK
-    return folder / "report.html"
+    frame = measured().frame.assign(device=EVIL)
+    write_dataset(Dataset(frame, measured().metadata), folder / "evil.parquet")
+    whats = {
+        "model": ["report", str(folder / "model"), "--among", "measured", "--data", str(folder / "data.parquet")],
+        "data": ["report", str(folder / "evil.parquet")],
+    }
+    for name, words in whats.items():
+        assert run([*words, "--out", str(folder / f"{name}.html")]) == ExitCode.OK
+    return {name: folder / f"{name}.html" for name in whats}
+
+
+def browsed(page: Path, *options: str) -> subprocess.CompletedProcess[str]:
+    """The DOM of a page after its scripts have run, and what the browser logs."""
+    command = [str(CHROMIUM), *OPTIONS, f"--user-data-dir={page.parent / 'profile'}", *options]
+    command += ["--virtual-time-budget=5000", "--window-size=1300,950", "--dump-dom", page.as_uri()]
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
 
 
 def seen(page: Path, width: int, *options: str) -> dict[str, Any]:
-    """What a browser finds in the page at a width."""
+    """What a browser finds in the page at a width, without a word on its console."""
     around = page.with_name("around.html")
-    around.write_text(AROUND.format(page=page.as_uri(), width=width), encoding="utf-8")
-    command = [str(CHROMIUM), *OPTIONS, f"--user-data-dir={page.parent / 'profile'}", "--allow-file-access-from-files"]
-    command += [*options, "--virtual-time-budget=5000", "--window-size=1300,950", "--dump-dom", around.as_uri()]
-    dom = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True).stdout
-    body = re.search(r"<body[^>]*>(\{.*\})", dom, re.DOTALL)
-    assert body is not None, dom[-500:]
+    around.write_text(AROUND.format(page=page.as_uri(), width=width, word="i7x7"), encoding="utf-8")
+    done = browsed(around, *options)
+    assert CONSOLE.findall(done.stderr) == []
+    body = re.search(r"<body[^>]*>(\{.*\})", done.stdout, re.DOTALL)
+    assert body is not None, done.stdout[-500:]
     found: dict[str, Any] = json.loads(unescape(body[1]))
     return found
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("width", [390, 1200])
-def test_a_page_fits_and_shows_every_figure(report_page: Path, width: int) -> None:
-    """On a phone and on a screen: nothing is wider than the page, each figure is drawn, named and legible."""
-    found = seen(report_page, width)
-    assert found["width"] == width
-    assert found["scrolls"] == width
-    assert len(found["titles"]) == 6
-    assert len(found["labels"]) == len(found["titles"])
-    assert all(label.startswith(title) for label, title in zip(found["labels"], found["titles"], strict=True))
-    assert set(found["roles"]) == {"img"}
-    assert all(drawn >= 5 for drawn in found["drawn"])
-    assert all(0.85 * min(width, 760) < one <= width for one in found["widths"])
-    assert found["least_text"] >= 8
-    assert found["headings"] == 1
+def test_errors_on_the_console_are_seen(pages: dict[str, Path]) -> None:
+    """A page whose script fails, or is forbidden, is noticed: so silence means something."""
+    bad = pages["model"].with_name("bad.html")
+    for script in (
+        "<script>nothing.at.all()</script>",
+        "<meta http-equiv='Content-Security-Policy' content=\"default-src 'none'\"><script>1</script>",
+    ):
+        bad.write_text(f"<!doctype html><body>{script}</body>", encoding="utf-8")
+        assert CONSOLE.findall(browsed(bad).stderr)
 
 
 @pytest.mark.slow
-def test_a_page_is_dark_where_that_is_wanted(report_page: Path) -> None:
-    """Paper follows the browser's preference."""
-    dark = seen(report_page, 800, "--force-dark-mode", "--blink-settings=preferredColorScheme=0")["paper"]
-    light = seen(report_page, 800, "--blink-settings=preferredColorScheme=1")["paper"]
-    assert (light, dark) == ("rgb(254, 254, 254)", "rgb(20, 24, 29)")
+@pytest.mark.parametrize("width", [390, 1200])
+@pytest.mark.parametrize(("name", "figures", "marks"), [("model", 6, 5), ("data", 7, 2)])  # one kind of failures
+def test_a_page_fits_and_shows_every_figure(
+    pages: dict[str, Path], name: str, figures: int, marks: int, width: int
+) -> None:
+    """On a phone and on a screen: nothing is wider than the page, each figure is drawn, named and legible."""
+    found = seen(pages[name], width)
+    assert found["width"] == width
+    assert found["scrolls"] == width
+    assert len(found["titles"]) == figures
+    assert len(found["labels"]) == figures
+    assert all(label.startswith(title) for label, title in zip(found["labels"], found["titles"], strict=True))
+    assert set(found["roles"]) == {"img"}
+    assert all(drawn >= marks for drawn in found["drawn"])
+    assert all(0.85 * min(width, 760) < one <= width for one in found["widths"])
+    assert found["least_text"] >= 8
+    assert found["headings"] == 1
+    assert found["table_width"] <= width
+    assert found["evil"] is None
+    assert (found["tips"] > 50) == (width > 640)  # a phone has no pointer
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["model", "data"])
+def test_tables_are_sorted_and_filtered(pages: dict[str, Path], name: str) -> None:
+    """By a click on a heading, the second time the other way; rows without the words are hidden."""
+    found = seen(pages[name], 1200)
+    times = [float(text) for text in found["descending"]]
+    assert len(times) == 14
+    assert times == sorted(times, reverse=True)
+    assert [float(text) for text in found["ascending"]] == sorted(times)
+    wanted = {problem.canonical() for problem in measured().problems() if "i7x7" in problem.canonical()}
+    assert set(found["filtered"]) == wanted
+    assert re.findall(r"\d+", found["counted"]) == [str(len(wanted)), "14"]
+    assert found["folded"] == found["entries"]
+
+
+@pytest.mark.slow
+def test_a_page_needs_no_script(pages: dict[str, Path]) -> None:
+    """Without it the table is whole and has no field that does nothing."""
+    page = pages["data"].with_name("plain.html")
+    text = pages["data"].read_text(encoding="utf-8")
+    page.write_text(re.sub(r"<script>.*?</script>", "", text, flags=re.DOTALL), encoding="utf-8")
+    found = seen(page, 390)
+    assert "counted" not in found
+    assert "best ms" in found["heads"]
+    assert found["scrolls"] == 390
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["model", "data"])
+def test_a_page_is_dark_where_that_is_wanted(pages: dict[str, Path], name: str) -> None:
+    """Paper and ink follow the browser's preference."""
+    dark = seen(pages[name], 800, "--blink-settings=preferredColorScheme=0")
+    light = seen(pages[name], 800, "--blink-settings=preferredColorScheme=1")
+    assert (light["paper"], dark["paper"]) == ("rgb(254, 254, 254)", "rgb(20, 24, 29)")
+    assert (light["ink"], dark["ink"]) == ("rgb(27, 31, 36)", "rgb(230, 233, 236)")
