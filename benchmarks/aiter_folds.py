@@ -81,8 +81,8 @@ def _part(dataset: Dataset, arguments: argparse.Namespace) -> Dataset:
 def main() -> None:
     """Judge and print a table."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("data", type=Path)
-    parser.add_argument("--judge", type=Path, required=True)
+    parser.add_argument("data", type=Path, nargs="+")
+    parser.add_argument("--judge", type=Path, required=True, action="append")
     parser.add_argument("--arch", required=True)
     parser.add_argument("--family", help="Train and judge on one family's kernels of CK alone.")
     parser.add_argument("--folds", type=int, default=5)
@@ -91,7 +91,8 @@ def main() -> None:
     parser.add_argument("--trees", type=int)
     parser.add_argument("--leaves", type=int)
     arguments = parser.parse_args()
-    data, judge = (_part(read_dataset(path), arguments) for path in (arguments.data, arguments.judge))
+    data = _part(read_dataset(*arguments.data), arguments)
+    judge = _part(read_dataset(*arguments.judge), arguments)
     options = replace(data.op.training.defaults(len(data)), jobs=arguments.jobs)
     options = options if arguments.seed is None else replace(options, seed=arguments.seed)
     changed = {"n_estimators": arguments.trees, "num_leaves": arguments.leaves}

@@ -52,6 +52,7 @@ class Status(StrEnum):
     NONDETERMINISTIC = "nondeterministic"  # right once, but runs that must be equal bit for bit are not: a race
     UNSTABLE = "unstable"
     LAUNCH_BOUND = "launch_bound"  # right, but so short that its time is that of launching it
+    CHOSEN = "chosen"  # measured by others, who published which kernel was best and no times
     PREDICTED = "predicted"  # not measured: a model's choice, read back from what was exported
 
 

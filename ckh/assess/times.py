@@ -45,6 +45,15 @@ def times_of(dataset: Dataset) -> Times:
     return Times(dataset.problem_ids, latency, frame["spread"].to_numpy(dtype=np.float64))
 
 
+def efficiency_of(dataset: Dataset) -> NDArray[np.float64]:
+    """Efficiency of each row, if chosen; without times that of the kernel that others chose is 1, of all others 0."""
+    times = times_of(dataset)
+    is_timed = np.isfinite(times.oracle_ms())[times.problem]
+    is_chosen = (dataset.frame["status"] == Status.CHOSEN).to_numpy(dtype=np.float64)
+    with np.errstate(invalid="ignore"):
+        return np.where(is_timed, times.efficiency(), is_chosen)
+
+
 def unstable_counts(dataset: Dataset) -> NDArray[np.int64]:
     """How many times there are whose samples did not agree, and how many measured ones; shape (2,)."""
     status = dataset.frame["status"]

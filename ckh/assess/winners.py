@@ -97,7 +97,10 @@ class WinnerPlaces:
 
 
 def winner_rows(dataset: Dataset) -> NDArray[np.int64]:
-    """The row of each problem's winner, the fastest if several won in different tunings; shape (problems,)."""
+    """The row of each problem's winner, the fastest if several won in different tunings; shape (problems,).
+
+    Of rows without times it is the first.
+    """
     times = times_of(dataset)
     return choices(-times.latency_ms, times.problem, times.count)
 
@@ -136,7 +139,8 @@ def bounds(dataset: Dataset, chosen: NDArray[np.object_]) -> NDArray[np.float64]
     size = dataset.frame[grows_with].to_numpy() if grows_with else np.zeros(len(names), np.int64)
     measured: dict[tuple[int, str], list[tuple[int, float]]] = {}
     for key, rows, latency in zip(zip(layer, names, strict=True), size, times.latency_ms, strict=True):
-        measured.setdefault(key, []).append((int(rows), float(latency)))
+        if latency < np.inf:
+            measured.setdefault(key, []).append((int(rows), float(latency)))
     best = times.oracle_ms()
     found = np.full(times.count, np.nan)
     for problem, row in enumerate(dataset.first_rows.tolist()):

@@ -15,7 +15,7 @@ from ckh.errors import DataError
 from ckh.files.outputs import FileKind, open_output
 from ckh.ops import operation
 from ckh.ops.base import lazily
-from ckh.schema import HARDWARE
+from ckh.schema import HARDWARE, Status
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
@@ -101,6 +101,11 @@ class Dataset:
     def valid(self) -> Dataset:
         """Rows with a positive time of a right result."""
         return self.select((self.frame["is_valid"] & (self.frame["latency_ms"] > 0)).to_numpy(dtype=bool))
+
+    def winners(self) -> Dataset:
+        """Rows that say which kernel was best: valid ones, and those without a time that others chose."""
+        is_valid = self.frame["is_valid"] & (self.frame["latency_ms"] > 0)
+        return self.select((is_valid | (self.frame["status"] == Status.CHOSEN)).to_numpy(dtype=bool))
 
     @cached_property
     def op(self) -> AnyOperation:

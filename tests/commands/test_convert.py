@@ -224,7 +224,7 @@ def test_the_formats_of_all_operations_can_be_named(csv: Path, capsys: pytest.Ca
     """`--help` names what `--from` and `--to` take, readers in the order in which they look; others are refused."""
     formats = ["journal", "amd-csv", "amd-parquet", "miopen-fdb", "miopen-fdb-parquet", "tile-engine-json", "bench-log"]
     formats += ["tile-engine-csv", "master-csv", "gemm-parquet", "aiter-csv"]
-    formats += ["aiter-parquet", "aiter-moe-parquet", "aiter-moe-csv"]
+    formats += ["aiter-parquet", "fbgemm-parquet", "aiter-moe-parquet", "aiter-moe-csv"]
     assert list(readers()) == formats
     assert run(["convert", "--help"]) == ExitCode.OK
     text = "".join(capsys.readouterr().out.split())

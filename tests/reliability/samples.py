@@ -175,6 +175,16 @@ def aiter_table() -> Any:
 
 
 @cache
+def fbgemm_table() -> Any:
+    """The Arrow table of FBGEMM's dispatch."""
+    import pyarrow as pa
+
+    kernel = "fp8_rowwise_128x16x32x128_16x16_1x1_8x16x1_8x16x1_1x16x1x8_4x4x1_1x1_interwave_v2"
+    same = {"op": "fp8_rowwise", "table": "shape", "n": 1280, "k": 8192, "kernel": kernel, "repo": "pytorch/FBGEMM"}
+    return pa.Table.from_pylist([same | {"m": m, "last": "2025-08-26"} for m in (16, 32)])
+
+
+@cache
 def moe_table() -> Any:
     """The Arrow table of AITER's tuning of a mixture of experts."""
     import pyarrow as pa

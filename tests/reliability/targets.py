@@ -307,6 +307,7 @@ TARGETS: dict[str, Target] = {
         Target("miopen-fdb", samples.fdb, _file("gfx90a68.fdb.txt", _fdb)),
         Target("aiter-tuned-csv", samples.aiter_csv, _file("a8w8_tuned_gemm.csv", _tuned)),
         _table("aiter-parquet", "aiter.parquet", samples.aiter_table),
+        _table("fbgemm-parquet", "fbgemm.parquet", samples.fbgemm_table),
         _table("aiter-moe-parquet", "moe.parquet", samples.moe_table),
         _table("miopen-fdb-parquet", "gfx942_304cu.parquet", samples.fdb_table),
         Target("aiter-gemm-problem-files", samples.aiter_gemm_problem_files, _file("problems.txt", _aiter_problems)),

@@ -23,7 +23,8 @@ _SHOWN = 80
 # The others are not a worker's to find out.
 _NO_WORKERS = (
     *(Status.COMPILE_ERROR, Status.COMPILE_TIMEOUT, Status.COMPILE_INTERRUPTED),
-    *(Status.INVALID, Status.TIMEOUT, Status.UNSTABLE, Status.LAUNCH_BOUND, Status.PREDICTED),
+    *(Status.INVALID, Status.TIMEOUT, Status.UNSTABLE, Status.LAUNCH_BOUND),
+    *(Status.CHOSEN, Status.PREDICTED),
 )
 _STATUSES = tuple(str(status) for status in Status if status not in _NO_WORKERS)
 

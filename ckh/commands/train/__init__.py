@@ -164,7 +164,7 @@ def train(
     out = checked_out(dataset, variant, found.words, out, force=force, inputs=read_from)
     if is_nearest:
         start = read_start(_nearest(dataset))
-    defaults = dataset.op.training.defaults(len(dataset.valid()))
+    defaults = dataset.op.training.defaults(len(dataset.winners()))
     if start is None and given.get("labels") is Labels.WINNERS and defaults.labels is not Labels.WINNERS:
         defaults = winner_options()
     chosen = {} if targets is None else {"targets": _targets(targets)}
@@ -172,7 +172,7 @@ def train(
     options = _options(defaults if start is None else continued(start, defaults), params, threads | given | chosen)
     if distributed:
         _require_distributable(options, start, cluster)
-    if options.folds and too_few_to_validate(dataset.valid()):
+    if options.folds and too_few_to_validate(dataset.winners()):
         warn(
             "too few problems for cross-validation: no validation, no early stopping",
             "few-problems",

@@ -99,7 +99,7 @@ def _log(size: int) -> float:
 
 
 def measured_file(dataset: Dataset, before: MeasuredSet | None = None) -> bytes:
-    """Content of the file for training rows, all with times.
+    """Content of the file for training rows; problems without times are counted in limits and families alone.
 
     Args:
         dataset: the rows.
@@ -125,7 +125,9 @@ def measured_file(dataset: Dataset, before: MeasuredSet | None = None) -> bytes:
         names = frame["kernel"].to_numpy(dtype=object)[best]
         sizes = frame.iloc[dataset.first_rows][list(op.problems.sizes)].to_numpy(dtype=np.int64).tolist()
         found = zip(dataset.problems(), sizes, names, times.latency_ms[best].tolist(), strict=True)
-        rows |= {problem.canonical(): (row, str(name), float(f"{ms:.6g}")) for problem, row, name, ms in found}
+        rows |= {
+            problem.canonical(): (row, str(name), float(f"{ms:.6g}")) for problem, row, name, ms in found if ms < np.inf
+        }
     else:
         rows = {}
     kernels: dict[str, int] = {}

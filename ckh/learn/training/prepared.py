@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ckh.assess.metrics import choices
-from ckh.assess.times import times_of
+from ckh.assess.times import efficiency_of
 from ckh.errors import DataError, UsageError
 from ckh.learn.models.spec import spec_of
 from ckh.learn.training.feature_matrix import FeatureMatrix
@@ -102,18 +102,19 @@ def prepare(dataset: Dataset, options: TrainOptions, start: Start | None = None)
             few problems for mining.
         UsageError: the start does not fit, or mining has no folds or two objectives.
     """
-    valid = dataset.valid()
+    of_winners = options.labels is Labels.WINNERS
+    valid = dataset.winners() if of_winners else dataset.valid()
     _check_rows(valid)
     _check_mining(valid, options)
     if start is not None:
         start = replace(start, differs=check_start(start, spec_of(valid, options.all_targets), options))
-    rows = with_rivals(valid, options.seed) if options.labels is Labels.WINNERS else valid
+    rows = with_rivals(valid, options.seed) if of_winners else valid
     columns = {name: rows.frame[name].to_numpy() for name in rows.op.training.input_columns}
     return Prepared(
         known=valid,
         dataset=rows,
         matrix=FeatureMatrix(rows.op.training.engine, columns, rows.hardware()),
-        efficiency=times_of(rows).efficiency(),
+        efficiency=efficiency_of(rows),
         start=start,
     )
 

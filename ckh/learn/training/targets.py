@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ckh.assess.times import times_of
+from ckh.assess.times import efficiency_of
 from ckh.errors import DataError
 from ckh.learn.models.model_text import join_trees, scale_leaves
 from ckh.training import LOG_TARGETS, RANK, TARGET_COLUMNS, RankObjective
@@ -75,7 +75,7 @@ def make_fit(target: str, dataset: Dataset, rank: RankObjective) -> Fit:
             raise DataError(f"column {TARGET_COLUMNS[target]} has missing values in {rows}", hint, code="bad-column")
         label = np.log1p(value) if target in LOG_TARGETS else value
         return Fit(target, label, None, {"objective": "regression"}, is_grouped=False)
-    efficiency = times_of(dataset).efficiency()
+    efficiency = efficiency_of(dataset)
     if rank in {RankObjective.LAMBDARANK, RankObjective.BLEND}:
         return Fit(target, grades(efficiency), None, lambdarank_parameters(), is_grouped=True)
     label = efficiency if rank is RankObjective.EFFICIENCY else relative(efficiency)

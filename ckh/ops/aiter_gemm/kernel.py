@@ -8,7 +8,7 @@ from functools import lru_cache
 from math import prod
 
 from ckh.errors import DataError
-from ckh.ops.aiter_gemm.problem import CK, CKTILE
+from ckh.ops.aiter_gemm.problem import CK, CKTILE, FBGEMM
 
 _WAVE = 64  # lanes
 _WITH_REPEATS = 3  # pairs of a name that states the instructions of a wave
@@ -16,6 +16,7 @@ _MOST_SPLIT = 15
 _SPLIT = re.compile(r"(?P<base>.+)_splitk(?P<split>[1-9][0-9]?)")
 
 _ROWWISE = "a8w8_rowwise"
+_OF_FBGEMM = {"fp8_rowwise": "a8w8", "fp8_rowwise_preshuffle": "a8w8_bpreshuffle"}
 # What a name begins with -> the family of the kernel.
 _FAMILY_OF = {
     _ROWWISE: "a8w8",
@@ -23,15 +24,17 @@ _FAMILY_OF = {
     "a8w8_blockscale_1x128x128": "a8w8_blockscale",
     "a8w8_blockscale_bpreshuffle_1x128x128": "a8w8_blockscale_bpreshuffle",
     "a4w4_blockscale": "a4w4_blockscale",
+    **_OF_FBGEMM,
 }
+_WITHOUT_LOADS = (_ROWWISE, *_OF_FBGEMM)  # whose names do not say what threads load at a time
 _N = "[1-9][0-9]{0,3}"  # a size
 _TRIPLE = f"{_N}x{_N}x{_N}"
 # Pairs are the matrix instruction's tile, before it what threads load at a time, behind it the instructions of a wave.
 _CK = re.compile(
-    r"(?P<prefix>a8w8_rowwise|a8w8_bpreshuffle|a8w8_blockscale(?:_bpreshuffle)?_1x128x128|a4w4_blockscale)"
+    r"(?P<prefix>fp8_rowwise(?:_preshuffle)?|a8w8_rowwise|a8w8_bpreshuffle|a8w8_blockscale(?:_bpreshuffle)?_1x128x128|a4w4_blockscale)"
     rf"_(?P<block>{_N})x(?P<tile>{_TRIPLE})_(?P<pairs>{_N}x{_N}(?:_{_N}x{_N}){{1,2}})"
     rf"_(?P<a>{_TRIPLE})_(?P<b>{_TRIPLE})_(?P<c>{_N}x{_TRIPLE})_(?P<store>{_N}(?:x{_N}x{_N})?)_(?P<shuffle>{_N}x{_N})"
-    r"_(?P<scheduler>intrawave|interwave)_v(?P<version>[0-9])"
+    r"_(?P<scheduler>intrawave|interwave)_v(?P<version>[0-9])(?:_(?P<parts>[248]))?"
 )
 _CKTILE = re.compile(
     r"(?P<prefix>a8w8_bpreshuffle|a8w8_blockscale)_cktile(?:_[0-9x]+x(?P<per_cu>[0-9]{1,4}))?"
@@ -45,9 +48,9 @@ class AiterKernel:
     """A kernel and what its name says. What a name leaves out is 0.
 
     Attributes:
-        base: AITER's name, which says nothing of split-K.
+        base: AITER's name, which says nothing of split-K, or FBGEMM's, which does.
         split_k: what AITER's tables call splitK, in CK the power of two of the parts that share the sum over K.
-        library: `CK` or `CKTILE`.
+        library: one of `LIBRARIES`.
         family: of CK's kernels; CK Tile's block-scaled ones serve both families of that name.
         block: threads of a workgroup.
         tile_m, tile_n, tile_k: the workgroup's tile.
@@ -90,15 +93,16 @@ class AiterKernel:
 
     @property
     def name(self) -> str:
-        """AITER's name, with the split of K where there is one."""
-        return f"{self.base}_splitk{self.split_k}" if self.split_k else self.base
+        """FBGEMM's name, or AITER's with the split of K where there is one."""
+        return f"{self.base}_splitk{self.split_k}" if self.split_k and self.library != FBGEMM else self.base
 
     @property
     def pipeline(self) -> str:
-        """The pipeline in a word, such as `intrawave_v3`; `cktile` for kernels of CK Tile."""
+        """The pipeline in a word, such as `intrawave_v3`; `cktile` for kernels of CK Tile, `fbgemm_…` for FBGEMM's."""
         if self.library == CKTILE:
             return CKTILE
-        return f"{'interwave' if self.interwave else 'intrawave'}_v{self.version}"
+        found = f"{'interwave' if self.interwave else 'intrawave'}_v{self.version}"
+        return f"{FBGEMM}_{found}" if self.library == FBGEMM else found
 
 
 NUMBERS: tuple[str, ...] = tuple(field.name for field in fields(AiterKernel) if field.type == "int")
@@ -115,8 +119,9 @@ def parse_kernel(name: str) -> AiterKernel:
     base, parts = (split["base"], int(split["split"])) if split else (name, 0)
     if parts > _MOST_SPLIT:
         raise DataError(f"K is not split into 2^{parts} parts: {name[:160]!r}", code="bad-kernel")
-    if match := _CK.fullmatch(base):
-        return replace(_of_ck(base, match), split_k=parts)
+    if (match := _CK.fullmatch(base)) and not (parts if match["prefix"] in _OF_FBGEMM else match["parts"]):
+        kernel = _of_ck(base, match)
+        return replace(kernel, split_k=parts) if parts else kernel
     if match := _CKTILE.fullmatch(base):
         return replace(_of_cktile(base, match), split_k=parts)
     raise DataError(f"not a kernel of AITER's: {name[:160]!r}", code="bad-kernel")
@@ -125,9 +130,9 @@ def parse_kernel(name: str) -> AiterKernel:
 def _of_ck(base: str, match: re.Match[str]) -> AiterKernel:
     block, (tile_m, tile_n, tile_k) = int(match["block"]), _numbers(match["tile"])
     pairs = [_numbers(pair) for pair in match["pairs"].split("_")]
-    loaded, mfma = ((0, 0), pairs[0]) if match["prefix"] == _ROWWISE else (pairs[0], pairs[1])
+    loaded, mfma = ((0, 0), pairs[0]) if match["prefix"] in _WITHOUT_LOADS else (pairs[0], pairs[1])
     shuffle, threads, c_store = _numbers(match["shuffle"]), _numbers(match["c"]), _numbers(match["store"])[0]
-    if len(pairs) == _WITH_REPEATS or match["prefix"] == _ROWWISE:
+    if len(pairs) == _WITH_REPEATS or match["prefix"] in _WITHOUT_LOADS:
         wave_m = tile_m // (mfma[0] * pairs[-1][0])
     else:
         # The rows that waves store at a time are those of their threads; or else the columns are.
@@ -135,8 +140,8 @@ def _of_ck(base: str, match: re.Match[str]) -> AiterKernel:
         wave_m = threads[1] // (shuffle[0] * mfma[0]) or block // _WAVE // max(1, stored_n)
     return AiterKernel(
         base=base,
-        split_k=0,
-        library=CK,
+        split_k=int(match["parts"] or 1).bit_length() - 1,
+        library=FBGEMM if match["prefix"] in _OF_FBGEMM else CK,
         family=_FAMILY_OF[match["prefix"]],
         block=block,
         tile_m=tile_m,

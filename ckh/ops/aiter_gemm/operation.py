@@ -82,7 +82,7 @@ JUDGED = tuple(_judged())
 
 _TEXTS = {
     "family": "how operands are scaled and shuffled",
-    "library": "pool of kernels: ck or cktile",
+    "library": "pool of kernels: ck, cktile or fbgemm",
     "dtype": "element type of A and B",
 }
 _WEIGHT_OF_KIND = 4.0  # another family is as far as a factor 16 in a size

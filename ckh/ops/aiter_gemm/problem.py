@@ -22,8 +22,10 @@ FAMILIES: dict[str, tuple[str, ...]] = {
     "a8w8_blockscale_bpreshuffle": ("fp8",),
     "a4w4_blockscale": ("pk_fp4",),
 }
-CK, CKTILE = "ck", "cktile"
-LIBRARIES = (CK, CKTILE)
+# What AITER computes and ckh has no answer for: family and element type -> why.
+UNANSWERED = {("a8w8_bpreshuffle", "int8"): "AITER's tuned kernels for it are assembly, none is Composable Kernel's"}
+CK, CKTILE, FBGEMM = "ck", "cktile", "fbgemm"
+LIBRARIES = (CK, CKTILE, FBGEMM)
 
 # Dataset column -> field; all are sizes.
 SIZES: dict[str, str] = {"m": "m", "n": "n", "k": "k", "num_cus": "num_cus"}
@@ -32,9 +34,13 @@ IDENTITY: tuple[str, ...] = ("family", "library", "dtype", *SIZES)
 _OUTPUT_BYTES = 2  # bf16 or fp16
 _LIMIT = 2**31 - 1
 _CANONICAL = (
-    rf"{PREFIX}(?P<family>a\dw\d[a-z_]*?)_(?P<library>ck|cktile)_(?P<dtype>fp8|int8|pk_fp4)_cu(?P<num_cus>[0-9]{{1,10}})"
+    rf"{PREFIX}(?P<family>a\dw\d[a-z_]*?)_(?P<library>ck|cktile|fbgemm)_(?P<dtype>fp8|int8|pk_fp4)_cu(?P<num_cus>[0-9]{{1,10}})"
     r"_m(?P<m>[0-9]{1,10})_n(?P<n>[0-9]{1,10})_k(?P<k>[0-9]{1,10})"
 )
+
+# What FBGEMM's kernels are for: families and an element type.
+_OF_FBGEMM = ("a8w8", "a8w8_bpreshuffle")
+_DTYPE_OF_FBGEMM = "fp8"
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -47,7 +53,8 @@ class AiterGemm:
         k: what is summed over.
         family: one of `FAMILIES`: how the operands are scaled and whether B is shuffled beforehand.
         dtype: element type of A and B.
-        library: the pool of kernels to choose from: AITER tunes those of CK and of CK Tile each for themselves.
+        library: the pool of kernels to choose from: AITER tunes those of CK and of CK Tile each for themselves; FBGEMM
+            has kernels of CK of its own, of which the winners are known without times.
         num_cus: compute units of the device, 0 for those of the architecture's whole GPU (`tuned_device.whole_gpu`).
 
     Raises:
@@ -68,13 +75,20 @@ class AiterGemm:
         if self.family not in FAMILIES:
             raise UsageError(f"unknown family {self.family!r}", one_of(self.family, FAMILIES), code="unknown-name")
         if self.dtype not in FAMILIES[self.family]:
+            reason = UNANSWERED.get((self.family, self.dtype))
             raise UsageError(
-                f"{self.family} has no dtype {self.dtype!r}",
+                f"{self.family} has no dtype {self.dtype!r}" + (f": {reason}" if reason else ""),
                 one_of(self.dtype, FAMILIES[self.family]),
-                code="unknown-name",
+                code="unsupported" if reason else "unknown-name",
             )
         if self.library not in LIBRARIES:
             raise UsageError(f"unknown library {self.library!r}", one_of(self.library, LIBRARIES), code="unknown-name")
+        if not has_pool(self.family, self.library, self.dtype):
+            raise UsageError(
+                f"{FBGEMM} has no kernels of {self.family} in {self.dtype}",
+                f"it has {' and '.join(_OF_FBGEMM)} in {_DTYPE_OF_FBGEMM}",
+                code="unsupported",
+            )
 
     @property
     def flops(self) -> int:
@@ -94,6 +108,11 @@ class AiterGemm:
     def to_dict(self) -> dict[str, Any]:
         """All fields, for JSON; `AiterGemm(**d)` reads it back."""
         return {field.name: getattr(self, field.name) for field in fields(self)}
+
+
+def has_pool(family: str, library: str, dtype: str) -> bool:
+    """True if a library's problems can be of a family and element type."""
+    return library != FBGEMM or (family in _OF_FBGEMM and dtype == _DTYPE_OF_FBGEMM)
 
 
 def parse_aiter_gemm(text: str) -> AiterGemm:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from ckh.errors import DataError, UsageError
 from ckh.files.untrusted import csv_rows, integer, read_text
-from ckh.ops.aiter_gemm.problem import FAMILIES, PREFIX, AiterGemm, parse_aiter_gemm
+from ckh.ops.aiter_gemm.problem import FAMILIES, PREFIX, UNANSWERED, AiterGemm, parse_aiter_gemm
 from ckh.problems import dtype_name
 from ckh.text.log import warn
 
@@ -98,7 +98,10 @@ def _foreign(values: dict[str, Any]) -> str:
         return str(values[_TABLE])
     family, dtype = values.get("family"), values.get("dtype")
     is_other = family in FAMILIES and dtype in _DTYPES and dtype not in FAMILIES[family]
-    return f"{family} in {dtype}" if is_other else ""
+    if not is_other:
+        return ""
+    reason = UNANSWERED.get((str(family), str(dtype)))
+    return f"{family} in {dtype}" + (f" ({reason})" if reason else "")
 
 
 def _text(path: Path) -> _Entries:

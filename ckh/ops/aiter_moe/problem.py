@@ -21,6 +21,12 @@ DTYPES = ("fp8", "bf16", "pk_fp4")  # of what the products read
 # How the experts are scaled -> their element type.
 QUANTS: dict[str, str] = {"per_token": "fp8", "per_1x128": "fp8", "per_1x32": "pk_fp4", "none": "bf16"}
 ACTIVATIONS = ("silu", "swiglu")
+# What AITER computes and ckh has no answer for: element types of tokens and experts, scales -> why.
+UNANSWERED: dict[tuple[str, str, str], str] = {
+    ("fp8", "fp8", "per_1x32"): "mxfp8: AITER tunes FlyDSL's kernels for it, none of Composable Kernel's",
+    ("fp8", "int4", "per_token"): "no measurement is public, and no estimate covers int4 experts",
+    ("int8", "int8", "per_token"): "no measurement is public, and no estimate covers int8 experts",
+}
 
 # Dataset column -> field; all are sizes.
 SIZES: dict[str, str] = {name: name for name in ("tokens", "model_dim", "inter_dim", "experts", "topk", "num_cus")}
@@ -78,6 +84,8 @@ class AiterMoe:
     def __post_init__(self) -> None:
         for name in SIZES:
             check_size(name, getattr(self, name), least=0 if name == "num_cus" else 1)
+        if self.dtype not in DTYPES and (reason := UNANSWERED.get((self.dtype, self.dtype, self.quant))):
+            raise UsageError(f"no answer for {self.dtype} by {self.dtype}, {self.quant}: {reason}", code="unsupported")
         for name, values in KINDS.items():
             if getattr(self, name) not in values:
                 raise UsageError(

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from ckh.errors import DataError, UsageError
 from ckh.files.untrusted import csv_rows, integer, read_text
-from ckh.ops.aiter_moe.problem import DTYPES, PREFIX, QUANTS, AiterMoe, parse_aiter_moe
+from ckh.ops.aiter_moe.problem import DTYPES, PREFIX, QUANTS, UNANSWERED, AiterMoe, parse_aiter_moe
 from ckh.problems import dtype_name
 from ckh.text.log import warn
 
@@ -134,7 +134,11 @@ def _foreign(values: Mapping[str, str]) -> str | None:
         return activation or "no activation"
     is_known = quant in QUANT_OF and dtype_name(types[0]) in DTYPES
     is_known = is_known and QUANTS[QUANT_OF[quant]] == dtype_name(types[1])
-    return None if is_known else f"{types[0]} by {types[1]}, {quant}"
+    if is_known:
+        return None
+    kind = f"{types[0]} by {types[1]}, {quant}"
+    reason = UNANSWERED.get((dtype_name(types[0]), dtype_name(types[1]), quant))
+    return f"{kind} ({reason})" if reason else kind
 
 
 def _word(text: str) -> str:

@@ -28,7 +28,7 @@ from ckh.ops.aiter_gemm.consumers.table_lookup import picked_gemms
 from ckh.ops.aiter_gemm.kernel import parse_kernel
 from ckh.ops.aiter_gemm.kernels.installed import InstalledKernel, installed_kernels
 from ckh.ops.aiter_gemm.kernels.pool import NUMBERED_BY, kernel_numbers, kernel_pool
-from ckh.ops.aiter_gemm.problem import FAMILIES, LIBRARIES, SIZES, AiterGemm
+from ckh.ops.aiter_gemm.problem import FAMILIES, FBGEMM, LIBRARIES, SIZES, AiterGemm, has_pool
 from ckh.ops.aiter_gemm.readers.tuned_csv import (
     KEY,
     VARIABLES,
@@ -158,6 +158,8 @@ def _kept(answer: Ranking, measured: _Measured, choices: Choices) -> tuple[Tuned
 def _predicted(answer: Ranking, measured: _Measured, root: Path | None) -> tuple[TunedLine, str]:
     """The row of the best ranked kernel that AITER builds, and what its time is from."""
     arch, problem = answer.model.spec.arch, _problem(answer)
+    if problem.library == FBGEMM:
+        raise NoKernelError(f"AITER has no kernels of FBGEMM: {problem.canonical()}")
     if answer.failure is not None:
         raise answer.failure
     names = None if root is None else installed_kernels(root, problem.family, problem.library)
@@ -257,7 +259,7 @@ def _groups(model: Model) -> Iterator[Group]:
     arch = load_arch(model.spec.arch)
     for family, dtypes in FAMILIES.items():
         for library in LIBRARIES:
-            for dtype in dtypes:
+            for dtype in (one for one in dtypes if has_pool(family, library, one)):
                 example = AiterGemm(1, 1, 1, family, dtype, library, num_cus=1)
                 yield ruled_group(KIND, example, kernel_pool(family, library, arch.name), (), arch)
 

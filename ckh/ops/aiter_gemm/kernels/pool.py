@@ -1,5 +1,7 @@
 """Pools: the kernels that AITER's tuners try for a family, as kernels.txt lists them, with what K may be split into.
 
+FBGEMM's are those that its dispatch has ever named (state of August 2026).
+
 Behind a name stands its number (`kernelId`) in the lists of `NUMBERED_BY`. Those of CK Tile's kernels differ between
 versions of AITER, and are not listed.
 """
@@ -14,7 +16,7 @@ import numpy as np
 
 from ckh.kernels.pools import Candidates
 from ckh.ops.aiter_gemm.kernel import parse_kernel
-from ckh.ops.aiter_gemm.problem import CK, CKTILE
+from ckh.ops.aiter_gemm.problem import CK, CKTILE, FBGEMM
 
 if TYPE_CHECKING:
     from collections.abc import Hashable
@@ -36,6 +38,8 @@ _POOLS = {
     ("a8w8_blockscale_bpreshuffle", CK): "a8w8_blockscale_bpreshuffle",
     ("a8w8_blockscale_bpreshuffle", CKTILE): "a8w8_blockscale_cktile",
     ("a4w4_blockscale", CK): "a4w4_blockscale",
+    ("a8w8", FBGEMM): "fbgemm_rowwise",
+    ("a8w8_bpreshuffle", FBGEMM): "fbgemm_rowwise_preshuffle",
 }
 # What AITER calls splitK, by pool; the greatest that a tuning has chosen.
 _MOST_SPLIT = {
@@ -46,6 +50,8 @@ _MOST_SPLIT = {
     "a8w8_blockscale_cktile": 3,
     "a8w8_blockscale_bpreshuffle": 3,
     "a4w4_blockscale": 1,
+    "fbgemm_rowwise": 0,  # whose names say it
+    "fbgemm_rowwise_preshuffle": 0,
 }
 
 
@@ -117,7 +123,7 @@ def _shorter(name: str) -> frozenset[str]:
 def candidates(problem: AiterGemm, arch: ArchSpec) -> Candidates[AiterKernel]:
     """The kernels to rank: the whole pool. Which of them refuse a problem, AITER only finds when it runs them."""
     pool = kernel_pool(problem.family, problem.library, arch.name)
-    why = f"AITER has no kernels of {problem.library} for {problem.family} on {arch.name}"
+    why = f"there are no kernels of {problem.library} for {problem.family} on {arch.name}"
     return Candidates(pool, np.arange(len(pool)), {} if pool else {why: 1})
 
 

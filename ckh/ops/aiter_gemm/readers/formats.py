@@ -11,6 +11,7 @@ from ckh.data.readers.reader import BadRows, parquet_columns, parquet_frame, rea
 from ckh.data.spool import store
 from ckh.errors import DataError
 from ckh.files.untrusted import as_text, csv_rows, integer
+from ckh.ops.aiter_gemm.readers import fbgemm
 from ckh.ops.aiter_gemm.readers.tuned import TunedRow, tables
 from ckh.ops.aiter_gemm.readers.tuned_csv import PREDICTED, TUNED, write_tuned
 from ckh.schema import Column
@@ -144,6 +145,10 @@ def _time(text: str) -> float:
 
 
 FORMATS = Formats(
-    readers=(Reader(CSV, sniff_csv, read_csv), Reader(PARQUET, sniff_parquet, read_parquet)),
+    readers=(
+        Reader(CSV, sniff_csv, read_csv),
+        Reader(PARQUET, sniff_parquet, read_parquet),
+        Reader(fbgemm.FORMAT, fbgemm.sniff, fbgemm.read),
+    ),
     rows=(RowsFormat("aiter", "a tuned table of AITER", TUNED, write_tuned),),
 )

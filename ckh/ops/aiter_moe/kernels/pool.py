@@ -1,7 +1,7 @@
 """Pools: the kernels that AITER's tuners try for a kind of mixtures, as kernels.txt lists them, and their pairs.
 
-Kinds below a heading that says `untuned` are those of AITER's generator (gemm_moe_ck2stages_common.py), of which no
-measurement is public that ckh has.
+Kinds below a heading that says `untuned` are those of AITER's generators (gemm_moe_ck2stages_common.py, and
+moe_cktile2stages_common.py of May 2026), of which no measurement is public that ckh has.
 """
 
 from __future__ import annotations

@@ -1,0 +1,96 @@
+"""Reader of the kernels that FBGEMM's dispatch names for shapes: winners of tunings by others, without times."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ckh.archs import load_arch
+from ckh.data.formats import Reading, ReadOptions
+from ckh.data.readers.reader import parquet_columns, parquet_frame, source_of_file
+from ckh.data.rows import Origin, Pairs, Results, build_table
+from ckh.data.spool import store
+from ckh.errors import CkhError, DataError
+from ckh.ops.aiter_gemm.kernel import parse_kernel
+from ckh.ops.aiter_gemm.problem import FBGEMM, OP_TYPE, AiterGemm
+from ckh.ops.aiter_gemm.readers.tuned import OTHER_ARCH
+from ckh.ops.aiter_gemm.tuned_device import compute_units
+from ckh.schema import Column, Status
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from ckh.ops.aiter_gemm.kernel import AiterKernel
+
+FORMAT = "fbgemm-parquet"
+OTHER_KIND = "of grouped or batched GEMMs, whose number of groups aiter_gemm has no size for"
+REPLACED = "of a kernel that a later version of FBGEMM replaced"
+BAD = "with a size or kernel that is impossible"
+_ARCH = "gfx942"  # MI300X, by the pull requests that brought the tables
+_COLUMNS = (
+    Column("op", "string", "", "kind of GEMM"),
+    Column("table", "string", "", "shape, or layer: up to this M"),
+    *(Column(name, "int64", "", "") for name in ("m", "n", "k")),
+    Column("kernel", "string", "", "name of the kernel"),
+    Column("last", "string", "", "when it was last in FBGEMM"),
+    Column("repo", "string", "", "of which repository"),
+)
+_KINDS = ("fp8_rowwise", "fp8_rowwise_preshuffle")
+
+
+def sniff(head: bytes) -> bool:
+    """True if a Parquet file's columns are those of FBGEMM's collected dispatch."""
+    return parquet_columns(head).issuperset(column.name for column in _COLUMNS)
+
+
+def read(path: Path, options: ReadOptions) -> Reading:
+    """Read the kernel that FBGEMM last named for each shape.
+
+    Raises:
+        DataError: the file cannot be read, lacks a column, has an impossible row that is not to be skipped, or no row.
+    """
+    frame = parquet_frame(path, _COLUMNS).sort_values("last", kind="stable")
+    left_out: Counter[str] = Counter()
+    if (options.arch or _ARCH).split(":", 1)[0] != _ARCH:
+        raise DataError(f"{path}: all rows are {OTHER_ARCH}: they are of {_ARCH}", code="empty")
+    won: dict[AiterGemm, AiterKernel] = {}
+    for row in frame.itertuples(index=False):
+        if row.op not in _KINDS:
+            left_out[OTHER_KIND] += 1
+            continue
+        try:
+            kernel = parse_kernel(str(row.kernel))
+            sizes = int(row.m), int(row.n), int(row.k)
+            problem = AiterGemm(*sizes, kernel.family, library=FBGEMM, num_cus=compute_units(0, _ARCH))
+        except CkhError as error:
+            if not options.skip_bad:
+                raise DataError(
+                    f"{path}: a row {BAD}: {error.message}", "leave such rows out with --skip-bad", code="bad-row"
+                ) from None
+            left_out[BAD] += 1
+            continue
+        left_out[REPLACED] += problem in won
+        won[problem] = kernel
+    if not won:
+        raise DataError(f"{path}: no row is of {' or '.join(_KINDS)}", code="empty")
+    stored = store([_table(won, path.name)], options.output)
+    return Reading(stored, (source_of_file(path, FORMAT),), bad=dict(+left_out))
+
+
+def _table(won: dict[AiterGemm, AiterKernel], run_id: str) -> object:
+    kernels = list(dict.fromkeys(won.values()))
+    number = {kernel: index for index, kernel in enumerate(kernels)}
+    num_cus = compute_units(0, _ARCH)
+    pairs = Pairs(
+        list(won),
+        np.arange(len(won)),
+        kernels,
+        [kernel.name for kernel in kernels],
+        np.array([number[kernel] for kernel in won.values()]),
+        OP_TYPE,
+    )
+    hardware = load_arch(_ARCH).hardware.to_dict() | {"num_cus": num_cus}
+    results = Results([str(Status.CHOSEN)] * len(won), np.full(len(won), np.nan), {})
+    return build_table(pairs, results, Origin(_ARCH, f"{_ARCH}, {num_cus} CUs", hardware, run_id))

@@ -1,0 +1,152 @@
+"""FBGEMM's kernels: their names, the winners that its dispatch names without times, and what is learned of these."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from ckh.assess.times import efficiency_of
+from ckh.assess.winners import bounds, winner_rows
+from ckh.cli import run
+from ckh.data.dataset import read_dataset
+from ckh.errors import DataError, ExitCode, UsageError
+from ckh.learn.training.rivals import with_rivals
+from ckh.ops.aiter_gemm.kernel import parse_kernel
+from ckh.ops.aiter_gemm.kernels.pool import kernel_pool
+from ckh.ops.aiter_gemm.problem import AiterGemm, parse_aiter_gemm
+from ckh.ops.aiter_gemm.readers.fbgemm import OTHER_KIND, REPLACED
+from tests.refusals import expect_error, expect_refusal
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from ckh.data.dataset import Dataset
+
+SMALL = "fp8_rowwise_128x16x32x128_16x16_1x1_8x16x1_8x16x1_1x16x1x8_4x4x1_1x1_interwave_v2"
+LARGE = "fp8_rowwise_256x256x256x128_16x16_8x8_8x32x1_8x32x1_1x32x1x8_8x8x1_1x2_intrawave_v3"
+SHUFFLED = "fp8_rowwise_preshuffle_256x16x64x256_16x16_1x1_16x16x1_16x16x1_1x16x1x16_4x4x1_1x1_intrawave_v1_8"
+GROUPED = "fp8_rowwise_grouped_128x16x128x128_16x16_1x4_8x16x1_8x16x1_1x16x1x8_4x4x1_1x1_interwave_v2"
+ROWS: list[dict[str, Any]] = [
+    {"op": "fp8_rowwise", "m": 16, "n": 1280, "k": 8192, "kernel": LARGE, "last": "2024-08-06"},
+    {"op": "fp8_rowwise", "m": 16, "n": 1280, "k": 8192, "kernel": SMALL, "last": "2025-08-26"},
+    {"op": "fp8_rowwise", "m": 8192, "n": 5120, "k": 1024, "kernel": LARGE, "last": "2025-08-26"},
+    {"op": "fp8_rowwise_preshuffle", "m": 16, "n": 7168, "k": 8192, "kernel": SHUFFLED, "last": "2025-09-16"},
+    {"op": "fp8_rowwise_grouped", "m": 16, "n": 5120, "k": 1024, "kernel": GROUPED, "last": "2025-10-08"},
+]
+
+
+def written(path: Path, rows: list[dict[str, Any]]) -> Path:
+    """A collected dispatch of FBGEMM."""
+    pd.DataFrame([{"table": "shape", "repo": "pytorch/FBGEMM", **row} for row in rows]).to_parquet(path)
+    return path
+
+
+def converted(folder: Path, rows: list[dict[str, Any]]) -> Dataset:
+    """The dataset of some rows."""
+    path = written(folder / "fbgemm.parquet", rows)
+    assert run(["convert", str(path), "--out", str(folder / "out.parquet")]) == ExitCode.OK
+    return read_dataset(folder / "out.parquet")
+
+
+def test_names_say_tile_waves_and_split() -> None:
+    """Tile, instruction, waves and pipeline stand in AITER's places; the number behind is parts of K, not a splitK."""
+    small, shuffled = parse_kernel(SMALL), parse_kernel(SHUFFLED)
+    assert (small.library, small.family, small.block) == ("fbgemm", "a8w8", 128)
+    assert (small.tile_m, small.tile_n, small.tile_k, small.mfma_m) == (16, 32, 128, 16)
+    assert (small.wave_m, small.wave_n, small.interwave, small.version, small.split_k) == (1, 2, 1, 2, 0)
+    assert (shuffled.family, shuffled.split_k, shuffled.name) == ("a8w8_bpreshuffle", 3, SHUFFLED)
+    assert small.pipeline == "fbgemm_interwave_v2"
+    of_aiter = "a8w8_rowwise" + SMALL.removeprefix("fp8_rowwise")
+    assert parse_kernel(of_aiter).library == "ck"
+    for wrong in (f"{of_aiter}_8", f"{SMALL}_splitk2", f"{SMALL}_16", GROUPED):
+        with expect_refusal(DataError, "bad-kernel"):
+            parse_kernel(wrong)
+
+
+@pytest.mark.parametrize(
+    ("family", "count", "splits"), [("a8w8", 73, {0, 1, 2, 3}), ("a8w8_bpreshuffle", 11, {0, 1, 2, 3})]
+)
+def test_the_pool_is_what_the_dispatch_names(family: str, count: int, splits: set[int]) -> None:
+    """Every kernel once, on gfx942 alone."""
+    pool = kernel_pool(family, "fbgemm", "gfx942")
+    assert (len(pool), len({kernel.name for kernel in pool})) == (count, count)
+    assert {kernel.split_k for kernel in pool} == splits
+    assert kernel_pool(family, "fbgemm", "gfx950") == ()
+
+
+def test_problems_are_fp8_of_two_families() -> None:
+    """Canonical texts read back; FBGEMM's row-wise kernels are for no other family or element type."""
+    problem = AiterGemm(16, 1280, 8192, library="fbgemm", num_cus=304)
+    assert parse_aiter_gemm(problem.canonical()) == problem
+    for family, dtype in (("a8w8", "int8"), ("a8w8_blockscale", "fp8"), ("a4w4_blockscale", "pk_fp4")):
+        with expect_refusal(UsageError, "unsupported", family, dtype):
+            AiterGemm(16, 1280, 8192, family, dtype, "fbgemm")
+
+
+def test_winners_are_read_without_times(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The last kernel of a shape counts; rows have a status of their own and no time; grouped ones are left out."""
+    path = written(tmp_path / "fbgemm.parquet", ROWS)
+    assert run(["convert", str(path), "--out", str(tmp_path / "out.parquet"), "--json"]) == ExitCode.OK
+    document = json.loads(capsys.readouterr().out)
+    assert (document["rows"], document["valid"], document["by_status"]) == (3, 0, {"chosen": 3})
+    assert document["dropped"] == {OTHER_KIND: 1, REPLACED: 1}
+    dataset = read_dataset(tmp_path / "out.parquet")
+    frame = dataset.frame
+    assert frame["kernel"].tolist() == [SMALL, LARGE, SHUFFLED]
+    assert frame["latency_ms"].isna().all()
+    assert not frame["is_valid"].any()
+    assert len(dataset.valid()) == 0
+    assert len(dataset.winners()) == 3
+    assert set(frame["num_cus"]) == {304}
+    assert np.isnan(bounds(dataset, frame["kernel"].to_numpy(dtype=object))).all()
+    assert winner_rows(dataset).tolist() == [0, 1, 2]
+
+
+def test_winners_are_learned_against_all_other_kernels(tmp_path: Path) -> None:
+    """Of each problem the named kernel has efficiency 1, every other candidate 0."""
+    dataset = converted(tmp_path, ROWS)
+    rows = with_rivals(dataset.winners(), seed=1)
+    efficiency = efficiency_of(rows)
+    named = dict(zip(dataset.problem_ids.tolist(), dataset.frame["kernel"].tolist(), strict=True))
+    for problem, kernel in named.items():
+        inside = rows.problem_ids == problem
+        assert rows.frame["kernel"][inside & (efficiency == 1)].tolist() == [kernel]
+        assert set(efficiency[inside]) == {0.0, 1.0}
+
+
+def test_data_without_times_are_for_winners_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A regression of times has no row to learn from."""
+    converted(tmp_path, ROWS)
+    capsys.readouterr()
+    call = ["train", "--data", str(tmp_path / "out.parquet"), "--out", str(tmp_path / "model")]
+    assert run([*call, "--labels", "measured", "--rank", "efficiency"]) == ExitCode.BAD_DATA
+    expect_error(capsys.readouterr().err, "not-measured")
+
+
+@pytest.mark.parametrize("change", [{"kernel": "fp8_rowwise_x"}, {"m": 0}, {"kernel": f"{SMALL}_16"}])
+def test_bad_rows_are_named(change: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """An impossible size or kernel ends a conversion with one line, unless bad rows are skipped."""
+    path = written(tmp_path / "fbgemm.parquet", [*ROWS, {**ROWS[2], **change}])
+    call = ["convert", str(path), "--out", str(tmp_path / "out.parquet")]
+    assert run(call) == ExitCode.BAD_DATA
+    expect_error(capsys.readouterr().err, "bad-row", str(path))
+    assert not (tmp_path / "out.parquet").exists()
+    assert run([*call, "--skip-bad"]) == ExitCode.OK
+    assert len(read_dataset(tmp_path / "out.parquet")) == 3
+
+
+def test_other_gpus_and_aiter_do_not_have_them(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The rows are of gfx942; AITER's tables name no kernel of FBGEMM."""
+    path = written(tmp_path / "fbgemm.parquet", ROWS)
+    out = str(tmp_path / "out.parquet")
+    assert run(["convert", str(path), "--arch", "gfx950", "--out", out]) == ExitCode.BAD_DATA
+    expect_error(capsys.readouterr().err, "empty", "gfx942")
+    list_of = tmp_path / "list.txt"
+    list_of.write_text(AiterGemm(16, 1280, 8192, library="fbgemm", num_cus=304).canonical() + "\n")
+    call = ["export", "--to", "aiter", "--op", "aiter_gemm", "--arch", "gfx942", "--problems", str(list_of)]
+    assert run([*call, "--out", str(tmp_path / "tables")]) == ExitCode.NO_KERNEL
+    expect_error(capsys.readouterr().err, "no-kernel", "FBGEMM")
