@@ -10,6 +10,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from ckh import shapes
+    from ckh.api.benching import BenchRun, bench
+    from ckh.api.evaluating import Evaluated, evaluate
+    from ckh.api.learning import train
+    from ckh.api.requests import problem
+    from ckh.api.tuner import tune
     from ckh.data.dataset import Dataset, read_dataset
     from ckh.errors import CkhError, DataError, DeviceError, ModelError, NoKernelError, OutputError, UsageError
     from ckh.isa.anatomy import Anatomy
@@ -23,11 +29,13 @@ if TYPE_CHECKING:
     from ckh.ops.grouped_conv.problem import ConvProblem
     from ckh.problems import Direction
     from ckh.running.runnable import RunnableKernel, kernel, run
+    from ckh.tune.gains import TuneDocument
     from ckh.version import __version__ as __version__
 
 __all__ = [
     "Anatomy",
     "Answer",
+    "BenchRun",
     "Caveat",
     "CkhError",
     "ConvProblem",
@@ -35,6 +43,7 @@ __all__ = [
     "Dataset",
     "DeviceError",
     "Direction",
+    "Evaluated",
     "GemmProblem",
     "Known",
     "Model",
@@ -44,21 +53,34 @@ __all__ = [
     "OutputError",
     "Ranked",
     "RunnableKernel",
+    "TuneDocument",
     "UsageError",
     "answer",
+    "bench",
+    "evaluate",
     "explain",
     "kernel",
     "known",
     "load_model",
+    "problem",
     "rank",
     "rank_many",
     "read_dataset",
     "run",
+    "shapes",
+    "train",
+    "tune",
 ]
 
-# Public name -> its module, imported when it is first used, so that `import ckh` costs nothing. No module or folder in
-# ckh may have such a name: once imported, it would take its place.
+# Public name -> its module, imported when it is first used, so that `import ckh` costs nothing. A module or folder in
+# ckh that has such a name takes its place once it is imported, so it must be what the name means (`_PACKAGES`).
+_PACKAGES = ("bench", "shapes", "tune")
 _HOMES = {
+    **dict.fromkeys(("Evaluated", "evaluate"), "ckh.api.evaluating"),
+    "BenchRun": "ckh.api.benching",
+    "TuneDocument": "ckh.tune.gains",
+    "problem": "ckh.api.requests",
+    "train": "ckh.api.learning",
     **dict.fromkeys(("Dataset", "read_dataset"), "ckh.data.dataset"),
     **dict.fromkeys(
         ("CkhError", "DataError", "DeviceError", "ModelError", "NoKernelError", "OutputError", "UsageError"),
@@ -80,12 +102,14 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module 'ckh' has no attribute {name!r}")
     import importlib
 
+    if name in _PACKAGES:
+        return importlib.import_module(f"ckh.{name}")
+    if name not in _HOMES:
+        raise AttributeError(f"module 'ckh' has no attribute {name!r}")
     return getattr(importlib.import_module(_HOMES[name]), name)
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_HOMES})
+    return sorted({*globals(), *_HOMES, *_PACKAGES})

@@ -68,6 +68,7 @@ ERROR_CODES: dict[str, str] = {
     "in-use": "another process writes the same file",
     "no-run": "no run to resume or to report on",
     "not-resumable": "the run cannot be resumed",
+    "step-failed": "a step of `ckh tune` failed",
     "run-mismatch": "the options or the device differ from those of the run",
     "bad-problem": "a problem that cannot be parsed",
     "impossible-problem": "the sizes of a problem contradict each other",

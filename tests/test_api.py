@@ -67,12 +67,29 @@ assert callable(rank)
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
-def test_no_module_has_a_public_name() -> None:
-    """An imported submodule replaces the attribute of its package, also a function."""
+def test_a_module_with_a_public_name_is_what_the_name_means() -> None:
+    """An imported submodule replaces the attribute of its package: those of functions are called as these."""
     modules = {
         path.stem for path in (ROOT / "ckh").iterdir() if path.suffix == ".py" or (path / "__init__.py").exists()
     }
-    assert modules.isdisjoint(ckh.__all__)
+    assert modules & {*ckh.__all__} == {"bench", "shapes", "tune"}
+    code = """
+import inspect
+import ckh.bench.planning.plan, ckh.tune.steps
+import ckh
+from ckh.api.benching import bench
+from ckh.api.tuner import tune
+assert (ckh.bench.function, ckh.tune.function) == (bench, tune)
+assert inspect.signature(ckh.bench) == inspect.signature(bench)
+for call in (lambda: ckh.bench(nothing=1), lambda: ckh.tune("x", nothing=1)):
+    try:
+        call()
+    except ckh.UsageError as error:
+        assert error.code == "unknown-field", error
+    else:
+        raise AssertionError
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 def test_importing_ckh_imports_nothing() -> None:

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any, get_args, get_type_hints
 import typer
 
 from ckh.commands import _completion
-from ckh.commands._duration import parse_duration
 from ckh.declared import declarations
 from ckh.errors import UsageError
 from ckh.files.untrusted import integer
 from ckh.requested import as_option
 from ckh.strenum import StrEnum
+from ckh.text.durations import parse_duration
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -10,12 +10,12 @@ import typer
 
 from ckh.commands import _completion
 from ckh.commands._common import JSON_HELP, examples, print_json, say
-from ckh.commands._duration import parse_duration
 from ckh.commands._problem_options import Typed, says_a_problem
 from ckh.errors import ModelError, NoKernelError, UsageError
 from ckh.learn.answers.known import offer_once
 from ckh.requested import as_option, typed_again
 from ckh.strenum import StrEnum
+from ckh.text.durations import parse_duration
 from ckh.text.log import emit
 
 if TYPE_CHECKING:

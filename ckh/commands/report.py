@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING
 import typer
 
 from ckh.commands._common import JSON_HELP, examples, print_json, say
-from ckh.commands._duration import parse_duration
-from ckh.commands._judging import AMONG, LEARNED_FROM, Among, files_learned_from
+from ckh.commands._judging import AMONG, LEARNED_FROM
 from ckh.documents import Document
 from ckh.errors import DataError, UsageError
 from ckh.files.outputs import FileKind, check_output, head_of, write_output
+from ckh.learn.judging.judged_data import Among, files_learned_from
+from ckh.text.durations import parse_duration
 from ckh.text.log import note
 
 if TYPE_CHECKING:
@@ -187,8 +188,8 @@ def _report_models(
     *,
     by_data: bool,
 ) -> Report:
-    from ckh.commands._judging import held_out, load_judged
     from ckh.commands.evaluate.output import measure_again
+    from ckh.learn.judging.judged_data import held_out, load_judged
     from ckh.learn.models.artifact import load_model
     from ckh.learn.models.manifest import labels_of
     from ckh.report.judged import judge

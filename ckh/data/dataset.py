@@ -85,6 +85,28 @@ class Dataset:
         converted = cast("Callable[[], Callable[..., Dataset]]", lazily("ckh.data.conversion:dataset_of_frame"))
         return converted()(frame, options)
 
+    @staticmethod
+    def read(*paths: Path | str) -> Dataset:
+        """Read one or several Parquet files, or all those in a folder, as `read_dataset`.
+
+        Raises:
+            DataError: a file is unusable.
+        """
+        return read_dataset(*paths)
+
+    def write(self, path: Path | str) -> None:
+        """Write one Parquet file, atomically, as `write_dataset`.
+
+        Raises:
+            OutputError: it cannot be written.
+        """
+        write_dataset(self, path)
+
+    def to_frame(self) -> pd.DataFrame:
+        """A copy of the rows."""
+        copied: pd.DataFrame = self.frame.copy()
+        return copied
+
     def __getstate__(self) -> dict[str, Any]:
         """Pickle without derived values; the operation is looked up by name on the other machine."""
         return {one.name: getattr(self, one.name) for one in fields(self)}

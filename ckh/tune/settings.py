@@ -6,18 +6,30 @@ import json
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING
 
+from ckh.bench.devices.device import HOST_KIND, DeviceOptions
+from ckh.bench.devices.device_choice import default_device_kind
 from ckh.errors import DataError, UsageError
 from ckh.files.jsonfields import JsonFields
 from ckh.files.paths import write_atomic
+from ckh.ops import operation
+from ckh.text.durations import parse_duration
 from ckh.version import __version__
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
 FILE = "tune.json"
 # What another call on the same folder may change, and the step that is then repeated, with those that follow.
 _REPEATS = {"budget": "bench", "to": "export"}
+# Targets of ckh export: whether they need a trained model, and whether they take measured rows.
+TARGETS = {
+    "aiter": (False, False),
+    "amd-registry": (False, True),
+    "c": (True, False),
+    "inductor": (False, False),
+    "miopen": (False, False),
+}
 _LISTED = "shapes"  # the step before which nothing was chosen
 
 
@@ -61,6 +73,62 @@ class TuneSettings:
     def device_options(self) -> tuple[str, ...]:
         """Arguments of `ckh bench`: the device."""
         return _options(device=self.device, arch=self.arch, dtype=self.dtype)
+
+
+@dataclass(frozen=True, slots=True)
+class TuneOptions:
+    """Options of `ckh tune`, as typed; None: not given.
+
+    Attributes:
+        tp: ranks of tensor parallelism.
+        tokens: rows of a language model's GEMMs, with commas.
+        batch: images, clips or samples at a time, with commas.
+        op: the operation; None: the one with the most work.
+        variant: direction of convolutions.
+        dtype: the element type; None: the shapes', on the host fp32.
+        device: the device's kind; None: hip where there is a GPU, else host.
+        arch: the architecture; None: the device's.
+        budget: time for compiling and measuring.
+        to: target of the export.
+        installed: the AITER whose tables are kept.
+    """
+
+    tp: int = 1
+    tokens: str | None = None
+    batch: str = "1"
+    op: str | None = None
+    variant: str | None = None
+    dtype: str | None = None
+    device: str | None = None
+    arch: str | None = None
+    budget: str = "15m"
+    to: str | None = None
+    installed: str | None = None
+
+
+def settings_of(sources: Sequence[str], given: TuneOptions) -> TuneSettings:
+    """The settings of a tuning of sources, with the device that is found here.
+
+    Raises:
+        UsageError: the budget is no length of time, or there is no such operation or target.
+    """
+    parse_duration(given.budget)
+    if given.to is not None and given.to not in TARGETS:
+        raise UsageError(f"unknown target {given.to!r}", "one of " + ", ".join(TARGETS), code="unknown-name")
+    kind = given.device or default_device_kind(DeviceOptions(given.arch))
+    tokens = ("--tokens", given.tokens) if given.tokens else ()
+    return TuneSettings(
+        sources=tuple(sources),
+        options=("--batch", given.batch, *tokens, *(("--tp", str(given.tp)) if given.tp > 1 else ())),
+        op=None if given.op is None else operation(given.op).name,
+        variant=given.variant,
+        arch=given.arch,
+        dtype=given.dtype or ("fp32" if kind == HOST_KIND else None),
+        device=kind,
+        budget=given.budget,
+        to=given.to,
+        installed=given.installed,
+    )
 
 
 def _options(**values: str | None) -> tuple[str, ...]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from ckh.errors import UsageError
 from ckh.ops import operation
+from ckh.tune.settings import TARGETS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -26,14 +27,6 @@ SHAPES, BEFORE, RUN, MEASURED, MODEL, EXPORT = (
     "model",
     "export",
 )
-# Targets of ckh export: whether they need a trained model, and whether they take measured rows.
-TARGETS = {
-    "aiter": (False, False),
-    "amd-registry": (False, True),
-    "c": (True, False),
-    "inductor": (False, False),
-    "miopen": (False, False),
-}
 
 
 @dataclass(frozen=True, slots=True)

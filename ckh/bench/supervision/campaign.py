@@ -106,6 +106,11 @@ class Outcome:
     active: ActiveReport | None = None
 
     @property
+    def is_failed(self) -> bool:
+        """True if kernels were tried, or none are left, and none gave a right result."""
+        return not self.is_any_right and bool(self.totals.statuses or not self.pairs_left)
+
+    @property
     def orchestration(self) -> float:
         """Share of the time after compilation not spent on inputs, references, kernels, checks or timing."""
         measuring_s = self.totals.wall_s - self.totals.compile_s

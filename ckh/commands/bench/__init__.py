@@ -15,11 +15,11 @@ from ckh.bench.supervision.limits import BenchLimits
 from ckh.cluster.connection import CLUSTER_HELP, connected
 from ckh.commands._common import JSON_HELP, examples
 from ckh.commands._declared_options import has_options_of
-from ckh.commands._duration import format_duration
 from ckh.data.settings import Given, Settings
 from ckh.errors import ExitCode, UsageError
 from ckh.files.outputs import check_output
 from ckh.strenum import StrEnum
+from ckh.text.durations import format_duration
 from ckh.text.log import note, warn
 
 if TYPE_CHECKING:
@@ -204,6 +204,6 @@ def _measure(campaign: Campaign, limits: BenchLimits, *, as_json: bool, counts_d
     output.print_outcome(campaign, outcome, as_json=as_json)
     if outcome.reason is StopReason.INTERRUPTED:
         raise typer.Exit(int(ExitCode.INTERRUPTED))
-    if not outcome.is_any_right and (outcome.totals.statuses or not outcome.pairs_left):
+    if outcome.is_failed:
         warn(f"no kernel gave a correct result{output.failure_text(outcome.totals)}", "no-working-kernel")
         raise typer.Exit(int(ExitCode.NO_KERNEL))

@@ -13,9 +13,9 @@ from ckh.bench.supervision.campaign import Outlook
 from ckh.bench.supervision.reference_watch import DRIFT
 from ckh.bench.supervision.stop import StopReason
 from ckh.commands._common import print_json, print_table, reasons_by_kind, say
-from ckh.commands._duration import format_duration
 from ckh.documents import Document, fields_of
 from ckh.schema import MEASURED, Status
+from ckh.text.durations import format_duration
 from ckh.text.log import warn
 from ckh.text.prose import shell_word
 from ckh.text.tabletext import sparkline

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 
 from ckh.bench.checks.checkup import RUNS, Checkup
 from ckh.commands._common import print_table, say
-from ckh.commands._duration import format_duration
 from ckh.data.journal import JOURNAL_NAME
 from ckh.documents import Document, enveloped
 from ckh.files.outputs import FileKind, write_output
+from ckh.text.durations import format_duration
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

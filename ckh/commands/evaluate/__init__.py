@@ -2,51 +2,26 @@
 
 from __future__ import annotations
 
-from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import typer
 
-from ckh.cluster.connection import CLUSTER_HELP, connected
+from ckh.cluster.connection import CLUSTER_HELP
 from ckh.commands._common import JSON_HELP, examples, print_json, say
-from ckh.commands._judging import (
-    AMONG,
-    LEARNED_FROM,
-    LEAST_PROBLEMS,
-    MODEL,
-    MOST_UNSTABLE,
-    Among,
-    files_learned_from,
-    for_verdict,
-    held_out,
-    is_copy,
-    judged_model,
-    load_judged,
-    refuse_unstable,
-)
+from ckh.commands._judging import AMONG, LEARNED_FROM, MODEL
 from ckh.errors import ExitCode, UsageError
+from ckh.learn.judging.judged_data import LEAST_PROBLEMS, MOST_UNSTABLE, Among, judged_model
 from ckh.text.log import note, warn
 from ckh.text.prose import one_of
 from ckh.training import Labels
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
-    from ckh.assess.ranked_rows import Coverage, RankedRows
-    from ckh.assess.times import Scorer
+    from ckh.api.evaluating import Evaluated
     from ckh.commands.evaluate.hits import EvaluateWinnersDocument
     from ckh.commands.evaluate.output import EvaluateDocument
-    from ckh.data.dataset import Dataset
-    from ckh.data.parts import DatasetParts
-    from ckh.learn.judging.predicted_times import TimeRatios
-    from ckh.learn.models.artifact import Model
 
-    # A part's rows in the model's order, and its measured over predicted times.
-    Judging = Callable[[Dataset], tuple[RankedRows, TimeRatios]]
-
-COVERAGE = "coverage"  # the gate
 _HELP = """Evaluate predict's choices on a dataset: efficiency is the best measured time over the chosen kernel's.
 
 The evaluated choice is the first kernel of `ckh predict` among all candidates. Figures are over the problems whose
@@ -112,45 +87,26 @@ def evaluate(
     as_json: bool = typer.Option(False, "--json", help=JSON_HELP),
 ) -> None:
     """Evaluate, print the report, and apply the gate."""
-    from ckh.learn.models.manifest import labels_of
+    from ckh.api.evaluating import COVERAGE, EvaluateOptions, evaluated, is_of_winners
 
     loaded = judged_model(model, data)
-    is_winners = (labels or labels_of(loaded.path)) is Labels.WINNERS
+    is_winners = is_of_winners(loaded, labels)
     gates = [_parse_gate(text, is_winners=is_winners) for text in fail_under]
     if not gates and min_problems is not None:
         raise UsageError("--min-problems needs a gate", "add --fail-under FIGURE=VALUE", code="inapplicable-option")
-    if is_winners and cluster is not None:
-        raise UsageError("--cluster is not used for winners", "leave out --cluster", code="conflicting-options")
-    if is_winners and among is Among.MEASURED:
-        raise UsageError(
-            "--among measured needs times, not winners alone",
-            "leave out --among",
-            code="conflicting-options",
-        )
-    parts = load_judged(loaded, data)
-    if gates:
-        least = min_problems or LEAST_PROBLEMS
-        parts = for_verdict(parts, [loaded], least, with_trained=with_trained, of_winners=is_winners)
-    else:
-        parts = held_out(parts, [loaded], with_trained=with_trained)
-    refuse_unstable(parts, max_unstable)
-    train_data = files_learned_from(loaded, train_data, data)
-    learned_from = load_judged(loaded, train_data) if train_data else None
-    document: EvaluateDocument | EvaluateWinnersDocument
-    if is_winners:
-        document, show = _judge_winners(loaded, parts, learned_from, among, worst)
-    else:
-        others = _amd_recipe(loaded, learned_from) if amd_recipe else {}
-        with _judging(loaded, parts, cluster, among) as judging:
-            of_times, show = _judge_times(loaded, parts, learned_from, others, judging, among, worst)
-        _require_judged(gates, of_times.coverage, min_problems or LEAST_PROBLEMS)
-        document = of_times
-    values = document.figures
-    failures = [f"{name} is {values[name]:.4f}, under {least:g}" for name, least in gates if not values[name] >= least]
+    least = min_problems or LEAST_PROBLEMS
+    options = EvaluateOptions(
+        tuple(train_data), among, with_trained, max_unstable, amd_recipe, cluster, least if gates else None
+    )
+    found = evaluated(loaded, data, options, of_winners=is_winners)
+    if any(name != COVERAGE for name, _ in gates):
+        _require_judged(found, least)
+    values = found.figures
+    failures = [f"{name} is {values[name]:.4f}, under {low:g}" for name, low in gates if not values[name] >= low]
     if as_json:
-        print_json(replace(document, failures=tuple(failures)))
+        print_json(replace(_document(found, worst), failures=tuple(failures)))
     else:
-        show(str(loaded.path))
+        _print(found, worst)
     for failure in failures:
         warn(failure, "gate")
     if gates and not failures:
@@ -159,109 +115,43 @@ def evaluate(
         raise typer.Exit(int(ExitCode.GATE_FAILED))
 
 
-def _amd_recipe(model: Model, learned_from: DatasetParts | None) -> dict[str, Scorer]:
-    """Baseline trained with AMD's recipe: its name in the report -> scorer."""
-    import os
-
-    from ckh.learn.judging.amd_recipe import amd_scorer
-
-    if learned_from is None:
-        raise UsageError(
-            "--amd-recipe needs training data",
-            "name them with --train-data",
-            code="missing-option",
-        )
-    if not model.spec.op.training.amd_features:
-        raise UsageError(f"AMD has no recipe for {model.spec.op_type}", "leave out --amd-recipe", code="unsupported")
-    jobs = len(os.sched_getaffinity(0))
-    return {"AMD's recipe, same data": amd_scorer(learned_from.whole(), model.hardware, jobs)}
-
-
-def _require_judged(gates: Sequence[tuple[str, float]], coverage: Coverage, least: int) -> None:
+def _require_judged(found: Evaluated, least: int) -> None:
     """Refuse a gate of efficiency with too few measured choices.
 
     Raises:
         DataError: fewer than the least were measured.
     """
     from ckh.assess.compare import too_few_choices
+    from ckh.assess.report import Evaluation
 
-    if coverage.judged < least and any(name != COVERAGE for name, _ in gates):
-        raise too_few_choices(coverage.judged, coverage.problems, least)
+    if isinstance(found.result, Evaluation) and found.result.coverage.judged < least:
+        raise too_few_choices(found.result.coverage.judged, found.result.coverage.problems, least)
 
 
-@contextmanager
-def _judging(model: Model, parts: DatasetParts, cluster: str | None, among: Among) -> Iterator[Judging]:
-    """Function that ranks the rows of each part in turn, with the ratios of measured to predicted time."""
-    from ckh.learn.judging.judged_answers import judged_rows
+def _document(found: Evaluated, worst: int) -> EvaluateDocument | EvaluateWinnersDocument:
+    from ckh.assess.report import Evaluation
+    from ckh.commands.evaluate import hits, output
 
-    measured_alone = among is Among.MEASURED
-    if cluster is not None:
-        from ckh.learn.analytic.transfer import EstimateModel
-        from ckh.learn.judging.judged_answers import FarAnswers
+    if isinstance(found.result, Evaluation):
+        return output.document(found.result, found.model, found.among, found.times, found.figures, worst)
+    return hits.document(found.result, found.model, found.among, found.figures, worst)
 
-        if isinstance(model, EstimateModel):
-            raise UsageError(
-                "--cluster needs a model, not an estimate", "leave out --cluster", code="conflicting-options"
-            )
-        with connected(cluster) as nodes:  # noqa: SIM117 - in one it is too long
-            with closing(FarAnswers(nodes, model, parts, measured_alone=measured_alone)) as far:
-                yield lambda _part: far.next()
+
+def _print(found: Evaluated, worst: int) -> None:
+    from ckh.assess.report import Evaluation
+    from ckh.commands.evaluate import hits, output
+
+    title = str(found.model.path)
+    if not isinstance(found.result, Evaluation):
+        hits.print_report(found.result, title, worst)
         return
-    yield lambda part: judged_rows(model, part, measured_alone=measured_alone)
-
-
-def _judge_times(
-    model: Model,
-    parts: DatasetParts,
-    learned_from: DatasetParts | None,
-    others: dict[str, Scorer],
-    judging: Judging,
-    among: Among,
-    worst: int,
-) -> tuple[EvaluateDocument, Callable[[str], None]]:
-    """The document, and what prints the result under a title."""
-    from ckh.assess import report
-    from ckh.assess.baselines import Learned
-    from ckh.assess.metrics import figures
-    from ckh.commands.evaluate.output import document, print_report
-    from ckh.learn.judging.predicted_times import time_errors
-
-    ratios = []
-
-    def rank(part: Dataset) -> RankedRows:
-        ranked, of_part = judging(part)
-        ratios.append(of_part)
-        return ranked
-
-    learned = None if learned_from is None else Learned(learned_from)
-    result = report.evaluate(parts, rank, learned, others, is_copy=is_copy(parts, model, learned_from))
-    values = {COVERAGE: result.coverage.coverage}
-    values |= {} if result.efficiency is None else figures(result.efficiency)
-    times = time_errors(ratios)
-
-    def show(title: str) -> None:
-        print_report(result, model.spec, title, worst)
-        if times is not None:
-            say("\n" + "\n".join(times.lines()))
-
-    return document(result, model, among, times, values, worst), show
-
-
-def _judge_winners(
-    model: Model, parts: DatasetParts, learned_from: DatasetParts | None, among: Among, worst: int
-) -> tuple[EvaluateWinnersDocument, Callable[[str], None]]:
-    """Evaluation by winners, of one or two rows per problem, in memory."""
-    from ckh.assess import winners
-    from ckh.commands.evaluate.hits import document, print_report
-    from ckh.learn.training.rivals import ranked_winners
-
-    dataset, known = parts.whole(), None if learned_from is None else learned_from.whole()
-    result = winners.report(dataset, ranked_winners(dataset, model), known)
-    figures = {f"top{k}": share for k, share in result.model.first.items()} | {COVERAGE: result.coverage}
-    return document(result, model, among, figures, worst), lambda title: print_report(result, title, worst)
+    output.print_report(found.result, found.model.spec, title, worst)
+    if found.times is not None:
+        say("\n" + "\n".join(found.times.lines()))
 
 
 def _parse_gate(text: str, *, is_winners: bool) -> tuple[str, float]:
+    from ckh.api.evaluating import COVERAGE
     from ckh.assess.metrics import FIGURES
     from ckh.assess.winners import FIRST
 

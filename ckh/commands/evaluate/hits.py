@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING
 
 from ckh.assess.winners import WinnerReport
 from ckh.commands._common import print_table, say
-from ckh.commands._judging import percent, stands_in
 from ckh.documents import Document, fields_of
+from ckh.learn.judging.judged_data import percent, stands_in
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from ckh.assess.winners import Hits, WinnerChoice
-    from ckh.commands._judging import Among, StandIn
+    from ckh.learn.judging.judged_data import Among, StandIn
     from ckh.learn.models.artifact import Model
 
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from ckh.assess.report import Choice, Evaluation
 from ckh.commands._common import print_table, say
-from ckh.commands._judging import percent, stands_in
 from ckh.documents import Document, fields_of
+from ckh.learn.judging.judged_data import percent, stands_in
 from ckh.text.tabletext import sparkline
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ckh.assess.intervals import Estimate
     from ckh.assess.metrics import Efficiency
     from ckh.assess.noise import Ceiling, DeviceNoise
-    from ckh.commands._judging import Among, StandIn
+    from ckh.learn.judging.judged_data import Among, StandIn
     from ckh.learn.judging.predicted_times import TimeErrors
     from ckh.learn.models.artifact import Model
     from ckh.learn.models.spec import ModelSpec

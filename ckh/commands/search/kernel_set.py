@@ -12,12 +12,12 @@ from ckh.assess.times import judged, needed_columns, times_of
 from ckh.bench.compilation.kernel_cache import KernelCache
 from ckh.bench.planning.registry import REGISTRY, write_registry
 from ckh.commands._common import print_json, print_table, say
-from ckh.commands._duration import format_duration
 from ckh.data.dataset import read_dataset
 from ckh.documents import Document
 from ckh.errors import UsageError
 from ckh.files.outputs import check_output
 from ckh.shapes.problems import problems_of
+from ckh.text.durations import format_duration
 from ckh.text.log import note
 from ckh.text.prose import shell_word
 

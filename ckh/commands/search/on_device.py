@@ -9,10 +9,10 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ckh.commands._duration import format_duration
 from ckh.commands.search import output
 from ckh.errors import ModelError, NoKernelError, UsageError
 from ckh.files.outputs import check_output
+from ckh.text.durations import format_duration
 from ckh.text.log import emit, note
 
 if TYPE_CHECKING:

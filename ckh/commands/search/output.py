@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ckh.commands._common import print_json, print_table, say
-from ckh.commands._duration import format_duration
 from ckh.documents import Document
 from ckh.search.on_model_text import head_text, yes
+from ckh.text.durations import format_duration
 from ckh.text.prose import shell_word
 
 if TYPE_CHECKING:

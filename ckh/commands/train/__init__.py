@@ -14,25 +14,19 @@ from ckh.cluster.connection import CLUSTER_HELP, everywhere_or_here
 from ckh.commands import _completion
 from ckh.commands._common import JSON_HELP, OP_HELP, examples
 from ckh.commands._declared_options import has_options_of
-from ckh.errors import DataError, UsageError
+from ckh.errors import UsageError
 from ckh.files.outputs import check_output
 from ckh.problems import Direction
-from ckh.text.log import note, warn
-from ckh.text.prose import one_of
-from ckh.training import Labels, RankObjective, TrainOptions, TreeParams, winner_options
+from ckh.text.log import note
+from ckh.training import TrainOptions, TreeParams
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from ckh.cluster.calls import Cluster
-    from ckh.data.dataset import Dataset
     from ckh.learn.training.far_fit import FarFit
-    from ckh.learn.training.halving import Tuning
-    from ckh.learn.training.trained import Trained
     from ckh.learn.training.warm_start import Start
 
-
-_NO_FOLDS = (1, 2)
 
 _HELP = """Train LightGBM models of TFLOPS and of the ranking of a problem's kernels.
 
@@ -77,9 +71,6 @@ Data with more rows than --sample are sampled by problem, with --seed; the manif
 --distributed and --cluster the sample is used for validation, and LightGBM on Dask fits the final models to all rows
 (docs/cluster.md).
 """
-
-
-_NEAREST = "nearest"
 
 
 def register(app: typer.Typer) -> None:
@@ -136,57 +127,36 @@ def train(
     as_json: bool = typer.Option(False, "--json", help=JSON_HELP),
 ) -> None:
     """Train and print the results of cross-validation."""
+    from ckh.api.learning import TrainRequest, chosen_options, fitted, nearest_start, read_rows, saved
     from ckh.commands.train.defaults import checked_out, to_train_on
-    from ckh.commands.train.output import print_trained, warn_if_worse, warn_of_start
-    from ckh.data.sample import read_sample
-    from ckh.learn.judging.today import against_today
-    from ckh.learn.training.prepared import too_few_to_validate
-    from ckh.learn.training.save import MODEL, save
-    from ckh.learn.training.warm_start import continued, read_start
+    from ckh.commands.train.output import print_trained
+    from ckh.learn.training.save import MODEL
+    from ckh.learn.training.warm_start import read_start
 
-    is_nearest = warm_start is not None and str(warm_start) == _NEAREST
     # LightGBM's threads sleep while they wait, as others may need the cores; its library reads that when it is loaded.
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
     said = [*(inputs or []), *data]
-    _refuse_usage(given, said, is_distributed=distributed)
-    read_from = [*said, *([warm_start] if warm_start and not is_nearest else [])]
+    request = TrainRequest(params, given, None if targets is None else _targets(targets), warm_start, tuned)
+    if distributed and not said:
+        raise UsageError(
+            "--distributed loads data on the workers", "name datasets with --data", code="inapplicable-option"
+        )
+    read_from = [*said, *([warm_start] if warm_start and not request.is_nearest else [])]
     if out is not None:
         check_output(out, MODEL, force=force, inputs=read_from)
-    start = None if warm_start is None or is_nearest else read_start(warm_start)
-    seed = given.get("seed", TrainOptions().seed)
+    start = None if warm_start is None or request.is_nearest else read_start(warm_start)
     with _interruptible(), to_train_on(said, op, variant) as found:
         paths, variant = found.paths, found.variant
-        only = {} if variant is None else {"variant": str(variant)}
-        read, drawn = read_sample(paths, sample, seed, lambda one: one.column_names(), only)
-    if drawn is not None:
-        note(f"{drawn}: --sample {sample}, --seed {seed}")
-    dataset = _select(read, op, variant)
+        dataset, drawn = read_rows(paths, request, sample, op, variant)
     out = checked_out(dataset, variant, found.words, out, force=force, inputs=read_from)
-    if is_nearest:
-        start = read_start(_nearest(dataset))
-    defaults = dataset.op.training.defaults(len(dataset.winners()))
-    if start is None and given.get("labels") is Labels.WINNERS and defaults.labels is not Labels.WINNERS:
-        defaults = winner_options()
-    chosen = {} if targets is None else {"targets": _targets(targets)}
-    threads = {"jobs": len(os.sched_getaffinity(0))}
-    options = _options(defaults if start is None else continued(start, defaults), params, threads | given | chosen)
+    start = nearest_start(dataset) if request.is_nearest else start
+    options = chosen_options(dataset, request, start)
     if distributed:
         _require_distributable(options, start, cluster)
-    if options.folds and too_few_to_validate(dataset.winners()):
-        warn(
-            "too few problems for cross-validation: no validation, no early stopping",
-            "few-problems",
-        )
     with _interruptible(), everywhere_or_here(cluster) as workers:
-        tuning = None if tuned is None else _tune(dataset, options, tuned, list(params), start)
         far = _spread(workers, paths, variant, options) if distributed and workers is not None else None
-        trained = replace(_fit(dataset, options, tuning, start, far), sample=drawn)
-    if start is None:
-        trained = replace(trained, today=against_today(trained))
-    save(trained, out)
-    if start is not None:
-        warn_of_start(trained)
-    warn_if_worse(trained)
+        trained = replace(fitted(dataset, options, request, start, far), sample=drawn)
+    saved(trained, out)
     print_trained(trained, out, as_json=as_json)
 
 
@@ -200,52 +170,12 @@ def _interruptible() -> Iterator[None]:
         raise
 
 
-def _refuse_usage(given: dict[str, Any], said: Sequence[Path], *, is_distributed: bool) -> None:
-    """Refuse invalid options before the data are read."""
-    if given.get("folds") in _NO_FOLDS:
-        raise UsageError(
-            f"--folds {given['folds']} are too few: training, early stopping and scoring need one each",
-            "3 or more, or 0 for none",
-            code="out-of-range",
-        )
-    if is_distributed and not said:
-        raise UsageError(
-            "--distributed loads data on the workers", "name datasets with --data", code="inapplicable-option"
-        )
-
-
 def _require_distributable(options: TrainOptions, start: Start | None, cluster: str | None) -> None:
     from ckh.learn.training.prepared import check_distributed
 
     if cluster is None:
         raise UsageError("--distributed needs --cluster", "name it with --cluster", code="inapplicable-option")
     check_distributed(options, start)
-
-
-def _nearest(dataset: Dataset) -> Path:
-    """Model that currently answers for the problems of the data.
-
-    Raises:
-        ModelError: there is none.
-    """
-    from ckh.learn.analytic.transfer import nearest_model
-    from ckh.learn.models.artifact import wanted_for
-
-    folder = nearest_model(wanted_for(dataset.problems()[0], dataset.arch))
-    note(f"adding trees to {folder}")
-    return folder
-
-
-def _options(defaults: TrainOptions, params: dict[str, Any], given: dict[str, Any]) -> TrainOptions:
-    """The operation's own options, with those that were given: of trees, for a blend's regression as well."""
-    regression, speeds = (None, None) if params else (defaults.regression, defaults.speeds)
-    if given.get("labels") is Labels.WINNERS:
-        defaults = replace(defaults, targets=(), rank=RankObjective.LAMBDARANK)
-    if given.get("rank", defaults.rank) is not RankObjective.EFFICIENCY:
-        given = {"prior": 0.0, **given}
-    if not given.get("prior", defaults.prior):
-        given = {"lambdarank": 0.0, **given}
-    return replace(defaults, **given, params=replace(defaults.params, **params), regression=regression, speeds=speeds)
 
 
 def _spread(cluster: Cluster, paths: Sequence[Path], variant: Direction | None, options: TrainOptions) -> FarFit:
@@ -259,52 +189,5 @@ def _spread(cluster: Cluster, paths: Sequence[Path], variant: Direction | None, 
     return FarFit(cluster, parts, options)
 
 
-def _fit(
-    dataset: Dataset, options: TrainOptions, tuning: Tuning | None, start: Start | None, far: FarFit | None
-) -> Trained:
-    from ckh.learn.training.train import rounds
-    from ckh.learn.training.train import train as fit
-    from ckh.text.progress import progress
-
-    options = options if tuning is None else replace(options, params=tuning.params)
-    with progress("training trees", rounds(options)) as advance:
-        return replace(fit(dataset, options, advance, start, far), tuning=tuning)
-
-
-def _tune(dataset: Dataset, options: TrainOptions, count: int, fixed: Sequence[str], start: Start | None) -> Tuning:
-    from ckh.learn.training.halving import fits
-    from ckh.learn.training.tune import tune
-    from ckh.text.progress import progress
-
-    with progress("tuning", fits(count, options.folds)) as advance:
-        return tune(dataset, options, count, advance, fixed, start)
-
-
 def _targets(text: str) -> tuple[str, ...]:
-    from ckh.training import TARGETS, TFLOPS
-
-    names = tuple(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
-    if unknown := [name for name in names if name not in TARGETS]:
-        raise UsageError(f"unknown target {unknown[0]!r}", one_of(unknown[0], TARGETS), code="unknown-name")
-    if TFLOPS not in names:
-        raise UsageError(f"--targets must include {TFLOPS}", code="missing-option")
-    return names
-
-
-def _select(dataset: Dataset, op: str | None, variant: Direction | None) -> Dataset:
-    from ckh.ops import operation
-
-    if op is not None and operation(op).name != dataset.op.name:
-        raise DataError(f"the dataset has no row of {op}", f"it has {dataset.op.name}", code="no-training-data")
-    if variant is None:
-        return dataset
-    if not dataset.op.has_directions:
-        raise UsageError(f"{dataset.op.name} has no directions", "leave out --variant", code="inapplicable-option")
-    mask = (dataset.frame["variant"] == str(variant)).to_numpy()
-    if not mask.any():
-        raise DataError(
-            f"the dataset has no row of {dataset.op.name} {variant}",
-            f"it has {', '.join(dataset.variants)}",
-            code="no-training-data",
-        )
-    return dataset.select(mask)
+    return tuple(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ckh.api.learning import against_start
 from ckh.commands._common import print_json, print_table, say
 from ckh.documents import Document, fields_of
-from ckh.text.log import note, warn
 from ckh.text.prose import shell_word
 
 if TYPE_CHECKING:
@@ -113,30 +113,6 @@ class TrainDocument(Document):
     """With hard-example mining."""
 
 
-def warn_of_start(trained: Trained) -> None:
-    """Warn of the limits of a continued model before it is used."""
-    comparison = trained.targets[trained.rank_by].comparison
-    if trained.start is not None and trained.start.differs:
-        note(f"{trained.start.path} differs: {'; '.join(trained.start.differs)}")
-    if comparison is None:
-        warn("the model was not compared with its start, which needs folds and at least 3 problems", "not-compared")
-    elif comparison.worse:
-        fell = " and ".join(comparison.worse)
-        warn(f"the model is worse than its start, by {fell}: {_against_start(comparison)}", "worse-than-start")
-
-
-def warn_if_worse(trained: Trained) -> None:
-    """Warn of a model with worse choices than the one in use, over which it takes precedence."""
-    today = trained.today
-    if today is not None and today.comparison.worse:
-        fell = " and ".join(today.comparison.worse)
-        found = f"{today.source}, the model used until now, has better choices by {fell}"
-        warn(f"{found}: {_against_start(today.comparison)}", "worse-than-current")
-        # By now "nearest" may be the new model itself.
-        instead = f"; --warm-start {shell_word(today.source)} extends it" if Path(today.source).is_dir() else ""
-        warn(f"ckh predict prefers your own models{instead}", "shadows-model")
-
-
 def print_trained(trained: Trained, out: Path, *, as_json: bool) -> None:
     """Print the results of training and the next command."""
     dataset = trained.dataset
@@ -201,9 +177,9 @@ def _print_how(trained: Trained) -> None:
     if trained.tuning is not None:
         _print_tuning(trained.tuning)
     if made.comparison is not None and not made.comparison.worse:
-        say(f"\nagainst its start: {_against_start(made.comparison)}")
+        say(f"\nagainst its start: {against_start(made.comparison)}")
     if trained.today is not None and not trained.today.comparison.worse:
-        say(f"\nagainst {trained.today.source}, the model used until now: {_against_start(trained.today.comparison)}")
+        say(f"\nagainst {trained.today.source}, the model used until now: {against_start(trained.today.comparison)}")
 
 
 def _print_mining(made: TrainedTarget) -> None:
@@ -235,19 +211,6 @@ def _print_tuning(tuning: Tuning) -> None:
 
 def _by_efficiency(trial: Trial) -> tuple[float, int]:
     return -trial.mean_efficiency, trial.number
-
-
-def _against_start(comparison: StartComparison) -> str:
-    count = comparison.problems
-    if comparison.seen is None:
-        which = f"{count} problems, of which the training problems are unknown"
-    elif comparison.seen:
-        which = f"{count} problems, {comparison.seen} of which it was trained on"
-    else:
-        which = f"{count} unseen problems"
-    mean = f"{_percent(comparison.start_mean_efficiency)} -> {_percent(comparison.mean_efficiency)}"
-    p10 = f"{_percent(comparison.start_p10_efficiency)} -> {_percent(comparison.p10_efficiency)}"
-    return f"mean efficiency {mean}, P10 {p10} on {which}"
 
 
 def _mean(values: list[float | None]) -> str:

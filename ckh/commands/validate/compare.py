@@ -9,10 +9,11 @@ import typer
 
 from ckh.commands import _completion
 from ckh.commands._common import JSON_HELP, examples, print_json, print_table, say
-from ckh.commands._judging import AMONG, MIN_PROBLEMS, Among, for_verdict, load_judged, percent, ranker_of
+from ckh.commands._judging import AMONG, MIN_PROBLEMS
 from ckh.commands.validate.verdicts import FORCE, JUNIT, SUMMARY, VerdictFiles, give_verdict
 from ckh.documents import fields_of
 from ckh.errors import UsageError
+from ckh.learn.judging.judged_data import Among, for_verdict, load_judged, percent, ranker_of
 
 if TYPE_CHECKING:
     from ckh.assess.compare import Comparison

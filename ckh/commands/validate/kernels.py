@@ -17,11 +17,11 @@ from ckh.cluster.connection import CLUSTER_HELP, connected
 from ckh.commands import _completion
 from ckh.commands._common import JSON_HELP, OP_HELP, examples, print_json, print_table, say
 from ckh.commands._declared_options import option_of
-from ckh.commands._duration import parse_duration
 from ckh.documents import Document, json_text
 from ckh.errors import ExitCode, UsageError
 from ckh.files.outputs import FileKind, check_output, head_of, write_output
 from ckh.ops import DEFAULT_OPERATION
+from ckh.text.durations import parse_duration
 from ckh.text.log import warn
 
 if TYPE_CHECKING:

@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING
 import typer
 
 from ckh.commands._common import JSON_HELP, examples, print_json, print_table, say
-from ckh.commands._duration import parse_duration
-from ckh.commands._judging import (
-    AMONG,
-    MIN_PROBLEMS,
-    MODEL,
+from ckh.commands._judging import AMONG, MIN_PROBLEMS, MODEL
+from ckh.commands.panels import MEASURING
+from ckh.commands.validate.verdicts import give_verdict
+from ckh.documents import Document
+from ckh.errors import DataError, UsageError
+from ckh.learn.judging.judged_data import (
     MOST_UNSTABLE,
     Among,
     for_verdict,
@@ -24,10 +25,7 @@ from ckh.commands._judging import (
     refuse_unstable,
     stands_in,
 )
-from ckh.commands.panels import MEASURING
-from ckh.commands.validate.verdicts import give_verdict
-from ckh.documents import Document
-from ckh.errors import DataError, UsageError
+from ckh.text.durations import parse_duration
 from ckh.text.log import warn
 
 if TYPE_CHECKING:
@@ -39,8 +37,8 @@ if TYPE_CHECKING:
     from ckh.assess.oracle import Contest, Remeasured
     from ckh.assess.ranked_rows import Coverage
     from ckh.bench.supervision.protocol import Reply
-    from ckh.commands._judging import StandIn
     from ckh.data.parts import DatasetParts
+    from ckh.learn.judging.judged_data import StandIn
     from ckh.learn.models.artifact import Model
 
 _HELP = """Compare predict's choices with the measured best of a hold-out. Exit code 1: efficiency is too low.

@@ -11,13 +11,13 @@ import typer
 
 from ckh.commands import _completion
 from ckh.commands._common import JSON_HELP, OP_HELP, examples, print_json, print_table, say
-from ckh.commands._duration import parse_duration
 from ckh.commands.panels import PROBLEM
 from ckh.commands.validate.verdicts import FORCE, JUNIT, SUMMARY, VerdictFiles, give_verdict
 from ckh.documents import Document
 from ckh.errors import NoKernelError, UsageError
 from ckh.files.outputs import check_output, write_output
 from ckh.problems import Direction
+from ckh.text.durations import parse_duration
 from ckh.text.log import emit, note, warn
 
 if TYPE_CHECKING:

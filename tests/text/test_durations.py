@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from ckh.commands._duration import format_duration, parse_duration
 from ckh.errors import UsageError
+from ckh.text.durations import format_duration, parse_duration
 from tests.refusals import expect_refusal
 
 

@@ -1,0 +1,1 @@
+"""The Python API beyond single answers: problems, measurements, training, evaluation and tuning as functions."""

@@ -1,0 +1,157 @@
+"""Measurements of kernels: `ckh.bench`, by what `ckh bench` runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
+
+from ckh.api.inputs import options_of
+from ckh.bench.devices.device import DeviceOptions
+from ckh.bench.supervision.campaign import Campaign, Outcome
+from ckh.bench.supervision.limits import BenchLimits
+from ckh.bench.supervision.stop import StopReason
+from ckh.data.journal import JOURNAL_NAME, is_started
+from ckh.data.settings import Given, Settings
+from ckh.errors import NoKernelError, OutputError, UsageError
+from ckh.files.paths import write_atomic
+from ckh.learn.answers.listed import as_problem
+from ckh.ops import operation_of_kernel, operation_of_problem
+from ckh.shapes.problems import stated_operation
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import pandas as pd
+
+    from ckh.data.dataset import Dataset
+    from ckh.ops.base import Kernel, Problem
+
+_PROBLEMS, _KERNELS = "problems.txt", "kernels.txt"  # lists that were given, in the folder of the run
+_ALL_DIRECTIONS = "all"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class BenchRun:
+    """A run of `ckh.bench`.
+
+    Attributes:
+        folder: its folder, with the journal.
+        outcome: counts, and why it ended.
+    """
+
+    folder: Path
+    outcome: Outcome
+
+    def dataset(self) -> Dataset:
+        """The measurements, as `ckh convert` makes a dataset of them.
+
+        Raises:
+            CkhError: nothing was measured.
+        """
+        from ckh.data.conversion import convert
+        from ckh.data.dataset import read_dataset
+        from ckh.data.formats import ReadOptions
+
+        with TemporaryDirectory(prefix="ckh-data-") as folder:
+            path = Path(folder, "run.parquet")
+            convert([self.folder], path, ReadOptions())
+            return read_dataset(path)
+
+    def to_frame(self) -> pd.DataFrame:
+        """The measurements, one row for each pair of a problem and a kernel.
+
+        Raises:
+            CkhError: nothing was measured.
+        """
+        return self.dataset().frame
+
+
+def bench(
+    problems: str | Path | Problem | Iterable[Problem | str] | None = None,
+    out: Path | str | None = None,
+    *,
+    kernels: str | Iterable[str | Kernel] | None = None,
+    device: str | None = None,
+    resume: bool = False,
+    force: bool = False,
+    **options: Any,
+) -> BenchRun:
+    """Measure kernels on problems and write every result to a journal, as `ckh bench` does.
+
+    Args:
+        problems: problems or their canonical texts, or a set, file or source of shapes by name.
+        out: the folder of the run; it is needed where problems or kernels are listed.
+        kernels: kernels or their complete names, or as --kernels of the command, e.g. "sample:60".
+        device: "host", "hip" or "emulated"; by default hip where there is a GPU, else host.
+        resume: whether to go on with the run in `out`, with its settings.
+        force: whether a run in `out` is replaced.
+        options: other settings of the command by name: fields of `ckh.data.settings.Settings`, of `BenchLimits` (e.g.
+            budget_s, timeout_s) and of `DeviceOptions` (e.g. arch).
+
+    Raises:
+        CkhError: an option is wrong, the folder is in use, the device cannot be used, or no kernel works.
+        KeyboardInterrupt: it was interrupted; everything measured is saved.
+    """
+    settings, limits, place = options_of(options, Settings, BenchLimits, DeviceOptions)
+    folder = None if out is None else Path(out)
+    is_written = folder is not None and (resume or force or not is_started(folder / JOURNAL_NAME))
+    settings |= _problem_settings(problems, folder, is_written=is_written)
+    settings |= _kernel_settings(kernels, folder, is_written=is_written)
+    if settings.get("op") is None and not resume:
+        settings["op"] = stated_operation(settings.get("problems"))
+    given, most = Given(**settings), BenchLimits(**limits)
+    place = {**place, "cold": bool(given["cold"]), "rotating": given["rotating"] or 0}
+    campaign = Campaign(device, given, folder, resume=resume, force=force, options=DeviceOptions(**place), limits=most)
+    outcome = campaign.run(most)
+    if outcome.reason is StopReason.INTERRUPTED:
+        raise KeyboardInterrupt
+    if outcome.is_failed:
+        raise NoKernelError(
+            f"no kernel gave a correct result in {campaign.out}", "its journal says why", code="no-working-kernel"
+        )
+    return BenchRun(campaign.out, outcome)
+
+
+def _problem_settings(problems: object, folder: Path | None, *, is_written: bool) -> dict[str, Any]:
+    """The settings that mean the problems; a list of these is written to the run's folder."""
+    if problems is None:
+        return {}
+    if isinstance(problems, (str, Path)):
+        return {"problems": str(problems)}
+    is_one = hasattr(problems, "canonical") or not isinstance(problems, Iterable)
+    listed: list[Any] = [problems] if is_one else list(problems)  # type: ignore[call-overload]
+    found = list(map(as_problem, listed))
+    if not found:
+        raise UsageError("there are no problems", code="no-problems")
+    ops, dtypes = {operation_of_problem(one).name for one in found}, {one.dtype for one in found}
+    for what, names in (("operations", ops), ("element types", dtypes)):
+        if len(names) > 1:
+            raise UsageError(f"the problems have {len(names)} {what}: {', '.join(sorted(names))}", code="mixed-data")
+    path = _written(folder, _PROBLEMS, [one.canonical() for one in found], is_written=is_written)
+    settings: dict[str, Any] = {"problems": path, "op": ops.pop(), "dtype": dtypes.pop()}
+    return settings | ({"variant": _ALL_DIRECTIONS} if operation_of_problem(found[0]).has_directions else {})
+
+
+def _kernel_settings(kernels: object, folder: Path | None, *, is_written: bool) -> dict[str, Any]:
+    """The setting that means the kernels; a list of these is written to the run's folder."""
+    if kernels is None or isinstance(kernels, str):
+        return {} if kernels is None else {"kernels": kernels}
+    if not isinstance(kernels, Iterable):
+        raise TypeError(f"kernels must be a text or a list, not {type(kernels).__name__}")
+    names = [one if isinstance(one, str) else operation_of_kernel(one).kernels.name(one) for one in kernels]
+    return {"kernels": _written(folder, _KERNELS, names, is_written=is_written)}
+
+
+def _written(folder: Path | None, name: str, lines: Sequence[str], *, is_written: bool) -> str:
+    if folder is None:
+        raise UsageError("out is missing: lists are written to the folder of the run", code="missing-option")
+    if is_written:
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            write_atomic(folder / name, "".join(f"{line}\n" for line in lines).encode())
+        except OSError as error:
+            raise OutputError(f"cannot write {folder / name}: {error.strerror}", code="unwritable") from error
+    return str(folder / name)

@@ -1,0 +1,225 @@
+"""How good a model's choices are on measured problems: `ckh.evaluate`, and what `ckh evaluate` prints."""
+
+from __future__ import annotations
+
+import os
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ckh.api.inputs import files_of
+from ckh.cluster.connection import connected
+from ckh.errors import UsageError
+from ckh.learn.judging.judged_data import (
+    MOST_UNSTABLE,
+    Among,
+    files_learned_from,
+    for_verdict,
+    held_out,
+    is_copy,
+    judged_model,
+    load_judged,
+    refuse_unstable,
+)
+from ckh.training import Labels
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from pathlib import Path
+
+    from ckh.api.inputs import Data
+    from ckh.assess.ranked_rows import RankedRows
+    from ckh.assess.report import Evaluation
+    from ckh.assess.times import Scorer
+    from ckh.assess.winners import WinnerReport
+    from ckh.data.dataset import Dataset
+    from ckh.data.parts import DatasetParts
+    from ckh.learn.judging.predicted_times import TimeErrors, TimeRatios
+    from ckh.learn.models.artifact import Model
+
+    # A part's rows in the model's order, and its measured over predicted times.
+    Judging = Callable[[Dataset], tuple[RankedRows, TimeRatios]]
+
+COVERAGE = "coverage"  # the figure of coverage
+
+
+@dataclass(frozen=True, slots=True)
+class EvaluateOptions:
+    """What is evaluated, and how.
+
+    Attributes:
+        train_data: training data of the baselines; empty: the model's, if found.
+        among: kernels to choose among.
+        with_trained: whether problems of the training data are included.
+        max_unstable: maximum share of unstable times.
+        amd_recipe: whether there is a baseline trained with AMD's recipe.
+        cluster: address of a cluster that ranks; None: this process does.
+        least: minimum number of problems of a verdict; None: there is none.
+    """
+
+    train_data: tuple[Path, ...] = ()
+    among: Among = Among.CANDIDATES
+    with_trained: bool = False
+    max_unstable: float = MOST_UNSTABLE
+    amd_recipe: bool = False
+    cluster: str | None = None
+    least: int | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Evaluated:
+    """Evaluation of a model.
+
+    Attributes:
+        model: the model.
+        result: efficiencies of its choices, or of a model of winners the hit rates.
+        figures: figures by the names of `ckh evaluate --fail-under`.
+        among: kernels to choose among.
+        times: predicted against measured times; None if the model predicts none.
+    """
+
+    model: Model
+    result: Evaluation | WinnerReport
+    figures: Mapping[str, float]
+    among: Among
+    times: TimeErrors | None = None
+
+
+def is_of_winners(model: Model, labels: Labels | None) -> bool:
+    """True if only winners are known: of the data, as the labels say, else of the model."""
+    from ckh.learn.models.manifest import labels_of
+
+    return (labels or labels_of(model.path)) is Labels.WINNERS
+
+
+def evaluated(model: Model, data: Sequence[Path], options: EvaluateOptions, *, of_winners: bool) -> Evaluated:
+    """Evaluate a model's choices on datasets.
+
+    Raises:
+        CkhError: the data have no problem of the model that it was not trained on, or fewer than a verdict needs, or
+            too many unstable times, or a file is unusable, or options contradict each other.
+    """
+    if of_winners and options.cluster is not None:
+        raise UsageError("--cluster is not used for winners", "leave out --cluster", code="conflicting-options")
+    if of_winners and options.among is Among.MEASURED:
+        raise UsageError(
+            "--among measured needs times, not winners alone", "leave out --among", code="conflicting-options"
+        )
+    parts = load_judged(model, data)
+    if options.least is None:
+        parts = held_out(parts, [model], with_trained=options.with_trained)
+    else:
+        parts = for_verdict(parts, [model], options.least, with_trained=options.with_trained, of_winners=of_winners)
+    refuse_unstable(parts, options.max_unstable)
+    train_data = files_learned_from(model, options.train_data, data)
+    learned_from = load_judged(model, train_data) if train_data else None
+    if of_winners:
+        return _of_winners(model, parts, learned_from, options.among)
+    others = _amd_recipe(model, learned_from) if options.amd_recipe else {}
+    with _judging(model, parts, options.cluster, options.among) as judging:
+        return _of_times(model, parts, learned_from, others, judging, options.among)
+
+
+def evaluate(
+    data: Data,
+    model: Model | Path | str | None = None,
+    *,
+    train_data: Data = (),
+    among: str = Among.CANDIDATES,
+    with_trained: bool = False,
+    max_unstable: float = MOST_UNSTABLE,
+    min_problems: int | None = None,
+) -> Evaluated:
+    """Evaluate a model's choices on measured problems, as `ckh evaluate` does.
+
+    Args:
+        data: the measurements: datasets, or paths of such.
+        model: the model, or its folder; by default the one that `ckh predict` selects.
+        train_data: training data of the baselines; by default the model's, if found.
+        among: "candidates" of `ckh predict`, or "measured" kernels alone.
+        with_trained: whether problems that the model was trained on are included.
+        max_unstable: maximum share of unstable times.
+        min_problems: refuse fewer problems, and leave out those with a single measured kernel.
+
+    Raises:
+        CkhError: as `evaluated`; or there is no such model.
+    """
+    from ckh.learn.models.artifact import Model, load_model
+
+    if among not in list(Among):
+        raise UsageError(f"unknown among {among!r}", "one of " + ", ".join(Among), code="unknown-name")
+    with files_of(data) as paths, files_of(train_data) as learned_from:
+        loaded = model if isinstance(model, Model) else load_model(model) if model else judged_model(None, paths)
+        options = EvaluateOptions(tuple(learned_from), Among(among), with_trained, max_unstable, least=min_problems)
+        return evaluated(loaded, paths, options, of_winners=is_of_winners(loaded, None))
+
+
+def _amd_recipe(model: Model, learned_from: DatasetParts | None) -> dict[str, Scorer]:
+    """Baseline trained with AMD's recipe: its name in the report -> scorer."""
+    from ckh.learn.judging.amd_recipe import amd_scorer
+
+    if learned_from is None:
+        raise UsageError("--amd-recipe needs training data", "name them with --train-data", code="missing-option")
+    if not model.spec.op.training.amd_features:
+        raise UsageError(f"AMD has no recipe for {model.spec.op_type}", "leave out --amd-recipe", code="unsupported")
+    jobs = len(os.sched_getaffinity(0))
+    return {"AMD's recipe, same data": amd_scorer(learned_from.whole(), model.hardware, jobs)}
+
+
+@contextmanager
+def _judging(model: Model, parts: DatasetParts, cluster: str | None, among: Among) -> Iterator[Judging]:
+    """Function that ranks the rows of each part in turn, with the ratios of measured to predicted time."""
+    from ckh.learn.judging.judged_answers import judged_rows
+
+    measured_alone = among is Among.MEASURED
+    if cluster is not None:
+        from ckh.learn.analytic.transfer import EstimateModel
+        from ckh.learn.judging.judged_answers import FarAnswers
+
+        if isinstance(model, EstimateModel):
+            raise UsageError(
+                "--cluster needs a model, not an estimate", "leave out --cluster", code="conflicting-options"
+            )
+        with connected(cluster) as nodes:  # noqa: SIM117 - in one it is too long
+            with closing(FarAnswers(nodes, model, parts, measured_alone=measured_alone)) as far:
+                yield lambda _part: far.next()
+        return
+    yield lambda part: judged_rows(model, part, measured_alone=measured_alone)
+
+
+def _of_times(
+    model: Model,
+    parts: DatasetParts,
+    learned_from: DatasetParts | None,
+    others: dict[str, Scorer],
+    judging: Judging,
+    among: Among,
+) -> Evaluated:
+    from ckh.assess import report
+    from ckh.assess.baselines import Learned
+    from ckh.assess.metrics import figures
+    from ckh.learn.judging.predicted_times import time_errors
+
+    ratios = []
+
+    def rank(part: Dataset) -> RankedRows:
+        ranked, of_part = judging(part)
+        ratios.append(of_part)
+        return ranked
+
+    learned = None if learned_from is None else Learned(learned_from)
+    result = report.evaluate(parts, rank, learned, others, is_copy=is_copy(parts, model, learned_from))
+    values = {COVERAGE: result.coverage.coverage}
+    values |= {} if result.efficiency is None else figures(result.efficiency)
+    return Evaluated(model, result, values, among, time_errors(ratios))
+
+
+def _of_winners(model: Model, parts: DatasetParts, learned_from: DatasetParts | None, among: Among) -> Evaluated:
+    """Evaluation by winners, of one or two rows per problem, in memory."""
+    from ckh.assess import winners
+    from ckh.learn.training.rivals import ranked_winners
+
+    dataset, known = parts.whole(), None if learned_from is None else learned_from.whole()
+    result = winners.report(dataset, ranked_winners(dataset, model), known)
+    figures = {f"top{k}": share for k, share in result.model.first.items()} | {COVERAGE: result.coverage}
+    return Evaluated(model, result, figures, among)

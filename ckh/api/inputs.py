@@ -1,0 +1,88 @@
+"""Arguments of the Python API: data in memory or in files, and options by name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from contextlib import contextmanager
+from dataclasses import fields
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any, TypeAlias, get_type_hints
+
+from ckh.data.dataset import Dataset, write_dataset
+from ckh.declared import declarations
+from ckh.errors import UsageError
+from ckh.problems import Direction
+from ckh.strenum import StrEnum
+from ckh.text.prose import one_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+One: TypeAlias = "Dataset | Path | str"
+Data: TypeAlias = "One | Iterable[One]"
+
+
+@contextmanager
+def files_of(data: Data) -> Iterator[list[Path]]:
+    """The files of data; those of datasets in memory exist until the context ends.
+
+    Raises:
+        TypeError: they are something else.
+        OutputError: a dataset cannot be written.
+    """
+    several = [data] if isinstance(data, (Dataset, Path, str)) or not isinstance(data, Iterable) else list(data)
+    with TemporaryDirectory(prefix="ckh-data-") as folder:
+        yield [_file_of(one, Path(folder, f"data-{number}.parquet")) for number, one in enumerate(several)]
+
+
+def _file_of(one: object, path: Path) -> Path:
+    if isinstance(one, (Path, str)):
+        return Path(one)
+    if not isinstance(one, Dataset):
+        raise TypeError(f"data must be a ckh.Dataset or a path, or several, not {type(one).__name__}")
+    write_dataset(one, path)
+    return path
+
+
+def options_of(given: Mapping[str, Any], *groups: type) -> list[dict[str, Any]]:
+    """Values by name, split into fields of dataclasses; choices become members of their enumerations, lists tuples.
+
+    Raises:
+        UsageError: a name is a field of none, or a number or choice is none of the field's.
+    """
+    names = [name for group in groups for name in _names(group)]
+    if strange := sorted(given.keys() - set(names)):
+        raise UsageError(f"unknown option {strange[0]!r}", one_of(strange[0], sorted(names)), code="unknown-field")
+    return [{name: _value(group, name, given[name]) for name in _names(group) if name in given} for group in groups]
+
+
+def _names(group: type) -> tuple[str, ...]:
+    return tuple(one.name for one in fields(group))
+
+
+def _value(group: type, name: str, value: Any) -> Any:
+    kind, limits = get_type_hints(group)[name], declarations(group).get(name)
+    if isinstance(kind, type) and issubclass(kind, StrEnum):
+        if value not in list(kind):
+            raise UsageError(f"unknown {name} {value!r}", one_of(str(value), kind), code="unknown-name")
+        return kind(value)
+    if isinstance(value, list):
+        value = tuple(value)
+    if limits is None or isinstance(value, str) or value is None or isinstance(value, tuple):
+        return value
+    low, high = limits.low, limits.high
+    if (low is not None and value < low) or (high is not None and value > high):
+        raise UsageError(f"{name} is {value}, allowed are {low} to {high}", code="out-of-range")
+    return value
+
+
+def direction_of(variant: Direction | str | None) -> Direction | None:
+    """A direction by its name; None: none is given.
+
+    Raises:
+        UsageError: there is no such direction.
+    """
+    if variant is not None and variant not in list(Direction):
+        raise UsageError(f"unknown direction {variant!r}", one_of(str(variant), Direction), code="unknown-name")
+    return None if variant is None else Direction(variant)

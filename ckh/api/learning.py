@@ -1,0 +1,292 @@
+"""Models trained on measurements: `ckh.train`, and what `ckh train` saves."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ckh.api.inputs import direction_of, files_of, options_of
+from ckh.errors import DataError, UsageError
+from ckh.files.outputs import check_output
+from ckh.text.log import note, warn
+from ckh.text.progress import progress
+from ckh.text.prose import one_of, shell_word
+from ckh.training import TARGETS, TFLOPS, Labels, RankObjective, TrainOptions, TreeParams, winner_options
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from ckh.api.inputs import Data
+    from ckh.data.dataset import Dataset
+    from ckh.data.sample import Drawn
+    from ckh.learn.models.artifact import Model
+    from ckh.learn.training.far_fit import FarFit
+    from ckh.learn.training.halving import Tuning
+    from ckh.learn.training.trained import Trained
+    from ckh.learn.training.warm_start import Start, StartComparison
+    from ckh.problems import Direction
+
+NEAREST = "nearest"  # the start that answers for the problems of the data now
+MOST_ROWS = 2_000_000  # of data that are not sampled
+_NO_FOLDS = (1, 2)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TrainRequest:
+    """How a model is to be trained, where it is said.
+
+    Attributes:
+        params: fields of `TreeParams`.
+        given: fields of `TrainOptions`.
+        targets: targets besides the order; None: the operation's.
+        warm_start: folder of the model to add trees to, or `NEAREST`; None: none.
+        tuned: number of settings to try; None: none.
+    """
+
+    params: Mapping[str, Any]
+    given: Mapping[str, Any]
+    targets: tuple[str, ...] | None = None
+    warm_start: Path | None = None
+    tuned: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.given.get("folds") in _NO_FOLDS:
+            raise UsageError(
+                f"--folds {self.given['folds']} are too few: training, early stopping and scoring need one each",
+                "3 or more, or 0 for none",
+                code="out-of-range",
+            )
+        names = (TFLOPS,) if self.targets is None else self.targets
+        if unknown := [name for name in names if name not in TARGETS]:
+            raise UsageError(f"unknown target {unknown[0]!r}", one_of(unknown[0], TARGETS), code="unknown-name")
+        if TFLOPS not in names:
+            raise UsageError(f"--targets must include {TFLOPS}", code="missing-option")
+
+    @property
+    def is_nearest(self) -> bool:
+        """True if the start is the model that answers now."""
+        return self.warm_start is not None and str(self.warm_start) == NEAREST
+
+    @property
+    def seed(self) -> int:
+        """The seed of samples and folds."""
+        return int(self.given.get("seed", TrainOptions().seed))
+
+
+def read_rows(
+    paths: Sequence[Path], request: TrainRequest, sample: int, op: str | None, variant: Direction | None
+) -> tuple[Dataset, Drawn | None]:
+    """Read the rows to train on; of data with more than `sample` rows those of problems drawn at random.
+
+    Raises:
+        CkhError: a file is unusable, or has no such rows.
+    """
+    from ckh.data.sample import read_sample
+
+    only = {} if variant is None else {"variant": str(variant)}
+    read, drawn = read_sample(paths, sample, request.seed, lambda one: one.column_names(), only)
+    if drawn is not None:
+        note(f"{drawn}: --sample {sample}, --seed {request.seed}")
+    return _selected(read, op, variant), drawn
+
+
+def _selected(dataset: Dataset, op: str | None, variant: Direction | None) -> Dataset:
+    from ckh.ops import operation
+
+    if op is not None and operation(op).name != dataset.op.name:
+        raise DataError(f"the dataset has no row of {op}", f"it has {dataset.op.name}", code="no-training-data")
+    if variant is None:
+        return dataset
+    if not dataset.op.has_directions:
+        raise UsageError(f"{dataset.op.name} has no directions", "leave out --variant", code="inapplicable-option")
+    mask = (dataset.frame["variant"] == str(variant)).to_numpy()
+    if not mask.any():
+        raise DataError(
+            f"the dataset has no row of {dataset.op.name} {variant}",
+            f"it has {', '.join(dataset.variants)}",
+            code="no-training-data",
+        )
+    return dataset.select(mask)
+
+
+def chosen_options(dataset: Dataset, request: TrainRequest, start: Start | None) -> TrainOptions:
+    """The options of a training: those that were given, else the start's or the operation's.
+
+    Raises:
+        CkhError: the start cannot be continued so.
+    """
+    from ckh.learn.training.prepared import too_few_to_validate
+    from ckh.learn.training.warm_start import continued
+
+    defaults = dataset.op.training.defaults(len(dataset.winners()))
+    if start is None and request.given.get("labels") is Labels.WINNERS and defaults.labels is not Labels.WINNERS:
+        defaults = winner_options()
+    defaults = defaults if start is None else continued(start, defaults)
+    chosen = {} if request.targets is None else {"targets": request.targets}
+    options = _options(
+        defaults, dict(request.params), {"jobs": len(os.sched_getaffinity(0)), **request.given, **chosen}
+    )
+    if options.folds and too_few_to_validate(dataset.winners()):
+        warn("too few problems for cross-validation: no validation, no early stopping", "few-problems")
+    return options
+
+
+def _options(defaults: TrainOptions, params: dict[str, Any], given: dict[str, Any]) -> TrainOptions:
+    """The operation's own options, with those that were given: of trees, for a blend's regression as well."""
+    regression, speeds = (None, None) if params else (defaults.regression, defaults.speeds)
+    if given.get("labels") is Labels.WINNERS:
+        defaults = replace(defaults, targets=(), rank=RankObjective.LAMBDARANK)
+    if given.get("rank", defaults.rank) is not RankObjective.EFFICIENCY:
+        given = {"prior": 0.0, **given}
+    if not given.get("prior", defaults.prior):
+        given = {"lambdarank": 0.0, **given}
+    return replace(defaults, **given, params=replace(defaults.params, **params), regression=regression, speeds=speeds)
+
+
+def nearest_start(dataset: Dataset) -> Start:
+    """The model that currently answers for the problems of the data, to add trees to.
+
+    Raises:
+        ModelError: there is none.
+    """
+    from ckh.learn.analytic.transfer import nearest_model
+    from ckh.learn.models.artifact import wanted_for
+    from ckh.learn.training.warm_start import read_start
+
+    folder = nearest_model(wanted_for(dataset.problems()[0], dataset.arch))
+    note(f"adding trees to {folder}")
+    return read_start(folder)
+
+
+def fitted(
+    dataset: Dataset, options: TrainOptions, request: TrainRequest, start: Start | None, far: FarFit | None = None
+) -> Trained:
+    """Train models on a dataset, and compare what chooses kernels with the model in use.
+
+    Raises:
+        CkhError: the data are not enough.
+    """
+    from ckh.learn.judging.today import against_today
+    from ckh.learn.training.train import rounds, train
+
+    tuning = None if request.tuned is None else _tuned(dataset, options, request, start)
+    options = options if tuning is None else replace(options, params=tuning.params)
+    with progress("training trees", rounds(options)) as advance:
+        trained = replace(train(dataset, options, advance, start, far), tuning=tuning)
+    return trained if start is not None else replace(trained, today=against_today(trained))
+
+
+def _tuned(dataset: Dataset, options: TrainOptions, request: TrainRequest, start: Start | None) -> Tuning:
+    from ckh.learn.training.halving import fits
+    from ckh.learn.training.tune import tune
+
+    assert request.tuned is not None
+    with progress("tuning", fits(request.tuned, options.folds)) as advance:
+        return tune(dataset, options, request.tuned, advance, list(request.params), start)
+
+
+def saved(trained: Trained, out: Path) -> None:
+    """Write a model directory, and warn of a model that chooses worse than its start or the one in use.
+
+    Raises:
+        OutputError: it cannot be written.
+    """
+    from ckh.learn.training.save import save
+
+    save(trained, out)
+    if trained.start is not None:
+        _warn_of_start(trained)
+    _warn_if_worse(trained)
+
+
+def _warn_of_start(trained: Trained) -> None:
+    """Warn of the limits of a continued model before it is used."""
+    comparison = trained.targets[trained.rank_by].comparison
+    if trained.start is not None and trained.start.differs:
+        note(f"{trained.start.path} differs: {'; '.join(trained.start.differs)}")
+    if comparison is None:
+        warn("the model was not compared with its start, which needs folds and at least 3 problems", "not-compared")
+    elif comparison.worse:
+        fell = " and ".join(comparison.worse)
+        warn(f"the model is worse than its start, by {fell}: {against_start(comparison)}", "worse-than-start")
+
+
+def _warn_if_worse(trained: Trained) -> None:
+    """Warn of a model with worse choices than the one in use, over which it takes precedence."""
+    today = trained.today
+    if today is not None and today.comparison.worse:
+        fell = " and ".join(today.comparison.worse)
+        found = f"{today.source}, the model used until now, has better choices by {fell}"
+        warn(f"{found}: {against_start(today.comparison)}", "worse-than-current")
+        # By now "nearest" may be the new model itself.
+        instead = f"; --warm-start {shell_word(today.source)} extends it" if Path(today.source).is_dir() else ""
+        warn(f"ckh predict prefers your own models{instead}", "shadows-model")
+
+
+def against_start(comparison: StartComparison) -> str:
+    """The efficiencies of a start and of what was trained, and on which problems."""
+    count = comparison.problems
+    if comparison.seen is None:
+        which = f"{count} problems, of which the training problems are unknown"
+    elif comparison.seen:
+        which = f"{count} problems, {comparison.seen} of which it was trained on"
+    else:
+        which = f"{count} unseen problems"
+    mean = f"{_percent(comparison.start_mean_efficiency)} -> {_percent(comparison.mean_efficiency)}"
+    p10 = f"{_percent(comparison.start_p10_efficiency)} -> {_percent(comparison.p10_efficiency)}"
+    return f"mean efficiency {mean}, P10 {p10} on {which}"
+
+
+def _percent(value: float | None) -> str:
+    return "-" if value is None else f"{value:.2%}"
+
+
+def train(
+    data: Data,
+    out: Path | str,
+    *,
+    variant: Direction | str | None = None,
+    targets: Sequence[str] | None = None,
+    warm_start: Path | str | None = None,
+    tune: int | None = None,
+    sample: int = MOST_ROWS,
+    force: bool = False,
+    **options: Any,
+) -> Model:
+    """Train a model on measurements and write its directory, as `ckh train` does.
+
+    Args:
+        data: the measurements: datasets, or paths of such.
+        out: the model directory.
+        variant: the direction, where the data have several.
+        targets: targets besides the ranking: tflops, latency, bandwidth.
+        warm_start: model directory to add trees to, or "nearest".
+        tune: number of settings to try, including the default.
+        sample: maximum number of rows; larger data are sampled by problem.
+        force: whether a model in `out` is replaced.
+        options: fields of `ckh.training.TrainOptions` and `TreeParams`, e.g. rank, folds, seed, n_estimators.
+
+    Returns:
+        The model, loaded.
+
+    Raises:
+        CkhError: data, options or output are unusable.
+    """
+    from ckh.learn.models.artifact import load_model
+    from ckh.learn.training.save import MODEL
+    from ckh.learn.training.warm_start import read_start
+
+    out, start = Path(out), None if warm_start is None else Path(warm_start)
+    given, params = options_of(options, TrainOptions, TreeParams)
+    request = TrainRequest(params, given, None if targets is None else tuple(targets), start, tune)
+    with files_of(data) as paths:
+        inputs = [*paths, *([start] if start is not None and not request.is_nearest else [])]
+        check_output(out, MODEL, force=force, inputs=inputs)
+        dataset, drawn = read_rows(paths, request, sample, None, direction_of(variant))
+        begun = None if start is None or request.is_nearest else read_start(start)
+    begun = nearest_start(dataset) if request.is_nearest else begun
+    trained = fitted(dataset, chosen_options(dataset, request, begun), request, begun)
+    saved(replace(trained, sample=drawn), out)
+    return load_model(out)

@@ -1,0 +1,268 @@
+"""The rows that models are judged on: which problems, of which data, and which are refused."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ckh.errors import DataError, UsageError
+from ckh.strenum import StrEnum
+from ckh.text.log import note, warn
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from pathlib import Path
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from ckh.assess.ranked_rows import Ranker
+    from ckh.data.dataset import Dataset
+    from ckh.data.parts import DatasetParts
+    from ckh.learn.models.artifact import Model
+    from ckh.learn.models.spec import ModelSpec
+    from ckh.ops.base import Problem
+
+
+class Among(StrEnum):
+    """Kernels to choose among."""
+
+    CANDIDATES = "candidates"
+    MEASURED = "measured"
+
+
+LEAST_PROBLEMS = 10  # problems: fewer have no 10th percentile to speak of
+MOST_UNSTABLE = 0.2  # share of times: of a machine that was loaded, more are
+
+
+def judged_model(path: Path | None, data: Sequence[Path]) -> Model:
+    """The named model, or the model that predict selects for the data; prints a stand-in.
+
+    Raises:
+        CkhError: there is no such model, or several are needed; a file is unusable.
+    """
+    from ckh.data.parts import read_parts
+    from ckh.learn.judging.judged_answers import answering_model
+    from ckh.learn.models.artifact import load_model
+
+    if path is not None:
+        return load_model(path)
+    problems: list[Problem] = []
+    archs: set[str] = set()
+    for part in read_parts(*data, columns=lambda _op: frozenset()):
+        problems += part.problems()
+        archs.update(part.archs)
+    if len(archs) > 1:
+        raise UsageError(
+            f"the data have {len(archs)} architectures, {', '.join(sorted(archs))}", "add --model", code="mixed-data"
+        )
+    model = answering_model(problems, archs.pop())
+    if model.not_measured is None:
+        note(f"evaluating {model.path}, which predict selects for these problems")
+    else:
+        warn(f"no model for these problems: evaluating {model.not_measured.source}", "no-model")
+    return model
+
+
+def ranker_of(model: Model, among: Among) -> Ranker:
+    """A function that ranks a dataset's rows by the model's answers."""
+    from ckh.learn.judging.judged_answers import judged_rows
+
+    return lambda part: judged_rows(model, part, measured_alone=among is Among.MEASURED)[0]
+
+
+@dataclass(frozen=True, slots=True)
+class StandIn:
+    """Stand-in for a model of these problems."""
+
+    basis: str
+    """A model of another GPU or element type, or an analytic estimate."""
+    source: str
+    worth: str | None
+    """Expected efficiency; null: not evaluated."""
+
+
+def stands_in(model: Model) -> StandIn | None:
+    """Basis, source and worth of a stand-in model; None if the model is for these problems."""
+    known = model.not_measured
+    return None if known is None else StandIn(known.basis, known.source, known.worth)
+
+
+def load_judged(model: Model, paths: Sequence[Path], also: Iterable[str] = ()) -> DatasetParts:
+    """Load the rows of a model's problems with an oracle, also with other columns; warns of rows left out.
+
+    Raises:
+        DataError: there is no such row, or a file is unusable.
+        OutputError: the folder of temporary files, in which parts of large data are kept, is full.
+    """
+    from ckh.assess.times import has_oracle, needed_columns, no_oracle
+    from ckh.data.parts import read_parts
+
+    spec = model.spec
+    parts, masks, rows, wanted = read_parts(*paths, columns=lambda op: needed_columns(op).union(also)), [], 0, 0
+    variants: set[str] = set()
+    archs: set[str] = set()
+    for part in parts:
+        is_for = _is_for(part, spec)
+        masks.append(is_for & has_oracle(part)[part.problem_ids])
+        rows, wanted = rows + len(part), wanted + int(is_for.sum())
+        variants.update(part.variants)
+        archs.update(part.archs)
+    if not wanted:
+        have = " ".join(filter(None, (parts.op.name, ", ".join(sorted(variants)), "on", ", ".join(sorted(archs)))))
+        raise DataError(f"no row for {model.path} ({spec.purpose}): the data are {have}", code="model-mismatch")
+    if wanted < rows:
+        warn(f"left out {rows - wanted} rows that are not {spec.purpose}", "left-out")
+    if not any(mask.any() for mask in masks):
+        raise no_oracle()
+    return parts.select(masks)
+
+
+def files_learned_from(model: Model, named: Sequence[Path], data: Sequence[Path]) -> list[Path]:
+    """Training files of baselines: the named files, or those of the model, if found.
+
+    Searched beside the model, beside the data, and in `data` of a checkout.
+    """
+    from ckh.learn.models.manifest import training_files
+
+    if named or model.not_measured is not None:
+        return list(named)
+    folder = model.path.resolve().parent
+    found = list(training_files(model.path, [folder, folder.parent / "data", *(path.parent for path in data)]))
+    if found:
+        note(f"baselines are trained on the model's training data, {', '.join(map(str, found))}")
+    return found
+
+
+def _is_for(dataset: Dataset, spec: ModelSpec) -> NDArray[np.bool_]:
+    """Mask of the rows within the scope of a model, shape (rows,); whole problems."""
+    from ckh.learn.models.spec import ANY
+
+    frame = dataset.frame
+    mask = (frame["arch"] == spec.arch) & (frame["op_type"] == spec.op_type)
+    if spec.dtype != ANY:
+        mask = mask & (frame["dtype"] == spec.dtype)
+    if spec.variant is not None and dataset.op.has_directions:
+        mask = mask & (frame["variant"] == str(spec.variant))
+    found: NDArray[np.bool_] = mask.to_numpy(dtype=bool)
+    return found
+
+
+def held_out(parts: DatasetParts, models: Sequence[Model], *, with_trained: bool = False) -> DatasetParts:
+    """Rows of problems that no model was trained on; warns of those left out.
+
+    Args:
+        parts: rows of problems that have an oracle.
+        models: the evaluated models.
+        with_trained: whether training problems are included, with a warning.
+
+    Raises:
+        DataError: the models were trained on all of them.
+    """
+    is_new = ~_is_seen(parts, models, with_trained=with_trained)
+    if not is_new.any():
+        raise DataError(
+            f"{models[0].path} was trained on all {len(is_new)} problems of these data; evaluate on new ones",
+            "use held-out problems, or add --with-trained",
+            code="trained-on-all",
+        )
+    return parts.select_problems(is_new)
+
+
+def for_verdict(
+    parts: DatasetParts, models: Sequence[Model], least: int, *, with_trained: bool = False, of_winners: bool = False
+) -> DatasetParts:
+    """Rows for a verdict: problems with several kernels, without training problems of the models.
+
+    Warns of excluded problems, and of models whose manifest does not state their training problems.
+
+    Args:
+        parts: rows of problems that have an oracle.
+        models: what is judged.
+        least: minimum number of problems.
+        with_trained: whether problems that a model was trained on count all the same; that is said.
+        of_winners: whether the rows are winners among all candidates, which leave a choice one by one.
+
+    Raises:
+        DataError: there are fewer.
+    """
+    import numpy as np
+
+    is_left = np.concatenate([np.bincount(part.problem_ids) > 1 for part in parts]) | of_winners
+    if not is_left.all():
+        warn(
+            f"left out {int((~is_left).sum())} problems with a single measured kernel",
+            "single-kernel",
+        )
+    is_left &= ~_is_seen(parts, models, with_trained=with_trained)
+    if int(is_left.sum()) < least:
+        raise DataError(
+            f"no verdict: {int(is_left.sum())} problems left, {least} required",
+            "use more held-out problems, or set --min-problems",
+            code="few-problems",
+        )
+    return parts.select_problems(is_left)
+
+
+def _is_seen(parts: DatasetParts, models: Sequence[Model], *, with_trained: bool) -> NDArray[np.bool_]:
+    """Mask of excluded training problems, shape (problems,); prints their number."""
+    import numpy as np
+
+    from ckh.learn.analytic.transfer import EstimateModel
+    from ckh.learn.models.manifest import problem_id, trained_problems
+
+    ids = [problem_id(problem) for part in parts for problem in part.problems()]
+    found = np.zeros(len(ids), dtype=bool)
+    for model in models:
+        known = frozenset() if isinstance(model, EstimateModel) else trained_problems(model.path)
+        if known is None:
+            warn(
+                f"the manifest of {model.path} has no training problems, which may be among these",
+                "unknown-training-data",
+            )
+        is_seen = np.array([one in (known or ()) for one in ids])
+        if is_seen.any():
+            what = "included" if with_trained else "left out"
+            warn(f"{what} {int(is_seen.sum())} of {len(ids)} problems, which {model.path} was trained on", "trained-on")
+        found |= is_seen
+    return found & (not with_trained)
+
+
+def is_copy(parts: DatasetParts, model: Model, learned_from: DatasetParts | None) -> NDArray[np.bool_] | None:
+    """Mask of layers trained on at another batch size, shape (problems,); None if unknown.
+
+    The manifest states it, or the training data do.
+    """
+    import numpy as np
+
+    from ckh.learn.models.manifest import problem_id, trained_layers
+
+    op = parts.op
+    known = trained_layers(model.path)
+    if known is None and learned_from is not None:
+        known = frozenset(problem_id(op.layer(problem)) for part in learned_from for problem in part.problems())
+    if known is None:
+        return None
+    return np.array([problem_id(op.layer(problem)) in known for part in parts for problem in part.problems()])
+
+
+def refuse_unstable(parts: DatasetParts, most: float) -> None:
+    """Refuse data with too many unstable times.
+
+    Raises:
+        DataError: more than this share of the times is unstable.
+    """
+    from ckh.assess.times import unstable_share
+
+    share = unstable_share(parts)
+    if share > most:
+        raise DataError(
+            f"{percent(share)} of the times are unstable; the limit is {percent(most)}",
+            "measure again on an idle machine, or set --max-unstable",
+            code="unsteady",
+        )
+
+
+def percent(share: float) -> str:
+    """A share as "98.76%"."""
+    return f"{share:.2%}"

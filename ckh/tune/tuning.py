@@ -1,0 +1,193 @@
+"""A tuning in a folder: its steps, each a command of ckh in a process of its own, and what they brought."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from ckh.errors import CkhError, ExitCode, UsageError
+from ckh.files.jsonfields import read_json
+from ckh.files.paths import write_atomic
+from ckh.text.durations import parse_duration
+from ckh.text.log import note
+from ckh.tune import steps
+from ckh.tune.gains import TuneDocument, compared, is_worth_it, measured_times, whole
+from ckh.tune.page import page
+from ckh.tune.settings import FILE, progress_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from pathlib import Path
+
+    from ckh.data.dataset import Dataset
+    from ckh.shapes.layers import WeightedProblem
+    from ckh.tune.settings import Progress, TuneSettings
+    from ckh.tune.steps import TuneStep
+
+_HOUR_S = 3600.0
+
+
+class StepError(CkhError):
+    """A step of a tuning failed, as its own output says.
+
+    Args:
+        step: its name.
+        code: its exit code.
+        again: the step that the next call begins with.
+    """
+
+    default_code = "step-failed"
+
+    def __init__(self, step: str, code: int, again: str) -> None:
+        super().__init__(f"{step} ended with exit code {code}", f"the same ckh tune continues with {again}")
+        self.step_code = code
+
+
+class ModelTuning:
+    """A tuning in a folder, begun or to be continued.
+
+    Args:
+        settings: what is tuned.
+        out: the folder.
+        force: whether it begins anew.
+        is_quiet: whether what steps print goes to stderr.
+
+    Raises:
+        CkhError: the folder is another's, or was begun with other settings.
+    """
+
+    def __init__(self, settings: TuneSettings, out: Path, *, force: bool, is_quiet: bool) -> None:
+        self.settings, self.out = settings, out
+        self._force, self._is_quiet = force, is_quiet
+        self._progress = self._begun()
+
+    def _begun(self) -> Progress:
+        out = self.out
+        if out.exists() and not (out / FILE).exists() and (out.is_file() or any(out.iterdir())):
+            raise UsageError(
+                f"{out} exists and is not a folder of ckh tune", "choose another --out", code="foreign-output"
+            )
+        if self._force:
+            (out / FILE).unlink(missing_ok=True)
+        return progress_of(out, self.settings)
+
+    def planned(self) -> tuple[str, list[WeightedProblem], list[TuneStep]]:
+        """List the shapes; the operation that is tuned, its shapes, and the steps up to measurements.
+
+        Raises:
+            CkhError: the shapes are unusable.
+        """
+        self._run([steps.listing(self.settings, self.out)])
+        shapes = self._shapes()
+        op = self.settings.op or _heaviest(shapes)
+        is_begun = (self.out / steps.RUN / "journal.jsonl").exists()
+        measuring = list(steps.measuring(self.settings, self.out, op, is_begun=is_begun, force=self._force))
+        return op, [one for one in shapes if one.op == op], measuring
+
+    def run(self) -> TuneDocument:
+        """Run the steps that are left, and write the page; what the tuning brings.
+
+        Raises:
+            StepError: a step failed.
+            CkhError: the shapes are unusable, or the target cannot be written.
+        """
+        op, shapes, measuring = self.planned()
+        self._run(measuring)
+        measured = self._measured()
+        problems = [] if measured is None else measured.problems()
+        directions = tuple(dict.fromkeys(str(one.variant) for one in problems if hasattr(one, "variant")))
+        self._run(steps.learning(self.out, op, len(problems), directions=directions))
+        is_trained = "train" in self._progress.done
+        self._run(steps.exporting(self.settings, self.out, op, is_trained=is_trained, is_measured=measured is not None))
+        document = self._document(op, shapes, measured)
+        write_atomic(self.out / steps.PAGE, page(document, self.settings.budget).encode())
+        return document
+
+    def _run(self, wanted: Iterable[TuneStep]) -> None:
+        for step in wanted:
+            if step.name in self._progress.done:
+                continue
+            note(f"$ {step.line}")
+            code = self.called(step)
+            if code and not (step.is_gate_ignored and code == ExitCode.NO_KERNEL):
+                self._progress.repeat_from(step.after)
+                raise StepError(step.name, code, step.after or step.name)
+            self._progress.mark(step.name)
+
+    def called(self, step: TuneStep) -> int:
+        """Run a step in a process of its own; its exit code. What it prints goes to a file, or where it is told."""
+        command = [sys.executable, "-m", "ckh", *step.args]
+        if step.keeps is None:
+            return subprocess.run(command, stdout=sys.stderr if self._is_quiet else None, check=False).returncode
+        done = subprocess.run(command, stdout=subprocess.PIPE, check=False)
+        if done.returncode == ExitCode.OK:
+            write_atomic(step.keeps, done.stdout)
+        return done.returncode
+
+    def _shapes(self) -> Sequence[WeightedProblem]:
+        from ckh.shapes.problems import shapes_of
+
+        return shapes_of([str(self.out / steps.SHAPES)]).problems
+
+    def _measured(self) -> Dataset | None:
+        from ckh.data.dataset import read_dataset
+
+        path = self.out / steps.MEASURED
+        return read_dataset(path) if path.exists() else None
+
+    def _document(self, op: str, shapes: Sequence[WeightedProblem], measured: Dataset | None) -> TuneDocument:
+        times, today = {} if measured is None else measured_times(measured), self._today()
+        texts = [one.problem.canonical() for one in shapes]
+        found = [compared(one, today.get(text), times.get(text, {})) for one, text in zip(shapes, texts, strict=True)]
+        total = whole(found)
+        today_ms, tuned_ms, gain = (None, None, None) if total is None else total
+        rows = (one.row(today_ms or 1.0) for one in found)
+        made = {name: str(self.out / name) for name in (steps.MODEL, steps.EXPORT) if (self.out / name).exists()}
+        devices = () if measured is None else tuple(dict.fromkeys(measured.frame["device"].dropna()))
+        return TuneDocument(
+            folder=str(self.out),
+            op=op,
+            device=", ".join(devices) or None,
+            shapes=tuple(sorted(rows, key=lambda row: -(row.share or 0))),
+            today_ms=today_ms,
+            tuned_ms=tuned_ms,
+            gain=None if gain is None else gain.value,
+            gain_interval=None if gain is None else gain.interval,
+            is_worth_it=None if gain is None else is_worth_it(gain),
+            another_hour=None if measured is None else _another_hour(measured, parse_duration(self.settings.budget)),
+            model=made.get(steps.MODEL),
+            export=made.get(steps.EXPORT),
+        )
+
+    def _today(self) -> dict[str, str]:
+        results = read_json(self.out / steps.BEFORE)["results"]
+        return {one["problem"]: one["kernels"][0]["kernel"] for one in results if one["kernels"]}
+
+
+def dry(step: TuneStep) -> TuneStep:
+    """A step that only says what it would do."""
+    return replace(step, args=(*step.args, "--dry-run"))
+
+
+def _heaviest(shapes: Sequence[WeightedProblem]) -> str:
+    """The operation with the most work."""
+    work: dict[str, int] = {}
+    for one in shapes:
+        work[one.op] = work.get(one.op, 0) + one.count * one.problem.flops
+    return max(work, key=lambda name: work[name])
+
+
+def _another_hour(measured: Dataset, budget_s: float) -> tuple[float, float, float] | None:
+    """The expected gain of an hour more, by the learning curve; None where there are too few problems for one."""
+    from ckh.learn.judging.outlook import FEWEST_PROBLEMS, learning_curve
+
+    if len(measured.problems()) < FEWEST_PROBLEMS:
+        return None
+    try:
+        curve = learning_curve(measured, measured.op.training.defaults(len(measured)))
+    except CkhError:  # too few usable times
+        return None
+    found = curve.gain(_HOUR_S / budget_s)
+    return found.value, found.low, found.high
