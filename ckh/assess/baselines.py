@@ -1,7 +1,6 @@
 """Baselines that a model must beat: choices that need no model.
 
-A baseline gives every row of the judged data a score, higher is better, as a model does. Data come in parts of whole
-problems.
+Like a model, a baseline scores every row of the evaluated data, higher is better. Data come in parts of whole problems.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
     from ckh.assess.metrics import Times
     from ckh.data.dataset import Dataset
 
-    Kind: TypeAlias = tuple[Any, ...]  # of problems: all of their identity but the sizes
+    Kind: TypeAlias = tuple[Any, ...]  # of problems: all of their identity except the sizes
 
 
 def random_efficiency(times: Times) -> NDArray[np.float64]:
@@ -34,7 +33,7 @@ def random_efficiency(times: Times) -> NDArray[np.float64]:
 
 
 class Learned:
-    """The knowledge of baselines of other data: twelve bytes for each of their rows.
+    """What baselines know from other data, in twelve bytes per row.
 
     Args:
         parts: the data, in parts of whole problems.
@@ -53,29 +52,29 @@ class Learned:
             rows.append(np.bincount(times.problem))
             places.append(places_of(part))
         self._kernel, self._efficiency = np.concatenate(kernels), np.concatenate(efficiencies)
-        # The rows of problem p are those from _start[p] to _start[p + 1], in order of kernels.
+        # Rows _start[p] to _start[p + 1] belong to problem p, ordered by kernel.
         self._start = np.concatenate([[0], np.cumsum(np.concatenate(rows))])
         self._means = np.bincount(self._kernel, weights=self._efficiency) / np.bincount(self._kernel)
         distinct, self._first = np.unique(np.concatenate(places), axis=0, return_index=True)
         self._tree = KDTree(distinct)
 
     def means(self) -> dict[str, float]:
-        """Mean efficiency of each kernel over the problems that have it."""
+        """Mean efficiency of each kernel over the problems it was measured on."""
         return dict(zip(self._numbers, self._means.tolist(), strict=True))
 
     def single_kernel_scores(self, dataset: Dataset) -> NDArray[np.float64]:
-        """Scores of always choosing the kernel of the best mean efficiency, shape (rows,).
+        """Scores for always choosing the kernel with the best mean efficiency, shape (rows,).
 
-        Where a problem lacks that kernel, the next best counts.
+        Where a problem lacks that kernel, the next best is chosen.
         """
         kernel = self._known(dataset)
         return np.where(kernel >= 0, self._means[kernel], -1.0)
 
     def nearest_problem_scores(self, dataset: Dataset) -> NDArray[np.float64]:
-        """Scores of choosing what was best on the nearest problem, shape (rows,).
+        """Scores for choosing the best kernel of the nearest problem, shape (rows,).
 
-        Near is in the operation's places of problems (`Operation.place`), mostly logarithms of sizes. A kernel that
-        was not measured there scores below all that were, in the order of the mean efficiency over all.
+        Distances are measured in the operation's coordinates of problems (`Operation.place`), mostly logarithms of
+        sizes. Kernels not measured on that problem rank below the measured ones, by mean efficiency over all problems.
         """
         kernel, problem = self._known(dataset), dataset.problem_ids
         nearest = self._first[self._tree.query(places_of(dataset), k=1)[1][:, 0]]
@@ -90,26 +89,27 @@ class Learned:
         return scores
 
     def _numbered(self, dataset: Dataset) -> NDArray[np.int32]:
-        """The number of each row's kernel, which is given where it has none, shape (rows,)."""
+        """Number the kernel of each row, adding new kernels, shape (rows,)."""
         codes, names = _kernels(dataset)
         return np.array([self._numbers.setdefault(name, len(self._numbers)) for name in names], dtype=np.int32)[codes]
 
     def _known(self, dataset: Dataset) -> NDArray[np.int32]:
-        """The number of each row's kernel, -1 for one that is not known, shape (rows,)."""
+        """Number of each row's kernel, -1 if unknown, shape (rows,)."""
         codes, names = _kernels(dataset)
         return np.array([self._numbers.get(name, -1) for name in names], dtype=np.int32)[codes]
 
 
 def places_of(dataset: Dataset) -> NDArray[np.float64]:
-    """The places of the problems, shape (problems, axes)."""
+    """Coordinates of the problems, shape (problems, axes)."""
     return np.array([dataset.op.problems.place(problem) for problem in dataset.problems()], dtype=np.float64)
 
 
 def hindsight_efficiency(parts: Iterable[Dataset]) -> NDArray[np.float64] | None:
-    """Efficiency of the one kernel that would have been best on the whole, shape (problems,).
+    """Efficiency of the single kernel that would have been best overall, shape (problems,).
 
-    One for each kind of problems, those that differ in sizes only: a kernel is for one kind. Only a kernel that was
-    measured on every problem of its kind can be judged so; None if a kind has none, as in sampled data.
+    There is one such kernel for each kind of problems (equal except for sizes), since a kernel serves one kind. It must
+    have been measured on every problem of its kind; the result is None if a kind has no such kernel, as in sampled
+    data.
 
     Args:
         parts: the data, each with whole problems; iterated twice.
@@ -133,7 +133,7 @@ def hindsight_efficiency(parts: Iterable[Dataset]) -> NDArray[np.float64] | None
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _OfKind:
-    """The rows of one kind in a part: number and name of the kernel, problem and efficiency of each."""
+    """The rows of one kind in a part: index and name of the kernel, problem, and efficiency."""
 
     kind: Kind
     codes: NDArray[np.int64]
@@ -143,7 +143,7 @@ class _OfKind:
 
 
 class _Totals:
-    """Over a kind's problems: on how many each kernel was measured, its summed efficiency, and how many there are."""
+    """Totals over a kind's problems: measurements and summed efficiency per kernel, and number of problems."""
 
     def __init__(self) -> None:
         self._rows: Counter[str] = Counter()
@@ -153,14 +153,14 @@ class _Totals:
     def add(self, one: _OfKind) -> None:
         """Add the rows of a part."""
         sums = np.array([self._sums.get(name, 0.0) for name in one.names])
-        # One after the other, so that the sum does not depend on the parts.
+        # Added sequentially, so that rounding does not depend on the parts.
         np.add.at(sums, one.codes, one.efficiency)
         self._sums.update(zip(one.names, sums.tolist(), strict=True))
         self._rows.update(dict(zip(one.names, np.bincount(one.codes).tolist(), strict=True)))
         self._problems += len(np.unique(one.problem))
 
     def best(self) -> str:
-        """The best kernel of those that every problem has, the first of equals; empty if there is none."""
+        """Return the best kernel among those measured on every problem, the first of ties; empty if there is none."""
         everywhere = [name for name, count in self._rows.items() if count == self._problems]
         return max(everywhere, key=self._sums.__getitem__, default="")
 
@@ -179,7 +179,7 @@ def _of_kinds(dataset: Dataset) -> Iterator[_OfKind]:
 
 
 def _kernels(dataset: Dataset) -> tuple[NDArray[np.int64], list[str]]:
-    """The number of each row's kernel among those of the dataset, and their names."""
+    """Kernel index of each row within the dataset, and the kernel names."""
     import pandas as pd
 
     codes, names = pd.factorize(dataset.frame["kernel"])

@@ -1,4 +1,4 @@
-"""Compare an old and a new model on the same measured problems, for a gate."""
+"""Comparison of an old and a new model on the same measured problems, for a gate."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _FIGURES: dict[str, Callable[[NDArray[np.float64]], Figure]] = {
 
 @dataclass(frozen=True, slots=True)
 class Thresholds:
-    """Allowed losses of efficiency; `problem`: of any single problem, relative."""
+    """Allowed losses of efficiency; `problem` is the relative loss on any single problem."""
 
     mean: float = 0.005
     median: float = 0.005
@@ -41,7 +41,7 @@ class Thresholds:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """A figure of both models."""
+    """A figure for both models."""
 
     name: str
     old: float
@@ -53,13 +53,13 @@ class Difference:
 
     @property
     def passes(self) -> bool:
-        """True if the loss is within the allowed one."""
+        """Return True if the loss is within the allowed loss."""
         return self.new >= self.old - self.allowed_loss
 
 
 @dataclass(frozen=True, slots=True)
 class Degraded:
-    """A problem on which the new model lost."""
+    """A problem on which the new model's choice is slower."""
 
     problem: str
     old_efficiency: float
@@ -77,9 +77,9 @@ class Comparison(Record):
     json_properties: ClassVar = ("failures", "passes")
 
     problems: int
-    """Problems whose choices were both measured, the base of differences and counts."""
+    """Problems where both choices were measured; differences and counts refer to these."""
     agreement: float
-    """Share of problems with the same choice, among those that both answer."""
+    """Share of problems with the same choice, among those that both models answer."""
     old_coverage: Coverage
     new_coverage: Coverage
     differences: tuple[Difference, ...]
@@ -104,7 +104,7 @@ class Comparison(Record):
 
 
 class CompareDocument(Comparison, Document):
-    """ckh validate compare --json."""
+    """Output of ckh validate compare --json."""
 
     schema = "validate_compare"
 
@@ -119,17 +119,17 @@ class CompareDocument(Comparison, Document):
 def compare(parts: Iterable[Dataset], old: Ranker, new: Ranker, thresholds: Thresholds, least: int = 1) -> Comparison:
     """Compare two models' answers on a dataset, in parts of whole problems.
 
-    A problem is the same if both choices are the same kernel or equally fast.
+    Two choices are the same if they are the same kernel or equally fast.
 
     Args:
         parts: the rows.
-        old: gives a part's rows in the old model's order.
-        new: in the new one's.
-        thresholds: how much worse the new one may be.
-        least: on how many problems both choices must have been measured.
+        old: ranks a part's rows with the old model.
+        new: ranks a part's rows with the new model.
+        thresholds: allowed losses of the new model.
+        least: minimum number of problems where both choices were measured.
 
     Raises:
-        DataError: these are fewer.
+        DataError: there are fewer such problems.
     """
     found = [_choices(part, old(part), new(part)) for part in parts]
     efficiency = np.concatenate([one.efficiency for one in found], axis=1)

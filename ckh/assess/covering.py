@@ -1,11 +1,11 @@
-"""The fewest kernels that keep most of what the best of all kernels reach on a workload.
+"""Smallest set of kernels that keeps a given share of the oracle's performance on a workload.
 
 A set of kernels is as good on a problem as its best kernel there. Its efficiency on a workload is the weighted mean of
-oracle / best time in the set. To choose the fewest kernels that reach a given mean, so that every problem has one that
-works, is a covering problem ("facility location"): an integer programme, which HiGHS (`scipy.optimize.milp`) solves for
-small pools. For larger ones the greedy choice is taken: the efficiency of a set is submodular, so that what any set of
-k kernels reaches is at most that of the chosen ones and the k largest single gains over them (Nemhauser, Wolsey and
-Fisher 1978), which bounds from below how many kernels are needed.
+oracle time / best time in the set. Finding the smallest set that reaches a given mean and has a working kernel for
+every problem is a covering problem ("facility location"): an integer program, which HiGHS (`scipy.optimize.milp`)
+solves for small pools. Larger pools use the greedy choice: the efficiency of a set is submodular, so any set of k
+kernels reaches at most the efficiency of the chosen kernels plus the k largest single gains over them (Nemhauser,
+Wolsey and Fisher 1978), which gives a lower bound of the set size.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from ckh.errors import DataError
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-MOST_EXACT_PAIRS = 20_000  # usable pairs that the integer programme takes
+MOST_EXACT_PAIRS = 20_000  # maximum number of usable pairs for the integer program
 SOLVER_SECONDS = 60.0
 _ROUNDING = 1e-9
 
@@ -33,7 +33,7 @@ class Workload:
     Attributes:
         problem: index of each pair's problem, shape (pairs,).
         kernel: index of each pair's kernel, shape (pairs,).
-        efficiency: the problem's least time / the pair's, shape (pairs,).
+        efficiency: the problem's oracle time / the pair's time, shape (pairs,).
         weight: weights of problems with sum 1, shape (problems,).
         kernels: number of kernels.
     """
@@ -96,17 +96,17 @@ class KernelSet:
 
 
 def choose_set(workload: Workload, keep: float, most: int) -> KernelSet:
-    """The fewest kernels, `most` at most, that keep a share of the oracle's mean and have one for every problem.
+    """Choose the smallest set, at most `most` kernels, that keeps a share of the mean and serves every problem.
 
-    Where `most` are too few, they are those of the greedy order.
+    If `most` kernels are not enough, the first ones in greedy order are chosen.
 
     Args:
         workload: the problems and kernels.
         keep: share, above 0 and at most 1.
-        most: the largest number of kernels.
+        most: maximum number of kernels.
 
     Raises:
-        DataError: a problem has no kernel that works, or there is no problem.
+        DataError: a problem has no working kernel, or there is no problem.
     """
     if not len(workload.weight) or np.bincount(workload.problem, minlength=len(workload.weight)).min() == 0:
         raise DataError("every problem of a workload needs a working kernel", code="no-working-kernel")
@@ -129,16 +129,18 @@ def choose_set(workload: Workload, keep: float, most: int) -> KernelSet:
 
 
 def _greedy(workload: Workload, keep: float, most: int) -> tuple[list[CoverStep], int | None, int]:
-    """Adds the kernel of the largest gain until enough is kept, or there are `most`.
+    """Add the kernel with the largest gain until the share is kept, or there are `most` kernels.
 
-    What is added up is the mean efficiency and the share of problems that have a kernel, so that these come first.
+    The objective is the mean efficiency plus the share of problems with a working kernel, so that serving every problem
+    comes first.
 
     Returns:
-        the order, how many of it keep enough if they do, and how many kernels every set needs that does.
+        the order, the number of its kernels that keep the share (None if it never does), and a lower bound of the set
+            size.
     """
     values = 1.0 + workload.efficiency
     value = np.zeros(len(workload.weight))  # 1 + efficiency, 0 without a kernel
-    ceiling = np.full(workload.kernels, 2.0)  # what sets of 1, 2, … kernels cannot exceed
+    ceiling = np.full(workload.kernels, 2.0)  # upper bound for sets of 1, 2, … kernels
     chosen: list[int] = []
     reached: list[tuple[float, float]] = []
     while True:
@@ -188,10 +190,10 @@ def _by_gain(workload: Workload, chosen: NDArray[np.int64]) -> list[int]:
 
 
 def _exact(workload: Workload, keep: float) -> tuple[NDArray[np.int64] | None, int]:
-    """The fewest kernels that keep enough, by an integer programme, and how many any such set needs.
+    """Solve for the smallest set that keeps the share by an integer program; also return a lower bound of its size.
 
-    Variables are whether a kernel is chosen (integers) and the share of a problem that a pair serves. Each problem is
-    served once, by chosen kernels alone, and the mean is kept. None where the time did not suffice to find a set.
+    Variables are whether a kernel is chosen (integer) and the share of a problem served by a pair. Each problem is
+    served once, by chosen kernels only, and the mean is kept. None if no set was found within the time limit.
     """
     from scipy.optimize import Bounds, LinearConstraint, milp
     from scipy.sparse import coo_array, hstack

@@ -1,4 +1,4 @@
-"""Golden choices: which kernel was chosen for each problem of a list, and what changed since, by measurement."""
+"""Golden choices: the chosen kernel for each problem of a list, and what has changed since, with measurements."""
 
 from __future__ import annotations
 
@@ -29,18 +29,18 @@ class Golden(Document):
     op: str
     """Operation of all problems."""
     arch: str
-    """Architecture that the choices are for."""
+    """Architecture of the choices."""
     kernels: Mapping[str, str]
-    """Canonical text of a problem -> complete name of the first choice."""
+    """Canonical text of a problem -> full name of the first choice."""
 
     def text(self) -> str:
-        """As a file has it; `read_golden` reads it back."""
+        """Format as a file that `read_golden` reads."""
         return json_text(self)
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A problem whose choice changed; times are None where nothing was measured, or the kernel failed."""
+    """A problem whose choice changed; times are None where the kernel failed or was not measured."""
 
     json_properties: ClassVar = ("slowdown",)
 
@@ -49,48 +49,48 @@ class Change:
     was: str
     """The golden kernel."""
     now: str
-    """The kernel that is chosen now; empty if none applies."""
+    """The current choice; empty if no kernel applies."""
     was_ms: float | None = None
     """Measured time of the golden kernel."""
     now_ms: float | None = None
-    """Measured time of the kernel that is chosen now."""
+    """Measured time of the current choice."""
     failed: str = ""
-    """Why the kernel that is chosen now has no time although it was measured; empty otherwise."""
+    """Why the current choice has no time although it was measured; empty otherwise."""
 
     @property
     def slowdown(self) -> float | None:
-        """How much longer the new choice takes, relative; None if unknown."""
+        """Relative increase of the time with the new choice; None if unknown."""
         if self.was_ms is None or self.now_ms is None:
             return None
         return self.now_ms / self.was_ms - 1.0
 
     @property
     def is_known(self) -> bool:
-        """True if a measurement says what the change is worth."""
+        """Return True if the effect of the change is known."""
         return self.slowdown is not None or bool(self.failed) or not self.now
 
     def failure(self, most: float, *, allows_unmeasured: bool) -> str:
-        """Why a gate must not let it pass; empty if it may.
+        """Return the reason why a gate must reject the change; empty if it may pass.
 
         Args:
-            most: the slowdown that is allowed.
-            allows_unmeasured: whether a change that nobody measured may pass.
+            most: maximum allowed slowdown.
+            allows_unmeasured: whether an unmeasured change may pass.
         """
         if not self.now:
             return f"{self.problem}: no kernel applies any more"
         if self.failed:
-            return f"{self.problem}: the kernel that is chosen now failed: {self.failed}"
+            return f"{self.problem}: the current choice failed: {self.failed}"
         if self.slowdown is None:
-            return "" if allows_unmeasured else f"{self.problem}: another kernel is chosen, and nobody measured both"
+            return "" if allows_unmeasured else f"{self.problem}: the choice changed, and not both were measured"
         slower = f"{self.slowdown:.1%} slower ({self.was_ms:.4g} ms -> {self.now_ms:.4g} ms)"
-        return f"{self.problem}: the kernel that is chosen now is {slower}" if self.slowdown > most else ""
+        return f"{self.problem}: the current choice is {slower}" if self.slowdown > most else ""
 
 
 def read_golden(path: Path) -> Golden:
-    """The choices of a file.
+    """Read a file of golden choices.
 
     Raises:
-        DataError: it cannot be read, or holds none.
+        DataError: it cannot be read, or has no choices.
     """
     fields = JsonFields.read(path)
     schema, *_ = (fields.scalar(name, str) for name in _NAMES)
@@ -107,11 +107,11 @@ def read_golden(path: Path) -> Golden:
 
 
 def changes(golden: Golden, now: Mapping[str, str]) -> list[Change]:
-    """The problems whose choice is another now, in the order of the golden choices.
+    """Return the problems whose choice differs now, in the order of the golden choices.
 
     Args:
-        golden: what was chosen.
-        now: what is chosen, by problem; a problem that no kernel applies to is left out.
+        golden: the golden choices.
+        now: current choice by problem, without problems that no kernel applies to.
     """
     return [
         Change(problem, was, now.get(problem, ""))
@@ -121,7 +121,7 @@ def changes(golden: Golden, now: Mapping[str, str]) -> list[Change]:
 
 
 def checks(golden: Golden, found: list[Change], most: float, *, allows_unmeasured: bool) -> tuple[Check, ...]:
-    """A check for each problem of the golden choices."""
+    """Return a check for each problem of the golden choices."""
     changed = {one.problem: one for one in found}
     return tuple(
         Check(problem)

@@ -1,7 +1,7 @@
-"""Intervals that hold a figure with 95 % confidence: bootstrap over problems, as rows of one problem belong together.
+"""95 % confidence intervals of figures: bootstrap over problems, since the rows of one problem belong together.
 
-All figures of a call are computed from the same draws, so that the difference of two is a difference on the same
-problems. Only counts of draws are kept, a block of resamples at a time: memory does not grow with the resamples.
+All figures of a call use the same draws, so that the difference of two figures is a paired difference. Only counts of
+draws are kept, one block of resamples at a time: memory does not grow with the resamples.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 
 CONFIDENCE = 0.95
 _RESAMPLES = 2000
-_RESAMPLES_OF_MANY = 1000  # of as many problems intervals are narrow, and their ends need no more
+_RESAMPLES_OF_MANY = 1000  # with many problems intervals are narrow, and fewer resamples suffice
 _MANY = 10_000
-_DRAWN_VALUES = 1 << 20  # drawn at a time
-_WINDOW = 8.0  # standard deviations around a percentile's rank within which a resample's order statistic is looked for
+_DRAWN_VALUES = 1 << 20  # maximum drawn at a time
+_WINDOW = 8.0  # search range of a resample's order statistic around the percentile's rank, in standard deviations
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,11 +36,11 @@ class Estimate:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Figure:
-    """A figure of problems, each drawn some times.
+    """A figure of problems, each drawn a number of times.
 
     Attributes:
-        columns: values of problems, shape (problems,) each, whose sums over the draws it follows from.
-        of_draws: from those sums, shape (resamples, columns), and how often each problem was drawn, shape
+        columns: values of problems, shape (problems,) each; the figure depends on their sums over the draws.
+        of_draws: maps those sums, shape (resamples, columns), and the number of draws of each problem, shape
             (resamples, problems), to the figure of each resample.
     """
 
@@ -49,14 +49,14 @@ class Figure:
 
 
 def estimates(figures: Mapping[str, Figure], problems: int, seed: int = 0) -> dict[str, Estimate]:
-    """Each figure over all problems, and its interval.
+    """Compute each figure over all problems, with its interval.
 
-    A figure that no problem of a resample decides is NaN there, and that resample says nothing of it.
+    A figure that is undefined in a resample is NaN there, and that resample is ignored.
 
     Args:
         figures: by name.
-        problems: how many there are, at least one.
-        seed: of the draws.
+        problems: number of problems, at least one.
+        seed: random seed of the draws.
     """
     columns = np.stack([column for figure in figures.values() for column in figure.columns], axis=1)
     values = {name: float(found[0]) for name, found in _of_draws(figures, columns, np.ones((1, problems)))}
@@ -68,24 +68,24 @@ def estimates(figures: Mapping[str, Figure], problems: int, seed: int = 0) -> di
 
 
 def mean_of(values: NDArray[np.float64], inside: NDArray[np.bool_] | None = None) -> Figure:
-    """The mean of values, shape (problems,), or of those that are inside."""
+    """Mean of values, shape (problems,), or of the values inside a mask."""
     weight = np.ones(len(values)) if inside is None else inside.astype(np.float64)
     weighted = np.where(weight > 0, values, 0.0)
     return Figure((weighted, weight), lambda sums, _counts: _divided(sums[:, 0], sums[:, 1]))
 
 
 def geomean_of(values: NDArray[np.float64]) -> Figure:
-    """The geometric mean of values, shape (problems,)."""
+    """Geometric mean of values, shape (problems,)."""
     mean = mean_of(np.log(np.maximum(values, 1e-12)))
     return Figure(mean.columns, lambda sums, counts: np.exp(mean.of_draws(sums, counts)))
 
 
 def percentile_of(values: NDArray[np.float64], percent: float) -> Figure:
-    """A percentile of values, shape (problems,), interpolated linearly between order statistics."""
+    """Percentile of values, shape (problems,), interpolated linearly between order statistics."""
     order = np.argsort(values, kind="stable")
     at = (len(values) - 1) * percent / 100
     rank, part = int(at), at - int(at)
-    # A resample's order statistic is near the same rank of all: only there its draws are counted one by one.
+    # A resample's order statistic is near the rank over all problems: draws are counted individually only there.
     width = 2 + math.ceil(_WINDOW * math.sqrt(len(values)) / 2)
     first = max(0, rank - width)
     near = order[first : rank + width + 2]
@@ -101,12 +101,12 @@ def percentile_of(values: NDArray[np.float64], percent: float) -> Figure:
 
 
 def difference(after: Figure, before: Figure) -> Figure:
-    """One figure minus another, on the same draws: a paired difference."""
+    """Difference of two figures on the same draws: a paired difference."""
     return _of_two(after, before, np.subtract)
 
 
 def ratio(over: Figure, under: Figure) -> Figure:
-    """One figure over another, on the same draws; NaN where that is 0."""
+    """Ratio of two figures on the same draws; NaN where the denominator is 0."""
     return _of_two(over, under, _divided)
 
 
@@ -135,12 +135,12 @@ def _divided(over: NDArray[np.float64], under: NDArray[np.float64]) -> NDArray[n
 
 
 def _first_above(up_to: NDArray[np.float64], place: int) -> NDArray[np.intp]:
-    """Of each resample the order statistic that stands at a place, counted from 0; the last that was looked at."""
+    """Index of the order statistic at a rank, counted from 0, for each resample; the last index if out of range."""
     return np.asarray(np.minimum((up_to <= place).sum(axis=1), up_to.shape[1] - 1))
 
 
 def _draws(problems: int, seed: int) -> Iterator[NDArray[np.float64]]:
-    """How often each problem is drawn in each resample, in blocks of shape (resamples, problems)."""
+    """Yield the number of draws of each problem, in blocks of shape (resamples, problems)."""
     random = np.random.default_rng(seed)
     resamples = _RESAMPLES_OF_MANY if problems > _MANY else _RESAMPLES
     step = max(1, _DRAWN_VALUES // problems)

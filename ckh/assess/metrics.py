@@ -1,7 +1,7 @@
-"""Metrics of choices: efficiency, and hit rates.
+"""Metrics of choices: efficiency and hit rates.
 
-The oracle of a problem is its least measured time. Efficiency is the oracle over the chosen kernel's measured time.
-Kernels within the repeatability of measurements of the least time count as ties of the oracle (`noise`).
+The oracle of a problem is its shortest measured time. Efficiency is the oracle over the chosen kernel's measured time.
+Kernels within the repeatability of the oracle count as ties (`noise`).
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 TOP_KS = (1, 3, 5, 10)
-_MIN_TOLERANCE = 0.01  # of two times nearer than this, neither is the better
+_MIN_TOLERANCE = 0.01  # relative; closer times are ties
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Times:
-    """Measured times of rows, one for each (problem, kernel) pair.
+    """Measured times of rows, one row per (problem, kernel) pair.
 
     Attributes:
-        problem: number of each row's problem, 0, 1, …, shape (rows,).
+        problem: index of each row's problem, 0, 1, …, shape (rows,).
         latency_ms: positive times, shape (rows,).
-        spread: relative median absolute deviation of each, NaN where unknown, shape (rows,).
-        tolerance: how far repeated measurements of one kernel lie apart, relative, NaN where unknown, shape
-            (problems,); None: it is known of no problem.
+        spread: relative median absolute deviation of each time, NaN where unknown, shape (rows,).
+        tolerance: relative difference between repeated measurements of a kernel, NaN where unknown, shape (problems,);
+            None if unknown for all problems.
     """
 
     problem: NDArray[np.int64]
@@ -45,7 +45,7 @@ class Times:
         return int(self.problem.max()) + 1 if len(self.problem) else 0
 
     def oracle_ms(self) -> NDArray[np.float64]:
-        """Least time of each problem, shape (problems,)."""
+        """Shortest time of each problem, shape (problems,)."""
         best = np.full(self.count, np.inf)
         np.minimum.at(best, self.problem, self.latency_ms)
         return best
@@ -65,17 +65,17 @@ class Times:
         return tolerance
 
     def is_best(self) -> NDArray[np.bool_]:
-        """True if a row ties with the oracle within the repeatability of measurements."""
+        """Mask of rows that tie with the oracle within the repeatability of measurements."""
         return as_good(self.efficiency(), known_or(self.tolerance, self.own_tolerance())[self.problem])
 
 
 def known_or(known: NDArray[np.float64] | None, otherwise: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The tolerances, with others where they are NaN or missing."""
+    """Replace NaN or missing tolerances."""
     return otherwise if known is None else np.where(np.isfinite(known), known, otherwise)
 
 
 def as_good(efficiency: NDArray[np.float64], tolerance: NDArray[np.float64]) -> NDArray[np.bool_]:
-    """True if an efficiency is 1 within measurement accuracy."""
+    """Mask of efficiencies that are 1 within the tolerance."""
     return np.asarray(efficiency >= 1.0 / (1.0 + tolerance))
 
 
@@ -98,27 +98,27 @@ FIGURES = tuple(f"{field.name}{_FIGURE_SUFFIX}" for field in fields(Efficiency) 
 
 @dataclass(frozen=True, slots=True)
 class TopK:
-    """Efficiency of measuring the first k choices."""
+    """Efficiency of measuring the first k choices and keeping the best."""
 
     k: int
     problems: int
     """Problems with a measured kernel among the first k."""
     hit: float
-    """Share of problems whose first k contain a best kernel."""
+    """Share of problems where a best kernel is among the first k."""
     efficiency_mean: float
     """Mean efficiency of the best of the first k."""
     efficiency_p10: float
 
 
 def choices(scores: NDArray[np.float64], problem: NDArray[np.int64], count: int) -> NDArray[np.int64]:
-    """Index of the highest score of each problem, the first of ties, shape (count,)."""
+    """Index of the row with the highest score of each problem, the first of ties, shape (count,)."""
     order = np.lexsort((np.arange(len(scores)), -scores, problem))
     first = np.searchsorted(problem[order], np.arange(count))
     return np.asarray(order[first], dtype=np.int64)
 
 
 def places(scores: NDArray[np.float64], problem: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Rank of each row in its problem, from 0, shape (rows,)."""
+    """Rank of each row within its problem, from 0, shape (rows,)."""
     order = np.lexsort((np.arange(len(scores)), -scores, problem))
     ordered = problem[order]
     starts = np.searchsorted(ordered, ordered)
@@ -128,12 +128,12 @@ def places(scores: NDArray[np.float64], problem: NDArray[np.int64]) -> NDArray[n
 
 
 def summarize(efficiency: NDArray[np.float64], seed: int = 0) -> Efficiency:
-    """Distribution of efficiencies, shape (problems,); percentiles interpolate linearly."""
+    """Summarize the distribution of efficiencies, shape (problems,); percentiles are interpolated linearly."""
     return summaries({"": efficiency}, seed)[""]
 
 
 def summaries(efficiency: Mapping[str, NDArray[np.float64]], seed: int = 0) -> dict[str, Efficiency]:
-    """As `summarize`, for several choices on the same problems, shape (problems,) each, by the same draws."""
+    """Apply `summarize` to several choices on the same problems, shape (problems,) each, with the same draws."""
     figures: dict[str, Figure] = {}
     for name, values in efficiency.items():
         parts = {"mean": mean_of(values), "geomean": geomean_of(values)}
@@ -151,14 +151,14 @@ def summaries(efficiency: Mapping[str, NDArray[np.float64]], seed: int = 0) -> d
 
 
 def best_of_first(times: Times, place: NDArray[np.float64], ks: Sequence[int] = TOP_KS) -> NDArray[np.float64]:
-    """The efficiency of the best measured kernel among the first k choices of each problem, shape (ks, problems).
+    """Efficiency of the best measured kernel among the first k choices of each problem, shape (ks, problems).
 
     NaN where none of them was measured.
 
     Args:
-        times: of all rows.
-        place: of each row in its problem's ranking, 0 for the first, shape (rows,).
-        ks: how many choices.
+        times: times of all rows.
+        place: rank of each row in its problem, 0 for the first, shape (rows,).
+        ks: numbers of choices.
     """
     efficiency = times.efficiency()
     best = np.full((len(ks), times.count), np.nan)
@@ -171,13 +171,12 @@ def best_of_first(times: Times, place: NDArray[np.float64], ks: Sequence[int] = 
 def top_k(best: NDArray[np.float64], tolerance: NDArray[np.float64], ks: Sequence[int] = TOP_KS) -> list[TopK]:
     """Hit rate and efficiency of the best of the first k choices.
 
-    Problems none of whose first k choices was measured do not count; a number of choices of which none was measured on
-    any problem is left out.
+    Problems without a measured kernel among the first k are ignored; a k without any such problem is left out.
 
     Args:
-        best: as `best_of_first` gives it, shape (ks, problems).
-        tolerance: how far from the least time is as good, relative, shape (problems,).
-        ks: how many choices.
+        best: result of `best_of_first`, shape (ks, problems).
+        tolerance: relative tolerance of ties with the oracle, shape (problems,).
+        ks: numbers of choices.
     """
     found = []
     for k, row in zip(ks, best, strict=True):

@@ -1,10 +1,10 @@
-"""Repeat noise: how far two measurements of the same kernel on the same problem lie apart, and what that limits.
+"""Repeat noise: difference between two measurements of the same kernel on the same problem, and its consequences.
 
-Where pairs were measured more than once, a dataset has two independent times of them (`earlier_ms`, `later_ms`). What
-moves all times of a problem alike does not change which kernel is best there, and is no noise here: noise is how far
-the ratio of the two times lies from the problem's median. The tolerance is its robust standard deviation, 1.4826 times
-the median absolute deviation: two of three repeated measurements are nearer than that. Only kernels that may be best
-count, those that take at most half as long again as the best: slower ones have fewer samples.
+Where pairs were measured more than once, a dataset has two independent times of them (`earlier_ms`, `later_ms`). A
+change that affects all times of a problem equally does not change the ranking and is not noise: noise is the deviation
+of the ratio of the two times from the problem's median ratio. The tolerance is its robust standard deviation, 1.4826
+times the median absolute deviation: two thirds of repeated measurements are within it. Only kernels that may be the
+best are used, with at most 1.5 times the oracle's time: slower kernels have fewer samples.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ if TYPE_CHECKING:
 
     from ckh.data.dataset import Dataset
 
-_NORMAL = 1.4826  # standard deviation over median absolute deviation, of normal errors
-_NEAR = 1.5  # times the oracle's: kernels whose noise matters
-_CONTENDER = 1.05  # times the oracle's: kernels that another measurement may find to be the best
-_LEAST_PAIRS = 8  # of a problem, to know its own noise; with fewer the device's counts
-_LEAST_OF_PROBLEM = 3  # to know a problem's median ratio
+_NORMAL = 1.4826  # standard deviation / median absolute deviation of a normal distribution
+_NEAR = 1.5  # times the oracle: kernels whose noise matters
+_CONTENDER = 1.05  # times the oracle: kernels that may be the best in another measurement
+_LEAST_PAIRS = 8  # minimum to estimate a problem's own noise; below it the device's noise is used
+_LEAST_OF_PROBLEM = 3  # minimum to estimate a problem's median ratio
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,26 +41,26 @@ class DeviceNoise:
     device: str
     """Name of the device, or the architecture if unknown."""
     pairs: int
-    """Pairs near the best that were measured more than once, on problems with at least three such pairs."""
+    """Repeated pairs close to the best, on problems with at least three such pairs."""
     problems: int
     """Problems of these pairs."""
     median: float
-    """Median relative difference of two times of a pair, besides the problem's median ratio."""
+    """Median relative difference between two times of a pair, after removing the problem's median ratio."""
     p90: float
     """90th percentile of the difference."""
     tolerance: float
-    """Robust standard deviation of the difference: kernels as near to the best count as equal to it."""
+    """Robust standard deviation of the difference: kernels within it of the best are ties."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RepeatNoise:
-    """The repeat noise of a dataset, as far as it is known.
+    """Repeat noise of a dataset.
 
     Attributes:
-        devices: of each device whose pairs were measured more than once.
-        tolerance: how far repeated measurements of a kernel lie apart, relative, NaN where nothing was measured again
-            on the device; shape (problems,).
-        problems_of_their_own: how many problems have enough pairs to know their own.
+        devices: noise of each device with repeated pairs.
+        tolerance: relative difference between repeated measurements of a kernel, NaN where the device has none; shape
+            (problems,).
+        problems_of_their_own: number of problems with enough pairs to estimate their own noise.
     """
 
     devices: tuple[DeviceNoise, ...]
@@ -70,14 +70,14 @@ class RepeatNoise:
 
 @dataclass(frozen=True, slots=True)
 class Ceiling:
-    """Choices against those of a repeated measurement: chosen by one measurement, scored in the other."""
+    """Comparison with the choices of a repeated measurement: chosen by one measurement, scored in the other."""
 
     problems: int
-    """Problems with kernels that were measured more than once."""
+    """Problems with kernels measured more than once."""
     repeated: Estimate
     """Mean efficiency of choosing by a measurement."""
     model: Estimate
-    """Mean efficiency of the model's choices, scored in the same way."""
+    """Mean efficiency of the model's choices, scored the same way."""
     share: Estimate
     """The model's efficiency over that of a repeated measurement."""
     baseline: str
@@ -87,28 +87,27 @@ class Ceiling:
 
 
 def noise_times(dataset: Dataset) -> tuple[Times, RepeatNoise | None]:
-    """The times of all rows with the tolerance that repeat noise gives, and that noise."""
+    """Times of all rows with the tolerance from repeat noise, and that noise."""
     times, noise = times_of(dataset), repeat_noise(dataset)
     return (times if noise is None else replace(times, tolerance=noise.tolerance)), noise
 
 
 def has_repeats(dataset: Dataset) -> bool:
-    """True if any pair has two measurements."""
+    """Return True if any pair has two measurements."""
     return set(REPEATED) <= set(dataset.frame.columns) and bool(_twice(*_both(dataset)).any())
 
 
 def repeat_noise(dataset: Dataset) -> RepeatNoise | None:
-    """The repeat noise of a dataset; None if no pair was measured more than once."""
+    """Compute the repeat noise of a dataset; None without repeated pairs."""
     found = RepeatNoiseOfParts()
     found.add(dataset, times_of(dataset))
     return found.result()
 
 
 class RepeatNoiseOfParts:
-    """Finds the repeat noise of a dataset in parts of whole problems.
+    """Accumulates the repeat noise of a dataset in parts of whole problems.
 
-    A median and a percentile of all need all values: a number is kept for each pair near the best that was measured
-    more than once.
+    Median and percentile need all values: one number is kept for each repeated pair close to the best.
     """
 
     def __init__(self) -> None:
@@ -142,7 +141,7 @@ class RepeatNoiseOfParts:
                 own[number] = _NORMAL * float(np.median(values))
 
     def result(self) -> RepeatNoise | None:
-        """The noise; None if no pair was measured more than once."""
+        """Return the noise; None without repeated pairs."""
         found = {name: np.concatenate([np.zeros(0), *parts]) for name, parts in self._apart.items()}
         devices = tuple(
             DeviceNoise(
@@ -166,13 +165,13 @@ class RepeatNoiseOfParts:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ScoredAgain:
-    """Choices scored in measurements that did not make them, shape (problems,) each.
+    """Choices scored in measurements that did not select them, shape (problems,) each.
 
     Attributes:
-        is_known: whether the problem's best kernels were all measured twice; elsewhere the others mean nothing.
+        is_known: whether the problem's best kernels were all measured twice; the other values are undefined elsewhere.
         repeated: efficiency of choosing by a measurement.
-        model: of the model's choice.
-        base: of the choice at which the closable gap begins.
+        model: efficiency of the model's choice.
+        base: efficiency of the choice at which the closable gap begins.
     """
 
     is_known: NDArray[np.bool_]
@@ -182,16 +181,16 @@ class ScoredAgain:
 
 
 def scored_again(dataset: Dataset, chosen: NDArray[np.int64], without: NDArray[np.int64] | None) -> ScoredAgain:
-    """Score choices in measurements that did not make them.
+    """Score choices in measurements that did not select them.
 
-    That is in the later one, and where all kernels of a problem were measured twice, in both, of which a repeated
-    measurement is scored in the other. Only problems are known whose best kernels were all measured twice; others of
-    theirs count with their one time.
+    Scores use the later measurement; where all kernels of a problem were measured twice, both, with a repeated
+    measurement's choice scored in the other one. Problems whose best kernels were not all measured twice are unknown;
+    other kernels count with their single time.
 
     Args:
-        dataset: of problems that have an oracle.
+        dataset: problems that have an oracle.
         chosen: the model's row of each problem, shape (problems,).
-        without: the row of each problem at which the closable gap begins, shape (problems,); None: any, at random.
+        without: the row of each problem at which the closable gap begins, shape (problems,); None for a random choice.
     """
     frame, problem = dataset.frame, dataset.problem_ids
     count = int(problem.max()) + 1
@@ -224,10 +223,10 @@ def scored_again(dataset: Dataset, chosen: NDArray[np.int64], without: NDArray[n
 
 
 def ceiling(parts: Sequence[ScoredAgain], baseline: str) -> Ceiling | None:
-    """The model's choices against those of a repeated measurement; None where nothing was measured more than once.
+    """Compare the model's choices with those of a repeated measurement; None without repeated measurements.
 
     Args:
-        parts: of the problems.
+        parts: scores of the problems.
         baseline: name of the choice at which the closable gap begins.
     """
     is_known = np.concatenate([part.is_known for part in parts])
@@ -260,7 +259,7 @@ def _twice(earlier: NDArray[np.float64], later: NDArray[np.float64]) -> NDArray[
 
 
 def _apart(ratios: NDArray[np.float64], problem: NDArray[np.int64]) -> NDArray[np.float64]:
-    """How far each pair's logarithm of ratios is from its problem's median; NaN where too few are known."""
+    """Deviation of each pair's log ratio from its problem's median; NaN with too few pairs."""
     order = np.argsort(problem, kind="stable")
     apart = np.full(len(ratios), np.nan)
     for _number, start, stop in _groups(problem):
@@ -271,7 +270,7 @@ def _apart(ratios: NDArray[np.float64], problem: NDArray[np.int64]) -> NDArray[n
 
 
 def _groups(problem: NDArray[np.int64]) -> list[tuple[int, int, int]]:
-    """The problems that occur, each with begin and end of its rows in the order of problems."""
+    """Problems with the start and stop of their rows, ordered by problem."""
     numbers, start, count = np.unique(np.sort(problem), return_index=True, return_counts=True)
     return list(zip(numbers.tolist(), start.tolist(), (start + count).tolist(), strict=True))
 

@@ -1,10 +1,10 @@
-"""Measuring a model's first choices again on the device, against the old best kernel and a random sample of all.
+"""Remeasurement of a model's first choices on the device, with the oracle's kernel and a random sample of all kernels.
 
-The best of a few kernels that were thought good flatters those who chose them. A random sample of all candidates says
-what was missed: were more than a share q of them faster than the best that was measured, n random ones would all have
-missed those with a probability of (1 - q)^n at most. With 59 that is 5 % for q = 5 %. Where the sample leaves some out,
-the speed of the true best is estimated from the sample's two fastest as 2 s1 - s2 (Robson and Whitlock, Biometrika
-51, 1964), and by no less than the best that was measured.
+The best of a few preselected kernels is a biased reference. A random sample of all candidates bounds what was missed:
+if more than a share q of them were faster than the best measured kernel, n random kernels would all miss those with
+probability at most (1 - q)^n; for n = 59 and q = 5 % that is 5 %. If the sample does not include all candidates, the
+speed of the true best is estimated from the sample's two fastest speeds as 2 s1 - s2 (Robson and Whitlock, Biometrika
+51, 1964), and is at least the best measured speed.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 
     from ckh.data.dataset import Dataset
 
-SAMPLE = 59  # random kernels: among so many one of the best 5 % is missing in 5 % of cases
-_MISSED = 0.05  # probability
-_TWO = 2  # fastest kernels, to estimate by
+SAMPLE = 59  # random kernels: all miss the best 5 % with a probability of 5 %
+_MISSED = 0.05  # probability of missing
+_TWO = 2  # fastest kernels used in the estimate
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,10 +36,10 @@ class Contest:
 
     Attributes:
         problem: canonical text.
-        kernels: the oracle's best, the model's first choices, best score first, and those of the sample that are none.
-        first: how many first choices there are.
+        kernels: the oracle's kernel, the model's first choices, best score first, and further kernels of the sample.
+        first: number of first choices.
         sample: names of random candidates.
-        candidates: how many kernels there are to choose from.
+        candidates: number of candidates.
     """
 
     problem: str
@@ -50,9 +50,10 @@ class Contest:
 
     @property
     def missed_share(self) -> float:
-        """The share of the candidates that may be faster than the best that is measured, with 95 % confidence.
+        """Share of the candidates that may be faster than the best measured kernel, with 95 % confidence.
 
-        Of a sample without replacement: the least number m of faster ones that it misses in at most 5 % of cases.
+        For sampling without replacement: the smallest number m of faster kernels that the sample misses in at most 5 %
+        of cases.
         """
         total, drawn = self.candidates, len(self.sample)
         if not drawn:
@@ -81,7 +82,7 @@ class Remeasured:
 
     @property
     def estimated_best_ns(self) -> float:
-        """The estimated time of the fastest of all candidates, no more than that of the fastest that was measured."""
+        """Estimated time of the fastest candidate, at most that of the fastest measured kernel."""
         contest = self.contest
         known = dict(zip(contest.kernels, self.times_ns, strict=True))
         times = sorted(time for name in contest.sample if (time := known[name]) is not None)
@@ -91,37 +92,37 @@ class Remeasured:
 
     @property
     def oracle_efficiency(self) -> float:
-        """How near the oracle's kernel still is to the best of all that was measured again."""
+        """Efficiency of the oracle's kernel relative to the best of all remeasured kernels."""
         return _ratio(self._best_ns, self.times_ns[0])
 
     @property
     def first_efficiency(self) -> float:
-        """Of the model's first choice."""
+        """Efficiency of the model's first choice."""
         return _ratio(self._best_ns, self.times_ns[1])
 
     @property
     def estimated_efficiency(self) -> float:
-        """Of the model's first choice, against the estimated best of all candidates."""
+        """Efficiency of the model's first choice relative to the estimated best of all candidates."""
         return _ratio(self.estimated_best_ns, self.times_ns[1])
 
     @property
     def top_efficiency(self) -> float:
-        """Of the best of the model's choices."""
+        """Efficiency of the best of the model's choices."""
         return max(_ratio(self._best_ns, time) for time in self._choices_ns)
 
     @property
     def sample_won(self) -> bool:
-        """True if a kernel of the sample was faster than the oracle's best and the model's choices."""
+        """Return True if a kernel of the sample was faster than the oracle's kernel and the model's choices."""
         others = [time for time in self.times_ns[: 1 + self.contest.first] if time is not None]
         return bool(others) and self._best_ns < min(others)
 
 
 def contests(dataset: Dataset, first: Sequence[Sequence[str]]) -> list[Contest]:
-    """The kernels to measure again on every problem that has choices: the oracle's best, and the choices.
+    """Select the kernels to remeasure on every problem with choices: the oracle's kernel and the choices.
 
     Args:
-        dataset: of problems that have an oracle.
-        first: names of a model's first choices of each problem, best first; none where it is refused.
+        dataset: problems that have an oracle.
+        first: names of a model's first choices of each problem, best first; empty if the problem is refused.
     """
     times = times_of(dataset)
     best = choices(-times.latency_ms, times.problem, times.count)
@@ -134,7 +135,7 @@ def contests(dataset: Dataset, first: Sequence[Sequence[str]]) -> list[Contest]:
 
 
 def first_measured(dataset: Dataset, scores: NDArray[np.float64], k: int) -> list[tuple[str, ...]]:
-    """Names of the k measured kernels of the highest score of each problem."""
+    """Names of the k measured kernels with the highest scores of each problem."""
     problem = dataset.problem_ids
     place = places(scores, problem)
     names = dataset.frame["kernel"].to_numpy()
@@ -149,16 +150,16 @@ def first_measured(dataset: Dataset, scores: NDArray[np.float64], k: int) -> lis
 def with_sample(
     found: Sequence[Contest], candidates: Callable[[str], Sequence[str]], size: int, seed: int
 ) -> list[Contest]:
-    """The contests with as many random candidates of each problem.
+    """Add random candidates of each problem to the contests.
 
-    All kernels are in one random order, of which each problem has the first that apply to it: so few are to be
-    compiled, and of one problem they are a random sample all the same.
+    All kernels are put in one random order, and each problem uses the first applicable ones: few kernels need
+    compiling, and for each problem they are still a random sample.
 
     Args:
         found: the contests.
         candidates: names of the kernels that apply to a problem.
-        size: how many of each.
-        seed: of the order.
+        size: number of random kernels per problem.
+        seed: random seed of the order.
     """
     random = np.random.default_rng(seed)
     order: dict[str, float] = {}
@@ -175,7 +176,7 @@ def with_sample(
 
 
 def measured_again(contest: Contest, samples_ns: Sequence[Sequence[float]]) -> Remeasured:
-    """The medians of the samples of each kernel; none where there are no samples."""
+    """Medians of the samples of each kernel; None without samples."""
     return Remeasured(contest, tuple(float(np.median(one)) if len(one) else None for one in samples_ns))
 
 

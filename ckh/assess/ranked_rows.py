@@ -1,4 +1,4 @@
-"""The measured rows of problems in a model's order: what every figure of a model's choices is computed from."""
+"""The measured rows of problems in a model's order, from which all figures of a model's choices are computed."""
 
 from __future__ import annotations
 
@@ -26,12 +26,11 @@ class RankedRows:
     """A model's answer for each problem of a dataset, joined with the measured rows.
 
     Attributes:
-        place: where the answer has each row's kernel, 0 for its first; infinite where it does not have it; shape
-            (rows,).
-        first: name of each answer's first kernel, empty where the problem is refused; shape (problems,).
-        refusal: why a problem has no kernel, empty where it has one; shape (problems,).
-        tflops: the speed that the answer states for each row, NaN where none; shape (rows,).
-        first_tflops: the speed that the answer states for its first kernel, NaN where none; shape (problems,).
+        place: rank of each row's kernel in the answer, 0 for the first; infinite if it is not ranked; shape (rows,).
+        first: name of each answer's first kernel, empty if the problem is refused; shape (problems,).
+        refusal: reason why a problem has no kernel, empty if it has one; shape (problems,).
+        tflops: predicted speed of each row, NaN if unknown; shape (rows,).
+        first_tflops: predicted speed of each answer's first kernel, NaN if unknown; shape (problems,).
     """
 
     place: NDArray[np.float64]
@@ -42,7 +41,7 @@ class RankedRows:
 
     @classmethod
     def by_scores(cls, dataset: Dataset, scores: NDArray[np.float64]) -> RankedRows:
-        """The measured rows alone, in the order of scores, highest first: the first choice is always measured."""
+        """Rank only the measured rows by score, highest first: the first choice is always measured."""
         problem = dataset.problem_ids
         count = int(problem.max()) + 1
         first = dataset.frame["kernel"].to_numpy(dtype=object)[choices(scores, problem, count)]
@@ -56,19 +55,19 @@ class RankedRows:
         )
 
     def best_ranked(self, problem: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The measured row that the answer ranks best, shape (problems,); any where it ranks none of them."""
+        """Index of the best-ranked measured row, shape (problems,); arbitrary if none is ranked."""
         return choices(-self.place, problem, len(self.first))
 
     def is_measured(self, problem: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """True if the answer's first kernel was measured on the problem, shape (problems,)."""
+        """Mask of problems where the answer's first kernel was measured, shape (problems,)."""
         return np.asarray(self.place[self.best_ranked(problem)] == 0)
 
     def ranks_any(self, problem: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """True if any measured kernel of a problem is a candidate, shape (problems,)."""
+        """Mask of problems where any measured kernel is a candidate, shape (problems,)."""
         return np.isfinite(self.place[self.best_ranked(problem)])
 
     def ranks_best(self, times: Times) -> NDArray[np.bool_]:
-        """True if a problem's fastest measured kernel is a candidate, shape (problems,)."""
+        """Mask of problems where the fastest measured kernel is a candidate, shape (problems,)."""
         found = np.zeros(times.count, dtype=bool)
         found[times.problem[(times.efficiency() >= 1.0) & np.isfinite(self.place)]] = True
         return found
@@ -87,17 +86,17 @@ class Coverage:
     not_measured: int
     """Problems whose choice was never measured."""
     best_no_candidate: int
-    """Problems with an answer that lacks the fastest measured kernel."""
+    """Problems whose answer lacks the fastest measured kernel."""
     refusal: str
-    """The first reason of a refusal; empty if there is none."""
+    """Reason of the first refusal; empty if there is none."""
 
     @property
     def judged(self) -> int:
-        """How many problems have a choice that was measured."""
+        """Number of problems whose choice was measured."""
         return self.problems - self.refused - self.not_measured
 
     def lines(self) -> list[str]:
-        """Sentences on incomplete coverage; none if coverage is complete."""
+        """Return sentences on incomplete coverage; empty if coverage is complete."""
         if self.coverage == 1.0:
             return []
         counts = {
@@ -113,7 +112,7 @@ class Coverage:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CoverageOfPart:
-    """The facts of `Coverage` on a part of the problems, shape (problems,) each."""
+    """Inputs of `Coverage` for a part of the problems, shape (problems,) each."""
 
     is_refused: NDArray[np.bool_]
     is_measured: NDArray[np.bool_]
@@ -122,7 +121,7 @@ class CoverageOfPart:
 
 
 def coverage_of(ranked: RankedRows, times: Times) -> CoverageOfPart:
-    """The coverage of a part of the problems."""
+    """Compute the coverage of a part of the problems."""
     refusals = [text for text in ranked.refusal if text]
     return CoverageOfPart(
         ranked.refusal != "",
@@ -133,7 +132,7 @@ def coverage_of(ranked: RankedRows, times: Times) -> CoverageOfPart:
 
 
 def coverage(parts: list[CoverageOfPart]) -> Coverage:
-    """The coverage of all problems."""
+    """Combine the coverage of all parts."""
     refused, measured, best = (
         np.concatenate([getattr(part, name) for part in parts]) for name in ("is_refused", "is_measured", "ranks_best")
     )

@@ -1,6 +1,6 @@
-"""Evaluation: how good the choices of a model are on measured problems, in the whole, by slice, beside baselines.
+"""Evaluation of a model's choices on measured problems: overall, by slice, and against baselines.
 
-Efficiency on parts of the problems, with intervals: what an operation says of them, and by their identity.
+Slices are subsets of the problems, by the operation's own definitions and by identity, with confidence intervals.
 """
 
 from __future__ import annotations
@@ -39,15 +39,15 @@ if TYPE_CHECKING:
     from ckh.data.dataset import Dataset
     from ckh.data.parts import DatasetParts
 
-# Columns by whose values problems are distinguished where they differ, unless the operation has slices of that name.
+# Identity columns that define slices where they vary, unless the operation has slices of that name.
 _BY_VALUE = {"direction": "variant", "dtype": "dtype", "layout": "layout", "device": "device"}
-SEEN_LAYERS = "training"  # the kind of slices of layers that were trained on at another batch size, and of others
+SEEN_LAYERS = "training"  # slices by whether the layer was in the training data at another batch size
 COPY, NEW = "same layer, another batch", "layer never seen"
 
 
 @dataclass(frozen=True, slots=True)
 class SliceReport:
-    """Efficiency on some of the problems; low to high is the 95 % confidence interval of the mean."""
+    """Efficiency on a subset of the problems; low to high is the 95 % confidence interval of the mean."""
 
     kind: str
     name: str
@@ -61,7 +61,7 @@ class SliceReport:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Slice:
-    """Which problems are inside, and the efficiency on each, NaN where unknown; shape (problems,) both."""
+    """Mask of the problems inside, and the efficiency of each, NaN where unknown; shape (problems,) both."""
 
     kind: str
     name: str
@@ -71,12 +71,12 @@ class _Slice:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SlicesOfPart:
-    """The facts of a part of the problems that slices need.
+    """Inputs of slices for a part of the problems.
 
     Attributes:
-        efficiency: of the choices, NaN where the choice was never measured, shape (problems,).
-        values: texts that distinguish problems, by kind, shape (problems,) each.
-        inside: whether a test holds, by kind and name, shape (problems,) each.
+        efficiency: efficiency of the choices, NaN where the choice was never measured, shape (problems,).
+        values: values that distinguish problems, by kind, shape (problems,) each.
+        inside: masks of the operation's slices, by kind and name, shape (problems,) each.
         kernels: efficiency among the kernels of a kind, NaN where a problem has none with a time, shape (problems,)
             each.
     """
@@ -88,7 +88,7 @@ class SlicesOfPart:
 
 
 def slices_of(dataset: Dataset, times: Times, ranked: RankedRows) -> SlicesOfPart:
-    """The slices of a part.
+    """Compute the inputs of slices for a part.
 
     Args:
         dataset: whole problems.
@@ -115,12 +115,13 @@ def slices_of(dataset: Dataset, times: Times, ranked: RankedRows) -> SlicesOfPar
 def slices(
     parts: Sequence[SlicesOfPart], kernel_slice: str, is_copy: NDArray[np.bool_] | None = None
 ) -> list[SliceReport]:
-    """Efficiency by slice.
+    """Compute the efficiency by slice.
 
     Args:
-        parts: of all problems.
-        kernel_slice: the column by which kernels are of a kind.
-        is_copy: whether the same layer was trained on at another batch size, shape (problems,); None: not known.
+        parts: inputs for all problems.
+        kernel_slice: column that defines kinds of kernels.
+        is_copy: whether the same layer was in the training data at another batch size, shape (problems,); None if
+            unknown.
     """
     efficiency = np.concatenate([part.efficiency for part in parts])
     found = [*_of_problems(parts, efficiency), *_joined_kernels(parts, kernel_slice)]
@@ -169,9 +170,9 @@ def _joined_kernels(parts: Sequence[SlicesOfPart], kernel_slice: str) -> Iterato
 def _of_kernels(
     dataset: Dataset, times: Times, place: NDArray[np.float64]
 ) -> Iterator[tuple[str, NDArray[np.float64]]]:
-    """Efficiency among the kernels of one kind, e.g. pipeline: the best-ranked over the fastest of those measured.
+    """Efficiency among the kernels of one kind, e.g. pipeline: the best-ranked over the fastest measured.
 
-    NaN where none of them is a candidate.
+    NaN where no kernel of the kind is a candidate.
     """
     from pandas import factorize
 
@@ -188,13 +189,13 @@ def _of_kernels(
         yield str(kind), efficiency
 
 
-HINDSIGHT = "best single kernel in hindsight"  # a baseline that sampled data do not have
+HINDSIGHT = "best single kernel in hindsight"  # a baseline not available for sampled data
 RANDOM, FIXED, NEAREST = "random kernel (expected)", "best single kernel", "nearest training problem"
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """The kernel that was chosen for a problem, and the fastest measured one."""
+    """The chosen kernel of a problem, and the fastest measured kernel."""
 
     problem: str
     """Canonical text."""
@@ -210,27 +211,27 @@ class Choice:
     efficiency: float | None
     """Efficiency of the choice, 0 if it failed; null: never measured."""
     is_best: bool
-    """Whether the choice is as good as the best within measurement accuracy."""
+    """Whether the choice ties with the best within measurement accuracy."""
     refusal: str = ""
-    """Why there is no kernel; empty if there is one."""
+    """Reason why there is no kernel; empty if there is one."""
 
 
 class Evaluation(Record):
-    """All that `ckh evaluate` reports."""
+    """Everything that `ckh evaluate` reports."""
 
     rows: int
     """Number of measured rows."""
     coverage: Coverage
     efficiency: Efficiency | None
-    """Efficiency of the choices that were measured; null if none was."""
+    """Efficiency of the measured choices; null if none was measured."""
     best_ranked_measured: Efficiency | None
-    """Efficiency of the best-ranked measured kernel, which is not the answer where the choice was not measured."""
+    """Efficiency of the best-ranked measured kernel; differs from the choice where the choice was not measured."""
     top: Sequence[TopK]
     """Efficiency of measuring the first k choices."""
     baselines: dict[str, Efficiency]
-    """Choices without the model that the data allow, on the problems of efficiency."""
+    """Choices without the model, as far as the data allow, on the problems of efficiency."""
     slices: Sequence[SliceReport]
-    """Efficiency on parts of the problems."""
+    """Efficiency on subsets of the problems."""
     choices: Sequence[Choice]
     """Choice of each problem."""
     noise: tuple[DeviceNoise, ...]
@@ -238,7 +239,7 @@ class Evaluation(Record):
     ceiling: Ceiling | None
     """Comparison with choosing by a repeated measurement; null without repeated measurements."""
     unstable: float
-    """Share of times whose samples differ too much."""
+    """Share of times with inconsistent samples."""
 
 
 def evaluate(
@@ -248,16 +249,17 @@ def evaluate(
     others: Mapping[str, Scorer] | None = None,
     is_copy: NDArray[np.bool_] | None = None,
 ) -> Evaluation:
-    """Judge a model's answers on a dataset all of whose problems have an oracle (`times.judged`).
+    """Evaluate a model's answers on a dataset whose problems all have an oracle (`times.judged`).
 
-    A part at a time is in memory, and what is kept of it is by problem.
+    One part at a time is in memory, and only figures by problem are kept of it.
 
     Args:
-        parts: what is judged on.
-        rank: gives a part's rows in the model's order.
-        learned: what the baselines that learn have learned.
-        others: what gives scores of other models to stand beside it, by name.
-        is_copy: whether the same layer was trained on at another batch size, shape (problems,); None: not known.
+        parts: the evaluation data.
+        rank: ranks a part's rows with the model.
+        learned: training data of the baselines that learn.
+        others: scorers of other models to compare with, by name.
+        is_copy: whether the same layer was in the training data at another batch size, shape (problems,); None if
+            unknown.
     """
     scorers = {**(others or {}), **_learned_baselines(learned)}
     repeats, found = RepeatNoiseOfParts(), []
@@ -300,19 +302,19 @@ def evaluate(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _JudgedPart:
-    """The rest that is kept of a part: figures by problem, and the part's own counts.
+    """What is kept of an evaluated part: figures by problem, and counts.
 
     Attributes:
-        rows: how many there are.
-        coverage: how far answers and measurements meet.
-        choices: of each problem; whether one is best follows when the noise of all is known.
+        rows: number of rows.
+        coverage: inputs of coverage.
+        choices: choice of each problem; whether it is best is updated when the noise of all parts is known.
         best_ranked: efficiency of the best-ranked measured kernel, NaN without one, shape (problems,).
         others: efficiency of choices without the model, by name, shape (problems,) each.
-        best_of_first: as `metrics.best_of_first`.
-        tolerance: where nothing was measured again, shape (problems,).
-        slices: efficiency on parts of the problems.
-        again: choices scored in measurements that did not make them.
-        unstable: as `unstable_counts`.
+        best_of_first: as in `metrics.best_of_first`.
+        tolerance: tolerance without repeated measurements, shape (problems,).
+        slices: inputs of slices.
+        again: choices scored in measurements that did not select them.
+        unstable: as in `unstable_counts`.
     """
 
     rows: int
@@ -346,14 +348,14 @@ def _judged(part: Dataset, times: Times, ranked: RankedRows, others: Mapping[str
 
 
 def _learned_baselines(learned: baselines.Learned | None) -> dict[str, Scorer]:
-    """Baselines that learn, by name; the closable gap begins at the best fixed kernel, without any at a random one."""
+    """Baselines that learn, by name; the closable gap begins at the best single kernel, or else at a random one."""
     if learned is None:
         return {}
     return {NEAREST: learned.nearest_problem_scores, FIXED: learned.single_kernel_scores}
 
 
 def _judged_best(made: list[Choice], efficiency: NDArray[np.float64], tolerance: NDArray[np.float64]) -> list[Choice]:
-    """The choices with whether each is best, to what can be measured; of no choice that was not."""
+    """Mark which choices are best within the tolerance; unmeasured choices are not."""
     is_best = as_good(efficiency, tolerance).tolist()
     return [
         choice if choice.is_best == found else replace(choice, is_best=found)
@@ -362,7 +364,7 @@ def _judged_best(made: list[Choice], efficiency: NDArray[np.float64], tolerance:
 
 
 def choices_made(dataset: Dataset, times: Times, ranked: RankedRows) -> list[Choice]:
-    """The choice for each problem, beside the best; `is_best` by the spread of the best's own samples."""
+    """The choice for each problem and the best kernel; `is_best` uses the spread of the best kernel's own samples."""
     best = choices(-times.latency_ms, times.problem, times.count)
     chosen, is_measured = ranked.best_ranked(times.problem), ranked.is_measured(times.problem).tolist()
     names, efficiency, is_best = dataset.frame["kernel"].to_numpy(), times.efficiency(), times.is_best()

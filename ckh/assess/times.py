@@ -1,4 +1,4 @@
-"""From a dataset to the times that choices are judged by."""
+"""Times of a dataset by which choices are evaluated."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ if TYPE_CHECKING:
     from ckh.data.dataset import Dataset
     from ckh.ops.base import AnyOperation
 
-    Scorer: TypeAlias = Callable[[Dataset], NDArray[np.float64]]  # of each row, higher is better
+    Scorer: TypeAlias = Callable[[Dataset], NDArray[np.float64]]  # score of each row, higher is better
 
 
 def needed_columns(op: AnyOperation) -> frozenset[str]:
-    """The columns of an operation's dataset, besides those of identity, that a model and its judging read."""
+    """Columns of an operation's dataset, besides the identity columns, needed by a model and its evaluation."""
     times = ("status", "is_valid", "latency_ms", "tflops", "spread", "device", *REPEATED)
     return frozenset({*op.training.input_columns, op.kernels.slice_column, *times})
 
 
 def times_of(dataset: Dataset) -> Times:
-    """Times of all rows; a row without a usable time takes for ever: to choose it is an efficiency of 0.
+    """Times of all rows; a row without a usable time is infinite, so that choosing it has an efficiency of 0.
 
-    Of a problem's kernels whose times are those of launching them none is faster than another: they have the least of
-    these times. Problems without any usable time keep an infinite oracle; `judged` leaves them out.
+    Launch-bound kernels of a problem are ties: all get the shortest of their times. Problems without any usable time
+    keep an infinite oracle; `judged` leaves them out.
     """
     frame = dataset.frame
     is_valid = frame["is_valid"].to_numpy(dtype=bool)
@@ -55,27 +55,27 @@ def efficiency_of(dataset: Dataset) -> NDArray[np.float64]:
 
 
 def unstable_counts(dataset: Dataset) -> NDArray[np.int64]:
-    """How many times there are whose samples did not agree, and how many measured ones; shape (2,)."""
+    """Number of times with inconsistent samples, and number of measured times; shape (2,)."""
     status = dataset.frame["status"]
     return np.array([(status == Status.UNSTABLE).sum(), status.isin(MEASURED).sum()], dtype=np.int64)
 
 
 def unstable_share(parts: Iterable[Dataset]) -> float:
-    """The share of measured times whose samples did not agree, over a dataset's parts."""
+    """Share of measured times with inconsistent samples, over a dataset's parts."""
     unstable, measured = np.sum([unstable_counts(part) for part in parts], axis=0).tolist()
     return unstable / measured if measured else 0.0
 
 
 def has_oracle(dataset: Dataset) -> NDArray[np.bool_]:
-    """True if a problem has at least one usable time, shape (problems,)."""
+    """Mask of problems with at least one usable time, shape (problems,)."""
     return np.isfinite(times_of(dataset).oracle_ms())
 
 
 def judged(dataset: Dataset) -> Dataset:
-    """The rows of problems that have an oracle: at least one usable time.
+    """Select the rows of problems that have an oracle: at least one usable time.
 
     Raises:
-        DataError: there is none.
+        DataError: no problem has one.
     """
     found = has_oracle(dataset)
     if not found.any():
@@ -84,5 +84,5 @@ def judged(dataset: Dataset) -> Dataset:
 
 
 def no_oracle() -> DataError:
-    """The error of data without any usable time."""
+    """Error for data without any usable time."""
     return DataError("the dataset has no valid time", "see the column status for why", code="not-measured")

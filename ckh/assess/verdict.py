@@ -1,4 +1,4 @@
-"""Verdicts of gates for CI: as JUnit XML, which servers show as tests, and as Markdown, which they show as a page."""
+"""Verdicts of gates for CI: JUnit XML, shown as tests, and Markdown, shown as a page."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Check:
 
 @dataclass(frozen=True, slots=True)
 class VerdictTable:
-    """Cells as text under names of columns; the first column is left-aligned."""
+    """Cells as text with column headings; the first column is left-aligned."""
 
     title: str
     columns: tuple[str, ...]
@@ -40,11 +40,11 @@ class Verdict:
     """The verdict of a gate.
 
     Attributes:
-        command: the gate, as "ckh validate compare".
-        title: what was judged.
-        checks: what it looked at.
-        lines: sentences for people.
-        tables: figures for people.
+        command: the gate, such as "ckh validate compare".
+        title: what was evaluated.
+        checks: the checks of the gate.
+        lines: sentences for readers.
+        tables: figures for readers.
     """
 
     command: str
@@ -55,11 +55,11 @@ class Verdict:
 
     @property
     def failures(self) -> tuple[str, ...]:
-        """The complaints; empty if the gate passes."""
+        """Failure messages; empty if the gate passes."""
         return tuple(check.failure for check in self.checks if check.failure)
 
     def junit(self) -> bytes:
-        """One test suite with a test for each check, as Jenkins, GitLab and GitHub's actions read it."""
+        """Format as a test suite with one test per check, as read by Jenkins, GitLab and GitHub Actions."""
         counts = {"tests": str(len(self.checks)), "failures": str(len(self.failures)), "errors": "0"}
         suites = ET.Element("testsuites", {"name": f"ckh {__version__}", **counts})
         suite = ET.SubElement(suites, "testsuite", {"name": printable(self.command), **counts, "skipped": "0"})
@@ -75,7 +75,7 @@ class Verdict:
         return bytes(ET.tostring(suites, encoding="utf-8", xml_declaration=True)) + b"\n"
 
     def markdown(self) -> bytes:
-        """The verdict, its reasons and its tables as a page."""
+        """Format the verdict, its reasons and its tables as a page."""
         verdict = "FAIL" if self.failures else "PASS"
         parts = [
             f"{SUMMARY_START} {__version__} {self.command} -->",
@@ -100,7 +100,7 @@ def _markdown_table(table: VerdictTable) -> str:
 
 
 def _escaped(text: str) -> str:
-    """Text in which nothing is markup."""
+    """Escape Markdown markup."""
     shown = printable(text)
     for sign in "\\`*_<>|[]":
         shown = shown.replace(sign, "\\" + sign)

@@ -1,8 +1,8 @@
-"""How good choices are where only the best kernel of a problem is known: is it among the first?
+"""Evaluation of choices where only the best kernel of a problem is known: hit rates of the winner.
 
-A near-tie counts as a miss, since nothing is known of the kernels that lost. Where a chosen kernel is known to have won
-the same problem with more rows, or in another tuning of the problem itself, its time there bounds its time here: a
-kernel needs no more time for fewer rows. So efficiency is at least the winner's time over that.
+A near-tie counts as a miss, since nothing is known of the losing kernels. If a chosen kernel won the same problem with
+more rows, or in another tuning of the same problem, its time there bounds its time here: a kernel needs no more time
+for fewer rows. The efficiency is then at least the winner's time over that bound.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from ckh.data.dataset import Dataset
 
 FIRST = (1, 3, 5, 10)
-MISSING = 1 << 30  # the place of a kernel that was not ranked
+MISSING = 1 << 30  # rank of an unranked kernel
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ class Bound:
 
 @dataclass(frozen=True, slots=True)
 class WinnerChoice:
-    """The kernel chosen for a problem, and the winner."""
+    """The chosen kernel of a problem, and the winner."""
 
     problem: str
     """Canonical text."""
@@ -66,23 +66,23 @@ class WinnerChoice:
     """The choice."""
     winner: str
     place: int | None
-    """Place of the winner in the ranking, from 0."""
+    """Rank of the winner, from 0."""
     efficiency_at_least: float | None
     """Lower bound of the choice's efficiency."""
 
 
 class WinnerReport(Record):
-    """All that is reported of a model's choices on winners."""
+    """Evaluation of a model's choices on winners."""
 
     coverage: float
     """Share of problems whose winner is a candidate."""
     refused: int
     """Problems without an applicable kernel."""
     winner_no_candidate: int
-    """Problems with an answer that lacks the winner."""
+    """Problems whose answer lacks the winner."""
     model: Hits
     baseline: Hits | None
-    """The kernel that wins most at this size; null without training data."""
+    """The most frequent winner at this size; null without training data."""
     bound: Bound
     slices: list[Hits]
     choices: list[WinnerChoice]
@@ -90,28 +90,28 @@ class WinnerReport(Record):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class WinnerPlaces:
-    """Of each problem the place of its winner in a ranking, and the first choice's name. Shape (problems,)."""
+    """Rank of each problem's winner, and name of the first choice. Shape (problems,)."""
 
     place: NDArray[np.int64]
     first: NDArray[np.object_]
 
 
 def winner_rows(dataset: Dataset) -> NDArray[np.int64]:
-    """The row of each problem's winner, the fastest if several won in different tunings; shape (problems,).
+    """Index of each problem's winner, the fastest if several won in different tunings; shape (problems,).
 
-    Of rows without times it is the first.
+    Among rows without times it is the first.
     """
     times = times_of(dataset)
     return choices(-times.latency_ms, times.problem, times.count)
 
 
 def report(dataset: Dataset, ranked: WinnerPlaces, learned_from: Dataset | None = None) -> WinnerReport:
-    """Judge rankings of the candidates of all problems of a dataset.
+    """Evaluate rankings of the candidates of all problems of a dataset.
 
     Args:
-        dataset: what is judged on, of problems with a usable time.
-        ranked: the rankings, a problem each in the dataset's order.
-        learned_from: what the model was trained on, for the baseline: the kernel that wins most at this many rows.
+        dataset: the evaluation data, problems with a usable time.
+        ranked: the rankings, one per problem in the dataset's order.
+        learned_from: training data of the model, for the baseline: the most frequent winner at this number of rows.
     """
     least = bounds(dataset, ranked.first)
     baseline = None if learned_from is None else _hits("wins most at this size", most_frequent(dataset, learned_from))
@@ -129,7 +129,7 @@ def report(dataset: Dataset, ranked: WinnerPlaces, learned_from: Dataset | None 
 
 
 def bounds(dataset: Dataset, chosen: NDArray[np.object_]) -> NDArray[np.float64]:
-    """The least that the efficiency of chosen kernels is, NaN where no measured time says it; shape (problems,)."""
+    """Lower bounds of the efficiency of chosen kernels, NaN without a measured time; shape (problems,)."""
     times, op = times_of(dataset), dataset.op
     names = dataset.frame["kernel"].to_numpy(dtype=object)
     layer = group_numbers(
@@ -152,10 +152,10 @@ def bounds(dataset: Dataset, chosen: NDArray[np.object_]) -> NDArray[np.float64]
 
 
 def most_frequent(dataset: Dataset, learned_from: Dataset) -> NDArray[np.int64]:
-    """The place of each winner among the kernels that win most often at the nearest known size; shape (problems,).
+    """Rank of each winner among the most frequent winners at the nearest known size; shape (problems,).
 
-    Of problems of one kind, which differ in sizes alone, and of one device. Kernels that do not win there follow in the
-    order of their wins at all sizes.
+    Problems of one kind, which differ only in sizes, and of one device are compared. Kernels that do not win at that
+    size follow, ordered by their wins at all sizes.
     """
     known = _wins(learned_from)
     names = dataset.frame["kernel"].to_numpy(dtype=object)[winner_rows(dataset)]
@@ -173,7 +173,7 @@ def most_frequent(dataset: Dataset, learned_from: Dataset) -> NDArray[np.int64]:
 
 
 def _wins(dataset: Dataset) -> dict[tuple[object, ...], dict[float, Counter[str]]]:
-    """Kind -> size -> how often each kernel wins."""
+    """Kind -> size -> number of wins of each kernel."""
     names = dataset.frame["kernel"].to_numpy(dtype=object)[winner_rows(dataset)]
     found: dict[tuple[object, ...], dict[float, Counter[str]]] = {}
     for kind, size, name in zip(_kinds(dataset), _sizes(dataset), names, strict=True):
@@ -182,7 +182,7 @@ def _wins(dataset: Dataset) -> dict[tuple[object, ...], dict[float, Counter[str]
 
 
 def _kinds(dataset: Dataset) -> list[tuple[object, ...]]:
-    """The part of each problem besides the sizes that are held out together and the one that grows."""
+    """Identity of each problem without the sizes that are held out together and the size that grows."""
     op = dataset.op
     held = {*op.problems.split_by, op.problems.grows_with}
     names = [name for name in op.problems.identity if name not in op.problems.sizes or name not in held]

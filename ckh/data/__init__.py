@@ -1,1 +1,1 @@
-"""Measurements: their schema, the journal, readers of other formats, and the Parquet dataset."""
+"""Measurements: schema, journal, readers of other formats, and the Parquet dataset."""

@@ -1,4 +1,4 @@
-"""Converting inputs to a dataset file: read all, merge, write, and count what happened to the rows."""
+"""Conversion of inputs to a dataset file: read, merge, write, and count what became of the rows."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _NAME = re.compile(r"part-\d{5,}\.parquet")
 
 
 def _owns(folder: Path) -> Callable[[str], bool] | None:
-    """The test for the dataset's own files in a folder."""
+    """Return the test for the dataset's own files in a folder."""
     if not tables.is_dataset(folder / _FIRST):
         return None
     return lambda name: _NAME.fullmatch(name) is not None
@@ -54,19 +54,19 @@ PARTITIONED = FolderKind("partitioned dataset of ckh", _owns)
 def save_partitions(
     out: Path, op: AnyOperation, blocks: Iterable[pa.Table], metadata: dict[str, Any], rows: int
 ) -> None:
-    """Write blocks of rows as a folder of Parquet files of so many rows each, whole or not at all.
+    """Write blocks of rows as a folder of Parquet files with `rows` rows each, atomically.
 
-    The rows of one file at a time are in memory.
+    Only the rows of one file are in memory at a time.
 
     Raises:
-        OutputError: the folder cannot be written; what was there is as it was.
+        OutputError: the folder cannot be written; its content is unchanged.
     """
     files = enumerate(_partitions(blocks, rows))
     write_folder(out, ((f"part-{number:05d}.parquet", _parquet(op, part, metadata)) for number, part in files))
 
 
 def _partitions(blocks: Iterable[pa.Table], rows: int) -> Iterator[list[pa.Table]]:
-    """Blocks that together have so many rows, the last ones fewer."""
+    """Yield groups of blocks with `rows` rows each; the last may have fewer."""
     part: list[pa.Table] = []
     left = rows
     for block in blocks:
@@ -96,7 +96,7 @@ PARQUET = "parquet"  # the name of the dataset's own format
 
 @cache
 def output_formats() -> dict[str, RowsFormat | ProblemsFormat]:
-    """The formats that operations are written in besides the dataset's own, by name."""
+    """Output formats of the operations, other than Parquet, by name."""
     found: dict[str, RowsFormat | ProblemsFormat] = {}
     for name in operation_names():
         for one in formats_of(operation(name)).written:
@@ -105,10 +105,10 @@ def output_formats() -> dict[str, RowsFormat | ProblemsFormat]:
 
 
 def output_kind(name: str, *, is_partitioned: bool = False) -> FileKind | FolderKind:
-    """The kind of file of a format, or of folder.
+    """Return the kind of file, or of folder, of an output format.
 
     Raises:
-        UsageError: there is no such format, or it is written as one file only.
+        UsageError: the format is unknown, or cannot be partitioned.
     """
     if is_partitioned:
         if name != PARQUET:
@@ -122,7 +122,7 @@ def output_kind(name: str, *, is_partitioned: bool = False) -> FileKind | Folder
 
 
 class ConversionSummary(Record):
-    """The counts of a conversion."""
+    """Counts of a conversion."""
 
     rows: int
     valid: int
@@ -137,9 +137,9 @@ class ConversionSummary(Record):
     dropped: dict[str, int]
     """Rows left out, by reason."""
     superseded: int
-    """Rows that gave way to a later one of their run."""
+    """Rows replaced by a later row of the same run."""
     repeated: int
-    """Rows that gave way to one of another run."""
+    """Rows replaced by a row of another run."""
     sha256: str
     """Hash of the dataset's content."""
     warnings: tuple[str, ...]
@@ -151,9 +151,9 @@ class ConvertDocument(ConversionSummary, Document):
     schema = "convert"
 
     out: str
-    """The file that was written."""
+    """The output file."""
     next: str | None
-    """The command that follows."""
+    """The suggested next command."""
 
 
 def convert(
@@ -166,18 +166,17 @@ def convert(
     averages: bool = False,
     partition_rows: int | None = None,
 ) -> ConversionSummary:
-    """Merge journals, run folders and CSV files into one dataset file; nothing is written unless all is well.
+    """Merge journals, run folders and CSV files into one dataset file; nothing is written on failure.
 
-    With `partition_rows` it is a folder of files with so many rows each.
-
-    With `averages` the time of a pair that several inputs measured is their geometric mean.
+    With `partition_rows` the output is a folder of files with that many rows each. With `averages` the time of a pair
+    measured by several inputs is their geometric mean.
 
     Raises:
         CkhError: an input is unusable, or the output cannot be written.
     """
     import pyarrow.compute as pc
 
-    # Beside the output there is room for the rows, which the system's folder of temporary files may not have.
+    # Rows spill to a file beside the output: the system's temporary folder may be too small.
     options = replace(options, output=out)
     readings = [read_input(path, options, format_name) for path in inputs]
     merged = merge(readings, averages=averages, output=out)
@@ -209,10 +208,10 @@ def convert(
 
 
 def dataset_of_frame(frame: pd.DataFrame, options: ReadOptions) -> Dataset:
-    """The measurements in a data frame whose columns are an operation's, or mapped to them.
+    """Convert a data frame, whose columns are an operation's or mapped to them, to a dataset.
 
     Raises:
-        CkhError: a column is missing, or rows are bad and not to be skipped.
+        CkhError: a column is missing, or rows are bad and `skip_bad` is not set.
     """
     reading = read_mapped(frame_table(frame), options)
     for reason, count in reading.bad.items():
@@ -225,10 +224,10 @@ def dataset_of_frame(frame: pd.DataFrame, options: ReadOptions) -> Dataset:
 def convert_problems(
     inputs: Sequence[Path], out: Path, options: ReadOptions, to: ProblemsFormat, *, format_name: str | None = None
 ) -> WinnerSummary:
-    """Write the problems of tables of winners as one problem file; nothing is written unless all is well.
+    """Write the problems of tables of winners as one problem file; nothing is written on failure.
 
     Raises:
-        CkhError: an input is unusable or no such table, or the output cannot be written.
+        CkhError: an input is unusable or not a table of winners, or the output cannot be written.
     """
     for path in inputs:
         if (format_name or find_reader(path).name) != to.reader:

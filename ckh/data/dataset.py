@@ -38,10 +38,10 @@ class Dataset:
     """Measured (problem, kernel) pairs.
 
     Args:
-        frame: one row a pair, the columns of its operation in that order, index 0 to n-1. A nullable integer
-            column that holds nulls is float64 with NaN.
-        metadata: where the rows come from: `sources` (name, format, sha256 of every input file) and `runs` (what each
-            run of ckh bench recorded about its device, compiler and flags). JSON-able.
+        frame: one row per pair, with the operation's columns in order and index 0 to n-1. A nullable integer column
+            that holds nulls is float64 with NaN.
+        metadata: provenance of the rows: `sources` (name, format, sha256 of every input file) and `runs` (device,
+            compiler and flags that each run of ckh bench recorded). Serializable as JSON.
         op_type: name of the operation; by default that of the rows.
     """
 
@@ -51,7 +51,7 @@ class Dataset:
 
     def __post_init__(self) -> None:
         if not self.op_type and len(self.frame):
-            # What is selected from these rows is of the same operation, even if it is nothing.
+            # A selection keeps the operation even if it is empty.
             object.__setattr__(self, "op_type", str(self.frame["op_type"].iloc[0]))
 
     @classmethod
@@ -65,23 +65,23 @@ class Dataset:
         num_cus: int | None = None,
         skip_bad: bool = False,
     ) -> Dataset:
-        """Convert any table of measurements, one row per problem and kernel (docs/loop.md has the columns).
+        """Convert any table of measurements, one row per problem and kernel (docs/loop.md lists the columns).
 
         Args:
             frame: the rows.
-            op: the operation, of which the rows are measurements.
-            arch: the architecture that was measured; the column `arch` may say it.
-            mapping: which column of the frame has the values of a column of the operation, ours -> theirs.
-            num_cus: compute units of the device, by default those of the architecture's file.
-            skip_bad: whether rows that cannot be used are left out, with a warning.
+            op: the operation that was measured.
+            arch: the architecture that was measured; may also come from the column `arch`.
+            mapping: the operation's column -> the frame's column that holds its values.
+            num_cus: compute units of the device, by default those in the architecture's file.
+            skip_bad: whether to leave out unusable rows, with a warning.
 
         Raises:
-            CkhError: a column is missing, or rows cannot be used; the message names all of the former.
+            CkhError: columns are missing (the message names all of them), or rows are unusable.
         """
         from ckh.data.formats import ReadOptions
 
         options = ReadOptions(arch, skip_bad, num_cus, op=op, mapping=mapping or {})
-        # Conversion stands above datasets.
+        # Imported lazily: conversion is a layer above datasets.
         converted = cast("Callable[[], Callable[..., Dataset]]", lazily("ckh.data.conversion:dataset_of_frame"))
         return converted()(frame, options)
 
@@ -108,20 +108,20 @@ class Dataset:
         return copied
 
     def __getstate__(self) -> dict[str, Any]:
-        """Pickle without derived values; the operation is looked up by name on the other machine."""
+        """Pickle without cached values; the receiving machine looks the operation up by name."""
         return {one.name: getattr(self, one.name) for one in fields(self)}
 
     def __len__(self) -> int:
         return len(self.frame)
 
     def select(self, mask: NDArray[Any]) -> Dataset:
-        """Select rows by a boolean mask or by indices; returns the dataset itself if all are selected."""
+        """Select rows by a boolean mask or by indices; return the dataset itself if all are selected."""
         if mask.dtype == bool and mask.all():
             return self
         return replace(self, frame=self.frame.iloc[mask].reset_index(drop=True))
 
     def valid(self) -> Dataset:
-        """Rows with a positive time of a right result."""
+        """Select the rows with a positive time and a correct result."""
         return self.select((self.frame["is_valid"] & (self.frame["latency_ms"] > 0)).to_numpy(dtype=bool))
 
     def winners(self) -> Dataset:
@@ -138,7 +138,7 @@ class Dataset:
     def problem_ids(self) -> NDArray[np.int64]:
         """Index of each row's problem, 0, 1, … in order of appearance.
 
-        Rows have the same number only if every identity column and the architecture agree.
+        Two rows have the same index if and only if all identity columns and the architecture agree.
         """
         return numbering.group_numbers(self.frame, (*self.op.problems.identity, "arch"))
 
@@ -159,7 +159,7 @@ class Dataset:
         return self._problems([i])[0]
 
     def problems(self) -> list[Any]:
-        """The problems, so that `problems()[problem_ids[i]]` is the problem of row `i`."""
+        """Distinct problems: `problems()[problem_ids[i]]` is the problem of row `i`."""
         return self._all_problems
 
     @cached_property
@@ -173,10 +173,10 @@ class Dataset:
 
     @property
     def arch(self) -> str:
-        """The one architecture.
+        """Name of the only architecture.
 
         Raises:
-            DataError: the rows come from several, or there are none.
+            DataError: the rows come from several architectures, or there are none.
         """
         if len(self.archs) != 1:
             raise DataError(
@@ -195,7 +195,7 @@ class Dataset:
         """Hardware profile by name (`num_cus`, …): an integer if all rows agree, else one value per row.
 
         Raises:
-            DataError: a row has none.
+            DataError: a value is missing.
         """
         return {name: self._hardware_values(f"hw_{name}") for name in HARDWARE}
 
@@ -227,10 +227,10 @@ class Dataset:
 
 
 def make_dataset(frame: pd.DataFrame, metadata: dict[str, Any] | None = None, where: str = "the rows") -> Dataset:
-    """Make a checked dataset of a frame with at least the required columns.
+    """Build a validated dataset from a frame with at least the required columns.
 
     Raises:
-        DataError: a column is missing or of the wrong type, or a value is impossible; names `where` and the column.
+        DataError: a column is missing or of the wrong type, or a value is invalid; names `where` and the column.
     """
     table = tables.conform(tables.from_pandas(frame, where), where)
     tables.check_values(table, where)
@@ -241,28 +241,27 @@ def make_dataset(frame: pd.DataFrame, metadata: dict[str, Any] | None = None, wh
 def read_dataset(
     *paths: Path | str, columns: ColumnsOf | None = None, predictions: bool = False, narrow: bool = False
 ) -> Dataset:
-    """Read one or several Parquet files, or all those in a folder.
+    """Read Parquet files, or all Parquet files in a folder.
 
-    The rows of each are compared with the digest that was written with them; of a file without, a warning says that
-    it was not verified.
+    The rows of each file are verified against its checksum; a file without a checksum gives a warning.
 
     Args:
         paths: files and folders.
-        columns: names of the columns to keep of an operation, besides those of identity; all by default. Texts are
-            then categories. All are checked.
-        predictions: whether rows that a model predicted are taken; they are no measurements.
-        narrow: whether integers take as few bytes as they need; then nothing is to be computed with them.
+        columns: names of an operation's columns to keep in addition to the identity columns; all by default. Strings
+            are then categorical. All columns are validated.
+        predictions: whether rows predicted by a model are accepted; these are not measurements.
+        narrow: whether integers use the narrowest type; arithmetic on them may then overflow.
 
     Raises:
-        DataError: a file is missing, not a dataset of this schema version, damaged or empty, a value is impossible,
-            its rows are not those that were written, or a (problem, kernel) pair of one architecture occurs twice; or
-            rows are predictions, and these are not taken.
+        DataError: a file is missing, not a dataset of this schema version, damaged or empty, a value is invalid, the
+            checksum does not match, or a (problem, kernel) pair of one architecture occurs twice; or rows are
+            predictions and `predictions` is not set.
     """
     return joined(open_files(paths, predictions=predictions), columns, narrow=narrow)
 
 
 def joined(files: Sequence[tables.DatasetFile], columns: ColumnsOf | None = None, *, narrow: bool = False) -> Dataset:
-    """Load the rows of files into memory; `columns` and `narrow` as of `read_dataset`.
+    """Load the rows of files into memory; see `read_dataset` for `columns` and `narrow`.
 
     Raises:
         DataError: a (problem, kernel) pair of one architecture occurs twice.
@@ -274,10 +273,10 @@ def joined(files: Sequence[tables.DatasetFile], columns: ColumnsOf | None = None
 
 
 def open_files(paths: Sequence[Path | str], *, predictions: bool = False) -> list[tables.DatasetFile]:
-    """Open and verify the files of one operation in paths.
+    """Open and verify files, which must be of one operation.
 
     Raises:
-        DataError: as of `read_dataset`, but for pairs that occur twice.
+        DataError: as for `read_dataset`, except for duplicate pairs.
     """
     files = [tables.DatasetFile(file) for path in paths for file in _files(Path(path))]
     if not files:
@@ -298,7 +297,7 @@ def merged_metadata(files: Sequence[tables.DatasetFile]) -> dict[str, Any]:
 
 
 def names_read(op: AnyOperation, columns: ColumnsOf | None) -> frozenset[str]:
-    """Names of the columns to read: these and the identity columns; all by default."""
+    """Names of the columns to read: `columns` and the identity columns; all by default."""
     kept = op.column_names() if columns is None else columns(op)
     always = (*op.problems.identity, "op_type", "arch", "kernel")
     return frozenset(name for name in op.column_names() if name in kept or name in always)
@@ -307,8 +306,8 @@ def names_read(op: AnyOperation, columns: ColumnsOf | None) -> frozenset[str]:
 def write_dataset(dataset: Dataset, path: Path | str) -> None:
     """Write a dataset as one Parquet file, atomically.
 
-    Units and meanings are metadata of its columns; schema and ckh version, sources, runs and what a time means are
-    metadata of the file.
+    Units and meanings are stored as column metadata; schema and ckh version, sources, runs and the meaning of a time as
+    file metadata.
 
     Raises:
         OutputError: the file cannot be written.
@@ -361,7 +360,7 @@ def refuse_duplicates(dataset: Dataset, files: Sequence[tables.DatasetFile]) -> 
     """Refuse files with duplicate pairs.
 
     Raises:
-        DataError: there are such.
+        DataError: a pair occurs twice.
     """
     repeated = numbering.repeated_pairs(dataset.problem_ids, dataset.frame["kernel"])
     if repeated.any():
@@ -375,7 +374,7 @@ def refuse_duplicates(dataset: Dataset, files: Sequence[tables.DatasetFile]) -> 
 
 
 class DatasetRows:
-    """A dataset as `formats.MeasuredRows`."""
+    """Adapter from a dataset to `formats.MeasuredRows`."""
 
     def __init__(self, dataset: Dataset) -> None:
         self._dataset = dataset
@@ -384,12 +383,12 @@ class DatasetRows:
         return len(self._dataset)
 
     def blocks(self, names: Sequence[str] | None = None) -> Iterator[pa.Table]:
-        """The rows as one table, with all or the named columns."""
+        """Yield the rows as one table, with all or the named columns."""
         import pyarrow as pa
 
         frame = self._dataset.frame
         yield pa.Table.from_pandas(frame if names is None else frame[list(names)], preserve_index=False)
 
     def distinct(self, name: str) -> tuple[str, ...]:
-        """The texts of a column, sorted."""
+        """Distinct values of a string column, sorted."""
         return tuple(sorted({str(text) for text in self._dataset.frame[name].unique()}))

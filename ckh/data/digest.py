@@ -1,6 +1,6 @@
-"""The digest of a dataset's content: SHA-256 of its rows, whatever library versions and compression wrote them.
+"""Checksum of a dataset's content: SHA-256 of its rows, independent of library versions and compression.
 
-It goes column by column, so that a file of any length is verified with one column in memory.
+It is computed column by column, so that a file of any length is verified with one column in memory.
 """
 
 from __future__ import annotations
@@ -29,23 +29,22 @@ if TYPE_CHECKING:
 
     from ckh.schema import Column
 
-# A renamed column counts by its earlier name, so that the digest of a dataset stays.
+# A renamed column is hashed under its former name, so that existing checksums stay valid.
 _DIGESTED = {name: earlier for earlier, name in EARLIER_NAMES.items()}
 _SINCE = frozenset({*RESOURCE_NAMES, *REPEATED, *WHERE_WHEN, *LAUNCHING, *CARD_COLUMNS, WORKSPACE.name})
 
 
 class ContentDigest:
-    """The digest of so many rows, of which every column of the schema is to be added in order.
+    """Checksum of `rows` rows; every column of the schema must be added in order.
 
-    Columns that were added to the schema (`_SINCE`) do not count where they are empty: a dataset has the same digest as
-    before there were such columns.
+    Columns added to the schema later (`_SINCE`) are skipped where empty, so that older datasets keep their checksum.
     """
 
     def __init__(self, rows: int) -> None:
         self._digest = hashlib.sha256(f"ckh dataset {SCHEMA_VERSION} {rows}\n".encode())
 
     def add(self, column: Column, chunks: Iterable[pa.Array]) -> None:
-        """Add a column by its values in order of rows; how it is cut in chunks does not change the digest.
+        """Add a column by its values in row order; the chunk boundaries do not matter.
 
         The chunks are iterated several times.
         """
@@ -71,7 +70,7 @@ class ContentDigest:
             self._digest.update(np.ascontiguousarray(_numbers(chunk), dtype=kind).data)
 
     def hexdigest(self) -> str:
-        """The digest of what was added."""
+        """Return the checksum of the added columns."""
         return self._digest.hexdigest()
 
     def _add_name(self, column: Column) -> None:
@@ -79,7 +78,7 @@ class ContentDigest:
         self._digest.update(f"{name} {column.type}\n".encode())
 
     def _add_texts(self, chunks: Iterable[pa.Array]) -> None:
-        """Each row's number among the distinct texts in order of appearance, -1 for null, then the texts."""
+        """Hash each row's index among the distinct strings in order of appearance, -1 for null, then the strings."""
         import numpy as np
         import pandas as pd
 
@@ -91,7 +90,7 @@ class ContentDigest:
             if not known.keys() >= set(texts):
                 for place in pd.unique(codes):
                     known.setdefault(texts[place], len(known) - 1)
-            # A text that no row has yet gets no number, and none is used.
+            # A dictionary entry that no row refers to is not numbered, and its index is never used.
             numbers = np.array([known.get(text, -1) for text in texts], dtype="<i8")
             self._digest.update(numbers[codes].data)
         del known[None]
@@ -99,7 +98,7 @@ class ContentDigest:
 
 
 def _is_empty(chunk: pa.Array) -> NDArray[np.bool_]:
-    """True if values are null or not a number."""
+    """Mask of values that are null or NaN."""
     import numpy as np
 
     distinct = chunk.dictionary if hasattr(chunk, "dictionary") else chunk
@@ -110,12 +109,12 @@ def _is_empty(chunk: pa.Array) -> NDArray[np.bool_]:
 
 
 def _plain(chunk: pa.Array) -> pa.Array:
-    """The values themselves, where they are numbered."""
+    """Decode a dictionary-encoded array."""
     return chunk.cast(chunk.type.value_type) if hasattr(chunk, "dictionary") else chunk
 
 
 def _numbers(chunk: pa.Array) -> NDArray[np.generic]:
-    """The values, 0 where there is none."""
+    """Values with nulls replaced by 0."""
     import numpy as np
     import pyarrow as pa
 

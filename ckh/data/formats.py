@@ -1,4 +1,4 @@
-"""Formats of measurements: what reads and writes one, and those that are an operation's alone."""
+"""Formats of measurements: their readers and writers, and the formats specific to an operation."""
 
 from __future__ import annotations
 
@@ -21,11 +21,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ReadOptions:
-    """Facts that a file may lack, `None` if not given, and whether bad rows are left out.
+    """Facts that a file may lack (`None` if not given), and whether to skip bad rows.
 
-    `arch` is the architecture that was measured, `num_cus` its number of compute units. Rows are kept
-    beside `output` while they are read, by default in the system's folder of temporary files. `mapping` says which
-    column of a table has the values of a column of the operation `op`, ours -> theirs.
+    `arch` is the measured architecture, `num_cus` its number of compute units. Rows spill to a file beside `output`, by
+    default in the system's temporary folder. `mapping` maps columns of the operation `op` to columns of the table.
     """
 
     arch: str | None = None
@@ -40,8 +39,8 @@ class ReadOptions:
 class Reading:
     """The rows of one input.
 
-    `rows` are in the order of the file; `bad` counts the rows left out by reason; `superseded` counts rows that a later
-    row of the same input replaced. With `repeats`, rows of one pair are repeated measurements, none of which is better.
+    `rows` are in file order; `bad` counts the rows left out by reason; `superseded` counts rows replaced by a later row
+    of the same input. With `repeats`, rows of one pair are repeated measurements of equal standing.
     """
 
     rows: StoredRows
@@ -55,11 +54,11 @@ class Reading:
 
 @dataclass(frozen=True, slots=True)
 class Reader:
-    """A format: its name, whether the first bytes of a file look like it, and how it is read.
+    """A format: its name, whether the first bytes of a file look like it, and how to read it.
 
-    Of a Parquet file `sniff` gets its columns' names instead (`ckh.data.readers.reader.parquet_head`).
+    For a Parquet file `sniff` is given the column names instead (`ckh.data.readers.reader.parquet_head`).
 
-    `read` raises `DataError` when the file is unusable, and for bad rows unless they are to be skipped.
+    `read` raises `DataError` if the file is unusable, and for bad rows unless they are skipped.
     """
 
     name: str
@@ -68,27 +67,27 @@ class Reader:
 
 
 class MeasuredRows(Protocol):
-    """Measured rows of one operation that need not fit in memory, as `data.merge.Merged` has them."""
+    """Measured rows of one operation that need not fit in memory, such as `data.merge.Merged`."""
 
     def __len__(self) -> int:
         """Number of rows."""
 
     def blocks(self, names: Sequence[str] | None = None) -> Iterator[pa.Table]:
-        """The rows in compact tables of some thousands, with all columns or those of these names."""
+        """Yield the rows in compact tables of some thousands of rows, with all or the named columns."""
 
     def distinct(self, name: str) -> tuple[str, ...]:
-        """The texts of a column, sorted."""
+        """Distinct values of a string column, sorted."""
 
 
 @dataclass(frozen=True, slots=True)
 class RowsFormat:
-    """A format that an operation's rows are written in.
+    """A format in which an operation's rows can be written.
 
     Attributes:
-        name: what it is called on the command line.
-        summary: what is written, in a few words.
-        kind: what a file of it is.
-        write: writes rows and gives warnings about what the format cannot hold.
+        name: its name on the command line.
+        summary: short description of the output.
+        kind: kind of the output file.
+        write: writes rows and returns warnings about what the format cannot represent.
     """
 
     name: str
@@ -98,7 +97,7 @@ class RowsFormat:
 
 
 class WinnerSummary(Record):
-    """The counts of tables of winners."""
+    """Counts of tables of winners."""
 
     winners: int
     """Rows written."""
@@ -108,29 +107,29 @@ class WinnerSummary(Record):
     dropped: dict[str, int]
     """Rows left out, by reason."""
     repeated: int
-    """Slower repetitions."""
+    """Slower duplicates."""
     warnings: tuple[str, ...]
 
 
 class ConvertWinnersDocument(WinnerSummary, Document):
-    """ckh convert --to a list of problems --json."""
+    """Output of ckh convert --json with --to a list of problems."""
 
     schema = "convert_winners"
 
     out: str
-    """The file that was written."""
+    """The output file."""
 
 
 @dataclass(frozen=True, slots=True)
 class ProblemsFormat:
-    """A format that the problems of tables of winners are written in.
+    """A format in which the problems of tables of winners can be written.
 
     Attributes:
-        name: what it is called on the command line.
-        summary: what is written, in a few words.
-        kind: what a file of it is.
+        name: its name on the command line.
+        summary: short description of the output.
+        kind: kind of the output file.
         reader: name of the reader of such tables.
-        source: what such a table is called.
+        source: description of such a table in messages.
         write: writes the problems of tables as one file.
     """
 
@@ -144,11 +143,11 @@ class ProblemsFormat:
 
 @dataclass(frozen=True, slots=True)
 class MappedTable:
-    """How anybody's table is read whose columns are mapped to an operation's.
+    """Reader of any table whose columns are mapped to an operation's.
 
     Attributes:
-        columns: names that its columns may be mapped to.
-        read: reads a table that has these names.
+        columns: the operation's columns that can be mapped.
+        read: reads a table that has these columns.
     """
 
     columns: tuple[str, ...]
@@ -157,7 +156,7 @@ class MappedTable:
 
 @dataclass(frozen=True, slots=True)
 class Formats:
-    """The formats that are an operation's alone."""
+    """Formats specific to an operation."""
 
     readers: tuple[Reader, ...] = ()
     rows: tuple[RowsFormat, ...] = ()

@@ -1,8 +1,8 @@
 """Journal of a bench run: append-only JSON Lines that survive kill -9.
 
-The first line of a run has its settings and device; the lines of its plan follow, then one line per result, failures
-included. A remeasured row replaces the earlier one of the same pair. If a problem was begun on one device and measured
-again on another, the rows of the first do not count.
+A run begins with a line of its settings and device, followed by its plan, then one line per result, including failures.
+A remeasured row replaces the earlier row of the same pair. If a problem was started on one device and measured again on
+another, the rows of the first device are ignored.
 """
 
 from __future__ import annotations
@@ -65,12 +65,12 @@ JOURNAL_NAME = "journal.jsonl"
 _FSYNC_INTERVAL_S = 5.0
 _RECORDS = (RunRecord, ResultRow, EndRecord, KernelRecord, PlanRecord, TaskRecord, ReferenceRecord, ChosenRecord)
 _BLOCK = 1 << 20
-_MOST_LINE = 1 << 26  # bytes; a longer one is none of ours
+_MOST_LINE = 1 << 26  # bytes; a longer line is damaged
 
 
 @dataclass(frozen=True, slots=True)
 class Damage:
-    """A damaged line: its number from 1, and the reason."""
+    """A damaged line: its number, counted from 1, and the reason."""
 
     line: int
     reason: str
@@ -91,14 +91,14 @@ class Journal:
     chosen: tuple[ChosenRecord, ...] = ()
 
     def final_rows(self) -> tuple[ResultRow, ...]:
-        """The last row of each pair in order of first appearance, for problems by the device that measured last."""
+        """Return the last row of each pair in order of first appearance, from the problem's last device."""
         device = {row.problem: row.node for row in self.rows}
         last = {(row.problem, row.kernel): row for row in self.rows if row.node == device[row.problem]}
         return tuple(last.values())
 
 
 class Located(NamedTuple):
-    """A record, its line number from 1, and its byte offset."""
+    """A record, its line number counted from 1, and its byte offset."""
 
     line: int
     start: int
@@ -110,11 +110,11 @@ def iter_records(file: BinaryIO, path: Path, *, skip_damaged: bool = False) -> I
 
     Args:
         file: the journal.
-        path: its name, for messages.
-        skip_damaged: whether damaged lines are given as `Damage`, instead of refused.
+        path: its path, for messages.
+        skip_damaged: whether to yield damaged lines as `Damage` instead of raising.
 
     Raises:
-        DataError: a line is damaged (the message has its number), or rows come before any run.
+        DataError: a line is damaged (the message gives its number), or rows come before any run.
         OSError: the file cannot be read.
     """
     is_begun = False
@@ -132,10 +132,10 @@ def iter_records(file: BinaryIO, path: Path, *, skip_damaged: bool = False) -> I
 
 
 def row_at(file: BinaryIO, start: int) -> ResultRow:
-    """The result at a byte offset of `iter_records`.
+    """Read the result at a byte offset given by `iter_records`.
 
     Raises:
-        DataError: it is there no more.
+        DataError: the file has changed and the result is no longer there.
         OSError: the file cannot be read.
     """
     file.seek(start)
@@ -146,15 +146,15 @@ def row_at(file: BinaryIO, start: int) -> ResultRow:
 
 
 def journal_path(path: Path) -> Path:
-    """Path of a journal, given the file or its folder."""
+    """Return the path of a journal, given the file or its folder."""
     return path / JOURNAL_NAME if path.is_dir() else path
 
 
 def records_of(path: Path) -> Iterator[Record]:
-    """Iterate over the records of a journal's file; a truncated last line is ignored.
+    """Iterate over the records of a journal file; a truncated last line is ignored.
 
     Raises:
-        DataError: it cannot be read, or as `iter_records`.
+        DataError: the file cannot be read, or as for `iter_records`.
     """
     try:
         with path.open("rb") as file:
@@ -169,7 +169,7 @@ def read_journal(path: Path) -> Journal:
     """Read a journal, given the file or its folder; a truncated last line is ignored.
 
     Raises:
-        DataError: it cannot be read, or as `iter_records`.
+        DataError: the file cannot be read, or as for `iter_records`.
     """
     path = journal_path(path)
     found: dict[type[Record], list[Record]] = {kind: [] for kind in _RECORDS}
@@ -190,10 +190,10 @@ def read_journal(path: Path) -> Journal:
 
 
 def is_started(path: Path) -> bool:
-    """True if a journal has any content: a kill at the start leaves it empty or with a truncated first line.
+    """Return True if a journal has content: a kill at startup leaves it empty or with a truncated first line.
 
     Raises:
-        DataError: it cannot be read.
+        DataError: the file cannot be read.
     """
     try:
         with path.open("rb") as file:
@@ -210,13 +210,13 @@ class JournalWriter:
     """Appends to a journal under an exclusive lock, one write per line.
 
     Args:
-        folder: where it is; created if need be.
-        replace: whether the run that starts replaces what the journal holds, in one step.
-        is_new: whether nothing may be in it yet.
+        folder: folder of the journal; created if missing.
+        replace: whether the run atomically replaces the existing journal.
+        is_new: whether the journal must not exist yet.
 
     Raises:
-        UsageError: another run writes this journal, or has written it though it is to be new.
-        OutputError: it cannot be created or written.
+        UsageError: another run is writing this journal, or has written it although `is_new` is set.
+        OutputError: the journal cannot be created or written.
     """
 
     def __init__(self, folder: Path, *, replace: bool = False, is_new: bool = False) -> None:
@@ -246,7 +246,7 @@ class JournalWriter:
         try:
             self._guarded(lambda: self._start_over(text) if self._replaces and not is_new else self._write(text))
         except OutputError:
-            if is_new:  # nothing was there, and nothing is left
+            if is_new:  # the journal was empty: leave nothing behind
                 with suppress(OSError):
                     self.path.unlink()
                     self._file_lock.release()
@@ -255,11 +255,11 @@ class JournalWriter:
         self.sync()
 
     def add_kernels(self, kernels: Sequence[KernelRecord]) -> None:
-        """Write records of kernels, before rows refer to them."""
+        """Write records of kernels; must precede the rows that refer to them."""
         self._append(kernels)
 
     def add(self, *rows: ResultRow) -> None:
-        """Write rows in a single write."""
+        """Append rows in a single write."""
         self._append(rows)
         if time.monotonic() - self._synced > _FSYNC_INTERVAL_S:
             self.sync()
@@ -269,11 +269,11 @@ class JournalWriter:
         self._append([reference])
 
     def add_chosen(self, chosen: ChosenRecord) -> None:
-        """Write the next selected pairs."""
+        """Write newly selected pairs."""
         self._append([chosen])
 
     def end_run(self, end: EndRecord) -> None:
-        """Write the end of the run."""
+        """Write the end of the run and flush it to disk."""
         self._append([end])
         self.sync()
 
@@ -296,7 +296,7 @@ class JournalWriter:
         try:
             _write_all(self._file, text)
         except OSError:
-            os.ftruncate(self._file, size)  # a full disk leaves no half line
+            os.ftruncate(self._file, size)  # a full disk leaves no partial line
             raise
 
     def _start_over(self, text: bytes) -> None:
@@ -329,7 +329,7 @@ class JournalWriter:
         raise UsageError(f"{self.path} is in use by another run", hint, code="in-use")
 
     def _mend_tail(self) -> None:
-        """Truncate an unfinished last line after a kill."""
+        """Truncate an incomplete last line left by a kill."""
         size = os.fstat(self._file).st_size
         start = _start_of_last_line(self._file, size)
         tail = _read_at(self._file, start, size - start) if size - start < _MOST_LINE else b"\0"
@@ -356,7 +356,7 @@ def _write_all(file: int, text: bytes) -> None:
 
 
 def _read_at(file: int, start: int, count: int) -> bytes:
-    """Read exactly so many bytes of a file: a single read returns at most 2 GiB."""
+    """Read `count` bytes of a file: a single read returns at most 2 GiB."""
     parts = bytearray()
     while len(parts) < count and (part := os.pread(file, min(_BLOCK, count - len(parts)), start + len(parts))):
         parts += part
@@ -364,7 +364,7 @@ def _read_at(file: int, start: int, count: int) -> bytes:
 
 
 def _start_of_last_line(file: int, size: int) -> int:
-    """Offset of the last line, searched from the end of the file."""
+    """Return the offset of the last line, searching backwards from the end of the file."""
     end = size
     while end > 0:
         start = max(0, end - _BLOCK)
@@ -376,7 +376,7 @@ def _start_of_last_line(file: int, size: int) -> int:
 
 
 def _skip_line(file: BinaryIO) -> int:
-    """Skip the rest of an overlong line; returns the bytes read, 0 at the end of the file."""
+    """Skip the rest of an overlong line; return the number of bytes read, 0 at the end of the file."""
     size = 0
     while part := file.readline(_BLOCK):
         size += len(part)
@@ -386,7 +386,7 @@ def _skip_line(file: BinaryIO) -> int:
 
 
 def _is_complete(tail: bytes) -> bool:
-    """True if an unterminated last line is a complete object."""
+    """Return True if an unterminated last line is a complete JSON object."""
     try:
         return isinstance(json.loads(tail), dict)
     except (ValueError, RecursionError):
@@ -394,7 +394,7 @@ def _is_complete(tail: bytes) -> bool:
 
 
 def _is_journal(path: Path) -> bool:
-    """True if a file begins with the record of a run, or a truncated one."""
+    """Return True if a file begins with the record of a run, complete or truncated."""
     if not is_started(path):
         return True
     with path.open("rb") as file:

@@ -1,4 +1,4 @@
-"""The lines of a journal: what each says, and reading them without trust."""
+"""Journal records, and a parser that validates every line."""
 
 from __future__ import annotations
 
@@ -19,12 +19,11 @@ _INT64 = 1 << 63
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunRecord(Settings):
-    """The provenance of the rows that carry its `run_id`: device, compiler and settings of a run.
+    """Provenance of the rows with this `run_id`: device, compiler and settings of a run.
 
     `hardware` is the device's profile under the names of `schema.HARDWARE`; `device_kind` is "host", "hip" or
-    "emulated".
-    `environment` has the variables that make launches slower.
-    `pairs` is how many pairs the plan that follows has; None: none follows, the run goes on with an earlier one's.
+    "emulated". `environment` lists environment variables that slow down launches. `pairs` is the number of pairs in the
+    plan that follows; None if the run continues an earlier plan.
     """
 
     run_id: str
@@ -43,13 +42,13 @@ class RunRecord(Settings):
 
     @property
     def settings(self) -> Settings:
-        """The settings alone."""
+        """Return the settings without the provenance."""
         return Settings(**{name: getattr(self, name) for name in SETTINGS})
 
 
 @dataclass(frozen=True, slots=True)
 class PlanRecord:
-    """The kernels of a run's plan by name, which its tasks refer to by number."""
+    """Names of the kernels in a run's plan, which its tasks refer to by index."""
 
     run_id: str
     kernels: tuple[str, ...]
@@ -57,7 +56,7 @@ class PlanRecord:
 
 @dataclass(frozen=True, slots=True)
 class TaskRecord:
-    """A problem of a run's plan, and the numbers of its kernels in the order they are measured."""
+    """A problem in a run's plan, and the indices of its kernels in the order of measurement."""
 
     run_id: str
     problem: str
@@ -66,9 +65,9 @@ class TaskRecord:
 
 @dataclass(frozen=True, slots=True)
 class ChosenRecord:
-    """A choice of an active run: a problem and the numbers of its kernels in the plan, and for which node.
+    """A selection of an active run: a problem, the indices of its kernels in the plan, and the node it is assigned to.
 
-    `chosen_by` says what ordered the kernels: what was known before, or a model of so many pairs of this run.
+    `chosen_by` is what ranked the kernels: prior knowledge, or a model trained on a number of pairs of this run.
     """
 
     run_id: str
@@ -91,17 +90,17 @@ class KernelRecord:
 
 @dataclass(frozen=True, slots=True)
 class ResultRow:
-    """The result of a (problem, kernel) pair, and when it came.
+    """Result of a (problem, kernel) pair, with its time of arrival.
 
-    `samples_ns` are times of one run, each the mean of `loops` runs.
+    Each of `samples_ns` is the mean of `loops` launches.
 
-    `node` is the machine and device of a cluster that measured it; empty: the run's own.
+    `node` is the machine and device of a cluster that measured the pair; empty for the run's own device.
 
     Times are None unless the status is ok, unstable or launch_bound. `latency_ms` is the median, `spread` the median
-    absolute deviation over it.
+    absolute deviation relative to it.
 
-    `launch_ms` is the time of a kernel that does nothing, timed in the same way: by a graph, or launch by launch.
-    `card` is what the sensors of the GPU showed right after the last sample, under the names of `schema.CARD`.
+    `launch_ms` is the time of an empty kernel, timed the same way: as a graph, or launch by launch. `card` holds the
+    GPU's sensor readings right after the last sample, under the names of `schema.CARD`.
     """
 
     run_id: str
@@ -125,9 +124,9 @@ class ResultRow:
 
 @dataclass(frozen=True, slots=True)
 class ReferenceRecord:
-    """A look at the machine: the time of the reference kernel, and what the system showed.
+    """A check of the machine: time of the reference kernel, and system readings.
 
-    `ratio` is its time over the first of the run on that device; clock and temperature are None where none is shown.
+    `ratio` is the time relative to the run's first on that device; clock and temperature are None where unavailable.
     """
 
     run_id: str
@@ -143,7 +142,7 @@ class ReferenceRecord:
 
 @dataclass(frozen=True, slots=True)
 class EndRecord:
-    """How a run ended: "complete", "interrupted" or "budget"; seconds by phase of the worker, and in all."""
+    """How a run ended: "complete", "interrupted" or "budget"; seconds per phase of the worker, and in total."""
 
     run_id: str
     reason: str
@@ -167,10 +166,10 @@ RUN_START = b'{"kind": "run"'
 
 
 def record_line(record: Record) -> str:
-    """A record as a line of a journal.
+    """Format a record as a line of a journal.
 
     Raises:
-        ValueError: it holds a number that is none.
+        ValueError: a number is NaN or infinite.
     """
     if isinstance(record, ResultRow):
         values = {one.name: getattr(record, one.name) for one in fields(record)}
@@ -181,10 +180,10 @@ def record_line(record: Record) -> str:
 
 
 def parse_record(line: bytes) -> Record:
-    """The record that a line holds.
+    """Parse a line of a journal.
 
     Raises:
-        ValueError: it holds none; the message says why.
+        ValueError: the line is not a record; the message says why.
     """
     try:
         values = json.loads(line)
@@ -232,7 +231,7 @@ def _object_of(check: Callable[[Any], bool]) -> Callable[[Any], bool]:
     return lambda value: type(value) is dict and all(map(check, value.values()))
 
 
-# What a field's annotation, which is text here, means for its JSON.
+# Type check of a field's JSON value, by the text of its annotation.
 _CHECKS: dict[str, Callable[[Any], bool]] = {
     "str": _is_text,
     "str | None": _or_none(_is_text),
@@ -255,7 +254,7 @@ _TYPES = {kind: {one.name: _CHECKS[str(one.type)] for one in fields(record)} for
 def _run_record(values: dict[str, Any]) -> RunRecord:
     if values["schema_version"] != SCHEMA_VERSION:
         raise ValueError(f"schema version {values['schema_version']}, this is {SCHEMA_VERSION}")
-    # Journals of earlier versions have no split_k.
+    # Journals of earlier versions lack split_k.
     tuples = {"flags": values["flags"], "split_k": values.get("split_k", (1,))}
     tuples["environment"] = values.get("environment", ())
     return RunRecord(**{**values, **{name: tuple(some) for name, some in tuples.items()}})

@@ -1,7 +1,7 @@
 """Merge and deduplicate the rows of several inputs.
 
-Rows stay on disk. The keys that decide between rows of a pair spill to disk, in buckets by pair, so that one bucket at
-a time is in memory; memory grows with distinct problems and kernels, and by a bit per row.
+Rows stay on disk. The keys that decide between rows of a pair spill to disk, in buckets by pair, and one bucket at a
+time is loaded; memory grows with distinct problems and kernels, and by one bit per row.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _RATES = ("tflops", "bandwidth_gb_s")
 _AVERAGED = (*_TIMES, "samples", *_RATES, *REPEATED)
 _RANKED = ("run_id", "status", "samples", "remeasured")
 _BUCKETS = 64
-_DEVICE_SIZE = "num_cus"  # the column of identity by which problems of different devices differ
+_DEVICE_SIZE = "num_cus"  # identity column that distinguishes problems of different devices
 _MOST_KERNELS = 1 << 31
 _IS_WRONG, _IS_MEASURED, _IS_REMEASURED = 4, 2, 1
 
@@ -50,7 +50,7 @@ class Noise:
         pairs: number of pairs measured repeatedly.
         rows: number of their additional rows.
         median: median over pairs of the relative median absolute deviation.
-        p90: 90th percentile.
+        p90: 90th percentile over pairs of the same.
     """
 
     pairs: int
@@ -67,14 +67,14 @@ class Noise:
 
 @dataclass(frozen=True, eq=False)
 class Merged:
-    """One row per pair, and statistics of the others.
+    """One row per pair, and statistics of the discarded rows.
 
     Attributes:
         op: the operation of all rows.
         parts: rows of each input.
-        dropped: indices of rows that do not count.
+        dropped: indices of discarded rows.
         changed: changed values of rows by index of the block; None without changes.
-        metadata: as of a dataset.
+        metadata: as in a dataset.
         problems: number of distinct problems.
         superseded: number of rows superseded within a run.
         repeated: number of rows superseded by another run.
@@ -96,14 +96,14 @@ class Merged:
 
     @property
     def dataset(self) -> Dataset:
-        """The merged rows in memory."""
+        """Load the merged rows into memory."""
         import pyarrow as pa
 
         return Dataset(tables.to_pandas(pa.concat_tables(self.blocks())), self.metadata, self.op.name)
 
     @cached_property
     def content_hash(self) -> str:
-        """SHA-256 of the merged rows, as of a dataset."""
+        """SHA-256 of the merged rows, equal to the dataset's content hash."""
         digest = ContentDigest(len(self))
         for column in self.op.training.columns:
             digest.add(column, _ColumnChunks(self, column))
@@ -120,14 +120,14 @@ class Merged:
                 yield table if kept.all() else table.filter(kept)
 
     def by_status(self) -> dict[str, int]:
-        """Number of rows of each status, the most frequent first."""
+        """Number of rows of each status, most frequent first."""
         counts: Counter[str] = Counter()
         for block in self.blocks(["status"]):
             counts.update({one["values"]: one["counts"] for one in block["status"].value_counts().to_pylist()})
         return {str(status): count for status, count in counts.most_common()}
 
     def distinct(self, name: str) -> tuple[str, ...]:
-        """The texts of a column, sorted."""
+        """Distinct values of a string column, sorted."""
         found = {text for block in self.blocks([name]) for text in block[name].unique().to_pylist()}
         return tuple(sorted(found))
 
@@ -146,7 +146,7 @@ class _ColumnChunks:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _NumberedBlock:
-    """A block of rows: its input, its first index in it and in total, and its table."""
+    """A block of rows: its input, index of its first row in that input and overall, and its table."""
 
     rows: StoredRows
     reading: int
@@ -155,32 +155,32 @@ class _NumberedBlock:
     table: pa.Table
 
     def kept(self) -> NDArray[np.bool_]:
-        """Mask of rows that their reader did not drop."""
+        """Mask of rows not dropped by their reader."""
         return self.rows.kept(self.first, len(self.table))
 
 
 def merge(readings: Sequence[Reading], *, averages: bool = False, output: Path | None = None) -> Merged:
     """Select one row per (problem, architecture, kernel).
 
-    Within a run the last row counts, as in the journal. Across runs: a result that was wrong or nondeterministic counts
-    before anything else, since a kernel that was ever wrong must not become the best; then a measured time before a
-    failure, which may have passed; then a row that was remeasured; then the one with more samples; then the later one.
+    Within a run the last row wins, as in the journal. Across runs, in order of precedence: a wrong or nondeterministic
+    result, since a kernel that was ever wrong must not become the best; a measured time over a failure, which may have
+    been transient; a remeasured row; the row with more samples; the later row.
 
-    Rows of one pair in an input whose rows are repeated measurements (`Reading.repeats`) are first made one: the
-    geometric mean of their times, or a result that was wrong.
+    Rows of one pair in an input of repeated measurements (`Reading.repeats`) are first combined: the geometric mean of
+    their times, or a wrong result.
 
-    A machine's speed changes from hour to hour, and not for all kernels alike. With `averages` each input is merged so
-    by itself, and where several inputs have a time for a pair, its time is their geometric mean.
+    A machine's speed drifts over hours, and not equally for all kernels. With `averages` each input is merged
+    separately, and a pair timed by several inputs gets the geometric mean of their times.
 
     Args:
-        readings: what was read of each input.
+        readings: content of each input.
         averages: whether times are averaged.
-        output: beside which to keep what does not fit in memory; in the system's folder of temporary files by default.
+        output: path beside which data spill to disk; by default in the system's temporary folder.
 
     Raises:
-        DataError: the rows of one architecture come from devices of different names, whose times do not compare; or
-            the rows are of several operations.
-        OutputError: there is no room for it.
+        DataError: the rows of one architecture come from devices with different names, whose times are not comparable;
+            or the rows are of several operations.
+        OutputError: the disk is full.
     """
     import numpy as np
 
@@ -192,7 +192,7 @@ def merge(readings: Sequence[Reading], *, averages: bool = False, output: Path |
     keys.refuse_mixed_devices()
     changes = (averages or repeating.any()) and any(_has_repeated(records["pair"]) for records in keys.buckets)
     if changes:
-        del keys  # which knows each problem and kernel, as the next does
+        del keys  # frees its numbering of problems and kernels, which the next one builds again
         keys = _PairKeys(op, parts, averages=True, output=output)
     dropped = Marks()
     changed = Buckets(keys.kind, output) if changes else None
@@ -244,8 +244,8 @@ class _PairKeys:
     Args:
         op: the operation of all rows.
         parts: the rows of each input.
-        averages: whether the keys hold the times too.
-        output: as of `merge`.
+        averages: whether the keys include the times.
+        output: as for `merge`.
     """
 
     def __init__(self, op: AnyOperation, parts: Sequence[StoredRows], *, averages: bool, output: Path | None) -> None:
@@ -269,7 +269,7 @@ class _PairKeys:
             self._add(block)
 
     def _add(self, block: _NumberedBlock) -> None:
-        """Add the rows of a block that were not dropped."""
+        """Add the rows of a block, except dropped ones."""
         import numpy as np
 
         kept = block.kept()
@@ -286,15 +286,15 @@ class _PairKeys:
             values = table[name]
             records[name] = np.nan if values.null_count == len(values) else values.cast("float64").fill_null(np.nan)
         self._devices.of(table)
-        # Kernels and problems are numbered in order: a product spreads both.
+        # Kernels and problems are numbered consecutively: a product distributes both over the buckets.
         bucket = (records["pair"] // _MOST_KERNELS * 31 + records["pair"] % _MOST_KERNELS) % _BUCKETS
-        self.buckets.add(records, bucket.astype(np.uint8))  # bytes are sorted in one pass
+        self.buckets.add(records, bucket.astype(np.uint8))  # bytes are radix-sorted in one pass
 
     def refuse_mixed_devices(self) -> None:
         """Refuse rows of an architecture from several devices, unless problems state the device.
 
         Raises:
-            DataError: there are such.
+            DataError: an architecture was measured on several devices.
         """
         if _DEVICE_SIZE in self.op.problems.identity:
             return
@@ -320,7 +320,7 @@ class _PairKeys:
 
 
 def _blocks(parts: Sequence[StoredRows], names: Sequence[str] | None = None) -> Iterator[_NumberedBlock]:
-    """Blocks of all inputs, in order."""
+    """Yield the blocks of all inputs, in order."""
     start = 0
     for reading, rows in enumerate(parts):
         for first, table in rows.all_blocks(names):
@@ -329,7 +329,7 @@ def _blocks(parts: Sequence[StoredRows], names: Sequence[str] | None = None) -> 
 
 
 def _has_repeated(pair: NDArray[np.int64]) -> bool:
-    """True if two records are of the same pair."""
+    """Return True if two records belong to the same pair."""
     import numpy as np
 
     ordered = np.sort(pair)
@@ -337,15 +337,15 @@ def _has_repeated(pair: NDArray[np.int64]) -> bool:
 
 
 def _best_of_each(records: NDArray[Any], group: tuple[str, ...]) -> NDArray[Any]:
-    """The selected record of each group."""
+    """Return the selected record of each group."""
     return _last_of_each(records, group, ("rank", "samples"))
 
 
 def _last_of_each(records: NDArray[Any], group: tuple[str, ...], by: tuple[str, ...]) -> NDArray[Any]:
-    """The last record of each group by these fields and then by row, in order of rows."""
+    """Return the last record of each group, ordered by these fields and then by row; the result is in row order."""
     import numpy as np
 
-    # The first key of lexsort is the least.
+    # lexsort takes the least significant key first.
     keys = [np.nan_to_num(records[name]) for name in reversed((*group, *by))]
     order = np.lexsort((records["row"], *keys))
     is_last = np.ones(len(order), dtype=bool)
@@ -355,11 +355,11 @@ def _last_of_each(records: NDArray[Any], group: tuple[str, ...], by: tuple[str, 
 
 
 def _joined(records: NDArray[Any], repeating: NDArray[np.bool_]) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Records with repeated measurements merged, in order of rows, and the measured ones among these.
+    """Combine repeated measurements; return the records in row order, and the measured ones among them.
 
     Args:
-        records: of some pairs.
-        repeating: whether the rows of each input are repeated measurements.
+        records: records of some pairs.
+        repeating: for each input, whether its rows are repeated measurements.
     """
     import numpy as np
 
@@ -384,7 +384,7 @@ def _joined(records: NDArray[Any], repeating: NDArray[np.bool_]) -> tuple[NDArra
 
 
 def _is_repeated(pair: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """True if another record is of the same pair, shape (records,)."""
+    """Mask of records whose pair occurs more than once, shape (records,)."""
     import numpy as np
 
     order = np.argsort(pair)
@@ -408,14 +408,14 @@ def _spread_of_each(times: NDArray[Any]) -> NDArray[np.float64]:
 
 
 def _averaged(chosen: NDArray[Any], times: NDArray[Any]) -> NDArray[Any]:
-    """Records with averaged times: geometric mean, minimum, largest spread, sum of samples.
+    """Average the times of records: geometric mean, minimum, largest spread, sum of samples.
 
-    The earlier half of the times and the later one are kept apart too, as two measurements. Means are
-    rounded to twelve digits, so that they do not depend on how exponentials are computed.
+    The earlier and the later half of the times are also kept separately, as two measurements. Means are rounded to
+    twelve digits, so that they do not depend on the implementation of the exponential.
 
     Args:
-        chosen: the record of each pair that counts.
-        times: the one of each pair and input.
+        chosen: the selected record of each pair.
+        times: the selected record of each pair and input.
     """
     import numpy as np
     import pandas as pd
@@ -445,7 +445,7 @@ def _averaged(chosen: NDArray[Any], times: NDArray[Any]) -> NDArray[Any]:
 
 
 def _with_changes(table: pa.Table, start: int, changes: NDArray[Any]) -> pa.Table:
-    """A block with changed values, given the index of its first row."""
+    """Apply changed values to a block, given the index of its first row."""
     import numpy as np
     import pyarrow as pa
     import pyarrow.compute as pc

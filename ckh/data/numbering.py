@@ -16,9 +16,9 @@ _INT64_LIMIT = 2**62
 
 
 def group_numbers(frame: Mapping[str, Any] | pd.DataFrame, columns: Sequence[str]) -> NDArray[np.int64]:
-    """Number of each row's combination of values: 0, 1, … in order of appearance.
+    """Number the rows by their combination of values: 0, 1, … in order of appearance.
 
-    Columns are taken from the frame one after the other.
+    The frame's columns are accessed one at a time.
     """
     import pandas as pd
 
@@ -31,10 +31,10 @@ def group_numbers(frame: Mapping[str, Any] | pd.DataFrame, columns: Sequence[str
 
 
 def combined_numbers(columns: Iterable[tuple[NDArray[np.integer[Any]], int]]) -> NDArray[np.int64]:
-    """Number of each row's combination of codes: 0, 1, … in order of appearance.
+    """Number the rows by their combination of codes: 0, 1, … in order of appearance.
 
     Args:
-        columns: codes of the rows, each shape (rows,), and what they are below.
+        columns: codes of the rows, each of shape (rows,), and their exclusive upper bound.
     """
     import numpy as np
     import pandas as pd
@@ -51,14 +51,14 @@ def combined_numbers(columns: Iterable[tuple[NDArray[np.integer[Any]], int]]) ->
 
 
 def first_rows(numbers: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Row number of the first row of each number, where numbers are 0, 1, … in order of appearance."""
+    """Index of the first row of each number, where numbers are 0, 1, … in order of appearance."""
     import numpy as np
 
     return np.flatnonzero(np.diff(np.maximum.accumulate(numbers), prepend=-1))
 
 
 def repeated_pairs(problem_ids: NDArray[np.int64], kernel_names: pd.Series) -> NDArray[np.bool_]:
-    """Which rows hold a (problem, kernel) pair that an earlier row holds."""
+    """Mask of rows whose (problem, kernel) pair occurs in an earlier row."""
     import pandas as pd
 
     codes, names = pd.factorize(kernel_names)
@@ -69,10 +69,10 @@ def repeated_pairs(problem_ids: NDArray[np.int64], kernel_names: pd.Series) -> N
 class Numbering:
     """Numbers of combinations of values over any number of tables: 0, 1, … in order of appearance.
 
-    Iterated, it gives the combinations in that order.
+    Iteration yields the combinations in that order.
 
     Args:
-        columns: names of the columns, whose values are numbered in the tables (dictionaries of Arrow).
+        columns: names of the columns, which are dictionary-encoded in the tables.
     """
 
     def __init__(self, columns: Sequence[str]) -> None:
@@ -86,11 +86,11 @@ class Numbering:
         return iter(self._numbers)
 
     def of(self, table: pa.Table) -> NDArray[np.int64]:
-        """The number of each row."""
+        """Number each row of a table."""
         import numpy as np
 
         arrays = [_encoded(table[name]) for name in self.columns]
-        # Columns of one thing share their indices.
+        # Columns with a shared dictionary index are combined once.
         codes = {_address(array.indices): _codes(array) for array in arrays}
         here = combined_numbers(codes.values())
         first = first_rows(here)
@@ -106,13 +106,13 @@ def _encoded(column: pa.ChunkedArray) -> pa.DictionaryArray:
 
 
 def _codes(array: pa.DictionaryArray) -> tuple[NDArray[np.int32], int]:
-    """The numbers of values, the highest for none, and what they are below."""
+    """Return the indices of values, with the highest for null, and their exclusive upper bound."""
     count = len(array.dictionary)
     return array.indices.fill_null(count).to_numpy(), count + 1
 
 
 def _values(array: pa.DictionaryArray, codes: NDArray[np.int32]) -> list[Any]:
-    """The values of numbers of `_codes`."""
+    """Decode the indices of `_codes`."""
     values = [*array.dictionary.to_pylist(), None]
     return [values[code] for code in codes.tolist()]
 

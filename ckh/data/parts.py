@@ -1,6 +1,6 @@
-"""A dataset in parts that each hold whole problems, so that what is judged need not fit in memory.
+"""A dataset in parts that each hold whole problems, so that evaluated data need not fit in memory.
 
-While they are used, the parts of a large dataset are in files without a name in the system's folder of temporary files.
+The parts of a large dataset are kept in unnamed files in the system's temporary folder.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ if TYPE_CHECKING:
     from ckh.data.dataset import ColumnsOf
     from ckh.ops.base import AnyOperation
 
-PART_ROWS = 1 << 16  # from which on rows of other problems are another part
+PART_ROWS = 1 << 16  # a part is closed at the first problem boundary after this many rows
 _MOST_PARTS = 256  # each is an open file
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DatasetParts:
-    """The rows of a dataset, by problems in order of appearance; iterated as often as wanted, a part at a time.
+    """The rows of a dataset, by problems in order of appearance; re-iterable, one part at a time.
 
     Attributes:
         op: the operation of all rows.
-        reads: what reads each part.
+        reads: loader of each part.
     """
 
     op: AnyOperation
@@ -49,7 +49,7 @@ class DatasetParts:
         return (read() for read in self.reads)
 
     def select(self, masks: Sequence[NDArray[np.bool_]]) -> DatasetParts:
-        """The rows of a mask for each part; a part of which no row is left is none."""
+        """Select the rows by one mask per part; empty parts are removed."""
         import numpy as np
 
         kept = [(read, mask) for read, mask in zip(self.reads, masks, strict=True) if mask.any()]
@@ -63,7 +63,7 @@ class DatasetParts:
         )
 
     def select_problems(self, kept: NDArray[np.bool_]) -> DatasetParts:
-        """The rows of some problems, shape (problems,)."""
+        """Select problems by a mask of shape (problems,)."""
         if kept.all():
             return self
         masks, start = [], 0
@@ -74,7 +74,7 @@ class DatasetParts:
         return self.select(masks)
 
     def whole(self) -> Dataset:
-        """All rows in memory."""
+        """Load all rows into memory."""
         first, *others = parts = list(self)
         if not others:
             return first
@@ -82,20 +82,20 @@ class DatasetParts:
 
 
 def in_memory(dataset: Dataset) -> DatasetParts:
-    """A dataset as one part."""
+    """Wrap a dataset as a single part."""
     return DatasetParts(dataset.op, (lambda: dataset,))
 
 
 def read_parts(*paths: Path | str, columns: ColumnsOf) -> DatasetParts:
-    """Read Parquet files, or all those in a folder, in parts.
+    """Read Parquet files, or all Parquet files in a folder, in parts.
 
     Args:
         paths: files and folders.
-        columns: as of `read_dataset`, as is the rest; integers take as few bytes as they need.
+        columns: as for `read_dataset`, with `narrow`.
 
     Raises:
-        DataError: as of `read_dataset`; rows of one pair are found when their part is read.
-        OutputError: the folder of temporary files is full.
+        DataError: as for `read_dataset`; duplicate pairs are detected when their part is read.
+        OutputError: the temporary folder is full.
     """
     files = open_files(paths)
     op, rows = files[0].op, sum(file.rows for file in files)
@@ -120,7 +120,7 @@ def read_parts(*paths: Path | str, columns: ColumnsOf) -> DatasetParts:
 
 
 def _part_of_each(problems: Numbering, files: Sequence[tables.DatasetFile], part_rows: int) -> NDArray[np.int64]:
-    """The number of each problem's part, shape (problems,): as many problems as have so many rows, or one."""
+    """Assign each problem to a part of about `part_rows` rows, at least one problem each; shape (problems,)."""
     import numpy as np
 
     counts = rows_of_each(problems, files)
@@ -130,7 +130,7 @@ def _part_of_each(problems: Numbering, files: Sequence[tables.DatasetFile], part
 
 
 def rows_of_each(problems: Numbering, files: Sequence[tables.DatasetFile]) -> NDArray[np.int64]:
-    """How many rows each problem of files has, shape (problems,); they are numbered by this."""
+    """Number of rows of each problem, shape (problems,); also numbers the problems."""
     import numpy as np
 
     counts = np.zeros(0, np.int64)
@@ -142,12 +142,12 @@ def rows_of_each(problems: Numbering, files: Sequence[tables.DatasetFile]) -> ND
 
 
 def blocks_of(files: Sequence[tables.DatasetFile], names: Container[str]) -> Iterator[pa.Table]:
-    """The rows of files in blocks, with the columns of these names."""
+    """Yield the rows of files in blocks, with the named columns."""
     return (block for file in files for block in file.blocks(names))
 
 
 class _StoredPart:
-    """Rows in a temporary file; texts are numbered there."""
+    """Dictionary-encoded rows in a temporary file."""
 
     def __init__(self) -> None:
         self._file = TemporaryFile()  # noqa: SIM115 # closed with this object
@@ -168,13 +168,13 @@ class _StoredPart:
             self._writer.write_table(numbered)
 
     def close(self) -> None:
-        """Write what is left; no more rows are added."""
+        """Flush the remaining rows; no more can be added."""
         with _storage_errors():
             self._writer.close()
             self._file.flush()
 
     def frame(self) -> pd.DataFrame:
-        """All rows, once it is closed."""
+        """Load all rows, after `close`."""
         import pyarrow as pa
 
         self._file.seek(0)
@@ -183,7 +183,7 @@ class _StoredPart:
 
 
 def texts_numbered(table: pa.Table) -> pa.Table:
-    """A table whose texts are dictionaries of Arrow, in one chunk."""
+    """Dictionary-encode the string columns of a table and combine its chunks."""
     import pyarrow as pa
 
     arrays = [one.dictionary_encode() if pa.types.is_string(one.type) else one for one in table.columns]
@@ -191,7 +191,7 @@ def texts_numbered(table: pa.Table) -> pa.Table:
 
 
 def frame_of(table: pa.Table, *, narrow: bool) -> pd.DataFrame:
-    """The rows of a table whose texts are numbered; `narrow` as of `read_dataset`."""
+    """Convert a dictionary-encoded table to a frame; `narrow` as for `read_dataset`."""
     import pandas as pd
 
     one = table.unify_dictionaries()
@@ -219,7 +219,7 @@ def _selected(read: Callable[[], Dataset], bits: NDArray[np.uint8], count: int) 
 
 
 def _concatenated(frames: Sequence[pd.DataFrame]) -> pd.DataFrame:
-    """The rows of frames; categories of all are those of the whole."""
+    """Concatenate frames; categories are the union."""
     import pandas as pd
     from pandas.api.types import union_categoricals
 

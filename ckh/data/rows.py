@@ -1,4 +1,4 @@
-"""Building dataset rows from distinct problems, distinct kernels and results: what every reader ends with."""
+"""Construction of dataset rows from distinct problems, distinct kernels and results, shared by all readers."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _MS_BYTES_PER_GB_S = 1e6
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Pairs:
-    """Rows of an operation as numbers into lists of distinct problems and of distinct kernels with their names."""
+    """Rows of an operation as indices into lists of distinct problems and distinct kernels."""
 
     problems: Sequence[Problem]
     problem_of_row: NDArray[Any]
@@ -37,7 +37,7 @@ class Pairs:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Results:
-    """One value a row; times in ms, NaN where there is none. `extra` holds further columns of the schema."""
+    """One value per row; times in ms, NaN for missing. `extra` holds further columns of the schema."""
 
     status: Sequence[str] | NDArray[Any] | pa.DictionaryArray
     latency_ms: NDArray[Any]
@@ -46,7 +46,7 @@ class Results:
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """The facts that all rows of a file or run share. `hardware` is the profile by name, without `hw_`."""
+    """Facts shared by all rows of a file or run. `hardware` is the profile by name, without `hw_`."""
 
     arch: str
     device: str | None
@@ -55,10 +55,10 @@ class Origin:
 
 
 def build_table(pairs: Pairs, results: Results, origin: Origin) -> pa.Table:
-    """The rows as a compact table (`tables.compact`); TFLOPS and bandwidth follow from the time and the problem.
+    """Build a compact table (`tables.compact`); TFLOPS and bandwidth are derived from the time and the problem.
 
     Raises:
-        DataError: a time is shorter than anything can take.
+        DataError: a time is below the physical minimum.
     """
     import numpy as np
     import pyarrow as pa
@@ -87,21 +87,21 @@ def build_table(pairs: Pairs, results: Results, origin: Origin) -> pa.Table:
         "is_valid": is_measured[status.indices.to_numpy()] & has_time,
         **results.extra,
     }
-    # Columns without values have one memory.
+    # Empty columns share one array.
     empty = pa.nulls(count, pa.int64())
     arrays = [_array(columns.get(column.name, empty), compact_type(column)) for column in op.training.columns]
     return pa.Table.from_arrays(arrays, names=op.column_names())
 
 
 def status_of(ok: NDArray[Any], otherwise: Status) -> pa.DictionaryArray:
-    """`ok` where the mask is true, else another status."""
+    """`ok` where the mask is true, else `otherwise`."""
     import pyarrow as pa
 
     return pa.DictionaryArray.from_arrays(pa.array((~ok).astype("int32")), [str(Status.OK), str(otherwise)])
 
 
 def _shared(op: AnyOperation, origin: Origin) -> dict[str, str | int | None]:
-    """The columns that are the same in all rows."""
+    """Columns with the same value in all rows."""
     hardware = {f"hw_{name}": value for name, value in origin.hardware.items()}
     return {"op_type": op.name, "arch": origin.arch, "device": origin.device, "run_id": origin.run_id, **hardware}
 
@@ -116,7 +116,7 @@ def _numbered(columns: dict[str, list[Any]], rows: NDArray[Any]) -> dict[str, An
 
 
 def _array(values: Any, wanted: pa.DataType) -> pa.Array:
-    """An array of the type, of numbers of values, an array, or a sequence; NaN is null."""
+    """Convert (indices, values), an array or a sequence to an array of the type; NaN becomes null."""
     import pyarrow as pa
 
     if isinstance(values, tuple):

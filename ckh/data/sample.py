@@ -1,4 +1,4 @@
-"""Some problems of a dataset that is too large for memory, with all of their rows."""
+"""Random sample of problems, with all of their rows, from a dataset too large for memory."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Drawn:
-    """How many rows and problems were drawn, and of how many."""
+    """Numbers of rows and problems drawn, and their totals."""
 
     rows: int
     problems: int
@@ -29,7 +29,7 @@ class Drawn:
     of_problems: int
 
     def __str__(self) -> str:
-        """In words."""
+        """Return a sentence for messages."""
         return (
             f"{self.rows:,} rows of {self.problems:,} problems were drawn from the {self.of_rows:,} rows of "
             f"{self.of_problems:,} problems of the data"
@@ -39,19 +39,19 @@ class Drawn:
 def read_sample(
     paths: Sequence[Path | str], most_rows: int, seed: int, columns: ColumnsOf, only: Mapping[str, object]
 ) -> tuple[Dataset, Drawn | None]:
-    """Read a dataset as `read_dataset` does; if it has more rows, those of problems that are drawn at random.
+    """Read a dataset as `read_dataset` does; if it is larger than `most_rows`, draw problems at random.
 
-    A block and what is drawn are in memory, and some numbers for each problem of the data.
+    Memory holds one block, the drawn rows, and a few numbers per problem of the data.
 
     Args:
         paths: files and folders.
-        most_rows: how many rows are drawn at most, but those of one problem in any case.
-        seed: of the draw.
-        columns: as of `read_dataset`.
-        only: values of columns of identity: problems with others are not drawn, if any has these.
+        most_rows: maximum number of rows to draw; all rows of at least one problem are always drawn.
+        seed: random seed of the draw.
+        columns: as for `read_dataset`.
+        only: values of identity columns: only matching problems are drawn, if any match.
 
     Raises:
-        DataError: as of `read_dataset`.
+        DataError: as for `read_dataset`.
     """
     import pyarrow as pa
 
@@ -71,7 +71,7 @@ def read_sample(
 
 
 def _is_wanted(problems: Numbering, only: Mapping[str, object]) -> NDArray[np.bool_]:
-    """True if a problem has these values, shape (problems,); if none has them, all are."""
+    """Mask of problems that match these values, shape (problems,); all True if none match."""
     import numpy as np
 
     places = [(problems.columns.index(name), value) for name, value in only.items() if name in problems.columns]
@@ -80,7 +80,7 @@ def _is_wanted(problems: Numbering, only: Mapping[str, object]) -> NDArray[np.bo
 
 
 def _draw(rows: NDArray[np.int64], is_wanted: NDArray[np.bool_], most: int, seed: int) -> NDArray[np.bool_]:
-    """True if a problem is drawn, shape (problems,): as many as have so many rows, one at least."""
+    """Mask of drawn problems, shape (problems,): as many as fit in `most` rows, at least one."""
     import numpy as np
 
     order = np.random.default_rng(seed).permutation(np.flatnonzero(is_wanted))

@@ -1,6 +1,6 @@
 """The settings of a run of `ckh bench`, each declared once.
 
-The command's options, what a resumed run may not be given otherwise, and the record of a run follow from `Settings`.
+The command's options, the check of a resumed run, and the record of a run are derived from `Settings`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ MAX_SETS = 64  # of operands
 
 
 class Variant(StrEnum):
-    """The values of `--variant`: a direction, or all of them."""
+    """Values of `--variant`: a direction, or all."""
 
     FORWARD = "forward"
     BWD_DATA = "bwd_data"
@@ -28,7 +28,7 @@ class Variant(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """The settings of a run. They are recorded in the journal; a resumed run takes them from there."""
+    """Settings of a run, recorded in the journal; a resumed run reads them from there."""
 
     op: str = declared(
         Declared(f"Operation: {{}}.  [{DEFAULT_OPERATION}]", choices=operation_names, completion="operations"),
@@ -103,7 +103,7 @@ class Settings:
     )
 
     def first_given(self, *names: str) -> str:
-        """The option of the first of these settings that is not the default; empty if all are."""
+        """Return the option of the first of these settings that differs from its default, or an empty string."""
         defaults = {field.name: field.default for field in fields(self)}
         return next((as_option(name) for name in names if getattr(self, name) != defaults[name]), "")
 
@@ -112,7 +112,7 @@ SETTINGS = tuple(one.name for one in fields(Settings))
 
 
 class Given:
-    """The settings that were given, by name; those that are None were not."""
+    """Explicitly given settings by name; None means not given."""
 
     def __init__(self, **values: Any) -> None:
         if unknown := values.keys() - set(SETTINGS):
@@ -120,5 +120,5 @@ class Given:
         self.values = {name: value for name, value in values.items() if value is not None}
 
     def __getitem__(self, name: str) -> Any:
-        """A setting's value; None: it was not given."""
+        """Return a setting's value, or None if it was not given."""
         return self.values.get(name)

@@ -1,6 +1,6 @@
-"""Rows on disk while inputs are converted, so that memory does not grow with their number.
+"""Rows spilled to disk during conversion, so that memory does not grow with their number.
 
-The files have no name: they are gone when the process ends, however it ends.
+The files are unnamed: the system deletes them when the process ends, however it ends.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class _StoredArray:
-    """Where an array is in a file, and its type."""
+    """Location of an array in a file, and its type."""
 
     start: int
     size: int
@@ -36,7 +36,7 @@ class _StoredArray:
 
 @dataclass(frozen=True, slots=True)
 class _StoredBlock:
-    """Rows that were added together: number of the first, how many, and the pieces of each column.
+    """Rows that were added together: index of the first, their number, and the pieces of each column.
 
     The pieces are a dictionary column's indices and values, or the values alone.
     """
@@ -47,7 +47,7 @@ class _StoredBlock:
 
 
 class _UnnamedFile:
-    """A file without a name beside an output, or in the system's folder of temporary files."""
+    """An unnamed file beside an output, or in the system's temporary folder."""
 
     def __init__(self, output: Path | None) -> None:
         folder = tempfile.gettempdir() if output is None else existing_parent(output)
@@ -60,7 +60,7 @@ class _UnnamedFile:
         weakref.finalize(self, self._file.close)
 
     def append(self, content: Any) -> int:
-        """Write bytes; where they begin."""
+        """Append bytes and return their offset."""
         left = memoryview(content).cast("B")
         start = self._size
         self._size += len(left)
@@ -72,7 +72,7 @@ class _UnnamedFile:
         return start
 
     def read(self, start: int, size: int) -> bytes:
-        """So many bytes, fewer than 2 GiB."""
+        """Read `size` bytes, fewer than 2 GiB."""
         content = os.pread(self._file.fileno(), size, start)
         if len(content) < size:
             raise self._failure(OSError(0, "the file is shorter than what was written"))
@@ -87,12 +87,12 @@ class _UnnamedFile:
 
 
 class StoredRows:
-    """Rows of a compact table in the order they were added, of which some may be dropped.
+    """Rows of a compact table on disk, in insertion order; rows can be dropped.
 
-    Columns that share their indices share them here: each array is written once.
+    Columns that share their indices share them on disk too: each array is written once.
 
     Args:
-        output: beside which the file is; in the system's folder of temporary files by default.
+        output: path beside which the file is created; by default in the system's temporary folder.
 
     Raises:
         OutputError: rows cannot be written there.
@@ -105,11 +105,11 @@ class StoredRows:
         self.added = 0
 
     def __len__(self) -> int:
-        """How many were not dropped."""
+        """Number of rows not dropped."""
         return self.added - self._dropped.count
 
     def add(self, table: pa.Table) -> None:
-        """Add the rows of a table, compact or not, of the same operation as those before."""
+        """Add the rows of a table, compact or not, of the same operation as earlier ones."""
         table = tables.compact(table, "an input")
         pieces: dict[Any, _StoredArray] = {}
         for batch in table.to_batches(max_chunksize=BLOCK_ROWS):
@@ -121,15 +121,15 @@ class StoredRows:
             self.added += len(batch)
 
     def drop(self, numbers: NDArray[np.int64]) -> None:
-        """Drop rows by their numbers, each at most once; the others keep theirs."""
+        """Drop rows by index, each at most once; the other indices do not change."""
         self._dropped.set(numbers)
 
     def kept(self, start: int, count: int) -> NDArray[np.bool_]:
-        """Of so many rows from a number on, which were not dropped."""
+        """Mask of `count` rows from `start` that were not dropped."""
         return ~self._dropped.of(start, count)
 
     def all_blocks(self, names: Sequence[str] | None = None) -> Iterator[tuple[int, pa.Table]]:
-        """All rows, the dropped ones too: number of the first and table of each block, of all columns or of these."""
+        """Yield all rows, dropped ones included: first index and table of each block, with all or the named columns."""
         import pyarrow as pa
 
         for block in self._blocks:
@@ -148,7 +148,7 @@ class StoredRows:
             )
 
     def table(self) -> pa.Table:
-        """The rows that were not dropped, all in memory."""
+        """Load the rows that were not dropped into memory."""
         import pyarrow as pa
 
         return pa.concat_tables(table.filter(self.kept(start, len(table))) for start, table in self.all_blocks())
@@ -177,7 +177,7 @@ class StoredRows:
 
 
 def store(found: Iterable[pa.Table], output: Path | None = None) -> StoredRows:
-    """The rows of tables, which are taken one by one.
+    """Store the rows of tables, consumed one by one.
 
     Raises:
         OutputError: rows cannot be written there.
@@ -189,11 +189,11 @@ def store(found: Iterable[pa.Table], output: Path | None = None) -> StoredRows:
 
 
 class Buckets:
-    """Records by the number of their bucket, in each in the order they were added.
+    """Records on disk by bucket number, in insertion order within each bucket.
 
     Args:
         kind: structured type of a record.
-        output: as of `StoredRows`.
+        output: as for `StoredRows`.
     """
 
     def __init__(self, kind: np.dtype[Any], output: Path | None = None) -> None:
@@ -215,20 +215,20 @@ class Buckets:
             start += size
 
     def read(self, number: int) -> NDArray[Any]:
-        """The records of a bucket."""
+        """Read the records of a bucket."""
         import numpy as np
 
         parts = [np.frombuffer(self._file.read(*part), dtype=self.kind) for part in self._parts.get(number, [])]
         return np.concatenate([np.zeros(0, dtype=self.kind), *parts])
 
     def __iter__(self) -> Iterator[NDArray[Any]]:
-        """The records of each bucket."""
+        """Yield the records of each bucket."""
         for number in sorted(self._parts):
             yield self.read(number)
 
 
 class Marks:
-    """Numbers that are marked, a bit each."""
+    """A bit set of row indices."""
 
     def __init__(self) -> None:
         import numpy as np
@@ -237,7 +237,7 @@ class Marks:
         self.count = 0
 
     def set(self, numbers: NDArray[np.int64]) -> None:
-        """Mark numbers that are not yet."""
+        """Mark indices that are not marked yet."""
         import numpy as np
 
         if not len(numbers):
@@ -249,7 +249,7 @@ class Marks:
         self.count += len(numbers)
 
     def of(self, start: int, count: int) -> NDArray[np.bool_]:
-        """True if each of so many numbers is marked."""
+        """Mask of marked indices among `count` from `start`."""
         import numpy as np
 
         if not self.count:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from ckh.ops.base import AnyOperation
 
 METADATA_KEYS = ("sources", "runs")
-BLOCK_ROWS = 1 << 17  # at most, in a block of rows
+BLOCK_ROWS = 1 << 17  # maximum number of rows in a block
 
 KEY = b"ckh"
 _OP_TYPE = "op_type"
@@ -31,7 +31,7 @@ _TIMES = ("latency_ms", "latency_min_ms")
 
 
 def arrow_schema(op: AnyOperation) -> pa.Schema:
-    """The schema of an operation's dataset, with unit and meaning as metadata of each field."""
+    """Return the schema of an operation's dataset, with units and descriptions as field metadata."""
     import pyarrow as pa
 
     return pa.schema(
@@ -48,7 +48,7 @@ def arrow_schema(op: AnyOperation) -> pa.Schema:
 def compact_type(column: Column) -> pa.DataType:
     """Compact type of a column while rows are read: dictionary encoding for columns of problems, kernels and origins.
 
-    So a row is a few numbers, of which columns of one thing share theirs, until it is written.
+    A row is then a few numbers, and columns of the same problem or kernel share their index, until it is written.
     """
     import pyarrow as pa
 
@@ -60,7 +60,7 @@ def compact(table: pa.Table, where: str) -> pa.Table:
     """Select the schema's columns in order, in their compact types.
 
     Raises:
-        DataError: as of `conform`.
+        DataError: as for `conform`.
     """
     import pyarrow as pa
 
@@ -107,10 +107,10 @@ def conform(table: pa.Table, where: str) -> pa.Table:
 
 
 def operation_in(table: pa.Table, where: str) -> AnyOperation:
-    """The operation of a table's rows.
+    """Return the operation of a table's rows.
 
     Raises:
-        DataError: the column is missing or empty, or the rows are of several operations, or of one ckh does not have.
+        DataError: the column is missing or empty, or the rows are of several operations or of an unknown one.
     """
     import pyarrow.compute as pc
     from pyarrow import types
@@ -138,12 +138,12 @@ def conform_column(table: pa.Table, column: Column, where: str, *, encoded: bool
 
     Args:
         table: the table.
-        column: what it must be.
-        where: names the table in errors.
-        encoded: whether texts that are numbered stay so.
+        column: the expected column.
+        where: name of the table in errors.
+        encoded: whether dictionary-encoded strings stay encoded.
 
     Raises:
-        DataError: it is missing or null and may not be, or of another type.
+        DataError: it is missing, has nulls that are not allowed, or is of another type.
     """
     import pyarrow as pa
 
@@ -169,7 +169,7 @@ def conform_column(table: pa.Table, column: Column, where: str, *, encoded: bool
 
 
 def numbered_text(kind: pa.DataType) -> pa.DataType:
-    """The dictionary type of text, other types unchanged."""
+    """Dictionary type for strings; other types are unchanged."""
     import pyarrow as pa
 
     return pa.dictionary(pa.int32(), kind) if pa.types.is_string(kind) else kind
@@ -189,8 +189,8 @@ def check_values(table: pa.Table, where: str) -> None:
     """Refuse invalid values.
 
     Raises:
-        DataError: no rows, a status is unknown, a size or time is negative, or a row counts as valid
-            without a positive time; names `where` and the column.
+        DataError: no rows, a status is unknown, a size or time is negative, or a row is marked valid without a positive
+            time; names `where` and the column.
     """
     if not table.num_rows:
         raise DataError(f"{where}: no rows", code="empty")
@@ -204,7 +204,7 @@ def check_times(is_valid: pa.ChunkedArray, latency_ms: pa.ChunkedArray, where: s
     """Refuse rows marked valid without a positive time.
 
     Raises:
-        DataError: there is one; names `where`.
+        DataError: a row has no positive time; names `where`.
     """
     import pyarrow.compute as pc
 
@@ -242,10 +242,10 @@ def _require_known(values: pa.Array | pa.ChunkedArray, known: Iterable[str], whe
 
 
 def from_pandas(frame: pd.DataFrame, where: str) -> pa.Table:
-    """The known columns of a frame; NaN becomes null, and whole floats become integers where the schema has integers.
+    """Convert the known columns of a frame; NaN becomes null, whole floats become integers where the schema says so.
 
     Raises:
-        DataError: a column holds mixed types, or an integer column a fraction.
+        DataError: a column holds mixed types, or an integer column has fractions.
     """
     import pyarrow as pa
 
@@ -260,10 +260,10 @@ def from_pandas(frame: pd.DataFrame, where: str) -> pa.Table:
 
 
 def chunks_of(frame: pd.DataFrame, column: Column, where: str) -> list[pa.Array]:
-    """Values of a frame's column; NaN becomes null, and whole floats become integers where the schema has integers.
+    """Convert a frame's column to chunks; NaN becomes null, whole floats become integers where the schema says so.
 
     Raises:
-        DataError: they are of mixed types, or fractions where the schema has integers.
+        DataError: the values are of mixed types, or fractions where the schema has integers.
     """
     import pyarrow as pa
 
@@ -279,7 +279,7 @@ def chunks_of(frame: pd.DataFrame, column: Column, where: str) -> list[pa.Array]
 
 
 def series_of(values: pa.ChunkedArray, *, is_category: bool, narrow: bool = False) -> pd.Series:
-    """Convert a column to a pandas series, text optionally categorical, integers in the narrowest type."""
+    """Convert a column to a pandas series, optionally with categorical strings and narrow integers."""
     import pandas as pd
     from pyarrow import types
 
@@ -298,7 +298,7 @@ def concat(tables: Sequence[pa.Table]) -> pa.Table:
     """Concatenate tables in compact types.
 
     Raises:
-        DataError: they are of several operations.
+        DataError: the tables are of several operations.
     """
     import pyarrow as pa
 
@@ -307,10 +307,10 @@ def concat(tables: Sequence[pa.Table]) -> pa.Table:
 
 
 def one_operation(operations: Iterable[AnyOperation]) -> AnyOperation:
-    """The operation of all inputs.
+    """Return the common operation of all inputs.
 
     Raises:
-        DataError: they are of several.
+        DataError: there are several operations.
     """
     by_name = {op.name: op for op in operations}
     if len(by_name) > 1:
@@ -372,11 +372,11 @@ class DatasetFile:
     def verify(self, *, predictions: bool = False) -> None:
         """Validate all columns and the checksum of the rows.
 
-        A file without a digest is said to be unverified.
+        A file without a checksum gives a warning.
 
         Raises:
-            DataError: a column or value is impossible, or the rows are not those that were written; or rows are
-                predictions, and these are not taken.
+            DataError: a column or value is invalid, or the checksum does not match; or rows are predictions and
+                `predictions` is not set.
         """
         digest = ContentDigest(self.rows)
         for column in self.op.training.columns:
@@ -403,7 +403,7 @@ class DatasetFile:
         return one_operation(operation_in(block, str(self.path)) for block in self._read([_OP_TYPE]))
 
     def _read(self, names: Sequence[str]) -> Iterator[pa.Table]:
-        """Rows in blocks, with the existing ones among the named columns."""
+        """Yield the rows in blocks, with those of the named columns that exist."""
         import pyarrow as pa
 
         known, left = [name for name in names if name in self._names], self.rows
@@ -446,7 +446,7 @@ def _unreadable(path: Path, why: str) -> DataError:
 
 
 def is_dataset(path: Path) -> bool:
-    """True if a file is a dataset of ckh, of whatever schema version."""
+    """Return True if a file is a dataset of ckh, of any schema version."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -457,7 +457,7 @@ def is_dataset(path: Path) -> bool:
 
 
 def _file_metadata(found: dict[bytes, bytes], path: Path) -> dict[str, Any]:
-    """Metadata of a file."""
+    """Parse the metadata of a file."""
     if KEY not in found:
         raise DataError(f"{path} is not a dataset of ckh", "make one with ckh convert", code="not-a-dataset")
     try:

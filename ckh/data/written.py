@@ -1,4 +1,4 @@
-"""Writing Parquet files of datasets."""
+"""Writer of the Parquet files of datasets."""
 
 from __future__ import annotations
 
@@ -38,10 +38,10 @@ def write_parquet(
         "content_sha256": content_sha256,
         **{key: metadata[key] for key in tables.METADATA_KEYS},
     }
-    # Nearly each measured number is another one: to number them would take longer and more room than they do.
+    # Measured numbers are nearly all distinct: dictionary encoding would take more time and space.
     numbered = [column.name for column in op.training.columns if column.type != "float64"]
     compression = {column.name: "snappy" if column.name in numbered else "zstd" for column in op.training.columns}
-    # Texts are written by their numbers, which is faster; the schema that readers get says that they are texts.
+    # Strings are written as dictionary indices, which is faster; the schema that readers see says string.
     found = {tables.KEY: json.dumps(document, allow_nan=False).encode()}
     schema = tables.arrow_schema(op).with_metadata(found)
     written = pa.schema(field.with_type(tables.numbered_text(field.type)) for field in schema)
@@ -62,7 +62,7 @@ def _as_written(block: pa.Table, op: AnyOperation, schema: pa.Schema) -> pa.Tabl
 
 
 def _unique(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """A column in which each distinct text has one number, if texts are numbered."""
+    """Remove duplicates from the dictionary of an encoded column."""
     import pyarrow as pa
 
     def chunk_of(chunk: pa.DictionaryArray) -> pa.DictionaryArray:
@@ -77,9 +77,9 @@ T = TypeVar("T")
 
 
 def ahead(items: Iterable[T]) -> Iterator[T]:
-    """The items, each computed in a thread while the one before is used: one more than without is in memory.
+    """Compute each item in a thread while the previous item is used; keeps one additional item in memory.
 
-    That is worth it where both sides are busy outside of Python: with a disk, in Arrow, with a digest.
+    Pays off where both sides work outside of Python: disk, Arrow, checksums.
     """
     iterator, end = iter(items), object()
     with ThreadPoolExecutor(1) as thread:

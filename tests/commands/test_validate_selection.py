@@ -96,7 +96,7 @@ def test_a_change_is_worth_what_was_measured(
 
 
 def test_a_change_that_failed_is_refused(golden: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A kernel that is chosen now and gave a wrong result fails the gate; the files for CI say so."""
+    """A current choice with a wrong result fails the gate, also in the files for CI."""
     problem = LIST[0]
     now = json.loads(golden.read_text(encoding="utf-8"))["kernels"][problem.canonical()]
     was = other_kernel(now)
@@ -120,7 +120,7 @@ def test_what_nobody_measured_fails_unless_allowed(golden: Path, capsys: pytest.
     edit(golden, lambda document: document["kernels"].update({name: other_kernel(document["kernels"][name])}))
     args = ["validate", "selection", "golden.json", "--model", "model"]
     assert run(args) == ExitCode.GATE_FAILED
-    assert "nobody measured both" in capsys.readouterr().err
+    assert "not both were measured" in capsys.readouterr().err
     assert run([*args, "--allow-unmeasured"]) == ExitCode.OK
 
 

@@ -1,4 +1,4 @@
-"""Readers of the formats that measurements come in: journals, and what the operations have (`Operation.formats`)."""
+"""Readers of measurement formats: journals, and those of the operations (`Operation.formats`)."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ _HEAD_BYTES = 65536
 
 
 def formats_of(op: AnyOperation) -> Formats:
-    """The formats of measurements that are an operation's alone.
+    """Return the formats specific to an operation.
 
     Raises:
-        UsageError: the package that has it is broken.
+        UsageError: the package that provides them is broken.
     """
     return part_of(op, op.training.formats, Formats) or Formats()
 
 
 @cache
 def readers() -> dict[str, Reader]:
-    """All readers by name, in the order in which they look at a file; what is installed replaces none of ckh's."""
+    """All readers by name, in sniffing order; installed packages cannot replace ckh's own."""
     found = {journal.NAME: Reader(journal.NAME, journal.sniff, journal.read)}
     for name in operation_names():
         for reader in formats_of(operation(name)).readers:
@@ -44,10 +44,10 @@ def readers() -> dict[str, Reader]:
 
 
 def read_input(path: Path, options: ReadOptions, format_name: str | None = None) -> Reading:
-    """Read a file, or the folder of a run of ckh bench, in the format it is in or the one given.
+    """Read a file, or the folder of a ckh bench run, in the given or the detected format.
 
     Raises:
-        UsageError: there is no such format, or an option that the format needs is missing.
+        UsageError: the format is unknown, or an option that it needs is missing.
         DataError: the input is missing, empty, of no known format, or unusable.
     """
     file = _file_of(path)
@@ -61,7 +61,7 @@ def read_mapped(table: Table, options: ReadOptions) -> Reading:
 
     Raises:
         UsageError: no operation was given, it reads no tables, or it has no such column.
-        DataError: the table lacks a column, or rows are bad and not to be skipped.
+        DataError: the table lacks a column, or rows are bad and `skip_bad` is not set.
     """
     reads = {name: part for name in operation_names() if (part := formats_of(operation(name)).mapped) is not None}
     if options.op not in reads:
@@ -74,10 +74,10 @@ def read_mapped(table: Table, options: ReadOptions) -> Reading:
 
 
 def find_reader(path: Path) -> Reader:
-    """The reader of a file, by its first bytes.
+    """Detect the reader of a file from its first bytes.
 
     Raises:
-        DataError: the file cannot be read, is empty, or looks like none of the formats.
+        DataError: the file cannot be read, is empty, or matches none of the formats.
     """
     try:
         with path.open("rb") as file:

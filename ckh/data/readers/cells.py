@@ -1,4 +1,4 @@
-"""The cells of a CSV file as text, and their numbers, with the line of every row."""
+"""Cells of a CSV file as strings and as numbers, with the line number of every row."""
 
 from __future__ import annotations
 
@@ -28,19 +28,19 @@ _BLOCK_BYTES = 1 << 23
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TextColumn:
-    """A column as distinct texts, stripped of spaces, and each row's number among them."""
+    """A dictionary-encoded column: distinct strings, stripped of spaces, and each row's index."""
 
     texts: list[str]
     codes: NDArray[np.int64]
 
     def text(self, row: int) -> str:
-        """The cell of a row."""
+        """Return the cell of a row."""
         return self.texts[int(self.codes[row])]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Cells:
-    """The rows of a CSV file with the right number of cells, and the lines of the others."""
+    """The rows of a CSV file with the right number of cells, and the malformed lines."""
 
     table: pa.Table
     lines: NDArray[np.int64]
@@ -50,22 +50,22 @@ class Cells:
         return len(self.lines)
 
     def has(self, name: str) -> bool:
-        """True if there is such a column."""
+        """Return True if the column exists."""
         return name in self.table.column_names
 
     def text(self, name: str, row: int) -> str:
-        """The cell of a row in a column whose texts are many."""
+        """Return a cell of a column with many distinct strings."""
         return str(self.table.column(name)[row].as_py())
 
     def column(self, name: str) -> TextColumn:
-        """A column whose distinct texts are few."""
+        """Return a column with few distinct strings."""
         array = self.table.column(name).unify_dictionaries().combine_chunks()
         return TextColumn(
             [text.strip() for text in array.dictionary.to_pylist()], array.indices.to_numpy().astype("int64")
         )
 
     def floats(self, name: str) -> NDArray[np.float64]:
-        """A column as numbers, NaN where the cell is none."""
+        """Return a column as numbers, NaN where a cell is not a number."""
         import pyarrow as pa
         import pyarrow.compute as pc
 
@@ -81,7 +81,7 @@ class Cells:
 
 
 class Faults:
-    """Which rows are bad and why; the first reason found for a row is the one that counts."""
+    """Bad rows with the first reason recorded for each."""
 
     def __init__(self, cells: Cells) -> None:
         import numpy as np
@@ -92,12 +92,12 @@ class Faults:
 
     @property
     def good(self) -> NDArray[np.bool_]:
-        """The rows for which nothing was found."""
+        """Mask of rows without a fault."""
         is_good: NDArray[np.bool_] = self._code == 0
         return is_good
 
     def mark(self, rows: NDArray[Any], reason: str, detail: Callable[[int], str]) -> None:
-        """Note what is wrong with the rows of a mask; `detail` says it of one row."""
+        """Record a fault for the rows of a mask; `detail` describes it for one row."""
         if rows.any():
             self._kinds.append((reason, detail))
             self._code[rows & self.good] = len(self._kinds)
@@ -114,7 +114,7 @@ class Faults:
         return counts
 
     def first(self) -> list[BadRow]:
-        """The first few bad rows by line."""
+        """Return the first few bad rows by line."""
         import numpy as np
 
         rows = np.flatnonzero(self._code)[:_NAMED].tolist()
@@ -127,10 +127,10 @@ class Faults:
 
 
 def read_header(path: Path, content: bytes) -> list[str]:
-    """The column names of a CSV file.
+    """Read the column names of a CSV file.
 
     Raises:
-        DataError: they are not text, or one occurs twice.
+        DataError: the header is not text, or a name occurs twice.
     """
     line = as_text(path, io.BytesIO(content).readline()).rstrip("\r\n")
     if "\r" in line:
@@ -149,9 +149,9 @@ def read_header(path: Path, content: bytes) -> list[str]:
 def read_cells(
     path: Path, file: BinaryIO, names: Sequence[str], few: Sequence[str], many: Sequence[str], comments: int = 0
 ) -> Iterator[Cells]:
-    """Read the columns `few` (few distinct texts) and `many` of a file with a header, some megabytes at a time.
+    """Read the columns `few` (few distinct strings) and `many` of a CSV file, some megabytes at a time.
 
-    The header stands behind so many lines of comments.
+    The header follows `comments` comment lines.
 
     Raises:
         DataError: the file is not CSV.
@@ -164,7 +164,7 @@ def read_cells(
     for _ in range(comments + 1):
         file.readline()
     line = comments + 2
-    # Arrow's own reader of streams would read 32 blocks ahead.
+    # Arrow's own streaming reader would read 32 blocks ahead.
     while block := file.read(_BLOCK_BYTES):
         try:
             table, wrong = _parsed(block + file.readline(_BLOCK_BYTES), line, names, types)
@@ -180,7 +180,7 @@ def read_cells(
 def _parsed(
     block: bytes, first: int, names: Sequence[str], types: dict[str, pa.DataType]
 ) -> tuple[pa.Table, list[BadRow]]:
-    """The columns of whole lines, the first of which has this number, and those with the wrong number of cells."""
+    """Parse whole lines, numbered from `first`, into columns; return malformed lines separately."""
     import pyarrow as pa
     from pyarrow import csv as arrow_csv
 
@@ -193,7 +193,7 @@ def _parsed(
 
     table = arrow_csv.read_csv(
         pa.BufferReader(block),
-        # Threads would lose the line numbers of wrong rows.
+        # With threads the line numbers of malformed rows would be lost.
         arrow_csv.ReadOptions(use_threads=False, column_names=names, block_size=len(block) + 1),
         arrow_csv.ParseOptions(ignore_empty_lines=False, invalid_row_handler=note_wrong),
         arrow_csv.ConvertOptions(column_types=types, include_columns=list(types), strings_can_be_null=False),
@@ -202,7 +202,7 @@ def _parsed(
 
 
 def _lines(first: int, count: int, wrong: list[int]) -> NDArray[np.int64]:
-    """Line numbers of so many rows that were kept, from a line on."""
+    """Line numbers of `count` parsed rows, starting at a line and skipping malformed lines."""
     import numpy as np
 
     later = np.array([line for line in wrong if line >= first], dtype=np.int64)

@@ -1,4 +1,4 @@
-"""Columns of cells as numbers, their faults noted: what readers of tables share."""
+"""Numeric columns with their faults recorded, shared by readers of tables."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from ckh.data.readers.cells import Cells, Faults, TextColumn
 
 BAD_NUMBER = "with a cell that is not a number"
-TIMES = ("latency_ms", "latency_us", "tflops")  # of which a table must have one; the first that it has counts
+TIMES = ("latency_ms", "latency_us", "tflops")  # a table must have one of these; the first present is used
 
 _NOT_A_NUMBER = -(2**62)
 _TRUE = frozenset({"", "true", "1", "1.0"})
@@ -23,24 +23,24 @@ _US_PER_MS = 1000.0
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Integers:
-    """Integers as sorted distinct ones and each row's number among them."""
+    """Dictionary-encoded integers: sorted distinct values and each row's index."""
 
     distinct: NDArray[np.int64]
     codes: NDArray[np.int64]
 
     @property
     def values(self) -> NDArray[np.int64]:
-        """The integer of each row."""
+        """Value of each row."""
         return self.distinct[self.codes]
 
     def at(self, rows: NDArray[np.int64]) -> list[int]:
-        """The integers of rows."""
+        """Return the values of the given rows."""
         found: list[int] = self.distinct[self.codes[rows]].tolist()
         return found
 
 
 def integers(cells: Cells, name: str, faults: Faults, default: int | None = None) -> Integers:
-    """A column of integers; where there is a default, empty cells, and all without the column, have that.
+    """Read a column of integers; a default replaces empty cells and a missing column.
 
     Without a default, an empty cell is a fault.
     """
@@ -58,7 +58,7 @@ def integers(cells: Cells, name: str, faults: Faults, default: int | None = None
 
 
 def numbers(cells: Cells, name: str, faults: Faults, *, may_be_empty: bool) -> NDArray[np.float64]:
-    """A column of finite numbers; NaN where a cell is empty, if it may be, and where it is a fault."""
+    """Read a column of finite numbers; NaN for faults, and for empty cells if `may_be_empty`."""
     import numpy as np
 
     values = cells.floats(name)
@@ -70,7 +70,7 @@ def numbers(cells: Cells, name: str, faults: Faults, *, may_be_empty: bool) -> N
 
 
 def true_cells(column: TextColumn) -> NDArray[np.bool_]:
-    """The rows whose cell says true or 1, or nothing."""
+    """Mask of rows whose cell is true, 1 or empty."""
     import numpy as np
 
     truth = [text.lower() in _TRUE for text in column.texts]
@@ -78,12 +78,12 @@ def true_cells(column: TextColumn) -> NDArray[np.bool_]:
 
 
 def time_column(cells: Cells) -> str:
-    """The column that times come from: `latency_ms`, else `latency_us`, else `tflops`."""
+    """Name of the column with the times: `latency_ms`, else `latency_us`, else `tflops`."""
     return next(name for name in TIMES if cells.has(name))
 
 
 def times_ms(column: str, values: NDArray[np.float64], flops: NDArray[Any]) -> NDArray[np.float64]:
-    """Times in ms from a column's numbers; where these are TFLOPS, also from each row's operations."""
+    """Convert a column's numbers to ms; TFLOPS are converted with each row's number of operations."""
     import numpy as np
 
     if column == "tflops":
@@ -93,7 +93,7 @@ def times_ms(column: str, values: NDArray[np.float64], flops: NDArray[Any]) -> N
 
 
 def _integer(text: str, default: int | None) -> int:
-    """The integer that a text says, also as 64.0."""
+    """Parse an integer, also from a form such as 64.0."""
     if not text and default is not None:
         return default
     try:

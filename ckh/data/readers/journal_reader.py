@@ -1,4 +1,4 @@
-"""Reader of the journals of `ckh bench`. Failures are rows too; a later row of a pair replaces an earlier one."""
+"""Reader of the journals of `ckh bench`. Failures are rows too; a later row of a pair replaces an earlier row."""
 
 from __future__ import annotations
 
@@ -31,20 +31,20 @@ if TYPE_CHECKING:
 _BATCH_ROWS = 1 << 15
 _BUCKETS = 64
 _MOST_KERNELS = 1 << 31
-_STRETCH_BYTES = 1 << 24  # of a journal, of whose rows one table is made
+_STRETCH_BYTES = 1 << 24  # of a journal, read into one table
 _MOST_STRETCHES = 1 << 32
 _PLACE = [("pair", "i8"), ("start", "i8"), ("line", "i8"), ("run", "i4"), ("node", "i4")]
 _FINAL = [("first", "i8"), ("start", "i8"), ("line", "i8")]
 
 
 class JournalRows:
-    """The rows of a journal by where they stand, and what its other records say.
+    """Byte offsets of the rows of a journal, and the content of its other records.
 
     Attributes:
         runs: the records of runs, in order.
-        looks: of each run at the machine: when, ms of the reference kernel, clock and temperature where shown.
-        resources: what the compiler said of a kernel, by `source_hash`; the last record counts.
-        damaged: how many lines hold no record.
+        looks: checks of the machine by run: time, ms of the reference kernel, clock and temperature where available.
+        resources: the compiler's report on a kernel, by `source_hash`; the last record wins.
+        damaged: number of damaged lines.
         count: number of rows.
     """
 
@@ -61,7 +61,7 @@ class JournalRows:
         self._run_ids: dict[str, int] = {}
         self._places = Buckets(np.dtype(_PLACE), output)
         self._nodes: dict[str, int] = {}
-        self._node_of: list[int] = []  # of each problem, the one that measured it last
+        self._node_of: list[int] = []  # the device that measured each problem last
         batch: list[tuple[int, int, int, int, int]] = []
         for line, start, record in records:
             if isinstance(record, ResultRow):
@@ -73,10 +73,10 @@ class JournalRows:
         self._store(batch)
 
     def final(self) -> Iterator[NDArray[Any]]:
-        """The last row of each pair, as its byte (`start`) and its `line`, in tables of some thousands of one run.
+        """Yield the last row of each pair, as byte offset (`start`) and `line`, in arrays of some thousands of one run.
 
-        Rows of a problem that another device measured anew are left out (`Journal.final_rows`). A row stands in the
-        place of the pair's first row among the rows of its own run.
+        Rows of a problem that another device measured again are left out (`Journal.final_rows`). A row takes the
+        position of the pair's first row within its run.
         """
         import numpy as np
 
@@ -110,16 +110,16 @@ class JournalRows:
         return problem * _MOST_KERNELS + self._kernels.setdefault(row.kernel, len(self._kernels))
 
     def _node(self, row: ResultRow) -> int:
-        """The number of a row's device, which its problem has from now on."""
+        """Number a row's device, and make it the current device of its problem."""
         problem, node = self._problems[row.problem], self._nodes.setdefault(row.node, len(self._nodes))
-        self._node_of[problem : problem + 1] = [node]  # which may be one behind the last
+        self._node_of[problem : problem + 1] = [node]  # appends if the problem is new
         return node
 
     def _number(self, run_id: str) -> int:
         return self._run_ids.setdefault(run_id, len(self._run_ids))
 
     def _store(self, batch: list[tuple[int, int, int, int, int]]) -> None:
-        """Keep the places of some rows on disk, and empty the list."""
+        """Write the buffered offsets of rows to disk, and clear the buffer."""
         import numpy as np
 
         records = np.array(batch, dtype=self._places.kind)
@@ -142,7 +142,7 @@ _NAMED = 3
 
 
 class _Parsed:
-    """Distinct texts, each parsed once; what is wrong with a text stands in its place."""
+    """Cache of parsed strings; a parse error is stored in place of the value."""
 
     def __init__(self, parse: Callable[[str], Any]) -> None:
         self._parse = parse
@@ -158,16 +158,16 @@ class _Parsed:
 
 
 def sniff(head: bytes) -> bool:
-    """True if the first line is a record of a journal."""
+    """Return True if the first line is a record of a journal."""
     line = head.lstrip().split(b"\n", 1)[0]
     return line.startswith(b"{") and b'"kind"' in line and b'"run_id"' in line
 
 
 def read(path: Path, options: ReadOptions) -> Reading:
-    """Read a journal; it says itself what it was measured on.
+    """Read a journal, which itself names the measured device.
 
     Raises:
-        DataError: it is damaged, has no rows, or rows are bad and not to be skipped.
+        DataError: it is damaged, has no rows, or rows are bad and `skip_bad` is not set.
     """
     try:
         with path.open("rb", buffering=_BUFFER_BYTES) as file:
@@ -229,13 +229,13 @@ def _check_run(path: Path, run: RunRecord) -> None:
 
 
 class _Judge:
-    """Tells good rows from bad ones, each distinct problem and kernel parsed once.
+    """Validates rows, parsing each distinct problem and kernel once.
 
     Attributes:
-        problems: by their texts.
-        kernels: by their names.
+        problems: parsed problems by their text.
+        kernels: parsed kernels by name.
         bad: number of bad rows by reason.
-        first: the first few of them by line.
+        first: the first few bad rows by line.
     """
 
     def __init__(self, op: AnyOperation, runs: dict[str, RunRecord]) -> None:
@@ -246,7 +246,7 @@ class _Judge:
         self._runs = runs
 
     def good(self, rows: Sequence[ResultRow], lines: Sequence[int]) -> list[ResultRow]:
-        """Those of some rows that can be used."""
+        """Return the usable rows."""
         found = []
         for row, line in zip(rows, lines, strict=True):
             if (fault := self._fault(row)) is None:
@@ -258,7 +258,7 @@ class _Judge:
         return found
 
     def _fault(self, row: ResultRow) -> tuple[str, str] | None:
-        """Why a row cannot be used, and the detail."""
+        """Return the reason why a row is unusable and the detail, or None."""
         problem, kernel = self.problems[row.problem], self.kernels[row.kernel]
         if isinstance(problem, CkhError):
             return BAD_PROBLEM, problem.message
@@ -278,7 +278,7 @@ class _Judge:
 
 
 def _earlier(file: BinaryIO, starts: Sequence[int]) -> dict[tuple[str, str], float]:
-    """The times of rows that later ones of the same pair replaced, by problem and kernel."""
+    """Times of rows replaced by a later row of the same pair, by problem and kernel."""
     rows = [row_at(file, start) for start in starts]
     return {
         (row.problem, row.kernel): row.latency_ms

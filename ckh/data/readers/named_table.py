@@ -1,4 +1,4 @@
-"""Tables of others (CSV, Parquet, data frames) as cells, some rows at a time, under the names that are wanted."""
+"""Tables in foreign formats (CSV, Parquet, data frames) as cells in blocks of rows, with mapped column names."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ class Table:
     """A table.
 
     Attributes:
-        where: what messages call it.
+        where: its name in messages.
         file_name: the name of its file.
-        sha256: digest of its content.
-        columns: the names of its columns, and what the table itself calls each.
+        sha256: checksum of its content.
+        columns: column name -> the table's own name for it.
         warnings: warnings about it.
-        read: given few-valued and many-valued columns by their own names, their cells.
+        read: reads the cells of few-valued and of many-valued columns, given by the table's own names.
     """
 
     where: str
@@ -52,35 +52,35 @@ class Table:
     read: ReadBlocks
 
     def has(self, name: str) -> bool:
-        """True if there is such a column."""
+        """Return True if the column exists."""
         return name in self.columns
 
     def renamed(self, names: Mapping[str, str]) -> Table:
-        """The table with other names for some of its columns, new names -> present ones; others keep theirs."""
+        """Rename columns, new name -> present name; others are unchanged."""
         taken = {*names, *names.values()}
         kept = {name: own for name, own in self.columns.items() if name not in taken}
         return replace(self, columns=kept | {new: self.columns[name] for new, name in names.items()})
 
     def blocks(self, few: Sequence[str], many: Sequence[str]) -> Iterator[Cells]:
-        """The cells of columns with few distinct texts, and of others, some megabytes at a time."""
+        """Yield the cells of columns with few distinct strings and of others, some megabytes at a time."""
         theirs = {self.columns[name]: name for name in (*few, *many)}
         for cells in ahead(self.read([self.columns[name] for name in few], [self.columns[name] for name in many])):
             names = [theirs[own] for own in cells.table.column_names]
             yield replace(cells, table=cells.table.rename_columns(names))
 
     def distinct(self, name: str) -> tuple[str, ...]:
-        """The texts of a column, without empty ones, sorted."""
+        """Distinct values of a column, without empty strings, sorted."""
         found: set[str] = set()
         for cells in self.blocks([name], []):
             found.update(cells.column(name).texts)
         return tuple(sorted(found - {""}))
 
     def arch(self, given: str | None) -> str:
-        """The architecture that is given, or that the column `arch` says.
+        """Return the given architecture, or the one in the column `arch`.
 
         Raises:
-            UsageError: neither says one, or the two differ.
-            DataError: the column says several.
+            UsageError: neither is available, or the two differ.
+            DataError: the column has several architectures.
         """
         stated = {text.partition(":")[0] for text in self.distinct("arch")} if self.has("arch") else set[str]()
         if len(stated) > 1:
@@ -100,7 +100,7 @@ class Table:
 
 
 def open_table(path: Path) -> Table:
-    """The table in a CSV or Parquet file.
+    """Open the table in a CSV or Parquet file.
 
     Raises:
         DataError: it cannot be read, is empty, or is not a table.
@@ -118,10 +118,10 @@ def open_table(path: Path) -> Table:
 
 
 def frame_table(frame: pd.DataFrame) -> Table:
-    """A data frame as a table.
+    """Wrap a data frame as a table.
 
     Raises:
-        DataError: a column's values are of several types.
+        DataError: a column has values of several types.
     """
     import pyarrow as pa
 
@@ -167,7 +167,7 @@ def _parquet_table(path: Path, sha256: str) -> Table:
 
     def read(few: Sequence[str], many: Sequence[str]) -> Iterator[Cells]:
         texts = [name for name in few if pa.types.is_string(schema.field(name).type)]
-        # Texts stay numbers of distinct ones: repeated a million times, a long text takes no more than once.
+        # Strings stay dictionary-encoded, so that a long string repeated a million times is stored once.
         file = pq.ParquetFile(path, read_dictionary=texts)
         batches = file.iter_batches(_BATCH_ROWS, columns=[*few, *many], use_threads=False)
         return _cells_of(str(path), batches, few, many)
@@ -181,7 +181,7 @@ def _parquet_table(path: Path, sha256: str) -> Table:
 def _cells_of(
     where: str, batches: Iterator[pa.RecordBatch] | list[pa.RecordBatch], few: Sequence[str], many: Sequence[str]
 ) -> Iterator[Cells]:
-    """The cells of Arrow's batches; rows count from 1, and what is null is an empty text."""
+    """Yield the cells of Arrow batches; rows are numbered from 1, and null becomes an empty string."""
     import numpy as np
     import pyarrow as pa
 
@@ -206,7 +206,7 @@ def _texts(column: pa.Array) -> pa.Array:
 
 
 def _numbers(column: pa.Array) -> pa.Array:
-    """Numbers with NaN where there is none; texts as they are."""
+    """Convert numbers to float with NaN for null; strings are unchanged."""
     import pyarrow as pa
 
     is_number = pa.types.is_integer(column.type) or pa.types.is_floating(column.type)
@@ -218,7 +218,7 @@ def _unreadable(where: str, error: Exception) -> DataError:
 
 
 def _look_through(path: Path, file: BinaryIO) -> tuple[str, bytes]:
-    """The digest of a file that is read from its begin, and its last byte; it is then at its begin."""
+    """Compute the checksum of a file from its beginning, and its last byte; rewinds the file."""
     digest, last, is_empty = hashlib.sha256(), b"", True
     while chunk := file.read(_CHUNK_BYTES):
         digest.update(chunk)
@@ -230,10 +230,10 @@ def _look_through(path: Path, file: BinaryIO) -> tuple[str, bytes]:
 
 
 def mapped(table: Table, mapping: Mapping[str, str], known: Sequence[str]) -> Table:
-    """The table with its columns under our names, as `--map ours=theirs` says.
+    """Apply `--map ours=theirs` to the table's column names.
 
     Raises:
-        UsageError: there is no such column of ours.
+        UsageError: the operation has no such column.
         DataError: the table has no such column.
     """
     for ours, theirs in mapping.items():
@@ -251,15 +251,15 @@ def mapped(table: Table, mapping: Mapping[str, str], known: Sequence[str]) -> Ta
 
 
 def require_columns(table: Table, required: Sequence[str], times: Sequence[str]) -> None:
-    """Refuse a table that lacks columns, all of which are named.
+    """Refuse a table with missing columns, naming all of them.
 
     Args:
         table: the table.
-        required: columns that it must have.
-        times: columns of which it must have one.
+        required: columns that must all be present.
+        times: columns of which at least one must be present.
 
     Raises:
-        DataError: one is missing.
+        DataError: a column is missing.
     """
     missing = [name for name in required if not table.has(name)]
     if not any(table.has(name) for name in times):

@@ -1,4 +1,4 @@
-"""Helpers that readers share: the bytes of a file, where rows come from, and refusing rows that cannot be used."""
+"""Helpers shared by the readers: file content, provenance, and refusal of bad rows."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _BATCH_ROWS = 1 << 15
 
 @dataclass(frozen=True, slots=True)
 class BadRow:
-    """A row that cannot be used: why, its line number from 1, and what is wrong with it."""
+    """An unusable row: reason, line number counted from 1, and detail."""
 
     reason: str
     line: int
@@ -36,23 +36,23 @@ class BadRow:
 
 
 class BadRows:
-    """How many rows of a file cannot be used, by reason, and the first few."""
+    """Number of unusable rows of a file by reason, and the first few."""
 
     def __init__(self) -> None:
         self.counts: dict[str, int] = {}
         self.first: list[BadRow] = []
 
     def add(self, reason: str, line: int, detail: str) -> None:
-        """Count a row; its line counts from 1."""
+        """Count a row; line numbers are counted from 1."""
         self.counts[reason] = self.counts.get(reason, 0) + 1
         if len(self.first) < _NAMED:
             self.first.append(BadRow(reason, line, detail))
 
     def refuse(self, path: Path) -> None:
-        """Refuse the file if there are such rows.
+        """Refuse the file if it has unusable rows.
 
         Raises:
-            DataError: there are.
+            DataError: it has unusable rows.
         """
         if self.counts:
             refuse_bad(path, self.counts, self.first)
@@ -69,16 +69,16 @@ def refuse_bad(path: Path | str, counts: dict[str, int], first: list[BadRow]) ->
     total = sum(counts.values())
     raise DataError(
         f"{path}: {total} bad {'row' if total == 1 else 'rows'} ({by_reason}): {named}",
-        "mend them, or leave them out with --skip-bad",
+        "fix them, or leave them out with --skip-bad",
         code="bad-row",
     )
 
 
 def read_bytes(path: Path) -> bytes:
-    """The bytes of a file that must not be empty.
+    """Read a file that must not be empty.
 
     Raises:
-        DataError: it cannot be read, is empty, or is larger than text that is read whole may be.
+        DataError: it cannot be read, is empty, or exceeds the size limit of text files.
     """
     content = untrusted.read_bytes(path, untrusted.MOST_TEXT_BYTES)
     if not content or content.isspace():
@@ -87,12 +87,12 @@ def read_bytes(path: Path) -> bytes:
 
 
 def source_of(path: Path, content: bytes, format_name: str) -> dict[str, Any]:
-    """The provenance of an input file that a dataset keeps."""
+    """Provenance of an input file, as stored in a dataset."""
     return {"name": path.name, "format": format_name, "sha256": hashlib.sha256(content).hexdigest()}
 
 
 def source_of_file(path: Path, format_name: str) -> dict[str, Any]:
-    """As `source_of`, of a file that need not fit in memory.
+    """`source_of` for a file that need not fit in memory.
 
     Raises:
         OSError: it cannot be read.
@@ -105,7 +105,7 @@ def source_of_file(path: Path, format_name: str) -> dict[str, Any]:
 
 
 def parquet_head(path: Path) -> bytes:
-    """A text that identifies the format of a Parquet file: its magic number, and a line with the names of its columns.
+    """Return a text that identifies the format of a Parquet file: its magic number and a line with its column names.
 
     Raises:
         DataError: it is damaged.
@@ -121,11 +121,11 @@ def parquet_head(path: Path) -> bytes:
 
 
 def parquet_frame(path: Path, columns: Sequence[Column]) -> pd.DataFrame:
-    """Columns of a stranger's Parquet file, of their types; texts are objects, None where there is none.
+    """Read typed columns of a foreign Parquet file; strings become objects, None for null.
 
     Raises:
-        DataError: it cannot be read, lacks a column, one is of another type or empty where it may not be, or the rows
-            take more than `MOST_BYTES` in memory.
+        DataError: it cannot be read, lacks a column, a column is of another type or has nulls where these are not
+            allowed, or the rows exceed `MOST_BYTES` in memory.
     """
     import pandas as pd
     import pyarrow as pa
@@ -137,7 +137,7 @@ def parquet_frame(path: Path, columns: Sequence[Column]) -> pd.DataFrame:
         known = [column.name for column in columns if column.name in schema.names]
         texts = [name for name in known if pa.types.is_string(schema.field(name).type)]
         texts += [name for name in known if pa.types.is_large_string(schema.field(name).type)]
-        # Texts stay numbers of distinct ones: repeated a million times, a long text takes no more than once.
+        # Strings stay dictionary-encoded, so that a long string repeated a million times is stored once.
         file = pq.ParquetFile(path, read_dictionary=texts)
         for batch in file.iter_batches(_BATCH_ROWS, columns=known, use_threads=False):
             batch.validate(full=True)
@@ -156,7 +156,7 @@ def parquet_frame(path: Path, columns: Sequence[Column]) -> pd.DataFrame:
 
 
 def _series(column: pa.ChunkedArray) -> pd.Series[Any]:
-    """The values of a column, with their own type: pandas 3 would copy each repeated text."""
+    """Convert a column to a series of its own dtype: pandas 3 would copy each repeated string."""
     import pandas as pd
 
     values = _values(column)
@@ -176,6 +176,6 @@ def _values(column: pa.ChunkedArray) -> NDArray[Any]:
 
 
 def parquet_columns(head: bytes) -> frozenset[str]:
-    """The columns of a Parquet file by its `parquet_head`; none if it is the head of another."""
+    """Column names of a Parquet file from its `parquet_head`; empty for other files."""
     magic, _, names = head.partition(b"\n")
     return frozenset(names.decode(errors="replace").strip().split(",")) if magic == PARQUET_MAGIC else frozenset()
