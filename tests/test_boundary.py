@@ -82,8 +82,8 @@ def test_a_closed_stdin_or_stderr_does_no_harm() -> None:
 @pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
 def test_a_stream_that_encodes_less_has_every_line(encoding: str) -> None:
     """Tables are as wide, and cut names are told from dots; only the sign of the cut is another."""
-    many = ("predict", "--op", "gemm_universal", "--problems", "host-llm", "--top", "1")
-    expected, done = (shell("", *many, PYTHONIOENCODING=one) for one in ("utf-8", encoding))
+    many = ("predict", "--op", "miopen_conv", "--arch", "gfx90a", "--problems", "resnet50", "--top", "2")
+    expected, done = (shell("", *many, PYTHONIOENCODING=one, COLUMNS="50") for one in ("utf-8", encoding))
     assert "…" in expected.stdout
     assert (done.returncode, done.stdout, done.stderr) == (
         0,

@@ -20,11 +20,17 @@ _HEADS = (0.0, 0.25, 0.4, 0.55, 0.7)  # of the width, before the cut; names diff
 _BARS = "▁▂▃▄▅▆▇█"
 
 
-def table_text(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+def table_text(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], groups: Sequence[str] = ()) -> str:
     """A table that fits the terminal, or else 80 columns; the first column left-aligned, the others right-aligned.
 
     Where it is too wide, sentences take several lines, and names without a space are shortened in the middle; within
     `whole_names` nothing is.
+
+    Args:
+        title: sentence above the table.
+        columns: headings.
+        rows: cells.
+        groups: a heading for each row, printed above the first row of equal ones; empty: none.
     """
     table = [[printable(cell) for cell in row] for row in (columns, *rows)]
     by_column = [[row[i] for row in table] for i in range(len(columns))]
@@ -42,6 +48,9 @@ def table_text(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]
     head, *shown = [_row_lines([cells[i] for cells in lines], widths, gap) for i in range(len(table))]
     rule = _line(["-" * width for width in widths], widths, gap)
     is_cut = any("…" in text for some in shown for text in some)
+    for number in range(len(groups) - 1, -1, -1):
+        if number == 0 or groups[number] != groups[number - 1]:
+            shown[number].insert(0, printable(groups[number]))
     text = [*head, rule, *(line for some in shown for line in some), *([HOW_WHOLE] if is_cut else [])]
     return "\n".join(([prose(printable(title))] if title else []) + text) + "\n"
 

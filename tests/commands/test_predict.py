@@ -190,8 +190,10 @@ def test_what_is_left_out_has_defaults(
     assert len(document["kernels"]) == 1
 
 
-def test_many_problems_have_one_ranking_each(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A file of problems gives what each alone gives, in its order."""
+def test_many_problems_have_one_ranking_each(
+    model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file of problems gives what each alone gives, in its order; at 80 columns below each problem's text."""
     texts = [
         "conv_forward_fp32_nhwgc_2d_n1_c64_k64_g1_i28x28_f3x3_s1x1_p1x1_d1x1",
         "conv_forward_fp32_ndhwgc_3d_n2_c8_k8_g1_i4x9x9_f3x3x3_s1x1x1_p1x1x1_d1x1x1",
@@ -203,8 +205,18 @@ def test_many_problems_have_one_ranking_each(model: Path, tmp_path: Path, capsys
     assert [one["problem"] for one in results] == texts
     assert results[0]["kernels"][1]["tflops"] == ranked(model)[1].tflops
     assert run(["predict", "--problems", str(path), "--top", "2"]) == ExitCode.OK
-    lines = capsys.readouterr().out.splitlines()[2:6]
-    assert [line.split()[0] for line in lines] == [texts[0], texts[0], texts[1], texts[1]]
+    rows = [line.split() for line in capsys.readouterr().out.splitlines()[2:6]]
+    assert [row[0] for row in rows] == [texts[0], texts[0], texts[1], texts[1]]
+    assert rows[1][-1] == ranked(model)[1].name
+    monkeypatch.setattr("ckh.text.prose._COLUMNS", 80)
+    assert run(["predict", "--problems", str(path), "--top", "2"]) == ExitCode.OK
+    table = capsys.readouterr().out.splitlines()
+    begin = next(number for number, line in enumerate(table) if line.startswith("-")) + 1
+    lines = table[begin : begin + 6]
+    assert [line.split()[0] for line in lines] == [texts[0], "1", "2", texts[1], "1", "2"]
+    best: Any = ranked(model)[0].kernel
+    assert {f"{best.tile_m}x{best.tile_n}x{best.tile_k}", best.pipeline} <= {*lines[1].split()}
+    assert max(map(len, lines)) <= 80
 
 
 @pytest.mark.parametrize(

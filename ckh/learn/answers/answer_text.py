@@ -15,7 +15,7 @@ from ckh.text.tabletext import HOW_WHOLE, table_text
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from ckh.learn.answers.answer import Answer, KernelRow
+    from ckh.learn.answers.answer import Answer
     from ckh.learn.answers.probes import Probe
 
 _PARTS = ("tile", "waves", "instruction", "pipeline")
@@ -29,17 +29,15 @@ def answer_text(answer: Answer, *, why: bool) -> str:
     """An answer as text; `why` lists the reasons why kernels do not apply."""
     lines = [*_head(answer, why=why), *(_probe_lines(answer.rows.probe) if answer.rows.probe is not None else ())]
     head = [paragraphs(one_line(line)) for line in lines]
-    rows = [(str(place), one) for place, one in enumerate(answer.kernels, 1)]
     below = [f"\n{prose(one.message)}\n" for one in answer.caveats if one.place == TABLE]
-    text = "\n".join([*head, "", _table("", rows, [answer])]) + "".join(below)
+    text = "\n".join([*head, "", _table([answer])]) + "".join(below)
     return text if answer.explanation is None else "\n".join([text, *answer.explanation.lines(), ""])
 
 
 def answers_text(answers: Sequence[Answer]) -> str:
     """The answers for many problems as text."""
-    rows = [(one.problem.canonical(), row) for one in answers for row in one.kernels]
     below = [f"\n{paragraphs(summary)}\n" for summary in summaries(answers)]
-    return _table("problem", rows, answers) + "".join(below)
+    return _table(answers, is_many=True) + "".join(below)
 
 
 def _head(answer: Answer, *, why: bool) -> Iterator[str]:
@@ -80,33 +78,38 @@ def _probe_lines(probe: Probe) -> Iterator[str]:
     yield from _labelled("", *(f"{one.kernel} failed: {one.status} {one.message}" for one in failed))
 
 
-def _table(head: str, rows: Sequence[tuple[str, KernelRow]], answers: Sequence[Answer]) -> str:
-    """A table of kernels: of one problem by the parts of their names, where whole names do not fit."""
+def _table(answers: Sequence[Answer], *, is_many: bool = False) -> str:
+    """A table of kernels, by the parts of their names where whole names do not fit."""
+    rows = [row for one in answers for row in one.kernels]
+    places = [str(place) for one in answers for place, _ in enumerate(one.kernels, 1)]
+    problems = [one.problem.canonical() for one in answers for _ in one.kernels] if is_many else []
     figures: dict[str, list[float | None]] = {
-        "predicted TFLOPS": [row.tflops for _, row in rows],
-        "predicted ms": [row.latency_ms for _, row in rows],
+        "predicted TFLOPS": [row.tflops for row in rows],
+        "predicted ms": [row.latency_ms for row in rows],
     }
     if any(one.has_bandwidth for one in answers):
-        figures["predicted GB/s"] = [row.bandwidth_gb_s for _, row in rows]
+        figures["predicted GB/s"] = [row.bandwidth_gb_s for row in rows]
     if any(one.rows.probe is not None for one in answers):
-        figures["measured ms"] = [row.measured_latency_ms for _, row in rows]
-    headings = (head, *figures)
-    values = zip(*figures.values(), strict=True)
-    cells = [[first, *map(_figure, own)] for (first, _), own in zip(rows, values, strict=True)]
-    names, space = [row.kernel for _, row in rows], room()
-    needed = _FIGURE * len(figures) + max(map(len, names), default=0)
-    parts = _parts(answers[0].facts.op, names) if space is not None and needed > space and not head else None
+        figures["measured ms"] = [row.measured_latency_ms for row in rows]
+    values = [[_figure(value) for value in own] for own in zip(*figures.values(), strict=True)]
+    space = room()
+    needed = _FIGURE * len(figures) + max((len(row.kernel) for row in rows), default=0)
+    needed += max(map(len, problems), default=0)
+    is_narrow = space is not None and needed > space
+    parts = _parts(answers) if is_narrow else None
     if parts is None:
-        kernels = [f"{row.kernel}, {NOT_IN_HEADERS}" if row.not_in_headers else row.kernel for _, row in rows]
-        named = [[*one, kernel] for one, kernel in zip(cells, kernels, strict=True)]
-        return table_text("", (*headings, "kernel"), named)
-    for column, (_, row) in zip(parts.rows, rows, strict=True):
+        is_grouped = is_narrow or not is_many
+        first = ("", places) if is_grouped else ("problem", problems)
+        kernels = [f"{row.kernel}, {NOT_IN_HEADERS}" if row.not_in_headers else row.kernel for row in rows]
+        named = [[cell, *own, kernel] for cell, own, kernel in zip(first[1], values, kernels, strict=True)]
+        return table_text("", (first[0], *figures, "kernel"), named, problems if is_grouped else ())
+    for column, row in zip(parts.rows, rows, strict=True):
         column[-1] += f" {NOT_IN_HEADERS}" if row.not_in_headers else ""
     if not any(column[-1] for column in parts.rows):
         parts = parts._replace(headings=parts.headings[:-1], rows=[column[:-1] for column in parts.rows])
-    shown = [[*one, *column] for one, column in zip(cells, parts.rows, strict=True)]
+    shown = [[place, *own, *column] for place, own, column in zip(places, values, parts.rows, strict=True)]
     note = f"in all rows: {' '.join(parts.shared)} {HOW_WHOLE}" if parts.shared else HOW_WHOLE
-    return table_text("", (*headings, *parts.headings), shown) + prose(note) + "\n"
+    return table_text("", ("", *figures, *parts.headings), shown, problems) + prose(note) + "\n"
 
 
 class _Parts(NamedTuple):
@@ -117,14 +120,15 @@ class _Parts(NamedTuple):
     shared: list[str]
 
 
-def _parts(op: str, names: Sequence[str]) -> _Parts | None:
-    """Parts of kernels' names; None if names of the operation have none, or some kernels differ in none."""
-    part = requested(op)
-    if part is None or not part.kernel or not names:
+def _parts(answers: Sequence[Answer]) -> _Parts | None:
+    """Parts of kernels' names; None if the operation's names have none, or two kernels of a problem have the same."""
+    part = requested(answers[0].facts.op) if answers else None
+    if part is None or not part.kernel:
         return None
     pattern = re.compile(part.kernel)
-    found = [one for name in names if (one := pattern.fullmatch(name)) is not None]
-    if len(found) < len(names):
+    of_problem = [[pattern.fullmatch(row.kernel) for row in one.kernels] for one in answers]
+    found = [one for some in of_problem for one in some if one is not None]
+    if not found or len(found) < sum(map(len, of_problem)):
         return None
     headings = [name for name in _PARTS if name in pattern.groupindex]
     options = [_options(one) for one in found]
@@ -133,8 +137,12 @@ def _parts(op: str, names: Sequence[str]) -> _Parts | None:
         [*(one[name] for name in headings), " ".join(word for word in words if word not in shared)]
         for one, words in zip(found, options, strict=True)
     ]
-    is_distinct = len(set(map(tuple, rows))) == len(set(names))
-    return _Parts([*headings, "options"], rows, shared) if is_distinct else None
+    left = iter(rows)
+    for some in of_problem:
+        own = {tuple(next(left)) for _ in some}
+        if len(own) < len({one.string for one in some if one is not None}):
+            return None
+    return _Parts([*headings, "options"], rows, shared)
 
 
 def _options(found: re.Match[str]) -> list[str]:
