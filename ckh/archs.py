@@ -147,6 +147,7 @@ def read_arch(path: Path, common: CommonRules) -> ArchSpec:
         target_family=file.scalar("target_family", str),
         architecture=file.scalar("architecture", str),
         description=file.scalar("description", str),
+        unverified=file.scalar("unverified", str) if file.has("unverified") else "",
         gpus=_compute_units(file.part("gpus")),
         default_dtype=file.scalar("default_dtype", str),
         dtypes=file.strings("dtypes"),
@@ -161,7 +162,7 @@ def read_arch(path: Path, common: CommonRules) -> ArchSpec:
         preshuffle_warp_tiles=_tile_table(file.part("preshuffle_warp_tiles")),
         hardware=hardware,
         hardware_source=file.scalar("hardware_source", str),
-        peaks=_peaks(file.part("peaks")) if machine is None else None,
+        peaks=_peaks(file.part("peaks")) if machine is None and not file.is_null("peaks") else None,
         common=common,
         machine=machine,
     )

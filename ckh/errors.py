@@ -190,6 +190,7 @@ WARNING_CODES: dict[str, str] = {
     "single-kernel": "problems with one measured kernel are left out",
     "gate": "a gate failed",
     "headers": "the CK Tile headers are of a version that was not verified",
+    "unverified-arch": "no kernel was compiled for the architecture, or numbers of it are not public",
     "budget": "the time budget ended before the first measurement",
     "not-compared": "a continued model was not compared with its start",
     "worse-than-start": "a continued model chooses worse than its start",

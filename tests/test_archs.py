@@ -39,8 +39,8 @@ def edit(path: Path, **changes: Any) -> None:
 
 
 def test_every_shipped_architecture_loads() -> None:
-    """All eight files are listed and readable."""
-    expected = {"gfx908", "gfx90a", "gfx942", "gfx950", "gfx1100", "gfx1200", "gfx1201", "host"}
+    """All nine files are listed and readable."""
+    expected = {"gfx908", "gfx90a", "gfx942", "gfx950", "gfx1100", "gfx1200", "gfx1201", "gfx1250", "host"}
     assert set(arch_names()) == expected
     assert {load_arch(name).name for name in arch_names()} == expected
 
@@ -94,6 +94,17 @@ def test_lds_budget_of_an_unknown_pipeline_is_an_error() -> None:
     """No budget is made up."""
     with pytest.raises(UsageError, match="compv99"):
         load_arch("gfx942").lds_budget("compv99")
+
+
+def test_gfx1250_is_as_published() -> None:
+    """Wave32 with 320 KB of LDS and WMMA of K = 32, 64 and 128; peak rates are not public, and that is said."""
+    arch = load_arch("gfx1250")
+    assert (arch.wavefront_size, arch.lds_capacity, arch.hardware.num_cus) == (32, 320 * KB, 256)
+    assert arch.warp_tiles_for("bf16") == ((16, 16, 32),)
+    assert arch.warp_tiles_for("fp8") == ((16, 16, 64), (16, 16, 128))
+    assert arch.peaks is None
+    assert [name for name in arch_names() if load_arch(name).unverified] == ["gfx1250"]
+    assert load_arch("mi455x") is arch
 
 
 def test_waves_of_sixteen_exist_only_on_gfx950_and_host() -> None:

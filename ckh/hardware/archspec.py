@@ -86,7 +86,8 @@ class ArchSpec:
     `options` names the kernel options that it offers beyond the plain ones; `vector_divisibility` says that channels
     must be multiples of the vector widths; `fnuz_floats` that floats of eight bits have no negative zero;
     `least_trips` are the fewest trips over K that backward-weight kernels of some pipelines take; `peaks` is
-    None and `machine` set on the host only.
+    None on the host and where they are not public, and `machine` set on the host only; `unverified` says what was never
+    tried or is not known, empty if kernels have been compiled.
     """
 
     name: str
@@ -94,6 +95,7 @@ class ArchSpec:
     target_family: str
     architecture: str
     description: str
+    unverified: str
     gpus: Mapping[str, int]
     default_dtype: str
     dtypes: tuple[str, ...]

@@ -39,6 +39,7 @@ _MACHINES = {
     0x41: "gfx1100",
     0x46: "gfx1101",
     0x48: "gfx1200",
+    0x49: "gfx1250",
     0x4E: "gfx1201",
 }
 _REGISTERS, _REGISTER_GRANULE = 512, 8  # of a lane, vector and accumulation registers together

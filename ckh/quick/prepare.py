@@ -45,6 +45,7 @@ def prepare(request: Request) -> bool:
 
 
 def _prepare(request: Request) -> bool:
+    from ckh.archs import load_arch
     from ckh.learn.answers.batches import own_candidates, runnable
     from ckh.learn.models.unusable import unusable_models
     from ckh.ops import built_in_names
@@ -54,7 +55,7 @@ def _prepare(request: Request) -> bool:
     if (facts := read_facts(facts_path, now)) is not None and _can_open(facts, model_path):
         return True
     chooser = request.chooser()
-    if chooser.op.name not in built_in_names():
+    if chooser.op.name not in built_in_names() or load_arch(chooser.arch).unverified:  # which every answer says
         return False
     problem = chooser.problem(request.sizes, request.kind["variant"], "predict")
     model = chooser.model(problem, stands_in=True)

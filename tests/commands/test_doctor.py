@@ -68,6 +68,30 @@ def test_a_template_that_differs_is_named(tmp_path: Path, capsys: pytest.Capture
     expect_values(str(found["differs"]), "make_kernel", "ck_tile/host/kernel_launch.hpp")
 
 
+def test_the_unified_framework_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """It says whether headers have it; the line on the headers says that it is switched off."""
+    include = write_templates(tmp_path, Interface.CURRENT)
+    assert report(include, capsys)["is_unified"] is False
+    arch = include / "ck_tile/core/arch/arch.hpp"
+    arch.parent.mkdir(parents=True, exist_ok=True)
+    arch.write_text("#ifndef USE_NEW_UNIFIED_FRAMEWORK\n")
+    assert report(include, capsys)["is_unified"] is True
+
+
+@pytest.mark.parametrize(("arch", "count"), [("gfx1250", 1), ("mi455x", 1), ("gfx942", 0)])
+def test_an_architecture_that_nobody_compiled_for_is_said(
+    arch: str, count: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A warning of the report, and a line of each answer, also of the second call for a kind of problem."""
+    assert run(["doctor", "--arch", arch, "--json"]) == ExitCode.OK
+    warnings = json.loads(capsys.readouterr().out)["warnings"]
+    assert sum(one.startswith("gfx1250: ") for one in warnings) == count
+    for k in ("4096", "8192"):
+        call = ["predict", "--op", "gemm_universal", "--arch", arch, "--m", "64", "--n", "4096", "--k", k, "--top", "1"]
+        assert run(call) == ExitCode.OK
+        assert capsys.readouterr().err.count("[unverified-arch]") == count
+
+
 def test_a_folder_without_headers_is_an_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """It was named, so another is not told of in its place."""
     assert run(["doctor", "--ck-include", str(tmp_path)]) == ExitCode.NO_DEVICE

@@ -48,6 +48,9 @@ _VERSIONS = (
     ("../CMakeLists.txt", re.compile(r"project\(\s*composable_kernel\s+VERSION\s+([0-9][\w.]*)")),
     ("../CMakeLists.txt", re.compile(r"set\(\s*version\s+([0-9][\w.]*)\s*\)")),
 )
+# Where headers since the middle of 2026 say whether matrix instructions are those of the unified framework.
+_ARCH = Path("ck_tile/core/arch/arch.hpp")
+_SWITCH = re.compile(r"#\s*if(?:ndef\s+|\s+!\s*defined\s*\(?\s*)USE_NEW_UNIFIED_FRAMEWORK\b")
 # In front of a kernel's name in its library; in a field of fixed size, so that the name moves nothing else.
 LABEL = "ckh-kernel:"
 LABEL_BYTES = 512
@@ -65,6 +68,7 @@ class Headers:
         interwave: of these, the ones that have this scheduler.
         unlike: the templates that are not as in the interface, each as a sentence.
         version: Composable Kernel's, empty where it is not written beside the headers.
+        is_unified: whether they have the framework that unifies MFMA and WMMA, which can be switched off.
     """
 
     include: Path
@@ -74,6 +78,7 @@ class Headers:
     interwave: frozenset[str] = frozenset()
     unlike: tuple[str, ...] = ()
     version: str = ""
+    is_unified: bool = False
 
     def text(self, path: Path) -> str:
         """The content of a header, empty if there is none."""
@@ -120,6 +125,7 @@ def detect_interface(include: Path) -> Headers:
         interwave=_having(texts, _INTERWAVE),
         unlike=tuple(filter(None, differs)),
         version=_version(include),
+        is_unified=_SWITCH.search(_text_of(include / _ARCH)) is not None,
     )
 
 
@@ -187,6 +193,18 @@ def dispatcher_macro(headers: Headers) -> str:
     """The definition, for a compiler, of what the dispatcher of headers is called in the namespace `ck_tile::impl`."""
     has_namespace = f"namespace {_NAMESPACE}" in headers.text(_DISPATCHER)
     return f"CKH_WARP_GEMM_DISPATCHER={f'{_NAMESPACE}::Dispatcher' if has_namespace else 'WarpGemmDispatcher'}"
+
+
+def framework_flags(headers: Headers, target: str) -> tuple[str, ...]:
+    """What a compiler is told of the unified framework, for a target such as gfx942; nothing where there is none.
+
+    It is switched off: the instructions that ckh reads in the headers are those of the dispatcher without it, and CK
+    itself switches it off for gfx1250. Host code must be told the target.
+    """
+    if not headers.is_unified:
+        return ()
+    number = target.partition(":")[0].removeprefix("gfx").rjust(4, "0")
+    return "-DUSE_NEW_UNIFIED_FRAMEWORK=0", f"-DCK_CMAKE_GPU_TARGET_IDS=0x{number}"
 
 
 def warp_gemms(headers: Headers) -> frozenset[tuple[str, Triple]]:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from ckh.archs import load_arch
 from ckh.bench.codegen import ck_tile
-from ckh.bench.codegen.ck_tile import dispatcher_macro
+from ckh.bench.codegen.ck_tile import dispatcher_macro, framework_flags
 from ckh.bench.codegen.interfaces import NOT_VERIFIED
 from ckh.bench.codegen.unit import code_hash, unit_source
 from ckh.bench.codegen.unit_source import UnsupportedKernelError, header_contents
@@ -174,7 +174,8 @@ class HipDevice:
     def compile_command(self, kernel: Kernel, source: Path, library: Path) -> list[str]:
         """One call of hipcc."""
         folders = (f"-I{folder}" for folder in (*_folders(kernel), self._headers.include))
-        target = (f"--offload-arch={self._target}", f"-D{dispatcher_macro(self._headers)}")
+        macros = (f"-D{dispatcher_macro(self._headers)}", *framework_flags(self._headers, self._target))
+        target = (f"--offload-arch={self._target}", *macros)
         return [*self._compiler.command, *_FLAGS, *target, *folders, "-o", str(library), str(source)]
 
     @property

@@ -20,10 +20,11 @@ from ckh.text.prose import one_of
 from ckh.version import __version__
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from ckh.bench.codegen.ck_tile import Headers
     from ckh.bench.compilation.tool_checks import ToolCheck
+    from ckh.bench.compilation.toolchain import Compiler
 
 T = TypeVar("T")
 _TABLES = {"models", "unusable_models", "warnings", "checks"}  # of a report, which are no single lines
@@ -48,6 +49,8 @@ class FoundHeaders:
     version: str | None
     interface: str
     is_verified: bool
+    is_unified: bool
+    """Whether they have the framework that unifies MFMA and WMMA, which is switched off."""
     differs: tuple[str, ...]
     pipelines: tuple[str, ...]
     operations: Mapping[str, Mapping[str, tuple[str, ...]]]
@@ -196,7 +199,7 @@ def gather(options: DeviceOptions) -> DoctorDocument:
         DeviceError: the named folder has no CK Tile headers.
     """
     from ckh.archs import default_arch, load_arch
-    from ckh.bench.compilation.hip_toolchain import compiler_warning, find_ck_tile, find_hipcc
+    from ckh.bench.compilation.hip_toolchain import find_ck_tile, find_hipcc
     from ckh.bench.compilation.tool_checks import check_tools
     from ckh.bench.compilation.toolchain import find_compiler
     from ckh.files.paths import data_dir
@@ -221,7 +224,7 @@ def gather(options: DeviceOptions) -> DoctorDocument:
         compiler=None if compiler is None else " ".join(compiler.command),
         hip_compiler=None if hipcc is None else f"{' '.join(hipcc.command)} ({hipcc.version})",
         ck_tile=None if headers is None else _headers(headers),
-        warnings=(warning,) if hipcc is not None and (warning := compiler_warning(hipcc)) else (),
+        warnings=tuple(_warnings(options, hipcc)),
         checks=tuple(check_tools(options)),
         ranking=_ranking(),
         cache=_cache(),
@@ -230,6 +233,17 @@ def gather(options: DeviceOptions) -> DoctorDocument:
         unusable_models=tuple(unusable_models()),
         executable=sys.argv[0],
     )
+
+
+def _warnings(options: DeviceOptions, hipcc: Compiler | None) -> Iterator[str]:
+    from ckh.archs import arch_names, arch_of_gpu, default_arch, load_arch
+    from ckh.bench.compilation.hip_toolchain import compiler_warning
+
+    if hipcc is not None and (warning := compiler_warning(hipcc)):
+        yield warning
+    name, _ = arch_of_gpu((options.arch or default_arch()).partition(":")[0])
+    if name in arch_names() and (unverified := load_arch(name).unverified):
+        yield f"{name}: {unverified}"
 
 
 def _headers(headers: Headers) -> FoundHeaders:
@@ -242,6 +256,7 @@ def _headers(headers: Headers) -> FoundHeaders:
         version=headers.version or None,
         interface=str(headers.interface),
         is_verified=headers.interface.is_verified and not headers.unlike,
+        is_unified=headers.is_unified,
         differs=tuple(headers.unlike),
         pipelines=tuple(sorted(headers.pipelines)),
         operations={name: emission.found(headers) for name, emission in emissions.items() if emission is not None},
@@ -252,8 +267,9 @@ def _headers_text(found: FoundHeaders | None) -> str:
     if found is None:
         return "none found"
     version = f"CK {found.version}" if found.version else "no version stated"
+    unified = ", unified framework switched off" if found.is_unified else ""
     verified = "" if found.is_verified else ", not verified"
-    return f"{found.include} ({version}, interface {found.interface}{verified})"
+    return f"{found.include} ({version}, interface {found.interface}{unified}{verified})"
 
 
 def _print_headers(found: FoundHeaders) -> None:

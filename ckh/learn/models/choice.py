@@ -14,6 +14,7 @@ from ckh.problems import dtype_name
 from ckh.requested import requested_problem
 from ckh.shapes.problems import problems_of
 from ckh.shapes.sources import STDIN
+from ckh.text.log import warn
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -44,6 +45,8 @@ class Chooser:
             self.op = operation(op or DEFAULT_OPERATION)
             spec_of_arch = load_arch(default_arch() if arch is None else arch)
             own_dtype = None
+        if spec_of_arch.unverified:
+            warn(f"{spec_of_arch.name}: {spec_of_arch.unverified}", "unverified-arch")
         self.arch = spec_of_arch.name
         self._requested = requested(self.op.name)
         of_op = self._requested.default_dtype if self._requested else ""

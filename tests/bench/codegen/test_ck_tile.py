@@ -13,7 +13,7 @@ import pytest
 
 from ckh.archs import load_arch
 from ckh.bench.codegen import ck_tile
-from ckh.bench.codegen.ck_tile import Headers, detect_interface, has_headers, share_of_thread
+from ckh.bench.codegen.ck_tile import Headers, detect_interface, framework_flags, has_headers, share_of_thread
 from ckh.bench.codegen.interfaces import TEMPLATES, Interface
 from ckh.bench.codegen.unit_source import UnsupportedKernelError
 from ckh.bench.devices.device import DeviceOptions
@@ -361,6 +361,29 @@ def test_an_interface_is_recognised_by_its_templates(tmp_path: Path, interface: 
     """Nothing is unlike it."""
     headers = detect_interface(write_templates(tmp_path, interface))
     assert (headers.interface, headers.unlike) == (interface, ())
+
+
+@pytest.mark.parametrize(
+    ("switch", "is_unified"),
+    [
+        ("#ifndef USE_NEW_UNIFIED_FRAMEWORK\n#define USE_NEW_UNIFIED_FRAMEWORK 1\n#endif", True),
+        ("#if !defined(USE_NEW_UNIFIED_FRAMEWORK)\n#define USE_NEW_UNIFIED_FRAMEWORK 1\n#endif", True),
+        ("#define USE_NEW_UNIFIED_FRAMEWORK 1", False),
+        ("", False),
+    ],
+)
+def test_the_unified_framework_is_switched_off(tmp_path: Path, switch: str, is_unified: bool) -> None:
+    """Where headers have its switch, the compiler gets that and the target's number; nothing else of them changes."""
+    include = write_templates(tmp_path, Interface.CURRENT)
+    path = include / "ck_tile/core/arch/arch.hpp"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f"#pragma once\n{switch}\n", encoding="utf-8")
+    headers = detect_interface(include)
+    assert (headers.is_unified, headers.interface, headers.unlike) == (is_unified, Interface.CURRENT, ())
+    numbers = {"gfx942": "0x0942", "gfx90a:xnack-": "0x090a", "gfx1250": "0x1250"}
+    for target, number in numbers.items():
+        off = ("-DUSE_NEW_UNIFIED_FRAMEWORK=0", f"-DCK_CMAKE_GPU_TARGET_IDS={number}")
+        assert framework_flags(headers, target) == (off if is_unified else ())
 
 
 @pytest.mark.parametrize(
