@@ -58,13 +58,14 @@ _OLD, _NEW, _TYPES = "_Nswizzle0_no_", "_Nswizzle0_Quant0_", "_B16_B16_B16"
 
 
 def newer_name(name: str) -> str:
-    """A kernel's name as AITER's newest lists have it."""
-    return name.replace(_OLD, _NEW) + _TYPES if _OLD in name else name
+    """The name of a kernel, or of each of two, as AITER's newest lists have it."""
+    parts = name.split("+")
+    return "+".join(one.replace(_OLD, _NEW) + _TYPES if _OLD in one else one for one in parts)
 
 
 def other_names(choice: MoeChoice) -> tuple[str, ...]:
     """The name of a choice in AITER's newest lists, where it has changed."""
-    newer = "+".join(map(newer_name, choice.name.split("+")))
+    newer = newer_name(choice.name)
     return () if newer == choice.name else (newer,)
 
 
