@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 # Program -> architectures that it builds kernels of Composable Kernel for: Inductor's `config.rocm.ck_supported_arch`.
 BUILT_FOR = {"inductor": ("gfx90a", "gfx942", "gfx950")}
-_FOLDER = "model"
+MODEL_FOLDER = "model"
 _MODULE = """# ckh in {program}: import this module before it compiles anything. Written by ckh {version}.
 from pathlib import Path
 
@@ -57,8 +57,8 @@ def module_files(program: str, model: Path | None, arch: str | None, top: int | 
     if model is not None and loaded is not None:
         spec = loaded.spec
         models.append({"name": model.resolve().name, "op_type": spec.op_type, "arch": spec.arch, "dtype": spec.dtype})
-        files = {f"{_FOLDER}/{path.name}": read_bytes(path) for path in sorted(model.iterdir()) if path.is_file()}
-    where = "None" if model is None else f"Path(__file__).with_name({_FOLDER!r})"
+        files = {f"{MODEL_FOLDER}/{path.name}": read_bytes(path) for path in sorted(model.iterdir()) if path.is_file()}
+    where = "None" if model is None else f"Path(__file__).with_name({MODEL_FOLDER!r})"
     text = _MODULE.format(program=program, version=__version__, top=top, arch=arch, model=where)
     uses = (
         "Problems that its model is not for are left as they are."

@@ -258,6 +258,12 @@ def test_a_broken_hook_is_found(
     )
     code, document = compared(capsys, *call)
     assert (code, only(document)["compared"], only(document)["differences"]) == (ExitCode.OK, 2, [])
+    out = tmp_path / "choices"
+    assert (
+        run(["export", "--to", "inductor", "--arch", "gfx950", "--model", str(CONV), "--out", str(out)]) == ExitCode.OK
+    )
+    code, document = compared(capsys, *call, "--arch", "gfx950", "--export", out)  # a model of convolutions
+    assert (code, len(only(document)["differences"])) == (ExitCode.GATE_FAILED, 2)
     order = inductor._ranked
     monkeypatch.setattr(inductor, "_ranked", lambda *args: order(*args)[::-1])
     code, document = compared(capsys, *call)

@@ -321,11 +321,13 @@ class _Compared:
             return table_picks(folder, table, self.answers), {}
 
     def _inductor(self) -> tuple[list[Pick], Mapping[str, int]]:
-        """The picks of Inductor's hook."""
+        """The picks of Inductor's hook, which an export gives the model in its folder."""
+        from ckh.export.to_python import MODEL_FOLDER
         from ckh.integrations.inductor_picks import inductor_picks
 
-        problems = [one.problem for one in self.answers]
-        return inductor_picks(self.chooser, self.model, problems)
+        own = self.exports[INDUCTOR][0] / MODEL_FOLDER if INDUCTOR in self.exports else None
+        model = self.model if own is None or not own.is_dir() else own
+        return inductor_picks(self.chooser, model, [one.problem for one in self.answers])
 
 
 def _verdict(found: Sequence[ConsumerParity], chooser: Chooser, problems: int) -> Verdict:
