@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,7 +21,9 @@ from ckh.text.log import note
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ckh.report.drawing import Drawing, Report
+    from ckh.assess.report import Choice
+    from ckh.learn.models.spec import ModelSpec
+    from ckh.report.drawing import Drawing, PageTable, Report
     from ckh.report.judged import Judged
 
 _HELP = """Plot measurements or models, as a self-contained HTML page or as files.
@@ -229,7 +232,54 @@ def _report_models(
     learned_from = load_judged(models[0], train_data).whole() if train_data else None
     further = [_learning_by_data(judged[0], train_data)] if by_data else []
     return report_model(
-        judged[0], learned_from, _two(over), lambda worst: measure_again(worst, models[0].spec), further
+        judged[0],
+        learned_from,
+        _two(over),
+        lambda worst: measure_again(worst, models[0].spec),
+        further,
+        lambda worst: _machine_code(worst, models[0].spec),
+    )
+
+
+def _machine_code(worst: Sequence[Choice], spec: ModelSpec) -> PageTable | None:
+    """What is known of the machine code of chosen and best kernels, a row each; None if nothing is."""
+    from ckh.isa.brief import brief
+    from ckh.report.drawing import PageTable
+
+    problems = {name: one.problem for one in worst for name in (one.kernel, one.best_kernel) if name}
+    found = {name: brief(spec.op, name, spec.op.problems.parse(text), spec.arch) for name, text in problems.items()}
+    known = {name: one for name, one in found.items() if one is not None}
+    if not known:
+        return None
+    chosen = Counter(known[one.kernel].kernel for one in worst if one.kernel in known)
+    best = Counter(known[one.best_kernel].kernel for one in worst if one.best_kernel in known)
+    pipes = list(dict.fromkeys(pipe for one in known.values() for pipe in one.clocks))
+    rows = [
+        [
+            one.kernel,
+            *(str(counts[one.kernel]) if counts[one.kernel] else "" for counts in (chosen, best)),
+            *(str(count) for count in (one.resources.vgprs, one.resources.agprs, one.resources.sgprs)),
+            f"{one.resources.lds_bytes / 1024:g}",
+            str(one.blocks_per_cu),
+            one.bound_by,
+            *(f"{one.clocks[pipe]:,.0f}" if pipe in one.clocks else "" for pipe in pipes),
+        ]
+        for one in {one.kernel: one for one in known.values()}.values()
+    ]
+    columns = ["kernel", "chosen", "best", "VGPRs", "AGPRs", "SGPRs", "LDS KB", "blocks per CU", "bound by"]
+    return PageTable(
+        f"The machine code of {len(rows)} of their kernels",
+        [*columns, *(f"{pipe} clocks" for pipe in pipes)],
+        rows,
+        code=frozenset({0}),
+        is_data=True,
+        note="By the compiler: on how many of these problems a kernel was chosen or is the best, its registers, and "
+        "what bounds the blocks on a compute unit."
+        + (
+            " Clocks are those that a trip over K keeps a pipe busy, counted and not measured (ckh explain)."
+            if pipes
+            else ""
+        ),
     )
 
 

@@ -51,7 +51,7 @@ th{{color:var(--muted);font-weight:500;white-space:nowrap}}
 @media (min-width:840px){{section:has(.data){{--wide:min(84rem,100vw - 3rem);width:var(--wide)}}}}
 @media (min-width:840px){{section:has(.data){{margin-left:calc(50% - var(--wide)/2)}}}}
 .data thead th{{position:sticky;top:0;background:var(--paper)}}
-.data code{{white-space:nowrap;overflow-wrap:normal}}
+.data td,.data code{{white-space:nowrap;overflow-wrap:normal}}
 .scroll:has(.data){{max-height:32rem;overflow:auto}}
 th button{{all:unset;cursor:pointer}}
 th button:focus-visible{{outline:2px solid var(--c1);outline-offset:2px}}

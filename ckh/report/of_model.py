@@ -39,6 +39,7 @@ def report_model(
     over: tuple[str, str] | None,
     again: Callable[[Sequence[Choice]], str],
     further: Sequence[Drawing] = (),
+    machine_code: Callable[[Sequence[Choice]], PageTable | None] = lambda _worst: None,
 ) -> Report:
     """All figures that a model and measured problems allow.
 
@@ -48,6 +49,7 @@ def report_model(
         over: two sizes for the heat map; None: those that vary most.
         again: the command that measures problems again; empty if there is none.
         further: figures that come last.
+        machine_code: what is known of the kernels of the worst choices; None if nothing.
 
     Raises:
         UsageError: there is no such size.
@@ -65,6 +67,11 @@ def report_model(
         learning_curve(judged),
         *further,
     ]
+    below = _below_best(judged)
+    worst = [one for _, one in below[:_WORST]]
+    tables = (
+        [_worst(judged, below, again), machine_code(worst), problem_table(speeds)] if worst else [problem_table(speeds)]
+    )
     return Report(
         title=f"Model: {judged.name}",
         subtitle=f"{spec.purpose}, judged on {len(efficiency):,} measured problems"
@@ -77,7 +84,7 @@ def report_model(
             *judged.coverage_facts,
         ],
         figures=[figure for figure in figures if figure is not None],
-        tables=[table for table in (_worst(judged, again), problem_table(speeds)) if table.rows],
+        tables=[table for table in tables if table is not None],
     )
 
 
@@ -214,10 +221,17 @@ def _calibration(judged: Judged) -> Drawing | None:
     )
 
 
-def _worst(judged: Judged, again: Callable[[Sequence[Choice]], str]) -> PageTable:
+def _below_best(judged: Judged) -> list[tuple[float, Choice]]:
+    """Choices that are slower than the best by more than repeatability, with their efficiency, the worst first."""
     made = choices_made(judged.dataset, judged.times, judged.ranked)
     below = [(one.efficiency, one) for one in made if one.efficiency is not None and not one.is_best]
-    worst = sorted(below, key=lambda one: one[0])[:_WORST]
+    return sorted(below, key=lambda one: one[0])
+
+
+def _worst(
+    judged: Judged, below: Sequence[tuple[float, Choice]], again: Callable[[Sequence[Choice]], str]
+) -> PageTable:
+    worst = below[:_WORST]
     rows = [[f"{value:.1%}", one.problem, one.kernel or "", one.best_kernel, again([one])] for value, one in worst]
     judgements = len(judged.efficiency)
     return PageTable(

@@ -23,6 +23,9 @@ for (const table of document.querySelectorAll("table.data")) {
       body.append(...sorted.map((pair) => pair[1]));
     });
   });
+  if (rows.length <= 12) {
+    continue;
+  }
   const label = document.createElement("label"), field = document.createElement("input");
   const shown = document.createElement("output");
   field.type = "search";
