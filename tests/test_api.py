@@ -20,6 +20,8 @@ from ckh.errors import ExitCode
 from ckh.files.paths import data_dir
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from ckh import Model
 
 ROOT = Path(ckh.__file__).parents[1]
@@ -161,7 +163,7 @@ def test_the_api_is_typed() -> None:
     layer = ConvProblem(Direction.FORWARD, n=1, c=8, k=8, g=1, hi=8, wi=8, y=1, x=1)
     model: Model = load_model(ROOT / "models" / "grouped_conv_forward_fp32_host")
     best: Ranked = rank(layer, top=1, model=model)[0]
-    several: list[list[Ranked]] = rank_many([GemmProblem(8, 8, 8), layer], top=2)
+    several: Sequence[Sequence[Ranked]] = rank_many([GemmProblem(8, 8, 8), layer], top=2)
     assert several[1][0] == best
     assert best.name == model.spec.op.kernels.name(best.kernel)
 

@@ -20,6 +20,7 @@ from ckh.files.paths import write_atomic
 from ckh.learn.answers.listed import as_problem
 from ckh.ops import operation_of_kernel, operation_of_problem
 from ckh.shapes.problems import stated_operation
+from ckh.text.shown import Shown, ShownTable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -34,7 +35,7 @@ _ALL_DIRECTIONS = "all"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class BenchRun:
+class BenchRun(Shown):
     """A run of `ckh.bench`.
 
     Attributes:
@@ -44,6 +45,15 @@ class BenchRun:
 
     folder: Path
     outcome: Outcome
+
+    def __repr__(self) -> str:
+        counts = ", ".join(f"{count} {status}" for status, count in self.outcome.totals.statuses.items())
+        return f"<ckh.BenchRun {self.folder}: {counts or 'nothing new'}, {self.outcome.pairs_left} left>"
+
+    def table(self) -> ShownTable:
+        """Pairs of this call by status."""
+        notes = (f"{self.outcome.reason}, {self.outcome.pairs_left} pairs left",)
+        return ShownTable(str(self.folder), ("status", "pairs"), list(self.outcome.totals.statuses.items()), notes)
 
     def dataset(self) -> Dataset:
         """The measurements, as `ckh convert` makes a dataset of them.

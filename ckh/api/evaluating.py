@@ -8,7 +8,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ckh.api.inputs import files_of
+from ckh.assess.winners import WinnerReport
 from ckh.cluster.connection import connected
+from ckh.documents import fields_of
 from ckh.errors import UsageError
 from ckh.learn.judging.judged_data import (
     MOST_UNSTABLE,
@@ -21,17 +23,20 @@ from ckh.learn.judging.judged_data import (
     load_judged,
     refuse_unstable,
 )
+from ckh.text.shown import Shown, ShownTable
 from ckh.training import Labels
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
+    import pandas as pd
+
     from ckh.api.inputs import Data
+    from ckh.assess.metrics import Efficiency
     from ckh.assess.ranked_rows import RankedRows
     from ckh.assess.report import Evaluation
     from ckh.assess.times import Scorer
-    from ckh.assess.winners import WinnerReport
     from ckh.data.dataset import Dataset
     from ckh.data.parts import DatasetParts
     from ckh.learn.judging.predicted_times import TimeErrors, TimeRatios
@@ -67,7 +72,7 @@ class EvaluateOptions:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Evaluated:
+class Evaluated(Shown):
     """Evaluation of a model.
 
     Attributes:
@@ -83,6 +88,35 @@ class Evaluated:
     figures: Mapping[str, float]
     among: Among
     times: TimeErrors | None = None
+
+    def __repr__(self) -> str:
+        shown = ", ".join(f"{name} {value:.4g}" for name, value in self.figures.items())
+        return f"<ckh.Evaluated {self.model.path.name}: {shown}>"
+
+    def table(self) -> ShownTable:
+        """A row for the model and each baseline: efficiencies, or of winners hit rates."""
+        title = str(self.model.path)
+        if isinstance(self.result, WinnerReport):
+            hits = [one for one in (self.result.model, self.result.baseline) if one is not None]
+            columns = ("choice", "problems", *(f"top{k}" for k in self.result.model.first))
+            return ShownTable(title, columns, [(one.name, one.problems, *one.first.values()) for one in hits])
+        own = {"model": self.result.efficiency, **self.result.baselines}
+        rows = [(name, *_figures(one)) for name, one in own.items() if one is not None]
+        columns = ("choice", "problems", "mean", "low", "high", "geomean", "p50", "p10", "p5", "min")
+        return ShownTable(title, columns, rows, tuple(self.result.coverage.lines()))
+
+    def to_frame(self) -> pd.DataFrame:
+        """One row for each problem: the choice, and how good it is."""
+        import pandas as pd
+
+        made: pd.DataFrame = pd.DataFrame([fields_of(one) for one in self.result.choices])
+        return made
+
+
+def _figures(one: Efficiency) -> tuple[float, ...]:
+    mean = one.mean
+    others = (one.geomean, one.p50, one.p10, one.p5)
+    return one.problems, mean.value, mean.low, mean.high, *(other.value for other in others), one.min
 
 
 def is_of_winners(model: Model, labels: Labels | None) -> bool:

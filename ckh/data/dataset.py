@@ -16,6 +16,7 @@ from ckh.files.outputs import FileKind, open_output
 from ckh.ops import operation
 from ckh.ops.base import lazily
 from ckh.schema import HARDWARE, Status
+from ckh.text.shown import MAX_ROWS, Shown, ShownTable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
@@ -30,11 +31,12 @@ if TYPE_CHECKING:
 
     ColumnsOf: TypeAlias = Callable[[AnyOperation], Container[str]]
 
+_SHOWN = ("kernel", "status", "latency_ms", "tflops")
 DATASET = FileKind("dataset of ckh", tables.is_dataset)
 
 
-@dataclass(frozen=True, eq=False)
-class Dataset:
+@dataclass(frozen=True, eq=False, repr=False)
+class Dataset(Shown):
     """Measured (problem, kernel) pairs.
 
     Args:
@@ -101,6 +103,24 @@ class Dataset:
             OutputError: it cannot be written.
         """
         write_dataset(self, path)
+
+    def __repr__(self) -> str:
+        return f"<ckh.Dataset {self._title}>"
+
+    @property
+    def _title(self) -> str:
+        archs = f" on {', '.join(self.archs)}" if len(self.frame) else ""
+        return f"{self.op_type or 'of no operation'}: {len(self.frame)} rows{archs}"
+
+    def table(self) -> ShownTable:
+        """The first rows: problem, kernel, status and times."""
+        columns = ("problem", *(name for name in _SHOWN if name in self.frame))
+        head = self.frame.head(MAX_ROWS)
+        values = head[list(columns[1:])].astype(object).where(head[list(columns[1:])].notna(), None)
+        problems = self._problems(range(len(head)))
+        rows = [(problem.canonical(), *row) for problem, row in zip(problems, values.to_numpy().tolist(), strict=True)]
+        left = len(self.frame) - len(head)
+        return ShownTable(self._title, columns, rows, (f"and {left} more rows",) if left else ())
 
     def to_frame(self) -> pd.DataFrame:
         """A copy of the rows."""

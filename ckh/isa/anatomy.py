@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ckh.documents import Document
+from ckh.text.shown import Shown, ShownTable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -100,7 +101,7 @@ class EstimatedDocument:
     """Blocks of a compute unit at once."""
 
 
-class Anatomy(Document):
+class Anatomy(Document, Shown):
     """ckh explain --json: where a kernel's clocks go, by its machine code."""
 
     schema = "explain"
@@ -125,3 +126,15 @@ class Anatomy(Document):
     """The analytic estimate of the problem; null without a problem, or for kernels without tiles."""
     advice: str
     """What an author of kernels could do."""
+
+    def __repr__(self) -> str:
+        return f"<ckh.Anatomy {self.kernel} on {self.arch}: {len(self.functions)} functions>"
+
+    def table(self) -> ShownTable:
+        """A row for each GPU function, with the advice below."""
+        columns = ("function", "runs", "trips", "instructions", "loop_instructions", "code_bytes", "vgprs", "agprs")
+        rows = [
+            (one.name, *(getattr(one, name) for name in columns[1:6]), one.resources.vgprs, one.resources.agprs)
+            for one in self.functions
+        ]
+        return ShownTable(f"{self.kernel}, {self.arch}", columns, rows, (self.advice,))

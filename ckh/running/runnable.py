@@ -12,6 +12,7 @@ from ckh.bench.supervision.protocol import Job, Op
 from ckh.errors import DeviceError, NoKernelError, UsageError
 from ckh.learn.answers.api import ranking
 from ckh.learn.answers.listed import as_problem
+from ckh.learn.answers.ranked import RankedList
 from ckh.ops import operation_of_problem
 from ckh.running.arrays import enlarged, given_back, taken
 from ckh.running.probing import measured_before, measured_first
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
     from ckh.bench.computation import ArrayForm
-    from ckh.learn.answers.ranked import Ranked
     from ckh.learn.answers.ranking import Ranking
     from ckh.learn.models.artifact import Model
     from ckh.ops.base import Kernel, Problem
@@ -96,9 +96,9 @@ class RunnableKernel:
             return "no candidate works"
 
     @property
-    def ranked(self) -> list[Ranked]:
+    def ranked(self) -> RankedList:
         """The candidates, best first."""
-        return self._found.ranked
+        return RankedList(self._found.ranked)
 
     def __repr__(self) -> str:
         first, second = (f"{one.name} {one.shape}" for one in self._operands)

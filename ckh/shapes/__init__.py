@@ -11,12 +11,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from ckh.shapes.layers import WeightedProblem
+    from ckh.shapes.layers import Shapes
 
 __all__ = ["of", "read"]
 
 
-def of(module: Any, *inputs: Any, op: str | None = None, **keywords: Any) -> list[WeightedProblem]:
+def of(module: Any, *inputs: Any, op: str | None = None, **keywords: Any) -> Shapes:
     """The problems that a PyTorch module's call runs, each with how often and in which layers.
 
     It runs on the meta device: nothing is computed, and the module is not changed.
@@ -31,6 +31,7 @@ def of(module: Any, *inputs: Any, op: str | None = None, **keywords: Any) -> lis
         CkhError: PyTorch is missing, the call fails, or it runs nothing that has problems.
     """
     from ckh.ops import operation
+    from ckh.shapes.layers import Shapes
     from ckh.shapes.modules import traced
     from ckh.shapes.problems import weighted
     from ckh.shapes.run_options import DEFAULT
@@ -39,10 +40,10 @@ def of(module: Any, *inputs: Any, op: str | None = None, **keywords: Any) -> lis
     layers, left_out = traced(module, inputs, keywords)
     source = Source(SourceKind.MODULE, type(module).__name__)
     own = None if op is None else operation(op).name
-    return weighted([SourceLayers(source, layers, {}, left_out)], DEFAULT, own).problems
+    return Shapes(weighted([SourceLayers(source, layers, {}, left_out)], DEFAULT, own).problems)
 
 
-def read(*sources: str, op: str | None = None, **wanted: Any) -> list[WeightedProblem]:
+def read(*sources: str, op: str | None = None, **wanted: Any) -> Shapes:
     """The problems of sources, as `ckh shapes` reads them.
 
     Args:
@@ -53,7 +54,8 @@ def read(*sources: str, op: str | None = None, **wanted: Any) -> list[WeightedPr
     Raises:
         CkhError: a source is unusable.
     """
+    from ckh.shapes.layers import Shapes
     from ckh.shapes.problems import shapes_of
     from ckh.shapes.run_options import DEFAULT
 
-    return shapes_of(sources, replace(DEFAULT, **wanted), op).problems
+    return Shapes(shapes_of(sources, replace(DEFAULT, **wanted), op).problems)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ckh.errors import UsageError
 from ckh.strenum import StrEnum
+from ckh.text.shown import Shown, ShownTable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -155,7 +156,7 @@ class Layer:
     stated: Stated = ()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class WeightedProblem:
     """A problem and how often it runs.
 
@@ -179,6 +180,22 @@ class WeightedProblem:
     def flops(self) -> int:
         """Operations of all its runs."""
         return int(self.count * self.problem.flops)
+
+    def __repr__(self) -> str:
+        layers = f" ({', '.join(self.layers)})" if self.layers else ""
+        return f"<{self.count} x {self.problem.canonical()}{layers}>"
+
+
+class Shapes(list[WeightedProblem], Shown):
+    """Weighted problems."""
+
+    def __repr__(self) -> str:
+        return f"<ckh.shapes.Shapes of {len(self)} problems, {sum(one.count for one in self)} with their counts>"
+
+    def table(self) -> ShownTable:
+        """A row for each problem."""
+        rows = [(one.problem.canonical(), one.op, one.count, one.layers, one.flops) for one in self]
+        return ShownTable(f"{len(self)} problems", ("problem", "op", "count", "layers", "flops"), rows)
 
 
 def require_sizes(sizes: Iterable[tuple[str, int]], least: int = 1) -> None:

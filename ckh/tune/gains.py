@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from ckh.assess.times import times_of
 from ckh.documents import Document
 from ckh.records import Record
+from ckh.text.shown import Shown, ShownTable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -46,7 +47,7 @@ class TunedShape(Record):
     """Share of the model's measured time with today's kernels, where they were measured."""
 
 
-class TuneDocument(Document):
+class TuneDocument(Document, Shown):
     """ckh tune --json: what tuned kernels bring to a model."""
 
     schema = "tune"
@@ -75,6 +76,16 @@ class TuneDocument(Document):
     """Folder of the trained model."""
     export: str | None
     """Folder of the export."""
+
+    def __repr__(self) -> str:
+        gain = "not measured" if self.gain is None else f"{self.gain:.3f}x"
+        return f"<ckh.TuneDocument {self.folder}: {len(self.shapes)} shapes of {self.op}, gain {gain}>"
+
+    def table(self) -> ShownTable:
+        """A row for each shape."""
+        columns = TunedShape.field_names
+        rows = [tuple(getattr(one, name) for name in columns) for one in self.shapes]
+        return ShownTable(f"{self.folder}: {self.op} on {self.device or 'no device'}", columns, rows)
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ckh.records import Record
 from ckh.text.log import one_line
+from ckh.text.shown import Shown, ShownTable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -220,7 +221,7 @@ class Caveat(NamedTuple):
     order: int = 0
 
 
-class Answer(Record):
+class Answer(Record, Shown):
     """The kernels for a problem, best first, and what to know of them.
 
     Attributes:
@@ -251,6 +252,17 @@ class Answer(Record):
     def kernels(self) -> Sequence[KernelRow]:
         """The first rows."""
         return self.rows.kernels
+
+    def __repr__(self) -> str:
+        best = f": {self.kernels[0].kernel}" if self.kernels else ""
+        return f"<ckh.Answer {self.problem.canonical()} by {self.facts.model}{best}>"
+
+    def table(self) -> ShownTable:
+        """The first rows, and the caveats below them."""
+        columns = ("kernel", "tflops", "latency_ms", "measured_latency_ms", "score", "ties", "not_in_headers")
+        rows = [tuple(getattr(row, name) for name in columns) for row in self.kernels]
+        title = f"{self.problem.canonical()}, by {self.facts.model} for {self.facts.arch}"
+        return ShownTable(title, columns, rows, tuple(one.message for one in self.caveats))
 
     @property
     def interval(self) -> tuple[float, float] | None:

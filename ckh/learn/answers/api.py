@@ -15,7 +15,7 @@ from ckh.learn.answers.answering import AnsweringModels
 from ckh.learn.answers.batches import neighbours, scored
 from ckh.learn.answers.buildable import lacking
 from ckh.learn.answers.listed import RankedAlone, as_problem, require_count
-from ckh.learn.answers.ranked import marked
+from ckh.learn.answers.ranked import RankedList, marked
 from ckh.learn.answers.ranking import ranking_of, rankings_of
 from ckh.learn.models.artifact import Model, Wanted, load_model, wanted_for
 
@@ -42,7 +42,7 @@ def rank(
     require_measured: bool = False,
     kernels: Iterable[str | Kernel] | None = None,
     rule_set: str | None = None,
-) -> list[Ranked]:
+) -> RankedList:
     """The kernels for a problem, best first.
 
     Args:
@@ -67,7 +67,7 @@ def rank(
     """
     require_count(top)
     found = ranking(problem, model, arch, kernels, rule_set, require_measured=require_measured)
-    return found.ranked if top is None else found.best(top)
+    return RankedList(found.ranked if top is None else found.best(top))
 
 
 def _loaded(model: object) -> Model | None:
@@ -185,7 +185,7 @@ def rank_many(
     require_measured: bool = False,
     kernels: Iterable[str | Kernel] | None = None,
     rule_set: str | None = None,
-) -> list[list[Ranked]]:
+) -> list[RankedList]:
     """Rank kernels for many problems, best first; an empty list for problems without applicable kernels.
 
     Args:
@@ -213,11 +213,11 @@ def rank_many(
     groups: dict[Wanted, dict[Problem, list[int]]] = defaultdict(dict)
     for index, problem in enumerate(parsed):
         groups[wanted_for(problem, models.arch)].setdefault(problem, []).append(index)
-    ranked: list[list[Ranked]] = [[] for _ in parsed]
+    ranked = [RankedList() for _ in parsed]
     for wanted, places in groups.items():
         for problem, best in _best_of(list(places), wanted, loaded, models, top, (tflops, require_measured), alone):
             for index in places[problem]:
-                ranked[index] = best.copy()
+                ranked[index] = RankedList(best)
     return ranked
 
 

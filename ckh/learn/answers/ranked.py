@@ -17,6 +17,7 @@ import numpy as np
 from ckh.learn.models.calibration import FIRST
 from ckh.ops import operation_of_kernel
 from ckh.ranking.evaluator import best_first
+from ckh.text.shown import Shown, ShownTable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -140,7 +141,7 @@ def _groups(score: NDArray[np.float64], top: int, least: int) -> list[NDArray[np
 _FLOPS_PER_TFLOPS_MS = 1e9
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Ranked:
     """A kernel in its place.
 
@@ -173,6 +174,27 @@ class Ranked:
     def name(self) -> str:
         """The kernel's complete name."""
         return operation_of_kernel(self.kernel).kernels.name(self.kernel)
+
+    def __repr__(self) -> str:
+        speed = "" if self.tflops is None else f", {self.tflops:.4g} TFLOPS"
+        time = "" if self.latency_ms is None else f", {self.latency_ms:.4g} ms"
+        return f"<ckh.Ranked {self.name}: score {self.score:.4g}{speed}{time}>"
+
+
+class RankedList(list[Ranked], Shown):
+    """Kernels of a problem, best first."""
+
+    def __repr__(self) -> str:
+        first = f", first {self[0]!r}" if self else ""
+        return f"<ckh.RankedList of {len(self)} kernels{first}>"
+
+    def table(self) -> ShownTable:
+        """A row for each kernel."""
+        columns = ("kernel", "tflops", "latency_ms", "measured_latency_ms", "score", "ties", "not_in_headers")
+        rows = [(one.name, *(getattr(one, name) for name in columns[1:])) for one in self]
+        doubts = {one.not_measured for one in self if one.not_measured is not None}
+        notes = tuple(line for one in doubts for line in one.lines()[:1])
+        return ShownTable(f"{len(self)} kernels, best first", columns, rows, notes)
 
 
 # By its slots a frozen dataclass is made in less than half of the time: `rank` gives hundreds of them.

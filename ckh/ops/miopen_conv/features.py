@@ -364,5 +364,5 @@ MIOPEN_CONV = FeatureEngine(
     kernel_columns=frozenset({"kernel"}),
 )
 
-# Raw columns that the features read, besides the hardware profile. `kernel_name` is the solver's.
+# Raw columns that the features read, besides the hardware profile. `kernel` is the solver's.
 INPUT_COLUMNS: tuple[str, ...] = (*CONV_COLUMNS, "variant", "dtype", "layout", "ndim_spatial", "kernel")

@@ -1,6 +1,6 @@
 """Solver times as columns, under the names that datasets and features use.
 
-`kernel_name` holds the solver's name: to everything that judges choices, a solver is a kernel.
+`kernel` holds the solver's name: to everything that judges choices, a solver is a kernel.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class SolverTable:
     """Times of solvers, one row a (problem, solver) pair.
 
     Attributes:
-        frame: `IDENTITY`, kernel_name, latency_ms, and where the source has them algorithm and workspace_bytes.
+        frame: `IDENTITY`, kernel, latency_ms, and where the source has them algorithm and workspace_bytes.
         device: what they were measured on.
         without_time: how many rows were left out because their time was 0.
         bad: how many others were left out, by reason.

@@ -1,0 +1,132 @@
+"""Values that show themselves: short representations, tables for notebooks and rich, and data frames."""
+
+from __future__ import annotations
+
+import io
+from html.parser import HTMLParser
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from rich.console import Console
+
+import ckh
+from ckh.text.shown import MAX_ROWS, Shown, ShownTable
+from ckh.tune.gains import TunedShape
+from tests.learn.conftest import measured, saved
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from pathlib import Path
+
+LAYER = ckh.problem(n=16, c=256)
+MOST_CHARACTERS = 400  # of a representation
+
+
+class _Cells(HTMLParser):
+    """The cells of a table, row by row."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.rows: list[list[str]] = []
+        self._is_cell = False
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: Any) -> None:
+        if tag == "tr":
+            self.rows.append([])
+        if tag in ("td", "th"):
+            self.rows[-1].append("")
+            self._is_cell = True
+
+    def handle_endtag(self, tag: str) -> None:
+        self._is_cell = self._is_cell and tag not in ("td", "th")
+
+    def handle_data(self, data: str) -> None:
+        if self._is_cell:
+            self.rows[-1][-1] += data
+
+
+@pytest.fixture(scope="module")
+def values(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Any]:
+    """One of each kind, with what is in its first row."""
+    folder: Path = tmp_path_factory.mktemp("shown")
+    data = measured()
+    shape = TunedShape("p", 2, ("a", "b"), "k", 2.0, "best", 1.0, 2.0, (1.5, 2.5), 1.0)
+    return {
+        "ranked": ckh.rank(LAYER, arch="host"),
+        "ranked for many": ckh.rank_many([LAYER], 2, arch="host")[0],
+        "answer": ckh.answer(LAYER, arch="host"),
+        "shapes": ckh.shapes.read("llama3-70b", tp=8),
+        "dataset": data,
+        "evaluated": ckh.evaluate(data, saved(folder / "model"), among="measured", with_trained=True),
+        "tuned": ckh.TuneDocument(
+            folder="f",
+            op="o",
+            device=None,
+            shapes=(shape,),
+            today_ms=4.0,
+            tuned_ms=2.0,
+            gain=2.0,
+            gain_interval=(1.5, 2.5),
+            is_worth_it=True,
+            another_hour=None,
+            model=None,
+            export=None,
+        ),
+    }
+
+
+FIRST: dict[str, Callable[[Any], str]] = {
+    "ranked": lambda found: found[0].name,
+    "ranked for many": lambda found: found[0].name,
+    "answer": lambda found: found.kernels[0].kernel,
+    "shapes": lambda found: found[0].problem.canonical(),
+    "dataset": lambda found: found.problem(0).canonical(),
+    "evaluated": lambda _: "model",
+    "tuned": lambda _: "p",
+}
+
+
+@pytest.mark.parametrize("kind", FIRST)
+def test_values_show_themselves(kind: str, values: Mapping[str, Any]) -> None:
+    """A line, a table of up to twenty rows in a notebook and for rich, and a frame of all."""
+    value = values[kind]
+    assert len(repr(value)) < MOST_CHARACTERS
+    assert "\n" not in repr(value)
+    head, *rows = _Cells(value._repr_html_()).rows
+    assert tuple(head) == value.table().columns
+    assert rows[0][0] == FIRST[kind](value)
+    assert len(rows) == min(len(value.table().rows), MAX_ROWS)
+    assert {len(row) for row in rows} == {len(head)}
+    stream = io.StringIO()
+    Console(file=stream, width=2000).print(value)
+    assert FIRST[kind](value) in stream.getvalue()
+    assert len(value.to_frame()) >= len(rows) or kind == "evaluated"
+
+
+def test_frames_have_the_names_of_datasets(values: Mapping[str, Any]) -> None:
+    """Kernel, speed and time are called as in measured data; all rows are there."""
+    ranked = values["ranked"]
+    frame = ranked.to_frame()
+    assert frame["kernel"].tolist() == [one.name for one in ranked]
+    assert frame["latency_ms"].tolist() == [one.latency_ms for one in ranked]
+    known = {column.name for column in measured().op.training.columns}
+    for kind in ("ranked", "answer", "evaluated"):
+        assert {"kernel", "latency_ms"} <= set(values[kind].to_frame().columns) & known
+    assert len(values["evaluated"].to_frame()) == values["evaluated"].result.coverage.problems
+
+
+def test_what_is_shown_is_escaped() -> None:
+    """Names of strangers' files are text, in HTML and for rich."""
+
+    class Strange(Shown):
+        def table(self) -> ShownTable:
+            return ShownTable("<b>[red]", ("<i>",), [("<script>",), ("[bold]x",)], ("<u>",))
+
+    html = Strange()._repr_html_()
+    assert not {"<b>", "<i>", "<script>", "<u>"} & {
+        html[at : html.index(">", at) + 1] for at in range(len(html)) if html[at] == "<"
+    }
+    stream = io.StringIO()
+    Console(file=stream, width=200).print(Strange())
+    assert all(text in stream.getvalue() for text in ("<script>", "[bold]x", "[red]"))
