@@ -1,9 +1,9 @@
-"""Operations: what ckh finds kernels for. Each is a folder with a record of itself (`base.Operation`).
+"""Registry of operations. Each operation is a folder with a record of itself (`base.Operation`).
 
-Each is an entry point of the group `ckh.operations`, whose name is the operation's and whose value is
-`module:OPERATION`; other packages add theirs in the same way. ckh's own are found without reading entry points, which
-takes as long as a quick answer: these are read when a name, a problem or a kernel belongs to none of ckh's own
-operations, or when all are listed. An operation is imported when it is first needed.
+An operation is an entry point of the group `ckh.operations`: its name is the operation's name, its value is
+`module:OPERATION`. Other packages register operations in the same way. ckh's own operations are found without reading
+entry points, which takes as long as a quick answer: entry points are read when a name, a problem or a kernel belongs to
+no operation of ckh's own, or when all operations are listed. An operation is imported on first use.
 """
 
 from __future__ import annotations
@@ -27,20 +27,20 @@ if TYPE_CHECKING:
 
 GROUPED_CONV, GEMM_UNIVERSAL, MIOPEN_CONV = "grouped_conv", "gemm_universal", "miopen_conv"
 AITER_GEMM, AITER_MOE = "aiter_gemm", "aiter_moe"
-DEFAULT_OPERATION = GROUPED_CONV  # of commands without --op, and of journals that are older than the key `op`
-GROUP = "ckh.operations"  # of entry points
+DEFAULT_OPERATION = GROUPED_CONV  # for commands without --op, and for journals written before the key `op` existed
+GROUP = "ckh.operations"  # of the entry points
 T = TypeVar("T")
 
 
 class _BuiltIn(NamedTuple):
-    """The facts of an operation of ckh's own that are known without an import; its folder has its name."""
+    """Facts of a built-in operation that are known without importing it; its folder has its name."""
 
     prefix: str
     kernel_type: str
     other_names: tuple[str, ...] = ()
 
 
-# In the order in which their readers look at a file.
+# In the order in which their readers are tried on a file.
 _BUILT_IN = {
     GROUPED_CONV: _BuiltIn("conv_", "ConvKernel", ("conv", "convolution", "grouped_convolution")),
     MIOPEN_CONV: _BuiltIn("miopen_", "Solver", ("miopen",)),
@@ -48,7 +48,7 @@ _BUILT_IN = {
     AITER_GEMM: _BuiltIn("aiter_gemm_", "AiterKernel", ("aiter",)),
     AITER_MOE: _BuiltIn("aiter_moe_", "MoeChoice", ("moe", "fused_moe")),
 }
-_of_class: dict[type, AnyOperation] = {}  # of problems and kernels that were looked up
+_of_class: dict[type, AnyOperation] = {}  # types of problems and kernels looked up so far
 
 
 @cache
@@ -64,30 +64,30 @@ def operation_names() -> tuple[str, ...]:
 
 
 def built_in_names() -> tuple[str, ...]:
-    """Names of ckh's own operations, for what does without the others."""
+    """Names of ckh's own operations, where installed ones are not needed."""
     return tuple(_BUILT_IN)
 
 
 def is_operation(name: str) -> bool:
-    """True if there is an operation of a name."""
+    """True if an operation of this name exists."""
     return name in _BUILT_IN or name in _plug_ins()
 
 
 def operation_name(name: str) -> str:
-    """The name of an operation of which another name may be given; any other text is returned as it is."""
+    """Resolve an alias of an operation to its name; any other text is returned unchanged."""
     if is_operation(name):
         return name
     return next((own for own, facts in _BUILT_IN.items() if name.lower() in (own, *facts.other_names)), name)
 
 
 def canonical_options(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Options of a command, with the canonical names of operation, element type, architecture and layout.
+    """Return a command's options with canonical names of operation, element type, architecture and layout.
 
-    A GPU with fewer compute units than the largest of its architecture sets --num-cus, if the command has it and, for
-    the problem of an operation, the operation.
+    A GPU with fewer compute units than the largest of its architecture sets --num-cus, if the command has that option
+    and, for commands on one problem, the operation has it.
 
     Args:
-        given: values by the names of the command's options, None where one was not given.
+        given: option name -> value, None if the option was not given.
     """
     found = dict(given)
     if op := found.get("op"):
@@ -100,7 +100,7 @@ def canonical_options(given: Mapping[str, Any]) -> dict[str, Any]:
     own = {option.name: option for option in part.options} if part is not None else {}
     found |= {name: own[name].meant(found[name]) for name in own if name in found}
     arch = found.get("arch")
-    # The import takes longer than a quick answer may.
+    # Importing the aliases takes longer than a quick answer may.
     if arch and not (data_dir("archspecs") / f"{arch}.json").is_file():
         from ckh.archs import arch_of_gpu
 
@@ -113,10 +113,10 @@ def canonical_options(given: Mapping[str, Any]) -> dict[str, Any]:
 
 @cache
 def operation(name: str) -> AnyOperation:
-    """The operation of a name.
+    """Return the operation of a name.
 
     Raises:
-        UsageError: there is none, or the package that has it is broken.
+        UsageError: no such operation exists, or its package is broken.
     """
     if not is_operation(name):
         if (known := operation_name(name)) != name:
@@ -131,11 +131,11 @@ def operation(name: str) -> AnyOperation:
 
 
 def _loaded(entry: EntryPoint) -> AnyOperation:
-    """The record of an operation that was installed.
+    """Load the record of an installed operation.
 
     Raises:
-        UsageError: there is none of that name where the entry point says, or it is inconsistent, or its problems cannot
-            be distinguished from others'.
+        UsageError: the entry point does not give a record of that name, the record is inconsistent, or its problems
+            cannot be distinguished from another operation's.
     """
     try:
         found = entry.load()
@@ -149,7 +149,7 @@ def _loaded(entry: EntryPoint) -> AnyOperation:
         raise _broken(entry.name, "it has no columns " + ", ".join(unknown))
     for name, own in _BUILT_IN.items():
         if name != entry.name and (found.prefix.startswith(own.prefix) or own.prefix.startswith(found.prefix)):
-            raise _broken(entry.name, f"its problems begin with {found.prefix!r}, as those of {name}")
+            raise _broken(entry.name, f"its problem prefix {found.prefix!r} conflicts with that of {name}")
     return found
 
 
@@ -157,14 +157,14 @@ def _broken(name: str, what: str) -> UsageError:
     entry = _plug_ins()[name]
     package = "" if entry.dist is None else f" of the package {entry.dist.name}"
     where = f"the operation {name!r}{package} ({entry.value}) cannot be used"
-    return UsageError(f"{where}: {what}", "mend or uninstall the package", code="bad-plugin")
+    return UsageError(f"{where}: {what}", "fix or uninstall the package", code="bad-plugin")
 
 
 def part_of(op: AnyOperation, make: Part | None, kind: type[T]) -> T | None:
-    """A part of an operation's record that may be absent, such as `op.measured`; None if it is.
+    """Return an optional part of an operation's record, such as `op.measured`; None if absent.
 
     Raises:
-        UsageError: the package that has it is broken.
+        UsageError: the package of the operation is broken.
     """
     if make is None:
         return None
@@ -180,10 +180,10 @@ def part_of(op: AnyOperation, make: Part | None, kind: type[T]) -> T | None:
 
 
 def operation_of(problem: str) -> AnyOperation:
-    """The operation of a problem, by its canonical text.
+    """Return the operation of a problem, given its canonical text.
 
     Raises:
-        UsageError: it is not a problem of any operation.
+        UsageError: the text is not a problem of any operation.
     """
     return operation(_name_of(problem))
 
@@ -201,7 +201,7 @@ def _name_of(problem: str) -> str:
 
 
 def operation_of_problem(problem: Problem) -> AnyOperation:
-    """The operation of a problem.
+    """Return the operation of a problem.
 
     Raises:
         UsageError: it is not a problem of any operation.
@@ -213,7 +213,7 @@ def operation_of_problem(problem: Problem) -> AnyOperation:
 
 
 def operation_of_kernel(kernel: object) -> AnyOperation:
-    """The operation of a kernel.
+    """Return the operation of a kernel.
 
     Raises:
         KeyError: it is not a kernel.
@@ -230,10 +230,12 @@ def operation_of_kernel(kernel: object) -> AnyOperation:
 
 
 def requested(name: str) -> Requested[Any] | None:
-    """How problems of an operation are requested, if they can be. Of ckh's own operations no more is imported.
+    """Return how problems of an operation are requested; None if they cannot be.
+
+    Of a built-in operation, only this part is imported.
 
     Raises:
-        UsageError: there is no such operation, or the package that has it is broken.
+        UsageError: no such operation exists, or its package is broken.
     """
     if name in _BUILT_IN:
         found: Requested[Any] = import_module(f"{__name__}.{name}.requested").REQUESTED
@@ -242,13 +244,13 @@ def requested(name: str) -> Requested[Any] | None:
 
 
 def built_in_requested() -> dict[str, Requested[Any]]:
-    """How problems of ckh's own operations are requested, by operation."""
+    """Operation name -> how its problems are requested, for ckh's own operations."""
     return {name: part for name in _BUILT_IN if (part := requested(name))}
 
 
 @cache
 def all_requested() -> dict[str, Requested[Any]]:
-    """How problems of all operations are requested; those of a broken package are left out, with a warning."""
+    """Operation name -> how its problems are requested; broken packages are skipped with a warning."""
     found = built_in_requested()
     for name in _plug_ins():
         try:
@@ -262,7 +264,7 @@ def all_requested() -> dict[str, Requested[Any]]:
 
 
 def own_options(parts: Mapping[str, Requested[Any]]) -> dict[str, str]:
-    """Option -> the operation that it means where none is named: one of its own, which no operation before it has."""
+    """Option -> the operation that it implies without --op: the first operation that has it as an own option."""
     found: dict[str, str] = {}
     taken: set[str] = set()
     for name, part in parts.items():
@@ -272,11 +274,11 @@ def own_options(parts: Mapping[str, Requested[Any]]) -> dict[str, str]:
 
 
 def meant_operation(given: Collection[str], parts: Mapping[str, Requested[Any]]) -> str | None:
-    """The operation that one of the options given means, if there is one."""
+    """Return the operation implied by the given options, if any."""
     return next((name for option, name in own_options(parts).items() if option in given), None)
 
 
 def in_words(problem: Problem) -> str:
-    """All sizes of a problem, as people write them."""
+    """Describe all sizes of a problem for a reader."""
     part = requested(_name_of(problem.canonical()))
     return fields_in_words(problem) if part is None else part.words(problem)

@@ -48,14 +48,14 @@ class Problem(Protocol):
 
     @property
     def flops(self) -> int:
-        """Operations."""
+        """Number of floating-point operations."""
 
     @property
     def bytes(self) -> int:
-        """Bytes that must move at least."""
+        """Minimum number of bytes to move."""
 
     def canonical(self) -> str:
-        """Text with the complete identity."""
+        """Text that holds the complete identity."""
 
     def to_dict(self) -> dict[str, Any]:
         """All fields, for JSON."""
@@ -65,10 +65,10 @@ P_co = TypeVar("P_co", covariant=True)
 
 
 class LoadProblems(Protocol[P_co]):
-    """Loads the problems of a set or file.
+    """Load the problems of a set or file.
 
-    Direction and dtype are the requested ones: a file that states others is refused. None leaves them to the file;
-    problems of a file without them are forward and of `default_dtype`.
+    `variant` and `dtype` are the requested direction and element type: a file that states others is refused. None takes
+    them from the file; problems without them are forward and of `default_dtype`.
     """
 
     def __call__(
@@ -80,8 +80,8 @@ class LoadProblems(Protocol[P_co]):
 class Measure(StrEnum):
     """Measures of accuracy.
 
-    EFFICIENCY is the best measured time over that of the choice: mean and tenth percentile. HITS are shares of problems
-    whose measured winner ranks first, and in the top five.
+    EFFICIENCY is the best measured time divided by the time of the choice: mean and tenth percentile. HITS are shares
+    of problems whose measured winner ranks first, and in the top five.
     """
 
     EFFICIENCY = "efficiency"
@@ -90,16 +90,16 @@ class Measure(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Worth:
-    """Evaluated accuracy of a stand-in model or the analytic estimate (`benchmarks/transfer.py`).
+    """Evaluated accuracy of a substitute model or the analytic estimate (`benchmarks/transfer.py`).
 
     Attributes:
-        of: values of the problem's columns that it is valid for, e.g. its direction.
+        of: problem column -> value for which the accuracy is valid, e.g. the direction.
         target: the GPU whose kernels were chosen.
         on: the evaluated problems, in words.
         measure: kind of the figures.
         figures: mean and tenth percentile of efficiency, or hit rates of the first and the first five.
         interval: 95 % confidence interval of the first figure.
-        random: first figure of a random choice; None: unknown.
+        random: first figure for a random choice; None: unknown.
         source: GPU of the model that chose; empty: the analytic estimate chose.
     """
 
@@ -123,13 +123,13 @@ class Worth:
         return f"expected efficiency {first:.1f} % (P10 {second:.1f} %), {data}"
 
     def holds_for(self, problem: Problem) -> bool:
-        """True if it was evaluated on such problems."""
+        """True if this accuracy was evaluated on problems like this one."""
         return all(str(getattr(problem, name)) == value for name, value in self.of.items())
 
 
 @dataclass(frozen=True, slots=True)
 class TiledSizes:
-    """A problem as matrix products that tiles of kernels cover: M, N and K of each, and how many there are."""
+    """A problem as matrix products that kernels cover with tiles: M, N and K of each, and their number."""
 
     m: int
     n: int
@@ -155,7 +155,7 @@ class Encoding:
         return cls(legacy, arch != HOST)
 
 
-Part: TypeAlias = "Callable[[], object]"  # gives a value of a higher layer; `ckh.ops.part_of` checks its type
+Part: TypeAlias = "Callable[[], object]"  # returns a value of a higher layer; `ckh.ops.part_of` checks its type
 P = TypeVar("P", bound=Problem)
 K = TypeVar("K", bound=Kernel)
 
@@ -168,7 +168,7 @@ def _default_options(rows: int) -> TrainOptions:
 
 
 def lazily(name: str) -> Callable[[], Any]:
-    """A part of a record named as `package.module:NAME`, imported on first use."""
+    """Return a function that imports the part `package.module:NAME` of a record on first use."""
     module, _, attribute = name.partition(":")
     return lambda: getattr(import_module(module), attribute)
 
@@ -183,23 +183,23 @@ class Problems(Generic[P]):
 
     Attributes:
         identity: dataset columns that make the complete identity of a problem.
-        sizes: those that are sizes, and never negative.
-        parse: a problem from its canonical text; raises `UsageError`.
-        of_row: a problem from a dataset row.
-        columns: dataset columns of problems, a list each.
-        features: raw columns of problems for the features, a row each.
-        place: a problem as a point, for the nearest-problem baseline.
-        split_by: dataset columns by which cross-validation holds rows out: the identity, or fewer, where problems that
-            differ in the others would leak each other's answers.
-        load: problems of a set or file.
+        sizes: the identity columns that are non-negative sizes.
+        parse: parses a problem from its canonical text; raises `UsageError`.
+        of_row: builds a problem from a dataset row.
+        columns: dataset columns of problems, one list per column.
+        features: raw columns of problems that the features read, one row per problem.
+        place: maps a problem to a point, for the nearest-problem baseline.
+        split_by: dataset columns that group rows for cross-validation: the identity, or fewer where problems that
+            differ only in the other columns would leak each other's answers.
+        load: loads the problems of a set or file.
         set_names: names of the problem sets.
-        slices: kind -> slice -> whether a problem is in it, for evaluation. The slices of a kind do not overlap.
-        grows_with: the size with which a problem's work grows while all else stays, so that a kernel needs no more time
-            for less of it, as rows of a matrix product; empty: none.
-        batch: the field by which copies of one layer differ; empty: `grows_with`.
-        tiled: a problem as the matrix products that kernels cover with tiles; None: kernels have no tiles.
-        requested: how problems are requested on a command line; None: in files and sets alone.
-        shaped: a `ckh.shapes.shaped.Shaped`, what it makes of the shapes of models and logs; None: nothing.
+        slices: kind -> slice -> membership test, for evaluation. Slices of one kind do not overlap.
+        grows_with: the size in which work is monotonic with all else equal, such as the rows of a matrix product: a
+            kernel needs no more time for a smaller value; empty: none.
+        batch: the field that distinguishes problems of one layer; empty: `grows_with`.
+        tiled: maps a problem to the matrix products that kernels cover with tiles; None: kernels have no tiles.
+        requested: how problems are requested on a command line; None: only by files and sets.
+        shaped: a `ckh.shapes.shaped.Shaped`, converts shapes of models and logs to problems; None: not supported.
     """
 
     identity: tuple[str, ...]
@@ -226,22 +226,22 @@ class Kernels(Generic[P, K]):
 
     Attributes:
         type: the class of its kernels.
-        parse: a kernel from its name; raises `DataError`.
-        name: a kernel's complete name.
+        parse: parses a kernel name; raises `DataError`.
+        name: returns a kernel's complete name.
         columns: dataset columns of kernels, without the name, in the encoding of the data.
-        features: raw columns of kernels for the features, in the encoding of a model.
-        mismatch: why a kernel cannot be a kernel for a problem at all; empty if it can.
+        features: raw columns of kernels that the features read, in the encoding of a model.
+        mismatch: reason why a kernel cannot belong to a problem at all, such as another dtype; empty if it can.
         candidates: the kernels for a problem on an architecture, given the folder of the model that will rank them.
-        key_of: what `candidates` depends on in a problem: those with one key have one pool, and the same applicable
-            kernels of it.
-        slice_column: the dataset column by which efficiency is also reported, among the kernels of one value.
-        listed: `candidates` of a list of kernels that a user names, in the architecture's pool or not; None: the user's
-            kernels are looked for among `candidates`.
-        other_names: further names of a kernel.
-        knows: the kernels that the model in a folder has learned from; None: models know all kernels.
-        searched: a `ckh.search.kernels.product.Searched`, which kernels a search may propose; None: there is no space.
-        lists: AMD's forms of lists of its kernels; None: there are none.
-        rule_sets: named sets of its kernels; None: there are none.
+        key_of: the part of a problem that `candidates` depends on: problems of one key share a pool and its applicable
+            kernels.
+        slice_column: the dataset column by whose values efficiency is also reported, among kernels of the same value.
+        listed: `candidates` from a user's list of kernels, whether or not in the architecture's pool; None: the user's
+            kernels are looked up among `candidates`.
+        other_names: aliases of a kernel's name.
+        knows: the kernels in the training data of the model in a folder; None: models know all kernels.
+        searched: a `ckh.search.kernels.product.Searched`, the kernels that a search may propose; None: no search space.
+        lists: AMD's file formats for lists of kernels; None: none.
+        rule_sets: named sets of kernels; None: none.
     """
 
     type: type[K]
@@ -267,19 +267,19 @@ class Training:
 
     Attributes:
         columns: the dataset's columns, in order.
-        model_per: those that all rows of a model's training data agree in, besides the architecture.
-        engine: its features.
+        model_per: columns that are constant in a model's training data, besides the architecture.
+        engine: the feature engine.
         input_columns: the dataset columns that the features read.
-        legacy_columns: dataset columns as models of AMD's tools were trained with.
-        defaults: training options unless they are given, for a number of rows.
-        model_files: further files of a model's directory: the name of each, and its content from the training rows and
-            the folder of the model that was continued, None without one. No content: there is no such file.
-        amd_features: names of the features that models of AMD's tools have; empty: AMD has no such tool.
-        timed: of how many of the first kernels times are predicted, where the data hold a problem's fastest alone and
-            whether those behind are among them is unknown; 0: of all.
-        law: what a kernel's time is a sum of, if that is known.
-        judged: accuracy where nothing was measured: of its models on other GPUs, and of the estimate.
-        formats: a `ckh.data.formats.Formats`, the formats of measurements that are this operation's alone.
+        legacy_columns: dataset columns in the encoding that models of AMD's tools were trained on.
+        defaults: default training options for a number of rows.
+        model_files: further files of a model's directory: file name -> function of the training rows and the folder of
+            the continued model (None without one) that returns the content. No content: no such file.
+        amd_features: feature names of models of AMD's tools; empty: AMD has no such tool.
+        timed: number of top-ranked kernels whose times are predicted, where the data hold only the fastest kernels of a
+            problem; 0: all kernels.
+        law: the terms that a kernel's time is a sum of, if known.
+        judged: evaluated accuracy on unmeasured GPUs, of substitute models and of the analytic estimate.
+        formats: a `ckh.data.formats.Formats`, the file formats of measurements specific to this operation.
     """
 
     columns: tuple[Column, ...]
@@ -303,13 +303,13 @@ class Operation(Generic[P, K]):
     Attributes:
         name: `op_type` in data and models.
         summary: what it computes, in a few words.
-        prefix: what the canonical texts of its problems begin with, and those of no other operation.
+        prefix: unique prefix of the canonical texts of its problems.
         problems: its problems.
         kernels: its kernels.
         training: its datasets and models.
-        measured: a `ckh.bench.computation.Measured`, how kernels are built and measured; None: they are not.
-        exported: a `ckh.export.groups.Exported`, how its models become C; None: they do not.
-        consumers: a `ckh.export.consumers.Consumers`, the programs that use its choices; None: ckh knows none.
+        measured: a `ckh.bench.computation.Measured`, how kernels are built and measured; None: not measured.
+        exported: a `ckh.export.groups.Exported`, how its models are exported to C; None: not exported.
+        consumers: a `ckh.export.consumers.Consumers`, programs that consume its choices; None: none known.
     """
 
     name: str
@@ -337,7 +337,7 @@ class Operation(Generic[P, K]):
         return problem if self.problems.requested is None else self.problems.requested().padded(problem)
 
     def unknown_columns(self) -> list[str]:
-        """Column names in the record that do not exist."""
+        """Return column names of the record that are not columns of the dataset."""
         named = (
             *self.problems.identity,
             *self.problems.sizes,
@@ -353,4 +353,4 @@ class Operation(Generic[P, K]):
         return tuple(column.name for column in self.training.columns)
 
 
-AnyOperation: TypeAlias = Operation[Problem, Kernel]  # one that the registry gives, which knows no more of its types
+AnyOperation: TypeAlias = Operation[Problem, Kernel]  # of the registry, without static types of problem and kernel

@@ -202,7 +202,7 @@ def change(document: dict[str, Any], **values: Any) -> dict[str, Any]:
         (CONV, registry(dtype="fp16"), "kernels[1] is fp16, the first kernel bf16"),
         (CONV, registry(dtype="fp12"), "kernels[1].signature.dtype must be one of"),
         (CONV, registry(arch="gfx942"), "kernels[1].arch is gfx942, the first kernel's is gfx950"),
-        (CONV, registry(pipeline="compv99x"), "kernels[1].algorithm has a value that no kernel has"),
+        (CONV, registry(pipeline="compv99x"), "kernels[1].algorithm has an invalid value"),
         (CONV, registry(wave="2x2"), "kernels[1].algorithm.wave must be three sizes such as 2x2x1"),
         (CONV, registry(signature={"dtype_a": "fp16"}), "kernels[1].signature has no direction"),
         (CONV, change(FORWARD, pipeline={"values": ["compv9"]}), "trait_config.pipeline has no value 'compv9'"),

@@ -1,7 +1,7 @@
-"""The raw columns of a GEMM problem and of kernels, as the features read them.
+"""Raw columns of GEMM problems and kernels, the input of the features.
 
-AMD's data call waves per block `warp_m`, `warp_n`, `warp_k`; ours call them `wave_*`, since AMD uses the former for
-the warp tile elsewhere. `from_amd` renames AMD's columns.
+AMD's data call waves per block `warp_m`, `warp_n`, `warp_k`; ckh calls them `wave_*`, since elsewhere AMD uses `warp_*`
+for the warp tile. `from_amd` renames AMD's columns.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _sizes_of = attrgetter(*GEMM_COLUMNS.values())
 
 
 def problem_columns(problems: Sequence[GemmProblem]) -> dict[str, Any]:
-    """One row per problem: the sizes, dtype and layout. Kernels bring neither: they cannot override the problem."""
+    """One row per problem: sizes, dtype and layout. Kernels have no dtype and layout: the problem's apply."""
     rows = np.array([_sizes_of(problem) for problem in problems], np.float64)
     sizes = dict(zip(GEMM_COLUMNS, np.ascontiguousarray(rows.T), strict=True))
     layouts = np.array([problem.layout for problem in problems])
@@ -49,8 +49,8 @@ def kernel_columns(kernels: Sequence[GemmKernel], *, mem_is_padded: bool = False
 
     Args:
         kernels: complete kernels.
-        mem_is_padded: whether kernels of the `mem` pipeline count as padded along every axis, as in what AMD's
-            `convert_json_to_parquet` writes, and not as their names say.
+        mem_is_padded: treat kernels of the `mem` pipeline as padded along every axis, as AMD's
+            `convert_json_to_parquet` does, whatever padding their names state.
     """
     texts = {name: column_of(kernels, name).astype(np.str_) for name in _TEXTS}
     as_padded = np.isin(texts["pipeline"], list(ALWAYS_PADDED_PIPELINES)) & mem_is_padded
@@ -62,5 +62,5 @@ def kernel_columns(kernels: Sequence[GemmKernel], *, mem_is_padded: bool = False
 
 
 def from_amd(columns: Mapping[str, Any]) -> dict[str, Any]:
-    """Columns of AMD's GEMM data under our names."""
+    """Rename the columns of AMD's GEMM data to ckh's."""
     return {AMD_WAVES.get(name, name): values for name, values in columns.items()}

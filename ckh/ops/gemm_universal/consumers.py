@@ -1,7 +1,6 @@
-"""Who uses choices of kernels of matrix products: exported C, and programs of others.
+"""Consumers of GEMM kernel choices: exported C, AMD's dispatcher, and PyTorch Inductor.
 
-These are AMD's dispatcher, and PyTorch Inductor: its instances of CK Tile are kernels as they are,
-CK's become the nearest ones.
+Inductor's CK Tile instances are ckh's kernels; its CK instances are mapped to the nearest kernels.
 """
 
 from __future__ import annotations
@@ -119,7 +118,7 @@ def _ck(one: Any) -> dict[str, Any] | None:
 
 
 def _op(instance: Any) -> Any:
-    """An instance of CK's without what K is split into."""
+    """Return a CK instance without its split of K."""
     return getattr(instance, "op", instance)
 
 
@@ -127,7 +126,7 @@ _TORCH_DTYPES = {"fp16": "float16", "bf16": "bfloat16"}
 
 
 def _template(problem: GemmProblem) -> Any:
-    """Inductor's template of CK Tile's kernels for a problem."""
+    """Return Inductor's template of CK Tile kernels for a problem."""
     dtype = _TORCH_DTYPES.get(problem.dtype)
     if dtype is None or problem.layout[2] != "r" or problem.split_k > 1:
         raise UsageError(f"it has no template for {problem.canonical()}", code="unsupported")
@@ -147,7 +146,7 @@ def _template(problem: GemmProblem) -> Any:
 INSTANCES = Instances("inductor", _problem, _kernel, _template)
 
 
-# The dispatcher's names begin with the element type, and its problems state the split of K.
+# The dispatcher's kernel names begin with the element type, and split_k belongs to its problems.
 _RENAME = f"""    const std::string before = "{OP_TYPE}_";
     if(name.compare(0, before.size(), before) == 0)
         name.erase(0, before.size());
@@ -161,7 +160,8 @@ _FILL = """        p.dtype  = dtype_;
         p.split_k = problem.k_batch;"""
 
 
-# Of a program that selects: the first registered identifier, as AMD's dispatcher does, whose own code is a library.
+# The selecting program takes the first registered identifier, as AMD's dispatcher does; the dispatcher itself is a
+# library.
 _PICK = """using Row = const char*;
 
 std::set<std::string> registered;
@@ -207,7 +207,7 @@ def _part(model: Model) -> DispatcherPart:
         fill=_FILL,
         pick=_PICK,
         row=_row,
-        # A problem of the dispatcher does not say them: all kernels of a registry have the same.
+        # The dispatcher's problems have no dtype and layout: all kernels of a registry share them.
         parameters=f",\n                       int dtype = CKH_{dtype.upper()}, int layout = CKH_GEMM_RCR",
         initializers="\n        : dtype_(dtype), layout_(layout)",
         members="\n    int dtype_;\n    int layout_;",

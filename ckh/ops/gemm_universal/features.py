@@ -1,15 +1,13 @@
-"""Features of GEMMs: AMD's 72 (encoding version 0), and ours beside them.
+"""Features of GEMMs: AMD's 72 (encoding version 0), and ckh's additional ones.
 
-The 72 equal AMD's `GemmUniversalFeatureEngine` value by value, its quirks included: an unknown pipeline counts as
-compv3 and an unknown epilogue as default, `tile_eff_*` is how full the last tile is, compv4 has 32 KB of LDS whatever
-the architecture, `cu_utilization` has no upper limit, and `warp_*` is waves per block.
+The 72 equal AMD's `GemmUniversalFeatureEngine` value by value, including its quirks: an unknown pipeline is encoded as
+compv3 and an unknown epilogue as default, `tile_eff_*` is the utilization of the last tile, compv4 has 32 KB of LDS on
+every architecture, `cu_utilization` has no upper limit, and `warp_*` is waves per block.
 
-Features of GEMMs beyond AMD's 72.
-
-They say what the 72 leave out: how full tiles and the blocks of one instruction row (waves x warp tile) are on average,
-how much of a tile the problem uses, what a tile and its panels take of the caches, how far sizes are powers of two
-(rows at such distances share cache sets), how tiles fill the compute units, and the kernel's code path and padding as
-one category each.
+The additional features describe what the 72 omit: average utilization of tiles and of the blocks of one instruction row
+(waves x warp tile), the part of a tile that the problem uses, cache footprint of a tile and of its panels, the powers
+of two that divide sizes (rows at such distances share cache sets), distribution of tiles over compute units, and code
+path and padding of the kernel as one category each.
 """
 
 from __future__ import annotations
@@ -30,7 +28,7 @@ if TYPE_CHECKING:
     Formula = Callable[[Columns], Any]
 
 _AXES = "mnk"
-_BLOCK_AXES = "mn"  # along which waves lie
+_BLOCK_AXES = "mn"  # axes along which waves are arranged
 _OPERANDS = {"a": ("m", "k"), "b": ("k", "n"), "c": ("m", "n")}
 _KIB = 1024
 _SMALL = 16
@@ -72,7 +70,7 @@ def _rest(size: str, piece: str) -> Formula:
 
 
 def _powers_of_two(size: str) -> Formula:
-    """How often two divides a size, up to 12 times."""
+    """Exponent of the largest power of two that divides a size, at most 12."""
     return lambda c: sum((np.mod(c[size], 2.0**power) == 0).astype(float) for power in range(1, _POWERS + 1))
 
 
@@ -92,12 +90,12 @@ def _tile_bytes(operand: str) -> Formula:
 
 
 def _panel_bytes(axis: str) -> Formula:
-    """All of K for one tile along M or N."""
+    """Bytes of a panel: all of K for one tile along M or N."""
     return lambda c: c[f"used_{axis}"] * c["k"] * c["bytes_per_element"]
 
 
 def _log2_read(operand: str) -> Formula:
-    """Bytes read of an operand when every tile reads its own."""
+    """Bytes of an operand that are read if every tile reads its own data, as a logarithm."""
     times, size = "num_tiles_n" if operand == "a" else "num_tiles_m", _operand_bytes(operand)
     return lambda c: _log2(c[times] * size(c))
 
@@ -201,7 +199,7 @@ def _per_axis(name: str, formula: Callable[[str], Formula]) -> dict[str, Formula
     return {f"{name}_{axis}": formula(axis) for axis in _AXES}
 
 
-# Quantities that several features share.
+# Quantities shared by several features.
 _DERIVED: dict[str, Formula] = {
     "bytes_per_element": lambda c: c.codes("dtype", DTYPE_BYTES, _UNKNOWN_DTYPE_BYTES),
     "mnk": _product("m", "n", "k"),
@@ -249,7 +247,7 @@ _BOTH_FEATURES = (
     Feature("overall_tile_efficiency", "", _product("tile_eff_m", "tile_eff_n", "tile_eff_k")),
     Feature("cu_utilization", "tiles/CU", _ratio("total_output_tiles", "hw_num_cus")),
 )
-# What AMD's schema gained after its first 55: how the problem compares with the tile, and what padding it needs.
+# Features that AMD's schema gained after its first 55: problem size relative to the tile, and required padding.
 _FIT_FEATURES = (
     *(Feature(f"ratio_{axis.upper()}_to_tile_{axis}", "", _ratio(axis, f"tile_{axis}")) for axis in _AXES),
     *(Feature(f"problem_smaller_than_tile_{axis}", "", _raw(f"smaller_{axis}")) for axis in _AXES),

@@ -1,4 +1,4 @@
-"""`GemmKernel`: every compile-time choice of a GEMM kernel."""
+"""`GemmKernel`: all compile-time parameters of a GEMM kernel."""
 
 from __future__ import annotations
 
@@ -16,25 +16,25 @@ NATIVE_WIDTH = 0
 
 @dataclass(frozen=True, slots=True, order=True)
 class GemmKernel:
-    """One GEMM kernel, complete.
+    """A GEMM kernel with all compile-time parameters.
 
     Attributes:
         dtype: element type of A and B.
         layout: of A, B and C, one of `GEMM_LAYOUTS`.
         tile_m: block tile in elements; likewise `tile_n`, `tile_k`.
         pipeline: how tiles of A and B are staged.
-        scheduler: how the waves of a block take turns.
+        scheduler: how the waves of a block are scheduled.
         wave_m: waves per block along M (AMD's data call them `warp_m`); likewise `wave_n`, `wave_k`.
         warp_tile_m: tile of one matrix instruction; likewise `warp_tile_n`, `warp_tile_k`.
         epilogue: how C is written.
-        pad_m: whether the kernel handles an M that is not a multiple of its tile; likewise `pad_n`, `pad_k`.
-        persistent: whether as many blocks run as the device holds, each taking tile after tile.
-        vector_a: width in elements of a load of A, 0 for what the tile gives (`vectors.native_widths`); likewise
+        pad_m: whether the kernel supports an M that is not a multiple of its tile; likewise `pad_n`, `pad_k`.
+        persistent: whether only as many blocks are launched as the device holds, each looping over tiles.
+        vector_a: vector width of loads of A in elements, 0: derived from the tile (`vectors.native_widths`); likewise
             `vector_b` and, for stores, `vector_c`.
-        suffix: what stands in a name after all that the grammar knows. AMD's reader skips it; it is kept because a
-            kernel that has it is another one.
+        suffix: rest of a name after all parts that the grammar knows. AMD's parser skips it; ckh keeps it, since it
+            denotes a different kernel.
 
-    A field is `None` only when the kernel was read from a shorter name, which leaves it out.
+    A field is `None` only if the kernel was parsed from a short name that omits it.
     """
 
     dtype: str
@@ -62,12 +62,12 @@ class GemmKernel:
 
     @property
     def is_complete(self) -> bool:
-        """True if no field is left out, so that the kernel can be built."""
+        """True if no field is missing, so that the kernel can be built."""
         return not self.missing
 
     @property
     def missing(self) -> tuple[str, ...]:
-        """Names of the fields that are left out."""
+        """Names of the missing fields."""
         return tuple([name for name in self.__dataclass_fields__ if getattr(self, name) is None])
 
     @property
@@ -77,17 +77,17 @@ class GemmKernel:
 
     @property
     def wave(self) -> Triple:
-        """Waves per block along M, N, K; `UsageError` if the kernel's name left them out."""
+        """Waves per block along M, N, K; `UsageError` if the kernel's name omits them."""
         return self._known("waves", self.wave_m, self.wave_n, self.wave_k)
 
     @property
     def warp_tile(self) -> Triple:
-        """Tile of one matrix instruction M, N, K; `UsageError` if the kernel's name left it out."""
+        """Tile of one matrix instruction M, N, K; `UsageError` if the kernel's name omits it."""
         return self._known("warp tile", self.warp_tile_m, self.warp_tile_n, self.warp_tile_k)
 
     @property
     def vectors(self) -> Triple:
-        """Vector widths of A, B, C, 0 for native; `UsageError` if the kernel's name left them out."""
+        """Vector widths of A, B, C, 0 for native; `UsageError` if the kernel's name omits them."""
         return self._known("vector widths", self.vector_a, self.vector_b, self.vector_c)
 
     @property

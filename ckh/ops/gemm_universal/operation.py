@@ -1,6 +1,6 @@
-"""`gemm_universal` as the rest of ckh sees it.
+"""Record of the operation `gemm_universal`.
 
-`JUDGED` is the evaluated accuracy of answers for GEMMs of unmeasured GPUs
+`JUDGED` is the evaluated accuracy of answers for GEMMs on unmeasured GPUs
 (`benchmarks/gemm_winners.py` prints it).
 """
 
@@ -61,7 +61,7 @@ JUDGED = (
 
 _ProblemTest = Callable[[GemmProblem], bool]
 
-# Limits of AMD's evaluation, so that its numbers and ours are about the same problems.
+# Limits of AMD's evaluation, so that figures are comparable.
 _SMALL_M, _MEDIUM_M, _LARGE_M = 32, 256, 4096
 _MEDIUM_K, _DEEP_K = 512, 4096
 
@@ -70,7 +70,7 @@ def _is_layout(layout: str) -> _ProblemTest:
     return lambda p: p.layout == layout
 
 
-# Kind of slice -> slice -> whether a problem is in it. The slices of a kind do not overlap.
+# Kind of slice -> slice -> membership test of a problem. Slices of one kind do not overlap.
 SLICES: dict[str, dict[str, _ProblemTest]] = {
     "shape": {
         "tiny M": lambda p: p.m < _SMALL_M,
@@ -89,7 +89,7 @@ SLICES: dict[str, dict[str, _ProblemTest]] = {
 
 _TEXTS = frozenset({"pipeline", "scheduler", "epilogue"})
 _MEANING = {"tile": "block tile", "wave": "waves per block", "warp_tile": "tile of one matrix instruction"}
-_WEIGHT_OF_KIND = 4.0  # another layout is as far as a factor 16 in a size
+_WEIGHT_OF_KIND = 4.0  # another layout counts as much as a factor of 16 in a size
 
 
 def _columns() -> tuple[Column, ...]:
@@ -128,7 +128,7 @@ def _kernel_columns(kernels: Sequence[GemmKernel], encoding: Encoding) -> dict[s
 
 
 def _kernel_features(kernels: Sequence[GemmKernel], encoding: Encoding) -> dict[str, Any]:
-    """Kernels of `mem` count as padded where they run every size: on a GPU, and in AMD's data and models."""
+    """Treat kernels of `mem` as padded where they run every size: on a GPU, and in AMD's data and models."""
     return kernel_columns(kernels, mem_is_padded=encoding.legacy or encoding.is_gpu)
 
 
@@ -144,7 +144,7 @@ def _candidates(
 
 
 def _place(problem: GemmProblem) -> list[float]:
-    """Logarithms of the sizes, and the layout's letters."""
+    """Logarithms of the sizes, and the letters of the layout."""
     sizes = [log2(size) for size in (problem.m, problem.n, problem.k, problem.split_k)]
     return sizes + [_WEIGHT_OF_KIND * (letter == "r") for letter in problem.layout]
 

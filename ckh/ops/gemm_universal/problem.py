@@ -1,7 +1,7 @@
 """`GemmProblem`: one matrix product, with complete identity.
 
-Two problems are the same only if all of their fields agree: times of different layouts, dtypes or splits of K are
-never compared.
+Two problems are equal only if all fields are equal: times of different layouts, dtypes or splits of K are never
+compared.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ckh.text.prose import one_of
 
 OP_TYPE = "gemm_universal"
 
-# In the order of the codes that AMD's features give them.
+# In the order of their codes in AMD's features.
 GEMM_LAYOUTS: tuple[str, ...] = ("rcr", "rrr", "crr", "ccr")
 
 # Dataset column -> GemmProblem field, in the order of AMD's GEMM parquet files.
@@ -26,7 +26,7 @@ GEMM_COLUMNS: dict[str, str] = {"m": "m", "n": "n", "k": "k", "split_k": "split_
 # Complete identity of a problem: groups, joins, oracles and splits use exactly these columns.
 GEMM_IDENTITY: tuple[str, ...] = ("dtype", "layout", *GEMM_COLUMNS)
 
-# Element type of C where it is not that of A and B. Source: the C types of AMD's GEMM kernels.
+# Element type of C where it differs from A and B. Source: the C types of AMD's GEMM kernels.
 _OUTPUT_DTYPE = {"fp8": "fp16", "bf8": "fp16", "int8": "int32"}
 _LIMIT = 2**31 - 1
 _CANONICAL = (
@@ -73,12 +73,12 @@ class GemmProblem(Record):
 
     @property
     def flops(self) -> int:
-        """Operations, 2 M N K."""
+        """Number of floating-point operations, 2 M N K."""
         return 2 * self.m * self.n * self.k
 
     @property
     def bytes(self) -> int:
-        """Bytes of A, B and C together, the least that must move; C has `output_dtype`."""
+        """Bytes of A, B and C together, the minimum to move; C has `output_dtype`."""
         read = (self.m * self.k + self.k * self.n) * DTYPE_BYTES[self.dtype]
         return math.ceil(read + self.m * self.n * DTYPE_BYTES[output_dtype(self.dtype)])
 
@@ -89,12 +89,12 @@ class GemmProblem(Record):
 
     @property
     def a_shape(self) -> tuple[int, int]:
-        """Shape of A, M x K, whatever its layout."""
+        """Shape of A, M x K, independent of its layout."""
         return self.m, self.k
 
     @property
     def b_shape(self) -> tuple[int, int]:
-        """Shape of B, K x N, whatever its layout."""
+        """Shape of B, K x N, independent of its layout."""
         return self.k, self.n
 
     @property
@@ -107,7 +107,7 @@ class GemmProblem(Record):
         return {"m": self.m, "n": self.n, "k": self.k}[axis]
 
     def canonical(self) -> str:
-        """Text that holds the whole identity; `parse_gemm_problem` reads it back."""
+        """Text that holds the complete identity; `parse_gemm_problem` parses it."""
         return f"gemm_{self.dtype}_{self.layout}_m{self.m}_n{self.n}_k{self.k}_splitk{self.split_k}"
 
     def columns(self) -> dict[str, int]:
@@ -115,15 +115,15 @@ class GemmProblem(Record):
         return {column: getattr(self, name) for column, name in GEMM_COLUMNS.items()}
 
     def to_dict(self) -> dict[str, Any]:
-        """All fields, for JSON; `GemmProblem(**d)` reads it back."""
+        """All fields, for JSON; `GemmProblem(**d)` restores the problem."""
         return {name: getattr(self, name) for name in self.field_names}
 
 
 def parse_gemm_problem(text: str) -> GemmProblem:
-    """Read a problem from the text that `GemmProblem.canonical` writes.
+    """Parse the text that `GemmProblem.canonical` returns.
 
     Raises:
-        UsageError: the text does not have that form, or its sizes are not valid.
+        UsageError: the text is malformed, or its sizes are invalid.
     """
     match = re.fullmatch(_CANONICAL, text.strip())
     if match is None:

@@ -1,4 +1,4 @@
-"""How matrix products are requested: their options, and the problem that these say."""
+"""Requests of matrix products: their options, and the problem that options state."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ if TYPE_CHECKING:
 
     from ckh.ops.gemm_universal.problem import GemmProblem
 
-_LAYOUT = "rcr"  # of problems that state none
-# BLAS' letters (N: as it is, T: transposed) of A and B in row-major order, as PyTorch has them; C is row-major.
+_LAYOUT = "rcr"  # default layout of problems
+# BLAS letters (N: as stored, T: transposed) of A and B in row-major order, as in PyTorch; C is row-major.
 _BLAS = (("nn", "rrr"), ("nt", "rcr"), ("tn", "crr"), ("tt", "ccr"))
 _OPTIONS = (
     SizeOption("n", "Columns of the result"),

@@ -1,4 +1,4 @@
-"""What matrix products make of shapes."""
+"""Conversion of shapes to matrix products."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The columns of convolutions: those of datasets, and the raw ones that the feature engines read."""
+"""Columns of convolutions: of datasets, and the raw columns that the feature engines read."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ CONV_DATASET: tuple[Column, ...] = dataset_columns(CONV_IDENTITY_COLUMNS, CONV_S
 CONV_IDENTITY: tuple[str, ...] = ("variant", "dtype", "layout", "ndim_spatial", *CONV_COLUMNS)
 
 
-# Column -> kernel field. Our data carry the true meaning; AMD's conv data and models call a name's
-# tile_m x tile_n x tile_k block_size x gemm_m x gemm_n.
+# Column -> kernel field. ckh's data have the correct meaning; AMD's convolution data and models name the
+# tile_m x tile_n x tile_k of a kernel name block_size x gemm_m x gemm_n.
 TRUE_TILES: dict[str, str] = {"block_size": "tile_k", "gemm_m_per_block": "tile_m", "gemm_n_per_block": "tile_n"}
 LEGACY_TILES: dict[str, str] = {"block_size": "tile_m", "gemm_m_per_block": "tile_n", "gemm_n_per_block": "tile_k"}
 
@@ -55,7 +55,7 @@ _sizes_of = attrgetter(*CONV_COLUMNS.values())
 
 
 def problem_columns(problems: Sequence[ConvProblem]) -> dict[str, Any]:
-    """One row per problem: the sizes under AMD's column names, direction and dtype."""
+    """One row per problem: the sizes with AMD's column names, direction and dtype."""
     rows = np.array([_sizes_of(problem) for problem in problems], np.float64)
     sizes = dict(zip(CONV_COLUMNS, np.ascontiguousarray(rows.T), strict=True))
     variants = np.array([str(problem.variant) for problem in problems])
@@ -63,7 +63,7 @@ def problem_columns(problems: Sequence[ConvProblem]) -> dict[str, Any]:
 
 
 def kernel_columns(kernels: Sequence[ConvKernel], *, legacy_tiles: bool = False) -> dict[str, Any]:
-    """One row per kernel; `legacy_tiles` names the tiles as AMD's models were trained with."""
+    """One row per kernel; `legacy_tiles` names the tiles as in the training data of AMD's models."""
     naming = LEGACY_TILES if legacy_tiles else TRUE_TILES
     return {
         **{column: column_of(kernels, field).astype(np.float64) for column, field in naming.items()},
@@ -75,5 +75,5 @@ def kernel_columns(kernels: Sequence[ConvKernel], *, legacy_tiles: bool = False)
 
 
 def legacy_columns(columns: Mapping[str, Any]) -> dict[str, Any]:
-    """Dataset columns with the tiles named as AMD's models were trained with."""
+    """Rename the tiles in dataset columns as in the training data of AMD's models."""
     return {**columns, **{column: columns[field] for column, field in LEGACY_TILES.items()}}

@@ -1,6 +1,6 @@
-"""Who uses choices of kernels of convolutions: exported C, and programs of others.
+"""Consumers of convolution kernel choices: exported C, AMD's dispatcher, and PyTorch Inductor.
 
-These are AMD's dispatcher, and PyTorch Inductor, whose instances are CK's: they become the nearest kernels of CK Tile.
+Inductor's instances are CK's; they are mapped to the nearest kernels of CK Tile.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from ckh.export.groups import Group
     from ckh.learn.models.artifact import Model
 
-_DEFAULT = "default"  # of the operation
+_DEFAULT = "default"  # default layout of the operation
 _LAYOUTS = (_DEFAULT, *CONV_LAYOUTS.values(), "nchw", "nhwc", "ncdhw", "ndhwc")
 KIND = ProblemKind(
     "conv",
@@ -48,7 +48,7 @@ KIND = ProblemKind(
 
 
 def smallest(kind: type[ConvProblem], direction: str, dtype: str, ndim: int, layout: str) -> ConvProblem:
-    """The problem all of whose sizes are 1."""
+    """Return the problem whose sizes are all 1."""
     sizes: dict[str, Any] = dict.fromkeys(("n", "c", "k", "g", "hi", "wi", "y", "x"), 1)
     return kind(variant=Direction(direction), dtype=dtype, ndim=ndim, layout=layout, **sizes)
 
@@ -120,12 +120,12 @@ def _template(_problem: Any) -> Any:
 INSTANCES = Instances("inductor", _problem, _kernel, _template)
 
 
-# The dispatcher's names leave out the blocks per CU, which it deduces.
+# The dispatcher's names omit the blocks per CU, which it deduces.
 _RENAME = """    without(name, "_bpc");
     const int split_k = without(name, "_splitk");
     std::string declared = declared_name(name);
     return {std::move(name), split_k, std::move(declared)};"""
-# Versions of the dispatcher differ in the fields of a problem: those that are missing say nothing.
+# Versions of the dispatcher differ in the fields of a problem; missing fields are ignored.
 _DETAIL = """template <class P>
 auto split_k_of(const P& problem, int) -> decltype(static_cast<int>(problem.split_k))
 {
@@ -175,7 +175,7 @@ int ndim_of(const P& problem, long)
     return is_flat ? 2 : 3;
 }
 """
-# Before a kernel is renamed: what a declaration can say of it.
+# Parts of a kernel's name that a declaration has, before the kernel is renamed.
 _BEFORE = """// The name of a declaration, which ends at the warp tile, of a kernel by its full name; empty if none
 // can say all of it: it has no split image, specialization, explicit GEMM or stream-K, and double buffers where
 // they must be.
@@ -257,7 +257,7 @@ _FILL = """        using Op = ck_tile::dispatcher::GroupedConvOp;
         p.dilation_d = problem.dilation[0], p.dilation_h = problem.dilation[1], p.dilation_w = problem.dilation[2];"""
 
 
-# Of a program that selects: kernels are registered as generated backends register them, by the full name.
+# The selecting program registers kernels by their full names, as generated backends do.
 _PICK = """template <class P>
 auto split(P& problem, int parts, int) -> decltype(problem.split_k = parts, void())
 {

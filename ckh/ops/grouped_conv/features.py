@@ -1,14 +1,12 @@
-"""Features of grouped convolutions: AMD's 97 (encoding version 0), and ours beside them.
+"""Features of grouped convolutions: AMD's 97 (encoding version 0), and ckh's additional ones.
 
-The 97 equal AMD's `GroupedConvFeatureEngine` value by value, its quirks included: an unknown pipeline counts as
-compv3, `tile_eff_*` is how full the last tile is, `gemm_n_output` is all of K whatever the groups, and the GEMM sizes
-are those of the forward pass in every direction. Ours say what those leave out.
+The 97 equal AMD's `GroupedConvFeatureEngine` value by value, including its quirks: an unknown pipeline is encoded as
+compv3, `tile_eff_*` is the utilization of the last tile, `gemm_n_output` is all of K whatever the groups, and the GEMM
+sizes are those of the forward pass in every direction.
 
-Features of grouped convolutions beyond AMD's 97.
-
-They say what the 97 leave out: the implicit GEMM of one group in the problem's own direction, how full tiles are on
-average, how the tiles fill the compute units, how the tensors compare with the caches, and the kernel's row in the
-tables of variants and tiles as one category each. GEMM sizes: `ConvProblem.gemm_sizes`.
+The additional features describe what the 97 omit: the implicit GEMM of one group in the problem's own direction,
+average tile utilization, distribution of tiles over compute units, tensor sizes relative to the caches, and the
+kernel's entry in the tables of variants and tiles as one category each. GEMM sizes: `ConvProblem.gemm_sizes`.
 """
 
 from __future__ import annotations
@@ -194,7 +192,7 @@ def _one_hot(pipeline: str) -> Callable[[Columns], Any]:
     return lambda c: c.raw("pipeline").astype(str) == pipeline
 
 
-# Quantities that several features share.
+# Quantities shared by several features.
 _DERIVED: dict[str, Callable[[Columns], Any]] = {
     "is_3d": lambda c: (c["Di"] > 1) | (c["Z"] > 1) | (c["pad_d"] > 0),
     "Ho": _output("Hi", "Y", "h"),
@@ -313,7 +311,7 @@ _HARDWARE_FEATURES = tuple(
 _CORE = (*_PROBLEM_FEATURES, *_KERNEL_FEATURES, *_BOTH_FEATURES, *_HARDWARE_FEATURES)
 CORE_NAMES: tuple[str, ...] = tuple(feature.name for feature in _CORE)
 
-# What AMD's schema gained: eight names with 3D, six with the suffixes of kernel names.
+# Additions to AMD's schema: eight names for 3D, six for suffixes of kernel names.
 _SINCE_91 = frozenset({"is_3d", "Di", "Z", "Do", "stride_d", "pad_d", "dilation_h", "dilation_w"})
 _SINCE_97 = frozenset({"is_intrawave", "has_dsb", "has_si", "is_basic", "is_compv6", "is_mem"})
 NAMES_91: tuple[str, ...] = tuple(name for name in CORE_NAMES if name not in _SINCE_97)

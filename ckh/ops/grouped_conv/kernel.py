@@ -1,4 +1,4 @@
-"""`ConvKernel`: every compile-time choice of a grouped-convolution kernel."""
+"""`ConvKernel`: all compile-time parameters of a grouped-convolution kernel."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from ckh.problems import Direction  # noqa: TC001 - likewise
 
 @dataclass(frozen=True, slots=True, order=True)
 class ConvKernel:
-    """One grouped-convolution kernel, complete.
+    """A grouped-convolution kernel with all parameters.
 
     Tiles are in elements of the implicit GEMM; `wave_*` is waves per block; `warp_tile_*` is the tile of one matrix
-    instruction; `vector_*` is the width in elements of a load of A, of B and of a store of C; `split_k` is the number
-    of parts of the reduction that blocks add up atomically, a choice made at the launch. A field is `None` only when
-    the kernel was read from one of AMD's shorter names, which leave it out.
+    instruction; `vector_*` is the vector width in elements of loads of A and B and of stores of C; `split_k` is the
+    number of parts of the reduction that blocks add atomically, a parameter of the launch. A field is `None` only if
+    the kernel was parsed from a short name of AMD's that omits it.
     """
 
     variant: Direction
@@ -56,7 +56,7 @@ class ConvKernel:
 
     @property
     def is_complete(self) -> bool:
-        """True if no field is left out, so that the kernel can be built."""
+        """True if no field is missing, so that the kernel can be built."""
         return None not in _needed(self)
 
 

@@ -1,9 +1,9 @@
-"""The law of a convolution kernel's time: trips over K, rounds of blocks over the compute units, and bytes.
+"""Analytic model of a convolution kernel's time: iterations over K, waves of workgroups, and bytes.
 
-A block takes a trip of its loop for each tile of K; blocks come in rounds, as many at a time as there are compute
-units, or flow without rounds where several share one, and fewer blocks than units are no sooner done. A loop of a
-single trip has nothing to overlap its loads with, which costs some pipelines more than others. Channels that are no
-multiple of eight load in parts. What a trip takes grows with the tile: what is loaded, multiplied and kept.
+A block executes one loop iteration per tile of K. Blocks run in waves of as many as there are compute units, or
+continuously where several share a unit; fewer blocks than units do not finish sooner. A loop of a single iteration
+cannot overlap its loads, which costs some pipelines more than others. Channels that are not a multiple of eight are
+loaded in parts. The time of an iteration grows with the tile: loads, multiplications and stores.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ if TYPE_CHECKING:
 
     from ckh.features.engine import Columns
 
-_VECTOR = 8  # channels that one load takes
-_MOST_FACTOR = 2.0  # octaves that a size varies by, up and down
+_VECTOR = 8  # channels per load
+_MOST_FACTOR = 2.0  # octaves by which a size is varied, up and down
 _ALIGNMENTS = (1, 2, 8, 32, 64)
 _MOST_IMAGES = 64
 _AXES = (("Di", "Z", "d"), ("Hi", "Y", "h"), ("Wi", "X", "w"))
 
 
 def _blocks(c: Columns) -> Any:
-    """Blocks of a compute unit."""
+    """Blocks per compute unit."""
     return c["all_tiles"] / np.maximum(c["hw_num_cus"], 1)
 
 
@@ -38,7 +38,7 @@ def _rounds(c: Columns) -> Any:
 
 
 def _busy(c: Columns) -> Any:
-    """Blocks of a compute unit that has some."""
+    """Blocks per compute unit that has at least one."""
     return np.maximum(_blocks(c), 1)
 
 
@@ -77,7 +77,7 @@ def _is_unaligned(c: Columns) -> Any:
 
 
 def _varied(columns: Mapping[str, NDArray[Any]], random: np.random.Generator) -> dict[str, NDArray[Any]]:
-    """Images, channels and pixels times 1/4 to 4; channels are multiples of the groups, filters fit."""
+    """Scale images, channels and pixels by 1/4 to 4; channels remain multiples of the groups, filters remain valid."""
     made = dict(columns)
     groups = np.asarray(made["G"], dtype=np.int64)
 

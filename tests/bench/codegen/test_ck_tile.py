@@ -204,7 +204,7 @@ def test_the_label_leaves_room_for_the_longest_name() -> None:
 @pytest.mark.parametrize(
     ("headers", "changes", "reason"),
     [
-        (MID_2025, {"vector_a": None}, "the kernel leaves parameters out: only complete kernels can be built"),
+        (MID_2025, {"vector_a": None}, "the kernel has missing parameters: only complete kernels can be built"),
         (MID_2025, {"dtype": "fp8"}, "dtype fp8 is not one of fp16, bf16, fp32"),
         (MID_2025, {"variant": Direction.BWD_DATA}, "the CK Tile headers (mid2025) have no bwd_data kernel"),
         (MID_2025, {"pipeline": "compv6"}, "the CK Tile headers (mid2025) have no pipeline compv6"),

@@ -245,19 +245,19 @@ OTHER_TREES = {
         COMPV3,
         "static constexpr bool Preshuffle",
         "static constexpr bool HasHotLoop = Problem::HasHotLoop;\n    static constexpr bool Preshuffle",
-        f"compv3 of {WHICH} lacks what their GEMM kernel needs of it",
+        f"compv3 of {WHICH} lacks members that their GEMM kernel requires",
     ),
     "pipeline without waves of 32": (
         COMPV3,
         "IsWave32Host",
         "IsOther",
-        f"compv3 of {WHICH} lacks what their GEMM kernel needs of it",
+        f"compv3 of {WHICH} lacks members that their GEMM kernel requires",
     ),
     "pipeline without shuffled operands": (
         COMPV3,
         "static constexpr bool Preshuffle = Problem::Traits::Preshuffle;",
         "",
-        f"compv3 of {WHICH} lacks what their GEMM kernel needs of it",
+        f"compv3 of {WHICH} lacks members that their GEMM kernel requires",
     ),
     "kernel of other parts": (
         f"{GEMM}/kernel/universal_gemm_kernel.hpp",
@@ -306,10 +306,10 @@ def test_trees_that_transpose_anything_are_told(headers: GemmHeaders, tmp_path: 
 @pytest.mark.parametrize(
     ("changes", "reason"),
     [
-        ({"pipeline": "compv5"}, f"the epilogues of {WHICH} have no second group of waves, which compv5 needs"),
+        ({"pipeline": "compv5"}, f"the epilogues of {WHICH} have no second wave group, which compv5 requires"),
         (
             {"pipeline": "preshufflev2"},
-            f"preshufflev2 of {WHICH} takes a B that is stored in an order of its own, which ours is not",
+            f"preshufflev2 of {WHICH} requires a preshuffled B",
         ),
         ({"pipeline": "comp_async"}, f"GEMM kernels with comp_async of {WHICH} are not emitted"),
         ({"pipeline": "wavelet"}, f"{WHICH} have no pipeline wavelet"),

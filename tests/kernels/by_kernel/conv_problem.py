@@ -71,7 +71,7 @@ def _compv6_loops(kernel: ConvKernel, arch: ArchSpec, problem: ConvProblem) -> I
         return
     loops = -(-problem.gemm_sizes[2] // kernel.tile_k)
     if loops < arch.least_trips:
-        yield f"compv6 in bwd_weight needs {arch.least_trips} trips over K, {problem.gemm_sizes[2]} gives {loops}"
+        yield f"compv6 in bwd_weight needs {arch.least_trips} iterations over K, {problem.gemm_sizes[2]} gives {loops}"
 
 
 def _overrun(kernel: ConvKernel, arch: ArchSpec, problem: ConvProblem) -> Iterator[str]:
@@ -80,8 +80,8 @@ def _overrun(kernel: ConvKernel, arch: ArchSpec, problem: ConvProblem) -> Iterat
     k = problem.n * problem.do * problem.ho * problem.wo
     step = kernel.tile_k * kernel.split_k
     if 2 * step < k <= 3 * step:
-        where = f"where {k} in {kernel.split_k} parts is three trips"
-        yield f"compv4 in bwd_weight adds a part of the next part of K {where}"
+        where = f"where {k} in {kernel.split_k} parts takes three iterations"
+        yield f"compv4 in bwd_weight reads beyond its part of K {where}"
 
 
 def _addressable(kernel: ConvKernel, arch: ArchSpec, problem: ConvProblem) -> Iterator[str]:

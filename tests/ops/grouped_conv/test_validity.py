@@ -274,7 +274,7 @@ def test_specializations(specialization: str, sizes: dict[str, Any], missing: li
 def test_compv6_in_bwd_weight_needs_four_trips_over_k() -> None:
     """N * Ho * Wo of less than four tiles of K is refused on a GPU and not on the host."""
     direction = Direction.BWD_WEIGHT
-    for name, expected in (("gfx942", ["compv6 in bwd_weight needs 4 trips over K, 192 gives 3"]), ("host", [])):
+    for name, expected in (("gfx942", ["compv6 in bwd_weight needs 4 iterations over K, 192 gives 3"]), ("host", [])):
         arch = load_arch(name)
         kernel = kernel_on(arch, direction, pipeline="compv6")
         assert CONV_RULES.of_problem(kernel, arch, problem_on(arch, direction, n=3, hi=8, wi=8)) == expected
@@ -296,7 +296,7 @@ def test_compv6_in_bwd_weight_needs_four_trips_over_k() -> None:
 def test_compv4_in_bwd_weight_overruns_parts_of_three_trips(
     arch_name: str, parts: int, images: int, is_refused: bool
 ) -> None:
-    """On a GPU three trips over a part of K become five; without parts these read beyond K, which adds nothing."""
+    """On a GPU three iterations over a part of K become five; without split K the excess reads beyond K, which adds zeros."""
     arch = load_arch(arch_name)
     kernel = kernel_on(arch, Direction.BWD_WEIGHT, pipeline="compv4", double_smem_buffer=True, split_k=parts, tile_k=64)
     reasons = CONV_RULES.of_problem(kernel, arch, problem_on(arch, Direction.BWD_WEIGHT, n=images, hi=8, wi=8))

@@ -1,1 +1,1 @@
-"""The kernels of matrix products: names, rules, pools, lists."""
+"""Kernels of matrix products: names, rules, pools and lists."""

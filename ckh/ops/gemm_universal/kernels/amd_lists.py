@@ -1,4 +1,4 @@
-"""Lists of GEMM kernels in files of AMD's tools: the dispatcher's registry, and configurations of the tile engine."""
+"""Lists of GEMM kernels in AMD's file formats: the dispatcher's registry, and configurations of the tile engine."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from ckh.archs import ArchSpec
     from ckh.kernels.table import KernelTable
 
-# AMD's names of sizes -> ours.
+# AMD's name of a size -> ckh's.
 _SIZES = {
     f"{theirs}_{axis}": f"{ours}_{axis}"
     for theirs, ours in (("tile", "tile"), ("warp", "wave"), ("warp_tile", "warp_tile"))
@@ -52,7 +52,7 @@ def _read(path: Path, document: dict[str, Any]) -> Registry[GemmKernel]:
 
 
 def _read_registry(path: Path, document: dict[str, Any]) -> Registry[GemmKernel]:
-    """The registry of the dispatcher in C++; the identifier of a kernel says all of it."""
+    """Read a registry of AMD's C++ dispatcher; a kernel's identifier has all of its parameters."""
     file = JsonFields(path, document)
     entries = document["kernels"]
     if not isinstance(entries, list) or not entries:
@@ -65,9 +65,7 @@ def _read_registry(path: Path, document: dict[str, Any]) -> Registry[GemmKernel]
         archs.append(part.scalar("gfx_arch", str))
         for what, there, first in (("arch", archs[-1], archs[0]), ("dtype", kernels[-1].dtype, kernels[0].dtype)):
             if there != first:
-                file.fail(
-                    f"kernels[{number}]", f"is of another {what} ({there}) than the first ({first}): split the file"
-                )
+                file.fail(f"kernels[{number}]", f"has the {what} {there}, the first has {first}: split the file")
     return Registry(archs[0], tuple(dict.fromkeys(kernels)))
 
 
@@ -93,10 +91,10 @@ def _by(sizes: Sequence[int]) -> str:
 
 
 def _read_configuration(path: Path, document: dict[str, Any]) -> Registry[GemmKernel]:
-    """A configuration of the tile engine; element type and layout are the problem's."""
+    """Read a configuration of the tile engine; element type and layout come from the problem."""
     file = JsonFields(path, document)
     if "variant" in document:
-        file.fail("variant", "is of convolutions: name their operation")
+        file.fail("variant", "is a convolution's: select its operation with --op")
     tiles, traits = file.part("tile_config"), file.part("trait_config")
     if "k_block_per_cu" in file.names() and (blocks := file.scalar("k_block_per_cu", int)) != 1:
         file.fail("k_block_per_cu", f"is {blocks}, ckh's GEMMs have 1")
@@ -149,7 +147,7 @@ def _space(sizes: Mapping[str, list[Any]], traits: Mapping[str, list[Any]]) -> G
 
 
 def _write(kernels: Sequence[GemmKernel], arch: ArchSpec, name: str) -> dict[str, WrittenList]:
-    """For each element type and layout a registry and, of kernels with native widths, the smallest configuration."""
+    """Return, per element type and layout, a registry and, for kernels of native widths, the smallest configuration."""
     groups: dict[tuple[str, str], list[GemmKernel]] = {}
     for kernel in kernels:
         groups.setdefault((kernel.dtype, kernel.layout), []).append(kernel)
@@ -173,7 +171,7 @@ def _text(document: object) -> bytes:
 
 
 def _configuration(kernels: Sequence[GemmKernel]) -> dict[str, Any]:
-    """The smallest configuration that describes all of these kernels."""
+    """Return the smallest configuration that describes all of these kernels."""
     return {
         "tile_config": {name: _there(kernels, ours) for name, ours in _SIZES.items()},
         "trait_config": {name: _there(kernels, name) for name in _TRAITS},

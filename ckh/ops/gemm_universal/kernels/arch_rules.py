@@ -1,6 +1,6 @@
-"""The rules that a GEMM kernel must keep on an architecture, whatever the problem.
+"""Rules of an architecture for GEMM kernels, independent of the problem.
 
-Source: AMD's ArchFilter and the tables of its architecture specs; nothing is corrected.
+Source: AMD's ArchFilter and the tables of its architecture specs; invalid combinations are never corrected.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def _pipeline(arch: ArchSpec, pipeline: str) -> Iterator[str]:
 
 @rule
 def _traits(arch: ArchSpec, epilogue: str | None, pipeline: str, scheduler: Scheduler) -> Iterator[str]:
-    """With the epilogue left out, only what no epilogue can do is refused."""
+    """Reject unsupported traits; without an epilogue, only what no epilogue supports is rejected."""
     epilogues = arch.epilogues if epilogue is None else (epilogue,)
     if all(arch.is_trait_unsupported(pipeline, name, str(scheduler)) for name in epilogues):
         yield f"{pipeline}, {' or '.join(epilogues)} and {scheduler} do not work together"
@@ -97,7 +97,7 @@ def _waves(arch: ArchSpec, wave: Triple) -> Iterator[str]:
 
 @rule
 def _computing_wave_groups(arch: ArchSpec, pipeline: str, wave: Triple) -> Iterator[str]:
-    """GEMM kernels are emitted with as many wave groups as their pipeline needs."""
+    """GEMM kernels are emitted with as many wave groups as their pipeline requires."""
     if arch.is_gpu and (reason := wave_group_reason(pipeline, wave)):
         yield reason
 
@@ -105,7 +105,7 @@ def _computing_wave_groups(arch: ArchSpec, pipeline: str, wave: Triple) -> Itera
 @rule
 def _warp_tile(arch: ArchSpec, dtype: str, pipeline: str, warp_tile: Triple) -> Iterator[str]:
     if dtype not in arch.dtypes:
-        return  # _dtype has said so
+        return  # rejected by _dtype
     known = arch.warp_tiles_for(dtype, preshuffle=_is_preshuffled(pipeline, arch))
     if not known:
         yield f"{arch.name} has no matrix instructions for {dtype} with {pipeline}"
@@ -144,7 +144,7 @@ def _by(sizes: Triple) -> str:
     return "x".join(map(str, sizes))
 
 
-# Rules on what even the shortest name holds.
+# Rules on parameters that even the shortest name has.
 NAME_RULES: tuple[Rule, ...] = (
     _suffix,
     _dtype,
@@ -155,7 +155,7 @@ NAME_RULES: tuple[Rule, ...] = (
     _operator_tile,
 )
 
-# Rules on what only a complete kernel has.
+# Rules on parameters that only a complete kernel has.
 COMPLETE_RULES: tuple[Rule, ...] = (
     _epilogue,
     _persistent,

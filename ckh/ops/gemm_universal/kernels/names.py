@@ -1,11 +1,11 @@
 """Names of GEMM kernels.
 
-Ours is AMD's full name, which holds every compile-time choice, with vector widths only where they are not native:
+ckh uses AMD's full name, which has every compile-time parameter; vector widths only where they are not native:
 
     gemm_universal_{dtype}_{layout}_{pipeline}_{epilogue}_{scheduler}_{pad M}_{pad N}_{pad K}_{persistent}_
     {tile}_{waves}_{warp tile}[_vecA_B_C][_suffix]
 
-AMD's other names are read too: those that begin with `gemm_`, and the short ones of its benchmark tables,
+AMD's other names are parsed too: names that begin with `gemm_`, and the short names of its benchmark tables,
 `gemm_universal_{dtype}_{layout}_{tile}_{pipeline}_{scheduler}`.
 """
 
@@ -30,7 +30,7 @@ _FLAG = {"True": True, "1": True, "False": False, "0": False}
 _FLAG_WORDS = "|".join(_FLAG)
 
 
-# 0 stands for the native width.
+# 0 is the native width.
 _WIDTHS = "_".join(f"(?P<vector_{operand}>0|{NUMBER})" for operand in "abc")
 _HEAD = (
     ("operation", r"gemm(?:_universal)?"),
@@ -46,7 +46,7 @@ _FULL = (
     ("tile", three_sizes("tile")),
     ("waves", three_sizes("wave")),
     ("warp tile", three_sizes("warp_tile")),
-    # A width that is not a number, but for "native", is not a suffix either.
+    # A width other than a number or "native" is not parsed as a suffix either.
     ("vector widths", rf"(?:_vecnative|_vec{_WIDTHS}(?=_|$)|(?!_vec|\d))"),
     ("suffix", r"(?P<suffix>(?:_[A-Za-z0-9.\-]{1,64}){0,8})"),
 )
@@ -55,20 +55,20 @@ _SHORT = (
     ("pipeline", rf"_(?P<pipeline>{PIPELINE.pattern})"),
     ("scheduler", rf"_(?P<scheduler>{either(Scheduler)})"),
 )
-# Where a full name has its pipeline, a short one has its tile.
+# A short name has its tile where a full name has its pipeline.
 GRAMMAR = NameGrammar("GEMM kernel name", _HEAD, _FULL, _SHORT)
 
 
 def flag(text: str) -> bool:
-    """A truth value as names write it; AMD's reader takes 1 for false, which it is not."""
+    """Parse a truth value of a name; AMD's parser treats 1 as false, which is wrong."""
     return _FLAG[text]
 
 
 def kernel_name(kernel: GemmKernel) -> str:
-    """The complete name; `parse_kernel_name` gives back exactly this kernel.
+    """Return the complete name; `parse_kernel_name` returns exactly this kernel.
 
     Raises:
-        UsageError: the kernel is incomplete, or has a value that the grammar has no token for.
+        UsageError: the kernel is incomplete, or has a value without a token in the grammar.
     """
     if missing := kernel.missing:
         raise UsageError(
@@ -88,18 +88,18 @@ def kernel_name(kernel: GemmKernel) -> str:
 
 
 def short_name(kernel: GemmKernel) -> str:
-    """AMD's short name; it loses waves, warp tile, epilogue, padding, persistence and vector widths."""
+    """Return AMD's short name, without waves, warp tile, epilogue, padding, persistence and vector widths."""
     return f"{OP_TYPE}_{kernel.dtype}_{kernel.layout}_{_by(kernel.tile)}_{kernel.pipeline}_{kernel.scheduler}"
 
 
 @lru_cache(maxsize=16384)
 def parse_kernel_name(text: str) -> GemmKernel:
-    """Read one of our names, of AMD's full names or of AMD's short names.
+    """Parse ckh's names, AMD's full names and AMD's short names.
 
-    What a short name leaves out is `None`. A full name without vector widths has native ones, as AMD defines it.
+    Fields that a short name omits are `None`. A full name without vector widths has native ones, as AMD defines.
 
     Raises:
-        DataError: the text is no such name; the message says which part was not understood.
+        DataError: the text is not a kernel name; the message states which part is invalid.
     """
     match, is_short = GRAMMAR.match(text)
     fields: dict[str, Any] = {name: match[name] for name in ("dtype", "layout", "pipeline")}

@@ -1,4 +1,4 @@
-"""Pools: the GEMM kernels that are candidates on an architecture."""
+"""Pools: the candidate GEMM kernels of an architecture."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
 
 def gemm_pool(arch: ArchSpec, dtype: str | None = None, layout: str = "rcr") -> tuple[GemmKernel, ...]:
-    """The kernels of the architecture's space (`spaces.space_of`) that break none of its rules, in the space's order.
+    """Return the kernels of the architecture's space (`spaces.space_of`) that pass all rules, in the space's order.
 
-    The dtype is the architecture's own unless given; the pool of one that it does not run is empty.
+    The default dtype is the architecture's; the pool of an unsupported dtype is empty.
     """
     return POOLS.of(arch, dtype or arch.default_dtype, layout)
 
@@ -29,7 +29,7 @@ def gemm_pool(arch: ArchSpec, dtype: str | None = None, layout: str = "rcr") -> 
 def buildable(
     space: GemmSpace, arch: ArchSpec, dtype: str | None = None, layout: str = "rcr"
 ) -> KernelTable[GemmKernel]:
-    """The kernels of any space that break no rule of the architecture."""
+    """Return the kernels of any space that pass all rules of the architecture."""
     dtype = dtype or arch.default_dtype
     table = space.narrowed(arch, dtype).table(dtype, layout)
     return table.take(GEMM_RULES.judge(table, arch).passed)
@@ -38,12 +38,12 @@ def buildable(
 def refused_pool(
     arch: ArchSpec, dtype: str | None = None, layout: str = "rcr", space: GemmSpace | None = None
 ) -> Iterator[RefusedKernel[GemmKernel]]:
-    """The rest of the space with the reasons, one by one: on a GPU there are half a million."""
+    """Yield the rejected kernels of the space with their reasons; on a GPU there are half a million."""
     return GEMM_RULES.refused((space or space_of(arch)).table(dtype or arch.default_dtype, layout), arch)
 
 
 def _table(arch: ArchSpec, dtype: str, layout: str) -> KernelTable[GemmKernel]:
-    """The space; of a GPU's, which has far more combinations that cannot be built than kernels, what is left of it."""
+    """Return the space; for a GPU, which has far more invalid combinations than kernels, the narrowed space."""
     space = space_of(arch)
     return buildable(space, arch, dtype, layout) if arch.is_gpu else space.table(dtype, layout)
 

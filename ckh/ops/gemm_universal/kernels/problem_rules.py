@@ -1,8 +1,9 @@
-"""The rules that a GEMM kernel must keep to run a problem.
+"""Rules for a GEMM kernel to support a problem.
 
-Source: the support check of CK Tile's universal GEMM kernel, which requires padding and whole vectors along the axes
-that lie contiguously in A, B and C; and AMD's data, where the `mem` pipeline runs every size whatever its name says of
-padding. A kernel for the host has no code for the rest of an axis that it does not pad, contiguous or not.
+Source: the support check of CK Tile's universal GEMM kernel, which requires padding and whole vectors along the
+contiguous axes of A, B and C; and AMD's data, where the `mem` pipeline runs every size whatever padding its name
+states.
+A kernel for the host has no code for the remainder of an unpadded axis, contiguous or not.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ def _same_kind(problem: GemmProblem, dtype: str, layout: str | None) -> Iterator
 
 @BOOK.quantity
 def is_always_padded(arch: ArchSpec, pipeline: str) -> bool:
-    """True if a kernel runs every size on a GPU, whatever its name says of padding."""
+    """True if a kernel supports every size on a GPU, whatever padding its name states."""
     return arch.is_gpu and pipeline in ALWAYS_PADDED_PIPELINES
 
 
@@ -73,7 +74,7 @@ def widths(
     epilogue: str,
     vectors: Triple,
 ) -> Triple | None:
-    """The vector widths of a complete kernel on a GPU, where they matter."""
+    """Return the vector widths of a complete GPU kernel; None where they do not matter."""
     if not arch.is_gpu or not is_complete:
         return None
     return effective_widths(Loads(dtype, layout, tile, wave, warp_tile, epilogue, vectors), arch)
@@ -115,7 +116,7 @@ def _addressable(arch: ArchSpec, problem: GemmProblem) -> Iterator[str]:
 
 
 def _extents(problem: GemmProblem) -> Iterator[tuple[str, int, int]]:
-    """Each matrix with its elements, and how many CK Tile's offsets reach: loads count elements, stores bytes."""
+    """Yield each matrix, its elements and the limit of CK Tile's offsets: elements of loads, bytes of stores."""
     yield "A", problem.m * problem.k, _MAX_OFFSET
     yield "B", problem.k * problem.n, _MAX_OFFSET
     yield "C", problem.m * problem.n, _MAX_OFFSET // int(DTYPE_BYTES[output_dtype(problem.dtype)])
@@ -123,12 +124,12 @@ def _extents(problem: GemmProblem) -> Iterator[tuple[str, int, int]]:
 
 PROBLEM_RULES: tuple[Rule, ...] = (_same_kind, _padding, _whole_vectors, _split_k, _addressable)
 
-# Every tile and vector width divides this, of pools and of kernels that were measured or that a user names.
+# Multiple of every tile and vector width, of pools, of measured kernels and of kernels that a user names.
 _MOST_DIVISOR = 2**10 * 3**2 * 5 * 7 * 11 * 13
 
 
 def rule_key(problem: GemmProblem) -> Hashable:
-    """All that the rules read in a problem: a kernel keeps to them, or not, for all problems of one key alike."""
+    """Return the part of a problem that the rules read: problems of one key have the same applicable kernels."""
     m, n = (gcd(size, _MOST_DIVISOR) for size in (problem.m, problem.n))
     k = gcd(problem.k, _MOST_DIVISOR) if problem.split_k == 1 else problem.k
     reached = (size <= most for _, size, most in _extents(problem))

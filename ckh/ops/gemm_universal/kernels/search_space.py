@@ -1,7 +1,7 @@
-"""The product of GEMM kernels: AMD's whole search space and the candidate pool's, narrowed to what the dtype has.
+"""Product space of GEMM kernels: AMD's search space and the candidate pool's, restricted to the dtype's values.
 
-Bases have every tile, waves, warp tile, pipeline, scheduler and epilogue; options are the pads and whether a kernel is
-persistent. Vector widths are native, as in the pool.
+Bases enumerate tile, waves, warp tile, pipeline, scheduler and epilogue; options are padding and persistence. Vector
+widths are native, as in the pool.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _PARAMETERS = (
 
 
 def _product_of(problem: GemmProblem, arch: ArchSpec) -> Product:
-    """The kernels that may be proposed for a GEMM."""
+    """Return the kernels that a search may propose for a GEMM."""
     return _product(problem.dtype, problem.layout, arch)
 
 
@@ -46,7 +46,7 @@ def _product(dtype: str, layout: str, arch: ArchSpec) -> Product:
 
 
 def _space(dtype: str, arch: ArchSpec) -> GemmSpace:
-    """AMD's space with the tiles of the pool's; on the host also with all of its waves and warp tiles."""
+    """Return AMD's space with the pool's tiles; on the host also with the pool's waves and warp tiles."""
     pool = space_of(arch)
     blocks = AMD_SEARCH.blocks
     if not arch.is_gpu:

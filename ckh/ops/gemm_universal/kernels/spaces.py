@@ -1,8 +1,7 @@
-"""Spaces of candidate kernels: the values of each parameter, whose product a pool is filtered from.
+"""Spaces of candidate kernels: the values of each parameter. A pool is their product, filtered by rules.
 
-AMD's is the parameter space of its search (`GemmUniversalFeatureEngine.get_parameter_space`) with its constraint of
-2, 4 or 8 waves. Waves and warp tiles stand there axis by axis; here they are blocks, so that a space can also name
-the pairs it wants.
+AMD's space is the parameter space of its search (`GemmUniversalFeatureEngine.get_parameter_space`) with its constraint
+of 2, 4 or 8 waves. AMD lists waves and warp tiles by axis; here they are blocks, so that a space can also list pairs.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ class WaveBlock:
 
 @dataclass(frozen=True, slots=True)
 class GemmSpace:
-    """All combinations of these values are candidates."""
+    """Space of candidates: all combinations of these values."""
 
     tiles: tuple[Triple, ...]
     blocks: tuple[WaveBlock, ...]
@@ -51,7 +50,7 @@ class GemmSpace:
         return prod(len(values) for values in self._axes())
 
     def narrowed(self, arch: ArchSpec, dtype: str) -> GemmSpace:
-        """Without the values that the architecture does not list: no kernel that can be built is lost."""
+        """Remove values that the architecture does not list; no valid kernel is lost."""
         warp_tiles: frozenset[Triple] = frozenset()
         if dtype in arch.dtypes:
             warp_tiles = frozenset(arch.warp_tiles_for(dtype) + arch.warp_tiles_for(dtype, preshuffle=True))
@@ -63,7 +62,7 @@ class GemmSpace:
         )
 
     def table(self, dtype: str, layout: str) -> KernelTable[GemmKernel]:
-        """The candidates, of which there can be hundreds of thousands."""
+        """Return the candidates as a table; there can be hundreds of thousands."""
         sizes = tuple(f"wave_{axis}" for axis in "mnk") + tuple(f"warp_tile_{axis}" for axis in "mnk")
         axes: list[Axis] = [
             (("tile_m", "tile_n", "tile_k"), list(self.tiles)),
@@ -76,7 +75,7 @@ class GemmSpace:
         return KernelTable.product(GemmKernel, axes, dtype=dtype, layout=layout, **native)
 
     def kernels(self, dtype: str, layout: str) -> Iterator[GemmKernel]:
-        """The candidates, one by one."""
+        """Yield the candidates."""
         return iter(self.table(dtype, layout))
 
     def _options(self) -> tuple[tuple[tuple[str], Sequence[Any]], ...]:
@@ -107,8 +106,8 @@ AMD_SEARCH = GemmSpace(
     persistent=(True, False),
 )
 
-# The pool of a GPU: that space with padding along every axis or along none. Of kernels that nothing distinguishes the
-# first is taken: where sizes divide an unpadded one, which writes C as it is, with one block per tile.
+# The pool of a GPU: AMD's space with padding along every axis or along none. Of equivalent kernels the first is taken:
+# where sizes divide, an unpadded one with the default epilogue and one block per tile.
 GPU = replace(
     AMD_SEARCH,
     epilogues=("default", "cshuffle"),
@@ -116,9 +115,9 @@ GPU = replace(
     persistent=(False, True),
 )
 
-# What a bench run chooses from on a GPU unless its filter names kernels: each geometry, pipeline and scheduler, padded
-# or not, persistent or not, with the epilogue that runs the most problems: it splits K, and single elements cannot be
-# added in pairs.
+# Kernels of a bench run on a GPU without a filter: each geometry, pipeline and scheduler, padded or not, persistent or
+# not, with the epilogue that supports the most problems: it can split K, whereas single elements cannot be added in
+# pairs.
 GPU_BENCH = replace(GPU, epilogues=("cshuffle",))
 
 _HOST_WAVES: dict[Triple, tuple[Triple, ...]] = {
@@ -127,8 +126,8 @@ _HOST_WAVES: dict[Triple, tuple[Triple, ...]] = {
     (4, 1, 1): ((16, 16, 16),),
 }
 
-# The pool of the host. wave_n x warp_tile_n columns make register blocks of 16, 32, 64 and 128 floats, each once or
-# with a deeper step of K; the tiles of A and B together take 24 to 160 KB; an unpadded kernel has no code for the rest
+# The pool of the host. wave_n x warp_tile_n columns form register blocks of 16, 32, 64 and 128 floats, each also with
+# a larger K per step; the tiles of A and B together take 24 to 160 KB; an unpadded kernel has no code for the remainder
 # of an axis.
 HOST = GemmSpace(
     tiles=(
@@ -154,5 +153,5 @@ HOST = GemmSpace(
 
 
 def space_of(arch: ArchSpec) -> GemmSpace:
-    """The space that an architecture's pool is filtered from."""
+    """Return the space that an architecture's pool is filtered from."""
     return GPU if arch.is_gpu else HOST

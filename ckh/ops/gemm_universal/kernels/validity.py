@@ -1,6 +1,6 @@
-"""Which GEMM kernels can be built on an architecture and used for a problem, and why the others cannot.
+"""Validity of GEMM kernels on an architecture and for a problem, with reasons for rejection.
 
-Nothing is corrected: a combination that breaks a rule is refused with all of its reasons.
+Nothing is corrected: an invalid combination is rejected with all of its reasons.
 """
 
 from __future__ import annotations

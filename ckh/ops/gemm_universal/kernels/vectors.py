@@ -1,6 +1,6 @@
 """Vector widths of a kernel's loads and stores.
 
-Source: how CK Tile's GEMM policies choose widths when none is fixed, as AMD's `feature_engine_vec` restates it.
+Source: the native widths that CK Tile's GEMM policies choose, as restated in AMD's `feature_engine_vec`.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 
 MAX_VECTOR_BYTES = 16
 _LOAD_BYTES = (16, 8, 4, 2)
-# Loads narrower than this many bytes are tried for one element only.
+# Loads narrower than this many bytes are only tried as single elements.
 _NARROW = 8
 
 
 class Loads(NamedTuple):
-    """The facts that the vector widths of a complete kernel depend on."""
+    """Facts that the vector widths of a complete kernel depend on."""
 
     dtype: str
     layout: str
@@ -35,12 +35,12 @@ class Loads(NamedTuple):
 
 
 def native_widths(kernel: GemmKernel | Loads, arch: ArchSpec) -> Triple:
-    """Widths in elements of loads of A and B and of stores of C that the tile gives, for a complete kernel."""
+    """Return the native vector widths, in elements, of A, B and C for the tile of a complete kernel."""
     return (*load_widths(kernel.dtype, kernel.layout, kernel.tile, kernel.wave, arch), _store_width(kernel))
 
 
 def load_widths(dtype: str, layout: str, tile: Triple, wave: Triple, arch: ArchSpec) -> tuple[int, int]:
-    """Widths in elements of loads of A and B that the tile gives."""
+    """Return the native vector widths of loads of A and B, in elements."""
     a_axis, b_axis, _ = contiguous_axes(layout)
     m, n, k = tile
     threads = prod(wave) * arch.wavefront_size
@@ -51,7 +51,7 @@ def load_widths(dtype: str, layout: str, tile: Triple, wave: Triple, arch: ArchS
 
 
 def effective_widths(kernel: GemmKernel | Loads, arch: ArchSpec) -> Triple:
-    """The widths that the kernel uses: its own, and the native one where it has none."""
+    """Return the widths that the kernel uses: the stated ones, else the native ones."""
     a, b, c = (
         native if own == NATIVE_WIDTH else own
         for own, native in zip(kernel.vectors, native_widths(kernel, arch), strict=True)
@@ -60,7 +60,7 @@ def effective_widths(kernel: GemmKernel | Loads, arch: ArchSpec) -> Triple:
 
 
 def _load_width(dtype: str, per_thread: int, extent: int) -> int:
-    """The widest load that divides both the tile's contiguous extent and what one thread has to load."""
+    """Return the widest load that divides the tile's contiguous extent and the number of elements per thread."""
     element = DTYPE_BYTES[dtype]
     for size in _LOAD_BYTES:
         width = int(size / element)
@@ -70,7 +70,7 @@ def _load_width(dtype: str, per_thread: int, extent: int) -> int:
 
 
 def _store_width(kernel: GemmKernel | Loads) -> int:
-    """Every layout here has a row-major C, which only the cshuffle epilogue writes in vectors."""
+    """Return the store width of C: every layout here has a row-major C, which only the cshuffle epilogue vectorizes."""
     if kernel.epilogue != "cshuffle":
         return 1
     most = int(MAX_VECTOR_BYTES / DTYPE_BYTES[output_dtype(kernel.dtype)])

@@ -1,1 +1,1 @@
-"""How kernels of matrix products are computed, built and measured."""
+"""Computing, building and measuring kernels of matrix products."""

@@ -1,6 +1,6 @@
 """The `hip` device: a GEMM kernel as one CK Tile translation unit, for each interface of CK Tile's templates.
 
-What the headers lack, or compute wrongly, is refused with the reason, never replaced.
+Features that the headers lack, or compute wrongly, are refused with the reason, never replaced.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ _BOOLEANS = ("pad_m", "pad_n", "pad_k", "persistent")
 
 
 def emit(kernel: GemmKernel, headers: GemmHeaders, arch: ArchSpec) -> str:
-    """The C++ source of one kernel for an architecture.
+    """Return the C++ source of one kernel for an architecture.
 
     Raises:
-        UnsupportedKernelError: these headers cannot build it; says why.
+        UnsupportedKernelError: these headers cannot build it; states the reason.
     """
     reasons = missing(kernel, headers, arch)
     if reasons:

@@ -1,4 +1,4 @@
-"""The parts of CK Tile's headers for GEMM kernels, found by what stands in them: no header says which version it is."""
+"""Features of CK Tile's headers for GEMM kernels, detected from their content: no header states its version."""
 
 from __future__ import annotations
 
@@ -22,26 +22,25 @@ _GEMM = Path("ck_tile/ops/gemm")
 _KERNEL = _GEMM / "kernel/universal_gemm_kernel.hpp"
 _POLICY = _GEMM / "pipeline/gemm_universal_pipeline_ag_bg_cr_policy.hpp"
 _TRANSPOSE = Path("ck_tile/core/utility/transpose_vectors.hpp")
-# Epilogue -> its header, and its name in our headers.
+# Epilogue -> its header, and its name in ckh's headers.
 EPILOGUES = {
     "cshuffle": (Path("ck_tile/ops/epilogue/cshuffle_epilogue.hpp"), "cshuffle"),
     "default": (Path("ck_tile/ops/epilogue/default_2d_epilogue.hpp"), "direct"),
 }
-# The parameters that our headers for the current interface state of templates, beside those that `detect_interface`
-# has looked at.
+# Template parameters that ckh's headers for the current interface pass, besides those that `detect_interface` checks.
 _KERNEL_PARAMETERS = ("TilePartitioner_", "GemmPipeline_", "EpiloguePipeline_")
 _DEFAULT_EPILOGUE_PARAMETERS = (
     *("AsDataType_", "BsDataType_", "DsDataType_", "AccDataType_", "ODataType_", "DsLayout_", "CLayout_"),
     *("CDElementwise_", "kM_", "kN_", "kPadM_", "kPadN_", "kMPerXdl_", "kNPerXdl_", "kKPerXdl_", "isCTransposed_"),
     "UseRawStore_",
 )
-# How a pipeline's header says what it has.
+# Text by which a pipeline's header declares a feature.
 _INTERWAVE = "PipelineImpl<GemmPipelineScheduler::Interwave>"
 _PERSISTENT = re.compile(r"UsePersistentKernel\s*=(?!\s*false)")
-# Windows that are moved along K as if it were the second axis, whatever the layout.
+# Windows that move along K as if it were the second axis, whatever the layout.
 _STEPS_ALONG_K = ("{0, kKPerBlock}", "make_array(0, 0) : make_array(0, KPerBlock)")
-_LOOP_FROM_PROBLEM = "Problem::HasHotLoop"  # which the problems of the current interface do not have
-# Members that the kernel's header needs of pipelines, and how a pipeline's header declares them.
+_LOOP_FROM_PROBLEM = "Problem::HasHotLoop"  # absent from problems of the current interface
+# Members that the kernel's header requires of pipelines, and their declaration in a pipeline's header.
 _NEEDED = {"GetVectorSizeA<true>": re.compile(r"\bIsWave32Host\b"), "::Preshuffle": re.compile(r"\bPreshuffle\s*=")}
 _PADS_ADDED_ROWS = "pad_not_contiguous_dim"
 _TRANSPOSES_ALL = "generic_tag"
@@ -51,22 +50,22 @@ _BARRIER_BETWEEN_TILES = "s_waitcnt_barrier"
 
 @dataclass(frozen=True, slots=True)
 class GemmHeaders:
-    """The parts of CK Tile's headers for GEMM kernels.
+    """Features of CK Tile's headers for GEMM kernels.
 
     Attributes:
-        common: what they have for all kernels.
-        has_kernel: whether the universal GEMM kernel is there.
-        epilogues: those that are there.
+        common: features shared by all kernels.
+        has_kernel: whether the universal GEMM kernel is present.
+        epilogues: available epilogues.
         interwave: the pipelines that have this scheduler.
         persistent: the pipelines that have persistent kernels.
         warp_gemms: CK Tile's element type of A and B, and the tile, of every matrix instruction.
-        incomplete: of current headers, the pipelines that lack what the kernel needs.
+        incomplete: for current headers, the pipelines that lack members that the kernel requires.
         along_k: pipelines and schedulers that step along the rows of A and the columns of B whatever the layout.
         transposes_all: whether operands of any element type and any shape can be transposed.
-        transposing: of headers whose pipelines have gfx950's LDS transpose operands, the matrix instructions that take
-            them: element type, tile, and how many accesses of LDS a lane makes; None of others.
-        races_between_tiles: whether a persistent kernel loads a tile while waves still read the one before.
-        pads_added_rows: of current headers, whether a kernel that adds bf16 stops at the last row.
+        transposing: for headers whose pipelines use gfx950's LDS transpose, the matrix instructions that support it:
+            element type, tile, and number of LDS accesses of a lane; None for other headers.
+        races_between_tiles: whether a persistent kernel loads a tile while waves still read the previous tile.
+        pads_added_rows: for current headers, whether a kernel that adds bf16 atomically stops at the last row.
     """
 
     common: Headers
@@ -84,12 +83,12 @@ class GemmHeaders:
 
     @property
     def is_current(self) -> bool:
-        """True if they are of the current interface."""
+        """True for headers of the current interface."""
         return self.common.interface is Interface.CURRENT
 
 
 def detect_gemm(headers: Headers) -> GemmHeaders:
-    """Find the parts of headers for GEMM kernels; what cannot be read is not there."""
+    """Detect the features of headers for GEMM kernels; an unreadable header counts as absent."""
     is_current = headers.interface is Interface.CURRENT
     pipelines = {name: headers.text(path) for name, path in PIPELINE_HEADERS.items()}
     kernel = headers.text(_KERNEL)

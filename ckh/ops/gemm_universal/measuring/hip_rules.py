@@ -1,4 +1,4 @@
-"""Rules for what CK Tile's headers, or our templates for them, lack for a GEMM kernel, or compute wrongly."""
+"""Rules for features of GEMM kernels that CK Tile's headers, or ckh's templates for them, lack or compute wrongly."""
 
 from __future__ import annotations
 
@@ -36,32 +36,29 @@ ELEMENTS = {
     "bf8": "ck_tile::bf8_t",
     "int8": "ck_tile::int8_t",
 }
-# Why those are not emitted that an interface has beside these.
-_ORDERED_B = {
-    "preshufflev2": "preshufflev2 of {headers} takes a B that is stored in an order of its own, which ours is not"
-}
+# Reasons why further pipelines of an interface are not emitted.
+_ORDERED_B = {"preshufflev2": "preshufflev2 of {headers} requires a preshuffled B"}
 _NOT_EMITTED: dict[Interface, dict[str, str]] = {
     Interface.MID_2025: {},
     Interface.LATE_2025: _ORDERED_B,
     Interface.CURRENT: {
         **_ORDERED_B,
-        "compv5": "the epilogues of {headers} have no second group of waves, which compv5 needs",
+        "compv5": "the epilogues of {headers} have no second wave group, which compv5 requires",
     },
 }
-# The pipelines that our templates have.
+# The pipelines that ckh's templates support.
 EMITTED = {
     Interface.MID_2025: frozenset(TABLE_PIPELINES) - LATE_PIPELINES,
     Interface.LATE_2025: frozenset(TABLE_PIPELINES) | LATE_PIPELINES,
     Interface.CURRENT: frozenset(TABLE_PIPELINES) - _NOT_EMITTED[Interface.CURRENT].keys(),
 }
-_FP32_SIDES = (16, 32)  # of the instructions that ours for 2025 have, whose K is a multiple of 64 / side
+_FP32_SIDES = (16, 32)  # of the instructions in ckh's templates for 2025, whose K is a multiple of 64 / side
 _WAVEFRONT = 64
-# Bytes of an element -> the side of the squares that they are transposed in. (Squares of two 8-bit elements are there,
-# but come out wrong.)
+# Bytes of an element -> side of the transposed squares. (Squares of two 8-bit elements exist, but give wrong results.)
 _TRANSPOSED_BYTES = {1: 4, 2: 2}
-# Of 2025. It has no scheduler: what its name says of one makes no difference.
+# Of 2025. It has no scheduler: the scheduler in its name has no effect.
 _UNSCHEDULED = "basic_v1"
-_PACK_BYTES = 16  # of a row that is taken from LDS at once
+_PACK_BYTES = 16  # of a row that is read from LDS at once
 
 
 rule = RuleBook().rule
@@ -72,7 +69,7 @@ def _kernel(is_complete: bool, *, headers: GemmHeaders) -> Iterator[str]:
     if not headers.has_kernel:
         yield f"{headers.common} have no universal GEMM kernel"
     elif not is_complete:
-        yield "the kernel leaves parameters out: only complete kernels can be built"
+        yield "the kernel has missing parameters: only complete kernels can be built"
 
 
 @rule
@@ -85,14 +82,14 @@ def _pipeline(pipeline: str, *, headers: GemmHeaders) -> Iterator[str]:
     elif pipeline not in EMITTED[common.interface]:
         yield f"GEMM kernels with {pipeline} of {common} are not emitted"
     elif pipeline in headers.incomplete:
-        yield f"{pipeline} of {common} lacks what their GEMM kernel needs of it"
+        yield f"{pipeline} of {common} lacks members that their GEMM kernel requires"
 
 
 @rule
 def _parts(
     suffix: str, layout: str, epilogue: str | None, dtype: str, warp_tile: Triple, *, headers: GemmHeaders
 ) -> Iterator[str]:
-    """Parts that the headers do not have at all."""
+    """Parts that the headers lack altogether."""
     if suffix:
         yield f"the suffix {suffix} of the name has no known meaning"
     if layout not in GEMM_LAYOUTS:
@@ -109,10 +106,10 @@ def _parts(
 def _options(
     pipeline: str, scheduler: Scheduler, persistent: bool, dtype: str, warp_tile: Triple, *, headers: GemmHeaders
 ) -> Iterator[str]:
-    """Options that a pipeline of theirs does not have, or not correctly."""
+    """Options that a pipeline of the headers lacks or computes wrongly."""
     common = headers.common
     if pipeline not in EMITTED[common.interface]:
-        return  # _pipeline has said so
+        return  # rejected by _pipeline
     is_unscheduled = pipeline == _UNSCHEDULED and not headers.is_current
     if scheduler is Scheduler.INTERWAVE and pipeline not in headers.interwave and not is_unscheduled:
         yield f"{pipeline} of {common} is not interwave"
@@ -120,7 +117,7 @@ def _options(
         yield f"{pipeline} of {common} has no persistent kernels"
     elif persistent and headers.races_between_tiles:
         yield f"persistent kernels of {common} race: they load a tile into LDS while waves still read the one before"
-    is_repeated = pipeline in PACK_REPEATING_PIPELINES and headers.is_current  # those of 2025 take a row at once
+    is_repeated = pipeline in PACK_REPEATING_PIPELINES and headers.is_current  # pipelines of 2025 read a row at once
     if is_repeated and dtype in ELEMENTS and _row_bytes_of_thread(dtype, warp_tile) > _PACK_BYTES:
         most = f"{_PACK_BYTES} bytes of a row"
         yield f"{pipeline} of {common} multiplies a tile more than once if a thread has over {most}"
@@ -129,7 +126,7 @@ def _options(
 @rule
 def _waves(pipeline: str, wave: Triple, *, headers: GemmHeaders) -> Iterator[str]:
     if pipeline not in EMITTED[headers.common.interface]:
-        return  # _pipeline has said so
+        return  # rejected by _pipeline
     if wave_groups_of(pipeline):
         if reason := wave_group_reason(pipeline, wave):
             yield reason
@@ -144,7 +141,7 @@ def _layouts(
     is_known = layout != "rcr" and layout in GEMM_LAYOUTS
     if not is_known or not _steps_along_k(pipeline, scheduler, headers):
         return
-    # Ours of late 2025 steps along K in every layout, but knows nothing of operands that LDS transposes.
+    # ckh's pipeline for late 2025 steps along K in every layout, but does not support operands transposed by LDS.
     if pipeline == _UNSCHEDULED and headers.common.interface is Interface.LATE_2025:
         if _transposes_in_lds(headers, arch):
             yield f"{pipeline} of {headers.common} does not take operands that {arch.name} transposes in LDS"
@@ -166,7 +163,7 @@ def _vectors(
     *,
     headers: GemmHeaders,
 ) -> Iterator[str]:
-    """Tiles that cannot be loaded, and vector widths that cannot be stated, or not without wrong results."""
+    """Tiles that cannot be loaded, and vector widths that cannot be set or give wrong results."""
     if layout not in GEMM_LAYOUTS or dtype not in ELEMENTS:
         return
     native = load_widths(dtype, layout, tile, wave, arch)
@@ -215,24 +212,24 @@ _FURTHER = (_pipeline, _parts, _options, _waves, _layouts, _vectors, _stores, _t
 
 
 def rules_of(headers: GemmHeaders) -> tuple[Rule, ...]:
-    """The rules for these headers; those behind the first are of kernels that keep it."""
+    """Return the rules for these headers; the rules after the first assume that it passed."""
     return given((_kernel, *_FURTHER), headers=headers)
 
 
 def missing(kernel: GemmKernel, headers: GemmHeaders, arch: ArchSpec) -> list[str]:
-    """Everything that the headers, or ours for them, lack for a kernel on an architecture; empty if they build it."""
+    """Return what the headers, or ckh's templates, lack for a kernel on an architecture; empty if buildable."""
     first, *further = rules_of(headers)
     reasons = list(first(kernel, arch))
     return reasons or [reason for one in further for reason in one(kernel, arch)]
 
 
 def _transposes_in_lds(headers: GemmHeaders, arch: ArchSpec) -> bool:
-    """True if operands are transposed when they are taken from LDS, not before they are written there."""
+    """True if operands are transposed on reading from LDS, not before writing to it."""
     return headers.transposing is not None and arch.name == LDS_TRANSPOSES
 
 
 def _transposes(dtype: str, headers: GemmHeaders, share: tuple[int, int]) -> bool:
-    """True if the share of a thread can be transposed in registers."""
+    """True if the elements of a thread can be transposed in registers."""
     step = _TRANSPOSED_BYTES.get(int(DTYPE_BYTES[dtype]))
     is_square = step is not None and not any(number % step for number in share)
     return 1 in share or headers.transposes_all or is_square
@@ -244,7 +241,7 @@ def _wave_groups(pipeline: str) -> int:
 
 
 def _row_bytes_of_thread(dtype: str, warp_tile: Triple) -> int:
-    """Bytes of one row of A, or column of B, that a thread holds for one matrix instruction."""
+    """Bytes of one row of A, or column of B, per thread for one matrix instruction."""
     m, n, k = warp_tile
     return int(k * max(m, n) // _WAVEFRONT * DTYPE_BYTES[dtype])
 

@@ -1,8 +1,8 @@
-"""GEMM kernels for the `host` device: a kernel of the table as C++17 for this CPU.
+"""GEMM kernels for the `host` device, as C++17 for this CPU.
 
-A translation unit is the kernel's parameters as constants and one include. Pipelines and register blocks are those of
-all kernels on the host (`nest.hpp`, `register_tile.hpp`); `templates/host/gemm.hpp` says what each
-layout makes of them, `edges.hpp` what padding is.
+A translation unit has the kernel's parameters as constants and one include. Pipelines and register blocks are shared by
+all host kernels (`nest.hpp`, `register_tile.hpp`); `templates/host/gemm.hpp` maps layouts to them, `edges.hpp`
+implements padding.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ if TYPE_CHECKING:
     from ckh.bench.codegen.host_source import HostSimd
     from ckh.ops.gemm_universal.kernel import GemmKernel
 
-_EPILOGUE = "cshuffle"  # whole vectors of C, which is what registers hold
-_NATIVE_FLOATS = 4  # in which the ends of rows are moved
+_EPILOGUE = "cshuffle"  # writes whole vectors of C, which registers hold
+_NATIVE_FLOATS = 4  # in which the remainders of rows are moved
 _INTEGERS = tuple(f"{what}_{axis}" for what in ("tile", "wave", "warp_tile") for axis in "mnk")
 _PADS = ("pad_m", "pad_n", "pad_k")
 
 
 def emit(kernel: GemmKernel, simd: HostSimd) -> str:
-    """The C++ source of one kernel.
+    """Return the C++ source of one kernel.
 
     Raises:
-        UsageError: the kernel leaves a parameter out, or needs something that the host device does not have.
+        UsageError: the kernel is incomplete, or has a feature that the host device does not support.
     """
     _check(kernel)
     constants = {

@@ -1,6 +1,6 @@
-"""How matrix products are computed, built and measured.
+"""Computing, building and measuring matrix products.
 
-Matrices of kernels that show what of the kernels' choices works: pipelines and schedulers, in each layout.
+Support matrices show which kernel options work: pipelines and schedulers, in each layout.
 """
 
 from __future__ import annotations
@@ -40,15 +40,15 @@ _MATRICES = {"pipelines": (Scheduler.INTRAWAVE,), "schedulers": tuple(Scheduler)
 
 
 def matrix(name: str, settings: MatrixSettings) -> tuple[Case[GemmProblem, GemmKernel], ...]:
-    """The cases of a matrix, by layout: nothing is left out because it is known not to work.
+    """Return the cases of a matrix, by layout; options known to fail are included.
 
     Raises:
-        UsageError: there is no such matrix, or a setting is one of convolutions.
-        NoKernelError: the architecture has no kernel to begin with.
+        UsageError: no such matrix exists, or a setting is for convolutions.
+        NoKernelError: the architecture has no kernel to start from.
     """
     if settings.variant or settings.ndim:
         raise UsageError(
-            f"{OP_TYPE} has neither directions nor dimensions", "leave those options out", code="inapplicable-option"
+            f"{OP_TYPE} has neither directions nor dimensions", "omit those options", code="inapplicable-option"
         )
     if name not in _MATRICES:
         raise UsageError(f"{OP_TYPE} has no matrix {name!r}", one_of(name, _MATRICES), code="unknown-name")
@@ -61,7 +61,7 @@ def matrix(name: str, settings: MatrixSettings) -> tuple[Case[GemmProblem, GemmK
 
 
 def problem_for(kernel: GemmKernel) -> GemmProblem:
-    """A few whole tiles of a kernel."""
+    """Return a problem of a few whole tiles of a kernel."""
     m, n, k = kernel.tile
     return GemmProblem(_TILES * m, _TILES * n, _TILES_K * k, kernel.dtype, kernel.layout)
 
@@ -78,14 +78,14 @@ def _base(settings: MatrixSettings, layout: str) -> GemmKernel:
 
 
 def operand_shapes(problem: GemmProblem) -> tuple[tuple[int, int], tuple[int, int], tuple[int, int]]:
-    """Shapes of A, B and C as they lie in memory: of a column-major matrix, its transpose."""
+    """Shapes of A, B and C in memory: a column-major matrix is stored as its transpose."""
     shapes = (problem.a_shape, problem.b_shape, problem.c_shape)
     a, b, c = (shape if letter == "r" else shape[::-1] for shape, letter in zip(shapes, problem.layout, strict=True))
     return a, b, c
 
 
 def _arrays(problem: GemmProblem) -> tuple[ArrayForm, ArrayForm, ArrayForm]:
-    """A, B and C, M x K, K x N and M x N whatever their layout."""
+    """A, B and C as M x K, K x N and M x N, independent of layout."""
     is_column = [letter == "c" for letter in problem.layout]
     return (
         ArrayForm("a", 0, problem.a_shape, "M, K", is_transposed=is_column[0]),
@@ -95,12 +95,12 @@ def _arrays(problem: GemmProblem) -> tuple[ArrayForm, ArrayForm, ArrayForm]:
 
 
 def reduction_length(problem: GemmProblem) -> int:
-    """The products that one element of C sums."""
+    """Number of products summed in one element of C."""
     return problem.k
 
 
 def multiply(problem: GemmProblem, a: NDArray[Any], b: NDArray[Any]) -> NDArray[Any]:
-    """C as it lies in memory, in the precision of A and B, which have the shapes of `operand_shapes`."""
+    """Return C as stored in memory, in the precision of A and B, which have the shapes of `operand_shapes`."""
     left, right = (
         matrix if letter == "r" else matrix.T for matrix, letter in zip((a, b), problem.layout, strict=False)
     )
@@ -109,7 +109,7 @@ def multiply(problem: GemmProblem, a: NDArray[Any], b: NDArray[Any]) -> NDArray[
 
 
 _TEMPLATES = Path(__file__).parents[1] / "templates"
-_COMPILE_S = {"": 25.0, "mem": 57.0}  # seen of units of a few kernels
+_COMPILE_S = {"": 25.0, "mem": 57.0}  # observed for a few kernels' translation units
 _DTYPES = ("fp32", "fp16", "bf16", "fp8", "bf8", "int8")
 
 
@@ -120,12 +120,12 @@ class CGemmProblem(ctypes.Structure):
 
 
 def c_problem(problem: GemmProblem) -> CGemmProblem:
-    """The matrix product as kernels take it."""
+    """Return the matrix product as kernels take it."""
     return CGemmProblem(problem.m, problem.n, problem.k, problem.split_k)
 
 
 def _split(problem: GemmProblem, _kernel_name: str) -> Split:
-    """The problem's; GEMM kernels have no second stage."""
+    """Return the problem's split of K; GEMM kernels have no second stage."""
     return Split(problem.split_k)
 
 
@@ -166,10 +166,10 @@ def _problems(settings: Settings) -> tuple[GemmProblem, ...]:
 
 
 def _candidate_source(settings: Settings) -> CandidateSource[GemmProblem, GemmKernel]:
-    """Candidates from a run's settings: an architecture's pool or a registry, filtered.
+    """Return the source of candidates for a run's settings: an architecture's pool or a registry, filtered.
 
     Raises:
-        UsageError: a setting is malformed, or one of convolutions is given.
+        UsageError: a setting is malformed, or is for convolutions.
         DataError: the registry cannot be read.
     """
     from ckh.bench.planning.candidates import PoolSource, registry_of, wanted_by

@@ -1,4 +1,4 @@
-"""How GEMM kernels are executed to be believed: classes, and problems that reach all ends of their loops."""
+"""Trial executions of GEMM kernels: kernel classes, and problems that exercise all loop remainders."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
     from ckh.archs import ArchSpec, Triple
     from ckh.ops.gemm_universal.kernel import GemmKernel
 
-_RAGGED = 16  # elements beside whole tiles: what every vector width of pools divides
-_PARTS = (2, 3)  # of K
+_RAGGED = 16  # elements beyond whole tiles: a multiple of every vector width of pools
+_PARTS = (2, 3)  # splits of K
 _WAVES = 4
-_UNSCHEDULED = ("basic_v1",)  # whatever their names say of a scheduler
+_UNSCHEDULED = ("basic_v1",)  # ignores the scheduler in its name
 _USUAL = ("mem", "compv3")
-_MOST_TILE = (128, 128, 64)  # of those that stand for the others: large ones take long to execute
-_ALL_ENDS = "fp16 rcr mem intrawave"  # of the most tiles that `mem` loads ahead
+_MOST_TILE = (128, 128, 64)  # limit for representative kernels: large tiles take long to execute
+_ALL_ENDS = "fp16 rcr mem intrawave"  # `mem` prefetches the most tiles
 _PAIRS = (
     *(("fp16", layout) for layout in GEMM_LAYOUTS),
     *((dtype, "rcr") for dtype in ("bf16", "fp32", "fp8", "bf8", "int8")),
@@ -31,7 +31,7 @@ _PAIRS = (
 
 
 def loop_end_problems(kernel: GemmKernel) -> tuple[GemmProblem, ...]:
-    """The problems; a kernel may refuse some of them, as those that are no multiples of what it does not pad."""
+    """Return the problems; a kernel may reject some, such as sizes that are not multiples of an unpadded tile."""
     return tuple(dict.fromkeys(_problems(kernel)))
 
 
@@ -39,7 +39,7 @@ def _problems(kernel: GemmKernel) -> Iterator[GemmProblem]:
     m, n, k = kernel.tile
     for steps in range(1, most_steps(*_loop(kernel)) + 1):
         yield _product(kernel, m, n, steps * k)
-    # More blocks than any order of them takes at a time, and than persistent kernels have.
+    # More blocks than any block order groups at a time, and than a persistent kernel launches.
     yield _product(kernel, 7 * m, 2 * n, 2 * k)
     yield _product(kernel, m + _RAGGED, n, k)
     yield _product(kernel, m, n + _RAGGED, 2 * k)
@@ -54,14 +54,14 @@ def _product(kernel: GemmKernel, m: int, n: int, k: int, split_k: int = 1) -> Ge
 
 
 def kernel_class(kernel: GemmKernel) -> str:
-    """Dtype, layout, pipeline, scheduler, and whether it is persistent."""
+    """Return dtype, layout, pipeline, scheduler and persistence of a kernel, as text."""
     scheduler = "" if kernel.pipeline in _UNSCHEDULED else f" {kernel.scheduler}"
     kind = f"{kernel.dtype} {kernel.layout} {kernel.pipeline}{scheduler}"
     return f"{kind}, persistent" if kernel.persistent else kind
 
 
 def representatives(arch: ArchSpec) -> dict[str, list[GemmKernel]]:
-    """In every dtype each pipeline and scheduler, in fp16 also persistent; in other layouts `mem` and `compv3`."""
+    """Return each pipeline and scheduler of every dtype, in fp16 also persistent; other layouts: `mem` and `compv3`."""
     space = space_of(arch)
     small = tuple(tile for tile in space.tiles if all(a <= b for a, b in zip(tile, _MOST_TILE, strict=True)))
     found: dict[str, list[GemmKernel]] = {}
@@ -76,9 +76,9 @@ def representatives(arch: ArchSpec) -> dict[str, list[GemmKernel]]:
 
 
 def cost(kernel: GemmKernel) -> tuple[bool, int, int, int, int, str]:
-    """Kernels of several waves first, since one wave cannot race; then small tiles and few instructions.
+    """Sort key: kernels of several waves first, since a single wave cannot race; then small tiles and few instructions.
 
-    Each end of a loop is compiled for itself: those with the fewest come before small tiles, but for one class.
+    Each loop remainder is compiled separately: kernels with few remainders precede small tiles, but for one class.
     """
     ends = 0 if kernel_class(kernel) == _ALL_ENDS else loaded_ahead(*_loop(kernel))
     m, n, k = kernel.tile
@@ -87,12 +87,12 @@ def cost(kernel: GemmKernel) -> tuple[bool, int, int, int, int, str]:
 
 
 def _loop(kernel: GemmKernel) -> tuple[str, Triple, int, str]:
-    """The parts of a kernel that its loop depends on: pipeline, tile, waves, dtype."""
+    """Return the parameters that a kernel's loop depends on: pipeline, tile, waves, dtype."""
     return kernel.pipeline, kernel.tile, _waves(kernel), kernel.dtype
 
 
 def _waves(kernel: GemmKernel) -> int:
-    """Per block."""
+    """Number of waves per block."""
     return (kernel.wave_m or 1) * (kernel.wave_n or 1) * (kernel.wave_k or 1)
 
 

@@ -1,12 +1,11 @@
-"""Training problems: drawn at random with a fixed seed, so that work, aspect and edges are covered alike.
+"""Training problems drawn at random with a fixed seed, and AMD's coverage lists of GEMMs.
 
-Each family draws M, N and K until the work is near a target; the targets of a family are evenly spaced, in the
-logarithm, over the set's range of work. No weight (N, K) of a hold-out model, whole or sharded, is ever taken, at no M.
+Each family draws M, N and K until the work is near a target; the targets of a family are evenly spaced, on a
+logarithmic scale, over the set's range of work, so that work, aspect ratio and edge cases are covered evenly. No weight
+(N, K) of a hold-out model, unsharded or sharded, is ever used, whatever M.
 
-AMD's coverage lists of GEMMs, as tables of grids: `wide`, and the `edge` cases.
-
-Sources: `generate_wide_coverage.py` (13 categories) and `generate_edge_dims.py` of Composable Kernel's dispatcher. Both
-order their problems as here.
+AMD's coverage lists are tables of grids: `wide`, and the `edge` cases. Sources: `generate_wide_coverage.py` (13
+categories) and `generate_edge_dims.py` of Composable Kernel's dispatcher. Both order their problems as here.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ if TYPE_CHECKING:
 
 SEED = 20_250_311
 _T = TypeVar("_T")
-_NEAR = 1.6  # how far, as a factor, the work may be from its target
+_NEAR = 1.6  # maximum factor between work and its target
 _TRIES = 100_000
 
 _PRIMES = (2, 3, 5, 7, 11, 13, 17, 23, 31, 37, 61, 67, 97, 127, 131, 251, 257, 509, 521, 1021, 1031, 2039, 4093, 8191)
@@ -42,7 +41,7 @@ _TOKENS = (1, 1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 15, 16, 17, 20, 24, 31)
 
 @dataclass(frozen=True, slots=True)
 class SizeLimits:
-    """How large the problems of a set are: work in floating-point operations, the largest size, bytes (as fp32)."""
+    """Limits of the problems of a set: work in floating-point operations, largest size, bytes (as fp32)."""
 
     flops: tuple[float, float]
     size: int
@@ -51,9 +50,10 @@ class SizeLimits:
 
 @dataclass(frozen=True, slots=True)
 class SizeFamily:
-    """Its share of a set in percent, and how M, N, K and split_k are drawn below the largest size.
+    """A family's share of a set in percent, and how M, N, K and split_k are drawn up to the largest size.
 
-    `reach` is the part of the range of work, in the logarithm, that its problems cover: a thin one is never large.
+    `reach` is the part of the range of work, on a logarithmic scale, that its problems cover: a thin problem is never
+    large.
     """
 
     percent: int
@@ -63,11 +63,11 @@ class SizeFamily:
 
 
 def _pick(rng: Random, items: Sequence[_T]) -> _T:
-    return items[int(rng.random() * len(items))]  # Random.random is the method that Python keeps reproducible
+    return items[int(rng.random() * len(items))]  # Random.random is the method whose sequence Python keeps reproducible
 
 
 def _spread(rng: Random, most: int, step: int = 1) -> int:
-    """A multiple of `step`, evenly distributed in the logarithm."""
+    """Draw a multiple of `step`, uniformly on a logarithmic scale."""
     return step * round(math.exp(rng.random() * math.log(most / step)))
 
 
@@ -86,12 +86,12 @@ def _skinny(rng: Random, most: int) -> Sizes:
 
 
 def _layer(rng: Random, most: int) -> Sizes:
-    """Tokens times a weight of sizes that models have."""
+    """Draw tokens times a weight of sizes common in models."""
     return (_spread(rng, most), *_weight(rng))
 
 
 def _decode(rng: Random, most: int) -> Sizes:
-    """As a layer, with few tokens: a language model that writes."""
+    """Draw a layer with few tokens, as when a language model generates text."""
     return (_spread(rng, most // 64), *_weight(rng))
 
 
@@ -109,18 +109,18 @@ def _shallow(rng: Random, most: int) -> Sizes:
 
 
 def _uneven(rng: Random, most: int) -> Sizes:
-    """No size is a multiple of anything in particular."""
+    """Draw sizes without common divisors."""
     return _spread(rng, most), _spread(rng, most), _spread(rng, most)
 
 
 def _prime(rng: Random, most: int) -> Sizes:
-    """One or two sizes are primes."""
+    """Draw one or two prime sizes."""
     other = _pick(rng, (_pick(rng, _PRIMES), _spread(rng, 4 * most, 8)))
     return _turned(rng, (_pick(rng, _PRIMES), _spread(rng, 4 * most), other))
 
 
 def _one(rng: Random, most: int) -> Sizes:
-    """One size is 1: a vector times a matrix, a matrix times a vector, or an outer product."""
+    """Draw one size of 1: a vector times a matrix, a matrix times a vector, or an outer product."""
     return _turned(rng, (1, _spread(rng, 4 * most), _spread(rng, 4 * most)))
 
 
@@ -142,7 +142,7 @@ FAMILIES: dict[str, SizeFamily] = {
     "prime": SizeFamily(5, _prime, 0.65),
     "one": SizeFamily(4, _one, 0.42),
 }
-# Of squares, those of FAMILIES leave few; language models give more.
+# FAMILIES leave few squares; language models give more problems.
 FURTHER_FAMILIES: dict[str, SizeFamily] = {
     **{name: family for name, family in FAMILIES.items() if name != "square"},
     "layer": SizeFamily(24, _layer),
@@ -162,14 +162,14 @@ def draw_problems(
     held_out: Collection[tuple[int, int]],
     others: Collection[GemmProblem] = (),
 ) -> tuple[GemmProblem, ...]:
-    """About `count` distinct problems, fp32 and rcr, in the order of the families and of their work.
+    """Draw about `count` distinct problems, fp32 and rcr, ordered by family and work.
 
     Args:
-        families: what to draw; the percents are of `count`.
-        count: how many make 100 percent.
-        limits: of each problem.
-        held_out: weights (N, K) that are not to be taken.
-        others: problems that are not to be taken, as they were drawn before.
+        families: the families to draw; their percentages are of `count`.
+        count: number of problems for 100 percent.
+        limits: limits of each problem.
+        held_out: weights (N, K) to exclude.
+        others: problems to exclude, drawn before.
     """
     rng = Random(SEED + len(others))
     known = frozenset(others)
@@ -215,7 +215,7 @@ _FEW = (2, 3, 4, 7, 8, 15, 16)
 _SPARSE = (64, 256, 1024, 4096)
 
 WIDE: tuple[Grid, ...] = (
-    # One token, then ever more.
+    # From one token upwards.
     (
         _ONE,
         (512, 1024, 1536, 2048, 3072, 4096, 4608, 7168, 8192, 11008, 14336, 28672),
@@ -259,5 +259,5 @@ EDGE: tuple[Grid, ...] = (
 
 
 def ordered(grids: Iterable[Grid]) -> tuple[GemmProblem, ...]:
-    """The distinct problems of grids by M, N and K, fp32 and rcr."""
+    """Return the distinct problems of grids, ordered by M, N and K, in fp32 and rcr."""
     return tuple(sorted({GemmProblem(*sizes) for grid in grids for sizes in product(*grid)}))

@@ -1,9 +1,7 @@
 """Files of GEMM problems: canonical texts, CSV, JSON, and AMD's Python, which is not executed.
 
-A text has one problem a line; CSV and JSON have m, n, k and what else is known.
-
-Whatever is wrong with a file is one `DataError` that says file, entry and what. A problem that stands there twice is
-read once.
+A text file has one problem per line; CSV and JSON have m, n, k and optional columns. Every fault of a file is one
+`DataError` that states file, entry and reason. Duplicate problems are read once.
 """
 
 from __future__ import annotations
@@ -21,7 +19,7 @@ from ckh.problems import dtype_name
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    # A file's entries: where each is, and what makes a problem of it, given the element type for one without.
+    # A file's entries: location, and a function that returns the problem given the default element type.
     _Entries = Iterator[tuple[int, Callable[[str], GemmProblem]]]
 
 _REQUIRED = ("m", "n", "k")
@@ -37,19 +35,19 @@ _IN_PYTHON = WrittenForm(
 
 
 def is_problem_file(source: str) -> bool:
-    """True if the name ends like a problem file's."""
+    """True if the suffix is that of a problem file."""
     return Path(source).suffix.lower() in _READERS
 
 
 def read_problems(source: str | Path, dtype: str | None = None, default_dtype: str = "fp32") -> tuple[GemmProblem, ...]:
-    """Read the distinct problems of a file in their order.
+    """Read the distinct problems of a file in order.
 
-    Columns and keys are m, n, k and, where they are not 1, `default_dtype` and rcr, split_k, dtype and layout; case
-    does not count.
+    Columns and keys are m, n, k and optionally split_k (default 1), dtype (`default_dtype`) and layout (rcr); they are
+    case-insensitive.
 
     Args:
         source: the path.
-        dtype: the element type; None: what the file says, else `default_dtype`. A file that says another is refused.
+        dtype: the element type; None: as the file states, else `default_dtype`. A file that states another is refused.
         default_dtype: the element type of entries that state none.
 
     Raises:
@@ -115,7 +113,7 @@ def _python(path: Path) -> _Entries:
     for line, values in written_problems(path, read_text(path), _IN_PYTHON):
         lower = {name.lower(): value for name, value in values.items()}
         if len(lower) < len(values):
-            raise DataError(f"{path}:{line}: duplicate value", "leave one of them out", code="duplicate-name")
+            raise DataError(f"{path}:{line}: duplicate value", "remove one of them", code="duplicate-name")
         yield line, lambda dtype, values=lower: _problem(values, dtype)  # type: ignore[misc]
 
 

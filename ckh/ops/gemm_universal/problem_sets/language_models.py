@@ -1,7 +1,7 @@
-"""Large language models as the matrix products that their layers are.
+"""Large language models as the matrix products of their layers.
 
-A model is its published configuration (`ckh.shapes.models.ready`); every product follows from it by rule. y = x W^T: A
-is the activations (tokens x inputs, row-major), B the weight, stored outputs x inputs, that is a column-major K x N:
+A model is its published configuration (`ckh.shapes.models.ready`), from which every product is derived. y = x W^T: A is
+the activations (tokens x inputs, row-major), B the weight, stored as outputs x inputs, that is a column-major K x N:
 layout rcr. `ckh shapes` has the same models as servers run them, with more projections fused.
 """
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Projection:
-    """A weight of n outputs and k inputs; `routed` tokens only pass through it if it is an expert's."""
+    """A weight of n outputs and k inputs; if it is an expert's, only `routed` tokens pass through it."""
 
     name: str
     n: int
@@ -31,7 +31,7 @@ class Projection:
 
 @dataclass(frozen=True, slots=True)
 class LanguageModel:
-    """A published configuration; `intermediate` is that of the dense layers, 0 if there are none."""
+    """A published configuration; `intermediate` is the size of the dense layers, 0 if there are none."""
 
     source: str
     hidden: int
@@ -44,7 +44,7 @@ class LanguageModel:
     latent: LatentAttention | None = None
 
     def projections(self) -> Iterator[Projection]:
-        """The distinct weights that tokens are multiplied with, in the order they are met."""
+        """Yield the distinct weights that tokens are multiplied with, in execution order."""
         yield from self._attention() if self.latent is None else self._latent_attention(self.latent)
         if self.intermediate:
             yield from _feed_forward("", self.hidden, self.intermediate)
@@ -56,16 +56,16 @@ class LanguageModel:
         yield Projection("lm_head", self.vocabulary, self.hidden)
 
     def rows(self, projection: Projection, tokens: int) -> int:
-        """Rows of A for a batch of tokens: an expert gets its even share, rounded up."""
+        """Rows of A for a batch of tokens: experts get equal shares, rounded up."""
         if not projection.routed or self.experts is None:
             return tokens
         return -(-tokens * self.experts.per_token // self.experts.count)
 
     def shard(self, ranks: int) -> LanguageModel:
-        """One rank's share under tensor parallelism.
+        """Return one rank's share under tensor parallelism.
 
-        Heads, intermediate sizes and the vocabulary are divided, hidden size, ranks of latent attention and the router
-        are not; key-value heads that are too few for all ranks are repeated.
+        Heads, intermediate sizes and the vocabulary are divided; hidden size, ranks of latent attention and the router
+        are not. If there are fewer key-value heads than ranks, they are replicated.
         """
         experts = self.experts and replace(self.experts, intermediate=self.experts.intermediate // ranks)
         return replace(
@@ -90,20 +90,20 @@ class LanguageModel:
 
 
 def _feed_forward(prefix: str, hidden: int, intermediate: int, *, routed: bool = False) -> Iterator[Projection]:
-    """Gated: gate and up are one weight."""
+    """Yield the projections of a gated feed-forward layer: gate and up are one weight."""
     yield Projection(f"{prefix}gate_up", 2 * intermediate, hidden, routed)
     yield Projection(f"{prefix}down", hidden, intermediate, routed)
 
 
 def _language_model(name: str) -> LanguageModel:
-    """A ready model as the hold-out sets have it."""
+    """Return a known model as the hold-out sets use it."""
     source, fields = READY[name]
     model = decoder_of(config_of(fields, name))
     sizes = (model.hidden, model.intermediate, model.heads, model.kv_heads, model.head_dim, model.vocabulary)
     return LanguageModel(source, *sizes, model.experts, model.latent)
 
 
-# The models of hold-out sets; another one would change which weights no training set may hold.
+# The models of hold-out sets; a further model would change which weights training sets exclude.
 _NAMES = (
     *("llama3-8b", "llama3-70b", "deepseek-v3", "qwen3-0.6b", "qwen3-8b", "qwen3-32b", "qwen3-30b-a3b"),
     "mixtral-8x7b",

@@ -1,1 +1,1 @@
-"""Readers of files of measurements that are of matrix products alone."""
+"""Readers of measurement files specific to matrix products."""

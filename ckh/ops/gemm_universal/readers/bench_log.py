@@ -1,20 +1,20 @@
-"""Reader of raw logs of AMD's GEMM benchmarks: JSON objects between whatever else was printed.
+"""Reader of raw logs of AMD's GEMM benchmarks: JSON objects among other output.
 
-    Shape 3: M=16 N=4096 K=4096 dtype=fp8 layout=rcr
-    {"name": "gemm_universal_fp8_rcr_...", "problem": {"m": 16, ...}, "perf_result": {"latency(ms)": 0.02, ...}}
+    Shape 3: M=16 N=4096 K=4096 dtype=fp8 layout=rcr {"name": "gemm_universal_fp8_rcr_...", "problem": {"m": 16, ...},
+    "perf_result": {"latency(ms)": 0.02, ...}}
 
-Sizes, element type and layout are those of an object's `problem`, and what that leaves out, those of the last `Shape`
-line; neither may contradict the kernel's name. Kernels are as their names say, also the padding of `mem` kernels, which
-tile_engine_json corrects. Times with two decimals are made more precise, see `gemm_rows.precise_time`. A run without a
-time or TFLOPS above zero is a failure, and one that "Verification failed" names later has a wrong result.
+Sizes, element type and layout come from an object's `problem`, missing ones from the last `Shape` line; neither may
+contradict the kernel's name. Kernels are taken as named, including the padding of `mem` kernels, which tile_engine_json
+corrects. Times with two decimals are refined, see `gemm_rows.precise_time`. A run without a positive time and TFLOPS is
+a failure; a run that a later "Verification failed" line names has a wrong result.
 
-The file is read once as a stream: memory grows with the number of results, a few bytes each, not with the file.
+The file is read once as a stream: memory grows with the number of results, a few bytes each, not with the file size.
 
-Finding the JSON objects of a log in a stream of it, however large; nothing is kept but the object that is open.
+JSON objects are found in a stream of any length; only the open object is kept.
 
-An object begins where a line does, or with its "name" in the middle of one, where outputs ran into each other. Braces
-in strings do not count. An object that cannot be completed is dropped with a reason, and what came after its first line
-is looked at again, so that it takes no other with it.
+An object begins at the start of a line, or with its "name" within a line if outputs are interleaved. Braces in strings
+do not count. An object that cannot be completed is dropped with a reason, and the text after its first line is scanned
+again, so that no other object is lost.
 """
 
 from __future__ import annotations
@@ -59,19 +59,19 @@ MALFORMED = "with a JSON object that is malformed"
 ENDLESS = "with a JSON object that does not end within 1 MiB"
 TOO_DEEP = "with a JSON object that is nested too deeply"
 
-# A string, or a quote that begins one which does not end on its line, or a bracket.
+# A string, or a quote that begins a string not terminated on its line, or a bracket.
 _TOKEN = re.compile(r'"(?:[^"\\\n]|\\.)*"|["{}\[\]]')
 _BRACKET = re.compile(r"[{}\[\]]")
 _CLOSER = {"{": "}", "[": "]"}
 _CLOSERS = frozenset(_CLOSER.values())
 _QUOTE = '"'
 _NAMED = re.compile(r'\{\s*"name"\s*:')
-# The tile engine ends with the best of what it has printed before.
+# The tile engine ends with the best of the results that it printed before.
 _REPEATED = "best kernel instance"
 
 
 class FoundKind(StrEnum):
-    """The kinds of finds: the text of an object, the reason why one was dropped, or a line outside of objects."""
+    """Kinds of findings: the text of an object, the reason why an object was dropped, or a line outside objects."""
 
     OBJECT = "object"
     DROPPED = "dropped"
@@ -80,7 +80,7 @@ class FoundKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A find, and the line that it begins on, counted from 1."""
+    """A finding, and the line that it begins on, counted from 1."""
 
     kind: FoundKind
     line: int
@@ -93,7 +93,7 @@ class _Line(NamedTuple):
 
 
 class _Open:
-    """The object that is open: its lines, and the brackets that are to be closed."""
+    """The open object: its lines, and the brackets that are to be closed."""
 
     def __init__(self) -> None:
         self.lines: list[_Line] = []
@@ -101,15 +101,15 @@ class _Open:
         self._closers: list[str] = []
 
     def admits_object(self) -> bool:
-        """True if an object can stand where the next line begins."""
+        """True if an object can begin on the next line."""
         last = next((text[-1] for line in reversed(self.lines) if (text := line.text.rstrip())), "")
         return last in {":", "["} or (last == "," and self._closers[-1] == "]")
 
     def feed(self, line: _Line) -> tuple[int, str]:
-        """Take a line; where in it the object ends, else -1, and the reason if it is to be dropped."""
+        """Process a line; return where in it the object ends, else -1, and the reason if the object is dropped."""
         self.lines.append(line)
         self.size += len(line.text)
-        # What a line without brackets has wrong, the JSON parser finds.
+        # Errors in a line without brackets are detected by the JSON parser.
         for match in _TOKEN.finditer(line.text) if _BRACKET.search(line.text) else ():
             found = match[0]
             if found in _CLOSER:
@@ -124,7 +124,7 @@ class _Open:
 
 
 def read_lines(file: IO[bytes], see: Callable[[bytes], None]) -> Iterator[str]:
-    """The lines of a stream, those that are longer than an object may be in pieces; `see` is shown every byte."""
+    """Yield the lines of a stream, split where longer than an object may be; `see` receives every byte."""
     rest = b""
     while piece := file.readline(MOST_CHARACTERS):
         see(piece)
@@ -138,9 +138,9 @@ def read_lines(file: IO[bytes], see: Callable[[bytes], None]) -> Iterator[str]:
 
 
 class Scanner:
-    """The objects of a log's lines, and those lines outside of objects that `is_mark` wants.
+    """Iterator over the objects of a log's lines, and over lines outside objects that `is_mark` selects.
 
-    A mark also ends an object that is open. It is called only for lines that do not begin like a part of one.
+    A mark also ends an open object. `is_mark` is called only for lines that do not begin like a part of an object.
     """
 
     def __init__(self, lines: Iterable[str], is_mark: Callable[[str], bool]) -> None:
@@ -217,7 +217,7 @@ class Scanner:
     def _drop(self, opened: _Open, reason: str) -> Found:
         self._open = None
         if reason in {CUT_OFF, ENDLESS}:
-            # What was read as a part of it may have been objects.
+            # The text read as a part of the dropped object may contain objects.
             self._again.extendleft(reversed(opened.lines[1:]))
         return Found(FoundKind.DROPPED, opened.lines[0].number, reason)
 
@@ -236,7 +236,7 @@ _LATENCY, _TFLOPS = "latency(ms)", "tflops(TFlops)"
 
 
 def sniff(head: bytes) -> bool:
-    """True if there is a result or a `Shape` line in the first bytes."""
+    """True if a result or a `Shape` line occurs in the first bytes."""
     return b'"perf_result"' in head or _SHAPE.search(head.decode("utf-8", "replace")) is not None
 
 
@@ -245,7 +245,7 @@ def read(path: Path, options: ReadOptions) -> Reading:
 
     Raises:
         UsageError: no architecture, or an unknown one, was given.
-        DataError: it cannot be read, holds no results, or objects are bad and not to be skipped.
+        DataError: the log cannot be read, has no results, or has bad objects that are not to be skipped.
     """
     log = _Log(GemmRows(path, options))
     digest = hashlib.sha256()
@@ -266,7 +266,7 @@ def _is_mark(text: str) -> bool:
 
 
 class _Log:
-    """The part of a log that was read: its rows, the last `Shape` line, and the last row of each kernel."""
+    """State of reading a log: its rows, the last `Shape` line, and the last row of each kernel."""
 
     def __init__(self, rows: GemmRows) -> None:
         self.rows = rows
@@ -275,7 +275,7 @@ class _Log:
         self._row_of_kernel: dict[str, int] = {}
 
     def take(self, found: Found) -> None:
-        """Read one more object or line."""
+        """Process the next object or line."""
         where = f"line {found.line}"
         if found.kind is FoundKind.LINE:
             self._take_line(found.text)
@@ -318,14 +318,14 @@ class _Log:
         self._row_of_kernel[str(values["name"]).strip()] = row
 
     def _kernel(self, name: Any) -> tuple[str, GemmKernel]:
-        """A kernel under its complete name, each read once."""
+        """Return the complete name and the kernel, each name parsed once."""
         known = self._kernels.get(str(name))
         if known is None:
             known = self._kernels[str(name)] = named(kernel_of(name, {}, self.rows.arch))
         return known
 
     def _stated(self, problem: Any) -> dict[str, Any]:
-        """The problem that an object states, and where it leaves something out, the last `Shape` line."""
+        """Return the problem that an object states, completed from the last `Shape` line."""
         given = problem if isinstance(problem, dict) else {}
         if str(given.get("structured_sparsity")).lower() in {"true", "1"}:
             raise Unusable(SPARSE, "the problem has structured_sparsity")
@@ -338,16 +338,16 @@ class _Log:
 
 
 def _letter(layout: Any) -> str:
-    """Of RowMajor, row, ColumnMajor, col: the first letter."""
+    """Return the letter of RowMajor, row, ColumnMajor or col."""
     text = str(layout).lower()
     return "r" if "row" in text else "c" if "col" in text else "?"
 
 
 def _check(stated: dict[str, Any], dtype: str, layout: str) -> None:
-    """See that the log does not say another type or layout than the kernel's name; other spellings are ignored.
+    """Check that type and layout in the log agree with the kernel's name; unknown spellings are ignored.
 
     Raises:
-        Unusable: it does.
+        Unusable: they differ.
     """
     for what, own, known in (("dtype", dtype, DTYPE_BYTES), ("layout", layout, GEMM_LAYOUTS)):
         if what in stated and stated[what] != own and str(stated[what]) in known:

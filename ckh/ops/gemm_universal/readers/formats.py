@@ -1,4 +1,4 @@
-"""Formats of measured matrix products: what AMD's and AITER's tools write."""
+"""File formats of measured matrix products, written by AMD's and AITER's tools."""
 
 from __future__ import annotations
 

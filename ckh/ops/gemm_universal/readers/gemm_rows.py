@@ -1,7 +1,7 @@
-"""GEMM measurements of AMD's tile engine: judging what a file says of one, and the table of those that are good.
+"""Validation of GEMM measurements of AMD's tile engine, and the table of the valid ones.
 
-The tile engine prints times with two decimals of a millisecond, TFLOPS with two decimals too, so that most times have
-one or two digits and TFLOPS five. See `precise_time` for what is made of that.
+The tile engine prints times and TFLOPS with two decimals, times in milliseconds, so that most times have one or two
+significant digits and TFLOPS five. `precise_time` refines such times.
 """
 
 from __future__ import annotations
@@ -36,15 +36,15 @@ MISMATCH = "with a kernel that is not for the problem"
 
 _NAMED = 3
 _MS_FLOPS_PER_TFLOPS = 1e9
-_PRINTED = 0.005  # half a unit of the second decimal, with which the tile engine prints
-_FINE = 1e-3  # a time that is known better than this is left alone
+_PRINTED = 0.005  # half a unit of the second decimal, the tile engine's precision
+_FINE = 1e-3  # relative precision above which a time is kept as it is
 _EQUAL = 1e-9
 _SINGLE = 1e-5  # the tile engine computes TFLOPS in single precision
 _TFLOPS_TOLERANCE = 0.01
 
 
 class Unusable(Exception):  # noqa: N818 # it is not an error of the program: the reader counts it
-    """A measurement cannot be used: the reason, and what is wrong with it."""
+    """A measurement cannot be used: the reason, and the fault."""
 
     def __init__(self, reason: str, detail: str) -> None:
         super().__init__(detail)
@@ -54,7 +54,7 @@ class Unusable(Exception):  # noqa: N818 # it is not an error of the program: th
 
 @dataclass(frozen=True, slots=True)
 class Time:
-    """A time in ms, 0 if there is none; whether it follows from TFLOPS, and whether these contradict it."""
+    """A time in ms, 0 if missing; whether it was derived from TFLOPS, and whether these contradict it."""
 
     latency_ms: float
     is_refined: bool = False
@@ -62,10 +62,10 @@ class Time:
 
 
 def problem_of(sizes: Mapping[str, Any], dtype: str, layout: str) -> GemmProblem:
-    """The problem of m, n, k and, if not 1, split_k.
+    """Return the problem of m, n, k and optionally split_k.
 
     Raises:
-        Unusable: one is missing, or impossible.
+        Unusable: a size is missing or impossible.
     """
     for name in "mnk":
         if name not in sizes:
@@ -79,10 +79,10 @@ def problem_of(sizes: Mapping[str, Any], dtype: str, layout: str) -> GemmProblem
 
 
 def number(values: Mapping[str, Any], name: str) -> Decimal:
-    """A finite number, with the digits that the file has.
+    """Return a finite number, with the digits in the file.
 
     Raises:
-        Unusable: it is missing or not one.
+        Unusable: it is missing or not a number.
     """
     value = values.get(name)
     if isinstance(value, bool) or not isinstance(value, (int, Decimal)) or not math.isfinite(_float(value)):
@@ -98,11 +98,11 @@ def _float(value: int | Decimal) -> float:
 
 
 def precise_time(latency_ms: Decimal, tflops: Decimal, flops: int) -> Time:
-    """The time of a run from the two numbers that the tile engine prints of it.
+    """Return the time of a run from the two numbers that the tile engine prints.
 
-    A printed time of 0.01 ms says no more than that it is between 0.005 and 0.015. Where a time has two decimals or
-    less, and TFLOPS are known better and agree with it, flops / TFLOPS is the time; it rounds to what was printed. A
-    time with more decimals is left alone, and where TFLOPS do not agree, the printed time counts.
+    A printed time of 0.01 ms only means between 0.005 and 0.015 ms. If a time has two decimals or fewer, and TFLOPS are
+    more precise and agree with it, the time is flops / TFLOPS, which rounds to the printed time. A time with more
+    decimals is kept, and where TFLOPS disagree, the printed time is used.
     """
     printed, rate = float(latency_ms), float(tflops)
     if rate <= 0:
@@ -118,16 +118,16 @@ def precise_time(latency_ms: Decimal, tflops: Decimal, flops: int) -> Time:
 
 
 def _half_unit(value: Decimal) -> float:
-    """How far the number may be from the one that was printed; final zeros may have been lost."""
+    """Maximum rounding error of a printed number; trailing zeros may have been lost."""
     exponent = value.as_tuple().exponent
     return min(_PRINTED, 0.5 * 10.0 ** min(exponent, 0)) if isinstance(exponent, int) else math.inf
 
 
 class GemmRows:
-    """The good measurements of one file, a few bytes each, and the count of the others.
+    """The valid measurements of one file, a few bytes each, and the number of invalid ones.
 
-    Of a pair that a file has several times, the n-th measurement is taken as one of run n: merging then decides as it
-    does between runs, so that a failed repetition does not lose a time.
+    The n-th measurement of a pair in a file counts as run n, and merging resolves repetitions as it does between runs,
+    so that a failed repetition does not lose a time.
     """
 
     def __init__(self, path: Path, options: ReadOptions) -> None:
@@ -156,7 +156,7 @@ class GemmRows:
 
     @property
     def bad(self) -> dict[str, int]:
-        """Number of measurements left out, by reason."""
+        """Number of excluded measurements, by reason."""
         return dict(self._bad)
 
     def drop(self, where: str, why: Unusable) -> None:
@@ -166,20 +166,20 @@ class GemmRows:
             self._first_bad.append(f"{where}: {why.detail}")
 
     def check(self, kernel: GemmKernel, problem: GemmProblem) -> None:
-        """See that the kernel is one for the problem.
+        """Check that the kernel matches the problem.
 
         Raises:
-            Unusable: it is not.
+            Unusable: it does not.
         """
         if (kernel.dtype, kernel.layout) != (problem.dtype, problem.layout):
             what = f"a kernel of {kernel.dtype} {kernel.layout} on {problem.canonical()}"
             raise Unusable(MISMATCH, what)
 
     def add(self, where: str, problem: GemmProblem, named: tuple[str, GemmKernel], time: Time) -> None:
-        """Add a measured time; the name says what the kernel is called, the kernel what its columns say.
+        """Add a measured time; `named` is the kernel's name and the kernel that its columns describe.
 
         Raises:
-            Unusable: nothing takes so short a time.
+            Unusable: the time is too short to be possible.
         """
         if time.latency_ms < SHORTEST_MS:
             raise Unusable(BAD_TIME, f"the time is {time.latency_ms:g} ms")
@@ -200,15 +200,15 @@ class GemmRows:
         self._latency_ms.append(latency_ms)
 
     def set_wrong(self, row: int, message: str) -> None:
-        """Note that the result of a row was found wrong."""
+        """Mark the result of a row as wrong."""
         self._messages[row] = message
         self._status_of_row[row] = self._statuses.setdefault(str(Status.WRONG_RESULT), len(self._statuses))
 
     def refuse_bad(self) -> None:
-        """Refuse the file for what cannot be used, unless that is to be left out.
+        """Refuse the file if it has unusable measurements, unless they are to be skipped.
 
         Raises:
-            DataError: there is such, or nothing else.
+            DataError: there are unusable measurements, or no usable ones.
         """
         count = sum(self._bad.values())
         if count and not self._options.skip_bad:
@@ -216,7 +216,7 @@ class GemmRows:
             rows = "row" if count == 1 else "rows"
             raise DataError(
                 f"{self._path}: {count} bad {rows} ({by_reason}): " + "; ".join(self._first_bad),
-                "mend them, or leave them out with --skip-bad",
+                "correct them, or skip them with --skip-bad",
                 code="bad-row",
             )
         if not len(self):
@@ -229,14 +229,14 @@ class GemmRows:
         """Warnings about the rows."""
         found = []
         if self.refined:
-            found.append(f"{self._path}: {self.refined} times printed with two decimals are taken from their TFLOPS")
+            found.append(f"{self._path}: {self.refined} times printed with two decimals are refined from their TFLOPS")
         if self._doubtful:
             count = f"differ by more than 1 % from flops / time in {sum(self._doubtful.values())} rows"
             found.append(f"{self._path}: tflops {count}, e.g. {next(iter(self._doubtful))}; flops / time is kept")
         return found
 
     def tables(self, sha256: str) -> Iterator[pa.Table]:
-        """The dataset's rows in tables, in the order of the file, the repetitions of pairs after all others."""
+        """Yield the dataset's rows as tables, in the file's order, with repeated measurements of pairs last."""
         import numpy as np
         import pandas as pd
 
@@ -274,5 +274,5 @@ class GemmRows:
 
 
 def named(kernel: GemmKernel) -> tuple[str, GemmKernel]:
-    """A kernel under its complete name."""
+    """Return a kernel with its complete name."""
     return kernel_name(kernel), kernel

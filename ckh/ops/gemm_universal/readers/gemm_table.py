@@ -1,13 +1,13 @@
-"""Reader of AMD's tables of GEMM measurements, and of anybody's whose columns are mapped to theirs.
+"""Reader of AMD's tables of GEMM measurements, and of tables whose columns are mapped to theirs.
 
 - `gemm_full_benchmark.py` of the tile engine writes CSV: kernel, problem_idx, M, N, K, latency_ms, tflops, non_zero,
-  since 2026 device, max_rel and verified too.
+  since 2026 also device, max_rel and verified.
 - `data_pipeline.py` and `convert_json_to_parquet.py` of the heuristics write Parquet of 33 columns.
-- `master_results.csv` of a coverage sweep has one row a problem: the fastest kernel whose result was right.
+- `master_results.csv` of a coverage sweep has one row per problem: the fastest kernel with a correct result.
 
-Element type and layout are those of the kernel's name; where the table says them, they must agree. A row without a
-time is a failure; a result that is all zeros, or that the table says was not verified, is a wrong one. Rows of one
-problem and kernel are repeated measurements.
+Element type and layout come from the kernel's name; where the table states them, they must agree. A row without a time
+is a failure; a result that is all zeros, or marked as not verified, is wrong. Rows of one problem and kernel are
+repeated measurements.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _SIZES = ("m", "n", "k")
 _OPTIONAL = ("split_k", "dtype", "layout", "non_zero", "verified", "is_valid", "arch")
 COLUMNS = ("kernel", *_SIZES, *TIMES, *_OPTIONAL)
 
-# Our columns under AMD's names, the first that a table has.
+# ckh's column -> AMD's names of it; the first that a table has is used.
 _AMDS = {
     "kernel": ("kernel_name", "working_kernel"),
     "m": ("M",),
@@ -58,12 +58,12 @@ _AMDS = {
 NOT_RUN = "without a kernel that worked"
 _TOLERANCE = 0.01
 _NAMED = 3
-# Why a row is not a measurement, in the order in which reasons count.
+# Reasons why a row is not a measurement, in order of precedence.
 _FAILURES = (
     (Status.LAUNCH_ERROR, "there is no time"),
-    (Status.LAUNCH_ERROR, "the file says that it is not valid"),
+    (Status.LAUNCH_ERROR, "the file marks it as invalid"),
     (Status.WRONG_RESULT, "all outputs are zero"),
-    (Status.WRONG_RESULT, "the file says that the result was not verified"),
+    (Status.WRONG_RESULT, "the file marks the result as not verified"),
 )
 
 
@@ -73,7 +73,7 @@ def sniff_csv(head: bytes) -> bool:
 
 
 def sniff_master(head: bytes) -> bool:
-    """True if the first line, behind comments, names the columns of `master_results.csv`."""
+    """True if the first line after comments names the columns of `master_results.csv`."""
     return {"working_kernel", "M", "N", "K", "best_latency_ms"} <= _header(head)
 
 
@@ -93,13 +93,13 @@ def read(path: Path, options: ReadOptions) -> Reading:
 
     Raises:
         UsageError: no architecture, or an unknown one, was given.
-        DataError: columns are missing, or rows are bad and not to be skipped.
+        DataError: columns are missing, or there are bad rows that are not to be skipped.
     """
     return read_table(open_table(path), options)
 
 
 def read_table(table: Table, options: ReadOptions) -> Reading:
-    """Read a table with these columns, under our names or AMD's."""
+    """Read a table with these columns, named as by ckh or AMD."""
     table = table.renamed(
         {
             ours: next(name for name in names if table.has(name))
@@ -132,7 +132,7 @@ def _format_of(table: Table) -> str:
 
 @dataclass
 class _TableRows:
-    """The good rows of a table and what became of the others."""
+    """The valid rows of a table, and counts of the others."""
 
     arch: ArchSpec
     options: ReadOptions
@@ -148,7 +148,7 @@ class _TableRows:
         self._kernels: dict[str, tuple[str, GemmKernel] | Unusable] = {}
 
     def add(self, cells: Cells) -> None:
-        """Judge some rows."""
+        """Validate and add rows."""
         self.seen += len(cells) + len(cells.wrong)
         cells = self._that_ran(cells)
         faults = Faults(cells)
@@ -160,12 +160,12 @@ class _TableRows:
 
     def notes(self) -> list[str]:
         """Warnings about the rows."""
-        found = [f"{self.not_run} rows are left out, {NOT_RUN}"] if self.not_run else []
+        found = [f"{self.not_run} rows are skipped, {NOT_RUN}"] if self.not_run else []
         text = f"tflops differ by more than 1 % from flops / time in {self.differing} rows; flops / time is kept"
         return [*found, text] if self.differing else found
 
     def _that_ran(self, cells: Cells) -> Cells:
-        """The rows that name a kernel: a problem of `master_results.csv` without one says nothing of any."""
+        """Return the rows that name a kernel; a problem of `master_results.csv` without one is not a measurement."""
         import numpy as np
 
         column = cells.column("kernel")
@@ -177,7 +177,7 @@ class _TableRows:
         return Cells(cells.table.take(kept), cells.lines[kept], cells.wrong)
 
     def _judged(self, cells: Cells, faults: Faults) -> pa.Table:
-        """The table of the good rows."""
+        """Return the table of the valid rows."""
         import numpy as np
 
         kernels, kernel_of_row = self._kernels_of(cells, faults)
@@ -219,7 +219,7 @@ class _TableRows:
         )
 
     def _kernels_of(self, cells: Cells, faults: Faults) -> tuple[list[tuple[str, GemmKernel]], NDArray[np.int64]]:
-        """The distinct kernels of the rows, each name read once, and each row's number among them."""
+        """Return the distinct kernels of the rows, each name parsed once, and each row's index among them."""
         import numpy as np
 
         column = cells.column("kernel")
@@ -258,7 +258,7 @@ def _mark(faults: Faults, group_of_row: NDArray[np.int64], complaints: dict[int,
 def _problems(
     kernels: list[GemmKernel], kernel_of_row: NDArray[np.int64], cells: Cells, faults: Faults
 ) -> tuple[list[GemmProblem], NDArray[np.int64]]:
-    """The distinct problems of the good rows, each judged once, and each row's number among them."""
+    """Return the distinct problems of the valid rows, each validated once, and each row's index among them."""
     import numpy as np
 
     sizes = {name: integers(cells, name, faults) for name in _SIZES}
@@ -294,7 +294,7 @@ def _problems(
 
 
 def _check_stated(kernels: list[GemmKernel], kernel_of_row: NDArray[np.int64], cells: Cells, faults: Faults) -> None:
-    """Mark the rows whose element type or layout is stated and is not that of their kernel."""
+    """Mark the rows whose stated element type or layout differs from their kernel's."""
     import numpy as np
 
     for name in ("dtype", "layout"):
@@ -312,14 +312,14 @@ def _check_stated(kernels: list[GemmKernel], kernel_of_row: NDArray[np.int64], c
 
 
 def _says(cells: Cells, name: str) -> NDArray[np.bool_]:
-    """The rows of which a column says true, or nothing."""
+    """Return the rows whose value in a column is true or missing."""
     import numpy as np
 
     return true_cells(cells.column(name)) if cells.has(name) else np.ones(len(cells), dtype=bool)
 
 
 def _statuses(failed: list[NDArray[np.bool_]]) -> tuple[pa.DictionaryArray, pa.Array]:
-    """The status and message of each row, given the rows of each of `_FAILURES`."""
+    """Return the status and message of each row, given the rows of each of `_FAILURES`."""
     import numpy as np
     import pyarrow as pa
 

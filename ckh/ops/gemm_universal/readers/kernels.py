@@ -1,4 +1,4 @@
-"""Kernels of the tile engine's files: read from their names and completed from a configuration that stands beside."""
+"""Kernels in the tile engine's files: parsed from their names and completed from their configuration."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ckh.archs import ArchSpec
 
 BAD_KERNEL = "with a kernel name that does not parse"
-INCOMPLETE = "with a kernel name that leaves out what nothing else says"
+INCOMPLETE = "with a kernel name whose missing parameters are stated nowhere"
 CONTRADICTION = "with a kernel_config that contradicts the kernel's name"
 
 _FLAGS = frozenset({"pad_m", "pad_n", "pad_k", "persistent"})
@@ -30,12 +30,12 @@ _VECTORS = ("vector_a", "vector_b", "vector_c")
 
 
 def kernel_of(name: object, config: Mapping[str, Any], arch: ArchSpec) -> GemmKernel:
-    """The kernel of a name; what a short name leaves out is taken from a configuration with AMD's fields.
+    """Return the kernel of a name; parameters that a short name omits are taken from a configuration with AMD's fields.
 
-    A configuration does not say vector widths, which are then native, as in a full name without them.
+    A configuration does not state vector widths; they are native, as in a full name without them.
 
     Raises:
-        Unusable: the name is none, the configuration contradicts it, or something is left out by both.
+        Unusable: the name does not parse, the configuration contradicts it, or both omit a parameter.
     """
     kernel = _parsed(name, arch)
     stated = _stated(config)
@@ -67,7 +67,7 @@ def _parsed(name: object, arch: ArchSpec) -> GemmKernel:
 
 
 def _stated(config: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields of a kernel that a configuration states."""
+    """Return the fields of a kernel that a configuration states."""
     known = {field.name for field in fields(GemmKernel)} - {"suffix", *_VECTORS}
     stated: dict[str, Any] = {}
     for key, value in config.items():
@@ -78,7 +78,7 @@ def _stated(config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _value(field: str, value: Any) -> Any:
-    """A value of the type that the field has."""
+    """Convert a value to the field's type."""
     if field in _TEXTS:
         is_right = isinstance(value, str) and (field not in _WORDS or value in _WORDS[field])
     elif field in _FLAGS:

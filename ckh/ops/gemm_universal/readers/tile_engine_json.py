@@ -1,18 +1,18 @@
 """Reader of AMD's GEMM benchmark JSON: `benchmark_results_*.json` and the bare lists of `*_partial.json`.
 
-A file holds, for each kernel, its configuration and one benchmark for each problem, as `generate_benchmark_data.py`
-writes them. Element type and layout are those of `metadata`; what that leaves out, those of the kernel's configuration;
-what neither says is fp16 and rcr, AMD's defaults. K is never split.
+A file has, for each kernel, its configuration and one benchmark per problem, as `generate_benchmark_data.py` writes
+them. Element type and layout come from `metadata`, else from the kernel's configuration, else fp16 and rcr, AMD's
+defaults. K is never split.
 
 Two things are corrected:
 
-- **Padding of `mem` kernels.** As in all our data of GPUs and in what AMD's `convert_json_to_parquet` writes, every row
-  of a kernel of pipeline `mem` has pad_m = pad_n = pad_k = 1: these kernels run every size although their names say
-  False. Only the three columns are corrected, `kernel_name` stays the name that was measured.
+- **Padding of `mem` kernels.** As in all of ckh's GPU data and in the output of AMD's `convert_json_to_parquet`, every
+  row of a kernel of pipeline `mem` has pad_m = pad_n = pad_k = 1: these kernels run every size although their names
+  state False. Only the three columns are corrected, `kernel_name` remains the name that was measured.
 - **Times with two decimals**, see `gemm_rows.precise_time`.
 
-A benchmark that failed is a row with a status and AMD's error as its message. Bandwidth is computed from the problem;
-AMD's converter takes two bytes for every element type.
+A failed benchmark becomes a row with a status and AMD's error as its message. Bandwidth is computed from the problem;
+AMD's converter assumes two bytes for every element type.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _BOM = b"\xef\xbb\xbf"
 _SHOWN = 3
 _ERROR_CHARACTERS = 200
 
-# What AMD's script writes as `error` of a failure, and CK's programs as it passes on; anything else is a failed launch.
+# `error` values of failures from AMD's script, and from CK's programs as passed on; any other is a failed launch.
 _STATUS_OF_ERROR: tuple[tuple[str, Status], ...] = (
     ("executable not found", Status.COMPILE_ERROR),
     ("timeout", Status.TIMEOUT),
@@ -72,7 +72,7 @@ def read(path: Path, options: ReadOptions) -> Reading:
 
     Raises:
         UsageError: no architecture, or an unknown one, was given.
-        DataError: the file is no such JSON, or benchmarks are bad and not to be skipped.
+        DataError: the file is not such JSON, or there are bad benchmarks that are not to be skipped.
     """
     rows = GemmRows(path, options)
     content = read_bytes(path)
@@ -89,12 +89,12 @@ def read(path: Path, options: ReadOptions) -> Reading:
 
 
 def _document(path: Path, content: bytes) -> tuple[dict[str, Any], list[Any]]:
-    """The metadata and the entries of a file."""
+    """Return the metadata and the entries of a file."""
     try:
         document = parse_json(content.removeprefix(_BOM), decimals=True)
     except JsonError as error:
         where = f"{path}:{error.line}" if error.line else str(path)
-        raise DataError(f"cannot read {where}: {error}", "was it written to its end?", code="unreadable") from error
+        raise DataError(f"cannot read {where}: {error}", "is the file complete?", code="unreadable") from error
     if isinstance(document, list):
         return {}, document
     if not isinstance(document, dict) or not isinstance(document.get("results"), list):
@@ -110,7 +110,7 @@ def _document(path: Path, content: bytes) -> tuple[dict[str, Any], list[Any]]:
 
 
 def _benchmarks(where: str, entry: Any) -> Iterator[tuple[str, Any, Any]]:
-    """Each benchmark of an entry with its place and kernel; None for what is not there."""
+    """Yield each benchmark of an entry with its location and kernel; None for missing parts."""
     benchmarks = entry.get("benchmarks") if isinstance(entry, dict) else None
     if not isinstance(benchmarks, list):
         yield where, None, None
@@ -120,7 +120,7 @@ def _benchmarks(where: str, entry: Any) -> Iterator[tuple[str, Any, Any]]:
 
 
 class _File:
-    """The part of a file that was read: its rows, the errors of failures, and the defaults that had to be used."""
+    """State of reading a file: its rows, errors of failures, and the defaults used."""
 
     def __init__(self, rows: GemmRows, metadata: dict[str, Any]) -> None:
         self._rows = rows
@@ -137,7 +137,7 @@ class _File:
 
     def warnings(self) -> list[str]:
         """Warnings about the file."""
-        found = [f"{key} is said nowhere, it is taken as {_DEFAULTS[key]}" for key in self._defaults]
+        found = [f"{key} is not stated, {_DEFAULTS[key]} is assumed" for key in self._defaults]
         if self._failures:
             found.append(f"{sum(self._failures.values())} benchmarks failed: {_most_common(self._failures)}")
         return found
@@ -164,7 +164,7 @@ class _File:
         self._rows.add(where, problem, name, time)
 
     def _kind(self, config: dict[str, Any]) -> dict[str, str]:
-        """Element type and layout."""
+        """Return the element type and layout."""
         stated = {key: self._metadata.get(key) or config.get(key) for key in _DEFAULTS}
         self._defaults |= {key: None for key, value in stated.items() if not value}
         return {key: str(value or _DEFAULTS[key]) for key, value in stated.items()}

@@ -1,7 +1,7 @@
-"""`Winner`: the fastest kernel that somebody's tuning found for a GEMM, and files of them.
+"""`Winner`: the fastest kernel for a GEMM according to a third-party tuning, and files of winners.
 
-A file of winners has the columns of a problem file, so that whatever takes problems takes it, and beside them what won.
-It is not a dataset: of the kernels that lost nothing is known, so there is no ranking to learn.
+A file of winners has the columns of a problem file, so that it can be used as one, and further columns on the winner.
+It is not a dataset: slower kernels are unknown, so that no ranking can be learned.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ WINNERS = FileKind("file of winners", lambda path: head_of(path).startswith(_HEA
 class Winner:
     """A winner.
 
-    `tuned_split` is what the tuning calls splitK, a choice of the winner and not a part of the problem; its meaning is
-    the library's (a power of two in Composable Kernel's, a count in others). `latency_us` is in microseconds.
+    `tuned_split` is splitK of the tuning, a parameter of the winner and not of the problem; its meaning depends on the
+    library (exponent of a power of two for Composable Kernel, a count for others). `latency_us` is in microseconds.
     """
 
     problem: GemmProblem
@@ -49,7 +49,7 @@ class Winner:
         return self.problem.flops / self.latency_us / _US_FLOPS_PER_TFLOPS
 
     def columns(self) -> dict[str, Any]:
-        """One row of a file of winners."""
+        """Return the row of a file of winners."""
         problem = self.problem
         return {
             "m": problem.m,
@@ -69,7 +69,7 @@ class Winner:
 
 
 def require_csv_name(path: Path) -> None:
-    """Refuse a name by which a problem file cannot be recognised.
+    """Require a name by which a problem file is recognised.
 
     Raises:
         UsageError: it does not end in .csv.
@@ -81,11 +81,11 @@ def require_csv_name(path: Path) -> None:
 
 
 def write_winners(winners: Sequence[Winner], path: Path | str) -> None:
-    """Write a CSV file of winners that is a problem file too, whole or not at all.
+    """Write a CSV file of winners that is also a problem file, atomically.
 
     Raises:
         UsageError: the name does not end in .csv, by which problem files are recognised.
-        DataError: there are none.
+        DataError: there are no winners.
         OutputError: the file cannot be written.
     """
     path = Path(path)

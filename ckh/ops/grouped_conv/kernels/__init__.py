@@ -1,1 +1,1 @@
-"""The kernels of convolutions: names, rules, pools, lists."""
+"""Kernels of convolutions: names, rules, pools and lists."""

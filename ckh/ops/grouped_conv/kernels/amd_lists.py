@@ -1,7 +1,7 @@
-"""Lists of convolution kernels in files of AMD's tools.
+"""Lists of convolution kernels in AMD's file formats.
 
-Read are the registry of its dispatcher (`GroupedConvRegistry`, of Python and of C++), the code generator's instances,
-and configurations of the tile engine. Written are the first and the last.
+Formats read: registries of the dispatcher (`GroupedConvRegistry`, of Python and of C++), instances of the code
+generator, and configurations of the tile engine. Written: registries and configurations.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 _DIRECTIONS = DIRECTION_TOKENS | {str(one): one for one in Direction}
 _THREE = re.compile(rf"{NUMBER}x{NUMBER}x{NUMBER}")
-# What a configuration may say of a kernel: the field, its values, and those that are taken where it says nothing.
+# Kernel fields of a configuration: field, allowed values, and the values used if it is missing.
 _OPTIONS: dict[str, tuple[tuple[Any, ...], tuple[Any, ...]]] = {
     "pipeline": (tuple(PIPELINE_CODES), tuple(PIPELINE_CODES)),
     "scheduler": (tuple(map(str, Scheduler)), tuple(map(str, Scheduler))),
@@ -45,7 +45,7 @@ _OPTIONS: dict[str, tuple[tuple[Any, ...], tuple[Any, ...]]] = {
     "explicit_gemm": ((False, True), (False,)),
     "two_stage": ((False, True), (False,)),
 }
-# Options that a registry of the dispatcher leaves out, with the tokens of AMD's names, and more that names may say.
+# Options that a registry of the dispatcher omits, with the tokens of AMD's names, and further tokens of names.
 _FLAGS = {"double_smem_buffer": "_dsb", "split_image": "_si", "two_stage": "_2stage", "explicit_gemm": "_explicit_gemm"}
 _SAID_BY_NAME = ("specialization", "streamk", "streamk_persistent", "pad_m", "pad_n", "pad_k", "split_k")
 
@@ -79,12 +79,12 @@ def _read_registry(path: Path, document: dict[str, Any]) -> Registry[ConvKernel]
         part.finish()
     if len(archs) > 1:
         first, other = list(archs)[:2]
-        file.fail(f"kernels[{archs[other]}].arch", f"is {other}, the first kernel's is {first}: one file, one GPU")
+        file.fail(f"kernels[{archs[other]}].arch", f"is {other}, the first kernel's is {first}: split the file by GPU")
     return Registry(next(iter(archs)), _of_one_dtype(file, kernels, "kernels"))
 
 
 def _of_registry(part: JsonFields) -> ConvKernel:
-    """A kernel of the dispatcher's registry; what its fields leave out is in its name."""
+    """Return the kernel of a registry entry; parameters that its fields omit are taken from its name."""
     name = part.scalar("name", str)
     signature = part.part("signature")
     names = signature.names()
@@ -111,7 +111,7 @@ def _of_registry(part: JsonFields) -> ConvKernel:
 
 
 def _of_name(part: JsonFields, name: str) -> dict[str, Any]:
-    """The options that a full name says and the fields of a registry do not; of other names, those of any kernel."""
+    """Return the options that a full name has and the fields of a registry do not; for other names, the defaults."""
     options = (*_SAID_BY_NAME, *_FLAGS)
     try:
         kernel = parse_kernel_name(name)
@@ -125,17 +125,20 @@ def _of_name(part: JsonFields, name: str) -> dict[str, Any]:
 
 
 def _dtype(signature: JsonFields) -> str:
-    """The element type of a signature, which C++ states for each tensor."""
+    """Return the element type of a signature, which C++ states for each tensor."""
     if "dtype" in signature.names():
         return str(_choice(signature, "dtype", dict.fromkeys(DTYPE_BYTES)) or "")
     found = [signature.scalar(f"dtype_{tensor}", str) for tensor in ("in", "wei", "out")]
     if len(set(found)) > 1:
-        signature.fail("dtype_in", f"is {found[0]}, the others are {found[1]} and {found[2]}: ckh has no such kernels")
+        signature.fail(
+            "dtype_in",
+            f"is {found[0]}, the others are {found[1]} and {found[2]}: mixed element types are not supported",
+        )
     return found[0]
 
 
 def _read_instances(path: Path, document: dict[str, Any]) -> Registry[ConvKernel]:
-    """Instances of the code generator, which are of no architecture."""
+    """Read instances of the code generator, which have no architecture."""
     file = JsonFields(path, document)
     entries = _entries(path, file, document.get("instances"), "instances")
     head: dict[str, Any] = {
@@ -164,7 +167,7 @@ def _read_instances(path: Path, document: dict[str, Any]) -> Registry[ConvKernel
 
 
 def _algorithm(part: JsonFields) -> dict[str, Any]:
-    """The fields that a registry and an instance have alike."""
+    """Return the fields common to a registry and an instance."""
     return {
         **{f"tile_{axis}": part.scalar(f"tile_{axis}", int) for axis in "mnk"},
         "pipeline": part.scalar("pipeline", str),
@@ -176,19 +179,19 @@ def _algorithm(part: JsonFields) -> dict[str, Any]:
 
 
 def _named(part: JsonFields, values: dict[str, Any]) -> ConvKernel:
-    """The kernel of these values, which are such as a name can say."""
+    """Return the kernel of these values, which must be valid in a name."""
     kernel = ConvKernel(**values)
     try:
         is_said = parse_kernel_name(kernel_name(kernel)) == kernel
     except CkhError as error:
-        part.fail("algorithm", f"has a value that no kernel has: {error.message}")
+        part.fail("algorithm", f"has an invalid value: {error.message}")
     if not is_said:
         part.fail("algorithm", "has values that contradict each other")
     return kernel
 
 
 def _of_one_dtype(file: JsonFields, kernels: Sequence[ConvKernel], name: str) -> tuple[ConvKernel, ...]:
-    """The distinct kernels, which must be of one element type."""
+    """Return the distinct kernels, which must have the same element type."""
     for number, kernel in enumerate(kernels):
         if kernel.dtype != kernels[0].dtype:
             file.fail(f"{name}[{number}]", f"is {kernel.dtype}, the first kernel {kernels[0].dtype}: split the file")
@@ -203,7 +206,7 @@ def _choice(part: JsonFields, name: str, known: Mapping[str, Any]) -> Any:
 
 
 def _by(part: JsonFields, name: str) -> tuple[int, ...]:
-    """Three sizes such as 2x2x1."""
+    """Parse three sizes such as 2x2x1."""
     text = part.scalar(name, str)
     if not _THREE.fullmatch(text):
         part.fail(name, "must be three sizes such as 2x2x1")
@@ -215,10 +218,10 @@ def _sizes(what: str, sizes: Sequence[int]) -> dict[str, int]:
 
 
 def _read_configuration(path: Path, document: dict[str, Any]) -> Registry[ConvKernel]:
-    """A configuration of the tile engine, whose tiles are its list of ten."""
+    """Read a configuration of the tile engine, whose tiles are its list of ten."""
     file = JsonFields(path, document)
     if "tile_config" in document:
-        file.fail("tile_config", "is of GEMMs: the tile engine's convolutions have tiles of their own")
+        file.fail("tile_config", "is a GEMM's: the tile engine's convolutions have a fixed list of tiles")
     variant = _choice(file, "variant", _DIRECTIONS)
     traits = file.part("trait_config")
     file.finish()
@@ -247,7 +250,7 @@ def _read_configuration(path: Path, document: dict[str, Any]) -> Registry[ConvKe
 
 
 def _values(part: JsonFields, name: str, known: Sequence[Any]) -> list[Any]:
-    """The values of a parameter, each one that is known."""
+    """Return the values of a parameter, all of which must be known."""
     values = values_of(part.value(name))
     if not values:
         part.fail(name, "must be a list of values, or a range with min, max and step")
@@ -258,7 +261,7 @@ def _values(part: JsonFields, name: str, known: Sequence[Any]) -> list[Any]:
 
 
 def _write(kernels: Sequence[ConvKernel], arch: ArchSpec, name: str) -> dict[str, WrittenList]:
-    """A registry and, for each direction, number of dimensions and element type, the smallest configuration."""
+    """Return a registry and, per direction, number of dimensions and element type, the smallest configuration."""
     groups: dict[tuple[Direction, int, str], list[ConvKernel]] = {}
     for kernel in kernels:
         groups.setdefault((kernel.variant, kernel.ndim_spatial, kernel.dtype), []).append(kernel)
@@ -281,7 +284,7 @@ def _text(document: object) -> bytes:
 
 
 def _configuration(kernels: Sequence[ConvKernel]) -> dict[str, Any]:
-    """The smallest configuration that has the options of all kernels; it has no choice of tiles."""
+    """Return the smallest configuration that has the options of all kernels; it cannot restrict tiles."""
     values: dict[str, Sequence[Any]] = {"data_type": [kernels[0].dtype], "ndim_spatial": [kernels[0].ndim_spatial]}
     for name, (known, _) in _OPTIONS.items():
         there = {str(getattr(kernel, name)) for kernel in kernels}

@@ -1,4 +1,4 @@
-"""The rules that a kernel must keep on an architecture, whatever the problem."""
+"""Rules of an architecture for convolution kernels, independent of the problem."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def _lds(
 def _operator_tile(arch: ArchSpec, variant: Direction, ndim_spatial: int, tile: Triple) -> Iterator[str]:
     limits = arch.common.operators.get(f"{variant}_{ndim_spatial}d")
     if limits is None:
-        return  # _shape has said so
+        return  # rejected by _shape
     for axis, size, least, step in zip("mnk", tile, limits.minimum, limits.alignment, strict=True):
         if size < least:
             yield f"tile_{axis} {size} is less than the {least} that {variant} needs"
@@ -120,7 +120,7 @@ def _computing_wave_groups(arch: ArchSpec, pipeline: str, num_wave_groups: int, 
 @rule
 def _warp_tile(arch: ArchSpec, dtype: str, warp_tile: Triple) -> Iterator[str]:
     if dtype not in arch.dtypes:
-        return  # _dtype has said so
+        return  # rejected by _dtype
     known = arch.warp_tiles_for(dtype)
     if not known:
         yield f"{arch.name} has no matrix instructions for {dtype}"
@@ -148,7 +148,7 @@ def _vectors(vectors: Triple) -> Iterator[str]:
 
 @BOOK.quantity
 def filling(arch: ArchSpec, pipeline: str, wave: Triple) -> tuple[str, int]:
-    """The pipeline and threads of a block on a GPU, where each must load a vector of A and of B; of others nothing."""
+    """Pipeline and threads of a GPU block, in which each thread must load a vector of A and of B; empty for others."""
     if pipeline not in THREAD_FILLING_PIPELINES or not arch.is_gpu:
         return "", 0
     wave_m, wave_n, wave_k = wave
@@ -174,7 +174,7 @@ def _by(sizes: Triple) -> str:
     return "x".join(map(str, sizes))
 
 
-# Rules on what even the shortest name holds.
+# Rules on parameters that even the shortest name has.
 NAME_RULES: tuple[Rule, ...] = (
     _dtype,
     _shape,
@@ -187,7 +187,7 @@ NAME_RULES: tuple[Rule, ...] = (
     *NAME_OPTION_RULES,
 )
 
-# Rules on what only a complete kernel has.
+# Rules on parameters that only a complete kernel has.
 COMPLETE_RULES: tuple[Rule, ...] = (
     _epilogue,
     *COMPLETE_OPTION_RULES,

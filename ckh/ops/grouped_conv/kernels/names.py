@@ -1,15 +1,15 @@
-"""Names of kernels: ours, which is complete and parses back, and AMD's.
+"""Names of kernels: ckh's, which is complete and can be parsed, and AMD's.
 
-Ours is AMD's full grammar with every optional token of both of its generations, and one for the split of K, so AMD's
-full names are names of ours:
+ckh's grammar is AMD's full grammar with every optional token of both of its generations, and a token for the split of
+K, so that AMD's full names are valid:
 
-    grouped_conv_{fwd|bwd_data|bwd_weight}_{dtype}_{layout}_{n}d_{pipeline}_{epilogue}_{scheduler}_{tile}_{wave}_
-    {warp tile}[_vecA_B_C][_bpcN][_wgN][_gmN][_dsb][_2stage][_{specialization}][_explicit_gemm][_streamk_{strategy}]
+    grouped_conv_{fwd|bwd_data|bwd_weight}_{dtype}_{layout}_{n}d_{pipeline}_{epilogue}_{scheduler}_{tile}_{wave}_ {warp
+    tile}[_vecA_B_C][_bpcN][_wgN][_gmN][_dsb][_2stage][_{specialization}][_explicit_gemm][_streamk_{strategy}]
     [_persistent][_large_tensor][_padMNK][_splitkN]
 
-A token that is absent has the value the grammar gives it: vectors 4,8,8, one block per CU, no flags, all padded.
+An absent token has its default: vectors 4,8,8, one block per CU, no flags, all padded.
 
-The grammar of convolution kernels' names: its tokens in order, each with the words for it in an error.
+The grammar is a list of tokens in order, each with its description for error messages.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ _SHORT = (
     ("split image", r"(?P<si>_si)?"),
     ("two stages", r"(?P<two_stage>_2stage)?"),
 )
-# Where a full name has its layout, a short one has its number of dimensions.
+# A short name has its number of dimensions where a full name has its layout.
 GRAMMAR = NameGrammar("kernel name", _HEAD, _FULL, _SHORT)
 
 
@@ -84,19 +84,19 @@ _TOKEN_OF_DIRECTION = {direction: token for token, direction in DIRECTION_TOKENS
 
 
 def kernel_name(kernel: ConvKernel) -> str:
-    """The complete name; `parse_kernel_name` gives back exactly this kernel.
+    """Return the complete name; `parse_kernel_name` returns exactly this kernel.
 
     Raises:
-        UsageError: the kernel is incomplete, or has a value that the grammar has no token for.
+        UsageError: the kernel is incomplete, or has a value without a token in the grammar.
     """
     name = _full_name(kernel, f"_bpc{kernel.block_per_cu}" if kernel.block_per_cu != 1 else "")
     return f"{name}_splitk{kernel.split_k}" if kernel.split_k != 1 else name
 
 
 def amd_full_name(kernel: ConvKernel) -> str:
-    """The name that AMD's code generator gives: ours without blocks per CU and split of K.
+    """Return the name of AMD's code generator: ckh's without blocks per CU and split of K.
 
-    Its newer generation deduces the blocks per CU; it takes the split as an argument of the launch.
+    Its newer generation deduces the blocks per CU; the split is a launch argument.
 
     Raises:
         UsageError: as `kernel_name`.
@@ -105,7 +105,7 @@ def amd_full_name(kernel: ConvKernel) -> str:
 
 
 def amd_short_name(kernel: ConvKernel) -> str:
-    """The name in the `kernel` column of AMD's CSV files; it loses waves, warp tile, vectors, layout, padding."""
+    """Return the name in the `kernel` column of AMD's CSV files, without waves, warp tile, vectors, layout, padding."""
     gm = f"_gm{kernel.num_groups_to_merge}" if kernel.num_groups_to_merge != 1 else ""
     flags = ((kernel.double_smem_buffer, "_dsb"), (kernel.split_image, "_si"), (kernel.two_stage, "_2stage"))
     return (
@@ -116,13 +116,13 @@ def amd_short_name(kernel: ConvKernel) -> str:
 
 @lru_cache(maxsize=8192)
 def parse_kernel_name(text: str) -> ConvKernel:
-    """Read one of our names, of AMD's full names or of AMD's short names.
+    """Parse ckh's names, AMD's full names and AMD's short names.
 
-    What a short name leaves out is `None`. A short name without a scheduler is intrawave: AMD writes none there when
-    it can be nothing else, and its own reader does the same.
+    Fields that a short name omits are `None`. A short name without a scheduler is intrawave: AMD omits the scheduler
+    where no other is possible, and its parser does the same.
 
     Raises:
-        DataError: the text is no such name; the message says which part was not understood.
+        DataError: the text is not a kernel name; the message states which part is invalid.
     """
     match, is_short = GRAMMAR.match(text)
     return _from_short(match) if is_short else _from_full(match)
@@ -158,7 +158,7 @@ def _require_nameable(kernel: ConvKernel) -> None:
     if not kernel.is_complete:
         raise UsageError(
             f"{amd_short_name(kernel)} is incomplete and has no complete name",
-            "AMD's short names leave parameters out: what has only these can be judged, but not built",
+            "AMD's short names omit parameters: such kernels can be ranked, but not built",
             code="incomplete-kernel",
         )
     if not PIPELINE.fullmatch(kernel.pipeline):
@@ -203,7 +203,7 @@ def _from_short(match: re.Match[str]) -> ConvKernel:
 
 
 def _from_both(match: re.Match[str], scheduler: Scheduler) -> dict[str, Any]:
-    """The fields that every name holds."""
+    """Return the fields that every name has."""
     return {
         "variant": DIRECTION_TOKENS.get(match["direction"]) or Direction(match["direction"]),
         "dtype": match["dtype"],

@@ -1,4 +1,4 @@
-"""The rules on a kernel's options: merged and wave groups, two stages, stream-K, split-K and others."""
+"""Rules on a kernel's options: merged and wave groups, two stages, stream-K, split-K and others."""
 
 from __future__ import annotations
 
@@ -114,8 +114,8 @@ def _needs_option(arch: ArchSpec, option: str, words: str) -> Iterator[str]:
         yield f"{arch.name} does not offer {words}"
 
 
-# Rules on what even the shortest name holds.
+# Rules on parameters that even the shortest name has.
 NAME_OPTION_RULES: tuple[Rule, ...] = (_merged_groups, _wave_groups, _two_stage, _streamk)
 
-# Rules on what only a complete kernel has.
+# Rules on parameters that only a complete kernel has.
 COMPLETE_OPTION_RULES: tuple[Rule, ...] = (_specialization, _explicit_gemm, _split_k)

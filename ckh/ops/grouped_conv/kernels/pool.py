@@ -1,8 +1,7 @@
-"""Pools: the kernels that are candidates on an architecture.
+"""Pools: the candidate convolution kernels of an architecture, and the kernels known to a model.
 
-The tiles and variants that a model has learned from, in its directory. It says nothing of kernels of any other.
-
-A model of a folder without the file is taken to know all of them.
+A file in a model's directory lists the tiles and variants of its training data; the model does not predict other
+kernels. A model without the file is assumed to know all kernels.
 """
 
 from __future__ import annotations
@@ -42,15 +41,15 @@ _LEARNED_VARIANT = ("pipeline", "wave_mode", "has_dsb", "has_si")
 class LearnedKernels:
     """Tiles (M, N, K) and variants (pipeline, scheduler, double smem buffer, split image) of the training data.
 
-    A variant is known if its pipeline is, and each of its options: those that its pipeline was measured with, and those
-    that varied within some other pipeline, so that the model has learned what they do.
+    A variant is known if its pipeline is, and each of its options was either measured with this pipeline or varied
+    within some other pipeline, so that the model has learned its effect.
     """
 
     tiles: frozenset[tuple[Any, ...]]
     variants: frozenset[tuple[Any, ...]]
 
     def reason(self, kernel: ConvKernel) -> str:
-        """Why the model says nothing of a kernel; empty if it does."""
+        """Reason why the model does not predict a kernel; empty if it does."""
         variant = (kernel.pipeline, str(kernel.scheduler), int(kernel.double_smem_buffer), int(kernel.split_image))
         if not self._knows(variant):
             options = [name for name, is_set in zip(("dsb", "split image"), variant[2:], strict=True) if is_set]
@@ -59,7 +58,7 @@ class LearnedKernels:
         return "" if tile in self.tiles else "the model has not learned from the tile " + "x".join(map(str, tile))
 
     def new_kind(self, kernel: ConvKernel) -> str:
-        """The pipeline of a kernel if no training row had it; empty if one had."""
+        """Return the pipeline of a kernel if it is absent from the training data, else an empty text."""
         return "" if kernel.pipeline in {one[0] for one in self.variants} else kernel.pipeline
 
     def _knows(self, variant: tuple[Any, ...]) -> bool:
@@ -76,10 +75,10 @@ class LearnedKernels:
 
 
 def learned_file(frame: pd.DataFrame, before: Path | None) -> bytes | None:
-    """The file's content, from training rows and the model that was continued; None if that one knows all kernels.
+    """Return the file's content, from training rows and the continued model; None if that model knows all kernels.
 
     Raises:
-        ModelError: the file of the model that was continued is damaged.
+        ModelError: the file of the continued model is damaged.
     """
     known = LearnedKernels(frozenset(), frozenset()) if before is None else learned_kernels(before)
     if known is None:
@@ -92,7 +91,7 @@ def learned_file(frame: pd.DataFrame, before: Path | None) -> bytes | None:
 
 
 def learned_kernels(model: Path) -> LearnedKernels | None:
-    """The kernels that the model in a folder has learned from; None if it does not say.
+    """Return the kernels known to the model in a folder; None if it has no such file.
 
     Raises:
         ModelError: the file is damaged.
@@ -111,7 +110,7 @@ def _read(path: Path, _changed: int) -> LearnedKernels:
 
 __all__ = ["RefusedKernel", "conv_pool", "refused_pool"]
 
-# The axes of AMD's tables: a row of each is a kernel.
+# Axes of AMD's tables: each row is a kernel.
 _TILE = tuple(f"{what}_{axis}" for what in ("tile", "wave", "warp_tile") for axis in "mnk")
 _VARIANT = ("pipeline", "scheduler", "double_smem_buffer", "split_image")
 
@@ -119,9 +118,9 @@ _VARIANT = ("pipeline", "scheduler", "double_smem_buffer", "split_image")
 def conv_pool(
     variant: Direction, arch: ArchSpec, ndim_spatial: int = 2, dtype: str | None = None
 ) -> tuple[ConvKernel, ...]:
-    """The kernels of the architecture's ten tiles and thirty variants that break no rule of it, in table order.
+    """Return the kernels of the architecture's ten tiles and thirty variants that pass all its rules, in table order.
 
-    The dtype is the architecture's own unless given.
+    The default dtype is the architecture's.
     """
     return POOLS.of(arch, variant, ndim_spatial, dtype or arch.default_dtype)
 
@@ -129,24 +128,24 @@ def conv_pool(
 def refused_pool(
     variant: Direction, arch: ArchSpec, ndim_spatial: int = 2, dtype: str | None = None
 ) -> tuple[RefusedKernel[ConvKernel], ...]:
-    """The rest of the ten tiles and thirty variants, with the reasons."""
+    """Return the rejected kernels of the ten tiles and thirty variants, with the reasons."""
     return tuple(POOLS.refused(arch, variant, ndim_spatial, dtype or arch.default_dtype))
 
 
 def tile_axis(rows: Iterable[ConvTile]) -> Axis:
-    """Tiles with their waves and warp tiles, as an axis of a table of kernels."""
+    """Return tiles, with their waves and warp tiles, as an axis of a table of kernels."""
     return _TILE, [(*row.tile, *row.wave, *row.warp_tile) for row in rows]
 
 
 def variant_axis() -> Axis:
-    """The thirty variants, as an axis of a table of kernels."""
+    """Return the thirty variants as an axis of a table of kernels."""
     return _VARIANT, [
         (row.pipeline, row.scheduler, row.double_smem_buffer, row.split_image) for row in PIPELINE_VARIANTS
     ]
 
 
 def table_of(variant: Direction, ndim_spatial: int, dtype: str, *axes: Axis) -> KernelTable[ConvKernel]:
-    """The kernels of a product of axes, whose other fields are those of the pool."""
+    """Return the kernels of a product of axes; their other fields are the pool's."""
     vectors = CONV_TILES[0].vectors
     same = {
         "variant": variant,

@@ -1,6 +1,6 @@
-"""The rules that a kernel must keep to run a problem. Source: the support checks of CK Tile's kernels.
+"""Rules for a kernel to support a problem. Source: the support checks of CK Tile's kernels.
 
-C and K are channels per group here, as they are there.
+C and K are channels per group, as in CK Tile.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 BOOK = RuleBook()
 rule = BOOK.rule
 
-# Direction -> (vector width, the channels it runs along).
+# Direction -> (vector width, contiguous channels of that operand).
 _VECTOR_CHANNELS: dict[Direction, tuple[tuple[str, str], ...]] = {
     Direction.FORWARD: (("vector_a", "c_per_group"), ("vector_b", "c_per_group"), ("vector_c", "k_per_group")),
     Direction.BWD_DATA: (("vector_a", "k_per_group"), ("vector_b", "c_per_group"), ("vector_c", "c_per_group")),
@@ -32,7 +32,7 @@ _VECTOR_CHANNELS: dict[Direction, tuple[tuple[str, str], ...]] = {
 # A forward kernel that merges groups loads A and stores C across groups.
 _MERGED_FORWARD = (("vector_b", "c_per_group"), ("vector_c", "g"))
 _MEANING = {"c_per_group": "C/G", "k_per_group": "K/G", "g": "G"}
-# What the byte offsets of CK Tile's tensors reach.
+# Limit of the byte offsets of CK Tile's tensors.
 _MAX_TENSOR_BYTES = 2**31 - 1
 _FP32_BYTES = int(DTYPE_BYTES["fp32"])
 _OVERRUN_TRIPS = 3
@@ -88,7 +88,7 @@ def _specialization(problem: ConvProblem, specialization: str | None) -> Iterato
 
 @BOOK.quantity
 def stepping(pipeline: str, tile_k: int) -> tuple[str, int]:
-    """The pipeline and K of its tile, where it needs several trips over K in backward weight; of others nothing."""
+    """Return pipeline and tile K where backward weight requires several iterations over K; empty for others."""
     return (pipeline, tile_k) if pipeline in LEAST_TRIPS_PIPELINES else ("", 0)
 
 
@@ -99,33 +99,33 @@ def _least_trips(arch: ArchSpec, problem: ConvProblem, stepping: tuple[str, int]
         return
     trips, least = -(-problem.gemm_sizes[2] // depth), arch.least_trips
     if trips < least:
-        yield f"{pipeline} in bwd_weight needs {least} trips over K, {problem.gemm_sizes[2]} gives {trips}"
+        yield f"{pipeline} in bwd_weight needs {least} iterations over K, {problem.gemm_sizes[2]} gives {trips}"
 
 
 @BOOK.quantity
 def parting(pipeline: str, tile_k: int, split_k: int) -> tuple[str, int, int]:
-    """The pipeline, K of its tile and the parts of K, where the trips of a part matter in backward weight."""
+    """Return pipeline, tile K and split K where the iterations of a part matter in backward weight."""
     return (pipeline, tile_k, split_k) if pipeline in OVERRUNNING_PIPELINES and split_k > 1 else ("", 0, 0)
 
 
 @rule
 def _overrun(arch: ArchSpec, problem: ConvProblem, parting: tuple[str, int, int]) -> Iterator[str]:
-    """Without parts the trips too many add zeros, from beyond K."""
+    """Without split K, excess iterations add zeros from beyond K."""
     pipeline, depth, parts = parting
     if not pipeline or not arch.is_gpu or problem.variant is not Direction.BWD_WEIGHT:
         return
     k = problem.gemm_sizes[2]
     if -(-k // (depth * parts)) == _OVERRUN_TRIPS:
-        yield f"{pipeline} in bwd_weight adds a part of the next part of K where {k} in {parts} parts is three trips"
+        yield f"{pipeline} in bwd_weight reads beyond its part of K where {k} in {parts} parts takes three iterations"
 
 
 @BOOK.quantity
 def addressing(variant: Direction, dtype: str, explicit_gemm: bool | None, two_stage: bool) -> tuple[bool, int, int]:
-    """Whether a kernel cuts the batch into addressable parts, and the bytes of an image's and of a filter's element.
+    """Return whether a kernel splits the batch into addressable parts, and bytes per element of image and filter.
 
     Source: GetSplitedNSize in CK Tile's transform_conv_fwd_to_gemm.hpp and transform_conv_bwd_data_to_gemm.hpp.
-    Backward weight and explicit GEMMs do not cut; explicit GEMMs of forward count fp32 elements; two stages keep the
-    filter in fp32 first.
+    Backward weight and explicit GEMMs do not split; explicit GEMMs of forward count fp32 elements; two stages first
+    store the filter in fp32.
     """
     size = int(DTYPE_BYTES.get(dtype, 0))
     cuts_batch = variant is not Direction.BWD_WEIGHT and not explicit_gemm
@@ -147,7 +147,7 @@ def _addressable(arch: ArchSpec, problem: ConvProblem, addressing: tuple[bool, i
 
 
 def _elements(problem: ConvProblem) -> tuple[int, int, int]:
-    """Elements of an image of the input, of the filter, and of an image of the output."""
+    """Number of elements of an image of the input, of the filter, and of an image of the output."""
     return (
         problem.c * problem.di * problem.hi * problem.wi,
         problem.k * problem.c_per_group * problem.z * problem.y * problem.x,
@@ -191,24 +191,24 @@ PROBLEM_RULES: tuple[Rule, ...] = (
     _addressable,
 )
 
-# All vector widths and numbers of merged groups of pools divide the first; the trips that rules count, of all parts of
-# K, are within the second.
+# All vector widths and numbers of merged groups of pools divide the first; the iterations that rules count, over all
+# parts of K, are within the second.
 _MOST_DIVISOR = 64
 _MOST_DEPTH = 2**20
 
 
 def rule_key(problem: ConvProblem) -> Hashable:
-    """All that the rules read in a problem: a kernel keeps to them, or not, for all problems of one key alike."""
+    """Return the part of a problem that the rules read: problems of one key have the same applicable kernels."""
     specialized = tuple(condition(problem) for condition in (_is_1x1, _is_stride1, _is_unpadded, _is_3x3))
     channels = (gcd(size, _MOST_DIVISOR) for size in (problem.c_per_group, problem.k_per_group, problem.g))
-    # Only rules of backward weight depend on how long K is.
+    # Only rules of backward weight depend on the length of K.
     depth = min(problem.gemm_sizes[2], _MOST_DEPTH) if problem.variant is Direction.BWD_WEIGHT else 0
     kind = (problem.variant, problem.dtype, problem.ndim, problem.layout)
     return (*kind, *channels, _has_one_channel(problem), *specialized, depth, *_reached(problem))
 
 
 def _reached(problem: ConvProblem) -> Iterator[bool]:
-    """Whether offsets reach the tensors that `_addressable` may compare, in the order of its sizes."""
+    """Yield whether offsets reach the tensors that `_addressable` may compare, in the order of its sizes."""
     x, w, y = _elements(problem)
     for size in (int(DTYPE_BYTES[problem.dtype]), _FP32_BYTES):
         for elements in (x, y, problem.n * x, problem.n * y, w):

@@ -1,7 +1,7 @@
-"""The product of convolution kernels: all tiles, waves, warp tiles, pipeline variants, vector widths and blocks per CU.
+"""Product space of convolution kernels: tiles, waves, warp tiles, pipeline variants, vector widths and blocks per CU.
 
-The tiles are those of the candidate pool and the curated ones of the rule sets. Merged groups, two stages, stream-K,
-split-K, explicit GEMM, specializations and the pads are as in the pool.
+The tiles are those of the candidate pool and the curated tiles of the rule sets. Merged groups, two stages, stream-K,
+split-K, explicit GEMM, specializations and padding are as in the pool.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from ckh.problems import Direction
 
 _VECTORS = (1, 2, 4, 8)
-# The host's code is the same for any number of blocks.
+# The host's code is independent of the number of blocks.
 _GPU_BLOCKS_PER_CU, _HOST_BLOCKS_PER_CU = (1, 2), (1,)
 
 _PARAMETERS = (
@@ -43,13 +43,13 @@ _PARAMETERS = (
 
 @RuleBook().rule
 def _loads_whole_vectors(arch: ArchSpec, dtype: str, tile: Triple, wave: Triple, vectors: Triple) -> Iterator[str]:
-    """On a GPU: the threads of CK Tile's kernels must load alike, in whole vectors."""
+    """On a GPU, all threads of CK Tile's kernels must load the same number of whole vectors."""
     if not is_loadable(tile, wave, vectors, dtype, arch.wavefront_size):
-        yield "the threads of a block do not load as many whole vectors each"
+        yield "the threads of a block do not load equal numbers of whole vectors"
 
 
 def _product_of(problem: ConvProblem, arch: ArchSpec) -> Product:
-    """The kernels that may be proposed for a convolution."""
+    """Return the kernels that a search may propose for a convolution."""
     return _product(problem.variant, problem.ndim, problem.dtype, arch)
 
 

@@ -1,4 +1,4 @@
-"""The ten tiles of AMD's grouped-convolution tile engine, those for RDNA, and the tile triples of a kernel."""
+"""The ten tiles of AMD's grouped-convolution tile engine, the tiles for RDNA, and the tile triples of a kernel."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 class ConvTile:
     """A block tile with its waves, the tile of one matrix instruction and the vector widths.
 
-    Triples are M, N, K and for `vectors` A, B, C. `compv4_compatible` is AMD's list for compv4, which its pool of
-    candidates does not heed.
+    Triples are M, N, K and for `vectors` A, B, C. `compv4_compatible` is AMD's list for compv4, which AMD's pool of
+    candidates ignores.
     """
 
     tile: Triple
@@ -41,7 +41,7 @@ CONV_TILES: tuple[ConvTile, ...] = (
 )
 
 _WMMA = (16, 16, 16)  # RDNA's matrix instruction for 16-bit elements, of a wave of 32 threads
-# For its blocks of eight waves. 128x128x32 with waves 4x2x1 is that of CK's own examples; no list of AMD's is public.
+# For blocks of eight waves. 128x128x32 with waves 4x2x1 is the tile of CK's examples; AMD has no public list.
 RDNA_TILES: tuple[ConvTile, ...] = (
     ConvTile((32, 64, 32), (2, 4, 1), _WMMA),
     ConvTile((64, 64, 32), (2, 4, 1), _WMMA),
@@ -67,17 +67,17 @@ def tile_of(kernel: ConvKernel) -> Triple:
 
 
 def wave_of(kernel: ConvKernel) -> Triple:
-    """Waves per block along M, N, K; `UsageError` if the kernel's name left them out."""
+    """Waves per block along M, N, K; `UsageError` if the kernel's name omits them."""
     return _known(kernel, "waves", kernel.wave_m, kernel.wave_n, kernel.wave_k)
 
 
 def warp_tile_of(kernel: ConvKernel) -> Triple:
-    """Tile of one matrix instruction M, N, K; `UsageError` if the kernel's name left it out."""
+    """Tile of one matrix instruction M, N, K; `UsageError` if the kernel's name omits it."""
     return _known(kernel, "warp tile", kernel.warp_tile_m, kernel.warp_tile_n, kernel.warp_tile_k)
 
 
 def vectors_of(kernel: ConvKernel) -> Triple:
-    """Vector widths of A, B, C in elements; `UsageError` if the kernel's name left them out."""
+    """Vector widths of A, B, C in elements; `UsageError` if the kernel's name omits them."""
     return _known(kernel, "vector widths", kernel.vector_a, kernel.vector_b, kernel.vector_c)
 
 

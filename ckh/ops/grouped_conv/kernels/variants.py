@@ -1,4 +1,4 @@
-"""The pipeline variants of grouped convolutions and what each direction, pipeline and option allows.
+"""Pipeline variants of grouped convolutions, and the restrictions of each direction, pipeline and option.
 
 Source: AMD's `grouped_config_rules` (the table of 30) and the static assertions and support checks of CK Tile.
 """
@@ -40,13 +40,13 @@ def _table() -> tuple[PipelineVariant, ...]:
     )
 
 
-# The 30, in AMD's order.
+# The 30 variants, in AMD's order.
 PIPELINE_VARIANTS: tuple[PipelineVariant, ...] = _table()
 
 VARIANT_PIPELINES: dict[Direction, tuple[str, ...]] = dict.fromkeys(Direction, CONV_PIPELINES)
 
-# AMD's sources contradict each other for the backward directions (compv3 and mem only, or all but compv5). We refuse
-# only what the table of variants refuses; nothing is rewritten to compv3.
+# AMD's sources contradict each other for the backward directions (compv3 and mem only, or all but compv5). ckh rejects
+# only what the table of variants rejects; nothing is replaced by compv3.
 REJECTED_PIPELINES: dict[Direction, frozenset[str]] = {
     Direction.FORWARD: frozenset(),
     Direction.BWD_DATA: FORWARD_PIPELINES,

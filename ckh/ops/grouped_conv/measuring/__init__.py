@@ -1,1 +1,1 @@
-"""How kernels of convolutions are computed, built and measured."""
+"""Computing, building and measuring kernels of convolutions."""

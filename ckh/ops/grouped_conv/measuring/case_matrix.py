@@ -1,7 +1,7 @@
-"""Matrices of kernels that show what of the kernels' choices works: pipelines, schedulers, options.
+"""Support matrices: which kernel options work, by pipeline, scheduler and option.
 
-Every case is one kernel and a small problem that suits it. Nothing is left out because it is known not to work: what a
-rule or a device refuses is a result too.
+Every case is one kernel and a small problem that suits it. Options known to fail are included: what a rule or a device
+rejects is a result too.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ _DEPTHWISE_GROUPS = 16
 def matrix(
     name: str, arch: ArchSpec, directions: tuple[Direction, ...], ndims: tuple[int, ...], dtype: str
 ) -> tuple[Case[ConvProblem, ConvKernel], ...]:
-    """The cases of a matrix, by direction and number of dimensions.
+    """Return the cases of a matrix, by direction and number of dimensions.
 
     Raises:
-        UsageError: there is no such matrix.
-        NoKernelError: the architecture has no kernel to begin with.
+        UsageError: no such matrix exists.
+        NoKernelError: the architecture has no kernel to start from.
     """
     if name not in MATRICES:
         raise UsageError(f"unknown matrix {name!r}", one_of(name, MATRICES), code="unknown-name")
@@ -55,7 +55,7 @@ def matrix(
 
 
 def problem_for(kernel: ConvKernel) -> ConvProblem:
-    """A small problem that meets the kernel's own conditions."""
+    """Return a small problem that the kernel supports."""
     is_depthwise = kernel.specialization == FILTER3X3 or (
         kernel.num_groups_to_merge > 1 and kernel.variant is Direction.FORWARD
     )

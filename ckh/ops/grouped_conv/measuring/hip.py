@@ -1,6 +1,7 @@
-"""Convolutions for the `hip` device: a kernel of the table as one CK Tile translation unit.
+"""The `hip` device: a convolution kernel as one CK Tile translation unit.
 
-What CK Tile's headers, or ours for them in `templates/ck_tile`, lack is refused with the reason, never replaced.
+Features that CK Tile's headers, or ckh's templates in `templates/ck_tile`, lack are refused with the reason, never
+replaced.
 """
 
 from __future__ import annotations
@@ -32,10 +33,10 @@ _BOOLEANS = ("double_smem_buffer", "split_image", "two_stage", "explicit_gemm")
 
 
 def emit(kernel: ConvKernel, headers: ConvHeaders, arch: ArchSpec) -> str:
-    """The C++ source of one kernel.
+    """Return the C++ source of one kernel for an architecture.
 
     Raises:
-        UnsupportedKernelError: these headers cannot build it; says why.
+        UnsupportedKernelError: these headers cannot build it; states the reason.
     """
     reasons = missing(kernel, headers, arch)
     if reasons:

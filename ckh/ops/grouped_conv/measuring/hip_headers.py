@@ -49,13 +49,13 @@ _SINGLE_WINDOWS = re.compile(
     r"!is_detected<is_tuple, ADramBlockWindowTmp>[^{}]*"
     r"operator\(\)\(const ADramBlockWindowTmp& \w+,\s*const BDramBlockWindowTmp&"
 )
-_TAKES_TUPLES = "takes tuples of windows only, and their convolutions give it single ones"
-_LACKS_MEMBERS = "lacks what their convolutions need of it"
+_TAKES_TUPLES = "takes only tuples of windows, their convolutions pass single windows"
+_LACKS_MEMBERS = "lacks members that their convolutions require"
 # An epilogue whose block is not stated has the waves along M and N, and none of a second group.
 _EPILOGUE = Path("ck_tile/ops/epilogue/cshuffle_epilogue.hpp")
 _STATED_BLOCK = "kBlockSize_"
 _GROUPED = {row.name for row in PIPELINES.values() if row.wave_groups}
-_NO_GROUPS = "needs an epilogue with a second group of waves, which they do not have"
+_NO_GROUPS = "needs an epilogue with a second wave group, which they do not have"
 _POLICY = Path("ck_tile/ops/gemm/pipeline/gemm_universal_pipeline_ag_bg_cr_policy.hpp")
 _LOADS_TRANSPOSED = "is_a_load_tr"
 _Directions = frozenset[Direction]

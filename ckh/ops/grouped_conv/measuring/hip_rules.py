@@ -33,7 +33,7 @@ rule = RuleBook().rule
 @rule
 def _parts(is_complete: bool, dtype: str, variant: Direction, pipeline: str, *, headers: ConvHeaders) -> Iterator[str]:
     if not is_complete:
-        yield "the kernel leaves parameters out: only complete kernels can be built"
+        yield "the kernel has missing parameters: only complete kernels can be built"
     if dtype not in ELEMENTS:
         yield f"dtype {dtype} is not one of {', '.join(ELEMENTS)}"
     if variant not in headers.directions:
