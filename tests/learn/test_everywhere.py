@@ -118,7 +118,7 @@ def test_mixtures_of_experts_are_answered(arch: str, capsys: pytest.CaptureFixtu
     ("words", "why"),
     [
         (["--arch", HOST, "--dtype", "fp16", *SIZES["grouped_conv"]], "host does not run fp16 (it runs fp32)"),
-        (["--arch", HOST, "--op", "miopen_conv", *SIZES["miopen_conv"]], "MIOpen runs on AMD's GPUs alone"),
+        (["--arch", HOST, "--op", "miopen_conv", *SIZES["miopen_conv"]], "MIOpen runs on AMD GPUs only"),
         (["--arch", "gfx1100", "--op", "miopen_conv", "--dtype", "int8", *SIZES["miopen_conv"]], "MIOpen has no Conv"),
         (["--arch", "gfx90a", "--op", "aiter_gemm", *SIZES["gemm_universal"]], "AITER has no kernels of ck for a8w8"),
         (["--arch", "gfx90a", "--op", "aiter_moe", *SIZES["aiter_moe"]], "no kernel of AITER's"),

@@ -108,7 +108,7 @@ def test_an_installed_operation_is_one_like_others() -> None:
         ),
         (
             "taken",
-            r"'taken' of the package vectors \(vectors:TAKEN\) cannot be used: its problem prefix 'conv_of_mine_' conflicts",
+            r"'taken' of the package vectors \(vectors:TAKEN\) cannot be used: its problem prefix 'conv_of_mine_'",
         ),
     ],
 )

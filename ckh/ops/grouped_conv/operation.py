@@ -1,10 +1,8 @@
-"""`grouped_conv` as the rest of ckh sees it.
+"""Record of the operation `grouped_conv`.
 
-`JUDGED` says how good answers are where CK Tile's convolutions were not measured
-(`benchmarks/transfer.py` prints it).
-
-CK Tile's convolutions were measured on one GPU, forward and in one element type, so that no model's answers on another
-could be judged.
+`JUDGED` is the evaluated accuracy of answers on GPUs where CK Tile's convolutions were not measured
+(`benchmarks/transfer.py` prints it). CK Tile's convolutions were measured on one GPU, forward and in one element type,
+so that no model could be evaluated on another GPU.
 """
 
 from __future__ import annotations
@@ -51,11 +49,11 @@ _Test = Callable[["ConvProblem"], bool]
 
 
 def _taps(problem: ConvProblem) -> set[int]:
-    """Filter sizes; the depth of a 3D filter counts where it is more than 1, so (2+1)D layers are what they look."""
+    """Filter sizes; depth counts only if above 1, so that the 1x3x3 filters of (2+1)D layers have size 3."""
     return {problem.y, problem.x} | ({problem.z} if problem.z > 1 else set())
 
 
-# Kind of slice -> slice -> whether a problem is in it. The slices of a kind do not overlap.
+# Kind of slice -> slice -> membership test of a problem. Slices of one kind do not overlap.
 SLICES: dict[str, dict[str, _Test]] = {
     "dimensions": {"2D": lambda p: p.ndim == 2, "3D": lambda p: p.ndim == 3},  # noqa: PLR2004
     "filter": {
@@ -80,7 +78,7 @@ SLICES: dict[str, dict[str, _Test]] = {
 }
 
 
-_WEIGHT_OF_KIND = 4.0  # a factor 16 in a size counts as much as another stride, dilation or dimension
+_WEIGHT_OF_KIND = 4.0  # a factor of 16 in a size counts as much as another stride, dilation or dimension
 
 
 def _problem_of_row(row: Mapping[str, Any]) -> ConvProblem:
@@ -109,8 +107,9 @@ def _kernel_columns(kernels: Sequence[ConvKernel], _encoding: Encoding) -> dict[
         "tile_m": [kernel.tile_m for kernel in kernels],
         "tile_n": [kernel.tile_n for kernel in kernels],
         "tile_k": [kernel.tile_k for kernel in kernels],
-        # The feature engine's names. AMD's own converter calls them block_size, gemm_m, gemm_n in the order of the
-        # name, which is m, n, k: its block_size is really tile_m.
+        # The feature engine's names. AMD's converter calls them block_size, gemm_m, gemm_n in the order of the name,
+        # which is
+        # m, n, k: its block_size is actually tile_m.
         "block_size": [kernel.tile_k for kernel in kernels],
         "gemm_m_per_block": [kernel.tile_m for kernel in kernels],
         "gemm_n_per_block": [kernel.tile_n for kernel in kernels],
@@ -144,7 +143,7 @@ def _candidates(
 
 
 def _place(problem: ConvProblem) -> list[float]:
-    """Logarithms of sizes, and the small integers that make problems differ in kind."""
+    """Logarithms of sizes, and the small integers that distinguish kinds of problems."""
     sizes = (problem.n, problem.g, problem.c_per_group, problem.k_per_group, problem.di, problem.hi, problem.wi)
     kind = (problem.z, problem.y, problem.x, problem.stride_d, problem.stride_h, problem.stride_w)
     more = (problem.dilation_d, problem.dilation_h, problem.dilation_w, problem.ndim)

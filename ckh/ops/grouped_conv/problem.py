@@ -1,7 +1,7 @@
 """`ConvProblem`: one grouped convolution with its complete identity.
 
-It holds every dimension that can change a measured time. Two problems are the same only if all of
-them agree; grouping, joining and splitting use nothing less.
+It has every dimension that can change a measured time. Two problems are equal only if all fields are equal; grouping,
+joins and splits always use the complete identity.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ckh.text.prose import one_of
 
 CONV_LAYOUTS: dict[int, str] = {2: "nhwgc", 3: "ndhwgc"}
 
-# Why other layouts and 1D are refused, and what to do.
+# Reasons why other layouts and 1D are rejected, and remedies.
 ONE_DIMENSION = "1D convolutions are not supported"
 AS_2D = "give it as 2D with Hi = 1 and Y = 1, which is the same convolution"
 CHANNELS_LAST = "ckh builds channels-last kernels of CK Tile only"
@@ -51,7 +51,7 @@ _LIMIT = 2**31 - 1
 
 _SIZE = "[0-9]{1,10}"
 _HEAD_1D = re.compile(r"conv_[a-z0-9_]+_1d_")
-_CANONICAL = (  # compiled when it is first used, which quick answers never do
+_CANONICAL = (  # compiled on first use, never in quick answers
     r"conv_(?P<variant>forward|bwd_data|bwd_weight)_(?P<dtype>[a-z0-9]+)_(?P<layout>[a-z]+)_(?P<ndim>[23])d"
     + "".join(f"_{key}(?P<{key}>{_SIZE})" for key in "nckg")
     + "".join(f"_{key}(?P<{key}>{_SIZE}(?:x{_SIZE}){{1,2}})" for key in "ifspd")
@@ -61,12 +61,12 @@ _CANONICAL = (  # compiled when it is first used, which quick answers never do
 class ConvProblem(Record):
     """One grouped convolution.
 
-    Sizes are those of the forward pass whatever the direction: input N x C x [Di x] Hi x Wi, filter K x C/G x
-    [Z x] Y x X. `c` and `k` are totals over all groups. In 2D the depth fields keep their defaults.
+    Sizes are those of the forward pass in every direction: input N x C x [Di x] Hi x Wi, filter K x C/G x [Z x] Y x X.
+    `c` and `k` are totals over all groups. In 2D the depth fields keep their defaults.
 
     Raises:
-        UsageError: a size is not a positive integer (paddings: not negative), C or K is not divisible by G, the
-            filter is larger than the padded input, the dtype is unknown, or a 2D problem has a depth.
+        UsageError: a size is not a positive integer (paddings: not negative), C or K is not divisible by G, the filter
+            is larger than the padded input, the dtype is unknown, or a 2D problem has a depth.
     """
 
     variant: Direction
@@ -118,7 +118,7 @@ class ConvProblem(Record):
         ):
             raise UsageError(
                 "a 2D convolution has no depth",
-                "set ndim to 3 or leave Di, Z, stride_d, pad_d, dilation_d",
+                "set ndim to 3 or omit Di, Z, stride_d, pad_d, dilation_d",
                 code="bad-problem",
             )
         for name in ("c", "k"):
@@ -149,17 +149,17 @@ class ConvProblem(Record):
 
     @property
     def c_per_group(self) -> int:
-        """Input channels of one group."""
+        """Input channels per group."""
         return self.c // self.g
 
     @property
     def k_per_group(self) -> int:
-        """Output channels of one group."""
+        """Output channels per group."""
         return self.k // self.g
 
     @property
     def flops(self) -> int:
-        """Floating-point operations, 2 N K (C/G) outputs taps: the same for all directions, padding counted."""
+        """Floating-point operations, 2 N K (C/G) outputs taps: equal for all directions, including padding."""
         return 2 * self.n * self.k * self.c_per_group * self.do * self.ho * self.wo * self.z * self.y * self.x
 
     @property
@@ -182,7 +182,7 @@ class ConvProblem(Record):
 
     @property
     def bytes(self) -> int:
-        """Bytes of X, W and Y together: the least that must move."""
+        """Bytes of X, W and Y together: the minimum to move."""
         elements = prod(self.input_shape) + prod(self.weight_shape) + prod(self.output_shape)
         return int(elements * DTYPE_BYTES[self.dtype])
 
@@ -201,7 +201,7 @@ class ConvProblem(Record):
         return self.k_per_group, taps * self.c_per_group, pixels
 
     def canonical(self) -> str:
-        """Text that holds the whole identity; `parse_conv_problem` reads it back."""
+        """Text that holds the complete identity; `parse_conv_problem` parses it."""
         join = self._join
         return (
             f"conv_{self.variant}_{self.dtype}_{self.layout}_{self.ndim}d_n{self.n}_c{self.c}_k{self.k}_g{self.g}"
@@ -214,23 +214,23 @@ class ConvProblem(Record):
         return "x".join(str(size) for size in sizes[3 - self.ndim :])
 
     def with_direction(self, variant: Direction) -> ConvProblem:
-        """The same sizes in another direction."""
+        """Return the problem in another direction, with the same sizes."""
         return self.replaced(variant=variant)
 
     def columns(self) -> dict[str, int]:
-        """The 19 sizes under AMD's column names."""
+        """The 19 sizes by AMD's column names."""
         return {column: getattr(self, name) for column, name in CONV_COLUMNS.items()}
 
     def to_dict(self) -> dict[str, Any]:
-        """All fields, for JSON; `ConvProblem(**d)` reads it back."""
+        """All fields, for JSON; `ConvProblem(**d)` restores the problem."""
         return {name: getattr(self, name) for name in self.field_names} | {"variant": str(self.variant)}
 
 
 def parse_conv_problem(text: str) -> ConvProblem:
-    """Read a problem from the text that `ConvProblem.canonical` writes.
+    """Parse the text that `ConvProblem.canonical` returns.
 
     Raises:
-        UsageError: the text does not have that form, or its sizes are not valid.
+        UsageError: the text is malformed, or its sizes are invalid.
     """
     match = re.fullmatch(_CANONICAL, text.strip())
     if match is None and _HEAD_1D.match(text.strip()):
@@ -264,7 +264,7 @@ _TRIPLES = tuple(tuple(f"{what}_{axis}" for axis in "dhw") for what in ("stride"
 
 
 def not_2d_or_3d(ndim: object) -> UsageError:
-    """The error of another number of dimensions; of 1 it says what to do."""
+    """Return the error for another number of dimensions; for 1D with a remedy."""
     if ndim == 1:
         return UsageError(f"ndim must be 2 or 3, not 1: {ONE_DIMENSION}", AS_2D, code="unsupported")
     return UsageError(f"ndim must be 2 or 3, not {ndim!r}", code="out-of-range")

@@ -1,8 +1,7 @@
-"""How convolutions are requested: their options, the problem that these say, and its words.
+"""Requests of convolutions: their options, the problem that options state, and its description.
 
-Padding the channels of problems, so that kernels with wide vectors can run them.
-
-A padded problem is another problem: it is measured, stored and compared as what it is.
+Channels of problems can be padded, so that kernels with wide vectors can run them. A padded problem is another problem:
+it is measured, stored and compared as such.
 """
 
 from __future__ import annotations
@@ -17,19 +16,19 @@ if TYPE_CHECKING:
 
     from ckh.ops.grouped_conv.problem import ConvProblem
 
-CHANNEL_MULTIPLE = 8  # what the widest common vector of 16 bits divides
+CHANNEL_MULTIPLE = 8  # divisible by the widest common vector of 16 bits
 
 
 def pad_channels(problems: Iterable[ConvProblem], multiple: int = CHANNEL_MULTIPLE) -> tuple[ConvProblem, ...]:
-    """The problems with C and K of each group rounded up to the multiple, each once, in their order."""
+    """Round C and K per group up to the multiple and deduplicate the problems, in order."""
     return tuple(dict.fromkeys(_padded(problem, multiple) for problem in problems))
 
 
 def padded(problem: ConvProblem) -> ConvProblem:
-    """The problem with C and K of each group rounded up to what all kernels of the pool can load; itself if it is."""
+    """Round C and K per group up to a multiple that all kernels of the pool can load, if they are not."""
     try:
         return _padded(problem, CHANNEL_MULTIPLE)
-    except UsageError:  # it has more channels than a problem may have
+    except UsageError:  # the channels exceed the limit of a problem
         return problem
 
 
@@ -63,10 +62,10 @@ _3D = 3
 
 
 def requested_convolution(given: Mapping[str, Any], variant: str, dtype: str) -> ConvProblem:
-    """The problem that was requested, with the defaults that the help states; forward unless a direction was given.
+    """Return the requested problem, with the defaults that the help states; forward unless a direction was given.
 
     Raises:
-        UsageError: it is impossible.
+        UsageError: the problem is impossible.
     """
     from ckh.ops.grouped_conv.problem import ConvProblem, not_2d_or_3d
     from ckh.problems import Direction
@@ -102,7 +101,7 @@ def _per_axis(name: str, text: str, axes: tuple[str, ...]) -> dict[str, int]:
 
 
 def in_words(problem: ConvProblem) -> str:
-    """All sizes, as people write them."""
+    """Describe all sizes of a problem for a reader."""
     depth = (f"{problem.di}x", f"{problem.z}x") if problem.ndim == _3D else ("", "")
     text = f"{problem.variant} {problem.dtype}, N={problem.n} C={problem.c} K={problem.k} G={problem.g}, "
     text += f"input {depth[0]}{problem.hi}x{problem.wi}, filter {depth[1]}{problem.y}x{problem.x}, "
@@ -114,18 +113,18 @@ def in_words(problem: ConvProblem) -> str:
 
 
 def pool(given: Mapping[str, Any]) -> str:
-    """Direction and dimensions."""
+    """Return direction and number of dimensions of the pool."""
     return f"{given.get('variant') or 'forward'} {dimensions(given)}D"
 
 
 def dimensions(given: Mapping[str, Any]) -> int:
-    """How many dimensions are requested."""
+    """Number of dimensions requested."""
     return int(given.get("ndim", _3D if {"di", "z"} & given.keys() else 2))
 
 
 _LAYOUT = (
     "ckh builds channels-last kernels of CK Tile only, nhwgc in 2D and ndhwgc in 3D",
-    "leave it out; transpose other layouts to channels last, as MIOpen does",
+    "omit it; transpose other layouts to channels last, as MIOpen does",
 )
 _SIZE = r"\d+x\d+x\d+"
 _KERNEL = (

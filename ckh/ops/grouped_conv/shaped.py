@@ -1,4 +1,4 @@
-"""What convolutions make of shapes."""
+"""Conversion between shapes and convolutions."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _TAPS = "zyx"
 
 
 def sizes_of(shape: Convolution) -> dict[str, int]:
-    """The sizes of a convolution by the names of `ConvProblem`'s fields."""
+    """Return the sizes of a convolution by `ConvProblem`'s field names."""
     sizes = {"n": shape.n, "c": shape.c, "k": shape.k, "g": shape.g, "ndim": len(shape.spatial)}
     axes, taps = _AXES[-len(shape.spatial) :], _TAPS[-len(shape.spatial) :]
     sizes |= {f"{axis}i": size for axis, size in zip(axes, shape.spatial, strict=True)}
@@ -31,7 +31,7 @@ def sizes_of(shape: Convolution) -> dict[str, int]:
 
 
 def shape_of(problem: ConvProblem, layout: str = "") -> Convolution:
-    """The shape of a problem; the layout is left open unless it is MIOpen's."""
+    """Return the shape of a problem; the layout is unspecified unless it is MIOpen's."""
     axes, taps = _AXES[-problem.ndim :], _TAPS[-problem.ndim :]
     lists = {name: tuple(getattr(problem, f"{name}_{axis}") for axis in axes) for name in ("stride", "pad", "dilation")}
     return Convolution(
@@ -49,7 +49,7 @@ def shape_of(problem: ConvProblem, layout: str = "") -> Convolution:
 
 
 def _problem(shape: Convolution, dtype: str) -> ConvProblem:
-    """The problem, channels last: MIOpen transposes the others for kernels of Composable Kernel."""
+    """Return the problem, channels last: MIOpen transposes other layouts for kernels of Composable Kernel."""
     variant = Direction(shape.variant or Direction.FORWARD)
     layout = CONV_LAYOUTS.get(len(shape.spatial), "")
     return ConvProblem(variant=variant, **sizes_of(shape), dtype=shape.dtype or dtype, layout=layout)

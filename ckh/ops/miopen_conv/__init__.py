@@ -1,1 +1,1 @@
-"""`miopen_conv`: which of MIOpen's convolution solvers is fastest for a problem, learned from AMD's find databases."""
+"""`miopen_conv`: MIOpen's fastest convolution solver for a problem, learned from AMD's find databases."""

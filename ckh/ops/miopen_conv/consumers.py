@@ -1,8 +1,8 @@
-"""Exported C, where problems are convolutions of other layouts, and MIOpen's user find database.
+"""Consumers of solver choices: exported C, and MIOpen's user find database.
 
-That has measured rows, in the text that MIOpen reads (`fdb_line` reads it back). The key is what MIOpen's
-`conv::ProblemDescription::Serialize` prints. MIOpen takes the solvers of a record as they are, so nothing but measured
-times of a device's own kind may be in a file, and no record without its solvers' workspace.
+The database has measured rows as text that MIOpen reads (`fdb_line` parses it). The key is the output of MIOpen's
+`conv::ProblemDescription::Serialize`. MIOpen uses the solvers of a record unchecked, so that a file must have only
+times measured on the same kind of device, and no record without its solvers' workspace.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 def _groups(model: Model) -> Iterator[Group]:
-    """As the candidates of dense and of grouped problems come in orders of their own, a group has both, in turn."""
+    """Candidates of dense and of grouped problems have different orders; a group has both, one after the other."""
     table = read_candidates(model.path)
 
     def reason(name: str, one: Any) -> Reason:
@@ -63,12 +63,12 @@ EXPORTED = Exported(KIND, _groups)
 _LETTERS = {direction: letter for letter, direction in DIRECTIONS.items()}
 _ALGORITHM_NAMES = {algorithm: name for name, algorithm in ALGORITHMS.items()}
 _WORDS = {Direction.FORWARD: "Fwd", Direction.BWD_DATA: "BwdData", Direction.BWD_WEIGHT: "BwdWeights"}
-_DEFAULT_LAYOUTS = ("nchw", "ncdhw")  # which a key states once, others once for each tensor
+_DEFAULT_LAYOUTS = ("nchw", "ncdhw")  # a key states these once, others once per tensor
 _DIGITS = 6  # of a time, as MIOpen prints it
 
 
 def line_text(line: FdbLine) -> str:
-    """A record as MIOpen writes it, without the end of the line."""
+    """Return a record as MIOpen writes it, without the end of the line."""
     direction = Direction(line.problem.variant)
     entries = (
         f"{one.solver}:{_time_text(one.time_ms)},{one.workspace_bytes},"
@@ -79,7 +79,7 @@ def line_text(line: FdbLine) -> str:
 
 
 def key_text(problem: MiopenProblem) -> str:
-    """A problem as MIOpen's key; in the directions B and W the first tensor is dy."""
+    """Return a problem as MIOpen's key; in the directions B and W the first tensor is dy."""
     x = (problem.c, *_axes(problem, "di", "hi", "wi"))
     y = (problem.k, *_axes(problem, "do", "ho", "wo"))
     direction = Direction(problem.variant)
@@ -104,7 +104,7 @@ def write_find_db(rows: MeasuredRows, path: Path) -> list[str]:
     """Write a user find database of all solvers with a measured time, the fastest of a problem first.
 
     Raises:
-        UsageError: the file's name does not say a device, as MIOpen's do.
+        UsageError: the file's name does not state a device, as MIOpen's names do.
         DataError: the rows are of another device or of several, have no time, or lack a workspace.
         OutputError: the file cannot be written.
     """
@@ -145,7 +145,7 @@ def _solver_time(row: dict[str, Any]) -> SolverTime:
     workspace = row[WORKSPACE.name]
     if workspace is None:
         raise DataError(
-            f"the workspace of {row['kernel']} is not known, and MIOpen needs it",
+            f"the workspace of {row['kernel']} is unknown, and MIOpen requires it",
             "convert the find database's text again: its Parquet form has no workspace",
             code="missing-field",
         )
@@ -165,7 +165,7 @@ def _by(sizes: tuple[int, ...]) -> str:
 
 
 def _time_text(time_ms: float) -> str:
-    """As C++ prints a float, or with as many digits as the number needs."""
+    """Format a time as C++ prints a float, or with as many digits as needed."""
     short = f"{time_ms:.{_DIGITS}g}"
     return short if float(short) == time_ms else repr(time_ms)
 

@@ -1,8 +1,7 @@
-"""Features of MIOpen's convolution problems and solvers: each declared once, as the engine wants it.
+"""Features of MIOpen's convolution problems and solvers, each declared once for the feature engine.
 
-None says which other solvers a problem has: the databases list the four fastest, which nobody knows when predicting.
-
-Quantities of a problem and of a solver on it that several features share, as formulas over columns.
+No feature depends on which other solvers a problem has: the databases list the four fastest, unknown at prediction.
+Quantities shared by several features are formulas over columns.
 """
 
 from __future__ import annotations
@@ -28,12 +27,12 @@ UNKNOWN = -1.0
 
 
 def raw(name: str) -> Callable[[Columns], Any]:
-    """A column or quantity as it is."""
+    """A column or quantity, unchanged."""
     return lambda c: c[name]
 
 
 def log2_of(name: str) -> Callable[[Columns], Any]:
-    """Its base-2 logarithm, of at least 1."""
+    """Base-2 logarithm of a quantity, which is raised to at least 1."""
     return lambda c: np.log2(np.maximum(c[name], 1))
 
 
@@ -50,12 +49,12 @@ def product(*names: str) -> Callable[[Columns], Any]:
 
 
 def ratio(above: str, below: str) -> Callable[[Columns], Any]:
-    """One by another, which counts as at least 1."""
+    """Quotient of quantities; the divisor is raised to at least 1."""
     return lambda c: c[above] / np.maximum(c[below], 1)
 
 
 def power_of_two_in(values: Any, most: float) -> Any:
-    """The greatest power of two up to `most` that divides each value, which counts as at least 1."""
+    """Largest power of two up to `most` that divides each value, which is raised to at least 1."""
     whole = np.maximum(values, 1).astype(np.int64)
     return np.minimum(whole & -whole, most)
 
@@ -66,12 +65,12 @@ def alignment_of(name: str, most: float = 64.0) -> Callable[[Columns], Any]:
 
 
 def fill_of(name: str, tile: int) -> Callable[[Columns], Any]:
-    """The share of whole tiles that a quantity fills."""
+    """Utilization of whole tiles by a quantity."""
     return lambda c: c[name] / (np.ceil(c[name] / tile) * tile)
 
 
 def by_direction(forward: str, bwd_data: str, bwd_weight: str) -> Callable[[Columns], Any]:
-    """One of three quantities, by the problem's direction."""
+    """One of three quantities, selected by the problem's direction."""
 
     def formula(c: Columns) -> Any:
         code = c["direction"]
@@ -81,7 +80,7 @@ def by_direction(forward: str, bwd_data: str, bwd_weight: str) -> Callable[[Colu
 
 
 def of_solver(attribute: Callable[[Solver], float]) -> Callable[[Columns], Any]:
-    """A number that the solver's name gives."""
+    """A number derived from the solver's name."""
 
     def formula(c: Columns) -> Any:
         values = np.array([float(attribute(parse_solver(str(name)))) for name in c["solver_names"]])
@@ -101,7 +100,7 @@ def _output(size: str, taps: str, axis: str) -> Callable[[Columns], Any]:
 def _winograd_work(c: Columns) -> Any:
     """Multiplications of the Winograd tiles over those of the direct convolution; 0 for other solvers.
 
-    Tiles of F(m, r) yield m outputs from r taps with m + r - 1 multiplications per axis, and are whole.
+    Tiles of F(m, r) yield m outputs from r taps with m + r - 1 multiplications per axis, and are computed whole.
     """
     work: Any = 1.0
     for axis in ("h", "w"):
@@ -121,7 +120,7 @@ def _only_if(condition: str, quantity: str) -> Callable[[Columns], Any]:
 
 
 def _transposed_bytes(c: Columns) -> Any:
-    """Bytes of the tensors that an NHWC solver transposes first or last; 0 if the problem has that layout."""
+    """Bytes of the tensors that an NHWC solver transposes before and after; 0 if the problem has that layout."""
     return np.where((c["is_nhwc_solver"] > 0) & c["is_nchw"], c["bytes"], 0.0)
 
 
@@ -149,7 +148,7 @@ DERIVED: dict[str, Callable[[Columns], Any]] = {
     "w_elements": product("K", "reduction_c"),
     "x_elements": product("all_input_pixels", "C"),
     "y_elements": product("all_output_pixels", "K"),
-    # What batches of one layer have in common.
+    # Independent of the batch of a layer.
     "image_flops": lambda c: c["flops"] / c["N"],
     "image_bytes": lambda c: (c["x_bytes"] + c["y_bytes"]) / c["N"],
     "bytes": lambda c: c["x_bytes"] + c["w_bytes"] + c["y_bytes"],
@@ -157,7 +156,7 @@ DERIVED: dict[str, Callable[[Columns], Any]] = {
     "gemm_m": by_direction("all_output_pixels", "all_input_pixels", "k_per_group"),
     "gemm_n": by_direction("k_per_group", "c_per_group", "reduction_c"),
     "gemm_k": by_direction("reduction_c", "reduction_k", "all_output_pixels"),
-    # The GEMM of one image and group, as the solvers that call BLAS see it; its other side is the output's pixels.
+    # The GEMM of one image and group, as in solvers that call BLAS; its other dimension is the output's pixels.
     "blas_m": by_direction("k_per_group", "reduction_c", "k_per_group"),
     "blas_n": by_direction("output_pixels", "output_pixels", "reduction_c"),
     "blas_k": by_direction("reduction_c", "k_per_group", "output_pixels"),
@@ -187,13 +186,13 @@ _TUNED_TILES = (
     *((256, 256), (256, 128), (128, 256), (256, 64), (64, 256), (128, 128), (128, 64), (64, 128), (256, 32), (32, 256)),
     *((64, 64), (128, 32), (32, 128), (64, 32), (32, 64), (32, 32), (64, 16), (16, 64)),
 )
-# A tile of a x b takes this share more for each of 1 / a and 1 / b: small tiles load more for each product.
+# A tile of a x b takes this share more time for each of 1 / a and 1 / b: small tiles load more per product.
 _LOADS = 24.0
 _LARGEST_EXACT_TILE = 256.0
 
 
 def _tuned_work(m: str, n: str, batch: str) -> Callable[[Columns], Any]:
-    """Work of the best of `_TUNED_TILES` in whole waves over the compute units, over the work that is needed."""
+    """Work of the best of `_TUNED_TILES` in whole waves over the compute units, relative to the required work."""
 
     def work_of(c: Columns, tile_m: int, tile_n: int) -> Any:
         waves = np.ceil(np.ceil(c[m] / tile_m) * np.ceil(c[n] / tile_n) * c[batch] / c["hw_num_cus"])
@@ -207,14 +206,14 @@ def _tuned_work(m: str, n: str, batch: str) -> Callable[[Columns], Any]:
 
 
 def _exact_tile(c: Columns) -> Any:
-    """Area of the largest tile whose sides are powers of two up to 256 that divide the GEMM's."""
+    """Area of the largest tile whose sides are powers of two up to 256 that divide the GEMM's sizes."""
     sides = [power_of_two_in(c[side], _LARGEST_EXACT_TILE) for side in ("gemm_m", "gemm_n")]
     return sides[0] * sides[1]
 
 
 TILES: dict[str, Callable[[Columns], Any]] = {
     "tuned_gemm_work": _tuned_work("gemm_m", "gemm_n", "G"),
-    # Of one image: its calls follow each other.
+    # Per image: the calls run one after another.
     "tuned_blas_work": _tuned_work("blas_m", "blas_n", "one"),
     "one": lambda _: np.ones(1),
     "exact_tile": _exact_tile,
@@ -236,7 +235,7 @@ _ALIGNED = (
 _DIVIDED = ("gemm_m", "gemm_n", "gemm_k", "C", "K", "input_pixels", "output_pixels", "N")
 _MOST_DIVISOR = 4096.0
 _FILLED = (("Wo", 16), ("Wo", 32), ("Wo", 64), ("Ho", 4), ("Ho", 8), ("output_pixels", 64), ("gemm_k", 32))
-# Block tiles whose number and fill are features; solvers choose theirs out of about these.
+# Block tiles whose number and utilization are features; solvers choose among similar ones.
 _TILES = ((256, 128), (128, 128), (64, 64), (32, 32))
 _3X3, _5X5 = 3, 5
 
@@ -246,7 +245,7 @@ def _all_one(*names: str) -> Callable[[Columns], Any]:
 
 
 def _is_same(c: Columns) -> Any:
-    """True if padding keeps height and width, stride aside."""
+    """True if padding preserves height and width, apart from the stride."""
     return ((c["Y"] - 1) * c["dilation_h"] == 2 * c["pad_h"]) & ((c["X"] - 1) * c["dilation_w"] == 2 * c["pad_w"])
 
 
@@ -259,7 +258,7 @@ def _per_cu(m: str, n: str, batch: str, tile: tuple[int, int]) -> Callable[[Colu
 
 
 def _last_wave(m: str, n: str, batch: str, tile: tuple[int, int]) -> Callable[[Columns], Any]:
-    """Share of the compute units' time that the tiles use, in whole waves of one tile each."""
+    """Utilization of the compute units by the tiles, in whole waves of one tile per unit."""
 
     def formula(c: Columns) -> Any:
         waves = _per_cu(m, n, batch, tile)(c)
@@ -364,5 +363,5 @@ MIOPEN_CONV = FeatureEngine(
     kernel_columns=frozenset({"kernel"}),
 )
 
-# Raw columns that the features read, besides the hardware profile. `kernel` is the solver's.
+# Raw columns that the features read, besides the hardware profile. `kernel` is the solver's name.
 INPUT_COLUMNS: tuple[str, ...] = (*CONV_COLUMNS, "variant", "dtype", "layout", "ndim_spatial", "kernel")

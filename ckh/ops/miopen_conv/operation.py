@@ -1,10 +1,10 @@
-"""`miopen_conv` as the rest of ckh sees it: a kernel is one of MIOpen's solvers, and nothing is emitted.
+"""Record of the operation `miopen_conv`: a kernel is one of MIOpen's solvers, and nothing is emitted.
 
-`JUDGED` says how good answers are for MIOpen's solvers by the model of another GPU
+`JUDGED` is the evaluated accuracy of answers for MIOpen's solvers by another GPU's model
 (`benchmarks/transfer.py` prints it).
 
-Solvers were chosen among those that the find databases list, the four fastest of a problem. Half of the MI200's
-problems have no answer, as the MI300X's databases have none of their kind (3D, bf16): they are not counted.
+Solvers were chosen among those in the find databases, the four fastest of a problem. Half of the MI200's problems have
+no answer, as the MI300X's databases have none of their kind (3D, bf16), and are not counted.
 """
 
 from __future__ import annotations
@@ -67,7 +67,8 @@ JUDGED = tuple(
 )
 
 
-# Which solvers that AMD measured on Instincts another GPU has, by the devices that MIOpen's sources name. Those of
+# Availability on other GPUs of solvers that AMD measured on Instincts, by the devices that MIOpen's sources name. Those
+# of
 # rocBLAS and of OpenCL, FFT and the naive ones name none (src/solver/conv: gemm*.cpp, conv_ocl_*.cpp, fft.cpp,
 # conv_direct_naive_conv*.cpp); Winograd RxS names gfx9, gfx10 and gfx11 (conv_winoRxS.cpp). All others name devices of
 # gfx9, or need their matrix instructions.
@@ -78,7 +79,7 @@ _WINOGRAD_ON = (_MEASURED_ON, "gfx11")
 
 
 def runs_on(solver: Solver, arch: ArchSpec) -> bool:
-    """True if MIOpen has a solver on a GPU, as far as its name decides."""
+    """True if MIOpen has a solver on a GPU, as far as the solver's name tells."""
     family = arch.target_family
     if family == _MEASURED_ON or solver.origin in _ANYWHERE or solver.algorithm is Algorithm.FFT:
         return True
@@ -121,7 +122,7 @@ def _mismatch(solver: Solver, problem: MiopenProblem) -> str:
 
 def _candidates(problem: MiopenProblem, arch: ArchSpec, model: Path) -> Candidates[Solver]:
     if not arch.is_gpu:
-        return Candidates((), np.zeros(0, np.intp), {"MIOpen runs on AMD's GPUs alone": 1})
+        return Candidates((), np.zeros(0, np.intp), {"MIOpen runs on AMD GPUs only": 1})
     path = model / CANDIDATES_NAME
     table = _table(model, path.stat().st_mtime_ns if path.is_file() else 0)
     found = candidates(problem, table)

@@ -1,4 +1,4 @@
-"""`MiopenProblem`: a convolution as MIOpen names it, with complete identity."""
+"""`MiopenProblem`: a convolution with MIOpen's layouts, with complete identity."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ _CANONICAL = rf"{_PREFIX}(?P<head>conv_[a-z_]+?_[a-z]+\d+)_(?P<layout>[a-z]+)_(?
 class MiopenProblem(ConvProblem):
     """A `ConvProblem` whose tensors have one of MIOpen's layouts; sizes, flops, bytes and GEMM sizes are the same.
 
-    Groups are no dimension of these layouts: `input_shape` and its like are shapes by group, as for `ConvProblem`.
+    Groups are not a dimension of these layouts: `input_shape` and similar are shapes by group, as for `ConvProblem`.
 
     Raises:
-        UsageError: as `ConvProblem`; or the layout or dtype is none of MIOpen's.
+        UsageError: as `ConvProblem`; or MIOpen does not have the layout or dtype.
     """
 
     def __post_init__(self) -> None:
@@ -44,15 +44,15 @@ class MiopenProblem(ConvProblem):
             )
 
     def canonical(self) -> str:
-        """Text that holds the whole identity; `parse_miopen_problem` reads it back."""
+        """Text that holds the complete identity; `parse_miopen_problem` parses it."""
         return _PREFIX + super().canonical()
 
 
 def parse_miopen_problem(text: str) -> MiopenProblem:
-    """Read a problem from the text that `MiopenProblem.canonical` writes.
+    """Parse the text that `MiopenProblem.canonical` returns.
 
     Raises:
-        UsageError: the text does not have that form, or its sizes are not valid.
+        UsageError: the text is malformed, or its sizes are invalid.
     """
     match = re.fullmatch(_CANONICAL, text.strip())
     if match is None:
@@ -61,13 +61,13 @@ def parse_miopen_problem(text: str) -> MiopenProblem:
             "e.g. miopen_conv_forward_fp32_nchw_2d_n1_c64_k64_g1_i28x28_f3x3_s1x1_p1x1_d1x1",
             code="bad-problem",
         )
-    # Sizes are read once, by ConvProblem, which has a layout of its own.
+    # ConvProblem, which has its own layout, validates the sizes.
     conv = parse_conv_problem(f"{match['head']}_{CONV_LAYOUTS[int(match['ndim'])]}_{match['rest']}")
     return _with_layout(conv, match["layout"])
 
 
 def from_convolution(problem: ConvProblem, layout: str = "") -> MiopenProblem:
-    """A convolution with one of MIOpen's layouts, by default NCHW or NCDHW.
+    """Return a convolution with one of MIOpen's layouts, by default NCHW or NCDHW.
 
     Raises:
         UsageError: MIOpen has no such layout or dtype.

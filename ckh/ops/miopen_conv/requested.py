@@ -1,4 +1,4 @@
-"""How convolutions are requested that MIOpen's solvers compute: as others, with a layout."""
+"""Requests of convolutions for MIOpen's solvers: as other convolutions, with a layout."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ if TYPE_CHECKING:
 
     from ckh.ops.miopen_conv.problem import MiopenProblem
 
-_LAYOUTS = {2: "nchw", 3: "ncdhw"}  # of problems that state none
+_LAYOUTS = {2: "nchw", 3: "ncdhw"}  # default layouts of problems
 _OPTIONS = (*OPTIONS, SizeOption("layout", "Layout, e.g. nhwc", _LAYOUTS[2], str, spellings=()))
-_DTYPE = "fp32"  # as MIOpenDriver's: every database holds more of it than of others
+_DTYPE = "fp32"  # as MIOpenDriver's default: every database has most problems in fp32
 
 
 def _problem(given: Mapping[str, Any], variant: str, dtype: str) -> MiopenProblem:

@@ -1,4 +1,4 @@
-"""What MIOpen's convolutions make of shapes."""
+"""Conversion of shapes to MIOpen's convolutions."""
 
 from __future__ import annotations
 

@@ -263,7 +263,7 @@ def test_the_label_leaves_room_for_the_longest_name() -> None:
         (
             LATE_2025,
             {"specialization": FILTER3X3, "vector_a": 1},
-            f"forward kernels of {LATE_2025.common} for 3x3 filters take one channel a group, {TOO_WIDE}",
+            f"forward kernels of {LATE_2025.common} for 3x3 filters take one channel per group, {TOO_WIDE}",
         ),
     ],
 )

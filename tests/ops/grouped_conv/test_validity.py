@@ -296,7 +296,7 @@ def test_compv6_in_bwd_weight_needs_four_trips_over_k() -> None:
 def test_compv4_in_bwd_weight_overruns_parts_of_three_trips(
     arch_name: str, parts: int, images: int, is_refused: bool
 ) -> None:
-    """On a GPU three iterations over a part of K become five; without split K the excess reads beyond K, which adds zeros."""
+    """On a GPU three iterations over a part of K become five; without split K the excess adds zeros."""
     arch = load_arch(arch_name)
     kernel = kernel_on(arch, Direction.BWD_WEIGHT, pipeline="compv4", double_smem_buffer=True, split_k=parts, tile_k=64)
     reasons = CONV_RULES.of_problem(kernel, arch, problem_on(arch, Direction.BWD_WEIGHT, n=images, hi=8, wi=8))

@@ -74,7 +74,7 @@ def test_a_time_of_zero_is_read_as_it_stands() -> None:
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("nonsense", "no key and value"),
+        ("nonsense", "no key=value pair"),
         ("a-b-c" + ANY, "key"),
         (KEY.removesuffix("F") + "X" + ANY, "key"),
         (KEY + "_x2" + ANY, "key"),

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from ckh.ops.gemm_universal.kernel import GemmKernel
 
 BAD_PROBLEM = "with an impossible problem"
-BAD_TIME = "with a time that is missing, not a number, not positive, or shorter than anything takes"
+BAD_TIME = "with a time that is missing, not a number, not positive, or impossibly short"
 MISMATCH = "with a kernel that is not for the problem"
 
 _NAMED = 3

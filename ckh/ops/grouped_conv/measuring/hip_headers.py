@@ -1,4 +1,4 @@
-"""The parts of CK Tile's headers for convolutions, as far as they can be read."""
+"""Features of CK Tile's headers for convolutions, as far as they can be detected."""
 
 from __future__ import annotations
 
@@ -28,30 +28,30 @@ _KERNELS = {
 _LAYOUTS = "NDimSpatial_ ConvSpecialization_ InLayout_ WeiLayout_ DsLayout_ OutLayout_"
 _OPTIONS = f"{_LAYOUTS} VectorSizeA_ VectorSizeB_ VectorSizeC_ NumGroupsToMerge_ EnableSplitImage_"
 _TRAITS = "GroupedConvTraits"
-# The parameters that our headers state of it.
+# Template parameters that ckh's headers pass.
 _STATED = {
     Interface.MID_2025: _LAYOUTS,
     Interface.LATE_2025: _OPTIONS,
     Interface.CURRENT: f"{_OPTIONS} ExplicitGemm_",
 }
-# Members that the current convolutions may need of a pipeline; not every pipeline of their own tree has it.
+# Members that current convolutions may require of a pipeline; not every pipeline of the same tree has them.
 _NEEDED = re.compile(r"Pipeline_?::(Async|LargeTensors)\b")
-_FIRST_PIECE = "pieces[0].block_start"  # set where a split image is one piece unless the launch says otherwise
+_FIRST_PIECE = "pieces[0].block_start"  # set when a split image is one piece unless the launch states otherwise
 _SPLITS_K = re.compile(r"IsSplitKSupported\s*=\s*true")
-# What a kernel refuses: more than one channel a group with this specialization, and widths that do not divide them.
+# Support checks of a kernel: one channel per group with this specialization, and widths that divide the channels.
 _ONE_CHANNEL = re.compile(r"::Filter3x3\)\s*\{\s*if\(ConvC != 1\)\s*\{\s*return false;")
 _DIVIDES_CHANNELS = re.compile(r"if\(ConvC % \S*VectorSize([ABC])\b")
 _MERGES = re.compile(r"GemmBatch\s*=[^;]*NumGroups")  # fewer GEMMs than groups
-# Of a kernel's branch for two buffers in LDS, which does not compile: tile windows have no such member.
+# A kernel's branch for two LDS buffers, which does not compile: tile windows have no such member.
 _BROKEN_WINDOWS = re.compile(r"windows\.at\(I0\)\.get_length\(")
-# Convolutions of late 2025 give a pipeline one window for each operand; not all take less than a tuple.
+# Convolutions of late 2025 pass a pipeline one window per operand; some pipelines only take tuples.
 _SINGLE_WINDOWS = re.compile(
     r"!is_detected<is_tuple, ADramBlockWindowTmp>[^{}]*"
     r"operator\(\)\(const ADramBlockWindowTmp& \w+,\s*const BDramBlockWindowTmp&"
 )
 _TAKES_TUPLES = "takes only tuples of windows, their convolutions pass single windows"
 _LACKS_MEMBERS = "lacks members that their convolutions require"
-# An epilogue whose block is not stated has the waves along M and N, and none of a second group.
+# An epilogue without a stated block has waves along M and N, and no second wave group.
 _EPILOGUE = Path("ck_tile/ops/epilogue/cshuffle_epilogue.hpp")
 _STATED_BLOCK = "kBlockSize_"
 _GROUPED = {row.name for row in PIPELINES.values() if row.wave_groups}
@@ -64,25 +64,25 @@ _FORWARD, _BWD_WEIGHT = frozenset({Direction.FORWARD}), frozenset({Direction.BWD
 
 @dataclass(frozen=True, slots=True)
 class ConvHeaders:
-    """The parts of CK Tile's headers for convolutions.
+    """Features of CK Tile's headers for convolutions.
 
     Attributes:
-        common: what they have for all kernels.
-        directions: those that have a kernel.
-        unlike: how the convolutions' traits differ from the interface's; empty if they do not.
-        incomplete: the pipelines that convolutions cannot be built with, each with the reason.
+        common: features shared by all kernels.
+        directions: the directions that have a kernel.
+        unlike: how the convolutions' traits differ from the interface's; empty if they agree.
+        incomplete: the pipelines that convolutions cannot be built with -> reason.
         interwave: the pipelines that have this scheduler in convolutions.
-        warp_gemms: CK Tile's element type of A and B, and the tile, of every matrix instruction; empty: not known.
-        transposing: of headers whose pipelines have LDS transpose operands where it can, the matrix instructions that
-            take them, each with the accesses of LDS that a lane makes; None of others.
-        two_buffers: the directions whose kernels give a pipeline two buffers in LDS.
-        merging: those that merge groups.
-        splitting: those that split K.
-        split_images: those that split images.
-        explicit: those that compute the GEMM of a 1x1 filter as one.
-        two_stages: those that have a second stage.
-        one_channel: the directions that take one channel a group only where they are specialized for 3x3 filters, each
-            with the operands whose vectors have to divide it.
+        warp_gemms: CK Tile's element type of A and B, and the tile, of every matrix instruction; empty: unknown.
+        transposing: for headers whose pipelines use LDS transpose where available, the matrix instructions that support
+            it -> number of LDS accesses of a lane; None for other headers.
+        two_buffers: the directions whose kernels pass a pipeline two LDS buffers.
+        merging: the directions that merge groups.
+        splitting: the directions that split K.
+        split_images: the directions that split images.
+        explicit: the directions that compute a 1x1 filter as an explicit GEMM.
+        two_stages: the directions that have a second stage.
+        one_channel: the directions that support one channel per group only with the specialization for 3x3 filters ->
+            the operands whose vector width must divide it.
     """
 
     common: Headers
@@ -102,7 +102,7 @@ class ConvHeaders:
 
 
 def detect_conv(headers: Headers) -> ConvHeaders:
-    """Find the parts of headers for convolutions; what cannot be read is not there."""
+    """Detect the features of headers for convolutions; an unreadable header counts as absent."""
     kernels = {one: text for one, file in _KERNELS.items() if (text := headers.text(file))}
     traits = template_parameters(headers.text(_UTILS), _TRAITS)
     common = ConvHeaders(
@@ -158,7 +158,7 @@ def _current(common: ConvHeaders, kernels: dict[Direction, str]) -> ConvHeaders:
 
 
 def found_words(headers: ConvHeaders) -> dict[str, tuple[str, ...]]:
-    """The parts in words: the pipelines of each direction, and the directions that have an option."""
+    """Describe the features: the pipelines of each direction, and the directions that have an option."""
     common = headers.common
     options = {
         "merged groups": headers.merging,

@@ -1,4 +1,4 @@
-"""Rules for what CK Tile's headers, or ours for them, lack for a convolution's kernel."""
+"""Rules for features of convolution kernels that CK Tile's headers, or ckh's templates for them, lack."""
 
 from __future__ import annotations
 
@@ -67,12 +67,12 @@ def _other_parts(
 def _buffers(
     variant: Direction, pipeline: str, scheduler: Scheduler, double_smem_buffer: bool, *, headers: ConvHeaders
 ) -> Iterator[str]:
-    """Of LDS, and what its use depends on."""
+    """LDS buffers, and options that depend on them."""
     common = headers.common
     if pipeline not in common.pipelines:
-        return  # _parts has said so
+        return  # rejected by _parts
     is_double = pipeline in common.double_buffered
-    # In the current interface the flag is also the epilogue's, which then shuffles one tile of a wave at a time.
+    # In the current interface the flag also applies to the epilogue, which then shuffles one tile of a wave at a time.
     is_pipelines = common.interface in _OF_2025
     if double_smem_buffer != is_double and (is_pipelines or is_double):
         yield f"{pipeline} of {common} takes {'two LDS buffers' if is_double else 'one LDS buffer'}"
@@ -93,7 +93,7 @@ def _options(
     *,
     headers: ConvHeaders,
 ) -> Iterator[str]:
-    # What may be used -> whether it is, and the directions that have it.
+    # Option -> whether the kernel uses it, and the directions that have it.
     options = {
         "merged groups": (num_groups_to_merge != 1, headers.merging),
         "split images": (split_image, headers.split_images),
@@ -114,7 +114,7 @@ def _waves(
     if is_complete and (reason := wave_group_reason(pipeline, wave, num_wave_groups)):
         yield reason
     elif wave[2] != 1 and not wave_groups_of(pipeline) and headers.common.interface in _OF_2025:
-        # Their block GEMM knows waves along M and N: others read beyond the tile in LDS.
+        # The block GEMM supports waves along M and N only: others read beyond the tile in LDS.
         yield f"{pipeline} of {headers.common} has no waves along K"
 
 
@@ -122,14 +122,14 @@ def _waves(
 def _one_channel(
     variant: Direction, specialization: str | None, num_groups_to_merge: int, vectors: Triple, *, headers: ConvHeaders
 ) -> Iterator[str]:
-    """Vectors of a kernel for one channel a group that have to divide it, and cannot."""
+    """Vector widths of a kernel for one channel per group that must divide it, and cannot."""
     if specialization != FILTER3X3 or num_groups_to_merge != 1:
         return
     divide = headers.one_channel.get(variant, "")
     widths = zip("ABC", vectors, strict=True)
     wide = [f"{width} elements of {one}" for one, width in widths if one in divide and (width or 1) > 1]
     if wide:
-        few = f"{variant} kernels of {headers.common} for 3x3 filters take one channel a group"
+        few = f"{variant} kernels of {headers.common} for 3x3 filters take one channel per group"
         yield f"{few}, too few for vectors of {' and '.join(wide)}"
 
 
@@ -137,7 +137,7 @@ def _one_channel(
 def _together(
     variant: Direction, explicit_gemm: bool | None, num_groups_to_merge: int, split_image: bool, *, headers: ConvHeaders
 ) -> Iterator[str]:
-    """Parts that the headers have, but not together."""
+    """Features that the headers have, but not in combination."""
     if explicit_gemm and variant in headers.explicit:
         if num_groups_to_merge != 1:
             yield f"explicit GEMMs of {headers.common} have no merged groups"
@@ -148,7 +148,7 @@ def _together(
 @rule
 def _instructions(dtype: str, warp_tile: Triple, *, headers: ConvHeaders) -> Iterator[str]:
     m, n, k = warp_tile
-    # Ours and CK Tile's own for fp32 are of instructions whose K is a multiple of this.
+    # Matrix instructions for fp32, ckh's and CK Tile's, have a K that is a multiple of this.
     is_emitted = dtype == "fp32" and m == n and m in _FP32_SIDES and k % (_LANES // m) == 0
     if headers.warp_gemms and not is_emitted and (ELEMENTS[dtype], warp_tile) not in headers.warp_gemms:
         yield f"{headers.common} have no {_by(warp_tile)} matrix instruction for {dtype}"
@@ -167,7 +167,7 @@ def _loads(
 ) -> Iterator[str]:
     """Tiles that cannot be loaded."""
     if headers.common.interface is Interface.CURRENT:
-        return  # which spreads tiles otherwise
+        return  # distributes tiles differently
     transposed = _transposed(variant, headers)
     groups = wave_groups_of(pipeline)
     for operand, rows, width in zip("AB", tile, vectors, strict=False):
@@ -181,7 +181,7 @@ def _loads(
 def _transposition(
     arch: ArchSpec, variant: Direction, dtype: str, warp_tile: Triple, *, headers: ConvHeaders
 ) -> Iterator[str]:
-    """Operands that LDS does not transpose for a matrix instruction."""
+    """Operands that LDS cannot transpose for a matrix instruction."""
     if not _transposed(variant, headers) or headers.transposing is None or arch.name != LDS_TRANSPOSES:
         return
     _, n, k = warp_tile
@@ -192,16 +192,16 @@ def _transposition(
 
 
 _CHOICES = (_parts, _other_parts, _buffers, _options, _waves, _one_channel, _together)
-_GEOMETRY = (_instructions, _loads, _transposition)  # of kernels that keep the rules before
+_GEOMETRY = (_instructions, _loads, _transposition)  # for kernels that passed the rules before
 
 
 def rules_of(headers: ConvHeaders) -> tuple[Rule, ...]:
-    """The rules for these headers, each of which holds for kernels that keep those before it."""
+    """Return the rules for these headers; each assumes that the rules before it passed."""
     return given((*_CHOICES, *_GEOMETRY), headers=headers)
 
 
 def missing(kernel: ConvKernel, headers: ConvHeaders, arch: ArchSpec) -> list[str]:
-    """Everything that the headers, or our templates for them, lack for a kernel; empty if they can build it."""
+    """Return what the headers, or ckh's templates for them, lack for a kernel; empty if buildable."""
     choices, geometry = given(_CHOICES, headers=headers), given(_GEOMETRY, headers=headers)
     reasons = [reason for one in choices for reason in one(kernel, arch)]
     return reasons or [reason for one in geometry for reason in one(kernel, arch)]

@@ -1,6 +1,6 @@
-"""Convolutions for the `host` device: a kernel of the table as C++17 for this CPU.
+"""Convolution kernels for the `host` device, as C++17 for this CPU.
 
-A translation unit is the kernel's parameters as constants and one include, `templates/host/conv.hpp`.
+A translation unit has the kernel's parameters as constants and one include, `templates/host/conv.hpp`.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ _BOOLEANS = ("double_smem_buffer", "split_image")
 
 
 def emit(kernel: ConvKernel, simd: HostSimd) -> str:
-    """The C++ source of one kernel; the same for 2D and 3D, since 2D is depth 1.
+    """Return the C++ source of one kernel; the same for 2D and 3D, since 2D is depth 1.
 
     Raises:
-        UsageError: the kernel leaves a parameter out, or needs something that the host device does not have.
+        UsageError: the kernel is incomplete, or has a feature that the host device does not support.
     """
     _check(kernel)
     flags = {name: getattr(kernel, name) for name in _BOOLEANS} | staging_constants(kernel.pipeline)

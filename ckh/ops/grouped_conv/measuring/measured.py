@@ -1,6 +1,6 @@
-"""How convolutions are computed, built and measured.
+"""Computing, building and measuring convolutions.
 
-Where the kernels of a run come from: a rule set or a registry, filtered.
+The kernels of a run come from a rule set or a registry, filtered.
 """
 
 from __future__ import annotations
@@ -43,20 +43,20 @@ if TYPE_CHECKING:
     from ckh.kernels.lists import Registry
     from ckh.ops.grouped_conv.problem import ConvProblem
 
-_SPLITS = (1, 4, 16)  # of K, that the default kernels for weights are tried with on a GPU
+_SPLITS = (1, 4, 16)  # splits of K of the default bwd_weight kernels on a GPU
 
 
 @dataclass(frozen=True, slots=True)
 class SetCandidates:
-    """Where kernels come from.
+    """Source of the kernels of a run.
 
     Attributes:
-        rule_set: name of a rule set; not used with a registry.
+        rule_set: name of a rule set; ignored with a registry.
         registry: kernels read from a file.
         wants: the filter.
-        split_k: numbers of parts of K that backward-weight kernels are tried with; (1,): on a GPU the default ones with
-            `_SPLITS`, and there are kernels with two stages and merged groups beside them.
-        origin: where they come from, in words.
+        split_k: splits of K for backward-weight kernels; (1,): on a GPU the default kernels use `_SPLITS`, and kernels
+            with two stages and merged groups are added.
+        origin: description of the source.
     """
 
     rule_set: str = DEFAULT_RULE_SET
@@ -70,16 +70,16 @@ class SetCandidates:
         return problem.variant, problem.ndim, problem.dtype
 
     def problem_rules(self, kernels: Sequence[ConvKernel], arch: ArchSpec) -> ProblemRules:
-        """The rules that decide which of some kernels apply to a problem."""
+        """Return the rules that decide which of some kernels support a problem."""
         return ProblemRules(CONV_RULES.problem, KernelTable.of(ConvKernel, kernels), arch)
 
     def of(
         self, variant: Direction, ndim_spatial: int, dtype: str, arch: ArchSpec
     ) -> tuple[tuple[ConvKernel, ...], tuple[RefusedKernel[ConvKernel], ...]]:
-        """Kernels that the architecture can build, and those it cannot, with the reasons.
+        """Return the kernels that the architecture can build, and the rejected kernels with reasons.
 
         Raises:
-            UsageError: the registry is another architecture's, or the rule set is unknown.
+            UsageError: the registry is for another architecture, or the rule set is unknown.
         """
         if self.registry is None:
             found = rule_set(self.rule_set, variant, ndim_spatial, dtype, arch)
@@ -102,7 +102,7 @@ class SetCandidates:
         return tuple(of_registry(self.registry, arch, lambda k: (k.variant, k.ndim_spatial, k.dtype) == group, *group))
 
     def _has_options(self, variant: Direction, arch: ArchSpec) -> bool:
-        """True of the default kernels for weights on a GPU, where a sum over all pixels keeps few blocks busy."""
+        """True for the default bwd_weight kernels on a GPU, where a sum over all pixels occupies few blocks."""
         is_default = self.registry is None and self.rule_set == DEFAULT_RULE_SET and self.split_k == (1,)
         return is_default and arch.is_gpu and variant is Direction.BWD_WEIGHT
 
@@ -118,16 +118,14 @@ def _splits(kernel: ConvKernel, counts: tuple[int, ...]) -> Iterator[ConvKernel]
 def make_candidates(
     rule_set_name: str, registry: Path | None, filter_text: str | None, split_k: tuple[int, ...]
 ) -> SetCandidates:
-    """Candidates from a run's settings.
+    """Return the source of candidates for a run's settings.
 
     Raises:
         UsageError: a setting is malformed or contradicts another.
         DataError: the registry cannot be read.
     """
     if registry is not None and rule_set_name != DEFAULT_RULE_SET:
-        raise UsageError(
-            "--registry and --rule-set exclude each other", "leave one of them out", code="conflicting-options"
-        )
+        raise UsageError("--registry and --rule-set exclude each other", "omit one of them", code="conflicting-options")
     return SetCandidates(
         rule_set_name,
         registry_of(registry, operation(GROUPED_CONV.op_type)),
@@ -138,12 +136,12 @@ def make_candidates(
 
 
 def candidate_source(settings: Settings) -> SetCandidates:
-    """Candidates from a run's settings, which raises what `make_candidates` does."""
+    """Return the source of candidates for a run's settings; raises as `make_candidates`."""
     registry = None if settings.registry is None else Path(settings.registry)
     return make_candidates(settings.rule_set, registry, settings.filter, settings.split_k)
 
 
-_COMPILE_S = {"": 16.0}  # seen of units of seven
+_COMPILE_S = {"": 16.0}  # observed for seven translation units
 ALL_DIRECTIONS = "all"
 _TEMPLATES = Path(__file__).parents[1] / "templates"
 _FIELDS = (
@@ -159,12 +157,12 @@ class CConvProblem(ctypes.Structure):
 
 
 def c_problem(problem: ConvProblem) -> CConvProblem:
-    """The convolution as kernels take it."""
+    """Return the convolution as kernels take it."""
     return CConvProblem(**{name: getattr(problem, name) for name in _FIELDS})
 
 
 def _split(_problem: ConvProblem, kernel_name: str) -> Split:
-    """The kernel's own; none of a library that states no name, or one of its own."""
+    """Return the kernel's split of K; none for a library kernel without a name or with a name of its own."""
     try:
         kernel = parse_kernel_name(kernel_name)
     except DataError:
@@ -173,10 +171,10 @@ def _split(_problem: ConvProblem, kernel_name: str) -> Split:
 
 
 def _problems(settings: Settings) -> tuple[ConvProblem, ...]:
-    """Those of a set or file in the direction and number of dimensions, channels padded if that is set.
+    """Return the problems of a set or file for the direction and number of dimensions, with padded channels if set.
 
     Raises:
-        DataError: there are none.
+        DataError: there are no problems.
     """
     from ckh.ops.grouped_conv.operation import OPERATION
     from ckh.ops.grouped_conv.requested import pad_channels

@@ -1,4 +1,4 @@
-"""Grouped convolutions in NumPy, the reference that kernels are checked against.
+"""Grouped convolutions in NumPy, the reference that kernels are verified against.
 
 Independent of the kernels' algorithm: taps are gathered in chunks and multiplied as matrices by BLAS, one product per
 group; depthwise problems are multiplied and added element by element. 2D is depth 1.
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 
 Array = NDArray[Any]
 
-_CHUNK_WIDTH = 512  # columns of a gathered matrix that keep BLAS busy
+_CHUNK_WIDTH = 512  # columns of a gathered matrix, enough to keep BLAS busy
 _CHUNK_BYTES = 128 << 20
-_BLOCK_BYTES = 192 << 10  # of a depthwise block's product: stays in the second-level cache
+_BLOCK_BYTES = 192 << 10  # of a depthwise block's product, which fits the second-level cache
 
-_AXES = {2: ("H, W", "Y, X"), 3: ("D, H, W", "Z, Y, X")}  # of pixels and of taps
+_AXES = {2: ("H, W", "Y, X"), 3: ("D, H, W", "Z, Y, X")}  # axes of pixels and of taps
 
 _Tap = tuple[int, tuple[slice, slice, slice]]
 
@@ -38,7 +38,7 @@ def operand_shapes(problem: ConvProblem) -> tuple[tuple[int, ...], tuple[int, ..
     return by_direction[problem.variant]
 
 
-# Of each direction: tensors in the order of users' arrays, the result last, with their places as kernels' arguments.
+# Tensors of each direction in the order of users' arrays, the result last, with their positions as kernel arguments.
 _ARRAYS = {
     Direction.FORWARD: (("x", 0), ("w", 1), ("y", 2)),
     Direction.BWD_DATA: (("dy", 0), ("w", 1), ("dx", 2)),
@@ -60,12 +60,12 @@ def array_forms(problem: ConvProblem) -> tuple[ArrayForm, ArrayForm, ArrayForm]:
 
 
 def reduction_length(problem: ConvProblem) -> int:
-    """The most products that one element of the result sums."""
+    """Maximum number of products summed in one element of the result."""
     return problem.gemm_sizes[2]
 
 
 def convolve(problem: ConvProblem, a: Array, b: Array) -> Array:
-    """The result of a problem in the precision of its operands, which have the shapes of `operand_shapes`."""
+    """Return the result of a problem in the precision of its operands, which have the shapes of `operand_shapes`."""
     depthwise = problem.c_per_group == problem.k_per_group == 1
     table = _DEPTHWISE if depthwise else _GENERAL
     return table[problem.variant](problem, a, b).reshape(operand_shapes(problem)[2])
@@ -77,7 +77,7 @@ def _sizes(problem: ConvProblem) -> tuple[tuple[int, int, int], tuple[int, int, 
 
 
 def _taps(problem: ConvProblem) -> Iterator[_Tap]:
-    """Every tap's index and the pixels of the padded input that it meets."""
+    """Yield every tap's index and the pixels of the padded input that it reads."""
     _, taps, outputs = _sizes(problem)
     strides = (problem.stride_d, problem.stride_h, problem.stride_w)
     dilations = (problem.dilation_d, problem.dilation_h, problem.dilation_w)
@@ -94,14 +94,14 @@ def _padded_sizes(problem: ConvProblem) -> tuple[int, int, int]:
 
 
 def _inside(problem: ConvProblem, axis: int) -> tuple[slice, ...]:
-    """Index of what is not padding, when the spatial axes start at `axis`."""
+    """Index of the input without padding, for spatial axes from `axis` on."""
     pads = (problem.pad_d, problem.pad_h, problem.pad_w)
     spatial = (slice(pad, pad + size) for size, pad in zip(_sizes(problem)[0], pads, strict=True))
     return (*(slice(None),) * axis, *spatial)
 
 
 def _padded_groups(problem: ConvProblem, x: Array) -> Array:
-    """X as G, N, D, H, W, C/G with zeros around it."""
+    """Return X as G, N, D, H, W, C/G, padded with zeros."""
     padded = np.zeros((problem.g, problem.n, *_padded_sizes(problem), problem.c_per_group), x.dtype)
     pixels = x.reshape(problem.n, *_sizes(problem)[0], problem.g, problem.c_per_group)
     padded[_inside(problem, 2)] = np.moveaxis(pixels, 4, 0)
@@ -109,7 +109,7 @@ def _padded_groups(problem: ConvProblem, x: Array) -> Array:
 
 
 def _output_groups(problem: ConvProblem, y: Array) -> Array:
-    """Y as G, pixels, K/G."""
+    """Return Y as G, pixels, K/G."""
     return np.ascontiguousarray(np.moveaxis(y.reshape(-1, problem.g, problem.k_per_group), 1, 0))
 
 
@@ -123,7 +123,7 @@ def _chunks(problem: ConvProblem, itemsize: int) -> Iterator[list[_Tap]]:
 
 
 def _gather(problem: ConvProblem, padded: Array, chunk: list[_Tap]) -> Array:
-    """The inputs that the taps of a chunk meet, as G, pixels, taps * C/G."""
+    """Return the inputs that the taps of a chunk read, as G, pixels, taps * C/G."""
     outputs = _sizes(problem)[2]
     columns = np.empty((problem.g, problem.n, *outputs, len(chunk), problem.c_per_group), padded.dtype)
     for position, (_, (d, h, w)) in enumerate(chunk):
@@ -132,7 +132,7 @@ def _gather(problem: ConvProblem, padded: Array, chunk: list[_Tap]) -> Array:
 
 
 def _filter_columns(problem: ConvProblem, w: Array, chunk: list[_Tap]) -> Array:
-    """The filter's taps of a chunk, as G, K/G, taps * C/G."""
+    """Return the filter's taps of a chunk, as G, K/G, taps * C/G."""
     taps = w.reshape(problem.g, problem.k_per_group, -1, problem.c_per_group)
     part = taps[:, :, chunk[0][0] : chunk[-1][0] + 1]
     return part.reshape(problem.g, problem.k_per_group, -1)
@@ -172,7 +172,7 @@ def _padded_pixels(problem: ConvProblem, x: Array) -> Array:
 
 
 def _blocks(problem: ConvProblem, itemsize: int) -> Iterator[tuple[int, int, slice]]:
-    """Image, output depth and output rows of blocks that stay in a cache."""
+    """Yield image, output depth and output rows of blocks that fit a cache."""
     rows = max(1, _BLOCK_BYTES // (problem.wo * problem.g * itemsize))
     for image, depth in np.ndindex(problem.n, problem.do):
         for start in range(0, problem.ho, rows):
@@ -180,7 +180,7 @@ def _blocks(problem: ConvProblem, itemsize: int) -> Iterator[tuple[int, int, sli
 
 
 def _met(problem: ConvProblem, padded: Array, block: tuple[int, int, slice], tap: _Tap) -> Array:
-    """The pixels of the padded input that a tap meets for a block of the output."""
+    """Return the pixels of the padded input that a tap reads for a block of the output."""
     (image, depth, rows), (_, (d, h, w)) = block, tap
     start = h.start + rows.start * problem.stride_h
     stop = h.start + (rows.stop - 1) * problem.stride_h + 1

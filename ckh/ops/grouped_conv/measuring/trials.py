@@ -1,7 +1,7 @@
-"""How convolution kernels are executed to be believed: classes, and problems that reach all ends of their loops.
+"""Trial executions of convolution kernels: kernel classes, and problems that exercise all loop remainders.
 
-Pipelines treat the first and the last steps along K apart, and differ in how many there are; tiles are cut off where M,
-N and K are no multiples of them; strides, dilations, paddings and groups change what is loaded.
+Pipelines treat the first and last iterations over K separately, and differ in their number; tiles are cut off where M,
+N and K are not multiples of them; strides, dilations, padding and groups change the loads.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ if TYPE_CHECKING:
     from ckh.archs import ArchSpec, Triple
     from ckh.ops.grouped_conv.kernel import ConvKernel
 
-_RAGGED = 8  # channels beside whole tiles: what every vector width of pools divides
+_RAGGED = 8  # channels beyond whole tiles: a multiple of every vector width of pools
 _CHANNELS = 24
 _ROWS, _COLUMNS = 5, 7
 _PADDED = (2, 3, 4)  # images, rows and columns
 _WAVES = 4
-_UNSCHEDULED = ("basic_v1",)  # whatever their names say of a scheduler
+_UNSCHEDULED = ("basic_v1",)  # ignores the scheduler in its name
 _USUAL = ("mem", "compv3")
-# Which the rule sets do not have.
+# Absent from the rule sets.
 _COMPV5: dict[str, Any] = {
     "pipeline": "compv5",
     "num_wave_groups": 2,
@@ -50,7 +50,7 @@ _COMPV5: dict[str, Any] = {
     "warp_tile_k": 16,
     **dict.fromkeys(("vector_a", "vector_b", "vector_c"), 8),
 }
-# Of whose 2-byte elements two tiles are as much as `mem` loads ahead.
+# For 2-byte elements, two of these tiles are as much as `mem` prefetches.
 _SQUARE: dict[str, Any] = {
     **dict.fromkeys(("tile_m", "tile_n", "tile_k"), 64),
     "wave_m": 2,
@@ -64,13 +64,13 @@ _KINDS = (("fp16", 2), ("bf16", 2), ("fp32", 2), ("fp16", 3))
 
 
 def loop_end_problems(kernel: ConvKernel) -> tuple[ConvProblem, ...]:
-    """The problems; a kernel may refuse some of them."""
+    """Return the problems; a kernel may reject some."""
     return tuple(dict.fromkeys(_problems(kernel)))
 
 
 def _problems(kernel: ConvKernel) -> Iterator[ConvProblem]:
     step = kernel.tile_k * max(1, kernel.split_k or 1)
-    padding = int(kernel.specialization in {None, DEFAULT_SPECIALIZATION})  # which others refuse
+    padding = int(kernel.specialization in {None, DEFAULT_SPECIALIZATION})  # not supported by the others
     for steps in range(1, most_steps(*_loop(kernel)) + 1):
         yield _pointwise(kernel, steps * step, padding=0 if kernel.variant is Direction.BWD_DATA else padding)
     yield _pointwise(kernel, 2 * step + _RAGGED, padding=padding)
@@ -84,9 +84,9 @@ def _problems(kernel: ConvKernel) -> Iterator[ConvProblem]:
 
 
 def _pointwise(kernel: ConvKernel, depth: int, *, m_tiles: int = 0, padding: int = 0) -> ConvProblem:
-    """A 1x1 filter, whose GEMM has this depth; its N is one tile and some, its M fewer than these tiles.
+    """A 1x1 filter whose GEMM has this depth; N is a tile and a remainder, M fewer than these tiles.
 
-    Padding, by more than the filter reaches, has whole rows and columns outside of the image, of two images.
+    Padding, larger than the filter's reach, adds whole rows and columns outside the image, for two images.
     """
     across, groups = kernel.tile_n + _RAGGED, max(1, kernel.num_groups_to_merge or 1)
     c, k = {Direction.FORWARD: (depth, across), Direction.BWD_DATA: (across, depth)}.get(
@@ -103,7 +103,7 @@ def _pointwise(kernel: ConvKernel, depth: int, *, m_tiles: int = 0, padding: int
 
 
 def _positions(depth: int, padding: int) -> dict[str, int]:
-    """Two images that have so many positions together, with a border where it leaves columns within."""
+    """Sizes of two images with this total number of positions, with a border if columns remain within."""
     columns = depth // 8 - 2
     if padding and columns > 0 and not depth % 8:
         return {"n": 2, "hi": 2, "wi": columns, "pad_h": 1, "pad_w": 1}
@@ -113,7 +113,7 @@ def _positions(depth: int, padding: int) -> dict[str, int]:
 def _filtered(
     kernel: ConvKernel, *, groups: int = 2, batch: int = 1, channels: int = _CHANNELS, size: int = 3, **moves: int
 ) -> ConvProblem:
-    """A filter with these strides, dilations and paddings; a small one of few channels is one step along K."""
+    """A filter with these strides, dilations and paddings; a small filter with few channels is one iteration over K."""
     groups *= max(1, kernel.num_groups_to_merge or 1)
     sizes = {"n": batch, "c": channels * groups, "k": (channels + _RAGGED) * groups, "g": groups, "hi": 9, "wi": 11}
     stride, dilation, padding = moves.get("stride", 1), moves.get("dilation", 1), moves.get("padding", 0)
@@ -124,7 +124,7 @@ def _filtered(
 
 
 def _depthwise(kernel: ConvKernel, stride: int) -> ConvProblem:
-    """One channel a group and a filter of 3 along each axis."""
+    """One channel per group and a filter of size 3 along each axis."""
     sizes = {"n": 2, "c": _CHANNELS, "k": _CHANNELS * _RAGGED, "g": _CHANNELS, "hi": 9, "wi": 11}
     moves = {"pad_h": 1, "pad_w": 1, "stride_h": stride, "stride_w": stride}
     if kernel.ndim_spatial == _3D:
@@ -137,7 +137,7 @@ def _conv(kernel: ConvKernel, **sizes: Any) -> ConvProblem:
 
 
 def kernel_class(kernel: ConvKernel) -> str:
-    """Direction, dtype, pipeline, scheduler, the options that change what a kernel computes, and whether it is 3D."""
+    """Describe direction, dtype, pipeline, scheduler, options that change the computation, and whether it is 3D."""
     scheduler = "" if kernel.pipeline in _UNSCHEDULED else f" {kernel.scheduler}"
     options = [
         ("double buffer", kernel.double_smem_buffer and kernel.pipeline not in DOUBLE_SMEM_PIPELINES),
@@ -154,7 +154,7 @@ def kernel_class(kernel: ConvKernel) -> str:
 
 
 def representatives(arch: ArchSpec) -> dict[str, list[ConvKernel]]:
-    """In every dtype each pipeline and scheduler; in fp16 also each option, and in 3D."""
+    """Return every pipeline and scheduler in each dtype; in fp16 also each option, and 3D."""
     found: dict[str, list[ConvKernel]] = {}
     for direction, (dtype, ndim) in product(Direction, _KINDS):
         if dtype not in arch.dtypes or not conv_pool(direction, arch, ndim, dtype):
@@ -177,9 +177,9 @@ def _candidates(direction: Direction, ndim: int, dtype: str, arch: ArchSpec) -> 
 
 
 def cost(kernel: ConvKernel) -> tuple[bool, bool, int, int, int, str]:
-    """Kernels that take any problem first; of several waves, since one wave cannot race; then small tiles.
+    """Sort key: kernels that support any problem, then several waves, since one wave cannot race, then small tiles.
 
-    Each end of a loop is compiled for itself: kernels with few come before small tiles, but in forward's first kind.
+    Each loop remainder is compiled separately: kernels with few precede small tiles, except in forward's first kind.
     """
     is_special = kernel.specialization not in {None, DEFAULT_SPECIALIZATION}
     is_first = kernel.variant is Direction.FORWARD and (kernel.dtype, kernel.ndim_spatial) == _KINDS[0]
@@ -190,12 +190,12 @@ def cost(kernel: ConvKernel) -> tuple[bool, bool, int, int, int, str]:
 
 
 def _loop(kernel: ConvKernel) -> tuple[str, Triple, int, str]:
-    """The parts of a kernel that its loop depends on: pipeline, tile, waves, dtype."""
+    """Return the parameters that a kernel's loop depends on: pipeline, tile, waves, dtype."""
     return kernel.pipeline, (kernel.tile_m, kernel.tile_n, kernel.tile_k), _waves(kernel), kernel.dtype
 
 
 def _waves(kernel: ConvKernel) -> int:
-    """Per block."""
+    """Number of waves per block."""
     return (kernel.wave_m or 1) * (kernel.wave_n or 1) * (kernel.wave_k or 1)
 
 

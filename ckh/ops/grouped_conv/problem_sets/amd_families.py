@@ -1,27 +1,23 @@
-"""AMD's published problems: families of its training problems and coverage lists, as tables of grids; its lists.
+"""AMD's published problems: families of training problems, coverage lists, training and validation lists.
 
-Sources: `{forward,bwd_data,bwd_weight}_synthetic_extended` of Composable Kernel's tile engine. A family is a grid per
-direction. AMD's lists repeat problems (1,886, 1,650 and 2,225 entries); `family` yields them as often as they do,
-this package keeps each once. Where we chose: bwd_weight's 3D problems are bwd_data's with the direction
-replaced, as in AMD's `bwd_weight_3d`, and its further dilated grid (their section 11) belongs to `dilated`. The
-paddings are "same": dilation * (filter - 1) / 2.
+Families. Sources: `{forward,bwd_data,bwd_weight}_synthetic_extended` of Composable Kernel's tile engine. A family is a
+grid per direction. AMD's lists repeat problems (1,886, 1,650 and 2,225 entries); `family` yields them as often, this
+package keeps each once. Decisions of ckh: bwd_weight's 3D problems are bwd_data's with the direction replaced, as in
+AMD's `bwd_weight_3d`, and its further dilated grid (AMD's section 11) belongs to `dilated`. Padding is "same":
+dilation * (filter - 1) / 2.
 
-AMD's coverage lists of forward convolutions, as tables of grids: `wide`, and the `edge` cases.
+Coverage lists of forward convolutions, as tables of grids: `wide`, and the `edge` cases. Sources:
+`generate_wide_coverage_conv.py` and `generate_edge_dims_conv.py` of Composable Kernel's dispatcher. Both order their
+problems as here. AMD keeps only problems with multiples of 8 channels per group: that drops all depthwise layers of its
+wide list, which therefore have no grid here. The third generator, `generate_targeted_shapes_conv.py`, has no list of
+its own: it adds problems on which a model was measured to be inaccurate.
 
-Sources: `generate_wide_coverage_conv.py` and `generate_edge_dims_conv.py` of Composable Kernel's dispatcher. Both order
-their problems as here. AMD keeps only problems with multiples of 8 channels per group: that drops all depthwise
-layers of its wide list, which therefore has no grid here. The third generator, `generate_targeted_shapes_conv.py`,
-has no list of its own: it fills in what a model was measured to be bad at.
-
-AMD's lists of training and validation problems as it publishes them, hold-out layers included.
-
-Sources, in the tile engine of Composable Kernel: `forward_training` with `forward_training_miopen`,
-`validation_holdout`, and `{bwd_data,bwd_weight}_test_validation`. `amd_validation.csv` has the 300 entries of the
-validation list in their order. `amd_miopen_shapes.csv` has 299 of 300 shapes from MIOpen: one has a 3x3 filter on an
-unpadded 1x1 input, which is invalid. Both repeat a few problems. Their synthetic part are the families
-above. The two files: Copyright (c) Advanced Micro Devices, Inc., MIT licence.
-
-Grids of convolutions: all combinations of sizes, channels, batches and filters.
+Lists of training and validation problems as AMD publishes them, including hold-out layers. Sources, in the tile engine
+of Composable Kernel: `forward_training` with `forward_training_miopen`, `validation_holdout`, and
+`{bwd_data,bwd_weight}_test_validation`. `amd_validation.csv` has the 300 entries of the validation list in order.
+`amd_miopen_shapes.csv` has 299 of 300 shapes from MIOpen: one has a 3x3 filter on an unpadded 1x1 input, which is
+invalid. Both repeat a few problems. Their synthetic part is the families above. The two files: Copyright (c) Advanced
+Micro Devices, Inc., MIT licence.
 """
 
 from __future__ import annotations
@@ -44,7 +40,7 @@ Channels = tuple[tuple[int, int, int], ...]
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """A square (3D: cubic) filter; `stride_d` counts in 3D only. `padding` None is "same"."""
+    """A square (3D: cubic) filter; `stride_d` applies in 3D only. `padding` None is "same"."""
 
     taps: int
     stride: int = 1
@@ -96,12 +92,12 @@ def pairs(*channels: tuple[int, int]) -> Channels:
 
 
 def equal(*cs: int) -> Channels:
-    """As many K as C, in one group."""
+    """K equal to C, in one group."""
     return tuple((c, c, 1) for c in cs)
 
 
 def groups(per_group: tuple[int, ...]) -> Channels:
-    """As many K as C in each of 2, 4 and 8 groups."""
+    """K equal to C in each of 2, 4 and 8 groups."""
     return tuple((c * g, c * g, g) for g, c in product((2, 4, 8), per_group))
 
 
@@ -188,7 +184,7 @@ FAMILIES: dict[str, dict[Direction, tuple[Grid, ...]]] = {
 
 
 def family(name: str, variant: Direction) -> Iterator[ConvProblem]:
-    """AMD's problems of one family for a direction, with their repetitions, as forward fp32 problems."""
+    """Yield AMD's problems of one family for a direction, with duplicates, as forward fp32 problems."""
     for grid in FAMILIES[name][variant]:
         yield from grid.problems()
 
@@ -235,7 +231,7 @@ EDGE: tuple[Grid, ...] = (
 
 
 def ordered(grids: Iterable[Grid]) -> tuple[ConvProblem, ...]:
-    """The distinct problems of grids in AMD's order, which goes by N, G, C, K, input and filter; forward and fp32."""
+    """Return the distinct problems of grids in AMD's order: by N, G, C, K, input and filter; forward and fp32."""
     return tuple(sorted({problem for grid in grids for problem in grid.problems()}, key=_amd_order))
 
 
@@ -247,7 +243,7 @@ def _amd_order(problem: ConvProblem) -> tuple[int, ...]:
 VALIDATION_FILE = Path(__file__).with_name("amd_validation.csv")
 MIOPEN_FILE = Path(__file__).with_name("amd_miopen_shapes.csv")
 
-# N, C, K, height and width, filter. AMD has the same ten for both backward directions.
+# N, C, K, height and width, filter. AMD has the same ten problems for both backward directions.
 _BACKWARD_VALIDATION = (
     (4, 64, 128, 32, 3),
     (8, 256, 64, 14, 1),
@@ -263,7 +259,7 @@ _BACKWARD_VALIDATION = (
 
 
 def training(variant: Direction) -> Iterator[ConvProblem]:
-    """AMD's training problems of a direction, with repetitions, as forward fp32 problems; forward: MIOpen's first."""
+    """Yield AMD's training problems of a direction, with duplicates, as forward fp32; forward: MIOpen's first."""
     if variant is Direction.FORWARD:
         yield from read_problems(MIOPEN_FILE)
     for name in FAMILIES:
@@ -271,7 +267,7 @@ def training(variant: Direction) -> Iterator[ConvProblem]:
 
 
 def validation(variant: Direction) -> Iterator[ConvProblem]:
-    """AMD's validation problems of a direction, as forward fp32 problems."""
+    """Yield AMD's validation problems of a direction, as forward fp32 problems."""
     if variant is Direction.FORWARD:
         yield from read_problems(VALIDATION_FILE)
         return

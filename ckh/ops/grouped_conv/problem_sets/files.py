@@ -1,7 +1,6 @@
 """Problem files: text (one canonical problem per line), CSV with AMD's columns, JSON (list of problems), AMD's Python.
 
-Whatever is wrong with a file is one `DataError` that says file, line and what. A problem that stands there twice is
-read once.
+Every fault of a file is one `DataError` that states file, line and reason. Duplicate problems are read once.
 """
 
 from __future__ import annotations
@@ -25,38 +24,38 @@ from ckh.text.log import note
 REQUIRED = ("N", "C", "K", "Hi", "Wi", "Y", "X")
 DEPTH = {"Di": 1, "Z": 1, "stride_d": 1, "pad_d": 0, "dilation_d": 1}
 TEXTS = ("variant", "dtype", "layout")
-# Columns of AMD's benchmark CSV and of our own results that say nothing about the problem.
+# Columns of AMD's benchmark CSV and of ckh's results that do not describe the problem.
 IGNORED = frozenset(
     {"kernel", "kernel_name", "problem_idx", "latency_ms", "tflops", "bandwidth_gb_s", "non_zero", "run_id", "is_valid"}
     | {"error_msg", "name", "id", "Do", "Ho", "Wo"}
 )
-# A column or key of another name is left out, unless it looks as if it were about the problem: then it is a mistake.
+# Columns or keys of other names are ignored, unless they look like a size: then they are taken for a mistake.
 _LIKE_A_SIZE = re.compile(
     r"[a-z]{1,2}|(stride|pad|dil|group|batch|n?dim|(data_?)?type|layout|direction).*", re.IGNORECASE
 )
 _KNOWN = (*CONV_COLUMNS, "ndim", *TEXTS)
-# Other names of columns: our fields', and AMD's name of the direction.
+# Other names of columns: ckh's fields, and AMD's name of the direction.
 _OTHER_NAMES = {**{name: column for column, name in CONV_COLUMNS.items()}, "direction": "variant"}
-# In AMD's Python files a problem has all its values by name, wherever it stands.
+# In AMD's Python files a problem has all its values as keyword arguments, anywhere in the file.
 _IN_PYTHON = WrittenForm("GroupedConvProblem(N=..., C=..., ...)", ("GroupedConvProblem",))
 _BEFORE_FIRST, _BETWEEN = re.compile(r"\s*\[\s*"), re.compile(r"\s*,\s*")
 
 
 @dataclass(frozen=True, slots=True)
 class _Wanted:
-    """The direction and dtype that were requested; None: what the file says, else `default_dtype`."""
+    """The requested direction and dtype; None: as the file states, else `default_dtype`."""
 
     variant: Direction | None
     dtype: str | None
     default_dtype: str
 
 
-# A file's entries: the line and what makes a problem of it.
+# A file's entries: the line, and a function that returns the problem.
 _Entries = Iterator[tuple[int, Callable[[_Wanted], ConvProblem]]]
 
 
 def is_problem_file(source: str) -> bool:
-    """True if the name ends like a problem file's."""
+    """True if the suffix is that of a problem file."""
     return Path(source).suffix.lower() in _READERS
 
 
@@ -66,17 +65,17 @@ def read_problems(
     dtype: str | None = None,
     default_dtype: str = "fp32",
 ) -> tuple[ConvProblem, ...]:
-    """Read the distinct problems of a file in their order.
+    """Read the distinct problems of a file in order.
 
-    CSV rows, JSON objects and problems in Python may leave out all but N, C, K, Hi, Wi, Y, X; they are 3D if a depth
-    column is not at its default; a 3D problem of depth 1 needs the column `ndim`. JSON objects may use AMD's columns or
-    `ConvProblem`'s fields. Other columns and keys are not read; a note names those of a CSV. Of a Python file the
-    problems that are written out are read (see `ckh.files.python_lists`).
+    CSV rows, JSON objects and problems in Python may omit all but N, C, K, Hi, Wi, Y, X; they are 3D if a depth column
+    is not at its default; a 3D problem of depth 1 needs the column `ndim`. JSON objects may use AMD's columns or
+    `ConvProblem`'s fields. Other columns and keys are ignored; a note names those of a CSV. From a Python file the
+    literal problems are read (see `ckh.files.python_lists`).
 
     Args:
         source: the path.
-        variant: the direction; None: what the file says, else forward. A file that says another one is refused.
-        dtype: likewise; None: what the file says, else `default_dtype`.
+        variant: the direction; None: as the file states, else forward. A file that states another is refused.
+        dtype: likewise; None: as the file states, else `default_dtype`.
         default_dtype: the element type of entries that state none.
 
     Raises:
@@ -124,7 +123,7 @@ def _read_json(path: Path, text: str) -> _Entries:
     if not isinstance(whole, list):
         raise DataError(f"{path}: expected a list of problems, found {type(whole).__name__}", code="unknown-format")
     line, end, decoder = 1, 0, json.JSONDecoder()
-    for number, _ in enumerate(whole):  # again, one by one, for their lines
+    for number, _ in enumerate(whole):  # again, one by one, to find their lines
         between = (_BETWEEN if number else _BEFORE_FIRST).match(text, end)
         assert between is not None, "what was read as a list is one"
         start = between.end()
@@ -159,7 +158,7 @@ def _header(path: Path, line: int, header: list[str]) -> list[str]:
             hint = "the columns are " + ", ".join(_KNOWN)
             raise DataError(f"{path}:{line}: {what} columns: {', '.join(map(repr, columns))}", hint, code="bad-header")
     if others:
-        note(f"{path}: columns that are not read: {', '.join(map(repr, others))}")
+        note(f"{path}: ignored columns: {', '.join(map(repr, others))}")
     return header
 
 
@@ -178,7 +177,7 @@ def _from_entry(entry: object, wanted: _Wanted) -> ConvProblem:
     given: dict[str, Any] = {key: value for key, value in entry.items() if key not in IGNORED}
     row = {_OTHER_NAMES.get(key, key): value for key, value in given.items()}
     if len(row) < len(given):
-        raise UsageError("duplicate value, under AMD's name and under ours", code="duplicate-name")
+        raise UsageError("duplicate value, under AMD's name and under ckh's", code="duplicate-name")
     others = [key for key in row if key not in _KNOWN]
     if unknown := [key for key in others if _LIKE_A_SIZE.fullmatch(key)]:
         raise UsageError(f"unknown keys: {', '.join(map(repr, unknown))}", code="unknown-field")

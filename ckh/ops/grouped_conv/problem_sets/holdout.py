@@ -1,8 +1,8 @@
-"""Hold-out sets: layers of real networks, which no training set holds.
+"""Hold-out sets: layers of real networks, which are excluded from all training sets.
 
-`holdout` is the union over `NETWORKS` at batch 1 and 8. `host-holdout` is what of it suits one CPU thread, whole and
-unscaled: layers at batch 1 of `HOST_MFLOP` work. They are divided by `kind` and of each kind `HOST_QUOTAS` are taken,
-evenly spaced in the order of work, so that the cheapest, the dearest and what lies between are all in.
+`holdout` is the union over `NETWORKS` at batch 1 and 8. `host-holdout` is the part that suits one CPU thread, unscaled:
+layers at batch 1 of `HOST_MFLOP` work. They are divided by `kind`, and of each kind `HOST_QUOTAS` are taken, evenly
+spaced in order of work, including the cheapest and the most expensive.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ HOST_MFLOP = (0.5, 300.0)
 
 @dataclass(frozen=True, slots=True)
 class Network:
-    """A network's layers in the order they run, with repetitions, at batch 1, forward and fp32."""
+    """A network's layers in execution order, with duplicates, at batch 1, forward and fp32."""
 
     about: str
     layers: Callable[[], list[ConvProblem]]
@@ -52,7 +52,7 @@ NETWORKS: dict[str, Network] = {
 
 
 class LayerKind(StrEnum):
-    """The main kinds of convolutions; the first that fits counts."""
+    """The main kinds of convolutions; the first that matches applies."""
 
     VOLUME = "3d"
     STEM = "stem"
@@ -77,7 +77,7 @@ HOST_QUOTAS: dict[LayerKind, int] = {
 
 
 def kind(problem: ConvProblem) -> LayerKind:
-    """The kind of a problem; a stem is what reads an image of at most four channels."""
+    """Return the kind of a problem; a stem reads an image of at most four channels."""
     strides = (problem.stride_d, problem.stride_h, problem.stride_w)
     rules = (
         (problem.ndim > len("hw"), LayerKind.VOLUME),
@@ -94,25 +94,25 @@ def kind(problem: ConvProblem) -> LayerKind:
 
 @cache
 def network(name: str) -> tuple[ConvProblem, ...]:
-    """A network's distinct layers at batch 1."""
+    """Return a network's distinct layers at batch 1."""
     return distinct(NETWORKS[name].layers())
 
 
 @cache
 def layers_at_batch_1() -> tuple[ConvProblem, ...]:
-    """The distinct layers of all networks at batch 1."""
+    """Return the distinct layers of all networks at batch 1."""
     return distinct(layer for name in NETWORKS for layer in network(name))
 
 
 @cache
 def holdout() -> tuple[ConvProblem, ...]:
-    """The distinct layers of all networks at each of `BATCHES`."""
+    """Return the distinct layers of all networks at each of `BATCHES`."""
     return tuple(replace(layer, n=n) for n in BATCHES for layer in layers_at_batch_1())
 
 
 @cache
 def host_holdout() -> tuple[ConvProblem, ...]:
-    """The layers for one CPU thread, in the order of `LayerKind` and of work."""
+    """Return the layers for one CPU thread, in the order of `LayerKind` and of work."""
     low, high = (1e6 * limit for limit in HOST_MFLOP)
     fitting = [layer for layer in layers_at_batch_1() if low <= layer.flops <= high]
     chosen: list[ConvProblem] = []
@@ -123,7 +123,7 @@ def host_holdout() -> tuple[ConvProblem, ...]:
 
 
 def distinct(problems: Iterable[ConvProblem]) -> tuple[ConvProblem, ...]:
-    """Each problem once, in the order of first appearance."""
+    """Deduplicate problems, in the order of first appearance."""
     return tuple(dict.fromkeys(problems))
 
 

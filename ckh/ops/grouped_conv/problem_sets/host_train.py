@@ -1,8 +1,8 @@
-"""The training set for one CPU thread: drawn at random with a fixed seed around where real layers lie.
+"""The training set for one CPU thread: drawn at random, with a fixed seed, around the sizes of real layers.
 
-Each family draws sizes from pools (channel counts and image sizes as networks have them, and odd ones) until the work
-is near a target; a family's targets are evenly spread over its range, denser towards its upper end, so that cheap and
-dear problems are covered alike. A layer of a hold-out network is never taken, at no batch size.
+Each family draws sizes from pools (channel counts and image sizes of networks, and uneven ones) until the work is near
+a target; a family's targets are evenly distributed over its range, denser towards its upper end, so that cheap and
+expensive problems are covered alike. Layers of hold-out networks are excluded, at every batch size.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ MFLOP = (0.5, 250.0)
 MAX_BYTES = 64_000_000
 
 _T = TypeVar("_T")
-_NEAR = 1.3  # how far, as a factor, the work may be from its target
+_NEAR = 1.3  # maximum factor between work and its target
 _TRIES = 20_000
 _STEM_TAPS = 7
 
@@ -34,29 +34,29 @@ _CHANNELS = (
     *(200, 224, 232, 240, 256, 288, 320, 336, 352, 384, 416, 448, 480, 512, 544, 576, 640, 672, 720, 768, 832, 896),
     *(960, 1024, 1056, 1152, 1280, 1344, 1536, 1792, 1920, 2048),
 )
-# The sizes that most real layers have (224 halved again and again) come more often.
+# The sizes of most real layers (224 halved repeatedly) occur more often.
 _SIZES = (
     *(7, 14, 28, 56, 112) * 4,
     *(1, 2, 3, 4, 5, 6, 7, 8, 8, 9, 10, 11, 12, 13, 14, 15, 16, 16, 17, 18, 19, 20, 24, 26, 27, 28, 30, 32, 32, 35),
     *(36, 38, 40, 44, 48, 52, 55, 56, 60, 64, 71, 75, 80, 96, 104, 112, 128, 149, 150, 160, 192, 224),
 )
-# Stems read whole pictures.
+# Stems read whole images.
 _PHOTOS = (32, 64, 96, 112, 128, 144, 150, 160, 176, 192, 200, 208, 224, 224)
 _BATCHES = (*(1,) * 11, *(2, 2, 3), *(4,) * 3, *(8, 8), 16)
 
 
 @dataclass(frozen=True, slots=True)
 class LayerFamily:
-    """How many problems, their range of work in MFLOP, and how one is drawn."""
+    """Number of problems of a family, their range of work in MFLOP, and how a problem is drawn."""
 
     count: int
     mflop: tuple[float, float]
     draw: Callable[[Random], ConvProblem]
-    skew: float = 0.5  # exponent on the evenly spread targets; below 1 is denser at the upper end
+    skew: float = 0.5  # exponent on evenly spaced targets; below 1 is denser at the upper end
 
 
 def _pick(rng: Random, items: Sequence[_T]) -> _T:
-    return items[int(rng.random() * len(items))]  # Random.random is the method that Python keeps reproducible
+    return items[int(rng.random() * len(items))]  # Random.random is the method whose sequence Python keeps reproducible
 
 
 def _image(rng: Random, sizes: Sequence[int]) -> tuple[int, int]:
@@ -72,7 +72,7 @@ def _plane(
     dilation: int = 1,
     images: Sequence[int] = _SIZES,
 ) -> ConvProblem:
-    """A 2D problem with (C, K, G); the padding keeps the size, now and then there is none."""
+    """Draw a 2D problem with (C, K, G); usually with "same" padding, sometimes without."""
     padded = rng.random() < 0.9 and stride < max(taps)  # noqa: PLR2004 - patches (stride = filter) have no padding
     pads = tuple(dilation * (t - 1) // 2 if padded else 0 for t in taps)
     (c, k, g), (hi, wi), (y, x), (pad_h, pad_w) = channels, _image(rng, images), taps, pads
@@ -137,7 +137,7 @@ def _volume(rng: Random) -> ConvProblem:
     size = _pick(rng, (2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20, 24, 28, 32, 40, 56))
     n, depth = _pick(rng, _BATCHES), _pick(rng, (1, 2, 3, 4, 6, 8, 10, 12, 16))
     z, y, x = taps
-    depth = max(depth, 2 if z == 1 else 1)  # one frame and no depth in the filter would be a 2D problem
+    depth = max(depth, 2 if z == 1 else 1)  # one frame and a filter without depth would be a 2D problem
     sizes: dict[str, Any] = {"di": depth, "z": z}
     sizes |= {f"pad_{axis}": t // 2 for axis, t in zip("dhw", taps, strict=True)}
     sizes |= {f"stride_{axis}": s for axis, s in zip("dhw", strides, strict=True)}
@@ -159,7 +159,7 @@ FAMILIES: dict[str, LayerFamily] = {
 
 @cache
 def host_train() -> tuple[ConvProblem, ...]:
-    """The set, forward and fp32, in the order of `FAMILIES` and of the targets."""
+    """Return the set, forward and fp32, in the order of `FAMILIES` and of the targets."""
     rng = Random(SEED)
     layers = frozenset(layers_at_batch_1())
     taken: dict[ConvProblem, None] = {}
@@ -178,7 +178,7 @@ def _near(rng: Random, family: LayerFamily, flops: float, free: Callable[[ConvPr
     for _ in range(_TRIES):
         try:
             problem = family.draw(rng)
-        except UsageError:  # the filter does not fit the image that was drawn
+        except UsageError:  # the filter does not fit the drawn image
             continue
         if low <= problem.flops <= high and problem.bytes < MAX_BYTES and free(problem):
             return problem

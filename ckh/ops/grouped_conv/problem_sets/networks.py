@@ -1,7 +1,7 @@
 """The convolution layers of real networks, derived from their block tables.
 
-Every network is a function that walks its architecture and records each convolution in the order it runs, with
-repetitions, at batch 1. Fully connected classifiers are not convolutions; squeeze-and-excitation layers and ConvNeXt's
+Every network is a function that walks its architecture and records each convolution in execution order, with
+duplicates, at batch 1. Fully connected classifiers are not convolutions; squeeze-and-excitation layers and ConvNeXt's
 pointwise layers are (1x1). Sources: torchvision's definitions, except U-Net (Ronneberger 2015 with padding).
 """
 
@@ -22,9 +22,9 @@ Sizes = tuple[int, ...]
 
 @dataclass(slots=True)
 class Net:
-    """The tensor that flows through a network and the convolutions it met.
+    """State of walking a network: the current tensor and the convolutions recorded so far.
 
-    Forks share `layers`, so branches record into the same list.
+    Forks share `layers`, so that branches record into the same list.
     """
 
     channels: int
@@ -32,13 +32,13 @@ class Net:
     layers: list[ConvProblem] = field(default_factory=list)
 
     def fork(self) -> Net:
-        """A branch that starts here."""
+        """Start a branch here."""
         return Net(self.channels, self.spatial, self.layers)
 
     def conv(
         self, k: int, taps: int | Sizes = 1, stride: int | Sizes = 1, *, pad: int | None = None, groups: int = 1
     ) -> Net:
-        """Record a convolution to `k` channels and go on with its output; `pad` None keeps the size ("same")."""
+        """Record a convolution to `k` channels and continue with its output; `pad` None keeps the size ("same")."""
         ndim = len(self.spatial)
         f, s = _each(taps, ndim), _each(stride, ndim)
         p = tuple(t // 2 for t in f) if pad is None else _each(pad, ndim)
@@ -54,12 +54,12 @@ class Net:
         return self
 
     def pool(self, taps: int, stride: int, pad: int = 0) -> Net:
-        """Shrink the image as a pooling layer does."""
+        """Shrink the image like a pooling layer."""
         self.spatial = tuple((size + 2 * pad - taps) // stride + 1 for size in self.spatial)
         return self
 
     def squeeze_excite(self, squeezed: int) -> Net:
-        """The two 1x1 convolutions on the pooled 1x1 image."""
+        """Record the two 1x1 convolutions on the pooled 1x1 image."""
         Net(self.channels, (1,) * len(self.spatial), self.layers).conv(squeezed).conv(self.channels)
         return self
 
@@ -102,7 +102,7 @@ def vgg16() -> list[ConvProblem]:
 
 
 def unet() -> list[ConvProblem]:
-    """U-Net, one input channel, 256x256, padded; an up-convolution is the 2x2 stride-2 layer whose bwd_data it is."""
+    """U-Net, one input channel, 256x256, padded; an up-convolution is the bwd_data of a 2x2 stride-2 layer."""
     net, widths = Net(1, (256, 256)), (64, 128, 256, 512)
     for k in widths:
         net.conv(k, 3).conv(k, 3).pool(2, 2)
@@ -228,7 +228,7 @@ def _inverted_residual(net: Net, expanded: int, out: int, taps: int, stride: int
 
 
 def _multiple_of_8(channels: float) -> int:
-    """Round as the MobileNet papers' code does: to a multiple of 8, never below 90 %."""
+    """Round as in the MobileNet papers: to a multiple of 8, never below 90 %."""
     rounded = max(8, int(channels + 4) // 8 * 8)
     return rounded + 8 if rounded < 0.9 * channels else rounded
 
@@ -292,7 +292,7 @@ def r3d18(clip: Clip) -> list[ConvProblem]:
 
 
 def r2plus1d18(clip: Clip) -> list[ConvProblem]:
-    """R(2+1)D-18: each 3x3x3 is a 1x3x3 and a 3x1x1, with as many weights in between as the 3x3x3 had."""
+    """R(2+1)D-18: each 3x3x3 is a 1x3x3 and a 3x1x1, with as many weights as the 3x3x3 has."""
     net = Net(3, clip).conv(45, (1, 7, 7), (1, 2, 2)).conv(64, (3, 1, 1))
     for stage, width in enumerate(_WIDTHS):
         for block in range(2):

@@ -1,1 +1,1 @@
-"""Readers of files of measured convolutions, and writers of the same formats."""
+"""Readers and writers of measurement files specific to convolutions."""

@@ -1,9 +1,10 @@
-"""Reader of AMD's tables of grouped convolutions: the benchmark's CSV files, and Parquet that scripts make of them.
+"""Reader of AMD's tables of grouped convolutions: CSV files of the benchmark, and Parquet that scripts convert them to.
 
-CSV files have 24 columns, or the older 17 of 2D, which lack depth and dilations: these are then 1. `problem_idx` is
-never used: problems are distinguished by all of their sizes. What `convert_csv_to_parquet.py` adds (tiles under its
-own names, a hardware profile that is a table in the script) follows from the name and the architecture, and is not
-read. Rows of one problem and kernel are repeated measurements (`Reading.repeats`).
+CSV files have 24 columns, or the older 17 of 2D without depth and dilations, which are then 1. `problem_idx` is
+ignored:
+problems are distinguished by all of their sizes. The columns that `convert_csv_to_parquet.py` adds (tiles with its own
+names, a hardware profile that is a table in the script) follow from the name and the architecture, and are ignored.
+Rows of one problem and kernel are repeated measurements (`Reading.repeats`).
 """
 
 from __future__ import annotations
@@ -44,13 +45,13 @@ _NAMED = 3
 
 
 def sniff(head: bytes) -> bool:
-    """True if the first line names AMD's columns."""
+    """True if the first line has AMD's columns."""
     names = {name.strip().strip('"') for name in head.split(b"\n", 1)[0].decode("utf-8-sig", "replace").split(",")}
     return {"kernel", "latency_ms", "N", "C", "K"} <= names
 
 
 def sniff_parquet(head: bytes) -> bool:
-    """True if the columns are those that AMD's `convert_csv_to_parquet.py` writes; a dataset of ckh has `status`."""
+    """True for the columns of AMD's `convert_csv_to_parquet.py`; a dataset of ckh has `status`."""
     names = parquet_columns(head)
     return {"kernel_name", "latency_ms", "N", "C", "K", "block_size"} <= names and "status" not in names
 
@@ -60,13 +61,13 @@ def read(path: Path, options: ReadOptions) -> Reading:
 
     Raises:
         UsageError: no architecture, or an unknown one, was given.
-        DataError: columns are missing, or rows are bad and not to be skipped.
+        DataError: columns are missing, or there are bad rows that are not to be skipped.
     """
     return read_table(open_table(path), options)
 
 
 def read_table(table: Table, options: ReadOptions) -> Reading:
-    """Read a table with AMD's columns; `kernel_name` may stand for `kernel`."""
+    """Read a table with AMD's columns; `kernel_name` is accepted for `kernel`."""
     if not table.has("kernel") and table.has("kernel_name"):
         table = table.renamed({"kernel": "kernel_name"})
     known = _known_columns(table)
@@ -91,7 +92,7 @@ def read_table(table: Table, options: ReadOptions) -> Reading:
 
 
 class _GoodRows:
-    """The good rows of a file and what became of the others; what grows with rows is on disk."""
+    """The valid rows of a file, and counts of the others; data that grow with the rows are on disk."""
 
     def __init__(self, arch: ArchSpec, run_id: str, options: ReadOptions) -> None:
         import numpy as np
@@ -108,7 +109,7 @@ class _GoodRows:
         )
 
     def add(self, cells: Cells) -> None:
-        """Judge some rows."""
+        """Validate and add rows."""
         import numpy as np
 
         faults = Faults(cells)
@@ -128,7 +129,7 @@ class _GoodRows:
             self.good.add(table)
 
     def notes(self, where: str) -> list[str]:
-        """Warnings of kernels that were others than their names say, and of TFLOPS that the file says otherwise."""
+        """Warnings about kernels that differ from their names, and about TFLOPS that differ from the file's."""
         found = [f"{where}: {count} rows {words}" for words, count in self._aliased.items()]
         return found + self._differing_tflops(where)
 
@@ -154,7 +155,7 @@ def _records(kind: np.dtype[Any], *columns: NDArray[Any]) -> NDArray[Any]:
 
 
 def _known_columns(table: Table) -> list[str]:
-    """AMD's columns that the table has."""
+    """Return AMD's columns that the table has."""
     required = [name for name in AMD_COLUMNS if name not in _NOT_NEEDED]
     for names in (_DEPTH, _DILATION):
         required += names if any(table.has(name) for name in names) else ()

@@ -1,4 +1,4 @@
-"""Writing rows as the CSV file of AMD's benchmark, for tools that read that."""
+"""Export of rows as a CSV file of AMD's benchmark, for tools that read that format."""
 
 from __future__ import annotations
 
@@ -27,10 +27,11 @@ _TIME = ("is_valid", "non_zero", "latency_ms")
 
 
 def write_amd_csv(rows: MeasuredRows, path: Path) -> list[str]:
-    """Write AMD's 24 columns and give warnings about what they cannot hold.
+    """Write AMD's 24 columns and return warnings about data that they cannot represent.
 
-    As in AMD's files, only rows with a time are there. Kernels have AMD's short names where those are distinct for
-    all kernels of the rows, else their complete names. `non_zero` is 1 where nobody counted but the result was right.
+    As in AMD's files, only rows with a time are written. Kernels have AMD's short names if these are distinct for all
+    kernels of the rows, else their complete names. `non_zero` is 1 if outputs were not counted but the result was
+    correct.
 
     Raises:
         DataError: the rows come from several architectures or none has a time.
@@ -38,7 +39,9 @@ def write_amd_csv(rows: MeasuredRows, path: Path) -> list[str]:
     """
     if len(archs := rows.distinct("arch")) > 1:
         raise DataError(
-            f"the rows come from several architectures: {', '.join(archs)}", "convert those of one", code="mixed-data"
+            f"the rows come from several architectures: {', '.join(archs)}",
+            "convert the rows of one architecture",
+            code="mixed-data",
         )
     names = dict.fromkeys(name for frame in _timed(rows, ()) for name in frame["kernel"].unique())
     if not names:
@@ -61,7 +64,7 @@ def write_amd_csv(rows: MeasuredRows, path: Path) -> list[str]:
 
 
 def _timed(rows: MeasuredRows, names: Sequence[str]) -> Iterator[pd.DataFrame]:
-    """The rows with a time in blocks, with these columns, their kernels and the numbers of their problems."""
+    """Yield the rows with a time in blocks, with these columns, their kernels and the indices of their problems."""
     numbers = Numbering((*CONV_IDENTITY, "arch"))
     wanted = ["kernel", *_TIME, *names]
     for block in rows.blocks(list(dict.fromkeys([*wanted, *CONV_IDENTITY, "arch"]))):

@@ -1,4 +1,4 @@
-"""Judging the rows of AMD's CSV files, each distinct kernel and problem once, and building those that are good."""
+"""Validation of the rows of AMD's CSV files, each distinct kernel and problem once, and the table of the valid rows."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ BAD_KERNEL = "with a kernel name that does not parse"
 BAD_SIZE = "with a size that is zero or negative"
 BAD_GROUPS = "with channels not divisible by G"
 BAD_PROBLEM = "with an impossible problem"
-NOT_VALID = "that the file says is not valid"
-BAD_TIME = "with a time that is zero, negative or shorter than anything takes"
+NOT_VALID = "marked as invalid in the file"
+BAD_TIME = "with a time that is zero, negative or impossibly short"
 
-# What a plain 2D convolution has: columns that AMD's older files lack, and that may be empty.
-_NOT_COUNTED = -1  # of outputs that nobody counted
+# Values for a plain 2D convolution: columns that AMD's older files lack, and that may be empty.
+_NOT_COUNTED = -1  # outputs were not counted
 _PLAIN = {"Di": 1, "Z": 1, "stride_d": 1, "pad_d": 0, "dilation_d": 1, "dilation_h": 1, "dilation_w": 1}
 
-# Kernels that were others than their short names say: architecture, pipeline -> what ran, and how that is known.
+# Kernels that differ from their short names: architecture, pipeline -> pipeline that ran, and the evidence.
 _COMPV5 = (
     "of compv5 are read as repeated measurements of compv3: with the four waves and the one wave group of AMD's tiles "
     "compv5 computes nothing, and where AMD measured both, their times differ by 0.8 % in the median"
@@ -48,9 +48,9 @@ _RAN_INSTEAD = {("gfx950", "compv5"): ("compv3", _COMPV5)}
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Kernels:
-    """The distinct kernels of some rows and each row's.
+    """The distinct kernels of some rows and each row's kernel.
 
-    `others` holds, by number of the kernel, why it is another than its name says.
+    `others` has, by index of the kernel, the reason why it differs from its name.
     """
 
     kernels: list[ConvKernel]
@@ -61,7 +61,7 @@ class _Kernels:
 
 @dataclass(frozen=True, slots=True)
 class _Named:
-    """The kernel that a file's name means, its name here, and why it is another than the name says, if it is."""
+    """The kernel that a file's name denotes, its name in ckh, and why it differs from the file's name, if it does."""
 
     kernel: ConvKernel
     name: str
@@ -69,14 +69,14 @@ class _Named:
 
 
 class KernelNames:
-    """The kernels that names of a file of an architecture mean, each name parsed once."""
+    """The kernels that names in a file of an architecture denote, each name parsed once."""
 
     def __init__(self, arch: ArchSpec) -> None:
         self.arch = arch
         self._known: dict[str, _Named | str] = {}
 
     def of(self, text: str) -> _Named | str:
-        """The kernel of a name, or what is wrong with the name."""
+        """Return the kernel of a name, or the fault of the name."""
         if text not in self._known:
             try:
                 self._known[text] = self._named(text)
@@ -94,7 +94,7 @@ class KernelNames:
 
 
 def judged_rows(cells: Cells, faults: Faults, names: KernelNames, run_id: str) -> tuple[pa.Table, Counter[str]]:
-    """Judge every row by itself, noting faults; the table of the good ones, and how many are read as other kernels."""
+    """Validate every row, recording faults; return the table of the valid rows, and counts of reinterpreted kernels."""
     import numpy as np
     import pyarrow as pa
 
@@ -139,9 +139,9 @@ def judged_rows(cells: Cells, faults: Faults, names: KernelNames, run_id: str) -
 
 
 def _ran(kernel: ConvKernel, arch: ArchSpec) -> tuple[ConvKernel, str]:
-    """The kernel that ran under a short name, and why it is another than the name says, if it is."""
+    """Return the kernel that ran under a short name, and the reason why it differs from the name, if it does."""
     pipeline, words = _RAN_INSTEAD.get((arch.name, kernel.pipeline), (kernel.pipeline, ""))
-    # AMD's older names are silent of a buffer that the pipeline cannot do without.
+    # AMD's older names omit a buffer that the pipeline requires.
     has_dsb = kernel.double_smem_buffer or pipeline in DOUBLE_SMEM_PIPELINES
     return replace(kernel, pipeline=pipeline, double_smem_buffer=has_dsb), words
 
@@ -167,14 +167,14 @@ def _kernels(column: TextColumn, faults: Faults, names: KernelNames) -> _Kernels
 
 
 def _sizes(cells: Cells, faults: Faults) -> dict[str, Integers]:
-    """The sizes by column; what the file lacks is as in a plain 2D convolution."""
+    """Return the sizes by column; missing columns are as in a plain 2D convolution."""
     return {name: integers(cells, name, faults, _PLAIN.get(name)) for name in CONV_COLUMNS}
 
 
 def _problems(
     kernels: _Kernels, sizes: dict[str, Integers], faults: Faults
 ) -> tuple[list[ConvProblem], NDArray[np.int64]]:
-    """The distinct problems of the good rows, each judged once, and each row's number among them."""
+    """Return the distinct problems of the valid rows, each validated once, and each row's index among them."""
     import numpy as np
 
     heads = [(one.variant, one.dtype, one.ndim_spatial, one.layout or "") for one in kernels.kernels]
@@ -221,7 +221,7 @@ def _reason(sizes: dict[str, int]) -> str:
 
 
 def _numbers_of(values: Sequence[Any]) -> NDArray[np.int64]:
-    """Number of each value among the distinct ones."""
+    """Return the index of each value among the distinct ones."""
     import numpy as np
 
     seen: dict[Any, int] = {}

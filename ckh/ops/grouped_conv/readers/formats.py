@@ -1,4 +1,4 @@
-"""Formats of measured convolutions: the tables of AMD's benchmark."""
+"""File formats of measured convolutions: the tables of AMD's benchmark."""
 
 from __future__ import annotations
 

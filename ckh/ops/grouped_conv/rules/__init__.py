@@ -30,7 +30,7 @@ __all__ = [
     "weight_options",
 ]
 
-_drawn = lru_cache(maxsize=64)(rule_set)  # the full one takes a second
+_drawn = lru_cache(maxsize=64)(rule_set)  # computing the full rule set takes a second
 
 
 def _of_problem(name: str, problem: ConvProblem, arch: ArchSpec) -> tuple[ConvKernel, ...]:

@@ -1,6 +1,6 @@
-"""The `full` rule set: every curated tile with every choice that it is curated for, and the kernels with options.
+"""The `full` rule set: every curated tile with every choice curated for it, and the kernels with options.
 
-`full_candidates` are the combinations of the tables; which of them an architecture can build is not decided here.
+`full_candidates` are the combinations of the tables; whether an architecture can build them is decided elsewhere.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class KernelOption:
-    """Options, and the tiles they are tried on; with the tiles' own pipelines unless some are given."""
+    """Options, and the tiles they are tried on; with the tiles' own pipelines unless pipelines are given."""
 
     tiles: tuple[Triple, ...] = ()
     pipes: tuple[Pipe, ...] | None = None
@@ -50,7 +50,7 @@ class KernelOption:
     streamk_persistent: bool = False
 
     def is_for(self, dtype: str) -> bool:
-        """True if kernels of the dtype use it."""
+        """True if kernels of the dtype have these options."""
         return dtype in HALF_DTYPES or not self.half_only
 
 
@@ -97,7 +97,7 @@ _LARGEST_FILTER3X3_TILE = 4096
 
 
 def full_candidates(variant: Direction, ndim_spatial: int, dtype: str, arch: ArchSpec) -> tuple[ConvKernel, ...]:
-    """All kernels of the tables for a direction, number of dimensions and dtype, plain ones first, in table order."""
+    """Return all kernels of the tables for direction, dimensions and dtype, plain ones first, in table order."""
     if dtype not in RULE_DTYPES or ndim_spatial not in CONV_LAYOUTS:
         return ()
     kernels = (
@@ -107,7 +107,7 @@ def full_candidates(variant: Direction, ndim_spatial: int, dtype: str, arch: Arc
         for vectors in row.vectors(dtype)
         if is_loadable(row.tile, wave, vectors, dtype, arch.wavefront_size)
         for pipe in pipes
-        # Wavelet kernels have no entry that an explicit GEMM could call.
+        # Wavelet kernels have no entry point for an explicit GEMM.
         if not (feature.explicit_gemm and pipe.pipeline == "wavelet")
         for specialization in specializations(variant, row.tile)
     )
@@ -115,7 +115,7 @@ def full_candidates(variant: Direction, ndim_spatial: int, dtype: str, arch: Arc
 
 
 def specializations(variant: Direction, tile: Triple) -> tuple[str, ...]:
-    """The specializations that a tile is tried with."""
+    """Return the specializations that a tile is tried with."""
     if variant is not Direction.FORWARD:
         return (DEFAULT_SPECIALIZATION, FILTER1X1_STRIDE1_PAD0)
     tile_m, tile_n, tile_k = tile
@@ -135,14 +135,14 @@ def _combinations(
     by_tile = {row.tile: row for row in rows}
     for feature in FEATURES[variant]:
         if feature.is_for(dtype):
-            # A feature's tiles are tried in 2D and 3D, whichever has them among its plain kernels.
+            # A feature's tiles are tried in 2D and 3D, even if only one of them has the tile among its plain kernels.
             for tile in feature.tiles:
                 row = by_tile[tile]
                 yield row, feature, row.pipes(dtype) if feature.pipes is None else feature.pipes
 
 
 def blocks_per_cu(pipeline: str) -> int:
-    """Blocks that the compiler is to expect on a CU: one where tiles are buffered twice, else two."""
+    """Blocks per CU that the compiler optimizes for: one if tiles are double-buffered, else two."""
     return 1 if pipeline in DOUBLE_SMEM_PIPELINES else 2
 
 
@@ -159,7 +159,7 @@ def build_kernel(  # noqa: PLR0913, PLR0917 - a kernel is that many choices, and
     feature: KernelOption,
     arch: ArchSpec,
 ) -> ConvKernel:
-    """The complete kernel of these choices; `shape` is M = N of the matrix instruction."""
+    """Return the complete kernel of these choices; `shape` is M = N of the matrix instruction."""
     first = keeps_first_depth(variant, tile, pipe.pipeline, feature.streamk)
     return ConvKernel(
         variant=variant,

@@ -1,8 +1,8 @@
-"""Which waves and which matrix instructions a block tile is computed with.
+"""Waves and matrix instructions of a block tile.
 
-`warp_depth` is the K of the instruction. Its values are those of the newest CDNA generation and the older ones have
-them too; an architecture that lacks one gets the deepest of its instructions of that shape that is not deeper, or its
-shallowest if all are.
+`warp_depth` is the K of the instruction. Its values are those of the newest CDNA generation and exist on the older ones
+too; an architecture that lacks a value gets its deepest instruction of that shape that is not deeper, or its shallowest
+if all are deeper.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _SQUARE = (2, 2, 1)
 _COLUMN = (4, 1, 1)
 _SMALL, _LARGE = 16, 32
 
-# Where the shape of the instruction does not follow from the tile of a wave: (direction, tile, waves) -> M = N of it.
+# Exceptions where the instruction does not follow from the tile of a wave: (direction, tile, waves) -> M = N of it.
 _SHAPE_EXCEPTIONS: dict[tuple[Direction, Triple, Triple], tuple[int, ...]] = {
     (Direction.FORWARD, (64, 64, 32), _SQUARE): (_SMALL,),
     (Direction.FORWARD, (64, 64, 64), _SQUARE): (_SMALL, _LARGE),
@@ -35,11 +35,11 @@ _SHAPE_EXCEPTIONS: dict[tuple[Direction, Triple, Triple], tuple[int, ...]] = {
     (Direction.BWD_DATA, (256, 32, 64), _COLUMN): (_SMALL,),
 }
 
-# (half precision?, M of the instruction) -> K: of one instruction today, and in the first generation.
+# (half precision?, M of the instruction) -> K: of current instructions, and of the first generation.
 _INSTRUCTION_K = {(True, _LARGE): 16, (True, _SMALL): 32, (False, _LARGE): 2, (False, _SMALL): 4}
 _FIRST_INSTRUCTION_K = {_LARGE: 8, _SMALL: 16}
 
-# Backward-weight tiles whose wavelet kernels, like all stream-K ones, keep the first generation's K.
+# Backward-weight tiles whose wavelet kernels, like all stream-K kernels, keep the first generation's K.
 _FIRST_K_WAVELET = frozenset({(64, 32, 64), (64, 64, 64)})
 
 _SHALLOW_TILE_K = 16
@@ -50,10 +50,10 @@ _MAX_VECTOR_BYTES = 32
 def wave_and_shape(
     variant: Direction, tile: Triple, waves: tuple[Triple, ...], dtype: str, arch: ArchSpec
 ) -> tuple[tuple[Triple, int], ...]:
-    """Arrangements of waves with M = N of the instruction, those curated for the tile that the architecture has.
+    """Return arrangements of waves with M = N of the instruction, curated for the tile, that the architecture has.
 
-    If it has none of them (RDNA has other waves, the oldest CDNA no single wave), every arrangement of its own that
-    divides the tile.
+    If the architecture has none of them (RDNA has other waves, the oldest CDNA no single wave), all of its arrangements
+    that divide the tile are returned.
     """
     shapes = _square_shapes(dtype, arch)
     curated = [(wave, shape) for wave in waves for shape in _shapes(variant, tile, wave)]
@@ -89,13 +89,13 @@ def _mn(tile: Triple, wave: Triple) -> Iterator[tuple[int, int]]:
 
 
 def keeps_first_depth(variant: Direction, tile: Triple, pipeline: str, streamk: str | None) -> bool:
-    """True if a kernel has the instruction of the first generation."""
+    """True if a kernel keeps the instruction of the first generation."""
     is_wavelet = pipeline == "wavelet" and variant is Direction.BWD_WEIGHT and tile in _FIRST_K_WAVELET
     return streamk is not None or is_wavelet
 
 
 def warp_depth(dtype: str, shape: int, tile_k: int, arch: ArchSpec, *, first: bool) -> int:
-    """K of the matrix instruction of that M = N, in elements; `first` as `keeps_first_depth` says."""
+    """Return K of the matrix instruction of that M = N, in elements; `first` is `keeps_first_depth`."""
     is_half = dtype in HALF_DTYPES
     if first:
         depth = min(_FIRST_INSTRUCTION_K[shape], tile_k if is_half else tile_k // 4)
@@ -107,7 +107,7 @@ def warp_depth(dtype: str, shape: int, tile_k: int, arch: ArchSpec, *, first: bo
 
 
 def is_loadable(tile: Triple, wave: Triple, vectors: Triple, dtype: str, lanes: int) -> bool:
-    """True if every thread of the block, of waves of that many lanes, loads A and B in whole vectors."""
+    """True if every thread of the block, with this many lanes per wave, loads A and B in whole vectors."""
     tile_m, tile_n, tile_k = tile
     threads = lanes * wave[0] * wave[1] * wave[2]
     return tile_n % vectors[2] == 0 and all(

@@ -1,6 +1,6 @@
-"""The curated tiles of each direction, read from the text files beside this module.
+"""The curated tiles of each direction, read from the text files in this folder.
 
-A tile's vector widths are resolved for each of the two classes of dtypes, half (fp16, bf16) and fp32.
+A tile's vector widths are resolved for the two classes of dtypes, half (fp16, bf16) and fp32.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Pipe:
     scheduler: Scheduler = Scheduler.INTRAWAVE
 
 
-# Word in the curated tables -> pipeline; one with an x is interwave.
+# Word in the curated tables -> pipeline; an x denotes interwave.
 PIPES: dict[str, Pipe] = {
     row.curated + ("x" if scheduler is Scheduler.INTERWAVE else ""): Pipe(row.name, scheduler)
     for row in PIPELINES.values()
@@ -65,7 +65,7 @@ class CuratedTile:
     fp32_pipes: tuple[Pipe, ...]
 
     def is_for(self, ndim_spatial: int, dtype: str) -> bool:
-        """True if the tile is in the plain kernels of a dtype and number of dimensions."""
+        """True if the tile is among the plain kernels of a dtype and number of dimensions."""
         return ("f" if dtype not in HALF_DTYPES else f"h{ndim_spatial}") in self.inputs
 
     def vectors(self, dtype: str) -> tuple[Triple, ...]:
@@ -79,15 +79,15 @@ class CuratedTile:
 
 @cache
 def curated_tiles(variant: Direction) -> tuple[CuratedTile, ...]:
-    """The tiles of a direction, by size."""
+    """Return the tiles of a direction, by size."""
     return tuple(_tile(columns) for columns in read_columns(f"{variant}.txt", _COLUMNS))
 
 
 def read_columns(name: str, count: int) -> tuple[list[str], ...]:
-    """The lines of a table beside this module, cut at their bars; comments and empty lines are left out.
+    """Read the lines of a table in this folder, split at bars, without comments and empty lines.
 
     Raises:
-        DataError: a line has not that many columns.
+        DataError: a line does not have that many columns.
     """
     path = Path(__file__).with_name(name)
     rows = []
@@ -101,13 +101,13 @@ def read_columns(name: str, count: int) -> tuple[list[str], ...]:
 
 
 def triple(text: str, separator: str = "/") -> Triple:
-    """Three integers such as 8/8/4."""
+    """Parse three integers such as 8/8/4."""
     a, b, c = map(int, text.split(separator))
     return a, b, c
 
 
 def words(column: str) -> list[str]:
-    """The words of a column that may be empty."""
+    """Split a column, possibly empty, into words."""
     return [] if column == _NONE else column.split()
 
 

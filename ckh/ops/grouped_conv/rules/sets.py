@@ -1,12 +1,11 @@
 """The rule sets by name, and their kernels.
 
-`full` is every combination of the curated tables; all sets but `default` are drawn from what the architecture can build
-of it, so each of them is a part of it. AMD reads `profiler` and `tests` from lists of instances; here they are covering
-sets, about as large, of the same choices.
+`full` is every combination of the curated tables; all sets but `default` are drawn from its kernels that the
+architecture can build, so that each is a subset of it. AMD reads `profiler` and `tests` from lists of instances; here
+they are covering sets of similar size over the same choices.
 
-Drawing some kernels out of many so that every kind of them is there; by rule, never at random.
-
-Every function keeps the order of the kernels it is given; they may be of several directions, dtypes and dimensions.
+Sets are drawn deterministically, never at random, so that every kind of kernel is represented. Every function keeps the
+order of the given kernels; they may be of several directions, dtypes and dimensions.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ Key = Callable[[ConvKernel], Hashable]
 _STEP = 5
 _LEAST = 10
 
-# A kernel is of the first category whose option it has.
+# A kernel belongs to the first category whose option it has.
 _CATEGORIES: tuple[tuple[str, Callable[[ConvKernel], bool]], ...] = (
     ("streamk", lambda kernel: kernel.streamk is not None),
     ("split_image", lambda kernel: kernel.split_image),
@@ -52,12 +51,12 @@ _CATEGORIES: tuple[tuple[str, Callable[[ConvKernel], bool]], ...] = (
 
 
 def category(kernel: ConvKernel) -> str:
-    """The kind of a kernel by its options: "streamk", "two_stage" and so on, or "regular"."""
+    """Return the category of a kernel by its options: "streamk", "two_stage" and so on, or "regular"."""
     return next(name for name, is_member in _CATEGORIES if is_member(kernel))
 
 
 def first_of_each(kernels: Iterable[ConvKernel], *keys: Key) -> Kernels:
-    """The kernels that are, for at least one of the keys, the first with their value of it."""
+    """Return the kernels that are, for at least one of the keys, the first with their value of it."""
     seen: set[tuple[int, Hashable]] = set()
     drawn = []
     for kernel in kernels:
@@ -69,10 +68,10 @@ def first_of_each(kernels: Iterable[ConvKernel], *keys: Key) -> Kernels:
 
 
 def every_fifth(kernels: Kernels) -> Kernels:
-    """The fifth, tenth and so on of each category and dtype, and what these leave out of any pipeline.
+    """Return every fifth kernel of each category and dtype, and the first kernel of pipelines that these omit.
 
-    A category of less than five is there with its first kernel. A pipeline with a scheduler that is in none of those
-    for a direction and dtype is there with its first kernel too.
+    A category of fewer than five kernels is represented by its first kernel, as is a pipeline with a scheduler that is
+    otherwise absent for a direction and dtype.
     """
     groups = _grouped(kernels, lambda kernel: (category(kernel), kernel.dtype))
     drawn = set(chain.from_iterable(group[_STEP - 1 :: _STEP] or group[:1] for group in groups))
@@ -83,7 +82,7 @@ def every_fifth(kernels: Kernels) -> Kernels:
 
 
 def smallest(kernels: Kernels) -> Kernels:
-    """The first kernel of each category, dtype and number of dimensions; then their second and so on up to ten."""
+    """Return the first kernel of each category, dtype and number of dimensions; then the second and so on up to ten."""
     groups = _grouped(kernels, lambda kernel: (category(kernel), kernel.dtype, kernel.ndim_spatial))
     in_turn = [kernel for turn in zip_longest(*groups) for kernel in turn if kernel is not None]
     drawn = set(in_turn[: max(_LEAST, len(groups))])
@@ -115,14 +114,14 @@ _SPECIALIZATION = ("specialization",)
 
 @dataclass(frozen=True, slots=True)
 class RuleSet:
-    """The purpose of a rule set, and how it is drawn from the full one; `default` is not drawn from it."""
+    """The purpose of a rule set, and how it is drawn from the full set; `default` is not drawn from it."""
 
     summary: str
     draw: Callable[[Kernels], Kernels] | None
 
 
 def _covering(*choices: tuple[str, ...]) -> Callable[[Kernels], Kernels]:
-    """Draws a kernel for each combination of values that the full set has of each of the groups of fields."""
+    """Return a function that draws a kernel for each combination of values, within each of the groups of fields."""
     keys: tuple[Key, ...] = tuple(attrgetter(*names) for names in choices)
     return lambda kernels: first_of_each(kernels, *keys)
 
@@ -134,7 +133,7 @@ RULE_SETS: dict[str, RuleSet] = {
         "every tile, specialization, and pipeline with each option once",
         _covering(_TILE, _SPECIALIZATION, _PIPELINE + _OPTIONS),
     ),
-    "full-tests": RuleSet("every fifth of the full set, of each kind", every_fifth),
+    "full-tests": RuleSet("every fifth kernel of the full set, by kind", every_fifth),
     "profiler": RuleSet(
         "every tile with each pipeline, and with each of its vector widths and specializations",
         _covering(_TILE + _VECTORS + _SPECIALIZATION, _TILE + _PIPELINE, _PIPELINE + _OPTIONS),
@@ -144,12 +143,12 @@ RULE_SETS: dict[str, RuleSet] = {
 
 
 def rule_set(name: str, variant: Direction, ndim_spatial: int, dtype: str, arch: ArchSpec) -> Kernels:
-    """The kernels of a rule set that the architecture can build, in table order.
+    """Return the kernels of a rule set that the architecture can build, in table order.
 
-    There are none for a dtype that the architecture does not run, or that the tables do not have.
+    There are none for a dtype that the architecture or the tables do not have.
 
     Raises:
-        UsageError: there is no such rule set or number of dimensions.
+        UsageError: no such rule set or number of dimensions exists.
     """
     draw = _find(name, ndim_spatial).draw
     if draw is None:
@@ -160,9 +159,9 @@ def rule_set(name: str, variant: Direction, ndim_spatial: int, dtype: str, arch:
 def refused_of_rule_set(
     name: str, variant: Direction, ndim_spatial: int, dtype: str, arch: ArchSpec
 ) -> tuple[RefusedKernel[ConvKernel], ...]:
-    """The kernels that `rule_set` leaves out because the architecture cannot build them, with the reasons.
+    """Return the kernels excluded from `rule_set` because the architecture cannot build them, with the reasons.
 
-    Those of a set that is drawn from the full one are those of the full one: what it was never drawn from.
+    For a set drawn from the full set, these are the rejected kernels of the full set.
 
     Raises:
         UsageError: as `rule_set`.
@@ -173,7 +172,7 @@ def refused_of_rule_set(
 
 
 def weight_options(ndim_spatial: int, dtype: str, arch: ArchSpec) -> Kernels:
-    """Backward-weight kernels with two stages, merged groups or both: of the full set one of each tile and pipeline."""
+    """Return bwd_weight kernels with two stages, merged groups or both: one per tile and pipeline of the full set."""
     full, _ = _judged(Direction.BWD_WEIGHT, ndim_spatial, dtype, arch)
     has_some = (one for one in full if one.two_stage or one.num_groups_to_merge > 1)
     plain = (one for one in has_some if not one.explicit_gemm and one.streamk is None)
@@ -184,7 +183,7 @@ def weight_options(ndim_spatial: int, dtype: str, arch: ArchSpec) -> Kernels:
 def _judged(
     variant: Direction, ndim_spatial: int, dtype: str, arch: ArchSpec
 ) -> tuple[Kernels, tuple[RefusedKernel[ConvKernel], ...]]:
-    """The kernels of the full set that the architecture can build, and those that it cannot."""
+    """Return the kernels of the full set that the architecture can build, and the rejected ones."""
     table = KernelTable.of(ConvKernel, full_candidates(variant, ndim_spatial, dtype, arch))
     built = CONV_RULES.judge(table, arch).passed.tolist()
     return tuple(table[number] for number in built), tuple(CONV_RULES.refused(table, arch))

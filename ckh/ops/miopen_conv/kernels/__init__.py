@@ -1,1 +1,1 @@
-"""MIOpen's solvers, and which of them are candidates for a problem."""
+"""MIOpen's solvers, and the candidates for a problem."""

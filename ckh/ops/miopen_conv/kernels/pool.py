@@ -1,9 +1,9 @@
-"""Which solvers to rank for a problem: those that training saw, as data in the model's directory.
+"""Candidate solvers of a problem: the solvers of the training data, stored in the model's directory.
 
-A solver is a candidate of a problem if it was measured in the same group (direction, dtype, layout, dimensions, with
-or without groups) and the problem keeps to what all its measured problems there had in common: a solver that was only
-ever measured with stride 1, or with channels divisible by 16, is taken to need that. A solver whose name says 1x1 is
-for such filters, however few problems it was measured on. MIOpen itself may refuse more.
+A solver is a candidate if it was measured in the same group (direction, dtype, layout, dimensions, with or without
+groups) and the problem has what all its measured problems of the group have in common: a solver that was only measured
+with stride 1, or with channels divisible by 16, is assumed to require that. A solver whose name has 1x1 is for such
+filters, however few problems it was measured on. MIOpen itself may reject more.
 """
 
 from __future__ import annotations
@@ -30,25 +30,25 @@ if TYPE_CHECKING:
     from ckh.ops.miopen_conv.problem import MiopenProblem
 
 CANDIDATES_NAME = "candidates.json"
-# Fewer measured problems than this have nothing in common that could not be chance.
+# With fewer measured problems than this, common properties may be chance.
 _ENOUGH = 50
 _GROUP = ("variant", "dtype", "layout", "ndim_spatial")
-# What a solver may need one value of.
+# Quantities that a solver may require one value of.
 _FIXED = (
     *("Z", "Y", "X", "stride_d", "stride_h", "stride_w", "pad_d", "pad_h", "pad_w"),
     *("dilation_d", "dilation_h", "dilation_w"),
 )
 _FILTER = ("Z", "Y", "X")
-# What a solver may need a divisor of.
+# Quantities that a solver may require a divisor of.
 _DIVISIBLE = ("c_per_group", "k_per_group")
 _DIVISORS = (64, 32, 16, 8, 4, 2)
 
 
 @dataclass(frozen=True, slots=True)
 class SolverCandidate:
-    """A solver in a group: how often it was measured, and what it is taken to need.
+    """A solver in a group: how often it was measured, and its assumed requirements.
 
-    `fixed` are columns with their one value, `divisors` quantities with what divides them.
+    `fixed` maps columns to their only value, `divisors` quantities to their common divisor.
     """
 
     solver: str
@@ -57,7 +57,7 @@ class SolverCandidate:
     divisors: dict[str, int]
 
     def reason(self, sizes: Mapping[str, int]) -> str:
-        """Why the solver is not a candidate for these sizes; empty if it is one."""
+        """Reason why the solver is not a candidate for these sizes; empty if it is."""
         for name, value in self.fixed.items():
             if sizes[name] != value:
                 return f"{self.solver} was only measured with {name} = {value}"
@@ -70,12 +70,12 @@ class SolverCandidate:
 
 @dataclass(frozen=True, slots=True)
 class CandidateTable:
-    """The candidates of every group, named as by `group_name`."""
+    """The candidates of every group, by `group_name`."""
 
     groups: dict[str, tuple[SolverCandidate, ...]]
 
     def to_json(self) -> str:
-        """Text that `read_candidates` reads back."""
+        """Text that `read_candidates` parses."""
         groups = {
             name: {one.solver: {"measured": one.measured, "fixed": one.fixed, "divisors": one.divisors} for one in many}
             for name, many in self.groups.items()
@@ -85,19 +85,19 @@ class CandidateTable:
 
 @dataclass(frozen=True, slots=True)
 class SolverCandidates:
-    """Solvers to rank, the most measured first, and how many were refused for which reason."""
+    """Solvers to rank, the most measured first, and the number of rejected solvers by reason."""
 
     solvers: tuple[str, ...]
     refused: dict[str, int]
 
 
 def group_name(problem: MiopenProblem) -> str:
-    """The group that a problem's candidates are looked up in."""
+    """Return the group in which a problem's candidates are looked up."""
     return _name(problem.variant, problem.dtype, problem.layout, problem.ndim, is_grouped=problem.g > 1)
 
 
 def candidates(problem: MiopenProblem, table: CandidateTable) -> SolverCandidates:
-    """The solvers to rank for a problem. None for a group that was never measured; that too has its reason."""
+    """Return the solvers to rank for a problem; for a group that was never measured none, with that reason."""
     name = group_name(problem)
     if name not in table.groups:
         return SolverCandidates((), {f"nothing was measured for {name}": 1})
@@ -112,7 +112,7 @@ def candidates(problem: MiopenProblem, table: CandidateTable) -> SolverCandidate
 
 
 def candidates_key(problem: MiopenProblem) -> Hashable:
-    """All that `candidates` reads in a problem."""
+    """Return the part of a problem that `candidates` reads."""
     sizes = _sizes(problem)
     fixed = (sizes[name] for name in _FIXED)
     return group_name(problem), *fixed, *(gcd(sizes[name], max(_DIVISORS)) for name in _DIVISIBLE)
@@ -123,11 +123,11 @@ def _sizes(problem: MiopenProblem) -> dict[str, int]:
 
 
 def make_table(frame: pd.DataFrame, before: CandidateTable | None = None) -> CandidateTable:
-    """The table of all that was measured: a row for each problem and solver, with the columns of a dataset.
+    """Return the table of all measured solvers, from rows of a problem and a solver with a dataset's columns.
 
     Args:
-        frame: what was measured.
-        before: the table of what was measured before, to which this is added.
+        frame: the measurements.
+        before: the table of earlier measurements to extend.
     """
     values = {name: frame[name].to_numpy() for name in _FIXED}
     divided = {f"{side}_per_group": frame[side.upper()].to_numpy() // frame["G"].to_numpy() for side in "ck"}
@@ -150,10 +150,10 @@ def make_table(frame: pd.DataFrame, before: CandidateTable | None = None) -> Can
 
 
 def read_candidates(folder: Path) -> CandidateTable:
-    """The table in a model's directory.
+    """Read the table in a model's directory.
 
     Raises:
-        ModelError: there is none, or it is damaged.
+        ModelError: it is missing or damaged.
     """
     path = folder / CANDIDATES_NAME
     if not path.is_file():
@@ -194,7 +194,7 @@ def _candidate(
     divided: Mapping[str, NDArray[Any]],
     before: SolverCandidate | None,
 ) -> SolverCandidate:
-    """A solver by the rows of its problems, and what is known of it before: what it needs, all of them have."""
+    """Return a solver's requirements, common to the rows of its problems and to its earlier entry."""
     if before is None and len(rows) < _ENOUGH:
         return SolverCandidate(solver, len(rows), {}, {})
     fixed = {name: int(column[rows[0]]) for name, column in values.items() if (column[rows] == column[rows[0]]).all()}

@@ -1,8 +1,8 @@
-"""MIOpen's convolution solvers: their numbers, and what a solver's name says about it.
+"""MIOpen's convolution solvers: their registry numbers, and the properties that their names state.
 
-The numbers are those of MIOpen's own registry (src/solver.cpp, `IdRegistryData`), which never reuses one; its logs
-print them, as in `85/ConvDirectNaiveConvFwd`. What a solver is made of is read from its name by rule, so a solver that
-came after the registry was copied has everything but a number.
+The numbers are those of MIOpen's registry (src/solver.cpp, `IdRegistryData`), which never reuses a number; its logs
+print them, as in `85/ConvDirectNaiveConvFwd`. Properties are derived from the name by rules, so that solvers newer than
+this copy of the registry lack only a number.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from ckh.strenum import StrEnum
 
 UNKNOWN_ID = -1
 
-# In the order of the registry, from 1; "-": not a convolution solver, or never named in a database.
+# In the order of the registry, from 1; "-": not a convolution solver, or absent from the databases.
 _REGISTRY = """
 ConvAsm3x3U ConvAsm1x1U ConvAsm1x1UV2 - ConvAsm5x10u2v2f1 ConvAsm5x10u2v2b1 ConvAsm7x7c3h224w224k64u2v2p3q3f1
 ConvOclDirectFwd11x11 ConvOclDirectFwdGen ConvOclDirectFwd3x3 ConvOclDirectFwd - ConvOclDirectFwd1x1
@@ -67,7 +67,7 @@ class Algorithm(StrEnum):
 
 
 class SolverOrigin(StrEnum):
-    """The languages or libraries that solvers' kernels come from."""
+    """Languages or libraries of the solvers' kernels."""
 
     BLAS = "blas"
     NAIVE = "naive"
@@ -79,7 +79,7 @@ class SolverOrigin(StrEnum):
 
 
 class MathUnit(StrEnum):
-    """Which instructions multiply: matrix cores (xdlops, wmma), dot products (dlops), or vector lanes."""
+    """Instructions that multiply: matrix cores (xdlops, wmma), dot products (dlops), or vector lanes."""
 
     VECTOR = "vector"
     XDLOPS = "xdlops"
@@ -96,7 +96,7 @@ class Serves(StrEnum):
     BWD_WEIGHT = "bwd_weight"
 
 
-# Of each table the first rule whose pattern is found in the name decides; a name of no rule has the last value.
+# In each table the first rule whose pattern occurs in the name applies; the last value is the default.
 _ALGORITHMS = (
     (r"^fft$", Algorithm.FFT),
     (r"Wino", Algorithm.WINOGRAD),
@@ -135,20 +135,20 @@ _SPLIT = re.compile(r"WrW2<(\d+)>")
 
 @dataclass(frozen=True, slots=True, order=True)
 class Solver:
-    """A solver and what its name says.
+    """A solver and the properties that its name states.
 
     Attributes:
-        name: as the databases spell it.
+        name: as spelled in the databases.
         id: its number in MIOpen's registry, `UNKNOWN_ID` if it is newer.
-        algorithm, origin, unit, serves: see there.
+        algorithm, origin, unit, serves: see their types.
         is_nhwc: whether it computes in NHWC, so that NCHW tensors are transposed before and after.
-        is_1x1: whether it is for 1x1 filters only.
+        is_1x1: whether it supports 1x1 filters only.
         is_padded: whether it pads its GEMM to whole tiles.
-        is_grouped: whether the name says that it is made for groups.
+        is_grouped: whether the name states that it is made for groups.
         version: 10 * version + revision of the implicit GEMM (V4R1 is 41); 0 without.
-        tile_h, tile_w: output pixels of a Winograd tile; 0 if it is not a Winograd.
+        tile_h, tile_w: output pixels of a Winograd tile; 0 for other solvers.
         taps_h, taps_w: filter taps of that tile.
-        batches: images that one workgroup sums up, of ConvOclBwdWrW2; 0 without.
+        batches: images that one workgroup sums, for ConvOclBwdWrW2; 0 for others.
     """
 
     name: str
@@ -181,7 +181,7 @@ def _version(name: str) -> int:
 
 
 def _winograd(name: str) -> tuple[int, int, int, int]:
-    """Tile height and width in output pixels, then in taps."""
+    """Return tile height and width in output pixels, then in taps."""
     if weight := _WINOGRAD_WEIGHT.search(name):
         high, wide = (weight[1], weight[2]), (weight[3] or weight[1], weight[4] or weight[2])
         # The output of a weight gradient is the filter: <taps-pixels> along H, then along W.
@@ -195,7 +195,7 @@ def _winograd(name: str) -> tuple[int, int, int, int]:
 
 @lru_cache(maxsize=4096)
 def parse_solver(name: str) -> Solver:
-    """Parse a solver's name. Any word is a name: MIOpen adds solvers.
+    """Parse a solver's name. Any word is valid, as MIOpen adds solvers.
 
     Raises:
         DataError: it is not a word of at most 128 printable ASCII characters.

@@ -1,7 +1,7 @@
-"""MIOpen's find databases, `*.fdb.txt` plain or bz2: read line by line, of at most 256 MiB.
+"""MIOpen's find databases, `*.fdb.txt` plain or bz2: read line by line, up to 256 MiB.
 
-Only the four fastest solvers of a problem are in them, so what is learned is choosing among finalists. A time of 0 is
-no time: such solvers are counted and left out.
+They have only the four fastest solvers of a problem, so that models learn to choose among finalists. A time of 0 is
+missing: such solvers are counted and skipped.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
 NAME = "miopen-fdb"
 _MAX_LINE_BYTES = 1 << 20
-# MIOpen's own rule: up to 64 compute units in decimal behind an underscore, above in hex with nothing between. Names of
-# other files may go on behind other words, and say "304cu".
+# MIOpen's rule: up to 64 compute units in decimal after an underscore, above in hex without separator. Other files may
+# have further words in between, and end in "304cu".
 _DEVICE = re.compile(
     r"(?<![a-z0-9])(?P<arch>gfx(?:9[0-9a-f]{2}|1[0-9a-f]{3}))(?:_(?P<decimal>\d+)(?:cu)?|(?P<hex>[0-9a-f]+))?(?=[._]|$)"
 )
@@ -45,7 +45,7 @@ class FdbDevice:
 
 @dataclass(frozen=True, slots=True)
 class FdbRow:
-    """A problem, a solver and what it took."""
+    """A problem, a solver and its time."""
 
     problem: MiopenProblem
     solver: SolverTime
@@ -53,14 +53,14 @@ class FdbRow:
 
 @dataclass(slots=True)
 class Tally:
-    """The counts of what a file lacks: bad lines, and solvers without a time."""
+    """Counts of bad lines, and of solvers without a time."""
 
     lines: BadRows = field(default_factory=BadRows)
     without_time: int = 0
 
     @property
     def bad(self) -> dict[str, int]:
-        """How many lines are bad, by reason."""
+        """Number of bad lines, by reason."""
         return self.lines.counts
 
     def add(self, reason: str, line: int, detail: str) -> None:
@@ -79,10 +79,10 @@ def sniff(head: bytes) -> bool:
 
 
 def device_of(path: Path, arch: str | None = None, num_cus: int | None = None) -> FdbDevice:
-    """The device that a file name states, e.g. gfx90a68.fdb.txt for 104 compute units; arguments take precedence.
+    """Return the device in a file name, e.g. gfx90a68.fdb.txt for 104 compute units; arguments take precedence.
 
     Raises:
-        UsageError: neither the name nor the caller says it.
+        UsageError: neither the name nor the caller states it.
     """
     match = _DEVICE.search(path.name)
     found = arch or (match and match["arch"])
@@ -97,7 +97,7 @@ def device_of(path: Path, arch: str | None = None, num_cus: int | None = None) -
 
 
 def iter_lines(path: Path, tally: Tally) -> Iterator[FdbLine]:
-    """The problems of a file, one at a time; `tally` counts bad lines on the way. Blank lines are none.
+    """Yield the problems of a file; `tally` counts bad lines. Blank lines are skipped.
 
     Raises:
         DataError: the file cannot be read.
@@ -116,10 +116,10 @@ def iter_lines(path: Path, tally: Tally) -> Iterator[FdbLine]:
 
 
 def iter_rows(path: Path, tally: Tally, *, skip_bad: bool = False) -> Iterator[FdbRow]:
-    """The solvers that have a time, one at a time.
+    """Yield the solvers that have a time.
 
     Raises:
-        DataError: the file cannot be read or holds no problem; or, at its end, for bad lines unless `skip_bad`.
+        DataError: the file cannot be read or has no problem; or, at its end, for bad lines unless `skip_bad`.
     """
     is_empty = True
     for line in iter_lines(path, tally):
@@ -142,7 +142,7 @@ def _open(path: Path) -> IO[bytes]:
 
 
 def _bounded(file: IO[bytes], path: Path) -> Iterator[bytes | None]:
-    """Lines; None for one that is too long to be held, whose rest is passed over.
+    """Yield lines; None for a line that is too long to be held, whose rest is skipped.
 
     Raises:
         DataError: the text is larger than `MOST_DATABASE_BYTES`, or than `most_unpacked` of a packed file.

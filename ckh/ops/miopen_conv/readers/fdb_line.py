@@ -1,10 +1,10 @@
-"""One line of MIOpen's find databases: a problem and what its solvers took.
+"""One line of MIOpen's find databases: a problem and the times of its solvers.
 
     256-14-14-3x3-128-14-14-32-1x1-1x1-1x1-0-NCHW-FP32-F_g2=ConvAsm3x3U:0.25,0,miopenConvolutionFwdAlgoDirect;...
 
 The key is C-[D-]H-W-[Zx]YxX-K-[Do-]Ho-Wo-N-pads-strides-dilations-bias-layout-dtype-direction[_gG]. In the directions B
-and W its first tensor is dy, so that C, H, W are the K, Ho, Wo of the forward pass and the other way round. The value
-is `solver:time,workspace,algorithm` for every solver, in older files `algorithm:solver,time,workspace,library[,...]`.
+and W its first tensor is dy, so that C, H, W are the K, Ho, Wo of the forward pass and vice versa. The value is
+`solver:time,workspace,algorithm` for every solver, in older files `algorithm:solver,time,workspace,library[,...]`.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _MAX_KEY = 1000  # far above any key, far below the 4300 digits that int() takes
 
 
 class LineError(DataError):
-    """A line that is not a line of a find database; `reason` is the kind of fault, by which lines are counted."""
+    """A line that is not valid in a find database; `reason` is the kind of fault, by which lines are counted."""
 
     default_code = "bad-row"
 
@@ -58,7 +58,7 @@ class LineError(DataError):
 
 @dataclass(frozen=True, slots=True)
 class SolverTime:
-    """The time of a solver: milliseconds, where 0 stands for no time, and bytes of workspace."""
+    """The time of a solver in milliseconds, 0 if missing, and bytes of workspace."""
 
     solver: str
     time_ms: float
@@ -75,14 +75,14 @@ class FdbLine:
 
 
 def parse_line(text: str) -> FdbLine:
-    """Read a line.
+    """Parse a line.
 
     Raises:
-        LineError: it has another form, an impossible problem, or a solver twice.
+        LineError: it is malformed, or has an impossible problem or a duplicate solver.
     """
     key, equals, value = text.strip().partition("=")
     if not equals:
-        raise LineError("no key and value", _short(text))
+        raise LineError("no key=value pair", _short(text))
     problem = parse_key(key)
     solvers = tuple(_solver_time(entry) for entry in value.rstrip(";").split(";"))
     names = [one.solver for one in solvers]
@@ -92,10 +92,10 @@ def parse_line(text: str) -> FdbLine:
 
 
 def parse_key(key: str) -> MiopenProblem:
-    """The problem of a key.
+    """Parse the problem of a key.
 
     Raises:
-        LineError: the key has another form, or its sizes do not make a convolution with the output it states.
+        LineError: the key is malformed, or its sizes do not result in the output size that it states.
     """
     tail = _TAIL.search(key)
     if tail is None or tail.end() != len(key):

@@ -1,4 +1,4 @@
-"""Readers of MIOpen's find databases, AMD's text or Parquet: times of the solvers of its convolutions."""
+"""Readers of MIOpen's find databases, AMD's text or Parquet: times of the convolution solvers."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ def read(path: Path, options: ReadOptions) -> Reading:
     """Read a find database, plain or bz2; its name states architecture and compute units unless the options do.
 
     Raises:
-        UsageError: neither the name nor the options say what was measured.
-        DataError: the file is unusable, or lines are bad and not to be skipped.
+        UsageError: neither the name nor the options state the device.
+        DataError: the file is unusable, or there are bad lines that are not to be skipped.
     """
     from ckh.ops.miopen_conv.readers.solver_table import read_fdb
 
@@ -43,8 +43,8 @@ def read_times(path: Path, options: ReadOptions) -> Reading:
     """Read a Parquet file with the columns of find databases; name or options state the device, as in `read`.
 
     Raises:
-        UsageError: neither the name nor the options say what was measured.
-        DataError: the file is unusable, or rows are bad and not to be skipped.
+        UsageError: neither the name nor the options state the device.
+        DataError: the file is unusable, or there are bad rows that are not to be skipped.
     """
     from ckh.ops.miopen_conv.readers.solver_table import read_parquet
 
@@ -58,14 +58,14 @@ def _sniff_times(head: bytes) -> bool:
 
 def _reading(path: Path, name: str, table: SolverTable, options: ReadOptions) -> Reading:
     source = source_of_file(path, name)
-    left_out = [f"solvers without a time left out: {table.without_time}"] if table.without_time else []
+    left_out = [f"solvers without a time, skipped: {table.without_time}"] if table.without_time else []
     return Reading(
         store([to_arrow(table, path.name)], options.output), (source,), bad=table.bad, warnings=tuple(left_out)
     )
 
 
 def to_arrow(table: SolverTable, run_id: str) -> pa.Table:
-    """The rows of a table as those of a dataset."""
+    """Return the rows of a table as rows of a dataset."""
     problem_of_row = table.problem_ids()
     solver_of_row, names = table.frame["kernel"].factorize()
     latency_ms = table.frame["latency_ms"].to_numpy(dtype=np.float64)

@@ -1,6 +1,6 @@
-"""Solver times as columns, under the names that datasets and features use.
+"""Solver times as columns, with the names that datasets and features use.
 
-`kernel` holds the solver's name: to everything that judges choices, a solver is a kernel.
+`kernel` holds the solver's name: for evaluation and ranking, a solver is a kernel.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ _COLUMNS = (
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SolverTable:
-    """Times of solvers, one row a (problem, solver) pair.
+    """Times of solvers, one row per (problem, solver) pair.
 
     Attributes:
-        frame: `IDENTITY`, kernel, latency_ms, and where the source has them algorithm and workspace_bytes.
-        device: what they were measured on.
-        without_time: how many rows were left out because their time was 0.
-        bad: how many others were left out, by reason.
+        frame: `IDENTITY`, kernel, latency_ms, and if the source has them algorithm and workspace_bytes.
+        device: the measured device.
+        without_time: number of rows skipped because their time was 0.
+        bad: number of other rows skipped, by reason.
     """
 
     frame: pd.DataFrame
@@ -55,27 +55,27 @@ class SolverTable:
     bad: dict[str, int]
 
     def problem_ids(self) -> NDArray[np.int64]:
-        """Number of each row's problem, 0, 1, … in order of appearance, shape (rows,)."""
+        """Index of each row's problem, 0, 1, … in order of appearance, shape (rows,)."""
         return _numbers(self.frame, IDENTITY)
 
     def size_ids(self) -> NDArray[np.int64]:
-        """Number of each row's sizes whatever direction, dtype, layout and number of dimensions, shape (rows,).
+        """Index of each row's sizes, ignoring direction, dtype, layout and number of dimensions, shape (rows,).
 
-        Splits by these: the same layer in another dtype or direction would give its answer away.
+        Splits use these: the same layer in another dtype or direction would leak its answer.
         """
         return _numbers(self.frame, SIZES)
 
     def of_choice(self) -> SolverTable:
-        """The rows of problems that leave a choice: two or more solvers."""
+        """Return the rows of problems with a choice, of two or more solvers."""
         ids = self.problem_ids()
         return self.select(np.bincount(ids)[ids] > 1)
 
     def select(self, rows: NDArray[Any]) -> SolverTable:
-        """The rows of a mask or of numbers."""
+        """Return the rows of a mask or of indices."""
         return SolverTable(self.frame.iloc[rows].reset_index(drop=True), self.device, self.without_time, self.bad)
 
     def problems(self) -> list[MiopenProblem]:
-        """The problems, so that `problems()[problem_ids()[i]]` is that of row `i`."""
+        """Return the problems, so that `problems()[problem_ids()[i]]` is the problem of row `i`."""
         first = np.unique(self.problem_ids(), return_index=True)[1]
         return [_problem(row) for row in self.frame.iloc[first][list(IDENTITY)].to_dict("records")]
 
@@ -83,11 +83,11 @@ class SolverTable:
 def read_fdb(
     path: Path | str, arch: str | None = None, num_cus: int | None = None, *, skip_bad: bool = False
 ) -> SolverTable:
-    """Read a find database; what is held meanwhile is smaller than the table.
+    """Read a find database; peak memory is below the size of the table.
 
     Raises:
         UsageError: the file name does not state the device, and it is not given.
-        DataError: the file is unusable or has a problem twice; or has bad lines, unless `skip_bad`.
+        DataError: the file is unusable or has duplicate problems; or has bad lines, unless `skip_bad`.
     """
     import pandas as pd
 
@@ -111,18 +111,18 @@ def read_fdb(
 
 
 class _Distinct:
-    """Values by number, each kept once."""
+    """Distinct values by index."""
 
     def __init__(self) -> None:
         self._codes: dict[Any, int] = {}
 
     def code(self, value: Any) -> int:
-        """The number of a value, a new one if it is new."""
+        """Return the index of a value, which is added if it is new."""
         return self._codes.setdefault(value, len(self._codes))
 
     @property
     def known(self) -> list[Any]:
-        """All values in the order of their numbers."""
+        """Return all values in order of their indices."""
         return list(self._codes)
 
 
@@ -138,9 +138,9 @@ def _refuse_repeated(frame: pd.DataFrame, path: Path) -> None:
 
 
 def from_frame(frame: pd.DataFrame, device: FdbDevice, *, skip_bad: bool = False) -> SolverTable:
-    """A table of a frame with the columns direction (F, B, W), dtype, layout, ndim, sizes, solver and time_ms.
+    """Return a table from a frame with the columns direction (F, B, W), dtype, layout, ndim, sizes, solver and time_ms.
 
-    Sizes are those of the forward pass. If the frame has the columns Do, Ho and Wo they must agree with the sizes.
+    Sizes are those of the forward pass. Columns Do, Ho and Wo, if present, must agree with the sizes.
 
     Raises:
         DataError: a column is missing; or rows are bad, unless `skip_bad`.
@@ -159,9 +159,7 @@ def from_frame(frame: pd.DataFrame, device: FdbDevice, *, skip_bad: bool = False
     bad = {str(reason): int((reasons == reason).sum()) for reason in np.unique(reasons[reasons != ""])}
     if bad and not skip_bad:
         counts = ", ".join(f"{count} {reason}" for reason, count in bad.items())
-        raise DataError(
-            f"{NAME}: {sum(bad.values())} bad rows ({counts})", "leave them out with skip_bad", code="bad-row"
-        )
+        raise DataError(f"{NAME}: {sum(bad.values())} bad rows ({counts})", "skip them with skip_bad", code="bad-row")
     has_time = table["latency_ms"].to_numpy() > 0
     kept = table.loc[(reasons == "") & has_time, [*IDENTITY, "kernel", "latency_ms"]]
     without_time = int(np.count_nonzero((reasons == "") & ~has_time))
@@ -169,7 +167,7 @@ def from_frame(frame: pd.DataFrame, device: FdbDevice, *, skip_bad: bool = False
 
 
 def _integers(column: pd.Series[Any]) -> pd.Series[Any]:
-    """A column of sizes, which must be whole."""
+    """Convert a column of sizes, which must be whole numbers, to integers."""
     try:
         whole = column.astype("int64")
     except (TypeError, ValueError, OverflowError) as error:
@@ -185,7 +183,7 @@ def _integers(column: pd.Series[Any]) -> pd.Series[Any]:
 
 
 def read_parquet(path: Path | str, device: FdbDevice, *, skip_bad: bool = False) -> SolverTable:
-    """As `from_frame`, of a Parquet file.
+    """Read a Parquet file, as `from_frame`.
 
     Raises:
         DataError: it cannot be read, or as `from_frame`.
@@ -196,7 +194,7 @@ def read_parquet(path: Path | str, device: FdbDevice, *, skip_bad: bool = False)
 
 
 def _reasons(table: pd.DataFrame) -> NDArray[np.str_]:
-    """Why each row is bad, by the first rule that it breaks; empty if it is not. Shape (rows,)."""
+    """Reason why each row is bad, by the first broken rule; empty for valid rows. Shape (rows,)."""
     sizes = {name: table[name].to_numpy() for name in SIZES}
     ndim, layout = table["ndim_spatial"].to_numpy(), table["layout"].to_numpy()
     outputs = _outputs(sizes)
