@@ -208,9 +208,9 @@ def change(document: dict[str, Any], **values: Any) -> dict[str, Any]:
         (CONV, change(FORWARD, pipeline={"values": ["compv9"]}), "trait_config.pipeline has no value 'compv9'"),
         (CONV, change(FORWARD, cluster={"values": [1]}), "trait_config.cluster is not a known field"),
         (CONV, change(FORWARD, pipeline={"values": []}), "trait_config.pipeline must be a list of values"),
-        (CONV, json.loads((AMD / "gemm_default_config.json").read_text()), "tile_config is of GEMMs"),
+        (CONV, json.loads((AMD / "gemm_default_config.json").read_text()), "tile_config is a GEMM's"),
         (GEMM, registry(), "kernels[0].identifier is missing: it is not a kernel of a GEMM"),
-        (GEMM, FORWARD, "variant is of convolutions"),
+        (GEMM, FORWARD, "variant is a convolution's"),
     ],
 )
 def test_what_is_wrong_is_said_in_one_line(op: Any, document: Any, why: str, tmp_path: Path) -> None:

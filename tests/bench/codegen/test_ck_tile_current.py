@@ -294,7 +294,7 @@ def test_an_absent_header_is_named(tmp_path: Path) -> None:
 
 
 IMPOSSIBLE = {
-    "compv5 of .* lacks what": replace(FORWARD, pipeline="compv5", **GROUPS),
+    "compv5 of .* lacks members": replace(FORWARD, pipeline="compv5", **GROUPS),
     "compv3 does not step through wave groups": replace(FORWARD, pipeline="compv3", num_wave_groups=2),
     "compv3 of .* is not interwave": replace(FORWARD, **INTERWAVE),
     "compv4 of .* takes two LDS buffers": replace(FORWARD, pipeline="compv4"),

@@ -108,7 +108,7 @@ def test_nothing_predicted_or_incomplete_is_written(tmp_path: Path, capsys: pyte
     guess: dict[str, object] = {"status": "predicted", "is_valid": False, "latency_ms": float("nan")}
     for change, words in (
         (guess, "predictions of ckh"),
-        ({"workspace_bytes": pd.NA}, "the workspace of ConvAsm3x3U is not known"),
+        ({"workspace_bytes": pd.NA}, "the workspace of ConvAsm3x3U is unknown"),
     ):
         write_dataset(make_dataset(frame.assign(**change)), data)
         assert run(args) == ExitCode.BAD_DATA
