@@ -1,16 +1,16 @@
 """Experimental design: choose the problems and kernels whose measurement is most informative.
 
-Problems come in the order of their marginal gain as representatives (facility location: the sum of distances of all
-problems to the nearest selected one falls most), so the first N are a selection of N. For a problem the kernels ranked
-first by prior knowledge (the nearest model or an estimate) are measured, and as many others, each about equally often.
-Few kernels of many problems are more informative than many kernels of few: the prior may mislead, and a model must see
-each kernel at several sizes. Savings: `benchmarks/few_shots.py`.
+Problems are ordered by their marginal gain as representatives (facility location: the largest decrease of the sum of
+distances of all problems to the nearest selected one), so that any prefix is a selection. For a problem the kernels
+ranked first by prior knowledge (the nearest model or an estimate) are measured, and as many others, each about equally
+often. Few kernels of many problems are more informative than many kernels of few problems: the prior may be wrong, and
+a model must see each kernel at several sizes. Savings: `benchmarks/few_shots.py`.
 
 `PairChooser` makes these choices, problem by problem. A plan (`few_kernels`) is its choices before any result. An
-active run asks it while results arrive (`benchmarks/active.py`): pending problems count as measured, so parallel
+active run uses it while results arrive (`benchmarks/active.py`): pending problems count as measured, so parallel
 workers cover different regions; once a model of the results so far generalizes better to unseen problems, only its
-first few kernels are taken; and after all problems were measured, they are revisited, each on the device that measured
-it.
+first few kernels are measured; and after all problems were measured, they are revisited, each on the device that
+measured it.
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-# By replay of the host's training layers, at 150 and 330 pairs: 240 kernels are better than 120 and 60, and as good as
-# all; six first and six other ones of a problem are better than four and four at 330, and good enough at 150.
+# From a replay of the host's training layers, at 150 and 330 pairs: 240 kernels are better than 120 and 60, and as
+# good as all; six first and six other kernels of a problem are better than four and four at 330, and as good at 150.
 KERNELS = 240
-MOST_PROBLEMS = 2000  # that are chosen from, of more a random sample: distances of all pairs are computed
-_HALF_WORTH = 5.0  # the place in a problem's order at which a kernel is worth half of the first
-_FEWEST = 4  # useful kernels of a problem; of one that has fewer the first in its own order are measured
-_PROBLEMS_AT_ONCE, _KERNELS_AT_ONCE = 32, 1024  # that a lazy greedy choice looks at again together
-_OF_ALL = 1e-3  # weight of what a kernel is worth on problems that have a better one already
-# Trees that are grown in a second, for a model that is soon replaced.
+MOST_PROBLEMS = 2000  # maximum to choose from, by a random sample: distances of all pairs are computed
+_HALF_WORTH = 5.0  # rank at which a kernel has half the weight of the first
+_FEWEST = 4  # useful kernels of a problem; with fewer, its own first kernels are measured
+_PROBLEMS_AT_ONCE, _KERNELS_AT_ONCE = 32, 1024  # re-evaluated together by the lazy greedy selection
+_OF_ALL = 1e-3  # weight of kernels on problems already covered by a better kernel
+# Trees that train in a second, for a model that is soon replaced.
 QUICK_TREES = TreeParams(100, 0.1, 31, colsample_bytree=0.4, path_smooth=20.0)
-FEWEST_LEARNED = 6  # problems from whose results a model may choose
-_ORDERED = 200  # problems by whose orders the useful kernels are chosen
-_GROWTH = 1.3  # of the pairs, until a model learns again
+FEWEST_LEARNED = 6  # minimum number of problems with results before a model selects
+_ORDERED = 200  # problems whose rankings select the useful kernels
+_GROWTH = 1.3  # of the pairs, before a model is trained again
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ class Shots:
     Attributes:
         kernels: number of distinct kernels; None: no limit.
         best: kernels per problem, ranked first by prior knowledge.
-        others: kernels per problem, the least measured so far: a model must see slow kernels, too.
+        others: kernels per problem, the least measured so far: a model must also see slow kernels.
     """
 
     kernels: int | None = KERNELS
@@ -58,13 +58,13 @@ class Shots:
     others: int = 6
 
     def of_problem(self, kernels: int) -> tuple[int, int]:
-        """Number of first and of other kernels for a problem with so many kernels."""
+        """Number of first and of other kernels for a problem with `kernels` kernels."""
         both = self.best + self.others
         others = min(both, kernels) * self.others // both
         return min(both, kernels) - others, others
 
 
-# By replay of gfx950's 20-kernel file: four are better than six, and than four with others.
+# From a replay of gfx950's 20-kernel file: four are better than six, and than four with others.
 LEADERS = Shots(best=4, others=0)
 
 
@@ -72,18 +72,18 @@ class Scores(Protocol):
     """Current scores of kernels."""
 
     def __call__(self, problem: int, kernels: NDArray[np.int64], /) -> NDArray[np.float64] | None:
-        """Scores of a problem's kernels, higher is faster; None: unknown."""
+        """Score a problem's kernels, higher is faster; None: unknown."""
 
 
 def representative(
     places: NDArray[np.float64], seed: int = 0, weights: NDArray[np.float64] | None = None
 ) -> Iterator[int]:
-    """Indices of problems by marginal gain as representatives: any prefix is a selection.
+    """Yield indices of problems by marginal gain as representatives: any prefix is a selection.
 
     Args:
         places: the problems as points, shape (problems, coordinates).
-        seed: what a sample of too many problems follows from.
-        weights: how much the distance of each problem counts, shape (problems,); all the same by default.
+        seed: random seed, for sampling too many problems.
+        weights: weight of each problem's distance, shape (problems,); equal by default.
     """
     drawn = np.arange(len(places))
     if len(drawn) > MOST_PROBLEMS:
@@ -106,11 +106,11 @@ def representative(
 
 
 def useful_kernels(orders: Sequence[NDArray[np.int64]], count: int) -> NDArray[np.int64]:
-    """Kernels that cover the first ones of every problem, the most useful first.
+    """Select kernels that cover the first kernels of every problem, the most useful first.
 
     Args:
-        orders: of each problem the numbers of its kernels, best first.
-        count: how many; of fewer kernels all.
+        orders: kernel indices of each problem, best first.
+        count: number of kernels to select, or all if there are fewer.
     """
     worth = np.zeros((len(orders), 1 + max((int(order.max()) for order in orders if len(order)), default=-1)))
     for row, order in zip(worth, orders, strict=True):
@@ -131,12 +131,12 @@ def useful_kernels(orders: Sequence[NDArray[np.int64]], count: int) -> NDArray[n
 class _LazyGreedy:
     """Lazy greedy selection of the item with the largest marginal gain (Minoux, 1978).
 
-    As a thing never brings more than before, what it brought when it was last looked at is a bound: few are looked at
-    again before one is taken. The choice is that of looking at all.
+    Since gains never increase, an earlier gain is an upper bound: few items are re-evaluated per selection. The result
+    equals that of evaluating all.
 
     Args:
-        gain: what each brings at first, shape (things,); less than 0 for those that are not to be taken.
-        at_once: how many are looked at again together.
+        gain: initial gain of each item, shape (items,); negative for items to exclude.
+        at_once: number of items to re-evaluate together.
     """
 
     def __init__(self, gain: NDArray[np.floating[Any]], at_once: int) -> None:
@@ -147,7 +147,7 @@ class _LazyGreedy:
         """Select the next item.
 
         Args:
-            gain: what things bring now, by number.
+            gain: current gains of items, by index.
         """
         is_current = self._bound < 0
         while not is_current[first := int(self._bound.argmax())]:
@@ -183,18 +183,18 @@ class _Of:
 
 
 class PairChooser:
-    """Selects pairs of a problem at a time; selected pairs are pending until their results arrive.
+    """Selects pairs, one problem at a time; selected pairs are pending until their results arrive.
 
     Args:
-        order: the problems, by number, in the order in which they are selected.
-        kernels: of each problem the numbers of the kernels that may be measured.
-        scores: what is known of them before; nothing: kernels are drawn.
-        shots: how many of a problem are measured at a time, and useful ones in all that each model adds.
-        seed: what is drawn at random follows from it.
-        ordered: number of problems, the first ones, by whose orders the useful kernels are chosen.
+        order: indices of the problems in the order of selection.
+        kernels: for each problem the indices of its measurable kernels.
+        scores: prior scores; without scores, kernels are selected at random.
+        shots: kernels of a problem measured at a time, and number of useful kernels that each model adds.
+        seed: random seed.
+        ordered: number of first problems whose rankings select the useful kernels.
 
     Attributes:
-        useful: the numbers of the kernels that are chosen from.
+        useful: indices of the kernels to choose from.
     """
 
     def __init__(
@@ -216,30 +216,30 @@ class PairChooser:
         self.learn(scores, self.useful_by(scores))
 
     def useful_by(self, scores: Scores) -> set[int]:
-        """Kernels to select from, and those useful by other scores."""
+        """Return the kernels to choose from, and those useful by other scores."""
         if self._shots.kernels is None:
             return {kernel for of in self._of for kernel in of.kernels.tolist()}
         orders = [self._ordered(scores, number, self._of[number].kernels) for number in self._drawn]
         return self.useful | set(useful_kernels(orders, self._shots.kernels).tolist())
 
     def learn(self, scores: Scores, useful: set[int], learned: Container[int] = ()) -> None:
-        """Use these scores and kernels from now on.
+        """Replace scores and useful kernels.
 
         Args:
-            scores: what is known now.
-            useful: the kernels that are chosen from.
-            learned: problems whose scores are those of a model of the results.
+            scores: the new scores.
+            useful: the kernels to choose from.
+            learned: problems whose scores are from a model of the results.
         """
         self._scores, self.useful, self._learned = scores, useful, learned
 
     def take(self, problem: int, kernels: Sequence[int], node: str) -> None:
-        """Mark kernels of a problem as measured on a node earlier."""
+        """Mark kernels of a problem as measured earlier on a node."""
         of = self._of[problem]
         of.chosen |= set(kernels)
         of.node = node
 
     def next(self, node: str) -> Chosen | None:
-        """The next pairs for a node's device; None if nothing is left."""
+        """Select the next pairs for a node's device; None if nothing is left."""
         problem = self._next_problem(node)
         if problem is None:
             return None
@@ -267,7 +267,7 @@ class PairChooser:
         return min(again)[1] if again else None
 
     def _again(self, node: str) -> list[tuple[int, int]]:
-        """Problems that a node may measure further: number of pairs, and indices."""
+        """Problems that a node may continue: number of pairs, and indices."""
         return [
             (len(of.chosen), number)
             for number, of in enumerate(self._of)
@@ -294,19 +294,19 @@ class PairChooser:
 
 
 def by_worth(places: NDArray[np.float64], seed: int = 0) -> list[int]:
-    """Indices of all problems as points, shape (problems, coordinates), as `representative`, then the others."""
+    """Indices of all problems as points, shape (problems, coordinates): those of `representative`, then the others."""
     first = list(representative(places, seed))
     others = np.setdiff1d(np.arange(len(places)), first)
     return [*first, *np.random.default_rng(seed).permutation(others).tolist()]
 
 
 def few_kernels(orders: Sequence[NDArray[np.int64]], shots: Shots, seed: int = 0) -> list[NDArray[np.int64]]:
-    """Kernels to measure for each problem: the choices of `PairChooser` before any result.
+    """Select the kernels to measure for each problem: the choices of `PairChooser` before any result.
 
     Args:
-        orders: of each problem the numbers of its kernels, best first; at random where nothing is known before.
-        shots: how many.
-        seed: what the others follow from.
+        orders: kernel indices of each problem, best first; random without prior knowledge.
+        shots: number of kernels.
+        seed: random seed of the other kernels.
     """
     numbers = range(len(orders))
     chooser = PairChooser(numbers, orders, lambda _, kernels: -np.arange(float(len(kernels))), shots, seed, len(orders))
@@ -314,7 +314,7 @@ def few_kernels(orders: Sequence[NDArray[np.int64]], shots: Shots, seed: int = 0
 
 
 def quick_options(defaults: TrainOptions, jobs: int = 1) -> TrainOptions:
-    """Training options of the models that select: the operation's, with fewer trees."""
+    """Training options of the models used for selection: the operation's, with fewer trees."""
     return replace(defaults, targets=(), folds=0, ensemble=1, params=QUICK_TREES, jobs=jobs)
 
 

@@ -1,1 +1,1 @@
-"""Answers: the kernels of a problem in order, and why."""
+"""Answers: the ranked kernels of a problem, with explanations."""

@@ -1,7 +1,7 @@
-"""The answer of `ckh predict` for a problem, which text, JSON, Python and quick answers read.
+"""The answer of `ckh predict` for a problem, from which text, JSON, Python and quick answers are produced.
 
-It is built by `caveats.answer_of` alone, from facts of the model and the kernels that were ranked, by NumPy or by C.
-Imports little, since quick answers use it.
+It is built only by `caveats.answer_of`, from facts of the model and the kernels ranked by NumPy or C. Imports little,
+since quick answers use it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 MAX_TIED = 100  # names of a row's tied kernels in JSON
 ORDER_ALONE = "the model was trained to rank kernels, not to predict times"
 TIMED_ALONE = "the training data have times of the fastest kernels only, which are known for the first row alone"
-# Places in the text: after the lines of the problem, of the model and of the kernels, with --why, and below the table.
+# Places in the text: after the lines on the problem, the model and the kernels, with --why, and below the table.
 PROBLEM, MODEL, KERNELS, WHY, TABLE = "problem", "model", "kernels", "why", "table"
 
 
@@ -45,7 +45,7 @@ class HeadersNote(NamedTuple):
 
     @classmethod
     def of(cls, include: str, interface: str, reasons: Mapping[str, int]) -> HeadersNote:
-        """One that has the most frequent reasons first, and equally frequent ones by their words."""
+        """Sort the reasons by frequency, then by text."""
         return cls(include, interface, dict(sorted(reasons.items(), key=lambda one: (-one[1], one[0]))))
 
     @property
@@ -54,12 +54,12 @@ class HeadersNote(NamedTuple):
         return sum(self.reasons.values())
 
 
-# Where no headers are known: the kernels are those of AMD's dispatcher, which goes with the headers of late 2025.
+# Without known headers: the kernels are those of AMD's dispatcher, which matches the headers of late 2025.
 NO_HEADERS = HeadersNote("", "late2025", MappingProxyType({}))
 
 
 class NotMeasured(Record):
-    """Caveat of an order that is based on no measurement of this GPU and element type."""
+    """Caveat of an answer without measurements of this GPU and element type."""
 
     basis: str
     """A model of another GPU or element type, or an estimate."""
@@ -71,7 +71,7 @@ class NotMeasured(Record):
     """Commands that measure, the quickest first."""
 
     def with_probe(self, again: str) -> NotMeasured:
-        """The same, with the command that measures the first choices in front."""
+        """Return the caveat with the command that measures the first choices in front."""
         return NotMeasured(self.basis, self.source, self.worth, (f"{again} --probe 5", *self.next_commands))
 
     def lines(self) -> list[str]:
@@ -85,7 +85,7 @@ class NotMeasured(Record):
 
 
 class ModelFacts(NamedTuple):
-    """Facts of a model for problems of a kind, which an answer follows from; JSON holds them for quick answers.
+    """Facts of a model for problems of a kind, from which answers are built; stored as JSON for quick answers.
 
     Attributes:
         op: the operation.
@@ -94,11 +94,11 @@ class ModelFacts(NamedTuple):
         other_models: folders of other models that fit.
         arch: architecture of the model.
         device: device that the training data were measured on.
-        num_cus: compute units of that device, if known and no part of the problem.
+        num_cus: compute units of that device, if known and not part of the problem.
         has_speeds: whether the model predicts speeds.
         reach: limits of extrapolation by size (`reach.beyond`).
         bands: 90 % prediction intervals of measured over predicted time, by predicted speed (`interval_at`).
-        limits: least and largest measured value of each size; empty if unknown.
+        limits: smallest and largest measured value of each size; empty if unknown.
         frequent: arguments of `frequent.frequent` besides the problem, for models of winners.
         left_out: kernel families that are not ranked, for lack of measurements.
         not_measured: caveat of a model of another GPU or an estimate; None: the model is for this GPU and dtype.
@@ -124,14 +124,14 @@ class ModelFacts(NamedTuple):
     has_estimate: bool
 
     def as_json(self) -> dict[str, Any]:
-        """The facts as JSON holds them; `of_json` reads them back."""
+        """Serialize the facts for JSON; `of_json` reads them."""
         doubts = self.not_measured
         plain = None if doubts is None else [doubts.basis, doubts.source, doubts.worth, doubts.next_commands]
         return {**self._asdict(), "not_measured": plain}
 
     @classmethod
     def of_json(cls, values: dict[str, Any]) -> ModelFacts:
-        """The facts from JSON."""
+        """Read the facts from JSON."""
         if (plain := values["not_measured"]) is not None:
             basis, source, worth, commands = plain
             values = {**values, "not_measured": NotMeasured(basis, source, worth, tuple(commands))}
@@ -198,16 +198,16 @@ class AnswerRows(NamedTuple):
 
 
 class Caveat(NamedTuple):
-    """Something to know of an answer.
+    """A caveat of an answer.
 
     Attributes:
-        kind: kind of caveat, which stays when the message is reworded.
+        kind: kind of caveat, which does not change when the message is reworded.
         message: text.
         data: values of the message by name.
         place: place in the text.
-        label: word in front of the message, at the other places than below the table.
-        summary: text for many problems, of which it names one, or is the same for all; empty: none.
-        weight: of several problems the summary names the one with the largest.
+        label: word in front of the message, except below the table.
+        summary: text for many problems, which names an example, or is the same for all; empty: none.
+        weight: the summary's example is the problem with the largest weight.
         order: summaries are printed in this order.
     """
 
@@ -222,18 +222,18 @@ class Caveat(NamedTuple):
 
 
 class Answer(Record, Shown):
-    """The kernels for a problem, best first, and what to know of them.
+    """The kernels for a problem, best first, with caveats.
 
     Attributes:
         problem: the problem.
-        facts: of the model.
+        facts: facts of the model.
         rows: the kernels.
         known: sizes, device and kernels outside the training distribution.
         not_measured: caveat of a model of another GPU or an estimate, with the command that probes here.
         frequent: most frequent winner at the problem's size, for models of winners.
         padded: padded sizes by name, where no kernel applies to the unpadded problem.
         beyond: reason why the problem is too far outside the training data for a predicted speed; empty otherwise.
-        caveats: what else to know, in the order of text.
+        caveats: caveats in the order of the text.
         explanation: why the first kernel ranks above the second, if requested.
     """
 
@@ -282,7 +282,7 @@ class Answer(Record, Shown):
 
     @property
     def no_speed(self) -> str:
-        """Reason why cells of predicted speeds are empty; empty if they are not, or nothing was measured."""
+        """Reason why predicted speeds are missing; empty if none are, or if nothing was measured."""
         has_speed = [one.tflops is not None for one in self.kernels]
         if self.beyond or self.not_measured is not None or all(has_speed):
             return self.beyond

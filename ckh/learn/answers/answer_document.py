@@ -1,4 +1,4 @@
-"""The documents of `ckh predict --json`. Without comparison and text they are quicker to import."""
+"""The documents of `ckh predict --json`, kept apart from text and comparison to import quickly."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class StandInDocument(Record):
-    """Caveat of an order that is based on no measurement of this GPU and element type."""
+    """Caveat of an answer without measurements of this GPU and element type."""
 
     basis: str
     """A model of another GPU or element type, or an estimate."""
@@ -30,7 +30,7 @@ class StandInDocument(Record):
     estimated: int
     """Candidates scored by the analytic estimate: those unknown to the model, or all."""
     compiled: int | None
-    """Candidates whose registers and LDS are the compiler's; null: no estimate."""
+    """Candidates with registers and LDS from the compiler; null: no estimate."""
 
 
 class HeadersDocument(Record):
@@ -56,30 +56,30 @@ class OutsideSize(Record):
     most: int
     """Largest measured value."""
     factor: float
-    """Ratio to the largest measured value, or of the least measured value to it."""
+    """Ratio to the largest measured value, or of the smallest measured value to this one."""
 
 
 class KnownDocument(Record):
-    """What the model does not know."""
+    """Out-of-distribution check."""
 
     is_known: bool
-    """Whether this device, sizes like these and kernels like these were measured."""
+    """Whether this device, similar sizes and similar kernels were measured."""
     device: str | None
     """Device mismatch; null if measured on this device, or unknown."""
     outside: tuple[OutsideSize, ...]
     """Sizes outside the measured range."""
     nearest: NearestProblem | None
-    """The nearest measured problem, where a size is outside."""
+    """The nearest measured problem, if a size is outside."""
     families: tuple[str, ...]
     """Kernel families of the first rows without measurements."""
     unknown_kernels: int
-    """Applicable kernels of --kernels in such families."""
+    """Applicable kernels of --kernels in families without measurements."""
     left_out: tuple[str, ...]
     """Kernel families that are not ranked, for lack of measurements."""
 
 
 class FrequentDocument(Record):
-    """The kernel that wins most at a size."""
+    """The most frequent winner at a size."""
 
     size: str
     """Name of the size."""
@@ -88,16 +88,16 @@ class FrequentDocument(Record):
     kernel: str
     """Complete name of the kernel."""
     wins: int
-    """Problems that it was the fastest for."""
+    """Problems where it was the fastest kernel."""
     problems: int
     """Measured problems of this size."""
 
 
 class CaveatDocument(Record):
-    """Something to know of an answer."""
+    """A caveat of an answer."""
 
     kind: str
-    """Kind of caveat, which stays when the message is reworded."""
+    """Kind of caveat, which does not change when the message is reworded."""
     message: str
     """Text, as ckh predict prints it."""
     data: Mapping[str, Any]
@@ -124,11 +124,11 @@ class RankedKernel(Record):
     tied: tuple[str, ...]
     """Names of the other tied kernels, at most 100."""
     not_in_headers: str | None
-    """Why the headers cannot build the kernel; null if they can, or were not found."""
+    """Reason why the headers cannot build the kernel; null if they can, or were not found."""
 
 
 class PredictDocument(Document, kw_only=True):
-    """ckh predict --json: the kernels for one problem."""
+    """Output of ckh predict --json: the kernels for one problem."""
 
     schema = "predict"
 
@@ -137,7 +137,7 @@ class PredictDocument(Document, kw_only=True):
     sizes: Mapping[str, str | int | float | bool]
     """The problem's sizes by name."""
     padded: Mapping[str, int] | None
-    """Sizes that the problem is padded to, where no kernel applies; speeds and times are of the padded problem."""
+    """Sizes that the problem is padded to, if no kernel applies to it; speeds and times are of the padded problem."""
     model: str
     """Folder of the model."""
     other_models: tuple[str, ...]
@@ -147,7 +147,7 @@ class PredictDocument(Document, kw_only=True):
     device: str | None
     """Device that the training data were measured on."""
     ranked_by: str
-    """Implementation that ranked, c or numpy."""
+    """Implementation that ranked the kernels, c or numpy."""
     candidates: int
     """Applicable kernels."""
     candidates_measured: int | None
@@ -161,23 +161,23 @@ class PredictDocument(Document, kw_only=True):
     headers: HeadersDocument | None
     """CK Tile's headers on this machine; null where kernels are not built with them."""
     known: KnownDocument
-    """What the model does not know."""
+    """Out-of-distribution check."""
     most_frequent: FrequentDocument | None
-    """The kernel that wins most at the problem's size, for models of winners."""
+    """The most frequent winner at the problem's size, for models of winners."""
     explanation: Explanation | None = None
     """With --explain: why the first kernel ranks above the second."""
     beyond_training: str | None
-    """Why no speed is predicted for a problem far outside the training data."""
+    """Reason why no speed is predicted for a problem far outside the training data."""
     no_speed: str | None
-    """Why cells of predicted speeds are empty."""
+    """Reason why predicted speeds are missing."""
     predictions_in_order: bool
     """Whether predicted speeds decrease with rank."""
     predicted_interval: tuple[float, float] | None
     """90 % prediction interval of measured over predicted time; null if unknown."""
     no_interval: str | None
-    """The interval, and for what it is not calibrated; predicted_interval is then null."""
+    """The interval and what it is not calibrated for; predicted_interval is then null."""
     caveats: tuple[CaveatDocument, ...]
-    """What else to know, in the order of the text."""
+    """Caveats in the order of the text."""
     kernels: tuple[RankedKernel, ...]
     """The first kernels, best first."""
 
@@ -191,7 +191,7 @@ class FailedProblem(Record):
 
 
 class PredictManyDocument(Document):
-    """ckh predict --problems --json: the kernels for many problems."""
+    """Output of ckh predict --problems --json: the kernels for many problems."""
 
     schema = "predict_many"
 
@@ -201,18 +201,18 @@ class PredictManyDocument(Document):
 
 
 def many_document(answers: Sequence[Answer], failures: Mapping[str, str]) -> PredictManyDocument:
-    """The document of the answers for many problems; `failures` has the reason of each problem without a kernel."""
+    """Build the document of answers for many problems; `failures` maps problems without a kernel to reasons."""
     failed = tuple(FailedProblem(problem, reason) for problem, reason in failures.items())
     return PredictManyDocument(tuple(map(answer_document, answers)), failed)
 
 
 def answer_json(answer: Answer) -> str:
-    """An answer as JSON text."""
+    """Format an answer as JSON."""
     return json_text(answer_document(answer))
 
 
 def answer_document(answer: Answer) -> PredictDocument:
-    """The document of an answer."""
+    """Build the document of an answer."""
     facts, rows, doubts = answer.facts, answer.rows, answer.not_measured
     apart = [one.message for one in answer.caveats if one.kind == "not-calibrated"]
     return PredictDocument(

@@ -19,14 +19,14 @@ if TYPE_CHECKING:
     from ckh.learn.answers.probes import Probe
 
 _PARTS = ("tile", "waves", "instruction", "pipeline")
-_FIGURE = 11  # columns of a figure, at most
+_FIGURE = 11  # maximum columns of a figure
 _WHY = " (reasons: --why)"
 _HOST = "host"
-_MARGIN = 8  # of the words in front of lines
+_MARGIN = 8  # width of the labels in front of lines
 
 
 def answer_text(answer: Answer, *, why: bool) -> str:
-    """An answer as text; `why` lists the reasons why kernels do not apply."""
+    """Format an answer as text; `why` lists the reasons why kernels do not apply."""
     lines = [*_head(answer, why=why), *(_probe_lines(answer.rows.probe) if answer.rows.probe is not None else ())]
     head = [paragraphs(one_line(line)) for line in lines]
     below = [f"\n{prose(one.message)}\n" for one in answer.caveats if one.place == TABLE]
@@ -35,7 +35,7 @@ def answer_text(answer: Answer, *, why: bool) -> str:
 
 
 def answers_text(answers: Sequence[Answer]) -> str:
-    """The answers for many problems as text."""
+    """Format the answers for many problems as text."""
     below = [f"\n{paragraphs(summary)}\n" for summary in summaries(answers)]
     return _table(answers, is_many=True) + "".join(below)
 
@@ -67,7 +67,7 @@ def _of_place(answer: Answer, place: str) -> Iterator[str]:
 
 
 def _labelled(label: str, *lines: str) -> Iterator[str]:
-    """Lines behind a word, or behind as many spaces."""
+    """Indent lines under a label in front of the first."""
     for number, line in enumerate(lines):
         yield f"{'' if number else label:{_MARGIN}} {line}"
 
@@ -79,7 +79,7 @@ def _probe_lines(probe: Probe) -> Iterator[str]:
 
 
 def _table(answers: Sequence[Answer], *, is_many: bool = False) -> str:
-    """A table of kernels, by the parts of their names where whole names do not fit."""
+    """Format a table of kernels, by name parts if complete names do not fit."""
     rows = [row for one in answers for row in one.kernels]
     places = [str(place) for one in answers for place, _ in enumerate(one.kernels, 1)]
     problems = [one.problem.canonical() for one in answers for _ in one.kernels] if is_many else []
@@ -113,7 +113,7 @@ def _table(answers: Sequence[Answer], *, is_many: bool = False) -> str:
 
 
 class _Parts(NamedTuple):
-    """Parts of kernels' names as columns of a table, the last with options, and the options that all have."""
+    """Name parts of kernels as columns of a table, the last column with options, and the options shared by all."""
 
     headings: list[str]
     rows: list[list[str]]
@@ -146,12 +146,12 @@ def _parts(answers: Sequence[Answer]) -> _Parts | None:
 
 
 def _options(found: re.Match[str]) -> list[str]:
-    """Options of a kernel: names of flags that are set, and the words of others."""
+    """Options of a kernel: names of set flags, and values of other fields."""
     groups = {name: value for name, value in found.groupdict().items() if name not in _PARTS and value != "False"}
     words = [[name] if value == "True" else value.split("_") for name, value in groups.items()]
     return [word for some in words for word in some if word]
 
 
 def _figure(value: float | None) -> str:
-    """A number of a table, or a dash for a missing value."""
+    """Format a number of a table, or a dash for a missing value."""
     return "-" if value is None or value != value else f"{value:.4g}"  # noqa: PLR0124 - NaN

@@ -1,4 +1,4 @@
-"""The model that answers for a problem: the one that fits, or where nobody measured what stands in for it."""
+"""The model that answers for a problem: a fitting model, or a substitute without measurements."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ if TYPE_CHECKING:
     from ckh.learn.models.artifact import Model, Wanted
     from ckh.ops.base import Problem
 
-_ANSWERING = 8192  # of how many kinds of problems it is kept which model answers
+_ANSWERING = 8192  # kinds of problems with a cached model
 
 
 class AnsweringModels:
-    """The model that answers for each problem on an architecture, found once for those alike.
+    """Models that answer for problems on an architecture, looked up once per kind of problem.
 
-    It is the first that fits (`artifact.fitting_models`), or where none fits or that one knows no kernel for the
-    problem what stands in for it (`transfer.stand_in`).
+    It is the first model that fits (`artifact.fitting_models`), or a substitute (`transfer.stand_in`) if none fits or
+    that model knows no kernel for the problem.
 
     Attributes:
         arch: name of the architecture.
-        source: set or file of the problems, for the commands that measure them; empty: they have none.
+        source: set or file of the problems, for the commands that measure them; empty: none.
     """
 
     def __init__(self, arch: str) -> None:
@@ -41,7 +41,7 @@ class AnsweringModels:
         self._others: dict[tuple[Wanted, Path, NotMeasured | None], Model] = {}
 
     def first(self, wanted: Wanted) -> Model | None:
-        """The first model that fits; None if there is none.
+        """Return the first model that fits, or None.
 
         Raises:
             ModelError: it is damaged.
@@ -51,10 +51,10 @@ class AnsweringModels:
         return self._first[wanted]
 
     def fitting(self, problem: Problem) -> Model:
-        """The first model that fits.
+        """Return the first model that fits.
 
         Raises:
-            ModelError: there is none, it is damaged, or nobody measured such kernels on the architecture.
+            ModelError: there is none, it is damaged, or such kernels were never measured on the architecture.
         """
         wanted = wanted_for(problem, self.arch)
         model = self.first(wanted) or find_model(wanted)
@@ -66,13 +66,13 @@ class AnsweringModels:
         return model
 
     def answering(self, problem: Problem) -> Model:
-        """The model that fits, or what stands in for it.
+        """Return the model that fits, or a substitute model.
 
         Raises:
             ModelError: it is damaged.
         """
         wanted = wanted_for(problem, self.arch)
-        # Which kernels apply may differ from problem to problem.
+        # The applicable kernels may differ between problems.
         key = (wanted, operation_of_problem(problem).kernels.key_of(problem))
         model = self._answering.get(key)
         if model is None:
@@ -90,10 +90,10 @@ class AnsweringModels:
         if self.source and other.not_measured is not None:
             commands = next_commands(wanted, self.source)
             other.not_measured = replace(other.not_measured, next_commands=commands)
-        return self._others.setdefault((wanted, other.path, other.not_measured), other)  # the one that is loaded
+        return self._others.setdefault((wanted, other.path, other.not_measured), other)  # reuse an already loaded model
 
 
 def _knows_kernels(problem: Problem, model: Model) -> bool:
-    """True if a kernel that the model may rank applies to a problem, of a kind that was measured on its GPU."""
+    """True if a kernel ranked by the model applies to a problem, and such kernels were measured on its GPU."""
     _, found = runnable(problem, model)
     return bool(len(found.chosen)) and not found.unmeasured

@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from ckh.learn.answers.ranking import Ranking
     from ckh.ops.base import Kernel, Problem
 
-_AT_ONCE = 1024  # problems that are scored together
-_KEPT = 4  # of how many architectures models are kept that nobody named
+_AT_ONCE = 1024  # problems scored together
+_KEPT = 4  # architectures whose models are cached
 
 
 def rank(
@@ -43,24 +43,24 @@ def rank(
     kernels: Iterable[str | Kernel] | None = None,
     rule_set: str | None = None,
 ) -> RankedList:
-    """The kernels for a problem, best first.
+    """Rank the kernels for a problem, best first.
 
     Args:
-        problem: what is to be computed, or its canonical text.
-        top: how many; all by default.
-        model: which model, or its folder, which is then read in each call; by default the first that fits the problem
-            and the architecture, or where none does what stands in for it, which `Ranked.not_measured` says
+        problem: the problem, or its canonical text.
+        top: number of kernels; all by default.
+        model: a model, or its folder, which is then read in each call; by default the first model that fits the problem
+            and the architecture, or a substitute if none fits, as stated in `Ranked.not_measured`
             (`answering.AnsweringModels`).
-        arch: the architecture where no model is named; this machine's GPU, else the host.
-        require_measured: refuse what stands in for a model.
-        kernels: complete names, ours or AMD's, or kernels, which alone are ranked, in the architecture's pool or not;
-            by default that pool, and what the model's training data have times of.
-        rule_set: a rule set of convolutions, whose kernels alone are ranked.
+        arch: the architecture if no model is given; by default this machine's GPU, else the host.
+        require_measured: refuse substitute models.
+        kernels: complete names (ckh's or AMD's) or kernels to rank exclusively, whether in the architecture's pool or
+            not; by default that pool, and the kernels with times in the model's training data.
+        rule_set: a rule set of convolutions, whose kernels are ranked exclusively.
 
     Raises:
-        NoKernelError: none applies.
-        DataError: `kernels` is empty, or has what is not a complete kernel of the operation, or what the architecture
-            cannot build, or several element types.
+        NoKernelError: no kernel applies.
+        DataError: `kernels` is empty, or has an item that is not a complete kernel of the operation, a kernel that the
+            architecture cannot build, or several element types.
         TypeError: an argument is of another type.
         ModelError: there is no such model, or it is damaged.
         UsageError: the model is for something else, `top` is below 0, or there is no such architecture or rule set.
@@ -100,19 +100,19 @@ def answer(
     kernels: Iterable[str | Kernel] | None = None,
     rule_set: str | None = None,
 ) -> Answer:
-    """The answer of `ckh predict` for a problem: its first rows, facts of the model, and caveats.
+    """Answer like `ckh predict` for a problem: its first rows, facts of the model, and caveats.
 
     Args:
-        problem: what is to be computed, or its canonical text.
+        problem: the problem, or its canonical text.
         top: number of rows.
-        model: as of `rank`.
-        arch: as of `rank`.
-        kernels: as of `rank`.
-        rule_set: as of `rank`.
+        model: as for `rank`.
+        arch: as for `rank`.
+        kernels: as for `rank`.
+        rule_set: as for `rank`.
 
     Raises:
-        CkhError: as `rank`.
-        TypeError: as `rank`.
+        CkhError: as for `rank`.
+        TypeError: as for `rank`.
     """
     require_count(top)
     return ranking(problem, model, arch, kernels, rule_set).answer(top, "")
@@ -127,19 +127,19 @@ def known(
     kernels: Iterable[str | Kernel] | None = None,
     rule_set: str | None = None,
 ) -> Known:
-    """Out-of-distribution check of an answer: the line `out of distribution: …` of `ckh predict`.
+    """Check an answer for extrapolation: the line `out of distribution: …` of `ckh predict`.
 
     Args:
-        problem: what is to be computed, or its canonical text.
-        top: how many of the first kernels are meant.
-        model: as of `rank`.
-        arch: as of `rank`.
-        kernels: as of `rank`.
-        rule_set: as of `rank`.
+        problem: the problem, or its canonical text.
+        top: number of first kernels to check.
+        model: as for `rank`.
+        arch: as for `rank`.
+        kernels: as for `rank`.
+        rule_set: as for `rank`.
 
     Raises:
-        CkhError: as `rank`.
-        TypeError: as `rank`.
+        CkhError: as for `rank`.
+        TypeError: as for `rank`.
     """
     require_count(top)
     return _in_model_order(problem, model, arch, RankedAlone.of(kernels, rule_set)).known(top)
@@ -154,11 +154,11 @@ def ranking(
     *,
     require_measured: bool = False,
 ) -> Ranking:
-    """The ranking that `rank` and `answer` read, with kernels that the headers cannot build last; arguments as there.
+    """Build the ranking for `rank` and `answer`, with kernels that the headers cannot build last; arguments as there.
 
     Raises:
-        CkhError: as `rank`.
-        TypeError: as `rank`.
+        CkhError: as for `rank`.
+        TypeError: as for `rank`.
     """
     alone = RankedAlone.of(kernels, rule_set)
     return _in_model_order(problem, model, arch, alone, require_measured=require_measured).buildable_first
@@ -189,18 +189,18 @@ def rank_many(
     """Rank kernels for many problems, best first; an empty list for problems without applicable kernels.
 
     Args:
-        problems: what is to be computed, or their canonical texts.
-        top: how many kernels of each; all by default. Few are faster.
-        model: which model; by default, for each problem, as `rank` does.
+        problems: the problems, or their canonical texts.
+        top: number of kernels of each; all by default. Small numbers are faster.
+        model: a model; by default selected for each problem, as for `rank`.
         tflops: whether to predict speed and time; the order alone takes half as long.
-        arch: as of `rank`.
-        require_measured: as of `rank`.
-        kernels: as of `rank`.
-        rule_set: as of `rank`.
+        arch: as for `rank`.
+        require_measured: as for `rank`.
+        kernels: as for `rank`.
+        rule_set: as for `rank`.
 
     Raises:
-        DataError: as `rank`.
-        TypeError: as `rank`.
+        DataError: as for `rank`.
+        TypeError: as for `rank`.
         ModelError: there is no such model, or it is damaged.
         UsageError: the model is for something else, `top` is below 0, or there is no such architecture.
     """
@@ -230,7 +230,7 @@ def _best_of(
     flags: tuple[bool, bool],
     alone: RankedAlone,
 ) -> Iterator[tuple[Problem, list[Ranked]]]:
-    """Best kernels of problems for one model; some are duplicates if a stand-in answers."""
+    """Yield the best kernels of problems for one model; problems repeat if a substitute model answers."""
     tflops, require_measured = flags
     left = []
     first = model or (models.fitting(problems[0]) if require_measured else models.first(wanted))
@@ -248,7 +248,7 @@ def _best_of(
 
 
 def _rows_of(found: Scored, model: Model, top: int | None, *, tflops: bool) -> Iterator[list[Ranked]]:
-    """First rows of problems scored together; kernels that the headers cannot build come last."""
+    """Yield the first rows of problems scored together; kernels that the headers cannot build come last."""
     lacks = lacking(model.spec.op, load_arch(model.spec.arch), found.pool) if found.candidates else None
     if lacks is None or len(lacks.verdicts.passed) == len(found.pool):
         yield from (marked(best, model.not_measured) for best in found.best(top))

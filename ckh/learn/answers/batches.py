@@ -25,12 +25,12 @@ if TYPE_CHECKING:
     from ckh.learn.models.artifact import Model
     from ckh.ops.base import Kernel, Problem
 
-# So many problems that have the same candidates, few of their pool, are worth a pool of these alone.
+# With this many problems of equal candidates, and few of their pool, a pool of these candidates alone pays off.
 _MANY_ALIKE = 200
 _FEW_OF_POOL = 2 / 3
-_MOST_SCORES = 1 << 24  # that are computed together: of the largest pools, with 100,000 kernels, 160 problems
-_TOGETHER = 64  # problems that walk the trees together
-_FEW_SPEEDS = 16  # speeds of so many kernels of a problem at most are computed for these alone
+_MOST_SCORES = 1 << 24  # maximum computed together: for the largest pools, with 100,000 kernels, 160 problems
+_TOGETHER = 64  # problems evaluated together by the trees
+_FEW_SPEEDS = 16  # up to this many kernels of a problem, speeds are computed for these alone
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -39,15 +39,15 @@ class Scored:
 
     Attributes:
         problems: the problems.
-        padded: the problem to run for each (`runnable`); None: itself.
+        padded: the problem to run for each (`runnable`); None: the problem itself.
         pool: kernels to choose from.
         order: indices of the first candidates of each problem in the pool, best first; shape (problems, first).
         score: ranking scores; same shape.
         tflops: predicted speeds, if any, NaN if not predicted; same shape.
         is_beyond: mask of problems too far outside the training data for speeds; shape (problems,).
         candidates: number of candidates.
-        unmeasured: as of `Candidates`.
-        rows: rows of each problem, of the kernels in `order`; None: a row per kernel.
+        unmeasured: as in `Candidates`.
+        rows: rows of each problem, of the kernels in `order`; None: one row per kernel.
     """
 
     problems: list[Problem]
@@ -110,7 +110,7 @@ def scored(
     Args:
         problems: the problems.
         model: the model.
-        top: number of candidates per problem, all by default; for few, speeds are computed for these only.
+        top: number of candidates per problem, all by default; if small, speeds are computed for these only.
         tflops: whether to predict speeds.
 
     Raises:
@@ -173,7 +173,7 @@ def _score_together(
     *,
     tflops: bool,
 ) -> Iterator[Scored]:
-    """As `_score`, for a pool with kernels, with all scores in memory."""
+    """`_score` for a non-empty pool whose scores fit in memory."""
     numbers, pool = [index for members in classes for index in members], candidates[0].pool
     requested, some = ([of[index] for index in numbers] for of in (problems, run))
     padded = [one if one is not own else None for own, one in zip(requested, some, strict=True)]
@@ -214,12 +214,12 @@ def _nothing(problems: list[Problem], found: Candidates[Kernel]) -> Scored:
 def _ordered(
     score: NDArray[np.float64], top: int | None, first: int | None
 ) -> tuple[NDArray[np.intp], list[TieRows] | None]:
-    """Order of candidates, all or those of the first rows, as of `first_rows`."""
+    """Order the candidates: all, or those of the first rows as in `first_rows`."""
     return (best_first(score), None) if top is None or first is None else first_rows(score, top, first)
 
 
 def runnable(problem: Problem, model: Model) -> tuple[Problem, Candidates[Kernel]]:
-    """The problem to run and its candidates: the problem, or the padded one if no kernel applies."""
+    """Return the problem to run and its candidates: the problem, or the padded problem if no kernel applies."""
     found = known_candidates(problem, model)
     if not len(found.chosen) and (padded := model.spec.op.padded(problem)) != problem:
         of_padded = known_candidates(padded, model)
@@ -231,7 +231,7 @@ def runnable(problem: Problem, model: Model) -> tuple[Problem, Candidates[Kernel
 def known_candidates(problem: Problem, model: Model) -> Candidates[Kernel]:
     """Candidates of a problem, cached by the model and shared between problems.
 
-    Reasons in `refused` may have sizes of another such problem: `own_candidates` has the problem's.
+    Reasons in `refused` may name sizes of another problem: use `own_candidates` for the problem's own.
     """
     key = model.spec.op.kernels.key_of(problem)
     known = model.candidates.get(key)
@@ -243,7 +243,7 @@ def known_candidates(problem: Problem, model: Model) -> Candidates[Kernel]:
 
 
 def own_candidates(problem: Problem, model: Model) -> Candidates[Kernel]:
-    """Candidates of a problem, with reasons in its own sizes."""
+    """Candidates of a problem, with reasons that name its own sizes."""
     op, arch, only = model.spec.op, load_arch(model.spec.arch), model.only
     if only is not None and op.kernels.listed is not None:
         return op.kernels.listed(problem, arch, model.candidates_of, only)

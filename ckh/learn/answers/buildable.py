@@ -1,4 +1,4 @@
-"""Which candidates CK Tile's headers on this machine can build: in an answer, the others stand behind them."""
+"""Candidates that CK Tile's headers on this machine can build; the others rank last in an answer."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ if TYPE_CHECKING:
     from ckh.kernels.judging import Verdicts
     from ckh.ops.base import AnyOperation, Kernel
 
-_POOLS = 32  # that are kept with what headers lack for them
+_POOLS = 32  # cached pools
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Lacking:
-    """What headers lack for the kernels of a pool.
+    """Kernels of a pool that the headers cannot build.
 
     Attributes:
-        include: their folder.
-        interface: which one they have.
-        pool: the pool, which is kept so that its identity is not used again.
-        verdicts: of its kernels.
+        include: folder of the headers.
+        interface: version of their interface.
+        pool: the pool, referenced so that its id is not reused.
+        verdicts: result for each of its kernels.
     """
 
     include: str
@@ -42,16 +42,16 @@ class Lacking:
     verdicts: Verdicts
 
     def kind(self, order: NDArray[np.intp]) -> NDArray[np.intp]:
-        """0 of kernels of the pool, given by their numbers, that can be built, and 1 of others; shape (kernels,)."""
+        """Return 0 for pool kernels that can be built, and 1 for others; shape (kernels,)."""
         return (self.verdicts.number[order] >= 0).astype(np.intp)
 
     def reasons(self, order: NDArray[np.intp]) -> list[str]:
-        """Why each of these kernels cannot be built, empty if it can."""
+        """Reason why each of these kernels cannot be built, empty if it can."""
         sentences = (*self.verdicts.sentences, "")
         return [sentences[number] for number in self.verdicts.number[order].tolist()]
 
     def note(self, order: NDArray[np.intp]) -> HeadersNote:
-        """The same of candidates, for an answer."""
+        """Summarize the reasons for candidates, for an answer."""
         return HeadersNote.of(self.include, self.interface, Counter(filter(None, self.reasons(order))))
 
 
@@ -64,7 +64,7 @@ def is_built_by_ckh(op: AnyOperation, arch: ArchSpec) -> bool:
 
 
 def lacking(op: AnyOperation, arch: ArchSpec, pool: Sequence[Kernel]) -> Lacking | None:
-    """What the headers that are found here lack for a pool; None: no headers are known, or they do not matter."""
+    """Check a pool against the headers found on this machine; None if there are none, or they do not matter."""
     if not len(pool) or not is_built_by_ckh(op, arch):
         return None
     emission = _emission(op)

@@ -1,4 +1,4 @@
-"""Builds answers with their caveats. Imports little, since quick answers use it.
+"""Construction of answers with their caveats. Imports little, since quick answers use it.
 
 A new caveat is a function here, listed in `_CAVEATS`: text, JSON and Python show it.
 """
@@ -171,7 +171,7 @@ def known_by(
     unknown_kernels: int = 0,
     unmeasured: str = "",
 ) -> Known:
-    """Out-of-distribution check of a problem, this device and kernels; arguments as of `answer_of` and `AnswerRows`."""
+    """Check a problem, this device and kernels for extrapolation; arguments as in `answer_of` and `AnswerRows`."""
     if facts.not_measured is not None:
         return not_measured(facts.not_measured.source)
     if unmeasured:
@@ -191,7 +191,7 @@ def _most_frequent(problem: Problem, facts: ModelFacts) -> Frequent | None:
 
 
 def summaries(answers: Sequence[Answer]) -> Iterator[str]:
-    """Caveats of the answers for many problems: how many have one, with an example."""
+    """Summarize the caveats of the answers for many problems, with counts and examples."""
     rows = [row for answer in answers for row in answer.kernels]
     if tied := [row.ties for row in rows if row.ties > 1]:
         yield f"ties: {len(tied)} of {len(rows)} rows are up to {max(tied)} kernels {_ALIKE}\n"
@@ -208,5 +208,5 @@ def summaries(answers: Sequence[Answer]) -> Iterator[str]:
 
 
 def _digits(value: float) -> str:
-    """A number with three significant digits, without an exponent."""
+    """Format a number with three significant digits, without an exponent."""
     return f"{value:.0f}" if value >= 100 else f"{value:#.3g}"  # noqa: PLR2004

@@ -1,7 +1,7 @@
-"""Why the first kernel of a ranking stands above the second: the trees' reasons in words, and what the sizes say.
+"""Why the first kernel of a ranking ranks above the second: contributions of features to the scores, and size effects.
 
-Contributions are exact Shapley values of the very trees that rank, with the second kernel as background: they add up to
-the difference of both scores (`ranking.attribution`). Features are grouped into a few words by their names.
+Contributions are exact Shapley values of the trees that rank, with the second kernel as background: they sum to the
+difference of both scores (`ranking.attribution`). Features are grouped by their names.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ if TYPE_CHECKING:
     from ckh.learn.answers.ranking import Ranking
     from ckh.ops.base import Kernel
 
-_NEAREST = 3  # measured problems that are named
-_FEATURES = 5  # that are named of the largest contributions
+_NEAREST = 3  # measured problems to list
+_FEATURES = 5  # features with the largest contributions to list
 _GIGA, _MEGA = 1e9, 1e6
-# Word -> what a feature's name has in it; the first that fits counts.
+# Group -> patterns of feature names; the first match counts.
 _WORDS = {
     "waves": (
         r"wave_fill|last_wave|last_round|cu_utilization|output_tiles|all_tiles|num_tiles|group_tiles|^blocks_",
@@ -54,7 +54,7 @@ _OTHER = "problem"
 
 
 def explain(found: Ranking) -> Explanation | None:
-    """Why the first kernel of an answer stands above the next that the model tells apart; None where there is none.
+    """Explain why the first kernel of an answer ranks above the next with a different score; None if there is none.
 
     Raises:
         ModelError: a file of the model is damaged.
@@ -91,13 +91,13 @@ def explain(found: Ranking) -> Explanation | None:
 
 
 def word_of(feature: str) -> str:
-    """The word that a feature is reported under."""
+    """Return the group under which a feature is reported."""
     fits = (word for word, patterns in _WORDS.items() if re.search("|".join(patterns), feature))
     return next(fits, _OTHER)
 
 
 def quantisation(found: Ranking, kernel: Any) -> Quantisation:
-    """The share that a kernel with tiles loses to a problem's sizes."""
+    """Compute the tile and wave quantization of a kernel for a problem's sizes."""
     op, arch = found.model.spec.op, load_arch(found.model.spec.arch)
     assert op.problems.tiled is not None
     sizes = op.problems.tiled(found.run)
@@ -105,7 +105,7 @@ def quantisation(found: Ranking, kernel: Any) -> Quantisation:
     tiles = [ceil(size / tile) for size, tile in pairs]
     fill_m, fill_n, fill_k = (size / (count * tile) for (size, tile), count in zip(pairs, tiles, strict=True))
     blocks = tiles[0] * tiles[1] * sizes.batches
-    is_host = found.model.spec.arch == HOST  # whose kernels run on one thread
+    is_host = found.model.spec.arch == HOST  # host kernels run on one thread
     cus = 1 if is_host else max(found.model.spec.hardware.get("num_cus", arch.hardware.num_cus), 1)
     rounds = ceil(blocks / cus)
     last = (blocks - (rounds - 1) * cus) / cus

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from ckh.learn.models.measured_set import NearestProblem
 
 
-_INDENT = 13  # of what follows the first word of a line
+_INDENT = 13  # of lines below the first word
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class Roofline:
     bound: str | None
     """Memory or compute; None if the peak rates are unknown."""
     least_ms: float | None
-    """Lower bound of the time at peak rates, for kernels that do all operations; None if they are unknown."""
+    """Lower bound of the time at peak rates, for kernels that do all operations; None if these are unknown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,11 +53,11 @@ class Quantisation:
     kernel: str
     """Name."""
     fill_m: float
-    """Used share of the tiles along M; N and K likewise."""
+    """Used share of the tiles along M."""
     fill_n: float
-    """As above."""
+    """Likewise along N."""
     fill_k: float
-    """As above."""
+    """Likewise along K."""
     blocks: int
     """Number of tiles of the result."""
     rounds: int
@@ -77,7 +77,7 @@ class Explanation:
     difference: float
     """Score difference."""
     reasons: tuple[Reason, ...]
-    """Contributions by group, largest first, with the difference as sum; empty if trees do not rank."""
+    """Contributions by group, largest first; they sum to the difference. Empty if the ranking is not by trees."""
     features: tuple[FeatureReason, ...]
     """Features with the largest contributions."""
     roofline: Roofline
@@ -87,7 +87,7 @@ class Explanation:
     nearest: tuple[NearestProblem, ...]
     """Nearest measured problems with their fastest kernels; empty if unknown."""
     code: tuple[str, ...] = ()
-    """Registers of the first kernel, and what ckh explain says of its machine code if it was compiled here."""
+    """Registers of the first kernel, and a summary of its machine code by ckh explain if it was compiled here."""
 
     def lines(self) -> list[str]:
         """Text for a terminal."""

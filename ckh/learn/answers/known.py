@@ -1,6 +1,6 @@
 """Out-of-distribution checks of an answer: device, sizes and kernels outside the training data.
 
-They add caveats to the answer. Imports little, since quick answers use it too.
+They add caveats to the answer. Imports little, since quick answers use it.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Outside(NamedTuple):
 
     @property
     def factor(self) -> float:
-        """Ratio to the largest measured value, or of the least measured value to it."""
+        """Ratio to the largest measured value, or of the smallest measured value to this one."""
         pair = (self.value, self.most) if self.value > self.most else (self.least, self.value)
         return pair[0] / max(pair[1], 1)
 
@@ -89,7 +89,7 @@ class Known(NamedTuple):
 
     @property
     def apart(self) -> str:
-        """Sentence on where the figures of the measured data do not hold; empty inside the training distribution."""
+        """What the prediction interval is not calibrated for; empty inside the training distribution."""
         device = ["this device"] if self.device else []
         sizes = ["these sizes"] if self.outside else []
         kinds = ["all of these kernels"] if self.families else []
@@ -97,11 +97,11 @@ class Known(NamedTuple):
 
     @property
     def line(self) -> str:
-        """All caveats in a line; empty inside the training distribution."""
+        """All caveats on one line; empty inside the training distribution."""
         return "" if not self.doubts else f"{OUT_OF_DISTRIBUTION}: {'; '.join(self.doubts)}"
 
     def document(self) -> dict[str, Any]:
-        """The caveats as JSON (`answer_document.KnownDocument`)."""
+        """Format the caveats as JSON (`answer_document.KnownDocument`)."""
         return {
             "is_known": not self.doubts,
             "device": self.device or None,
@@ -131,14 +131,14 @@ def find_known(
     """Find the out-of-distribution parts of an answer.
 
     Args:
-        problem: what is to be computed.
+        problem: the problem.
         arch: the model's architecture.
-        device: name of the device that was measured; empty if unknown.
-        num_cus: compute units of that device, if they are known and no part of the problem.
-        measured: reads what was measured; called where the problem lies outside.
-        limits: least and largest of each size that was measured; empty if unknown.
-        families: kinds of kernels of the answer that were never measured.
-        left_out: kinds of kernels that are not ranked because none was measured.
+        device: name of the measured device; empty if unknown.
+        num_cus: compute units of that device, if known and not part of the problem.
+        measured: reads the measured problems; called if the problem is outside.
+        limits: smallest and largest measured value of each size; empty if unknown.
+        families: kernel families in the answer without measurements.
+        left_out: kernel families that are not ranked, for lack of measurements.
     """
     outside = tuple(
         Outside(size, value, least, most)
@@ -169,9 +169,9 @@ def other_device(arch: str, device: str, num_cus: int | None) -> str:
 
 
 def offer_once(problem: Problem, op: str, arch: str, device: str, model: Path) -> None:
-    """Print, once and on a terminal only, how to measure and train for this CPU if a host model is of another CPU.
+    """Print how to measure and train for this CPU if a host model is of another CPU; once, and on a terminal only.
 
-    A file in the user's folder remembers it.
+    A file in the user's folder records that it was printed.
     """
     if arch != _HOST or not sys.stderr.isatty() or not other_device(arch, device, None):
         return

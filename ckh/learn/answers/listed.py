@@ -1,4 +1,4 @@
-"""Arguments of `ckh.rank` and its like: problems, counts, and lists of kernels of one operation and element type."""
+"""Arguments of `ckh.rank` and similar functions: problems, counts, and lists of kernels of one operation and dtype."""
 
 from __future__ import annotations
 
@@ -21,35 +21,35 @@ if TYPE_CHECKING:
 
 
 def kernel_list(items: Iterable[str | Kernel], op: AnyOperation, source: str = "kernels") -> KernelList[Kernel]:
-    """The kernels of a list, each once, in its order.
+    """Parse a list of kernels, without duplicates, in its order.
 
     Args:
-        items: complete names, ours or AMD's, and kernels.
-        op: the operation that they must be kernels of.
-        source: what they are from, for messages.
+        items: complete names (ckh's or AMD's) and kernels.
+        op: the operation of the kernels.
+        source: origin of the list, for messages.
 
     Raises:
-        DataError: the list is empty; a name is none of the operation's, or leaves something out; the kernels have
-            several element types.
+        DataError: the list is empty; a name is not of the operation, or incomplete; the kernels have several element
+            types.
     """
     kernels = tuple(dict.fromkeys(_kernel(item, op, source) for item in items))
     if not kernels:
-        raise DataError(f"{source} has no kernels", "give complete names, one a line", code="empty")
+        raise DataError(f"{source} has no kernels", "give complete names, one per line", code="empty")
     dtypes = sorted({str(dtype) for kernel in kernels if (dtype := getattr(kernel, "dtype", None)) is not None})
     if len(dtypes) > 1:
         raise DataError(
-            f"{source} has kernels of {' and '.join(dtypes)}", "make a list of each element type", code="mixed-data"
+            f"{source} has kernels of {' and '.join(dtypes)}", "make one list per element type", code="mixed-data"
         )
     return KernelList(source, kernels)
 
 
 @dataclass(frozen=True, slots=True)
 class RankedAlone:
-    """The kernels that a caller wants ranked instead of the architecture's: a list, a rule set, or neither.
+    """The kernels to rank instead of the architecture's pool: a list, a rule set, or neither.
 
     Attributes:
-        kernels: the list; None: none.
-        rule_set: the name of a rule set; None: none.
+        kernels: the list, or None.
+        rule_set: name of a rule set, or None.
     """
 
     kernels: tuple[str | Kernel, ...] | None
@@ -57,10 +57,10 @@ class RankedAlone:
 
     @classmethod
     def of(cls, kernels: object, rule_set: object) -> RankedAlone:
-        """What two arguments of `rank` say.
+        """Validate two arguments of `rank`.
 
         Raises:
-            TypeError: one is of another type.
+            TypeError: an argument is of another type.
             UsageError: both are given.
         """
         if rule_set is not None and not isinstance(rule_set, str):
@@ -76,10 +76,10 @@ class RankedAlone:
         return cls(tuple(kernels), None)
 
     def limit(self, model: Model, problem: Problem) -> Model:
-        """A model that ranks them alone for problems of a kind; the model itself where nothing is said.
+        """Restrict a model to these kernels for problems of a kind; returns the model itself without a restriction.
 
         Raises:
-            DataError: a kernel of the list is none of the operation's, or the list is empty.
+            DataError: a kernel of the list is not of the operation, or the list is empty.
             UsageError: there is no such rule set.
         """
         if self.rule_set is not None:
@@ -87,7 +87,7 @@ class RankedAlone:
         return model if self.kernels is None else model.limited_to(kernel_list(self.kernels, model.spec.op))
 
     def by_model(self, model: Model, problems: Sequence[Problem]) -> Iterator[tuple[Model, list[Problem]]]:
-        """The model limited so for problems, of which there are some, and those that each ranks; as `limit`."""
+        """Yield restricted models as in `limit`, each with its problems; at least one problem is given."""
         if self.rule_set is None:
             yield self.limit(model, problems[0]), list(problems)
             return
@@ -99,10 +99,10 @@ class RankedAlone:
 
 
 def limited_to_rule_set(model: Model, name: str, problem: Problem) -> Model:
-    """A model that ranks the kernels of a rule set alone, of the problem's kind; of one without such kernels, none.
+    """Restrict a model to the rule set's kernels of the problem's kind, possibly none.
 
     Raises:
-        UsageError: the operation has no rule sets, or none of this name.
+        UsageError: the operation has no rule sets, or none with this name.
     """
     op = model.spec.op
     sets = part_of(op, op.kernels.rule_sets, RuleSets)
@@ -136,10 +136,10 @@ def require_count(top: int | None) -> None:
 
 
 def as_problem(problem: Problem | str) -> Problem:
-    """The problem, which may be given by its canonical text.
+    """Return the problem, parsed if given as canonical text.
 
     Raises:
-        UsageError: the text is none of a problem.
+        UsageError: the text is not a problem.
         TypeError: it is neither.
     """
     if isinstance(problem, str):

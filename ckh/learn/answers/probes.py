@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _NAME_LENGTH = 32
-_DIGEST = "sha256"  # of a line's other fields
+_DIGEST = "sha256"  # of the other fields of a line
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ class Probe:
     arch: str
     """Architecture."""
     device: str
-    """Device, as of `this_device`."""
+    """Device, as returned by `this_device`."""
     when: str
     """Date and time, ISO 8601, UTC."""
     ckh: str
@@ -55,10 +55,10 @@ class Probe:
     compiler: str
     """Compiler of the kernels."""
     kernels: tuple[Timed, ...]
-    """In the order of the model."""
+    """In the model's order."""
 
     def fastest_first(self) -> list[Timed]:
-        """Kernels with a time."""
+        """Kernels with a time, fastest first."""
         return sorted((one for one in self.kernels if one.latency_ms), key=lambda one: one.latency_ms or 0.0)
 
 
@@ -100,10 +100,10 @@ def probe_path(problem: str, arch: str) -> Path:
 
 
 def recall(problem: str, arch: str) -> Probe | None:
-    """The last probe of a problem on this machine's device of the architecture.
+    """Return the last probe of a problem on this machine's device of the architecture.
 
     Raises:
-        DataError: the file cannot be read. A line that a crash cut off, or that is damaged, is passed over.
+        DataError: the file cannot be read. Truncated and damaged lines are skipped.
     """
     path = probe_path(problem, arch)
     try:
@@ -124,7 +124,7 @@ def remember(probe: Probe) -> None:
     """Append a probe to its problem's file, flushed to disk.
 
     Raises:
-        OutputError: it cannot be written.
+        OutputError: the file cannot be written.
     """
     path = probe_path(probe.problem, probe.arch)
     try:
@@ -132,7 +132,7 @@ def remember(probe: Probe) -> None:
         file = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o600)
         try:
             size = os.lseek(file, 0, os.SEEK_END)
-            # What a crash cut off must not take this line with it.
+            # A line truncated by a crash must not corrupt this one.
             torn = size > 0 and os.pread(file, 1, size - 1) != b"\n"
             os.write(file, (b"\n" if torn else b"") + _line(probe) + b"\n")
             os.fsync(file)
@@ -154,7 +154,7 @@ def _digest_of(values: dict[str, Any]) -> str:
 def _parse(line: bytes) -> Probe | None:
     try:
         values: dict[str, Any] = parse_json(line)
-        # Lines of earlier versions have none.
+        # Lines of earlier versions have no digest.
         if (digest := values.pop(_DIGEST, None)) is not None and digest != _digest_of(values):
             return None
         kernels = tuple(Timed(**one) for one in values.pop("kernels"))

@@ -1,6 +1,6 @@
-"""`Ranked`: a kernel in its place; and ties: kernels with one score are one row of an answer, the first in the pool.
+"""`Ranked`: a kernel with its rank. Ties: kernels with equal scores share a row of an answer, the first in the pool.
 
-A pool has the kernels that the model's training data have times of first, then the others in the table's order.
+A pool starts with the kernels that have times in the model's training data, followed by the others in table order.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TiedKernels(Sequence[Any]):
-    """Kernels of a pool that have one score; each becomes an object when it is looked at.
+    """Kernels of a pool with equal scores, created when accessed.
 
     Attributes:
         pool: the pool.
-        numbers: theirs in the pool.
+        numbers: their indices in the pool.
     """
 
     pool: Sequence[Any]
@@ -59,28 +59,28 @@ class TieRows(NamedTuple):
     """The rows of a problem's answer, best first.
 
     Attributes:
-        places: of the first kernel of each row, among those that were ordered.
-        numbers: of the kernels of each row, ascending.
+        places: index of the first kernel of each row among the ordered kernels.
+        numbers: indices of the kernels of each row, ascending.
     """
 
     places: NDArray[np.intp]
     numbers: list[NDArray[np.intp]]
 
     def of_pool(self, chosen: NDArray[np.intp]) -> TieRows:
-        """The same where the kernels are numbers of candidates, which these numbers of the pool are."""
+        """Convert candidate indices to pool indices, given the candidates' indices in the pool."""
         return self._replace(numbers=[chosen[row] for row in self.numbers])
 
 
 def row_starts(
     score: NDArray[np.float64], alone_first: int = 0, alone_last: int = 0, kind: NDArray[np.intp] | None = None
 ) -> NDArray[np.intp]:
-    """Where rows begin among kernels in their order.
+    """Return the start indices of rows among ranked kernels.
 
     Args:
-        score: theirs, shape (kernels,).
-        alone_first: how many of the first kernels are a row each, as they were measured.
-        alone_last: how many of the last, as they failed.
-        kind: of each kernel, shape (kernels,): those of several kinds are no row; None: all are of one.
+        score: scores of the kernels, shape (kernels,).
+        alone_first: number of first kernels with a row each, since they were measured.
+        alone_last: number of last kernels with a row each, since they failed.
+        kind: kind of each kernel, shape (kernels,): rows do not mix kinds; None: all are of one kind.
     """
     begins = np.ones(len(score), np.bool_)
     begins[1:] = score[1:] != score[:-1]
@@ -92,22 +92,23 @@ def row_starts(
 
 
 def row_lengths(score: NDArray[np.float64], kind: NDArray[np.intp] | None = None) -> list[int]:
-    """Of each kernel in its order, how many have its score and are of its kind."""
+    """Number of kernels tied with each ranked kernel, with equal score and kind."""
     counts = np.diff(np.append(row_starts(score, kind=kind), len(score)))
     return [int(count) for count in np.repeat(counts, counts)]
 
 
 def first_rows(score: NDArray[np.float64], top: int, first: int) -> tuple[NDArray[np.intp], list[TieRows] | None]:
-    """The kernels of the first rows of problems that have the same candidates, shape (problems, some).
+    """Order the kernels of the first rows of problems with the same candidates, shape (problems, some).
 
     Args:
-        score: of the candidates, shape (problems, candidates).
-        top: how many rows are wanted.
-        first: how many of the first kernels are wanted at least, whatever their rows.
+        score: scores of the candidates, shape (problems, candidates).
+        top: number of rows.
+        first: minimum number of first kernels, whatever their rows.
 
     Returns:
-        Numbers of candidates: the first ones and, where kernels are tied, behind them those that rows begin with; and
-        the rows of each problem, None where each of the first kernels is one.
+        Candidate indices: the first ones and, if there are ties, after them the first kernel of each row; and the rows
+            of
+        each problem, None if each of the first kernels is a row.
     """
     order = best_first(score, first + 1)
     values = np.take_along_axis(score, order, axis=1)
@@ -121,13 +122,13 @@ def first_rows(score: NDArray[np.float64], top: int, first: int) -> tuple[NDArra
         begins = [group[0] for group in groups[:top]]
         made[number, lead : lead + len(begins)] = begins
         places = np.arange(lead, lead + len(begins))
-        places[:1] = 0  # where it stands, too, if the model has times of the first alone
+        places[:1] = 0  # its first position, also if the model has times of the first kernel only
         rows.append(TieRows(places, groups[:top]))
     return made, rows
 
 
 def _groups(score: NDArray[np.float64], top: int, least: int) -> list[NDArray[np.intp]]:
-    """Candidates of one score, the best first: so many groups, and so many candidates at least, or all."""
+    """Group candidates by score, best first, until there are `top` groups and `least` candidates, or all."""
     numbers, count = np.arange(len(score)), 0
     groups: list[NDArray[np.intp]] = []
     while len(numbers) and (len(groups) < top or count < least):
@@ -143,20 +144,20 @@ _FLOPS_PER_TFLOPS_MS = 1e9
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Ranked:
-    """A kernel in its place.
+    """A kernel with its rank.
 
     Attributes:
         kernel: the kernel.
-        score: what the model orders by.
-        tflops: what the model expects, if it does.
-        latency_ms: the time that goes with it.
-        measured_latency_ms: what `ckh predict --probe` measured on this machine, if that decides the place.
-        not_measured: what to know where no measurement of this GPU and element type stands behind the order.
-        ties: how many candidates have this score, this kernel among them: the model cannot tell them apart.
-        alike: the others of them, where so many rows that differ were requested; else each is a row of its own.
-        padded: the problem with sizes rounded up that the kernel runs, and speed and time are of, where no kernel
-            applies to the requested one; None: that.
-        not_in_headers: why CK Tile's headers here cannot build the kernel; empty if they can, or none are known.
+        score: ranking score.
+        tflops: predicted speed, if any.
+        latency_ms: predicted time, if any.
+        measured_latency_ms: time measured by `ckh predict --probe` on this machine, if it determines the rank.
+        not_measured: caveat if the ranking is not based on measurements of this GPU and element type.
+        ties: number of candidates with this score, including this kernel.
+        alike: the other tied kernels if a number of distinct rows was requested; otherwise each has a row.
+        padded: the padded problem that the kernel runs, to which speed and time refer, if no kernel applies to the
+            requested problem; otherwise None.
+        not_in_headers: reason why CK Tile's headers here cannot build the kernel; empty if they can, or are unknown.
     """
 
     kernel: Kernel
@@ -172,7 +173,7 @@ class Ranked:
 
     @property
     def name(self) -> str:
-        """The kernel's complete name."""
+        """Complete name of the kernel."""
         return operation_of_kernel(self.kernel).kernels.name(self.kernel)
 
     def __repr__(self) -> str:
@@ -197,7 +198,7 @@ class RankedList(list[Ranked], Shown):
         return ShownTable(f"{len(self)} kernels, best first", columns, rows, notes)
 
 
-# By its slots a frozen dataclass is made in less than half of the time: `rank` gives hundreds of them.
+# Setting the slots of a frozen dataclass takes less than half the time: `rank` returns hundreds of objects.
 _SLOTS = tuple(Ranked.__dict__[one.name].__set__ for one in fields(Ranked))
 _MARK = Ranked.__dict__["not_measured"].__set__
 
@@ -213,7 +214,7 @@ def in_order(
     ties: Iterable[int] | None = None,
     alike: Sequence[TiedKernels] | None = None,
 ) -> list[Ranked]:
-    """Candidates in their order, with the time that goes with the speed that a model expects, if that is a number."""
+    """Build the rows of ranked candidates, with the time derived from a finite predicted speed."""
     problem = padded or problem
     kernels, none = [pool[index] for index in order.tolist()], repeat(None)
     assert len(kernels) == len(score) == len(score if tflops is None else tflops)
@@ -235,7 +236,7 @@ def in_order(
 
 
 def marked(made: list[Ranked], not_measured: NotMeasured | None) -> list[Ranked]:
-    """Rows that were just made, each with what to know where no measurement of this GPU stands behind the order."""
+    """Set the caveat on newly built rows if the ranking is not based on measurements of this GPU."""
     if not_measured is not None:
         deque(map(_MARK, made, repeat(not_measured)), maxlen=0)
     return made

@@ -1,4 +1,4 @@
-"""Rank the kernels of a problem, and explain why kernels do not apply."""
+"""Ranking of the kernels of a problem, and reasons why kernels do not apply."""
 
 from __future__ import annotations
 
@@ -40,9 +40,9 @@ if TYPE_CHECKING:
     from ckh.learn.models.artifact import Model
     from ckh.ops.base import Kernel, Problem
 
-_AT_ONCE = 1024  # problems that are scored together
-_MOST_REMEMBERED = 20_000  # candidates of an answer that is remembered
-_KEPT = 4  # of how many architectures models are kept that nobody named
+_AT_ONCE = 1024  # problems scored together
+_MOST_REMEMBERED = 20_000  # maximum number of candidates of a cached answer
+_KEPT = 4  # architectures whose models are cached
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -80,7 +80,7 @@ class Ranking:
 
     @property
     def unpadded(self) -> Ranking:
-        """The answer without padding: no kernels if the problem must be padded."""
+        """The ranking without padding: no kernels if the problem must be padded."""
         if self.padded is None:
             return self
         return replace(self, order=self.order[:0], score=self.score[:0], tflops=None, padded=None)
@@ -106,7 +106,7 @@ class Ranking:
 
     @property
     def buildable_first(self) -> Ranking:
-        """The answer with kernels that the headers cannot build last."""
+        """The ranking with kernels that the headers cannot build last."""
         spec = self.model.spec
         found = lacking(spec.op, load_arch(spec.arch), self.pool)
         if found is None:
@@ -115,7 +115,7 @@ class Ranking:
         return replace(self._placed(places), lacking=found)
 
     def _placed(self, places: NDArray[np.intp]) -> Ranking:
-        """The answer in another order."""
+        """Reorder the ranking."""
         tflops = None if self.tflops is None else self.tflops[places]
         return replace(self, order=self.order[places], score=self.score[places], tflops=tflops)
 
@@ -131,7 +131,7 @@ class Ranking:
         return row_starts(self.score, timed, failed, self._kind)
 
     def _told(self, ranked: list[Ranked], order: NDArray[np.intp]) -> list[Ranked]:
-        """Ranked kernels with times on this machine and reasons why the headers cannot build them."""
+        """Add times on this machine and reasons why the headers cannot build a kernel."""
         ranked = marked(ranked, self.model.not_measured)
         if self.lacking is not None:
             reasons = zip(ranked, self.lacking.reasons(order), strict=True)
@@ -144,12 +144,12 @@ class Ranking:
         return ranked
 
     def by_times(self, probe: Probe) -> Ranking:
-        """The answer with measured kernels first, fastest first, and failed kernels last."""
+        """Reorder with measured kernels first, fastest first, and failed kernels last."""
         known, order = in_front(probe, self._names({one.kernel for one in probe.kernels}))
         return replace(self._placed(np.array(order, np.intp)), probe=known)
 
     def _names(self, wanted: Iterable[str]) -> list[str]:
-        """Names of the candidates, best first; of a large pool only the requested names, others are empty."""
+        """Names of the candidates, best first; for a large pool only the requested names, others are empty."""
         op = self.model.spec.op
         if not isinstance(self.pool, KernelTable):
             return [op.kernels.name(self.pool[index]) for index in self.order]
@@ -162,18 +162,18 @@ class Ranking:
         return names
 
     def known(self, count: int) -> Known:
-        """Out-of-distribution check of the problem, this device and the first kernels of the first rows."""
+        """Check the problem, this device and the kernels of the first rows for extrapolation."""
         model, families = self.model, self._families(count)
         facts = facts_of(model, self.problem)
         return known_by(self.problem, facts, lambda: model.measured, families=families, **self._unknown(families))
 
     def answer(self, top: int, again: str) -> Answer:
-        """The answer with the first rows; `again` is the command without measuring options."""
+        """Build the answer with the first rows; `again` is the command without measuring options."""
         model = self.model
         return answer_of(self.problem, facts_of(model, self.problem), self.rows(top), again, lambda: model.measured)
 
     def rows(self, count: int) -> AnswerRows:
-        """The first rows, and counts of all kernels."""
+        """Build the first rows, and counts of all kernels."""
         families = self._families(count)
         return AnswerRows(
             run=self.run,
@@ -256,9 +256,9 @@ class Ranking:
 
     @property
     def failure(self) -> NoKernelError | None:
-        """The error where no kernel applies; its message has the reason that refused the most kernels of this problem.
+        """Error if no kernel applies, with the reason that refused the most kernels.
 
-        What the architecture does not build is a reason where it builds no kernel of the kind at all.
+        Kernels that the architecture does not build count only if it builds no kernel of the kind at all.
         """
         if len(self.order):
             return None
@@ -270,7 +270,7 @@ class Ranking:
 
 
 def facts_of(model: Model, problem: Problem) -> ModelFacts:
-    """Facts of a model that answers for a problem follow from.
+    """Facts of a model from which the answer for a problem is built.
 
     Raises:
         ModelError: a file of the model is damaged.
@@ -312,7 +312,7 @@ def ranking_of(problem: Problem, model: Model) -> Ranking:
     """Rank the kernels of the model's architecture for a problem.
 
     Raises:
-        NoKernelError: none applies; the message has the most frequent reason.
+        NoKernelError: no kernel applies; the message has the most frequent reason.
         UsageError: the model is for something else.
         ModelError: a file of the model is damaged.
     """
@@ -323,7 +323,7 @@ def ranking_of(problem: Problem, model: Model) -> Ranking:
 
 
 def rankings_of(problems: Iterable[Problem], model: Model) -> list[Ranking]:
-    """As `answer`, for many problems; `Ranking.failure` says which have no kernel. Those ranked before are remembered.
+    """Rank the kernels for many problems; `Ranking.failure` is set for those without a kernel. Results are cached.
 
     Raises:
         UsageError: the model is for something else.

@@ -1,1 +1,1 @@
-"""Judging models by the answers that they give."""
+"""Evaluation of models by their answers."""

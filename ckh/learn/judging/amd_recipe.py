@@ -1,7 +1,7 @@
 """AMD's recipe as a baseline: a model of TFLOPS as AMD's tools train it, on the same data.
 
 One regression of log(1 + TFLOPS) on AMD's features, 2,000 trees of 255 leaves at a learning rate of 0.02, without early
-stopping, whose prediction orders the kernels.
+stopping; kernels are ranked by its prediction.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ _SEED = 42
 def amd_scorer(
     learned_from: Dataset, hardware: Mapping[str, int], jobs: int, params: TreeParams | None = None
 ) -> Scorer:
-    """A function that gives the scores of all rows of a dataset of the same operation by a model of AMD's recipe.
+    """Train a model of AMD's recipe and return a scorer for datasets of the same operation.
 
     Args:
-        learned_from: what it learns from.
+        learned_from: the training data.
         hardware: the hardware profile of both, by name.
-        jobs: threads; they change how long it takes and nothing else.
-        params: of the trees; AMD's by default.
+        jobs: threads; they do not affect the result.
+        params: parameters of the trees; AMD's by default.
     """
     import lightgbm
 

@@ -17,29 +17,30 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float64]
 
 _ROWS = 33  # of the table
-SHOWN = 5  # kernels whose times people look at: the interval is theirs
+SHOWN = 5  # kernels that users look at: the interval is calibrated for their times
 _LEAST_SHARE = 1e-3
-_FEWEST = 20  # problems: fewer say nothing of what 5 % lie above
-# Chosen on the folds of the host models: more bands make the interval no better (benchmarks/calibrate.py).
+_FEWEST = 20  # minimum number of problems: fewer do not determine a 5 % quantile
+# Tuned on the folds of the host models: more bands do not improve the interval (benchmarks/calibrate.py).
 _BANDS, _PROBLEMS_OF_BAND = 4, 40
 
 
 def calibrate(
     score: Floats | None, predicted_speed: Floats, tflops: Floats, problem: NDArray[np.int64], timed: int = 0
 ) -> Calibration | None:
-    """The calibration of held-out rows; None for too few problems.
+    """Calibrate on held-out rows; None for too few problems.
 
-    The shares are an isotonic regression of log(TFLOPS / best TFLOPS of the problem), the better kernels weighing more.
-    The interval has the quantiles of measured over predicted time among the first kernels of each problem, so that it
-    holds that share of the times of further problems, were these drawn as the others: split conformal prediction, by
-    bands of the predicted speed (Mondrian conformal prediction).
+    The shares are an isotonic regression of log(TFLOPS / best TFLOPS of the problem), with larger weights for better
+    kernels. The interval spans quantiles of measured over predicted time among the first kernels of each problem, so
+    that it covers the nominal share of the times of further problems from the same distribution: split conformal
+    prediction, in bands of the predicted speed (Mondrian conformal prediction).
 
     Args:
-        score: what orders kernels, shape (rows,), by models that have not seen the row's problem; None: the speeds do.
-        predicted_speed: the speeds that such models predict, shape (rows,).
-        tflops: the measured ones, shape (rows,).
-        problem: number of each row's problem, shape (rows,).
-        timed: how many of the first the interval is of (`Operation.timed`), which then have no shares; 0: `SHOWN`.
+        score: out-of-fold ranking scores, shape (rows,); None: ranked by speed.
+        predicted_speed: out-of-fold predicted speeds, shape (rows,).
+        tflops: measured speeds, shape (rows,).
+        problem: index of each row's problem, shape (rows,).
+        timed: number of first kernels with times (`Operation.timed`), for which the interval is calibrated, without
+            shares; 0: `SHOWN`.
     """
     by = predicted_speed if score is None else score
     usable = np.isfinite(by) & np.isfinite(predicted_speed) & (predicted_speed > 0) & (tflops > 0)
@@ -80,7 +81,7 @@ def _bands(first: Floats, times: Sequence[Floats]) -> tuple[tuple[float, float, 
     """Prediction intervals by predicted speed, in bands with equal numbers of problems.
 
     Args:
-        first: the speed that is predicted for the first kernel, shape (problems,).
+        first: predicted speed of the first kernel, shape (problems,).
         times: measured over predicted times of the first kernels of each problem.
     """
     count = max(1, min(_BANDS, len(first) // _PROBLEMS_OF_BAND))
@@ -90,7 +91,7 @@ def _bands(first: Floats, times: Sequence[Floats]) -> tuple[tuple[float, float, 
     for number, start in enumerate((0.0, *starts.tolist())):
         inside = np.flatnonzero(band == number)
         time = np.concatenate([times[i] for i in inside.tolist()])
-        # The conformal quantiles of so many problems, whose times err alike; none may lie outside of them all.
+        # Conformal quantiles over problems, whose times have correlated errors; limited to the observed range.
         level = min((1 + COVERED) / 2 * (1 + 1 / len(inside)), 1.0)
         found.append((start, float(np.quantile(time, 1 - level)), float(np.quantile(time, level))))
     return tuple(found)

@@ -1,10 +1,9 @@
-"""Answers joined with measured rows, so that what is judged is what `ckh predict` says: its pool, order and refusals.
+"""Answers joined with measured rows, to evaluate exactly what `ckh predict` prints: its pool, order and refusals.
 
-A measured row has the best place of the candidates that correspond to its kernel's name (`KernelJoin`).
+A measured row has the best rank of the candidates that match its kernel's name (`KernelJoin`).
 
-The parts of a dataset in a model's order, ranked by the workers of a cluster: what takes longest of judging a model.
-
-A part goes to the next worker that is free, with the files of the model, whose machine need not have them.
+`FarAnswers` ranks the parts of a dataset on the workers of a cluster, the slowest step of evaluating a model. A part is
+sent to the next free worker with the model's files, since the worker's machine may not have them.
 """
 
 from __future__ import annotations
@@ -40,11 +39,11 @@ if TYPE_CHECKING:
     from ckh.learn.models.artifact import Model
     from ckh.ops.base import Problem
 
-_AT_ONCE = 64  # answers that are in memory: each has numbers of all candidates
+_AT_ONCE = 64  # answers in memory: each has indices of all candidates
 
 
 def ranked_rows(model: Model, dataset: Dataset) -> RankedRows:
-    """The model's answers for the problems of a dataset, joined with its rows.
+    """Join the model's answers for the problems of a dataset with its rows.
 
     Raises:
         ModelError: a file of the model is damaged.
@@ -79,12 +78,13 @@ def ranked_rows(model: Model, dataset: Dataset) -> RankedRows:
 
 
 def judged_rows(model: Model, dataset: Dataset, *, measured_alone: bool) -> tuple[RankedRows, TimeRatios]:
-    """The rows of a dataset in the model's order, and measured over predicted times of the first.
+    """Rank the rows of a dataset with a model, and compute measured over predicted times of the first rows.
 
     Args:
-        model: what ranks.
+        model: the model.
         dataset: whole problems.
-        measured_alone: rank the measured kernels by the model's scores, whether `ckh predict` offers them or not.
+        measured_alone: rank exactly the measured kernels by the model's scores, whether candidates of `ckh predict` or
+            not.
 
     Raises:
         CkhError: the model is damaged, for something else, or a column is missing.
@@ -94,7 +94,7 @@ def judged_rows(model: Model, dataset: Dataset, *, measured_alone: bool) -> tupl
 
 
 def _measured_rows(model: Model, dataset: Dataset) -> RankedRows:
-    """The measured rows alone in the order of the model's scores, with the speeds that it predicts of them."""
+    """Rank only the measured rows by the model's scores, with the predicted speeds."""
     scores = model.scores(dataset)
     ranked, speeds = RankedRows.by_scores(dataset, scores), predicted_speeds(model, dataset, scores)
     if speeds is not None:
@@ -104,11 +104,11 @@ def _measured_rows(model: Model, dataset: Dataset) -> RankedRows:
 
 
 def answering_model(problems: Sequence[Problem], arch: str) -> Model:
-    """The model by which `ckh predict` answers problems on an architecture, or what stands in for it.
+    """Return the model with which `ckh predict` answers problems on an architecture, or a substitute.
 
     Raises:
         UsageError: several models answer them.
-        ModelError: nothing answers, or a model is damaged.
+        ModelError: there is no such model, or a model is damaged.
     """
     models = AnsweringModels(arch)
     found = Counter(models.answering(problem) for problem in problems)
@@ -124,12 +124,12 @@ def answering_model(problems: Sequence[Problem], arch: str) -> Model:
 
 
 def first_kernels(model: Model, dataset: Dataset, count: int) -> list[tuple[str, ...]]:
-    """Names of the first kernels of the model's answer for each problem of a dataset; none where it is refused."""
+    """Names of the first kernels of the model's answer for each problem of a dataset; empty if refused."""
     return [tuple(one.name for one in answer.best(count)) for answer in rankings_of(dataset.problems(), model)]
 
 
 def _places(join: KernelJoin, answer: Ranking) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Place in an answer, infinite without one, and stated speed of each measured kernel, shape (names,)."""
+    """Rank in an answer, infinite without one, and predicted speed of each measured kernel, shape (names,)."""
     position, code = join.pairs(answer.pool)
     of_position = np.full(len(answer.pool), np.inf)
     of_position[answer.order] = np.arange(len(answer.order))
@@ -141,17 +141,17 @@ def _places(join: KernelJoin, answer: Ranking) -> tuple[NDArray[np.float64], NDA
     return place, tflops
 
 
-_MODELS: dict[str, tuple[Model, tempfile.TemporaryDirectory[str]]] = {}  # of this worker, by digest
+_MODELS: dict[str, tuple[Model, tempfile.TemporaryDirectory[str]]] = {}  # cached on this worker, by digest
 
 
 class FarAnswers:
-    """`judged_rows` of each part, in the order of the parts.
+    """`judged_rows` of each part, in the order of the parts, computed on a cluster.
 
     Args:
-        cluster: whose workers compute them.
-        model: what ranks.
-        parts: the rows; of each worker two parts are in memory here at a time.
-        measured_alone: as of `judged_rows`.
+        cluster: the cluster.
+        model: the model.
+        parts: the rows; two parts per worker are in memory here at a time.
+        measured_alone: as for `judged_rows`.
     """
 
     def __init__(self, cluster: Cluster, model: Model, parts: DatasetParts, *, measured_alone: bool) -> None:
@@ -162,11 +162,11 @@ class FarAnswers:
         self._next = 0
 
     def next(self) -> tuple[RankedRows, TimeRatios]:
-        """Those of the next part.
+        """Return the result of the next part.
 
         Raises:
             CkhError: the model cannot rank it.
-            DeviceError: the cluster is gone.
+            DeviceError: the connection to the cluster is lost.
         """
         while self._next not in self._found:
             call, result = next(self._results)
@@ -175,7 +175,7 @@ class FarAnswers:
         return self._found.pop(self._next - 1)
 
     def close(self) -> None:
-        """Withdraw what is not needed any more."""
+        """Cancel pending work."""
         self._results.close()
 
 
@@ -183,9 +183,9 @@ def _rank(
     _number: int,
     files: Mapping[str, bytes],
     part: Dataset,
-    measured_alone: bool,  # noqa: FBT001 - a call's arguments stand in order
+    measured_alone: bool,  # noqa: FBT001 - arguments of a call are positional
 ) -> tuple[RankedRows, TimeRatios]:
-    """Run by a worker."""
+    """Rank a part on a worker."""
     return judged_rows(_model(files), part, measured_alone=measured_alone)
 
 

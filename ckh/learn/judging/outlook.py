@@ -1,9 +1,9 @@
-"""The gain of more measurements: a learning curve over the pairs that a model learns from.
+"""Learning curve: the gain of further measurements, over the number of training pairs.
 
-Models that learn from the first quarter, half and all of what was measured choose for problems that are held out. What
-their choices lose against the best measured kernel falls as a power of the number of pairs: a line between logarithms,
-as of most learning curves (Hestness et al., "Deep learning scaling is predictable, empirically", arXiv:1712.00409). By
-it a figure is extrapolated; the interval is of the problems that were drawn, not of the law.
+Models trained on the first quarter, half and all of the measurements choose kernels for held-out problems. The loss of
+their choices against the best measured kernel falls as a power law of the number of pairs: a line between logarithms,
+as for most learning curves (Hestness et al., "Deep learning scaling is predictable, empirically", arXiv:1712.00409).
+Figures are extrapolated by it; their interval covers the sampling of problems, not the error of the law.
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ if TYPE_CHECKING:
     from ckh.training import TrainOptions
 
 SHARES = (0.25, 0.5, 1.0)
-FEWEST_PROBLEMS = 12  # of which a curve says something
+FEWEST_PROBLEMS = 12  # minimum for a meaningful curve
 _FOLDS = 3
 _LEAST_LOSS = 1e-4
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LearningCurve:
-    """How choices get better with what is learned from.
+    """Efficiency of choices over the amount of training data.
 
     Attributes:
-        pairs: that models learned from, shape (points,), ascending; the last are all but the held-out ones.
-        efficiency: of the choices for problems that they did not see, against the best measured kernel, shape (points,
+        pairs: number of training pairs, shape (points,), ascending; the last point uses all but the held-out pairs.
+        efficiency: efficiency of the choices for held-out problems, against the best measured kernel, shape (points,
             problems).
     """
 
@@ -49,11 +49,11 @@ class LearningCurve:
     efficiency: NDArray[np.float64]
 
     def now(self) -> Estimate:
-        """Mean efficiency with all that was measured."""
+        """Mean efficiency with all measurements."""
         return self._estimate(lambda losses: 1.0 - losses[:, -1])
 
     def gain(self, share: float) -> Estimate:
-        """The gain in mean efficiency with so many more pairs, as a share of those there are."""
+        """Estimate the gain in mean efficiency with `share` times as many additional pairs."""
 
         def gained(losses: NDArray[np.float64]) -> NDArray[np.float64]:
             x = np.log(self.pairs) - np.log(self.pairs).mean()
@@ -63,7 +63,7 @@ class LearningCurve:
         return self._estimate(gained)
 
     def against(self, dataset: Dataset, scores: NDArray[np.float64]) -> float:
-        """By how much these choices are better on average than those by other scores of the same rows."""
+        """Difference in mean efficiency to choices by other scores of the same rows."""
         times = times_of(dataset)
         others = times.efficiency()[choices(scores, times.problem, times.count)]
         return float(self.efficiency[-1].mean() - others.mean())
@@ -78,11 +78,11 @@ class LearningCurve:
 
 
 def learning_curve(dataset: Dataset, options: TrainOptions) -> LearningCurve:
-    """The learning curve of rows in the order in which their problems were measured.
+    """Compute the learning curve of rows in the order in which their problems were measured.
 
     Args:
-        dataset: rows of six problems or more, so that a fold learns from four, and from two of them.
-        options: how models are trained; only what orders kernels is.
+        dataset: rows of at least six problems, so that a fold trains on four, and on two of them.
+        options: training options; only the ranking model is trained.
     """
     prepared = prepare(dataset, replace(options, targets=()))
     boosting = Boosting(prepared, options, lambda _steps, _text: None)

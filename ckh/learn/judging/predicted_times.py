@@ -1,4 +1,4 @@
-"""How far predicted times lie from measured ones, among the kernels of each problem that people look at."""
+"""Errors of predicted times among the first kernels of each problem."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class TimeErrors:
-    """Predicted against measured times."""
+    """Comparison of predicted and measured times."""
 
     times: int
     """Number of measured times, of the first kernels of each problem."""
@@ -39,7 +39,7 @@ class TimeErrors:
     """Nominal share."""
 
     def lines(self) -> list[str]:
-        """In words."""
+        """Return sentences for the report."""
         said = [f"median error of {self.times} predicted times: {self.median:.1%}"]
         if self.covered is not None and self.covered_95 is not None:
             low, high = self.covered_95
@@ -50,12 +50,12 @@ class TimeErrors:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PredictedSpeeds:
-    """The speeds that a model predicts of measured kernels, in its order.
+    """Predicted speeds of measured kernels, in the model's order.
 
     Attributes:
-        rows: numbers of rows of the dataset, those of a problem together and its best first.
-        starts: where a problem begins in them, shape (problems,).
-        tflops: shape as `rows`.
+        rows: row indices in the dataset, grouped by problem, best first.
+        starts: start index of each problem in them, shape (problems,).
+        tflops: predicted speeds, same shape as `rows`.
     """
 
     rows: NDArray[np.intp]
@@ -68,8 +68,8 @@ class TimeRatios:
     """Measured over predicted times of the first kernels of problems.
 
     Attributes:
-        times: of all of them, shape (times,).
-        covered: the share of each problem's that lies within the interval, shape (problems,); empty without intervals.
+        times: all ratios, shape (times,).
+        covered: share of each problem's ratios within the interval, shape (problems,); empty without intervals.
     """
 
     times: NDArray[np.float64]
@@ -77,12 +77,12 @@ class TimeRatios:
 
 
 def predicted_speeds(model: Model, dataset: Dataset, score: NDArray[np.float64]) -> PredictedSpeeds | None:
-    """The speeds that `ckh predict` would give for the rows with a time; None if it gives none, or no row has one.
+    """Predict speeds as `ckh predict` would, for the rows with a time; None without predictions or times.
 
     Args:
-        model: what predicts them.
+        model: the model.
         dataset: whole problems.
-        score: the model's, shape (rows,).
+        score: ranking scores of the model, shape (rows,).
 
     Raises:
         ModelError: a file of the model is damaged.
@@ -103,7 +103,7 @@ def predicted_speeds(model: Model, dataset: Dataset, score: NDArray[np.float64])
 
 
 def answered_ratios(model: Model, dataset: Dataset, ranked: RankedRows) -> TimeRatios:
-    """Measured over predicted times of the first kernels of the model's answers, as far as they were measured."""
+    """Measured over predicted times of the first kernels of the model's answers, where measured."""
     measured = dataset.frame["tflops"].to_numpy(dtype=np.float64)
     shown = model.spec.op.training.timed or SHOWN
     rows = np.flatnonzero((ranked.place < shown) & (measured > 0) & np.isfinite(ranked.tflops))
@@ -120,7 +120,7 @@ def answered_ratios(model: Model, dataset: Dataset, ranked: RankedRows) -> TimeR
 
 
 def time_errors(ratios: Sequence[TimeRatios]) -> TimeErrors | None:
-    """The errors that ratios of parts of a dataset show; None if there are none."""
+    """Summarize the ratios of all parts of a dataset; None if there are none."""
     time, covered = (np.concatenate([getattr(one, name) for one in ratios]) for name in ("times", "covered"))
     if not len(time):
         return None

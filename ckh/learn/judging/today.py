@@ -1,7 +1,7 @@
-"""A newly trained model against what has answered for such data so far: its held-out choices beside the other's.
+"""Comparison of a newly trained model, by its held-out choices, with the model that answered for such data before.
 
-A model in the user's folder is taken before one that ships, however few rows it has learned from. So `ckh train` says
-which of the two chooses better on the problems that were measured.
+A model in the user's folder takes precedence over a shipped model, however few rows it was trained on. So `ckh train`
+prints which of the two chooses better on the measured problems.
 """
 
 from __future__ import annotations
@@ -29,17 +29,18 @@ if TYPE_CHECKING:
     from ckh.learn.models.spec import ModelSpec
     from ckh.learn.training.trained import Trained
 
-_MOST_PROBLEMS = 1000  # enough for a mean to half a point, and compared in seconds
+_MOST_PROBLEMS = 1000  # enough for a mean to half a percentage point, and compared in seconds
 
 
 def against_today(trained: Trained) -> Today | None:
-    """Compare a model with what answers for its data before it is saved.
+    """Compare a model with the one that now answers for its data, before it is saved.
 
-    Of very many problems some are compared, spread over all.
+    If there are very many problems, an evenly spaced subset is compared.
 
     Returns:
-        None where nothing answers, only winners are known, the new model was not validated, or what answers has learned
-        from all of the problems on this very device.
+        None if nothing answers, only winners are known, the new model was not validated, or the present model was
+            trained
+        on all of the problems on this very device.
     """
     held_out = trained.targets[trained.rank_by].oof_efficiency
     if held_out is None or trained.options.labels is Labels.WINNERS:
@@ -50,7 +51,7 @@ def against_today(trained: Trained) -> Today | None:
     try:
         model = AnsweringModels(dataset.arch).answering(dataset.problems()[0])
         before = _efficiency(model, dataset)
-    except CkhError:  # nothing answers, or what does cannot judge these rows: no reason to lose what was trained
+    except CkhError:  # no model, or one that cannot score these rows: not a reason to lose the new model
         return None
     known = trained_problems(model.path)
     is_seen = None if known is None else seen(dataset, known)
@@ -64,6 +65,6 @@ def _devices(spec: ModelSpec) -> set[str]:
 
 
 def _efficiency(model: Model, dataset: Dataset) -> NDArray[np.float64]:
-    """The efficiency of a model's choices among the measured kernels, shape (problems,)."""
+    """Efficiency of a model's choices among the measured kernels, shape (problems,)."""
     times = times_of(dataset)
     return np.asarray(times.efficiency()[choices(model.scores(dataset), times.problem, times.count)])

@@ -1,1 +1,1 @@
-"""Model directories: reading them, and what a loaded model can do."""
+"""Model directories: loading models, and predicting with them."""

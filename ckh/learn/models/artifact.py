@@ -1,7 +1,7 @@
 """Model directories: find, load and use models.
 
-A directory has AMD's file names, so theirs load here and ours there. Loading never writes there. Ranking imports NumPy
-only, and keeps packed forests in the cache; LightGBM is loaded for whole datasets.
+A directory uses AMD's file names, so that AMD's models load here and ckh's load there. Loading never writes to it.
+Ranking imports NumPy only, and caches packed forests; LightGBM is loaded for whole datasets.
 """
 
 from __future__ import annotations
@@ -49,12 +49,12 @@ if TYPE_CHECKING:
     from ckh.ranking.packed import PackedForest
 
 TREE_SIZES = re.compile(r"^tree_sizes=.*\n", re.MULTILINE)
-_UNNAMED = "Column_"  # what LightGBM calls the inputs of a matrix without names
-_ANSWERS = 1024  # that a model remembers
-_CANDIDATES = 8192  # of how many kinds of problems they are remembered
-_SAME = 1024  # different ones that are remembered
+_UNNAMED = "Column_"  # LightGBM's names for the inputs of a matrix without names
+_ANSWERS = 1024  # answers cached by a model
+_CANDIDATES = 8192  # kinds of problems with cached candidates
+_SAME = 1024  # distinct candidate sets cached
 _ALONE = 16  # pools of candidates alone
-_LISTS = 16  # of kernels that users named
+_LISTS = 16  # user lists of kernels
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,7 @@ class ModelRef:
 
     @property
     def variant(self) -> str:
-        """The direction, or "any" if nothing says which."""
+        """Direction, or "any" if unspecified."""
         return "any" if self.spec.variant is None else str(self.spec.variant)
 
     @property
@@ -109,14 +109,14 @@ def wanted_for(problem: Problem, arch: str) -> Wanted:
 def list_models(
     folders: Iterable[Path] | None = None, wanted: Wanted | None = None, *, quiet: bool = False
 ) -> list[ModelRef]:
-    """All usable models in folders, or in subfolders of these, that fit.
+    """List all usable models in folders, or in their subfolders, that fit.
 
-    Unusable ones are left out, with one warning each (`unusable_models`) unless `quiet`.
+    Unusable models are skipped, with one warning each (`unusable_models`) unless `quiet`.
     """
     found = []
     for folder in model_folders() if folders is None else folders:
         inside = sorted(folder.iterdir()) if folder.is_dir() else []
-        is_shipped = _is_shipped(folder)  # a user's models are all read, so that each unusable one is named
+        is_shipped = _is_shipped(folder)  # all of a user's models are read, so that each unusable model is named
         for path in (folder, *inside):
             if not (path / SPEC_NAME).is_file():
                 continue
@@ -124,7 +124,7 @@ def list_models(
                 continue
             try:
                 ref = ModelRef(path, read_spec(path))
-                forest_path(path, ref.spec.rank_by)  # there is one
+                forest_path(path, ref.spec.rank_by)  # checks that it exists
                 found.append(ref)
             except ModelError as error:
                 if not quiet:
@@ -140,10 +140,10 @@ def _is_shipped(folder: Path) -> bool:
 
 
 def fitting_models(wanted: Wanted) -> list[ModelRef]:
-    """All models that fit, in order of precedence.
+    """List all models that fit, in order of precedence.
 
-    Those in the folders of $CKH_MODELS come first, folder by folder, then the user's own, then those that ship; within
-    a folder, that with more features, then that of more problems, then by name.
+    Models in the folders of $CKH_MODELS come first, folder by folder, then the user's own, then shipped models; within
+    a folder by number of features, then number of problems, both descending, then by name.
     """
     found: dict[Path, ModelRef] = {}
     for folder in model_folders():
@@ -158,7 +158,7 @@ def _by_training(ref: ModelRef) -> tuple[int, int, str]:
 
 
 def first_model(wanted: Wanted) -> Model | None:
-    """The first model that fits, or None.
+    """Load the first model that fits, or return None.
 
     Raises:
         ModelError: it is damaged.
@@ -172,10 +172,10 @@ def first_model(wanted: Wanted) -> Model | None:
 
 
 def find_model(wanted: Wanted) -> Model:
-    """The first model that fits, with the others (`Model.others`).
+    """Load the first model that fits, with the others (`Model.others`).
 
     Raises:
-        ModelError: there is none; names those that exist.
+        ModelError: there is none; names the available models.
     """
     if (model := first_model(wanted)) is not None:
         return model
@@ -200,19 +200,19 @@ def load_model(path: Path | str) -> Model:
 
 
 class Model:
-    """A loaded model. Its forests are read when they are first needed.
+    """A loaded model. Its forests are read on first use.
 
     Attributes:
         path: its folder.
-        spec: what it is for, and its inputs.
+        spec: its purpose and inputs.
         hardware: the hardware profile of its architecture, by name.
-        remembered: answers it gave (`answer.Answer`), by problem.
-        candidates: those of problems it has ranked, by what they depend on (`Operation.candidates_key`).
-        others: models that fit as well, where this one was found by what it is for (`find_model`).
-        only: the kernels that it ranks instead of the architecture's; None: those.
-        candidates_of: the folder that `Operation.candidates` is given: its own, unless it ranks other kernels too.
-        calibration: what makes speeds agree with the order (`calibration`); None without.
-        not_measured: what to say of its answers, where it stands in for a model that nobody has (`transfer`).
+        remembered: cached answers (`answer.Answer`), by problem.
+        candidates: cached candidates, by what they depend on (`Operation.candidates_key`).
+        others: other models that fit, if found by `find_model`.
+        only: the kernels to rank instead of the architecture's; None: those.
+        candidates_of: the folder passed to `Operation.candidates`: its own, unless it also ranks other kernels.
+        calibration: makes speeds consistent with the order (`calibration`); None without.
+        not_measured: caveat of its answers, for a substitute model (`transfer`).
     """
 
     def __init__(self, path: Path, spec: ModelSpec) -> None:
@@ -294,12 +294,12 @@ class Model:
             known = (
                 found,
                 replace(found, pool=found.kernels, chosen=np.arange(len(found.chosen))),
-            )  # with what keeps the identity from being used again
+            )  # referenced so that the id is not reused
             self._alone.put(id(found.chosen), known)
         return known[1]
 
     def limited_to(self, only: KernelList[Any]) -> Model:
-        """The model restricted to these kernels."""
+        """Return the model restricted to these kernels."""
         made = self._limited.get(only.kernels)
         if made is None:
             made = copy(self)
@@ -318,7 +318,7 @@ class Model:
             raise UsageError(f"{self.path} is for {self.spec.purpose}, not {wanted}", code="model-mismatch")
 
     def predict(self, problem: Problem, kernels: Sequence[Kernel], target: str = TFLOPS) -> NDArray[np.float64]:
-        """Predicted values of kernels, shape (kernels,): TFLOPS, ms, GB/s, or scores for the target `rank`.
+        """Predict values of kernels, shape (kernels,): TFLOPS, ms, GB/s, or scores for the target `rank`.
 
         Raises:
             ModelError: there is no such target, or its file is damaged.
@@ -330,13 +330,13 @@ class Model:
     def shown_beside(self) -> tuple[str, ...]:
         """Targets besides TFLOPS with predictions to show: for models of AMD's layout those with a forest.
 
-        In a model with an order of its own, speeds and times go together, and with the order where it is calibrated.
+        None for models with a ranking target of their own or a calibration, whose times are derived from the speeds.
         """
         wanted = (LATENCY, BANDWIDTH) if self.spec.rank_by == TFLOPS and self.calibration is None else ()
         return tuple(target for target in wanted if model_file(self.path, target) is not None)
 
     def rank(self, problem: Problem, kernels: Sequence[Kernel]) -> list[Ranked]:
-        """Kernels, best first; ties in the order of `kernels`.
+        """Rank kernels, best first; ties in the order of `kernels`.
 
         Raises:
             ModelError: a file of the model is damaged.
@@ -353,18 +353,18 @@ class Model:
         return () if self.calibration is None else self.calibration.bands
 
     def speeds(self, score: NDArray[np.float64], tflops: NDArray[np.float64] | None) -> NDArray[np.float64] | None:
-        """Speeds of kernels in order, shape (..., kernels), as predicted or calibrated.
+        """Speeds of ranked kernels, shape (..., kernels), as predicted or calibrated.
 
-        They are NaN behind those whose times the data hold (`Operation.timed`), and where none is a finite number.
+        They are NaN after the first kernels whose times the data hold (`Operation.timed`), and where not finite.
 
         Args:
-            score: what they are ordered by, best first; at least `calibration.FIRST` of them, or all.
-            tflops: the speeds that are predicted; None if none are.
+            score: ranking scores, descending; of at least `calibration.FIRST` kernels, or all.
+            tflops: the predicted speeds, or None.
         """
         if tflops is None:
             return None
         speeds = tflops if self.calibration is None else self.calibration.speeds(score, tflops)
-        if not np.isfinite(speeds).all():  # of a stranger's model
+        if not np.isfinite(speeds).all():  # in a third-party model
             speeds = np.where(np.isfinite(speeds), speeds, np.nan)
         timed = self.spec.op.training.timed
         return speeds if not timed else np.where(np.arange(speeds.shape[-1]) < timed, speeds, np.nan)
@@ -372,10 +372,9 @@ class Model:
     def score_pool(
         self, problems: Sequence[Problem], pool: Sequence[Kernel], *, tflops: bool = True
     ) -> tuple[NDArray[np.float64], NDArray[np.float64] | None]:
-        """Ranking scores of a pool's kernels, and predicted TFLOPS if available and requested.
+        """Predict ranking scores of a pool's kernels, and TFLOPS if available and requested.
 
-        Both have the shape (problems, kernels). What is prepared for a pool is kept as long as the same object is
-        given.
+        Both have the shape (problems, kernels). Data prepared for a pool are cached by the identity of the object.
 
         Raises:
             ModelError: a file of the model is damaged.
@@ -392,12 +391,12 @@ class Model:
     def speeds_of(
         self, problems: Sequence[Problem], pool: Sequence[Kernel], kernels: NDArray[np.intp]
     ) -> NDArray[np.float64]:
-        """Predicted TFLOPS of selected kernels of each problem, bit-identical to `score_pool`.
+        """Predict TFLOPS of selected kernels of each problem, bit-identical to `score_pool`.
 
         Args:
             problems: the problems.
             pool: the pool.
-            kernels: numbers in the pool, shape (problems, some), as that of the result.
+            kernels: indices in the pool, shape (problems, some), like the result.
 
         Raises:
             ModelError: a file of the model is damaged.
@@ -405,11 +404,11 @@ class Model:
         return self._scorer.some(problems, pool, kernels, self._targets.index(TFLOPS))
 
     def scores(self, dataset: Dataset) -> NDArray[np.float64]:
-        """Score of every row of a dataset, shape (rows,): higher is better."""
+        """Score every row of a dataset, shape (rows,): higher is better."""
         return self.predict_dataset(dataset, self.spec.rank_by)
 
     def predict_dataset(self, dataset: Dataset, target: str, trees: int | None = None) -> NDArray[np.float64]:
-        """As `predict`, for every row of a dataset; with the first `trees` only, if given.
+        """`predict` for every row of a dataset; with the first `trees` only, if given.
 
         Raises:
             ModelError: there is no such target, or its file is damaged.
@@ -430,13 +429,13 @@ class Model:
 
         if target not in self._boosters:
             self._forest(target)
-            # With the sizes of its trees LightGBM reads them in parallel, where an error would end the process.
+            # With tree_sizes LightGBM parses trees in parallel, where an error would terminate the process.
             text = TREE_SIZES.sub("", self._texts[target], count=1)
             self._boosters[target] = lightgbm.Booster(model_str=text)
         return self._boosters[target]
 
     def _blocks(self, dataset: Dataset) -> Iterator[NDArray[np.float64]]:
-        """Features of a dataset in blocks, shape (rows of the block, features)."""
+        """Yield features of a dataset in blocks, shape (rows of the block, features)."""
         op, spec = self.spec.op, self.spec
         for start in range(0, len(dataset), BLOCK_ROWS):
             rows = dataset.frame.iloc[start : start + BLOCK_ROWS]
@@ -483,7 +482,7 @@ class Model:
         try:
             forest = open_forest(path)
         except ModelError as error:
-            self._forest(target)  # which says what is wrong with the text, if that is it
+            self._forest(target)  # reports damage of the text, if any
             raise ModelError(f"{self.path}, model of {target}: {error.message}", error.hint, code=error.code) from error
         self._check_inputs(forest.feature_names, target)
         return forest

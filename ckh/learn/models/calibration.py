@@ -25,10 +25,10 @@ if TYPE_CHECKING:
     from ckh.files.jsonfields import JsonFields
 
 CALIBRATION_NAME = "calibration.json"
-FIRST = 4  # kernels whose speeds count; CALIBRATED_FIRST of csrc/ckh_core.c
-COVERED = 0.9  # the share of measured times that the interval is to hold
+FIRST = 4  # kernels whose speeds are used; CALIBRATED_FIRST of csrc/ckh_core.c
+COVERED = 0.9  # nominal share of measured times within the interval
 _MOST_ROWS = 1024
-_LEAST, _MOST = 1e-12, 1e12  # of ratios and speeds; beyond, products of them are no finite numbers
+_LEAST, _MOST = 1e-12, 1e12  # bounds of ratios and speeds, so that products are finite
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,10 +51,10 @@ class Calibration:
     problems: int
 
     def __post_init__(self) -> None:
-        """Refuse what is none.
+        """Validate the values.
 
         Raises:
-            DataError: a number is not finite, too large or small to be one, or out of order.
+            DataError: a number is not finite, out of range, or out of order.
         """
         numbers = (*self.gap, *self.share, self.scale, *(one for band in self.bands for one in band))
         is_table = len(self.gap) == len(self.share) <= _MOST_ROWS and all(abs(one) < _MOST for one in numbers)
@@ -85,11 +85,11 @@ class Calibration:
         return np.asarray(np.where(gap >= gaps[-1], shares[-1], np.maximum(share, shares[above])))
 
     def speeds(self, score: NDArray[np.float64], tflops: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Calibrated speeds of kernels in ranking order, decreasing: identical to those of C.
+        """Calibrated speeds of kernels in ranking order, decreasing: identical to those computed in C.
 
         Args:
-            score: what they are ordered by, shape (..., kernels), of at least `FIRST` kernels or all.
-            tflops: the speeds that are predicted of them, of the same shape.
+            score: ranking scores, shape (..., kernels), of at least `FIRST` kernels or all.
+            tflops: the predicted speeds, of the same shape.
         """
         import numpy as np
 
@@ -109,7 +109,7 @@ class Calibration:
 
 
 def read_calibration(folder: Path) -> Calibration | None:
-    """The calibration in a model's directory; None if there is none.
+    """Read the calibration in a model's directory; None if there is none.
 
     Raises:
         ModelError: it is damaged.

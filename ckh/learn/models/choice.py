@@ -1,4 +1,4 @@
-"""The choice of a model: operation, architecture, element type and folder, from what a command was given."""
+"""Selection of a model: operation, architecture, element type and folder, from a command's options."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ if TYPE_CHECKING:
 
 
 class Chooser:
-    """The choice of a model for each problem, given operation, architecture and element type.
+    """Selects a model for each problem, given operation, architecture and element type.
 
-    A model is the one that was named, or the first that fits (`artifact.fitting_models`).
+    It is the named model, or the first that fits (`artifact.fitting_models`).
 
     Raises:
         UsageError: there is no such operation or architecture.
-        ModelError: the model that was named is missing or damaged.
+        ModelError: the named model is missing or damaged.
     """
 
     def __init__(self, path: Path | str | None, arch: str | None, dtype: str | None, op: str | None) -> None:
@@ -54,11 +54,11 @@ class Chooser:
         self._models = AnsweringModels(self.arch)
 
     def model(self, problem: Problem, *, stands_in: bool = False) -> Model:
-        """The model for a problem; where there is none and `stands_in`, what answers instead (`transfer.stand_in`).
+        """Return the model for a problem; with `stands_in` a substitute if there is none (`transfer.stand_in`).
 
         Raises:
             ModelError: there is none, or it is damaged.
-            UsageError: the one that was named is for something else.
+            UsageError: the named model is for something else.
         """
         if self._named is not None:
             self._named.require(wanted_for(problem, self.arch))
@@ -66,15 +66,15 @@ class Chooser:
         return self._models.answering(problem) if stands_in else self._models.fitting(problem)
 
     def problem(self, given: Mapping[str, Any], variant: str, command: str) -> Problem:
-        """The problem that was requested.
+        """Return the requested problem.
 
         Args:
-            given: the options that were given, by name.
+            given: the given options, by name.
             variant: the direction; empty if none was given.
-            command: the one whose help is referred to.
+            command: the command whose help messages refer to.
 
         Raises:
-            UsageError: it is impossible, or an option does not go with the operation.
+            UsageError: the problem is impossible, or an option does not go with the operation.
         """
         if self._requested is None:
             raise UsageError(
@@ -87,12 +87,12 @@ class Chooser:
         return problem
 
     def load_problems(self, source: str, variant: str | None, dtype: str | None) -> tuple[Problem, ...]:
-        """The problems of a set or file (`LoadProblems`), for the architecture.
+        """Load the problems of a set or file (`LoadProblems`), for the architecture.
 
         Raises:
             CkhError: there is no such set, or the file is unusable.
         """
-        self._models.source = "" if source == STDIN else source  # which cannot be read by another command
+        self._models.source = "" if source == STDIN else source  # stdin cannot be read by another command
         found = problems_of(self.op, source, variant, dtype, self.dtype)
         if self._requested is None:
             return found

@@ -1,7 +1,7 @@
-"""The kernel that wins most at the problem's size, whatever its layer: what a model of winners must be better than.
+"""Most frequent winner at the problem's size, over all layers: a baseline for models of winners.
 
-Counted among the problems that the model learned from, as `ckh evaluate` does (`assess.winners.most_frequent`), for
-problems of one kind and device at the nearest known size. Imports next to nothing.
+Counted over the training problems of the model, as in `ckh evaluate` (`assess.winners.most_frequent`), for problems of
+one kind and device at the nearest known size. Has almost no imports.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 
 
 class Frequent(NamedTuple):
-    """The kernel that wins most at a size.
+    """The most frequent winner at a size.
 
     Attributes:
-        size: the size's name.
-        value: the nearest one that was measured.
+        size: name of the size.
+        value: the nearest measured value.
         kernel: its name.
-        wins: on how many problems it was best.
-        problems: of how many that were measured there.
+        wins: number of problems where it was best.
+        problems: number of problems measured at that size.
     """
 
     size: str
@@ -40,20 +40,20 @@ class Frequent(NamedTuple):
 
     @property
     def line(self) -> str:
-        """In words."""
+        """Return a sentence for the answer."""
         won = f"{self.wins} of {self.problems} measured problems"
         return f"most frequent winner at {self.size} = {self.value}: {self.kernel} ({won})"
 
 
-# What a problem is besides the sizes left out -> each size, the kernel, its wins and the problems.
+# Text of a problem without the sizes left out -> rows of size, kernel, wins and problems.
 Table = dict[str, list[tuple[int, str, int, int]]]
 
 
 def frequent_table(measured: MeasuredSet, problem: Problem, op: AnyOperation, file: Path) -> Table:
-    """The kernels that win most at each size, for problems that differ from this one in nothing but sizes.
+    """Most frequent winner at each size, for problems that differ from this one only in sizes.
 
     Raises:
-        ModelError: a problem that was measured is none; `file` is what it stands in.
+        ModelError: the text of a measured problem does not parse; `file` is named.
     """
     sizes, left_out = [name.lower() for name in op.problems.sizes], held_out(op)
     wanted, size = _without(problem, sizes), op.problems.grows_with.lower()
@@ -70,20 +70,20 @@ def frequent_table(measured: MeasuredSet, problem: Problem, op: AnyOperation, fi
 
 
 def held_out(op: AnyOperation) -> list[str]:
-    """The sizes that are left out of account: those of a layer, and that by which problems of a layer differ."""
+    """Sizes to ignore: those of a layer, and the size by which problems of a layer differ."""
     return [name.lower() for name in (*op.problems.split_by, op.problems.grows_with)]
 
 
 def frequent(
     problem: Problem, size: str, left_out: Sequence[str], table: Mapping[str, Sequence[Sequence[Any]]]
 ) -> Frequent | None:
-    """The kernel that wins most at the nearest known size; None if nothing is known of the problem's kind.
+    """Most frequent winner at the nearest known size; None if the problem's kind is unknown.
 
     Args:
         problem: the problem.
         size: the size.
-        left_out: sizes that do not count (`held_out`).
-        table: `frequent_table`, or what JSON made of it.
+        left_out: sizes to ignore (`held_out`).
+        table: `frequent_table`, or its JSON form.
     """
     known = table.get(_without(problem, left_out))
     if not known:
@@ -94,12 +94,12 @@ def frequent(
 
 
 def _without(problem: Problem, sizes: Sequence[str]) -> str:
-    """The problem's text with all of these sizes 1."""
+    """Canonical text of the problem with all of these sizes set to 1."""
     plain: Problem = replace(problem, **dict.fromkeys(sizes, 1))  # type: ignore[type-var]
     return plain.canonical()
 
 
 def _first(counts: Counter[str]) -> tuple[str, int, int]:
-    """The most frequent, of several the first by name; its number, and that of all."""
+    """Return the most frequent kernel, ties by name; its count, and the total."""
     kernel = min(counts, key=lambda name: (-counts[name], name))
     return kernel, counts[kernel], counts.total()

@@ -1,6 +1,6 @@
-"""`train_manifest.json`: what a model says of its training data. Reading it imports next to nothing.
+"""`train_manifest.json`: facts about a model's training data. Reading it has almost no imports.
 
-Finding the data that a model was trained on, by what its manifest says of them.
+Also finds the datasets that a model was trained on, by the digests in its manifest.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ _ID_LENGTH = 12
 
 
 def problem_id(problem: Problem) -> str:
-    """A short hash that stands for a problem in manifests."""
+    """Short hash that identifies a problem in manifests."""
     return hashlib.sha256(problem.canonical().encode()).hexdigest()[:_ID_LENGTH]
 
 
 def trained_problems(folder: Path) -> frozenset[str] | None:
-    """The ids (`problem_id`) of the problems that a model was trained on; None if its manifest does not say.
+    """Ids (`problem_id`) of the problems that a model was trained on; None if not in its manifest.
 
     Raises:
         ModelError: the manifest is damaged.
@@ -40,7 +40,7 @@ def trained_problems(folder: Path) -> frozenset[str] | None:
 
 
 def trained_layers(folder: Path) -> frozenset[str] | None:
-    """The ids of the layers that a model was trained on, at any batch size; None if its manifest does not say.
+    """Ids of the layers that a model was trained on, at any batch size; None if not in its manifest.
 
     Raises:
         ModelError: the manifest is damaged.
@@ -49,10 +49,10 @@ def trained_layers(folder: Path) -> frozenset[str] | None:
 
 
 def labels_of(folder: Path) -> Labels:
-    """The labels of the kernels that a model learned from; measured ones if its manifest does not say.
+    """Labels that a model was trained on; measured times if not in its manifest.
 
     Raises:
-        ModelError: the manifest is damaged, or names no such labels.
+        ModelError: the manifest is damaged, or the labels are unknown.
     """
     named = our_manifest(folder).get("labels", Labels.MEASURED.value)
     if not isinstance(named, str) or named not in list(Labels):
@@ -61,9 +61,9 @@ def labels_of(folder: Path) -> Labels:
 
 
 def problem_count(folder: Path) -> int:
-    """How many problems a model was trained on; 0 if its manifest does not say, or is damaged.
+    """Number of problems that a model was trained on; 0 if its manifest lacks it, or is damaged.
 
-    Models that fit are put in order by it, and the manifests of those that are not used are nobody's concern.
+    It only orders models that fit, so that a damaged manifest of an unused model is not an error.
     """
     try:
         count = read_manifest(folder).get("unique_shapes")
@@ -73,7 +73,7 @@ def problem_count(folder: Path) -> int:
 
 
 def our_manifest(folder: Path) -> dict[str, Any]:
-    """The entries that ckh wrote into a manifest; empty for models of AMD's tools, or without a manifest.
+    """Entries written by ckh into a manifest; empty for models of AMD's tools, or without a manifest.
 
     Raises:
         ModelError: the manifest is damaged.
@@ -85,7 +85,7 @@ def our_manifest(folder: Path) -> dict[str, Any]:
 
 
 def read_manifest(folder: Path) -> dict[str, Any]:
-    """A model's manifest; empty if it is missing.
+    """Read a model's manifest; empty if it is missing.
 
     Raises:
         ModelError: it is damaged.
@@ -106,17 +106,17 @@ def _ids(folder: Path, name: str) -> frozenset[str] | None:
     return frozenset(ids)
 
 
-_MOST_FILES = 256  # of a folder that are looked at
+_MOST_FILES = 256  # maximum per folder
 
 
 def training_files(model: Path, folders: Iterable[Path]) -> tuple[Path, ...]:
-    """The datasets that a model was trained on; none if they are not all in the folders.
+    """Find the datasets that a model was trained on; empty unless all are in the folders.
 
-    One file by the digest of its rows; others by the digests of what they were converted from, and by their rows.
+    A single file is found by the digest of its rows; several by the digests of their source files, and their rows.
 
     Args:
         model: the model's folder.
-        folders: where to look, not in folders inside.
+        folders: folders to search, not recursively.
     """
     manifest = read_manifest(model)
     ours = manifest.get("ckh")
@@ -143,7 +143,7 @@ def _datasets(folders: Iterable[Path]) -> Iterable[DatasetFile]:
 
 
 def _origins(document: dict[str, Any]) -> frozenset[str]:
-    """The digests of the files that rows were converted from."""
+    """Digests of the files that rows were converted from."""
     sources = document.get("sources")
     found = [one.get("sha256") for one in sources if isinstance(one, dict)] if isinstance(sources, list) else []
     return frozenset(filter(None, map(str, found)))

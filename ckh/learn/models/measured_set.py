@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from ckh.ops.base import Problem
 
 MEASURED_NAME = "measured.json.gz"
-_MOST_PROBLEMS = 20_000  # more are no part of a model: the limits of their sizes are
+_MOST_PROBLEMS = 20_000  # above this, only the limits of sizes are stored
 _VERSION = 1
 _SHOWN = 80
 
@@ -71,10 +71,10 @@ class MeasuredSet:
         return dict(zip(self.sizes, self.limits, strict=True))
 
     def nearest(self, problem: Problem, count: int = 1) -> list[NearestProblem]:
-        """The nearest problems by sizes, nearest first."""
+        """Find the nearest problems by sizes, nearest first."""
         here = [_log(getattr(problem, name)) for name in self.sizes]
         near: list[tuple[float, int]] = []  # at most `count`
-        limit = math.inf  # the farthest of them
+        limit = math.inf  # distance of the farthest of them
         for number, row in enumerate(self.values):
             total = 0.0
             for value, place in zip(row, here, strict=True):
@@ -99,11 +99,11 @@ def _log(size: int) -> float:
 
 
 def measured_file(dataset: Dataset, before: MeasuredSet | None = None) -> bytes:
-    """Content of the file for training rows; problems without times are counted in limits and families alone.
+    """Build the file content for training rows; problems without times count only for limits and families.
 
     Args:
         dataset: the rows.
-        before: measurements of the start of a warm start; newer ones of the same problem count.
+        before: measurements of the start of a warm start; replaced by newer ones of the same problem.
     """
     import numpy as np
 
@@ -141,7 +141,7 @@ def measured_file(dataset: Dataset, before: MeasuredSet | None = None) -> bytes:
         "best": [[kernels.setdefault(name, len(kernels)), ms] for _, name, ms in rows.values()],
         "kernels": list(kernels),
     }
-    # No time stamp in the archive: equal models are equal files.
+    # No time stamp in the archive: equal models give equal files.
     return gzip.compress(json.dumps(document, separators=(",", ":")).encode(), mtime=0)
 
 
@@ -149,14 +149,14 @@ def read_measured(folder: Path, sizes: Iterable[str] | None = None) -> MeasuredS
     """Read the measurements of a model's folder.
 
     Args:
-        folder: the model's.
-        sizes: names of the sizes that problems of its operation have; None: whatever the file says.
+        folder: folder of the model.
+        sizes: names of the sizes of the operation's problems; None: not checked.
 
     Returns:
         The measurements; None if there is no such file.
 
     Raises:
-        ModelError: it is damaged, of another version, or has a size that is none of `sizes`.
+        ModelError: it is damaged, of another version, or has a size that is not in `sizes`.
     """
     path = folder / MEASURED_NAME
     if not path.is_file():

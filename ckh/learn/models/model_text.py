@@ -1,4 +1,4 @@
-"""LightGBM's model text: made small, and several models as one."""
+"""LightGBM's model text: shrinking it, and joining several models."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from ckh.errors import ModelError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-# What LightGBM writes for those who look at a tree; neither it nor ckh needs them to evaluate one.
+# Information for humans; neither LightGBM nor ckh needs it to evaluate a tree.
 _NOT_NEEDED = re.compile(
     r"^(?:split_gain|leaf_weight|leaf_count|internal_value|internal_weight|internal_count|tree_sizes)=.*\n",
     re.MULTILINE,
 )
-# Significant digits that are enough for scores that only order, and for halves of features below a million.
+# Significant digits that suffice for ranking scores, and for half-integer thresholds of features below a million.
 _DIGITS = {"leaf_value": 4, "threshold": 7}
 _NUMBERS = re.compile(rf"^({'|'.join(_DIGITS)})=(.*)$", re.MULTILINE)
 _TREE = re.compile(r"^Tree=\d+$", re.MULTILINE)
@@ -24,15 +24,15 @@ _END = "end of trees"
 
 
 def slim(text: str) -> str:
-    """The same model in less than half the size; every prediction is equal bit by bit."""
+    """Remove what is not needed: less than half the size, with bit-identical predictions."""
     return _NOT_NEEDED.sub("", text)
 
 
 def shorten(text: str) -> str:
-    """The same trees with rounded numbers, in half the packed size, for scores that only order.
+    """Round the numbers of the trees, for half the packed size, for scores that only rank.
 
     Leaves keep 4 significant digits, so a score changes by less than 0.05 % of the sum of its leaves' magnitudes.
-    Thresholds keep 7: a row takes another path only if a feature's value is that near to one.
+    Thresholds keep 7: a row takes another path only if a feature's value is that close to one.
     """
     return _NUMBERS.sub(_rounded, text)
 
@@ -43,7 +43,7 @@ def _rounded(line: re.Match[str]) -> str:
 
 
 def scale_leaves(text: str, factor: float) -> str:
-    """The same trees, whose leaves, and with them the raw score, are so many times as large."""
+    """Scale the leaves, and with them the raw score, by a factor."""
 
     def scaled(line: re.Match[str]) -> str:
         return "leaf_value=" + " ".join(repr(float(number) * factor) for number in line[1].split())
@@ -52,7 +52,7 @@ def scale_leaves(text: str, factor: float) -> str:
 
 
 def join_trees(texts: Sequence[str]) -> str:
-    """One model whose raw score is the sum of the models' raw scores; the rest of the text is the first one's.
+    """Join models: the raw score is the sum of their raw scores; the rest of the text is from the first.
 
     Raises:
         ModelError: a text has no trees, or the models have different inputs.
@@ -66,7 +66,7 @@ def join_trees(texts: Sequence[str]) -> str:
 
 
 def _parts(text: str) -> tuple[str, str, list[str], str]:
-    """Head, its line of inputs, trees, and what follows them."""
+    """Split a text into head, line of inputs, trees, and tail."""
     text = slim(text)
     starts = [found.start() for found in _TREE.finditer(text)]
     end = text.find(_END)

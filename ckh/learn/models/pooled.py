@@ -1,4 +1,4 @@
-"""Scores of the kernels of many problems, which are mostly the same ones: a pool is prepared for all of them."""
+"""Scores of the kernels of many problems with mostly the same kernels, prepared as one pool."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 
 
 class PooledScores:
-    """A model's scores of kernels that are given by number.
+    """A model's scores of kernels given by index.
 
-    What a model prepares is of one pool, and takes longer than scoring. So the pool holds the kernels of all problems
-    that were scored; one that has others makes it grow.
+    Preparing a pool takes longer than scoring. So the pool holds the kernels of all problems scored so far, and grows
+    when a problem has others.
 
     Args:
-        model: by which is scored.
-        kernels: what numbers count.
+        model: the model.
+        kernels: the kernels that indices refer to.
     """
 
     def __init__(self, model: Model, kernels: Sequence[Kernel]) -> None:
@@ -35,7 +35,7 @@ class PooledScores:
         self._pool: Sequence[Kernel] = ()
 
     def __call__(self, problem: Problem, numbers: NDArray[np.int64]) -> NDArray[np.float64]:
-        """The scores of kernels on a problem, shape (numbers,), higher for faster ones."""
+        """Score kernels on a problem, shape (numbers,), higher is faster."""
         if not np.isin(numbers, self._numbers).all():
             self._numbers = np.union1d(self._numbers, numbers)
             self._pool = self._kernels.take(self._numbers)

@@ -1,8 +1,8 @@
-"""What AMD's published models leave out of their specs, read from the model files themselves.
+"""Facts that the specs of AMD's published models lack, read from the model files themselves.
 
-The first specs list neither targets nor the targets that were learned as logarithms: `train.py` has written these since
-it takes logarithms. A folder's model files say what there are models of. LightGBM's first tree says whether one learned
-log1p of its target: it holds the target's mean over the training rows.
+The first specs list neither targets nor the targets trained on logarithms: `train.py` has written these since it uses
+logarithms. The targets are those with a model file. LightGBM's first tree shows whether a model was trained on log1p of
+its target: it holds the target's mean over the training rows.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ from ckh.training import TARGETS
 if TYPE_CHECKING:
     from pathlib import Path
 
-_LARGEST_MEAN_LOG = log1p(10_000)  # of TFLOPS or GB/s; a mean of TFLOPS or GB/s themselves is larger in AMD's data
+_LARGEST_MEAN_LOG = log1p(10_000)  # of TFLOPS or GB/s; without logarithms the mean is larger in AMD's data
 _LEAVES = re.compile(r"^leaf_value=(.*)$", re.MULTILINE)
 _COUNTS = re.compile(r"^leaf_count=(.*)$", re.MULTILINE)
 _SUFFIXES = (".lgbm.gz", ".lgbm")
 
 
 def model_file(folder: Path, target: str) -> Path | None:
-    """The file of a target's model, the newer if there are a packed and a plain one; None if there is none."""
+    """File of a target's model, the newer of a packed and a plain file; None if there is none."""
     paths = [folder / f"model_{target}{suffix}" for suffix in _SUFFIXES]
     return max((path for path in paths if path.is_file()), key=lambda path: path.stat().st_mtime, default=None)
 
 
 def forest_path(folder: Path, target: str) -> Path:
-    """The file of a target's model.
+    """File of a target's model.
 
     Raises:
         ModelError: there is none.
@@ -45,7 +45,7 @@ def forest_path(folder: Path, target: str) -> Path:
 
 
 def read_forest(folder: Path, target: str) -> str:
-    """LightGBM's text of a target's model in a folder.
+    """Read LightGBM's text of a target's model in a folder.
 
     Raises:
         ModelError: there is none, or it is damaged.
@@ -55,12 +55,12 @@ def read_forest(folder: Path, target: str) -> str:
 
 
 def targets_in(folder: Path) -> tuple[str, ...]:
-    """The targets of which a folder has models, in AMD's order."""
+    """Targets with a model file in a folder, in AMD's order."""
     return tuple(target for target in TARGETS if model_file(folder, target) is not None)
 
 
 def is_of_logs(folder: Path, target: str) -> bool:
-    """True if a model learned log1p of its target; False if it learned the target, or is not there.
+    """True if a model was trained on log1p of its target; False if on the target itself, or if it does not exist.
 
     Raises:
         ModelError: its file is damaged.

@@ -24,10 +24,10 @@ _LOGARITHM = "log2_"
 
 
 def reach_of(forest: PackedForest, sizes: Container[str]) -> dict[str, float]:
-    """The largest threshold on each of the sizes that are tested, by name; one on a logarithm counts for its size.
+    """Largest threshold on each tested size, by name; thresholds on logarithms are converted.
 
     Args:
-        forest: what predicts the speed.
+        forest: the forest that predicts the speed.
         sizes: names of sizes, in lower case.
     """
     from ckh.ranking.packed import CATEGORICAL
@@ -45,11 +45,11 @@ def reach_of(forest: PackedForest, sizes: Container[str]) -> dict[str, float]:
 
 
 def limits(reach: Mapping[str, float], sizes: Iterable[str]) -> list[float]:
-    """The largest of each size of which a speed is expected; infinite where any is.
+    """Largest value of each size for which a speed is predicted; infinite if unlimited.
 
     Args:
-        reach: as of `reach_of`.
-        sizes: names of sizes, as problems have them.
+        reach: as returned by `reach_of`.
+        sizes: names of sizes, as in problems.
     """
     return [FAR * max(reach[name], 1.0) if name in reach else math.inf for name in sizes]
 

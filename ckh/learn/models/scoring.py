@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ckh.ops.base import Kernel, Problem
     from ckh.ranking.packed import PackedForest
 
-_POOLS = 64  # prepared pools that are kept: MIOpen has one for each of 47 kinds of problems
+_POOLS = 64  # prepared pools to cache: MIOpen has one for each of 47 kinds of problems
 _Value = TypeVar("_Value")
 
 
@@ -102,18 +102,18 @@ class PoolScorer:
         self._hardware = hardware
         self._targets = tuple(targets)
         self._forest = forest
-        # By identity, which the pool beside it keeps from being used again.
+        # Keyed by id; the stored pool keeps the id from being reused.
         self._rankers: Remembered[tuple[Sequence[Kernel], Ranker]] = Remembered(_POOLS)
 
     def predictions(
         self, problems: Sequence[Problem], pool: Sequence[Kernel], targets: int | None = None
     ) -> NDArray[np.float64]:
-        """The predicted targets of each kernel, shape (targets, problems, kernels).
+        """Predict targets of each kernel, shape (targets, problems, kernels).
 
         Args:
-            problems: those to rank for.
+            problems: the problems.
             pool: the kernels.
-            targets: how many of the targets are computed, from the first; all by default.
+            targets: number of targets to compute, from the first; all by default.
 
         Raises:
             ModelError: a file of the model is missing or damaged.
@@ -124,13 +124,13 @@ class PoolScorer:
     def some(
         self, problems: Sequence[Problem], pool: Sequence[Kernel], kernels: NDArray[np.intp], target: int
     ) -> NDArray[np.float64]:
-        """A predicted target of selected kernels of each problem, identical to `predictions`.
+        """Predict a target of selected kernels of each problem, identical to `predictions`.
 
         Args:
-            problems: those to rank for.
+            problems: the problems.
             pool: the kernels.
-            kernels: which kernels of the pool, shape (problems, some), as that of the result.
-            target: the number of the target.
+            kernels: indices in the pool, shape (problems, some), like the result.
+            target: index of the target.
         """
         columns = self._spec.op.problems.features(problems)
         return self._ranker(pool, columns).some(columns, kernels, target)

@@ -1,4 +1,4 @@
-"""`feature_spec.json`: what a model was trained on and how to feed it. AMD's keys, and one of ours beside them."""
+"""`feature_spec.json`: what a model was trained on, and its inputs. AMD's keys, and one key of ckh's own."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ if TYPE_CHECKING:
 
 SPEC_NAME = "feature_spec.json"
 
-_MOST_OF_HARDWARE = 2**40  # features multiply them
+_MOST_OF_HARDWARE = 2**40  # upper bound: features multiply them
 
-ANY = "any"  # the element type of models that are for all
+ANY = "any"  # element type of models for all types
 BETWEEN_DEVICES = ", "
 
 _DIRECTION_IN_NAME = re.compile("|".join(direction.value for direction in Direction))
@@ -43,20 +43,20 @@ class ModelSpec:
 
     Attributes:
         op_type: the operation.
-        variant: the direction; None if the model is for all, or the spec of one of AMD's models and its folder leave
-            it open.
-        dtype: element type of the problems; `ANY` if the model is for all.
-        arch: architecture they were measured on.
-        device: name of that device on one line, empty if unknown.
+        variant: the direction; None if the model is for all directions, or neither the spec of AMD's model nor its
+            folder name states it.
+        dtype: element type of the problems; `ANY` if the model is for all types.
+        arch: architecture of the measurements.
+        device: name of the device on one line, empty if unknown.
         feature_names: inputs, in order.
-        categorical_features: those that are categories.
-        targets: what there are models of.
+        categorical_features: the categorical inputs.
+        targets: targets with a model.
         log_targets: targets trained on log1p.
         rank_by: target that orders kernels.
-        hardware: the profile that all training data shared, by name of `schema.HARDWARE`; what it lacks comes from
-            the architecture.
-        legacy_tiles: whether the model was trained by AMD's tools, whose columns of kernels mean something
-            else (`Operation.legacy_columns`).
+        hardware: the profile shared by all training data, by name of `schema.HARDWARE`; missing values come from the
+            architecture.
+        legacy_tiles: whether the model was trained by AMD's tools, whose kernel columns have other meanings
+            (`Operation.legacy_columns`).
     """
 
     op_type: str
@@ -79,7 +79,7 @@ class ModelSpec:
 
     @property
     def encoding(self) -> Encoding:
-        """How the model encodes kernels."""
+        """The model's encoding of kernels."""
         return Encoding.on(self.arch, legacy=self.legacy_tiles)
 
     @property
@@ -89,13 +89,13 @@ class ModelSpec:
 
     @property
     def purpose(self) -> str:
-        """The model's purpose, in words."""
+        """The model's purpose as text."""
         variant = f"{self.variant or 'any direction'} " if self.op.has_directions else ""
         return f"{self.op_type} {variant}{self.dtype} on {self.arch}"
 
 
 def spec_of(dataset: Dataset, targets: tuple[str, ...]) -> ModelSpec:
-    """The spec of a model of these targets, trained on all rows of a dataset."""
+    """Build the spec of a model of these targets, trained on all rows of a dataset."""
     frame, op = dataset.frame, dataset.op
     devices = sorted(frame["device"].dropna().unique())
     hardware = {name: value for name, value in dataset.hardware().items() if isinstance(value, int)}
@@ -116,7 +116,7 @@ def spec_of(dataset: Dataset, targets: tuple[str, ...]) -> ModelSpec:
 
 
 def spec_text(spec: ModelSpec, params: dict[str, Any]) -> str:
-    """The content of a spec file; `params` are LightGBM's."""
+    """Format the content of a spec file; `params` are LightGBM's."""
     ours = {
         "variant": None if spec.variant is None else str(spec.variant),
         "device": spec.device,
@@ -141,23 +141,23 @@ def spec_text(spec: ModelSpec, params: dict[str, Any]) -> str:
 
 
 def may_be_for(folder: Path, op_type: str, arch: str) -> bool:
-    """True if the spec in a folder holds both names; if not, it is of another operation or architecture.
+    """True if the spec in a folder contains both names; if not, it is of another operation or architecture.
 
-    It is not parsed, so that a prediction leaves other models and operations alone.
+    It is not parsed, so that a prediction does not depend on other models and operations.
     """
     try:
         content = read_bytes(folder / SPEC_NAME, MOST_MODEL_BYTES)
     except DataError:
         return True
-    is_plain = b"\\" not in content and b"\0" not in content  # else texts may be written in another way
+    is_plain = b"\\" not in content and b"\0" not in content  # otherwise text may be encoded differently
     return not is_plain or all(f'"{name}"'.encode() in content for name in (op_type, arch))
 
 
 def read_spec(folder: Path) -> ModelSpec:
-    """The spec of the model in a folder.
+    """Read the spec of the model in a folder.
 
     Raises:
-        ModelError: it is missing, damaged, of an operation, encoding or features that ckh does not have.
+        ModelError: it is missing, damaged, or has an operation, encoding or features unknown to ckh.
     """
     path = folder / SPEC_NAME
     if not path.is_file():
@@ -177,7 +177,7 @@ def _parse(fields: JsonFields, folder: Path) -> ModelSpec:
             f"{where}: unknown operation {op_type!r}", "it has " + ", ".join(operation_names()), code="unknown-op"
         )
     engine = operation(op_type).training.engine
-    # AMD's older specs carry neither version nor hardware: both are then as they were before the keys existed.
+    # AMD's older specs have neither version nor hardware: defaults from before these keys apply.
     encoding = fields.scalar("feature_encoding_version", int) if fields.has("feature_encoding_version") else 0
     if encoding != engine.encoding_version:
         hint = "train the model anew"
@@ -228,7 +228,7 @@ def _dtype(fields: JsonFields) -> str:
 
 
 def _targets(fields: JsonFields, folder: Path, *, is_amds: bool) -> tuple[str, ...]:
-    """The targets; where one of AMD's specs leaves them out, those whose models are in the folder."""
+    """Read the targets; if AMD's spec lacks them, those with a model file in the folder."""
     if is_amds and not fields.has("targets"):
         if not (found := published.targets_in(folder)):
             fields.fail("targets", "is missing, and there is no model_*.lgbm that would say them")
@@ -237,7 +237,7 @@ def _targets(fields: JsonFields, folder: Path, *, is_amds: bool) -> tuple[str, .
 
 
 def _log_targets(fields: JsonFields, folder: Path, targets: tuple[str, ...], *, is_amds: bool) -> tuple[str, ...]:
-    """The targets learned as logarithms; where one of AMD's specs leaves them out, the models say it."""
+    """Read the targets trained on logarithms; if AMD's spec lacks them, detected from the model files."""
     if is_amds and not fields.has("log_targets"):
         return tuple(target for target in targets if target in LOG_TARGETS and published.is_of_logs(folder, target))
     return fields.strings("log_targets")
@@ -246,7 +246,7 @@ def _log_targets(fields: JsonFields, folder: Path, targets: tuple[str, ...], *, 
 def _categorical(
     fields: JsonFields, names: tuple[str, ...], engine: FeatureEngine, *, is_amds: bool
 ) -> tuple[str, ...]:
-    """The categories; where one of AMD's specs leaves them out, those of AMD's feature engine."""
+    """Read the categorical inputs; if AMD's spec lacks them, those of AMD's feature engine."""
     if is_amds and not fields.has("categorical_features"):
         return tuple(name for name in engine.categorical if name in names)
     return fields.strings("categorical_features")

@@ -1,4 +1,4 @@
-"""Models in the user's folders that cannot be used: each is one warning in a process."""
+"""Unusable models in the user's folders: one warning each per process."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
     from ckh.errors import ModelError
 
-_LEFT_OUT: dict[Path, str] = {}  # folder -> what was said
+_LEFT_OUT: dict[Path, str] = {}  # folder -> warning
 
 
 def leave_out(path: Path, error: ModelError) -> None:
@@ -22,5 +22,5 @@ def leave_out(path: Path, error: ModelError) -> None:
 
 
 def unusable_models() -> tuple[str, ...]:
-    """The warnings about models that were left out in this process."""
+    """Warnings about models skipped in this process."""
     return tuple(_LEFT_OUT.values())

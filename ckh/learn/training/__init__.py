@@ -1,1 +1,1 @@
-"""Training: data, splits, fits, and the model directory that is written."""
+"""Training: data, splits, fits, and saving the model directory."""

@@ -1,4 +1,4 @@
-"""Fitting one model by LightGBM: its parameters, its rows, and the trees that it goes on from."""
+"""Fitting a model with LightGBM: parameters, rows, and the trees of a warm start."""
 
 from __future__ import annotations
 
@@ -22,37 +22,38 @@ if TYPE_CHECKING:
     from ckh.training import TrainOptions
 
 _EVAL_AT = (1, 2, 3, 4, 5)
-# From which on rows are binned once for all folds and targets, as lightgbm.cv does: bins of so many rows are the same
-# with a fold and without. Histograms by row are quicker then; a tree of 600,000 rows takes two thirds of the time.
+# Above this number, rows are binned once for all folds and targets, as in lightgbm.cv: with this many rows the bins
+# are the same with and without a fold. Row-wise histograms are then faster; a tree of 600,000 rows takes two thirds of
+# the time.
 _MANY_ROWS = 60_000
-# Of fewer a thread waits for the others longer than it works: beside two busy processes on two cores, 2,520 rows took
-# two threads five times as long as one, and six times its processor time.
+# With fewer, threads wait longer than they work: next to two busy processes on two cores, 2,520 rows took two threads
+# five times as long as one, and six times the CPU time.
 _ROWS_A_THREAD = 4_000
-# Of a LambdaRank that stands beside a model of efficiency. Of 7, 15 and 31 leaves, with and without smoothing, tried on
-# gfx950's convolutions: no better on five folds than without, and better across files in both directions.
+# For a LambdaRank combined with a model of efficiency. Tested with 7, 15 and 31 leaves, with and without smoothing, on
+# gfx950's convolutions: no better on five folds than without it, and better across files in both directions.
 _LAMBDARANK_TREES = TreeParams(400, 0.05, 15, colsample_bytree=0.4, path_smooth=20.0)
 
 
 def _go_on(_steps: int, _text: str) -> None:
-    """On a worker of a cluster, where there is no progress bar: end what nobody waits for any more."""
+    """Progress callback on a cluster's worker, without a progress bar: stop if the result is no longer awaited."""
     if is_withdrawn():
         raise CkhError("the run has ended", code="run-ended")
 
 
 class Prior(NamedTuple):
-    """A `lightgbm.Booster` of analytic estimates, and its weight beside 1 of the trees of measurements."""
+    """A `lightgbm.Booster` of analytic estimates, and its weight relative to 1 of the trees of measurements."""
 
     model: Any
     weight: float
 
 
 class Boosting:
-    """Fits models to rows of what was prepared.
+    """Fits models to rows of prepared data.
 
     Args:
-        prepared: the rows.
-        options: how models are trained.
-        advance: called with rounds that are done, and with what is being fitted.
+        prepared: the data.
+        options: training options.
+        advance: called with the number of finished rounds, and a description of the fit.
     """
 
     def __init__(self, prepared: Prepared, options: TrainOptions, advance: Callable[[int, str], None]) -> None:
@@ -61,7 +62,7 @@ class Boosting:
         self.advance = advance
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Another one on a worker of a cluster."""
+        """Pickle for a cluster's worker, with its own callback."""
         return Boosting, (self.prepared, self.options, _go_on)
 
     def fit(
@@ -73,15 +74,15 @@ class Boosting:
         trees: int | None = None,
         number: int = 0,
     ) -> Any:
-        """A `lightgbm.Booster` of some rows.
+        """Fit a `lightgbm.Booster` to some rows.
 
         Args:
-            fit: what is learned.
-            rows: numbers of the rows.
-            stop: rows by which to stop early; None: all rounds are done.
-            text: what the progress bar calls it.
-            trees: how many rounds, by default those of the options.
-            number: of the model in an ensemble, which its seed follows from.
+            fit: target, labels and weights.
+            rows: row indices.
+            stop: rows for early stopping; None: no early stopping.
+            text: description for the progress bar.
+            trees: number of rounds, by default that of the options.
+            number: index of the model in an ensemble, from which its seed is derived.
         """
         import lightgbm
 
@@ -114,7 +115,7 @@ class Boosting:
         return self._parameters(fit, self.options.params, self.options.seed)
 
     def prior(self, fit: Fit, rows: NDArray[np.int64]) -> Prior | None:
-        """Trees of what is known of rows besides their measurements (`prior_rows`); None where there is to be none."""
+        """Train trees on analytic estimates of the rows (`prior_rows`); None if no prior is used."""
         import lightgbm
 
         dataset, options = self.prepared.dataset, self.options
@@ -131,7 +132,7 @@ class Boosting:
         return Prior(lightgbm.train(parameters, data, PRIOR_TREES.n_estimators), options.prior * known.weight)
 
     def lambdarank(self, rows: NDArray[np.int64]) -> Any:
-        """The LambdaRank of rows that stands beside a model of efficiency and its law; None where none is requested."""
+        """Train the LambdaRank that is combined with a model of efficiency and its prior; None if not requested."""
         import lightgbm
 
         if not self.options.lambdarank:
@@ -141,7 +142,7 @@ class Boosting:
         return lightgbm.train(parameters, self._rows(fit, rows, parameters), _LAMBDARANK_TREES.n_estimators)
 
     def lambdarank_scale(self, rows: NDArray[np.int64], model: Any, prior: Prior, lambdarank: Any) -> float:
-        """The factor that spreads a LambdaRank's scores as a model's with its prior, within problems of these rows."""
+        """Factor that gives a LambdaRank's scores the same spread within problems as the model with its prior."""
         problem = np.unique(self.prepared.dataset.problem_ids[rows], return_inverse=True)[1]
         own = _spread_within(self._with_prior(model, prior, rows), problem)
         other = _spread_within(self.prepared.matrix.predict(lambdarank, rows), problem)
@@ -150,7 +151,7 @@ class Boosting:
     def predicted(
         self, fit: Fit, model: Any, rows: NDArray[np.int64], others: NDArray[np.int64]
     ) -> NDArray[np.float64]:
-        """Predict other rows by a `lightgbm.Booster` of some rows and what stands beside it, fitted to these rows."""
+        """Predict other rows with a `lightgbm.Booster`, and the prior and LambdaRank fitted to the same rows."""
         prior = self.prior(fit, rows)
         if prior is None:
             return self.prepared.matrix.predict(model, others)
@@ -162,7 +163,7 @@ class Boosting:
         return (score + factor * self.prepared.matrix.predict(lambdarank, others)) / (1.0 + weight)
 
     def _with_prior(self, model: Any, prior: Prior, rows: NDArray[np.int64]) -> NDArray[np.float64]:
-        """The mean of what a model and its prior predict for rows, weighted."""
+        """Weighted mean of the predictions of a model and its prior."""
         matrix, weight = self.prepared.matrix, prior.weight
         return (matrix.predict(model, rows) + weight * matrix.predict(prior.model, rows)) / (1.0 + weight)
 
@@ -171,7 +172,7 @@ class Boosting:
         parameters = {
             **trees.to_dict(),
             **fit.parameters,
-            # What scikit-learn's interface to LightGBM sets too, and a model's text says.
+            # Also set by LightGBM's scikit-learn interface, and part of the model text.
             "metric": fit.parameters["objective"],
             **({"eval_at": _EVAL_AT} if fit.is_grouped else {}),
             "random_state": seed,
@@ -184,7 +185,7 @@ class Boosting:
         return parameters
 
     def _rows(self, fit: Fit, rows: NDArray[np.int64], parameters: dict[str, Any]) -> Any:
-        """Rows as LightGBM's data, which keeps its bins of their features and not the features."""
+        """Convert rows to LightGBM's dataset, which stores binned features only."""
         import lightgbm
 
         matrix, problem = self.prepared.matrix, self.prepared.dataset.problem_ids
@@ -193,7 +194,7 @@ class Boosting:
         group = np.unique(problem[rows], return_counts=True)[1] if fit.is_grouped else None
         arguments: dict[str, Any] = {"label": fit.label[rows], "weight": weight, "group": group, "params": parameters}
         if self.prepared.start is not None:
-            # A model that is continued predicts for arrays only.
+            # A model that is continued can predict for arrays only.
             return lightgbm.Dataset(matrix.take(rows), **arguments, **self._features)
         if not self.has_many:
             return matrix.lightgbm_data(rows, **arguments, **self._features)
@@ -205,12 +206,12 @@ class Boosting:
 
     @property
     def has_many(self) -> bool:
-        """True if rows are so many that some things are done otherwise."""
+        """True for large data, which are handled differently."""
         return len(self.prepared.matrix) > _MANY_ROWS
 
     @cached_property
     def _order(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """The rows by problems, and the place of each row among these."""
+        """Row order by problem, and the position of each row in it."""
         order = np.argsort(self.prepared.dataset.problem_ids, kind="stable")
         place = np.empty(len(order), dtype=np.int64)
         place[order] = np.arange(len(order))
@@ -218,17 +219,17 @@ class Boosting:
 
     @property
     def _features(self) -> dict[str, Any]:
-        """LightGBM's arguments that name the features."""
+        """LightGBM's arguments with the feature names."""
         engine = self.prepared.dataset.op.training.engine
         return {"feature_name": list(engine.names), "categorical_feature": list(engine.categorical)}
 
 
 def _spread_within(score: NDArray[np.float64], problem: NDArray[np.int64]) -> float:
-    """The mean over problems of the standard deviation of a problem's scores.
+    """Mean over problems of the standard deviation of a problem's scores.
 
     Args:
-        score: of each row.
-        problem: the number of each row's problem, all from 0 on.
+        score: score of each row.
+        problem: index of each row's problem, consecutive from 0.
     """
     count = np.bincount(problem)
     mean = np.bincount(problem, score) / count

@@ -1,8 +1,8 @@
-"""Final models that the workers of a cluster fit together, each with a part of the rows: `lightgbm.dask`.
+"""Distributed training of final models on the workers of a cluster: `lightgbm.dask`.
 
-Of each part of a dataset, which holds whole problems, a worker computes the features and keeps them. The histograms of
-all workers are summed for every split. A feature's bins are found by one worker, from the rows that it has, so trees
-depend on how the rows are spread.
+Each worker computes and keeps the features of its parts of a dataset, which hold whole problems. Histograms are summed
+over all workers for every split. A feature's bins are determined by one worker from its own rows, so the trees depend
+on the distribution of rows.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from ckh.ops.base import AnyOperation
     from ckh.training import TrainOptions
 
-_OWN = ("n_jobs", "metric", "eval_at")  # parameters that workers have of their own, or that are of validation
-_LOOK_ROUNDS = 10  # after which it is seen whether somebody waits for the model
+_OWN = ("n_jobs", "metric", "eval_at")  # set by workers themselves, or only used in validation
+_LOOK_ROUNDS = 10  # rounds between checks whether the model is still awaited
 _FEATURES, _GROUP = "features", "group"
 
 
@@ -41,17 +41,17 @@ class FarFit:
     """The rows of a dataset on the workers of a cluster, with the labels of all targets.
 
     Args:
-        cluster: whose workers keep them.
-        parts: the rows; two of the parts are in memory here at a time.
-        options: of training: the targets and what their labels are.
+        cluster: the cluster.
+        parts: the rows; two parts are in memory here at a time.
+        options: training options: targets and labels.
 
     Attributes:
-        rows: that can be learned from.
-        workers: that have some.
+        rows: number of usable rows.
+        workers: number of workers with rows.
 
     Raises:
         DataError: there is no usable row.
-        DeviceError: the cluster is gone.
+        DeviceError: the connection to the cluster is lost.
     """
 
     def __init__(self, cluster: Cluster, parts: DatasetParts, options: TrainOptions) -> None:
@@ -79,16 +79,16 @@ class FarFit:
         note(f"{self.rows:,} rows in {len(self._kept)} parts are on {self.workers} workers")
 
     def fit(self, fit: Fit, op: AnyOperation, parameters: dict[str, Any], trees: int) -> Any:
-        """A `lightgbm.Booster` of all rows.
+        """Fit a `lightgbm.Booster` to all rows.
 
         Args:
-            fit: its target; its arrays are not used.
-            op: the operation, whose features are learned from.
-            parameters: LightGBM's.
-            trees: how many.
+            fit: the target; its arrays are not used.
+            op: the operation, which defines the features.
+            parameters: LightGBM's parameters.
+            trees: number of trees.
 
         Raises:
-            DeviceError: a worker died, or workers do not reach each other.
+            DeviceError: a worker died, or workers cannot reach each other.
         """
         import lightgbm
 
@@ -116,10 +116,10 @@ class FarFit:
         return model.booster_
 
     def _whole(self, name: str) -> Any:
-        """One of the arrays of all parts, as an array of Dask."""
+        """An array of all parts, as a Dask array."""
         from dask.delayed import delayed
 
-        array: Any = importlib.import_module("dask.array")  # which has no types
+        array: Any = importlib.import_module("dask.array")  # has no types
         found = []
         for arrays, (rows, groups), where in self._kept:
             one = self._client.submit(operator.itemgetter(name), arrays, workers=where, pure=False)
@@ -131,7 +131,7 @@ class FarFit:
 
 
 def _be_quiet() -> None:
-    """Here and on workers: LightGBM says its ports on stdout, whatever its verbosity."""
+    """Silence LightGBM, here and on workers: it prints its ports to stdout, whatever its verbosity."""
     import lightgbm
 
     logger = logging.getLogger("ckh.lightgbm")
@@ -140,14 +140,14 @@ def _be_quiet() -> None:
 
 
 def _go_on(client: str, target: str, done: Any) -> None:
-    """On a worker, after each round: end what nobody waits for any more, on all workers behind the same round."""
+    """Callback after each round: stop all workers in the same round if the model is no longer awaited."""
     if done.iteration % _LOOK_ROUNDS == 0 and not is_awaited(client, f"{target} {done.iteration}"):
         done.model.free_network()
         raise CkhError("the run has ended", code="run-ended")
 
 
 def _arrays(part: Dataset, options: TrainOptions) -> dict[str, NDArray[Any]]:
-    """On a worker: features, labels, weights and sizes of problems of a part, by problems."""
+    """Compute features, labels, weights and problem sizes of a part on a worker, ordered by problem."""
     order = np.argsort(part.problem_ids, kind="stable")
     columns = {name: part.frame[name].to_numpy() for name in part.op.training.input_columns}
     found: dict[str, NDArray[Any]] = {
@@ -163,7 +163,7 @@ def _arrays(part: Dataset, options: TrainOptions) -> dict[str, NDArray[Any]]:
 
 
 def _shape(arrays: dict[str, NDArray[Any]]) -> tuple[int, int]:
-    """On a worker: how many rows and problems there are."""
+    """Number of rows and problems of a part on a worker."""
     return len(arrays[_FEATURES]), len(arrays[_GROUP])
 
 

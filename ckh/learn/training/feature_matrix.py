@@ -1,4 +1,4 @@
-"""The features of many rows in little memory, and reading them in blocks of rows, as LightGBM does."""
+"""Memory-efficient features of many rows, read in blocks of rows, as LightGBM does."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ _MOST_CODES = 1 << 16
 
 
 class _Column:
-    """Values of one feature, shape (rows,): two bytes each while few are distinct, else as they are.
+    """Values of one feature, shape (rows,): two bytes each while there are few distinct values, else unchanged.
 
-    Nothing is rounded: values are distinct if any bit of them is.
+    Nothing is rounded: values are distinct if any bit differs.
     """
 
     def __init__(self, rows: int) -> None:
@@ -29,7 +29,7 @@ class _Column:
         self._values = np.empty(0)
 
     def fill(self, start: int, values: NDArray[np.float64]) -> None:
-        """Set the values of rows from `start` on, which were not set before."""
+        """Set the values of rows from `start`, which must not be set yet."""
         import pandas as pd
 
         stop = start + len(values)
@@ -48,18 +48,18 @@ class _Column:
         self._values, self._codes, self._code_of = plain, None, {}
 
     def take(self, rows: Any) -> NDArray[np.float64]:
-        """The values of rows."""
+        """Return the values of rows."""
         return np.asarray(self._values[rows if self._codes is None else self._codes[rows]])
 
 
 class FeatureMatrix:
-    """The values of an engine's features, which are never all in memory as one array of numbers.
+    """Values of an engine's features, never held in memory as one float array.
 
     Args:
-        engine: its features.
-        columns: raw columns by name, all of as many rows.
-        hardware: the hardware profile by name, numbers or one value a row.
-        names: which features, in this order; all of them by default.
+        engine: the feature engine.
+        columns: raw columns by name, of equal length.
+        hardware: the hardware profile by name, numbers or one value per row.
+        names: names of the features, in this order; all by default.
     """
 
     def __init__(
@@ -80,15 +80,15 @@ class FeatureMatrix:
         return self._rows
 
     def __getstate__(self) -> dict[str, Any]:
-        """For another machine, which bins the rows by itself."""
+        """Pickle without bins; the receiving machine bins the rows again."""
         return {**self.__dict__, "_binned": None}
 
     def take(self, rows: slice | NDArray[np.int64]) -> NDArray[np.float64]:
-        """The values of rows, shape (rows, features)."""
+        """Return the values of rows, shape (rows, features)."""
         return np.column_stack([column.take(rows) for column in self._columns])
 
     def lightgbm_data(self, rows: NDArray[np.int64], **arguments: Any) -> Any:
-        """Rows as a `lightgbm.Dataset`, which is what LightGBM makes of an array of them, but takes them in blocks."""
+        """Convert rows to the `lightgbm.Dataset` that LightGBM builds from an array, but in blocks."""
         import lightgbm
 
         matrix = self
@@ -106,7 +106,7 @@ class FeatureMatrix:
             def __getitem__(self, index: Any) -> NDArray[np.float64]:
                 if isinstance(index, slice):
                     return matrix.take(rows[index])
-                # LightGBM samples in ascending order. A view would keep its whole block.
+                # LightGBM samples in ascending order. A view would keep its whole block alive.
                 if not self._start <= index < self._stop:
                     self._start, self._stop = int(index), int(index) + BLOCK_ROWS
                     self._block = matrix.take(rows[self._start : self._stop])
@@ -114,29 +114,29 @@ class FeatureMatrix:
 
         class Data(lightgbm.Dataset):
             def get_params(self) -> dict[str, Any]:
-                # LightGBM's own leaves out min_data_in_leaf, by which features are left out, where rows come in blocks.
+                # LightGBM's own omits min_data_in_leaf, which controls feature pre-filtering, for data in blocks.
                 return dict(self.params or {})
 
         return Data(Rows(), **arguments)
 
     def binned(self, order: NDArray[np.int64], parameters: dict[str, Any], **arguments: Any) -> Any:
-        """All rows in an order as a `lightgbm.Dataset` of which subsets are taken; that of the last call is kept.
+        """Convert all rows in an order to a `lightgbm.Dataset` for taking subsets; the last result is cached.
 
         Args:
-            order: numbers of the rows, always the same.
-            parameters: LightGBM's, of which the least number of rows in a leaf decides which features are left out.
-            arguments: of the data.
+            order: row indices, the same in each call.
+            parameters: LightGBM's; the minimum number of rows in a leaf decides which features are filtered out.
+            arguments: further arguments of the dataset.
         """
         least = parameters["min_child_samples"]
         if self._binned is None or self._binned[0] != least:
-            none = np.zeros(len(order))  # subsets have labels of their own
+            none = np.zeros(len(order))  # subsets have their own labels
             data = self.lightgbm_data(order, label=none, params=parameters, **arguments).construct()
-            data.params = {}  # subsets have parameters of their own, too
+            data.params = {}  # subsets have their own parameters, too
             self._binned = least, data
         return self._binned[1]
 
     def predict(self, booster: Any, rows: NDArray[np.int64] | None = None, **parameters: Any) -> NDArray[np.float64]:
-        """The values that a LightGBM model predicts for rows, or for all, shape (rows,)."""
+        """Predict with a LightGBM model for rows, or for all, shape (rows,)."""
         chosen = np.arange(self._rows) if rows is None else rows
         found = np.empty(len(chosen))
         for start in range(0, len(chosen), BLOCK_ROWS):
@@ -146,7 +146,7 @@ class FeatureMatrix:
 
 
 def widened(values: NDArray[Any]) -> NDArray[Any]:
-    """Values to compute with: integers of a dataset that is held in few bytes (`read_dataset`) have 64 bits again."""
+    """Widen the integers of a narrow dataset (`read_dataset`) to 64 bits for arithmetic."""
     return values.astype(np.int64, copy=False) if values.dtype.kind == "i" else values
 
 
@@ -156,7 +156,7 @@ def feature_blocks(
     hardware: Mapping[str, int | NDArray[np.int64]],
     names: Sequence[str] | None = None,
 ) -> Iterator[tuple[int, NDArray[np.float64]]]:
-    """Features of successive blocks of rows: the first row's number, and values of shape (rows, features)."""
+    """Yield features of successive blocks of rows: index of the first row, and values of shape (rows, features)."""
     for start in range(0, len(next(iter(columns.values()))), BLOCK_ROWS):
         part = slice(start, start + BLOCK_ROWS)
         profile = {name: value if isinstance(value, int) else value[part] for name, value in hardware.items()}

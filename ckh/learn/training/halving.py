@@ -1,9 +1,9 @@
-"""Settings drawn at random from a stated space, the worse ones dropped after every fold.
+"""Random search with successive halving: settings drawn from a given space, the worse half dropped after every fold.
 
-Successive halving over folds: all settings are scored on the first, the better half of them on the second, and so on;
-two are left for the last. The default setting is among them and never dropped, so that what replaces it has been
-compared on every held-out problem. Settings are scored by the efficiency of their choices. The winner's score is the
-best of many on the same problems, and flatters.
+All settings are scored on the first fold, the better half on the second, and so on; two are left for the last. The
+default setting is included and never dropped, so that a replacement has been compared on every held-out problem.
+Settings are scored by the efficiency of their choices. The winner's score is biased upwards, as the best of many on the
+same problems.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from ckh.training import TreeParams
 
-# Every value of a parameter is equally likely.
+# Values of a parameter are drawn with equal probability.
 SPACE: dict[str, tuple[float, ...]] = {
     "n_estimators": (200, 400, 800, 1600),
     "learning_rate": (0.02, 0.03, 0.05, 0.08, 0.12, 0.2),
@@ -32,12 +32,12 @@ SPACE: dict[str, tuple[float, ...]] = {
     "reg_alpha": (0.0, 0.01, 0.05, 0.2, 1.0),
     "reg_lambda": (0.0, 0.1, 0.5, 2.0, 10.0),
 }
-_MOST_DRAWS = 100  # for one setting that was not drawn before
+_MOST_DRAWS = 100  # attempts to draw a new setting
 
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """A setting and the mean efficiency of its choices, over the problems of each fold and of all that it came to.
+    """A setting and the mean efficiency of its choices, for each fold and over all scored problems.
 
     Number 0 is the default.
     """
@@ -51,7 +51,7 @@ class Trial:
 
 @dataclass(frozen=True, slots=True)
 class Tuning:
-    """All settings that were tried, by number, and the number of the one that is taken."""
+    """All tried settings, and the index of the chosen one."""
 
     trials: tuple[Trial, ...]
     chosen: int
@@ -61,11 +61,11 @@ class Tuning:
 
     @property
     def params(self) -> TreeParams:
-        """The parameters that are taken."""
+        """The chosen parameters."""
         return self.trials[self.chosen].params
 
     def to_dict(self) -> dict[str, Any]:
-        """For JSON."""
+        """Serialize for JSON."""
         return {
             "seed": self.seed,
             "folds": self.folds,
@@ -87,9 +87,9 @@ class Tuning:
 
 
 def draw(count: int, default: TreeParams, seed: int, fixed: Sequence[str] = ()) -> tuple[TreeParams, ...]:
-    """The default, and settings drawn from the space, all different.
+    """Draw distinct settings from the space, after the default.
 
-    Fewer than `count` if the parameters that are not `fixed` leave no more.
+    Fewer than `count` if the parameters that are not `fixed` allow no more.
     """
     random = np.random.default_rng(seed)
     found = [default]
@@ -106,7 +106,7 @@ def draw(count: int, default: TreeParams, seed: int, fixed: Sequence[str] = ()) 
 
 
 def survivors(count: int, folds: int) -> Iterator[int]:
-    """How many settings each fold scores: all, then the better half of those before, two at least."""
+    """Yield the number of settings scored on each fold: all, then the better half of the previous, at least two."""
     for _ in range(folds):
         yield count
         count = min(count, max(2, math.ceil(count / 2)))
@@ -118,26 +118,26 @@ def halve(
     score: Callable[[int, int], NDArray[np.float64]],
     done: Callable[[int, int], None] = lambda _number, _fold: None,
 ) -> tuple[tuple[Trial, ...], int]:
-    """Score settings fold by fold and drop the worse; the trials, and the number of the one to take.
+    """Score settings fold by fold and drop the worse half; return the trials, and the index of the best.
 
-    That is the first of those with the highest mean efficiency over all problems, or the default, number 0, unless
-    another's is higher.
+    The best is the setting with the highest mean efficiency over all problems; the default, number 0, wins ties.
 
     Args:
-        settings: the default first.
-        folds: how many.
-        score: efficiencies of a setting's choices, shape (problems of the fold,), by the numbers of both.
-        done: called after each.
+        settings: the settings, starting with the default.
+        folds: number of folds.
+        score: given the indices of setting and fold, returns efficiencies of its choices, shape (problems of the
+            fold,).
+        done: called after each score.
     """
     from joblib import Parallel, delayed
 
     scores: list[list[NDArray[np.float64]]] = [[] for _ in settings]
     alive = list(range(len(settings)))
     for fold, count in enumerate(survivors(len(settings), folds)):
-        # The default takes the place of the worst of those that would be kept.
+        # The default replaces the worst of the survivors.
         alive = [0, *sorted(alive[1:], key=lambda i: (-_mean(scores[i]), i))[: count - 1]]
         calls = (delayed(score)(number, fold) for number in alive)
-        found = Parallel(return_as="generator")(calls)  # one by one, or on a cluster
+        found = Parallel(return_as="generator")(calls)  # sequentially, or on a cluster
         for number, of_setting in zip(alive, found, strict=True):
             scores[number].append(of_setting)
             done(number, fold)
@@ -155,10 +155,10 @@ def halve(
 
 
 def fits(count: int, folds: int) -> int:
-    """How many models tuning fits at most, for a progress bar."""
+    """Maximum number of models fitted in tuning, for a progress bar."""
     return sum(survivors(count, folds))
 
 
 def _mean(parts: Sequence[NDArray[np.float64]]) -> float:
-    """Over problems, not folds."""
+    """Mean over problems, not folds."""
     return float(np.concatenate(parts).mean()) if parts else 0.0

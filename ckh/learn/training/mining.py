@@ -1,8 +1,8 @@
-"""Hard-example mining: problems whose held-out choices are worst weigh more in the next round.
+"""Hard-example mining: problems with the worst held-out choices get more weight in the next round.
 
-Off unless it is requested: where a problem is hard because its sizes are unlike all others, weight does not help, and
-AMD saw it cost 1.4 % of efficiency. So the plain round is always among those that are compared, and the best is kept.
-The weights of a round, and which round is kept, follow from held-out efficiencies: that of the kept round flatters.
+Off by default: if a problem is hard because its sizes are unlike all others, weight does not help, and AMD observed a
+loss of 1.4 % efficiency. So the round with equal weights is always compared, and the best round is kept. Weights and
+the kept round are derived from held-out efficiencies: that of the kept round is biased upwards.
 """
 
 from __future__ import annotations
@@ -28,30 +28,30 @@ class MiningRound:
 
     number: int
     raised: int
-    """Problems with more weight than others."""
+    """Problems with increased weight."""
     mean_efficiency: float
     p10_efficiency: float
 
 
 @dataclass(frozen=True, slots=True)
 class Mined:
-    """All rounds, and the one that is kept: the highest mean efficiency, the first of equals."""
+    """All rounds, and the one that is kept: the highest mean efficiency, the first of ties."""
 
     rounds: tuple[MiningRound, ...]
     kept: int
 
 
 def harder(weight: NDArray[np.float64], efficiency: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The weights of problems after a round, from those in it and the efficiencies that it reached, shape (problems,).
+    """Update the weights of problems from the efficiencies of a round, shape (problems,).
 
-    Problems at or below the HARD_SHARE quantile of efficiency, and below 1, weigh FACTOR times as much, MOST at most.
+    Problems at or below the HARD_SHARE quantile of efficiency, and below 1, get FACTOR times the weight, at most MOST.
     """
     is_hard = (efficiency <= np.quantile(efficiency, HARD_SHARE)) & (efficiency < 1.0)
     return np.where(is_hard, np.minimum(weight * FACTOR, MOST), weight)
 
 
 def row_weights(weight: NDArray[np.float64], problem: NDArray[np.int64]) -> NDArray[np.float64]:
-    """The weights of rows, shape (rows,), from those of their problems; their mean is 1."""
+    """Weights of rows from those of their problems, shape (rows,), normalized to mean 1."""
     rows = weight[problem]
     return np.asarray(rows / rows.mean())
 
@@ -61,12 +61,12 @@ def mine(
     problems: int,
     efficiency_of: Callable[[int, NDArray[np.float64]], NDArray[np.float64]],
 ) -> Mined:
-    """Train in rounds, each with the weights that follow from the one before; ends early when none changes.
+    """Train in rounds, each with weights derived from the previous one; stops early when weights do not change.
 
     Args:
-        rounds: how many, besides the plain one.
-        problems: how many there are.
-        efficiency_of: trains with weights of problems; given the round's number, returns the held-out efficiency of
+        rounds: number of rounds after the round with equal weights.
+        problems: number of problems.
+        efficiency_of: trains with weights of problems; given the index of the round, returns the held-out efficiency of
             the choice for each problem. Shapes (problems,).
     """
     weight = np.ones(problems)

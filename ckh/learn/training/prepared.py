@@ -1,6 +1,6 @@
 """Data shared by all fits of a training: rows and features.
 
-Cross-validation splits that do not leak: by complete problem identity, with early stopping on a fold of its own.
+Cross-validation splits without leaks: by complete problem identity, with a separate fold for early stopping.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ if TYPE_CHECKING:
 
     from ckh.data.dataset import Dataset
 
-MIN_GROUPS = 3  # one to train on, one to stop on, one to score
+MIN_GROUPS = 3  # train, early stopping, score
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FoldSplit:
-    """Row numbers of one round: trained on `train`, stopped by `stop`, scored on `score`."""
+    """Row indices of a fold: trained on `train`, stopped early by `stop`, scored on `score`."""
 
     train: NDArray[np.int64]
     stop: NDArray[np.int64]
@@ -39,11 +39,11 @@ class FoldSplit:
 
 
 def grouped_splits(groups: NDArray[np.int64], folds: int) -> Iterator[FoldSplit]:
-    """One split per fold; each row is scored once. Fewer folds if there are fewer groups, none below three groups.
+    """Yield one split per fold; each row is scored once. Fewer folds for fewer groups, none below three groups.
 
     Args:
-        groups: number of each row's problem, shape (rows,).
-        folds: how many, at least 3.
+        groups: index of each row's problem, shape (rows,).
+        folds: number of folds, at least 3.
     """
     from sklearn.model_selection import GroupKFold
 
@@ -57,7 +57,7 @@ def grouped_splits(groups: NDArray[np.int64], folds: int) -> Iterator[FoldSplit]
         yield FoldSplit(np.sort(np.concatenate(others)), stop, score)
 
 
-_FEWEST_ROWS = 2  # that LightGBM takes
+_FEWEST_ROWS = 2  # minimum for LightGBM
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -86,8 +86,8 @@ class Prepared:
         """Efficiency of each problem's highest score, shape (problems of the rows,).
 
         Args:
-            scores: of all rows, of which only those of `rows` count.
-            rows: numbers of the rows to choose from.
+            scores: scores of all rows; only those of `rows` are used.
+            rows: indices of the rows to choose from.
         """
         problem = np.unique(self.dataset.problem_ids[rows], return_inverse=True)[1]
         chosen = choices(scores[rows], problem, int(problem.max()) + 1)
@@ -98,9 +98,9 @@ def prepare(dataset: Dataset, options: TrainOptions, start: Start | None = None)
     """Validate training data, and extract features.
 
     Raises:
-        DataError: there is no valid row, the rows are of several directions, dtypes or architectures, or of too
-            few problems for mining.
-        UsageError: the start does not fit, or mining has no folds or two objectives.
+        DataError: there is no valid row, the rows are of several directions, dtypes or architectures, or of too few
+            problems for mining.
+        UsageError: the start is incompatible, or mining is used without folds or with two objectives.
     """
     of_winners = options.labels is Labels.WINNERS
     valid = dataset.winners() if of_winners else dataset.valid()
@@ -123,8 +123,8 @@ def check_options(options: TrainOptions, start: Start | None) -> None:
     """Refuse incompatible options.
 
     Raises:
-        UsageError: an ensemble of no model, winners with anything but their order, or a prior
-            where it does not fit.
+        UsageError: an ensemble without a ranking model, winners with anything but a ranking, or a prior where it is not
+            supported.
     """
     if options.ensemble > 1 and options.rank_target != RANK:
         raise UsageError(
@@ -156,7 +156,7 @@ def check_distributed(options: TrainOptions, start: Start | None) -> None:
     """Refuse options that distributed training does not support.
 
     Raises:
-        UsageError: trees are added to a model, several are joined, or weights or rows follow from all rows.
+        UsageError: a warm start, an ensemble or blend, or weights or rows that depend on all rows.
     """
     for what, is_wanted in (
         ("--warm-start", start is not None),

@@ -1,8 +1,8 @@
-"""Learning from winners alone: the kernels that lost are the other candidates of each problem.
+"""Learning from winners only: the losing kernels are the other candidates of each problem.
 
-Of a winner's rivals nothing is known but that they were not better. They become rows without a time, which count as an
-efficiency of 0, so that training and its cross-validation go on as with any other data. Not all of them are needed:
-those that have won elsewhere say most, of the others some are drawn.
+Nothing is known of a winner's rivals except that they were not better. They become rows without a time, with an
+efficiency of 0, so that training and cross-validation proceed as usual. Not all are needed: kernels that won elsewhere
+are most informative; of the others some are drawn.
 """
 
 from __future__ import annotations
@@ -30,20 +30,20 @@ if TYPE_CHECKING:
     from ckh.learn.models.artifact import Model
     from ckh.ops.base import AnyOperation, Kernel
 
-MOST_RIVALS = 200  # of a problem among the kernels that have won elsewhere in its pool
-MOST_OTHERS = 100  # among those that never have, or a hundredth of the candidates where that is more
+MOST_RIVALS = 200  # maximum per problem, among kernels that won elsewhere in its pool
+MOST_OTHERS = 100  # among kernels that never won; or a hundredth of the candidates if that is more
 _SHARE_OF_OTHERS = 0.01
 
 
 def with_rivals(winners: Dataset, seed: int) -> Dataset:
-    """The winners, and after them for each problem others of its candidates, as rows that failed to win.
+    """Append rivals to the winners: for each problem other candidates, as rows that failed to win.
 
     Args:
         winners: usable rows, of one architecture.
-        seed: of the draw.
+        seed: random seed of the draw.
 
     Raises:
-        UsageError: the operation's candidates are known from a trained model alone.
+        UsageError: the operation's candidates are only known from a trained model.
         DataError: the rows are of several architectures.
     """
     import pandas as pd
@@ -69,7 +69,7 @@ def with_rivals(winners: Dataset, seed: int) -> Dataset:
 def _rivals(
     winners: Dataset, op: AnyOperation, seed: int
 ) -> Iterator[tuple[NDArray[np.intp], NDArray[np.intp], pd.DataFrame]]:
-    """For each pool: a row of each rival's problem, the rival's place in the pool, and the pool's columns."""
+    """Yield for each pool: a row of each rival's problem, the rival's index in the pool, and the pool's columns."""
     arch, random = load_arch(winners.arch), np.random.default_rng(seed)
     names = winners.frame["kernel"].to_numpy(dtype=object)
     pools: dict[int, tuple[Sequence[Kernel], list[tuple[int, NDArray[np.intp]]]]] = {}
@@ -94,7 +94,7 @@ def _rivals(
 def _drawn(
     chosen: NDArray[np.intp], won: set[int], ever: NDArray[np.intp], random: np.random.Generator
 ) -> NDArray[np.intp]:
-    """The rivals of a problem's winners among its candidates, as many as are needed."""
+    """Draw the required rivals of a problem's winners from its candidates."""
     rivals = np.setdiff1d(chosen, np.array(sorted(won), np.intp))
     often = np.isin(rivals, ever)
     others = max(MOST_OTHERS, int(_SHARE_OF_OTHERS * len(chosen)))
@@ -114,7 +114,7 @@ def _columns(op: AnyOperation, pool: Sequence[Kernel], arch: str) -> pd.DataFram
 
 
 def ranked_winners(dataset: Dataset, model: Model) -> WinnerPlaces:
-    """Where a model ranks the winners of a dataset among all candidates of their problems.
+    """Rank the winners of a dataset among all candidates of their problems.
 
     Raises:
         ModelError: a file of the model is damaged.

@@ -1,4 +1,4 @@
-"""Writing a model directory: whole, or not at all."""
+"""Writing a model directory atomically."""
 
 from __future__ import annotations
 
@@ -35,16 +35,16 @@ _MOST_IDS = 20_000
 
 
 def save(trained: Trained, out: Path) -> None:
-    """Write all files of a model; an old one in the same place is replaced in one step.
+    """Write all files of a model; atomically replaces an old model in the same place.
 
     Raises:
-        OutputError: the directory cannot be written; what was there is as it was.
+        OutputError: the directory cannot be written; its content is unchanged.
     """
     write_folder(out, _files(trained))
 
 
 def _owns(folder: Path) -> Callable[[str], bool] | None:
-    """The test for the model's own files in a folder."""
+    """Return the test for the model's own files in a folder."""
     try:
         spec = read_json(folder / SPEC_NAME)
         op_type, names = spec["op_type"], spec["feature_names"]
@@ -68,7 +68,7 @@ MODEL = FolderKind("model directory", _owns)
 
 def _files(trained: Trained) -> Iterable[tuple[str, bytes]]:
     for target, made in trained.targets.items():
-        # No time stamp in the archive: equal models are equal files.
+        # No time stamp in the archive: equal models give equal files.
         yield f"model_{target}.lgbm.gz", gzip.compress(made.text.encode(), mtime=0)
         yield f"cv_metrics_{target}.json", _json([asdict(fold) for fold in made.folds])
         yield f"feature_importances_{target}.json", _json(made.importances)
@@ -94,14 +94,14 @@ def _spec(trained: Trained) -> ModelSpec:
 
 
 def _manifest(trained: Trained) -> dict[str, Any]:
-    """AMD's keys, and ours in one of their own. The time is that of the data, so that equal runs are equal."""
+    """Build the manifest: AMD's keys, and ckh's under a key of its own. Reproducible: its time is that of the data."""
     import lightgbm
 
     trees = {target: made.trees for target, made in trained.targets.items()}
     start, rank_by = trained.start, trained.rank_by
     before = 0 if start is None else start.trees[rank_by]
     problems = trained.dataset.problems()
-    # Of what was drawn to validate not all problems are known that the workers' rows have.
+    # The sample used for validation does not include all problems of the workers' rows.
     known = None if trained.spread_over and trained.sample is not None else frozenset[str]()
     runs = trained.dataset.metadata["runs"]
     return {
@@ -138,7 +138,7 @@ def _manifest(trained: Trained) -> dict[str, Any]:
 
 
 def _how(trained: Trained) -> dict[str, Any]:
-    """The parts that are written only where they were requested: an ordinary model's manifest stays what it was."""
+    """Optional parts, written only if requested: an ordinary model's manifest is unchanged."""
     options, made = trained.options, trained.targets[trained.rank_by]
     said: dict[str, Any] = _of_many_rows(trained)
     if trained.start is not None:
@@ -160,7 +160,7 @@ def _how(trained: Trained) -> dict[str, Any]:
 
 
 def _own_parameters(options: TrainOptions) -> dict[str, Any]:
-    """The parameters of a blend's regression, and of the model of TFLOPS, where these have some of their own."""
+    """Parameters of a blend's regression, and of the model of TFLOPS, if they have their own."""
     regression = options.regression if options.rank is RankObjective.BLEND else None
     own = {"regression": regression, "speeds": options.speeds if TFLOPS in options.targets else None}
     return {name: params.to_dict() for name, params in own.items() if params is not None}
@@ -175,7 +175,7 @@ def _of_many_rows(trained: Trained) -> dict[str, Any]:
 
 
 def _ids(problems: list[Any], before: frozenset[str] | None) -> list[str] | None:
-    """The ids of problems, for those who judge the model; None where they would be larger than it, or are not known."""
+    """Ids of problems, for later evaluation; None if there are too many, or they are unknown."""
     if len(problems) > _MOST_IDS or before is None:
         return None
     known = before | {problem_id(problem) for problem in problems}

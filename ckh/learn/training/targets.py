@@ -1,4 +1,4 @@
-"""The labels, weights, groups and LightGBM objective that the models of each target are fitted to."""
+"""Labels, weights, groups and LightGBM objective for the models of each target."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 
     from ckh.data.dataset import Dataset
 
-# Kernels slower than exp(-2.5) = 8 % of the best are all equally out of the question.
+# Kernels slower than exp(-2.5) = 8 % of the best are all treated as equally bad.
 _RELATIVE_FLOOR = -2.5
-# What a blend's regression counts for each LambdaRank. Chosen on MIOpen's solvers, where from 4 to 10 a mean efficiency
-# changes by .0003 at most.
+# Weight of a blend's regression per LambdaRank. Tuned on MIOpen's solvers, where the mean efficiency changes by at
+# most .0003 between 4 and 10.
 BLEND_WEIGHT = 8.0
-# LambdaRank wants few, whole grades: efficiency in thirtieths, each worth exp(1/5) times the one below.
+# LambdaRank needs few integer grades: efficiency in thirtieths, each with a gain exp(1/5) times the one below.
 _GRADES = 30
 _GRADE_SCALE = 5.0
 _TRUNCATION = 20
@@ -32,7 +32,7 @@ _TRUNCATION = 20
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Fit:
-    """The arrays that a model is fitted to, all of shape (rows,)."""
+    """The training arrays of a model, all of shape (rows,)."""
 
     target: str
     label: NDArray[np.float64]
@@ -42,30 +42,30 @@ class Fit:
 
 
 def grades(efficiency: NDArray[np.float64]) -> NDArray[np.float64]:
-    """LambdaRank's labels of efficiencies from 0 to 1, shape (rows,)."""
+    """LambdaRank's labels for efficiencies from 0 to 1, shape (rows,)."""
     return np.asarray(np.floor(efficiency * _GRADES))
 
 
 def lambdarank_parameters() -> dict[str, Any]:
-    """LightGBM's parameters that go with `grades`."""
+    """LightGBM's parameters that match `grades`."""
     gains = [float(np.expm1(grade / _GRADE_SCALE)) for grade in range(_GRADES + 1)]
     return {"objective": "lambdarank", "lambdarank_truncation_level": _TRUNCATION, "label_gain": gains}
 
 
 def relative(efficiency: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The regression's labels of efficiencies from 0 to 1, shape (rows,)."""
+    """The regression's labels for efficiencies from 0 to 1, shape (rows,)."""
     return np.maximum(np.log(efficiency), _RELATIVE_FLOOR)
 
 
 def blended(lambdaranks: Sequence[str], regression: str) -> str:
-    """LambdaRanks and a regression of the order as one model, in LightGBM's text."""
+    """Join LambdaRanks and a regression into one model, in LightGBM's text."""
     return join_trees([*lambdaranks, scale_leaves(regression, BLEND_WEIGHT * len(lambdaranks))])
 
 
 def make_fit(target: str, dataset: Dataset, rank: RankObjective) -> Fit:
-    """Labels of a target for the valid rows of a dataset; a blend's are those of its LambdaRanks.
+    """Build the labels of a target for the valid rows of a dataset; for a blend those of its LambdaRanks.
 
-    Rows of a regression of the order weigh by efficiency.
+    Rows of a ranking regression are weighted by efficiency.
     """
     if target != RANK:
         value = dataset.frame[TARGET_COLUMNS[target]].to_numpy(dtype=np.float64)
@@ -84,5 +84,5 @@ def make_fit(target: str, dataset: Dataset, rank: RankObjective) -> Fit:
 
 
 def weighted(fit: Fit, weight: NDArray[np.float64]) -> Fit:
-    """The same with weights, shape (rows,), times those that it has."""
+    """Multiply the weights of a fit by weights of shape (rows,)."""
     return replace(fit, weight=weight if fit.weight is None else fit.weight * weight)

@@ -1,7 +1,7 @@
 """Training in steps with values between them: prepare; validate and fit each target; calibrate; and `save` the result.
 
-Validation is by problem, and says the number of trees of the final fit. The same data, options and versions give the
-same bytes, for any number of threads.
+Validation is by problem, and determines the number of trees of the final fit. The same data, options and versions give
+the same bytes, for any number of threads.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from ckh.learn.models.calibration import Calibration
     from ckh.learn.training.far_fit import FarFit
 
-# The text names threads, and workers' addresses, which must not make models of equal trees differ.
+# The text contains threads and workers' addresses, which must not make models with equal trees differ.
 _UNSAID = {"num_threads": "0", "num_machines": "1", "local_listen_port": "12400", "machines": ""}
 _PLACES = re.compile(rf"^\[({'|'.join(_UNSAID)}): .*\]$", re.MULTILINE)
 
@@ -55,8 +55,8 @@ def train(
 ) -> Trained:
     """Train every target on the valid rows of a dataset of one architecture, and one direction and dtype.
 
-    With a `start` the trees are added to those of that model. With `far` the final models are fitted there, to all rows
-    that workers have; the dataset is then what they are validated by, and its rows may be some of them.
+    With a `start`, trees are added to that model. With `far`, the final models are trained on the cluster on all rows
+    of its workers; the dataset is then used for validation, and may be a subset of these rows.
 
     Raises:
         DataError: the data cannot be trained on (`prepare`).
@@ -107,7 +107,7 @@ class _Trainer:
         return Validation(self._boosting_of(fit.target)).run(fit)
 
     def fitted(self, validated: Validated) -> TrainedTarget:
-        """Fit a target to all rows, with as many trees as its folds took."""
+        """Fit a target to all rows, with the number of trees determined by its folds."""
         fit, folds = validated.fit, validated.folds
         boosting, rows = self._boosting_of(fit.target), np.arange(len(fit.label))
         validation = Validation(boosting)
@@ -127,7 +127,7 @@ class _Trainer:
                 text = self._with_lambdarank(text, lambdarank.model_to_string(), scale)
                 trees += lambdarank.num_trees()
         names = self._prepared.dataset.op.training.engine.names
-        # Of an ensemble's trees LightGBM counts no split: their gains were left out.
+        # For an ensemble's joined trees LightGBM counts no splits: their gains were removed.
         counts = final.feature_importance() if self._prepared.start is None else split_counts(text, names)
         return TrainedTarget(
             text=text,
@@ -140,14 +140,14 @@ class _Trainer:
         )
 
     def _boosting_of(self, target: str) -> Boosting:
-        """Fitter of a target's models, by their parameters."""
+        """Return the fitter with a target's parameters."""
         params = _params_of(target, self._options)
         if params == self._options.params:
             return self._boosting
         return Boosting(self._prepared, replace(self._options, params=params), self._boosting.advance)
 
     def _final(self, boosting: Boosting, fit: Fit, rows: NDArray[np.int64], trees: int) -> Any:
-        """The `lightgbm.Booster` of all rows, fitted here or on the workers."""
+        """Fit the final `lightgbm.Booster` to all rows, here or on the workers."""
         if self._far is None:
             return boosting.fit(fit, rows, None, f"{fit.target}, final", trees)
         op = self._prepared.dataset.op
@@ -161,7 +161,7 @@ class _Trainer:
         return shorten(join_trees([scale_leaves(text, 1.0 / weight), scale_leaves(other, prior.weight / weight)]))
 
     def _with_lambdarank(self, text: str, lambdarank: str, scale: float) -> str:
-        """Weighted mean of a model and a LambdaRank; `scale` as of `Boosting.lambdarank_scale`."""
+        """Weighted mean of a model and a LambdaRank; `scale` as in `Boosting.lambdarank_scale`."""
         weight = self._options.lambdarank
         parts = [scale_leaves(text, 1.0 / (1.0 + weight)), scale_leaves(lambdarank, scale * weight / (1.0 + weight))]
         return shorten(join_trees(parts))

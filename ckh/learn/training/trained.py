@@ -1,4 +1,4 @@
-"""`Trained`: what training gives, in memory."""
+"""`Trained`: the in-memory result of training."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class FoldMetrics:
-    """How a fold went.
+    """Metrics of a fold.
 
-    `rmse` and `r2` are of the label (log1p where the target is); LambdaRank's scores have no scale, so none there.
-    Efficiencies only where the target ranks. `best_iteration` counts the trees of a warm start too.
+    `rmse` and `r2` refer to the label (log1p if the target is); LambdaRank's scores have no scale, so these are None.
+    Efficiencies are given only if the target ranks. `best_iteration` includes the trees of a warm start.
     """
 
     fold: int
@@ -42,9 +42,9 @@ class FoldMetrics:
 class TrainedTarget:
     """A final model as LightGBM's text, its folds, and the split counts of its features.
 
-    The out-of-fold efficiencies are those of all problems in their order, each of the choice by the fold that had not
-    seen it. Trees and counts are of the whole model, a warm start's among them. What orders kernels is compared with
-    its start, if both had folds, and has the rounds of mining.
+    Out-of-fold efficiencies are given for all problems in order, each by the model that did not see the problem. Trees
+    and counts are of the whole model, including a warm start's. The ranking target also has the comparison with its
+    start, if both have folds, and the rounds of mining.
     """
 
     text: str
@@ -57,29 +57,29 @@ class TrainedTarget:
 
     @property
     def oof_mean_efficiency(self) -> float | None:
-        """Its mean over problems."""
+        """Mean over problems."""
         return None if self.oof_efficiency is None else float(np.mean(self.oof_efficiency))
 
     @property
     def oof_p10_efficiency(self) -> float | None:
-        """What a tenth of the problems lie below."""
+        """10th percentile over problems."""
         return None if self.oof_efficiency is None else float(np.percentile(self.oof_efficiency, 10))
 
 
 @dataclass(frozen=True, slots=True)
 class Today:
-    """What answers today, and the comparison with it.
+    """The present answer for such data, and the comparison with it.
 
     Attributes:
-        source: the folder of the model, or what the estimate is called.
-        comparison: of its choices with the held-out ones of the new model.
+        source: folder of the model, or name of the estimate.
+        comparison: its choices compared with the held-out choices of the new model.
     """
 
     source: str
     comparison: StartComparison
 
     def to_dict(self) -> dict[str, Any]:
-        """For JSON."""
+        """Serialize for JSON."""
         return {"model": self.source, "validation": self.comparison.to_dict()}
 
 
@@ -87,7 +87,7 @@ class Today:
 class Trained:
     """All results of training, in memory.
 
-    `today` compares it with the model that has answered for such data so far, if that was done.
+    `today` is the comparison with the model that answered for such data before, if made.
     """
 
     dataset: Dataset
@@ -102,7 +102,7 @@ class Trained:
     calibration: Calibration | None = None
     sample: Drawn | None = None
     today: Today | None = None
-    spread_over: int = 0  # workers that fitted the final models together, to all rows
+    spread_over: int = 0  # number of workers that trained the final models together, on all rows
 
     @property
     def rank_by(self) -> str:

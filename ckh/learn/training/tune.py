@@ -1,4 +1,4 @@
-"""Tuning: the parameters of the model that orders kernels, chosen by successive halving (`halving`)."""
+"""Tuning: parameters of the ranking model, chosen by successive halving (`halving`)."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class _Scoring:
     splits: tuple[FoldSplit, ...]
 
     def __call__(self, number: int, fold: int) -> NDArray[np.float64]:
-        """The efficiency of a setting's choices on a fold, by the numbers of both."""
+        """Efficiency of a setting's choices on a fold, by the indices of both."""
         options = replace(self.options, params=self.settings[number])
         boosting = Boosting(self.prepared, options, lambda _steps, _text: None)
         return Validation(boosting).fold_efficiency(self.fit, self.splits[fold])
@@ -50,18 +50,18 @@ def tune(
     fixed: Sequence[str] = (),
     start: Start | None = None,
 ) -> Tuning:
-    """Try settings of the trees of the model that orders kernels; equal arguments give equal results.
+    """Try settings of the ranking model's trees; equal arguments give equal results.
 
     Args:
-        dataset: what to learn from.
-        options: how; their parameters are the default setting.
-        count: how many settings, the default among them.
+        dataset: the training data.
+        options: training options; their parameters are the default setting.
+        count: number of settings, including the default.
         advance: called after every fit.
-        fixed: parameters that stay as they are.
-        start: a model whose trees all settings add to.
+        fixed: parameters that are not tuned.
+        start: a model to which all settings add trees.
 
     Raises:
-        UsageError: there are no folds to score by, or the start does not fit.
+        UsageError: there are no folds to score on, or the start is incompatible.
         DataError: there are too few problems to split, or the data cannot be trained on.
     """
     if not options.folds:

@@ -1,4 +1,4 @@
-"""Cross-validation: every problem is scored by a fold's model that has not seen it."""
+"""Cross-validation: every problem is scored by the model of a fold that has not seen it."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Validated:
-    """A cross-validation.
+    """Result of a cross-validation.
 
     Attributes:
-        fit: what the final model is to be fitted to.
-        predicted: what each row's fold predicted for it, shape (rows,); NaN without folds.
-        folds: how they went.
-        mined: how hard examples were mined, if they were.
+        fit: labels and weights for the final model.
+        predicted: out-of-fold prediction of each row, shape (rows,); NaN without folds.
+        folds: metrics of the folds.
+        mined: result of hard-example mining, if used.
     """
 
     fit: Fit
@@ -43,7 +43,7 @@ class Validation:
     """Cross-validates fits.
 
     Args:
-        boosting: what fits their models.
+        boosting: fits the models.
     """
 
     def __init__(self, boosting: Boosting) -> None:
@@ -52,26 +52,26 @@ class Validation:
         self._options = boosting.options
 
     def run(self, fit: Fit) -> Validated:
-        """Cross-validate a fit, with the weights by which hard examples are mined if they are to be."""
+        """Cross-validate a fit, with hard-example mining if requested."""
         if self._options.mine and fit.target == self._options.rank_target:
             return self._mined(fit)
         return self._validated(fit, fit.target)
 
     def fold_efficiency(self, fit: Fit, split: FoldSplit) -> NDArray[np.float64]:
-        """The efficiency of the choices of one fold's model, shape (problems it is scored on,)."""
+        """Efficiency of the choices of one fold's model, shape (problems it is scored on,)."""
         model = self._boosting.fit(fit, split.train, split.stop, fit.target)
         predicted = np.full(len(fit.label), np.nan)
         predicted[split.score] = self._boosting.predicted(fit, model, split.train, split.score)
         return self._prepared.chosen_efficiency(predicted, split.score)
 
     def efficiency(self, validated: Validated) -> NDArray[np.float64] | None:
-        """The efficiency of the held-out choices, shape (problems,); None if there are none."""
+        """Efficiency of the held-out choices, shape (problems,); None if there are none."""
         if not validated.folds or validated.fit.target not in (TFLOPS, RANK):
             return None
         return self._prepared.chosen_efficiency(validated.predicted, np.arange(len(validated.predicted)))
 
     def against_start(self, target: str, chosen: NDArray[np.float64] | None) -> StartComparison | None:
-        """The held-out choices against those of the start."""
+        """Compare the held-out choices with those of the start."""
         start, dataset = self._prepared.start, self._prepared.dataset
         if start is None or chosen is None or target != self._options.rank_target:
             return None
@@ -100,15 +100,15 @@ class Validation:
         predicted = np.full(len(fit.label), np.nan)
         splits = self._splits(fit.target, text)
         calls = (delayed(self._fold)(number, fit, split, text) for number, split in enumerate(splits))
-        found: list[tuple[NDArray[np.float64], FoldMetrics]] = Parallel()(calls)  # one by one, or on a cluster
+        found: list[tuple[NDArray[np.float64], FoldMetrics]] = Parallel()(calls)  # sequentially, or on a cluster
         for split, (of_fold, _) in zip(splits, found, strict=True):
             predicted[split.score] = of_fold
         return Validated(fit, predicted, tuple(metrics for _, metrics in found))
 
     def _splits(self, target: str, text: str) -> list[FoldSplit]:
-        """All splits, or of many rows the first for a target that neither orders nor predicts speeds.
+        """All splits; for large data only the first, for a target that neither ranks nor predicts speeds.
 
-        Its folds only say how many trees it has and how far it errs.
+        Its folds only determine the number of trees and the error.
         """
         splits = self._prepared.splits(self._options.folds)
         if not splits or target in (TFLOPS, RANK) or not self._boosting.has_many:
@@ -117,7 +117,7 @@ class Validation:
         return splits[:1]
 
     def _fold(self, number: int, fit: Fit, split: FoldSplit, text: str) -> tuple[NDArray[np.float64], FoldMetrics]:
-        """Fit and score one fold; the predictions of the rows that it is scored on."""
+        """Fit and score one fold; returns the predictions of the scored rows, and metrics."""
         model = self._boosting.fit(fit, split.train, split.stop, f"{text}, fold {number + 1}")
         predicted = np.full(len(fit.label), np.nan)
         predicted[split.score] = self._boosting.predicted(fit, model, split.train, split.score)
@@ -144,9 +144,9 @@ class Validation:
 
 
 def seen(dataset: Dataset, known: frozenset[str]) -> NDArray[np.bool_]:
-    """True if a model that knows some problems has seen each of a dataset's, shape (problems,).
+    """Mask of a dataset's problems seen by a model that knows some problems, shape (problems,).
 
-    It has if it knows any of the group that cross-validation keeps together.
+    A problem is seen if the model knows any problem of its cross-validation group.
     """
     is_known = np.array([problem_id(problem) in known for problem in dataset.problems()])
     group = dataset.split_ids[dataset.first_rows]

@@ -34,10 +34,10 @@ if TYPE_CHECKING:
     from ckh.learn.models.spec import ModelSpec
     from ckh.training import TrainOptions
 
-NEW_TREES = 500  # as many as AMD's trainer adds
-_LEAST_PARAM, _MOST_PARAM = -1, 2**31 - 1  # of parameters without bounds of their own; -1 is no limit
+NEW_TREES = 500  # as in AMD's trainer
+_LEAST_PARAM, _MOST_PARAM = -1, 2**31 - 1  # for parameters without declared bounds; -1 is no limit
 _FOLDS = 3
-# Of fewer problems there is no tenth for P10 to be of.
+# P10 is not meaningful for fewer problems.
 _ENOUGH = 10
 _MOST_NAMED = 3
 
@@ -49,7 +49,7 @@ class Start:
     Attributes:
         path: folder, as named by the user.
         spec: its spec.
-        objective: objective of its ranker; None if unknown.
+        objective: ranking objective; None if unknown.
         params: parameters of its newest trees.
         texts: LightGBM's text of each target.
         trees: number of trees of each target.
@@ -83,7 +83,7 @@ class Start:
         import lightgbm
 
         try:
-            # With the sizes of its trees LightGBM reads them in parallel, where an error would end the process.
+            # With tree_sizes LightGBM parses trees in parallel, where an error would terminate the process.
             return lightgbm.Booster(model_str=TREE_SIZES.sub("", self.texts[target], count=1))
         except lightgbm.basic.LightGBMError as error:
             raise ModelError(
@@ -121,7 +121,7 @@ class StartComparison:
 
     @property
     def worse(self) -> tuple[str, ...]:
-        """Figures that fell: the mean, P10, both or none."""
+        """Figures that decreased: the mean, P10, both or none."""
         pairs = {
             "mean": (self.start_mean_efficiency, self.mean_efficiency),
             "P10": (self.start_p10_efficiency, self.p10_efficiency),
@@ -154,7 +154,7 @@ def compare(
 
 
 def read_start(path: Path) -> Start:
-    """The model in a folder, to be continued.
+    """Read the model in a folder, to be continued.
 
     Raises:
         ModelError: it is missing, incomplete or damaged.
@@ -198,20 +198,20 @@ def continued(start: Start, options: TrainOptions) -> TrainOptions:
 
 
 def check_start(start: Start, spec: ModelSpec, options: TrainOptions) -> tuple[str, ...]:
-    """Refuse to add trees that would learn something else than those that are there.
+    """Refuse to add trees with other targets or inputs than the existing ones.
 
-    A GPU's model may be continued for another GPU; a host model never for a GPU, nor the other way round.
+    A GPU's model may be continued for another GPU; a host model never for a GPU, nor vice versa.
 
     Args:
         start: the model.
-        spec: that of the new training.
-        options: those of the new training.
+        spec: spec of the new training.
+        options: options of the new training.
 
     Returns:
-        How architecture, hardware and element type differ.
+        Differences in architecture, hardware and element type.
 
     Raises:
-        UsageError: the models differ in what they learn, all differences named, or the training cannot be continued.
+        UsageError: targets or inputs differ (all differences are named), or the training cannot be continued.
     """
     if options.ensemble > 1:
         reason = f"an ensemble of {options.ensemble} models"
@@ -282,7 +282,7 @@ def _objective(spec: ModelSpec, ours: dict[str, Any]) -> RankObjective | None:
     if spec.rank_by != RANK:
         return RankObjective.TFLOPS
     named = ours.get("rank_objective")
-    if named == RankObjective.BLEND:  # its scores are such ones
+    if named == RankObjective.BLEND:  # a blend includes LambdaRank scores
         return RankObjective.LAMBDARANK
     return next((one for one in RankObjective if one == named), None)
 
@@ -300,7 +300,7 @@ def _params(folder: Path) -> TreeParams:
             kind = type(getattr(TreeParams(), field.name))
             value = params.scalar(field.name, int) if kind is int else params.number(field.name)
             least, most = _bounds(field.name)
-            if not least <= value <= most:  # NaN is neither
+            if not least <= value <= most:  # also fails for NaN
                 params.fail(field.name, f"must be from {least:g} to {most:g}, not {value:g}")
             known[field.name] = value
     return TreeParams(**known)
@@ -314,7 +314,7 @@ def _bounds(name: str) -> tuple[float, float]:
 
 
 def _count(folder: Path, target: str, text: str, spec: ModelSpec) -> int:
-    """Number of trees of a text, whose inputs must be those of the spec."""
+    """Number of trees of a text, whose inputs must match the spec."""
     where = f"{folder}, model of {target}"
     try:
         forest = parse_forest(text)
