@@ -72,8 +72,8 @@ __all__ = [
     "tune",
 ]
 
-# Public name -> its module, imported when it is first used, so that `import ckh` costs nothing. A module or folder in
-# ckh that has such a name takes its place once it is imported, so it must be what the name means (`_PACKAGES`).
+# Public name -> its module, imported on first use, so that `import ckh` is cheap. Importing a module or folder of ckh
+# with such a name sets the attribute, so it must have the same meaning (`_PACKAGES`).
 _PACKAGES = ("bench", "shapes", "tune")
 _HOMES = {
     **dict.fromkeys(("Evaluated", "evaluate"), "ckh.api.evaluating"),

@@ -1,4 +1,4 @@
-"""`python -m ckh` is `ckh`."""
+"""Entry point of `python -m ckh`."""
 
 from ckh.entry import main
 

@@ -1,6 +1,6 @@
-"""Architectures: what each can run, read from one file each in `archspecs`.
+"""Architectures and their capabilities, read from one file each in `archspecs`.
 
-A new architecture is a new file there; nothing here names one but the fallback `host`.
+A new architecture is a new file there; only the fallback `host` is named here.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def arch_names() -> tuple[str, ...]:
 
 
 def load_arch(name: str) -> ArchSpec:
-    """The spec of an architecture; target features as in "gfx942:sramecc+" are cut off.
+    """Load the spec of an architecture; target features as in "gfx942:sramecc+" are ignored.
 
     Raises:
         UsageError: there is no such architecture.
@@ -58,9 +58,9 @@ def load_arch(name: str) -> ArchSpec:
 
 
 def arch_of_gpu(name: str) -> tuple[str, int]:
-    """The architecture of a GPU product such as "MI300X", or of a series such as "mi300", and its compute units.
+    """Architecture of a GPU product such as "MI300X", or of a series such as "mi300", and its number of compute units.
 
-    They are 0 where they are those of the largest GPU of the architecture; any other name is returned as it is.
+    The number is 0 for the largest GPU of the architecture; any other name is returned unchanged.
     """
     if name in (names := arch_names()):
         return name, 0
@@ -80,7 +80,7 @@ def _plain(name: str) -> str:
 
 
 def default_arch() -> str:
-    """The architecture of this machine's GPU if there is a spec for it, else the host."""
+    """Return the architecture of this machine's GPU if there is a spec for it, else the host."""
     found = detect_gpu_arch()
     return found if found in arch_names() else HOST
 
@@ -102,7 +102,7 @@ _TILE = re.compile(r"([1-9][0-9]{0,3})x([1-9][0-9]{0,3})x([1-9][0-9]{0,3})")
 
 
 def read_common_rules(path: Path) -> CommonRules:
-    """Read what is the same on every architecture.
+    """Read the rules shared by all architectures.
 
     Raises:
         DataError: the file is malformed.
@@ -208,7 +208,7 @@ def _peaks(part: JsonFields) -> Peaks:
 
 
 def _rates(part: JsonFields) -> dict[Triple, int]:
-    """Rates by the sizes of a tile, such as "32x32x8"."""
+    """Rates by tile sizes, such as "32x32x8"."""
     found: dict[Triple, int] = {}
     for name in part.names():
         match = _TILE.fullmatch(name)
@@ -219,7 +219,7 @@ def _rates(part: JsonFields) -> dict[Triple, int]:
 
 
 def _host_profile(file: JsonFields, machine: Machine) -> HardwareProfile:
-    """The processor in a GPU's terms: a core is a CU, a vector register of fp32 a wavefront."""
+    """Describe the processor in a GPU's terms: a core is a CU, an fp32 vector register a wavefront."""
     if file.scalar("hardware", str) != "machine":
         file.fail("hardware", 'must be an object or "machine"')
     if not file.is_null("wavefront_size"):

@@ -1,6 +1,6 @@
-"""The one error boundary: whatever ends a command becomes at most two lines on stderr and an exit code.
+"""The error boundary: any failure of a command becomes at most two lines on stderr and an exit code.
 
-The exit code 1 is a gate that failed, and nothing here gives it. Imports next to nothing: quick answers run in it too.
+Exit code 1 means a failed gate, and is never returned from here. Has almost no imports, since quick answers run in it.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ _SHOWN_AS = {
     "–": "-",
     "→": ">",
     **{bar: str(height) for height, bar in enumerate("▁▂▃▄▅▆▇█", 1)},
-}  # as wide, so that tables hold
+}  # same width, so that tables stay aligned
 
 
 class StreamError(OSError):
-    """Nothing more can be written to stdout or stderr: apart from other errors, because no file is at fault."""
+    """Error writing to stdout or stderr, distinguished from errors of files."""
 
 
 class _Stream(io.TextIOWrapper):
-    """A standard stream whose errors are `StreamError`s."""
+    """A standard stream that raises `StreamError`."""
 
     def write(self, text: str, /) -> int:
         try:
@@ -54,17 +54,17 @@ class _Stream(io.TextIOWrapper):
 def open_streams() -> None:
     """Prepare the standard streams of the process: their errors are distinguished from those of files.
 
-    What a stream cannot encode is printed in ASCII, and bytes of names that are no text as they are. A closed stream
-    becomes the null device, so that no file or pipe of ours gets its number.
+    Characters that a stream cannot encode are printed in ASCII, and undecodable bytes of names unchanged. A closed
+    stream becomes the null device, so that no file or pipe of ckh gets its descriptor.
 
     Raises:
         OutputError: stdout is closed.
     """
     is_closed = sys.stdout is None
     if sys.stdin is None:
-        sys.stdin = io.TextIOWrapper(open(os.devnull, "rb"))  # noqa: SIM115, PTH123 - open as long as the process
+        sys.stdin = io.TextIOWrapper(open(os.devnull, "rb"))  # noqa: SIM115, PTH123 - open until the process ends
     codecs.register_error(_IN_ASCII, _in_ascii)
-    # A closed one opens with the lowest free number: its own.
+    # open() returns the lowest free descriptor, which is that of the closed stream.
     sys.stdout, sys.stderr = _stream(sys.stdout), _stream(sys.stderr)
     if is_closed:
         raise OutputError("stdout is closed", "redirect it to a file, or to /dev/null", code="stdout")
@@ -74,27 +74,27 @@ def _stream(stream: Any) -> _Stream:
     if stream is None:
         return _Stream(open(os.devnull, "wb"), "utf-8")  # noqa: PTH123 - the same
     buffer, by_line = stream.buffer, stream.line_buffering
-    if isinstance(buffer, io.RawIOBase):  # PYTHONUNBUFFERED: what a raw file cannot take at once would be lost
+    if isinstance(buffer, io.RawIOBase):  # PYTHONUNBUFFERED: a raw file would drop what it cannot write at once
         buffer, by_line = io.BufferedWriter(buffer), True
     return _Stream(buffer, stream.encoding, _IN_ASCII, line_buffering=by_line)
 
 
 def _in_ascii(error: UnicodeError) -> tuple[str | bytes, int]:
-    """What stands for a character that an encoding lacks, and where to go on; Python calls it while it encodes."""
+    """Codec error handler: returns a replacement for an unencodable character, and the position to continue from."""
     if not isinstance(error, UnicodeEncodeError):
         raise error
     character, end = error.object[error.start], error.start + 1
-    if "\udc80" <= character <= "\udcff":  # a byte of a file's name that was none of its text
+    if "\udc80" <= character <= "\udcff":  # an undecodable byte of a file name
         return bytes([ord(character) - 0xDC00]), end
     return _SHOWN_AS.get(character) or character.encode("ascii", "backslashreplace").decode(), end
 
 
 def guarded(command: Callable[[], int], *, as_json: bool = False) -> int:
-    """Run a command and return its exit code, with all that it printed written.
+    """Run a command and return its exit code, after flushing its output.
 
     Args:
         command: the command.
-        as_json: print an error on stdout too, as a JSON document (`ckh/jsonschemas/error.json`), if the command has
+        as_json: also print errors on stdout, as a JSON document (`ckh/jsonschemas/error.json`), if the command has
             printed no result.
     """
     begin_result()
@@ -107,7 +107,7 @@ def guarded(command: Callable[[], int], *, as_json: bool = False) -> int:
         return _report(error, error.exit_code, as_json=as_json)
     except StreamError as error:
         return _drop_output(error)
-    except Exception as error:  # noqa: BLE001 - it is the boundary
+    except Exception as error:  # noqa: BLE001 - this is the boundary
         return _report(*_unforeseen(error), as_json=as_json)
     return code
 
@@ -131,7 +131,7 @@ def _document(error: CkhError, code: ExitCode) -> str:
 
 
 def _drop_output(error: StreamError) -> int:
-    """Print nothing more, but why, if it is not that the reader left."""
+    """Stop printing to a stream, and report the reason unless its reader has closed it."""
     null = os.open(os.devnull, os.O_WRONLY)
     os.dup2(null, 1 if error.filename == sys.stdout.name else 2)
     os.close(null)
@@ -144,7 +144,7 @@ def _drop_output(error: StreamError) -> int:
 
 
 def _unforeseen(error: Exception) -> tuple[CkhError, ExitCode]:
-    """The message for an error that no code of ours foresaw."""
+    """Convert an unexpected exception to an error with its exit code."""
     if isinstance(error, OSError) and (error.filename is not None or error.errno == errno.ENOSPC):
         return OutputError(
             f"{error.filename or 'a file'}: {error.strerror}", code="input-output"
@@ -165,7 +165,7 @@ def _unforeseen(error: Exception) -> tuple[CkhError, ExitCode]:
 
 
 def _unmapped(error: BaseException | None) -> str:
-    """The loader's message that there is no memory for a library, from an error or its first cause; else empty."""
+    """The loader's message about missing memory, from an error or its root cause; else empty."""
     said = ""
     while error is not None:
         text = " ".join(str(error).split())
@@ -175,7 +175,7 @@ def _unmapped(error: BaseException | None) -> str:
 
 
 def _origin(error: Exception) -> str:
-    """The last line of ckh's that an error went through."""
+    """Location of the innermost frame of ckh in an error's traceback."""
     own, place, trace = os.path.dirname(__file__), "?", error.__traceback__  # noqa: PTH120 - pathlib is slow to import
     while trace is not None:
         path = trace.tb_frame.f_code.co_filename

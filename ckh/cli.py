@@ -1,4 +1,4 @@
-"""The full command line: it imports a command only when it is called."""
+"""The full command line; commands are imported when called."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ckh.version import __version__
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-# Subcommand -> its one line of help. `ckh.commands.<name>.register(app)` adds the real thing.
+# Subcommand -> its line of help. `ckh.commands.<name>.register(app)` adds the command itself.
 COMMANDS: dict[str, str] = {
     "tune": "Tune the kernels of a model: shapes, measuring, training, export.",
     "shapes": "List the problems of a model, module or log, weighted.",
@@ -34,16 +34,16 @@ COMMANDS: dict[str, str] = {
     "help": "Show a page of the documentation.",
 }
 
-COMPLETION_VARIABLE = "_CKH_COMPLETE"  # Typer's, from the name of the program
-_TYPED = ("COMP_WORDS", "_TYPER_COMPLETE_ARGS")  # where Typer's scripts for shells put the command line
-_WRONG_USAGE: type[Exception] = typer.BadParameter.__bases__[0]  # Click's UsageError, wherever Typer has it from
-# Options of earlier versions that are not like their names of today.
+COMPLETION_VARIABLE = "_CKH_COMPLETE"  # Typer's, derived from the name of the program
+_TYPED = ("COMP_WORDS", "_TYPER_COMPLETE_ARGS")  # set by Typer's shell scripts to the command line
+_WRONG_USAGE: type[Exception] = typer.BadParameter.__bases__[0]  # Click's UsageError, wherever Typer imports it from
+# Options of earlier versions whose present names are not similar.
 RENAMED = {("ckh search measure", "--time"): "--budget", ("ckh search set", "--set"): "--size"}
 _EPILOG = "Exit codes: " + "; ".join(f"{code.value} {meaning}" for code, meaning in EXIT_CODE_MEANING.items()) + "."
 
 
 def build_app(requested: Sequence[str]) -> typer.Typer:
-    """The application with the commands in `requested` loaded and the others as one line of help each."""
+    """Build the application with the commands in `requested` loaded and the others as one line of help each."""
     app = typer.Typer(
         name="ckh",
         help="Finds the fastest AMD Composable Kernel Tile kernel for a GEMM or a grouped convolution.",
@@ -71,10 +71,10 @@ def run(args: Sequence[str]) -> int:
 def dispatch(args: Sequence[str]) -> int:
     """Run one command line, without the error boundary.
 
-    Typer's own one is left out: it ends with 1 when the reader of the output left.
+    Typer's own boundary is not used: it exits with 1 when the reader of the output has closed it.
 
     Raises:
-        CkhError: whatever is wrong, usage too.
+        CkhError: any error, including usage.
     """
     if COMPLETION_VARIABLE in os.environ:
         return _complete()
@@ -82,7 +82,7 @@ def dispatch(args: Sequence[str]) -> int:
     command: Any = typer.main.get_command(build_app(named))
     try:
         if named and args[0] == named[0] and named[0] in command.commands:
-            # The options before a command are not parsed where there are none: that imports what takes longest in help.
+            # Without options before the command, the main options are not parsed: this avoids help's slowest imports.
             whole = command.context_class(command, info_name="ckh", **command.context_settings)
             command = command.commands[named[0]]
             context = command.make_context(named[0], list(args[1:]), parent=whole)
@@ -98,11 +98,11 @@ def dispatch(args: Sequence[str]) -> int:
 
 
 def _refuse_usage(error: Any, command: str) -> int:
-    """Show the help where it is an error to say nothing, and else raise what is wrong as an error of ours.
+    """Show the help if called without arguments, else raise a usage error as an error of ckh.
 
     Args:
-        error: of Typer.
-        command: the first words of the call, for an error that does not say where it is from.
+        error: Typer's error.
+        command: the first words of the call, for an error without context.
     """
     if (renamed := _renamed(error)) is not None:
         raise renamed from error
@@ -116,7 +116,7 @@ def _refuse_usage(error: Any, command: str) -> int:
 
 
 def _renamed(error: Any) -> UsageError | None:
-    """The error of an option that a subcommand has, or is, or that has another name today."""
+    """Error for an option that belongs to a subcommand, names one, or was renamed."""
     option = getattr(error, "option_name", None)
     if option is None or error.ctx is None:
         return None
@@ -157,7 +157,7 @@ def _print_version() -> None:
 
 
 def _complete_commands(app: typer.Typer) -> None:
-    """Give each command of an application that is loaded the option --wide, and help in panels."""
+    """Add the option --wide, and help in panels, to all loaded commands of an application."""
     from ckh.commands.panels import HelpCommand, HelpGroup
 
     for group in app.registered_groups:

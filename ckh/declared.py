@@ -1,6 +1,6 @@
-"""Options of commands that are declared where their values are: as fields of a dataclass.
+"""Options of commands declared as fields of a dataclass.
 
-A field whose name ends in `_s` is a length of time in seconds, typed like "20m" without that ending.
+A field whose name ends in `_s` is a duration in seconds, typed like "20m" under its name without that ending.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ _KEY = "option"
 
 @dataclass(frozen=True, slots=True)
 class Declared:
-    """The declaration of a field as an option.
+    """Declaration of a field as an option.
 
     Attributes:
-        help: what it is, with {} for what there is to choose from.
-        kind: type of what is typed, where it is not the field's.
-        typed: how it is typed, where that is not the field's name.
-        metavar: what the help shows for its value.
-        choices: what there is to choose from.
-        low: the least value.
-        high: the greatest.
+        help: help text, with {} for the choices.
+        kind: type of the typed value, if not the field's.
+        typed: names of the option, if not the field's.
+        metavar: placeholder of the value in the help.
+        choices: the choices.
+        low: minimum value.
+        high: maximum value.
         completion: the function of `ckh.commands._completion` that completes it.
     """
 
@@ -40,10 +40,10 @@ class Declared:
 
 
 def declared(declaration: Declared, *, default: Any = MISSING) -> Any:
-    """A field of a dataclass that is an option too; without a default the dataclass needs a value."""
+    """Declare a dataclass field as an option; without a default the dataclass needs a value."""
     return field(default=default, metadata={_KEY: declaration})
 
 
 def declarations(values: type) -> dict[str, Declared]:
-    """The options that a dataclass declares, by the names of their fields."""
+    """Options declared by a dataclass, by field name."""
     return {one.name: one.metadata[_KEY] for one in fields(values) if _KEY in one.metadata}

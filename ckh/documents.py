@@ -1,4 +1,4 @@
-"""The documents that `--json` prints: records, from which their schemas are generated (tests/jsonschemas.py)."""
+"""The documents that `--json` prints: records from which their schemas are generated (tests/jsonschemas.py)."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import Any, ClassVar
 from ckh.records import Record
 from ckh.version import __version__
 
-# Of all files in ckh/jsonschemas: the second number rises with a field that is added, the first with one that changes
-# or goes, which no minor version of ckh does.
+# Version of all files in ckh/jsonschemas: the minor number is incremented for an added field, the major number for a
+# changed or removed field, which no minor version of ckh has.
 JSON_VERSION = "1.1"
 
 _SCALARS = frozenset((str, int, float, bool, type(None)))
@@ -20,9 +20,9 @@ _SCALARS = frozenset((str, int, float, bool, type(None)))
 class Document(Record):
     """A document of `--json`.
 
-    Its docstring begins with the schema's title, the docstrings under its fields describe them, and a field that is
-    None by default is left out while it is. Any record or dataclass within a document may list properties in
-    `json_properties`, which follow its fields, and name a mapping in `json_inline`, whose items are fields beside its
+    Its docstring begins with the schema's title, the docstrings under its fields are their descriptions, and a field
+    with the default None is omitted while it is None. Any record or dataclass within a document may list properties in
+    `json_properties`, which follow its fields, and name a mapping in `json_inline`, whose items become fields of its
     own.
 
     Attributes:
@@ -33,39 +33,39 @@ class Document(Record):
 
 
 class ErrorDocument(Document):
-    """The error of a command that was called with --json and has no result."""
+    """Error of a command called with --json that has no result."""
 
     schema = "error"
 
     code: str
-    """Kind of error (docs/ci.md lists them); it stays when the message is reworded."""
+    """Kind of error (docs/ci.md lists them); it does not change when the message is reworded."""
     message: str
     """What is wrong and where."""
     hint: str
-    """What to do about it; empty where the message says it."""
+    """What to do about it; empty if the message says it."""
     exit_code: int
     """Exit code of the command."""
 
 
 def json_text(document: Document) -> str:
-    """One JSON document, which says by which schema it reads, and who wrote it.
+    """Format a JSON document with its schema and the version of ckh.
 
     Raises:
-        ValueError: the document holds NaN or an infinity, which are not JSON.
+        ValueError: the document holds NaN or an infinity, which are not valid JSON.
     """
     return json.dumps(enveloped(document), indent=2, allow_nan=False) + "\n"
 
 
 def enveloped(document: Document) -> dict[str, Any]:
-    """A document behind the three fields that all have."""
+    """Convert a document, preceded by the three fields common to all documents."""
     head = {"schema": f"ckh.{document.schema}", "schema_version": JSON_VERSION, "ckh_version": __version__}
     return {**head, **plain(document)}
 
 
 def plain(value: Any) -> Any:
-    """A value as JSON has it: dataclasses and mappings as objects, sequences as lists.
+    """Convert a value to JSON types: dataclasses and mappings to objects, sequences to lists.
 
-    A field's name may end in an underscore where Python has the word itself.
+    A field's name may end in an underscore if it is a Python keyword without it.
     """
     kind: Any = type(value)
     if kind in _SCALARS:
@@ -84,14 +84,14 @@ def plain(value: Any) -> Any:
 
 @cache
 def _fields_in_json(kind: Any) -> tuple[tuple[str, ...], tuple[str, ...], str]:
-    """Names of a dataclass' fields and further properties, of fields that may be absent, and of an inline mapping."""
+    """Names of a dataclass' fields and further properties, of optional fields, and of an inline mapping."""
     names = _field_names(kind)
     optional = (name for name in names if issubclass(kind, Document) and kind.field_defaults.get(name, "") is None)
     return (*names, *getattr(kind, "json_properties", ())), tuple(optional), getattr(kind, "json_inline", "")
 
 
 def fields_of(value: Any) -> dict[str, Any]:
-    """The fields of a record or dataclass by name, for a document that has them too."""
+    """Fields of a record or dataclass by name, for use in a document with the same fields."""
     return {name: getattr(value, name) for name in _field_names(type(value))}
 
 

@@ -1,4 +1,4 @@
-"""The `ckh` executable: quick answers where they were prepared, else the full command line."""
+"""The `ckh` executable: prepared quick answers if possible, else the full command line."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ QUICK_VARIABLE = "CKH_QUICK"
 
 def main() -> None:
     """Run a command line."""
-    gc.disable()  # a quick answer is over before any memory is worth collecting
+    gc.disable()  # a quick answer ends before garbage collection pays off
     code = guarded(_main, as_json=JSON_OPTION in sys.argv[1:])
     if not gc.isenabled():
         sys.stderr.flush()
-        os._exit(code)  # the same for taking the interpreter down, piece by piece
+        os._exit(code)  # likewise, skip the teardown of the interpreter
     sys.exit(code)
 
 
@@ -45,7 +45,7 @@ def _run(args: list[str]) -> int:
         return 0
     gc.enable()
     if resource.getrlimit(resource.RLIMIT_AS)[0] != resource.RLIM_INFINITY:
-        os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # it reserves memory for each, tries for long, and exits
+        os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # it reserves memory per thread, retries for long, and exits
     from ckh import cli
 
     if request is None or args[0] != "predict":
@@ -65,7 +65,7 @@ def _run(args: list[str]) -> int:
 
 
 class _Recorder:
-    """A stream that remembers what is written to it."""
+    """A stream that records what is written to it."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
@@ -90,7 +90,7 @@ def _request(args: list[str]) -> Request | None:
 
 def _answer(command: str, request: Request) -> bool:
     if command == "search":
-        os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # NumPy multiplies no matrices here: no threads to start
+        os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # NumPy multiplies no matrices here: do not start threads
         from ckh.quick.searching import text_of
     else:
         from ckh.quick.answer import text_of

@@ -1,6 +1,6 @@
-"""The errors that ckh raises and the exit codes they end a command with.
+"""The errors that ckh raises, and the exit codes of commands.
 
-Library code only raises. `ckh.boundary` alone prints an error and turns it into an exit code.
+Library code only raises; only `ckh.boundary` prints errors and converts them to exit codes.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import ClassVar
 
 
 class ExitCode(IntEnum):
-    """The meanings of a command's exit status."""
+    """Exit codes of commands."""
 
     OK = 0
     GATE_FAILED = 1
@@ -175,7 +175,7 @@ ERROR_CODES: dict[str, str] = {
     "memory": "not enough memory",
     "internal": "an error inside ckh",
 }
-"""Codes of errors with their meanings. A code stays when its message is reworded."""
+"""Codes of errors with their meanings. A code does not change when its message is reworded."""
 
 WARNING_CODES: dict[str, str] = {
     "skipped-problems": "problems of a file are skipped: no kernels for their kind",
@@ -202,12 +202,12 @@ WARNING_CODES: dict[str, str] = {
 
 
 class CkhError(Exception):
-    """Base of all errors that a user can cause or mend.
+    """Base of all errors that a user can cause or fix.
 
     Args:
         message: what is wrong and where, in one line.
-        hint: what to do about it, in one line; empty when the message says it.
-        code: one of `ERROR_CODES`; empty: that of the class.
+        hint: what to do about it, in one line; empty if the message says it.
+        code: one of `ERROR_CODES`; by default that of the class.
     """
 
     exit_code: ClassVar[ExitCode] = ExitCode.BAD_DATA
@@ -241,14 +241,14 @@ class DataError(CkhError):
 
 
 class CacheError(DataError):
-    """The cache cannot be created or written: no fault of data, but of a disk or of rights."""
+    """The cache cannot be created or written: a problem of a disk or of permissions, not of data."""
 
     exit_code = ExitCode.INPUT_OUTPUT
     default_code = "cache"
 
 
 class OutputError(CkhError):
-    """Something could not be read or written: stdout is closed or full, or a disk is."""
+    """An input or output error: stdout is closed or full, or a disk is full."""
 
     exit_code = ExitCode.INPUT_OUTPUT
     default_code = "input-output"

@@ -1,4 +1,4 @@
-"""Terms that the problems of several operations share: directions of a convolution, element types, names of sets."""
+"""Terms shared by problems of several operations: directions of a convolution, element types, names of sets."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class Direction(StrEnum):
-    """Which of the three computations of a convolution."""
+    """Direction of a convolution."""
 
     FORWARD = "forward"
     BWD_DATA = "bwd_data"
@@ -33,7 +33,7 @@ DTYPE_BYTES: dict[str, float] = {
     "pk_fp4": 0.5,
 }
 
-# Other spellings of element types, of PyTorch, JAX, NumPy, C++ and AMD's libraries, in lower case.
+# Other spellings of element types in PyTorch, JAX, NumPy, C++ and AMD's libraries, in lower case.
 _SPELLINGS = {
     "fp64": ("float64", "double", "f64"),
     "fp32": ("float32", "float", "single", "f32"),
@@ -48,27 +48,27 @@ _SPELLINGS = {
 }
 _DTYPE_OF = {spelling: dtype for dtype, spellings in _SPELLINGS.items() for spelling in (dtype, *spellings)}
 
-# Problem sets that AMD speaks of and has not published.
+# Problem sets that AMD mentions but has not published.
 UNPUBLISHED_SETS = frozenset({"crawler"})
 
 
 def dtype_name(spelling: str) -> str:
-    """The name of an element type, of whatever spelling; any other text is returned as it is."""
+    """Normalize the name of an element type; any other text is returned unchanged."""
     return _DTYPE_OF.get(spelling.lower().removeprefix("torch.").removeprefix("ck_tile::"), spelling)
 
 
 def unknown_dtype(name: str, known: Iterable[str] = tuple(DTYPE_BYTES)) -> UsageError:
-    """The error of an element type that does not exist."""
+    """Error for an unknown element type."""
     return UsageError(f"unknown dtype {name!r}", one_of(name, tuple(known), also=_DTYPE_OF), code="unknown-dtype")
 
 
 def unknown_set(message: str, name: str, names: Iterable[str]) -> UsageError:
-    """The error of a name that no problem set has.
+    """Error for an unknown problem set.
 
     Args:
         message: what is wrong with it, unless it is one of `UNPUBLISHED_SETS`.
         name: the name.
-        names: the sets that there are.
+        names: the existing sets.
     """
     if name in UNPUBLISHED_SETS:
         return UsageError(

@@ -1,6 +1,6 @@
-"""`Record`: a frozen dataclass whose class is made without generating code.
+"""`Record`: a frozen dataclass whose class is created without generating code.
 
-Making a dataclass takes a third of a millisecond, importing `dataclasses` several; quick answers have no time for
+Creating a dataclass takes a third of a millisecond, importing `dataclasses` several; quick answers have no time for
 either (`benchmarks/process_latency.py`).
 """
 
@@ -25,7 +25,7 @@ _set = object.__setattr__
 
 
 class _DataclassFields:
-    """The fields for functions of `dataclasses`, which is imported where they are asked for."""
+    """Fields for functions of `dataclasses`, which is imported only when they are requested."""
 
     def __get__(self, _: object, kind: type[Record]) -> dict[str, Field[Any]]:
         return _dataclass_fields(kind)
@@ -45,7 +45,7 @@ def _dataclass_fields(kind: type[Record]) -> dict[str, Field[Any]]:
 
 
 class _Kind(type):
-    """The metaclass: annotated names are fields, in slots, and values in the class body their defaults."""
+    """Metaclass: annotated names become fields, stored in slots, with values in the class body as defaults."""
 
     def __new__(cls, name: str, bases: tuple[type, ...], body: dict[str, Any], *, kw_only: bool = False) -> Any:
         del kw_only  # for type checkers
@@ -71,9 +71,9 @@ class _Kind(type):
 
 @dataclass_transform(frozen_default=True)
 class Record(metaclass=_Kind):
-    """A base of classes whose annotated names are fields: with `__init__`, equality, hash, order and representation.
+    """Base of classes whose annotated names are fields: with `__init__`, equality, hash, order and representation.
 
-    `dataclasses.fields`, `replace` and `asdict` take records. A subclass may have a `__post_init__`.
+    `dataclasses.fields`, `replace` and `asdict` accept records. A subclass may define `__post_init__`.
     """
 
     if TYPE_CHECKING:
@@ -98,10 +98,10 @@ class Record(metaclass=_Kind):
         self.__post_init__()
 
     def __post_init__(self) -> None:
-        """Check the fields."""
+        """Validate the fields."""
 
     def replaced(self, **changes: Any) -> Self:
-        """A copy with other values of some fields."""
+        """Return a copy with changed fields."""
         return type(self)(**{**dict(zip(self.field_names, self._values(self), strict=True)), **changes})
 
     def __setattr__(self, name: str, value: object) -> None:

@@ -1,6 +1,7 @@
-"""`Requested`: how the problems of an operation are requested on a command line.
+"""`Requested`: how problems of an operation are requested on a command line.
 
-It is plain data and functions, of which `ckh.commands` makes options; quick answers, which import little, use it too.
+Consists of plain data and functions; `ckh.commands` builds options from it, and quick answers, which import little, use
+it too.
 """
 
 from __future__ import annotations
@@ -19,17 +20,17 @@ P = TypeVar("P")
 
 
 class SizeOption(NamedTuple):
-    """An option that says something of a problem. Operations that have one of the same name share it, and its type.
+    """An option that describes a problem. Operations share options of the same name and type.
 
     Attributes:
         name: as a Python name; `split_k` is typed as --split-k.
-        help: what it is, without a full stop.
-        default: what stands for it where it is left out, for the help.
+        help: description, without a full stop.
+        default: text of the default value, for the help.
         kind: int or str.
-        metavar: what the help shows for its value.
-        low: the least value, if the command line is to refuse others.
-        high: the greatest.
-        spellings: other spellings of values, in lower case, with the value; None: values are not looked up.
+        metavar: placeholder of the value in the help.
+        low: minimum value, if the command line checks it.
+        high: maximum value.
+        spellings: other spellings of values, in lower case, with the value; None: values are not normalized.
     """
 
     name: str
@@ -42,7 +43,7 @@ class SizeOption(NamedTuple):
     spellings: tuple[tuple[str, str], ...] | None = None
 
     def meant(self, value: Any) -> Any:
-        """The value of another spelling of it, in any case; any other value is returned as it is."""
+        """Normalize a spelling, in any case; any other value is returned unchanged."""
         if self.spellings is None or not isinstance(value, str):
             return value
         return dict(self.spellings).get(value.lower(), value.lower())
@@ -54,7 +55,7 @@ class SizeOption(NamedTuple):
 
 
 def fields_in_words(problem: Any) -> str:
-    """All fields of a problem, with their names."""
+    """Format all fields of a problem, with their names."""
     return ", ".join(f"{name} {value}" for name, value in problem.to_dict().items())
 
 
@@ -74,20 +75,20 @@ class Requested(Record, Generic[P]):
     """How problems of an operation are requested.
 
     Attributes:
-        options: all that say something of a problem, in the order of the help.
-        problem: the problem that options say, of those given by name, a direction ("" if none was given) and an
-            element type; raises `UsageError`.
-        words: a problem's sizes, as people write them.
-        own: names of options that mean this operation where --op is left out.
-        has_directions: whether --variant goes with it.
-        pool: of options and direction given, or of all fields of a problem, what candidates depend on besides
-            architecture and element type: problems with one text are answered by one prepared pool.
-        default_dtype: element type of problems that state none; empty: the architecture's.
-        completed: a problem on an architecture, where one may leave something open to that.
-        refused: options of none of its problems that are looked for: why, and what to do instead.
-        padded: the problem that answers where no kernel applies to one as it is: with sizes rounded up; itself without.
-        kernel: regular expression of kernels' names with some of the groups tile, waves, instruction and pipeline; the
-            others are options, of which "True" means the group's name. Empty: names have no such parts.
+        options: all options that describe a problem, in the order of the help.
+        problem: builds the problem from options by name, a direction ("" if none was given) and an element type; raises
+            `UsageError`.
+        words: formats a problem's sizes for readers.
+        own: names of options that select this operation if --op is not given.
+        has_directions: whether --variant applies to it.
+        pool: from the given options and direction, or from all fields of a problem, what candidates depend on besides
+            architecture and element type: problems with the same text share a prepared pool.
+        default_dtype: element type of problems that do not state it; empty: the architecture's.
+        completed: completes a problem whose definition depends on the architecture.
+        refused: options that users may expect but no problem of it has: reason, and what to do instead.
+        padded: the padded problem that is used if no kernel applies; by default the problem itself.
+        kernel: regular expression of kernel names with some of the groups tile, waves, instruction and pipeline; other
+            groups are options, shown by the group's name if "True". Empty: names have no such parts.
     """
 
     options: tuple[SizeOption, ...]
@@ -103,7 +104,7 @@ class Requested(Record, Generic[P]):
     kernel: str = ""
 
     def strange(self, given: Mapping[str, Any], variant: str) -> str | None:
-        """An option that was given and does not go with the operation, if there is one."""
+        """Return a given option that does not apply to the operation, or None."""
         known = {option.name for option in self.options}
         is_strange_direction = bool(variant) and not self.has_directions
         return next((name for name in sorted(given) if name not in known), "variant" if is_strange_direction else None)
@@ -112,18 +113,18 @@ class Requested(Record, Generic[P]):
 def requested_problem(
     op: str, part: Requested[P], given: Mapping[str, Any], variant: str, dtype: str, command: str = "predict"
 ) -> P:
-    """The problem that was requested.
+    """Build the requested problem.
 
     Args:
         op: the operation's name.
         part: how its problems are requested.
-        given: the options that were given, by name.
+        given: the given options, by name.
         variant: the direction; empty if none was given.
         dtype: the element type.
-        command: the one whose help is referred to.
+        command: the command whose help messages refer to.
 
     Raises:
-        UsageError: it is impossible, or an option does not go with the operation.
+        UsageError: the problem is impossible, or an option does not apply to the operation.
     """
     if strange := part.strange(given, variant):
         if strange in part.refused:
@@ -134,16 +135,16 @@ def requested_problem(
 
 
 def padded_sizes(problem: Any, padded: Any) -> dict[str, int]:
-    """The sizes in which a padded problem differs from the one that was requested."""
+    """Return the sizes that differ between a padded problem and the requested one."""
     before = problem.to_dict()
     return {name: size for name, size in padded.to_dict().items() if size != before[name]}
 
 
 def typed_again(given: Mapping[str, Any]) -> str:
-    """Options by name, as they are typed."""
+    """Format options by name as a command line."""
     return " ".join(f"{as_option(name)} {shell_word(value)}" for name, value in given.items())
 
 
 def as_option(name: str) -> str:
-    """How an option of a name is typed."""
+    """Format the name of an option as typed."""
     return "--" + name.replace("_", "-")

@@ -1,6 +1,6 @@
-"""The columns of a measured dataset and the statuses of a measurement, once.
+"""The columns of a measured dataset and the statuses of a measurement.
 
-A row is a problem, a kernel, a status and numbers. Nothing downstream knows which device or file it came from.
+A row is a problem, a kernel, a status and numbers. Later stages do not know which device or file it came from.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from ckh.strenum import StrEnum
 
 
 def _count(unit: str, meaning: str) -> int:
-    # dataclasses.field is typed as the field's value.
+    # dataclasses.field is annotated with the type of the field's value.
     return field(metadata={"unit": unit, "meaning": meaning})  # type: ignore[no-any-return]
 
 
 @dataclass(frozen=True, slots=True)
 class Resources:
-    """Of all GPU functions of a kernel, the most of each; of `occupancy`, the least. The fields are dataset columns."""
+    """Maximum over all GPU functions of a kernel; for `occupancy`, the minimum. The fields are dataset columns."""
 
     vgprs: int = _count("registers/lane", "vector registers, by the compiler")
     agprs: int = _count("registers/lane", "accumulation registers, by the compiler")
@@ -36,48 +36,48 @@ SCHEMA_VERSION = 1
 
 
 class Status(StrEnum):
-    """The results that a (problem, kernel) pair can have."""
+    """Results of a (problem, kernel) pair."""
 
     OK = "ok"
-    VERIFIED = "verified"  # right on a device that has no times
+    VERIFIED = "verified"  # correct on a device without times
     INVALID = "invalid"
     COMPILE_ERROR = "compile_error"
     COMPILE_TIMEOUT = "compile_timeout"
-    COMPILE_INTERRUPTED = "compile_interrupted"  # the compiler was killed, or found no memory or room
+    COMPILE_INTERRUPTED = "compile_interrupted"  # the compiler was killed, or ran out of memory or disk space
     UNSUPPORTED = "unsupported"
     LAUNCH_ERROR = "launch_error"
     CRASH = "crash"
     TIMEOUT = "timeout"
     WRONG_RESULT = "wrong_result"
-    NONDETERMINISTIC = "nondeterministic"  # right once, but runs that must be equal bit for bit are not: a race
+    NONDETERMINISTIC = "nondeterministic"  # correct once, but runs that must be bit-identical are not: a race
     UNSTABLE = "unstable"
-    LAUNCH_BOUND = "launch_bound"  # right, but so short that its time is that of launching it
-    CHOSEN = "chosen"  # measured by others, who published which kernel was best and no times
-    PREDICTED = "predicted"  # not measured: a model's choice, read back from what was exported
+    LAUNCH_BOUND = "launch_bound"  # correct, but so short that its time is the launch overhead
+    CHOSEN = "chosen"  # measured by others, who published the best kernel without times
+    PREDICTED = "predicted"  # not measured: a model's choice, read from an export
 
 
-# What a time means, written into every dataset.
+# Meaning of a time, written to every dataset.
 HOW_MEASURED = (
     "latency_ms is the median of the samples of one run of the kernel, latency_min_ms the least of them; rows read "
     "from AMD's CSV files hold the one mean that AMD's benchmark reports. tflops and bandwidth_gb_s follow from "
     "latency_ms and the problem. Failures are rows: see status and message."
 )
 
-# Rows that say nothing about their kernel: a run that is resumed tries again.
+# Rows without information about their kernel: a resumed run tries again.
 TRIED_AGAIN = (Status.COMPILE_INTERRUPTED,)
 
-SHORTEST_MS = 1e-9  # 0.001 ns; a time below is none, and readers take the row for a bad one
-# Rows that carry a time of a kernel whose result was right.
+SHORTEST_MS = 1e-9  # 0.001 ns; readers reject rows with shorter times
+# Rows with a time of a kernel with a correct result.
 MEASURED = (Status.OK, Status.UNSTABLE, Status.LAUNCH_BOUND)
-# Rows of a kernel whose result was right, on devices without times too.
+# Rows of a kernel with a correct result, including devices without times.
 RIGHT = (*MEASURED, Status.VERIFIED)
-# Rows of a kernel that must not be believed, whatever another row says of it.
+# Rows of a kernel that is never trusted, whatever other rows state.
 WRONG = (Status.WRONG_RESULT, Status.NONDETERMINISTIC)
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A dataset column: its name, Arrow type name, unit (empty for none), meaning, and whether it may be null.
+    """A dataset column: name, Arrow type name, unit (empty for none), meaning, and whether it may be null.
 
     A nullable column may also be missing from a file.
     """
@@ -94,7 +94,7 @@ _WHERE = (
     Column("arch", "string", "", "architecture spec the row was measured on"),
     Column("device", "string", "", "name of the device as it calls itself", nullable=True),
 )
-# Columns as files of earlier versions name them, and their names.
+# Former names of columns, and their present names.
 EARLIER_NAMES = {"kernel_name": "kernel"}
 _NAME = (Column("kernel", "string", "", "complete name of the kernel"),)
 _RESULT = (
@@ -116,9 +116,9 @@ _RESULT = (
     Column("by_graph", "bool", "", "timed by a graph of launches, not launch by launch", nullable=True),
 )
 LAUNCHING = ("launch_ms", "by_graph")
-WHERE_WHEN = ("measured_at", "node")  # that rows of ckh bench say of themselves
+WHERE_WHEN = ("measured_at", "node")  # recorded by rows of ckh bench
 REPEATED = ("earlier_ms", "later_ms")  # independent measurements of one pair, which show its noise
-# Of the operations that have it: what a kernel needs besides its operands and its result.
+# For operations that have it: memory of a kernel besides operands and result.
 WORKSPACE = Column(
     "workspace_bytes", "int64", "bytes", "memory that the kernel needs besides its tensors", nullable=True
 )
@@ -147,8 +147,8 @@ _CARD = (
     Column("card_other_processes", "float64", "", "other processes that have memory on it", nullable=True),
 )
 CARD_COLUMNS = tuple(column.name for column in _CARD)
-CARD = tuple(name.removeprefix("card_") for name in CARD_COLUMNS)  # as a journal calls them
-# What each row has of its own: the rest is of its problem, its kernel, or where it came from.
+CARD = tuple(name.removeprefix("card_") for name in CARD_COLUMNS)  # names in a journal
+# Numeric columns of each row; the others depend on its problem, its kernel, or its origin.
 MEASURED_NUMBERS = frozenset(column.name for column in (*_RESULT, *_CARD, *_RESOURCES) if column.type != "string")
 _PROVENANCE = (
     Column("run_id", "string", "", "the run of ckh bench, or the file, that the row came from", nullable=True),
@@ -159,7 +159,7 @@ _PROVENANCE = (
 def dataset_columns(
     identity: tuple[Column, ...], sizes: tuple[Column, ...], kernel: tuple[Column, ...]
 ) -> tuple[Column, ...]:
-    """The columns of an operation's datasets: what is its own, and what all have."""
+    """Columns of an operation's datasets: its own, and those common to all."""
     return (
         *_OPERATION,
         *identity,

@@ -1,4 +1,4 @@
-"""StrEnum for Python 3.10, where the standard library has none yet."""
+"""StrEnum for Python 3.10, whose standard library lacks it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ else:
     from enum import Enum
 
     class StrEnum(str, Enum):
-        """An enumeration whose members are their own text."""
+        """An enumeration whose members are strings."""
 
         def __str__(self) -> str:
             return str(self.value)

@@ -1,4 +1,4 @@
-"""Training: targets, objectives, and LightGBM's parameters."""
+"""Training options: targets, objectives, and LightGBM's parameters."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ TARGET_COLUMNS = {TFLOPS: "tflops", LATENCY: "latency_ms", BANDWIDTH: "bandwidth
 
 
 class RankObjective(StrEnum):
-    """The objectives of the model that orders kernels.
+    """Objectives of the ranking model.
 
-    EFFICIENCY regresses TFLOPS / best TFLOPS of the problem, in which an outlier is near 0 and no more; RELATIVE
-    regresses its logarithm; LAMBDARANK optimises the order itself; BLEND has the
-    trees of both; with TFLOPS there is no such model, and the one of TFLOPS orders.
+    EFFICIENCY regresses TFLOPS / best TFLOPS of the problem, whose slow outliers are bounded by 0; RELATIVE regresses
+    its logarithm; LAMBDARANK optimizes the order itself; BLEND has the trees of both; with TFLOPS there is no ranking
+    model, and the model of TFLOPS ranks.
     """
 
     EFFICIENCY = "efficiency"
@@ -29,10 +29,10 @@ class RankObjective(StrEnum):
 
 
 class Labels(StrEnum):
-    """The labels of the kernels of a problem.
+    """Labels of the kernels of a problem.
 
-    MEASURED: the times of those that the data hold. WINNERS: that those of the data were the best of all candidates,
-    of which nothing else is known; only LAMBDARANK learns from that.
+    MEASURED: times of the kernels in the data. WINNERS: kernels in the data were the best of all candidates, and
+    nothing else is known; only LAMBDARANK can be trained on that.
     """
 
     MEASURED = "measured"
@@ -40,7 +40,7 @@ class Labels(StrEnum):
 
 
 TARGETS = tuple(TARGET_COLUMNS)
-# Trained on log1p, as AMD's are.
+# Trained on log1p, as AMD's models.
 LOG_TARGETS = (TFLOPS, BANDWIDTH)
 
 
@@ -48,7 +48,7 @@ LOG_TARGETS = (TFLOPS, BANDWIDTH)
 class TreeParams:
     """LightGBM's parameters, with AMD's values as defaults. `subsample_freq` makes `subsample` take effect.
 
-    `path_smooth` draws leaves of few rows to their parents' values, 0 not at all.
+    `path_smooth` shrinks leaves with few rows towards their parents' values; 0 disables it.
     """
 
     n_estimators: int = declared(
@@ -71,25 +71,25 @@ class TreeParams:
     path_smooth: float = 0.0
 
     def to_dict(self) -> dict[str, Any]:
-        """By name, as LGBMRegressor takes them."""
+        """Parameters by name, as LGBMRegressor takes them."""
         return {name: getattr(self, name) for name in TreeParams.__slots__}
 
 
 @dataclass(frozen=True, slots=True)
 class TrainOptions:
-    """How to train.
+    """Training options.
 
-    `targets` are what is modelled beside the order: TFLOPS, which predictions give; latency and bandwidth only where
-    requested, as nothing but `Model.predict` and the export to LightGBM reads them. The model of TFLOPS has the
-    parameters `speeds`, or `params` without. `jobs` threads change how long it takes and nothing else. With an
-    `ensemble` of several, the model that orders is trained as often, with seeds that follow on `seed`, and has the
-    trees of all; cross-validation is of one. A blend is an ensemble of LambdaRanks with one regression, which has the
-    parameters `regression`, or `params` without; cross-validation is of a LambdaRank alone. A regression of the order
-    weighs rows by their efficiency. With 0 folds there is no cross-validation, and models have all of their trees.
-    `mine` rounds give hard problems more weight (`mining`). A regression of efficiency has, weighing `prior` against
-    its 1, the trees of a law of time that is fitted to the rows, where the operation has one and each kernel was
-    measured often enough (`learn.prior`). With such a law it also has the trees of a LambdaRank, in the scale of its
-    own scores and weighing `lambdarank` against their 1.
+    `targets` are modelled in addition to the order: TFLOPS, which predictions include; latency and bandwidth only if
+    requested, since only `Model.predict` and the export to LightGBM use them. The model of TFLOPS has the parameters
+    `speeds`, or else `params`. `jobs` threads do not affect the result. With an `ensemble` of several models, the
+    ranking model is trained that many times, with seeds following `seed`, and has the trees of all; cross-validation
+    uses one. A blend is an ensemble of LambdaRanks with one regression, which has the parameters `regression`, or else
+    `params`; cross-validation uses a single LambdaRank. A ranking regression weights rows by their efficiency. With 0
+    folds there is no cross-validation, and models have all of their trees. `mine` rounds give hard problems more weight
+    (`mining`). A regression of efficiency also gets the trees of a time model fitted to the rows, with weight `prior`
+    relative to 1, if the operation has a time model and each kernel was measured often enough (`learn.prior`). With
+    such a time model it also gets the trees of a LambdaRank, scaled to its own scores, with weight `lambdarank`
+    relative to 1.
     """
 
     targets: tuple[str, ...] = (TFLOPS,)
@@ -128,26 +128,26 @@ class TrainOptions:
 
     @property
     def rank_target(self) -> str:
-        """The target whose model orders kernels."""
+        """Target whose model ranks kernels."""
         return TFLOPS if self.rank is RankObjective.TFLOPS else RANK
 
     @property
     def all_targets(self) -> tuple[str, ...]:
-        """The targets that are trained, in order."""
+        """Trained targets, in order."""
         return self.targets + (() if self.rank is RankObjective.TFLOPS else (RANK,))
 
 
-# Rows up to which trees of a size are the default; those of the last where there are more.
+# Maximum number of rows for each default size of trees; above the last, `_LARGE`.
 _SIZES = (
     (15_000, TreeParams(400, 0.05, 31, colsample_bytree=0.4, path_smooth=20.0)),
     (60_000, TreeParams(400, 0.05, 63, colsample_bytree=0.4, path_smooth=5.0)),
 )
 _LARGE = TreeParams(200, 0.1, 255, colsample_bytree=0.4)
-_EARLY_OF_LARGE = 25  # rounds, at twice the rate
+_EARLY_OF_LARGE = 25  # rounds, at twice the learning rate
 _PRIOR = 1.0
-_LAMBDARANK, _FEWEST_OF_LAMBDARANK = 1.0, 2000  # with fewer rows it was not tried
+_LAMBDARANK, _FEWEST_OF_LAMBDARANK = 1.0, 2000  # not tested with fewer rows
 
-# Trees of any depth on all rows, hardly regularized.
+# Trees of unlimited depth on all rows, with little regularization.
 PLAIN_TREES = TreeParams(
     max_depth=-1, min_child_samples=20, subsample=1.0, subsample_freq=0, reg_alpha=0.0, reg_lambda=1.0
 )
@@ -164,7 +164,7 @@ def winner_options() -> TrainOptions:
 
 
 def sized_options(rows: int) -> TrainOptions:
-    """How models are trained unless it is said, by the number of usable rows (`benchmarks/objectives.py`)."""
+    """Default training options, by the number of usable rows (`benchmarks/objectives.py`)."""
     for most, params in _SIZES:
         if rows <= most:
             prior = _PRIOR if params is _SIZES[0][1] else 0.0

@@ -43,7 +43,7 @@ def documents() -> dict[str, type[Document]]:
     """The document of each schema."""
     for path in sorted(CODE.rglob("*.py")):
         text = path.read_text(encoding="utf-8")
-        if re.search(r"^class .*\bDocument\)", text, re.MULTILINE):
+        if re.search(r"^class .*\bDocument[,)]", text, re.MULTILINE):
             for name in (_module(path), *re.findall(r"^    from (ckh\.\S+) import", text, re.MULTILINE)):
                 import_module(name)  # what annotations name is imported for the type checker alone
     kinds = {kind for kind in _classes().values() if isinstance(kind, type) and issubclass(kind, Document)}

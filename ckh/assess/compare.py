@@ -104,7 +104,7 @@ class Comparison(Record):
 
 
 class CompareDocument(Comparison, Document):
-    """Output of ckh validate compare --json."""
+    """ckh validate compare --json."""
 
     schema = "validate_compare"
 

@@ -112,7 +112,7 @@ class WinnerSummary(Record):
 
 
 class ConvertWinnersDocument(WinnerSummary, Document):
-    """Output of ckh convert --json with --to a list of problems."""
+    """ckh convert --json with --to a list of problems."""
 
     schema = "convert_winners"
 

@@ -1,4 +1,4 @@
-"""Programs that use choices: what an operation can write for them, and of what."""
+"""Consumers of choices: the formats that an operation can write for other programs."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Choices:
-    """The choices that a table is written of.
+    """Input of a table of choices.
 
     Attributes:
         answers: the ranking of each problem.
-        measured: measured rows of the operation, whose winners go before; None: there are none.
-        installed: the folder of the program that will read the table, if its own kernels and tables count.
-        replaces: whether choices replace the rows that the program has for the same shapes.
+        measured: measured rows of the operation, whose winners take precedence; None without.
+        installed: folder of the program that will read the table, if its own kernels and tables are used.
+        replaces: whether choices replace the program's rows for the same shapes.
     """
 
     answers: Sequence[Ranking]
@@ -38,14 +38,14 @@ class Choices:
 
 @dataclass(frozen=True, slots=True)
 class WrittenChoices:
-    """The files that were written of choices.
+    """Files written for choices.
 
     Attributes:
         files: path within the export and content of each.
-        rows: what each problem got, in order, for JSON.
-        how_to: sentences of Markdown that say how the program takes the files.
-        missing: the problems that got nothing, and why, for JSON.
-        environment: the variables that have the program read the files, in the shell's words, with `OUT` for the
+        rows: result for each problem, in order, for JSON.
+        how_to: Markdown text on how the program uses the files.
+        missing: problems without a choice, with reasons, for JSON.
+        environment: environment variables that make the program read the files, in shell syntax, with `OUT` for the
             export's folder.
     """
 
@@ -58,16 +58,16 @@ class WrittenChoices:
 
 @dataclass(frozen=True, slots=True)
 class CheckedTable:
-    """What a program's own code makes of a table of choices.
+    """Result of a program's own code for a table of choices.
 
     Attributes:
         name: the file, within the export.
         rows_before: rows that the program has without the export.
         rows_after: rows that it has with it.
-        lost: how many of those before are none after.
-        is_unchanged: whether the program left the exported file as it is.
-        failure: in words what the program's code ended with; empty if it ended well.
-        shapes: of each problem the rows that the program takes without and with the export, for JSON.
+        lost: number of the former rows that are missing afterwards.
+        is_unchanged: whether the program left the exported file unchanged.
+        failure: error of the program's code; empty if it succeeded.
+        shapes: for each problem the rows that the program uses without and with the export, for JSON.
     """
 
     name: str
@@ -93,15 +93,15 @@ class ChoiceTable:
     """Files of choices for a list of problems.
 
     Attributes:
-        name: of the program, as on the command line.
-        summary: what is written, in a few words.
-        write: the files; raises `CkhError`.
-        check: what the program's own code makes of an export's files, given the export's folder, its list and the
-            program's folder; raises `CkhError`.
-        reads: whether a file is of this operation's problems, where several operations write for the program; None:
-            any file that is of no other.
-        picked: the kernel that the program finds in an export's folder, in ckh's words, for problems on an
-            architecture; empty: it finds no row. None: not known.
+        name: name of the program on the command line.
+        summary: short description of the output.
+        write: builds the files; raises `CkhError`.
+        check: runs the program's own code on an export's files, given the export's folder, its list and the program's
+            folder; raises `CkhError`.
+        reads: whether a file has problems of this operation, if several operations write for the program; None: any
+            file that belongs to no other.
+        picked: the kernel that the program finds in an export's folder, by ckh's name, for problems on an architecture;
+            empty: it finds no row. None: unknown.
     """
 
     name: str
@@ -114,16 +114,16 @@ class ChoiceTable:
 
 @dataclass(frozen=True, slots=True)
 class ModelHeader:
-    """A C++ header that lets a program use models that were exported to C.
+    """A C++ header with which a program uses models exported to C.
 
     Attributes:
-        name: of the program, as on the command line.
-        summary: what is written, in a few words.
-        how_to: a section of Markdown that says how the program takes it, for the export's README.
-        text: the header for a model, by its name in the export; raises `CkhError`.
-        called: what the program calls a kernel.
-        program: C++ that prints the kernel, as the program calls it, that it picks of some for each problem on stdin,
-            with a model by its name in the export.
+        name: name of the program on the command line.
+        summary: short description of the output.
+        how_to: a section of Markdown on how the program uses it, for the export's README.
+        text: the header for a model, given its name in the export; raises `CkhError`.
+        called: the program's name of a kernel.
+        program: C++ code that prints the kernel, by the program's name, selected from a list for each problem on stdin,
+            using a model by its name in the export.
     """
 
     name: str
@@ -136,14 +136,13 @@ class ModelHeader:
 
 @dataclass(frozen=True, slots=True)
 class Instances:
-    """How kernels and problems of a Python program are those of an operation.
+    """Mapping between kernels and problems of a Python program and those of an operation.
 
     Attributes:
-        name: of the program.
-        problem: the problem that one of its templates computes with one of its instances; None if the operation has
-            none such.
-        kernel: the kernel that the instance is, or is nearest to; None if the operation has none such.
-        template: a template of the program for a problem; raises `UsageError` where it has none.
+        name: name of the program.
+        problem: the problem that a template computes with an instance; None if the operation has no such problem.
+        kernel: the kernel equal or closest to the instance; None if the operation has none.
+        template: a template of the program for a problem; raises `UsageError` if it has none.
     """
 
     name: str
@@ -154,7 +153,7 @@ class Instances:
 
 @dataclass(frozen=True, slots=True)
 class Consumers:
-    """The programs that use an operation's choices, by what they take."""
+    """Consumers of an operation's choices, by format."""
 
     tables: tuple[ChoiceTable, ...] = ()
     records: tuple[RowsFormat, ...] = ()
@@ -163,31 +162,31 @@ class Consumers:
 
 
 def consumers_of(op: AnyOperation) -> Consumers:
-    """The programs that use an operation's choices.
+    """Return the consumers of an operation's choices.
 
     Raises:
-        UsageError: the package that has it is broken.
+        UsageError: the package that provides them is broken.
     """
     return part_of(op, op.consumers, Consumers) or Consumers()
 
 
 def all_of(kind: str) -> Iterator[tuple[AnyOperation, Any]]:
-    """Each operation with each of its parts of a kind, such as `tables`."""
+    """Yield each operation with each of its consumers of a kind, such as `tables`."""
     for name in operation_names():
         for one in getattr(consumers_of(operation(name)), kind):
             yield operation(name), one
 
 
 def named(kind: str, name: str) -> dict[str, Any]:
-    """Operation -> its part of a kind for a program."""
+    """Operation -> its consumer of a kind with a program's name."""
     return {op.name: one for op, one in all_of(kind) if one.name == name}
 
 
 def the_table(name: str, op: str | None, problems: str) -> tuple[AnyOperation, ChoiceTable]:
-    """The operation that writes a table for a program: the one that is named, or that the problems are of.
+    """Return the operation that writes a table for a program: the named one, or that of the problems.
 
     Raises:
-        UsageError: as `the_one`.
+        UsageError: as for `the_one`.
     """
     found = named("tables", name)
     if op is None and len(found) > 1:
@@ -197,10 +196,10 @@ def the_table(name: str, op: str | None, problems: str) -> tuple[AnyOperation, C
 
 
 def the_one(kind: str, name: str, op: str | None) -> tuple[AnyOperation, Any]:
-    """The operation that has something for a program: the one that is named, or the only one.
+    """Return the operation that has a consumer for a program: the named one, or the only one.
 
     Raises:
-        UsageError: it has nothing, or several have.
+        UsageError: it has none, or several operations have one.
     """
     found = named(kind, name)
     if op is not None and op not in found:

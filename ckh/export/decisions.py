@@ -1,7 +1,6 @@
-"""Python's checks of a problem as decisions over its sizes: run with symbols for sizes, along every path.
+"""Tracing of Python's checks of a problem to decision trees over its sizes, by running all paths with symbolic sizes.
 
-Where Python must know whether one size is less than another, the answer is chosen, and the run is repeated with the
-other answer.
+Where Python needs the result of a comparison of sizes, one outcome is chosen, and the run is repeated with the other.
 """
 
 from __future__ import annotations
@@ -18,10 +17,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Expression:
-    """A calculation: a number, the size of a number, or an operation on others.
+    """A calculation: a number, the size with an index, or an operation on expressions.
 
     Attributes:
-        op: "number", "size", a name in `_ARITHMETIC` or, for what is true or false, a comparison.
+        op: "number", "size", a name in `_ARITHMETIC` or, for a condition, a comparison.
         operands: integers for the first two, else expressions.
     """
 
@@ -31,19 +30,19 @@ class Expression:
 
 @dataclass(frozen=True, slots=True)
 class Branch:
-    """A decision: what follows if a condition holds, and if not."""
+    """A decision: the trees for a true and a false condition."""
 
     condition: Expression
     yes: Tree
     no: Tree
 
 
-Text = tuple[str | Expression, ...]  # words, and values that stand between them
-Tree = Branch | bool | Text  # ends with whether something is so, or why it is not
+Text = tuple[str | Expression, ...]  # words, interleaved with values
+Tree = Branch | bool | Text  # ends with a boolean, or the reason for a refusal
 
 _ZERO = Expression("number", (0,))
 _ARITHMETIC = {"add": "plus", "subtract": "less", "multiply": "times", "floor_divide": "over", "remainder": "modulo"}
-# The comparison that decides, and whether it must hold.
+# The comparison that decides, and the required outcome.
 _COMPARISONS = {
     "equal": ("==", True),
     "not_equal": ("==", False),
@@ -56,17 +55,17 @@ _MARK = "\0"
 
 
 class _Size(Symbol):
-    """A symbol that passes for an integer where a problem checks the types of its sizes."""
+    """A symbol that is an integer to problems that check the types of their sizes."""
 
     __slots__ = ()
 
-    @property  # type: ignore[misc] # of `object` it can be assigned
+    @property  # type: ignore[misc] # assignable on `object`
     def __class__(self) -> type:
         return int
 
 
 class _Path(Recorder):
-    """One run: the conditions that it decided on, and the answers that it got."""
+    """One run: the conditions it decided on, and their outcomes."""
 
     def __init__(self, answers: tuple[bool, ...]) -> None:
         self.answers = list(answers)
@@ -74,7 +73,7 @@ class _Path(Recorder):
         self._written: list[Expression] = []
 
     def size(self, index: int) -> Symbol:
-        """The size of this number of the problem."""
+        """Return the symbol of a problem's size, given its index."""
         return self._symbol(Expression("size", (index,)))
 
     def apply(self, name: str, operands: Sequence[Any]) -> Symbol | bool:
@@ -90,17 +89,17 @@ class _Path(Recorder):
         return self._decide(Expression(relation, parts)) is must_hold
 
     def truth(self, symbol: Symbol) -> bool:
-        """Whether a number is not 0."""
+        """Decide whether a number is not 0."""
         return not self._decide(Expression("==", (symbol.node, _ZERO)))
 
     def text(self, symbol: Symbol) -> str:
-        """The mark that stands in a text for a value."""
+        """Return a placeholder for a value in a text."""
         self._written.append(symbol.node)
         return f"{_MARK}{len(self._written) - 1}{_MARK}"
 
     def parsed(self, words: str) -> Text:
-        """A text with its values in place of their marks."""
-        parts = words.split(_MARK)  # words and marks in turns
+        """Replace the placeholders in a text by their values."""
+        parts = words.split(_MARK)  # alternating words and placeholders
         text = (self._written[int(part)] if place % 2 else part for place, part in enumerate(parts))
         return tuple(part for part in text if part != "")
 
@@ -126,10 +125,10 @@ def _expression(value: Any) -> Expression:
 
 
 def value_of(compute: Callable[[Callable[[int], Symbol]], Any]) -> Expression:
-    """The expression of an integer.
+    """Trace the expression of an integer.
 
     Args:
-        compute: computes it from a function that gives the size of a number.
+        compute: computes it, given a function from an index to a size.
 
     Raises:
         FormulaError: it depends on a decision, or needs the value of a size.
@@ -142,14 +141,14 @@ def value_of(compute: Callable[[Callable[[int], Symbol]], Any]) -> Expression:
 
 
 def decisions(compute: Callable[[Callable[[int], Symbol]], bool | str], answers: tuple[bool, ...] = ()) -> Tree:
-    """All paths to an answer: whether something is so, or a text, which may have sizes in it.
+    """Trace all paths to a result: a boolean, or a text, which may contain sizes.
 
     Args:
-        compute: computes the answer from a function that gives the size of a number.
-        answers: those to the first conditions.
+        compute: computes the result, given a function from an index to a size.
+        answers: outcomes of the first conditions.
 
     Raises:
-        FormulaError: the answer needs the value of a size.
+        FormulaError: the result needs the value of a size.
     """
     path = _Path(answers)
     found = compute(path.size)

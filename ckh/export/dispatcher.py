@@ -1,4 +1,4 @@
-"""A C++ header that lets AMD's dispatcher use an exported model; what differs between operations is text of theirs."""
+"""C++ header with which AMD's dispatcher uses an exported model; operations supply their parts as text."""
 
 from __future__ import annotations
 
@@ -49,18 +49,18 @@ class DispatcherPart:
         dispatcher: the dispatcher's class.
         problem: its class of problems.
         function: its type of heuristics.
-        rename: statements that make a `Kernel` of `name`, ckh's name of one.
+        rename: statements that build a `Kernel` from `name`, ckh's name of it.
         before: functions that `rename` calls.
-        detail: functions, of which `split_k_of` gives the split of K that a problem states.
-        fill: statements that set the fields of `p` by `problem`, or return false.
-        parameters: more parameters of the constructor, each behind a comma.
-        initializers: how the constructor sets members by them.
-        members: their declarations.
+        detail: functions, including `split_k_of`, which returns the split-K factor of a problem.
+        fill: statements that set the fields of `p` from `problem`, or return false.
+        parameters: further parameters of the constructor, each preceded by a comma.
+        initializers: member initializers of the constructor.
+        members: declarations of the members.
         registered: statements before kernels are named.
-        named: an expression for the name of `kernel` in the dispatcher; empty text leaves it out.
+        named: an expression for the dispatcher's name of `kernel`; an empty name leaves it out.
         methods: further public functions.
-        pick: a type `Row` of kernels, a function that registers one, and one that gives the name of the selected kernel
-            for a problem's fields in the order of C, with the model in the file @PATH@.
+        pick: a type `Row` of kernels, a function that registers one, and one that returns the name of the selected
+            kernel for a problem's fields in C's order, with the model in the file @PATH@.
         row: a kernel as an initializer of `Row`.
     """
 
@@ -84,7 +84,7 @@ class DispatcherPart:
 
 
 def dispatcher_header(part: Callable[[Model], DispatcherPart], called: Callable[[Any], str]) -> ModelHeader:
-    """The header of an operation, whose kernels have names in the dispatcher."""
+    """Build the header of an operation; `called` is the dispatcher's name of a kernel."""
     return ModelHeader(
         NAME,
         "a heuristic for AMD's dispatcher",
@@ -135,5 +135,5 @@ def _header(name: str, model: Model, part: DispatcherPart) -> str:
 
 
 def _filled(file: str, texts: dict[str, str]) -> str:
-    """A template with texts in its places."""
+    """Fill in a template."""
     return re.sub("@([A-Z]+)@", lambda match: texts[match[1]], (_FOLDER / file).read_text(encoding="utf-8"))

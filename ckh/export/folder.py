@@ -1,4 +1,4 @@
-"""An export's folder: its kind, what is in it, and what models are called in it."""
+"""An export's folder: its kind, its list of files, and the names of models in it."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ _LIST_NAME = "export.json"
 
 
 def with_list(files: Mapping[str, bytes], report: Mapping[str, Any]) -> dict[str, bytes]:
-    """The files of an export, and `export.json`, which says what they are: by it an export is known again."""
+    """Add `export.json`, which describes the files, to an export; it identifies the folder as an export."""
     names = sorted([*files, _LIST_NAME])
     return {**files, _LIST_NAME: (json.dumps({**report, "files": names}, indent=1) + "\n").encode()}
 
 
 def list_of(folder: Path) -> dict[str, Any]:
-    """What the list of an export says.
+    """Read the list of an export.
 
     Raises:
         DataError: the folder is not an export.
@@ -38,13 +38,13 @@ def list_of(folder: Path) -> dict[str, Any]:
 
 
 def model_names(models: Sequence[Model]) -> list[str]:
-    """The names of models in an export: those of their folders.
+    """Return the names of models in an export: those of their folders.
 
-    The names become parts of paths, of C and of Markdown.
+    Names are used in paths, C and Markdown.
 
     Raises:
-        DataError: a folder's name is none that can be one in an export.
-        UsageError: two have one name.
+        DataError: a folder's name is not allowed in an export.
+        UsageError: two models have the same name.
     """
     names = [require_name(model.path.resolve().name, "the folder of a model") for model in models]
     if len(set(names)) != len(names):
@@ -57,10 +57,10 @@ def model_names(models: Sequence[Model]) -> list[str]:
 
 
 def require_measurements(path: Path) -> None:
-    """Raise an error for an export's folder, or a file of a model's export: neither is a file of rows.
+    """Refuse an export's folder, or a file of an exported model: neither has measured rows.
 
     Raises:
-        DataError: it is one; the hint says what to do instead.
+        DataError: it is an export; the hint says what to do instead.
     """
     folder = path if path.is_dir() else path.parent
     is_own = _owns(folder)

@@ -1,4 +1,4 @@
-"""Groups: problems that have one pool, and Python's rules for them as decisions over their sizes."""
+"""Groups: problems with a common pool, and Python's rules for them as decisions over their sizes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from ckh.ops.base import Kernel, Problem
     from ckh.ranking.symbolic import Symbol
 
-    Reason = Callable[[Any], str | None]  # why a kernel does not apply to a problem; None if it does
+    Reason = Callable[[Any], str | None]  # reason why a kernel does not apply to a problem; None if it does
 
 DIRECTIONS: tuple[str, ...] = tuple(map(str, Direction))
 DTYPES: tuple[str, ...] = tuple(DTYPE_BYTES)
@@ -32,18 +32,18 @@ DTYPES: tuple[str, ...] = tuple(DTYPE_BYTES)
 
 @dataclass(frozen=True, slots=True)
 class Code:
-    """A field of problems that is a number in C: problems that differ in it are in groups of their own.
+    """A field of problems that is a number in C: problems that differ in it are in different groups.
 
     Attributes:
-        name: in C.
-        field: in Python.
-        place: in the keys of groups: 0 of directions, 1 of element types, 2 of layouts, where 0 finds the first group
-            that has the other numbers, and 3.
-        values: in the order of their numbers.
-        prefix: what the names of values in C begin with; empty: they have none.
-        end: what is one more than the last number in C, a name or number.
+        name: name in C.
+        field: name in Python.
+        place: position in the keys of groups: 0 for directions, 1 for element types, 2 for layouts, where 0 selects the
+            first group with the other numbers, and 3.
+        values: values in the order of their numbers.
+        prefix: prefix of the names of values in C; empty: they have none.
+        end: exclusive upper bound of the numbers in C, a name or number.
         least: the first number in C.
-        added: to numbers, in keys.
+        added: offset of the numbers in keys.
     """
 
     name: str
@@ -56,11 +56,11 @@ class Code:
     added: int = 0
 
     def number(self, value: str | int) -> int:
-        """The number of a value in C."""
+        """Return the number of a value in C."""
         return self.values.index(value) + self.least
 
     def in_c(self, value: str | int) -> str:
-        """The name of a value in C."""
+        """Return the name of a value in C."""
         return f"{self.prefix}{value}".upper()
 
 
@@ -70,15 +70,15 @@ DTYPE = Code("dtype", "dtype", 1, DTYPES, "CKH_", "CKH_DTYPES")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Group:
-    """Problems that differ in their sizes only.
+    """Problems that differ only in their sizes.
 
     Attributes:
-        key: its codes, as C has them: see `ProblemKind.key`.
+        key: its codes, as in C: see `ProblemKind.key`.
         example: one of the problems.
-        kernels: the kernels that are for some of them.
-        judgements: the distinct ones of kernels: reasons in turn, of which the first that gives words refuses. Empty
-            words are for a kernel of other problems, which nobody counts as refused.
-        judged_by: the number of each kernel's judgement.
+        kernels: the kernels that apply to some of them.
+        judgements: distinct sequences of reasons; the first that returns words refuses a kernel. Empty words mean a
+            kernel for other problems, which is not counted as refused.
+        judged_by: index of each kernel's sequence.
     """
 
     key: tuple[int, int, int, int]
@@ -88,14 +88,14 @@ class Group:
     judged_by: Sequence[int]
 
     def among(self, kernels: frozenset[Kernel] | None) -> Group:
-        """The group with those kernels that are some of these; None: all."""
+        """Restrict the group to these kernels; None: all."""
         if kernels is None:
             return self
         inside = [(kernel, by) for kernel, by in zip(self.kernels, self.judged_by, strict=True) if kernel in kernels]
         return replace(self, kernels=tuple(kernel for kernel, _ in inside), judged_by=[by for _, by in inside])
 
     def refused(self, problem: Problem) -> Counter[str]:
-        """How many kernels are refused for a problem of the group, by the words that refuse them."""
+        """Number of kernels refused for a problem of the group, by reason."""
         words = [
             next((found for reason in one if (found := reason(problem)) is not None), "") for one in self.judgements
         ]
@@ -104,16 +104,16 @@ class Group:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ProblemKind:
-    """The facts of a kind of problems that C needs.
+    """Facts about a kind of problems, as needed in C.
 
     Attributes:
         name: as in names in C, such as `ckh_rank_conv`.
-        number: in model files; no other kind has it.
-        summary: what it is, for those who read the header.
-        codes: the fields that are no sizes, in the order of C.
-        sizes: dataset column -> field, in the order of the sizes' numbers.
-        problem: the class of problems, whose defaults are C's.
-        example: sizes of the problem that the program with an export ranks.
+        number: unique number in model files.
+        summary: description for readers of the header.
+        codes: the fields other than sizes, in C's order.
+        sizes: dataset column -> field, in the order of the sizes.
+        problem: the class of problems, whose defaults are used in C.
+        example: sizes of the problem ranked by an export's example program.
     """
 
     name: str
@@ -125,35 +125,35 @@ class ProblemKind:
     example: Mapping[str, int]
 
     def defaults(self) -> dict[str, Any]:
-        """Fields of problems, and their values where nothing is said; in all others the first, or 0."""
+        """Default values of the fields of problems; the first code, or 0, without a default."""
         found = {code.field: code.values[0] for code in self.codes} | dict.fromkeys(self.sizes.values(), 0)
         stated = {one.name: one.default for one in fields(self.problem) if one.default is not MISSING}
         return found | {name: stated[name] for name in found if stated.get(name, "") != ""}
 
     def numbers(self, problem: Problem) -> list[int]:
-        """All fields of a problem as they stand in C."""
+        """Return all fields of a problem as in C."""
         codes = [code.number(getattr(problem, code.field)) for code in self.codes]
         return codes + [getattr(problem, name) for name in self.sizes.values()]
 
     def key(self, problem: Problem) -> tuple[int, int, int, int]:
-        """The key of a problem's group; 0 where the kind has no code."""
+        """Return the key of a problem's group; 0 where the kind has no code."""
         found = {code.place: code.number(getattr(problem, code.field)) + code.added for code in self.codes}
         return found.get(0, 0), found.get(1, 0), found.get(2, 0), found.get(3, 0)
 
     def check(self, example: Problem) -> Tree:
-        """True if sizes make a problem of the example's kind: what its constructor checks."""
+        """Trace whether sizes are valid for the example's kind: what the problem's constructor checks."""
         return decisions(lambda size: _is_possible(self._stand_in(example, size)))
 
     def flops(self, example: Problem) -> Expression:
-        """The operations of a problem of the example's kind."""
+        """Trace the number of operations of a problem of the example's kind."""
         return self.value(example, lambda problem: problem.flops)
 
     def value(self, example: Problem, number: Callable[[Any], int]) -> Expression:
-        """A number of a problem of the example's kind."""
+        """Trace a number of a problem of the example's kind."""
         return value_of(lambda size: number(self._stand_in(example, size)))
 
     def rule(self, example: Problem, reason: Reason) -> Tree:
-        """Judge a kernel on a problem of the example's kind: true, or why it does not apply."""
+        """Trace a rule on a problem of the example's kind: true, or why a kernel does not apply."""
 
         def judged(size: Callable[[int], Symbol]) -> bool | str:
             found = reason(self._stand_in(example, size))
@@ -162,7 +162,7 @@ class ProblemKind:
         return decisions(judged)
 
     def _stand_in(self, example: Problem, size: Callable[[int], Symbol]) -> Any:
-        """The example with sizes of which only expressions are known."""
+        """Return the example with symbolic sizes."""
         made = object.__new__(type(example))
         for field in fields(example):  # type: ignore[arg-type] # every problem is a dataclass
             object.__setattr__(made, field.name, getattr(example, field.name))
@@ -181,10 +181,10 @@ def _is_possible(problem: Any) -> bool:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Exported:
-    """How models of an operation become C.
+    """Export of an operation's models to C.
 
     Attributes:
-        kind: the kind of its problems; operations whose problems have the same fields share one.
+        kind: the kind of its problems; operations whose problems have the same fields share a kind.
         groups: all groups that a model is for, those of a default layout first; raises `ModelError`.
     """
 
@@ -193,10 +193,10 @@ class Exported:
 
 
 def exported(op_type: str) -> Exported:
-    """How models of an operation become C.
+    """Return how models of an operation are exported to C.
 
     Raises:
-        UsageError: they do not.
+        UsageError: they cannot be exported.
     """
     op = operation(op_type)
     found = part_of(op, op.exported, Exported)
@@ -214,13 +214,13 @@ def _exportable() -> list[str]:
 
 
 def kinds(models: Iterable[Model]) -> list[ProblemKind]:
-    """The kinds of ckh's own operations, and further ones of models, each once."""
+    """Kinds of ckh's own operations, and further ones of models, without duplicates."""
     names = [*_exportable(), *(model.spec.op_type for model in models)]
     return list({kind.name: kind for kind in (exported(name).kind for name in names)}.values())
 
 
 def group_of(model: Model, problem: Problem) -> Group:
-    """The group that a problem is in.
+    """Return the group of a problem.
 
     Raises:
         UsageError: problems of its operation cannot be exported.
@@ -234,7 +234,7 @@ def group_of(model: Model, problem: Problem) -> Group:
 
 
 def element_types(model: Model) -> tuple[str, ...]:
-    """Those that a model is for."""
+    """Element types that a model is for."""
     dtype = model.spec.dtype
     return load_arch(model.spec.arch).dtypes if dtype == ANY else (dtype,)
 
@@ -242,14 +242,14 @@ def element_types(model: Model) -> tuple[str, ...]:
 def ruled_group(
     kind: ProblemKind, example: Problem, pool: Sequence[Kernel], rules: tuple[Rule, ...], arch: ArchSpec
 ) -> Group:
-    """A group whose kernels are a pool.
+    """Build a group whose kernels are a pool.
 
     Args:
         kind: the kind of problems.
-        example: one of the group.
+        example: a problem of the group.
         pool: the kernels.
-        rules: the rules of problems. Kernels in which one reads the same share a reason, which becomes a decision once.
-        arch: what the kernels run on.
+        rules: the rules of problems. Kernels with the same values for a rule share a reason, which is traced once.
+        arch: the architecture.
     """
 
     def made(rule: Rule, values: Sequence[Any]) -> Reason:

@@ -1,4 +1,4 @@
-"""Fallback lists: kernels in an order in which the first that applies to a problem is taken, without a model."""
+"""Fallback lists: the first kernel of a list that applies to a problem is used, without a model."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ _LEAST_GAIN = 1e-9
 
 @dataclass(frozen=True, slots=True)
 class OrderedList:
-    """A fallback list and what it is worth on the problems that it was made of.
+    """A fallback list and its efficiency on the problems it was built from.
 
     Attributes:
-        kernels: numbers of the kernels, in order.
-        efficiency: mean efficiency of the first that applies to each problem; 0 where none does.
-        covered: of how many problems some kernel of the list applies.
-        single: the kernel that is best alone, where it does not apply with efficiency 0.
+        kernels: indices of the kernels, in order.
+        efficiency: mean efficiency of the first applicable kernel; 0 where none applies.
+        covered: number of problems to which a kernel of the list applies.
+        single: the best single kernel, with efficiency 0 where it does not apply.
         single_efficiency: its mean efficiency.
     """
 
@@ -33,12 +33,12 @@ class OrderedList:
 
 
 def ordered_list(efficiency: NDArray[np.float64], applies: NDArray[np.bool_], most: int) -> OrderedList:
-    """The list that is built by inserting, again and again, the kernel at the place that gains most.
+    """Build a list greedily, each time inserting the kernel and position with the largest gain.
 
     Args:
-        efficiency: of each problem and kernel, 0 to 1; shape (problems, kernels).
-        applies: whether a kernel applies to a problem; a list takes it there, however slow it is.
-        most: of how many kernels at most.
+        efficiency: efficiency of each problem and kernel, 0 to 1; shape (problems, kernels).
+        applies: whether a kernel applies to a problem; a list uses it there, however slow it is.
+        most: maximum number of kernels.
     """
     reached = np.where(applies, efficiency, 0.0)
     means = reached.mean(axis=0)
@@ -57,7 +57,7 @@ def ordered_list(efficiency: NDArray[np.float64], applies: NDArray[np.bool_], mo
 
 
 def _first(applies: NDArray[np.bool_], kernels: list[int]) -> NDArray[np.intp]:
-    """The place in the list of the first kernel that applies to each problem, -1 where none does."""
+    """Index in the list of the first kernel that applies to each problem, -1 if none does."""
     if not kernels:
         return np.full(len(applies), -1)
     there = applies[:, kernels]
@@ -65,7 +65,7 @@ def _first(applies: NDArray[np.bool_], kernels: list[int]) -> NDArray[np.intp]:
 
 
 def _speeds(reached: NDArray[np.float64], applies: NDArray[np.bool_], kernels: list[int]) -> NDArray[np.float64]:
-    """The efficiency of the list for each problem."""
+    """Efficiency of the list for each problem."""
     first = _first(applies, kernels)
     if not kernels:
         return np.zeros(len(applies))
@@ -76,10 +76,10 @@ def _speeds(reached: NDArray[np.float64], applies: NDArray[np.bool_], kernels: l
 def _best_insertion(
     reached: NDArray[np.float64], applies: NDArray[np.bool_], kernels: list[int]
 ) -> tuple[int, int, float]:
-    """The place and the kernel whose insertion gains most, and the sum of efficiencies that it gains."""
+    """Return the position and kernel with the largest gain, and the gain in summed efficiency."""
     first, now = _first(applies, kernels), _speeds(reached, applies, kernels)
     gains = np.where(applies, reached - now[:, None], 0.0)
-    # Inserted at a place, a kernel gets the problems that nothing before that place applies to.
+    # Inserted at a position, a kernel serves the problems to which no earlier kernel applies.
     is_free = np.stack([(first < 0) | (first >= place) for place in range(len(kernels) + 1)])
     total = is_free.astype(np.float64) @ gains
     place, kernel = divmod(int(total.argmax()), total.shape[1])

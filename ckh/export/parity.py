@@ -1,4 +1,4 @@
-"""What programs pick for problems: exported C and AMD's dispatcher are compiled and run, tables looked up by rule."""
+"""Kernels picked by consumers: exported C and AMD's dispatcher are compiled and run, tables are looked up by rule."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ _EXAMPLE = "example.c"
 
 @dataclass(frozen=True, slots=True)
 class Pick:
-    """What ckh and a consumer pick for a problem."""
+    """Picks of ckh and a consumer for a problem."""
 
     problem: str
     """Canonical text."""
     ckh: str
-    """Kernel that ckh ranks first, as the consumer calls it."""
+    """Kernel that ckh ranks first, by the consumer's name."""
     consumer: str
-    """Kernel that the consumer picks; or why it picks none."""
+    """Kernel that the consumer picks, or the reason why it picks none."""
 
 
 def compiled_sources(folder: Path) -> list[Path]:
-    """Compile the C sources of an export; returns the objects.
+    """Compile the C sources of an export and return the object files.
 
     Raises:
         DeviceError: there is no compiler, or the sources do not compile.
@@ -51,12 +51,12 @@ def compiled_sources(folder: Path) -> list[Path]:
 def c_picks(
     folder: Path, objects: Sequence[Path], name: str, answers: Sequence[Ranking], *, is_embedded: bool
 ) -> list[Pick]:
-    """The first kernels of exported C.
+    """Run exported C and return its first kernels.
 
     Args:
         folder: the export.
         objects: its compiled sources.
-        name: of the model in the export.
+        name: name of the model in the export.
         answers: ckh's answers by that model.
         is_embedded: whether models are compiled into the sources.
 
@@ -78,12 +78,12 @@ def c_picks(
 def dispatcher_picks(
     folder: Path, objects: Sequence[Path], name: str, answers: Sequence[Ranking], part: ModelHeader, include: Path
 ) -> list[Pick]:
-    """The kernels that AMD's dispatcher selects with an exported header, of those that ckh chose from.
+    """Return the kernels that AMD's dispatcher selects with an exported header, among ckh's candidates.
 
     Args:
         folder: the export.
         objects: its compiled C sources.
-        name: of the model in the export.
+        name: name of the model in the export.
         answers: ckh's answers by that model.
         part: the header of the operation.
         include: the folder with ck_tile/dispatcher.
@@ -106,17 +106,17 @@ def dispatcher_picks(
 def table_picks(
     folder: Path, table: ChoiceTable, answers: Sequence[Ranking], measured: Mapping[str, str] | None = None
 ) -> list[Pick]:
-    """The kernels that a program finds in an export's tables by its rules.
+    """Return the kernels that a program finds in an export's tables by its lookup rules.
 
     Args:
         folder: the export.
         table: how the operation writes tables for the program.
         answers: ckh's answers on one architecture.
-        measured: kernels of the export's measured rows by problem: these go before answers.
+        measured: kernels of the export's measured rows by problem, which take precedence over answers.
 
     Raises:
         DataError: a table is damaged.
-        UsageError: the program's rules are not known.
+        UsageError: the program's lookup rules are unknown.
     """
     if table.picked is None:
         raise UsageError("its lookup is not known", code="unsupported")
@@ -131,7 +131,7 @@ def _picks(answers: Sequence[Ranking], firsts: Iterable[str], found: Iterable[st
 
 
 def by_model(answers: Sequence[Ranking]) -> dict[str, list[Ranking]]:
-    """Answers of models of their own GPU, by the name of the model's folder; estimates cannot be exported."""
+    """Answers by models of their own GPU, by name of the model's folder; estimates cannot be exported."""
     found: dict[str, list[Ranking]] = defaultdict(list)
     for one in answers:
         if one.model.not_measured is None:
@@ -140,7 +140,7 @@ def by_model(answers: Sequence[Ranking]) -> dict[str, list[Ranking]]:
 
 
 def _printed(command: list[str], folder: Path, answers: Sequence[Ranking]) -> list[str]:
-    """The line that a program prints for each problem.
+    """Run a program and return the line it prints for each problem.
 
     Raises:
         DeviceError: it fails, or prints another number of lines.
@@ -172,6 +172,6 @@ def _run(command: list[str], folder: Path, text: str) -> subprocess.CompletedPro
 
 
 def _said(text: str) -> str:
-    """The first error in a program's messages."""
+    """Return the first error in a program's messages."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     return next((line for line in lines if "error" in line), next(iter(lines), ""))

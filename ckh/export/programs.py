@@ -1,4 +1,4 @@
-"""Groups as model files have them: pools, and the checks and rules of their problems as calculations with sizes."""
+"""Groups as stored in model files: pools, and checks and rules of their problems as calculations with sizes."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ if TYPE_CHECKING:
     from ckh.ops.base import Operation
     from ckh.ranking.packed import PackedForest
 
-_ARITHMETIC = {"size": "OF_SIZE", "number": "OF_NUMBER"}  # others are called as in the layout
+_ARITHMETIC = {"size": "OF_SIZE", "number": "OF_NUMBER"}  # other names are as in the layout
 _RELATIONS = {"==": "EQUAL", "<": "SMALLER", ">": "GREATER"}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RulePrograms:
-    """Which candidates of a group apply, as data.
+    """Rules that decide which candidates of a group apply, as data.
 
     Attributes:
-        conditions: what a problem's sizes must fulfil.
-        steps: condition, where to go if it holds and if not; an earlier step, `APPLIES`, or `REFUSED` or below.
-        begins: where each candidate begins.
+        conditions: conditions on a problem's sizes.
+        steps: condition, next step if true and if false; an earlier step, `APPLIES`, or `REFUSED` or below.
+        begins: first step of each candidate.
         reasons: why candidates do not apply: reason `i` is the end `REFUSED - i`.
     """
 
@@ -52,10 +52,10 @@ class ModelContent:
 
     Attributes:
         content: its bytes.
-        kernels: how many kernels have a name of their own.
-        numbers: of each group the numbers of its kernels' names.
-        rules: which candidates apply, for each group.
-        trees: how many each forest has, by target.
+        kernels: number of distinct kernel names.
+        numbers: for each group the indices of its kernels' names.
+        rules: rules of each group.
+        trees: number of trees of each forest, by target.
     """
 
     content: bytes
@@ -68,14 +68,14 @@ class ModelContent:
 def model_content(
     model: Model, name: str, kind: ProblemKind, groups: Sequence[Group], *, are_named: bool = True
 ) -> ModelContent:
-    """The file of a model with some groups of problems.
+    """Build the file of a model with some groups of problems.
 
     Args:
         model: the model.
-        name: what it is called.
+        name: its name.
         kind: the kind of its problems.
         groups: the groups.
-        are_named: whether the file has the names of kernels.
+        are_named: whether the file includes the names of kernels.
 
     Raises:
         ModelError: the model is damaged, or a feature or rule cannot be computed in C.
@@ -105,14 +105,14 @@ def model_content(
 
 
 def _names(op: Operation[Any, Any], groups: Sequence[Group]) -> tuple[list[str], tuple[Sequence[int], ...]]:
-    """The distinct names of kernels, and the number of each group's kernels among them."""
+    """Distinct names of kernels, and the index of each group's kernels among them."""
     names = [[op.kernels.name(kernel) for kernel in group.kernels] for group in groups]
     number_of = {text: number for number, text in enumerate(dict.fromkeys(chain(*names)))}
     return list(number_of), tuple([number_of[text] for text in of] for of in names)
 
 
 def _empty_names(groups: Sequence[Group]) -> tuple[list[str], tuple[Sequence[int], ...]]:
-    """As `_names`, of kernels without names, each of which has a number."""
+    """Like `_names`, for unnamed kernels, each with its own index."""
     ends = list(accumulate(len(group.kernels) for group in groups))
     return [""] * ends[-1], tuple(map(range, [0, *ends], ends))
 
@@ -124,11 +124,11 @@ def _rules_of(kind: ProblemKind, group: Group) -> RulePrograms:
 
 
 def make_rules(judgements: Sequence[Sequence[Tree]]) -> RulePrograms:
-    """Decisions as data, each distinct one once; of a judgement those that are made in turn, until one refuses."""
+    """Encode decision trees without duplicates; those of a sequence are evaluated in order, until one refuses."""
     conditions: dict[Expression, int] = {}
     steps: dict[tuple[int, int, int], int] = {}
     reasons: dict[Text, int] = {}
-    known: dict[tuple[int, int], int] = {}  # by the identity of a decision, which its judgement keeps
+    known: dict[tuple[int, int], int] = {}  # by id of a decision, which its sequence keeps alive
 
     def begin(tree: Tree, then: int) -> int:
         if not isinstance(tree, Branch):
@@ -145,7 +145,7 @@ def make_rules(judgements: Sequence[Sequence[Tree]]) -> RulePrograms:
 
 
 def make_checks(kind: ProblemKind, group: Group, rules: RulePrograms) -> Checks:
-    """The program that calculates with the sizes of a group's problems."""
+    """Build the calculations with the sizes of a group's problems."""
     found = _Calculations()
     for condition in rules.conditions:
         found.compare(condition)
@@ -188,7 +188,7 @@ def _code(value: str | None, table: tuple[str, ...]) -> int:
 
 
 class _Calculations:
-    """Calculations with sizes, each once."""
+    """Calculations with sizes, without duplicates."""
 
     def __init__(self) -> None:
         self.integers: dict[int, int] = {}
@@ -197,7 +197,7 @@ class _Calculations:
         self._known: dict[Expression, int] = {}
 
     def number_of(self, expression: Expression) -> int:
-        """The number of a calculation."""
+        """Return the index of a calculation."""
         if expression not in self._known:
             operation = numbers("ARITHMETIC")[_ARITHMETIC.get(expression.op, expression.op.upper())]
             a, b = (*expression.operands, 0)[:2]

@@ -1,4 +1,4 @@
-"""Models as C: sources, model files, an example, and how to build them."""
+"""Export of models to C: sources, model files, an example, and build files."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ if TYPE_CHECKING:
     from ckh.learn.models.artifact import Model
 
 _LINE = 120
-_SPACE = "\u00a0"  # where no line ends
+_SPACE = "\u00a0"  # marks spaces without a line break
 _TITLE = "/* Kinds of problems, and their fields in order, with defaults: from the tables of ckh. */"
 _CODES = "/* X(name, default, least, end, place in the keys of groups, and what is added there) */"
 
 
 def names_header(kinds: Sequence[ProblemKind]) -> str:
-    """The header ckh_names.h: names of values, and the fields of problems with their defaults."""
+    """Build the header ckh_names.h: names of values, and the fields of problems with their defaults."""
     named = {code.end: code for kind in kinds for code in kind.codes if code.prefix}
     numbered = " ".join(f"X({kind.name}, {kind.name.upper()}, {kind.number})" for kind in kinds)
     parts = [_TITLE, *map(_enum, named.values()), f"#define CKH_KINDS(X) {numbered}", _CODES, *map(_fields, kinds)]
@@ -72,7 +72,7 @@ _LINE, _WORDS = 120, 6
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Exported:
-    """A model with what is exported of it."""
+    """A model with its exported content."""
 
     name: str
     model: Model
@@ -82,14 +82,14 @@ class _Exported:
 
 
 def c_files(models: Sequence[Model], *, embed: bool) -> tuple[dict[str, bytes], dict[str, Any]]:
-    """The files of an export, and what is in it, for JSON.
+    """Build the files of an export, and a description of them for JSON.
 
     Args:
         models: the models; each keeps its folder's name.
-        embed: whether they become part of the sources instead of files.
+        embed: whether to compile them into the sources instead of writing files.
 
     Raises:
-        UsageError: two models have one name, or an operation cannot be exported.
+        UsageError: two models have the same name, or an operation cannot be exported.
         ModelError: a model is damaged, or a feature or rule cannot be exported.
     """
     prepared = [_prepare(*one) for one in zip(model_names(models), models, strict=True)]
@@ -126,7 +126,7 @@ def _prepare(name: str, model: Model) -> _Exported:
 
 
 def _template(name: str) -> str:
-    """A file that something is to be put into."""
+    """Read a template."""
     return (_TEMPLATES / f"{name}.in").read_text(encoding="utf-8")
 
 
@@ -174,7 +174,7 @@ def _facts(one: _Exported) -> dict[str, Any]:
 
 
 def _markdown_cell(text: str) -> str:
-    """Text of a stranger's file as the text of a table's cell: no HTML, no Markdown, no control characters."""
+    """Escape foreign text for a table cell: no HTML, no Markdown, no control characters."""
     return _MARKUP.sub(lambda found: f"&#{ord(found[0])};", html.escape(printable(text)))
 
 

@@ -1,4 +1,4 @@
-"""Models as plain text for LightGBM's own C interface, with what its caller must know."""
+"""Export of models as plain text for LightGBM's own C interface, with the information needed to use them."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ _README = Path(__file__).with_name("lgbm") / "README.md.in"
 
 
 def lgbm_files(models: Sequence[Model]) -> tuple[dict[str, bytes], dict[str, Any]]:
-    """The files of an export, and what is in it, for JSON.
+    """Build the files of an export, and a description of them for JSON.
 
     Raises:
-        UsageError: two models have one name.
+        UsageError: two models have the same name.
         ModelError: a model is damaged.
     """
     names = model_names(models)
@@ -31,7 +31,7 @@ def lgbm_files(models: Sequence[Model]) -> tuple[dict[str, bytes], dict[str, Any
     for name, model in zip(names, models, strict=True):
         for target in model.spec.targets:
             path = f"{name}/model_{target}.txt"
-            model.packed_forest(target)  # refuses what is damaged or has other inputs
+            model.packed_forest(target)  # refuses damaged files and other inputs
             files[path] = read_forest(model.path, target).encode()
             rows.append(f"| `{path}` | {target} | {model.spec.purpose} |")
     features = {"models": {name: _describe(model) for name, model in zip(names, models, strict=True)}}

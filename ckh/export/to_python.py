@@ -1,4 +1,4 @@
-"""A Python module that uses ckh inside another program (`ckh.integrations`), with the model that it is to use."""
+"""Export of a Python module that uses ckh inside another program (`ckh.integrations`), with its model."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from ckh.learn.models.artifact import Model
 
-# Program -> architectures that it builds kernels of Composable Kernel for: Inductor's `config.rocm.ck_supported_arch`.
+# Program -> architectures that it builds Composable Kernel for: Inductor's `config.rocm.ck_supported_arch`.
 BUILT_FOR = {"inductor": ("gfx90a", "gfx942", "gfx950")}
 MODEL_FOLDER = "model"
 _MODULE = """# ckh in {program}: import this module before it compiles anything. Written by ckh {version}.
@@ -38,17 +38,17 @@ that ckh has first, and `ckh_{program}.undo()` ends that. {uses}
 
 
 def module_files(program: str, model: Path | None, arch: str | None, top: int | None) -> tuple[dict[str, bytes], Any]:
-    """The files of an export, and what is in it, for JSON.
+    """Build the files of an export, and a description of them for JSON.
 
     Args:
         program: the program, a module of `ckh.integrations`.
-        model: the folder of the model to use; None: the first that fits, or what stands in for it.
+        model: folder of the model to use; None: the first that fits, or a substitute model.
         arch: the architecture; None: that of the machine that runs the program.
-        top: how many instances are taken; None: as many as the program is set to.
+        top: number of instances; None: as many as the program is set to.
 
     Raises:
         ModelError: the model is missing or damaged.
-        UsageError: as `require_use`.
+        UsageError: as for `require_use`.
     """
     files: dict[str, bytes] = {}
     models = []
@@ -61,9 +61,9 @@ def module_files(program: str, model: Path | None, arch: str | None, top: int | 
     where = "None" if model is None else f"Path(__file__).with_name({MODEL_FOLDER!r})"
     text = _MODULE.format(program=program, version=__version__, top=top, arch=arch, model=where)
     uses = (
-        "Problems that its model is not for are left as they are."
+        "Problems that its model is not for are not changed."
         if model is not None
-        else "It uses the model that fits a problem, or what stands in for one, and says where nothing was measured."
+        else "It uses the model that fits a problem, or a substitute model with a warning."
     )
     files[f"ckh_{program}.py"] = text.encode()
     files["README.md"] = _README.format(program=program, uses=uses).encode()
@@ -71,12 +71,12 @@ def module_files(program: str, model: Path | None, arch: str | None, top: int | 
 
 
 def require_use(program: str, arch: str | None, model: Model | None) -> None:
-    """Refuse what a program has no use for.
+    """Refuse a model or architecture that a program cannot use.
 
     Args:
         program: the program.
         arch: the architecture; None: the model's, or that of the machine that runs the program.
-        model: the model to use; None: the first that fits, or what stands in for it.
+        model: the model to use; None: the first that fits, or a substitute model.
 
     Raises:
         UsageError: the program builds no such kernels for the architecture, or the model is of other kernels or for

@@ -1,1 +1,1 @@
-"""Features: each declared once with its formula."""
+"""Features, each declared once with its formula."""

@@ -1,9 +1,10 @@
-"""The feature engine: features are declared once, as data, and one loop over them makes a matrix.
+"""The feature engine: features are declared once, as data, and one loop computes the matrix.
 
-A declaration says a feature's name, unit and its formula over columns. It drives extraction, `feature_spec.json`, the
-documentation, and what ranking may treat as constant for one problem; what a feature depends on is traced.
+A declaration has a feature's name, unit and formula over columns. Extraction, `feature_spec.json`, the documentation
+and the partial evaluation in ranking use it; the dependencies of a feature are traced.
 
-The terms whose sum is a kernel's time: they hold for sizes that were never measured, where trees are constant.
+`TimeLaw` declares terms whose sum is a kernel's time: they extrapolate to sizes that were never measured, where trees
+are constant.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-Array = Any  # a NumPy array of any type; formulas mix floats, integers and booleans
+Array = Any  # a NumPy array of any type: formulas mix floats, integers and booleans
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,9 +34,9 @@ class Feature:
 
 
 class Columns:
-    """Columns by name: what was given, and quantities derived from it, each computed once.
+    """Columns by name: given ones, and quantities derived from them, each computed once.
 
-    Given numeric columns arrive as float64. Columns of one row broadcast against the others.
+    Given numeric columns are converted to float64. Columns of one row are broadcast.
 
     Args:
         given: raw columns.
@@ -55,10 +56,10 @@ class Columns:
         self._known: dict[str, Array] = {}
 
     def __getitem__(self, name: str) -> Array:
-        """The column as float64, or as the formula gives it.
+        """Return the column as float64, or the result of its formula.
 
         Raises:
-            DataError: it is neither given, nor derived, nor has it a default.
+            DataError: it is neither given, nor derived, and has no default.
         """
         if name not in self._known:
             self._known[name] = self._find(name)
@@ -70,7 +71,7 @@ class Columns:
         return np.asarray(self.raw(name), dtype=np.float64)
 
     def raw(self, name: str) -> Array:
-        """A given column as it is, or its default.
+        """Return a raw column, or its default.
 
         Raises:
             DataError: it is not given and has no default.
@@ -86,7 +87,7 @@ class Columns:
         )
 
     def codes(self, name: str, table: Mapping[str, float], otherwise: float) -> Array:
-        """A text column as numbers; `otherwise` stands for text that the table lacks."""
+        """Encode a string column as numbers; `otherwise` is used for strings not in the table."""
         values, inverse = np.unique(self.raw(name).astype(str), return_inverse=True)
         return np.array([table.get(value, otherwise) for value in values], dtype=np.float64)[inverse]
 
@@ -97,12 +98,12 @@ class FeatureEngine:
 
     Attributes:
         op_type: the operation.
-        features: all declarations, in order; a model uses those that its spec names.
-        categorical: names of the features that are categories.
+        features: all declarations, in order; a model uses those named in its spec.
+        categorical: names of the categorical features.
         derived: formulas of intermediate quantities.
         defaults: values of columns that may be missing.
-        kernel_columns: the raw columns that are a kernel's; the others are a problem's, or the hardware's (`hw_…`).
-        encoding_version: changes when a feature's values change under the same name.
+        kernel_columns: raw columns of kernels; the others are of problems, or of the hardware (`hw_…`).
+        encoding_version: incremented when the values of a feature change without a change of its name.
     """
 
     op_type: str
@@ -119,10 +120,10 @@ class FeatureEngine:
         return tuple(feature.name for feature in self.features)
 
     def select(self, names: Sequence[str]) -> tuple[Feature, ...]:
-        """The features of these names, in this order.
+        """Select features by name, in this order.
 
         Raises:
-            ModelError: the engine lacks some.
+            ModelError: the engine lacks a feature.
         """
         known = {feature.name: feature for feature in self.features}
         if missing := [name for name in names if name not in known]:
@@ -132,12 +133,12 @@ class FeatureEngine:
     def matrix(
         self, columns: Mapping[str, Array], hardware: Mapping[str, Array], names: Sequence[str] | None = None
     ) -> NDArray[np.float64]:
-        """Feature values, shape (rows, features).
+        """Compute feature values, shape (rows, features).
 
         Args:
-            columns: raw columns by name, each of one row or of all rows.
+            columns: raw columns by name, each with one row or with all rows.
             hardware: the hardware profile by name (`schema.HARDWARE`), numbers or one value per row.
-            names: which features, in this order; all of them by default.
+            names: names of the features, in this order; all by default.
 
         Raises:
             DataError: a column that a feature needs is missing.
@@ -149,10 +150,10 @@ class FeatureEngine:
     def quantities(
         self, columns: Mapping[str, Array], hardware: Mapping[str, Array], names: Sequence[str]
     ) -> NDArray[np.float64]:
-        """Derived quantities or raw columns by name, shape (rows, names).
+        """Compute derived quantities or raw columns by name, shape (rows, names).
 
         Raises:
-            DataError: one is neither derived nor given.
+            DataError: a name is neither derived nor given.
         """
         return self._values(columns, hardware, [lambda lazy, name=name: lazy[name] for name in names])  # type: ignore[misc]
 
@@ -174,14 +175,14 @@ class FeatureEngine:
 
 @dataclass(frozen=True, slots=True)
 class TimeLaw:
-    """Terms whose sum, each times a coefficient of the kernel that is not negative, is about the kernel's time.
+    """Terms of an additive time model: time is a sum of terms with non-negative coefficients of the kernel.
 
     Attributes:
-        terms: names of columns that an engine derives, none ever negative; a constant is always one more.
-        shared: names of columns of kernels, none negative, by which coefficients of like kernels differ: of a family
-            each is about a sum of these, each times a factor that is not negative; a constant is always one more.
-        varied: problems of other sizes around given ones: raw columns of problems by name, shape (problems,), and a
-            source of random numbers -> the same columns.
+        terms: names of columns derived by an engine, all non-negative; a constant term is always added.
+        shared: names of kernel columns, all non-negative, that explain differences of coefficients within a family:
+            each coefficient is about a sum of these with non-negative factors; a constant is always added.
+        varied: samples problems of other sizes around given ones: maps raw columns of problems by name, shape
+            (problems,), and a random generator to the same columns.
     """
 
     terms: tuple[str, ...]

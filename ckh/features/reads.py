@@ -1,6 +1,6 @@
-"""Which raw columns each feature reads, by watching its formula.
+"""Raw columns that each feature reads, recorded while its formula runs.
 
-Columns are watched by name, not traced as symbols: a formula may do anything with texts and with a kernel's columns.
+Columns are recorded by name, not traced as symbols: a formula may process strings and kernel columns in any way.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 
 
 class WatchedColumns(Columns):
-    """Columns that note who reads what. Formulas are expressions over arrays: what they read depends on no value.
+    """Columns that record reads. Formulas are expressions over arrays: what they read does not depend on values.
 
     Attributes:
-        reads: raw columns behind each column or quantity that was requested.
+        reads: raw columns read by each column or quantity that was requested.
     """
 
     def __init__(self, engine: FeatureEngine, given: Mapping[str, Array]) -> None:
@@ -31,7 +31,7 @@ class WatchedColumns(Columns):
         self._open: list[set[str]] = [set()]
 
     def __getitem__(self, name: str) -> Array:
-        """As for any columns, noted."""
+        """Return a column and record the read."""
         if name not in self.reads:
             self._open.append(set())
             super().__getitem__(name)
@@ -40,12 +40,12 @@ class WatchedColumns(Columns):
         return super().__getitem__(name)
 
     def raw(self, name: str) -> Array:
-        """As for any columns, noted."""
+        """Return a raw column and record the read."""
         self._open[-1].add(name)
         return super().raw(name)
 
     def of_feature(self, feature: Feature) -> frozenset[str]:
-        """The raw columns that a feature reads."""
+        """Return the raw columns that a feature reads."""
         self._open.append(set())
         feature.formula(self)
         return frozenset(self._open.pop())
@@ -54,12 +54,12 @@ class WatchedColumns(Columns):
 def columns_read(
     engine: FeatureEngine, features: Sequence[Feature], given: Mapping[str, Array]
 ) -> tuple[list[frozenset[str]], dict[str, frozenset[str]]]:
-    """The raw columns that each feature reads, and those behind every quantity that they read.
+    """Raw columns that each feature reads, and those read by every quantity that they use.
 
     Args:
         engine: the engine of the features.
-        features: those to watch.
-        given: raw columns of one row.
+        features: the features.
+        given: raw columns with one row.
 
     Raises:
         DataError: a column is missing.
@@ -69,7 +69,7 @@ def columns_read(
 
 
 class Depends(StrEnum):
-    """The parts that a feature's value depends on."""
+    """What a feature's value depends on."""
 
     PROBLEM = "problem"
     KERNEL = "kernel"
@@ -78,16 +78,16 @@ class Depends(StrEnum):
 
 
 class _AnyColumns(WatchedColumns):
-    """Columns of any name, of a value that is text and a number."""
+    """Columns of any name, with a placeholder value that is both text and a number."""
 
     def raw(self, name: str) -> Array:
-        """A stand-in, noted."""
+        """Return a placeholder and record the read."""
         self._open[-1].add(name)
         return np.array(["1"])
 
 
 def dependence(engine: FeatureEngine, names: Sequence[str]) -> list[Depends]:
-    """The parts that features depend on, by the raw columns that their formulas read.
+    """Dependence of features on problem, kernel and hardware, by the raw columns that their formulas read.
 
     Raises:
         ModelError: the engine lacks a feature.

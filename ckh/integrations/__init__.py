@@ -1,1 +1,1 @@
-"""ckh inside other programs, where they are Python."""
+"""ckh inside other programs written in Python."""

@@ -1,15 +1,15 @@
 """PyTorch Inductor's instances of Composable Kernel and of CK Tile, best first.
 
 Without this, Inductor compiles and times a seeded random sample of them (`config.rocm.ck_max_profiling_configs` and
-`config.rocm.ck_tile_max_profiling_configs`). `choose` puts them in the order of ckh's model of the GPU, or where there
-is none of the nearest model or of an estimate, which is said; `install` has Inductor take the first of that order.
+`config.rocm.ck_tile_max_profiling_configs`). `choose` orders them by ckh's model of the GPU, or with a warning by the
+nearest model or an estimate; `install` makes Inductor time the first of that order.
 
     from ckh.integrations import inductor
     inductor.install(top=8)
     torch.compile(model, mode="max-autotune")      # with "CK" or "CKTILE" in max_autotune_gemm_backends
 
-Verified with the templates of PyTorch 2.13 (tests/integrations/test_inductor.py); instances that differ in what ckh
-does not distinguish, such as padding, share a place, so that the first few are different kernels.
+Verified with the templates of PyTorch 2.13 (tests/integrations/test_inductor.py). Instances that differ only in what
+ckh does not distinguish, such as padding, share a rank, so that the first few are different kernels.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 PROGRAM = "inductor"
 _ROCM = "torch._inductor.codegen.rocm"
-# Templates of Inductor: module, class, and the setting that limits how many instances are timed.
+# Templates of Inductor: module, class, and the setting that limits the number of timed instances.
 _TEMPLATES = (
     ("ck_tile_universal_gemm_template", "CKTileGemmTemplate", "ck_tile_max_profiling_configs"),
     ("ck_universal_gemm_template", "CKGemmTemplate", "ck_max_profiling_configs"),
@@ -44,10 +44,10 @@ _TEMPLATES = (
 )
 _SIZES = tuple(f"{name}_{axis}" for name in ("tile", "wave", "warp_tile") for axis in "mnk")
 _MOST_SIZE = 1 << 20
-_PASSED_OVER: list[str] = []  # why an instance was passed over, the first of this process
-# What kernels that are worth two tries differ in, besides their scores.
+_PASSED_OVER: list[str] = []  # reason why an instance was skipped, the first in this process
+# Fields other than scores in which kernels worth timing separately differ.
 _SHAPE = ("tile_m", "tile_n", "tile_k", "wave_m", "wave_n", "pipeline", "scheduler")
-_PADS = ("pad_m", "pad_n", "pad_k")  # kernels that differ in these alone are one kernel to the order
+_PADS = ("pad_m", "pad_n", "pad_k")  # kernels that differ only in these are ties
 
 
 def choose(
@@ -58,21 +58,21 @@ def choose(
     arch: str | None = None,
     model: Path | str | None = None,
 ) -> list[Any]:
-    """The instances of a template, best first.
+    """Order the instances of a template, best first.
 
     Args:
-        template: one of Inductor's for CK or CK Tile, which says the problem.
-        instances: what its `gen_ops` gives.
-        top: how many; all by default.
+        template: Inductor's template for CK or CK Tile, which defines the problem.
+        instances: result of its `gen_ops`.
+        top: number of instances; all by default.
         arch: the GPU's architecture, by default that of this machine.
-        model: the folder of a model, by default the first that fits, or else the nearest or an estimate.
+        model: folder of a model, by default the first that fits, or else the nearest or an estimate.
 
     Returns:
-        The instances that ckh ranks, best first, then the others in Inductor's order, with one warning in a process;
-        `instances` as they are where ckh cannot rank the problem, e.g. of sizes that are not known yet.
+        The instances that ckh ranks, best first, then the others in Inductor's order, with one warning per process;
+        `instances` unchanged if ckh cannot rank the problem, e.g. with sizes that are not yet known.
 
     Raises:
-        UsageError: no GPU on this machine and none was named, or Inductor has no such kernels for it.
+        UsageError: there is no GPU on this machine and none was named, or Inductor has no such kernels for it.
         ModelError: the model is damaged.
     """
     found = _ranked(template, list(instances), _architecture(arch), model)
@@ -80,12 +80,12 @@ def choose(
 
 
 def install(*, top: int | None = None, arch: str | None = None, model: Path | str | None = None) -> Callable[[], None]:
-    """Have Inductor take the first of `choose`'s order wherever it would draw instances at random.
+    """Make Inductor time the first instances in the order of `choose` instead of a random sample.
 
     Args:
-        top: how many of each problem; by default as many as Inductor is set to draw, all if it draws none.
+        top: number of instances per problem; by default Inductor's sample size, all if it has none.
         arch: the GPU's architecture, by default that of this machine.
-        model: the folder of a model, as for `choose`.
+        model: folder of a model, as for `choose`.
 
     Returns:
         A function that undoes it.
@@ -111,7 +111,7 @@ def install(*, top: int | None = None, arch: str | None = None, model: Path | st
 
 
 def setting_of(template: Any) -> str:
-    """The setting that limits how many instances of a template are timed."""
+    """Return the setting that limits the number of timed instances of a template."""
     return next(setting for _, name, setting in _TEMPLATES if name == type(template).__name__)
 
 
@@ -163,12 +163,12 @@ def _ranked(template: Any, instances: Sequence[Any], arch: str, model: Path | st
             groups[op, problem].append((number, kernel))
     places: dict[int, tuple[int, int]] = {}
     for (op, problem), members in groups.items():
-        chooser = _chooser(op, arch, model)  # which refuses a damaged model
+        chooser = _chooser(op, arch, model)  # refuses a damaged model
         try:
             places |= _places(op, problem, members, chooser)
         except ModelError:
             raise
-        except Exception as error:  # noqa: BLE001 - what is strange must not end the compilation of a model
+        except Exception as error:  # noqa: BLE001 - an unexpected error must not abort the compilation of a model
             _say_passed_over(error)
     last = (len(instances), 0)
     order = sorted(range(len(instances)), key=lambda number: (*places.get(number, last), number))
@@ -176,7 +176,7 @@ def _ranked(template: Any, instances: Sequence[Any], arch: str, model: Path | st
 
 
 def _placed(template: Any, instance: Any) -> tuple[str, Any, Any] | None:
-    """The operation, problem and kernel that an instance is."""
+    """Map an instance to operation, problem and kernel; None if there is none."""
     for op, part in all_of("instances"):
         if part.name != PROGRAM:
             continue
@@ -186,24 +186,24 @@ def _placed(template: Any, instance: Any) -> tuple[str, Any, Any] | None:
 
 
 def _understood(part: Instances, template: Any, instance: Any) -> tuple[Any, Any] | None:
-    """The problem and kernel that an instance is to an operation, if it is one of its own."""
+    """Map an instance to the problem and kernel of an operation, if it has them."""
     try:
         problem = part.problem(template, instance)
         kernel = None if problem is None else part.kernel(template, instance)
         if kernel is not None:
             _require_sizes(kernel)
             hash((problem, kernel))
-    except Exception as error:  # noqa: BLE001 - a strange instance must not end the compilation of a model
+    except Exception as error:  # noqa: BLE001 - an unexpected instance must not abort the compilation of a model
         _say_passed_over(error)
         return None
     return None if kernel is None else (problem, kernel)
 
 
 def _require_sizes(kernel: Any) -> None:
-    """Refuse a kernel with a size that none has.
+    """Refuse a kernel with an impossible size.
 
     Raises:
-        ValueError: it has one.
+        ValueError: a size is impossible.
     """
     for name in _SIZES:
         size = getattr(kernel, name)
@@ -215,7 +215,7 @@ def _places(op: str, problem: Any, members: Sequence[tuple[int, Any]], chooser: 
     """Instance index -> (rank, rank within ties), from 0."""
     try:
         chosen = chooser.model(problem, stands_in=True)
-    except UsageError:  # the model that was named is for something else
+    except UsageError:  # the named model is for something else
         return {}
     if chosen.not_measured is not None:
         _say(op, chooser.arch, problem.dtype, chosen.not_measured.source, chosen.not_measured.worth or "not evaluated")
@@ -236,18 +236,18 @@ def _places(op: str, problem: Any, members: Sequence[tuple[int, Any]], chooser: 
 
 
 def unpadded(kernel: Any) -> Any:
-    """A kernel as the order distinguishes it: without padding."""
+    """Return the kernel without padding, which the order does not distinguish."""
     pads = {name: False for name in _PADS if hasattr(kernel, name)}
     return replace(kernel, **pads) if pads else kernel
 
 
 def _say_passed_over(error: Exception) -> None:
-    """Say it once in a process: a template may have thousands of such instances."""
+    """Warn once per process: a template may have thousands of such instances."""
     if _PASSED_OVER:
         return
     try:
         reason = error.message if isinstance(error, CkhError) else f"{type(error).__name__}: {error}"
-    except Exception:  # noqa: BLE001 - of an error whose text cannot be had either
+    except Exception:  # noqa: BLE001 - an error whose text is not available
         reason = type(error).__name__
     _PASSED_OVER.append(reason)
     warn(f"{PROGRAM}: instances that ckh cannot rank keep Inductor's order: {reason}", "unranked")

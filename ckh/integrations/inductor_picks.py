@@ -1,4 +1,4 @@
-"""Whether Inductor, with ckh's order installed, picks the kernel that ckh ranks first of Inductor's instances."""
+"""Check that Inductor, with ckh's order installed, picks the kernel that ckh ranks first among Inductor's instances."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ if TYPE_CHECKING:
 def inductor_picks(
     chooser: Chooser, model: Path | None, problems: Sequence[Problem]
 ) -> tuple[list[Pick], Counter[str]]:
-    """The first instance that Inductor would time for each problem, and how many have none, by reason.
+    """First instance that Inductor would time for each problem, and number of problems without one, by reason.
 
-    Instances that differ in padding alone are one kernel, and so are those of equal scores.
+    Instances that differ only in padding are the same kernel; so are instances with equal scores.
 
     Args:
-        chooser: which model answers for a problem.
-        model: the folder of the model that is used; None: the first that fits.
-        problems: of one operation.
+        chooser: selects the model for a problem.
+        model: folder of the model to use; None: the first that fits.
+        problems: problems of one operation.
 
     Raises:
-        CkhError: as `inductor.install`.
+        CkhError: as for `inductor.install`.
     """
     part: Instances = named("instances", PROGRAM)[chooser.op.name]
     undo = install(top=1, arch=chooser.arch, model=model)
@@ -62,11 +62,11 @@ def inductor_picks(
 
 
 def _ours(op: AnyOperation, part: Instances, template: Any, model: Model, problem: Problem) -> list[str]:
-    """The names of the kernels that ckh ranks first of a template's instances.
+    """Names of the kernels that ckh ranks first among a template's instances.
 
     Raises:
         UsageError: there is no instance.
-        NoKernelError: none applies.
+        NoKernelError: no kernel applies.
     """
     config: Any = import_module("torch._inductor.config")
     with config.patch({f"rocm.{setting_of(template)}": None}):

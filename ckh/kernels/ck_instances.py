@@ -1,6 +1,7 @@
-"""Instances of Composable Kernel, as its Python package describes them, in the words of CK Tile.
+"""Instances of Composable Kernel, as described by its Python package, in terms of CK Tile.
 
-They are other kernels than CK Tile's of the same tile: a model or an estimate of those only says which is likely fast.
+They differ from CK Tile's kernels with the same tile: a model or an estimate for the latter only suggests which are
+fast.
 """
 
 from __future__ import annotations
@@ -11,15 +12,15 @@ from ckh.kernels.scheduler import Scheduler
 
 _PIPELINES = {"v1": "basic_v1", "v2": "mem", "v3": "compv3", "v4": "compv4", "v5": "compv5"}
 _DTYPES = {"F16": "fp16", "BF16": "bf16", "F32": "fp32", "F8": "fp8", "BF8": "bf8", "I8": "int8"}
-_WARP_TILE_K = {32: 16, 16: 32}  # of CK Tile's matrix instructions for two bytes, by M
+_WARP_TILE_K = {32: 16, 16: 32}  # of CK Tile's matrix instructions for two-byte types, by M
 _LEAST_WARP_TILE_K = 16
 
 
 def tiled_fields(instance: Any) -> dict[str, Any] | None:
-    """Tile, waves, instruction, pipeline and scheduler of an instance, by field; None if a value is strange.
+    """Tile, waves, instruction, pipeline and scheduler of an instance, by field; None if a value is unknown.
 
     Args:
-        instance: with the fields that `ck4inductor` gives GEMMs and convolutions: m_per_block, m_per_xdl and so on.
+        instance: has the fields that `ck4inductor` gives GEMMs and convolutions: m_per_block, m_per_xdl and so on.
     """
     scheduler = _last_word(instance.block_gemm_pipeline_scheduler).lower()
     pipeline = _PIPELINES.get(_last_word(instance.block_gemm_pipeline_version))
@@ -37,19 +38,19 @@ def tiled_fields(instance: Any) -> dict[str, Any] | None:
 
 
 def dtype_of(name: str) -> str | None:
-    """Our name of an element type."""
+    """Name of an element type in ckh."""
     return _DTYPES.get(name)
 
 
 def pads(specialization: str) -> dict[str, bool]:
-    """Which axes are padded, of a name such as `GemmSpecialization::MNKPadding`."""
+    """Padded axes, parsed from a name such as `GemmSpecialization::MNKPadding`."""
     word = _last_word(specialization)
     axes = word.removesuffix("Padding") if word.endswith("Padding") else ""
     return {f"pad_{axis}": axis.upper() in axes for axis in "mnk"}
 
 
 def whole(sizes: Any) -> tuple[int, ...] | None:
-    """Sizes or strides as integers; None if one is not known yet."""
+    """Sizes or strides as integers; None if one is not yet known."""
     try:
         return tuple(int(size) for size in sizes)
     except (TypeError, ValueError):

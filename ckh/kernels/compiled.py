@@ -1,8 +1,8 @@
-"""Resources of compiled kernels by architecture and name: those that ship, and those that were compiled here.
+"""Resources of compiled kernels by architecture and name: shipped results, and those of kernels compiled here.
 
-An estimate goes by them where nobody measured, without a look at the libraries themselves. What ships is a file for
-each architecture and operation in archspecs/compiled (benchmarks/compiled_pools.py); what was compiled here, with the
-headers and the compiler of this machine, is in the cache, a line each, and comes first.
+Estimates use them without measurements, and without inspecting the libraries again. Shipped results are one file per
+architecture and operation in archspecs/compiled (benchmarks/compiled_pools.py); those of kernels compiled with this
+machine's headers and compiler are in the cache, one line each, and take precedence.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ShippedKernel:
-    """What the compiler made of a kernel.
+    """The compiler's results for a kernel.
 
     Attributes:
-        resources: of all its GPU functions, the most of each; of `occupancy`, the least.
+        resources: maximum over all its GPU functions; for `occupancy`, the minimum.
         code_bytes: size of these functions.
-        trips: trips over K that each is for.
+        trips: numbers of iterations over K that each is for.
     """
 
     resources: Resources
@@ -39,13 +39,14 @@ class ShippedKernel:
 
 
 def add_compiled(arch: str, op: str, kernel: str, resources: Resources) -> None:
-    """Add a kernel of an operation that was compiled for an architecture; of one name the last counts.
+    """Add a kernel of an operation compiled for an architecture; the last entry of a name wins.
 
     Raises:
         DataError: the cache folder cannot be used.
         OSError: it cannot be written.
     """
-    # In one write, which no other process gets in between; a line that a full disk cut off does not spoil the next.
+    # A single write is not interleaved with other processes'; the leading newline isolates a line truncated by a full
+    # disk.
     line = f"\n{json.dumps([kernel, *astuple(resources)])}\n".encode()
     file = os.open(_path(arch, op), os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
     try:
@@ -55,12 +56,12 @@ def add_compiled(arch: str, op: str, kernel: str, resources: Resources) -> None:
 
 
 def compiled(arch: str, op: str) -> dict[str, Resources]:
-    """The resources of kernels by name: those that ship, and in their place those that were compiled here."""
+    """Resources of kernels by name; results from this machine replace shipped ones."""
     return {name: one.resources for name, one in shipped(arch, op).items()} | compiled_here(arch, op)
 
 
 def compiled_here(arch: str, op: str) -> dict[str, Resources]:
-    """The resources of kernels by name; none where nothing was compiled or the cache cannot be used."""
+    """Resources of kernels compiled here, by name; empty if there are none or the cache cannot be used."""
     try:
         lines = read_bytes(_path(arch, op), MOST_TEXT_BYTES).splitlines()
     except DataError:
@@ -70,7 +71,7 @@ def compiled_here(arch: str, op: str) -> dict[str, Resources]:
 
 @cache
 def shipped(arch: str, op: str) -> Mapping[str, ShippedKernel]:
-    """What ships of an operation's kernels by name; none if nobody compiled them."""
+    """Shipped results of an operation's kernels by name; empty without a file."""
     path = shipped_path(arch, op)
     lines = path.read_bytes().splitlines() if path.exists() else []
     return {
@@ -79,7 +80,7 @@ def shipped(arch: str, op: str) -> Mapping[str, ShippedKernel]:
 
 
 def shipped_path(arch: str, op: str) -> Path:
-    """The file of what ships: a line of what it is of, then one for each kernel."""
+    """File of shipped results: a header line, then one line per kernel."""
     return data_dir("archspecs") / COMPILED / f"{arch}-{op}.jsonl"
 
 
@@ -88,12 +89,12 @@ def _path(arch: str, op: str) -> Path:
 
 
 def _entries(lines: Iterable[bytes]) -> Iterator[tuple[str, Resources, list[Any]]]:
-    """Names, resources, and what follows them."""
+    """Yield name, resources, and further values of each line."""
     count = len(RESOURCE_NAMES)
     for line in lines:
         try:
             kernel, *values = json.loads(line)
-        except (ValueError, TypeError, RecursionError):  # empty, cut off, or of no kernel
+        except (ValueError, TypeError, RecursionError):  # empty, truncated, or not a kernel
             continue
         is_whole = isinstance(kernel, str) and len(values) >= count
         if is_whole and all(type(value) is int and 0 <= value < 2**31 for value in values[:count]):

@@ -1,8 +1,8 @@
-"""Filters: conditions on the fields of a kernel, written as text, such as `pipeline == "compv4" and tile_m >= 64`.
+"""Filters: conditions on the fields of a kernel, as text such as `pipeline == "compv4" and tile_m >= 64`.
 
-A filter has comparisons of fields and literals (==, !=, <, <=, >, >=, also chained), `in` and `not in` a list of
-literals, fields that are true or false, `and`, `or`, `not` and parentheses. Literals are strings, integers, True, False
-and None. Python's parser reads it; nothing of it is ever run as Python.
+A filter consists of comparisons of fields and literals (==, !=, <, <=, >, >=, also chained), `in` and `not in` with a
+list of literals, boolean fields, `and`, `or`, `not` and parentheses. Literals are strings, integers, True, False and
+None. It is parsed by Python's parser, but never executed as Python.
 """
 
 from __future__ import annotations
@@ -33,24 +33,24 @@ _WORDS: dict[type, str] = {str: "text", int: "an integer", bool: "true or false"
 
 @dataclass(frozen=True, slots=True)
 class FieldType:
-    """The types of a field or a literal: some of str, int, bool and NoneType; for an enum's field, which strings."""
+    """Types of a field or a literal: some of str, int, bool and NoneType; for an enum's field, its values."""
 
     types: frozenset[type]
     choices: tuple[str, ...] = ()
 
     @property
     def words(self) -> str:
-        """For a message."""
+        """Return the types in words for a message."""
         return " or ".join(word for kind, word in _WORDS.items() if kind in self.types) or "of another type"
 
     def compares_with(self, other: FieldType) -> bool:
-        """True if the two have values in common; that both can be None does not count, unless one is nothing else."""
+        """True if the types have values in common; None does not count, unless one of them has no other value."""
         shared = self.types & other.types
         return bool(shared - {NoneType}) or (bool(shared) and shared in (self.types, other.types))
 
 
 def field_types(kind: type) -> dict[str, FieldType]:
-    """The fields of a dataclass by name. A field of a type that no literal has gets an empty set of types."""
+    """Fields of a dataclass by name. A field of a type without literals has an empty set of types."""
     hints = get_type_hints(kind)
     return {field.name: _field_type(hints[field.name]) for field in fields(kind)}
 
@@ -63,17 +63,17 @@ def _field_type(hint: Any) -> FieldType:
 
 
 def parse_filter(text: str, kind: type[K]) -> Callable[[K], bool]:
-    """The condition that the text states, as a function of an instance of a dataclass.
+    """Compile a filter to a function of a dataclass instance.
 
-    A field that is None equals nothing but None, and is neither less nor more than anything.
+    A field that is None equals only None, and is neither less nor greater than anything.
 
     Args:
         text: the filter.
-        kind: the dataclass whose fields it names, such as `ConvKernel`.
+        kind: the dataclass with its fields, such as `ConvKernel`.
 
     Raises:
-        UsageError: the text is not a filter, names no field of `kind`, compares what cannot be equal, or is too long or
-            too deeply nested.
+        UsageError: the text is not a filter, names an unknown field, compares incompatible types, or is too long or too
+            deeply nested.
     """
     return _Reader(field_types(kind)).condition(_tree(text))
 
@@ -85,7 +85,7 @@ def _tree(text: str) -> ast.expr:
         raise UsageError("the filter is empty", code="bad-filter")
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("error")  # Python warns of what it would rather not read, such as `1in (1, 2)`.
+            warnings.simplefilter("error")  # Python warns of dubious syntax, such as `1in (1, 2)`.
             tree = ast.parse(text.strip(), mode="eval").body
     except (SyntaxError, ValueError, Warning) as error:
         problem = error.msg if isinstance(error, SyntaxError) else str(error)
@@ -128,7 +128,7 @@ _COMPARISONS = _EQUALITIES | _ORDERINGS | _MEMBERSHIPS
 
 @dataclass(frozen=True, slots=True)
 class _Operand:
-    """A side of a comparison: its text, what it can be, and its value; a list has no type but items."""
+    """A side of a comparison: its text, type and value; a list has items instead of a type."""
 
     text: str
     type: FieldType
@@ -137,13 +137,13 @@ class _Operand:
 
 
 class _Reader:
-    """Turns the nodes of a filter into functions of an instance."""
+    """Compiles the nodes of a filter to functions of an instance."""
 
     def __init__(self, types: dict[str, FieldType]) -> None:
         self._types = types
 
     def condition(self, node: ast.expr) -> _Condition:
-        """A condition that is true or false of an instance."""
+        """Compile a boolean condition on an instance."""
         match node:
             case ast.BoolOp(op=ast.And(), values=values):
                 parts = [self.condition(value) for value in values]

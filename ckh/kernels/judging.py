@@ -1,10 +1,10 @@
 """Rules over the columns of kernels: which kernels are refused, and why.
 
-A rule is a function that yields a sentence for everything that breaks it. Its parameters say by their names what it
-reads: `arch`, `problem`, fields of kernels, triples of them (`tile` is tile_m, tile_n and tile_k), and quantities that
-are derived from these. What else a rule needs, such as the headers that kernels are compiled with, it takes by keyword
-(`given`). So one declaration judges a single kernel, for a problem whose sizes may be symbols that an export writes
-down, and a whole table of kernels, where it is called once for each combination of what it reads.
+A rule is a function that yields a sentence for each violation. Its parameter names declare what it reads: `arch`,
+`problem`, fields of kernels, triples of them (`tile` is tile_m, tile_n and tile_k), and derived quantities. Other
+inputs, such as the headers used for compilation, are passed by keyword (`given`). So one declaration checks a single
+kernel, also for a problem with symbolic sizes that an export records, and a whole table of kernels, where it is called
+once for each combination of values that it reads.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 K = TypeVar("K")
 
-_CONTEXT = ("arch", "problem")  # what is the same for all kernels
+_CONTEXT = ("arch", "problem")  # the same for all kernels
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,8 +38,8 @@ class Rule:
     """A rule, or a quantity of a kernel that rules read.
 
     Attributes:
-        function: yields the sentences; of a quantity, gives its value.
-        context: which of `arch` and `problem` it takes, first of all.
+        function: yields the sentences; for a quantity, returns its value.
+        context: which of `arch` and `problem` it takes, as its first parameters.
         reads: what it reads of a kernel, in the order of its further parameters.
         derived: the quantities by name.
     """
@@ -50,20 +50,20 @@ class Rule:
     derived: Mapping[str, Rule]
 
     def __call__(self, kernel: Any, arch: ArchSpec, problem: Any = None) -> Any:
-        """The sentences for a kernel, one by one; of a quantity, its value."""
+        """Evaluate the rule on a kernel: yields sentences; for a quantity, returns its value."""
         return self.of(self.values(kernel, arch), arch, problem)
 
     def values(self, kernel: Any, arch: ArchSpec) -> tuple[Any, ...]:
-        """The values of what it reads in a kernel."""
+        """Read the values that it needs from a kernel."""
         return tuple([self._value(kernel, name, arch) for name in self.reads])
 
     def of(self, values: Sequence[Any], arch: ArchSpec, problem: Any = None) -> Any:
-        """The same for values of what it reads."""
+        """Evaluate the rule on such values."""
         return self.function(*self._context(arch, problem), *values)
 
     @property
     def fields(self) -> frozenset[str]:
-        """The fields of a kernel that it depends on."""
+        """Fields of a kernel that it depends on."""
         parts = (self.derived[n].fields if n in self.derived else TRIPLES.get(n, (n,)) for n in self.reads)
         return frozenset(name for part in parts for name in part)
 
@@ -79,7 +79,7 @@ class Rule:
 
 
 class RuleBook:
-    """Where rules and the quantities that they read are declared: its methods are decorators.
+    """Registry of rules and of the quantities that they read, by decorators.
 
     Attributes:
         derived: the quantities, by name.
@@ -93,7 +93,7 @@ class RuleBook:
         return self._made(function)
 
     def quantity(self, function: Callable[..., Any]) -> Rule:
-        """Declare a quantity, by the function's name, that rules can read."""
+        """Declare a quantity that rules can read, under the function's name."""
         made = self._made(function)
         self.derived[function.__name__] = made
         return made
@@ -109,13 +109,13 @@ class RuleBook:
 
 
 def given(rules: Sequence[Rule], **values: Any) -> tuple[Rule, ...]:
-    """Rules with values for parameters that are neither of kernels nor of their context: they take these by keyword."""
+    """Bind values of keyword parameters that are neither of kernels nor of their context."""
     return tuple(replace(rule, function=partial(rule.function, **values)) for rule in rules)
 
 
 @dataclass(frozen=True, slots=True)
 class RefusedKernel(Generic[K]):
-    """A kernel that an architecture does not build, and every rule it breaks."""
+    """A kernel that an architecture does not build, and all rules that it violates."""
 
     kernel: K
     reasons: tuple[str, ...]
@@ -126,10 +126,10 @@ class Rules(Generic[K]):
     """All rules of an operation's kernels.
 
     Attributes:
-        named: of the architecture, on what even the shortest name of a kernel holds.
-        complete: of the architecture, on what only a complete kernel has.
-        problem: of a problem.
-        missing: names of the fields that a kernel leaves out.
+        named: rules of the architecture that even the shortest name of a kernel determines.
+        complete: rules of the architecture that require a complete kernel.
+        problem: rules of a problem.
+        missing: names of the fields that a kernel lacks.
     """
 
     named: tuple[Rule, ...]
@@ -138,36 +138,36 @@ class Rules(Generic[K]):
     missing: Callable[[K], tuple[str, ...]]
 
     def of_arch(self, kernel: K, arch: ArchSpec) -> tuple[str, ...]:
-        """Every rule of the architecture that a kernel breaks, in words."""
+        """Sentences for all violated rules of the architecture."""
         missing = self.missing(kernel)
         first = ("the kernel is incomplete, it has no " + ", ".join(missing),) if missing else ()
         rules = self.named if missing else self.named + self.complete
         return first + tuple(reason for rule in rules for reason in rule(kernel, arch))
 
     def of_problem(self, kernel: K, arch: ArchSpec, problem: Any) -> list[str]:
-        """Every rule of the problem that a kernel breaks, in words; those of the architecture are left out."""
+        """Sentences for all violated rules of the problem, without those of the architecture."""
         return [reason for rule in self.problem for reason in rule(kernel, arch, problem)]
 
     def check(self, kernel: K, arch: ArchSpec, problem: Any = None) -> list[str]:
-        """Every rule that a kernel breaks on an architecture and, if one is given, for a problem; empty if none."""
+        """Sentences for all violated rules of the architecture and, if given, of the problem."""
         return [*self.of_arch(kernel, arch), *(() if problem is None else self.of_problem(kernel, arch, problem))]
 
     def judge(self, table: KernelTable[K], arch: ArchSpec) -> Verdicts:
-        """Which kernels of a table the architecture builds, and why not the others."""
+        """Check which kernels of a table the architecture builds, and why not the others."""
         return judge_table(self.named + self.complete, table, arch)
 
     def refused(self, table: KernelTable[K], arch: ArchSpec) -> Iterator[RefusedKernel[K]]:
-        """The kernels of a table that the architecture does not build, one by one."""
+        """Yield the kernels of a table that the architecture does not build."""
         for number in np.flatnonzero(self.judge(table, arch).number >= 0).tolist():
             yield RefusedKernel(table[number], self.of_arch(table[number], arch))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Verdicts:
-    """Of each kernel the first sentence that refuses it.
+    """The first sentence that refuses each kernel.
 
     Attributes:
-        number: of the sentence, -1 where nothing refuses the kernel; shape (kernels,).
+        number: index of the sentence, -1 if the kernel is not refused; shape (kernels,).
         sentences: the sentences.
     """
 
@@ -176,15 +176,15 @@ class Verdicts:
 
     @property
     def passed(self) -> NDArray[np.intp]:
-        """Numbers of the kernels that nothing refuses, ascending."""
+        """Indices of the kernels that are not refused, ascending."""
         return np.flatnonzero(self.number < 0)
 
     def joined(self, passed: int) -> Verdicts:
-        """The same, and behind them so many kernels that nothing refuses."""
+        """Append `passed` kernels that are not refused."""
         return replace(self, number=np.concatenate([self.number, np.full(passed, -1, np.intp)]))
 
     def counts(self) -> Counter[str]:
-        """How many kernels each sentence refuses; the sentence of the first refused kernel comes first."""
+        """Number of kernels refused by each sentence, in the order of their first kernel."""
         found, first, count = np.unique(self.number, return_index=True, return_counts=True)
         order = np.argsort(first)
         numbers, sizes = found[order].tolist(), count[order].tolist()
@@ -192,7 +192,7 @@ class Verdicts:
 
 
 def judge_table(rules: Sequence[Rule], table: KernelTable[Any], arch: ArchSpec, problem: Any = None) -> Verdicts:
-    """Judge complete kernels by rules, each kernel by those that come before the first that refuses it."""
+    """Check complete kernels against rules; each kernel stops at the first rule that refuses it."""
     number = np.full(len(table), -1, np.intp)
     sentences: dict[str, int] = {}
     left = np.arange(len(table))
@@ -211,7 +211,7 @@ def judge_table(rules: Sequence[Rule], table: KernelTable[Any], arch: ArchSpec, 
 def combinations(
     rule: Rule, table: KernelTable[Any], arch: ArchSpec, chosen: Codes | None = None
 ) -> tuple[list[tuple[Any, ...]], Codes]:
-    """The distinct values of what a rule reads in some kernels, all by default, and which of them each kernel has."""
+    """Distinct inputs of a rule among kernels (all by default), and the index of each kernel's input."""
     columns = [_coded(rule, name, table, arch) for name in rule.reads]
     combined, code = distinct([(codes, len(values)) for values, codes in columns], len(table), chosen)
     rows = zip(*([values[i] for i in part] for (values, _), part in zip(columns, combined, strict=True)), strict=True)
@@ -219,7 +219,7 @@ def combinations(
 
 
 def _coded(rule: Rule, name: str, table: KernelTable[Any], arch: ArchSpec) -> tuple[tuple[Any, ...], Codes | None]:
-    """The values of a column, and which of them each kernel has; None where there is one."""
+    """Values of a column, and the index of each kernel's value; None if there is only one value."""
     if name not in rule.derived:
         return table.coded(name)
     key = name, id(arch)
@@ -227,7 +227,7 @@ def _coded(rule: Rule, name: str, table: KernelTable[Any], arch: ArchSpec) -> tu
         values, kind_of = combinations(rule.derived[name], table, arch)
         numbers: dict[Any, int] = {}
         made = [numbers.setdefault(rule.derived[name].of(one, arch), len(numbers)) for one in values]
-        # The architecture is kept with what was derived for it, so that its identity is not used again.
+        # The architecture is stored with the values derived for it, so that its id is not reused.
         table.quantities[key] = arch, tuple(numbers), np.array(made, np.intp)[kind_of] if len(numbers) > 1 else None
     _, known, codes = table.quantities[key]
     return known, codes
@@ -236,7 +236,7 @@ def _coded(rule: Rule, name: str, table: KernelTable[Any], arch: ArchSpec) -> tu
 class ProblemRules:
     """Rules of problems over kernels that an architecture builds, prepared for many problems.
 
-    Kernels in which the rules read the same are of one kind: they are refused together.
+    Kernels with the same values for the rules form a kind and are refused together.
 
     Args:
         rules: the rules.
@@ -249,7 +249,7 @@ class ProblemRules:
         found = [combinations(rule, table, arch) for rule in rules]
         parts, kind = distinct([(code, len(values)) for values, code in found], len(table))
         _, first, self._kind_of, count = np.unique(kind, return_index=True, return_inverse=True, return_counts=True)
-        # In the order of each kind's first kernel.
+        # Ordered by each kind's first kernel.
         order = np.argsort(first)
         place = np.empty(len(order), np.intp)
         place[order] = np.arange(len(order))
@@ -261,7 +261,7 @@ class ProblemRules:
         ]
 
     def judge(self, problem: Any) -> tuple[NDArray[np.intp], Counter[str]]:
-        """Numbers of the kernels that apply to a problem, ascending, and how many others each sentence refuses."""
+        """Return indices of applicable kernels, ascending, and the number of others refused by each sentence."""
         reasons: list[str | None] = [None] * len(self._count)
         for rule, values, value_of in self._rules:
             first = [next(rule.of(one, self._arch, problem), None) for one in values]

@@ -1,4 +1,4 @@
-"""Lists of kernels in files of AMD's tools: a registry's exact list, or a configuration that describes a product."""
+"""Kernel lists in files of AMD's tools: a registry's exact list, or a configuration that describes a product."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from ckh.kernels.table import KernelTable
 
 K = TypeVar("K")
-MOST_COMBINATIONS = 1 << 21  # of one group: AMD's largest configuration has 622,080
+MOST_COMBINATIONS = 1 << 21  # per group: AMD's largest configuration has 622,080
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -26,7 +26,7 @@ class KernelProduct(Generic[K]):
     Attributes:
         rules: the rules of these kernels.
         table: the combinations for an architecture and a group of problems, without values that the architecture does
-            not list; empty for groups that the configuration is not for.
+            not list; empty for groups outside the configuration.
         groups: the groups of an element type.
         count: number of combinations of a group.
     """
@@ -37,7 +37,7 @@ class KernelProduct(Generic[K]):
     count: int
 
     def built(self, arch: ArchSpec, dtype: str) -> tuple[K, ...]:
-        """The kernels of an element type that the architecture builds."""
+        """Return the kernels of an element type that the architecture builds."""
         tables = [self.table(arch, *group) for group in self.groups(dtype)]
         return tuple(kernel for one in tables for kernel in one.take(self.rules.judge(one, arch).passed))
 
@@ -57,12 +57,12 @@ class RuleSets(Generic[K]):
 
 @dataclass(frozen=True, slots=True)
 class Registry(Generic[K]):
-    """The kernels of a file, in its order, and the name of the architecture they are for.
+    """The kernels of a file, in its order, and the name of their architecture.
 
     Attributes:
-        arch: the architecture; empty if the file states none.
+        arch: the architecture; empty if the file has none.
         kernels: the kernels of an exact list.
-        product: what a configuration describes instead of a list.
+        product: the product described by a configuration, instead of a list.
     """
 
     arch: str
@@ -70,16 +70,16 @@ class Registry(Generic[K]):
     product: KernelProduct[K] | None = None
 
     def require(self, arch: str) -> None:
-        """Refuse the kernels of another architecture.
+        """Refuse kernels of another architecture.
 
         Raises:
-            UsageError: they are.
+            UsageError: the architecture differs.
         """
         if self.arch not in ("", arch):
             raise UsageError(f"the registry is for {self.arch}, not {arch}", code="mismatch")
 
     def built(self, arch: ArchSpec, dtype: str) -> tuple[K, ...]:
-        """The kernels: the list as it is, or those of a configuration that the architecture builds."""
+        """Return the list unchanged, or the kernels of a configuration that the architecture builds."""
         return self.kernels if self.product is None else self.product.built(arch, dtype)
 
 
@@ -88,8 +88,8 @@ class WrittenList:
     """A file of kernels.
 
     Attributes:
-        content: what is written.
-        kernels: how many kernels it describes, of which the architecture builds all.
+        content: the content.
+        kernels: number of kernels it describes, all of which the architecture builds.
         form: "registry" if it lists kernels, "configuration" if it describes their product.
     """
 
@@ -100,13 +100,13 @@ class WrittenList:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ListFormat:
-    """AMD's forms of lists of an operation's kernels.
+    """AMD's file formats for lists of an operation's kernels.
 
     Attributes:
-        recognises: whether a document is in one of these forms, of whatever operation.
-        read: the kernels of such a document; raises `DataError`.
+        recognises: whether a document has one of these formats, for any operation.
+        read: reads the kernels of such a document; raises `DataError`.
         rules: the rules of the kernels.
-        write: the files of a list of kernels for an architecture, given what to call the list.
+        write: writes the files of a list of kernels for an architecture, given a name for the list.
     """
 
     recognises: Callable[[Mapping[str, Any]], bool]
@@ -116,7 +116,7 @@ class ListFormat:
 
 
 def values_of(values: Any) -> list[Any] | None:
-    """The values of a parameter in AMD's configurations: a range with min, max and step, or a list; None: neither."""
+    """Values of a parameter in AMD's configurations: a range (min, max, step) or a list; None if it is neither."""
     if isinstance(values, list):
         return values
     if not isinstance(values, dict):

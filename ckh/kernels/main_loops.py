@@ -1,7 +1,7 @@
-"""The ends of a kernel's main loop along K on a GPU: how many tiles reach all of them.
+"""Tails of a kernel's main loop along K on a GPU: the number of tiles needed to reach all of them.
 
-The loop begins with the tile after those that a pipeline has loaded ahead, its stages, and each remainder by their
-number is an end of its own, with and without the loop.
+The loop begins after the tiles that a pipeline prefetches, its stages, and each remainder modulo their number is a
+separate tail, with and without the loop.
 
 Source: CK Tile's base pipelines (`BlockHasHotloop`, `TailHandler`).
 """
@@ -16,21 +16,21 @@ from ckh.problems import DTYPE_BYTES
 if TYPE_CHECKING:
     from ckh.files.jsonfields import Triple
 
-_STEPS = 6  # twice the stages of every pipeline but mem
+_STEPS = 6  # twice the stages of every pipeline except mem
 _MEM = "mem"
-_SIMDS = 4  # of a compute unit
-_BYTES_IN_FLIGHT = 32768  # that mem loads ahead for a compute unit, as far as these stages go:
+_SIMDS = 4  # per compute unit
+_BYTES_IN_FLIGHT = 32768  # prefetched by mem per compute unit, within these limits of stages:
 _FEWEST, _MOST = 2, 8
 
 
 def loaded_ahead(pipeline: str, tile: Triple, waves: int, dtype: str) -> int:
-    """Tiles along K that `mem` loads ahead, as many as its loop has ends; 0 for others, of which the tile says nothing.
+    """Tiles along K that `mem` prefetches, equal to the number of tails of its loop; 0 for other pipelines.
 
     Args:
-        pipeline: the kernel's.
-        tile: of a block along M, N, K.
-        waves: per block.
-        dtype: of A and B.
+        pipeline: the kernel's pipeline.
+        tile: block tile along M, N, K.
+        waves: waves per block.
+        dtype: element type of A and B.
     """
     if pipeline != _MEM:
         return 0
@@ -41,5 +41,5 @@ def loaded_ahead(pipeline: str, tile: Triple, waves: int, dtype: str) -> int:
 
 
 def most_steps(pipeline: str, tile: Triple, waves: int, dtype: str) -> int:
-    """Tiles along K from one to which all ends of a kernel's main loop are reached (arguments as of `loaded_ahead`)."""
+    """Largest number of tiles along K needed to reach all tails of a main loop (arguments as for `loaded_ahead`)."""
     return max(_STEPS, 2 * loaded_ahead(pipeline, tile, waves, dtype))

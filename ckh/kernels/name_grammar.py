@@ -1,4 +1,4 @@
-"""Grammars of kernel names: tokens in order, each a pattern with the words for it in an error."""
+"""Grammars of kernel names: tokens in order, each a pattern with its description for errors."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from ckh.errors import DataError
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-# Pipelines by family, so that a new version needs no change here; anything wider would swallow the tokens after it.
+# Pipelines by family, so that a new version needs no change here; a wider pattern would match the following tokens.
 PIPELINE = re.compile(
     r"basic(?:_async)?_v[0-9]{1,2}|comp_async|comp_tdm(?:_v[0-9]{1,2})?|compv[0-9]{1,2}|mem|preshufflev[0-9]{1,2}"
     r"|wavelet"
 )
-# A size or count in a name: above zero, in digits that nobody writes in two ways, and no more than hardware ever has.
+# A size or count in a name: positive, without leading zeros, and within hardware limits.
 NUMBER, MOST = "[1-9][0-9]{0,5}", 999_999
 
 EPILOGUES = ("cshuffle", "default", "tdm")
@@ -24,19 +24,19 @@ Token = tuple[str, str]
 
 
 def either(words: Iterable[str]) -> str:
-    """The pattern of one of the words, the longest that fits."""
+    """Pattern that matches one of the words, preferring longer ones."""
     return "|".join(sorted(words, key=len, reverse=True))
 
 
 def three_sizes(name: str) -> str:
-    """The pattern of `_MxNxK`, its groups called after `name`."""
+    """Pattern of `_MxNxK`, with groups named after `name`."""
     return "_" + "x".join(rf"(?P<{name}_{axis}>{NUMBER})" for axis in "mnk")
 
 
 class NameGrammar:
-    """The full and the short names of an operation's kernels.
+    """Full and short names of an operation's kernels.
 
-    `head` begins both; a short name has a digit right after it, a full name has not.
+    Both begin with `head`, which only in a short name is followed by a digit.
     """
 
     def __init__(self, what: str, head: tuple[Token, ...], full: tuple[Token, ...], short: tuple[Token, ...]) -> None:
@@ -45,10 +45,10 @@ class NameGrammar:
         self._forms = tuple((re.compile(_pattern(tokens)), tokens) for tokens in (head + full, head + short))
 
     def match(self, text: str) -> tuple[re.Match[str], bool]:
-        """The parts of a name, and whether it is a short one.
+        """Match a name; returns its parts, and whether it is a short name.
 
         Raises:
-            DataError: the text is not a name; the message says which part was not understood.
+            DataError: the text is not a name; the message gives the part that was not understood.
         """
         is_short = self._looks_short.match(text) is not None
         name, tokens = self._forms[is_short]

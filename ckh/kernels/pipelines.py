@@ -1,8 +1,8 @@
-"""The pipelines of CK Tile's kernels: each stands here once, with all that ckh knows of it.
+"""The pipelines of CK Tile's kernels: one table with all that ckh knows of each.
 
-How operands get from memory to the matrix instructions. Rules, features, the sources that are emitted and the sets of
-kernels read this table; a test compares it with what the C++ templates have. Source: AMD's `grouped_config_rules` and
-feature engines, and CK Tile's headers.
+A pipeline moves operands from memory to the matrix instructions. Rules, features, emitted sources and sets of kernels
+use this table; a test compares it with the C++ templates. Source: AMD's `grouped_config_rules` and feature engines, and
+CK Tile's headers.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Buffers(Enum):
-    """The number of LDS buffers that a pipeline can have: a double smem buffer is two."""
+    """Number of LDS buffers that a pipeline supports: a double smem buffer is two."""
 
     ONE = auto()
     EITHER = auto()
@@ -25,18 +25,18 @@ class Buffers(Enum):
 
 @dataclass(frozen=True, slots=True)
 class WaveGroups:
-    """Groups of waves that a pipeline steps through in turn on a GPU, and the waves per block that it does so with."""
+    """Groups of waves that a pipeline alternates between on a GPU, and the required waves per block."""
 
     count: int
     waves: Triple
 
     def __str__(self) -> str:
-        """As it stands in messages."""
+        """Return the text for messages."""
         return f"waves {'x'.join(map(str, self.waves))} in {self.count} wave groups"
 
 
 class Stage(Enum):
-    """Where the host's kernels have an operand while they multiply it."""
+    """Location of an operand in the host's kernels during multiplication."""
 
     IN_PLACE = auto()
     PREFETCHED = auto()
@@ -46,13 +46,13 @@ class Stage(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Staging:
-    """The form of a pipeline on the host.
+    """Implementation of a pipeline on the host.
 
     Attributes:
-        a: where A is: in place, also with the next tile prefetched, or packed tile by tile.
-        b: where B is: in place, or packed tile by tile or whole, up front. (bwd_weight has no filter to pack up front:
-            there A, the output gradient, is, and B is in place.)
-        loops: axes of the loops over tiles, the outermost first. Unless k is innermost, tiles of C are touched again.
+        a: location of A: in place, in place with the next tile prefetched, or packed tile by tile.
+        b: location of B: in place, or packed tile by tile or completely up front. (bwd_weight has no filter to pack up
+            front: there A, the output gradient, is packed, and B is in place.)
+        loops: axes of the loops over tiles, outermost first. Unless k is innermost, tiles of C are revisited.
     """
 
     a: Stage
@@ -60,7 +60,7 @@ class Staging:
     loops: str = "nmk"
 
     def constants(self) -> dict[str, bool]:
-        """The constants of `templates/host/nest.hpp`, by name."""
+        """Constants of `templates/host/nest.hpp`, by name."""
         return {
             "prefetches_a": self.a is Stage.PREFETCHED,
             "packs_a": self.a is Stage.BY_TILE,
@@ -77,23 +77,24 @@ class Pipeline:
 
     Attributes:
         name: as in the names of kernels.
-        buffers: whether it can have a double smem buffer.
-        interwave: whether waves can take turns at more than instructions.
-        wave_groups: what it needs on a GPU to compute anything, if it steps through groups of waves.
-        code: its number in AMD's feature engines; None if they do not know it.
-        curated: its word in the curated tables of rule sets; empty if they do not have it.
-        header: of CK Tile's GEMM pipelines the one that has it; empty if ckh does not emit it.
+        buffers: whether it supports a double smem buffer.
+        interwave: whether it supports the interwave scheduler.
+        wave_groups: required groups of waves on a GPU, if it alternates between groups.
+        code: its number in AMD's feature engines; None if unknown to them.
+        curated: its name in the curated tables of rule sets; empty if it is not in them.
+        header: CK Tile's GEMM pipeline header that defines it; empty if ckh does not emit it.
         of_convolutions: whether AMD's convolutions list it.
-        of_backward: whether AMD's table of variants has it for backward convolutions, if it has it.
-        pads_itself: whether its GEMMs on a GPU take any size, whatever their names say of padding.
+        of_backward: whether AMD's table of variants has it for backward convolutions, if at all.
+        pads_itself: whether its GEMMs on a GPU accept any size, whatever padding their names state.
         since_late_2025: whether CK Tile's headers of mid-2025 lack it.
-        fills_threads: whether each thread of its convolutions' blocks on a GPU must have a vector of A and B to load.
-        has_least_trips: whether its backward-weight convolutions take no fewer trips over K than the architecture says.
-        overruns: whether its main loop on a GPU takes five trips over K where three are needed, as CK Tile's tail of
-            three follows a loop that is entered once.
-        repeats_packs: whether its GEMMs of current headers multiply a tile once for each vector that a thread takes
+        fills_threads: whether each thread of its convolutions' blocks on a GPU must load a vector of A and B.
+        has_least_trips: whether its backward-weight convolutions need a minimum number of iterations over K, given by
+            the architecture.
+        overruns: whether its main loop on a GPU does five iterations over K where three are needed, since CK Tile's
+            tail of three follows a loop that is entered once.
+        repeats_packs: whether its GEMMs with current headers multiply a tile once for each vector that a thread loads
             from LDS.
-        staging: what it is on the host, which has all of AMD's table of variants and no others.
+        staging: its implementation on the host, which has exactly AMD's table of variants.
     """
 
     name: str
@@ -185,7 +186,7 @@ DOUBLE_SMEM_PIPELINES: frozenset[str] = frozenset(row.name for row in _TABLE if 
 NO_DOUBLE_SMEM_PIPELINES: frozenset[str] = frozenset(row.name for row in _TABLE if row.buffers is Buffers.ONE)
 CONV_PIPELINES: tuple[str, ...] = tuple(row.name for row in _TABLE if row.of_convolutions)
 TABLE_PIPELINES: tuple[str, ...] = tuple(row.name for row in _TABLE if row.in_table)
-FORWARD_PIPELINES: frozenset[str] = frozenset(row.name for row in _TABLE if not row.of_backward)  # forward alone
+FORWARD_PIPELINES: frozenset[str] = frozenset(row.name for row in _TABLE if not row.of_backward)  # forward only
 ALWAYS_PADDED_PIPELINES: frozenset[str] = frozenset(row.name for row in _TABLE if row.pads_itself)
 LATE_PIPELINES: frozenset[str] = frozenset(row.name for row in _TABLE if row.since_late_2025)
 THREAD_FILLING_PIPELINES: frozenset[str] = frozenset(row.name for row in _TABLE if row.fills_threads)
@@ -193,25 +194,25 @@ LEAST_TRIPS_PIPELINES: frozenset[str] = frozenset(row.name for row in _TABLE if 
 OVERRUNNING_PIPELINES: frozenset[str] = frozenset(row.name for row in _TABLE if row.overruns)
 PACK_REPEATING_PIPELINES: frozenset[str] = frozenset(row.name for row in _TABLE if row.repeats_packs)
 
-# Name -> number in AMD's feature engines, by number: the order of AMD's lists, too.
+# Name -> number in AMD's feature engines, sorted by number, which is also the order of AMD's lists.
 PIPELINE_CODES: dict[str, int] = dict(
     sorted(((row.name, row.code) for row in _TABLE if row.code is not None), key=lambda pair: pair[1])
 )
 
 
 def wave_groups_of(pipeline: str) -> WaveGroups | None:
-    """The groups of waves that a pipeline needs on a GPU; None if it has no such needs or is unknown."""
+    """Return the groups of waves that a pipeline needs on a GPU; None if it needs none or is unknown."""
     row = PIPELINES.get(pipeline)
     return None if row is None else row.wave_groups
 
 
 def wave_group_reason(pipeline: str, wave: Triple, groups: int | None = None) -> str:
-    """Why a pipeline computes wrong results on a GPU with these waves; empty if it does not.
+    """Reason why a pipeline computes wrong results on a GPU with these waves; empty if it does not.
 
     Args:
         pipeline: its name.
         wave: waves per block along M, N, K.
-        groups: groups of waves; those that the pipeline needs unless given.
+        groups: groups of waves; by default those that the pipeline needs.
     """
     needed = wave_groups_of(pipeline)
     if needed is None:

@@ -26,18 +26,18 @@ if TYPE_CHECKING:
 
 K = TypeVar("K")
 _NOT_LISTED = "it is not in the list"
-_AS_OBJECTS = 5000  # pools of so many kernels are objects, which are looked up faster; larger ones are tables
-_POOLS = 256  # that are kept
+_AS_OBJECTS = 5000  # up to this many kernels are stored as objects, for faster access; larger pools are tables
+_POOLS = 256  # cached pools
 _FILES = 64
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class KernelList(Generic[K]):
-    """Kernels that a user names, which are ranked instead of an architecture's own.
+    """Kernels listed by a user, ranked instead of an architecture's pool.
 
     Attributes:
-        source: the file, or what else they are from, for messages.
-        kernels: the kernels, in the user's order, each once.
+        source: the file or other origin, for messages.
+        kernels: the kernels, in the user's order, without duplicates.
     """
 
     source: str
@@ -46,19 +46,18 @@ class KernelList(Generic[K]):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Candidates(Generic[K]):
-    """Kernels that apply to a problem, and how many do not, by the first rule that each breaks.
+    """Kernels that apply to a problem, and the number of others, by the first rule that each violates.
 
     Attributes:
-        pool: kernels among which the problem decides; the same object for problems of a kind, so that what is
-            prepared for a pool can be kept.
-        chosen: those that apply, as numbers in the pool, ascending; shape (candidates,).
-        refused: reason -> how many kernels; of the pool and of what the architecture does not build.
-        by_problem: those of the pool, which the problem's own rules refuse.
-        unmeasured: of what kind they are if nobody measured any such on this architecture, so that its models know
-            nothing of them; empty otherwise.
-        left_out: kernels of kinds, e.g. pipelines, that the architecture builds and the model learned nothing of.
-        timed: how many of the pool's kernels the model's training data have times of: its first ones; None if the model
-            does not say.
+        pool: kernels that only the problem may refuse; the same object for problems of a kind, so that prepared data
+            can be cached.
+        chosen: indices in the pool of those that apply, ascending; shape (candidates,).
+        refused: reason -> number of kernels, of the pool and of those that the architecture does not build.
+        by_problem: the part of `refused` due to the problem's own rules.
+        unmeasured: their kind, if no such kernel was measured on this architecture, so that its models know none of
+            them; empty otherwise.
+        left_out: kernels by kind, e.g. pipeline, that the architecture builds and the model was not trained on.
+        timed: number of the pool's first kernels that have times in the model's training data; None if unknown.
     """
 
     pool: Sequence[K]
@@ -80,7 +79,7 @@ class Candidates(Generic[K]):
         return tuple(self.pool[index] for index in self.chosen.tolist())
 
     def among(self, kernels: frozenset[K]) -> Candidates[K]:
-        """Applicable kernels among these."""
+        """Restrict the applicable kernels to these."""
         inside = np.array([self.pool[index] in kernels for index in self.chosen.tolist()], bool)
         others = {_NOT_LISTED: int((~inside).sum())} if not inside.all() else {}
         left_out = {kind: some for kind, all_of_it in self.left_out.items() if (some := all_of_it & kernels)}
@@ -94,7 +93,7 @@ class Knows(Protocol):
         """Reason why a kernel is unknown to the model, or an empty string."""
 
     def new_kind(self, kernel: Any) -> str:
-        """The kind of a kernel if the model has learned from none of that kind; empty if it has from some."""
+        """Kind of a kernel if the model was trained on no kernel of that kind; empty otherwise."""
 
     def __hash__(self) -> int:
         """Hash of the content."""
@@ -102,7 +101,7 @@ class Knows(Protocol):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _JudgedPool(Generic[K]):
-    """A pool: as it is given out, and as a table; the others as of `Candidates`."""
+    """A pool, as returned and as a table; the other fields as in `Candidates`."""
 
     pool: Sequence[K]
     table: KernelTable[K]
@@ -114,18 +113,18 @@ class _JudgedPool(Generic[K]):
 class Pools(Generic[K]):
     """The pools of an operation, each prepared once.
 
-    The pool of an architecture has its table's kernels that break no rule and that the model knows, in that order.
-    Before them are those that the model's training data have times of, in the table or not: no rule of the
-    architecture refuses what was measured on it.
+    The pool of an architecture has the kernels of its table that violate no rule and that the model knows, in that
+    order. They are preceded by the kernels with times in the model's training data, whether in the table or not: rules
+    of the architecture do not apply to kernels measured on it.
 
     Args:
         kind: the class of the kernels.
-        rules: theirs.
-        table: the kernels that are judged, of an architecture and a group.
-        group: the group that a kernel is of; without it and `parse` no further kernels join a pool.
-        parse: a kernel from its complete name.
-        name: its complete name.
-        knows: what a model knows, from its folder, if models do not know all kernels.
+        rules: their rules.
+        table: the candidate kernels of an architecture and a group.
+        group: the group of a kernel; without it and `parse` no further kernels join a pool.
+        parse: parses a kernel's complete name.
+        name: returns a kernel's complete name.
+        knows: returns the kernels known to a model, given its folder, if models do not know all kernels.
     """
 
     def __init__(
@@ -159,28 +158,28 @@ class Pools(Generic[K]):
     def sequence(
         self, arch: ArchSpec, *group: Any, model: Path | None = None, only: KernelList[K] | None = None
     ) -> Sequence[K]:
-        """The pool as cached: a large one as a table."""
+        """Return the pool as cached: a large one as a table."""
         return self._find(model, only, arch, group).pool
 
     def refused(self, arch: ArchSpec, *group: Any) -> Iterator[RefusedKernel[K]]:
-        """Refused kernels of the table with all reasons, one by one."""
+        """Yield the refused kernels of the table with all reasons."""
         return self.rules.refused(self.table(arch, *group), arch)
 
     def candidates(
         self, problem: object, arch: ArchSpec, *group: Any, model: Path | None = None, only: KernelList[K] | None = None
     ) -> Candidates[K]:
-        """Applicable kernels known to the model.
+        """Return the applicable kernels known to the model.
 
         Args:
             problem: the problem.
             arch: the architecture.
-            group: the problem's.
-            model: the folder of the model that will rank them, if one will.
-            only: the pool's kernels; None: the architecture's, and those that were measured.
+            group: the problem's group.
+            model: folder of the model that will rank them, if any.
+            only: kernels to use as the pool; None: the architecture's pool and the measured kernels.
 
         Raises:
             ModelError: a file of the model is damaged.
-            DataError: a kernel that is listed breaks a rule of the architecture.
+            DataError: a listed kernel violates a rule of the architecture.
         """
         found = self._find(model, only, arch, group)
         chosen, reasons = self._problem_rules(found, arch).judge(problem)
@@ -194,13 +193,13 @@ class Pools(Generic[K]):
 
         Args:
             frame: the rows, of one architecture.
-            before: the folder of the model that is continued, whose kernels are added.
+            before: folder of the start of a warm start, whose kernels are added.
 
         Returns:
-            None if there are none: short names do not say which kernel was measured.
+            None if there are none: short names do not identify the measured kernel.
 
         Raises:
-            ModelError: the file of the model that is continued is damaged.
+            ModelError: the file of the start is damaged.
         """
         arch = str(frame["arch"].iloc[0])
         is_timed = frame["is_valid"].to_numpy(dtype=bool) & (frame["latency_ms"].to_numpy(dtype=np.float64) > 0)
@@ -215,7 +214,7 @@ class Pools(Generic[K]):
         raise DataError(f"no names of a {self.kind.__name__} are read, {name} is none", code="bad-kernel")
 
     def _timed(self, model: Path) -> TimedKernels[K] | None:
-        """The kernels that a model's training data have times of, if its folder says which."""
+        """Kernels with times in a model's training data, if stored in its folder."""
         path = model / TIMED_NAME
         return self._read(path, path.stat().st_mtime_ns) if path.is_file() else None
 
@@ -258,9 +257,9 @@ class Pools(Generic[K]):
         arch: ArchSpec,
         group: tuple[Any, ...],
     ) -> tuple[KernelTable[K], Verdicts, NDArray[np.bool_]]:
-        """A table with the measured kernels appended, the rules that refuse kernels, and the mask of measured kernels.
+        """Append the measured kernels to a table; returns also the verdicts and the mask of measured kernels.
 
-        Those that were timed on another architecture must keep this one's rules.
+        Kernels measured on another architecture must satisfy this one's rules.
         """
         is_timed = np.zeros(len(table), np.bool_)
         if timed is None:
@@ -283,7 +282,7 @@ class Pools(Generic[K]):
         """Listed kernels of the group, measured ones first.
 
         Raises:
-            DataError: one breaks a rule of the architecture, and was not measured on it.
+            DataError: a kernel violates a rule of the architecture, and was not measured on it.
         """
         were_timed = frozenset(timed.kernels) if timed is not None and timed.arch == arch.name else frozenset()
         own = [kernel for kernel in only.kernels if self._group(kernel) == group]

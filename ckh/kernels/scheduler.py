@@ -6,7 +6,7 @@ from ckh.strenum import StrEnum
 
 
 class Scheduler(StrEnum):
-    """How the waves of a block take turns."""
+    """Scheduling of the waves of a block."""
 
     INTRAWAVE = "intrawave"
     INTERWAVE = "interwave"

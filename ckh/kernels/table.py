@@ -1,6 +1,6 @@
-"""Tables of kernels: their fields as columns, each a list of distinct values and which of them every kernel has.
+"""Tables of kernels: their fields as dictionary-encoded columns.
 
-A kernel becomes an object when it is looked at, so that a million of them cost no more than their columns.
+Kernels become objects when accessed, so that a million of them cost no more than their columns.
 """
 
 from __future__ import annotations
@@ -19,28 +19,28 @@ if TYPE_CHECKING:
     Codes = NDArray[np.intp]
 
 K = TypeVar("K")
-Axis = tuple[tuple[str, ...], list[tuple[Any, ...]]]  # names of fields, and the rows of values that they have together
+Axis = tuple[tuple[str, ...], list[tuple[Any, ...]]]  # names of fields, and their combinations of values
 
-# Fields that go together, by the name of the whole.
+# Groups of fields, by the name of the group.
 TRIPLES: dict[str, tuple[str, str, str]] = {
     **{name: (f"{name}_m", f"{name}_n", f"{name}_k") for name in ("tile", "wave", "warp_tile")},
     "vectors": ("vector_a", "vector_b", "vector_c"),
     "pads": ("pad_m", "pad_n", "pad_k"),
 }
-_DENSE = 4  # distinct combinations are found by marking them where there can be this many for each kernel
+_DENSE = 4  # up to this many possible combinations per kernel, distinct ones are found by marking
 
 
 class KernelTable(Sequence[K], Generic[K]):
-    """Kernels of one class, all of them complete.
+    """Complete kernels of one class.
 
     Args:
         make: the class; takes its fields by name.
-        columns: of every field the distinct values, and which each kernel has; None where all have the one.
-        length: how many kernels there are.
+        columns: for every field the distinct values, and each kernel's index; None if all kernels have the same value.
+        length: number of kernels.
 
     Attributes:
-        quantities: what rules derived from the columns, kept for the next time.
-        read: names of the columns that were looked at.
+        quantities: cached quantities that rules derived from the columns.
+        read: names of the columns that were read.
     """
 
     def __init__(
@@ -55,12 +55,12 @@ class KernelTable(Sequence[K], Generic[K]):
 
     @classmethod
     def product(cls, make: Callable[..., K], axes: Sequence[Axis], **same: Any) -> KernelTable[K]:
-        """All combinations of the rows of axes, in the order of `itertools.product`.
+        """Build all combinations of the rows of axes, in the order of `itertools.product`.
 
         Args:
             make: the class of the kernels.
             axes: the axes.
-            same: fields that are the same in all kernels.
+            same: fields with the same value in all kernels.
         """
         length = int(np.prod([len(rows) for _, rows in axes]))
         same = _defaults(make) | same
@@ -77,7 +77,7 @@ class KernelTable(Sequence[K], Generic[K]):
 
     @classmethod
     def of(cls, make: type[K], kernels: Sequence[K]) -> KernelTable[K]:
-        """A table of kernels that are there."""
+        """Build a table of existing kernels."""
         rows = np.arange(len(kernels))
         names = [field.name for field in fields(make)]  # type: ignore[arg-type] # every kernel is a dataclass
         columns = {name: _coded_values(tuple(getattr(kernel, name) for kernel in kernels), rows) for name in names}
@@ -86,14 +86,14 @@ class KernelTable(Sequence[K], Generic[K]):
         return table
 
     def take(self, chosen: Codes) -> KernelTable[K]:
-        """Some of the kernels, by their numbers."""
+        """Select kernels by index."""
         columns = {
             name: (values, None if codes is None else codes[chosen]) for name, (values, codes) in self._columns.items()
         }
         return KernelTable(self._make, columns, len(chosen))
 
     def joined(self, other: KernelTable[K]) -> KernelTable[K]:
-        """These kernels, and behind them those of another table of the same class."""
+        """Append the kernels of another table of the same class."""
         if not len(other):
             return self
         columns: dict[str, tuple[tuple[Any, ...], Codes | None]] = {}
@@ -107,7 +107,7 @@ class KernelTable(Sequence[K], Generic[K]):
         return KernelTable(self._make, columns, self._length + other._length)
 
     def crossed(self, names: tuple[str, ...], rows: Sequence[tuple[Any, ...]]) -> KernelTable[K]:
-        """Each kernel with each of some sets of values in the place of its own, kernel by kernel."""
+        """Replace fields of each kernel by each of several combinations of values, kernel by kernel."""
         numbers = np.repeat(np.arange(self._length), len(rows))
         row_of = np.tile(np.arange(len(rows)), self._length)
         columns = {
@@ -121,7 +121,7 @@ class KernelTable(Sequence[K], Generic[K]):
         return KernelTable(self._make, columns, len(numbers))
 
     def numbers_of(self, kernels: Sequence[K], but: Sequence[str] = ()) -> NDArray[np.intp]:
-        """The first kernel here that is the same as each of some others, apart from the fields `but`; -1 if none is."""
+        """Index of the first equal kernel for each of the given ones, ignoring the fields `but`; -1 without one."""
         names = [name for name in self._columns if name not in TRIPLES and name not in but]
         keys, sought = np.zeros(self._length, np.intp), np.zeros(len(kernels), np.intp)
         is_known = np.ones(len(kernels), np.bool_)
@@ -142,7 +142,7 @@ class KernelTable(Sequence[K], Generic[K]):
         )
 
     def coded(self, name: str) -> tuple[tuple[Any, ...], Codes | None]:
-        """The distinct values of a field or triple, and which each kernel has; None where all have the one."""
+        """Distinct values of a field or group of fields, and each kernel's index; None if all have the same value."""
         if name == "is_complete":
             return (True,), None
         if name not in self._columns and name in TRIPLES:
@@ -153,7 +153,7 @@ class KernelTable(Sequence[K], Generic[K]):
         return self._columns[name]
 
     def column(self, name: str) -> NDArray[Any]:
-        """The values of a field, shape (kernels,)."""
+        """Return the values of a field, shape (kernels,)."""
         values, codes = self.coded(name)
         self.read.add(name)
         if codes is None:
@@ -185,7 +185,7 @@ class KernelTable(Sequence[K], Generic[K]):
 
 
 def column_of(kernels: Sequence[Any], name: str) -> NDArray[Any]:
-    """The values of a field of kernels, shape (kernels,)."""
+    """Return the values of a field of kernels, shape (kernels,)."""
     if isinstance(kernels, KernelTable):
         return kernels.column(name)
     return np.array([getattr(kernel, name) for kernel in kernels])
@@ -194,15 +194,15 @@ def column_of(kernels: Sequence[Any], name: str) -> NDArray[Any]:
 def distinct(
     columns: Sequence[tuple[Codes | None, int]], length: int, chosen: Codes | None = None
 ) -> tuple[list[list[int]], Codes]:
-    """The distinct rows of coded columns.
+    """Find the distinct rows of coded columns.
 
     Args:
-        columns: codes, and how many there can be.
-        length: of the columns.
-        chosen: numbers of the rows that count; all by default.
+        columns: codes, and their exclusive upper bound.
+        length: length of the columns.
+        chosen: indices of the rows to use; all by default.
 
     Returns:
-        For each column its code in each distinct row, and for each row which of these it is.
+        For each column its code in each distinct row, and for each row the index of its distinct row.
     """
     count = length if chosen is None else len(chosen)
     key = np.zeros(count, np.intp)

@@ -1,4 +1,4 @@
-"""`timed_kernels.json.gz`: the complete kernels that a model's training data have times of. Each is a candidate."""
+"""`timed_kernels.json.gz`: the complete kernels with times in a model's training data. Each is a candidate."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ _MOST_KERNELS = 1 << 17
 
 @dataclass(frozen=True, slots=True)
 class TimedKernels(Generic[K]):
-    """Kernels that were measured on an architecture; equal files have equal ones.
+    """Kernels measured on an architecture; compared by architecture and digest.
 
     Attributes:
         arch: the architecture.
-        digest: of the file.
+        digest: digest of the file.
         kernels: the kernels, complete, by name.
     """
 
@@ -38,9 +38,9 @@ class TimedKernels(Generic[K]):
 
 
 def timed_file(arch: str, names: set[str]) -> bytes:
-    """The file's content."""
+    """Build the content of the file."""
     document = {"version": _VERSION, "arch": arch, "kernels": sorted(names)}
-    # No time stamp in the archive: equal models are equal files.
+    # No time stamp in the archive: equal models give equal files.
     return gzip.compress(json.dumps(document, separators=(",", ":")).encode(), mtime=0)
 
 
@@ -49,10 +49,10 @@ def read_timed(path: Path, parse: Callable[[str], K]) -> TimedKernels[K]:
 
     Args:
         path: the file.
-        parse: a kernel from its name.
+        parse: parses a kernel's name.
 
     Raises:
-        ModelError: it is damaged, or its kernels are not known.
+        ModelError: it is damaged, or its kernels are unknown.
     """
     with model_fields(path) as fields:
         if (version := fields.scalar("version", int)) != _VERSION:

@@ -1,1 +1,1 @@
-"""Quick answers: `ckh predict` from a prepared file and C, without NumPy, Typer or the model itself."""
+"""Quick answers: `ckh predict` from prepared files and C, without NumPy, Typer or the model itself."""

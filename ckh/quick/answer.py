@@ -1,4 +1,4 @@
-"""Answers from what was prepared, through C alone."""
+"""Answers from prepared files, computed in C only."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 class _Ranked(NamedTuple):
-    """A ranking by C: of which problem, its numbers, how many kernels apply, and these."""
+    """A ranking by C: the problem that runs, its numbers, the number of applicable kernels, and the first ones."""
 
     run: Problem
     sizes: list[int]
@@ -44,16 +44,16 @@ class _Ranked(NamedTuple):
 
 
 def text_of(request: Request) -> str | None:
-    """The text that `ckh predict` prints, or None where the full command must answer."""
+    """Return the output of `ckh predict`, or None if the full command must answer."""
     if not is_wanted():
         return None
     return _prepared(request, warns=True) or _printed(request)
 
 
 def keep(request: Request, printed: str) -> None:
-    """See that a request which was just answered in full is answered quickly the next time.
+    """Prepare quick answers for a request that was just answered in full.
 
-    Its kind of problems is prepared; where that does not answer this one, what was printed is kept.
+    Its kind of problems is prepared; if that cannot answer this request, the printed output is cached.
     """
     from ckh.learn.models.unusable import unusable_models
     from ckh.quick.prepare import prepare
@@ -61,7 +61,7 @@ def keep(request: Request, printed: str) -> None:
     if prepare(request) and _prepared(request, warns=False) is not None:
         return
     with suppress(CkhError, OSError):
-        # What is printed again has no warnings, which the full command gives.
+        # A cached output has no warnings, which only the full command prints.
         if is_wanted() and is_available() and not unusable_models():
             keep_printed(request, printed)
 
@@ -74,7 +74,7 @@ def _printed(request: Request) -> str | None:
 
 
 def _prepared(request: Request, *, warns: bool) -> str | None:
-    """The text from what was prepared for such problems."""
+    """Return the output from prepared files."""
     from ckh.learn.answers.known import offer_once
 
     try:
@@ -107,7 +107,7 @@ def _in_cache(request: Request) -> tuple[dict[str, Any], Path] | None:
 
 
 def problem_of(request: Request, facts: dict[str, Any]) -> Problem:
-    """The problem that was typed.
+    """Return the requested problem.
 
     Raises:
         CkhError: it is impossible.
@@ -122,10 +122,10 @@ def problem_of(request: Request, facts: dict[str, Any]) -> Problem:
 
 
 def _answer(problem: Problem, facts: dict[str, Any], path: Path, request: Request) -> Answer:
-    """The answer that the full command would give.
+    """Build the answer that the full command would give.
 
     Raises:
-        CkhError: C reports an error, or what was measured cannot be read.
+        CkhError: C reports an error, or stored probes cannot be read.
     """
     from ckh.learn.answers.answer import AnswerRows, ModelFacts
     from ckh.learn.answers.caveats import answer_of
@@ -160,10 +160,10 @@ def _answer(problem: Problem, facts: dict[str, Any], path: Path, request: Reques
 
 
 def _ranked(problem: Problem, facts: dict[str, Any], pool: ScoredPool, rows: int) -> _Ranked:
-    """The first rows of a problem, or of it padded where no kernel applies to it as it is.
+    """Rank a problem, or the padded problem if no kernel applies to it.
 
     Raises:
-        ModelError: none applies to either, or C reports an error.
+        ModelError: no kernel applies to either, or C reports an error.
     """
     part = requested(facts["answer"]["op"])
     padded = problem if part is None else part.padded(problem)
@@ -181,15 +181,15 @@ def _measured_set(facts: ModelFacts) -> MeasuredSet | None:
 
 
 def _applying(counts: Mapping[KernelKind, int], what: str) -> int:
-    """How many of the kernels that apply are so."""
+    """Number of applicable kernels with a property."""
     return sum(count for kind, count in counts.items() if getattr(kind, what))
 
 
 class _KernelRows:
-    """Kernels of a pool as rows of a ranking.
+    """Converts kernels of a pool to rows of a ranking.
 
     Attributes:
-        family_of: the families of those that were made rows, by their names, as of `KernelKind`.
+        family_of: families of the converted kernels by name, as in `KernelKind`.
     """
 
     def __init__(self, pool: ScoredPool, headers: PreparedHeaders | None, *, has_speeds: bool) -> None:
@@ -197,7 +197,7 @@ class _KernelRows:
         self.family_of: dict[str, str] = {}
 
     def first(self, choices: Sequence[RankedCandidate], top: int) -> list[KernelRow]:
-        """The first rows: kernels with one score are one, if headers can build all of them or none."""
+        """Return the first rows: ties share a row, if the headers can build all of them or none."""
         from ckh.learn.answers.answer import MAX_TIED
 
         found: list[KernelRow] = []
@@ -210,7 +210,7 @@ class _KernelRows:
         return found
 
     def row(self, choice: RankedCandidate) -> KernelRow:
-        """A row of one kernel."""
+        """Return a row for one kernel."""
         from ckh.learn.answers.answer import KernelRow
 
         kind, name = self._pool.kind(choice.kernel), self._pool.name(choice.kernel)
@@ -222,7 +222,7 @@ class _KernelRows:
 
 
 def _tied(probe: Probe, kernels: Sequence[KernelRow]) -> list[KernelRow]:
-    """The rows of kernels of which some were probed: these are a row each, the others one for each score."""
+    """Group probed kernels into rows: one row per probed kernel, and one per score for the others."""
     from ckh.learn.answers.answer import MAX_TIED
 
     timed = len(probe.fastest_first())
@@ -236,7 +236,7 @@ def _tied(probe: Probe, kernels: Sequence[KernelRow]) -> list[KernelRow]:
 
 
 def _measured(problem: Problem, arch: str) -> Probe | None:
-    """The measured times of the problem here; nothing is imported where nothing was ever measured."""
+    """Read the probe of the problem on this machine; imports nothing if there are no probes."""
     if not (user_data_dir() / PROBES).exists():
         return None
     from ckh.learn.answers.probes import recall
@@ -254,7 +254,7 @@ def _in_front(probe: Probe, kernels: list[KernelRow]) -> tuple[Probe, list[Kerne
 
 
 def _refused(facts: dict[str, Any], refused: Mapping[int, int], sizes: Sequence[int]) -> dict[str, int]:
-    """How many kernels the architecture and the problem refuse, by reason, as `choose` of operations counts them."""
+    """Number of kernels refused by architecture and problem, by reason, counted as in `choose` of operations."""
     counts = Counter(facts["refused"])
     for reason, count in refused.items():
         if words := "".join(map(str, (value_of(part, sizes) for part in facts["reasons"][reason]))):

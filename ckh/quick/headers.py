@@ -1,4 +1,4 @@
-"""What CK Tile's headers on this machine lack for kernels of a prepared pool."""
+"""Kernels of a prepared pool that CK Tile's headers on this machine cannot build."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ if TYPE_CHECKING:
     from ckh.ops.base import Kernel
     from ckh.quick.kinds import KernelKind
 
-_VARIABLES = ("CK_TILE_INCLUDE", "HIPCC", "ROCM_PATH", "PATH")  # that say where headers are
+_VARIABLES = ("CK_TILE_INCLUDE", "HIPCC", "ROCM_PATH", "PATH")  # determine the location of the headers
 _FOLDER = "ck_tile"
 
 
 class PreparedHeaders(NamedTuple):
-    """The headers on this machine, and why they cannot build kernels of a prepared pool.
+    """The headers on this machine, and the reasons why they cannot build kernels of a prepared pool.
 
     Attributes:
-        include: their folder; empty: none were known.
-        interface: as of `HeadersNote`.
+        include: folder of the headers; empty if there are none.
+        interface: as in `HeadersNote`.
         sentences: the reasons.
     """
 
@@ -34,11 +34,11 @@ class PreparedHeaders(NamedTuple):
     sentences: Sequence[str]
 
     def lack(self, number: int) -> str:
-        """A reason by its number; empty for none, -1."""
+        """Return a reason by its index; empty for -1."""
         return "" if number < 0 else self.sentences[number]
 
     def note(self, candidates: Mapping[KernelKind, int]) -> HeadersNote:
-        """The parts that they lack for the candidates of an answer, given the number of each kind."""
+        """Summarize the reasons for the candidates of an answer, given the number of each kind."""
         reasons: Counter[str] = Counter()
         for kind, count in candidates.items():
             if kind.lack >= 0:
@@ -55,9 +55,9 @@ def headers_of(
     """Reasons why these headers cannot build kernels of a pool, and the index of each kernel's reason, -1 for none.
 
     Args:
-        model: the model; of one whose kernels are not built with them there is None.
+        model: the model; None is returned if its kernels are not built with these headers.
         pool: the kernels.
-        are_shipped: whether facts are for another machine: then no headers are known.
+        are_shipped: whether the facts are for another machine: then headers are unknown.
     """
     from ckh.archs import load_arch
     from ckh.learn.answers.buildable import is_built_by_ckh, lacking
@@ -71,14 +71,14 @@ def headers_of(
 
 
 def are_known() -> bool:
-    """True if there are headers here."""
+    """True if there are headers on this machine."""
     from ckh.bench.compilation.hip_toolchain import known_ck_tile
 
     return known_ck_tile() is not None
 
 
 def state() -> Iterator[str]:
-    """What is found of headers follows from this; nothing is imported for it."""
+    """Everything that determines the headers found; computed without imports."""
     values = {name: os.environ.get(name, "") for name in _VARIABLES}
     yield from values.values()
     for folder in (values["CK_TILE_INCLUDE"], f"{values['ROCM_PATH'] or '/opt/rocm'}/include"):
@@ -87,5 +87,5 @@ def state() -> Iterator[str]:
 
 
 def read_headers(facts: dict[str, Any]) -> PreparedHeaders | None:
-    """The headers of prepared facts."""
+    """Return the headers from prepared facts."""
     return None if facts["headers"] is None else PreparedHeaders(*facts["headers"])

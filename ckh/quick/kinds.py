@@ -1,4 +1,4 @@
-"""The kernels of a prepared pool in brief: of which kind each is, and their names as words."""
+"""Compact facts about the kernels of a prepared pool: the kind of each, and their encoded names."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from ckh.errors import ModelError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-_MOST_KINDS = 256  # a byte tells which a kernel is of
-_FIRST_WORD, _LAST_WORD = 1, 255  # of the bytes that stand for words; 0 fills a record
+_MOST_KINDS = 256  # the kind of a kernel is stored in a byte
+_FIRST_WORD, _LAST_WORD = 1, 255  # of the bytes that represent words; 0 pads a record
 
 
 class KernelKind(NamedTuple):
-    """Properties that kernels of a pool share, as far as an answer prints them.
+    """Properties shared by kernels of a pool, as far as an answer prints them.
 
     Attributes:
-        lack: the number of the sentence that says what headers lack for them; -1: nothing.
-        family: theirs if the model has no measurement of that; else empty.
+        lack: index of the reason why the headers cannot build them; -1 if they can.
+        family: their family if the model has no measurements of it; else empty.
         is_estimated: whether the estimate scores them.
-        is_compiled: whether it knows what the compiler reported.
+        is_compiled: whether the estimate uses a compiler report.
         is_timed: whether the model's training data have times of them.
     """
 
@@ -37,10 +37,10 @@ class KernelKind(NamedTuple):
 
 
 def kind_facts(kind_of: Sequence[KernelKind], judged_by: Sequence[int]) -> dict[str, Any]:
-    """The facts of the kernels of a pool, given their kinds and the numbers of what refuses them.
+    """Encode the facts of a pool's kernels, given their kinds and the indices of the rules that refuse them.
 
     Raises:
-        ModelError: they are of too many kinds.
+        ModelError: there are too many kinds.
     """
     numbers: dict[KernelKind, int] = {}
     kinds = [numbers.setdefault(kind, len(numbers)) for kind in kind_of]
@@ -57,20 +57,20 @@ def kind_facts(kind_of: Sequence[KernelKind], judged_by: Sequence[int]) -> dict[
 
 
 def packed(content: bytes) -> str:
-    """Bytes as text, compressed."""
+    """Compress bytes to text."""
     return b2a_base64(zlib.compress(content)).decode()
 
 
 def unpacked(text: str) -> bytes:
-    """The bytes of `packed` text."""
+    """Decompress `packed` text."""
     return zlib.decompress(a2b_base64(text))
 
 
 def encode_names(names: Sequence[str]) -> tuple[list[str], list[bytes]]:
-    """Encode names as records of one length: a byte for each word, if there are few enough of these.
+    """Encode names as records of equal length: one byte per word, if there are few enough distinct words.
 
     Returns:
-        The words, empty where names stay as they are, and the records.
+        The words, empty if names are not encoded, and the records.
     """
     parts = [name.split("_") for name in names]
     number_of = {word: number for number, word in enumerate(dict.fromkeys(chain(*parts)), _FIRST_WORD)}
@@ -83,6 +83,6 @@ def encode_names(names: Sequence[str]) -> tuple[list[str], list[bytes]]:
 
 
 def decode_name(record: bytes, words: Sequence[str]) -> str:
-    """The name of a record of `encode_names`."""
+    """Decode a record of `encode_names`."""
     content = record.rstrip(b"\0")
     return "_".join([words[number - _FIRST_WORD] for number in content]) if words else content.decode()

@@ -1,4 +1,4 @@
-"""Prepares quick answers: the pool of a kind of problems, its forests and its features as data for C."""
+"""Preparation of quick answers: the pool of a kind of problems, its forests and its features as data for C."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ if TYPE_CHECKING:
     from ckh.ops.base import Kernel, Problem
     from ckh.quick.request import Request
 
-MOST_KERNELS = 200_000  # of a pool: preparing takes 30 microseconds for each
+MOST_KERNELS = 200_000  # per pool: preparing takes 30 microseconds for each
 
 
 def prepare(request: Request) -> bool:
     """Prepare answers for a request that the full command has just answered.
 
-    Nothing that goes wrong here harms: the full command answers the next time too.
+    Failures are ignored: the full command will answer the next time, too.
 
     Returns:
         Whether the next such call will be answered quickly.
@@ -66,7 +66,7 @@ def _prepare(request: Request) -> bool:
     facts, contents = _prepared(model, found, run)
     facts["unusable"] = unusable_models()
     facts |= {"stamp": now}
-    facts_path.unlink(missing_ok=True)  # while the two are incompatible
+    facts_path.unlink(missing_ok=True)  # while the two files do not match
     for path, content in zip((names_path(model_path), model_path, estimate_path(model_path)), contents, strict=False):
         write_atomic(path, content)
     write_atomic(facts_path, encode_facts(facts))
@@ -74,16 +74,16 @@ def _prepare(request: Request) -> bool:
 
 
 def _can_prepare(model: Model, problem: Problem) -> bool:
-    """True if the same model answers for all problems of the kind that have kernels, by what C computes."""
+    """True if one model answers all problems of the kind that have kernels, with values that C computes."""
     from ckh.learn.analytic.transfer import EstimateModel, is_for_all_sizes
 
     if model.shown_beside or (isinstance(model, EstimateModel) and not model.can_score):
-        return False  # C has forests of the order and of TFLOPS
+        return False  # C has forests for the order and TFLOPS only
     return model.not_measured is None or is_for_all_sizes(problem, model)
 
 
 def _prepared(model: Model, found: Candidates[Kernel], problem: Problem) -> tuple[dict[str, Any], list[bytes]]:
-    """The facts, and the files: the names, the model's and, where one completes it, that of the estimate."""
+    """Build the facts, and the files: the names, the model and, if it is completed by one, the estimate."""
     from ckh.export.groups import exported, group_of
     from ckh.export.programs import model_content
     from ckh.learn.analytic.estimate import ESTIMATE
@@ -116,15 +116,15 @@ def facts_of(
     *,
     are_shipped: bool = False,
 ) -> dict[str, Any]:
-    """The facts that an answer needs besides the model file, for JSON.
+    """Facts that an answer needs besides the model file, for JSON.
 
     Args:
         model: the model.
         kind: the kind of its problems.
         group: the group of a problem.
-        rules: which of the group's kernels apply.
-        found: the candidates of the problem, why other kernels are refused, and how many.
-        problem: the problem, if it is not the group's example.
+        rules: rules that decide which of the group's kernels apply.
+        found: the candidates of the problem, and the number of refused kernels by reason.
+        problem: the problem, by default the group's example.
         are_shipped: whether the facts are for another machine.
     """
     from ckh.learn.analytic.filled import CompletedModel
@@ -155,7 +155,7 @@ def facts_of(
 
 
 def _kinds_of(model: Model, pool: Sequence[Kernel], lacks: Sequence[int], timed: int) -> list[KernelKind]:
-    """The kind of each kernel; the first ones were timed."""
+    """Kind of each kernel; the first ones have times."""
     from ckh.learn.analytic.filled import FilledModel
     from ckh.learn.analytic.transfer import EstimateModel, estimate_of
     from ckh.learn.answers.ranking import unmeasured_families
@@ -172,7 +172,7 @@ def _kinds_of(model: Model, pool: Sequence[Kernel], lacks: Sequence[int], timed:
 
 
 def _tiled_facts(model: Model, kind: ProblemKind, problem: Problem) -> list[Any]:
-    """How an estimate's M, N, K and batches follow from a problem's sizes, if there is an estimate."""
+    """Expressions for an estimate's M, N, K and batches from a problem's sizes; empty without an estimate."""
     from ckh.learn.analytic.filled import CompletedModel
     from ckh.learn.analytic.transfer import EstimateModel
 
@@ -187,7 +187,7 @@ def _tiled_facts(model: Model, kind: ProblemKind, problem: Problem) -> list[Any]
 
 
 def _listed(part: str | Expression) -> Any:
-    """Words, or an expression as lists."""
+    """Convert an expression to lists; text is unchanged."""
     if isinstance(part, str):
         return part
     return [part.op, *(_listed(one) if isinstance(one, Expression) else one for one in part.operands)]

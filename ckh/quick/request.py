@@ -13,11 +13,11 @@ if TYPE_CHECKING:
 
     from ckh.learn.models.choice import Chooser
 
-# Options with a whole number and with text, besides those of problems. Everything else, and whatever looks strange, is
-# for the full command, problems of operations that were installed too.
+# Integer and text options, besides those of problems. All other options and unusual values, and problems of installed
+# operations, are left to the full command.
 NUMBERS = ("top",)
 TEXTS = ("variant", "dtype", "arch", "op", "model")
-# Of each command the flags, and how many kernels are printed by default.
+# For each command its flags, and the default number of kernels printed.
 FLAGS = {"predict": ("json", "why", "wide", "measured", "no_measured"), "search": ("json", "wide")}
 TOP = {"predict": 5, "search": 10}
 
@@ -28,12 +28,12 @@ class Request(NamedTuple):
     """Options of a call.
 
     Attributes:
-        sizes: those of the problem, as typed.
-        top: how many kernels to print.
-        kind: the others, by name; empty if not given. Calls with the same are answered by the same model and pool
-            unless sizes say otherwise.
-        flags: those that were given.
-        op: the operation, if it was given.
+        sizes: sizes of the problem, as typed.
+        top: number of kernels to print.
+        kind: the other options, by name; empty if not given. Calls with equal values are answered by the same model and
+            pool unless sizes decide otherwise.
+        flags: the given flags.
+        op: the operation, if given.
     """
 
     sizes: dict[str, int | str]
@@ -43,14 +43,14 @@ class Request(NamedTuple):
     op: str = ""
 
     def as_typed(self) -> str:
-        """The options that say the problem and what ranks its kernels, to be typed again."""
+        """Format the options that define the problem and the model as a command line."""
         names = [option.name for part in built_in_requested().values() for option in part.options]
         sizes = {name: self.sizes[name] for name in names if name in self.sizes}
         others = {"op": self.op, **{name: self.kind[name] for name in ("variant", "dtype", "arch", "model")}}
         return typed_again(sizes | {name: value for name, value in others.items() if value})
 
     def chooser(self) -> Chooser:
-        """The chooser of a model for such calls."""
+        """Return the selector of a model for such calls."""
         from ckh.learn.models.choice import Chooser
 
         kind = self.kind
@@ -59,7 +59,7 @@ class Request(NamedTuple):
 
 
 def parse(args: Sequence[str]) -> Request | None:
-    """The request, or None where the full command must look at it.
+    """Parse a command line; None if the full command must handle it.
 
     Args:
         args: the command line.

@@ -1,4 +1,4 @@
-"""What was prepared for a kind of problems, opened: it ranks the kernels of a problem in C."""
+"""Opened prepared files of a kind of problems: ranks the kernels of a problem in C."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from ckh.ops.base import Problem
 
-# Operations of expressions, as `ckh.export.decisions` names them.
+# Operations of expressions, named as in `ckh.export.decisions`.
 _OPERATIONS: dict[str, Callable[..., int]] = {
     "number": lambda value: value,
     "plus": operator.add,
@@ -32,15 +32,15 @@ _OPERATIONS: dict[str, Callable[..., int]] = {
 }
 
 
-_FEW, _TIMES_MORE = 128, 8  # kernels among which some rows are looked for first, and how many times more then
+_FEW, _TIMES_MORE = 128, 8  # number of kernels ranked first, and growth factor if these are not enough
 
 
 class ScoredPool:
-    """The kernels of a kind of problems, and the model or estimate, or both, that rank them.
+    """The kernels of a kind of problems, ranked by a model, an estimate, or both.
 
     Args:
-        facts: the facts that were prepared (`prepare.facts_of`).
-        path: the model's file; that of an estimate which completes it is beside it.
+        facts: the prepared facts (`prepare.facts_of`).
+        path: the model's file; that of a completing estimate is beside it.
 
     Raises:
         ModelError: a file is damaged, or there is no C part.
@@ -60,17 +60,17 @@ class ScoredPool:
             raise ModelError(f"{names_path(path)} is damaged", code="damaged-model")
 
     def name(self, kernel: int) -> str:
-        """The complete name of a kernel, by its place in the pool."""
+        """Return the complete name of a kernel, given its index in the pool."""
         if not (length := self._facts["name_bytes"]):
             return self._model.kernel_name(self._facts["numbers"][kernel])
         return decode_name(self._names[kernel * length : (kernel + 1) * length], self._facts["words"])
 
     def kind(self, kernel: int) -> KernelKind:
-        """The kind of a kernel, by its place in the pool."""
+        """Return the kind of a kernel, given its index in the pool."""
         return self._kinds[self._kind_of[kernel]]
 
     def count(self, reasons: Sequence[int]) -> tuple[Counter[KernelKind], Counter[int]]:
-        """How many kernels of each kind apply, and how many others each reason refuses, given those of kernels."""
+        """Number of applicable kernels by kind, and of refused ones by reason, given each kernel's reason."""
         applying: Counter[KernelKind] = Counter()
         refused: Counter[int] = Counter()
         for first, kind, count in zip(
@@ -83,37 +83,37 @@ class ScoredPool:
         return applying, refused
 
     def sizes(self, problem: Problem) -> list[int]:
-        """The numbers of a problem, in the order in which C gets them."""
+        """Return the numbers of a problem, in C's order."""
         found = [getattr(problem, name) for name in self._facts["sizes"]]
         if not self._facts["tiled"]:
             return found
         return [*found, *(value_of(part, found) for part in self._facts["tiled"]), problem.bytes]
 
     def reasons(self, sizes: Sequence[int]) -> Sequence[int]:
-        """Of each kernel, the number of the reason why it does not apply to a problem of these sizes; -1 if it does.
+        """For each kernel, index of the reason why it does not apply to a problem of these sizes; -1 if it does.
 
         Raises:
-            ModelError: the sizes make no problem.
+            ModelError: the sizes are invalid.
         """
         return self._model.reasons(self._facts["key"], sizes, self._facts["pool"])
 
     def rank(self, sizes: Sequence[int], rows: int) -> tuple[int, list[RankedCandidate]]:
-        """How many kernels apply to a problem of these sizes, and the first, by their places in the pool.
+        """Return the number of kernels that apply to a problem of these sizes, and the first ones by pool index.
 
-        Kernels that headers here cannot build stand behind all others.
+        Kernels that the headers here cannot build come last.
 
         Args:
-            sizes: those of the problem.
-            rows: how many rows of kernels with one score are wanted, after which there may be more; 0: all.
+            sizes: sizes of the problem.
+            rows: minimum number of rows of tied kernels; 0: all.
 
         Raises:
-            ModelError: none does, or the sizes make no problem, or the model knows none of them.
+            ModelError: no kernel applies, the sizes are invalid, or the model knows none of the kernels.
         """
         most = _FEW if rows else self._facts["pool"]
         tie_break = self._tie_breaks(sizes)
         while True:
             count, first = self._filled(sizes) if self._completion == Completion.FILLED else self._own(sizes, most)
-            others = first[-1].score + (MOST_TIE_BREAK if tie_break else 0)  # at most, if there are any
+            others = first[-1].score + (MOST_TIE_BREAK if tie_break else 0)  # upper bound of the other kernels' scores
             if tie_break:
                 for one in first:
                     one.score += tie_break(one.kernel)
@@ -123,21 +123,21 @@ class ScoredPool:
             most *= _TIMES_MORE
 
     def _own(self, sizes: Sequence[int], most: int) -> tuple[int, list[RankedCandidate]]:
-        """How many kernels apply, and the first by the model's own scores."""
+        """Return the number of applicable kernels, and the first ones by the model's own scores."""
         count, first = self._model.rank(self._facts["key"], sizes, min(most, self._facts["pool"]))
         for one in first if self._place_of else ():
             one.kernel = self._place_of[one.kernel]
         return count, first
 
     def _are_whole(self, first: Sequence[RankedCandidate], rows: int, others: float) -> bool:
-        """True if the first rows hold all kernels of their ties, given the highest score of the kernels left out."""
+        """True if the first rows include all of their ties, given the highest score of the kernels left out."""
         return len({one.score for one in first if one.score > others and not self._is_lacking(one)}) >= rows
 
     def _is_lacking(self, one: RankedCandidate) -> bool:
         return self.kind(one.kernel).lack >= 0
 
     def _tie_breaks(self, sizes: Sequence[int]) -> Callable[[int], float] | None:
-        """The function that gives the estimate's tie breaker of a kernel; None where the estimate breaks no ties."""
+        """Return a function from a kernel to the estimate's tie breaker; None if the estimate breaks no ties."""
         if self._estimate is None or self._completion != Completion.TIE_BROKEN:
             return None
         estimated = self._scores(self._estimate, sizes)
@@ -145,7 +145,7 @@ class ScoredPool:
         return lambda kernel: breaks[estimated[kernel]]
 
     def _filled(self, sizes: Sequence[int]) -> tuple[int, list[RankedCandidate]]:
-        """All kernels that apply where the estimate gives scores to those that the model does not know."""
+        """Rank all applicable kernels, with the estimate's scores for kernels that the model does not know."""
         assert self._estimate is not None
         applying = [number for number, reason in enumerate(self.reasons(sizes)) if reason < 0]
         if all(self.kind(number).is_estimated for number in applying):
@@ -155,7 +155,7 @@ class ScoredPool:
         return len(applying), [RankedCandidate(number, scores[number], nan, nan) for number in applying]
 
     def _scores(self, model: OpenModel, sizes: Sequence[int]) -> Sequence[float]:
-        """The scores of all kernels, whether they apply or not."""
+        """Scores of all kernels, applicable or not."""
         given, found = (c_double * len(sizes))(*sizes), (c_double * self._facts["pool"])()
         model.score(1, addressof(given), 1, addressof(found))
         scores: Sequence[float] = memoryview(found).cast("B").cast("d")
@@ -163,7 +163,7 @@ class ScoredPool:
 
 
 def value_of(part: Any, sizes: Sequence[int]) -> Any:
-    """Words as they are, an expression of `ckh.export.decisions` as its value."""
+    """Evaluate an expression of `ckh.export.decisions`; text is unchanged."""
     if not isinstance(part, list):
         return part
     operation, *operands = part

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def text_of(request: Request) -> str | None:
-    """The output of `ckh search` for a request; None where the full command is needed: to refuse it, or to say more."""
+    """Return the output of `ckh search` for a request; None if the full command is needed, such as for errors."""
     try:
         chooser = request.chooser()
         problem = chooser.problem(request.sizes, request.kind["variant"], "search")

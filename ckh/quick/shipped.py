@@ -1,8 +1,8 @@
-"""Prepared answers of the models that ship: in the wheel, so that the first call after installation is quick as well.
+"""Prepared answers of the shipped models: part of the wheel, so that the first call after installation is quick.
 
-hatch_build.py has them written. There is a model file for each model, and facts for each kind of its problems; models
-of pools that are too large to prepare have none. An editable installation has none either, since what is prepared
-follows from the sources. Large model files are compressed in the wheel; their first call unpacks them into the cache.
+Written by hatch_build.py: a model file per model, and facts per kind of its problems; models with pools that are too
+large to prepare are left out. An editable installation has none, since prepared files depend on the sources. Large
+model files are compressed in the wheel; their first use unpacks them into the cache.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ if TYPE_CHECKING:
 FOLDER = Path(__file__).with_name("prepared")
 _INDEX = "index.json"
 _HOST = "host"
-_MAX_PLAIN_BYTES = 4 << 20  # of a model file; larger ones are compressed, to 40 % of their size
-_PACKED = ".z"  # behind the name of a compressed one
-_MOST_KERNELS = 2500  # of a pool: larger ones are megabytes, and prepared where they are used
+_MAX_PLAIN_BYTES = 4 << 20  # larger model files are compressed, to 40 % of their size
+_PACKED = ".z"  # suffix of compressed files
+_MOST_KERNELS = 2500  # larger pools take megabytes, and are prepared on the user's machine
 
 
 def find(request: Request) -> tuple[dict[str, Any], Path] | None:
-    """The facts and the model file for a request; None where other models may answer, or none was prepared."""
+    """Return the facts and the model file for a request; None if other models may answer, or nothing was prepared."""
     if not FOLDER.is_dir() or request.kind["model"] or os.environ.get(MODELS_VARIABLE) or _has_own_models():
         return None
     now = _stamp()
@@ -60,7 +60,7 @@ def find(request: Request) -> tuple[dict[str, Any], Path] | None:
 
 
 def _model_file(name: str) -> Path:
-    """The model file of a name, unpacked.
+    """Return the model file with a name, unpacked.
 
     Raises:
         CkhError: the cache folder cannot be used.
@@ -84,11 +84,11 @@ def _model_file(name: str) -> Path:
 
 
 def write(folder: Path) -> None:
-    """Prepare all models that ship, into a new folder.
+    """Prepare all shipped models, into a new folder.
 
     Raises:
         ModelError: a model is damaged, or cannot be prepared.
-        OSError: it cannot be written.
+        OSError: the folder cannot be written.
     """
     from ckh.archs import load_arch
     from ckh.export.groups import exported
@@ -127,7 +127,7 @@ def write(folder: Path) -> None:
 
 
 def _quick_groups(model: Model, groups: Iterable[Group]) -> list[Group]:
-    """The groups for which a model is the one that answers; none where a pool is too large to prepare."""
+    """Groups of problems that a model answers; empty if a pool is too large to prepare."""
     found = []
     for group in groups:
         if len(group.kernels) > _MOST_KERNELS:
@@ -138,7 +138,7 @@ def _quick_groups(model: Model, groups: Iterable[Group]) -> list[Group]:
 
 
 def _is_chosen(model: Model, problem: Problem) -> bool:
-    """True if a model is the one that answers for a problem."""
+    """True if a model is selected for a problem."""
     from ckh.learn.models.artifact import fitting_models, wanted_for
 
     return fitting_models(wanted_for(problem, model.spec.arch))[0].path == model.path
@@ -149,7 +149,7 @@ def _key(*parts: str) -> str:
 
 
 def _stamp() -> str:
-    """The stamp of what was prepared: this version, and the sizes of what ships."""
+    """Validity stamp of shipped answers: this version, and the sizes of shipped files."""
     parts = [__version__, str(VERSION)]
     for folder in (str(data_dir("archspecs")), *folders(str(data_dir("models")))):
         parent = len(os.path.dirname(folder))  # noqa: PTH120 - quicker

@@ -1,7 +1,7 @@
-"""Prepared answers in the cache: where they are, and whether they still hold.
+"""Prepared answers in the cache: their location and validity.
 
-Where a kind of problems cannot be prepared, as of pools too large for it, the printed answers themselves are kept, each
-for exactly the options that were given.
+If a kind of problems cannot be prepared, such as for too large pools, printed output is cached instead, for exactly the
+given options.
 """
 
 from __future__ import annotations
@@ -33,35 +33,35 @@ if TYPE_CHECKING:
 
     from ckh.quick.request import Request
 
-VERSION = 20  # of what is prepared, and how
+VERSION = 20  # of the prepared content
 _FOLDER = "answers"
 _BACKEND = "CKH_RANK_BACKEND"
 _CHECK = 9  # bytes of the checksum before facts
 _DRIVER = "/sys/class/kfd"  # of AMD GPUs
 _PACKAGE = Path(__file__).resolve().parents[1]
 _PRINTED = "printed"
-MAX_PRINTED = 256  # answers that are kept, the last that were printed
+MAX_PRINTED = 256  # cached outputs, most recent first
 MAX_PRINTED_BYTES = 1 << 20  # of each
 
 
 def is_wanted() -> bool:
-    """True if $CKH_RANK_BACKEND leaves ranking to C."""
+    """True if $CKH_RANK_BACKEND allows ranking in C."""
     return os.environ.get(_BACKEND, "") in {"", "c"}
 
 
 def paths(request: Request) -> tuple[Path, Path]:
-    """The files of a request: facts (JSON) and the model for C."""
+    """Files of a request: facts (JSON) and the model for C."""
     name, folder = _name(_kind(request)), cache_dir(_FOLDER)
     return folder / f"{name}.json", folder / f"{name}.ckhm"
 
 
 def estimate_path(model: Path) -> Path:
-    """The file of the estimate that completes a model, beside the model's."""
+    """File of the estimate that completes a model, beside the model's."""
     return model.with_suffix(".estimate.ckhm")
 
 
 def names_path(model: Path) -> Path:
-    """The file of the names of kernels, beside the model's."""
+    """File of the kernel names, beside the model's."""
     return model.with_suffix(".names")
 
 
@@ -76,10 +76,9 @@ def _name(of: list[Any]) -> str:
 
 
 def stamp(request: Request) -> str:
-    """Everything that an answer follows from besides its problem: it holds while this stays the same.
+    """Everything that determines an answer besides its problem: prepared answers are valid while it is unchanged.
 
-    Files by time and size: models in every folder where they are looked for, what is known of architectures, and what
-    compilers reported.
+    Files by time and size: models in every folder that is searched, architecture specs, and compiler reports.
     """
     found = [*files_of_models(*filter(None, [request.kind["model"]])), *_compiled(request)]
     state = (f"{path} {one.st_mtime_ns} {one.st_size}" for path, one in found)
@@ -87,20 +86,20 @@ def stamp(request: Request) -> str:
 
 
 def _compiled(request: Request) -> Iterable[tuple[str, os.stat_result]]:
-    """The files of what compilers reported of the operation's kernels on the architecture, shipped and here."""
+    """Files of compiler reports on the operation's kernels for the architecture, shipped and local."""
     arch, op = request.kind["arch"] or detected_arch(), request.kind["op"] or DEFAULT_OPERATION
     found = [*files(str(cache_dir(RESOURCES))), *files(str(data_dir("archspecs") / COMPILED))]
     return (one for one in found if Path(one[0]).stem == f"{arch}-{op}")
 
 
 def read_printed(request: Request) -> str | None:
-    """The answer that was printed for the same options; None if none is kept, or what it follows from has changed."""
+    """Return the cached output for the same options; None if there is none, or what determines it has changed."""
     found = read_facts(cache_dir(_PRINTED) / f"{_name(_options(request))}.json", _printed_stamp(request))
     return None if found is None or found["options"] != _options(request) else str(found["text"])
 
 
 def keep_printed(request: Request, text: str) -> None:
-    """Keep an answer that was printed, if it is not too long; of too many the oldest goes.
+    """Cache printed output, if it is not too long; evicts the oldest.
 
     Raises:
         CkhError: the cache folder cannot be used.
@@ -117,14 +116,14 @@ def keep_printed(request: Request, text: str) -> None:
 
 
 def _options(request: Request) -> list[Any]:
-    """All that a printed answer depends on besides its stamp, the order of options and the room on the screen too."""
+    """All that printed output depends on besides its stamp, including the order of options and the terminal's width."""
     is_as_wide_as_it_is = not {"json", "wide"}.isdisjoint(request.flags)
     columns = None if is_as_wide_as_it_is else room()
     return [*_kind(request), [[*pair] for pair in request.sizes.items()], request.top, sorted(request.flags), columns]
 
 
 def _printed_stamp(request: Request) -> str:
-    """As `stamp`, and what a printed answer follows from as well: probes, ckh's own code."""
+    """`stamp`, extended for printed output by probes and ckh's own code."""
     parts = (
         "learn/answers",
         "learn/analytic",
@@ -139,7 +138,7 @@ def _printed_stamp(request: Request) -> str:
 
 
 def read_facts(path: Path, expected: str) -> dict[str, Any] | None:
-    """The facts in a file; None if there is none, it is damaged, or what it was made for has changed."""
+    """Read the facts in a file; None if there is none, it is damaged, or its stamp has changed."""
     try:
         content = path.read_bytes()
         if content[:_CHECK] != _checksum(content[_CHECK:]):
@@ -151,7 +150,7 @@ def read_facts(path: Path, expected: str) -> dict[str, Any] | None:
 
 
 def encode_facts(facts: dict[str, Any]) -> bytes:
-    """The content of a file of facts."""
+    """Encode the content of a file of facts."""
     content = json.dumps(facts).encode()
     return _checksum(content) + content
 
@@ -161,7 +160,7 @@ def _checksum(content: bytes) -> bytes:
 
 
 def detected_arch() -> str:
-    """The architecture of this machine's GPU, or nothing. Where there is no driver, nothing more is imported."""
+    """Return the architecture of this machine's GPU, or an empty string. Without a driver, nothing is imported."""
     if not os.path.exists(_DRIVER):  # noqa: PTH110 - quicker
         return ""
     from ckh.hardware.gpus import detect_gpu_arch

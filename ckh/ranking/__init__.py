@@ -1,1 +1,1 @@
-"""Ranking: evaluating forests without LightGBM, which stays the reference they are tested against."""
+"""Ranking: evaluation of forests without LightGBM, against which it is tested."""

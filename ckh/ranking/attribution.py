@@ -1,11 +1,10 @@
-"""Why a forest scores one row above another: each feature's exact share of the difference.
+"""Attribution of a score difference between two rows to features, with exact shares.
 
 Interventional Shapley values with the other row as the only background (Lundberg and others, "From local explanations
-to global understanding with explainable AI for trees", Nature Machine Intelligence 2, 2020): each feature's share is
-the mean, over all orders in which features change from the second row's values to the first's, of what its change adds.
-A leaf counts where some features have the first row's values (`a` of them must, for the path to reach it) and others
-the second's (`b` must): it adds its value times (a-1)! b! / (a+b)! to each of the former and takes a! (b-1)! / (a+b)!
-from each of the latter.
+to global understanding with explainable AI for trees", Nature Machine Intelligence 2, 2020): a feature's share is the
+mean, over all orders in which features change from the second row's values to the first's, of what its change adds. A
+leaf is reached if `a` features have the first row's values and `b` others the second's: it adds its value times (a-1)!
+b! / (a+b)! to each of the former and subtracts its value times a! (b-1)! / (a+b)! from each of the latter.
 """
 
 from __future__ import annotations
@@ -26,12 +25,12 @@ if TYPE_CHECKING:
 def difference_by_feature(
     forest: PackedForest, first: NDArray[np.float64], second: NDArray[np.float64]
 ) -> NDArray[np.float64]:
-    """The summands of the first row's score minus the second's, one of each feature, shape (features,).
+    """Decompose the first row's score minus the second's into one summand per feature, shape (features,).
 
     Args:
         forest: the forest.
-        first: features of a row, shape (features,).
-        second: features of the other.
+        first: features of the first row, shape (features,).
+        second: features of the second row.
     """
     columns = np.stack([first, second], axis=1)
     held = [holds(forest, family, columns[feature]) for family, feature in enumerate(forest.families[:, 0])]
@@ -40,7 +39,7 @@ def difference_by_feature(
     nodes, leaves = forest.nodes.tolist(), forest.to_float(forest.leaves).tolist()
     shares = np.zeros(len(first))
     for root in forest.roots.tolist():
-        # A node, and the features on the path to it that must be the first row's, and the second's.
+        # A node, and the features that the path to it requires from the first row, and from the second.
         waiting: list[tuple[int, frozenset[int], frozenset[int]]] = [(root, frozenset(), frozenset())]
         while waiting:
             at, ours, theirs = waiting.pop()

@@ -1,7 +1,7 @@
-"""Splitting a pool's columns in two, so that few distinct halves make up all candidates.
+"""Splitting a pool's columns in two, so that few distinct halves combine to all candidates.
 
-One half (the *tile*) holds what the features that change with the problem read, the other (the *variant*) the rest.
-Which column goes where is chosen by an estimate of the work; without any gain, everything is tile.
+One half (the *tile*) holds the columns read by features that change with the problem, the other (the *variant*) the
+rest. The assignment minimizes an estimate of the work; without any gain, everything is tile.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ if TYPE_CHECKING:
     from ckh.features.engine import Array
 
 _TABLE = 1 << 22  # keys up to here are counted in a table rather than sorted
-_EXACT = 2.0**53  # whole numbers below are the same in float64
+_EXACT = 2.0**53  # integers below are exact in float64
 _MOST_VARIANTS = 512
-_MIXED = 3  # a test of both halves costs this many times another, for each class of variants
+_MIXED = 3  # cost of a test of both halves for each class of variants, relative to other tests
 
 
 @dataclass(frozen=True, slots=True)
 class Use:
-    """The readers of kernel columns.
+    """A reader of kernel columns.
 
     Attributes:
         reads: the kernel columns.
-        nodes: how many nodes test it.
+        nodes: number of nodes that test it.
         is_dynamic: whether its value changes with the problem.
     """
 
@@ -43,11 +43,11 @@ class Use:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Keys:
-    """The distinct values of some columns over the candidates.
+    """Distinct values of some columns over the candidates.
 
     Attributes:
-        first: a candidate that has each, shape (keys,).
-        of: which of them each candidate has, shape (candidates,).
+        first: index of a candidate with each of them, shape (keys,).
+        of: key of each candidate, shape (candidates,).
     """
 
     first: NDArray[np.intp]
@@ -55,7 +55,7 @@ class Keys:
 
 
 def coded(column: Array) -> NDArray[np.int64]:
-    """A column's values as numbers from 0, in the order of their first occurrence."""
+    """Encode a column's values as integers from 0, in order of first occurrence."""
     array = np.asarray(column)
     if array.size and (array == array[0]).all():
         return np.zeros(len(array), np.int64)
@@ -71,7 +71,7 @@ def coded(column: Array) -> NDArray[np.int64]:
 
 
 def _ranked(codes: NDArray[np.int64], size: int) -> NDArray[np.int64]:
-    """Numbers below `size` by the order of their first occurrence."""
+    """Renumber codes below `size` by their first occurrence."""
     first = np.full(size, len(codes))
     first[codes[::-1]] = np.arange(len(codes))[::-1]
     rank = np.empty(size, np.int64)
@@ -80,7 +80,7 @@ def _ranked(codes: NDArray[np.int64], size: int) -> NDArray[np.int64]:
 
 
 def keys(codes: Sequence[NDArray[np.int64]], candidates: int) -> Keys:
-    """The distinct combinations of columns, by their codes."""
+    """Find the distinct combinations of coded columns."""
     _, first, of = np.unique(_combined(codes, candidates), return_index=True, return_inverse=True)
     return Keys(first, of.reshape(-1))
 
@@ -104,7 +104,7 @@ def _count(codes: Sequence[NDArray[Any]], candidates: int) -> int:
 
 
 def split(codes: Mapping[str, NDArray[np.int64]], uses: Sequence[Use], candidates: int) -> frozenset[str]:
-    """The columns of the tile half; the other columns are the variant half."""
+    """Select the columns of the tile half; the others are the variant half."""
     search = _Search(codes, uses, candidates)
     dynamic = {name: sum(use.nodes for use in uses if use.is_dynamic and name in use.reads) for name in codes}
     most = max(dynamic.values(), default=0)
@@ -130,7 +130,7 @@ class _Search:
         self._costs: dict[frozenset[str], float] = {}
 
     def cost(self, tile: frozenset[str]) -> float:
-        """About how many steps ranking takes."""
+        """Estimated number of steps for ranking."""
         if tile not in self._costs:
             self._costs[tile] = self._cost(tile)
         return self._costs[tile]
@@ -140,7 +140,7 @@ class _Search:
         if variants > _MOST_VARIANTS:
             return np.inf
         words = words_for(tiles)
-        step = 1 + words / 8 + tiles / 256  # at a test that splits the tiles
+        step = 1 + words / 8 + tiles / 256  # cost of a test that splits the tiles
         work = float(variants * tiles)
         for use in self._uses:
             inside, outside = use.reads & tile, use.reads - tile

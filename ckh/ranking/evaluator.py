@@ -1,13 +1,12 @@
-"""Ranking pools: forests, a pool and the implementation that runs, behind one class.
+"""Ranking of pools: forests, a pool and the backend, in one class.
 
-In C, a pool is prepared once: its features become a program, which the engine in `csrc` runs before it walks the
-forests. Without C, or with a feature that no program can compute, NumPy computes everything for every candidate: the
-same scores to the last bit where features are equal, a hundred times slower.
+In C, a pool is prepared once: its features become a program, which the engine in `csrc` runs before it evaluates the
+forests. Without C, or for a feature that a program cannot compute, NumPy computes everything for every candidate:
+scores are bit-identical where features are equal, at a hundredth of the speed.
 
-Forests in NumPy alone: what installations without the C part rank with, and the reference of tests.
-
-All rows walk down all trees together, one level a step. Leaf values are added as integers, so that scores are those of
-the C part to the last bit.
+NumPy-only forests are the backend of installations without the C part, and the reference of tests. All rows walk down
+all trees together, one level per step. Leaf values are added as integers, so that scores are bit-identical to those of
+the C part.
 """
 
 from __future__ import annotations
@@ -38,16 +37,16 @@ if TYPE_CHECKING:
     Columns = Mapping[str, NDArray[np.generic]]
 
 BACKEND_VARIABLE = "CKH_RANK_BACKEND"
-_FEW = 4  # sorting but the best is worth it for this share of the candidates
-_ONE_BY_ONE = 8  # so many best ones are found one after the other
-_MOST_TEXTS = 64  # that a pool is prepared for
+_FEW = 4  # a partial sort pays off up to this share of the candidates (its reciprocal)
+_ONE_BY_ONE = 8  # up to this many, the best are found one at a time
+_MOST_TEXTS = 64  # combinations of strings that a pool is prepared for
 
 
 def backend_name() -> str:
-    """Which implementation ranks: "c", or "numpy" where the C part is absent or $CKH_RANK_BACKEND says so.
+    """Return the ranking backend: "c", or "numpy" if the C part is absent or $CKH_RANK_BACKEND requests it.
 
     Raises:
-        UsageError: the variable names another, or C that is not there.
+        UsageError: the variable has another value, or requests C although it is absent.
     """
     wanted = os.environ.get(BACKEND_VARIABLE, "")
     if wanted not in {"", "c", "numpy"}:
@@ -64,16 +63,16 @@ def backend_name() -> str:
 
 
 class Ranker:
-    """Forests over a pool of candidates, prepared once for many problems. It may be used by several threads.
+    """Forests over a pool of candidates, prepared once for many problems. Thread-safe.
 
     Args:
         forests: forests over the same inputs.
         engine: the features.
         names: the inputs of the forests, in order.
         hardware: the hardware profile by name.
-        kernels: the candidates' raw columns, of one row for each.
-        example: the raw columns of any problem, of one row.
-        logs: of each forest, whether it gives log(1 + x) of the prediction; none does by default.
+        kernels: the candidates' raw columns, one row each.
+        example: the raw columns of any problem, one row.
+        logs: for each forest, whether it predicts log(1 + x); by default none does.
 
     Raises:
         ModelError: a forest has another number of inputs, or the engine lacks one.
@@ -107,16 +106,16 @@ class Ranker:
 
     @property
     def shape(self) -> tuple[int, int] | None:
-        """Number of distinct tiles and of distinct variants: how the pool is taken apart; None without C."""
+        """Number of distinct tiles and of distinct variants of the split pool; None without C."""
         known = next(iter(self._prepared.values()), None)
         return None if known is None else (known[0].tiles, known[0].variants)
 
     def scores(self, problems: Mapping[str, Array], forests: int | None = None) -> NDArray[np.float64]:
-        """The scores of the forests, shape (forests, problems, candidates).
+        """Score all candidates, shape (forests, problems, candidates).
 
         Args:
-            problems: raw columns, of one row for each problem; one row in all stands for all.
-            forests: how many of the forests are evaluated, from the first; all by default.
+            problems: raw columns, one row per problem; columns of one row are broadcast.
+            forests: number of forests to evaluate, from the first; all by default.
 
         Raises:
             DataError: a column that a feature needs is missing.
@@ -131,12 +130,12 @@ class Ranker:
         return out
 
     def some(self, problems: Mapping[str, Array], candidates: NDArray[np.intp], forest: int) -> NDArray[np.float64]:
-        """The scores of some candidates of each problem with one forest, as `scores` has them.
+        """Score some candidates of each problem with one forest, like `scores`.
 
         Args:
-            problems: as of `scores`.
-            candidates: which, shape (problems, some), as that of the result.
-            forest: which forest.
+            problems: as for `scores`.
+            candidates: indices of candidates, shape (problems, some), like the result.
+            forest: index of the forest.
         """
         columns, count = _rows_of(problems)
         out = np.empty(candidates.shape)
@@ -145,7 +144,7 @@ class Ranker:
         return out
 
     def _score(self, columns: Columns, out: NDArray[np.float64]) -> None:
-        """Score problems of one text."""
+        """Score problems with equal strings."""
         if (found := self._in_c(columns)) is None:
             self._in_numpy(columns, out)
             return
@@ -163,7 +162,7 @@ class Ranker:
         return out
 
     def _in_c(self, columns: Columns) -> tuple[Pool, OpenModel] | None:
-        """The pool and its model for problems of this text; None if NumPy is to compute them, or alone can."""
+        """Return the pool and its model for problems with these strings; None if NumPy is requested or required."""
         if backend_name() != "c":
             return None
         key = tuple(str(column[0]) for _, column in sorted(columns.items()) if not is_number(column))
@@ -192,13 +191,13 @@ class Ranker:
 
 
 def _rows_of(problems: Mapping[str, Array]) -> tuple[Columns, int]:
-    """Columns of at least one row, and how many problems there are."""
+    """Columns with at least one row, and the number of problems."""
     columns = {name: np.atleast_1d(column) for name, column in problems.items()}
     return columns, max((len(column) for column in columns.values()), default=1)
 
 
 def _by_text(columns: Columns, count: int) -> Iterator[tuple[NDArray[np.intp], Columns]]:
-    """The problems of one text, by their rows, and their columns."""
+    """Group problems by their strings: row indices and columns of each group."""
     texts = [column for column in columns.values() if not is_number(column) and len(column) > 1]
     if not texts:
         yield np.arange(count), columns
@@ -210,7 +209,7 @@ def _by_text(columns: Columns, count: int) -> Iterator[tuple[NDArray[np.intp], C
 
 
 def _sizes(pool: Pool, columns: Columns, count: int) -> NDArray[np.float64]:
-    """The numbers of problems as C gets them, shape (problems, numbers)."""
+    """Arrange the problems' numbers for C, shape (problems, numbers)."""
     if missing := [name for name in pool.numbers if name not in columns]:
         raise DataError(f"missing column {missing[0]!r}", code="missing-column")
     sizes = np.empty((count, len(pool.numbers)))
@@ -220,11 +219,11 @@ def _sizes(pool: Pool, columns: Columns, count: int) -> NDArray[np.float64]:
 
 
 def best_first(scores: NDArray[np.float64], top: int | None = None) -> NDArray[np.intp]:
-    """The order of candidates by score, along the last axis; of equal ones the first comes first.
+    """Order candidates by descending score along the last axis, stable for ties.
 
     Args:
-        scores: numbers that are not NaN, shape (..., candidates).
-        top: how many are wanted, if not all: the same as so many from the start of the whole order.
+        scores: numbers other than NaN, shape (..., candidates).
+        top: number of candidates, a prefix of the whole order; all by default.
     """
     count = scores.shape[-1]
     wanted = count if top is None else min(max(top, 0), count)
@@ -244,14 +243,14 @@ def best_first(scores: NDArray[np.float64], top: int | None = None) -> NDArray[n
 
 
 def _first(values: NDArray[np.float64], wanted: int) -> NDArray[np.intp]:
-    """The first ones of the stable order: only those up to the last one's value are sorted."""
+    """Return the first indices of the stable order, sorting only values up to the last one's."""
     last = np.partition(values, wanted - 1)[wanted - 1]
     near = np.flatnonzero(values <= last)
     return near[np.argsort(values[near], kind="stable")]
 
 
 def _sorted(values: NDArray[np.float64]) -> NDArray[np.intp]:
-    """The stable order, by an unstable sort and a second one where values are equal: faster than a stable one."""
+    """Return the stable order by an unstable sort and a second sort of equal values: faster than a stable sort."""
     order = np.argsort(values)
     values = values[order]
     is_new = values[1:] != values[:-1]
@@ -263,11 +262,11 @@ def _sorted(values: NDArray[np.float64]) -> NDArray[np.intp]:
     return order
 
 
-_CELLS = 1 << 24  # outcomes of tests, or walkers, that are held at once
+_CELLS = 1 << 24  # limit of test outcomes, or walkers, in memory
 
 
 def scores_by_numpy(forest: PackedForest, matrix: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Raw scores of rows, shape (rows,).
+    """Evaluate the raw scores of rows, shape (rows,).
 
     Args:
         forest: the forest.
@@ -279,7 +278,7 @@ def scores_by_numpy(forest: PackedForest, matrix: NDArray[np.float64]) -> NDArra
 
 
 def _sums(forest: PackedForest, columns: NDArray[np.float64]) -> NDArray[np.int64]:
-    """Sums of leaves of rows, shape (rows, 2)."""
+    """Sum the leaves of rows, shape (rows, 2)."""
     rows = columns.shape[1]
     held = [holds(forest, family, columns[feature]) for family, feature in enumerate(forest.families[:, 0])]
     outcome = np.concatenate([np.zeros((0, rows), np.bool_), *held])

@@ -1,7 +1,7 @@
-"""Packed forests as files: encoding, bounds-checked decoding, and the cache of those built before.
+"""Packed forests as files: encoding, bounds-checked decoding, and the cache.
 
-A file is a header, the names of the inputs, and the arrays in native byte order, each starting at a multiple of eight.
-All sizes follow from the counts in the header, which has a checksum as the rest has.
+A file is a header, the names of the inputs, and the arrays in native byte order, each aligned to eight bytes. All sizes
+follow from the counts in the header; header and rest each have a checksum.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-VERSION = 2  # of the format and of how forests are packed
+VERSION = 2  # of the format and of the packing of forests
 _MAGIC = b"CKHRANK" + sys.byteorder[:1].encode()
 # Version, trees, nodes, leaves, families, tests, words, bytes of names, the two exponents, checksum of the rest; then
-# the checksum of these.
+# the checksum of the header.
 _HEADER = struct.Struct("=8s10iI")
 _HEADER_CHECK = struct.Struct("=I")
 _START = 56
@@ -40,7 +40,7 @@ _EXPONENTS = range(-2048, 2048)
 
 
 def open_forest(path: Path) -> PackedForest:
-    """The forest of a LightGBM text, plain or gzipped; from the cache, where it is put if it is not there.
+    """Open the forest of a LightGBM text, plain or gzipped, through the cache.
 
     Raises:
         ModelError: it cannot be read, or is not a model that can be packed (`parse_forest`).
@@ -49,7 +49,7 @@ def open_forest(path: Path) -> PackedForest:
 
 
 def model_bytes(path: Path) -> bytes:
-    """The content of a model's file.
+    """Read a model's file.
 
     Raises:
         ModelError: it cannot be read, or is larger than any model.
@@ -61,25 +61,25 @@ def model_bytes(path: Path) -> bytes:
 
 
 def forest_of(content: bytes, name: str) -> PackedForest:
-    """As `open_forest`, for the content of a file of this name."""
+    """`open_forest` for the content of a file with this name."""
     key = hashlib.sha256(content).hexdigest()
     try:
         cached = cache_dir("forests") / f"{key}-{VERSION}{sys.byteorder[:1]}.bin"
-    except DataError as error:  # nowhere to keep it
+    except DataError as error:  # no usable cache folder
         _warn_once(error.message)
         return _build(content, name)
     try:
         return read_packed(cached)
     except ModelError:
         forest = _build(content, name)
-    with suppress(OSError):  # as good as no cache
+    with suppress(OSError):  # equivalent to no cache
         write_atomic(cached, encode(forest))
     return forest
 
 
 @cache
 def _warn_once(message: str) -> None:
-    """Say why there is no cache: a model has several forests, and the reason is the same."""
+    """Warn once that there is no cache: a model has several forests, with the same reason."""
     warn(message, "cache")
 
 
@@ -93,10 +93,10 @@ def _build(content: bytes, name: str) -> PackedForest:
 
 
 def model_text(content: bytes, name: str) -> str:
-    """The text that a file of this name holds, plain or gzipped.
+    """Decode the text of a file, plain or gzipped.
 
     Raises:
-        ModelError: it is damaged, or unpacks to more than `untrusted.most_unpacked` says.
+        ModelError: it is damaged, or unpacks to more than `untrusted.most_unpacked` allows.
     """
     try:
         return unpacked(content, name).decode()
@@ -107,7 +107,7 @@ def model_text(content: bytes, name: str) -> str:
 
 
 def read_packed(path: Path) -> PackedForest:
-    """The forest in a packed file, mapped into memory.
+    """Map the forest in a packed file into memory.
 
     Raises:
         ModelError: the file is missing, damaged or of another version.
@@ -115,7 +115,7 @@ def read_packed(path: Path) -> PackedForest:
     try:
         with path.open("rb") as file:
             content = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-    except (OSError, ValueError) as error:  # mmap says ValueError of an empty file
+    except (OSError, ValueError) as error:  # mmap raises ValueError for an empty file
         raise ModelError(f"cannot read the packed model {path}: {error}", code="unreadable") from error
     try:
         return decode(content)
@@ -124,7 +124,7 @@ def read_packed(path: Path) -> PackedForest:
 
 
 def encode(forest: PackedForest) -> bytes:
-    """The content of a packed file."""
+    """Encode a forest as the content of a packed file."""
     names = "\n".join(forest.feature_names).encode()
     arrays = [getattr(forest, name) for name in _layout((0,) * 6)]
     body = b"".join(map(_padded, [names, *(np.ascontiguousarray(array).tobytes() for array in arrays)]))
@@ -135,7 +135,7 @@ def encode(forest: PackedForest) -> bytes:
 
 
 def decode(content: bytes | mmap.mmap) -> PackedForest:
-    """The forest in the content of a packed file, which the arrays stay views of.
+    """Decode the forest in a packed file; its arrays are views of the content.
 
     Raises:
         ModelError: it is damaged or of another version.
@@ -195,13 +195,13 @@ def _padded(part: bytes) -> bytes:
 
 
 def _check(forest: PackedForest) -> None:
-    """Refuse a forest with an index that lies outside: what evaluates it checks no more."""
+    """Refuse a forest with an index out of bounds: evaluation does no bounds checks."""
     if not (_are_trees(forest) and _are_families(forest) and _are_sets(forest) and _are_exponents(forest)):
         raise ModelError("damaged packed model: an index lies outside", code="damaged-model")
 
 
 def _are_trees(forest: PackedForest) -> bool:
-    """True if each node but the roots, and each leaf, has one parent, and each node comes after its parent."""
+    """True if each node except the roots, and each leaf, has one parent, and each node comes after its parent."""
     nodes, leaves = len(forest.nodes), len(forest.leaves)
     children = forest.nodes[:, 1:]
     if not (_within(children, -leaves, nodes) and _within(forest.roots, -leaves, nodes)):

@@ -1,4 +1,4 @@
-"""The C part: finding it, opening models with it, and ranking with them. Imports no NumPy."""
+"""The C part: locating it, opening models, and ranking. Imports no NumPy."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from ckh.errors import ModelError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-LIBRARY = Path(__file__).with_name("_ckh_rank.so")  # where hatch_build.py puts it, on every system
+LIBRARY = Path(__file__).with_name("_ckh_rank.so")  # written by hatch_build.py, with this name on every system
 _ABI = 7  # CKH_ABI of csrc/ckh_internal.h
 _MOST_SIZES, _KEYS = 32, 4  # CKH_MOST_SIZES and CKH_KEYS there
 
 
 class RankedCandidate(ctypes.Structure):
-    """A kernel in its place."""
+    """A ranked kernel."""
 
     _fields_ = (("kernel", c_int32), ("score", c_double), ("tflops", c_double), ("latency_ms", c_double))
 
@@ -44,7 +44,7 @@ _FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
 
 @cache
 def _load(path: Path) -> tuple[ctypes.CDLL | None, str]:
-    """The library, or why it cannot be used."""
+    """Load the library, or return the reason why it cannot be used."""
     try:
         library = ctypes.CDLL(str(path))
         for name, (result, arguments) in _FUNCTIONS.items():
@@ -60,17 +60,17 @@ def _load(path: Path) -> tuple[ctypes.CDLL | None, str]:
 
 
 def is_available() -> bool:
-    """True if the library is there and loads."""
+    """True if the library exists and loads."""
     return _load(LIBRARY)[0] is not None
 
 
 def why_not() -> str:
-    """Why it cannot be used; empty if it can."""
+    """Reason why the library cannot be used; empty if it can."""
     return _load(LIBRARY)[1]
 
 
 class OpenModel:
-    """A model that the C part has checked and opened: a file, or the content of one, which it keeps.
+    """A model validated and opened by the C part, from a file or from content, of which it keeps a copy.
 
     Raises:
         ModelError: it is damaged or of another version, or there is no C part.
@@ -88,30 +88,30 @@ class OpenModel:
             self._check(library.ckh_open_file(bytes(source), byref(self._handle)))
 
     def __del__(self) -> None:
-        """Give the memory back."""
+        """Free the memory."""
         if getattr(self, "_handle", None):
             self._library.ckh_close(self._handle)
 
     def kernel_name(self, kernel: int) -> str:
-        """The name of a kernel."""
+        """Return the name of a kernel."""
         name: bytes = self._library.ckh_kernel_name(self._handle, kernel)
         return name.decode()
 
     def rank(self, key: Sequence[int], sizes: Sequence[int], top: int) -> tuple[int, list[RankedCandidate]]:
-        """How many kernels apply to a problem, and the best of them.
+        """Return the number of kernels that apply to a problem, and the best of them.
 
         Raises:
-            ModelError: none does, or the sizes make no problem.
+            ModelError: no kernel applies, or the sizes are invalid.
         """
         choices, count = (RankedCandidate * top)(), c_size_t()
         self._check(self._library.ckh_rank_sizes(*self._problem(key, sizes), 0, choices, top, byref(count)))
         return count.value, choices[: min(top, count.value)]
 
     def reasons(self, key: Sequence[int], sizes: Sequence[int], candidates: int) -> Sequence[int]:
-        """Of each candidate, the number of the reason why it does not apply to a problem; -1 if it does.
+        """For each candidate, index of the reason why it does not apply to a problem; -1 if it does.
 
         Raises:
-            ModelError: the sizes make no problem.
+            ModelError: the sizes are invalid.
         """
         reasons, count = (c_int32 * candidates)(), c_size_t()
         self._check(self._library.ckh_reasons(*self._problem(key, sizes), reasons, candidates, byref(count)))
@@ -122,30 +122,30 @@ class OpenModel:
         """Score all candidates of the first group for problems.
 
         Args:
-            problems: how many.
-            sizes: the address of their numbers, shape (problems, numbers).
-            forests: how many forests, from the first.
-            scores: the address of the result, shape (forests, problems, candidates).
-            is_portable: whether to keep to instructions that every processor of this kind has.
+            problems: number of problems.
+            sizes: address of their numbers, shape (problems, numbers).
+            forests: number of forests, from the first.
+            scores: address of the result, shape (forests, problems, candidates).
+            is_portable: whether to use only baseline instructions of the processor architecture.
 
         Raises:
-            ModelError: memory does not suffice.
+            ModelError: not enough memory.
         """
         self._check(self._library.ckh_score(self._handle, 0, problems, sizes, forests, scores, is_portable))
 
     def score_some(self, forest: int, problems: int, sizes: int, candidates: int, count: int, scores: int) -> None:
-        """Score some candidates of the first group for each problem, as `score` does, with one forest.
+        """Score some candidates of the first group for each problem with one forest, like `score`.
 
         Args:
-            forest: which forest.
-            problems: how many.
-            sizes: the address of their numbers, shape (problems, numbers).
-            candidates: the address of the candidates' numbers as int32, shape (problems, count).
-            count: how many of each problem.
-            scores: the address of the result, shape (problems, count).
+            forest: index of the forest.
+            problems: number of problems.
+            sizes: address of their numbers, shape (problems, numbers).
+            candidates: address of the candidates' indices as int32, shape (problems, count).
+            count: number of candidates per problem.
+            scores: address of the result, shape (problems, count).
 
         Raises:
-            ModelError: memory does not suffice.
+            ModelError: not enough memory.
         """
         given = self._handle, 0, forest, problems, sizes, candidates, count, scores
         self._check(self._library.ckh_score_some(*given))

@@ -1,7 +1,7 @@
-"""Reads the text that LightGBM saves a model as, into flat arrays.
+"""Parser of LightGBM's model text into flat arrays.
 
-Format and semantics are those of LightGBM's `src/io/tree.cpp` (version 4): every split node has a decision type
-whose bit 0 says categorical, bit 1 "default left", and bits 2-3 the missing type (0 none, 1 zero, 2 NaN).
+Format and semantics are those of LightGBM's `src/io/tree.cpp` (version 4): every split node has a decision type with
+bit 0 for categorical, bit 1 for "default left", and bits 2-3 for the missing type (0 none, 1 zero, 2 NaN).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 IntArray = NDArray[np.int64]
 FloatArray = NDArray[np.float64]
 
-# Objectives whose output is the plain sum of the leaves.
+# Objectives whose output is the plain sum of leaves.
 _IDENTITY_OBJECTIVES = (
     "regression",
     "regression_l2",
@@ -35,29 +35,29 @@ _IDENTITY_OBJECTIVES = (
 
 _MOST_OF_WORD = 2**32 - 1
 
-# LightGBM writes 24 lines for a tree and about 40 before the first. These limits are far above that; they are there
-# because text of many more lines takes fifty times its size in memory.
+# LightGBM writes 24 lines for a tree and about 40 before the first. These limits are far above that; they exist
+# because parsing text with many more lines takes fifty times its size in memory.
 _MOST_TREES = 1 << 20
-_MOST_LINES = 1024  # of a tree, or before the first
-_MOST_LEAVES = 1 << 17  # LightGBM's own bound to num_leaves
+_MOST_LINES = 1024  # per tree, or before the first
+_MOST_LEAVES = 1 << 17  # LightGBM's own limit of num_leaves
 _MOST_INPUTS = 1 << 14
-_LARGEST_LEAF = 1e30  # what sums and speeds of larger ones are is not a finite number
+_LARGEST_LEAF = 1e30  # with larger values, sums and speeds may not be finite
 
 
 @dataclass(frozen=True, slots=True)
 class Forest:
     """All trees of a model in flat arrays.
 
-    Nodes of all trees are numbered through. A child that is not negative is a node, else `~child` is a leaf. A
-    one-leaf tree has a root that is already `~leaf`.
+    Nodes are numbered across all trees. A non-negative child is a node, otherwise `~child` is a leaf. A one-leaf tree
+    has a root that is already `~leaf`.
 
     Attributes:
         feature_names: names of the inputs, in order.
         roots: root of each tree, shape (trees,).
         feature: input that a node tests, shape (nodes,).
-        threshold: bound of a numerical test, shape (nodes,).
+        threshold: threshold of a numerical test, shape (nodes,).
         decision: LightGBM's decision type, shape (nodes,).
-        left: child where the test holds, shape (nodes,).
+        left: child if the test holds, shape (nodes,).
         right: the other child, shape (nodes,).
         leaf_value: shape (leaves,).
         category_start: first word in `category_words` of a categorical test's bit set, shape (nodes,).
@@ -79,11 +79,11 @@ class Forest:
 
 
 def parse_forest(text: str) -> Forest:
-    """Read a model from LightGBM's text.
+    """Parse a model from LightGBM's text.
 
     Raises:
-        ModelError: the text is not a complete LightGBM model, or one whose output is not the sum of its leaves (linear
-            trees, several classes, averaged output, an objective with a link function).
+        ModelError: the text is not a complete LightGBM model, or its output is not the sum of its leaves (linear trees,
+            several classes, averaged output, an objective with a link function).
     """
     if text.count("\nTree=") > _MOST_TREES:
         raise ModelError(f"it has more than {_MOST_TREES} trees", code="too-large")
@@ -103,7 +103,7 @@ def parse_forest(text: str) -> Forest:
 
 def _fields(block: str) -> dict[str, str]:
     if block.count("\n") > _MOST_LINES:
-        block = block.partition("\nend of trees\n")[0]  # importances and parameters, which have a line for each input
+        block = block.partition("\nend of trees\n")[0]  # importances and parameters, with a line per input
     if block.count("\n") > _MOST_LINES:
         raise ValueError(f"more than {_MOST_LINES} lines of a tree, or before the first")
     return dict(line.split("=", 1) for line in block.splitlines() if "=" in line)
@@ -191,7 +191,7 @@ def _categories(tree: dict[str, str], splits: int) -> tuple[IntArray, IntArray, 
     categorical = (_numbers(tree["decision_type"], np.int64) & 1) == 1
     words = _numbers(tree["cat_threshold"], np.int64)
     found = np.where(categorical, _numbers(tree["threshold"], np.float64), 0)
-    if not ((found >= 0) & (found < len(bounds) - 1)).all():  # NaN is neither
+    if not ((found >= 0) & (found < len(bounds) - 1)).all():  # also fails for NaN
         raise ValueError("a split tests a set of categories that does not exist")
     if len(bounds) and not (bounds[0] >= 0 and (bounds[1:] >= bounds[:-1]).all() and bounds[-1] <= len(words)):
         raise ValueError("a set of categories lies outside of all sets")
@@ -204,7 +204,7 @@ def _categories(tree: dict[str, str], splits: int) -> tuple[IntArray, IntArray, 
 
 
 def _check_indices(forest: Forest) -> None:
-    if not (np.abs(forest.leaf_value) <= _LARGEST_LEAF).all():  # NaN is not
+    if not (np.abs(forest.leaf_value) <= _LARGEST_LEAF).all():  # also fails for NaN
         raise ValueError(f"the value of a leaf is none, or beyond {_LARGEST_LEAF:g}")
     nodes, leaves = len(forest.feature), len(forest.leaf_value)
     for children in (forest.left, forest.right, forest.roots):

@@ -1,7 +1,7 @@
-"""Model files: forests, and pools of candidates prepared for them, as csrc/ckh_fill.c reads them.
+"""Model files: forests, and pools of candidates prepared for them, as read by csrc/ckh_fill.c.
 
-Exports and quick answers have such files; the Python path has them in memory. A `RankingPlan` says, for each family of
-tests of a forest, where its values come from and where its masks are.
+Exports and quick answers store such files; the Python path builds them in memory. A `RankingPlan` gives, for each
+family of tests of a forest, the source of its values and the position of its masks.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PreparedPool:
-    """A pool, how each forest ranks it, and its features as a program."""
+    """A pool, a plan for each forest, and its features as a program."""
 
     pool: Pool
     plans: tuple[RankingPlan, ...]
@@ -41,16 +41,16 @@ class PreparedPool:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FileGroup:
-    """Problems that differ in their sizes only.
+    """Problems that differ only in their sizes.
 
     Attributes:
         key: codes of direction, dtype, layout and dimensions.
         kernels: the candidates, by their numbers in the file.
-        decision: where deciding whether it applies begins, for each; or that it does.
+        decision: first step of the decision whether each candidate applies, or `APPLIES`.
         step: decisions, as rows of this record.
-        reasons: how many reasons there are that they do not.
-        prepared: the pool; none without candidates.
-        checks: what is calculated of sizes.
+        reasons: number of reasons for refusal.
+        prepared: the pool; None without candidates.
+        checks: calculations with sizes.
     """
 
     key: tuple[int, int, int, int]
@@ -64,16 +64,16 @@ class FileGroup:
 
 @dataclass(frozen=True, slots=True)
 class FileFacts:
-    """The purpose of a file.
+    """Metadata of a file.
 
     Attributes:
         texts: the model's name, its purpose, and the names of its kernels.
         kind: the kind of its problems.
-        direction: the code of its direction, or -1.
-        dtype: that of its element type, or -1.
-        tflops: the number of the forest that predicts TFLOPS, or -1.
-        timed: how many of the first kernels of a problem it predicts them of, or 0: of all.
-        limits: the largest of each size of which TFLOPS are expected; empty if any are.
+        direction: code of the direction, or -1.
+        dtype: code of the element type, or -1.
+        tflops: index of the forest that predicts TFLOPS, or -1.
+        timed: number of a problem's first kernels for which it predicts TFLOPS; 0 for all.
+        limits: largest value of each size with predicted TFLOPS; empty if unlimited.
         calibration: a scale, distances of scores and shares of speed (`learn.calibration`); empty without.
     """
 
@@ -102,11 +102,11 @@ def prepare_pool(
         engine: the features.
         names: the inputs of the forests, in order.
         hardware: the hardware profile by name.
-        kernels: the candidates' raw columns, of one row for each.
-        example: the raw columns of any problem, of one row.
+        kernels: the candidates' raw columns, one row each.
+        example: the raw columns of any problem, one row.
         forests: the forests.
-        sizes: the columns that change from problem to problem, in the order in which C gets them; all problems have the
-            others. By default those of numbers change, and C gets what is read, sorted.
+        sizes: columns that change between problems, in C's order; the others are constant. By default numeric columns
+            change, and C gets those that are read, sorted.
 
     Raises:
         DataError: a column that a feature needs is missing.
@@ -128,12 +128,12 @@ def prepare_pool(
 
 
 def is_number(column: Array) -> bool:
-    """True if a problem's column holds numbers, which change from problem to problem of a pool."""
+    """True if a problem's column holds numbers, which may change between problems of a pool."""
     return np.asarray(column).dtype.kind in "biuf"
 
 
 def nodes_of(forests: Sequence[PackedForest], inputs: int) -> Any:
-    """How many nodes test each input, shape (inputs,)."""
+    """Number of nodes that test each input, shape (inputs,)."""
     nodes = np.zeros(inputs, np.int64)
     for forest in forests:
         np.add.at(nodes, forest.families[:, 0], forest.family_nodes())
@@ -141,7 +141,7 @@ def nodes_of(forests: Sequence[PackedForest], inputs: int) -> Any:
 
 
 def whole_group(prepared: PreparedPool) -> FileGroup:
-    """A group all of whose candidates always apply; they have one name."""
+    """Build a group whose candidates always apply; they share one name."""
     count = len(prepared.pool.tile_of)
     return FileGroup((0, 0, 0, 0), [0] * count, [APPLIES] * count, (), 0, prepared, Checks())
 
@@ -149,12 +149,12 @@ def whole_group(prepared: PreparedPool) -> FileGroup:
 def model_file(
     facts: FileFacts, forests: Sequence[PackedForest], logs: Sequence[bool], groups: Sequence[FileGroup]
 ) -> bytes:
-    """The content of a file.
+    """Encode the content of a file.
 
     Args:
-        facts: what it is for.
-        forests: the forests; the first orders.
-        logs: of each, whether it gives log(1 + x) of the prediction.
+        facts: its metadata.
+        forests: the forests; the first ranks.
+        logs: for each forest, whether it predicts log(1 + x).
         groups: its groups.
     """
     writer = FileWriter()
@@ -237,7 +237,7 @@ def _write_group(writer: FileWriter, group: FileGroup, number: int) -> None:
             writer.section("MASKS", masks=plan.blocks[index].masks)
 
 
-BLOCK = 4096  # tiles that are ranked together; csrc/ckh_fill.c refuses more
+BLOCK = 4096  # tiles ranked together; csrc/ckh_fill.c refuses more
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -245,11 +245,11 @@ class TileBlock:
     """Some of the tiles, and the candidates that have them.
 
     Attributes:
-        tiles: which tiles.
+        tiles: range of the tiles.
         candidates: the candidates, shape (some,).
-        tile_of: the tile of each, counted from the block's first.
-        variant_of: the variant of each.
-        masks: of static tests: the tiles that each holds for, shape (static masks, words).
+        tile_of: tile of each candidate, relative to the block's first.
+        variant_of: variant of each candidate.
+        masks: for each static test the tiles for which it holds, shape (static masks, words).
     """
 
     tiles: slice
@@ -266,14 +266,14 @@ class RankingPlan:
     Attributes:
         forest: the forest.
         variants: number of distinct variants.
-        families: of each family: kind, source (column of the constants, or first dynamic row; -1 if static), first
-            mask (static ones come before dynamic ones; those of variants are counted apart), and partition; shape
+        families: for each family: kind, source (column of the constants, or first dynamic row; -1 if static), first
+            mask (static masks precede dynamic ones; those of variants are numbered separately), and partition; shape
             (families, 4). A mixed family has its masks class by class.
         masks: number of static masks, and of all masks over tiles.
-        variant_masks: the variants that each variant test holds for, shape (variant tests, words).
+        variant_masks: for each variant test the variants for which it holds, shape (variant tests, words).
         class_masks: the variants of each class, partition after partition, shape (classes, words).
-        class_starts: where the classes of each partition start, shape (partitions + 1,).
-        blocks: the tiles, in turn.
+        class_starts: first class of each partition, shape (partitions + 1,).
+        blocks: the tiles, in order.
     """
 
     forest: PackedForest

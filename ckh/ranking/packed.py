@@ -1,11 +1,12 @@
 """The packed forest: LightGBM's trees laid out for partial evaluation.
 
 Every distinct test has one index. Tests that differ only in their threshold form a *family*, sorted by threshold, so
-that a value decides a whole family with one search: it goes left from some position on. Trees are in depth-first order.
+that one binary search of a value decides a whole family: tests hold from some position on. Trees are in depth-first
+order.
 
 Leaf values are integers, `high * 2**high_exponent + low * 2**low_exponent`, so that sums are exact: scores depend
-neither on the order of additions nor on which implementation adds, and candidates that reach the same leaves tie. Low
-parts are 0 unless few leaves are so large that the others would lose digits.
+neither on the order of additions nor on the implementation, and candidates that reach the same leaves tie. Low parts
+are 0 unless a few leaves are so large that the others would lose digits.
 """
 
 from __future__ import annotations
@@ -26,11 +27,11 @@ if TYPE_CHECKING:
 
 CATEGORICAL, DEFAULT_LEFT, MISSING_ZERO, MISSING_NAN = 1, 2, 4, 8  # bits of a family's flags: LightGBM's decision type
 ZERO_BOUND = float(np.float32(1e-35))  # LightGBM's kZeroThreshold
-MAX_TREES = 1 << 20  # beyond, sums of leaves would overflow
+MAX_TREES = 1 << 20  # above this, sums of leaves would overflow
 _MAX_COUNT = (1 << 30) - 1
 _SUM_BITS = 61
-_EXACT_BITS = 53  # of a floating-point number
-_ENOUGH = 1e-15  # rounding errors of high parts that need no low ones, of the sum of the trees' median values
+_EXACT_BITS = 53  # of a double
+_ENOUGH = 1e-15  # relative rounding error of high parts that needs no low parts (of the summed tree medians)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -39,16 +40,16 @@ class PackedForest:
 
     Attributes:
         feature_names: names of the inputs, in order.
-        roots: root of each tree; not negative: a node, else `~leaf`, shape (trees,).
-        nodes: test, child where it holds and other child of each node, shape (nodes, 3).
+        roots: root of each tree; a node if not negative, else `~leaf`, shape (trees,).
+        nodes: test, child if it holds and other child of each node, shape (nodes, 3).
         leaves: high and low part of each leaf's value, shape (leaves, 2); all low parts may be 0.
         families: input, flags, first test and number of tests, shape (families, 4), sorted by input.
-        thresholds: bound of a numerical test, shape (tests,).
+        thresholds: threshold of a numerical test, shape (tests,).
         sets: first word and number of words of a categorical test's bit set, shape (tests, 2).
         words: 32-bit words of all bit sets.
-        high_exponent: what the high parts count in, as a power of two.
-        low_exponent: what the low parts count in.
-        is_input: whether the score is the value of the first family's input, whatever the trees say.
+        high_exponent: binary exponent of the high parts' unit.
+        low_exponent: binary exponent of the low parts' unit.
+        is_input: whether the score is the value of the first family's input, regardless of the trees.
     """
 
     feature_names: tuple[str, ...]
@@ -65,16 +66,16 @@ class PackedForest:
 
     @property
     def low_bits(self) -> int:
-        """Bits of the low part of a leaf value: two pieces less the high part."""
+        """Bits of the low part of a leaf value: both parts less the high part."""
         return self.high_exponent - self.low_exponent
 
     def family_nodes(self) -> IntArray:
-        """How many nodes test each family, shape (families,)."""
+        """Number of nodes that test each family, shape (families,)."""
         of_test = np.repeat(np.arange(len(self.families)), self.families[:, 3])
         return np.bincount(of_test[self.nodes[:, 0]], minlength=len(self.families))
 
     def to_float(self, sums: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Sums of leaf values as numbers; `sums` has high and low parts in its last axis."""
+        """Convert sums of leaf values to floating point; `sums` has high and low parts in its last axis."""
         shift = self.low_bits
         carry = sums[..., 1] >> shift
         high = (sums[..., 0] + carry).astype(np.float64)
@@ -84,7 +85,7 @@ class PackedForest:
 
 
 def input_forest(name: str) -> PackedForest:
-    """A forest whose score is its only input: one tree tests it, so that it is placed and computed as any input."""
+    """Build a forest whose score is its only input: a tree tests it, so that it is treated like any input."""
     return PackedForest(
         feature_names=(name,),
         roots=np.zeros(1, np.int32),
@@ -104,7 +105,7 @@ def pack(forest: Forest) -> PackedForest:
     """Pack a forest.
 
     Raises:
-        ModelError: its trees are no trees, or it holds numbers that are none.
+        ModelError: its trees are malformed, or a value is not finite.
     """
     if not len(forest.roots) <= MAX_TREES or max(len(forest.feature), len(forest.leaf_value)) > _MAX_COUNT:
         raise ModelError("the model is too large to be packed", code="too-large")
@@ -141,10 +142,10 @@ def _moved(children: IntArray, node_at: IntArray, leaf_at: IntArray) -> Int32:
 
 
 def _depth_first(forest: Forest) -> tuple[IntArray, IntArray]:
-    """New numbers of nodes and leaves: parents before children, left before right, tree after tree.
+    """Renumber nodes and leaves: parents before children, left before right, tree after tree.
 
     Raises:
-        ModelError: some node or leaf has no parent or several.
+        ModelError: a node or leaf has no parent or several.
     """
     count, leaves = len(forest.feature), len(forest.leaf_value)
     children = np.concatenate([forest.roots, forest.left, forest.right])
@@ -159,7 +160,7 @@ def _depth_first(forest: Forest) -> tuple[IntArray, IntArray]:
         below = np.concatenate([forest.left[level], forest.right[level]])
         level = below[below >= 0]
     size = np.ones(count + 1, np.int64)
-    size[-1] = 0  # of leaves, which index -1 stands for here
+    size[-1] = 0  # for leaves, represented here by index -1
     left, right = np.where(forest.left >= 0, forest.left, -1), np.where(forest.right >= 0, forest.right, -1)
     for level in reversed(levels):
         size[level] += size[left[level]] + size[right[level]]
@@ -169,7 +170,7 @@ def _depth_first(forest: Forest) -> tuple[IntArray, IntArray]:
     for level in levels:
         at[left[level]] = at[level] + 1
         at[right[level]] = at[level] + 1 + size[left[level]]
-    owner = np.empty(leaves, np.int64)  # order of the leaves: that of what they hang on
+    owner = np.empty(leaves, np.int64)  # the order of leaves is that of their parents
     for side, column in enumerate((forest.left, forest.right)):
         hanging = np.flatnonzero(column < 0)
         owner[~column[hanging]] = 2 * at[hanging] + side
@@ -181,7 +182,7 @@ def _depth_first(forest: Forest) -> tuple[IntArray, IntArray]:
 
 
 def _tests(forest: Forest) -> tuple[Int32, Int32, NDArray[np.float64], Int32]:
-    """The test of each node, and the families, thresholds and sets of the distinct tests."""
+    """Test of each node, and the families, thresholds and sets of the distinct tests."""
     if np.isnan(forest.threshold).any():
         raise ModelError("damaged LightGBM model text: a threshold is not a number", code="damaged-model")
     categorical = (forest.decision & CATEGORICAL) != 0
@@ -212,10 +213,10 @@ def _tests(forest: Forest) -> tuple[Int32, Int32, NDArray[np.float64], Int32]:
 
 
 def _integers(forest: Forest, tree_of_node: IntArray) -> tuple[NDArray[np.int64], int, int]:
-    """High and low parts of the leaf values, and what these count in.
+    """Convert leaf values to high and low parts, with their units.
 
-    The sum over trees of the largest values is below 2**61 in high parts. Both parts together cut off less than
-    2**-63 of that sum, and for 2,000 trees less than 2**-83. Where high parts alone are enough, low ones are 0.
+    The sum over trees of the largest values is below 2**61 in high parts. Both parts together truncate less than 2**-63
+    of that sum, and for 2,000 trees less than 2**-83. If high parts suffice, low parts are 0.
     """
     value = forest.leaf_value
     trees = len(forest.roots)
@@ -238,7 +239,7 @@ def _integers(forest: Forest, tree_of_node: IntArray) -> tuple[NDArray[np.int64]
 
 
 def _sizes(forest: Forest, tree_of_node: IntArray) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """The largest and the median size of each tree's leaf values."""
+    """Largest and median magnitude of each tree's leaf values."""
     tree = np.empty(len(forest.leaf_value), np.int64)
     of_node = _root_of_node(forest, tree_of_node)
     for column in (forest.left, forest.right):
@@ -254,12 +255,12 @@ def _sizes(forest: Forest, tree_of_node: IntArray) -> tuple[NDArray[np.float64],
 
 
 def low_bits_of(trees: int) -> int:
-    """How many bits the low parts have in a forest of so many trees."""
+    """Number of bits of the low parts in a forest with `trees` trees."""
     return 2 * (_EXACT_BITS - trees.bit_length()) - _SUM_BITS
 
 
 def _root_of_node(forest: Forest, rank: IntArray) -> IntArray:
-    """Number of the tree that each node is in: trees' nodes lie together, their roots first."""
+    """Index of the tree of each node: a tree's nodes are contiguous, the root first."""
     with_nodes = np.flatnonzero(forest.roots >= 0)
     by_root = with_nodes[np.argsort(forest.roots[with_nodes], kind="stable")]
     return by_root[rank - 1] if len(rank) else rank
@@ -270,7 +271,7 @@ _CATEGORIES = 2**31
 
 
 def holds(forest: PackedForest, family: int, values: NDArray[np.float64]) -> NDArray[np.bool_]:
-    """True if each test of a family holds for each value, shape (tests, values)."""
+    """True where a test of a family holds for a value, shape (tests, values)."""
     _, flags, first, count = (int(field) for field in forest.families[family])
     if flags & CATEGORICAL:
         return _in_sets(forest, first, count, values)
@@ -280,7 +281,7 @@ def holds(forest: PackedForest, family: int, values: NDArray[np.float64]) -> NDA
 
 
 def positions(thresholds: NDArray[np.float64], flags: int, values: NDArray[np.float64]) -> NDArray[np.intp]:
-    """First of a numerical family's tests that holds for each value; the later ones hold as well."""
+    """Index of the first of a numerical family's tests that holds for each value; the later ones hold as well."""
     nan = np.isnan(values)
     if flags & MISSING_NAN:
         absent = nan
@@ -303,12 +304,12 @@ def _in_sets(forest: PackedForest, first: int, count: int, values: NDArray[np.fl
 
 
 def words_for(count: int) -> int:
-    """64-bit words that hold a bit for each of `count` things."""
+    """Number of 64-bit words for `count` bits."""
     return (count + _WORD - 1) // _WORD
 
 
 def as_masks(bits: NDArray[np.bool_]) -> NDArray[np.uint64]:
-    """Rows of booleans as rows of 64-bit words, the first in the lowest bit; shape (rows, words)."""
+    """Pack rows of booleans into 64-bit words, the first in the lowest bit; shape (rows, words)."""
     rows, count = bits.shape
     padded = np.zeros((rows, words_for(count) * 8), np.uint8)
     packed = np.packbits(bits, axis=1, bitorder="little")

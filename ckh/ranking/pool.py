@@ -1,8 +1,8 @@
-"""A pool of candidates, prepared once for many problems: what each feature depends on, and what no problem changes.
+"""A pool of candidates, prepared once for many problems: dependencies of each feature, and values that never change.
 
-Features that depend on no kernel column are one number a problem. The others are rows over the distinct tiles: one row
-if they depend on the tile alone, one for each class of variants that differ in the other columns they depend on; or,
-if they depend on the variant alone, a row over the distinct variants. Rows that no problem changes are computed once.
+Features that depend on no kernel column are one number per problem. The others are rows over the distinct tiles: one
+row if they depend on the tile only, or one for each class of variants that differ in the other columns they depend on;
+if they depend on the variant only, a row over the distinct variants. Rows independent of the problem are computed once.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ _OF_TILES, _OF_CLASSES = (-1,), (-1, 1)
 
 
 class _GridColumns(SymbolicColumns):
-    """Columns over classes of variants and tiles, and symbols: what depends on one axis is computed along it alone.
+    """Columns over classes of variants and tiles, and symbols; columns of one axis are computed along that axis only.
 
     Args:
         symbols: the problem's sizes by column.
-        axes: columns of one axis, the raw columns that they cannot be computed without, and how they lie in the grid.
-        reads: raw columns behind each quantity.
+        axes: columns of one axis, the raw columns not available along it, and its shape in the grid.
+        reads: raw columns read by each quantity.
         derived: formulas of intermediate quantities, by name.
         defaults: values of raw columns that may be missing.
     """
@@ -63,17 +63,17 @@ class _GridColumns(SymbolicColumns):
         return super()._find(name) if found is None else found
 
     def raw(self, name: str) -> Array:
-        """A given column as it is, along its axis."""
+        """Return a raw column along its axis."""
         found = self._along(frozenset((name,)), lambda columns: columns.raw(name))
         return super().raw(name) if found is None else found
 
     def codes(self, name: str, table: Mapping[str, float], otherwise: float) -> Array:
-        """A text column as numbers, along its axis."""
+        """Encode a string column as numbers, along its axis."""
         found = self._along(frozenset((name,)), lambda columns: columns.codes(name, table, otherwise))
         return super().codes(name, table, otherwise) if found is None else found
 
     def _along(self, reads: frozenset[str], compute: Callable[[Columns], Array]) -> Array | None:
-        """The value computed along the axis that has all columns; None if none does."""
+        """Compute a value along the axis that has all its columns; None if there is none."""
         for columns, others, shape in self._axes:
             if reads.isdisjoint(others):
                 return np.asarray(compute(columns)).reshape(shape)
@@ -81,7 +81,7 @@ class _GridColumns(SymbolicColumns):
 
 
 class Kind(IntEnum):
-    """The axes by which a feature's value differs within a pool."""
+    """Axes along which a feature's value varies within a pool."""
 
     CONSTANT = 0
     TILE = 1
@@ -91,15 +91,15 @@ class Kind(IntEnum):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Placed:
-    """Where the values of a feature are.
+    """Location of a feature's values.
 
     Attributes:
-        feature: its number among the engine's inputs.
-        kind: what it differs by.
-        is_dynamic: whether it depends on the problem, so that the rows are computed for each.
-        row: its first row among the constants, tile rows (static or dynamic ones), or variant rows.
-        rows: how many it has; several only if mixed: one for each class.
-        partition: the partition of the variants that gives its classes; -1 if it is not mixed.
+        feature: its index among the engine's inputs.
+        kind: axes along which it varies.
+        is_dynamic: whether it depends on the problem, so that its rows are computed for each.
+        row: its first row among the constants, tile rows (static or dynamic), or variant rows.
+        rows: number of rows; several only if mixed: one for each class.
+        partition: the partition of the variants into its classes; -1 if not mixed.
     """
 
     feature: int
@@ -117,19 +117,19 @@ class Pool:
         engine: the features.
         names: the model's inputs, in order.
         hardware: the hardware profile by name.
-        kernels: the candidates' columns, of one row for each; one row in all stands for all.
-        example: the problem's columns of numbers, of one row: those of any problem. Its text is among the defaults.
-        nodes: how many nodes test each input; features that none tests are never computed.
+        kernels: the candidates' columns, one row each; columns of one row are broadcast.
+        example: the numeric columns of any problem, one row. Its strings are among the defaults.
+        nodes: number of nodes that test each input; untested features are never computed.
 
     Attributes:
         features: the features that are used.
-        placed: where they are.
+        placed: their locations.
         numbers: the problem's columns that they read, sorted.
         tile_of: the tile of each candidate; shape (candidates,).
         variant_of: the variant of each candidate; shape (candidates,).
         tiles: number of distinct tiles.
         variants: number of distinct variants.
-        static_rows: what depends on no problem, by tile; shape (static rows, tiles).
+        static_rows: values independent of the problem, by tile; shape (static rows, tiles).
         variant_rows: the same by variant; shape (variant rows, variants).
         partitions: the class of each variant, for each partition; shape (partitions, variants).
 
@@ -183,7 +183,7 @@ class Pool:
         self._fill(held)
 
     def columns(self, symbols: Mapping[str, Symbol]) -> Iterator[tuple[Feature, Placed, Columns]]:
-        """The features that are one number or that a problem changes, and the columns that they are computed from.
+        """Yield the features that are constants or depend on the problem, with the columns to compute them from.
 
         Args:
             symbols: the problem's numbers.
@@ -199,7 +199,7 @@ class Pool:
     def _take_apart(
         self, uses: Sequence[Use], columns: Arrays, candidates: int
     ) -> tuple[Keys, Keys, dict[str, NDArray[np.int64]]]:
-        """The distinct tiles and variants, and the columns as codes."""
+        """Find the distinct tiles and variants, and encode the columns."""
         read = frozenset[str]().union(*(use.reads for use in uses))
         codes = {name: coded(column) for name, column in columns.items() if name in read}
         self._tile_names = split(codes, uses, candidates)
@@ -213,7 +213,7 @@ class Pool:
         return Columns({**given, **self._hardware}, self._engine.derived, self._engine.defaults)
 
     def _grid(self, partition: int, symbols: Mapping[str, Symbol]) -> Columns:
-        """Columns over the classes of a partition, if there is one, and the tiles."""
+        """Columns over the tiles and, if there is a partition, its classes."""
         of_tile = self._of_tile, self._needed | (self._kernel_names - self._tile_names), _OF_TILES
         of_class = [
             (columns, self._needed | (self._kernel_names - names), _OF_CLASSES)
@@ -223,7 +223,7 @@ class Pool:
         return _GridColumns(symbols, [of_tile, *of_class], self._reads, self._engine.derived, self._engine.defaults)
 
     def _place(self, used: Sequence[int], uses: Sequence[Use]) -> dict[tuple[Kind, bool], int]:
-        """Give features their places; how many rows there are of each kind, mixed ones among those of tiles."""
+        """Assign locations to features; returns the number of rows of each kind, counting mixed rows as tile rows."""
         rows = {(kind, is_dynamic): 0 for kind in Kind for is_dynamic in (False, True)}
         self.placed: list[Placed] = []
         for index, use in zip(used, uses, strict=True):
@@ -244,7 +244,7 @@ class Pool:
         return rows
 
     def _fill(self, of_variant: Arrays) -> None:
-        """Compute what depends on no problem."""
+        """Compute the values independent of the problem."""
         by_variant = self._columns(of_variant)
         grids: dict[int, Columns] = {}
         for feature, place in zip(self.features, self.placed, strict=True):

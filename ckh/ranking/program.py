@@ -1,6 +1,6 @@
-"""Programs: what C computes from a problem's sizes: the features that depend on them, checks, and rules.
+"""Programs that C runs on a problem's sizes: features that depend on them, checks, and rules.
 
-Formulas are traced once (`trace_program`); `write_program` puts a program into a model file as nodes for
+Formulas are traced once (`trace_program`); `write_program` writes a program to a model file as nodes for
 csrc/ckh_interpret.c. The Python path, quick answers and exports all run it.
 """
 
@@ -28,14 +28,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A part of a formula.
+    """A node of a formula.
 
     Attributes:
-        kind: what kind of number it is.
-        operation: what is computed, by its number.
-        operands: the nodes that it is computed of; of a size, leaf or literal: which one it is.
-        by_tile: whether it differs by tile.
-        partition: the partition by whose classes of variants it differs; -1 if by none.
+        kind: kind of its number.
+        operation: number of the operation.
+        operands: indices of operand nodes; for a size, leaf or literal its index.
+        by_tile: whether it varies by tile.
+        partition: the partition by whose classes of variants it varies; -1 if none.
     """
 
     kind: Number
@@ -46,7 +46,7 @@ class Node:
 
     @property
     def is_leaf(self) -> bool:
-        """True if it is not computed of other nodes."""
+        """True if it has no operand nodes."""
         return self.operation < len(numbers("LEAVES"))
 
 
@@ -56,9 +56,9 @@ class Graph(Recorder):
 
     Attributes:
         tiles: number of tiles.
-        partition: the partition whose classes are the rows of arrays that have several.
-        nodes: every distinct node, after its operands.
-        leaves: every distinct array of values that no size changes, shape (classes or 1, tiles or 1).
+        partition: the partition whose classes are the rows of arrays with several rows.
+        nodes: all distinct nodes, operands first.
+        leaves: all distinct arrays independent of sizes, shape (classes or 1, tiles or 1).
         literals: real numbers, by their bytes.
         integers: integers.
     """
@@ -73,11 +73,11 @@ class Graph(Recorder):
     _leaf_nodes: dict[tuple[Any, ...], int] = field(default_factory=dict)
 
     def size(self, index: int) -> Symbol:
-        """The size of this number of the problem."""
+        """Return the symbol of a problem's size, given its index."""
         return self._symbol(self._add(self._leaf_node("SIZE", Number.REAL, index)))
 
     def apply(self, name: str, operands: Sequence[Any]) -> Symbol:
-        """Apply NumPy's function of a name to symbols, arrays and numbers.
+        """Apply a NumPy function by name to symbols, arrays and numbers.
 
         Raises:
             FormulaError: there is no such operation.
@@ -88,20 +88,20 @@ class Graph(Recorder):
         return self._computed(name, [self.number_of(operand, kind) for operand in operands])
 
     def where(self, condition: Any, yes: Any, no: Any) -> Symbol:
-        """A choice between numbers of the kind that both can be."""
+        """Record a selection between numbers, promoted to a common kind."""
         kind = max(kind_of(yes), kind_of(no))
         chosen = [self.number_of(one, kind) for one in (yes, no)]
         return self._computed("where", [self.number_of(condition, Number.TRUTH), *chosen])
 
     def cast(self, symbol: Symbol, kind: Number) -> Symbol:
-        """The same as another kind of number."""
+        """Convert a symbol to another kind of number."""
         return self._symbol(self.number_of(symbol, kind))
 
     def number_of(self, value: Any, kind: Number) -> int:
-        """The node of a symbol, array or number as a kind of number.
+        """Return the node of a symbol, array or number, converted to a kind of number.
 
         Raises:
-            FormulaError: it is nothing that a program can compute.
+            FormulaError: a program cannot compute it.
         """
         if isinstance(value, (bool, int, float)) and not isinstance(value, np.generic):
             return self._literal(value, kind)
@@ -112,7 +112,7 @@ class Graph(Recorder):
         return Symbol(self, number, self.nodes[number].kind)
 
     def _add(self, node: Node) -> int:
-        """The number of a node, which it gets if it has none."""
+        """Return the index of a node, adding it if it is new."""
         if node not in self._numbers:
             self._numbers[node] = len(self.nodes)
             self.nodes.append(node)
@@ -142,7 +142,7 @@ class Graph(Recorder):
         return self._symbol(self._add(Node(found[1], found[0], tuple(operands), by_tile, max(partitions, default=-1))))
 
     def _leaf(self, value: Any) -> int:
-        """The node of an array, as real numbers."""
+        """Add an array as a leaf of real numbers, and return its node."""
         values = constant(value)
         classes, tiles = values.shape
         if tiles not in {1, self.tiles} or (classes > 1 and self.partition < 0):
@@ -156,13 +156,13 @@ class Graph(Recorder):
         return self._leaf_nodes[key]
 
 
-APPLIES, REFUSED = -1, -2  # where decisions end; below, with further reasons
+APPLIES, REFUSED = -1, -2  # ends of decisions; lower numbers are further reasons
 _OPERANDS = 3
 
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """A feature: where its values go (a constant, or rows over the tiles), and its node."""
+    """A feature: its location (a constant, or rows over the tiles), and its node."""
 
     place: Placed
     node: int
@@ -170,11 +170,11 @@ class Output:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Program:
-    """The features that depend on sizes, or that are one number.
+    """The features that depend on sizes or are constants of the pool.
 
     Attributes:
-        sizes: how many numbers a problem has.
-        graph: what is computed.
+        sizes: number of values of a problem.
+        graph: the formulas.
         outputs: the features.
         classes: number of classes of each partition of the variants.
     """
@@ -186,24 +186,24 @@ class Program:
 
     @property
     def constants(self) -> int:
-        """How many features are one number for a problem."""
+        """Number of features that are one number per problem."""
         return sum(output.place.kind == Kind.CONSTANT for output in self.outputs)
 
     @property
     def rows(self) -> int:
-        """How many rows over the tiles a problem has."""
+        """Number of rows over the tiles per problem."""
         return sum(output.place.rows for output in self.outputs if output.place.kind != Kind.CONSTANT)
 
 
 @dataclass(slots=True, eq=False)
 class Checks:
-    """Calculations with a problem's sizes; by default every problem is possible.
+    """Calculations with a problem's sizes; by default every problem is valid.
 
     Attributes:
-        integers: numbers that calculations use, and their places.
+        integers: constants of calculations, and their indices.
         calculation, comparison, step: rows of these records; comparisons of rules come first.
-        conditions: how many comparisons are those of rules.
-        begin: the step where checking a problem begins.
+        conditions: number of comparisons that belong to rules.
+        begin: first step of the check of a problem.
         flops: the calculation of its operations; -1 if there is none.
     """
 
@@ -217,14 +217,14 @@ class Checks:
 
 
 def trace_program(pool: Pool, sizes: Sequence[str]) -> Program:
-    """The program of a pool.
+    """Trace the program of a pool.
 
     Args:
         pool: the pool.
-        sizes: the problem's columns of numbers, in the order in which C gets them.
+        sizes: the problem's numeric columns, in C's order.
 
     Raises:
-        FormulaError: a formula does what no program can.
+        FormulaError: a formula cannot be compiled.
     """
     graph = Graph(pool.tiles)
     symbols = {name: graph.size(index) for index, name in enumerate(sizes)}
@@ -289,7 +289,7 @@ def write_program(writer: FileWriter, program: Program, checks: Checks) -> None:
 
 
 def _needed(program: Program) -> list[int]:
-    """The nodes that features need, each after its operands."""
+    """Return the nodes that features need, operands first."""
     needed = {output.node for output in program.outputs}
     for number in range(len(program.graph.nodes) - 1, -1, -1):
         node = program.graph.nodes[number]

@@ -1,9 +1,9 @@
-"""Symbolic tracing: what Python and NumPy would do to a problem's sizes is recorded instead of being computed.
+"""Symbolic tracing: operations of Python and NumPy on a problem's sizes are recorded instead of computed.
 
-A `Symbol` stands for what depends on a problem's sizes; Python and NumPy hand every operation on it to its `Recorder`.
-Formulas of features are recorded as a graph (`ckh.ranking.program`), rules of problems as decisions
-(`ckh.export.decisions`). What depends on no size is computed as usual, and becomes a constant where it meets a symbol.
-The values of formulas are two-axis arrays: classes of variants by tiles, either of which may be one.
+A `Symbol` represents a value that depends on a problem's sizes; Python and NumPy dispatch every operation on it to its
+`Recorder`. Formulas of features are recorded as a graph (`ckh.ranking.program`), rules of problems as decisions
+(`ckh.export.decisions`). Values independent of sizes are computed as usual, and become constants when combined with a
+symbol. Values of formulas are two-axis arrays: classes of variants by tiles, either of which may be one.
 """
 
 from __future__ import annotations
@@ -35,25 +35,25 @@ _MOST_AXES = 2
 
 
 def _refuse(*_args: Any, **_options: Any) -> Any:
-    """Refuse to become a value."""
+    """Refuse a conversion to a concrete value."""
     raise FormulaError("a formula or rule that needs the values of a problem's sizes cannot be compiled")
 
 
 def _call(_self: Any, function: Any, _types: Any, arguments: Any, options: Any) -> Any:
-    """Apply a function of NumPy's that is not a ufunc to symbols."""
+    """Apply a NumPy function other than a ufunc to symbols."""
     if function not in _FUNCTIONS:
         raise FormulaError(f"NumPy's {function.__name__} of a problem's sizes cannot be compiled")
     return _FUNCTIONS[function](*arguments, **options)
 
 
 class Recorder(ABC):
-    """Records what is done with symbols. What one does not record is refused."""
+    """Records operations on symbols. Operations not implemented are refused."""
 
     __slots__ = ()
 
     @abstractmethod
     def apply(self, name: str, operands: Sequence[Any]) -> Any:
-        """Record NumPy's function of a name, or Python's operator."""
+        """Record a NumPy function, or an operator of Python, by name."""
 
     def truth(self, symbol: Symbol) -> bool:  # noqa: ARG002
         """Decide whether a symbol is true."""
@@ -68,8 +68,8 @@ class Symbol(np.lib.mixins.NDArrayOperatorsMixin):
     """A number or array that depends on a problem's sizes.
 
     Args:
-        recorder: records what is done with it.
-        node: what it is to the recorder.
+        recorder: records the operations.
+        node: the recorder's representation of it.
         kind: the kind of its numbers.
     """
 
@@ -82,39 +82,39 @@ class Symbol(np.lib.mixins.NDArrayOperatorsMixin):
         self.kind = kind
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **options: Any) -> Any:
-        """Record what NumPy would compute."""
+        """Record a ufunc."""
         if options or method != "__call__" or ufunc.nout != 1 or getattr(np, ufunc.__name__, None) is not ufunc:
             raise FormulaError(f"{ufunc.__name__}.{method} of a problem's sizes cannot be compiled")
         return self.recorder.apply(ufunc.__name__, inputs)
 
     def __bool__(self) -> bool:
-        """Decide, if decisions are recorded."""
+        """Decide the truth value, if decisions are recorded."""
         return self.recorder.truth(self)
 
     def __str__(self) -> str:
-        """A text for the value, if texts are recorded."""
+        """Return a placeholder for the value, if texts are recorded."""
         return self.recorder.text(self)
 
     def __format__(self, form: str) -> str:
-        """The same, in the default format alone."""
+        """Return a placeholder, in the default format only."""
         return _refuse() if form else str(self)
 
     __array__ = __int__ = __float__ = __index__ = __round__ = _refuse
     __len__ = __iter__ = __getitem__ = __hash__ = __repr__ = _refuse
 
     def __getattr__(self, name: str) -> Any:
-        """Refuse what else an array has, but for what NumPy looks up on any object."""
+        """Refuse other attributes of arrays, except those that NumPy looks up on any object."""
         if name.startswith("__"):
             raise AttributeError(name)
         raise FormulaError(f"an array's {name} of a problem's sizes cannot be compiled")
 
     def astype(self, dtype: Any) -> Symbol:
-        """The same as another kind of number."""
+        """Convert to another kind of number."""
         return self.recorder.cast(self, kind_of(np.zeros(1, dtype)))
 
 
 def kind_of(value: Any) -> Number:
-    """The kind of a symbol, array or number.
+    """Return the kind of a symbol, array or number.
 
     Raises:
         FormulaError: it is text.
@@ -128,10 +128,10 @@ def kind_of(value: Any) -> Number:
 
 
 def constant(value: Any) -> NDArray[np.float64]:
-    """The values of an array or number, shape (classes or 1, tiles or 1).
+    """Convert an array or number to float64, shape (classes or 1, tiles or 1).
 
     Raises:
-        FormulaError: it is text, has more than two axes, or integers that no float64 is.
+        FormulaError: it is text, has more than two axes, or integers that float64 cannot represent.
     """
     array = np.atleast_2d(value)
     kind = kind_of(array)
@@ -144,7 +144,7 @@ def constant(value: Any) -> NDArray[np.float64]:
 
 
 class _Several(tuple):  # type: ignore[type-arg]
-    """Arrays, some of them symbols, to be reduced to one."""
+    """Several arrays, some of them symbols, to be reduced to one."""
 
     __slots__ = ()
     __array_function__ = _call
@@ -156,7 +156,7 @@ class _Several(tuple):  # type: ignore[type-arg]
 
 
 def _where(condition: Any, yes: Any, no: Any) -> Any:
-    """As `np.where`; a condition that is everywhere the same chooses here."""
+    """`np.where`; a constant condition selects immediately."""
     symbols = [one for one in (condition, yes, no) if isinstance(one, Symbol)]
     if not symbols:
         return np.where(condition, yes, no)
@@ -188,7 +188,7 @@ class SymbolicColumns(Columns):
     """Columns of which some are symbols.
 
     Args:
-        symbols: the problem's sizes by column; they cannot be had raw.
+        symbols: the problem's sizes by column; not available as raw columns.
         given: the other raw columns.
         derived: formulas of intermediate quantities, by name.
         defaults: values of raw columns that may be missing.
@@ -208,7 +208,7 @@ class SymbolicColumns(Columns):
         return self._symbols[name] if name in self._symbols and name not in self._derived else super()._find(name)
 
     def raw(self, name: str) -> Array:
-        """A given column as it is.
+        """Return a raw column.
 
         Raises:
             FormulaError: it is a symbol.

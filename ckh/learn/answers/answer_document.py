@@ -128,7 +128,7 @@ class RankedKernel(Record):
 
 
 class PredictDocument(Document, kw_only=True):
-    """Output of ckh predict --json: the kernels for one problem."""
+    """ckh predict --json: the kernels for one problem."""
 
     schema = "predict"
 
@@ -191,7 +191,7 @@ class FailedProblem(Record):
 
 
 class PredictManyDocument(Document):
-    """Output of ckh predict --problems --json: the kernels for many problems."""
+    """ckh predict --problems --json: the kernels for many problems."""
 
     schema = "predict_many"
 

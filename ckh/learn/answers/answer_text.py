@@ -121,7 +121,7 @@ class _Parts(NamedTuple):
 
 
 def _parts(answers: Sequence[Answer]) -> _Parts | None:
-    """Parts of kernels' names; None if the operation's names have none, or two kernels of a problem have the same."""
+    """Split kernel names into parts; None without such parts, or if two kernels of a problem would look the same."""
     part = requested(answers[0].facts.op) if answers else None
     if part is None or not part.kernel:
         return None
