@@ -1,4 +1,4 @@
-"""Choices without a model, on cases worked by hand."""
+"""Baselines that need no model, on cases worked by hand."""
 
 from __future__ import annotations
 
@@ -31,18 +31,18 @@ KNOWN = build([(SMALL, A, 1), (SMALL, B, 2), (SMALL, C, 4), (LARGE, A, 20), (LAR
 
 
 def chosen(scores: np.ndarray, dataset: Dataset) -> list[str]:
-    """Names of the kernels that scores choose."""
+    """Names of the kernels chosen by scores."""
     rows = choices(scores, dataset.problem_ids, len(dataset.problems()))
     return [str(dataset.frame["kernel"][row]) for row in rows]
 
 
 def test_a_random_choice_has_the_mean_efficiency() -> None:
-    """Expected efficiency is the mean over the kernels of a problem, a failure counting 0."""
+    """Expected efficiency is the mean over the kernels of a problem, with 0 for a failure."""
     assert random_efficiency(times_of(KNOWN)).tolist() == pytest.approx([(1 + 1 / 2 + 1 / 4) / 3, (1 / 2 + 1 + 0) / 3])
 
 
 def test_launch_bound_kernels_are_alike() -> None:
-    """Their times are the least of theirs on the problem; a failure stays one, and other kernels' times are theirs."""
+    """Launch-bound kernels get the shortest of their times; failures and other kernels are unchanged."""
     data = build(
         [(SMALL, A, 3), (SMALL, B, 2), (SMALL, C, 4), (LARGE, A, 20), (LARGE, B, 10), (LARGE, C, 1)], failed=[5]
     )
@@ -52,13 +52,13 @@ def test_launch_bound_kernels_are_alike() -> None:
 
 
 def test_mean_efficiency_is_over_the_problems_of_a_kernel() -> None:
-    """A and B are best once each, C never; a failure counts 0."""
+    """A and B are best once each, C never; a failure counts as 0."""
     expected = {kernel_name(A): 0.75, kernel_name(B): 0.75, kernel_name(C): 0.125}
     assert Learned([KNOWN]).means() == pytest.approx(expected)
 
 
 def test_the_single_kernel_is_the_best_on_average() -> None:
-    """Where the best is missing the next best is chosen, and what was never seen comes last."""
+    """If the best is missing the next best is chosen, and unknown kernels come last."""
     learned = build([(SMALL, A, 2), (SMALL, B, 1), (SMALL, C, 4)])
     other = kernels()[3]
     data = build([(LARGE, other, 1), (LARGE, A, 5), (LARGE, B, 9), (SMALL, other, 1), (SMALL, C, 8), (SMALL, A, 9)])
@@ -69,7 +69,7 @@ def test_the_single_kernel_is_the_best_on_average() -> None:
 
 @pytest.mark.parametrize(("change", "best"), [({"c": 32}, A), ({"c": 512, "hi": 32}, B), ({"stride_h": 2}, A)])
 def test_the_nearest_problem_lends_its_best(change: dict[str, int], best: object) -> None:
-    """A small problem takes what was best on the small one, a large one what was on the large."""
+    """A small problem uses the best kernel of the small one, a large problem that of the large one."""
     problem = replace(LARGE if "hi" in change else SMALL, **change)  # type: ignore[arg-type]
     data = build([(problem, kernel, 1) for kernel in (C, B, A)])
     assert chosen(Learned([KNOWN]).nearest_problem_scores(data), data) == [kernel_name(A if best is A else B)]
@@ -81,19 +81,19 @@ def test_a_kind_counts_more_than_a_size() -> None:
     learned = build([(SMALL, A, 1), (SMALL, B, 2), (replace(strided, c=128), A, 2), (replace(strided, c=128), B, 1)])
     near, far = replace(strided, c=16), replace(strided, c=1)
     data = build([(problem, kernel, 1) for problem in (near, far) for kernel in (A, B)])
-    # From c=16: three octaves to the strided one, four to the other. From c=1: seven, and the root of 4 * 4 + 4 * 4.
+    # From c=16: three octaves to the strided problem, four to the other. From c=1: seven, and sqrt(4 * 4 + 4 * 4).
     assert chosen(Learned([learned]).nearest_problem_scores(data), data) == [kernel_name(B), kernel_name(A)]
 
 
 def test_what_the_nearest_problem_lacks_comes_last() -> None:
-    """A kernel that was not measured there scores below every one that was, by its mean efficiency elsewhere."""
+    """A kernel not measured there scores below all measured ones, by its mean efficiency elsewhere."""
     learned = build([(SMALL, A, 1), (SMALL, C, 100), (LARGE, B, 1), (LARGE, A, 2)])
     data = build([(SMALL, B, 1), (SMALL, C, 1), (SMALL, A, 1)])
     assert Learned([learned]).nearest_problem_scores(data).tolist() == pytest.approx([1.0 - 2.0, 0.01, 1.0])
 
 
 def test_hindsight_needs_a_kernel_that_was_measured_everywhere() -> None:
-    """The best mean of those that every problem has, not of one that was lucky on few; none is not 100 %."""
+    """The best mean among kernels measured on every problem; the result is None, not 100 %, if there are none."""
     both = build([(SMALL, A, 2), (SMALL, B, 4), (SMALL, C, 1), (LARGE, A, 6), (LARGE, B, 3)])
     found = hindsight_efficiency([both])
     assert found is not None
@@ -102,7 +102,7 @@ def test_hindsight_needs_a_kernel_that_was_measured_everywhere() -> None:
 
 
 def test_hindsight_chooses_for_each_kind_of_problems() -> None:
-    """A kernel in two dimensions is none in three: each kind has its own."""
+    """A 2D kernel does not apply in 3D: each kind of problems has its own best kernel."""
     deep = replace(SMALL, ndim=3, di=4, z=1, layout="")
     flat = {A: 2.0, B: 3.0}
     rows = [(SMALL, kernel, ms) for kernel, ms in flat.items()]

@@ -1,4 +1,4 @@
-"""Two models on the same problems: what is counted, and where the verdict turns."""
+"""Comparison of two models on the same problems: counts, and where the verdict changes."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ LOOSE = Thresholds(mean=1, median=1, p10=1, problem=1)
 
 
 def data(*times: tuple[float, float, float], failed: tuple[int, ...] = ()) -> Dataset:
-    """Times of A, B and C on one problem after another."""
+    """Times of A, B and C on successive problems."""
     rows = [
         (problem, *pair)
         for problem, of in zip(PROBLEMS, times, strict=False)
@@ -48,7 +48,7 @@ def choosing(*columns: int) -> np.ndarray:
 
 
 def test_counts_by_hand() -> None:
-    """One improved, one the same choice, one equally fast, one worse; the same row is agreement."""
+    """One problem improves, one has the same choice, one is equally fast, one is worse; equal choices are agreement."""
     four = data((2, 1, 4), (1, 2, 4), (1, 1, 4), (1, 1.25, 4))
     found = compare(four, OLD, choosing(1, 0, 1, 1), LOOSE)
     assert (found.problems, found.agreement) == (4, 0.25)
@@ -71,7 +71,7 @@ def test_the_same_scores_pass_with_nothing_allowed() -> None:
 
 
 def test_the_worst_loss_comes_first() -> None:
-    """Degraded problems are ordered by the share that is gone, not by what is left."""
+    """Degraded problems are ordered by relative loss."""
     three = data((1, 1.25, 9), (2, 4, 1), (1, 4, 9))
     found = compare(three, OLD[:9], choosing(1, 1, 1), LOOSE)
     assert [one.problem for one in found.degraded] == [PROBLEMS[i].canonical() for i in (2, 1, 0)]
@@ -80,7 +80,7 @@ def test_the_worst_loss_comes_first() -> None:
 
 @pytest.mark.parametrize(("name", "figure"), [("mean", "mean"), ("median", "median"), ("p10", "P10")])
 def test_a_figure_may_lose_what_is_allowed_and_no_more(name: str, figure: str) -> None:
-    """On one problem every figure falls from 1 to 0.75: a loss of exactly 0.25 passes, one more than allowed fails."""
+    """All figures fall from 1 to 0.75: a loss of exactly 0.25 passes, any larger loss fails."""
     one = data((3, 4, 9))
     allowed = compare(one, OLD[:3], choosing(1), replace(LOOSE, **{name: 0.25}))
     assert allowed.failures == ()
@@ -91,7 +91,7 @@ def test_a_figure_may_lose_what_is_allowed_and_no_more(name: str, figure: str) -
 
 
 def test_a_problem_may_lose_what_is_allowed_and_no_more() -> None:
-    """A relative loss of exactly a quarter passes; more is counted over all problems, with the worst."""
+    """A relative loss of exactly a quarter passes; otherwise the failing problems are counted, with the worst."""
     three = data((3, 4, 9), (3, 4, 9), (3, 6, 9))
     assert compare(three, OLD[:9], choosing(1, 1, 0), replace(LOOSE, problem=0.25)).passes
     found = compare(three, OLD[:9], choosing(1, 1, 1), replace(LOOSE, problem=0.2))
@@ -100,14 +100,14 @@ def test_a_problem_may_lose_what_is_allowed_and_no_more() -> None:
 
 
 def test_the_loss_of_a_problem_is_relative_to_the_old_model() -> None:
-    """From 0.5 to 0.4 a fifth is gone, though only a tenth of the oracle."""
+    """From 0.5 to 0.4 the relative loss is a fifth, although only a tenth of the oracle."""
     one = data((2, 2.5, 1))
     assert compare(one, OLD[:3], choosing(1), replace(LOOSE, problem=0.21)).passes
     assert not compare(one, OLD[:3], choosing(1), replace(LOOSE, problem=0.19)).passes
 
 
 def test_to_choose_a_failure_loses_everything() -> None:
-    """A new choice without a time has efficiency 0; an old one that failed cannot be degraded."""
+    """A new choice without a time has efficiency 0; an old choice that failed cannot be degraded."""
     two = data((1, 2, 4), (1, 2, 4), failed=(1, 3))
     found = compare(two, OLD[:6], choosing(1, 1), LOOSE)
     assert [(one.new_efficiency, one.loss) for one in found.degraded] == [(0.0, 1.0)]
@@ -116,7 +116,7 @@ def test_to_choose_a_failure_loses_everything() -> None:
 
 
 def test_differences_have_paired_intervals() -> None:
-    """A loss on every problem alike has no uncertainty; one on half of them has about 1.96 standard errors."""
+    """A uniform loss has no uncertainty; a loss on half of the problems has about 1.96 standard errors."""
     problems = [replace(FIRST, n=n) for n in range(1, 401)]
     many = build([(one, *pair) for one in problems for pair in zip((A, B, C), (1.0, 2.0, 4.0), strict=True)])
     first = choosing(*[0] * 400)

@@ -1,4 +1,4 @@
-"""Sets of kernels that are enough, against all sets of small workloads."""
+"""Covering sets of kernels, compared with all sets of small workloads."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from tests.refusals import expect_refusal
 
 
 def workload_of(efficiency: np.ndarray, weight: np.ndarray | None = None) -> Workload:
-    """A workload of a matrix (problems, kernels), 0 where a pair does not work."""
+    """Convert a matrix (problems, kernels), with 0 for a failing pair, to a workload."""
     problem, kernel = np.nonzero(efficiency)
     shares = np.full(len(efficiency), 1.0) if weight is None else weight
     return Workload(problem, kernel, efficiency[problem, kernel], shares / shares.sum(), efficiency.shape[1])
 
 
 def random_matrix(seed: int, problems: int = 12, kernels: int = 9) -> np.ndarray:
-    """Efficiencies whose best is 1 on each problem; a third of the pairs does not work."""
+    """Efficiencies with a maximum of 1 on each problem; a third of the pairs fail."""
     random = np.random.default_rng(seed)
     found = random.uniform(0.3, 1.0, (problems, kernels)) * (random.random((problems, kernels)) > 1 / 3)
     found[:, 0] = np.where(found.max(axis=1) == 0, 0.5, found[:, 0])
@@ -29,7 +29,7 @@ def random_matrix(seed: int, problems: int = 12, kernels: int = 9) -> np.ndarray
 
 
 def means_of_all(matrix: np.ndarray, size: int) -> list[float]:
-    """Mean efficiency of each set of a size that has a kernel for every problem."""
+    """Mean efficiency of each set of a given size that serves every problem."""
     best = [matrix[:, list(some)].max(axis=1) for some in combinations(range(matrix.shape[1]), size)]
     return [float(one.mean()) for one in best if one.min() > 0]
 
@@ -37,7 +37,7 @@ def means_of_all(matrix: np.ndarray, size: int) -> list[float]:
 @pytest.mark.parametrize("seed", range(12))
 @pytest.mark.parametrize("keep", [0.7, 0.9, 0.97, 1.0])
 def test_the_set_is_the_smallest_of_all(seed: int, keep: float) -> None:
-    """No smaller set keeps as much, which is proved, and the figures are those of the set."""
+    """No smaller set keeps the share, `is_fewest` is set, and the figures are those of the set."""
     matrix = random_matrix(seed)
     found = choose_set(workload_of(matrix), keep, matrix.shape[1])
     smallest = next(size for size in range(1, 10) if max(means_of_all(matrix, size), default=0.0) >= keep - 1e-9)
@@ -51,7 +51,7 @@ def test_the_set_is_the_smallest_of_all(seed: int, keep: float) -> None:
 
 @pytest.mark.parametrize("seed", range(8))
 def test_without_the_solver_the_bounds_hold(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """For large pools the choice is greedy: it keeps enough, and no set contradicts its bounds."""
+    """For large pools the choice is greedy: it keeps the share, and no set violates its bounds."""
     monkeypatch.setattr(covering, "MOST_EXACT_PAIRS", 0)
     matrix = random_matrix(seed)
     found = choose_set(workload_of(matrix), 0.95, matrix.shape[1])
@@ -64,14 +64,14 @@ def test_without_the_solver_the_bounds_hold(seed: int, monkeypatch: pytest.Monke
 
 
 def test_problems_weigh_as_they_are_said_to() -> None:
-    """A problem that weighs nearly all decides which kernel is taken."""
+    """A problem with nearly all of the weight determines the kernel."""
     matrix = np.array([[1.0, 0.5], [0.5, 1.0], [0.5, 1.0]])
     assert choose_set(workload_of(matrix, np.array([98.0, 1.0, 1.0])), 0.9, 2).kernels == (0,)
     assert choose_set(workload_of(matrix), 0.8, 2).kernels == (1,)
 
 
 def test_too_few_kernels_keep_what_they_can() -> None:
-    """A limit below what is needed gives the greedy choice, and says how many would be needed."""
+    """A limit below the required size gives the greedy choice, and the required size."""
     found = choose_set(workload_of(np.eye(5)), 0.99, 2)
     assert (found.keeps, found.is_fewest, found.fewest) == (False, False, 5)
     assert found.mean == pytest.approx(0.4)
@@ -79,6 +79,6 @@ def test_too_few_kernels_keep_what_they_can() -> None:
 
 
 def test_a_problem_without_a_kernel_is_refused() -> None:
-    """What nothing works on cannot be kept."""
+    """A problem without a working kernel cannot be served."""
     with expect_refusal(DataError, "no-working-kernel", "kernel"):
         choose_set(workload_of(np.array([[1.0, 0.5], [0.0, 0.0]])), 0.9, 2)

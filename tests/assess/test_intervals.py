@@ -1,4 +1,4 @@
-"""Intervals are those of a plain bootstrap, and differences are of the same draws."""
+"""Confidence intervals equal those of a plain bootstrap, and differences use the same draws."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ SECOND = np.clip(FIRST - RANDOM.normal(0.01, 0.02, 137), 0.01, 1)
 
 
 def draws(problems: int, seed: int) -> np.ndarray:
-    """The drawn problems of every resample, by the generator's documented order of draws."""
+    """Drawn problems of every resample, in the generator's documented order."""
     random, step = np.random.default_rng(seed), max(1, (1 << 21) // problems)
     parts = [random.integers(0, problems, (min(step, 2000 - start), problems)) for start in range(0, 2000, step)]
     return np.concatenate(parts)
 
 
 def ends(values: np.ndarray) -> list[float]:
-    """What 95 % of the values lie between."""
+    """Central 95 % interval of the values."""
     return [float(one) for one in np.percentile(values, [2.5, 97.5])]
 
 
 def test_figures_are_those_of_a_plain_bootstrap() -> None:
-    """Mean, geometric mean and percentiles of every resample, written out with NumPy, have the same ends."""
+    """Mean, geometric mean and percentiles of every resample, written out with NumPy, have the same intervals."""
     drawn = FIRST[draws(137, 5)]
     figures = {"mean": mean_of(FIRST), "geomean": geomean_of(FIRST)}
     figures |= {f"p{percent}": percentile_of(FIRST, percent) for percent in (0, 5, 10, 50, 100)}
@@ -39,7 +39,7 @@ def test_figures_are_those_of_a_plain_bootstrap() -> None:
 
 
 def test_percentiles_of_many_problems_are_found_near_their_rank(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where only draws near the rank are counted one by one, the ends are those of all."""
+    """Counting individual draws only near the rank gives the same intervals."""
     many = np.random.default_rng(2).beta(8, 2, 5000)
     monkeypatch.setattr(intervals, "_RESAMPLES", 200)
     found = estimates({"p10": percentile_of(many, 10)}, 5000, seed=3)["p10"]
@@ -49,7 +49,7 @@ def test_percentiles_of_many_problems_are_found_near_their_rank(monkeypatch: pyt
 
 
 def test_differences_are_paired() -> None:
-    """The interval of a difference is that of differences on the same draws, far narrower than of two apart."""
+    """The interval of a difference uses the same draws, and is far narrower than that of independent draws."""
     drawn = draws(137, 0)
     found = estimates(
         {
@@ -71,7 +71,7 @@ def test_differences_are_paired() -> None:
 
 
 def test_parts_of_the_problems() -> None:
-    """The mean of some problems is over those that were drawn; resamples without any say nothing."""
+    """The mean over a subset uses its drawn problems; resamples without any are ignored."""
     inside = np.zeros(137, dtype=bool)
     inside[:2] = True
     found = estimates({"part": mean_of(np.where(inside, FIRST, np.nan), inside)}, 137)["part"]

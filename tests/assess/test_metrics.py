@@ -1,4 +1,4 @@
-"""Figures of choices equal what plain Python computes by hand."""
+"""Metrics of choices, compared with plain Python."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def percentile(values: list[float], q: float) -> float:
 
 
 def random_case(seed: int) -> tuple[Times, np.ndarray]:
-    """200 rows of 17 problems with many equal scores."""
+    """200 rows of 17 problems with many ties."""
     random = np.random.default_rng(seed)
     problem = np.concatenate([np.arange(17), random.integers(0, 17, 183)])
     times = Times(problem, random.uniform(1, 5, 200), random.uniform(0, 0.3, 200))
@@ -35,7 +35,7 @@ def random_case(seed: int) -> tuple[Times, np.ndarray]:
 
 
 def test_oracle_and_efficiency() -> None:
-    """The oracle is the least time of a problem, efficiency the oracle over a row's time."""
+    """The oracle is the shortest time of a problem, efficiency the oracle over a row's time."""
     assert TIMES.count == 3
     assert TIMES.oracle_ms().tolist() == [1.0, 5.0, 3.0]
     expected = [1 / 2, 5 / 10, 1.0, 1.0, 1 / 1.015, 5 / 5.06, 1.0]
@@ -43,20 +43,20 @@ def test_oracle_and_efficiency() -> None:
 
 
 def test_best_is_what_the_spread_of_the_oracle_covers() -> None:
-    """1.015 is within the oracle's 2 %, 5.06 not within the 1 % that holds where no spread is known."""
+    """1.015 is within the oracle's 2 %, 5.06 not within the default 1 %."""
     assert TIMES.is_best().tolist() == [False, False, True, True, True, False, True]
     near = Times(PROBLEM, np.where(LATENCY == 5.06, 5.04, LATENCY), SPREAD)
     assert near.is_best()[5]
 
 
 def test_no_rows_are_no_problems() -> None:
-    """Times of nothing are of no problem."""
+    """Empty times have no problems."""
     nothing = np.array([])
     assert Times(np.array([], dtype=np.int64), nothing, nothing).count == 0
 
 
 def test_the_first_of_equal_scores_is_chosen() -> None:
-    """A tie goes to the row that stands first, even if problems alternate."""
+    """The first row of a tie is chosen, even if problems alternate."""
     assert choices(SCORES, PROBLEM, 3).tolist() == [0, 1, 6]
     assert choices(np.zeros(7), PROBLEM, 3).tolist() == [0, 1, 6]
     assert choices(np.array([1.0, 0, 2, 2, 2, 2, 0]), PROBLEM, 3).tolist() == [2, 3, 6]
@@ -64,7 +64,7 @@ def test_the_first_of_equal_scores_is_chosen() -> None:
 
 @pytest.mark.parametrize("seed", [0, 1, 2])
 def test_places_and_choices_equal_sorting(seed: int) -> None:
-    """Places are those of a stable sort by score within each problem; place 0 is the choice."""
+    """Ranks equal a stable sort by score within each problem; rank 0 is the choice."""
     times, scores = random_case(seed)
     place, chosen = places(scores, times.problem), choices(scores, times.problem, 17)
     for number in range(17):
@@ -75,13 +75,13 @@ def test_places_and_choices_equal_sorting(seed: int) -> None:
 
 
 def first_k(times: Times, scores: np.ndarray, ks: tuple[int, ...]) -> list[TopK]:
-    """What measuring the first k choices would give."""
+    """Results of measuring the first k choices."""
     return top_k(best_of_first(times, places(scores, times.problem).astype(np.float64), ks), times.own_tolerance(), ks)
 
 
 @pytest.mark.parametrize("seed", [0, 1, 2])
 def test_top_k_equals_looking_at_the_first_k(seed: int) -> None:
-    """Hits and the best efficiency of the first k are those of a plain loop."""
+    """Hit rates and best efficiencies of the first k equal those of a plain loop."""
     times, scores = random_case(seed)
     for found in first_k(times, scores, (1, 3, 10)):
         hits, best = [], []
@@ -98,13 +98,13 @@ def test_top_k_equals_looking_at_the_first_k(seed: int) -> None:
 
 
 def test_more_than_there_are_is_all() -> None:
-    """With k beyond the number of kernels the best is always found."""
+    """With k beyond the number of kernels the best is always included."""
     (found,) = first_k(TIMES, SCORES, (99,))
     assert (found.hit, found.efficiency_mean, found.efficiency_p10) == (1.0, 1.0, 1.0)
 
 
 def test_a_failed_choice_counts_as_nothing() -> None:
-    """A row that takes for ever has efficiency 0 and is no best kernel, if another of its problem has a time."""
+    """A row with infinite time has efficiency 0 and is never best if another row has a time."""
     times = Times(np.array([0, 0]), np.array([np.inf, 4.0]), np.array([np.nan, 0.0]))
     assert times.efficiency().tolist() == [0.0, 1.0]
     assert times.is_best().tolist() == [False, True]
@@ -114,7 +114,7 @@ def test_a_failed_choice_counts_as_nothing() -> None:
 
 
 def test_the_summary_by_hand() -> None:
-    """Mean, geometric mean, percentiles and the least are the textbook's."""
+    """Mean, geometric mean, percentiles and minimum equal their textbook definitions."""
     values = [0.5, 1.0, 0.8, 0.9, 0.25, 0.95, 0.7]
     found = summarize(np.array(values))
     assert found.problems == 7
@@ -126,7 +126,7 @@ def test_the_summary_by_hand() -> None:
 
 
 def test_intervals_hold_the_value_and_are_reproducible() -> None:
-    """Bootstrap intervals are around the value, as wide as theory says of a mean, and follow from the seed."""
+    """Bootstrap intervals contain the value, have the theoretical width for a mean, and depend on the seed."""
     values = np.random.default_rng(3).beta(8, 2, 400)
     found = summarize(values)
     for part in (found.mean, found.geomean, found.p50, found.p10, found.p5):
@@ -139,14 +139,14 @@ def test_intervals_hold_the_value_and_are_reproducible() -> None:
 
 
 def test_one_problem_has_no_width() -> None:
-    """Of one problem every figure is its efficiency, and so are both ends of the intervals."""
+    """For a single problem every figure and interval end is its efficiency."""
     found = summarize(np.array([0.75]))
     assert (found.mean.low, found.mean.value, found.mean.high) == (0.75, 0.75, 0.75)
     assert figures(found) == pytest.approx(dict.fromkeys(FIGURES, 0.75), rel=1e-14)
 
 
 def test_figures_are_named_for_gates() -> None:
-    """Every figure of the summary but the count has a name that gates take."""
+    """Every figure of the summary except the count has a name for gates."""
     names = [f"{name}_efficiency" for name in ("mean", "geomean", "p50", "p10", "p5", "min")]
     assert list(FIGURES) == names
     found = summarize(np.array([0.5, 1.0]))

@@ -1,4 +1,4 @@
-"""Repeat noise, the set of best kernels and the ceiling are those of plain loops over the measurements."""
+"""Repeat noise, ties and the ceiling, compared with plain loops over the measurements."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ KERNELS = kernels()[:12]
 
 
 def twice(drift: float = 0.0, seed: int = 0) -> Dataset:
-    """Six problems on twelve kernels, measured twice with 15 % of noise, the second time slower by a drift."""
+    """Six problems with twelve kernels, measured twice with 15 % noise, the second time with a drift."""
     random = np.random.default_rng(seed)
     rows, both = [], []
     for problem in PROBLEMS:
@@ -39,7 +39,7 @@ def twice(drift: float = 0.0, seed: int = 0) -> Dataset:
 
 
 def near_ratios(data: Dataset) -> list[np.ndarray]:
-    """Of each problem, how far the logarithm of its near kernels' ratios is from the median."""
+    """For each problem the deviations of the log ratios of kernels near the best from their median."""
     found = []
     for number in range(6):
         part = data.frame[data.problem_ids == number]
@@ -52,7 +52,7 @@ def near_ratios(data: Dataset) -> list[np.ndarray]:
 
 @pytest.mark.parametrize("drift", [0.0, 0.5])
 def test_noise_is_what_pairs_differ_by_beside_a_drift(drift: float) -> None:
-    """What makes all times of a problem slower is no noise; the rest is, by a loop over the pairs."""
+    """A drift of all times of a problem is not noise; the rest is, by a loop over the pairs."""
     data = twice(drift)
     noise = repeat_noise(data)
     assert noise is not None
@@ -61,7 +61,7 @@ def test_noise_is_what_pairs_differ_by_beside_a_drift(drift: float) -> None:
     assert (device.device, device.pairs) == ("a test", len(every))
     assert device.tolerance == pytest.approx(1.4826 * np.median(every), rel=1e-9)
     assert device.p90 == pytest.approx(np.percentile(every, 90), rel=1e-9)
-    # Two times of 15 % each differ by 15 % times the root of two.
+    # Two times with 15 % noise each differ by 15 % times sqrt(2).
     assert device.tolerance == pytest.approx(NOISE * np.sqrt(2), rel=0.5)
     own = [1.4826 * np.median(one) for one in near_ratios(data) if len(one) >= 8]
     assert noise.problems_of_their_own == len(own)
@@ -76,7 +76,7 @@ def test_data_measured_once_know_no_noise() -> None:
 
 
 def test_kernels_within_the_noise_are_as_good_as_the_best() -> None:
-    """A problem's own tolerance decides, also where it is below what counts without repeats."""
+    """A problem's own tolerance is used, even if below the default without repeats."""
     times = Times(np.array([0, 0, 1, 1]), np.array([1.0, 1.03, 1.0, 1.008]), np.full(4, 0.2), np.array([0.05, 0.002]))
     assert times.is_best().tolist() == [True, True, True, False]
     unknown = replace(times, tolerance=np.array([np.nan, 0.002]))
@@ -84,7 +84,7 @@ def test_kernels_within_the_noise_are_as_good_as_the_best() -> None:
 
 
 def test_the_ceiling_chooses_by_one_run_and_scores_in_the_other() -> None:
-    """Mean over both directions, of the repeated measurement, the model and what the gap begins at."""
+    """Mean over both directions, for the repeated measurement, the model and the base of the gap."""
     data = twice()
     model = np.random.default_rng(3).random(len(data))
     chosen = choices(model, data.problem_ids, 6)
@@ -109,7 +109,7 @@ def test_the_ceiling_chooses_by_one_run_and_scores_in_the_other() -> None:
 
 
 def test_leaders_alone_measured_twice_are_scored_in_the_later_times() -> None:
-    """Where slow kernels have one time only the first leader is chosen, and scored among the later times."""
+    """If slow kernels have one time only, the first leader is chosen and scored by the later times."""
     data = twice()
     best = data.frame.groupby(data.problem_ids)["latency_ms"].transform("min")
     is_slow = data.frame["latency_ms"] > 1.3 * best
@@ -130,7 +130,7 @@ def test_leaders_alone_measured_twice_are_scored_in_the_later_times() -> None:
 
 
 def test_a_contender_that_was_measured_once_leaves_its_problem_out() -> None:
-    """Nothing is known of a choice between a kernel with two times and one as fast with one."""
+    """A choice between kernels with one and with two times cannot be scored."""
     data = twice()
     frame = data.frame.copy()
     rows = np.flatnonzero(data.problem_ids == 0)
@@ -142,7 +142,7 @@ def test_a_contender_that_was_measured_once_leaves_its_problem_out() -> None:
 
 
 def test_the_report_has_both() -> None:
-    """An evaluation names the device's noise, uses it for hits, and begins the gap at random without training data."""
+    """An evaluation reports the device's noise, uses it for hits, and starts the gap at random without learning."""
     data = twice()
     found = evaluate(in_memory(data), lambda part: RankedRows.by_scores(part, -part.frame["latency_ms"].to_numpy()))
     assert [one.device for one in found.noise] == ["a test"]

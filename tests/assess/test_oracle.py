@@ -1,4 +1,4 @@
-"""What is measured again, and what is made of it."""
+"""Remeasured kernels and their results."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ TWO = replace(ONE, n=2)
 
 
 def test_the_oracle_comes_first_then_the_choices() -> None:
-    """Rows of problems may alternate; a choice that is the oracle's is named twice, a failure is never the oracle."""
+    """Rows may be interleaved; the oracle's kernel is repeated as a choice, and a failure is never the oracle."""
     data = build([(ONE, A, 3), (TWO, A, 1), (ONE, B, 1), (TWO, B, 2), (ONE, C, 2), (TWO, C, 3)], failed=[2])
     scores = np.array([1.0, 5.0, 3.0, 9.0, 2.0, 4.0])
     found = contests(data, first_measured(data, scores, 2))
@@ -32,21 +32,21 @@ def test_the_oracle_comes_first_then_the_choices() -> None:
 
 
 def test_more_choices_than_kernels_are_all() -> None:
-    """A problem of two kernels has two choices."""
+    """A problem with two kernels has two choices."""
     data = build([(ONE, A, 3), (ONE, B, 1)])
     found = contests(data, first_measured(data, np.array([1.0, 0.0]), 10))
     assert found == [Contest(ONE.canonical(), (NAME_B, NAME_A, NAME_B), 2)]
 
 
 def test_efficiencies_of_what_was_measured_again() -> None:
-    """Medians count, and the best of all is 1: here the second choice beats the oracle of another day."""
+    """Medians are used, and the best of all has efficiency 1: here the second choice beats the oracle's kernel."""
     again = measured_again(Contest("p", ("o", "x", "y"), 2), [[5.0, 4.0, 90.0], [10.0, 10.0], [2.0, 1.0, 3.0]])
     assert again.times_ns == (5.0, 10.0, 2.0)
     assert (again.oracle_efficiency, again.first_efficiency, again.top_efficiency) == pytest.approx((0.4, 0.2, 1.0))
 
 
 def test_a_choice_that_fails_counts_nothing() -> None:
-    """Without samples there is no time and an efficiency of 0; the others are judged among themselves."""
+    """Without samples there is no time and an efficiency of 0; the others are compared with each other."""
     again = measured_again(Contest("p", ("o", "x", "y"), 2), [[4.0], [], [8.0]])
     assert again.times_ns == (4.0, None, 8.0)
     assert (again.oracle_efficiency, again.first_efficiency, again.top_efficiency) == (1.0, 0.0, 0.5)
@@ -58,7 +58,7 @@ def test_a_choice_that_fails_counts_nothing() -> None:
 
 
 def test_a_sample_is_random_and_shared_by_problems() -> None:
-    """Each problem has as many of its own candidates; kernels that problems share are drawn for both, or for none."""
+    """Each problem gets that many of its own candidates; shared kernels are drawn for both problems or for neither."""
     of = {"p": [f"k{i}" for i in range(40)], "q": [f"k{i}" for i in range(20, 60)]}
     found = with_sample([Contest(name, ("k20", "k21"), 1) for name in of], of.__getitem__, 10, seed=3)
     for one in found:
@@ -76,18 +76,18 @@ def test_a_sample_is_random_and_shared_by_problems() -> None:
     for seed in range(400):
         (one,) = with_sample([Contest("p", ("k0",), 0)], of.__getitem__, 10, seed)
         counts[[int(name[1:]) for name in one.sample]] += 1
-    assert counts.min() > 60  # of 100 expected: none is left out
+    assert counts.min() > 60  # of 100 expected: all kernels are drawn
     assert counts.max() < 140
 
 
 @pytest.mark.parametrize(("drawn", "of"), [(59, 300), (10, 40), (40, 40), (1, 5)])
 def test_what_may_be_missed_is_what_samples_miss(drawn: int, of: int) -> None:
-    """With one faster kernel more than the share a sample holds one in 95 % of cases; with that share not."""
+    """With one more faster kernel a sample includes one in 95 % of cases; without it, it does not."""
     one = Contest("p", ("k",), 1, tuple(map(str, range(drawn))), of)
     faster = round(one.missed_share * of)
 
     def missing(count: int) -> float:
-        """The probability that a sample has none of so many, as a product of draws."""
+        """Probability that a sample includes none of `count` kernels, as a product of draws."""
         return math.prod(max(of - count - i, 0) / (of - i) for i in range(drawn))
 
     assert missing(faster + 1) <= 0.05 or faster + 1 > of - drawn
@@ -96,7 +96,7 @@ def test_what_may_be_missed_is_what_samples_miss(drawn: int, of: int) -> None:
 
 
 def test_the_best_of_all_is_estimated_from_the_sample() -> None:
-    """Speeds of the sample's two fastest are extended by their difference, unless all was measured or is faster."""
+    """Speeds of the sample's two fastest are extrapolated, unless all were measured or a measured kernel is faster."""
     contest = Contest("p", ("o", "x", "a", "b"), 1, ("a", "b"), 50)
     again = measured_again(contest, [[10.0], [8.0], [5.0], [6.0]])
     assert again.estimated_best_ns == pytest.approx(1 / (2 / 5 - 1 / 6))

@@ -1,4 +1,4 @@
-"""The report adds up: the whole, the slices, the baselines and each choice."""
+"""Consistency of the report: totals, slices, baselines and choices."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ SCORES = np.array([1.0, 2.0, 0.0, 1.0, 0.0, 2.0])
 
 
 def evaluate(dataset: Dataset, scores: np.ndarray, learned_from: Dataset | None = None) -> Evaluation:
-    """Judge scores of all rows of a dataset."""
+    """Evaluate scores of all rows of a dataset."""
     learned = None if learned_from is None else Learned([learned_from])
     return evaluate_parts(in_memory(dataset), lambda part: RankedRows.by_scores(part, scores), learned)
 
@@ -56,7 +56,7 @@ def test_choices_are_told_beside_the_best() -> None:
 
 
 def test_slices_by_hand() -> None:
-    """Each problem is in its slices; a pipeline is judged among its own kernels, failures left out."""
+    """Each problem is in its slices; a pipeline is evaluated among its own kernels, without failures."""
     found = {(one.kind, one.name): one for one in evaluate(DATA, SCORES).slices}
     assert found["batch", "N = 1"] == SliceReport("batch", "N = 1", 1, 0.5, 0.5, 0.5, 0.5, 0.5)
     assert found["stride", "strided"] == SliceReport("stride", "strided", 1, 0.0, 0.0, 0.0, 0.0, 0.0)
@@ -68,7 +68,7 @@ def test_slices_by_hand() -> None:
 
 
 def test_slices_of_a_kind_have_the_mean_of_the_whole() -> None:
-    """Weighted by their problems, the slices of each kind give the mean over all."""
+    """Weighted by problems, the slices of each kind average to the overall mean."""
     data = judged(measured())
     scores = np.random.default_rng(5).random(len(data))
     found = evaluate(data, scores)
@@ -82,7 +82,7 @@ def test_slices_of_a_kind_have_the_mean_of_the_whole() -> None:
 
 
 def test_a_pipeline_is_judged_by_its_own_best() -> None:
-    """Recomputed with a loop: the choice among a pipeline's kernels over the best of them."""
+    """Compared with a loop: the choice among a pipeline's kernels over the best of them."""
     data = judged(measured())
     scores = np.random.default_rng(6).random(len(data))
     frame = data.frame.assign(score=scores, problem=data.problem_ids)
@@ -98,7 +98,7 @@ def test_a_pipeline_is_judged_by_its_own_best() -> None:
 
 
 def test_baselines_are_those_the_data_allow() -> None:
-    """Baselines that learn need data to learn from; all are over the judged problems."""
+    """Baselines that learn need training data; all use the evaluated problems."""
     assert set(evaluate(DATA, SCORES).baselines) == {HINDSIGHT, "random kernel (expected)"}
     learned = build([(ONE, A, 4), (ONE, B, 2), (TWO, A, 3), (TWO, B, 5)])
     found = evaluate(DATA, SCORES, learned).baselines
@@ -126,7 +126,7 @@ def test_the_oracle_has_full_efficiency() -> None:
 
 
 def test_problems_without_a_time_are_not_judged() -> None:
-    """They have no oracle; with no other problem there is nothing to judge."""
+    """They have no oracle; with no other problem there is nothing to evaluate."""
     data = build([(ONE, A, 2), (ONE, B, 4), (TWO, A, 6), (TWO, B, 3)], failed=[0, 1])
     assert judged(data).problems() == [TWO]
     assert judged(DATA) is DATA

@@ -16,7 +16,7 @@ VERDICT = Verdict(
 
 
 def test_junit_has_a_test_for_each_check() -> None:
-    """Counts, names and failures are read back by an XML parser; what steers a terminal is escaped."""
+    """Counts, names and failures are parsed by an XML parser; terminal control characters are escaped."""
     root = ET.fromstring(VERDICT.junit())  # noqa: S314 - our own text
     suite = root[0]
     assert (root.tag, suite.get("name")) == ("testsuites", "ckh validate compare")
@@ -30,7 +30,7 @@ def test_junit_has_a_test_for_each_check() -> None:
 
 
 def test_markdown_says_the_verdict_and_why() -> None:
-    """Text of the outside is no markup, and a table has its rule."""
+    """Foreign text is escaped, and a table has its header rule."""
     assert VERDICT.markdown().decode().splitlines()[2:] == [
         "## FAIL: old \\<-\\> new",
         "",
@@ -45,6 +45,6 @@ def test_markdown_says_the_verdict_and_why() -> None:
 
 
 def test_nothing_wrong_passes() -> None:
-    """Without failures there is no list of them."""
+    """Without failures there is no list of failures."""
     text = Verdict("ckh validate selection", "golden.json", (Check("a"),)).markdown().decode()
     assert text.splitlines()[2:] == ["## PASS: golden.json"]

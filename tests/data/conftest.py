@@ -26,7 +26,7 @@ ROW = _ROW | {"latency_ms": 0.5, "tflops": FLOPS / 0.5 / 1e9, "non_zero": 7}
 
 @pytest.fixture
 def write_csv(tmp_path: Path) -> Callable[..., Path]:
-    """Write rows, each given by what differs from a good one; `columns` in that order."""
+    """Write rows, each given by its differences from a good row; `columns` gives the order."""
 
     def write(*rows: dict[str, Any], columns: Sequence[str] = AMD_COLUMNS, name: str = "amd.csv") -> Path:
         lines = [",".join(columns), *(",".join(str((ROW | row)[column]) for column in columns) for row in rows)]
@@ -39,7 +39,7 @@ def write_csv(tmp_path: Path) -> Callable[..., Path]:
 
 @pytest.fixture
 def dataset(write_csv: Callable[..., Path]) -> Dataset:
-    """Two problems that differ in a stride, and three kernels, of which one gave zeros on the second problem."""
+    """Two problems that differ in a stride, and three kernels, one of which returned zeros on the second problem."""
     kernels = [f"grouped_conv_forward_bf16_2d_64x32x16_{how}" for how in ("compv3", "compv4_intrawave_dsb", "mem")]
     rows = [
         {"kernel": kernel, "stride_h": stride, "latency_ms": 0.1 * (i + 1), "tflops": 0, "non_zero": zero}

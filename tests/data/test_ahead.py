@@ -1,4 +1,4 @@
-"""Items that are computed while those before are used."""
+"""Computing items ahead in a thread."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def test_items_come_in_order_and_one_is_computed_ahead() -> None:
-    """While an item is used the next one is computed, and no more."""
+    """While an item is used, exactly one more is computed."""
     begun = [threading.Event() for _ in range(4)]
 
     def numbers() -> Iterator[int]:
@@ -32,7 +32,7 @@ def test_items_come_in_order_and_one_is_computed_ahead() -> None:
 
 
 def test_an_error_comes_after_the_items_before_it() -> None:
-    """An error is raised where its item would be."""
+    """An error is raised at the position of its item."""
 
     def numbers() -> Iterator[int]:
         yield 1

@@ -1,4 +1,4 @@
-"""Converting: which rows a dataset has, in which order, whatever the size of the blocks they are read in."""
+"""Conversion: rows of a dataset and their order, independent of the block size."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ SIZES = "0,{n},64,128,2,1,28,28,1,3,3,1,1,1,0,1,1,1,1,1"
 
 
 def write_inputs(folder: Path) -> list[Path]:
-    """Three files of 40 problems: with failures, wrong TFLOPS, repeated pairs, wrong numbers and cut rows."""
+    """Three files of 40 problems: with failures, wrong TFLOPS, repeated pairs, wrong numbers and truncated rows."""
     draw = random.Random(7)
     paths = []
     for name in "abc":
@@ -66,7 +66,7 @@ def test_rows_do_not_depend_on_blocks(
     repeated: int,
     digest: str,
 ) -> None:
-    """Rows, their order, counts and messages do not depend on how files are read, and are as recorded."""
+    """Rows, their order, counts and messages do not depend on the block size, and equal the recorded ones."""
     monkeypatch.setattr(cells, "_BLOCK_BYTES", block_bytes)
     inputs, out = write_inputs(tmp_path)[:count], tmp_path / "out.parquet"
     found = conversion.convert(inputs, out, ReadOptions(arch="gfx942", skip_bad=True))
@@ -80,7 +80,7 @@ def test_rows_do_not_depend_on_blocks(
 
 
 def test_a_folder_of_parts_is_the_same_dataset(tmp_path: Path) -> None:
-    """Rows, their order, sources and digest are those of one file; parts have so many rows, the last one fewer."""
+    """Rows, their order, sources and checksum equal those of one file; all parts but the last have the same size."""
     inputs, out, folder = write_inputs(tmp_path), tmp_path / "out.parquet", tmp_path / "parts"
     options = ReadOptions(arch="gfx942", skip_bad=True)
     one = conversion.convert(inputs, out, options)
@@ -95,7 +95,7 @@ def test_a_folder_of_parts_is_the_same_dataset(tmp_path: Path) -> None:
 
 
 def test_a_damaged_part_is_named(tmp_path: Path) -> None:
-    """A changed time does not have the digest that was written; a part that is cut off is no Parquet file."""
+    """A changed time does not match the checksum; a truncated part is not a Parquet file."""
     folder = tmp_path / "parts"
     conversion.convert(write_inputs(tmp_path), folder, ReadOptions(arch="gfx942", skip_bad=True), partition_rows=100)
     second = folder / "part-00001.parquet"
@@ -114,7 +114,7 @@ def test_a_damaged_part_is_named(tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("block_bytes", [1 << 23, 3000])
 def test_averages_do_not_depend_on_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, block_bytes: int) -> None:
-    """A pair's time is the geometric mean of those of the files that have one; a single one stays as it is."""
+    """A pair's time is the geometric mean over the files that have it; a single time is unchanged."""
     monkeypatch.setattr(cells, "_BLOCK_BYTES", block_bytes)
     paths, out = write_inputs(tmp_path), tmp_path / "out.parquet"
     options = ReadOptions(arch="gfx942", skip_bad=True)

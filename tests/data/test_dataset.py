@@ -30,14 +30,14 @@ DATA = Path(__file__).parents[2] / "data"
 
 @pytest.fixture
 def path(dataset: Dataset, tmp_path: Path) -> Path:
-    """The dataset as a file."""
+    """Write the dataset to a file."""
     path = tmp_path / "data.parquet"
     write_dataset(dataset, path)
     return path
 
 
 def rewrite(path: Path, change: Callable[[pa.Table], pa.Table]) -> Path:
-    """Change a file and its metadata, which then no longer say what the rows were."""
+    """Change a file and its metadata, without updating the checksum."""
     table = pq.read_table(path)
     document = json.loads(table.schema.metadata[b"ckh"])
     document.pop("content_sha256", None)
@@ -48,12 +48,12 @@ def rewrite(path: Path, change: Callable[[pa.Table], pa.Table]) -> Path:
 
 
 def replaced(name: str, values: pa.Array) -> Callable[[pa.Table], pa.Table]:
-    """A change of one column."""
+    """Return a change of one column."""
     return lambda table: table.set_column(table.column_names.index(name), name, values)
 
 
 def test_round_trip(dataset: Dataset, path: Path) -> None:
-    """A file gives back the same rows, types, metadata and content hash."""
+    """A file returns the same rows, types, metadata and content hash."""
     again = read_dataset(path)
     pd.testing.assert_frame_equal(again.frame, dataset.frame)
     assert again.metadata == dataset.metadata
@@ -61,7 +61,7 @@ def test_round_trip(dataset: Dataset, path: Path) -> None:
 
 
 def test_a_file_with_the_earlier_name_of_a_column_is_the_same(dataset: Dataset, path: Path) -> None:
-    """Kernels were in the column `kernel_name`: such a file has the same rows and digest, as those that ship."""
+    """Kernels were in the column `kernel_name`: such a file has the same rows and checksum, like the shipped files."""
     table = pq.read_table(path)
     names = ["kernel_name" if name == "kernel" else name for name in table.column_names]
     pq.write_table(table.rename_columns(names).replace_schema_metadata(table.schema.metadata), path)
@@ -76,7 +76,7 @@ def test_a_file_with_the_earlier_name_of_a_column_is_the_same(dataset: Dataset, 
 
 
 def test_metadata_of_the_file(dataset: Dataset, path: Path) -> None:
-    """Units and meanings stand at the columns, lineage and how it was measured at the file."""
+    """Units and meanings are column metadata; provenance and measurement method are file metadata."""
     schema = pq.read_schema(path)
     for column in CONV_DATASET:
         field = schema.field(column.name)
@@ -107,7 +107,7 @@ def test_problems_are_told_apart_by_their_complete_identity(dataset: Dataset) ->
 
 
 def test_problem_ids_agree_with_a_dictionary(dataset: Dataset) -> None:
-    """The vectorised numbering equals one made row by row."""
+    """The vectorized numbering equals a row-by-row numbering."""
     rng = np.random.default_rng(0)
     frame = dataset.frame.iloc[np.zeros(500, dtype=int)].reset_index(drop=True)
     for column in CONV_COLUMNS:
@@ -118,7 +118,7 @@ def test_problem_ids_agree_with_a_dictionary(dataset: Dataset) -> None:
 
 
 def test_numbering_survives_many_distinct_values(dataset: Dataset) -> None:
-    """Products of the numbers of values beyond 64 bits do not overflow."""
+    """Products of value counts beyond 64 bits do not overflow."""
     rng = np.random.default_rng(0)
     frame = dataset.frame.iloc[np.zeros(2000, dtype=int)].reset_index(drop=True)
     for column in CONV_COLUMNS:
@@ -137,13 +137,13 @@ def test_problems(dataset: Dataset) -> None:
 
 
 def test_valid_leaves_out_wrong_results(dataset: Dataset) -> None:
-    """Only positive times of right results are left."""
+    """Only positive times of correct results remain."""
     assert dataset.valid().frame["latency_ms"].tolist() == pytest.approx([0.1, 0.2, 0.3, 0.1, 0.3])
     assert dataset.select(dataset.problem_ids == 1).problem_ids.tolist() == [0, 0, 0]
 
 
 def test_hardware(dataset: Dataset) -> None:
-    """The profile is plain integers where rows agree, arrays where not, and an error where it is missing."""
+    """The profile has integers where rows agree, arrays otherwise, and missing values are errors."""
     hardware = dataset.hardware()
     assert tuple(hardware) == HARDWARE
     assert (hardware["num_cus"], hardware["lds_capacity"]) == (228, 65536)
@@ -155,7 +155,7 @@ def test_hardware(dataset: Dataset) -> None:
 
 
 def test_arch_and_variants(dataset: Dataset) -> None:
-    """One arch is given by name; of several none is."""
+    """A single arch is returned by name; several are an error."""
     assert (dataset.arch, dataset.variants) == ("gfx942", ("forward",))
     mixed = Dataset(dataset.frame.assign(arch=["gfx942", "gfx950"] * 3))
     assert mixed.archs == ("gfx942", "gfx950")
@@ -164,7 +164,7 @@ def test_arch_and_variants(dataset: Dataset) -> None:
 
 
 def test_the_content_hash_sees_values_nulls_and_order(dataset: Dataset) -> None:
-    """Any change of content changes the hash; what is not in the schema does not."""
+    """Any change of content changes the hash; columns outside of the schema do not."""
     frame = dataset.frame
     changes = [
         frame.assign(latency_ms=frame["latency_ms"] * (1 + 1e-15)),
@@ -180,7 +180,7 @@ def test_the_content_hash_sees_values_nulls_and_order(dataset: Dataset) -> None:
 
 
 def test_several_files_and_folders(dataset: Dataset, tmp_path: Path) -> None:
-    """Files are joined in order, those of a folder by name, with their sources; what both are of is said once."""
+    """Files are joined in order, those of a folder by name; common sources are listed once."""
     (source,) = dataset.metadata["sources"]
     for i in (0, 1):
         metadata = {**dataset.metadata, "sources": [{"name": str(i)}, source]}
@@ -193,21 +193,21 @@ def test_several_files_and_folders(dataset: Dataset, tmp_path: Path) -> None:
 
 
 def test_a_pair_in_two_files_is_refused(dataset: Dataset, path: Path, tmp_path: Path) -> None:
-    """Merged and unmerged files side by side do not count twice."""
+    """Merged and unmerged files of the same rows are not counted twice."""
     write_dataset(dataset.select(dataset.problem_ids == 1), tmp_path / "part.parquet")
     with expect_refusal(DataError, "duplicate-rows", "3", "kernel", "_s2x1_"):
         read_dataset(path, tmp_path / "part.parquet")
 
 
 def test_missing_nullable_columns_are_null(path: Path) -> None:
-    """A file without optional columns is read, and they are null."""
+    """Missing optional columns are read as null."""
     rewrite(path, lambda table: table.drop_columns(["spread", "hw_num_xcd", "device", "remeasured"]))
     frame = read_dataset(path).frame
     assert frame[["spread", "hw_num_xcd", "device", "remeasured"]].isna().all().all()
 
 
 def test_narrower_types_are_widened(path: Path) -> None:
-    """int32 and dictionary-encoded strings are what the schema means."""
+    """int32 and dictionary-encoded strings are converted to the schema's types."""
     before = read_dataset(path)
     rewrite(path, lambda table: replaced("N", table["N"].cast(pa.int32()))(table))
     rewrite(path, lambda table: replaced("variant", table["variant"].dictionary_encode())(table))
@@ -238,7 +238,7 @@ def test_narrower_types_are_widened(path: Path) -> None:
     ],
 )
 def test_a_wrong_file_is_refused(path: Path, change: Callable[[pa.Table], pa.Table], message: str) -> None:
-    """What a dataset cannot hold is refused, naming file and column."""
+    """Invalid content is refused, naming file and column."""
     rewrite(path, change)
     with pytest.raises(DataError) as refused:
         read_dataset(path)
@@ -248,7 +248,7 @@ def test_a_wrong_file_is_refused(path: Path, change: Callable[[pa.Table], pa.Tab
 
 @pytest.mark.parametrize("size", [0, 3, 1000, -10])
 def test_an_empty_or_truncated_file_is_refused(path: Path, size: int) -> None:
-    """A file that is not a whole Parquet file is one clear error."""
+    """A file that is not a complete Parquet file gives one clear error."""
     path.write_bytes(path.read_bytes()[:size])
     with expect_refusal(DataError, "unreadable", "data.parquet") as refused:
         read_dataset(path)
@@ -256,7 +256,7 @@ def test_an_empty_or_truncated_file_is_refused(path: Path, size: int) -> None:
 
 
 def test_a_changed_value_is_refused(dataset: Dataset, path: Path) -> None:
-    """Rows that are not those that were written are refused, in whatever column the change is."""
+    """Modified rows are refused, whatever column was modified."""
     table = pq.read_table(path)
     other = table["kernel"][0].as_py().replace("_64x", "_16x")
     for name, value in (("tflops", 0.12), ("C", 128), ("kernel", other), ("spread", 0.5), ("run_id", None)):
@@ -273,7 +273,7 @@ def test_a_changed_value_is_refused(dataset: Dataset, path: Path) -> None:
 
 @pytest.mark.slow
 def test_flipped_bytes_are_found(dataset: Dataset, path: Path) -> None:
-    """A file with a byte changed is refused, or holds the same rows; never others."""
+    """A file with a flipped bit is refused, or has the same rows; never different ones."""
     sound, random = path.read_bytes(), np.random.default_rng(0)
     found = 0
     for place in random.integers(0, len(sound), 300).tolist():
@@ -288,13 +288,13 @@ def test_flipped_bytes_are_found(dataset: Dataset, path: Path) -> None:
 
 
 def test_how_a_file_is_written_does_not_change_its_digest(dataset: Dataset, path: Path) -> None:
-    """The same rows in other row groups, compressed otherwise, are those that were written."""
+    """The same rows in other row groups and with other compression have the same checksum."""
     pq.write_table(pq.read_table(path), path, row_group_size=2, compression="none", use_dictionary=False)
     pd.testing.assert_frame_equal(read_dataset(path).frame, dataset.frame)
 
 
 def test_how_rows_are_numbered_changes_nothing(dataset: Dataset, path: Path) -> None:
-    """Values that stand twice among those that rows refer to, and blocks in pieces, give the same file and digest."""
+    """Duplicate dictionary values and fragmented blocks give the same file and checksum."""
 
     def renumbered(values: pa.DictionaryArray) -> pa.DictionaryArray:
         count, kind = len(values.dictionary), values.dictionary.type
@@ -323,7 +323,7 @@ def test_how_rows_are_numbered_changes_nothing(dataset: Dataset, path: Path) -> 
 
 
 def test_a_file_without_a_digest_is_said_to_be_unverified(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """It is read, with a warning that names it; one that has a digest is read without a word."""
+    """It is read with a warning that names it; a file with a checksum gives no warning."""
     read_dataset(path)
     assert capsys.readouterr().err == ""
     read_dataset(rewrite(path, lambda table: table))
@@ -332,7 +332,7 @@ def test_a_file_without_a_digest_is_said_to_be_unverified(path: Path, capsys: py
 
 @pytest.mark.slow
 def test_what_ships_is_what_was_written() -> None:
-    """The rows of every dataset in data/ have the digest that its file states."""
+    """Every dataset in data/ matches the checksum in its file."""
     files = sorted(DATA.glob("*.parquet"))
     assert len(files) >= 9
     for file in files:
@@ -341,7 +341,7 @@ def test_what_ships_is_what_was_written() -> None:
 
 
 def test_the_columns_that_are_needed(dataset: Dataset, path: Path) -> None:
-    """Of a file, some columns and those of identity are kept, texts as categories; all columns are verified."""
+    """Selected and identity columns are kept, with categorical strings; all columns are verified."""
     part = read_dataset(path, columns=lambda _op: ("spread", "status"))
     kept = {*CONV_IDENTITY, "arch", "op_type", "kernel", "spread", "status"}
     assert list(part.frame) == [column.name for column in CONV_DATASET if column.name in kept]
@@ -356,7 +356,7 @@ def test_the_columns_that_are_needed(dataset: Dataset, path: Path) -> None:
 
 
 def test_integers_in_few_bytes(dataset: Dataset, path: Path) -> None:
-    """Of a dataset that is judged on, integers take as few bytes as their column needs, and are the same."""
+    """With `narrow`, integers have the narrowest type for their column and the same values."""
     part = read_dataset(path, columns=lambda _op: ("spread", "status"), narrow=True)
     assert {part.frame[name].dtype for name in dataset.op.problems.sizes} == {np.dtype("int8"), np.dtype("int16")}
     for name in dataset.op.problems.sizes:
@@ -365,7 +365,7 @@ def test_integers_in_few_bytes(dataset: Dataset, path: Path) -> None:
 
 
 def test_a_foreign_parquet_file_is_refused(tmp_path: Path) -> None:
-    """Parquet that ckh did not write is told from a dataset."""
+    """Parquet not written by ckh is distinguished from a dataset."""
     path = tmp_path / "other.parquet"
     pq.write_table(pa.table({"a": [1]}), path)
     with expect_refusal(DataError, "not-a-dataset"):
@@ -373,7 +373,7 @@ def test_a_foreign_parquet_file_is_refused(tmp_path: Path) -> None:
 
 
 def test_missing_inputs_are_refused(tmp_path: Path) -> None:
-    """No file, no path at all, and a folder without Parquet files are errors."""
+    """A missing file, no path at all, and a folder without Parquet files are errors."""
     with expect_refusal(DataError, "no-file"):
         read_dataset(tmp_path / "none.parquet")
     with expect_refusal(DataError, "no-file"):
@@ -383,7 +383,7 @@ def test_missing_inputs_are_refused(tmp_path: Path) -> None:
 
 
 def test_make_dataset_checks_and_fills(dataset: Dataset) -> None:
-    """A frame with only the needed columns is a dataset; one with a fraction for a size is not."""
+    """A frame with only the required columns is a dataset; a fractional size is refused."""
     needed = dataset.frame[[column.name for column in CONV_DATASET if not column.nullable] + ["latency_ms"]]
     made = make_dataset(needed)
     assert made.frame["tflops"].isna().all()
@@ -393,7 +393,7 @@ def test_make_dataset_checks_and_fills(dataset: Dataset) -> None:
 
 
 def test_a_failed_write_leaves_the_old_file(dataset: Dataset, tmp_path: Path) -> None:
-    """A file where the folder should be is an error that names the output, and stays."""
+    """A file in place of the folder is an error that names the output, and the file is unchanged."""
     (tmp_path / "file").write_bytes(b"precious")
     with expect_refusal(OutputError, "unwritable"):
         write_dataset(dataset, tmp_path / "file" / "data.parquet")

@@ -1,4 +1,4 @@
-"""Which row of a pair counts when several inputs measured it."""
+"""Selection of a pair's row among several inputs."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 
 
 def rows_of(*found: pa.Table) -> StoredRows:
-    """The rows of tables, as a reader keeps them."""
+    """Store the rows of tables, like a reader."""
     return store(found)
 
 
 def measured(dataset: Dataset, run_id: str, **changes: Any) -> Reading:
-    """One row of a run that differs from the dataset's first row."""
+    """One row of a run with differences from the dataset's first row."""
     row = dataset.frame.iloc[[0]].assign(run_id=run_id, **changes)
     if row["status"].iloc[0] not in {"ok", "unstable"}:
         row = row.assign(is_valid=False)
@@ -36,7 +36,7 @@ def measured(dataset: Dataset, run_id: str, **changes: Any) -> Reading:
 
 
 def merged(*readings: Reading) -> Merged:
-    """The readings as one."""
+    """Merge readings."""
     return merge(readings)
 
 
@@ -62,7 +62,7 @@ def test_the_last_row_of_a_run_counts(dataset: Dataset) -> None:
 def test_across_runs_the_stronger_row_counts(
     dataset: Dataset, weaker: dict[str, Any], stronger: dict[str, Any]
 ) -> None:
-    """Wrong before measured before failed, then remeasured, then samples, in whatever order the inputs come."""
+    """Wrong before measured before failed, then remeasured, then samples, for any order of the inputs."""
     pair = [measured(dataset, "weaker", **weaker), measured(dataset, "stronger", **stronger)]
     for readings in (pair, pair[::-1]):
         result = merged(*readings)
@@ -71,12 +71,12 @@ def test_across_runs_the_stronger_row_counts(
 
 
 def test_equal_rows_give_the_later_input(dataset: Dataset) -> None:
-    """Among equals the later input counts."""
+    """Among equal rows the later input wins."""
     assert merged(measured(dataset, "a"), measured(dataset, "b")).dataset.frame["run_id"].tolist() == ["b"]
 
 
 def test_different_archs_problems_and_kernels_are_kept_apart(dataset: Dataset) -> None:
-    """Only rows that agree in problem, arch and kernel give way to each other."""
+    """Only rows with the same problem, arch and kernel replace each other."""
     changes: list[dict[str, Any]] = [{}, {"arch": "gfx950"}, {"dilation_d": 2}, {"stride_w": 2}, {"kernel": "k"}]
     result = merged(*(measured(dataset, "a", **change) for change in changes))
     assert len(result.dataset) == len(changes)
@@ -84,7 +84,7 @@ def test_different_archs_problems_and_kernels_are_kept_apart(dataset: Dataset) -
 
 
 def test_times_of_several_inputs_are_averaged(dataset: Dataset) -> None:
-    """The geometric mean of what counts in each input; TFLOPS and bandwidth follow, a failure does not count."""
+    """Geometric mean over the inputs' selected rows; TFLOPS and bandwidth follow, failures are ignored."""
     first = dataset.frame.iloc[0]
     four = {"latency_ms": 4.0, "latency_min_ms": 3.5, "samples": 5, "spread": 0.01, "remeasured": True}
     readings = [
@@ -106,21 +106,21 @@ def test_times_of_several_inputs_are_averaged(dataset: Dataset) -> None:
 
 
 def test_pairs_of_one_input_keep_their_times(dataset: Dataset) -> None:
-    """Averaging changes nothing where each pair has one time."""
+    """Averaging changes nothing if each pair has one time."""
     parts = [dataset.frame.iloc[::2], dataset.frame.iloc[1::2]]
     readings = [Reading(rows_of(tables.conform(tables.from_pandas(part, "test"), "test")), ()) for part in parts]
     pd.testing.assert_frame_equal(merge(readings, averages=True).dataset.frame, merged(*readings).dataset.frame)
 
 
 def test_devices_of_one_arch_do_not_mix(dataset: Dataset) -> None:
-    """Times of two different devices are not comparable; an unnamed device is no other device."""
+    """Times of two different devices are not comparable; an unnamed device matches any device."""
     with expect_refusal(DataError, "mixed-devices", "gfx942", "B"):
         merged(measured(dataset, "a", device="A"), measured(dataset, "b", device="B"))
     assert len(merged(measured(dataset, "a", device="A"), measured(dataset, "b", device=None)).dataset) == 1
 
 
 def test_nothing_is_lost_without_repeats(dataset: Dataset) -> None:
-    """A table without repeated pairs comes through unchanged."""
+    """A table without repeated pairs is unchanged."""
     table = tables.from_pandas(dataset.frame, "test")
     reading = Reading(rows_of(tables.conform(table, "test")), ())
     pd.testing.assert_frame_equal(merged(reading).dataset.frame, dataset.frame)

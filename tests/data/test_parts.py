@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Path]:
-    """Rows of fourteen problems in random order, in two files that both have rows of all; parts are small."""
+    """Rows of fourteen problems in random order, spread over two files; parts are small."""
     monkeypatch.setattr(parts, "PART_ROWS", 50)
     order = np.random.default_rng(1).permutation(len(measured()))
     found = [tmp_path / "0.parquet", tmp_path / "1.parquet"]
@@ -33,14 +33,14 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Path]:
 
 
 def sorted_rows(dataset: Dataset) -> pd.DataFrame:
-    """The rows with plain texts, in an order of their own."""
+    """The rows with plain strings, sorted."""
     frame = dataset.frame.astype({name: "object" for name in dataset.frame if dataset.frame[name].dtype == "category"})
     found: pd.DataFrame = frame.sort_values([*dataset.op.problems.identity, "kernel"]).reset_index(drop=True)
     return found
 
 
 def test_parts_hold_whole_problems_in_the_order_of_the_rows(files: list[Path]) -> None:
-    """Together they are the rows of the files; a problem's are in one part, and problems come as they appear."""
+    """Parts together have the rows of the files; each problem is in one part, in order of appearance."""
     whole = read_dataset(*files, columns=needed_columns, narrow=True)
     found = read_parts(*files, columns=needed_columns)
     assert len(list(found)) > 5
@@ -59,7 +59,7 @@ def test_few_rows_are_one_part(files: list[Path], monkeypatch: pytest.MonkeyPatc
 
 
 def test_rows_are_selected_part_by_part(files: list[Path]) -> None:
-    """What is left of a mask is each part's; parts of which nothing is left are gone."""
+    """Masks are applied part by part; empty parts are removed."""
     found = read_parts(*files, columns=needed_columns)
     masks = [np.full(len(part), number % 2 == 0) for number, part in enumerate(found)]
     masks[0][0] = False
@@ -70,14 +70,14 @@ def test_rows_are_selected_part_by_part(files: list[Path]) -> None:
 
 
 def test_a_pair_that_occurs_twice_is_refused(files: list[Path]) -> None:
-    """Also where its rows are far apart, in two files."""
+    """Also if its rows are far apart, in two files."""
     found = read_parts(files[0], files[0], columns=needed_columns)
     with expect_refusal(DataError, "duplicate-rows", "conv_forward"):
         list(found)
 
 
 def test_a_full_folder_of_temporary_files_is_one_line(files: list[Path], monkeypatch: pytest.MonkeyPatch) -> None:
-    """It says which folder, and how to name another."""
+    """The error names the folder and how to choose another."""
     full = Path("/dev/full").open("wb", buffering=0)  # noqa: SIM115 # closed by the part
     monkeypatch.setattr(parts, "TemporaryFile", lambda: full)
     with expect_refusal(OutputError, "unwritable") as refused:

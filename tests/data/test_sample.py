@@ -1,4 +1,4 @@
-"""Drawing problems of a dataset that has more rows than are wanted."""
+"""Sampling problems of a dataset with too many rows."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def files(tmp_path: Path) -> list[Path]:
-    """Rows of fourteen problems of 24 kernels in random order, in two files that both have rows of all."""
+    """Rows of fourteen problems with 24 kernels in random order, spread over two files."""
     order = np.random.default_rng(1).permutation(len(measured()))
     found = [tmp_path / "0.parquet", tmp_path / "1.parquet"]
     for path, rows in zip(found, np.array_split(order, 2), strict=True):
@@ -35,14 +35,14 @@ def every(op: AnyOperation) -> tuple[str, ...]:
 
 
 def plain(dataset: Dataset) -> pd.DataFrame:
-    """The rows without categories."""
+    """The rows without categorical columns."""
     names = [name for name, kind in dataset.frame.dtypes.items() if kind == "category"]
     found: pd.DataFrame = dataset.frame.astype(dict.fromkeys(names, "object"))
     return found
 
 
 def test_whole_problems_are_drawn(files: list[Path]) -> None:
-    """As many as have so many rows, in the order of the files."""
+    """As many problems as fit are drawn, in the order of the files."""
     dataset, drawn = read_sample(files, 130, 7, every, {})
     assert drawn is not None
     assert (drawn.rows, drawn.problems, drawn.of_rows, drawn.of_problems) == (120, 5, 336, 14)
@@ -54,20 +54,20 @@ def test_whole_problems_are_drawn(files: list[Path]) -> None:
 
 
 def test_the_seed_says_which(files: list[Path]) -> None:
-    """Equal seeds draw equal problems, others do not."""
+    """Equal seeds draw equal problems, other seeds do not."""
     first, again, other = (read_sample(files, 130, seed, every, {})[0].problems() for seed in (7, 7, 8))
     assert first == again != other
 
 
 def test_few_rows_are_all_read(files: list[Path]) -> None:
-    """Nothing is drawn of a dataset that is small enough."""
+    """A dataset that is small enough is read completely."""
     dataset, drawn = read_sample(files, 336, 7, every, {})
     assert drawn is None
     pd.testing.assert_frame_equal(dataset.frame, read_dataset(*files, columns=every).frame)
 
 
 def test_only_problems_with_a_value_are_drawn(files: list[Path]) -> None:
-    """Others do not count, unless no problem has the value: then whoever asked says what there is."""
+    """Other problems are ignored, unless no problem has the value: then the caller reports what exists."""
     images = [problem.n for problem in measured().problems()]
     _, drawn = read_sample(files, 100, 7, every, {"N": images[0]})
     assert drawn is not None
@@ -78,6 +78,6 @@ def test_only_problems_with_a_value_are_drawn(files: list[Path]) -> None:
 
 
 def test_one_problem_is_read_in_any_case(files: list[Path]) -> None:
-    """Even if it has more rows than are wanted."""
+    """Also if it has more rows than the maximum."""
     dataset, _drawn = read_sample(files, 1, 7, every, {})
     assert (len(dataset), len(dataset.problems())) == (24, 1)

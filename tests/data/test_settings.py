@@ -1,4 +1,4 @@
-"""The settings of bench stand once: option, what was given, and the record of a run follow."""
+"""Settings of bench, declared once: options, given values, and the run's record."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.runs import host_run
 
 
 def test_each_setting_is_an_option_and_recorded() -> None:
-    """Every field of `Settings` is typed as an option of its name, with a help, and is a field of a run's record."""
+    """Every field of `Settings` is an option of its name, with help, and a field of a run's record."""
     options = {name: one.default for name, one in inspect.signature(bench).parameters.items()}
     for name in SETTINGS:
         assert options[name].param_decls[0].partition("/")[0] == as_option(name)
@@ -24,7 +24,7 @@ def test_each_setting_is_an_option_and_recorded() -> None:
 
 
 def test_what_was_not_given_is_no_value() -> None:
-    """None is not given, whereas 0 and False are."""
+    """None means not given; 0 and False are values."""
     given = Given(seed=0, cold=False, problems=None)
     assert given.values == {"seed": 0, "cold": False}
     assert given["problems"] is None
@@ -33,7 +33,7 @@ def test_what_was_not_given_is_no_value() -> None:
 
 
 def test_a_record_gives_its_settings_back() -> None:
-    """What a run is recorded with is what a resumed run takes."""
+    """A resumed run gets the recorded settings."""
     settings = Settings(
         op="o", variant="v", problems="p", kernels="k", dtype="fp16", seed=7, samples=3, split_k=(1, 2), max_scratch=0
     )

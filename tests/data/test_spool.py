@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 def test_rows_come_back_without_those_that_were_dropped(
     dataset: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Rows are those that were added, in blocks of any size, and their file has no name."""
+    """Stored rows equal the added rows, for any block size, and their file is unnamed."""
     monkeypatch.setattr(spool, "BLOCK_ROWS", 3)
     table = tables.compact(tables.from_pandas(dataset.frame, "test"), "test")
     rows = StoredRows(tmp_path / "out.parquet")
@@ -36,7 +36,7 @@ def test_rows_come_back_without_those_that_were_dropped(
 
 
 def test_records_by_bucket() -> None:
-    """A bucket holds its records in the order they were added."""
+    """A bucket holds its records in insertion order."""
     kind = np.dtype([("row", "i8"), ("value", "f8")])
     records = np.array([(number, number / 2) for number in range(20)], dtype=kind)
     buckets = Buckets(kind)
@@ -49,7 +49,7 @@ def test_records_by_bucket() -> None:
 
 
 def test_marks() -> None:
-    """Numbers are marked one by one; those beyond the last are not."""
+    """Indices are marked individually; those beyond the last are not marked."""
     marks = Marks()
     marks.set(np.array([3, 64, 17]))
     marks.set(np.array([16]))
@@ -58,7 +58,7 @@ def test_marks() -> None:
 
 
 def test_no_room_is_one_line(dataset: Dataset) -> None:
-    """A disk without room is an error of the output."""
+    """A full disk is an output error."""
     rows = StoredRows()
     rows._file._file.close()
     rows._file._file = Path("/dev/full").open("wb", buffering=0)  # noqa: SIM115

@@ -1,4 +1,4 @@
-"""A synthetic dataset of the host's kernels, and small models of it, made once for all tests."""
+"""A synthetic dataset of the host's kernels, and small models of it, built once for all tests."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from ckh.ops.grouped_conv.kernel import ConvKernel
 
 HOST = load_arch("host")
-# The profile of a made-up machine: what is trained here must not depend on the machine that tests.
+# The profile of a fictitious machine: training must not depend on the machine that runs the tests.
 HARDWARE = HOST.hardware.to_dict() | {"num_cus": 3, "l2_cache_kb": 768}
 TREES = TreeParams(n_estimators=12, learning_rate=0.3, num_leaves=7, min_child_samples=3, colsample_bytree=0.5)
 
@@ -67,7 +67,7 @@ def kernels(variant: Direction = Direction.FORWARD, ndim: int = 2) -> tuple[Conv
 
 
 def time_ms(problem: ConvProblem, kernel: ConvKernel) -> float:
-    """A formula that likes tiles as large as the problem, some pipelines better than others."""
+    """A formula that favours tiles as large as the problem, and some pipelines."""
     m, n, k = problem.gemm_sizes
     tile = (kernel.tile_m, kernel.tile_n, kernel.tile_k)
     padded = np.prod([-(-size // step) * step for size, step in zip((m, n, k), tile, strict=True)])
@@ -77,7 +77,7 @@ def time_ms(problem: ConvProblem, kernel: ConvKernel) -> float:
 
 
 def build(rows: Sequence[tuple[ConvProblem, ConvKernel, float]], failed: Sequence[int] = ()) -> Dataset:
-    """A dataset of (problem, kernel, ms) rows; those with a number in `failed` gave a wrong result."""
+    """A dataset of (problem, kernel, ms) rows; rows with an index in `failed` have a wrong result."""
     where = list(dict.fromkeys(problem for problem, _, _ in rows))
     what = list(dict.fromkeys(kernel for _, kernel, _ in rows))
     pairs = Pairs(
@@ -98,7 +98,7 @@ def build(rows: Sequence[tuple[ConvProblem, ConvKernel, float]], failed: Sequenc
 
 @cache
 def measured(variant: Direction = Direction.FORWARD) -> Dataset:
-    """All problems on 24 kernels each, with 3 % of noise, every 29th row a failure."""
+    """All problems with 24 kernels each, with 3 % noise, every 29th row a failure."""
     random = np.random.default_rng(7)
     rows = [
         (problem, kernel, time_ms(problem, kernel) * float(np.exp(random.normal(scale=0.03))))
@@ -116,13 +116,13 @@ def trained(rank: RankObjective = RankObjective.RELATIVE, seed: int = 42, jobs: 
 
 
 def saved(folder: Path, rank: RankObjective = RankObjective.RELATIVE, seed: int = 42, jobs: int = 1) -> Path:
-    """Those models in a folder."""
+    """Save those models in a folder."""
     save(trained(rank, seed, jobs), folder)
     return folder
 
 
 def efficiencies(folder: Path) -> NDArray[np.float64]:
-    """What a model's choice on each measured problem is worth, by a loop over the rows."""
+    """Efficiency of a model's choice on each measured problem, by a loop over the rows."""
     data = measured()
     scores = load_model(folder).scores(data)
     ms = np.where(data.frame["is_valid"], data.frame["latency_ms"], np.inf)
@@ -133,7 +133,7 @@ def efficiencies(folder: Path) -> NDArray[np.float64]:
 def amd_matrix(
     problem: ConvProblem, of: Sequence[ConvKernel], names: Sequence[str], *, is_legacy: bool = True
 ) -> NDArray[np.float64]:
-    """Features as AMD's tools compute them, or with the tiles' true names; written out, not by `kernel_columns`."""
+    """Features as computed by AMD's tools, or with the tiles' true names; written out, without `kernel_columns`."""
     tiles = [(one.tile_m, one.tile_n, one.tile_k) if is_legacy else (one.tile_k, one.tile_m, one.tile_n) for one in of]
     columns: dict[str, Any] = {name: [float(size)] for name, size in problem.columns().items()}
     columns |= {"variant": [str(problem.variant)], "dtype": [problem.dtype]}
@@ -144,7 +144,7 @@ def amd_matrix(
 
 
 def amd_model(folder: Path, names: Sequence[str], **changes: Any) -> lightgbm.Booster:
-    """Write a model directory with AMD's files and keys; those given as None are left out."""
+    """Write a model directory with AMD's files and keys; keys given as None are left out."""
     import lightgbm
 
     matrices = [amd_matrix(problem, AMD_KERNELS, names) for problem in AMD_PROBLEMS]
@@ -180,5 +180,5 @@ def dataset() -> Dataset:
 
 @pytest.fixture
 def model_dir(tmp_path: Path) -> Path:
-    """A model of its own for each test, ranked by the relative objective."""
+    """A separate model for each test, ranked by the relative objective."""
     return saved(tmp_path / "host_forward")

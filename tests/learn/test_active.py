@@ -1,4 +1,4 @@
-"""What is measured next: pending problems, devices, useful kernels; and what more would bring."""
+"""Selection of the next measurements: pending problems, devices, useful kernels; and the learning curve."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ KERNELS = [np.arange(start, start + 40) for start in (0, 0, 0, 20, 20, 20)]
 
 
 def large_first(_problem: int, kernels: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Kernels of large numbers first."""
+    """Scores that prefer kernels with large indices."""
     return kernels.astype(np.float64)
 
 
 def test_workers_that_choose_at_a_time_take_problems_that_differ() -> None:
-    """What is pending is as good as measured: the second worker takes a problem of the other group."""
+    """Pending problems count as measured: the second worker gets a problem of the other group."""
     chooser = PairChooser(by_worth(PLACES), KERNELS, large_first)
     first, second = chooser.next("a"), chooser.next("b")
     assert first is not None
@@ -33,7 +33,7 @@ def test_workers_that_choose_at_a_time_take_problems_that_differ() -> None:
 
 
 def test_the_first_kernels_are_chosen_and_some_others() -> None:
-    """Those that stand first among the useful ones, and others of the problem, none twice."""
+    """The first useful kernels, and others of the problem, without duplicates."""
     chooser = PairChooser(by_worth(PLACES), KERNELS, large_first)
     chosen = chooser.next("a")
     assert chosen is not None
@@ -42,7 +42,7 @@ def test_the_first_kernels_are_chosen_and_some_others() -> None:
 
 
 def test_a_problem_is_gone_on_with_by_its_device_alone() -> None:
-    """Times of two devices are not compared; at the end every pair was chosen once."""
+    """Times of two devices are not compared; in the end every pair was selected once."""
     chooser = PairChooser(by_worth(PLACES), KERNELS, large_first)
     node_of: dict[int, str] = {}
     seen: set[tuple[int, int]] = set()
@@ -61,7 +61,7 @@ def test_a_problem_is_gone_on_with_by_its_device_alone() -> None:
 
 
 def test_other_scores_make_other_kernels_useful() -> None:
-    """What is learned is chosen from, beside what was useful before."""
+    """Useful kernels include those of new scores and all earlier ones."""
     chooser = PairChooser(by_worth(PLACES), KERNELS, large_first)
     before = set(chooser.useful)
     found = chooser.useful_by(lambda _problem, kernels: -kernels.astype(np.float64))
@@ -73,7 +73,7 @@ def test_other_scores_make_other_kernels_useful() -> None:
 
 
 def test_a_model_of_the_results_takes_its_first_few_alone() -> None:
-    """Of a problem that a model of the results scores only the leaders are chosen, of another one others, too."""
+    """For a problem scored by a model of the results only the leaders are selected, for others more."""
     chooser = PairChooser(by_worth(PLACES), KERNELS, large_first)
     chooser.learn(large_first, chooser.useful, {0, 1, 2})
     for chosen in (chooser.next("a"), chooser.next("b")):
@@ -86,14 +86,14 @@ def test_a_model_of_the_results_takes_its_first_few_alone() -> None:
 
 
 def test_kernels_of_which_nothing_is_known_are_drawn() -> None:
-    """Without scores as many are chosen, at random."""
+    """Without scores the same number is selected, at random."""
     chosen = PairChooser(by_worth(PLACES), KERNELS, lambda _problem, _kernels: None).next("a")
     assert chosen is not None
     assert len(chosen.kernels) == SHOTS.best + SHOTS.others
 
 
 def test_a_loss_that_falls_as_a_power_is_extrapolated() -> None:
-    """A loss of 10 %, 5 %, 2.5 % of 1, 2, 4 parts is 1.25 % with twice as many pairs, whatever problems are drawn."""
+    """A loss of 10 %, 5 %, 2.5 % with 1, 2, 4 parts is 1.25 % with twice as many pairs, whatever problems are drawn."""
     curve = LearningCurve(np.array([100.0, 200.0, 400.0]), np.tile([[0.9], [0.95], [0.975]], (1, 20)))
     assert curve.now().value == pytest.approx(0.975)
     gain = curve.gain(1.0)
@@ -102,7 +102,7 @@ def test_a_loss_that_falls_as_a_power_is_extrapolated() -> None:
 
 
 def test_a_curve_that_does_not_rise_promises_nothing() -> None:
-    """More pairs are expected to bring nothing, not less; the interval is of the problems."""
+    """The expected gain of more pairs is zero, not negative; the interval is over problems."""
     random = np.random.default_rng(0)
     flat = LearningCurve(np.array([100.0, 200.0, 400.0]), random.uniform(0.8, 1.0, (3, 30)).cumsum(axis=0).clip(0, 0.9))
     falls = LearningCurve(np.array([100.0, 200.0, 400.0]), np.array([[0.9] * 9, [0.8] * 9, [0.7] * 9]))

@@ -34,7 +34,7 @@ def rows_of(text: str) -> list[list[str]]:
 @pytest.mark.usefixtures("narrow")
 @pytest.mark.parametrize(("problem", "arch"), [(CONV, "gfx950"), (CONV, "gfx942"), (GEMM, "host")])
 def test_columns_are_the_parts_of_kernels(problem: ConvProblem | GemmProblem, arch: str) -> None:
-    """Each row has the tile, waves, instruction and pipeline that the parsed name has."""
+    """Each row has the tile, waves, instruction and pipeline of the parsed name."""
     found = ckh.answer(problem, arch=arch)
     parse = operation_of_problem(problem).kernels.parse
     rows = rows_of(answer_text(found, why=False))
@@ -59,7 +59,7 @@ def test_columns_are_the_parts_of_kernels(problem: ConvProblem | GemmProblem, ar
     ],
 )
 def test_no_two_rows_are_the_same_text(problem: ConvProblem, arch: str) -> None:
-    """Thirty rows differ in more than their place, and all lines of the table fit."""
+    """Thirty rows differ in more than their rank, and all lines of the table fit."""
     found = ckh.answer(problem, 30, arch=arch)
     lines = answer_text(found, why=False).splitlines()
     start = next(number for number, line in enumerate(lines) if set(line) == {"-", " "})

@@ -1,4 +1,4 @@
-"""Model directories, ours and AMD's, predict what LightGBM predicts, and damage is named."""
+"""Model directories of ckh and of AMD predict like LightGBM, and damage is reported."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ PROBLEM = problems()[3]
 
 
 def booster(folder: Path, target: str) -> lightgbm.Booster:
-    """LightGBM's own reading of a model file."""
+    """Read a model file with LightGBM."""
     packed = folder / f"model_{target}.lgbm.gz"
     return lightgbm.Booster(model_str=gzip.decompress(packed.read_bytes()).decode())
 
@@ -66,10 +66,10 @@ def edit_spec(folder: Path, **changes: Any) -> None:
 
 @pytest.mark.parametrize(("target", "least"), [("tflops", 2), ("latency", 1), ("bandwidth", 2), ("rank", 2)])
 def test_predictions_are_those_of_lightgbm(model_dir: Path, target: str, least: int) -> None:
-    """The NumPy forest on the profile of the training data gives LightGBM's values to 1e-12.
+    """The NumPy forest with the profile of the training data gives LightGBM's values to 1e-12.
 
-    How many values there are follows from the folds, which are not the same with every version of scikit-learn; that
-    there are several says that the trees were asked.
+    The number of distinct values depends on the folds, which differ between versions of scikit-learn; several values
+    show that the trees were evaluated.
     """
     columns = {**problem_columns([PROBLEM]), **kernel_columns(kernels())}
     raw = np.asarray(booster(model_dir, target).predict(GROUPED_CONV.matrix(columns, HARDWARE)))
@@ -79,7 +79,7 @@ def test_predictions_are_those_of_lightgbm(model_dir: Path, target: str, least: 
 
 
 def test_a_dataset_is_predicted_as_its_problems_are(model_dir: Path) -> None:
-    """Row by row the scores of a dataset are those of its problem and kernel."""
+    """Scores of a dataset equal those of the problem and kernel of each row."""
     model, data = load_model(model_dir), measured()
     scores = model.scores(data)
     for number, problem in enumerate(data.problems()):
@@ -89,7 +89,7 @@ def test_a_dataset_is_predicted_as_its_problems_are(model_dir: Path) -> None:
 
 
 def test_ranking_sorts_by_score_and_tells_time(model_dir: Path) -> None:
-    """Kernels come by descending score, equals in the order given; the time follows from flops and TFLOPS."""
+    """Kernels are sorted by descending score, ties in the given order; the time follows from flops and TFLOPS."""
     model, of = load_model(model_dir), [*kernels(), *kernels()]
     ranked = model.rank(PROBLEM, of)
     scores, tflops = (model.predict(PROBLEM, of, target) for target in ("rank", "tflops"))
@@ -102,7 +102,7 @@ def test_ranking_sorts_by_score_and_tells_time(model_dir: Path) -> None:
 
 
 def test_a_model_of_tflops_orders_by_them(tmp_path: Path) -> None:
-    """Without a target that ranks, the score is the TFLOPS."""
+    """Without a ranking target, the score is the TFLOPS."""
     ranked = load_model(saved(tmp_path / "model", RankObjective.TFLOPS)).rank(PROBLEM, kernels())
     assert all(one.score == one.tflops for one in ranked)
     assert [one.tflops for one in ranked] == sorted((one.score for one in ranked), reverse=True)
@@ -111,7 +111,7 @@ def test_a_model_of_tflops_orders_by_them(tmp_path: Path) -> None:
 @pytest.mark.parametrize("changes", [{}, OLD], ids=["new", "old"])
 @pytest.mark.parametrize("count", [83, 91, 97])
 def test_models_of_amd_predict_what_they_were_trained_for(tmp_path: Path, count: int, changes: dict[str, Any]) -> None:
-    """On tiles labelled as AMD labels them, predictions are LightGBM's; true labels would give others."""
+    """With tiles labelled as by AMD, predictions equal LightGBM's; true labels would give others."""
     names = NAMES[count]
     assert len(names) == count
     folder = tmp_path / "grouped_conv_forward_bf16_gfx950"
@@ -132,7 +132,7 @@ def test_models_of_amd_predict_what_they_were_trained_for(tmp_path: Path, count:
 
 
 def test_models_of_amd_judge_datasets_with_their_labels(tmp_path: Path) -> None:
-    """A dataset holds true tiles; its scores are those of AMD's labels all the same."""
+    """A dataset has true tiles; its scores are nevertheless those of AMD's labels."""
     folder = tmp_path / "forward"
     made = amd_model(folder, CORE_NAMES)
     frame = measured().frame[measured().frame["N"] == 1].reset_index(drop=True)
@@ -153,7 +153,7 @@ def test_models_of_amd_judge_datasets_with_their_labels(tmp_path: Path) -> None:
     ],
 )
 def test_the_folder_names_the_direction(tmp_path: Path, name: str, variant: Direction | None) -> None:
-    """AMD's specs do not say the direction, their folders do; one that does not fits every direction."""
+    """AMD's specs do not state the direction, their folders do; a folder without one fits every direction."""
     amd_model(tmp_path / name, NAMES_83)
     model = load_model(tmp_path / name)
     assert model.spec.variant is variant
@@ -168,7 +168,7 @@ def test_the_folder_names_the_direction(tmp_path: Path, name: str, variant: Dire
 
 @pytest.mark.parametrize("is_packed_newer", [True, False])
 def test_the_newer_file_is_used(tmp_path: Path, is_packed_newer: bool) -> None:
-    """Where a plain and a packed text lie side by side, the newer is the model."""
+    """If both a plain and a packed text exist, the newer is the model."""
     amd_model(tmp_path / "forward", CORE_NAMES)
     plain = tmp_path / "forward" / "model_tflops.lgbm"
     packed = plain.with_suffix(".lgbm.gz")
@@ -184,7 +184,7 @@ def test_the_newer_file_is_used(tmp_path: Path, is_packed_newer: bool) -> None:
 
 
 def test_using_a_model_writes_nothing(model_dir: Path) -> None:
-    """Loading and predicting leave a read-only folder exactly as it was."""
+    """Loading and predicting leave a read-only folder unchanged."""
     for path in model_dir.iterdir():
         path.chmod(0o444)
     model_dir.chmod(0o555)
@@ -197,26 +197,26 @@ def test_using_a_model_writes_nothing(model_dir: Path) -> None:
 
 
 def test_hardware_that_a_spec_lacks_is_that_of_the_architecture(tmp_path: Path) -> None:
-    """A profile in the spec wins over the architecture's, value by value."""
+    """A profile in the spec takes precedence over the architecture's, value by value."""
     amd_model(tmp_path / "forward", CORE_NAMES, hardware={"num_cus": 7, "unknown": "value"})
     model = load_model(tmp_path / "forward")
     assert model.hardware == GFX950.hardware.to_dict() | {"num_cus": 7}
 
 
 def cut(path: Path, share: float = 0.5) -> None:
-    """Leave the first part of a file."""
+    """Truncate a file."""
     content = path.read_bytes()
     path.write_bytes(content[: int(len(content) * share)])
 
 
 def cut_text(path: Path) -> None:
-    """Leave the first half of the packed text."""
+    """Truncate the packed text to its first half."""
     text = gzip.decompress(path.read_bytes())
     path.write_bytes(gzip.compress(text[: len(text) // 2]))
 
 
 def repack(path: Path, old: str, new: str) -> None:
-    """Replace something in the packed text."""
+    """Replace a string in the packed text."""
     text = gzip.decompress(path.read_bytes()).decode()
     assert old in text
     path.write_bytes(gzip.compress(text.replace(old, new, 1).encode()))
@@ -240,7 +240,7 @@ def repack(path: Path, old: str, new: str) -> None:
 def test_a_damaged_forest_is_named(
     model_dir: Path, damage: Callable[[Path], None], message: str, is_dataset: bool
 ) -> None:
-    """Whatever is wrong with a model file, the error says which; LightGBM never sees it."""
+    """For any damage of a model file the error names it; LightGBM never reads it."""
     damage(model_dir / "model_rank.lgbm.gz")
     model = load_model(model_dir)
     with pytest.raises(ModelError) as error:
@@ -250,14 +250,14 @@ def test_a_damaged_forest_is_named(
 
 
 def test_the_number_of_inputs_must_be_that_of_the_spec(model_dir: Path) -> None:
-    """A spec with one feature less than the model has does not feed it something else."""
+    """A spec with one feature less than the model is refused."""
     edit_spec(model_dir, feature_names=list(GROUPED_CONV.names[:-1]))
     with expect_refusal(ModelError, "model-inputs", len(GROUPED_CONV.names), "feature_spec.json"):
         load_model(model_dir).rank(PROBLEM, kernels())
 
 
 def test_a_folder_that_is_missing_or_none(tmp_path: Path) -> None:
-    """No folder, a file, and a folder without a spec are told apart."""
+    """A missing folder, a file, and a folder without a spec give different errors."""
     (tmp_path / "file").touch()
     for name, said in (("none", "no such model: .*none"), ("file", "file is a file, not a model directory")):
         with pytest.raises(ModelError, match=said):
@@ -267,7 +267,7 @@ def test_a_folder_that_is_missing_or_none(tmp_path: Path) -> None:
 
 
 def test_unknown_targets_are_refused(tmp_path: Path) -> None:
-    """A model of TFLOPS alone has no bandwidth."""
+    """A model of only TFLOPS has no bandwidth."""
     amd_model(tmp_path / "forward", NAMES_83)
     with expect_refusal(ModelError, "missing-target", "bandwidth"):
         load_model(tmp_path / "forward").predict(AMD_PROBLEMS[0], AMD_KERNELS, "bandwidth")
@@ -275,7 +275,7 @@ def test_unknown_targets_are_refused(tmp_path: Path) -> None:
 
 @pytest.fixture
 def folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Path, ...]:
-    """Two folders that $CKH_MODELS names, empty yet, the user's own and the one that ships, missing yet."""
+    """Two empty folders in $CKH_MODELS, and the missing folders of the user and of shipped models."""
     places = (tmp_path / "one", tmp_path / "two", tmp_path / "user" / "models", tmp_path / "shipped" / "models")
     for folder in places[:2]:
         folder.mkdir()
@@ -289,7 +289,7 @@ FORWARD = Wanted("grouped_conv", Direction.FORWARD, "fp32", "host")
 
 
 def test_models_are_found_in_order(folders: tuple[Path, ...]) -> None:
-    """The variable's folders come first, then the user's, then what ships."""
+    """Folders of the variable come first, then the user's, then the shipped models."""
     assert tuple(model_folders()) == folders
     for folder in reversed(folders):
         assert find_model_or_none() == saved_after(folder)
@@ -299,7 +299,7 @@ def test_models_are_found_in_order(folders: tuple[Path, ...]) -> None:
 
 
 def test_of_models_in_a_folder_the_newer_features_win(folders: tuple[Path, ...]) -> None:
-    """More features come before more problems, these before the name; the others are known in their order."""
+    """More features precede more problems, these precede the name; the other models are listed in this order."""
     wanted = Wanted("grouped_conv", Direction.FORWARD, "bf16", "gfx950")
     trained = {"a_forward": (NAMES_83, 900), "b_forward": (NAMES_91, 5), "c_forward": (NAMES_91, 20)}
     for name, (features, count) in trained.items():
@@ -316,39 +316,39 @@ def test_of_models_in_a_folder_the_newer_features_win(folders: tuple[Path, ...])
 
 
 def test_a_model_that_is_found_twice_is_one(folders: tuple[Path, ...], monkeypatch: pytest.MonkeyPatch) -> None:
-    """A folder that $CKH_MODELS names beside its own parent adds no other model."""
+    """A folder in $CKH_MODELS next to its own parent adds no model."""
     saved(folders[0] / "model")
     monkeypatch.setenv("CKH_MODELS", f"{folders[0]}{os.pathsep}{folders[0] / 'model'}")
     assert (find_model(FORWARD).path, find_model(FORWARD).others) == (folders[0] / "model", ())
 
 
 def test_a_variable_that_names_no_folder_is_refused(folders: tuple[Path, ...], monkeypatch: pytest.MonkeyPatch) -> None:
-    """A mistyped $CKH_MODELS would silently leave the choice to other models."""
+    """A mistyped $CKH_MODELS would silently select other models."""
     monkeypatch.setenv("CKH_MODELS", str(folders[0] / "mistyped"))
     with expect_refusal(UsageError, "no-file", "CKH_MODELS", "mistyped"):
         find_model(FORWARD)
 
 
 def find_model_or_none() -> Path | None:
-    """The folder of the model that is found now."""
+    """Return the folder of the model that is now selected."""
     return find_model(FORWARD).path if list_models() else None
 
 
 def saved_after(folder: Path) -> Path | None:
-    """Save a model in a folder; the one that was found before that."""
+    """Save a model in a folder, and return the one selected before that."""
     found = find_model_or_none()
     saved(folder / "model")
     return found
 
 
 def test_the_variable_may_name_a_model_itself(folders: tuple[Path, ...]) -> None:
-    """A folder that is a model counts as one, beside those that hold models."""
+    """A folder may be a model itself, or contain models."""
     saved(folders[1])
     assert find_model(FORWARD).path == folders[1]
 
 
 def test_models_that_do_not_fit_or_work_are_passed_over(folders: tuple[Path, ...]) -> None:
-    """Those for something else and unusable ones do not hide the one that fits."""
+    """Models for something else and unusable models do not hide the one that fits."""
     amd_model(folders[0] / "a_forward", NAMES_83)
     saved(folders[0] / "b_damaged")
     (folders[0] / "b_damaged" / "feature_spec.json").write_text("{", encoding="utf-8")
@@ -370,7 +370,7 @@ def test_models_that_do_not_fit_or_work_are_passed_over(folders: tuple[Path, ...
 def test_an_unusable_model_is_one_warning(
     text: str, value: str, folders: tuple[Path, ...], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """In a process one line says which model and why, whatever it was for; completion is silent."""
+    """One line per process names the model and the reason, whatever it was for; completion is silent."""
     folder = folders[0] / "damaged"
     folder.mkdir()
     (folder / "feature_spec.json").write_text(text, encoding="utf-8")
@@ -385,7 +385,7 @@ def test_an_unusable_model_is_one_warning(
 
 
 def test_no_model_names_those_that_exist(folders: tuple[Path, ...]) -> None:
-    """The error lists what there is, each once, or nothing."""
+    """The error lists the existing models without duplicates, or none."""
     with expect_refusal(ModelError, "no-model", "grouped_conv forward fp32 on host"):
         find_model(FORWARD)
     amd_model(folders[0] / "bwd_data", NAMES_83)

@@ -1,4 +1,4 @@
-"""Answers where CK Tile's headers are known: what they cannot build stands last and says so."""
+"""Answers with known CK Tile headers: kernels that these cannot build are marked and rank last."""
 
 from __future__ import annotations
 
@@ -32,19 +32,19 @@ if TYPE_CHECKING:
     from ckh.ops.base import Kernel
 
 PROBLEM = ckh.ConvProblem(Direction.BWD_WEIGHT, n=8, c=64, k=64, g=1, hi=14, wi=14, y=3, x=3, dtype="bf16")
-FORWARD = PROBLEM.with_direction(Direction.FORWARD)  # of which there is a model on gfx950
+FORWARD = PROBLEM.with_direction(Direction.FORWARD)  # has a model on gfx950
 LINE = "--variant bwd_weight --n 8 --c 64 --hi 14 --dtype bf16 --arch"
 
 
 def without_compv4(include: Path) -> Path:
-    """An include folder without that pipeline."""
+    """Create an include folder without that pipeline."""
     (write_headers(include) / "ck_tile/ops/gemm/pipeline/gemm_pipeline_ag_bg_cr_comp_v4.hpp").unlink()
     return include
 
 
 @pytest.fixture
 def headers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Headers like those of mid-2025 in the environment, without compv4 and much else."""
+    """Headers like those of mid-2025 in the environment, without compv4 and others."""
     include = without_compv4(tmp_path / "include")
     monkeypatch.setenv("CK_TILE_INCLUDE", str(include))
     monkeypatch.setenv("CKH_CACHE_DIR", str(tmp_path))
@@ -63,7 +63,7 @@ def lacks(kernel: Kernel, arch: str) -> list[str]:
 @pytest.mark.usefixtures("headers")
 @pytest.mark.parametrize("arch", ["gfx942", "gfx950"])
 def test_kernels_that_headers_lack_stand_last(arch: str) -> None:
-    """Both parts keep their order, each kernel says why, and nothing else of the answer differs."""
+    """Both parts keep their order, each kernel has its reason, and the rest of the answer is unchanged."""
     model = AnsweringModels(arch).answering(PROBLEM)
     plain = ranking_of(PROBLEM, model)
     ranked = rank(PROBLEM, arch=arch)
@@ -81,7 +81,7 @@ def test_kernels_that_headers_lack_stand_last(arch: str) -> None:
 @pytest.mark.usefixtures("headers")
 @pytest.mark.parametrize("top", [None, 3, 500])
 def test_many_problems_are_ranked_as_each(top: int | None) -> None:
-    """`rank_many` gives what `rank` does, rows of alike kernels too, with speeds and without."""
+    """`rank_many` equals `rank`, also for rows of ties, with speeds and without."""
     problems = [
         PROBLEM,
         FORWARD,
@@ -95,7 +95,7 @@ def test_many_problems_are_ranked_as_each(top: int | None) -> None:
 
 
 def document(capsys: pytest.CaptureFixture[str], line: str) -> dict[str, Any]:
-    """What `ckh predict --json` prints."""
+    """Return the output of `ckh predict --json`."""
     assert run(["predict", *line.split(), "--json"]) == ExitCode.OK
     found: dict[str, Any] = json.loads(capsys.readouterr().out)
     return found
@@ -105,7 +105,7 @@ def document(capsys: pytest.CaptureFixture[str], line: str) -> dict[str, Any]:
 def test_predict_says_which_headers_it_speaks_for(
     arch: str, headers: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The folder, the interface and counts where there are headers; without, the interface alone."""
+    """Folder, interface and counts with headers; only the interface without."""
     known = document(capsys, f"{LINE} {arch} --top 300")
     told = known["headers"]
     assert (told["include"], told["interface"]) == (str(headers), "mid2025")
@@ -127,7 +127,7 @@ def test_predict_says_which_headers_it_speaks_for(
 def test_quick_answers_know_headers_too(
     flags: str, headers: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """What was prepared is for the headers that are there: another folder, or none, is prepared anew."""
+    """Prepared answers depend on the headers: for another folder, or none, they are prepared again."""
     line = f"predict --n 8 --c 64 --dtype bf16 --arch gfx950{flags}".split()
     asked = parse(line)
     assert asked is not None
@@ -144,7 +144,7 @@ def test_quick_answers_know_headers_too(
 
 
 def test_rows_of_two_kinds_are_apart() -> None:
-    """Kernels of one score are one row only where headers have all of them or none."""
+    """Ties share a row only if the headers can build all of them or none."""
     score, kind = np.array([3.0, 3.0, 3.0, 1.0]), np.array([0, 0, 1, 1])
     assert row_starts(score).tolist() == [0, 3]
     assert row_starts(score, kind=kind).tolist() == [0, 2, 3]

@@ -1,4 +1,4 @@
-"""Speeds agree with the order: they fall with the score, are right in the median, and have an interval that holds."""
+"""Calibration: speeds decrease with rank, are unbiased in the median, and have a valid prediction interval."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def by_hand(table: Calibration, score: list[float], tflops: list[float]) -> list
 
 @pytest.mark.parametrize("count", [1, 3, 40])
 def test_speeds_are_those_of_the_table(count: int) -> None:
-    """The level is that of the first kernels, and the others have their share of it, which never rises."""
+    """The level is that of the first kernels, and the others have a decreasing share of it."""
     draw = np.random.default_rng(count)
     score, tflops = -np.sort(draw.uniform(0, 3, count)), draw.uniform(1, 9, count)
     found = TABLE.speeds(score, tflops)
@@ -56,9 +56,9 @@ def test_speeds_are_those_of_the_table(count: int) -> None:
 
 
 def held_out(problems: int, seed: int) -> tuple[Any, ...]:
-    """Scores, told and measured speeds of 30 kernels for each problem.
+    """Scores, predicted and measured speeds of 30 kernels for each problem.
 
-    Told speeds are 20 % too low; those of slow problems err four times as far as those of fast ones.
+    Predicted speeds are 20 % too low; errors of slow problems are four times as large as those of fast ones.
     """
     draw = np.random.default_rng(seed)
     problem = np.repeat(np.arange(problems), 30)
@@ -76,7 +76,7 @@ def held_out(problems: int, seed: int) -> tuple[Any, ...]:
 
 @pytest.mark.parametrize("speeds_order", [False, True])
 def test_a_calibration_holds_for_problems_that_it_is_not_from(*, speeds_order: bool) -> None:
-    """Shares, scale and intervals are found: nine in ten times of other problems lie within, of slow ones and fast."""
+    """Shares, scale and intervals are recovered: they cover nine in ten times of other problems, slow and fast."""
     score, told, measured, problem = held_out(1000, 1)
     made = calibrate(None if speeds_order else score, told, measured, problem)
     assert made is not None
@@ -102,18 +102,18 @@ def test_a_calibration_holds_for_problems_that_it_is_not_from(*, speeds_order: b
 
 
 def test_an_interval_is_that_of_the_speed() -> None:
-    """A band holds from its speed on; below all of them is the first."""
+    """A band applies from its speed on; below all bands the first applies."""
     found = [interval_at(BANDS, speed) for speed in (0.0, 0.99, 1.0, 7.0)]
     assert found == [(0.6, 1.5), (0.6, 1.5), (0.8, 1.3), (0.8, 1.3)]
 
 
 def test_too_few_problems_make_no_calibration() -> None:
-    """Of a dozen problems nobody knows what one in twenty does."""
+    """A dozen problems do not determine a 5 % quantile."""
     assert calibrate(*held_out(12, 1)) is None
 
 
 def test_a_calibration_survives_its_file(tmp_path: Path) -> None:
-    """What is written is read back; a folder without one has none, and a damaged one is refused."""
+    """A calibration is read back from its file; a missing file gives None, and a damaged one is refused."""
     assert read_calibration(tmp_path) is None
     (tmp_path / CALIBRATION_NAME).write_text(TABLE.to_json())
     assert read_calibration(tmp_path) == TABLE
@@ -136,13 +136,13 @@ def test_a_calibration_survives_its_file(tmp_path: Path) -> None:
     ],
 )
 def test_a_wrong_calibration_is_refused(wrong: dict[str, Any]) -> None:
-    """Numbers that are not finite, not positive or not in order."""
+    """Numbers that are not finite, not positive or out of order."""
     with expect_refusal(DataError, "bad-field", "calibration"):
         replace(TABLE, **wrong)
 
 
 def test_the_order_and_the_speeds_of_a_model_agree(tmp_path: Path) -> None:
-    """Speeds fall with the place; few kernels have the figures that they have among all; without a file, as told."""
+    """Speeds decrease with rank, also for few kernels; without a file they are as predicted."""
     problems = [GemmProblem(37 * i + 1, 8 * i, 16 * i) for i in range(1, 30)]
     model = load_model(GEMM)
     whole = rank_many(problems, None, model)

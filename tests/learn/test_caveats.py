@@ -1,4 +1,4 @@
-"""Caveats: one function, listed once, is shown everywhere."""
+"""A caveat is a single function, listed once, and shown everywhere."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def _new(answer: Answer) -> Iterator[Caveat]:
 def test_a_new_caveat_is_shown_everywhere(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Text, JSON, the answers for many problems and Python have it, with the number that it is of."""
+    """Text, JSON, answers for many problems and Python show it with its value."""
     monkeypatch.setattr(caveats, "_CAVEATS", (*caveats._CAVEATS, _new))
     found = ckh.answer(LAYER, arch="gfx950")
     candidates = len(ckh.rank(LAYER, arch="gfx950"))

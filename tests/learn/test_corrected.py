@@ -33,7 +33,7 @@ SECOND = "compv4"
 
 @cache
 def amd() -> Dataset:
-    """Twenty kernels on 158 problems, as AMD measured them; names leave waves and instructions open."""
+    """Twenty kernels on 158 problems, as measured by AMD; names do not determine waves and instructions."""
     return read_dataset(Path(__file__).parents[2] / "data" / "amd-gfx950-conv-20kernels.parquet").valid()
 
 
@@ -45,18 +45,18 @@ def estimated_of(problem: ConvProblem, kernels: Sequence[ConvKernel]) -> NDArray
 
 
 def estimates(data: Dataset) -> NDArray[np.float64]:
-    """Estimated times of all rows, one by one."""
+    """Estimated times of all rows, computed individually."""
     rows = zip(data.problem_ids, data.frame["kernel"], strict=True)
     return np.array([estimated_of(data.problems()[number], [KERNEL[name]])[0] for number, name in rows])
 
 
 def alike(one: tuple[int, int, int], other: tuple[int, int, int]) -> float:
-    """How alike two problems' deviations are, by M, N and K of the matrix product."""
+    """Correlation of two problems' deviations, by M, N and K of the matrix product."""
     return exp(-sum(log(a / b) ** 2 for a, b in zip(one, other, strict=True)) / 8)
 
 
 def test_the_correction_is_a_gaussian_process_written_out() -> None:
-    """By loops over pairs of twelve rows: the difference of two kernels on a problem that is not among them."""
+    """By loops over pairs of twelve rows: the difference of two kernels on another problem."""
     data = amd()
     rows = np.random.default_rng(4).choice(len(data), 12, replace=False)
     taken = data.select(np.sort(rows))
@@ -97,7 +97,7 @@ def test_the_correction_is_a_gaussian_process_written_out() -> None:
 
 @pytest.mark.parametrize(("pairs", "least"), [(30, 1.35), (200, 1.5)])
 def test_a_slower_pipeline_is_known_after_few_measurements(pairs: int, least: float) -> None:
-    """Of times as estimated, but for one pipeline 1.6 times slower, pairs tell the factor; tiles keep their order."""
+    """If one pipeline is 1.6 times slower than estimated, pairs determine the factor; tiles keep their order."""
     data = amd()
     is_second = np.array([KERNEL[name].pipeline == SECOND for name in data.frame["kernel"]])
     made = Dataset(data.frame.assign(latency_ms=estimates(data) / 1000 * np.where(is_second, 1.6, 1.0)))
@@ -118,7 +118,7 @@ def test_a_slower_pipeline_is_known_after_few_measurements(pairs: int, least: fl
 
 
 def test_a_kernel_without_a_row_is_estimated_if_its_features_have_some() -> None:
-    """Without the rows of one kernel, whose tile and pipeline others have, it is among the others, once."""
+    """A kernel without rows, whose tile and pipeline others have, is included once."""
     data = amd()
     missing = KERNEL[data.frame["kernel"].iloc[0]]
     rows = np.flatnonzero((data.frame["kernel"] != data.frame["kernel"].iloc[0]).to_numpy())
@@ -135,7 +135,7 @@ def test_a_kernel_without_a_row_is_estimated_if_its_features_have_some() -> None
 
 
 def test_without_an_estimate_there_is_no_correction() -> None:
-    """The host has no peaks, and a name may be of no kernel of the pool."""
+    """The host has no peak rates, and a name may match no kernel of the pool."""
     data = amd()
     assert complete_kernels(measured(), measured().frame["kernel"].unique().tolist()) is None
     names = data.frame["kernel"].unique().tolist()
@@ -144,7 +144,7 @@ def test_without_an_estimate_there_is_no_correction() -> None:
 
 
 def test_few_rows_have_the_estimate_as_their_prior_and_many_the_law_too() -> None:
-    """Twenty rows are too few for a law; the estimate's weight falls with the root of the rows, to none of 3,000."""
+    """Twenty rows are too few for a time model; the estimate's weight falls as sqrt(rows), to 0 at 3,000."""
     data = amd()
     efficiency = np.ones(len(data))
     few, many = (np.random.default_rng(2).choice(len(data), count, replace=False) for count in (20, 1000))
@@ -158,7 +158,7 @@ def test_few_rows_have_the_estimate_as_their_prior_and_many_the_law_too() -> Non
 @pytest.mark.slow
 @pytest.mark.parametrize(("learned", "judged"), [*product((20,), (30,)), *product((30,), (20,))])
 def test_a_hundred_pairs_choose_better_with_the_estimate(learned: int, judged: int) -> None:
-    """On the problems of the other file the model with its prior is four points above trees alone."""
+    """On the problems of the other file the model with its prior is four points better than trees alone."""
     from benchmarks.estimate_prior import FILES, chosen, options_of, random_pairs
 
     first, second = (read_dataset(FILES[number]).valid() for number in (learned, judged))

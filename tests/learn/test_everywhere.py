@@ -1,4 +1,4 @@
-"""Every architecture, operation and element type that ckh knows is answered, or refused with its reason."""
+"""Every architecture, operation and element type known to ckh is answered, or refused with a reason."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ INSTINCT = [name for name in GPUS if name.startswith("gfx9")]
 
 
 def predicted(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:
-    """The exit code of a prediction as JSON, and what it printed."""
+    """Return the exit code of a prediction as JSON, and its output."""
     code = run(["predict", *words, "--json"])
     return int(code), *capsys.readouterr()
 
@@ -32,7 +32,7 @@ def predicted(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str
 @pytest.mark.parametrize("op", ["grouped_conv", "gemm_universal"])
 @pytest.mark.parametrize("arch", GPUS)
 def test_what_a_gpu_multiplies_is_answered(arch: str, op: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """Each element type of its matrix instructions has kernels in order; another is refused as having none."""
+    """Each element type of its matrix instructions has ranked kernels; any other is refused for lack of kernels."""
     peaks = load_arch(arch).peaks
     assert peaks is not None
     for dtype in DTYPES:
@@ -45,10 +45,10 @@ def test_what_a_gpu_multiplies_is_answered(arch: str, op: str, capsys: pytest.Ca
         document = json.loads(out)
         assert len(document["kernels"]) > 1
         if document["not_measured"] is not None:
-            # A model of gfx950's convolutions in bf16 answers in fp16, which nobody judged.
+            # A model of gfx950's convolutions in bf16 answers in fp16, for which it was not evaluated.
             is_judged = (op, arch, dtype) != ("grouped_conv", "gfx950", "fp16")
             assert (document["not_measured"]["worth"] is not None) == is_judged
-            # The model of gfx950's fp8 GEMMs was judged better than the estimate on these two GPUs.
+            # On these two GPUs the model of gfx950's fp8 GEMMs was evaluated as better than the estimate.
             stands_in = op == "gemm_universal" and arch in {"gfx942", "gfx950"}
             assert (document["not_measured"]["basis"] == "model") == (stands_in or not is_judged)
             assert len(document["not_measured"]["next_commands"]) == 2
@@ -57,7 +57,7 @@ def test_what_a_gpu_multiplies_is_answered(arch: str, op: str, capsys: pytest.Ca
 @pytest.mark.parametrize("direction", ["bwd_data", "bwd_weight"])
 @pytest.mark.parametrize("arch", GPUS)
 def test_backward_directions_are_answered(arch: str, direction: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """On every GPU an estimate orders the kernels of backward convolutions in fp16."""
+    """On every GPU an estimate ranks the kernels of backward convolutions in fp16."""
     words = ["--op", "grouped_conv", "--arch", arch, "--dtype", "fp16", "--variant", direction]
     code, out, err = predicted(capsys, *words, *SIZES["grouped_conv"])
     assert code == ExitCode.OK, err
@@ -66,9 +66,9 @@ def test_backward_directions_are_answered(arch: str, direction: str, capsys: pyt
 
 @pytest.mark.parametrize("arch", INSTINCT)
 def test_solvers_are_answered_on_every_instinct(arch: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """A solver is chosen in each of MIOpen's element types; the nearest GPU that was measured in it stands in.
+    """A solver is chosen in each of MIOpen's element types, by a model of the nearest GPU measured in it.
 
-    ckh measures no solver, so that nothing is to be probed or benched.
+    ckh does not measure solvers, so no probing or benchmarking is suggested.
     """
     for dtype in ("fp32", "fp16", "bf16", "int8"):
         words = ["--op", "miopen_conv", "--arch", arch, "--dtype", dtype]
@@ -83,7 +83,7 @@ def test_solvers_are_answered_on_every_instinct(arch: str, capsys: pytest.Captur
 
 @pytest.mark.parametrize("arch", [name for name in GPUS if name not in INSTINCT])
 def test_radeons_have_the_solvers_that_name_no_instinct(arch: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """On Radeons a model of an Instinct orders those of rocBLAS and OpenCL, naive ones, and on gfx11 Winograd."""
+    """On Radeons a model of an Instinct ranks rocBLAS, OpenCL and naive solvers, and on gfx11 Winograd."""
     for dtype in ("fp32", "fp16", "bf16"):
         words = ["--op", "miopen_conv", "--arch", arch, "--dtype", dtype, "--top", "20"]
         code, out, err = predicted(capsys, *words, *SIZES["miopen_conv"])
@@ -99,7 +99,7 @@ def test_radeons_have_the_solvers_that_name_no_instinct(arch: str, capsys: pytes
 
 @pytest.mark.parametrize("arch", ["gfx942", "gfx950"])
 def test_mixtures_of_experts_are_answered(arch: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """In each element type that a GPU multiplies; kinds that nobody measured on it are marked."""
+    """Each element type that a GPU multiplies is answered; kinds not measured on it are marked."""
     for dtype, is_measured in (("fp8", arch == "gfx950"), ("bf16", arch == "gfx950"), ("pk_fp4", True)):
         words = ["--op", "aiter_moe", "--arch", arch, "--dtype", dtype, *SIZES["aiter_moe"]]
         code, out, err = predicted(capsys, *words)
@@ -137,7 +137,7 @@ def test_where_there_is_no_kernel_the_reason_is_said(
 def test_the_bench_that_is_printed_can_be_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The second command is a plan of few problems within its time."""
+    """The second command is a plan of few problems within its budget."""
     monkeypatch.chdir(tmp_path)
     _, out, _ = predicted(capsys, "--arch", "gfx942", "--dtype", "fp8", *SIZES["gemm_universal"])
     command = json.loads(out)["not_measured"]["next_commands"][1].split()
@@ -149,7 +149,7 @@ def test_the_bench_that_is_printed_can_be_run(
 
 
 def test_every_problem_that_amd_measured_is_answered() -> None:
-    """All 344 convolutions of AMD's two files of gfx950 have kernels, 50 of them padded, and each answer is known."""
+    """All 344 convolutions of AMD's two files of gfx950 have kernels, 50 of them padded, all in distribution."""
     import ckh
 
     files = sorted((Path(__file__).parents[2] / "data").glob("amd-gfx950-conv-*.parquet"))

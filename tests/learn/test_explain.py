@@ -1,4 +1,4 @@
-"""Explanations add up, and say of sizes and measured problems what plain arithmetic does."""
+"""Explanations: contributions are additive, and sizes and nearest problems agree with plain arithmetic."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def model(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("number", [0, 3, 7, 13])
 def test_reasons_add_up_to_the_difference_of_scores(model: Path, number: int) -> None:
-    """By words and by all features; the second's score plus what the words say is the first's."""
+    """By groups and by features; the second's score plus the contributions is the first's."""
     found = ranking_of(problems()[number], load_model(model))
     said = explain(found)
     assert said is not None
@@ -45,7 +45,7 @@ def test_reasons_add_up_to_the_difference_of_scores(model: Path, number: int) ->
 
 
 def test_sizes_are_those_of_the_tiles(model: Path) -> None:
-    """Shares of tiles that are used and their number, written out; the host goes one tile after the other."""
+    """Tile fill and number of tiles, written out; the host computes one tile at a time."""
     problem = problems()[2]
     found = ranking_of(problem, load_model(model))
     said = explain(found)
@@ -64,7 +64,7 @@ def test_sizes_are_those_of_the_tiles(model: Path) -> None:
 
 
 def test_every_operation_has_words_for_its_kernels() -> None:
-    """Features of all operations fall under the words; tile fill, waves and pipeline each have some where there are."""
+    """Features of all operations belong to groups; tile fill, waves and pipeline each have some where applicable."""
     words = {name: {word_of(one) for one in operation(name).training.engine.names} for name in built_in_names()}
     assert {"tile fill", "waves", "memory", "occupancy", "pipeline", "tile shape"} <= words["grouped_conv"]
     assert all({"waves", "memory", "pipeline"} <= found for found in words.values())
@@ -74,7 +74,7 @@ def test_every_operation_has_words_for_its_kernels() -> None:
 
 
 def test_a_gpu_has_a_roofline(capsys: pytest.CaptureFixture[str]) -> None:
-    """By the makers' peaks of gfx950: the least time is that of what bounds, and rounds go over 256 compute units."""
+    """With gfx950's published peak rates: lower bound by the bottleneck, and waves over 256 compute units."""
     args = ["predict", "--n", "4", "--c", "256", "--arch", "gfx950", "--dtype", "bf16", "--explain"]
     assert run([*args, "--json"]) == ExitCode.OK
     said = json.loads(capsys.readouterr().out)["explanation"]
@@ -97,7 +97,7 @@ def test_many_problems_are_not_explained(tmp_path: Path, capsys: pytest.CaptureF
 
 
 def test_kernels_that_no_tree_tells_apart_are_said_to_be_alike(model: Path) -> None:
-    """Without contributions a difference comes from something else than trees, and none from nothing."""
+    """Without contributions a score difference is not from trees, and no difference is a tie."""
     said = explain(ranking_of(problems()[0], load_model(model)))
     assert said is not None
     for difference, words in ((0.0, "a tie"), (0.25, "not ranked by trees")):

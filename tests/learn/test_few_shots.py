@@ -1,4 +1,4 @@
-"""The choice of few measurements: problems that stand for all, and kernels that may be the best of one."""
+"""Selection of few measurements: representative problems, and kernels that may be the best."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from ckh.learn.selection import MOST_PROBLEMS, Shots, few_kernels, representativ
 
 
 def cost(places: np.ndarray, chosen: list[int]) -> float:
-    """The sum of the distances of all problems to the nearest chosen one."""
+    """Sum of distances of all problems to the nearest selected one."""
     return float(np.linalg.norm(places[:, None] - places[chosen][None], axis=2).min(axis=1).sum())
 
 
 def test_each_problem_is_the_one_that_brings_most() -> None:
-    """Every choice minimises the sum of distances to the nearest, given those before it, by trying all."""
+    """Each selection minimizes the sum of distances to the nearest selected one, by trying all."""
     places = np.random.default_rng(0).normal(size=(40, 3))
     found = list(islice(representative(places), 6))
     for count in range(1, 7):
@@ -26,7 +26,7 @@ def test_each_problem_is_the_one_that_brings_most() -> None:
 
 
 def test_looking_again_at_few_chooses_as_looking_at_all() -> None:
-    """Of 300 problems, many at one place, and of 200 kernels the choice is that of computing every gain each time."""
+    """For 300 problems, many at the same point, and 200 kernels the result equals that of computing all gains."""
     random = np.random.default_rng(4)
     places = np.concatenate([random.normal(size=(200, 3)), random.integers(0, 3, (100, 3))])
     apart = np.linalg.norm(places[:, None] - places[None], axis=2)
@@ -48,7 +48,7 @@ def test_looking_again_at_few_chooses_as_looking_at_all() -> None:
 
 
 def test_clusters_come_before_their_members() -> None:
-    """Three far groups give three problems of three groups; a lone outlier is not the first."""
+    """Three distant groups are represented by the first three problems; a lone outlier is not the first."""
     centres = np.array([[0.0, 0.0], [50.0, 0.0], [0.0, 50.0]])
     places = np.concatenate([centre + np.random.default_rng(1).normal(size=(20, 2)) for centre in centres])
     found = list(islice(representative(np.concatenate([places, [[300.0, 300.0]]])), 4))
@@ -57,7 +57,7 @@ def test_clusters_come_before_their_members() -> None:
 
 
 def test_of_very_many_problems_a_sample_is_looked_at() -> None:
-    """More problems than distances are computed of give a choice among a sample that follows from the seed."""
+    """With more problems than the maximum a random sample is used, which depends on the seed."""
     places = np.random.default_rng(2).normal(size=(MOST_PROBLEMS + 500, 2))
     first, again, other = (list(islice(representative(places, seed), 30)) for seed in (0, 0, 1))
     assert first == again != other
@@ -65,7 +65,7 @@ def test_of_very_many_problems_a_sample_is_looked_at() -> None:
 
 
 def test_useful_kernels_serve_every_problem_first() -> None:
-    """Two problems with different best kernels get both of them before any second one; no kernel comes twice."""
+    """Two problems with different best kernels get both before any second-best kernel; there are no duplicates."""
     orders = [np.array([4, 1, 2, 0]), np.array([3, 1, 2, 0]), np.array([4, 2, 1, 0])]
     found = useful_kernels(orders, 3).tolist()
     assert found[:2] == [4, 3] or set(found[:2]) == {4, 1}
@@ -74,7 +74,7 @@ def test_useful_kernels_serve_every_problem_first() -> None:
 
 
 def test_few_kernels_of_a_problem_are_first_ones_and_others() -> None:
-    """Of 100 kernels 20 first ones and 10 others, of 6 or 3 all; each once and only useful ones."""
+    """Of 100 kernels 20 first ones and 10 others, of 6 or 3 all; only useful ones, without duplicates."""
     orders = [np.random.default_rng(number).permutation(100) for number in range(8)]
     chosen = few_kernels(orders, Shots(60, 20, 10), seed=3)
     useful = useful_kernels(orders, 60)
@@ -90,7 +90,7 @@ def test_few_kernels_of_a_problem_are_first_ones_and_others() -> None:
 
 
 def test_other_kernels_are_measured_about_equally_often() -> None:
-    """Where all problems have one order, the kernels behind its first ones are spread over the problems evenly."""
+    """If all problems have the same order, kernels after the first ones are spread evenly over the problems."""
     chosen = few_kernels([np.arange(24)] * 30, Shots(None, best=4, others=4))
     counts = np.bincount(np.concatenate(chosen), minlength=24)
     assert counts[:4].tolist() == [30] * 4
@@ -98,7 +98,7 @@ def test_other_kernels_are_measured_about_equally_often() -> None:
 
 
 def test_a_problem_that_useful_kernels_miss_has_its_own() -> None:
-    """Where too few of a problem's kernels are among the useful ones, its own first four are measured."""
+    """If too few of a problem's kernels are useful, its own first four are measured."""
     orders = [np.arange(30), np.arange(30), np.arange(30), np.arange(40, 60)]
     chosen = few_kernels(orders, Shots(kernels=3))
     assert chosen[3].tolist()[:3] == [40, 41, 42]

@@ -1,4 +1,4 @@
-"""What is judged is what predict says: its candidates, its order, its refusals. Numbers are worked by hand."""
+"""Evaluation uses exactly predict's answers: its candidates, order and refusals. Numbers are worked by hand."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ PROBLEMS = [one for one in problems() if one.ndim == 2][:4]
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A small model, whose manifest holds other problems than are judged here."""
+    """A small model whose manifest lists other problems than those evaluated here."""
     path = saved(tmp_path_factory.mktemp("judged") / "model")
     manifest = json.loads((path / "train_manifest.json").read_text())
     manifest["ckh"] |= {"problems": [], "layers": []}
@@ -64,7 +64,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def model(folder: Path) -> Model:
-    """It, loaded."""
+    """The loaded model."""
     return load_model(folder)
 
 
@@ -75,7 +75,7 @@ def ranking(model: Model, problem: ConvProblem) -> list[Any]:
 
 
 def no_candidate(model: Model, problem: ConvProblem) -> ConvKernel:
-    """A kernel that applies nowhere: of predict's own first choice, but with a tile that no pool has."""
+    """A kernel that applies nowhere: predict's first choice, but with a tile that is in no pool."""
     made: ConvKernel = replace(ranking(model, problem)[0], tile_m=48)
     assert made not in ranking(model, problem)
     return made
@@ -84,7 +84,7 @@ def no_candidate(model: Model, problem: ConvProblem) -> ConvKernel:
 def hand_made(model: Model) -> Dataset:
     """Four problems.
 
-    A fast kernel is not a candidate; the choice took 4 ms where 2 was possible; it was never measured; it failed.
+    A fast kernel is not a candidate; the choice took 4 ms, 2 were possible; the choice was not measured; it failed.
     """
     one, two, three, four = PROBLEMS
     first = {problem: ranking(model, problem) for problem in PROBLEMS}
@@ -112,7 +112,7 @@ def test_coverage_and_efficiency_by_hand(model: Model) -> None:
     assert (found.efficiency.problems, found.efficiency.mean.value) == pytest.approx((3, 0.25))
     assert (found.best_ranked_measured.problems, found.best_ranked_measured.mean.value) == pytest.approx((4, 1.35 / 4))
     coverage = found.coverage
-    # The choice was measured on 1, 2 and 4, of which on 2 and 4 the fastest is a candidate.
+    # The choice was measured on 1, 2 and 4; on 2 and 4 the fastest is a candidate.
     assert (coverage.problems, coverage.coverage, coverage.judged) == (4, 0.5, 3)
     assert (coverage.refused, coverage.not_measured, coverage.best_no_candidate) == (0, 1, 1)
     assert [one.efficiency for one in found.choices] == [0.25, 0.5, None, 0.0]
@@ -124,13 +124,13 @@ def test_coverage_and_efficiency_by_hand(model: Model) -> None:
     assert top[3] == pytest.approx((4, (0.25 + 0.5 + 0.6 + 1) / 4))
     assert top[5] == pytest.approx((4, (0.25 + 1 + 0.6 + 1) / 4))
     assert top[10] == pytest.approx((4, 3.25 / 4))
-    # Baselines are of the three problems whose choice was measured.
+    # Baselines use the three problems whose choice was measured.
     random = found.baselines["random kernel (expected)"]
     assert (random.problems, random.mean.value) == pytest.approx((3, (0.625 + 0.75 + 0.5) / 3))
 
 
 def test_the_first_of_equal_scores_is_judged(model: Model, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where a model distinguishes nothing, the choice is predict's first, not the first measured row."""
+    """With equal scores, the choice is predict's first, not the first measured row."""
     problem = PROBLEMS[0]
     answers: list[Ranking] = []
 
@@ -147,7 +147,7 @@ def test_the_first_of_equal_scores_is_judged(model: Model, monkeypatch: pytest.M
 
 
 def test_a_refused_problem_is_counted(folder: Path, model: Model) -> None:
-    """It has no choice and no efficiency, its reason is told, and the others are judged without it."""
+    """It has no choice and no efficiency, its reason is reported, and the others are evaluated without it."""
     one, two = PROBLEMS[:2]
     model = model.limited_to(KernelList("list", tuple(ranking(model, one)[:3])))
     refused = load_model(folder).limited_to(KernelList("list", ()))
@@ -165,7 +165,7 @@ def test_a_refused_problem_is_counted(folder: Path, model: Model) -> None:
 
 
 def unpadded() -> Dataset:
-    """Times of 84 unpadded GEMM kernels of the tile engine on eight problems of an MI300X, made up."""
+    """Fictitious times of 84 unpadded GEMM kernels of the tile engine on eight problems of an MI300X."""
     random = np.random.default_rng(1)
     tiles = [(m, n, k) for m in (64, 128, 256) for n in (64, 128, 256) for k in (32, 64)][:14]
     name = "gemm_universal_fp16_rcr_{}_{}_intrawave_False_False_False_False_{}x{}x{}_2x2x1_32x32x16"
@@ -190,7 +190,7 @@ def unpadded() -> Dataset:
 
 @pytest.mark.slow
 def test_the_84_unpadded_gemm_kernels_are_judged_as_predict_ranks_them(tmp_path: Path) -> None:
-    """Coverage is the share of choices that are one of the 84, whatever the pool is; the rows alone say 100 %."""
+    """Coverage is the share of choices that are among the 84, whatever the pool is; the rows alone would give 100 %."""
     data = unpadded()
     options = TrainOptions((RANK,), RankObjective.RELATIVE, folds=0, jobs=1, params=TREES)
     save(train(data, options, lambda _steps, _text: None), tmp_path / "model")
@@ -209,7 +209,7 @@ def test_the_84_unpadded_gemm_kernels_are_judged_as_predict_ranks_them(tmp_path:
 
 
 def test_amd_s_shorter_names_stand_for_all_that_agree(model: Model) -> None:
-    """A row of a short name has the best place of the candidates that it may be."""
+    """A row with a short name has the best rank of its matching candidates."""
     problem = PROBLEMS[0]
     order = ranking(model, problem)
     name = amd_short_name(order[5])
@@ -223,7 +223,7 @@ def test_amd_s_shorter_names_stand_for_all_that_agree(model: Model) -> None:
 
 
 def test_measured_alone_is_the_order_of_scores(model: Model) -> None:
-    """Rows are ranked by the model's scores, whether they are candidates or not; the first is always measured."""
+    """Rows are ranked by the model's scores, candidates or not; the first is always measured."""
     data = hand_made(model)
     ranked, _ = judged_rows(model, data, measured_alone=True)
     scores, problem = model.scores(data), data.problem_ids
@@ -235,10 +235,10 @@ def test_measured_alone_is_the_order_of_scores(model: Model) -> None:
 
 
 def test_a_comparison_counts_what_each_model_answers(folder: Path, model: Model) -> None:
-    """Problems on which both choices were measured are compared; one that the new model refuses fails the gate."""
+    """Problems where both choices were measured are compared; a newly refused problem fails the gate."""
     one, two = PROBLEMS[:2]
     first = {problem: ranking(model, problem) for problem in (one, two)}
-    # The first choice is the old one's second.
+    # The first choice is the old model's second.
     new = load_model(folder).limited_to(KernelList("list", tuple(first[one][1:])))
     data = build(
         [
@@ -266,7 +266,7 @@ def test_a_comparison_counts_what_each_model_answers(folder: Path, model: Model)
 
 
 def test_coverage_is_a_gate(folder: Path, model: Model, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """It fails below its value with 1; a gate of efficiency on too few measured choices is no verdict, exit code 4."""
+    """It fails below its value with exit code 1; too few measured choices give exit code 4 for a gate of efficiency."""
     path = tmp_path / "data.parquet"
     write_dataset(hand_made(model), path)
     args = ["evaluate", "--model", str(folder), "--data", str(path), "--min-problems", "4", "--fail-under"]
@@ -295,7 +295,7 @@ def test_coverage_is_a_gate(folder: Path, model: Model, tmp_path: Path, capsys: 
 def test_without_a_model_predict_s_is_judged(
     folder: Path, model: Model, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The first model that fits is judged and named; several are refused."""
+    """The first model that fits is evaluated and named; several are refused."""
     monkeypatch.setenv("CKH_MODELS", str(folder))
     path = tmp_path / "data.parquet"
     write_dataset(hand_made(model), path)
@@ -312,7 +312,7 @@ def test_without_a_model_predict_s_is_judged(
 
 
 def test_what_stands_in_for_a_model_is_judged_and_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Of a GPU that nobody measured the estimate is judged; how good it was elsewhere is in the document."""
+    """For an unmeasured GPU the estimate is evaluated; its accuracy elsewhere is in the document."""
     problem = ConvProblem(Direction.BWD_DATA, 4, 64, 64, 1, 28, 28, 3, 3, pad_h=1, pad_w=1, dtype="bf16")
     some = kernels(Direction.BWD_DATA)[:2]
     data = build([(problem, replace(kernel, dtype="bf16"), ms) for kernel, ms in zip(some, (1.0, 2.0), strict=True)])
@@ -322,12 +322,12 @@ def test_what_stands_in_for_a_model_is_judged_and_said(tmp_path: Path, capsys: p
     document = json.loads(shown.out)
     assert document["model"] == ESTIMATE
     assert document["stands_in"]["basis"] == "estimate"
-    assert document["stands_in"]["worth"] is None  # bwd_data was judged on no GPU
+    assert document["stands_in"]["worth"] is None  # bwd_data was evaluated on no GPU
     expect_warning(shown.err, "no-model", "analytic estimate")
 
 
 def test_short_names_of_gemms_stand_for_all_that_agree() -> None:
-    """AMD's short GEMM name leaves waves, warp tile, epilogue, pads and persistence open."""
+    """AMD's short GEMM name does not determine waves, warp tile, epilogue, pads and persistence."""
     kernel = parse_gemm(
         "gemm_universal_fp16_rcr_compv3_cshuffle_intrawave_True_True_True_False_128x128x64_2x2x1_32x32x16"
     )

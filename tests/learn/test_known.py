@@ -1,4 +1,4 @@
-"""What a model does not know of a device, a problem and kernels is said, and is what was left out of its data."""
+"""Out-of-distribution parts of an answer are reported, and equal what was left out of the training data."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ DATA = measured().valid()
 
 @pytest.fixture
 def model(tmp_path: Path) -> Path:
-    """A small model of the host, whose data say they are of "a test"."""
+    """A small host model whose data are from a device "a test"."""
     return saved(tmp_path / "model")
 
 
 def test_a_model_keeps_what_it_was_trained_on(model: Path) -> None:
-    """Limits, problems and the best kernel of each are those of the rows, by a loop."""
+    """Limits, problems and the best kernel of each equal those of the rows, by a loop."""
     found = read_measured(model)
     assert found is not None
     assert list(found.problems) == [problem.canonical() for problem in DATA.problems()]
@@ -56,7 +56,7 @@ def test_a_model_keeps_what_it_was_trained_on(model: Path) -> None:
 
 
 def test_the_nearest_is_that_of_brute_force(model: Path) -> None:
-    """The order of distances in logarithms of sizes is NumPy's over all problems."""
+    """The order by distance in log sizes equals NumPy's over all problems."""
     found = read_measured(model)
     assert found is not None
     here = replace(problems()[3], n=3, c=96, k=24)
@@ -69,7 +69,7 @@ def test_the_nearest_is_that_of_brute_force(model: Path) -> None:
 
 
 def test_sizes_outside_are_named_with_their_factor(model: Path) -> None:
-    """Larger and smaller than all that was measured, with the nearest measured problem; inside, nothing is said."""
+    """Sizes above and below the measured range, with the nearest measured problem; no caveat inside."""
     found = load_model(model)
     inside = ranking_of(problems()[0], found).known(5)
     assert (inside.outside, inside.nearest) == ((), None)
@@ -83,7 +83,7 @@ def test_sizes_outside_are_named_with_their_factor(model: Path) -> None:
 
 
 def test_another_device_is_named(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of a host model the processor counts, of a GPU's its compute units; where nothing says, nothing is said."""
+    """For a host model the processor is compared, for a GPU its compute units; unknown values are ignored."""
     monkeypatch.setattr("ckh.hardware.machine.processor_name", lambda: "a test")
     assert ranking_of(problems()[0], load_model(model)).known(5) == Known()
     assert knowing.other_device("host", "one CPU, a test", None) == ""
@@ -94,7 +94,7 @@ def test_another_device_is_named(model: Path, monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_another_number_of_compute_units(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A GPU of the same architecture with other compute units is another device; one as large is not."""
+    """A GPU of the same architecture with another number of compute units is another device."""
     node = tmp_path / "0"
     node.mkdir()
     (node / "properties").write_text("simd_count 320\nsimd_per_cu 4\ngfx_target_version 90402\n", encoding="utf-8")
@@ -108,7 +108,7 @@ def test_another_number_of_compute_units(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 def test_kinds_of_kernels_that_were_never_measured(model: Path) -> None:
-    """A model that learned from some pipelines says so where others are among its first kernels."""
+    """A model trained on some pipelines has a caveat if others are among its first kernels."""
     path = model / MEASURED_NAME
     document = json.loads(gzip.decompress(path.read_bytes()))
     first = ranking_of(problems()[0], load_model(model)).best(1)[0].kernel
@@ -122,7 +122,7 @@ def test_kinds_of_kernels_that_were_never_measured(model: Path) -> None:
 def test_kinds_of_kernels_that_are_left_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Pipelines that no training row had are named by --why and in JSON; the answer, of others, is known."""
+    """Pipelines without training rows are listed by --why and in JSON; the answer is in distribution."""
     monkeypatch.setattr("ckh.hardware.machine.processor_name", lambda: "a test")
     some = measured().select(measured().frame["pipeline"].isin(["compv4", "compv6"]).to_numpy())
     save(train(some, replace(trained().options, folds=0), lambda _s, _t: None), tmp_path / "two")
@@ -143,7 +143,7 @@ def test_kinds_of_kernels_that_are_left_out(
 
 
 def test_a_damaged_file_is_refused(model: Path) -> None:
-    """Without it nothing would be told as unknown; a folder that has none, as AMD's, is a model all the same."""
+    """Without it nothing would be out of distribution; a folder without the file, as AMD's, is still a model."""
     path, whole = model / MEASURED_NAME, (model / MEASURED_NAME).read_bytes()
     document = json.loads(gzip.decompress(whole))
     best, sizes = document["best"], document["sizes"]
@@ -172,7 +172,7 @@ def test_a_damaged_file_is_refused(model: Path) -> None:
 
 
 def test_what_is_continued_knows_both(model: Path) -> None:
-    """Limits reach over the start's data and the new, and problems are of both."""
+    """Limits cover the start's data and the new data, and problems are from both."""
     before = read_measured(model)
     frame = DATA.frame.assign(N=DATA.frame["N"] * 8)
     (model / MEASURED_NAME).write_bytes(measured_file(type(DATA)(frame), before))
@@ -186,7 +186,7 @@ def test_what_is_continued_knows_both(model: Path) -> None:
 def test_require_known_refuses(
     model: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """It ends with exit code 4 and the reason; without it the same answer has one line, and the code stays 0."""
+    """Exit code 4 and the reason; without the option the same answer has one line, and exit code 0."""
     monkeypatch.setattr("ckh.hardware.machine.processor_name", lambda: "a test")
     args = ["predict", "--model", str(model), "--n", "512", "--c", "64", "--hi", "28"]
     assert run(args) == ExitCode.OK
@@ -208,7 +208,7 @@ def test_require_known_refuses(
 def test_of_many_problems_the_one_known_least_is_named(
     model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """What all share does not hide what one of them has beside."""
+    """Caveats shared by all problems do not hide those of a single problem."""
     monkeypatch.setattr("ckh.hardware.machine.processor_name", lambda: "another")
     listed = [problems()[0], replace(problems()[0], n=64), problems()[1]]
     (tmp_path / "list.txt").write_text("".join(f"{one.canonical()}\n" for one in listed), encoding="utf-8")
@@ -223,7 +223,7 @@ def test_of_many_problems_the_one_known_least_is_named(
 def test_an_interval_holds_for_what_was_measured(
     model: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Inside it stands as it is; outside, and on another device, text says what it holds for, and JSON has none."""
+    """Inside it is unchanged; outside, and on another device, text says what it is valid for, and JSON has none."""
     calibration = Calibration(gap=(), share=(), scale=1.0, bands=((0.0, 0.8, 1.2),), problems=20)
     (model / CALIBRATION_NAME).write_text(calibration.to_json(), encoding="utf-8")
     args = ["predict", "--model", str(model), "--c", "64", "--hi", "28", "--n"]
@@ -245,7 +245,7 @@ def test_an_interval_holds_for_what_was_measured(
 def test_retraining_is_offered_once(
     model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A person at a terminal is told the commands on another CPU, the first time; nobody else is."""
+    """On another CPU the commands are printed once, and on a terminal only."""
     monkeypatch.setenv("CKH_DATA_DIR", str(tmp_path / "user"))
     monkeypatch.setattr("ckh.hardware.machine.processor_name", lambda: "another")
     one = ("grouped_conv", "host", "a test", model)
@@ -265,7 +265,7 @@ def test_retraining_is_offered_once(
 
 
 def test_limits_alone_are_enough() -> None:
-    """Without problems there is no nearest one, and the sizes are named all the same."""
+    """Without problems there is no nearest problem, but sizes are still reported."""
     found = find_known(problems()[0], "gfx942", "", None, lambda: None, {"n": (4, 8)}, [], [])
     assert found.nearest is None
     (doubt,) = found.doubts
@@ -274,7 +274,7 @@ def test_limits_alone_are_enough() -> None:
 
 @pytest.mark.parametrize("folder", [ref.path for ref in list_models([data_dir("models")])], ids=lambda path: path.name)
 def test_every_model_that_ships_knows_its_sizes(folder: Path) -> None:
-    """Each keeps the limits of the data it learned from, and those problems where they are not too many."""
+    """Each has the limits of its training data, and the problems unless there are too many."""
     found = read_measured(folder)
     assert found is not None
     assert all(low <= high for low, high in found.limits)
@@ -283,7 +283,7 @@ def test_every_model_that_ships_knows_its_sizes(folder: Path) -> None:
 
 
 def test_a_model_of_ranks_says_why_it_has_no_times(capsys: pytest.CaptureFixture[str]) -> None:
-    """AITER's winners tell no times, and a line explains the empty cells."""
+    """AITER's winners have no times, and a line explains the empty cells."""
     assert (
         run(["predict", "--op", "aiter_gemm", "--arch", "gfx950", "--m", "64", "--n", "7168", "--k", "2048"])
         == ExitCode.OK
@@ -295,7 +295,7 @@ def test_a_model_of_ranks_says_why_it_has_no_times(capsys: pytest.CaptureFixture
 
 
 def test_data_of_the_fastest_alone_tell_their_times_alone(capsys: pytest.CaptureFixture[str]) -> None:
-    """MIOpen's model predicts the time of its first solver, and a line explains the cells behind it."""
+    """MIOpen's model predicts the time of its first solver, and a line explains the other cells."""
     args = ["predict", "--op", "miopen_conv", "--arch", "gfx942", "--c", "256", "--n"]
     assert run([*args, "1600"]) == ExitCode.OK
     out = capsys.readouterr().out

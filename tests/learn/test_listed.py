@@ -1,4 +1,4 @@
-"""Kernels that a user names are ranked alone, in the architecture's pool or not."""
+"""Kernels listed by a user are ranked exclusively, in the architecture's pool or not."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ MODEL = data_dir("models") / "grouped_conv_forward_bf16_gfx950"
 PROBLEM = ConvProblem(Direction.FORWARD, 16, 256, 256, 1, 28, 28, 3, 3, pad_h=1, pad_w=1, dtype="bf16")
 POOL = conv_pool(Direction.FORWARD, GFX950, 2, "bf16")
 LEARNED = [kernel for kernel in POOL if kernel.pipeline == "compv3"][:3]
-# The same kernels with two blocks on a compute unit are in no pool.
+# The same kernels with two blocks per compute unit are in no pool.
 OUTSIDE = [replace(kernel, block_per_cu=2) for kernel in LEARNED]
 NEW_KIND = [kernel for kernel in POOL if kernel.pipeline == "basic_v1"][:2]
 ARGS = ["predict", "--n", "16", "--c", "256", "--dtype", "bf16", "--arch", "gfx950", "--top", "20", "--wide"]
@@ -54,7 +54,7 @@ def predict(capsys: pytest.CaptureFixture[str], *args: str) -> dict[str, Any]:
 
 
 def test_a_list_of_names_is_what_is_ranked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """All of it, those outside of the pool and of kinds without a measurement too, which are counted."""
+    """All are ranked, including those outside of the pool and of unmeasured kinds, which are counted."""
     wanted = names([*OUTSIDE, *NEW_KIND])
     (tmp_path / "list.txt").write_text("# mine\n" + "\n".join([*wanted, "", wanted[0]]) + "  # again\n")
     document = predict(capsys, "--kernels", str(tmp_path / "list.txt"))
@@ -68,7 +68,7 @@ def test_a_list_of_names_is_what_is_ranked(tmp_path: Path, capsys: pytest.Captur
 def test_standard_input_and_registries_name_kernels_too(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The answer is the same."""
+    """All sources give the same answer."""
     kernels = [*OUTSIDE, *NEW_KIND]
     write_registry(tmp_path / "set.json", kernels, arch="gfx950")
     monkeypatch.setattr("sys.stdin", io.StringIO("\n".join(names(kernels))))
@@ -85,7 +85,7 @@ def test_standard_input_and_registries_name_kernels_too(
 
 
 def test_scores_are_those_of_the_model(tmp_path: Path) -> None:
-    """Python ranks names and kernels; each has the score that the model computes for it alone."""
+    """Python ranks names and kernels; each has the score computed for it alone."""
     given: list[str | ConvKernel] = [*names(OUTSIDE), *LEARNED]
     ranked = ckh.rank(PROBLEM, arch="gfx950", kernels=given)
     assert {one.kernel for one in ranked} == {*OUTSIDE, *LEARNED}
@@ -100,7 +100,7 @@ def test_scores_are_those_of_the_model(tmp_path: Path) -> None:
 
 
 def test_amds_profiler_set_has_an_answer(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """On gfx950, where none of it is in the default pool."""
+    """On gfx950, whose default pool contains none of it."""
     path = tmp_path / "profiler.json"
     bench = ["bench", "--op", "grouped_conv", "--rule-set", "profiler", "--dry-run", "--arch", "gfx950"]
     assert run([*bench, "--dtype", "bf16", "--write-registry", str(path)]) == 0
@@ -130,7 +130,7 @@ BROKEN = replace(LEARNED[0], warp_tile_m=17)
 def test_bad_lists_are_refused_in_a_line(
     lines: list[str], words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """With exit code 4 and the file's name."""
+    """Exit code 4, with the file's name."""
     (tmp_path / "list.txt").write_text("\n".join(lines))
     assert run([*ARGS, "--kernels", str(tmp_path / "list.txt")]) == ExitCode.BAD_DATA
     captured = capsys.readouterr()
@@ -141,7 +141,7 @@ def test_bad_lists_are_refused_in_a_line(
 
 
 def test_a_list_of_another_kind_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The reason is the list's, with exit code 5."""
+    """The reason refers to the list, with exit code 5."""
     kernels = [replace(kernel, variant=Direction.BWD_DATA) for kernel in LEARNED]
     (tmp_path / "list.txt").write_text("\n".join(names(kernels)))
     assert run([*ARGS, "--kernels", str(tmp_path / "list.txt")]) == ExitCode.NO_KERNEL
@@ -149,7 +149,7 @@ def test_a_list_of_another_kind_says_so(tmp_path: Path, capsys: pytest.CaptureFi
 
 
 def test_kernels_in_python_are_checked_likewise() -> None:
-    """Something else than a kernel, and kernels of another operation."""
+    """Objects other than kernels, and kernels of another operation."""
     lists: list[list[Any]] = [[], [3], ["x"], [None]]
     for wrong in lists:
         with pytest.raises(DataError):
@@ -158,7 +158,7 @@ def test_kernels_in_python_are_checked_likewise() -> None:
 
 @pytest.mark.parametrize("name", ["default", "tiny", "tests"])
 def test_a_rule_set_is_ranked_as_its_list(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """--rule-set gives the same document as --kernels with the names of the set's kernels of the problem's kind."""
+    """--rule-set gives the same document as --kernels with the set's kernels of the problem's kind."""
     kernels = rule_set(name, Direction.FORWARD, 3, "fp16", load_arch("gfx942"))
     listed = tmp_path / "kernels.txt"
     listed.write_text("\n".join(map(kernel_name, kernels)))
@@ -170,7 +170,7 @@ def test_a_rule_set_is_ranked_as_its_list(name: str, tmp_path: Path, capsys: pyt
         probing, *others = found[-1]["not_measured"]["next_commands"]
         assert shlex.split(probing)[-4:-2] == more
         found[-1]["not_measured"]["next_commands"] = others
-        found[-1]["caveats"] = [one["kind"] for one in found[-1]["caveats"]]  # whose messages have the commands again
+        found[-1]["caveats"] = [one["kind"] for one in found[-1]["caveats"]]  # whose messages repeat the commands
     assert found[0] == found[1]
     ranked = {one for row in found[0]["kernels"] for one in (row["kernel"], *row["tied"])}
     assert ranked
@@ -178,7 +178,7 @@ def test_a_rule_set_is_ranked_as_its_list(name: str, tmp_path: Path, capsys: pyt
 
 
 def test_each_problem_has_its_own_rule_set(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """By direction, dimensions and element type; a problem of a kind that no kernel of the set is for has none."""
+    """By direction, dimensions and element type; a problem whose kind is not in the set has no kernels."""
     problems = tmp_path / "problems.txt"
     texts = [
         "conv_forward_bf16_nhwgc_2d_n16_c256_k256_g1_i28x28_f3x3_s1x1_p1x1_d1x1",
@@ -209,19 +209,19 @@ def test_each_problem_has_its_own_rule_set(tmp_path: Path, capsys: pytest.Captur
     ],
 )
 def test_what_has_no_such_rule_set_is_refused(args: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    """One line: an unknown name, another list beside it, an operation without rule sets."""
+    """An unknown name, a second list, an operation without rule sets: one line each."""
     assert run(["predict", *args]) == ExitCode.USAGE
     assert capsys.readouterr().err.startswith("error: ")
 
 
 def test_rule_sets_are_completed() -> None:
-    """By what was typed, for bench and predict."""
+    """From the typed prefix, for bench and predict."""
     assert _completion.rule_sets("t") == ["tiny", "tests"]
     assert _completion.rule_sets("") == list(RULE_SETS)
 
 
 def test_python_ranks_a_rule_set(capsys: pytest.CaptureFixture[str]) -> None:
-    """`rank`, `rank_many` and `known` take its name: kernels, scores and doubts are those of --rule-set."""
+    """`rank`, `rank_many` and `known` take its name: kernels, scores and caveats equal those of --rule-set."""
     flat = replace(PROBLEM, n=1)
     deep = ConvProblem(Direction.FORWARD, 1, 64, 64, 1, 8, 8, 3, 3, ndim=3, di=4, dtype="bf16")
     document = predict(capsys, "--rule-set", "tests")
@@ -241,7 +241,7 @@ def test_python_ranks_a_rule_set(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_python_refuses_two_lists_and_unknown_sets() -> None:
-    """A list beside a rule set, a set that there is not, and what is no name."""
+    """A list with a rule set, an unknown set, and an argument that is not a name."""
     with expect_refusal(UsageError, "conflicting-options", "rule_set"):
         ckh.rank(PROBLEM, arch="gfx950", kernels=names(LEARNED), rule_set="tests")
     with pytest.raises(UsageError, match="none"):
@@ -254,7 +254,7 @@ def test_python_refuses_two_lists_and_unknown_sets() -> None:
 def test_the_command_that_probes_repeats_what_is_ranked(
     given: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The command below an answer that nobody measured ranks the same kernels."""
+    """The suggested command of an answer without measurements ranks the same kernels."""
     options = {"--rule-set": ["tests"], "--no-pad-channels": []}.get(given, [str(tmp_path / "set.json")])
     write_registry(
         tmp_path / "set.json", conv_pool(Direction.FORWARD, load_arch("gfx942"), 2, "bf16")[:9], arch="gfx942"

@@ -1,4 +1,4 @@
-"""Features in little memory: the values, and the data that LightGBM makes of them."""
+"""Memory-efficient features: their values, and LightGBM's datasets."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def both() -> tuple[FeatureMatrix, NDArray[np.float64]]:
-    """The features of the test data, in little memory and as an array."""
+    """The features of the test data, as a FeatureMatrix and as an array."""
     valid = measured().valid()
     columns = {name: valid.frame[name].to_numpy() for name in valid.op.training.input_columns}
     return FeatureMatrix(valid.op.training.engine, columns, valid.hardware()), valid.op.training.engine.matrix(
@@ -26,7 +26,7 @@ def both() -> tuple[FeatureMatrix, NDArray[np.float64]]:
 
 
 def test_values_are_those_of_the_engine(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever the blocks, and however many values are distinct, every bit of every value is kept."""
+    """For any block size and number of distinct values, every bit of every value is kept."""
     for block_rows, most_codes in ((1 << 15, 1 << 16), (7, 1 << 16), (100, 5), (7, 1)):
         monkeypatch.setattr(module, "BLOCK_ROWS", block_rows)
         monkeypatch.setattr(module, "_MOST_CODES", most_codes)
@@ -38,7 +38,7 @@ def test_values_are_those_of_the_engine(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_lightgbm_makes_the_same_of_blocks_as_of_an_array(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Models of rows in blocks have the text of models of arrays, also where features are too rare to split by."""
+    """Models of rows in blocks have the same text as models of arrays, also with features too rare to split on."""
     monkeypatch.setattr(module, "BLOCK_ROWS", 50)
     small, array = both()
     random = np.random.default_rng(0)

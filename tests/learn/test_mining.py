@@ -1,4 +1,4 @@
-"""Mining gives hard problems more weight, and keeps the round that chose best."""
+"""Mining gives hard problems more weight, and keeps the best round."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ OPTIONS = TrainOptions(targets=("tflops",), rank=RankObjective.RELATIVE, folds=3
 
 
 def test_the_worst_fifth_weighs_twice_as_much() -> None:
-    """Two of ten are at the quantile or below it; a weight never exceeds five, and a perfect choice is not hard."""
+    """Two of ten are at or below the quantile; weights never exceed five, and a perfect choice is not hard."""
     efficiency = np.array([0.9, 0.5, 0.95, 1.0, 0.6, 0.99, 0.97, 0.98, 0.96, 1.0])
     once = harder(np.ones(10), efficiency)
     assert once.tolist() == [1, 2, 1, 1, 2, 1, 1, 1, 1, 1]
@@ -27,12 +27,12 @@ def test_the_worst_fifth_weighs_twice_as_much() -> None:
 
 
 def test_rows_have_the_weight_of_their_problem() -> None:
-    """Four rows of weights 2, 2, 1, 3 have the mean 2, by which all are divided."""
+    """Four rows with weights 2, 2, 1, 3 are divided by their mean, 2."""
     assert row_weights(np.array([1.0, 2.0, 3.0]), np.array([1, 1, 0, 2])).tolist() == [1.0, 1.0, 0.5, 1.5]
 
 
 def test_the_best_round_is_kept() -> None:
-    """Weights add up from round to round; of equally good rounds the first is kept."""
+    """Weights accumulate from round to round; of tied rounds the first is kept."""
     answers = [np.array([0.5, 1, 1, 1, 1]), np.array([1, 0.8, 1, 1, 1]), np.array([0.8, 1, 1, 1, 1])]
     seen = []
 
@@ -51,13 +51,13 @@ def test_the_best_round_is_kept() -> None:
 
 
 def test_mining_ends_where_nothing_is_hard() -> None:
-    """A round without a wrong choice changes no weight, so no other follows."""
+    """A round without a wrong choice changes no weights, so it is the last."""
     mined = mine(5, 3, lambda _number, _weight: np.ones(3))
     assert mined == Mined((MiningRound(0, 0, 1.0, 1.0),), 0)
 
 
 def test_the_kept_round_is_the_model() -> None:
-    """Held-out efficiency is the kept round's; the other targets and a kept plain round are those of no mining."""
+    """Held-out efficiency is that of the kept round; other targets and a kept first round are as without mining."""
     steps: list[int] = []
     mining = replace(OPTIONS, mine=2)
     mined = train(measured(), mining, lambda step, _text: steps.append(step))
@@ -73,7 +73,7 @@ def test_the_kept_round_is_the_model() -> None:
 
 
 def test_mining_needs_folds() -> None:
-    """Without folds, or problems to fill them, nothing tells which problems are hard."""
+    """Without folds, or enough problems for them, hard problems are unknown."""
     with expect_refusal(UsageError, "missing-option", "mined"):
         train(measured(), replace(OPTIONS, mine=1, folds=0), lambda _step, _text: None)
     few = measured().select(measured().problem_ids < 2)

@@ -1,4 +1,4 @@
-"""Scores of kernels by number: one pool for many problems."""
+"""Scores of kernels by index: one pool for many problems."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def test_scores_are_those_of_each_problems_own_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Forty GEMMs of different kernels get the scores of their own pools, to the last bit, from a few larger ones."""
+    """Forty GEMMs with different kernels get bit-identical scores from a few larger pools."""
     random = np.random.default_rng(0)
     problems = [GemmProblem(m, n, k) for m, n, k in random.integers(1, 3000, (40, 3)).tolist()]
     model = find_model(wanted_for(problems[0], "host"))

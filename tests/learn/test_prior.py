@@ -1,4 +1,4 @@
-"""The law of time: fitted to measurements, applied to other sizes, and joined to the model that orders."""
+"""The time model: fitted to measurements, applied to other sizes, and combined with the ranking model."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ if TYPE_CHECKING:
     from ckh.ops.grouped_conv.kernel import ConvKernel
 
 OPTIONS = TrainOptions(targets=(), rank=RankObjective.EFFICIENCY, folds=0, prior=0.5, params=TREES)
-COSTS = ((0.001, 2e-6), (0.003, 1e-6), (0.002, 4e-6))  # of a kernel: what it begins with, and a trip of a round, ms
+COSTS = ((0.001, 2e-6), (0.003, 1e-6), (0.002, 4e-6))  # per kernel: start-up time, time of a wave's iteration, ms
 
 
 @cache
 def lawful() -> Dataset:
-    """Three kernels on forty problems, whose times are exactly a law's: two of its terms."""
+    """Three kernels on forty problems, with times that follow exactly two terms of the time model."""
     drawn = np.random.default_rng(0)
     where = [
         ConvProblem(Direction.FORWARD, int(n), int(c), int(k), 1, int(hi), int(hi), 3, 3, pad_h=1, pad_w=1)
@@ -54,7 +54,7 @@ def lawful() -> Dataset:
 
 
 def law_ms(problem: ConvProblem, kernel: ConvKernel, number: int) -> float:
-    """The time by the formula, on the three compute units of the made-up machine."""
+    """The time by the formula, on the three compute units of the fictitious machine."""
     m, n, k = problem.gemm_sizes
     tiles = -(-m // kernel.tile_m) * -(-n // kernel.tile_n)
     start, trip = COSTS[number]
@@ -62,19 +62,19 @@ def law_ms(problem: ConvProblem, kernel: ConvKernel, number: int) -> float:
 
 
 def efficiencies() -> NDArray[np.float64]:
-    """Of all rows of the lawful dataset."""
+    """Efficiencies of all rows of the synthetic dataset."""
     return np.asarray(times_of(lawful()).efficiency())
 
 
 def known_of(data: Dataset, rows: NDArray[np.int64], efficiency: NDArray[np.float64]) -> PriorRows:
-    """The prior that rows have."""
+    """The prior of rows."""
     found = prior_rows(data, rows, efficiency, 1)
     assert found is not None
     return found
 
 
 def test_a_law_that_holds_is_found() -> None:
-    """Of times that follow the law exactly, the efficiencies of all measured problems come back, outlier or not."""
+    """For times that follow the model exactly, all measured efficiencies are recovered, despite an outlier."""
     frame = lawful().frame.copy()
     frame.loc[7, "latency_ms"] *= 30
     spoiled = replace(lawful(), frame=frame)
@@ -85,7 +85,7 @@ def test_a_law_that_holds_is_found() -> None:
 
 
 def test_what_was_not_measured_of_a_kernel_is_known_from_its_family() -> None:
-    """A term that none of a kernel's rows has is what tiles of its family make of it, and no other family's."""
+    """A term absent from a kernel's rows is taken from the tiles of its own family."""
     random, tiles = np.random.default_rng(5), np.array([1.0, 2.0, 3.0, 4.0, 2.0, 5.0])
     families = np.array(["one"] * 4 + ["other"] * 2)
     truth = np.column_stack([0.5 + tiles, np.where(families == "one", 1 + 2 * tiles, 0.1)])
@@ -99,7 +99,7 @@ def test_what_was_not_measured_of_a_kernel_is_known_from_its_family() -> None:
 
 
 def test_drawn_problems_are_possible() -> None:
-    """Sizes drawn around measured problems are whole, positive, and make problems that exist."""
+    """Sizes drawn around measured problems are positive integers of valid problems."""
     law, frame = lawful().op.training.law, lawful().frame
     assert law is not None
     columns = {name: frame[name].to_numpy() for name in lawful().op.problems.sizes}
@@ -111,14 +111,14 @@ def test_drawn_problems_are_possible() -> None:
 
 
 def test_of_few_problems_as_many_are_drawn_as_of_many() -> None:
-    """Trees learn the law of six measured problems from three hundred, as of forty from nine times as many."""
+    """Trees learn the time model of six measured problems from three hundred, and of forty from nine times as many."""
     efficiency, rows = efficiencies(), np.arange(len(lawful().frame))
     assert len(known_of(lawful(), rows[: 6 * 3], efficiency).efficiency) == (300 + 6) * 3
     assert len(known_of(lawful(), rows, efficiency).efficiency) == 9 * 40 * 3
 
 
 def test_few_measurements_have_no_prior() -> None:
-    """Six problems, and three rows of a kernel on average, are enough for a law that holds, fewer are not."""
+    """Six problems with three rows per kernel on average are enough for a valid time model, fewer are not."""
     rows = np.arange(len(lawful().frame))
     assert has_prior(lawful(), rows)
     assert has_prior(lawful(), rows[: 3 * 6])
@@ -127,7 +127,7 @@ def test_few_measurements_have_no_prior() -> None:
 
 
 def test_of_few_problems_each_is_predicted_by_all_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The law of twelve problems is judged on each of them alone, that of more in three parts."""
+    """The time model of twelve problems is validated leaving one out, that of more in three parts."""
     folds: list[int] = []
     unseen_error = prior._unseen_error
 
@@ -141,14 +141,14 @@ def test_of_few_problems_each_is_predicted_by_all_others(monkeypatch: pytest.Mon
 
 
 def test_a_law_that_does_not_hold_is_no_prior() -> None:
-    """Of times that the law says nothing of, as a CPU's, there is no prior, however many were measured."""
+    """For times that the model does not explain, such as a CPU's, there is no prior, however many were measured."""
     frame = lawful().frame.copy()
     frame["latency_ms"] = np.random.default_rng(0).permutation(frame["latency_ms"].to_numpy())
     assert not has_prior(replace(lawful(), frame=frame), np.arange(len(frame)))
 
 
 def test_the_model_is_the_mean_of_trees_and_prior() -> None:
-    """Scores with a prior lie where the weighted mean of the model without and of the law's trees does."""
+    """Scores with a prior are the weighted mean of the model without it and of the prior's trees."""
     data = lawful()
     quiet = lambda _steps, _text: None  # noqa: E731
     with_prior = train(data, OPTIONS, quiet).targets["rank"]
@@ -165,7 +165,7 @@ def test_the_model_is_the_mean_of_trees_and_prior() -> None:
 
 
 def test_a_lambdarank_stands_beside_in_the_scale_of_the_models_scores() -> None:
-    """Weighed 0.5 to 1, it moves scores by a third of a LambdaRank's that spread as the model's do within problems."""
+    """With weight 0.5, scores move by a third of the LambdaRank's, scaled to the model's spread within problems."""
     data = lawful()
     quiet = lambda _steps, _text: None  # noqa: E731
     with_both = train(data, replace(OPTIONS, lambdarank=0.5), quiet).targets["rank"]
@@ -189,7 +189,7 @@ def test_a_lambdarank_stands_beside_in_the_scale_of_the_models_scores() -> None:
 
 
 def test_held_out_scores_have_the_lambdarank_too() -> None:
-    """What folds predict for rows is what a model of the same rows says, to the rounding of its text."""
+    """Out-of-fold predictions equal those of a model of the same rows, except for rounding of its text."""
     data, options = lawful(), replace(OPTIONS, lambdarank=1.0)
     boosting = Boosting(prepare(data, options), options, lambda _steps, _text: None)
     fit, rows = make_fit(RANK, data, options.rank), np.arange(len(data))
@@ -201,26 +201,26 @@ def test_held_out_scores_have_the_lambdarank_too() -> None:
 
 
 def test_a_lambdarank_beside_needs_a_law() -> None:
-    """Without a prior there is nothing that it would stand beside."""
+    """Without a prior there is nothing to combine it with."""
     with expect_refusal(UsageError, "conflicting-options", "LambdaRank"):
         train(lawful(), replace(OPTIONS, prior=0.0, lambdarank=1.0), lambda _steps, _text: None)
 
 
 def test_a_learning_curve_has_the_law_of_what_it_learned_from() -> None:
-    """Where 27 problems are known, a curve with the law chooses nearly the best for others, and trees alone do not."""
+    """With 27 known problems, a curve with the time model chooses nearly the best for others, unlike trees alone."""
     with_prior = learning_curve(lawful(), replace(OPTIONS, prior=10.0)).now().value
     assert with_prior > 0.99
     assert with_prior > learning_curve(lawful(), replace(OPTIONS, prior=0.0)).now().value + 0.01
 
 
 def test_a_prior_needs_a_model_of_efficiency() -> None:
-    """LambdaRank's scores have no scale that a law could be added to."""
+    """LambdaRank's scores have no scale to which a time model could be added."""
     with expect_refusal(UsageError, "conflicting-options", "prior"):
         train(lawful(), replace(OPTIONS, rank=RankObjective.LAMBDARANK), lambda _steps, _text: None)
 
 
 def test_defaults_grow_with_the_rows() -> None:
-    """Few rows get small trees and a prior, many rows large trees and none."""
+    """Few rows get small trees and a prior, many rows large trees and no prior."""
     few, some, many = (sized_options(rows) for rows in (3_700, 26_000, 190_000))
     assert [one.params.num_leaves for one in (few, some, many)] == [31, 63, 255]
     assert [one.prior for one in (few, some, many)] == [1.0, 0.0, 0.0]

@@ -1,4 +1,4 @@
-"""What was probed is kept per problem and device, and survives a crash in the middle of a line."""
+"""Probes are stored per problem and device, and survive a crash in the middle of a line."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ PROBLEM = "conv_forward_fp32_nhwgc_2d_n1_c64_k64_g1_i28x28_f3x3_s1x1_p1x1_d1x1"
 
 @pytest.fixture(autouse=True)
 def user_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing was measured before."""
+    """An empty user folder."""
     monkeypatch.setenv("CKH_DATA_DIR", str(tmp_path / "user"))
 
 
 def probe(*times: tuple[str, float | None], problem: str = PROBLEM) -> Probe:
-    """A probing of kernels on this machine; one without a time failed."""
+    """A probe of kernels on this machine; kernels without a time failed."""
     kernels = tuple(
         Timed(name, "launch_error", "it fell", None, None) if ms is None else Timed(name, "ok", "", ms, 0.01)
         for name, ms in times
@@ -36,7 +36,7 @@ def probe(*times: tuple[str, float | None], problem: str = PROBLEM) -> Probe:
 
 
 def test_the_last_probing_is_recalled() -> None:
-    """Nothing at first; then what was added last, of this problem only."""
+    """None at first; then the last probe of this problem."""
     assert recall(PROBLEM, "host") is None
     first, second = probe(("a", 2.0), ("b", 1.0)), probe(("a", 3.0))
     remember(first)
@@ -48,7 +48,7 @@ def test_the_last_probing_is_recalled() -> None:
 
 
 def test_another_device_does_not_count() -> None:
-    """Times of another machine with the same home folder are kept, and not used."""
+    """Times of another machine with the same home folder are kept, but not used."""
     mine = probe(("a", 2.0))
     remember(mine)
     remember(replace(mine, device="another CPU"))
@@ -56,7 +56,7 @@ def test_another_device_does_not_count() -> None:
 
 
 def test_a_line_that_a_crash_cut_off_harms_no_other() -> None:
-    """The rest of it is passed over, and the next line starts anew."""
+    """The truncated line is skipped, and the next line is complete."""
     first, second = probe(("a", 2.0)), probe(("b", 1.0))
     remember(first)
     path = probe_path(PROBLEM, "host")
@@ -69,7 +69,7 @@ def test_a_line_that_a_crash_cut_off_harms_no_other() -> None:
 
 @pytest.mark.parametrize("line", ["[]", "{}", '{"kernels": 3}', "null", "\x00"])
 def test_a_line_of_something_else_is_passed_over(line: str) -> None:
-    """Whatever JSON it is."""
+    """For any JSON."""
     first = probe(("a", 2.0))
     remember(first)
     with probe_path(PROBLEM, "host").open("a", encoding="utf-8") as file:
@@ -78,14 +78,14 @@ def test_a_line_of_something_else_is_passed_over(line: str) -> None:
 
 
 def test_a_file_that_cannot_be_written_is_named(tmp_path: Path) -> None:
-    """A file stands where the folder should be."""
+    """A file is in place of the folder."""
     (tmp_path / "user").write_text("")
     with expect_refusal(OutputError, "unwritable"):
         remember(probe(("a", 2.0)))
 
 
 def test_measured_kernels_come_first_and_failed_ones_last(model_dir: Path) -> None:
-    """The third choice was fastest, the first fell: 3rd, 2nd, then the rest as predicted, the first at the end."""
+    """The third choice was fastest, the first failed: 3rd, 2nd, then the rest as predicted, the first at the end."""
     model = load_model(model_dir)
     found = ranking_of(problems()[0], model)
     before = found.ranked

@@ -1,4 +1,4 @@
-"""Models whose specs are AMD's published files, byte for byte: each loads, and its speeds are what its forest says."""
+"""Models with AMD's published specs, byte for byte: each loads, and its speeds equal its forest's."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.refusals import expect_refusal
 AMD_FILES = Path(__file__).parents[1] / "amd_files"
 THREE = ("tflops", "latency", "bandwidth")
 BWD_DATA, FP8 = "grouped_conv_bwd_data_bf16_gfx950", "gemm_universal_fp8_gfx950"
-# Number of inputs; targets and those on logarithms, where a model of TFLOPS is beside the spec.
+# Number of inputs; targets and those on logarithms, if a model of TFLOPS is present.
 SPECS = {
     BWD_DATA: (83, ("tflops",), ("tflops",)),
     FP8: (55, THREE, ()),
@@ -32,7 +32,7 @@ SPECS = {
 
 
 def published(folder: Path, name: str, *, mean: float, target: str = "tflops") -> lightgbm.Booster:
-    """A folder with AMD's files of a model, and a forest of its inputs whose target has about this mean."""
+    """A folder with AMD's files of a model, and a forest of its inputs with about this mean of its target."""
     made = folder / name
     shutil.copytree(AMD_FILES / name, made, dirs_exist_ok=True)
     names = json.loads((made / "feature_spec.json").read_text(encoding="utf-8"))["feature_names"]
@@ -47,7 +47,7 @@ def published(folder: Path, name: str, *, mean: float, target: str = "tflops") -
 
 @pytest.mark.parametrize("name", SPECS)
 def test_a_published_spec_loads(name: str, tmp_path: Path) -> None:
-    """What the text leaves out is what AMD's tools take: models that are there, logarithms as the forest learned."""
+    """Missing fields have the defaults of AMD's tools: targets with a model, logarithms as in the forest."""
     inputs, targets, logs = SPECS[name]
     published(tmp_path, name, mean=250.0 if name == FP8 else 4.5)
     spec = load_model(tmp_path / name).spec
@@ -60,7 +60,7 @@ def test_a_published_spec_loads(name: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("mean", "is_log"), [(4.5, True), (8.5, True), (10.0, False), (250.0, False)])
 def test_a_missing_list_of_logarithms_is_read_from_the_forest(mean: float, *, is_log: bool, tmp_path: Path) -> None:
-    """Speeds are expm1 of the forest where it learned log1p, else the forest's own; LightGBM is the reference."""
+    """Speeds are expm1 of the forest if trained on log1p, else the forest's own; LightGBM is the reference."""
     booster = published(tmp_path, BWD_DATA, mean=mean)
     model = load_model(tmp_path / BWD_DATA)
     matrix = model.matrix(AMD_PROBLEMS[0], AMD_KERNELS)
@@ -70,7 +70,7 @@ def test_a_missing_list_of_logarithms_is_read_from_the_forest(mean: float, *, is
 
 
 def test_targets_are_the_models_that_are_there(tmp_path: Path) -> None:
-    """In AMD's order; a spec without targets and without models is refused in a line that says so."""
+    """In AMD's order; a spec without targets and without models is refused with the reason."""
     published(tmp_path, BWD_DATA, mean=0.2, target="latency")
     published(tmp_path, BWD_DATA, mean=4.5)
     assert read_spec(tmp_path / BWD_DATA).targets == ("tflops", "latency")
@@ -82,7 +82,7 @@ def test_targets_are_the_models_that_are_there(tmp_path: Path) -> None:
 
 
 def test_a_forest_that_says_nothing_of_its_first_tree_is_refused(tmp_path: Path) -> None:
-    """Leaves without their numbers of rows do not say a mean."""
+    """Leaves without their numbers of rows do not determine a mean."""
     published(tmp_path, BWD_DATA, mean=4.5)
     path = tmp_path / BWD_DATA / "model_tflops.lgbm"
     text = path.read_text(encoding="utf-8")
@@ -92,7 +92,7 @@ def test_a_forest_that_says_nothing_of_its_first_tree_is_refused(tmp_path: Path)
 
 
 def test_published_manifests_say_how_many_problems(tmp_path: Path) -> None:
-    """AMD's manifest has the number of problems, and not which."""
+    """AMD's manifest has the number of problems, but not their ids."""
     for name, problems in ((BWD_DATA, 891), (FP8, 168), ("grouped_conv_forward_2d3d_suffix_bf16_gfx950", 170)):
         assert problem_count(AMD_FILES / name) == problems
 

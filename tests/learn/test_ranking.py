@@ -1,4 +1,4 @@
-"""An answer holds every kernel of the pool once: ranked, or refused for a reason."""
+"""An answer has every kernel of the pool once: ranked, or refused with a reason."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ ALL = 10 * 30  # tiles x variants
 
 
 def test_all_candidates_are_ranked_once(model_dir: Path) -> None:
-    """On the host nothing is refused: the whole pool, best first."""
+    """On the host nothing is refused: the whole pool is ranked."""
     problem = problems()[0]
     found = ranking_of(problem, load_model(model_dir))
     ranked = [one.kernel for one in found.ranked]
@@ -56,7 +56,7 @@ def test_all_candidates_are_ranked_once(model_dir: Path) -> None:
 
 
 def test_a_model_ranks_only_kinds_of_kernels_that_it_learned_from(tmp_path: Path) -> None:
-    """Pipelines that no training row had are refused; options that varied within a pipeline are known of all."""
+    """Pipelines without training rows are refused; options that varied within a pipeline apply to all."""
     mask = measured().frame["pipeline"].isin(["compv4", "compv6"]).to_numpy()
     save(train(measured().select(mask), replace(trained().options, folds=0), lambda _s, _t: None), tmp_path / "two")
     found = ranking_of(problems()[0], load_model(tmp_path / "two"))
@@ -68,7 +68,7 @@ def test_a_model_ranks_only_kinds_of_kernels_that_it_learned_from(tmp_path: Path
 
 
 def test_an_option_that_no_pipeline_varied_is_not_known() -> None:
-    """Where every compv4 has two buffers and no compv3, what two buffers do to compv3 is not known."""
+    """If every compv4 has two buffers and no compv3, the effect of two buffers on compv3 is unknown."""
     apart = LearnedKernels(
         frozenset({(64, 64, 64)}), frozenset({("compv3", "intrawave", 0, 0), ("compv4", "intrawave", 1, 0)})
     )
@@ -83,7 +83,7 @@ def test_an_option_that_no_pipeline_varied_is_not_known() -> None:
 
 
 def test_a_model_without_a_list_of_kernels_ranks_all(model_dir: Path, tmp_path: Path) -> None:
-    """A folder that does not say what it learned from, as AMD's, is taken to know the whole pool."""
+    """A folder without such a list, as AMD's, is assumed to know the whole pool."""
     older = tmp_path / "older"
     shutil.copytree(model_dir, older)
     (older / "kernels.json").unlink()
@@ -107,14 +107,14 @@ def test_ranked_and_refused_are_the_whole_pool(tmp_path: Path) -> None:
 
 
 def test_a_problem_without_a_kernel_names_the_most_frequent_reason(tmp_path: Path) -> None:
-    """C=4 of bf16 is too narrow for all 208 kernels that gfx942 builds; the other 92 are no reason."""
+    """C=4 in bf16 is too narrow for all 208 kernels that gfx942 builds; the other 92 are not counted."""
     failure = ranking_of(replace(AMD_PROBLEMS[0], c=4), gfx942(tmp_path)).unpadded.failure
     assert failure is not None
     expect_values(failure.message, "208 of 208", "C/G = 4", "vector_b = 8")
 
 
 def test_channels_are_padded_where_no_kernel_applies(tmp_path: Path) -> None:
-    """A first layer of 3 channels is ranked as that of 8, says so, and stays the problem that was requested."""
+    """A first layer with 3 channels is ranked as with 8, is marked as padded, and remains the requested problem."""
     model = gfx942(tmp_path)
     requested, padded = replace(AMD_PROBLEMS[0], c=3, k=60), replace(AMD_PROBLEMS[0], c=8, k=64)
     found, plain = ranking_of(requested, model), ranking_of(padded, model)
@@ -132,7 +132,7 @@ def test_channels_are_padded_where_no_kernel_applies(tmp_path: Path) -> None:
 
 
 def test_no_model_for_a_gpu_recommends_what_computes_nothing(tmp_path: Path) -> None:
-    """AMD's data name compv5 kernels with one group of waves: they are refused, in single answers, many and exports."""
+    """compv5 kernels in AMD's data, with one group of waves, are refused in single answers, batches and exports."""
     model = gfx942(tmp_path)
     found = ranking_of(AMD_PROBLEMS[0], model)
     reason = "compv5 computes nothing unless it has waves 1x1x2 in 2 wave groups"
@@ -152,13 +152,13 @@ def test_no_model_for_a_gpu_recommends_what_computes_nothing(tmp_path: Path) -> 
 
 
 def gfx942(folder: Path) -> Model:
-    """A model of AMD's for an architecture that refuses some kernels."""
+    """AMD's model for an architecture that refuses some kernels."""
     amd_model(folder / "forward", CORE_NAMES, arch="gfx942", hardware=None)
     return load_model(folder / "forward")
 
 
 def test_no_kernel_names_the_reason(model_dir: Path) -> None:
-    """The host has no kernels of fp16: an error of its own with the count and the rule."""
+    """The host has no kernels of fp16: the error has the count and the rule."""
     model = load_model(model_dir)
     problem = replace(problems()[0], dtype="fp16")
     with expect_refusal(NoKernelError, "no-kernel", "kernel", "host", ALL, ALL) as error:
@@ -174,7 +174,7 @@ def test_a_model_answers_only_what_it_was_trained_for(model_dir: Path) -> None:
 
 
 def test_scores_are_lightgbms(model_dir: Path) -> None:
-    """What orders the kernels, and the TFLOPS beside it, are what LightGBM computes from the same features."""
+    """Ranking scores and TFLOPS equal LightGBM's for the same features."""
     model = load_model(model_dir)
     for problem in problems():
         found = ranking_of(problem, model)
@@ -203,7 +203,7 @@ def booster(model: Model, problem: ConvProblem, kernels: Sequence[ConvKernel], t
 
 
 def test_many_problems_are_answered_as_each_alone(model_dir: Path) -> None:
-    """Problems in one call, of 2D and 3D and some twice, have the rankings that they have alone."""
+    """A batch of 2D and 3D problems, some twice, has the rankings of single answers."""
     asked = [*problems(), *problems()[:3]]
     together = rankings_of(asked, load_model(model_dir))
     assert [one.problem for one in together] == asked
@@ -217,7 +217,7 @@ def test_many_problems_are_answered_as_each_alone(model_dir: Path) -> None:
 
 
 def test_candidates_alone_are_scored_as_in_their_pool(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Problems that have few candidates of their pool have the same figures, to the last bit, from these alone."""
+    """Problems with few candidates of their pool get bit-identical figures from these alone."""
     draw = np.random.default_rng(0)
     asked = [GemmProblem(int(m), 8 * int(n), 8 * int(n + k)) for m, n, k in draw.integers(1, 200, (30, 3))]
     alone, pooled = (load_model(SHIPPED / "gemm_universal_fp32_host") for _ in range(2))
@@ -229,7 +229,7 @@ def test_candidates_alone_are_scored_as_in_their_pool(monkeypatch: pytest.Monkey
 
 
 def test_a_problem_without_a_kernel_does_not_stop_the_others(tmp_path: Path) -> None:
-    """Its answer is empty and says why; its neighbours are ranked. It has too many channels to be padded."""
+    """Its answer is empty with a reason; its neighbours are ranked. It has too many channels to be padded."""
     model = gfx942(tmp_path)
     narrow = replace(AMD_PROBLEMS[0], c=2**31 - 1)
     first, none, last = rankings_of([AMD_PROBLEMS[0], narrow, AMD_PROBLEMS[1]], model)
@@ -240,7 +240,7 @@ def test_a_problem_without_a_kernel_does_not_stop_the_others(tmp_path: Path) -> 
 
 
 def test_answers_are_remembered(model_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A problem that was asked before is not scored again; the answer is the same object."""
+    """A problem asked before is not scored again; the answer is the same object."""
     model = load_model(model_dir)
     first = ranking_of(problems()[0], model)
     monkeypatch.setattr(model, "score_pool", None)
@@ -248,7 +248,7 @@ def test_answers_are_remembered(model_dir: Path, monkeypatch: pytest.MonkeyPatch
 
 
 def test_the_oldest_answers_are_forgotten() -> None:
-    """Two are kept: asking for one makes it young again."""
+    """A capacity of two: looking up a value makes it the most recent."""
     kept: Remembered[int] = Remembered(2)
     kept.put("a", 1)
     kept.put("b", 2)
@@ -260,7 +260,7 @@ def test_the_oldest_answers_are_forgotten() -> None:
 def test_a_model_that_nobody_named_is_loaded_once_until_it_changes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The second call opens no file; once its files are overwritten, their times as before, the new model answers."""
+    """The second call opens no file; after its files are overwritten, with unchanged times, the new model answers."""
     one, other = saved(tmp_path / "models" / "host"), saved(tmp_path / "other", seed=7)
     monkeypatch.setenv("CKH_MODELS", str(one.parent))
     before = rank(problems()[0])
@@ -288,7 +288,7 @@ def test_a_model_that_nobody_named_is_loaded_once_until_it_changes(
 
 
 def test_where_no_model_fits_the_api_answers_as_predict_does(monkeypatch: pytest.MonkeyPatch) -> None:
-    """`rank` and `rank_many` mark what stands in, per problem, and refuse it where a measurement is required."""
+    """`rank` and `rank_many` mark substitute models, per problem, and refuse them if measurements are required."""
     from ckh.archs import load_arch
     from ckh.errors import ModelError
     from ckh.ops.gemm_universal.problem import GemmProblem
@@ -314,7 +314,7 @@ def test_where_no_model_fits_the_api_answers_as_predict_does(monkeypatch: pytest
 
 
 def test_a_count_below_0_is_refused() -> None:
-    """It would leave out the last kernels, as a slice does."""
+    """A negative count would drop the last kernels, as a slice does."""
     with expect_refusal(UsageError, "out-of-range", "0", "-1"):
         rank(problems()[0], -1)
     with expect_refusal(UsageError, "out-of-range", "0", "-1"):

@@ -1,4 +1,4 @@
-"""How far a model's expectations reach."""
+"""Limits of extrapolation of a model."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def model(tmp_path: Path) -> Model:
 
 
 def test_it_is_the_largest_threshold_of_the_trees(model: Model) -> None:
-    """As LightGBM's own text has it: on a size, or on its logarithm, whichever is larger."""
+    """As in LightGBM's own text: on a size, or on its logarithm, whichever is larger."""
     forest = model._forest("tflops")
     largest: dict[str, float] = {}
     for feature, threshold in zip(forest.feature, forest.threshold, strict=True):
@@ -41,7 +41,7 @@ def test_it_is_the_largest_threshold_of_the_trees(model: Model) -> None:
 
 
 def test_the_models_that_ship_reach_their_hold_out() -> None:
-    """No layer of the GEMM hold-out, and no problem it was trained on, is far outside."""
+    """No layer of the GEMM hold-out set, and no training problem, is far outside."""
     model = load_model(data_dir("models") / "gemm_universal_fp32_host")
     op = model.spec.op
     for name in ("host-llm", "host-gemm-train"):
@@ -50,7 +50,7 @@ def test_the_models_that_ship_reach_their_hold_out() -> None:
 
 
 def test_one_and_many_agree(model: Model) -> None:
-    """`rank`, `rank_many` and `Model.rank` leave out the same speeds, and keep the order."""
+    """`rank`, `rank_many` and `Model.rank` omit the same speeds, and keep the order."""
     far = replace(PROBLEM, c=int(FAR * model.reach["c"]) * 2)
     near, outside = rank_many([PROBLEM, far], model=model)
     assert all(one.tflops is not None and one.latency_ms is not None for one in near)

@@ -1,4 +1,4 @@
-"""What a model's directory says of how it was trained, beside what every model says."""
+"""Training options in a model's directory."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ OPTIONS = TrainOptions(targets=("tflops",), folds=3, early_stopping=5, params=TR
 
 
 def test_an_ordinary_model_says_nothing_of_options_it_lacks(model_dir: Path) -> None:
-    """The manifest has the keys that it always had, and there is no tuning."""
+    """The manifest has only the standard keys, and there is no tuning."""
     manifest = json.loads((model_dir / "train_manifest.json").read_text(encoding="utf-8"))
     assert set(manifest["ckh"]) == {
         *("version", "lightgbm", "data_sha256", "sources", "rank_objective", "folds", "seed", "trees"),
@@ -29,7 +29,7 @@ def test_an_ordinary_model_says_nothing_of_options_it_lacks(model_dir: Path) -> 
 
 
 def test_the_regression_of_a_blend_is_written(tmp_path: Path) -> None:
-    """Its parameters, where they are its own."""
+    """Its parameters are written if they are its own."""
     options = replace(OPTIONS, rank=RankObjective.BLEND, regression=replace(TREES, num_leaves=5))
     save(train(measured(), options, lambda _steps, _text: None), tmp_path / "model")
     ours = json.loads((tmp_path / "model" / "train_manifest.json").read_text(encoding="utf-8"))["ckh"]
@@ -38,7 +38,7 @@ def test_the_regression_of_a_blend_is_written(tmp_path: Path) -> None:
 
 
 def test_options_that_were_used_are_written(tmp_path: Path) -> None:
-    """Tuning, mining and the ensemble stand in the manifest, every setting that was tried in a file."""
+    """Tuning, mining and the ensemble are in the manifest, every setting tried in a file."""
     fixed = ("n_estimators", "learning_rate")
     tuning = tune(measured(), OPTIONS, 3, lambda _steps, _text: None, fixed)
     options = replace(OPTIONS, params=tuning.params, mine=1, ensemble=2)

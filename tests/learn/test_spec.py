@@ -1,4 +1,4 @@
-"""Specs are read back as written, and what is wrong with one is said."""
+"""Specs are read back as written, and errors are reported."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ SPEC = ModelSpec(
 
 
 def write(folder: Path, **changes: Any) -> None:
-    """Write the spec with other values."""
+    """Write the spec with changed values."""
     values = json.loads(spec_text(SPEC, {})) | changes
     kept = {key: value for key, value in values.items() if value is not None}
     (folder / "feature_spec.json").write_text(json.dumps(kept), encoding="utf-8")
 
 
 def test_a_spec_is_read_back(tmp_path: Path) -> None:
-    """Every field survives; the name of the folder does not count."""
+    """Every field is restored; the name of the folder is ignored."""
     folder = tmp_path / "forward"
     folder.mkdir()
     write(folder)
@@ -48,7 +48,7 @@ def test_a_spec_is_read_back(tmp_path: Path) -> None:
 
 
 def test_a_spec_without_our_key_is_amds(tmp_path: Path) -> None:
-    """It ranks by TFLOPS, has AMD's tile names, no device, and a direction only if the folder says one."""
+    """It ranks by TFLOPS, has AMD's tile names, no device, and a direction only if the folder names one."""
     write(tmp_path, ckh=None)
     spec = read_spec(tmp_path)
     assert (spec.rank_by, spec.legacy_tiles, spec.device, spec.variant) == ("tflops", True, "", None)
@@ -82,7 +82,7 @@ def test_a_spec_without_our_key_is_amds(tmp_path: Path) -> None:
     ],
 )
 def test_what_is_wrong_with_a_spec_is_said(tmp_path: Path, changes: dict[str, Any], message: str) -> None:
-    """Missing, impossible and unsupported values are errors of the model, in one line."""
+    """Missing, impossible and unsupported values are model errors, in one line."""
     write(tmp_path, **changes)
     with pytest.raises(ModelError) as error:
         read_spec(tmp_path)
@@ -104,7 +104,7 @@ def test_what_is_wrong_with_a_spec_is_said(tmp_path: Path, changes: dict[str, An
     ],
 )
 def test_a_file_that_is_no_spec_is_said(tmp_path: Path, content: bytes, message: str) -> None:
-    """What is no JSON, and JSON of another shape."""
+    """Invalid JSON, and JSON of another structure."""
     (tmp_path / "feature_spec.json").write_bytes(content)
     with pytest.raises(ModelError, match=message):
         read_spec(tmp_path)

@@ -18,7 +18,7 @@ PROBLEM = ConvProblem(Direction.FORWARD, 1, 64, 64, 1, 28, 28, 3, 3, pad_h=1, pa
 
 @pytest.mark.parametrize(("groups", "folds"), [(14, 4), (5, 5), (7, 3), (4, 50), (3, 5)])
 def test_parts_are_disjoint_and_complete(groups: int, folds: int) -> None:
-    """No problem is in two parts of a split, the parts are all rows, and each row is scored exactly once."""
+    """No problem is in two parts of a split, the parts cover all rows, and each row is scored exactly once."""
     ids = np.random.default_rng(groups).integers(0, groups, 300)
     ids[:groups] = np.arange(groups)
     splits = list(grouped_splits(ids, folds))
@@ -33,7 +33,7 @@ def test_parts_are_disjoint_and_complete(groups: int, folds: int) -> None:
 
 
 def test_every_fold_stops_one_round_and_scores_another() -> None:
-    """What stops a round is never what scores it, and over all rounds each fold does both once."""
+    """The fold for early stopping is never the scored fold; over all rounds each fold has each role once."""
     splits = list(grouped_splits(np.repeat(np.arange(8), 5), 4))
     stops, scores = [tuple(split.stop) for split in splits], [tuple(split.score) for split in splits]
     assert sorted(stops) == sorted(scores)
@@ -47,7 +47,7 @@ def test_fewer_than_three_groups_are_not_split(groups: int) -> None:
 
 
 def test_a_stride_makes_another_problem() -> None:
-    """Problems that differ in nothing but a stride, a padding or a dilation are split as different ones."""
+    """Problems that differ only in a stride, padding or dilation are split as different problems."""
     changes: tuple[dict[str, Any], ...] = ({}, {"stride_w": 2}, {"pad_h": 0}, {"dilation_h": 2})
     variations = [replace(PROBLEM, **change) for change in changes]
     data = build([(problem, kernel, 1.0) for problem in variations for kernel in kernels()[:5]])

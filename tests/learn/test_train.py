@@ -1,4 +1,4 @@
-"""Training is reproducible, and its figures are those of the models it makes."""
+"""Training is reproducible, and its metrics are those of the trained models."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 
 def test_equal_seeds_give_equal_bytes(tmp_path: Path) -> None:
-    """Trained again, every file of the directory is the same to the byte."""
+    """Trained again, every file of the directory is identical."""
     save(train(measured(), trained().options, lambda _steps, _text: None), tmp_path / "again")
     first = contents(saved(tmp_path / "first"))
     assert set(first) == FILES
@@ -57,7 +57,7 @@ def test_equal_seeds_give_equal_bytes(tmp_path: Path) -> None:
 
 
 def test_threads_change_no_byte(tmp_path: Path) -> None:
-    """One thread or two, the files are the same."""
+    """With one thread or two, the files are identical."""
     for jobs in (1, 2):
         short = replace(TREES, n_estimators=4)
         options = TrainOptions(targets=("tflops",), rank=RankObjective.TFLOPS, folds=3, jobs=jobs, params=short)
@@ -66,7 +66,7 @@ def test_threads_change_no_byte(tmp_path: Path) -> None:
 
 
 def test_threads_change_no_byte_of_many_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nor where rows are binned together."""
+    """Also if rows are binned together."""
     monkeypatch.setattr(boosting, "_MANY_ROWS", 100)
     for jobs in (1, 3):
         rank = RankObjective.LAMBDARANK
@@ -76,14 +76,14 @@ def test_threads_change_no_byte_of_many_rows(tmp_path: Path, monkeypatch: pytest
 
 
 def test_another_seed_gives_other_trees(tmp_path: Path) -> None:
-    """The seed reaches the trees, not only the spec."""
+    """The seed affects the trees, not only the spec."""
     one, two = trained(), trained(seed=43)
     assert one.targets["rank"].text.split("\nparameters:")[0] != two.targets["rank"].text.split("\nparameters:")[0]
 
 
 @pytest.mark.parametrize(("rank", "parts"), [(RankObjective.RELATIVE, 3), (RankObjective.LAMBDARANK, 1)])
 def test_an_ensemble_is_what_its_models_say_together(rank: RankObjective, parts: int) -> None:
-    """Three models of following seeds: the mean of regressions, the sum of LambdaRanks; TFLOPS have one model."""
+    """Three models with consecutive seeds: the mean of regressions, the sum of LambdaRanks; TFLOPS have one model."""
     options = TrainOptions(targets=("tflops",), rank=rank, folds=0, ensemble=3, seed=5, params=TREES)
     together = train(measured(), options, lambda _steps, _text: None).targets
     matrix = GROUPED_CONV.matrix({name: measured().frame[name].to_numpy() for name in INPUT_COLUMNS}, HARDWARE)
@@ -103,7 +103,7 @@ def test_an_ensemble_is_what_its_models_say_together(rank: RankObjective, parts:
 
 @pytest.mark.parametrize("rank", RankObjective)
 def test_every_objective_gives_a_model_that_ranks(tmp_path: Path, rank: RankObjective) -> None:
-    """Each loads, orders by its own target, and chooses much better than chance on what it has seen."""
+    """Each loads, ranks by its own target, and chooses much better than chance on training data."""
     model = load_model(saved(tmp_path / "model", rank))
     assert model.spec.rank_by == ("tflops" if rank is RankObjective.TFLOPS else "rank")
     valid = measured().valid()
@@ -122,9 +122,9 @@ def test_every_objective_gives_a_model_that_ranks(tmp_path: Path, rank: RankObje
 def test_metrics_of_a_fold_are_those_of_its_own_model(
     target: str, are_many: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A fold trained anew by LightGBM alone has the trees, errors and efficiencies that were recorded.
+    """A fold trained again with LightGBM alone has the recorded trees, errors and efficiencies.
 
-    Many rows are binned together, and their histograms are made row by row.
+    Large data are binned together, with row-wise histograms.
     """
     if are_many:
         monkeypatch.setattr(boosting, "_MANY_ROWS", 100)
@@ -174,7 +174,7 @@ def test_metrics_of_a_fold_are_those_of_its_own_model(
 
 
 def test_the_whole_of_the_folds() -> None:
-    """Held-out efficiency is the mean over problems of all folds; only what ranks has one, LambdaRank no error."""
+    """Held-out efficiency is the mean over problems of all folds, for ranking targets; LambdaRank has no error."""
     made = trained().targets["rank"]
     parts = [(fold.mean_efficiency, fold.val_groups) for fold in made.folds]
     assert sum(count for _, count in parts) == 14
@@ -188,7 +188,7 @@ def test_the_whole_of_the_folds() -> None:
 
 @pytest.mark.parametrize("target", TARGETS)
 def test_the_final_model_has_the_median_number_of_trees(target: str) -> None:
-    """Trees and split counts in the saved text are those that were recorded."""
+    """Trees and split counts in the saved text equal the recorded ones."""
     made = trained().targets[target]
     assert made.trees == round(median(fold.best_iteration for fold in made.folds))
     booster = lightgbm.Booster(model_str=made.text)
@@ -198,13 +198,13 @@ def test_the_final_model_has_the_median_number_of_trees(target: str) -> None:
 
 
 def test_the_folds_do_not_all_stop_at_the_same_tree() -> None:
-    """The data tell a median from a first, last or largest number of trees."""
+    """The data distinguish the median from the first, last or largest number of trees."""
     counts = {fold.best_iteration for made in trained().targets.values() for fold in made.folds}
     assert len(counts) > 3
 
 
 def test_the_order_weighs_rows_by_their_efficiency() -> None:
-    """Rows of a regression of the order weigh by efficiency; TFLOPS have no such weights."""
+    """Rows of a ranking regression are weighted by efficiency; TFLOPS have no such weights."""
     valid = measured().valid()
     best = valid.frame.groupby(valid.problem_ids)["latency_ms"].transform("min").to_numpy()
     weight = make_fit("rank", valid, RankObjective.RELATIVE).weight
@@ -214,7 +214,7 @@ def test_the_order_weighs_rows_by_their_efficiency() -> None:
 
 
 def test_a_blend_has_the_trees_of_both() -> None:
-    """Two LambdaRanks and 16 times the regression with its own parameters; cross-validation is of a LambdaRank."""
+    """Two LambdaRanks and 16 times the regression with its own parameters; cross-validation uses one LambdaRank."""
     own = replace(TREES, n_estimators=9, num_leaves=5, learning_rate=0.2)
     blend = TrainOptions(targets=(), rank=RankObjective.BLEND, folds=3, ensemble=2, seed=5, regression=own)
     blend = replace(blend, params=TREES)
@@ -233,21 +233,21 @@ def test_a_blend_has_the_trees_of_both() -> None:
 
 
 def test_there_is_no_ensemble_of_tflops() -> None:
-    """An ensemble orders: without a model of the order it would do nothing."""
+    """An ensemble ranks: without a ranking model it would have no effect."""
     options = TrainOptions(rank=RankObjective.TFLOPS, folds=0, ensemble=2, params=TREES)
     with expect_refusal(UsageError, "conflicting-options", "ensemble"):
         train(measured(), options, lambda _steps, _text: None)
 
 
 def test_hard_examples_of_a_blend_are_not_mined() -> None:
-    """They would be found by one of its objectives and weigh in none of the other."""
+    """They would be mined by one objective and have no weight in the other."""
     options = TrainOptions(rank=RankObjective.BLEND, folds=3, mine=1, params=TREES)
     with expect_refusal(UsageError, "conflicting-options", "blend"):
         train(measured(), options, lambda _steps, _text: None)
 
 
 def test_the_model_of_speeds_may_have_parameters_of_its_own() -> None:
-    """TFLOPS are learned by these as they are where all models have them; the order is as without."""
+    """TFLOPS are trained as if all models had these parameters; the ranking is unchanged."""
     own = replace(TREES, num_leaves=4, n_estimators=7)
     options = TrainOptions(folds=3, early_stopping=5, params=TREES)
     steps: list[int] = []
@@ -261,7 +261,7 @@ def test_the_model_of_speeds_may_have_parameters_of_its_own() -> None:
 
 @pytest.mark.parametrize("are_many", [False, True])
 def test_the_progress_counts_every_round_once(are_many: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The steps add up to what was announced, early stopping or not; of many rows latency has one fold."""
+    """The steps add up to the total, with or without early stopping; for large data latency has one fold."""
     if are_many:
         monkeypatch.setattr(boosting, "_MANY_ROWS", 100)
     options = replace(trained().options, targets=("tflops", "latency"))
@@ -273,14 +273,14 @@ def test_the_progress_counts_every_round_once(are_many: bool, monkeypatch: pytes
 
 
 def test_failures_are_not_trained_on() -> None:
-    """Rows without a usable time count among all rows only."""
+    """Rows without a usable time are counted in the total only."""
     count = int(measured().frame["is_valid"].sum())
     assert (trained().all_rows, len(trained().dataset.frame)) == (14 * 24, count)
     assert count < 14 * 24
 
 
 def test_too_few_problems_train_without_folds() -> None:
-    """Two problems cannot be split: no folds, and all trees."""
+    """Two problems cannot be split: there are no folds, and all trees are kept."""
     rows = [(problem, kernel, time_ms(problem, kernel)) for problem in problems()[:2] for kernel in kernels()]
     options = TrainOptions(targets=("tflops",), rank=RankObjective.TFLOPS, params=TREES)
     made = train(build(rows), options, lambda _steps, _text: None).targets["tflops"]
@@ -289,7 +289,7 @@ def test_too_few_problems_train_without_folds() -> None:
 
 @pytest.mark.parametrize(("column", "value"), [("variant", "bwd_data"), ("arch", "gfx942"), ("dtype", "bf16")])
 def test_mixed_rows_are_refused(column: str, value: str) -> None:
-    """A model is of one direction, one architecture and one dtype; the message names what there is."""
+    """A model has one direction, architecture and dtype; the message lists the values."""
     frame = measured().frame.copy()
     old = frame[column].iloc[0]
     frame.loc[100:, column] = value
@@ -298,7 +298,7 @@ def test_mixed_rows_are_refused(column: str, value: str) -> None:
 
 
 def test_rows_without_a_time_are_refused() -> None:
-    """Nothing but failures is nothing to train on."""
+    """Failures alone cannot be trained on."""
     failures = measured().select(~measured().frame["is_valid"].to_numpy(dtype=bool))
     assert len(failures)
     with expect_refusal(DataError, "not-measured"):
@@ -306,7 +306,7 @@ def test_rows_without_a_time_are_refused() -> None:
 
 
 def test_the_files_have_the_keys_of_amd(model_dir: Path) -> None:
-    """AMD's tools find what they know in spec, manifest and metrics; what is ours is in one key."""
+    """AMD's tools find their keys in spec, manifest and metrics; ckh's are under one key."""
     names = [name for name in FILES if name.endswith(".json")]
     read = {name: json.loads((model_dir / name).read_text(encoding="utf-8")) for name in names}
     spec, manifest = read["feature_spec.json"], read["train_manifest.json"]
@@ -335,7 +335,7 @@ def test_the_files_have_the_keys_of_amd(model_dir: Path) -> None:
 
 @pytest.mark.parametrize("target", TARGETS)
 def test_model_files_are_the_text_of_lightgbm(model_dir: Path, target: str) -> None:
-    """Unpacked, LightGBM reads the file itself."""
+    """LightGBM reads the unpacked file."""
     text = gzip.decompress((model_dir / f"model_{target}.lgbm.gz").read_bytes()).decode()
     assert lightgbm.Booster(model_str=text).num_feature() == len(GROUPED_CONV.names)
     assert "[num_threads: 0]" in text
@@ -355,7 +355,7 @@ def test_the_problems_of_training_are_remembered(model_dir: Path) -> None:
 
 
 def test_a_model_replaces_another_whole(model_dir: Path) -> None:
-    """Files of the old model do not stay, and nothing else is left beside it."""
+    """Files of the old model are removed, and nothing else remains."""
     (model_dir / "notes.txt").write_text("old", encoding="utf-8")
     saved(model_dir, RankObjective.TFLOPS)
     assert set(contents(model_dir)) == {name for name in FILES if "rank" not in name}
@@ -363,7 +363,7 @@ def test_a_model_replaces_another_whole(model_dir: Path) -> None:
 
 
 def test_a_place_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
-    """A parent that is a file gives a message with the path, and the file stays."""
+    """A parent that is a file gives a message with the path, and the file is unchanged."""
     (tmp_path / "file").write_text("precious", encoding="utf-8")
     with expect_refusal(OutputError, "unwritable", "/file/model", "Not a directory"):
         saved(tmp_path / "file" / "model")
@@ -371,7 +371,7 @@ def test_a_place_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
 
 
 def test_only_models_are_replaced(model_dir: Path, tmp_path: Path) -> None:
-    """Nothing but a model directory may be overwritten, and that only by force."""
+    """Only a model directory may be overwritten, and only by force."""
     check_output(model_dir, MODEL, force=True)
     with pytest.raises(UsageError, match="exists"):
         check_output(model_dir, MODEL, force=False)
@@ -386,13 +386,13 @@ def test_only_models_are_replaced(model_dir: Path, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", sorted(path.name for path in data_dir("models").iterdir() if path.is_dir()))
 def test_every_model_that_ships_is_known_as_one(name: str) -> None:
-    """With all of its files, whatever the operation."""
+    """With all of its files, for any operation."""
     assert MODEL.difference(data_dir("models") / name) == ""
 
 
 @pytest.mark.parametrize("rank", [RankObjective.RELATIVE, RankObjective.LAMBDARANK])
 def test_weights_multiply(rank: RankObjective) -> None:
-    """Weights come on top of the efficiency that rows of the relative objective weigh, if there is one."""
+    """Weights are multiplied with those of the relative objective, if any."""
     fit = make_fit("rank", measured().valid(), rank)
     extra = np.linspace(0.5, 1.5, len(fit.label))
     own = np.ones(len(extra)) if fit.weight is None else fit.weight
@@ -402,7 +402,7 @@ def test_weights_multiply(rank: RankObjective) -> None:
 
 @pytest.mark.parametrize(("rows", "threads"), [(10**9, 1), (50, 2), (1, 3)])
 def test_few_rows_take_few_threads(rows: int, threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As many as there are so many rows, at least one, and no more than the options allow."""
+    """One thread per that many rows, at least one, and at most the number in the options."""
     options = TrainOptions(jobs=3)
     data = measured().valid()
     data = data.select(np.arange(len(data)) < 120)

@@ -1,4 +1,4 @@
-"""Where nothing was measured: the nearest model or an estimate answers, and says that it is not measured."""
+"""Without measurements the nearest model or an estimate answers, and is marked as not measured."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ BACKWARD = replace(PROBLEM, variant=Direction.BWD_DATA)
 
 @pytest.fixture
 def backward_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The model of gfx950's forward convolutions, called one of backward data, whose answers nobody judged."""
+    """The model of gfx950's forward convolutions, relabelled as backward data, which was never evaluated."""
     path = tmp_path / "models" / "backward"
     shutil.copytree(SOURCE, path)
     spec = json.loads((path / "feature_spec.json").read_text())
@@ -68,7 +68,7 @@ def with_judged(judged: tuple[Worth, ...]) -> AnyOperation:
 
 
 def test_a_model_of_another_gpu_ranks_all_kernels_of_this_one(backward_model: Path) -> None:
-    """On gfx942 known kernels have the model's scores with its hardware, the others those of a line by NumPy."""
+    """On gfx942 known kernels have the model's scores with its hardware, others those of a line fitted by NumPy."""
     found = ranking_of(BACKWARD, stand_in(wanted_for(BACKWARD, "gfx942"), BACKWARD))
     assert found.model.path == backward_model
     assert found.model.not_measured is not None
@@ -104,7 +104,7 @@ def test_the_answer_says_how_many_kernels_were_put_in(
     backward_model: Path,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """In text and JSON; a worth that nobody judged is said to be none. Of an estimate alone it is all candidates."""
+    """In text and JSON; an unknown accuracy is stated as such. For an estimate alone all candidates are counted."""
     command = ["predict", "--arch", "gfx942", "--variant", "bwd_data", "--n", "16", "--c", "256", "--explain"]
     assert run(command) == ExitCode.OK
     text = " ".join(capsys.readouterr().out.split())
@@ -121,7 +121,7 @@ def test_the_answer_says_how_many_kernels_were_put_in(
 
 
 def test_a_line_that_would_fall_is_level() -> None:
-    """Where the estimate contradicts the model, unknown kernels have the mean of known scores; also of one known."""
+    """If the estimate contradicts the model, unknown kernels have the mean of known scores, even of one."""
     score, of_known = [1.0, 3.0, 9.0], [True, True, False]
     falling, rising = ([-math.exp(-one) for one in logarithms] for logarithms in ((2.0, 1.0, 5.0), (1.0, 2.0, 5.0)))
     assert filled(score, falling, of_known) == [1.0, 3.0, 2.0]
@@ -130,7 +130,7 @@ def test_a_line_that_would_fall_is_level() -> None:
 
 
 def test_forward_on_another_gpu_has_all_kernels_in_the_order_of_what_was_judged_better() -> None:
-    """The estimate was judged, gfx950's model on gfx942 was not: the estimate ranks the whole pool of 208."""
+    """The estimate was evaluated, gfx950's model on gfx942 was not: the estimate ranks the whole pool of 208."""
     found = ranking_of(PROBLEM, stand_in(wanted_for(PROBLEM, "gfx942"), PROBLEM))
     assert isinstance(found.model, EstimateModel)
     assert len(found.order) == found.estimated == 208
@@ -158,7 +158,7 @@ def test_what_was_judged_better_answers(
     backward_model: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Of model and estimate that with the better mean; what was not judged comes behind, the model before its equal."""
+    """The better mean of model and estimate wins, the model if equal; an unevaluated one loses."""
     judged = [
         Worth({"variant": "bwd_data"}, "gfx942", "problems", figures, (0.0, 1.0), source=source)
         for figures, source in ((model, "gfx950"), (estimate, ""))
@@ -181,7 +181,7 @@ def test_hits_and_efficiencies_are_not_compared(
     backward_model: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Where the figures are of different measures the order is as without them: the model answers."""
+    """With different measures the order is as without accuracies: the model answers."""
     hits = Worth({}, "gfx942", "problems", (0.9, 0.95), (0.8, 1.0), measure=Measure.HITS)
     efficiency = Worth({}, "gfx942", "problems", (0.5, 0.4), (0.4, 0.6), source="gfx950")
     operation = with_judged((hits, efficiency))
@@ -206,7 +206,7 @@ def test_hits_and_efficiencies_are_not_compared(
     ],
 )
 def test_what_stands_in(arch: str, problem: ConvProblem | GemmProblem, basis: str) -> None:
-    """The estimate, where it alone was judged, or was judged better than the nearest model; each has kernels."""
+    """The estimate answers if only it was evaluated, or if it is better than the nearest model; both have kernels."""
     found = ranking_of(problem, stand_in(wanted_for(problem, arch), problem))
     assert found.model.not_measured is not None
     assert found.model.not_measured.basis == basis
@@ -215,14 +215,14 @@ def test_what_stands_in(arch: str, problem: ConvProblem | GemmProblem, basis: st
 
 
 def test_what_is_measured_is_not_doubted() -> None:
-    """Where a model fits it answers as before, and the host is never stood in for by a GPU."""
+    """If a model fits it answers as before, and the host never gets a GPU's model."""
     assert Chooser(None, "gfx950", None, None).model(PROBLEM, stands_in=True).not_measured is None
     host = ConvProblem(Direction.FORWARD, 1, 64, 64, 1, 14, 14, 3, 3)
     assert Chooser(None, "host", None, None).model(host, stands_in=True).not_measured is None
 
 
 def test_predict_says_that_nothing_was_measured(capsys: pytest.CaptureFixture[str]) -> None:
-    """Text and JSON say so, with the source, what it is worth and what would measure; exit code 0."""
+    """Text and JSON state it, with source, expected accuracy and commands that measure; exit code 0."""
     command = ["predict", "--arch", "gfx942", "--n", "16", "--c", "256"]
     assert run(command) == ExitCode.OK
     text = capsys.readouterr().out
@@ -243,7 +243,7 @@ def test_predict_says_that_nothing_was_measured(capsys: pytest.CaptureFixture[st
 def test_compiled_kernels_are_estimated_by_what_they_take(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The count is said; the first kernel falls behind when it was compiled and fills a compute unit alone."""
+    """The count is shown; the first kernel loses its rank once compiled, as it fills a compute unit alone."""
     monkeypatch.setenv("CKH_CACHE_DIR", str(tmp_path / "cache"))
     command = ["predict", "--arch", "gfx942", "--variant", "bwd_data", "--n", "16", "--c", "256", "--top", "1000"]
     assert run([*command, "--json"]) == ExitCode.OK
@@ -267,7 +267,7 @@ def test_compiled_kernels_are_estimated_by_what_they_take(
 
 
 def test_the_estimate_scores_rows() -> None:
-    """Rows in any order are scored as their problems' kernels are."""
+    """Rows in any order have the scores of their problems' kernels."""
     arch, weight = load_arch("gfx942"), replace(PROBLEM, variant=Direction.BWD_WEIGHT)
     problems = [weight, replace(weight, n=2)]
     kernels = conv_pool(Direction.BWD_WEIGHT, arch, 2, "bf16")[:6]
@@ -281,7 +281,7 @@ def test_the_estimate_scores_rows() -> None:
 
 
 def test_what_must_be_measured_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    """--require measured takes nothing else: exit code 4 where there is no model, no change where there is."""
+    """--require measured accepts nothing else: exit code 4 without a model, no change with a model."""
     assert run(["predict", "--arch", "gfx942", "--n", "16", "--require", "measured"]) == ExitCode.BAD_DATA
     expect_error(capsys.readouterr().err, "no-model", "grouped_conv forward bf16 on gfx942")
     assert run(["predict", "--arch", "gfx950", "--n", "16", "--require", "measured", "--json"]) == ExitCode.OK
@@ -289,7 +289,7 @@ def test_what_must_be_measured_is_refused(capsys: pytest.CaptureFixture[str]) ->
 
 
 def test_the_estimate_by_hand() -> None:
-    """One kernel on gfx942: blocks, rounds, trips and clocks as computed by hand from the tile and the datasheet."""
+    """One kernel on gfx942: blocks, waves, iterations and clocks by hand from the tile and the datasheet."""
     arch = load_arch("gfx942")
     kernel = next(
         one
@@ -297,8 +297,9 @@ def test_the_estimate_by_hand() -> None:
         if (one.tile_m, one.tile_n, one.tile_k, one.pipeline) == (64, 128, 64, "compv3")
         and not (one.double_smem_buffer or one.split_image)
     )
-    # 24 KiB of LDS a block: two share a compute unit, whose 64 KiB a third would exceed. 500 blocks on 228 compute
-    # units are three on the fullest: one and a half rounds of two; a trip of one is below its latency of 2,000 clocks.
+    # 24 KiB of LDS per block: two share a compute unit, whose 64 KiB a third would exceed. 500 blocks on 228 compute
+    # units are three on the fullest: one and a half waves of two; an iteration of one is below its latency of 2,000
+    # clocks.
     products, tiles, read = 64 * 128 * 64, (64 + 128) * 64 * 2, (2 * 64 + 2 * 128) * 64 * 2
     busy = 2 * products / 2048 + 4 * products / (32 * 32 * 16) / 4 + (tiles + read) / 128 + tiles / 64
     assert busy == 1504
@@ -310,7 +311,7 @@ def test_the_estimate_by_hand() -> None:
     few = estimated_us(PROBLEM, TiledSizes(64, 128, 640, 1), [kernel], arch)
     assert few == pytest.approx([3.0 + (10 * 2000 + 4000 + 64 * 128 * 2 / 64) / 2100])
     assert np.all(few < found)
-    # Compiled, it takes registers of which a SIMD has room for one of its waves: one block at once, three rounds.
+    # When compiled, its registers leave room for one of its waves per SIMD: one block at a time, three waves of blocks.
     full = Resources(256, 24, 100, 24576, 0, 0, 0, occupancy=1)
     alone = estimated_us(PROBLEM, sizes, [kernel, kernel], arch, [full, None])
     assert alone == pytest.approx([3.0 + 3 * (10 * 2000 + 4000 + 64 * 128 * 2 / 64) / 2100, found[0]])
@@ -321,7 +322,7 @@ def test_the_estimate_by_hand() -> None:
     [("gfx950", (4, 64, 16), 1024), ("gfx950", (16, 16, 16), 2048), ("gfx942", (16, 16, 16), 2048)],
 )
 def test_the_estimate_goes_by_the_matrix_instruction(arch: str, tile: tuple[int, int, int], rate: int) -> None:
-    """With another instruction a trip is longer by the clocks of the slower products and of their issue alone."""
+    """With another instruction an iteration is longer by the clocks of the slower products and of their issue only."""
     from ckh.ops.gemm_universal.kernels.pool import gemm_pool
 
     best, spec, problem = (32, 32, 16), load_arch(arch), GemmProblem(4096, 4096, 4096, "fp16", "rcr")
@@ -341,7 +342,7 @@ def test_the_estimate_goes_by_the_matrix_instruction(arch: str, tile: tuple[int,
 
 
 def test_no_instruction_of_four_rows_comes_first() -> None:
-    """Where M and N are 64 or more, no 4x64 or 64x4 instruction is the first choice on any GPU."""
+    """If M and N are 64 or more, no 4x64 or 64x4 instruction is the first choice on any GPU."""
     for arch, dtype in (("gfx950", "bf16"), ("gfx942", "fp16"), ("gfx90a", "bf16")):
         problems = [
             GemmProblem(m, n, k, dtype, "rcr") for m in (64, 1000, 8192) for n in (64, 4096) for k in (256, 8192)
@@ -353,7 +354,7 @@ def test_no_instruction_of_four_rows_comes_first() -> None:
 
 
 def test_kernels_that_the_estimate_takes_for_the_same_are_estimated_once() -> None:
-    """The scores of a pool are those of its kernels one by one, from far fewer shapes than kernels."""
+    """The scores of a pool equal those of its kernels, from far fewer shapes than kernels."""
     problem = GemmProblem(4096, 4096, 4096, "fp8", "rcr")
     model, arch = EstimateModel(wanted_for(problem, "gfx942")), load_arch("gfx942")
     pool = model.spec.op.kernels.candidates(problem, arch, model.path).pool
@@ -367,42 +368,42 @@ def test_kernels_that_the_estimate_takes_for_the_same_are_estimated_once() -> No
 @pytest.mark.parametrize(
     ("arch", "waves", "occupancy", "lds_bytes", "blocks"),
     [
-        ("gfx942", 4, 4, 24576, 2),  # 65536 // 24576, where registers would allow four
+        ("gfx942", 4, 4, 24576, 2),  # 65536 // 24576, although registers would allow four
         ("gfx950", 4, 4, 24576, 4),  # 163840 // 24576 is six: registers allow four
-        ("gfx942", 8, 3, 0, 1),  # of twelve waves eight are a block
-        ("gfx942", 2, 3, 16384, 4),  # of twelve waves two are a block; 65536 // 16384
-        ("gfx942", 16, 2, 0, 1),  # what was compiled runs
+        ("gfx942", 8, 3, 0, 1),  # of twelve waves, a block has eight
+        ("gfx942", 2, 3, 16384, 4),  # of twelve waves, a block has two; 65536 // 16384
+        ("gfx942", 16, 2, 0, 1),  # a compiled kernel runs at least one block
         ("gfx1100", 8, 12, 32768, 2),  # two SIMDs
     ],
 )
 def test_blocks_of_compiled_kernels(arch: str, waves: int, occupancy: int, lds_bytes: int, blocks: int) -> None:
-    """By hand: the compiler's waves on a SIMD times the SIMDs, over a block's waves, and no more than LDS holds."""
+    """By hand: the compiler's waves per SIMD times SIMDs, over waves per block, limited by LDS."""
     taken = Resources(128, 0, 40, lds_bytes, 0, 0, 0, occupancy)
     assert compiled_blocks_per_cu(taken, waves, load_arch(arch)) == blocks
 
 
-# Vector and accumulation registers that leave room for so many waves on a SIMD of the MI200 and later: 512 in granules
-# of 8, as AMD's compiler has them (LLVM review D138443 prints this table for gfx90a and gfx940).
+# Vector and accumulation registers that allow a number of waves per SIMD of the MI200 and later: 512 in granules of
+# 8, as in AMD's compiler (LLVM review D138443 prints this table for gfx90a and gfx940).
 _WAVES = {64: 8, 72: 7, 80: 6, 96: 5, 128: 4, 168: 3, 256: 2, 512: 1}
 
 
 @pytest.mark.parametrize(
     ("resources", "blocks"),
-    [  # of backward-data kernels of four waves, bf16, compiled by hipcc 7 for gfx942 with CK Tile of November 2025
+    [  # backward-data kernels of four waves, bf16, compiled by hipcc 7 for gfx942 with CK Tile of November 2025
         (Resources(96, 4, 100, 10240, 0, 0, 0, 4), 4),  # 16x64x64; by its tile six
         (Resources(154, 32, 106, 24576, 0, 0, 15, 2), 2),  # 64x128x64; by its tile two
         (Resources(161, 16, 106, 16384, 0, 0, 14, 2), 2),  # 64x64x64; by its tile four
     ],
 )
 def test_the_compilers_occupancy_is_that_of_the_makers_table(resources: Resources, blocks: int) -> None:
-    """Accumulation registers begin at a multiple of four after the vector registers; LDS allows these blocks."""
+    """Accumulation registers are allocated after the vector registers, aligned to four; LDS allows these blocks."""
     registers = -(-resources.vgprs // 4) * 4 + resources.agprs
     assert resources.occupancy == next(waves for most, waves in _WAVES.items() if registers <= most)
     assert compiled_blocks_per_cu(resources, 4, load_arch("gfx942")) == blocks
 
 
 def test_a_damaged_model_of_another_gpu_is_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A folder that lacks its table of solvers stands in for nothing, and what ships answers."""
+    """A folder without its table of solvers is not used as a substitute, and a shipped model answers."""
     shutil.copytree(data_dir("models") / "miopen_conv_gfx942", tmp_path / "models" / "broken")
     (tmp_path / "models" / "broken" / "candidates.json").unlink()
     monkeypatch.setenv("CKH_MODELS", str(tmp_path / "models"))
@@ -426,13 +427,13 @@ def test_a_damaged_model_of_another_gpu_is_passed_over(tmp_path: Path, monkeypat
 def test_a_worth_is_of_the_same_operation_direction_pool_and_pair_of_gpus(
     wanted: str, problem: AiterGemm | MiopenProblem, source: str, figures: tuple[float, float] | None
 ) -> None:
-    """As `benchmarks/transfer.py` prints it; there is none of another pair."""
+    """As printed by `benchmarks/transfer.py`; there is none for another pair."""
     found = judged_model(source, wanted_for(problem, wanted), problem)
     assert (None if found is None else found.figures) == figures
 
 
 def test_every_worth_can_be_looked_up() -> None:
-    """Each names values of columns that its operation has, GPUs that ckh knows, and figures within its interval."""
+    """Each names values of its operation's columns, known GPUs, and figures within its interval."""
     for name in built_in_names():
         op = operation_named(name)
         for one in op.training.judged:
@@ -443,7 +444,7 @@ def test_every_worth_can_be_looked_up() -> None:
 
 @pytest.mark.parametrize("m", [16, 4096])
 def test_instructions_of_another_element_type_come_in_the_order_of_the_estimate(m: int) -> None:
-    """The model of fp8 GEMMs has not seen bf16's: of kernels alike but for them gfx950's faster is first."""
+    """The model of fp8 GEMMs has not seen bf16's instructions: of otherwise equal kernels gfx950's faster is first."""
     problem = GemmProblem(m, 4096, 4096, dtype="bf16")
     found = ranking_of(problem, stand_in(wanted_for(problem, "gfx950"), problem))
     assert found.model.not_measured is not None
@@ -458,7 +459,7 @@ def test_instructions_of_another_element_type_come_in_the_order_of_the_estimate(
 def test_rows_of_many_problems_say_how_many_are_several_kernels(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The note below the table counts the rows that JSON gives ties for, and has their largest number."""
+    """The note below the table counts the rows with ties in JSON, and has their largest number."""
     (tmp_path / "p.csv").write_text("N,C,K,Hi,Wi,Y,X\n16,256,256,28,28,3,3\n1,64,64,56,56,1,1\n", encoding="utf-8")
     asked = ["predict", "--problems", str(tmp_path / "p.csv"), "--arch", "gfx942", "--top", "9", "--skip-unsupported"]
     assert run([*asked, "--json"]) == ExitCode.OK

@@ -1,4 +1,4 @@
-"""Tuning drops what is worse, and never takes what is not better than the default."""
+"""Tuning drops the worse settings, and never replaces the default by a setting that is not better."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ FIXED = ("n_estimators", "learning_rate")
 
 
 def test_settings_are_drawn_from_the_space() -> None:
-    """The default comes first, all others differ, have values of the space and keep what is fixed."""
+    """The default comes first, all others differ, have values of the space and keep fixed parameters."""
     settings = draw(30, TREES, 7, FIXED)
     assert settings[0] == TREES
     assert len(set(settings)) == 30
@@ -33,7 +33,7 @@ def test_settings_are_drawn_from_the_space() -> None:
 
 
 def test_a_space_may_be_smaller_than_asked_for() -> None:
-    """With one free parameter of five values that the default lacks, there are six settings."""
+    """With one free parameter of five values, none the default's, there are six settings."""
     found = draw(50, replace(TreeParams(), num_leaves=7), 0, [name for name in SPACE if name != "num_leaves"])
     assert sorted(setting.num_leaves for setting in found) == [7, 15, 31, 63, 127, 255]
 
@@ -43,13 +43,13 @@ def test_a_space_may_be_smaller_than_asked_for() -> None:
     [(20, 5, [20, 10, 5, 3, 2]), (2, 3, [2, 2, 2]), (9, 3, [9, 5, 3]), (1, 3, [1, 1, 1])],
 )
 def test_each_fold_halves_the_settings(count: int, folds: int, expected: list[int]) -> None:
-    """The better half goes on, rounded up, and never fewer than two."""
+    """The better half survives, rounded up, and never fewer than two."""
     assert list(survivors(count, folds)) == expected
     assert fits(count, folds) == sum(expected)
 
 
 def test_the_worse_half_is_dropped() -> None:
-    """By the mean over problems so far, not over folds; the default stays although it is the worst of all."""
+    """By the mean over problems so far, not over folds; the default survives although it is the worst."""
     quality = [0.1, 0.5, 0.9, 0.7, 0.6, 0.2]
     asked = []
 
@@ -69,7 +69,7 @@ def test_the_worse_half_is_dropped() -> None:
 
 
 def test_only_a_better_setting_replaces_the_default() -> None:
-    """Equally good is not better."""
+    """A tie is not better."""
     settings = [replace(TREES, num_leaves=leaves) for leaves in (2, 3, 4)]
     assert halve(settings, 3, lambda _number, _fold: np.full(4, 0.5))[1] == 0
     assert halve(settings, 3, lambda number, _fold: np.full(4, 0.5 + 0.1 * (number == 2)))[1] == 2
@@ -77,7 +77,7 @@ def test_only_a_better_setting_replaces_the_default() -> None:
 
 
 def test_settings_are_scored_as_training_scores_them() -> None:
-    """The finalists have the held-out efficiency that cross-validation gives them."""
+    """The finalists have the held-out efficiency of cross-validation."""
     steps: list[int] = []
     tuning = tune(measured(), OPTIONS, 4, lambda step, _text: steps.append(step), FIXED)
     assert sum(steps) == fits(4, 3)
@@ -92,14 +92,14 @@ def test_settings_are_scored_as_training_scores_them() -> None:
 
 
 def test_threads_change_no_choice() -> None:
-    """One thread or two, every setting has the same score."""
+    """With one thread or two, every setting has the same score."""
     short = replace(OPTIONS, params=replace(TREES, n_estimators=2))
     one, two = (tune(measured(), replace(short, jobs=jobs), 2, lambda _step, _text: None, FIXED) for jobs in (1, 2))
     assert one == two
 
 
 def test_tuning_needs_folds() -> None:
-    """Without folds, or problems to fill them, settings have no score."""
+    """Without folds, or enough problems for them, settings have no score."""
     with expect_refusal(UsageError, "missing-option", "tuned"):
         tune(measured(), replace(OPTIONS, folds=0), 3, lambda _step, _text: None)
     with expect_refusal(DataError, "few-problems", "tune"):

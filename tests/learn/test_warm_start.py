@@ -1,4 +1,4 @@
-"""A warm start adds trees to a model that learned the same, and says whether that helped."""
+"""A warm start adds trees to a model of the same target and inputs, and reports whether that helped."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ OPTIONS = TrainOptions(targets=("tflops",), folds=3, early_stopping=5, params=TR
 
 
 def quiet(_steps: int, _text: str) -> None:
-    """No progress."""
+    """Ignore progress."""
 
 
 @cache
@@ -47,7 +47,7 @@ def first(rank: RankObjective) -> Trained:
 
 
 def start_in(folder: Path, rank: RankObjective = RankObjective.RELATIVE) -> Path:
-    """That model in a folder."""
+    """Save that model in a folder."""
     save(first(rank), folder)
     return folder
 
@@ -112,7 +112,7 @@ def test_the_new_trees_correct_the_old(tmp_path: Path, rank: RankObjective) -> N
 
 
 def test_equal_runs_give_equal_bytes(tmp_path: Path) -> None:
-    """Whatever the number of threads, with folds and mining."""
+    """For any number of threads, with folds and mining."""
     start = read_start(start_in(tmp_path / "start"))
     for jobs in (1, 2):
         options = replace(OPTIONS, jobs=jobs, mine=1, params=replace(TREES, n_estimators=2))
@@ -121,7 +121,7 @@ def test_equal_runs_give_equal_bytes(tmp_path: Path) -> None:
 
 
 def test_folds_continue_the_start_and_are_compared_with_it(tmp_path: Path) -> None:
-    """A fold's model holds the start; both are judged on the ten problems that the start has not seen."""
+    """A fold's model contains the start; both are evaluated on the ten problems unseen by the start."""
     folder = start_in(tmp_path / "start")
     made = train(measured(), OPTIONS, quiet, read_start(folder)).targets["rank"]
     assert all(12 < fold.best_iteration <= 24 for fold in made.folds)
@@ -142,7 +142,7 @@ def test_folds_continue_the_start_and_are_compared_with_it(tmp_path: Path) -> No
 
 
 def test_comparisons_prefer_what_the_start_has_not_seen() -> None:
-    """Ten unseen problems are enough; with fewer all are compared, and what is unknown is said to be."""
+    """Ten unseen problems are enough; with fewer all are compared, and unknown values are None."""
     before, after = np.linspace(0.5, 1, 12), np.linspace(0.6, 0.9, 12)
     seen = np.arange(12) < 2
     one = compare(before, after, seen)
@@ -161,7 +161,7 @@ def test_comparisons_prefer_what_the_start_has_not_seen() -> None:
 
 
 def test_the_lineage_is_kept(tmp_path: Path) -> None:
-    """AMD's keys count trees; ours name the start's files, and what it started from itself."""
+    """AMD's keys count trees; ckh's list the start's files, and the start's own start."""
     one, two, three = (tmp_path / name for name in ("one", "two", "three"))
     start_in(one)
     short = replace(OPTIONS, folds=0, params=replace(TREES, n_estimators=3))
@@ -179,12 +179,12 @@ def test_the_lineage_is_kept(tmp_path: Path) -> None:
     assert start["start"]["from"] == str(one)
     assert start["start"]["prev_trees"] == {"tflops": 12, "rank": 12}
     assert start["start"]["start"] is None
-    # What the start has seen, its successor has.
+    # Problems seen by the start are also seen by its successor.
     assert trained_problems(three) == frozenset(problem_id(problem) for problem in problems())
 
 
 def test_every_difference_is_told_at_once(tmp_path: Path) -> None:
-    """Dtype, arch, direction, inputs, targets and objective that differ stand in one line."""
+    """Differences in dtype, arch, direction, inputs, targets and objective are on one line."""
     folder = start_in(tmp_path / "start")
     spec = json.loads((folder / "feature_spec.json").read_text(encoding="utf-8"))
     spec |= {"dtype": "bf16", "arch": "gfx942", "log_targets": [], "categorical_features": ["pipeline"]}
@@ -210,14 +210,14 @@ def test_every_difference_is_told_at_once(tmp_path: Path) -> None:
 
 
 def of_other_gpu(folder: Path, arch: str, **changes: object) -> Path:
-    """A model's folder as if another GPU had been measured."""
+    """A model's folder as if measured on another GPU."""
     spec = json.loads((folder / "feature_spec.json").read_text(encoding="utf-8")) | {"arch": arch, **changes}
     (folder / "feature_spec.json").write_text(json.dumps(spec), encoding="utf-8")
     return folder
 
 
 def test_a_model_of_other_hardware_is_continued_and_that_is_recorded(tmp_path: Path) -> None:
-    """Other compute units and another element type: the trees are added, and the manifest says what differs."""
+    """Other compute units and another element type: trees are added, and the manifest records the differences."""
     start = of_other_gpu(start_in(tmp_path / "start"), "host", dtype="bf16", hardware={**HARDWARE, "num_cus": 304})
     made = train(measured(), replace(OPTIONS, folds=0), quiet, read_start(start))
     save(made, tmp_path / "made")
@@ -231,14 +231,14 @@ def test_a_model_of_other_hardware_is_continued_and_that_is_recorded(tmp_path: P
 
 
 def test_the_hosts_model_is_not_continued_for_a_gpu(tmp_path: Path) -> None:
-    """Nor the other way round: times of a CPU say nothing about a GPU."""
+    """Nor vice versa: times of a CPU do not apply to a GPU."""
     start = read_start(of_other_gpu(start_in(tmp_path / "start"), "gfx950"))
     with expect_refusal(UsageError, "not-continuable", "gfx950", "host"):
         train(measured(), OPTIONS, quiet, start)
 
 
 def test_the_order_of_features_matters(tmp_path: Path) -> None:
-    """Features in another order, and ones that are missing, are named."""
+    """Features in another order, and missing features, are named."""
     folder = start_in(tmp_path / "start")
     names = list(GROUPED_CONV.names)
     start = read_start(folder)
@@ -253,7 +253,7 @@ def test_the_order_of_features_matters(tmp_path: Path) -> None:
 
 
 def test_what_cannot_be_continued(tmp_path: Path) -> None:
-    """An ensemble would hold the start's trees several times; AMD's inputs mean something else."""
+    """An ensemble would contain the start's trees several times; AMD's inputs have other meanings."""
     start = read_start(start_in(tmp_path / "start", RankObjective.LAMBDARANK))
     options = replace(OPTIONS, rank=RankObjective.LAMBDARANK, ensemble=2)
     with expect_refusal(UsageError, "not-continuable", "2"):
@@ -289,7 +289,7 @@ def test_an_ensemble_is_a_start(tmp_path: Path) -> None:
 
 
 def test_a_blend_is_continued_as_a_lambdarank(tmp_path: Path) -> None:
-    """Its scores are such ones' already: new trees go on from them."""
+    """Its scores include a LambdaRank's: new trees continue from them."""
     blend = replace(OPTIONS, rank=RankObjective.BLEND, folds=0)
     save(train(measured(), blend, quiet), tmp_path / "start")
     start = read_start(tmp_path / "start")
@@ -328,7 +328,7 @@ def test_a_damaged_start_is_told(tmp_path: Path, damage: str) -> None:
 
 
 def test_a_start_that_does_not_name_its_problems(tmp_path: Path) -> None:
-    """Without the list all problems are compared, and how many were seen is unknown."""
+    """Without the list all problems are compared, and the number seen is unknown."""
     folder = start_in(tmp_path / "start")
     manifest = json.loads((folder / "train_manifest.json").read_text(encoding="utf-8"))
     manifest["ckh"]["problems"] = None

@@ -1,4 +1,4 @@
-"""Learning from winners alone, and judging by them."""
+"""Training on winners only, and evaluation with them."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ LAYERS = [(1024 * one, 512 * other) for one in range(1, 7) for other in (1, 3, 5
 
 @pytest.fixture
 def data(tmp_path: Path) -> Path:
-    """Winners of which the few rows want one kernel and the many another, on each of 24 layers."""
+    """Winners with one kernel for few rows and another for many, on each of 24 layers."""
     lines = ["gfx,cu_num,M,N,K,q_dtype_w,libtype,splitK,us,kernelName"]
     for n, k in LAYERS:
         for m in (1, 8, 16, 2048, 4096, 8192):
@@ -44,7 +44,7 @@ def data(tmp_path: Path) -> Path:
 
 
 def test_rivals_are_the_other_candidates(data: Path) -> None:
-    """Each problem's rivals are kernels of its pool but not its winner, without a time; the same draw each time."""
+    """Each problem's rivals are other kernels of its pool, without a time; the draw is reproducible."""
     known = read_dataset(data)
     rows = with_rivals(known, 7)
     assert (rows.frame["kernel"][: len(known)] == known.frame["kernel"]).all()
@@ -63,7 +63,7 @@ def test_rivals_are_the_other_candidates(data: Path) -> None:
 def test_a_model_of_winners_is_trained_judged_and_asked(
     data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The rule behind the winners is found on layers never seen; the gate holds, and a higher one does not."""
+    """The rule behind the winners is learned for unseen layers; the gate passes, and a higher one fails."""
     model = tmp_path / "model"
     known = read_dataset(data)
     is_held = (known.frame["n"] == 6144).to_numpy()
@@ -97,7 +97,7 @@ def test_a_model_of_winners_is_trained_judged_and_asked(
 
 
 def test_only_the_order_is_learned_of_winners(data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Regressions of times need times of the losers too."""
+    """Regressions of times also need times of the losers."""
     train = ["train", "--labels", "winners", "--data", str(data), "--out", str(tmp_path / "model")]
     assert run([*train, "--rank", "relative"]) == ExitCode.USAGE
     expect_error(capsys.readouterr().err, "conflicting-options")
@@ -105,7 +105,7 @@ def test_only_the_order_is_learned_of_winners(data: Path, tmp_path: Path, capsys
 
 
 def test_times_at_more_rows_bound_efficiency(data: Path) -> None:
-    """A kernel needs no more time for fewer rows; where it never won at as many, nothing is known."""
+    """A kernel needs no more time for fewer rows; without a win at as many rows, nothing is known."""
     known = read_dataset(data)
     chosen = np.array([LARGE if problem.m <= 16 else SMALL for problem in known.problems()], dtype=object)
     least = winners.bounds(known, chosen)
@@ -120,7 +120,7 @@ def test_times_at_more_rows_bound_efficiency(data: Path) -> None:
 
 
 def test_the_baseline_counts_wins_at_the_nearest_size(data: Path) -> None:
-    """The kernel that wins most at 16 rows is first for 12, and second for 4096, where the other wins."""
+    """The most frequent winner at 16 rows is first for 12, and second for 4096, where the other wins."""
     known = read_dataset(data)
     few = known.select((known.frame["m"] <= 16).to_numpy())
     many = known.select((known.frame["m"] > 16).to_numpy())
@@ -130,7 +130,7 @@ def test_the_baseline_counts_wins_at_the_nearest_size(data: Path) -> None:
 
 
 def test_the_table_beside_answers_counts_as_the_baseline_does(data: Path) -> None:
-    """Of each kind and device for itself, at the nearest size, ties by name; nothing of kinds never measured."""
+    """Separately by kind and device, at the nearest size, ties by name; nothing for unmeasured kinds."""
     known = read_dataset(data)
     names = known.frame["kernel"].to_numpy(dtype=object)
     names[(known.frame["m"] == 8).to_numpy() & (np.arange(len(names)) % 4 == 0)] = LARGE

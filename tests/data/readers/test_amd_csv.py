@@ -1,4 +1,4 @@
-"""AMD's CSV files: exact values, both sets of columns, and every kind of bad row."""
+"""AMD's CSV files: exact values, both column sets, and every kind of bad row."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ SEVENTEEN = tuple(
 
 
 def rows_of(path: Path, options: ReadOptions = GFX942) -> list[dict[str, Any]]:
-    """The rows that were read."""
+    """Read the rows of a file."""
     rows: list[dict[str, Any]] = read_input(path, options).rows.table().to_pylist()
     return rows
 
 
 def test_exact_values(write_csv: Write) -> None:
-    """Every column of a row has the value that the file, the name, the problem or the arch gives it."""
+    """Every column of a row has the value given by the file, the name, the problem or the arch."""
     path = write_csv({"latency_ms": "0.1"})
     row = rows_of(path)[0]
     assert row["latency_ms"] == 0.1
@@ -54,14 +54,14 @@ def test_exact_values(write_csv: Write) -> None:
 
 
 def test_a_tile_is_m_n_k_in_the_order_of_the_name(write_csv: Write) -> None:
-    """`block_size` is tile_k and the others are tile_m and tile_n, not what AMD's converter calls them."""
+    """`block_size` is tile_k and the others are tile_m and tile_n, unlike in AMD's converter."""
     row = rows_of(write_csv({}))[0]
     assert (row["tile_m"], row["tile_n"], row["tile_k"]) == (64, 32, 16)
     assert (row["gemm_m_per_block"], row["gemm_n_per_block"], row["block_size"]) == (64, 32, 16)
 
 
 def test_kernels_are_not_aliased(write_csv: Write) -> None:
-    """Names that differ only in wave mode, dsb, si, merged groups or stages stay different kernels."""
+    """Names that differ only in wave mode, dsb, si, merged groups or stages remain different kernels."""
     suffixes = [
         f"{wave}{gm}{dsb}{si}{stage}"
         for wave in ("_intrawave", "_interwave")
@@ -79,14 +79,14 @@ def test_kernels_are_not_aliased(write_csv: Write) -> None:
 
 @pytest.mark.parametrize(("one", "other"), [("compv3", "compv3_intrawave"), ("compv4", "compv4_intrawave_dsb")])
 def test_names_that_are_silent_of_what_cannot_be_else(write_csv: Write, one: str, other: str) -> None:
-    """Two spellings of one kernel are one kernel: without a scheduler it is intrawave, and compv4 has its buffer."""
+    """Two spellings of a kernel are one kernel: the default scheduler is intrawave, and compv4 always has dsb."""
     first, second = rows_of(write_csv({"kernel": NAME + one}, {"kernel": NAME + other}))
     assert {**first, "run_id": ""} == {**second, "run_id": ""}
     assert first["kernel"] == NAME + other if other.endswith("dsb") else NAME + "compv3_intrawave"
 
 
 def test_compv5_is_a_repetition_of_compv3_on_gfx950_alone(write_csv: Write) -> None:
-    """On gfx950 the kernel that ran under the name of compv5 was compv3, which a warning says; elsewhere not."""
+    """On gfx950 rows named compv5 ran compv3, with a warning; not on other architectures."""
     path = write_csv({"kernel": NAME + "compv3"}, {"kernel": NAME + "compv5", "latency_ms": 0.4, "tflops": 0.289})
     reading = read_input(path, ReadOptions(arch="gfx950"))
     rows = reading.rows.table().to_pylist()
@@ -98,7 +98,7 @@ def test_compv5_is_a_repetition_of_compv3_on_gfx950_alone(write_csv: Write) -> N
 
 
 def test_a_pair_that_was_measured_again_is_no_error(write_csv: Write, tmp_path: Path) -> None:
-    """Its time is the geometric mean, its spread that of the times; one wrong result makes the pair wrong."""
+    """Its time is the geometric mean, its spread that of the times; one wrong result invalidates the pair."""
     again = [{"N": 4, "latency_ms": ms, "tflops": 0} for ms in (0.2, 0.8, 0.4)]
     wrong = [{"N": 8, "tflops": 0}, {"N": 8, "non_zero": 0, "tflops": 0}, {"N": 8, "tflops": 0}]
     out = tmp_path / "out.parquet"
@@ -114,7 +114,7 @@ def test_a_pair_that_was_measured_again_is_no_error(write_csv: Write, tmp_path: 
 
 
 def test_17_and_24_columns_agree(write_csv: Write) -> None:
-    """The older 2D files give the same rows as the newer ones."""
+    """The older 2D files give the same rows as the newer files."""
     assert len(SEVENTEEN) == 17
     assert len(AMD_COLUMNS) == 24
     new, old = rows_of(write_csv({}, name="new.csv"))[0], rows_of(write_csv({}, columns=SEVENTEEN, name="old.csv"))[0]
@@ -169,7 +169,7 @@ def test_3d_rows(write_csv: Write) -> None:
     ],
 )
 def test_a_bad_row_is_named_or_skipped(write_csv: Write, change: dict[str, Any], reason: str, detail: str) -> None:
-    """A bad row is refused with its reason and line, or counted and left out when asked."""
+    """A bad row is refused with its reason and line, or counted and skipped on request."""
     path = write_csv({}, {"Wi": 30, "tflops": 0}, change)
     with pytest.raises(DataError) as refused:
         rows_of(path)
@@ -182,7 +182,7 @@ def test_a_bad_row_is_named_or_skipped(write_csv: Write, change: dict[str, Any],
 
 
 def test_bad_rows_are_counted_by_reason_and_the_first_are_named(write_csv: Write) -> None:
-    """Many bad rows give a count for each reason, and the lines of the first three."""
+    """Bad rows give a count for each reason, and the lines of the first three."""
     path = write_csv({}, {"N": "x"}, {"C": -4}, {"C": -8}, {"N": "y"}, {"latency_ms": 0})
     with pytest.raises(DataError) as refused:
         rows_of(path)
@@ -194,7 +194,7 @@ def test_bad_rows_are_counted_by_reason_and_the_first_are_named(write_csv: Write
 
 
 def test_a_cut_off_file_is_refused(write_csv: Write) -> None:
-    """A last line with too few cells is a bad row; a whole one without an end gives a warning."""
+    """A last line with too few cells is a bad row; a complete line without a line end gives a warning."""
     path = write_csv({}, {"N": 4, "tflops": 0})
     whole = path.read_bytes()
     path.write_bytes(whole[: whole.rindex(b",1,1,1,")])
@@ -206,7 +206,7 @@ def test_a_cut_off_file_is_refused(write_csv: Write) -> None:
 
 
 def test_lines_are_counted_right_after_empty_and_wrong_lines(write_csv: Write) -> None:
-    """Empty lines are no rows, and line numbers stay those of the file."""
+    """Empty lines are not rows, and line numbers are those of the file."""
     path = write_csv({}, {"N": 4, "tflops": 0}, {"N": "x"})
     lines = path.read_bytes().split(b"\r\n")
     path.write_bytes(b"\n".join([lines[0], b"", lines[1], b"a,b", b"", *lines[2:]]))
@@ -230,7 +230,7 @@ def test_lines_are_counted_right_after_empty_and_wrong_lines(write_csv: Write) -
     ],
 )
 def test_an_unusable_file_is_one_clear_error(tmp_path: Path, content: bytes, message: str) -> None:
-    """Empty, foreign and incomplete files are refused by name."""
+    """Empty, foreign and incomplete files are refused with their name."""
     path = tmp_path / "bad.csv"
     path.write_bytes(content)
     with pytest.raises(DataError, match=message) as refused:
@@ -240,13 +240,13 @@ def test_an_unusable_file_is_one_clear_error(tmp_path: Path, content: bytes, mes
 
 
 def test_a_missing_file_is_an_error(tmp_path: Path) -> None:
-    """A file that is not there is bad data."""
+    """A missing file is bad data."""
     with expect_refusal(DataError, "unreadable"):
         read_input(tmp_path / "none.csv", GFX942)
 
 
 def test_the_arch_must_be_given_and_known(write_csv: Write) -> None:
-    """A CSV file does not say its arch; an unknown one is wrong usage."""
+    """A CSV file does not state its arch; an unknown arch is a usage error."""
     path = write_csv({})
     with expect_refusal(UsageError, "unknown-hardware"):
         read_input(path, ReadOptions())
@@ -263,7 +263,7 @@ def test_all_zero_outputs_are_a_wrong_result(write_csv: Write) -> None:
 
 
 def test_tflops_are_computed_and_compared(write_csv: Write) -> None:
-    """AMD's tflops give way to flops / time, with a warning when more than 1 % apart."""
+    """AMD's tflops are replaced by flops / time, with a warning if they differ by more than 1 %."""
     reading = read_input(write_csv({}, {"N": 4, "tflops": 3.0}), GFX942)
     assert reading.rows.table()["tflops"].to_pylist()[1] == pytest.approx(2 * 115_605_504 / 0.5 / 1e9)
     assert len(reading.warnings) == 1
@@ -271,14 +271,14 @@ def test_tflops_are_computed_and_compared(write_csv: Write) -> None:
 
 
 def test_a_3d_kernel_needs_the_columns_of_depth(write_csv: Write) -> None:
-    """In the 17 columns of 2D, a 3D kernel is a bad row: its depth is not known."""
+    """With the 17 columns of 2D, a 3D kernel is a bad row: its depth is unknown."""
     path = write_csv({"kernel": NAME.replace("_2d_", "_3d_") + "mem"}, columns=SEVENTEEN)
     with expect_refusal(DataError, "bad-row"):
         rows_of(path)
 
 
 def test_unknown_columns_give_a_warning(write_csv: Write, tmp_path: Path) -> None:
-    """A column that nobody knows is ignored aloud."""
+    """An unknown column is ignored with a warning."""
     text = write_csv({}).read_text(encoding="utf-8").splitlines()
     path = tmp_path / "more.csv"
     path.write_text(f"{text[0]},mood\n{text[1]},fine\n", encoding="utf-8")
@@ -286,7 +286,7 @@ def test_unknown_columns_give_a_warning(write_csv: Write, tmp_path: Path) -> Non
 
 
 def test_100_000_rows_are_read_in_seconds(write_csv: Write) -> None:
-    """Rows are judged column by column, not one by one."""
+    """Rows are validated column by column, not one at a time."""
     path = write_csv({"tflops": 0})
     header, line = path.read_text(encoding="utf-8").splitlines()
     start = line.index(",")

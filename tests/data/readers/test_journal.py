@@ -45,7 +45,7 @@ UNKNOWN = KernelRecord("run1", "hash2", "code2", None)
 
 
 def write(folder: Path, *rows: ResultRow, run: RunRecord = RUN, kernels: tuple[KernelRecord, ...] = ()) -> Path:
-    """A journal of one run."""
+    """Write a journal of one run."""
     writer = JournalWriter(folder)
     writer.start_run(run)
     if kernels:
@@ -56,14 +56,14 @@ def write(folder: Path, *rows: ResultRow, run: RunRecord = RUN, kernels: tuple[K
 
 
 def rows_of(path: Path) -> list[dict[str, Any]]:
-    """The rows that were read."""
+    """Read the rows of a journal."""
     rows: list[dict[str, Any]] = read_input(path, ReadOptions()).rows.table().to_pylist()
     return rows
 
 
 @pytest.mark.parametrize("status", [Status.CRASH, Status.WRONG_RESULT, Status.NONDETERMINISTIC])
 def test_rows_and_failures(tmp_path: Path, status: Status) -> None:
-    """A result keeps its numbers and what its run says; a failure is a row without times."""
+    """A result keeps its numbers and the facts of its run; a failure is a row without times."""
     ok, failed = rows_of(write(tmp_path, OK, replace(FAILED, status=status)))
     flops = parse_conv_problem(PROBLEM).flops
     expected: dict[str, Any] = {
@@ -81,7 +81,7 @@ def test_rows_and_failures(tmp_path: Path, status: Status) -> None:
 
 
 def test_rows_say_which_device_measured_them_and_when(tmp_path: Path) -> None:
-    """They do in the dataset, too; where no row says so, as of old journals, its digest is as it was before."""
+    """Node and time are in the dataset; without them, as in old journals, the checksum is unchanged."""
     far = replace(OK, node="head/hip3", time=1700000000.25)
     write(tmp_path / "far", far, replace(FAILED, node="head/hip3"))
     assert [(row["node"], row["measured_at"]) for row in rows_of(tmp_path / "far")] == [
@@ -100,7 +100,7 @@ def test_rows_say_which_device_measured_them_and_when(tmp_path: Path) -> None:
 
 
 def test_rows_say_what_launching_took_and_what_the_card_showed(tmp_path: Path) -> None:
-    """Where it is known; a launch-bound row counts."""
+    """Launch time and sensor readings are stored if known; a launch-bound row is valid."""
     short = replace(OK, status=Status.LAUNCH_BOUND, launch_ms=0.25, by_graph=True, card={"clock_mhz": 2100.0})
     row, failed = rows_of(write(tmp_path, short, FAILED))
     assert (row["card_clock_mhz"], row["card_power_w"], failed["card_clock_mhz"]) == (2100.0, None, None)
@@ -109,7 +109,7 @@ def test_rows_say_what_launching_took_and_what_the_card_showed(tmp_path: Path) -
 
 
 def test_of_a_problem_the_rows_of_the_last_device_count(tmp_path: Path) -> None:
-    """What one device began and another measured anew is not mixed: the rows of the first stay in the journal alone."""
+    """If another device remeasures a problem, rows of the first device remain in the journal only."""
     begun = [replace(one, node="a/hip0") for one in (OK, FAILED)]
     path = write(tmp_path / "run", *begun, replace(OK, node="b/hip0", latency_ms=0.25))
     assert [(row["node"], row["latency_ms"]) for row in rows_of(tmp_path / "run")] == [("b/hip0", 0.25)]
@@ -125,7 +125,7 @@ def test_a_later_row_of_a_pair_replaces_the_earlier(tmp_path: Path) -> None:
 
 
 def test_the_last_row_of_a_pair_stands_in_the_place_of_its_first(tmp_path: Path, monkeypatch: Any) -> None:
-    """In its own run's part, whatever the order of rows, and however few of them are in memory at a time."""
+    """The position is that of the pair's first row in its run, for any order of rows and any batch size."""
     monkeypatch.setattr(journal, "_STRETCH_BYTES", 2000)
     monkeypatch.setattr(journal, "_BATCH_ROWS", 7)
     random = Random(5)
@@ -148,7 +148,7 @@ def test_the_last_row_of_a_pair_stands_in_the_place_of_its_first(tmp_path: Path,
 
 
 def test_a_resumed_journal_keeps_each_runs_hardware(tmp_path: Path) -> None:
-    """Rows of a second run in the same journal carry that run's id and hardware."""
+    """Rows of a second run in the same journal have that run's id and hardware."""
     write(tmp_path, OK)
     second = replace(RUN, run_id="run2", hardware={**RUN.hardware, "num_cus": 8})
     write(tmp_path, replace(FAILED, run_id="run2"), run=second)
@@ -158,14 +158,14 @@ def test_a_resumed_journal_keeps_each_runs_hardware(tmp_path: Path) -> None:
 
 
 def test_a_journal_is_told_from_its_content(tmp_path: Path) -> None:
-    """The first line, not the name, says that a file is a journal."""
+    """A journal is recognized by its first line, not by its name."""
     path = write(tmp_path, OK) / "journal.jsonl"
     other = path.rename(tmp_path / "data.csv")
     assert find_reader(other) is readers()["journal"]
 
 
 def test_a_cut_off_last_line_is_left_out(tmp_path: Path) -> None:
-    """A journal that was killed while writing is read up to there."""
+    """A journal of a killed run is read up to the last complete line."""
     path = write(tmp_path, OK, FAILED) / "journal.jsonl"
     path.write_bytes(path.read_bytes()[:-20])
     assert len(rows_of(path)) == 1
@@ -186,7 +186,7 @@ def test_a_cut_off_last_line_is_left_out(tmp_path: Path) -> None:
     ],
 )
 def test_a_bad_row_is_named_or_skipped(tmp_path: Path, row: ResultRow, reason: str) -> None:
-    """A row that cannot be is refused with its line, or left out and counted when asked."""
+    """An invalid row is refused with its line, or skipped and counted on request."""
     path = write(tmp_path, FAILED, row)
     with expect_refusal(DataError, "bad-row", "1", "1", reason, "3"):
         rows_of(path)
@@ -195,7 +195,7 @@ def test_a_bad_row_is_named_or_skipped(tmp_path: Path, row: ResultRow, reason: s
 
 
 def test_nan_in_a_journal_is_a_bad_time(tmp_path: Path) -> None:
-    """JSON's NaN extension does not become a time."""
+    """JSON's NaN extension is not accepted as a time."""
     path = write(tmp_path, OK) / "journal.jsonl"
     path.write_text(
         path.read_text(encoding="utf-8").replace('"latency_ms": 0.5', '"latency_ms": NaN'), encoding="utf-8"
@@ -205,13 +205,13 @@ def test_nan_in_a_journal_is_a_bad_time(tmp_path: Path) -> None:
 
 
 def test_a_journal_without_results_is_refused(tmp_path: Path) -> None:
-    """A run that has measured nothing yet is no dataset."""
+    """A run without results is not a dataset."""
     with expect_refusal(DataError, "empty"):
         rows_of(write(tmp_path))
 
 
 def test_a_damaged_line_is_named(tmp_path: Path) -> None:
-    """A broken line in the middle is refused by number."""
+    """A damaged line in the middle is refused with its number."""
     path = write(tmp_path, OK, FAILED) / "journal.jsonl"
     lines = path.read_text(encoding="utf-8").splitlines()
     path.write_text("\n".join([lines[0], lines[1][:-9], lines[2], ""]), encoding="utf-8")
@@ -220,7 +220,7 @@ def test_a_damaged_line_is_named(tmp_path: Path) -> None:
 
 
 def test_damaged_lines_are_skipped_and_counted(tmp_path: Path) -> None:
-    """With --skip-bad, lines that hold no record are left out wherever they are; bad rows keep their line numbers."""
+    """With --skip-bad, damaged lines are skipped anywhere; bad rows keep their line numbers."""
     path = write(tmp_path, OK, FAILED) / "journal.jsonl"
     run, ok, failed = path.read_text(encoding="utf-8").splitlines()
     path.write_text("\n".join([run, ok[:-9], "\0\0", failed, ok, ""]), encoding="utf-8")
@@ -235,20 +235,20 @@ def test_damaged_lines_are_skipped_and_counted(tmp_path: Path) -> None:
 
 
 def test_incomplete_hardware_is_refused(tmp_path: Path) -> None:
-    """A run must say the whole profile."""
+    """A run must state the whole hardware profile."""
     hardware = {name: value for name, value in RUN.hardware.items() if name != "num_xcd"}
     with pytest.raises(DataError, match="num_xcd"):
         rows_of(write(tmp_path, OK, run=replace(RUN, hardware=hardware)))
 
 
 def test_a_folder_must_hold_one_journal(tmp_path: Path) -> None:
-    """A folder without a journal is bad data, and says so."""
+    """A folder without a journal is bad data."""
     with pytest.raises(DataError, match="holds 0"):
         read_input(tmp_path, ReadOptions())
 
 
 def test_kernel_records_are_read_back(tmp_path: Path) -> None:
-    """With and without resources, in their order; journals of before have none."""
+    """Records with and without resources are read in order; older journals have none."""
     journal = read_journal(write(tmp_path, OK, kernels=(KNOWN, UNKNOWN)))
     assert journal.kernels == (KNOWN, UNKNOWN)
     assert journal.rows == (OK,)
@@ -256,7 +256,7 @@ def test_kernel_records_are_read_back(tmp_path: Path) -> None:
 
 
 def test_resources_become_columns(tmp_path: Path) -> None:
-    """Every row has those of its kernel's source, whatever its status; a kernel that nothing is known of has nulls."""
+    """Every row has the resources of its kernel's source, whatever its status; unknown resources are null."""
     rows = (replace(OK, source_hash="hash1"), replace(FAILED, source_hash="hash1"), replace(OK, kernel=POOL[2]))
     path = write(tmp_path, *rows, replace(OK, kernel=POOL[3], source_hash="hash2"), kernels=(KNOWN, UNKNOWN))
     taken = [[row[name] for name in RESOURCE_NAMES] for row in rows_of(path)]
@@ -266,14 +266,14 @@ def test_resources_become_columns(tmp_path: Path) -> None:
 
 
 def test_where_the_compiler_does_not_tell_nothing_is_made_up(tmp_path: Path) -> None:
-    """On the host, and of a compiler that tells nothing, resources are null."""
+    """On the host, and with a compiler without reports, resources are null."""
     for folder, kernels in (("none", ()), ("unknown", (UNKNOWN,))):
         (row,) = rows_of(write(tmp_path / folder, replace(OK, source_hash="hash2"), kernels=kernels))
         assert [row[name] for name in RESOURCE_NAMES] == [None] * 8
 
 
 def test_runs_with_and_without_resources_are_one_table(tmp_path: Path) -> None:
-    """A resumed run whose libraries came from an older cache has nulls in the rows that it added."""
+    """A resumed run with libraries from an older cache has nulls in its rows."""
     write(tmp_path, replace(OK, source_hash="hash1"), kernels=(KNOWN,))
     second = replace(FAILED, run_id="run2", source_hash="hash2")
     write(tmp_path, second, run=replace(RUN, run_id="run2"))
@@ -281,7 +281,7 @@ def test_runs_with_and_without_resources_are_one_table(tmp_path: Path) -> None:
 
 
 def test_a_later_record_of_a_kernel_replaces_the_earlier(tmp_path: Path) -> None:
-    """A resumed run says again what it knows."""
+    """A resumed run may repeat a kernel's record."""
     newer = replace(KNOWN, run_id="run2", resources=replace(TAKES, vgprs=128))
     path = write(tmp_path, replace(OK, source_hash="hash1"), kernels=(KNOWN, newer))
     assert [row["vgprs"] for row in rows_of(path)] == [128]
@@ -297,7 +297,7 @@ def test_a_later_record_of_a_kernel_replaces_the_earlier(tmp_path: Path) -> None
     ],
 )
 def test_a_damaged_kernel_record_is_named(tmp_path: Path, values: dict[str, Any]) -> None:
-    """It is refused with its line."""
+    """A damaged record is refused with its line."""
     path = write(tmp_path, OK, kernels=(KNOWN,)) / "journal.jsonl"
     first, _, last = path.read_text(encoding="utf-8").splitlines()
     record = json.dumps({"kind": "kernel", **asdict(KNOWN), **values})
@@ -307,14 +307,14 @@ def test_a_damaged_kernel_record_is_named(tmp_path: Path, values: dict[str, Any]
 
 
 def test_line_numbers_of_bad_rows_count_kernel_records(tmp_path: Path) -> None:
-    """The line that is named is the one in the file."""
+    """The reported line is the line in the file."""
     path = write(tmp_path, FAILED, replace(OK, latency_ms=-1.0), kernels=(KNOWN, UNKNOWN))
     with expect_refusal(DataError, "bad-row", "1", "5"):
         rows_of(path)
 
 
 def test_journals_of_before_split_k_are_read(tmp_path: Path) -> None:
-    """They had whole reductions and the default rule set, no registry, filter, padding or limits."""
+    """Older journals have split_k 1 and the default rule set, no registry, filter, padding or limits."""
     path = write(tmp_path, OK) / "journal.jsonl"
     lines = path.read_text(encoding="utf-8").splitlines()
     values = json.loads(lines[0])
@@ -327,7 +327,7 @@ def test_journals_of_before_split_k_are_read(tmp_path: Path) -> None:
 
 
 def test_settings_of_a_run_are_read_back(tmp_path: Path) -> None:
-    """Splits of K are a tuple again."""
+    """Split-K factors are a tuple again."""
     run = replace(
         RUN, split_k=(1, 4), rule_set="tiny", registry="r.json", filter="tile_m > 16", max_scratch=0, cold=True
     )

@@ -1,4 +1,4 @@
-"""Tables of AMD's tools and of anybody: CSV and Parquet, `master_results.csv`, `--map`, `Dataset.from_frame`."""
+"""Tables of AMD's tools and of users: CSV and Parquet, `master_results.csv`, `--map`, `Dataset.from_frame`."""
 
 from __future__ import annotations
 
@@ -30,25 +30,25 @@ ROW = {"kernel": NAME, "problem_idx": 0, "M": 1024, "N": 512, "K": 256, "latency
 
 
 def rows_of(path: Path, options: ReadOptions = GFX942) -> list[dict[str, Any]]:
-    """The rows that were read."""
+    """Read the rows of a file."""
     rows: list[dict[str, Any]] = read_input(path, options).rows.table().to_pylist()
     return rows
 
 
 def write(folder: Path, *rows: dict[str, Any], name: str = "sweep.csv") -> Path:
-    """A CSV file of rows, each with what differs from `ROW`."""
+    """Write a CSV file of rows, each given by its differences from `ROW`."""
     path = folder / name
     pd.DataFrame([ROW | row for row in rows]).to_csv(path, index=False)
     return path
 
 
 def exact(path: Path) -> pd.DataFrame:
-    """A CSV file as pandas reads it, numbers to the last digit."""
+    """Read a CSV file with pandas, numbers to the last digit."""
     return pd.read_csv(path, converters={"latency_ms": float, "tflops": float})
 
 
 def test_the_published_gemm_sweep(tmp_path: Path) -> None:
-    """Times, sizes and kernels are those of the text; pandas is the reference."""
+    """Times, sizes and kernels equal those in the text; pandas is the reference."""
     assert find_reader(SWEEP).name == "tile-engine-csv"
     expected = exact(SWEEP)
     rows = pd.DataFrame(rows_of(SWEEP))
@@ -62,13 +62,13 @@ def test_the_published_gemm_sweep(tmp_path: Path) -> None:
 
 
 def test_both_spellings_of_names_are_one_kernel(tmp_path: Path) -> None:
-    """With and without `universal`: repeated measurements of one kernel."""
+    """Names with and without `universal` are repeated measurements of one kernel."""
     rows = rows_of(write(tmp_path, {}, {"kernel": FULL}))
     assert [row["kernel"] for row in rows] == [FULL, FULL]
 
 
 def test_what_failed_is_no_time(tmp_path: Path) -> None:
-    """No time is a failure, zeros and what was not verified a wrong result; an empty optional cell says nothing."""
+    """A missing time is a failure, zeros and unverified rows are wrong results; empty optional cells are ignored."""
     path = write(
         tmp_path,
         {"verified": True},
@@ -87,7 +87,7 @@ def test_what_failed_is_no_time(tmp_path: Path) -> None:
 
 
 def test_the_form_of_master_results() -> None:
-    """One row a problem, of the fastest kernel, in two element types; the comment before the header is none."""
+    """One row per problem, of the fastest kernel, in two element types; the comment before the header is skipped."""
     assert find_reader(MASTER).name == "master-csv"
     rows = rows_of(MASTER, GFX950)
     assert [(row["dtype"], row["m"], row["n"], row["k"], row["latency_ms"]) for row in rows] == [
@@ -101,7 +101,7 @@ def test_the_form_of_master_results() -> None:
 
 
 def test_a_problem_without_a_working_kernel_is_left_out_with_a_word(tmp_path: Path) -> None:
-    """It says nothing of any kernel."""
+    """Such a row has no information on any kernel."""
     lines = MASTER.read_text(encoding="utf-8").splitlines()
     cells = lines[2].split(",")
     cells[16] = cells[18] = cells[19] = ""
@@ -113,7 +113,7 @@ def test_a_problem_without_a_working_kernel_is_left_out_with_a_word(tmp_path: Pa
 
 
 def amd_parquet(path: Path, **changes: Any) -> Path:
-    """The rows of AMD's sweep as `data_pipeline.py` writes them: 33 columns."""
+    """Write the rows of AMD's sweep as `data_pipeline.py` does: 33 columns."""
     source = exact(SWEEP)
     frame = pd.DataFrame(
         {
@@ -144,7 +144,7 @@ def amd_parquet(path: Path, **changes: Any) -> Path:
 
 
 def test_amds_parquet_has_the_rows_of_the_csv(tmp_path: Path) -> None:
-    """All but where they came from, and the outputs that nobody counted; failures have a status and no time."""
+    """Rows are equal except for provenance and output counts; failures have a status and no time."""
     path = amd_parquet(tmp_path / "fp16.parquet")
     assert len(pd.read_parquet(path).columns) == 33
     assert find_reader(path).name == "gemm-parquet"
@@ -155,7 +155,7 @@ def test_amds_parquet_has_the_rows_of_the_csv(tmp_path: Path) -> None:
 
 
 def test_the_parquet_says_the_architecture(tmp_path: Path) -> None:
-    """Without --arch it is the file's; another one is refused, and so are several in one file."""
+    """By default the architecture is the file's; another architecture is refused, and so are several in one file."""
     path = amd_parquet(tmp_path / "a.parquet")
     assert {row["arch"] for row in rows_of(path, ReadOptions())} == {"gfx942"}
     with expect_refusal(UsageError, "mismatch", "gfx942", "gfx950"):
@@ -166,13 +166,13 @@ def test_the_parquet_says_the_architecture(tmp_path: Path) -> None:
 
 
 def test_a_table_that_contradicts_a_name_is_refused(tmp_path: Path) -> None:
-    """Element types that do not agree are one line, with the first rows named."""
+    """Contradictory element types give one line, with the first rows named."""
     with expect_refusal(DataError, "bad-row", "bf16", "fp16"):
         rows_of(amd_parquet(tmp_path / "a.parquet", dtype="bf16"))
 
 
 def test_the_published_convolutions_and_their_parquet(tmp_path: Path) -> None:
-    """What `convert_csv_to_parquet.py` makes of AMD's CSV has the rows of the CSV."""
+    """The output of `convert_csv_to_parquet.py` for AMD's CSV has the rows of the CSV."""
     frame = exact(CONV).rename(columns={"kernel": "kernel_name"})
     frame = frame.assign(block_size=16, gemm_m_per_block=64, arch="gfx950", is_valid=True, run_id=0, hw_num_cus=256)
     path = tmp_path / "conv.parquet"
@@ -187,7 +187,7 @@ def test_the_published_convolutions_and_their_parquet(tmp_path: Path) -> None:
 
 
 def test_an_empty_optional_column_is_no_error(tmp_path: Path) -> None:
-    """TFLOPS, outputs that nobody counted, dilations and depth: a convolution is then a plain one."""
+    """TFLOPS, output counts, dilations and depth are optional; the default convolution is 2D without dilation."""
     frame = exact(CONV).assign(tflops="", non_zero="", Di="", Z="", stride_d="", pad_d="", dilation_d="")
     path = tmp_path / "conv.csv"
     frame.to_csv(path, index=False)
@@ -213,7 +213,7 @@ def test_an_empty_optional_column_is_no_error(tmp_path: Path) -> None:
 def test_bad_rows_are_one_line_and_nothing_is_written(
     changes: dict[str, Any], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Exit code 4; with --skip-bad the others are kept and the row is counted."""
+    """Exit code 4; with --skip-bad the other rows are kept and the bad row is counted."""
     path, out = write(tmp_path, {}, changes), tmp_path / "out.parquet"
     words = ["convert", str(path), "--arch", "gfx942", "--out", str(out)]
     assert run(words) == ExitCode.BAD_DATA
@@ -226,7 +226,7 @@ def test_bad_rows_are_one_line_and_nothing_is_written(
 
 
 def test_anybodys_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """--map gives columns our names, in microseconds or TFLOPS, from CSV and Parquet alike."""
+    """--map renames columns, with times in microseconds or speeds in TFLOPS, for CSV and Parquet."""
     frame = pd.DataFrame({"name": [NAME], "rows": [1024], "cols": [512], "inner": [256], "us": [500.0], "note": ["x"]})
     frame.to_csv(tmp_path / "mine.csv", index=False)
     frame.to_parquet(tmp_path / "mine.parquet", index=False)
@@ -244,7 +244,7 @@ def test_anybodys_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> N
 
 
 def test_a_data_frame() -> None:
-    """`Dataset.from_frame` takes the same mapping; speeds become times; what is missing is listed at once."""
+    """`Dataset.from_frame` takes the same mapping; speeds become times; all missing columns are listed."""
     frame = pd.DataFrame({"name": [NAME], "M": [1024], "N": [512], "K": [256], "rate": [0.536870912], "empty": [None]})
     made = Dataset.from_frame(frame, op="gemm_universal", arch="gfx942", mapping={"kernel": "name", "tflops": "rate"})
     assert made.frame["latency_ms"].tolist() == pytest.approx([0.5])
@@ -292,7 +292,7 @@ def test_mappings_that_are_refused(
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """One line says what does not fit, and nothing is written."""
+    """One line gives the error, and nothing is written."""
     out = tmp_path / "out.parquet"
     assert run(["convert", str(SWEEP), "--arch", "gfx942", "--out", str(out), *words]) == exit_code
     expect_error(capsys.readouterr().err, code, value)
@@ -300,7 +300,7 @@ def test_mappings_that_are_refused(
 
 
 def test_all_rows_of_the_published_sweep(tmp_path: Path) -> None:
-    """The 128 rows of the run, by its own time in microseconds."""
+    """All 128 rows of the run are read, with its times in microseconds."""
     path = DATA / "new" / "cktile_gemm_fp16_rcr_gfx942_32kernels.parquet"
     if not path.is_file():
         pytest.skip(f"{path} is not there")
