@@ -167,7 +167,7 @@ def read_arch(path: Path, common: CommonRules) -> ArchSpec:
         machine=machine,
     )
     if machine is not None and not file.is_null("peaks"):
-        file.fail("peaks", "must be null, nobody states those of this machine")
+        file.fail("peaks", "must be null: peak rates of this machine are unknown")
     file.finish()
     if spec.default_dtype not in spec.dtypes:
         file.fail("default_dtype", f"{spec.default_dtype} is not among dtypes")

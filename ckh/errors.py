@@ -185,7 +185,7 @@ WARNING_CODES: dict[str, str] = {
     "unranked": "some kernels cannot be ranked and keep the program's order",
     "not-measured": "the order rests on no measurement of this GPU",
     "unusable-model": "a model folder cannot be used and is ignored",
-    "trained-on": "a model was trained on problems that it is judged on",
+    "trained-on": "a model is evaluated on problems that it was trained on",
     "unknown-training-data": "a model's training problems are not recorded",
     "single-kernel": "problems with one measured kernel are left out",
     "gate": "a gate failed",

@@ -60,8 +60,8 @@ class Noise:
 
     def __str__(self) -> str:
         return (
-            f"{self.pairs} pairs were measured more than once ({self.rows} further rows) and have the geometric mean: "
-            f"single times lie {self.median:.1%} from it in the median, {self.p90:.1%} in a tenth"
+            f"{self.pairs} pairs were measured more than once ({self.rows} further rows) and get the geometric mean; "
+            f"deviation of single times: {self.median:.1%} (median), {self.p90:.1%} (P90)"
         )
 
 

@@ -436,7 +436,7 @@ def _refuse_predictions(statuses: pa.Array) -> None:
 
 def warn_unverified(path: Path) -> None:
     """Warn that a Parquet file has no checksum of its rows."""
-    warn(f"{path} has no content_sha256: whether its rows are those that were written is not verified", "unverified")
+    warn(f"{path} has no content_sha256: its rows are not verified", "unverified")
 
 
 def _unreadable(path: Path, why: str) -> DataError:

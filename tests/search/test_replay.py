@@ -42,7 +42,7 @@ def test_parameters_are_told_from_measurements(tmp_path: Path, capsys: pytest.Ca
     assert recording.space.names == ("tile", "mode")
     assert np.array_equal(recording.times_ms, [3.0, 2.0, np.nan, np.nan], equal_nan=True)
     assert recording.optimum_ms == 2.0
-    assert "is not verified" in capsys.readouterr().err
+    assert "are not verified" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

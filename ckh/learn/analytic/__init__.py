@@ -1,1 +1,1 @@
-"""The analytic estimate, and answers where nothing was measured."""
+"""The analytic estimate, and answers without measurements."""

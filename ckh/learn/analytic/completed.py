@@ -1,6 +1,6 @@
-"""Scores that the analytic estimate completes: of kernels that a model does not know, and of those that it ties.
+"""Scores completed by the analytic estimate: for kernels unknown to a model, and for its ties.
 
-Plain numbers without NumPy, so that quick answers are those of the full command to the last bit.
+Plain Python numbers without NumPy, so that quick answers are bit-identical to those of the full command.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from ckh.strenum import StrEnum
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-MOST_TIE_BREAK = 1e-9  # less than two leaves of trees differ by, more than a double's last digits
+MOST_TIE_BREAK = 1e-9  # less than differences between leaf sums, more than a double's rounding
 
 
 class Completion(StrEnum):
@@ -25,15 +25,14 @@ class Completion(StrEnum):
 
 
 def filled(score: Sequence[float], minus_us: Sequence[float], is_known: Sequence[bool]) -> list[float]:
-    """Scores in which those of unknown kernels are read off a line, the least squares of known scores.
+    """Fill in the scores of unknown kernels from a line fitted to the known scores by least squares.
 
-    The line is over the logarithms of the estimated times, and never falls: a kernel that is estimated to be faster
-    scores no less.
+    The line is over the log of the estimated time, and never decreases with estimated speed.
 
     Args:
-        score: a model's scores of a problem's kernels, those of unknown kernels without meaning.
-        minus_us: minus the estimated times.
-        is_known: which kernels the model knows, at least one.
+        score: a model's scores of a problem's kernels; those of unknown kernels are ignored.
+        minus_us: negative estimated times.
+        is_known: mask of the kernels known to the model, at least one.
     """
     estimated = [-log(-one) for one in minus_us]
     known, scores = list(compress(estimated, is_known)), list(compress(score, is_known))
@@ -48,10 +47,10 @@ def filled(score: Sequence[float], minus_us: Sequence[float], is_known: Sequence
 
 
 def tie_breaks(minus_us: Iterable[float]) -> dict[float, float]:
-    """The tie breaker of each estimate: up to `MOST_TIE_BREAK`, by its rank among the distinct estimates.
+    """Tie breaker of each estimate: up to `MOST_TIE_BREAK`, by its rank among the distinct estimates.
 
     Args:
-        minus_us: minus the estimated times of a problem's kernels.
+        minus_us: negative estimated times of a problem's kernels.
     """
     distinct = sorted(set(minus_us))
     last = max(1, len(distinct) - 1)

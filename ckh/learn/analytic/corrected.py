@@ -1,10 +1,10 @@
-"""The analytic estimate of times, corrected by what few measurements say of its errors.
+"""The analytic estimate of times, corrected by few measurements.
 
-The logarithm of measured over estimated time is taken for a Gaussian process: independent deviations of the problem, of
-the kernel's family, of its tile and of the kernel itself, each with a part that is the same for all sizes and a part
-that is alike for similar sizes. So a pipeline that is slower than the estimate says becomes so after a handful of
-measurements, while the order of tiles stays the estimate's until there are enough. Kernels that are estimated to be far
-from the best of their problem say less of those that are near.
+The log of measured over estimated time is modelled as a Gaussian process: independent deviations of the problem, the
+kernel's family, its tile and the kernel itself, each with a part common to all sizes and a part correlated between
+similar sizes. So a pipeline that is slower than estimated is corrected after a handful of measurements, while the order
+of tiles follows the estimate until there are enough. Kernels estimated far from the best of their problem are less
+informative about those near it.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ if TYPE_CHECKING:
     from ckh.data.dataset import Dataset
     from ckh.ops.base import Kernel, Problem
 
-# Standard deviations of logarithms, and the distance of logarithms of sizes at which deviations are no longer alike.
-# Chosen on AMD's two files of gfx950's convolutions, in both directions (benchmarks/estimate_prior.py).
+# Standard deviations of logs, and the correlation length in logs of sizes. Tuned on AMD's two files of gfx950's
+# convolutions, in both directions (benchmarks/estimate_prior.py).
 _OF_PROBLEM = 0.25
 _OF_ALL_SIZES = {"family": 0.25, "tile": 0.1, "kernel": 0.1}
 _OF_LIKE_SIZES = {"family": 0.15, "tile": 0.1, "kernel": 0.1}
-_OF_SIZES = 0.3  # whatever the kernel
+_OF_SIZES = 0.3  # for any kernel
 _LENGTH = 2.0
 _NOISE = 0.1
-_NOISE_OF_GAP = 1.5  # times the logarithm of the estimated time over the best one of the problem
-_MOST_ROWS = 2000  # that are looked at: a tenth of a second
-_MOST_OTHERS = 300  # kernels that were not measured
+_NOISE_OF_GAP = 1.5  # times the log of the estimated time over the best of the problem
+_MOST_ROWS = 2000  # maximum used: takes a tenth of a second
+_MOST_OTHERS = 300  # unmeasured kernels
 _TILE = ("tile_m", "tile_n", "tile_k")
 
 
@@ -49,16 +49,16 @@ _TILE = ("tile_m", "tile_n", "tile_k")
 class CorrectedEstimate:
     """Estimated times of some kernels, corrected by measured ones.
 
-    The kernels are those of the rows, by name, and after them others of the pool (`_with_others`).
+    The kernels are those of the rows, by name, followed by others of the pool (`_with_others`).
 
     Attributes:
         dataset: the measurements.
-        others: raw columns of the kernels that are of no row, for features.
-        columns: what the estimate reads of the kernels (`estimate.kernel_inputs`).
-        groups: number of the family, tile and kernel of each kernel, by name, shape (kernels,).
+        others: raw columns of the kernels without rows, for features.
+        columns: inputs of the estimate for the kernels (`estimate.kernel_inputs`).
+        groups: index of the family, tile and kernel of each kernel, by name, shape (kernels,).
         kernel: the kernel of each row, shape (rows,).
-        sizes: logarithms of the sizes of each row's problem, shape (rows, sizes).
-        weight: of each row, shape (rows,).
+        sizes: logs of the sizes of each row's problem, shape (rows, sizes).
+        weight: weight of each row, shape (rows,).
     """
 
     dataset: Dataset
@@ -71,12 +71,12 @@ class CorrectedEstimate:
 
     @classmethod
     def of(cls, dataset: Dataset, rows: NDArray[np.int64], seed: int) -> CorrectedEstimate | None:
-        """Correct the estimate by rows of a dataset; None where there is no estimate of some of their kernels.
+        """Correct the estimate by rows of a dataset; None if there is no estimate of some of their kernels.
 
         Args:
             dataset: the measurements, with times.
             rows: the rows.
-            seed: which rows are looked at, if they are too many.
+            seed: random seed for sampling too many rows.
         """
         names, kernel = np.unique(dataset.frame["kernel"].to_numpy(dtype=str)[rows], return_inverse=True)
         known = complete_kernels(dataset, names.tolist())
@@ -93,7 +93,7 @@ class CorrectedEstimate:
             "kernel": np.arange(len(kernels)),
         }
         arch = load_arch(dataset.arch)
-        # What ships is of our compiler; whoever measured these kernels may have had another.
+        # Shipped results are of ckh's compiler; these kernels may have been compiled by another.
         reported = compiled_here(arch.name, dataset.op.name)
         reports = [reported.get(dataset.op.kernels.name(one)) for one in kernels] if reported else []
         measured = [dataset.problems()[number] for number in problems]
@@ -112,7 +112,7 @@ class CorrectedEstimate:
         return cls(dataset, others, columns, groups, kernel, sizes, weight)
 
     def relative_times(self, problems: Sequence[Problem]) -> NDArray[np.float64]:
-        """Logarithms of times of all kernels, each problem's up to a constant, shape (problems, kernels)."""
+        """Logs of times of all kernels, up to a constant per problem, shape (problems, kernels)."""
         near = _near(self._sizes(problems), self.sizes)
         found = self._estimated(problems)
         for name, group in self.groups.items():
@@ -121,7 +121,7 @@ class CorrectedEstimate:
         return found
 
     def _estimated(self, problems: Sequence[Problem]) -> NDArray[np.float64]:
-        """Logarithms of estimated times, shape (problems, kernels)."""
+        """Logs of estimated times, shape (problems, kernels)."""
         tiled = self.dataset.op.problems.tiled
         assert tiled is not None
         arch = load_arch(self.dataset.arch)
@@ -134,9 +134,9 @@ class CorrectedEstimate:
 
 
 def complete_kernels(dataset: Dataset, names: Sequence[str]) -> list[Kernel] | None:
-    """A complete kernel of each name, from the default pool where it leaves fields open; None if one has none.
+    """Find a complete kernel for each name, from the default pool for short names; None if a name has none.
 
-    Also None where no estimate knows them: their operation has no tiles, or the peaks of the architecture are unknown.
+    Also None if there is no estimate: the operation has no tiles, or the architecture's peak rates are unknown.
     """
     op, arch = dataset.op, load_arch(dataset.arch)
     if op.problems.tiled is None or arch.peaks is None:
@@ -146,7 +146,7 @@ def complete_kernels(dataset: Dataset, names: Sequence[str]) -> list[Kernel] | N
         kernels = [op.kernels.parse(name) for name in names]
         for kernel in kernels:
             op.kernels.name(kernel)
-    except CkhError:  # a name that leaves fields open, or is of no kernel
+    except CkhError:  # a short name, or not a kernel
         pool = op.kernels.candidates(problem, arch, Path(ESTIMATE)).pool
         position, code = KernelJoin(op, names).pairs(pool)
         first = dict(zip(reversed(code.tolist()), reversed(position.tolist()), strict=True))
@@ -157,10 +157,10 @@ def complete_kernels(dataset: Dataset, names: Sequence[str]) -> list[Kernel] | N
 def _with_others(
     dataset: Dataset, kernels: Sequence[Kernel], seed: int
 ) -> tuple[list[Kernel], dict[str, NDArray[Any]]]:
-    """The kernels, and others of the default pool that a model of them ranks too; raw columns of these.
+    """Add other kernels of the default pool that a model of these ranks too; returns also their raw columns.
 
-    Each feature of another kernel has a value that one of the kernels has. Of kernels with the same features there is
-    one, and of too many a random sample.
+    Each feature of an added kernel has a value that occurs among the given kernels. Of kernels with equal features one
+    is added, and of too many a random sample.
     """
     op, arch = dataset.op, load_arch(dataset.arch)
     pool = op.kernels.candidates(dataset.problems()[0], arch, Path(ESTIMATE)).pool
@@ -175,11 +175,11 @@ def _with_others(
 
 
 def _numbered(values: NDArray[Any]) -> NDArray[np.intp]:
-    """The number of each row among the distinct ones, shape (rows,)."""
+    """Index of each row among the distinct rows, shape (rows,)."""
     return np.unique(values, axis=0, return_inverse=True)[1].reshape(-1)
 
 
 def _near(one: NDArray[np.float64], other: NDArray[np.float64]) -> NDArray[np.float64]:
-    """How alike deviations of sizes are, from 0 to 1, shape (ones, others)."""
+    """Correlation of deviations at sizes, from 0 to 1, shape (ones, others)."""
     distance = ((one[:, None, :] - other[None, :, :]) / _LENGTH) ** 2
     return np.asarray(np.exp(-0.5 * distance.sum(axis=-1)))

@@ -1,10 +1,10 @@
-"""An analytic estimate of kernels' times on a GPU, for what nobody measured: an order without data, and no model.
+"""Analytic estimate of kernel times on a GPU without measurements: for ranking only, not a predicted time.
 
-A kernel is blocks that each make trips over K. In a trip a block loads from the L2 cache, writes LDS, reads it and
-multiplies; those that share a compute unit, as many as LDS, registers and waves allow, take turns. A trip is no shorter
-than its latency; without prefetching, the latency is added. Where a block ends, the next begins; memory bounds the
-whole. Peaks and the rates of matrix instructions are those of `archspecs`; registers and LDS are the compiler's where a
-kernel was compiled, by us or here, else what kernels of its tile take.
+A kernel is blocks that each iterate over K. In an iteration a block loads from the L2 cache, writes to LDS, reads from
+it and multiplies; blocks that share a compute unit, as many as LDS, registers and waves allow, take turns. An iteration
+takes at least its latency; without prefetching, the latency is added. When a block ends, the next starts; memory
+bandwidth bounds the total. Peak rates and the rates of matrix instructions are from `archspecs`; registers and LDS are
+the compiler's for kernels compiled by ckh, shipped or local, else estimated from the tile.
 """
 
 from __future__ import annotations
@@ -31,27 +31,27 @@ if TYPE_CHECKING:
     from ckh.schema import Resources
 
 _LAUNCH_US = 3.0
-# Of a trip that nothing hides: addresses, load, store to LDS, barrier. Of 300 to 4,000, tried on the data of gfx950,
-# 2,000 and more are about equally good; the other numbers are the makers'.
+# Latency of an iteration: addresses, load, store to LDS, barrier. Of 300 to 4,000, tested on data of gfx950, 2,000 and
+# more are about equally good; the other numbers are AMD's.
 _LATENCY_CLOCKS = 2000.0
-_WITHOUT_PREFETCH = "basic"  # what the names of such pipelines begin with
+_WITHOUT_PREFETCH = "basic"  # prefix of such pipelines' names
 L2_BYTES_PER_CLOCK = 64.0
-LDS_WRITE_BYTES_PER_CLOCK = 128.0  # CDNA 4 doubled the reads alone
-_ISSUE_CLOCKS = 4  # of a matrix instruction, beside its own
-# Registers of a lane, of vectors and accumulators: one for each sum, three for each that a trip's elements fill, and 60
-# more. The least squares of 681 kernels that were compiled for AMD's Instinct (R2 0.77), without a look at times:
+LDS_WRITE_BYTES_PER_CLOCK = 128.0  # CDNA 4 doubled only the read rate
+_ISSUE_CLOCKS = 4  # of a matrix instruction, in addition to its own
+# Registers per lane, vector and accumulation: one for each sum, three for each filled by an iteration's elements, and
+# 60 more. Fitted by least squares to 681 kernels compiled for AMD's Instinct (R2 0.77), independent of times:
 # benchmarks/compiled_registers.py.
 _REGISTERS, _REGISTERS_A_LOAD = 60, 3
 _REGISTER_BYTES = 4
-_LESS_LDS = 1e-12  # of kernels that take as long, that with less LDS and the shorter trip comes first
+_LESS_LDS = 1e-12  # among ties, kernels with less LDS and shorter iterations come first
 _KB = 1024
 
-ESTIMATE = "analytic estimate"  # what answers call it
+ESTIMATE = "analytic estimate"  # its name in answers
 ESTIMATE_FEATURE = "estimate"
 PROBLEM_INPUTS = ("tiled_m", "tiled_n", "tiled_k", "tiled_batches", "moved_bytes")
 _TILE_M, _LATER = "estimate_tile_m", "estimate_later"
-# The block's tile, blocks on a compute unit at most, the clocks of a trip and of a block's end, whether a trip's loads
-# go on beside another's computing, and what orders kernels that take as long.
+# The block's tile, maximum blocks per compute unit, clocks of an iteration and of a block's end, whether loads overlap
+# computation, and a tie breaker.
 _OF_KERNELS = (
     _TILE_M,
     "estimate_tile_n",
@@ -71,9 +71,9 @@ class KernelShapes:
     Attributes:
         tile_m: the block's tile; likewise `tile_n`, `tile_k`.
         wave_m: waves along M; likewise `wave_n`.
-        waves: of a block.
-        buffers: of tiles in LDS.
-        prefetches: whether a trip's loads go on beside the computing of another.
+        waves: waves per block.
+        buffers: buffers of tiles in LDS.
+        prefetches: whether an iteration's loads overlap the computation of another.
         instruction: the tile of one matrix instruction, shape (kernels, 3).
     """
 
@@ -89,7 +89,7 @@ class KernelShapes:
 
     @classmethod
     def of(cls, kernels: Sequence[Any]) -> KernelShapes:
-        """Those of complete kernels with tiles and waves."""
+        """Read the columns of complete kernels with tiles and waves."""
         tile_m, tile_n, tile_k, wave_m, wave_n, wave_k = (
             column_of(kernels, name).astype(np.float64)
             for name in ("tile_m", "tile_n", "tile_k", "wave_m", "wave_n", "wave_k")
@@ -102,7 +102,7 @@ class KernelShapes:
         return cls(tile_m, tile_n, tile_k, wave_m, wave_n, waves, buffers, prefetches, np.stack(instruction, axis=-1))
 
     def distinct(self) -> tuple[KernelShapes, NDArray[np.intp]]:
-        """Those that differ, and which of them each kernel has: far fewer than kernels."""
+        """Return the distinct shapes, far fewer than kernels, and the index of each kernel's shape."""
         columns = [getattr(self, field.name) for field in fields(self)]
         rows = np.column_stack(columns)
         numbers = keys([coded(column) for column in rows.T], len(rows))
@@ -114,12 +114,12 @@ class EstimatedParts:
     """Parts of an estimated time.
 
     Attributes:
-        launch_us: before and after the kernel.
-        trips_us: all rounds' trips over K.
-        ends_us: what a round does before and after its trips.
-        memory_us: at the peak bandwidth; the kernel takes no less.
-        rounds: of blocks over the compute units.
-        blocks_at_once: on a compute unit.
+        launch_us: time before and after the kernel.
+        trips_us: iterations over K of all waves of blocks.
+        ends_us: time of a wave of blocks before and after its iterations.
+        memory_us: time at peak bandwidth, a lower bound.
+        rounds: waves of blocks over the compute units.
+        blocks_at_once: blocks per compute unit.
     """
 
     launch_us: float
@@ -142,14 +142,14 @@ def estimated_us(
     arch: ArchSpec,
     compiled: Sequence[Resources | None] = (),
 ) -> NDArray[np.float64]:
-    """The estimated times of kernels in microseconds, shape (kernels,); only their order means anything.
+    """Estimate the times of kernels in microseconds, shape (kernels,); only their order is meaningful.
 
     Args:
-        problem: what is to be computed.
+        problem: the problem.
         sizes: its matrix products.
-        kernels: complete kernels with tiles and waves, or their shapes, which take longer to read than the estimate.
-        arch: a GPU, whose peaks are known.
-        compiled: what the compiler reported of each kernel, if anything; empty: of none.
+        kernels: complete kernels with tiles and waves, or their shapes, which take longer to compute than the estimate.
+        arch: a GPU with known peak rates.
+        compiled: compiler report of each kernel, if any; empty: none.
     """
     shapes = kernels if isinstance(kernels, KernelShapes) else KernelShapes.of(kernels)
     of_kernels = kernel_inputs(shapes, problem.dtype, arch, compiled)
@@ -159,13 +159,13 @@ def estimated_us(
 def minus_us(
     problems: Sequence[Problem], sizes: Sequence[TiledSizes], kernels: Mapping[str, NDArray[np.float64]], arch: ArchSpec
 ) -> NDArray[np.float64]:
-    """Minus the estimated times in microseconds, shape (problems, kernels).
+    """Negative estimated times in microseconds, shape (problems, kernels).
 
     Args:
-        problems: what is to be computed.
+        problems: the problems.
         sizes: their matrix products.
         kernels: the kernels (`kernel_inputs`).
-        arch: a GPU, whose peaks are known.
+        arch: a GPU with known peak rates.
     """
     score = np.empty((len(problems), len(kernels[_TILE_M])))
     for row, problem, tiled in zip(score, problems, sizes, strict=True):
@@ -174,13 +174,13 @@ def minus_us(
 
 
 def estimate_engine(op_type: str, arch: ArchSpec) -> FeatureEngine:
-    """The estimate of an architecture as the only feature of an engine: minus the time in microseconds."""
+    """Build an engine with an architecture's estimate as its only feature: the negative time in microseconds."""
     feature = Feature(ESTIMATE_FEATURE, "-us", partial(_minus_us, arch))
     return FeatureEngine(op_type, (feature,), (), {}, {}, frozenset(_OF_KERNELS))
 
 
 def problem_inputs(problem: Problem, sizes: TiledSizes) -> dict[str, float]:
-    """What the estimate reads of a problem, by the names of `PROBLEM_INPUTS`."""
+    """Inputs of the estimate for a problem, by the names of `PROBLEM_INPUTS`."""
     values = sizes.m, sizes.n, sizes.k, sizes.batches, problem.bytes
     return dict(zip(PROBLEM_INPUTS, values, strict=True))
 
@@ -188,7 +188,7 @@ def problem_inputs(problem: Problem, sizes: TiledSizes) -> dict[str, float]:
 def kernel_inputs(
     shape: KernelShapes, dtype: str, arch: ArchSpec, compiled: Sequence[Resources | None] = ()
 ) -> dict[str, NDArray[np.float64]]:
-    """What the estimate reads of kernels, whatever the problem, as columns; `compiled` as of `estimated_us`."""
+    """Inputs of the estimate for kernels, independent of the problem, as columns; `compiled` as in `estimated_us`."""
     assert arch.peaks is not None
     width = DTYPE_BYTES[dtype]
     lds = (shape.tile_m + shape.tile_n) * shape.tile_k * width * shape.buffers
@@ -216,7 +216,7 @@ def kernel_inputs(
 def estimated_parts(
     problem: Problem, sizes: TiledSizes, kernel: Any, arch: ArchSpec, compiled: Resources | None = None
 ) -> EstimatedParts:
-    """What the estimated time of a kernel is made of; the arguments are those of `estimated_us`, for one kernel."""
+    """Split the estimated time of a kernel into its parts; arguments as for `estimated_us`, for one kernel."""
     of_kernel = kernel_inputs(KernelShapes.of([kernel]), problem.dtype, arch, [compiled])
     values = _clocks(arch, Columns({**problem_inputs(problem, sizes), **of_kernel}, {}, {}))
     rounds, trips, ends, memory_us, at_once = (float(np.ravel(value)[0]) for value in values)
@@ -225,14 +225,14 @@ def estimated_parts(
 
 
 def _minus_us(arch: ArchSpec, c: Columns) -> Any:
-    """Minus the time: a formula of NumPy's, which is traced for C as well."""
+    """Negative time: a NumPy formula, which is also traced for C."""
     rounds, trips, ends, memory_us, _ = _clocks(arch, c)
     us = _LAUNCH_US + np.maximum(rounds * (trips + ends) / float(arch.hardware.max_clock_mhz), memory_us)
     return -(us * (1 + c[_LATER]))
 
 
 def _clocks(arch: ArchSpec, c: Columns) -> tuple[Any, Any, Any, Any, Any]:
-    """Rounds of blocks; clocks of one in trips and beside them; microseconds of memory; blocks of a compute unit."""
+    """Waves of blocks; clocks of a wave in iterations and outside; microseconds of memory; blocks per compute unit."""
     assert arch.peaks is not None
     m, n, k, batches, moved = (c[name] for name in PROBLEM_INPUTS)
     tile_m, tile_n, tile_k, in_flight, busy, block_ends, prefetches, _ = (c[name] for name in _OF_KERNELS)
@@ -243,15 +243,15 @@ def _clocks(arch: ArchSpec, c: Columns) -> tuple[Any, Any, Any, Any, Any]:
     trip = np.where(prefetches > 0, np.maximum(work, _LATENCY_CLOCKS), work + _LATENCY_CLOCKS)
     ends = 2 * _LATENCY_CLOCKS + at_once * block_ends
     memory_us = moved / arch.peaks.bandwidth_gb_s / 1e3
-    rounds = np.ceil(blocks / cus) / at_once  # where a block ends, the next begins: they need not be whole
+    rounds = np.ceil(blocks / cus) / at_once  # fractional, since the next block starts when one ends
     return rounds, np.ceil(k / tile_k) * trip, ends, memory_us, at_once
 
 
 def compiled_blocks_per_cu(resources: Resources, waves: int, arch: ArchSpec) -> int:
-    """How many blocks of so many waves a compute unit runs at once, 1 at least, by what the compiler reported.
+    """Number of concurrent blocks per compute unit, at least 1, from the compiler's report.
 
-    The compiler's waves on a SIMD are what vector, accumulation and scalar registers, each in the architecture's
-    granules, and LDS allow; of blocks of fewer waves than SIMDs, LDS alone may allow fewer.
+    The compiler's waves per SIMD account for vector, accumulation and scalar registers, each in the architecture's
+    granularity, and for LDS; for blocks with fewer waves than SIMDs, LDS may be the stricter limit.
     """
     by_waves = resources.occupancy * arch.hardware.simds_per_cu // waves
     by_lds = arch.lds_capacity // resources.lds_bytes if resources.lds_bytes else by_waves
@@ -259,7 +259,7 @@ def compiled_blocks_per_cu(resources: Resources, waves: int, arch: ArchSpec) -> 
 
 
 def _flops_per_clock(shape: KernelShapes, dtype: str, peaks: Peaks) -> NDArray[np.float64]:
-    """The operations of a compute unit in a clock by each kernel's matrix instructions."""
+    """Operations per clock of a compute unit with each kernel's matrix instruction."""
     found = np.full(len(shape.tile_m), float(peaks.flops_per_cu_clock[dtype]))
     for tile, rate in peaks.matrix_flops_per_cu_clock.get(dtype, {}).items():
         found[(shape.instruction == tile).all(axis=1)] = rate
@@ -267,7 +267,7 @@ def _flops_per_clock(shape: KernelShapes, dtype: str, peaks: Peaks) -> NDArray[n
 
 
 def _trip_clocks(shape: KernelShapes, width: float, flops: NDArray[np.float64], arch: ArchSpec) -> NDArray[np.float64]:
-    """Clocks that a trip of one block keeps its compute unit busy, which does so many operations in one."""
+    """Clocks that an iteration of one block keeps its compute unit busy, given the operations per clock."""
     assert arch.peaks is not None
     used = np.minimum(shape.waves, arch.hardware.simds_per_cu)
     share = used / arch.hardware.simds_per_cu
@@ -281,7 +281,7 @@ def _trip_clocks(shape: KernelShapes, width: float, flops: NDArray[np.float64], 
 
 
 def _blocks_per_cu(shape: KernelShapes, width: float, lds: NDArray[np.float64], arch: ArchSpec) -> NDArray[np.float64]:
-    """How many blocks LDS, registers and waves allow on a compute unit at once, 1 at least, by their tiles."""
+    """Number of concurrent blocks per compute unit that LDS, registers and waves allow, at least 1, by their tiles."""
     assert arch.peaks is not None
     lanes = shape.waves * arch.wavefront_size
     loads = (shape.tile_m + shape.tile_n) * shape.tile_k * width / _REGISTER_BYTES / lanes

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ckh.kernels.pools import Knows
     from ckh.ops.base import Kernel, Problem
 
-_POOLS = 64  # of which it is remembered which kernels are known
+_POOLS = 64  # pools with a cached mask of known kernels
 
 
 class CompletedModel(Model, ABC):
@@ -48,7 +48,7 @@ class CompletedModel(Model, ABC):
         *,
         tflops: bool = True,  # noqa: ARG002 - as of a model
     ) -> tuple[NDArray[np.float64], NDArray[np.float64] | None]:
-        """Completed scores, shape (problems, kernels), without speeds."""
+        """Complete the scores, shape (problems, kernels), without speeds."""
         score, _ = super().score_pool(problems, pool, tflops=False)
         return self._completed(score, problems, pool), None
 
@@ -98,7 +98,7 @@ class FilledModel(CompletedModel):
     def _completed(
         self, score: NDArray[np.float64], problems: Sequence[Problem], pool: Sequence[Kernel]
     ) -> NDArray[np.float64]:
-        """Scores of known kernels, and of others the estimate on the scale of the known ones."""
+        """Return the scores of known kernels, and for others the estimate on the scale of the known ones."""
         is_known = self.is_known(pool)
         if is_known.all():
             return score

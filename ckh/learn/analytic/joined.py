@@ -1,4 +1,4 @@
-"""Kernels joined by their names, which may leave fields open."""
+"""Kernels joined by their names, which may be short."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 
 
 class KernelJoin:
-    """Named kernels and the kernels of pools that each corresponds to, found once per pool.
+    """Join of named kernels with the kernels of pools, computed once per pool.
 
-    Two kernels correspond if their names parse to the same kernel. AMD's shorter names leave fields open: such a name
-    corresponds to every kernel that agrees in the others.
+    Two kernels match if their names parse to the same kernel. AMD's shorter names lack fields: such a name matches
+    every kernel that agrees in the others.
 
     Args:
         op: the operation.
@@ -34,22 +34,22 @@ class KernelJoin:
     def __init__(self, op: AnyOperation, names: Sequence[str]) -> None:
         self.count = len(names)
         self._complete: dict[Kernel, list[int]] = defaultdict(list)
-        # Of kernels that leave fields open: by the names of the fields that they state, by the values of these.
+        # Kernels with short names: by the fields that they have, then by the values of these.
         self._open: dict[tuple[str, ...], dict[Any, list[int]]] = defaultdict(lambda: defaultdict(list))
         for code, name in enumerate(names):
-            with suppress(DataError):  # a kernel that the operation does not know is in no pool
+            with suppress(DataError):  # a kernel unknown to the operation is in no pool
                 self._add(op, code, op.kernels.parse(name))
         self._pools: dict[int, tuple[Sequence[Kernel], NDArray[np.intp], NDArray[np.intp]]] = {}
 
     def pairs(self, pool: Sequence[Kernel]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-        """Indices of kernels in a pool, and of the names that they correspond to, pair by pair."""
+        """Return indices of kernels in a pool, and of the names that they match, pair by pair."""
         known = self._pools.get(id(pool))
         if known is None:
             found = set(_pairs(pool, lambda kernel: kernel, self._complete))
             for stated, codes in self._open.items():
                 found |= set(_pairs(pool, _values(stated), codes))
             position, code = np.array(sorted(found), np.intp).reshape(-1, 2).T
-            known = pool, position, code  # with the pool, so that its identity is not used again
+            known = pool, position, code  # with the pool, so that its id is not reused
             self._pools[id(pool)] = known
         return known[1], known[2]
 
@@ -57,7 +57,7 @@ class KernelJoin:
         self._complete[kernel].append(code)
         try:
             op.kernels.name(kernel)
-        except UsageError:  # it leaves fields open
+        except UsageError:  # a short name
             stated = tuple(one.name for one in fields(kernel) if getattr(kernel, one.name) is not None)
             self._open[stated][_values(stated)(kernel)].append(code)
 

@@ -1,14 +1,15 @@
-"""What is known of times before and beyond the measured ones, as trees: a law, and the estimate as it was corrected.
+"""Prior knowledge of times at measured and other sizes, as trees: a time model, and the corrected estimate.
 
-For each kernel the law's coefficients (`features.law.TimeLaw`) are the non-negative least squares of relative errors,
-in which rows far off count less. They are drawn to those of a law of the kernel's family, as strongly as one further
-measurement of each would: where no small problem was measured, only other tiles say what a kernel takes there. The law
-is used where it holds: where, fitted to two thirds of the problems, or of few to all but one, it predicts the times of
-the others. It is a GPU's: on a CPU it errs by a factor of two and more.
+For each kernel the coefficients of the time model (`features.law.TimeLaw`) are fitted by non-negative least squares of
+relative errors, with less weight for outliers. They are shrunk towards those of a time model of the kernel's family,
+with the strength of one additional measurement: where no small problem was measured, only other tiles determine a
+kernel's time there. The time model is used if it is valid: if, fitted to two thirds of the problems, or to all but one
+if there are few, it predicts the times of the others. It is meant for GPUs: on a CPU it errs by a factor of two and
+more.
 
-Of few measurements the analytic estimate, corrected by them (`corrected`), orders kernels better than any law or tree,
-so it weighs more the fewer rows there are. Trees learn the efficiencies that both give, of the measured problems and of
-others around them; they are added to those that have learned from the measurements.
+With few measurements the analytic estimate, corrected by them (`corrected`), ranks kernels better than any time model
+or tree, so it gets more weight the fewer rows there are. Trees learn the efficiencies that both predict, for the
+measured problems and for others around them; they are added to the trees trained on measurements.
 """
 
 from __future__ import annotations
@@ -31,21 +32,22 @@ if TYPE_CHECKING:
     from ckh.data.dataset import Dataset
     from ckh.features.engine import FeatureEngine
 
-# Weight of the estimate beside 1 of the law and 1 of the trees of measurements: times the reciprocal square root of the
-# rows less that of so many rows, from which on it did not help (benchmarks/estimate_prior.py).
+# Weight of the estimate relative to 1 for the time model and 1 for the trees of measurements: times the inverse square
+# root of the number of rows, less that at `_ROWS_WITHOUT_ESTIMATE`, from which on it did not help
+# (benchmarks/estimate_prior.py).
 _ESTIMATE_WEIGHT, _ROWS_WITHOUT_ESTIMATE = 30.0, 3000
-_FEWEST_ROWS = 3  # of a kernel on average: with fewer a law was not tried
+_FEWEST_ROWS = 3  # per kernel on average: not tested with fewer
 _FOLDS = 3
 _FEWEST_PROBLEMS = 2 * _FOLDS
-_EACH_ALONE = 12  # problems up to which each is predicted by a law of all others: two thirds of so few say too little
-# The median error of logarithms of times up to which a law holds. AMD's gfx950 has .05 of 900 rows and .1 to .3 of 100,
-# and gains from a law of up to .5; the host has .45 to 1.3 of any number, and loses (`benchmarks/few_shots.py`).
+_EACH_ALONE = 12  # up to this many problems, cross-validation leaves one out: two thirds of so few are not enough
+# Maximum median error of log times of a valid time model. AMD's gfx950 has .05 with 900 rows and .1 to .3 with 100, and
+# gains from time models up to .5; the host has .45 to 1.3 with any number, and loses (`benchmarks/few_shots.py`).
 _MOST_ERROR = 0.35
-_COPIES = 8  # problems drawn around each measured one, or more
-_FEWEST_DRAWN = 300  # problems in all: trees learn the law of a few measured ones, too
+_COPIES = 8  # minimum number of problems drawn around each measured one
+_FEWEST_DRAWN = 300  # problems in total: trees also learn the time model of a few measured ones
 _PASSES = 4
-_MOST_STEPS = 30  # of a fit, for each coefficient
-_FAR_OFF = 0.15  # a relative error from which on a row counts less
+_MOST_STEPS = 30  # of a fit, per coefficient
+_FAR_OFF = 0.15  # relative error above which a row gets less weight
 PRIOR_TREES = TreeParams(
     n_estimators=200, learning_rate=0.1, num_leaves=63, colsample_bytree=0.8, reg_alpha=0.05, reg_lambda=0.5
 )
@@ -53,7 +55,7 @@ PRIOR_TREES = TreeParams(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PriorRows:
-    """Analytic estimates for kernels on problems: features of rows, each row's efficiency, and the weight of all."""
+    """Analytic estimates for kernels on problems: features of rows, each row's efficiency, and the total weight."""
 
     matrix: FeatureMatrix
     efficiency: NDArray[np.float64]
@@ -61,7 +63,7 @@ class PriorRows:
 
 
 def has_prior(dataset: Dataset, rows: NDArray[np.int64]) -> bool:
-    """True if rows have a prior: a law that holds for them, or an estimate of all of their kernels."""
+    """True if rows have a prior: a valid time model, or an estimate of all of their kernels."""
     if not _can_vary(dataset) or _law_holds(dataset, rows):
         return _can_vary(dataset)
     names = np.unique(dataset.frame["kernel"].to_numpy(dtype=str)[rows])
@@ -71,13 +73,13 @@ def has_prior(dataset: Dataset, rows: NDArray[np.int64]) -> bool:
 def prior_rows(
     dataset: Dataset, rows: NDArray[np.int64], efficiency: NDArray[np.float64], seed: int
 ) -> PriorRows | None:
-    """Apply what is known of the kernels of rows to their problems and to others around them; None without a prior.
+    """Predict the kernels of rows on their problems and on others around them; None without a prior.
 
     Args:
-        dataset: what was measured.
-        rows: which of its rows are learned from.
-        efficiency: of all rows of the dataset, were they chosen; the better count for more.
-        seed: what the sizes of the other problems follow from.
+        dataset: the measurements.
+        rows: indices of the training rows.
+        efficiency: efficiencies of all rows of the dataset; better rows get more weight.
+        seed: random seed of the other problems' sizes.
     """
     if not _can_vary(dataset):
         return None
@@ -100,12 +102,12 @@ def prior_rows(
 
 
 def _can_vary(dataset: Dataset) -> bool:
-    """True if other problems can be drawn around measured ones, on a machine whose quantities are known."""
+    """True if other problems can be drawn around measured ones, on a machine with known hardware."""
     return dataset.op.training.law is not None and all(isinstance(value, int) for value in dataset.hardware().values())
 
 
 def _law_holds(dataset: Dataset, rows: NDArray[np.int64]) -> bool:
-    """True if the operation's law predicts times of problems that it did not see."""
+    """True if the operation's time model predicts times of held-out problems."""
     kernels = len(np.unique(dataset.frame["kernel"].to_numpy(dtype=str)[rows]))
     problems, problem = np.unique(dataset.problem_ids[rows], return_inverse=True)
     if kernels == 1 or len(rows) < _FEWEST_ROWS * kernels or len(problems) < _FEWEST_PROBLEMS:
@@ -121,7 +123,7 @@ class _Grid:
 
     Attributes:
         problems: raw columns of problems, shape (problems,).
-        kernels: raw columns of kernels, shape (kernels,); the measured ones are first.
+        kernels: raw columns of kernels, shape (kernels,); the measured ones come first.
         points: the problems.
     """
 
@@ -165,35 +167,35 @@ class _Grid:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _LawRows:
-    """Rows that a law is fitted to: its terms, shape (rows, terms), times in ms, and how near each is to the best."""
+    """Rows for fitting a time model: terms, shape (rows, terms), times in ms, and efficiencies."""
 
     terms: NDArray[np.float64]
     latency: NDArray[np.float64]
     efficiency: NDArray[np.float64]
 
     def of(self, rows: NDArray[np.bool_]) -> _LawRows:
-        """Some of the rows."""
+        """Select some of the rows."""
         return _LawRows(self.terms[rows], self.latency[rows], self.efficiency[rows])
 
     @property
     def sizes(self) -> NDArray[np.float64]:
-        """The usual size of a weighted term, shape (terms,)."""
+        """Root mean square of each weighted term, shape (terms,)."""
         weighted = self.terms * (self.efficiency / self.latency)[:, None]
         return np.asarray(np.sqrt((weighted**2).mean(axis=0)))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Law:
-    """What laws of kernels are fitted to.
+    """Inputs for fitting time models of kernels.
 
     Attributes:
         raw: columns of all rows.
-        hardware: its quantities.
+        hardware: hardware profile.
         measured: terms and times of all rows.
-        kernel: the number of each row's kernel.
+        kernel: index of each row's kernel.
         first_kernel: a row of each kernel, shape (kernels,).
-        shared: what coefficients of like kernels differ by, shape (kernels, shared).
-        families: which kernels are alike, shape (kernels,).
+        shared: explanatory columns of coefficients within a family, shape (kernels, shared).
+        families: family of each kernel, shape (kernels,).
     """
 
     raw: dict[str, NDArray[Any]]
@@ -206,7 +208,7 @@ class _Law:
 
     @classmethod
     def of(cls, dataset: Dataset, rows: NDArray[np.int64], efficiency: NDArray[np.float64]) -> _Law:
-        """Those of rows of a dataset, whose efficiencies are of shape (rows,)."""
+        """Read the inputs from rows of a dataset, with efficiencies of shape (rows,)."""
         op, frame = dataset.op, dataset.frame
         assert op.training.law is not None
         hardware = {name: int(value) for name, value in dataset.hardware().items()}
@@ -223,7 +225,7 @@ class _Law:
         return cls(raw, hardware, measured, kernel, first_kernel, shared, families)
 
     def log_times(self, dataset: Dataset, grid: _Grid) -> NDArray[np.float64]:
-        """Logarithms of the times of a grid's kernels, shape (problems, kernels)."""
+        """Predict logs of the times of a grid's kernels, shape (problems, kernels)."""
         op = dataset.op
         assert op.training.law is not None
         shared = _with_constant(op.training.engine, grid.kernels, self.hardware, op.training.law.shared)
@@ -234,7 +236,7 @@ class _Law:
 
 
 def _unseen_error(law: _Law, fold: NDArray[np.int64]) -> float:
-    """The median error of logarithms of times, in each fold by a law of the others, of kernels that these have."""
+    """Median error of out-of-fold log times, over kernels that occur in the other folds."""
     errors = []
     for number in np.unique(fold):
         learned = fold != number
@@ -248,14 +250,14 @@ def _unseen_error(law: _Law, fold: NDArray[np.int64]) -> float:
 
 
 def _log_error(time: NDArray[np.float64], latency: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The logarithm of a predicted time over a measured one."""
+    """Log of predicted over measured time."""
     return np.asarray(np.log(np.maximum(time, np.finfo(np.float64).tiny) / latency))
 
 
 def _with_constant(
     engine: FeatureEngine, columns: Mapping[str, NDArray[Any]], hardware: Mapping[str, int], names: Sequence[str]
 ) -> NDArray[np.float64]:
-    """Derived quantities with a 1 before them, shape (rows, 1 + names)."""
+    """Derived quantities, preceded by a column of ones, shape (rows, 1 + names)."""
     found = engine.quantities(columns, hardware, names)
     return np.column_stack([np.ones(len(found)), found])
 
@@ -263,13 +265,13 @@ def _with_constant(
 def _coefficients(
     measured: _LawRows, kernel: NDArray[np.int64], shared: NDArray[np.float64], families: NDArray[np.str_]
 ) -> NDArray[np.float64]:
-    """The law of each kernel, shape (kernels, terms).
+    """Fit the coefficients of each kernel, shape (kernels, terms).
 
     Args:
         measured: rows of all kernels.
-        kernel: the number of each row's kernel.
-        shared: what coefficients of like kernels differ by, shape (kernels, shared).
-        families: which kernels are alike, shape (kernels,).
+        kernel: index of each row's kernel.
+        shared: explanatory columns of coefficients within a family, shape (kernels, shared).
+        families: family of each kernel, shape (kernels,).
     """
     found = np.empty((len(families), measured.terms.shape[1]))
     sizes = measured.sizes
@@ -286,7 +288,7 @@ def _coefficients(
 def _fitted(
     measured: _LawRows, drawn_to: NDArray[np.float64] | None = None, strength: NDArray[np.float64] | None = None
 ) -> NDArray[np.float64]:
-    """Coefficients of terms that are not negative, shape (terms,), drawn to others, each by its strength."""
+    """Fit non-negative coefficients of terms, shape (terms,), shrunk towards others, each with its strength."""
     from scipy.optimize import nnls
 
     terms, latency, weight = measured.terms, measured.latency, measured.efficiency / measured.latency

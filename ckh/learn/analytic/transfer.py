@@ -1,4 +1,4 @@
-"""Stand-ins without measurements: the nearest model or an analytic estimate, with evaluated accuracy.
+"""Substitute models without measurements: the nearest model or an analytic estimate, with evaluated accuracy.
 
 A model of another GPU or element type ranks the kernels of the architecture, with features of its compute units, memory
 and clock; the estimate ranks kernels unknown to the model. Of model and estimate the one with the better evaluation is
@@ -86,7 +86,7 @@ class EstimateModel(Model):
         self._tiled = op.problems.tiled if has_estimate(wanted) else None
         self.compiled = {} if self._tiled is None else compiled(wanted.arch, wanted.op_type)
         self._arch = load_arch(wanted.arch)
-        # The last pool that was scored, and its shapes, which take longer to find than the estimate.
+        # The last scored pool, and its shapes, which take longer to compute than the estimate.
         self._pool: Sequence[Kernel] | None = None
         self._shapes: dict[str, NDArray[np.float64]] = {}
         self._shape_of = np.empty(0, np.intp)
@@ -163,11 +163,11 @@ def has_estimate(wanted: Wanted) -> bool:
 
 
 def stand_in(wanted: Wanted, problem: Problem) -> Model:
-    """The stand-in model if no model fits, with a caveat (`Model.not_measured`).
+    """Return the substitute model if no model fits, with a caveat (`Model.not_measured`).
 
     Of the nearest model of the family, the estimate and the nearest model of another family, the one with the best
     evaluation is used; options without evaluation come last, ties in this order. A model of this GPU in an element type
-    of the same width and rate comes first, since it was measured on instructions of these rates.
+    of the same width and rate comes first, since it was measured on instructions with these rates.
 
     Args:
         wanted: requirements that no model meets, or only a model without kernels for the problem.
@@ -177,7 +177,7 @@ def stand_in(wanted: Wanted, problem: Problem) -> Model:
         A model; without candidates if no kernel applies, to report the reasons.
 
     Raises:
-        ModelError: there are kernels but no stand-in, as for the host.
+        ModelError: there are kernels but no substitute, as for the host.
     """
     near, far = _others_nearest_first(wanted)
     options = [_first_with_kernels(near, wanted, problem)]
@@ -188,7 +188,7 @@ def stand_in(wanted: Wanted, problem: Problem) -> Model:
     options.append(_first_with_kernels(far, wanted, problem))
     if found := [option for option in options if option is not None]:
         return _answering(reduce(_better, found), wanted)
-    # The reasons of the model that knows most such kernels say most.
+    # The reasons of the model that knows most such kernels are most informative.
     models = [as_of(ref, wanted) for ref in [*near, *far]]
     without = max(models, key=lambda model: _known_kernels(problem, model), default=EstimateModel(wanted))
     return find_model(wanted) if has_kernels(problem, without) else without
@@ -201,7 +201,7 @@ def estimate_of(model: Model) -> EstimateModel | None:
 
 
 def is_for_all_sizes(problem: Problem, model: Model) -> bool:
-    """True if the same stand-in would be selected for problems of all sizes with an applicable kernel known to it.
+    """True if the same substitute is selected for problems of all sizes with an applicable kernel known to it.
 
     False if another model would be selected once one of its kernels applied.
     """
@@ -249,10 +249,10 @@ def _answering(option: _Option, wanted: Wanted) -> Model:
 
 
 def with_estimate(model: Model, ref: ModelRef, wanted: Wanted) -> Model:
-    """Add the estimate to a stand-in: for unknown kernels, and for ties in another element type.
+    """Add the estimate to a substitute model: for unknown kernels, and for ties in another element type.
 
     Args:
-        model: the stand-in (`as_of`).
+        model: the substitute (`as_of`).
         ref: the model it is derived from.
         wanted: the requirements.
     """
@@ -363,9 +363,9 @@ def _is_kin(spec: ModelSpec, wanted: Wanted) -> bool:
 
 def _distance(spec: ModelSpec, wanted: Wanted) -> tuple[bool, bool, bool, int, str]:
     here, there = load_arch(wanted.arch), load_arch(spec.arch)
-    # Half a precision more or less changes tiles and instructions; another generation, mostly the rates.
+    # Another width of the element type changes tiles and instructions; another generation mostly the rates.
     width = spec.dtype not in (ANY, wanted.dtype)
-    # Of other generations the later: names of GPUs ascend with them.
+    # Among other generations the later comes first: names of GPUs ascend with them.
     earlier = sum(other < there.family for other in {load_arch(name).family for name in arch_names()})
     return spec.arch != wanted.arch, width, here.family != there.family, -earlier, spec.arch
 

@@ -1,4 +1,4 @@
-"""The rows that models are judged on: which problems, of which data, and which are refused."""
+"""The rows that models are evaluated on: selection of problems and data, and refusals."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ class Among(StrEnum):
     MEASURED = "measured"
 
 
-LEAST_PROBLEMS = 10  # problems: fewer have no 10th percentile to speak of
-MOST_UNSTABLE = 0.2  # share of times: of a machine that was loaded, more are
+LEAST_PROBLEMS = 10  # minimum number of problems for a meaningful 10th percentile
+MOST_UNSTABLE = 0.2  # share of times: above this, the machine was loaded
 
 
 def judged_model(path: Path | None, data: Sequence[Path]) -> Model:
-    """The named model, or the model that predict selects for the data; prints a stand-in.
+    """Return the named model, or the model that predict selects for the data; prints a substitute.
 
     Raises:
         CkhError: there is no such model, or several are needed; a file is unusable.
@@ -65,7 +65,7 @@ def judged_model(path: Path | None, data: Sequence[Path]) -> Model:
 
 
 def ranker_of(model: Model, among: Among) -> Ranker:
-    """A function that ranks a dataset's rows by the model's answers."""
+    """Return a function that ranks a dataset's rows by the model's answers."""
     from ckh.learn.judging.judged_answers import judged_rows
 
     return lambda part: judged_rows(model, part, measured_alone=among is Among.MEASURED)[0]
@@ -83,7 +83,7 @@ class StandIn:
 
 
 def stands_in(model: Model) -> StandIn | None:
-    """Basis, source and worth of a stand-in model; None if the model is for these problems."""
+    """Basis, source and accuracy of a substitute model; None if the model is for these problems."""
     known = model.not_measured
     return None if known is None else StandIn(known.basis, known.source, known.worth)
 
@@ -93,7 +93,7 @@ def load_judged(model: Model, paths: Sequence[Path], also: Iterable[str] = ()) -
 
     Raises:
         DataError: there is no such row, or a file is unusable.
-        OutputError: the folder of temporary files, in which parts of large data are kept, is full.
+        OutputError: the temporary folder, in which parts of large data are kept, is full.
     """
     from ckh.assess.times import has_oracle, needed_columns, no_oracle
     from ckh.data.parts import read_parts
@@ -178,13 +178,13 @@ def for_verdict(
 
     Args:
         parts: rows of problems that have an oracle.
-        models: what is judged.
+        models: the evaluated models.
         least: minimum number of problems.
-        with_trained: whether problems that a model was trained on count all the same; that is said.
-        of_winners: whether the rows are winners among all candidates, which leave a choice one by one.
+        with_trained: whether training problems are included, with a warning.
+        of_winners: whether the rows are winners among all candidates, which are a choice even if single.
 
     Raises:
-        DataError: there are fewer.
+        DataError: there are fewer problems.
     """
     import numpy as np
 
@@ -264,5 +264,5 @@ def refuse_unstable(parts: DatasetParts, most: float) -> None:
 
 
 def percent(share: float) -> str:
-    """A share as "98.76%"."""
+    """Format a share as "98.76%"."""
     return f"{share:.2%}"
