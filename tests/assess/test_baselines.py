@@ -41,7 +41,7 @@ def test_a_random_choice_has_the_mean_efficiency() -> None:
     assert random_efficiency(times_of(KNOWN)).tolist() == pytest.approx([(1 + 1 / 2 + 1 / 4) / 3, (1 / 2 + 1 + 0) / 3])
 
 
-def test_launch_bound_kernels_are_alike() -> None:
+def test_launch_bound_kernels_are_ties() -> None:
     """Launch-bound kernels get the shortest of their times; failures and other kernels are unchanged."""
     data = build(
         [(SMALL, A, 3), (SMALL, B, 2), (SMALL, C, 4), (LARGE, A, 20), (LARGE, B, 10), (LARGE, C, 1)], failed=[5]
@@ -68,7 +68,7 @@ def test_the_single_kernel_is_the_best_on_average() -> None:
 
 
 @pytest.mark.parametrize(("change", "best"), [({"c": 32}, A), ({"c": 512, "hi": 32}, B), ({"stride_h": 2}, A)])
-def test_the_nearest_problem_lends_its_best(change: dict[str, int], best: object) -> None:
+def test_the_nearest_problems_best_kernel_is_chosen(change: dict[str, int], best: object) -> None:
     """A small problem uses the best kernel of the small one, a large problem that of the large one."""
     problem = replace(LARGE if "hi" in change else SMALL, **change)  # type: ignore[arg-type]
     data = build([(problem, kernel, 1) for kernel in (C, B, A)])
@@ -85,7 +85,7 @@ def test_a_kind_counts_more_than_a_size() -> None:
     assert chosen(Learned([learned]).nearest_problem_scores(data), data) == [kernel_name(B), kernel_name(A)]
 
 
-def test_what_the_nearest_problem_lacks_comes_last() -> None:
+def test_kernels_unmeasured_on_the_nearest_problem_come_last() -> None:
     """A kernel not measured there scores below all measured ones, by its mean efficiency elsewhere."""
     learned = build([(SMALL, A, 1), (SMALL, C, 100), (LARGE, B, 1), (LARGE, A, 2)])
     data = build([(SMALL, B, 1), (SMALL, C, 1), (SMALL, A, 1)])

@@ -106,7 +106,7 @@ def test_the_loss_of_a_problem_is_relative_to_the_old_model() -> None:
     assert not compare(one, OLD[:3], choosing(1), replace(LOOSE, problem=0.19)).passes
 
 
-def test_to_choose_a_failure_loses_everything() -> None:
+def test_choosing_a_failure_has_efficiency_0() -> None:
     """A new choice without a time has efficiency 0; an old choice that failed cannot be degraded."""
     two = data((1, 2, 4), (1, 2, 4), failed=(1, 3))
     found = compare(two, OLD[:6], choosing(1, 1), LOOSE)

@@ -63,7 +63,7 @@ def test_without_the_solver_the_bounds_hold(seed: int, monkeypatch: pytest.Monke
         assert max(means_of_all(matrix, size), default=0.0) <= step.bound + 1e-9
 
 
-def test_problems_weigh_as_they_are_said_to() -> None:
+def test_weights_of_problems_are_used() -> None:
     """A problem with nearly all of the weight determines the kernel."""
     matrix = np.array([[1.0, 0.5], [0.5, 1.0], [0.5, 1.0]])
     assert choose_set(workload_of(matrix, np.array([98.0, 1.0, 1.0])), 0.9, 2).kernels == (0,)

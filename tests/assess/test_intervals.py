@@ -25,7 +25,7 @@ def ends(values: np.ndarray) -> list[float]:
     return [float(one) for one in np.percentile(values, [2.5, 97.5])]
 
 
-def test_figures_are_those_of_a_plain_bootstrap() -> None:
+def test_figures_equal_a_plain_bootstrap() -> None:
     """Mean, geometric mean and percentiles of every resample, written out with NumPy, have the same intervals."""
     drawn = FIRST[draws(137, 5)]
     figures = {"mean": mean_of(FIRST), "geomean": geomean_of(FIRST)}

@@ -42,7 +42,7 @@ def test_oracle_and_efficiency() -> None:
     assert TIMES.efficiency().tolist() == pytest.approx(expected, rel=1e-15)
 
 
-def test_best_is_what_the_spread_of_the_oracle_covers() -> None:
+def test_ties_are_within_the_spread_of_the_oracle() -> None:
     """1.015 is within the oracle's 2 %, 5.06 not within the default 1 %."""
     assert TIMES.is_best().tolist() == [False, False, True, True, True, False, True]
     near = Times(PROBLEM, np.where(LATENCY == 5.06, 5.04, LATENCY), SPREAD)
@@ -97,13 +97,13 @@ def test_top_k_equals_looking_at_the_first_k(seed: int) -> None:
         assert found.efficiency_p10 == pytest.approx(percentile(best, 10), rel=1e-12)
 
 
-def test_more_than_there_are_is_all() -> None:
+def test_k_beyond_the_number_of_kernels_is_all() -> None:
     """With k beyond the number of kernels the best is always included."""
     (found,) = first_k(TIMES, SCORES, (99,))
     assert (found.hit, found.efficiency_mean, found.efficiency_p10) == (1.0, 1.0, 1.0)
 
 
-def test_a_failed_choice_counts_as_nothing() -> None:
+def test_a_failed_choice_has_efficiency_0() -> None:
     """A row with infinite time has efficiency 0 and is never best if another row has a time."""
     times = Times(np.array([0, 0]), np.array([np.inf, 4.0]), np.array([np.nan, 0.0]))
     assert times.efficiency().tolist() == [0.0, 1.0]

@@ -51,7 +51,7 @@ def near_ratios(data: Dataset) -> list[np.ndarray]:
 
 
 @pytest.mark.parametrize("drift", [0.0, 0.5])
-def test_noise_is_what_pairs_differ_by_beside_a_drift(drift: float) -> None:
+def test_noise_excludes_drift(drift: float) -> None:
     """A drift of all times of a problem is not noise; the rest is, by a loop over the pairs."""
     data = twice(drift)
     noise = repeat_noise(data)
@@ -68,14 +68,14 @@ def test_noise_is_what_pairs_differ_by_beside_a_drift(drift: float) -> None:
     assert sorted(set(noise.tolerance.tolist()) - {device.tolerance}) == pytest.approx(sorted(own), rel=1e-9)
 
 
-def test_data_measured_once_know_no_noise() -> None:
+def test_data_without_repeats_have_no_noise() -> None:
     """Without repeated measurements there is neither noise nor a ceiling."""
     once = build([(problem, kernel, 1.0) for problem in PROBLEMS[:2] for kernel in KERNELS[:3]])
     assert repeat_noise(once) is None
     assert ceiling([scored_again(once, np.array([0, 3]), None)], "random") is None
 
 
-def test_kernels_within_the_noise_are_as_good_as_the_best() -> None:
+def test_kernels_within_the_noise_are_ties() -> None:
     """A problem's own tolerance is used, even if below the default without repeats."""
     times = Times(np.array([0, 0, 1, 1]), np.array([1.0, 1.03, 1.0, 1.008]), np.full(4, 0.2), np.array([0.05, 0.002]))
     assert times.is_best().tolist() == [True, True, True, False]
@@ -108,7 +108,7 @@ def test_the_ceiling_chooses_by_one_run_and_scores_in_the_other() -> None:
     assert found.repeated.low <= ceil <= found.repeated.high <= 1
 
 
-def test_leaders_alone_measured_twice_are_scored_in_the_later_times() -> None:
+def test_partial_repeats_are_scored_by_the_later_times() -> None:
     """If slow kernels have one time only, the first leader is chosen and scored by the later times."""
     data = twice()
     best = data.frame.groupby(data.problem_ids)["latency_ms"].transform("min")
@@ -129,7 +129,7 @@ def test_leaders_alone_measured_twice_are_scored_in_the_later_times() -> None:
     assert found.repeated.value == pytest.approx(np.mean(expected), rel=1e-12)
 
 
-def test_a_contender_that_was_measured_once_leaves_its_problem_out() -> None:
+def test_a_contender_measured_once_excludes_its_problem() -> None:
     """A choice between kernels with one and with two times cannot be scored."""
     data = twice()
     frame = data.frame.copy()

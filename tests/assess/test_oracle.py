@@ -38,14 +38,14 @@ def test_more_choices_than_kernels_are_all() -> None:
     assert found == [Contest(ONE.canonical(), (NAME_B, NAME_A, NAME_B), 2)]
 
 
-def test_efficiencies_of_what_was_measured_again() -> None:
+def test_efficiencies_of_remeasured_kernels() -> None:
     """Medians are used, and the best of all has efficiency 1: here the second choice beats the oracle's kernel."""
     again = measured_again(Contest("p", ("o", "x", "y"), 2), [[5.0, 4.0, 90.0], [10.0, 10.0], [2.0, 1.0, 3.0]])
     assert again.times_ns == (5.0, 10.0, 2.0)
     assert (again.oracle_efficiency, again.first_efficiency, again.top_efficiency) == pytest.approx((0.4, 0.2, 1.0))
 
 
-def test_a_choice_that_fails_counts_nothing() -> None:
+def test_a_failed_remeasurement_has_efficiency_0() -> None:
     """Without samples there is no time and an efficiency of 0; the others are compared with each other."""
     again = measured_again(Contest("p", ("o", "x", "y"), 2), [[4.0], [], [8.0]])
     assert again.times_ns == (4.0, None, 8.0)
@@ -81,7 +81,7 @@ def test_a_sample_is_random_and_shared_by_problems() -> None:
 
 
 @pytest.mark.parametrize(("drawn", "of"), [(59, 300), (10, 40), (40, 40), (1, 5)])
-def test_what_may_be_missed_is_what_samples_miss(drawn: int, of: int) -> None:
+def test_missed_share_equals_sampling_probability(drawn: int, of: int) -> None:
     """With one more faster kernel a sample includes one in 95 % of cases; without it, it does not."""
     one = Contest("p", ("k",), 1, tuple(map(str, range(drawn))), of)
     faster = round(one.missed_share * of)

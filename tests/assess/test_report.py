@@ -40,7 +40,7 @@ def evaluate(dataset: Dataset, scores: np.ndarray, learned_from: Dataset | None 
     return evaluate_parts(in_memory(dataset), lambda part: RankedRows.by_scores(part, scores), learned)
 
 
-def test_choices_are_told_beside_the_best() -> None:
+def test_choices_are_reported_with_the_best() -> None:
     """A choice that failed has no time and efficiency 0."""
     found = evaluate(DATA, SCORES)
     names = [kernel_name(one) for one in (A, B, C)]
@@ -81,7 +81,7 @@ def test_slices_of_a_kind_have_the_mean_of_the_whole() -> None:
         assert min(one.min for one in parts) == found.efficiency.min
 
 
-def test_a_pipeline_is_judged_by_its_own_best() -> None:
+def test_a_pipeline_is_evaluated_by_its_own_best() -> None:
     """Compared with a loop: the choice among a pipeline's kernels over the best of them."""
     data = judged(measured())
     scores = np.random.default_rng(6).random(len(data))
@@ -97,7 +97,7 @@ def test_a_pipeline_is_judged_by_its_own_best() -> None:
     assert found.p10 == pytest.approx(np.percentile(expected, 10), rel=1e-12)
 
 
-def test_baselines_are_those_the_data_allow() -> None:
+def test_baselines_depend_on_the_data() -> None:
     """Baselines that learn need training data; all use the evaluated problems."""
     assert set(evaluate(DATA, SCORES).baselines) == {HINDSIGHT, "random kernel (expected)"}
     learned = build([(ONE, A, 4), (ONE, B, 2), (TWO, A, 3), (TWO, B, 5)])
@@ -125,7 +125,7 @@ def test_the_oracle_has_full_efficiency() -> None:
     assert (choices(-times.latency_ms, times.problem, 14) >= 0).all()
 
 
-def test_problems_without_a_time_are_not_judged() -> None:
+def test_problems_without_a_time_are_not_evaluated() -> None:
     """They have no oracle; with no other problem there is nothing to evaluate."""
     data = build([(ONE, A, 2), (ONE, B, 4), (TWO, A, 6), (TWO, B, 3)], failed=[0, 1])
     assert judged(data).problems() == [TWO]

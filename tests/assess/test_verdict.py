@@ -29,7 +29,7 @@ def test_junit_has_a_test_for_each_check() -> None:
     assert (failure.get("message"), failure.text) == ("a & b < c", "first\nsecond")
 
 
-def test_markdown_says_the_verdict_and_why() -> None:
+def test_markdown_has_the_verdict_and_reasons() -> None:
     """Foreign text is escaped, and a table has its header rule."""
     assert VERDICT.markdown().decode().splitlines()[2:] == [
         "## FAIL: old \\<-\\> new",
@@ -44,7 +44,7 @@ def test_markdown_says_the_verdict_and_why() -> None:
     ]
 
 
-def test_nothing_wrong_passes() -> None:
+def test_no_failures_pass() -> None:
     """Without failures there is no list of failures."""
     text = Verdict("ckh validate selection", "golden.json", (Check("a"),)).markdown().decode()
     assert text.splitlines()[2:] == ["## PASS: golden.json"]

@@ -60,7 +60,7 @@ def test_round_trip(dataset: Dataset, path: Path) -> None:
     assert again.content_hash == dataset.content_hash
 
 
-def test_a_file_with_the_earlier_name_of_a_column_is_the_same(dataset: Dataset, path: Path) -> None:
+def test_former_column_names_are_read(dataset: Dataset, path: Path) -> None:
     """Kernels were in the column `kernel_name`: such a file has the same rows and checksum, like the shipped files."""
     table = pq.read_table(path)
     names = ["kernel_name" if name == "kernel" else name for name in table.column_names]
@@ -94,7 +94,7 @@ def test_metadata_of_the_file(dataset: Dataset, path: Path) -> None:
     assert (found["variant"], found["latency_ms"]) == ("SNAPPY", "ZSTD")
 
 
-def test_problems_are_told_apart_by_their_complete_identity(dataset: Dataset) -> None:
+def test_problems_are_distinguished_by_their_complete_identity(dataset: Dataset) -> None:
     """Rows that differ in any identity column, or in the arch, are different problems."""
     base = dataset.frame.iloc[[0]]
     variants = [base]
@@ -287,13 +287,13 @@ def test_flipped_bytes_are_found(dataset: Dataset, path: Path) -> None:
     assert found > 0
 
 
-def test_how_a_file_is_written_does_not_change_its_digest(dataset: Dataset, path: Path) -> None:
+def test_the_checksum_is_independent_of_the_encoding(dataset: Dataset, path: Path) -> None:
     """The same rows in other row groups and with other compression have the same checksum."""
     pq.write_table(pq.read_table(path), path, row_group_size=2, compression="none", use_dictionary=False)
     pd.testing.assert_frame_equal(read_dataset(path).frame, dataset.frame)
 
 
-def test_how_rows_are_numbered_changes_nothing(dataset: Dataset, path: Path) -> None:
+def test_dictionary_encoding_does_not_matter(dataset: Dataset, path: Path) -> None:
     """Duplicate dictionary values and fragmented blocks give the same file and checksum."""
 
     def renumbered(values: pa.DictionaryArray) -> pa.DictionaryArray:
@@ -322,7 +322,7 @@ def test_how_rows_are_numbered_changes_nothing(dataset: Dataset, path: Path) -> 
     pd.testing.assert_frame_equal(read_dataset(other).frame, dataset.frame)
 
 
-def test_a_file_without_a_digest_is_said_to_be_unverified(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_file_without_a_checksum_gives_a_warning(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """It is read with a warning that names it; a file with a checksum gives no warning."""
     read_dataset(path)
     assert capsys.readouterr().err == ""
@@ -331,7 +331,7 @@ def test_a_file_without_a_digest_is_said_to_be_unverified(path: Path, capsys: py
 
 
 @pytest.mark.slow
-def test_what_ships_is_what_was_written() -> None:
+def test_shipped_datasets_match_their_checksums() -> None:
     """Every dataset in data/ matches the checksum in its file."""
     files = sorted(DATA.glob("*.parquet"))
     assert len(files) >= 9
@@ -340,7 +340,7 @@ def test_what_ships_is_what_was_written() -> None:
         assert read_dataset(file).content_hash == document["content_sha256"], file.name
 
 
-def test_the_columns_that_are_needed(dataset: Dataset, path: Path) -> None:
+def test_selected_columns_are_read(dataset: Dataset, path: Path) -> None:
     """Selected and identity columns are kept, with categorical strings; all columns are verified."""
     part = read_dataset(path, columns=lambda _op: ("spread", "status"))
     kept = {*CONV_IDENTITY, "arch", "op_type", "kernel", "spread", "status"}
@@ -355,7 +355,7 @@ def test_the_columns_that_are_needed(dataset: Dataset, path: Path) -> None:
         read_dataset(path, columns=lambda _op: ("spread",))
 
 
-def test_integers_in_few_bytes(dataset: Dataset, path: Path) -> None:
+def test_narrow_integers(dataset: Dataset, path: Path) -> None:
     """With `narrow`, integers have the narrowest type for their column and the same values."""
     part = read_dataset(path, columns=lambda _op: ("spread", "status"), narrow=True)
     assert {part.frame[name].dtype for name in dataset.op.problems.sizes} == {np.dtype("int8"), np.dtype("int16")}

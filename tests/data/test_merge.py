@@ -40,7 +40,7 @@ def merged(*readings: Reading) -> Merged:
     return merge(readings)
 
 
-def test_the_last_row_of_a_run_counts(dataset: Dataset) -> None:
+def test_the_last_row_of_a_run_wins(dataset: Dataset) -> None:
     """Within a run a later row replaces the earlier, even if it failed."""
     result = merged(measured(dataset, "a", samples=9), measured(dataset, "a", status="crash", latency_ms=float("nan")))
     assert result.dataset.frame["status"].tolist() == ["crash"]
@@ -59,9 +59,7 @@ def test_the_last_row_of_a_run_counts(dataset: Dataset) -> None:
         ({"samples": float("nan")}, {"samples": 1}),
     ],
 )
-def test_across_runs_the_stronger_row_counts(
-    dataset: Dataset, weaker: dict[str, Any], stronger: dict[str, Any]
-) -> None:
+def test_across_runs_rows_have_precedence(dataset: Dataset, weaker: dict[str, Any], stronger: dict[str, Any]) -> None:
     """Wrong before measured before failed, then remeasured, then samples, for any order of the inputs."""
     pair = [measured(dataset, "weaker", **weaker), measured(dataset, "stronger", **stronger)]
     for readings in (pair, pair[::-1]):

@@ -76,7 +76,7 @@ def test_a_pair_that_occurs_twice_is_refused(files: list[Path]) -> None:
         list(found)
 
 
-def test_a_full_folder_of_temporary_files_is_one_line(files: list[Path], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_temporary_folder_is_one_error_line(files: list[Path], monkeypatch: pytest.MonkeyPatch) -> None:
     """The error names the folder and how to choose another."""
     full = Path("/dev/full").open("wb", buffering=0)  # noqa: SIM115 # closed by the part
     monkeypatch.setattr(parts, "TemporaryFile", lambda: full)

@@ -53,7 +53,7 @@ def test_whole_problems_are_drawn(files: list[Path]) -> None:
     assert dataset.metadata == whole.metadata
 
 
-def test_the_seed_says_which(files: list[Path]) -> None:
+def test_the_seed_determines_the_sample(files: list[Path]) -> None:
     """Equal seeds draw equal problems, other seeds do not."""
     first, again, other = (read_sample(files, 130, seed, every, {})[0].problems() for seed in (7, 7, 8))
     assert first == again != other
@@ -77,7 +77,7 @@ def test_only_problems_with_a_value_are_drawn(files: list[Path]) -> None:
     assert of_all.of_problems == 14
 
 
-def test_one_problem_is_read_in_any_case(files: list[Path]) -> None:
+def test_at_least_one_problem_is_drawn(files: list[Path]) -> None:
     """Also if it has more rows than the maximum."""
     dataset, _drawn = read_sample(files, 1, 7, every, {})
     assert (len(dataset), len(dataset.problems())) == (24, 1)

@@ -23,7 +23,7 @@ def test_each_setting_is_an_option_and_recorded() -> None:
     assert set(SETTINGS) < {one.name for one in fields(RunRecord)}
 
 
-def test_what_was_not_given_is_no_value() -> None:
+def test_none_means_not_given() -> None:
     """None means not given; 0 and False are values."""
     given = Given(seed=0, cold=False, problems=None)
     assert given.values == {"seed": 0, "cold": False}

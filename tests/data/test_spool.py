@@ -18,9 +18,7 @@ if TYPE_CHECKING:
     from ckh.data.dataset import Dataset
 
 
-def test_rows_come_back_without_those_that_were_dropped(
-    dataset: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_dropped_rows_are_not_returned(dataset: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Stored rows equal the added rows, for any block size, and their file is unnamed."""
     monkeypatch.setattr(spool, "BLOCK_ROWS", 3)
     table = tables.compact(tables.from_pandas(dataset.frame, "test"), "test")
@@ -57,7 +55,7 @@ def test_marks() -> None:
     assert (marks.count, marks.of(200, 4).tolist()) == (4, [False] * 4)
 
 
-def test_no_room_is_one_line(dataset: Dataset) -> None:
+def test_a_full_disk_is_one_error_line(dataset: Dataset) -> None:
     """A full disk is an output error."""
     rows = StoredRows()
     rows._file._file.close()

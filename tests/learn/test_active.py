@@ -23,7 +23,7 @@ def large_first(_problem: int, kernels: NDArray[np.int64]) -> NDArray[np.float64
     return kernels.astype(np.float64)
 
 
-def test_workers_that_choose_at_a_time_take_problems_that_differ() -> None:
+def test_concurrent_workers_get_different_problems() -> None:
     """Pending problems count as measured: the second worker gets a problem of the other group."""
     chooser = PairChooser(by_worth(PLACES), KERNELS, large_first)
     first, second = chooser.next("a"), chooser.next("b")
@@ -32,7 +32,7 @@ def test_workers_that_choose_at_a_time_take_problems_that_differ() -> None:
     assert {first.problem // 3, second.problem // 3} == {0, 1}
 
 
-def test_the_first_kernels_are_chosen_and_some_others() -> None:
+def test_first_and_other_kernels_are_selected() -> None:
     """The first useful kernels, and others of the problem, without duplicates."""
     chooser = PairChooser(by_worth(PLACES), KERNELS, large_first)
     chosen = chooser.next("a")
@@ -41,7 +41,7 @@ def test_the_first_kernels_are_chosen_and_some_others() -> None:
     assert chosen.kernels[: SHOTS.best].tolist() == sorted(KERNELS[chosen.problem])[: -1 - SHOTS.best : -1]
 
 
-def test_a_problem_is_gone_on_with_by_its_device_alone() -> None:
+def test_a_problem_is_continued_only_on_its_device() -> None:
     """Times of two devices are not compared; in the end every pair was selected once."""
     chooser = PairChooser(by_worth(PLACES), KERNELS, large_first)
     node_of: dict[int, str] = {}
@@ -72,7 +72,7 @@ def test_other_scores_make_other_kernels_useful() -> None:
     assert chosen.kernels[0] == min(KERNELS[chosen.problem])
 
 
-def test_a_model_of_the_results_takes_its_first_few_alone() -> None:
+def test_with_a_model_of_the_results_only_leaders_are_selected() -> None:
     """For a problem scored by a model of the results only the leaders are selected, for others more."""
     chooser = PairChooser(by_worth(PLACES), KERNELS, large_first)
     chooser.learn(large_first, chooser.useful, {0, 1, 2})
@@ -85,14 +85,14 @@ def test_a_model_of_the_results_takes_its_first_few_alone() -> None:
             assert len(chosen.kernels) == SHOTS.best + SHOTS.others
 
 
-def test_kernels_of_which_nothing_is_known_are_drawn() -> None:
+def test_kernels_without_scores_are_drawn() -> None:
     """Without scores the same number is selected, at random."""
     chosen = PairChooser(by_worth(PLACES), KERNELS, lambda _problem, _kernels: None).next("a")
     assert chosen is not None
     assert len(chosen.kernels) == SHOTS.best + SHOTS.others
 
 
-def test_a_loss_that_falls_as_a_power_is_extrapolated() -> None:
+def test_a_power_law_is_extrapolated() -> None:
     """A loss of 10 %, 5 %, 2.5 % with 1, 2, 4 parts is 1.25 % with twice as many pairs, whatever problems are drawn."""
     curve = LearningCurve(np.array([100.0, 200.0, 400.0]), np.tile([[0.9], [0.95], [0.975]], (1, 20)))
     assert curve.now().value == pytest.approx(0.975)
@@ -101,7 +101,7 @@ def test_a_loss_that_falls_as_a_power_is_extrapolated() -> None:
     assert curve.gain(0.0).value == 0
 
 
-def test_a_curve_that_does_not_rise_promises_nothing() -> None:
+def test_a_flat_learning_curve_has_no_gain() -> None:
     """The expected gain of more pairs is zero, not negative; the interval is over problems."""
     random = np.random.default_rng(0)
     flat = LearningCurve(np.array([100.0, 200.0, 400.0]), random.uniform(0.8, 1.0, (3, 30)).cumsum(axis=0).clip(0, 0.9))

@@ -33,7 +33,7 @@ def rows_of(text: str) -> list[list[str]]:
 
 @pytest.mark.usefixtures("narrow")
 @pytest.mark.parametrize(("problem", "arch"), [(CONV, "gfx950"), (CONV, "gfx942"), (GEMM, "host")])
-def test_columns_are_the_parts_of_kernels(problem: ConvProblem | GemmProblem, arch: str) -> None:
+def test_columns_are_parts_of_kernel_names(problem: ConvProblem | GemmProblem, arch: str) -> None:
     """Each row has the tile, waves, instruction and pipeline of the parsed name."""
     found = ckh.answer(problem, arch=arch)
     parse = operation_of_problem(problem).kernels.parse
@@ -58,7 +58,7 @@ def test_columns_are_the_parts_of_kernels(problem: ConvProblem | GemmProblem, ar
         (MiopenProblem(Direction.FORWARD, n=16, c=256, k=256, g=1, hi=28, wi=28, y=3, x=3), "gfx90a"),
     ],
 )
-def test_no_two_rows_are_the_same_text(problem: ConvProblem, arch: str) -> None:
+def test_all_rows_are_distinct(problem: ConvProblem, arch: str) -> None:
     """Thirty rows differ in more than their rank, and all lines of the table fit."""
     found = ckh.answer(problem, 30, arch=arch)
     lines = answer_text(found, why=False).splitlines()

@@ -65,7 +65,7 @@ def edit_spec(folder: Path, **changes: Any) -> None:
 
 
 @pytest.mark.parametrize(("target", "least"), [("tflops", 2), ("latency", 1), ("bandwidth", 2), ("rank", 2)])
-def test_predictions_are_those_of_lightgbm(model_dir: Path, target: str, least: int) -> None:
+def test_predictions_equal_lightgbm(model_dir: Path, target: str, least: int) -> None:
     """The NumPy forest with the profile of the training data gives LightGBM's values to 1e-12.
 
     The number of distinct values depends on the folds, which differ between versions of scikit-learn; several values
@@ -78,7 +78,7 @@ def test_predictions_are_those_of_lightgbm(model_dir: Path, target: str, least: 
     assert len(np.unique(expected)) >= least
 
 
-def test_a_dataset_is_predicted_as_its_problems_are(model_dir: Path) -> None:
+def test_dataset_predictions_equal_single_predictions(model_dir: Path) -> None:
     """Scores of a dataset equal those of the problem and kernel of each row."""
     model, data = load_model(model_dir), measured()
     scores = model.scores(data)
@@ -88,7 +88,7 @@ def test_a_dataset_is_predicted_as_its_problems_are(model_dir: Path) -> None:
         np.testing.assert_allclose(scores[rows], expected, rtol=1e-12)
 
 
-def test_ranking_sorts_by_score_and_tells_time(model_dir: Path) -> None:
+def test_ranking_sorts_by_score_and_predicts_time(model_dir: Path) -> None:
     """Kernels are sorted by descending score, ties in the given order; the time follows from flops and TFLOPS."""
     model, of = load_model(model_dir), [*kernels(), *kernels()]
     ranked = model.rank(PROBLEM, of)
@@ -101,7 +101,7 @@ def test_ranking_sorts_by_score_and_tells_time(model_dir: Path) -> None:
     assert [one.latency_ms for one in ranked] == pytest.approx([PROBLEM.flops / tflops[i] / 1e9 for i in order])
 
 
-def test_a_model_of_tflops_orders_by_them(tmp_path: Path) -> None:
+def test_a_model_of_tflops_ranks_by_tflops(tmp_path: Path) -> None:
     """Without a ranking target, the score is the TFLOPS."""
     ranked = load_model(saved(tmp_path / "model", RankObjective.TFLOPS)).rank(PROBLEM, kernels())
     assert all(one.score == one.tflops for one in ranked)
@@ -110,7 +110,7 @@ def test_a_model_of_tflops_orders_by_them(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("changes", [{}, OLD], ids=["new", "old"])
 @pytest.mark.parametrize("count", [83, 91, 97])
-def test_models_of_amd_predict_what_they_were_trained_for(tmp_path: Path, count: int, changes: dict[str, Any]) -> None:
+def test_models_of_amd_predict_with_their_labels(tmp_path: Path, count: int, changes: dict[str, Any]) -> None:
     """With tiles labelled as by AMD, predictions equal LightGBM's; true labels would give others."""
     names = NAMES[count]
     assert len(names) == count
@@ -131,7 +131,7 @@ def test_models_of_amd_predict_what_they_were_trained_for(tmp_path: Path, count:
     assert ranked[0].score == ranked[0].tflops == pytest.approx(best, rel=1e-12)
 
 
-def test_models_of_amd_judge_datasets_with_their_labels(tmp_path: Path) -> None:
+def test_models_of_amd_score_datasets_with_their_labels(tmp_path: Path) -> None:
     """A dataset has true tiles; its scores are nevertheless those of AMD's labels."""
     folder = tmp_path / "forward"
     made = amd_model(folder, CORE_NAMES)
@@ -196,7 +196,7 @@ def test_using_a_model_writes_nothing(model_dir: Path) -> None:
     model_dir.chmod(0o755)
 
 
-def test_hardware_that_a_spec_lacks_is_that_of_the_architecture(tmp_path: Path) -> None:
+def test_missing_hardware_comes_from_the_architecture(tmp_path: Path) -> None:
     """A profile in the spec takes precedence over the architecture's, value by value."""
     amd_model(tmp_path / "forward", CORE_NAMES, hardware={"num_cus": 7, "unknown": "value"})
     model = load_model(tmp_path / "forward")
@@ -249,14 +249,14 @@ def test_a_damaged_forest_is_named(
     assert str(model_dir) in error.value.message
 
 
-def test_the_number_of_inputs_must_be_that_of_the_spec(model_dir: Path) -> None:
+def test_the_number_of_inputs_must_match_the_spec(model_dir: Path) -> None:
     """A spec with one feature less than the model is refused."""
     edit_spec(model_dir, feature_names=list(GROUPED_CONV.names[:-1]))
     with expect_refusal(ModelError, "model-inputs", len(GROUPED_CONV.names), "feature_spec.json"):
         load_model(model_dir).rank(PROBLEM, kernels())
 
 
-def test_a_folder_that_is_missing_or_none(tmp_path: Path) -> None:
+def test_a_missing_or_invalid_folder_is_refused(tmp_path: Path) -> None:
     """A missing folder, a file, and a folder without a spec give different errors."""
     (tmp_path / "file").touch()
     for name, said in (("none", "no such model: .*none"), ("file", "file is a file, not a model directory")):
@@ -298,7 +298,7 @@ def test_models_are_found_in_order(folders: tuple[Path, ...]) -> None:
     assert find_model(FORWARD).others == (folders[2] / "model", folders[3] / "model")
 
 
-def test_of_models_in_a_folder_the_newer_features_win(folders: tuple[Path, ...]) -> None:
+def test_models_with_more_features_take_precedence(folders: tuple[Path, ...]) -> None:
     """More features precede more problems, these precede the name; the other models are listed in this order."""
     wanted = Wanted("grouped_conv", Direction.FORWARD, "bf16", "gfx950")
     trained = {"a_forward": (NAMES_83, 900), "b_forward": (NAMES_91, 5), "c_forward": (NAMES_91, 20)}
@@ -315,7 +315,7 @@ def test_of_models_in_a_folder_the_newer_features_win(folders: tuple[Path, ...])
     assert find_model(wanted).path.name == "b_forward"
 
 
-def test_a_model_that_is_found_twice_is_one(folders: tuple[Path, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_model_in_two_folders_is_listed_once(folders: tuple[Path, ...], monkeypatch: pytest.MonkeyPatch) -> None:
     """A folder in $CKH_MODELS next to its own parent adds no model."""
     saved(folders[0] / "model")
     monkeypatch.setenv("CKH_MODELS", f"{folders[0]}{os.pathsep}{folders[0] / 'model'}")
@@ -347,7 +347,7 @@ def test_the_variable_may_name_a_model_itself(folders: tuple[Path, ...]) -> None
     assert find_model(FORWARD).path == folders[1]
 
 
-def test_models_that_do_not_fit_or_work_are_passed_over(folders: tuple[Path, ...]) -> None:
+def test_unsuitable_and_unusable_models_are_skipped(folders: tuple[Path, ...]) -> None:
     """Models for something else and unusable models do not hide the one that fits."""
     amd_model(folders[0] / "a_forward", NAMES_83)
     saved(folders[0] / "b_damaged")
@@ -384,7 +384,7 @@ def test_an_unusable_model_is_one_warning(
     assert any(value in one for one in unusable_models())
 
 
-def test_no_model_names_those_that_exist(folders: tuple[Path, ...]) -> None:
+def test_a_missing_model_lists_the_available_models(folders: tuple[Path, ...]) -> None:
     """The error lists the existing models without duplicates, or none."""
     with expect_refusal(ModelError, "no-model", "grouped_conv forward fp32 on host"):
         find_model(FORWARD)

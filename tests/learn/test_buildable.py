@@ -62,7 +62,7 @@ def lacks(kernel: Kernel, arch: str) -> list[str]:
 
 @pytest.mark.usefixtures("headers")
 @pytest.mark.parametrize("arch", ["gfx942", "gfx950"])
-def test_kernels_that_headers_lack_stand_last(arch: str) -> None:
+def test_kernels_that_headers_cannot_build_rank_last(arch: str) -> None:
     """Both parts keep their order, each kernel has its reason, and the rest of the answer is unchanged."""
     model = AnsweringModels(arch).answering(PROBLEM)
     plain = ranking_of(PROBLEM, model)
@@ -102,7 +102,7 @@ def document(capsys: pytest.CaptureFixture[str], line: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("arch", ["gfx942", "gfx950"])
-def test_predict_says_which_headers_it_speaks_for(
+def test_predict_names_the_headers(
     arch: str, headers: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Folder, interface and counts with headers; only the interface without."""
@@ -143,7 +143,7 @@ def test_quick_answers_know_headers_too(
     assert lacking == [bool(flags), bool(flags), False]
 
 
-def test_rows_of_two_kinds_are_apart() -> None:
+def test_rows_do_not_mix_kinds() -> None:
     """Ties share a row only if the headers can build all of them or none."""
     score, kind = np.array([3.0, 3.0, 3.0, 1.0]), np.array([0, 0, 1, 1])
     assert row_starts(score).tolist() == [0, 3]

@@ -46,7 +46,7 @@ def by_hand(table: Calibration, score: list[float], tflops: list[float]) -> list
 
 
 @pytest.mark.parametrize("count", [1, 3, 40])
-def test_speeds_are_those_of_the_table(count: int) -> None:
+def test_speeds_follow_the_table(count: int) -> None:
     """The level is that of the first kernels, and the others have a decreasing share of it."""
     draw = np.random.default_rng(count)
     score, tflops = -np.sort(draw.uniform(0, 3, count)), draw.uniform(1, 9, count)
@@ -75,7 +75,7 @@ def held_out(problems: int, seed: int) -> tuple[Any, ...]:
 
 
 @pytest.mark.parametrize("speeds_order", [False, True])
-def test_a_calibration_holds_for_problems_that_it_is_not_from(*, speeds_order: bool) -> None:
+def test_a_calibration_is_valid_for_held_out_problems(*, speeds_order: bool) -> None:
     """Shares, scale and intervals are recovered: they cover nine in ten times of other problems, slow and fast."""
     score, told, measured, problem = held_out(1000, 1)
     made = calibrate(None if speeds_order else score, told, measured, problem)
@@ -101,7 +101,7 @@ def test_a_calibration_holds_for_problems_that_it_is_not_from(*, speeds_order: b
     assert widths[0] > 1.3 * widths[-1]
 
 
-def test_an_interval_is_that_of_the_speed() -> None:
+def test_an_interval_depends_on_the_speed() -> None:
     """A band applies from its speed on; below all bands the first applies."""
     found = [interval_at(BANDS, speed) for speed in (0.0, 0.99, 1.0, 7.0)]
     assert found == [(0.6, 1.5), (0.6, 1.5), (0.8, 1.3), (0.8, 1.3)]
@@ -141,7 +141,7 @@ def test_a_wrong_calibration_is_refused(wrong: dict[str, Any]) -> None:
         replace(TABLE, **wrong)
 
 
-def test_the_order_and_the_speeds_of_a_model_agree(tmp_path: Path) -> None:
+def test_order_and_speeds_of_a_model_are_consistent(tmp_path: Path) -> None:
     """Speeds decrease with rank, also for few kernels; without a file they are as predicted."""
     problems = [GemmProblem(37 * i + 1, 8 * i, 16 * i) for i in range(1, 30)]
     model = load_model(GEMM)

@@ -96,7 +96,7 @@ def test_the_correction_is_a_gaussian_process_written_out() -> None:
 
 
 @pytest.mark.parametrize(("pairs", "least"), [(30, 1.35), (200, 1.5)])
-def test_a_slower_pipeline_is_known_after_few_measurements(pairs: int, least: float) -> None:
+def test_a_slower_pipeline_is_learned_from_few_measurements(pairs: int, least: float) -> None:
     """If one pipeline is 1.6 times slower than estimated, pairs determine the factor; tiles keep their order."""
     data = amd()
     is_second = np.array([KERNEL[name].pipeline == SECOND for name in data.frame["kernel"]])

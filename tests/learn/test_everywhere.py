@@ -31,7 +31,7 @@ def predicted(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str
 
 @pytest.mark.parametrize("op", ["grouped_conv", "gemm_universal"])
 @pytest.mark.parametrize("arch", GPUS)
-def test_what_a_gpu_multiplies_is_answered(arch: str, op: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_all_element_types_of_a_gpu_are_answered(arch: str, op: str, capsys: pytest.CaptureFixture[str]) -> None:
     """Each element type of its matrix instructions has ranked kernels; any other is refused for lack of kernels."""
     peaks = load_arch(arch).peaks
     assert peaks is not None
@@ -82,7 +82,7 @@ def test_solvers_are_answered_on_every_instinct(arch: str, capsys: pytest.Captur
 
 
 @pytest.mark.parametrize("arch", [name for name in GPUS if name not in INSTINCT])
-def test_radeons_have_the_solvers_that_name_no_instinct(arch: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_radeons_have_the_generic_solvers(arch: str, capsys: pytest.CaptureFixture[str]) -> None:
     """On Radeons a model of an Instinct ranks rocBLAS, OpenCL and naive solvers, and on gfx11 Winograd."""
     for dtype in ("fp32", "fp16", "bf16"):
         words = ["--op", "miopen_conv", "--arch", arch, "--dtype", dtype, "--top", "20"]
@@ -124,7 +124,7 @@ def test_mixtures_of_experts_are_answered(arch: str, capsys: pytest.CaptureFixtu
         (["--arch", "gfx90a", "--op", "aiter_moe", *SIZES["aiter_moe"]], "no kernel of AITER's"),
     ],
 )
-def test_where_there_is_no_kernel_the_reason_is_said(
+def test_without_a_kernel_the_reason_is_reported(
     words: list[str], why: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Exit code 5 and the reason, as for any problem without a kernel."""
@@ -134,7 +134,7 @@ def test_where_there_is_no_kernel_the_reason_is_said(
 
 
 @pytest.mark.slow
-def test_the_bench_that_is_printed_can_be_run(
+def test_the_suggested_bench_command_runs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The second command is a plan of few problems within its budget."""

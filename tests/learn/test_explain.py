@@ -44,7 +44,7 @@ def test_reasons_add_up_to_the_difference_of_scores(model: Path, number: int) ->
         assert one.first != one.second
 
 
-def test_sizes_are_those_of_the_tiles(model: Path) -> None:
+def test_tile_quantization_by_hand(model: Path) -> None:
     """Tile fill and number of tiles, written out; the host computes one tile at a time."""
     problem = problems()[2]
     found = ranking_of(problem, load_model(model))
@@ -63,7 +63,7 @@ def test_sizes_are_those_of_the_tiles(model: Path) -> None:
     assert said.nearest[0].problem == problem.canonical()
 
 
-def test_every_operation_has_words_for_its_kernels() -> None:
+def test_features_of_every_operation_have_groups() -> None:
     """Features of all operations belong to groups; tile fill, waves and pipeline each have some where applicable."""
     words = {name: {word_of(one) for one in operation(name).training.engine.names} for name in built_in_names()}
     assert {"tile fill", "waves", "memory", "occupancy", "pipeline", "tile shape"} <= words["grouped_conv"]
@@ -96,7 +96,7 @@ def test_many_problems_are_not_explained(tmp_path: Path, capsys: pytest.CaptureF
     expect_error(capsys.readouterr().err, "conflicting-options", "--explain")
 
 
-def test_kernels_that_no_tree_tells_apart_are_said_to_be_alike(model: Path) -> None:
+def test_scores_without_tree_contributions_are_explained(model: Path) -> None:
     """Without contributions a score difference is not from trees, and no difference is a tie."""
     said = explain(ranking_of(problems()[0], load_model(model)))
     assert said is not None

@@ -14,7 +14,7 @@ def cost(places: np.ndarray, chosen: list[int]) -> float:
     return float(np.linalg.norm(places[:, None] - places[chosen][None], axis=2).min(axis=1).sum())
 
 
-def test_each_problem_is_the_one_that_brings_most() -> None:
+def test_each_problem_has_the_largest_gain() -> None:
     """Each selection minimizes the sum of distances to the nearest selected one, by trying all."""
     places = np.random.default_rng(0).normal(size=(40, 3))
     found = list(islice(representative(places), 6))
@@ -25,7 +25,7 @@ def test_each_problem_is_the_one_that_brings_most() -> None:
     assert sorted(representative(places)) == list(range(40))
 
 
-def test_looking_again_at_few_chooses_as_looking_at_all() -> None:
+def test_lazy_greedy_equals_greedy() -> None:
     """For 300 problems, many at the same point, and 200 kernels the result equals that of computing all gains."""
     random = np.random.default_rng(4)
     places = np.concatenate([random.normal(size=(200, 3)), random.integers(0, 3, (100, 3))])
@@ -56,7 +56,7 @@ def test_clusters_come_before_their_members() -> None:
     assert {number // 20 for number in found} == {0, 1, 2, 3}
 
 
-def test_of_very_many_problems_a_sample_is_looked_at() -> None:
+def test_many_problems_are_sampled() -> None:
     """With more problems than the maximum a random sample is used, which depends on the seed."""
     places = np.random.default_rng(2).normal(size=(MOST_PROBLEMS + 500, 2))
     first, again, other = (list(islice(representative(places, seed), 30)) for seed in (0, 0, 1))
@@ -64,7 +64,7 @@ def test_of_very_many_problems_a_sample_is_looked_at() -> None:
     assert max(first) < len(places)
 
 
-def test_useful_kernels_serve_every_problem_first() -> None:
+def test_useful_kernels_first_cover_every_problem() -> None:
     """Two problems with different best kernels get both before any second-best kernel; there are no duplicates."""
     orders = [np.array([4, 1, 2, 0]), np.array([3, 1, 2, 0]), np.array([4, 2, 1, 0])]
     found = useful_kernels(orders, 3).tolist()
@@ -73,7 +73,7 @@ def test_useful_kernels_serve_every_problem_first() -> None:
     assert sorted(useful_kernels(orders, 99).tolist()) == [0, 1, 2, 3, 4]
 
 
-def test_few_kernels_of_a_problem_are_first_ones_and_others() -> None:
+def test_few_kernels_are_first_and_other_kernels() -> None:
     """Of 100 kernels 20 first ones and 10 others, of 6 or 3 all; only useful ones, without duplicates."""
     orders = [np.random.default_rng(number).permutation(100) for number in range(8)]
     chosen = few_kernels(orders, Shots(60, 20, 10), seed=3)
@@ -97,7 +97,7 @@ def test_other_kernels_are_measured_about_equally_often() -> None:
     assert set(counts[4:].tolist()) == {6}
 
 
-def test_a_problem_that_useful_kernels_miss_has_its_own() -> None:
+def test_a_problem_without_useful_kernels_gets_its_own() -> None:
     """If too few of a problem's kernels are useful, its own first four are measured."""
     orders = [np.arange(30), np.arange(30), np.arange(30), np.arange(40, 60)]
     chosen = few_kernels(orders, Shots(kernels=3))

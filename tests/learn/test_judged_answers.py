@@ -129,7 +129,7 @@ def test_coverage_and_efficiency_by_hand(model: Model) -> None:
     assert (random.problems, random.mean.value) == pytest.approx((3, (0.625 + 0.75 + 0.5) / 3))
 
 
-def test_the_first_of_equal_scores_is_judged(model: Model, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_first_tie_is_evaluated(model: Model, monkeypatch: pytest.MonkeyPatch) -> None:
     """With equal scores, the choice is predict's first, not the first measured row."""
     problem = PROBLEMS[0]
     answers: list[Ranking] = []
@@ -189,7 +189,7 @@ def unpadded() -> Dataset:
 
 
 @pytest.mark.slow
-def test_the_84_unpadded_gemm_kernels_are_judged_as_predict_ranks_them(tmp_path: Path) -> None:
+def test_84_unpadded_gemm_kernels_are_evaluated_as_ranked(tmp_path: Path) -> None:
     """Coverage is the share of choices that are among the 84, whatever the pool is; the rows alone would give 100 %."""
     data = unpadded()
     options = TrainOptions((RANK,), RankObjective.RELATIVE, folds=0, jobs=1, params=TREES)
@@ -208,7 +208,7 @@ def test_the_84_unpadded_gemm_kernels_are_judged_as_predict_ranks_them(tmp_path:
     assert alone.coverage.coverage == 1.0
 
 
-def test_amd_s_shorter_names_stand_for_all_that_agree(model: Model) -> None:
+def test_amd_s_short_names_match_all_compatible_kernels(model: Model) -> None:
     """A row with a short name has the best rank of its matching candidates."""
     problem = PROBLEMS[0]
     order = ranking(model, problem)
@@ -222,7 +222,7 @@ def test_amd_s_shorter_names_stand_for_all_that_agree(model: Model) -> None:
     assert ranked_rows(model, replace(data, frame=other)).place.tolist() == [np.inf, 0.0]
 
 
-def test_measured_alone_is_the_order_of_scores(model: Model) -> None:
+def test_measured_kernels_are_ranked_by_score(model: Model) -> None:
     """Rows are ranked by the model's scores, candidates or not; the first is always measured."""
     data = hand_made(model)
     ranked, _ = judged_rows(model, data, measured_alone=True)
@@ -234,7 +234,7 @@ def test_measured_alone_is_the_order_of_scores(model: Model) -> None:
     assert ranked.ranks_best(times_of(data)).all()
 
 
-def test_a_comparison_counts_what_each_model_answers(folder: Path, model: Model) -> None:
+def test_a_comparison_counts_answers_of_both_models(folder: Path, model: Model) -> None:
     """Problems where both choices were measured are compared; a newly refused problem fails the gate."""
     one, two = PROBLEMS[:2]
     first = {problem: ranking(model, problem) for problem in (one, two)}
@@ -292,7 +292,7 @@ def test_coverage_is_a_gate(folder: Path, model: Model, tmp_path: Path, capsys: 
     assert document["figures"]["mean efficiency"] == pytest.approx(0.25)
 
 
-def test_without_a_model_predict_s_is_judged(
+def test_the_default_model_is_that_of_predict(
     folder: Path, model: Model, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The first model that fits is evaluated and named; several are refused."""
@@ -311,7 +311,7 @@ def test_without_a_model_predict_s_is_judged(
     expect_error(capsys.readouterr().err, "several-models", 2)
 
 
-def test_what_stands_in_for_a_model_is_judged_and_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_substitute_model_is_evaluated_and_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """For an unmeasured GPU the estimate is evaluated; its accuracy elsewhere is in the document."""
     problem = ConvProblem(Direction.BWD_DATA, 4, 64, 64, 1, 28, 28, 3, 3, pad_h=1, pad_w=1, dtype="bf16")
     some = kernels(Direction.BWD_DATA)[:2]
@@ -326,7 +326,7 @@ def test_what_stands_in_for_a_model_is_judged_and_said(tmp_path: Path, capsys: p
     expect_warning(shown.err, "no-model", "analytic estimate")
 
 
-def test_short_names_of_gemms_stand_for_all_that_agree() -> None:
+def test_short_names_of_gemms_match_all_compatible_kernels() -> None:
     """AMD's short GEMM name does not determine waves, warp tile, epilogue, pads and persistence."""
     kernel = parse_gemm(
         "gemm_universal_fp16_rcr_compv3_cshuffle_intrawave_True_True_True_False_128x128x64_2x2x1_32x32x16"

@@ -41,7 +41,7 @@ def model(tmp_path: Path) -> Path:
     return saved(tmp_path / "model")
 
 
-def test_a_model_keeps_what_it_was_trained_on(model: Path) -> None:
+def test_a_model_stores_its_measurements(model: Path) -> None:
     """Limits, problems and the best kernel of each equal those of the rows, by a loop."""
     found = read_measured(model)
     assert found is not None
@@ -55,7 +55,7 @@ def test_a_model_keeps_what_it_was_trained_on(model: Path) -> None:
         assert ms == pytest.approx(part["latency_ms"].min(), rel=1e-5)
 
 
-def test_the_nearest_is_that_of_brute_force(model: Path) -> None:
+def test_the_nearest_problem_equals_brute_force(model: Path) -> None:
     """The order by distance in log sizes equals NumPy's over all problems."""
     found = read_measured(model)
     assert found is not None
@@ -68,7 +68,7 @@ def test_the_nearest_is_that_of_brute_force(model: Path) -> None:
     assert nearest[0].problem == found.problems[int(distance.argmin())]
 
 
-def test_sizes_outside_are_named_with_their_factor(model: Path) -> None:
+def test_sizes_outside_are_reported_with_their_factor(model: Path) -> None:
     """Sizes above and below the measured range, with the nearest measured problem; no caveat inside."""
     found = load_model(model)
     inside = ranking_of(problems()[0], found).known(5)
@@ -107,7 +107,7 @@ def test_another_number_of_compute_units(tmp_path: Path, monkeypatch: pytest.Mon
     assert knowing.other_device("gfx950", "", 256) == ""
 
 
-def test_kinds_of_kernels_that_were_never_measured(model: Path) -> None:
+def test_unmeasured_kernel_families_are_reported(model: Path) -> None:
     """A model trained on some pipelines has a caveat if others are among its first kernels."""
     path = model / MEASURED_NAME
     document = json.loads(gzip.decompress(path.read_bytes()))
@@ -119,7 +119,7 @@ def test_kinds_of_kernels_that_were_never_measured(model: Path) -> None:
     expect_values(found.line, found.families[0])
 
 
-def test_kinds_of_kernels_that_are_left_out(
+def test_kernel_families_left_out_are_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Pipelines without training rows are listed by --why and in JSON; the answer is in distribution."""
@@ -171,7 +171,7 @@ def test_a_damaged_file_is_refused(model: Path) -> None:
     assert ranking_of(problems()[0], load_model(model)).known(3).outside == ()
 
 
-def test_what_is_continued_knows_both(model: Path) -> None:
+def test_a_continued_model_knows_both_datasets(model: Path) -> None:
     """Limits cover the start's data and the new data, and problems are from both."""
     before = read_measured(model)
     frame = DATA.frame.assign(N=DATA.frame["N"] * 8)
@@ -205,7 +205,7 @@ def test_require_known_refuses(
     assert run(inside) == ExitCode.OK
 
 
-def test_of_many_problems_the_one_known_least_is_named(
+def test_the_problem_with_most_caveats_is_the_example(
     model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Caveats shared by all problems do not hide those of a single problem."""
@@ -220,7 +220,7 @@ def test_of_many_problems_the_one_known_least_is_named(
     expect_values(line, "out of distribution: ", "a test", "n = 64", 4)
 
 
-def test_an_interval_holds_for_what_was_measured(
+def test_an_interval_is_valid_only_in_distribution(
     model: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Inside it is unchanged; outside, and on another device, text says what it is valid for, and JSON has none."""
@@ -282,7 +282,7 @@ def test_every_model_that_ships_knows_its_sizes(folder: Path) -> None:
     assert bool(found.problems) == (problem_count(folder) <= 20_000)
 
 
-def test_a_model_of_ranks_says_why_it_has_no_times(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_ranking_model_explains_missing_times(capsys: pytest.CaptureFixture[str]) -> None:
     """AITER's winners have no times, and a line explains the empty cells."""
     assert (
         run(["predict", "--op", "aiter_gemm", "--arch", "gfx950", "--m", "64", "--n", "7168", "--k", "2048"])
@@ -294,7 +294,7 @@ def test_a_model_of_ranks_says_why_it_has_no_times(capsys: pytest.CaptureFixture
     assert "no speed" not in capsys.readouterr().out
 
 
-def test_data_of_the_fastest_alone_tell_their_times_alone(capsys: pytest.CaptureFixture[str]) -> None:
+def test_data_of_the_fastest_kernels_predict_only_the_first_time(capsys: pytest.CaptureFixture[str]) -> None:
     """MIOpen's model predicts the time of its first solver, and a line explains the other cells."""
     args = ["predict", "--op", "miopen_conv", "--arch", "gfx942", "--c", "256", "--n"]
     assert run([*args, "1600"]) == ExitCode.OK

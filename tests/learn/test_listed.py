@@ -53,7 +53,7 @@ def predict(capsys: pytest.CaptureFixture[str], *args: str) -> dict[str, Any]:
     return document
 
 
-def test_a_list_of_names_is_what_is_ranked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_exactly_the_listed_kernels_are_ranked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """All are ranked, including those outside of the pool and of unmeasured kinds, which are counted."""
     wanted = names([*OUTSIDE, *NEW_KIND])
     (tmp_path / "list.txt").write_text("# mine\n" + "\n".join([*wanted, "", wanted[0]]) + "  # again\n")
@@ -65,7 +65,7 @@ def test_a_list_of_names_is_what_is_ranked(tmp_path: Path, capsys: pytest.Captur
     assert document["known"]["unknown_kernels"] == 2
 
 
-def test_standard_input_and_registries_name_kernels_too(
+def test_stdin_and_registries_list_kernels(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """All sources give the same answer."""
@@ -84,7 +84,7 @@ def test_standard_input_and_registries_name_kernels_too(
     assert found[0]
 
 
-def test_scores_are_those_of_the_model(tmp_path: Path) -> None:
+def test_scores_equal_the_models(tmp_path: Path) -> None:
     """Python ranks names and kernels; each has the score computed for it alone."""
     given: list[str | ConvKernel] = [*names(OUTSIDE), *LEARNED]
     ranked = ckh.rank(PROBLEM, arch="gfx950", kernels=given)
@@ -127,7 +127,7 @@ BROKEN = replace(LEARNED[0], warp_tile_m=17)
         ([kernel_name(LEARNED[0]), kernel_name(replace(LEARNED[0], dtype="fp16"))], "kernels of bf16 and fp16"),
     ],
 )
-def test_bad_lists_are_refused_in_a_line(
+def test_invalid_lists_are_refused_in_one_line(
     lines: list[str], words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Exit code 4, with the file's name."""
@@ -140,7 +140,7 @@ def test_bad_lists_are_refused_in_a_line(
     assert captured.out == ""
 
 
-def test_a_list_of_another_kind_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_list_of_another_kind_is_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The reason refers to the list, with exit code 5."""
     kernels = [replace(kernel, variant=Direction.BWD_DATA) for kernel in LEARNED]
     (tmp_path / "list.txt").write_text("\n".join(names(kernels)))
@@ -208,7 +208,7 @@ def test_each_problem_has_its_own_rule_set(tmp_path: Path, capsys: pytest.Captur
         ["--op", "miopen_conv", "--arch", "gfx90a", "--n", "16", "--c", "256", "--rule-set", "tiny"],
     ],
 )
-def test_what_has_no_such_rule_set_is_refused(args: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_unknown_rule_sets_are_refused(args: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     """An unknown name, a second list, an operation without rule sets: one line each."""
     assert run(["predict", *args]) == ExitCode.USAGE
     assert capsys.readouterr().err.startswith("error: ")
@@ -251,7 +251,7 @@ def test_python_refuses_two_lists_and_unknown_sets() -> None:
 
 
 @pytest.mark.parametrize("given", ["--rule-set", "--kernels", "--registry", "--no-pad-channels"])
-def test_the_command_that_probes_repeats_what_is_ranked(
+def test_the_suggested_probe_ranks_the_same_kernels(
     given: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The suggested command of an answer without measurements ranks the same kernels."""

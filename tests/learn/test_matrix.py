@@ -25,7 +25,7 @@ def both() -> tuple[FeatureMatrix, NDArray[np.float64]]:
     )
 
 
-def test_values_are_those_of_the_engine(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_values_equal_the_engines(monkeypatch: pytest.MonkeyPatch) -> None:
     """For any block size and number of distinct values, every bit of every value is kept."""
     for block_rows, most_codes in ((1 << 15, 1 << 16), (7, 1 << 16), (100, 5), (7, 1)):
         monkeypatch.setattr(module, "BLOCK_ROWS", block_rows)
@@ -37,7 +37,7 @@ def test_values_are_those_of_the_engine(monkeypatch: pytest.MonkeyPatch) -> None
         assert np.array_equal(small.take(rows), array[rows], equal_nan=True)
 
 
-def test_lightgbm_makes_the_same_of_blocks_as_of_an_array(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lightgbm_data_from_blocks_equal_those_from_an_array(monkeypatch: pytest.MonkeyPatch) -> None:
     """Models of rows in blocks have the same text as models of arrays, also with features too rare to split on."""
     monkeypatch.setattr(module, "BLOCK_ROWS", 50)
     small, array = both()

@@ -50,7 +50,7 @@ def test_the_best_round_is_kept() -> None:
     assert mined.rounds[1].p10_efficiency == pytest.approx(0.8 + 0.4 * 0.2)
 
 
-def test_mining_ends_where_nothing_is_hard() -> None:
+def test_mining_ends_without_hard_problems() -> None:
     """A round without a wrong choice changes no weights, so it is the last."""
     mined = mine(5, 3, lambda _number, _weight: np.ones(3))
     assert mined == Mined((MiningRound(0, 0, 1.0, 1.0),), 0)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import pytest
 
 
-def test_scores_are_those_of_each_problems_own_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pooled_scores_equal_separate_scores(monkeypatch: pytest.MonkeyPatch) -> None:
     """Forty GEMMs with different kernels get bit-identical scores from a few larger pools."""
     random = np.random.default_rng(0)
     problems = [GemmProblem(m, n, k) for m, n, k in random.integers(1, 3000, (40, 3)).tolist()]

@@ -73,7 +73,7 @@ def known_of(data: Dataset, rows: NDArray[np.int64], efficiency: NDArray[np.floa
     return found
 
 
-def test_a_law_that_holds_is_found() -> None:
+def test_a_valid_time_model_is_recovered() -> None:
     """For times that follow the model exactly, all measured efficiencies are recovered, despite an outlier."""
     frame = lawful().frame.copy()
     frame.loc[7, "latency_ms"] *= 30
@@ -84,7 +84,7 @@ def test_a_law_that_holds_is_found() -> None:
     assert np.sort(of_measured, axis=1) == pytest.approx(np.sort(truth, axis=1), abs=0.02)
 
 
-def test_what_was_not_measured_of_a_kernel_is_known_from_its_family() -> None:
+def test_unmeasured_terms_come_from_the_family() -> None:
     """A term absent from a kernel's rows is taken from the tiles of its own family."""
     random, tiles = np.random.default_rng(5), np.array([1.0, 2.0, 3.0, 4.0, 2.0, 5.0])
     families = np.array(["one"] * 4 + ["other"] * 2)
@@ -98,7 +98,7 @@ def test_what_was_not_measured_of_a_kernel_is_known_from_its_family() -> None:
     assert found == pytest.approx(truth, rel=1e-3)
 
 
-def test_drawn_problems_are_possible() -> None:
+def test_drawn_problems_are_valid() -> None:
     """Sizes drawn around measured problems are positive integers of valid problems."""
     law, frame = lawful().op.training.law, lawful().frame
     assert law is not None
@@ -110,7 +110,7 @@ def test_drawn_problems_are_possible() -> None:
         assert lawful().op.problems.of_row(row).flops > 0
 
 
-def test_of_few_problems_as_many_are_drawn_as_of_many() -> None:
+def test_few_problems_get_more_drawn_problems() -> None:
     """Trees learn the time model of six measured problems from three hundred, and of forty from nine times as many."""
     efficiency, rows = efficiencies(), np.arange(len(lawful().frame))
     assert len(known_of(lawful(), rows[: 6 * 3], efficiency).efficiency) == (300 + 6) * 3
@@ -126,7 +126,7 @@ def test_few_measurements_have_no_prior() -> None:
     assert not has_prior(lawful(), np.array([0, 4, 8, 9, 13, 17, 18, 22]))
 
 
-def test_of_few_problems_each_is_predicted_by_all_others(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_few_problems_use_leave_one_out(monkeypatch: pytest.MonkeyPatch) -> None:
     """The time model of twelve problems is validated leaving one out, that of more in three parts."""
     folds: list[int] = []
     unseen_error = prior._unseen_error
@@ -140,7 +140,7 @@ def test_of_few_problems_each_is_predicted_by_all_others(monkeypatch: pytest.Mon
     assert folds == [6, 12, 3]
 
 
-def test_a_law_that_does_not_hold_is_no_prior() -> None:
+def test_an_invalid_time_model_is_not_a_prior() -> None:
     """For times that the model does not explain, such as a CPU's, there is no prior, however many were measured."""
     frame = lawful().frame.copy()
     frame["latency_ms"] = np.random.default_rng(0).permutation(frame["latency_ms"].to_numpy())
@@ -164,7 +164,7 @@ def test_the_model_is_the_mean_of_trees_and_prior() -> None:
     assert again.text == with_prior.text
 
 
-def test_a_lambdarank_stands_beside_in_the_scale_of_the_models_scores() -> None:
+def test_a_lambdarank_is_scaled_to_the_models_scores() -> None:
     """With weight 0.5, scores move by a third of the LambdaRank's, scaled to the model's spread within problems."""
     data = lawful()
     quiet = lambda _steps, _text: None  # noqa: E731
@@ -188,7 +188,7 @@ def test_a_lambdarank_stands_beside_in_the_scale_of_the_models_scores() -> None:
     assert train(data, replace(OPTIONS, lambdarank=0.5), quiet).targets["rank"].text == with_both.text
 
 
-def test_held_out_scores_have_the_lambdarank_too() -> None:
+def test_out_of_fold_scores_include_the_lambdarank() -> None:
     """Out-of-fold predictions equal those of a model of the same rows, except for rounding of its text."""
     data, options = lawful(), replace(OPTIONS, lambdarank=1.0)
     boosting = Boosting(prepare(data, options), options, lambda _steps, _text: None)
@@ -200,13 +200,13 @@ def test_held_out_scores_have_the_lambdarank_too() -> None:
     )
 
 
-def test_a_lambdarank_beside_needs_a_law() -> None:
+def test_a_lambdarank_needs_a_prior() -> None:
     """Without a prior there is nothing to combine it with."""
     with expect_refusal(UsageError, "conflicting-options", "LambdaRank"):
         train(lawful(), replace(OPTIONS, prior=0.0, lambdarank=1.0), lambda _steps, _text: None)
 
 
-def test_a_learning_curve_has_the_law_of_what_it_learned_from() -> None:
+def test_a_learning_curve_uses_the_time_model() -> None:
     """With 27 known problems, a curve with the time model chooses nearly the best for others, unlike trees alone."""
     with_prior = learning_curve(lawful(), replace(OPTIONS, prior=10.0)).now().value
     assert with_prior > 0.99

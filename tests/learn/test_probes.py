@@ -35,7 +35,7 @@ def probe(*times: tuple[str, float | None], problem: str = PROBLEM) -> Probe:
     return Probe(problem, "host", this_device("host") or "", "2026-01-02T03:04:05+00:00", "0", "g++", kernels)
 
 
-def test_the_last_probing_is_recalled() -> None:
+def test_the_last_probe_is_recalled() -> None:
     """None at first; then the last probe of this problem."""
     assert recall(PROBLEM, "host") is None
     first, second = probe(("a", 2.0), ("b", 1.0)), probe(("a", 3.0))
@@ -55,7 +55,7 @@ def test_another_device_does_not_count() -> None:
     assert recall(PROBLEM, "host") == mine
 
 
-def test_a_line_that_a_crash_cut_off_harms_no_other() -> None:
+def test_a_truncated_line_is_isolated() -> None:
     """The truncated line is skipped, and the next line is complete."""
     first, second = probe(("a", 2.0)), probe(("b", 1.0))
     remember(first)
@@ -68,7 +68,7 @@ def test_a_line_that_a_crash_cut_off_harms_no_other() -> None:
 
 
 @pytest.mark.parametrize("line", ["[]", "{}", '{"kernels": 3}', "null", "\x00"])
-def test_a_line_of_something_else_is_passed_over(line: str) -> None:
+def test_a_foreign_line_is_skipped(line: str) -> None:
     """For any JSON."""
     first = probe(("a", 2.0))
     remember(first)

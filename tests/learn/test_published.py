@@ -59,7 +59,7 @@ def test_a_published_spec_loads(name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("mean", "is_log"), [(4.5, True), (8.5, True), (10.0, False), (250.0, False)])
-def test_a_missing_list_of_logarithms_is_read_from_the_forest(mean: float, *, is_log: bool, tmp_path: Path) -> None:
+def test_missing_log_targets_are_detected_from_the_forest(mean: float, *, is_log: bool, tmp_path: Path) -> None:
     """Speeds are expm1 of the forest if trained on log1p, else the forest's own; LightGBM is the reference."""
     booster = published(tmp_path, BWD_DATA, mean=mean)
     model = load_model(tmp_path / BWD_DATA)
@@ -69,7 +69,7 @@ def test_a_missing_list_of_logarithms_is_read_from_the_forest(mean: float, *, is
     np.testing.assert_allclose(model.predict(AMD_PROBLEMS[0], AMD_KERNELS), expected, rtol=1e-12)
 
 
-def test_targets_are_the_models_that_are_there(tmp_path: Path) -> None:
+def test_missing_targets_are_the_existing_models(tmp_path: Path) -> None:
     """In AMD's order; a spec without targets and without models is refused with the reason."""
     published(tmp_path, BWD_DATA, mean=0.2, target="latency")
     published(tmp_path, BWD_DATA, mean=4.5)
@@ -81,7 +81,7 @@ def test_targets_are_the_models_that_are_there(tmp_path: Path) -> None:
     assert error.value.exit_code == ExitCode.BAD_DATA
 
 
-def test_a_forest_that_says_nothing_of_its_first_tree_is_refused(tmp_path: Path) -> None:
+def test_a_forest_without_leaf_counts_is_refused(tmp_path: Path) -> None:
     """Leaves without their numbers of rows do not determine a mean."""
     published(tmp_path, BWD_DATA, mean=4.5)
     path = tmp_path / BWD_DATA / "model_tflops.lgbm"
@@ -91,7 +91,7 @@ def test_a_forest_that_says_nothing_of_its_first_tree_is_refused(tmp_path: Path)
         read_spec(tmp_path / BWD_DATA)
 
 
-def test_published_manifests_say_how_many_problems(tmp_path: Path) -> None:
+def test_published_manifests_have_the_number_of_problems(tmp_path: Path) -> None:
     """AMD's manifest has the number of problems, but not their ids."""
     for name, problems in ((BWD_DATA, 891), (FP8, 168), ("grouped_conv_forward_2d3d_suffix_bf16_gfx950", 170)):
         assert problem_count(AMD_FILES / name) == problems

@@ -55,7 +55,7 @@ def test_all_candidates_are_ranked_once(model_dir: Path) -> None:
     assert (found.problem, found.refused) == (problem, {})
 
 
-def test_a_model_ranks_only_kinds_of_kernels_that_it_learned_from(tmp_path: Path) -> None:
+def test_a_model_ranks_only_kernel_families_it_was_trained_on(tmp_path: Path) -> None:
     """Pipelines without training rows are refused; options that varied within a pipeline apply to all."""
     mask = measured().frame["pipeline"].isin(["compv4", "compv6"]).to_numpy()
     save(train(measured().select(mask), replace(trained().options, folds=0), lambda _s, _t: None), tmp_path / "two")
@@ -131,7 +131,7 @@ def test_channels_are_padded_where_no_kernel_applies(tmp_path: Path) -> None:
     assert ranking_of(padded, model).unpadded is ranking_of(padded, model)
 
 
-def test_no_model_for_a_gpu_recommends_what_computes_nothing(tmp_path: Path) -> None:
+def test_kernels_that_compute_nothing_are_never_recommended(tmp_path: Path) -> None:
     """compv5 kernels in AMD's data, with one group of waves, are refused in single answers, batches and exports."""
     model = gfx942(tmp_path)
     found = ranking_of(AMD_PROBLEMS[0], model)
@@ -167,7 +167,7 @@ def test_no_kernel_names_the_reason(model_dir: Path) -> None:
     assert "fp16" in error.value.message.split("because")[1]
 
 
-def test_a_model_answers_only_what_it_was_trained_for(model_dir: Path) -> None:
+def test_a_model_answers_only_its_purpose(model_dir: Path) -> None:
     """Another direction is refused before anything is ranked."""
     with expect_refusal(UsageError, "model-mismatch", "forward fp32 on host", "bwd_data fp32"):
         ranking_of(problems(Direction.BWD_DATA)[0], load_model(model_dir))
@@ -202,7 +202,7 @@ def booster(model: Model, problem: ConvProblem, kernels: Sequence[ConvKernel], t
     return np.expm1(raw) if target in model.spec.log_targets else raw
 
 
-def test_many_problems_are_answered_as_each_alone(model_dir: Path) -> None:
+def test_batched_answers_equal_single_answers(model_dir: Path) -> None:
     """A batch of 2D and 3D problems, some twice, has the rankings of single answers."""
     asked = [*problems(), *problems()[:3]]
     together = rankings_of(asked, load_model(model_dir))
@@ -257,9 +257,7 @@ def test_the_oldest_answers_are_forgotten() -> None:
     assert [kept.get(key) for key in "abc"] == [1, None, 3]
 
 
-def test_a_model_that_nobody_named_is_loaded_once_until_it_changes(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_default_model_is_cached_until_it_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The second call opens no file; after its files are overwritten, with unchanged times, the new model answers."""
     one, other = saved(tmp_path / "models" / "host"), saved(tmp_path / "other", seed=7)
     monkeypatch.setenv("CKH_MODELS", str(one.parent))

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 OPTIONS = TrainOptions(targets=("tflops",), folds=3, early_stopping=5, params=TREES)
 
 
-def test_an_ordinary_model_says_nothing_of_options_it_lacks(model_dir: Path) -> None:
+def test_an_ordinary_model_omits_unused_options(model_dir: Path) -> None:
     """The manifest has only the standard keys, and there is no tuning."""
     manifest = json.loads((model_dir / "train_manifest.json").read_text(encoding="utf-8"))
     assert set(manifest["ckh"]) == {

@@ -81,7 +81,7 @@ def test_a_spec_without_our_key_is_amds(tmp_path: Path) -> None:
         ({"ckh": "yes"}, "ckh must be an object"),
     ],
 )
-def test_what_is_wrong_with_a_spec_is_said(tmp_path: Path, changes: dict[str, Any], message: str) -> None:
+def test_errors_of_a_spec_are_reported(tmp_path: Path, changes: dict[str, Any], message: str) -> None:
     """Missing, impossible and unsupported values are model errors, in one line."""
     write(tmp_path, **changes)
     with pytest.raises(ModelError) as error:
@@ -103,7 +103,7 @@ def test_what_is_wrong_with_a_spec_is_said(tmp_path: Path, changes: dict[str, An
         (b"{}", "op_type is missing, expected a value of type str"),
     ],
 )
-def test_a_file_that_is_no_spec_is_said(tmp_path: Path, content: bytes, message: str) -> None:
+def test_a_file_that_is_not_a_spec_is_refused(tmp_path: Path, content: bytes, message: str) -> None:
     """Invalid JSON, and JSON of another structure."""
     (tmp_path / "feature_spec.json").write_bytes(content)
     with pytest.raises(ModelError, match=message):

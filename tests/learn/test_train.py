@@ -82,7 +82,7 @@ def test_another_seed_gives_other_trees(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("rank", "parts"), [(RankObjective.RELATIVE, 3), (RankObjective.LAMBDARANK, 1)])
-def test_an_ensemble_is_what_its_models_say_together(rank: RankObjective, parts: int) -> None:
+def test_an_ensemble_combines_its_models(rank: RankObjective, parts: int) -> None:
     """Three models with consecutive seeds: the mean of regressions, the sum of LambdaRanks; TFLOPS have one model."""
     options = TrainOptions(targets=("tflops",), rank=rank, folds=0, ensemble=3, seed=5, params=TREES)
     together = train(measured(), options, lambda _steps, _text: None).targets
@@ -119,9 +119,7 @@ def test_every_objective_gives_a_model_that_ranks(tmp_path: Path, rank: RankObje
 
 @pytest.mark.parametrize("are_many", [False, True])
 @pytest.mark.parametrize("target", ["tflops", "rank"])
-def test_metrics_of_a_fold_are_those_of_its_own_model(
-    target: str, are_many: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_metrics_of_a_fold_equal_its_models(target: str, are_many: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """A fold trained again with LightGBM alone has the recorded trees, errors and efficiencies.
 
     Large data are binned together, with row-wise histograms.
@@ -173,7 +171,7 @@ def test_metrics_of_a_fold_are_those_of_its_own_model(
     assert fold.p10_efficiency == pytest.approx(float(np.percentile(chosen, 10)), rel=1e-9)
 
 
-def test_the_whole_of_the_folds() -> None:
+def test_total_efficiency_of_the_folds() -> None:
     """Held-out efficiency is the mean over problems of all folds, for ranking targets; LambdaRank has no error."""
     made = trained().targets["rank"]
     parts = [(fold.mean_efficiency, fold.val_groups) for fold in made.folds]
@@ -232,7 +230,7 @@ def test_a_blend_has_the_trees_of_both() -> None:
     assert made.text.count("Tree=") == parts[0].text.count("Tree=") + 9
 
 
-def test_there_is_no_ensemble_of_tflops() -> None:
+def test_an_ensemble_needs_a_ranking_target() -> None:
     """An ensemble ranks: without a ranking model it would have no effect."""
     options = TrainOptions(rank=RankObjective.TFLOPS, folds=0, ensemble=2, params=TREES)
     with expect_refusal(UsageError, "conflicting-options", "ensemble"):
@@ -341,7 +339,7 @@ def test_model_files_are_the_text_of_lightgbm(model_dir: Path, target: str) -> N
     assert "[num_threads: 0]" in text
 
 
-def test_the_problems_of_training_are_remembered(model_dir: Path) -> None:
+def test_training_problems_are_stored(model_dir: Path) -> None:
     """The manifest has an id for every problem; another direction is another problem."""
     known = trained_problems(model_dir)
     assert known is not None

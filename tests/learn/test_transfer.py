@@ -100,7 +100,7 @@ def test_a_model_of_another_gpu_ranks_all_kernels_of_this_one(backward_model: Pa
     assert found.estimated == int((~is_known).sum()) > is_known.sum() > 0
 
 
-def test_the_answer_says_how_many_kernels_were_put_in(
+def test_the_answer_counts_estimated_kernels(
     backward_model: Path,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
@@ -129,7 +129,7 @@ def test_a_line_that_would_fall_is_level() -> None:
     assert filled(score, falling, [False, True, False]) == [3.0, 3.0, 3.0]
 
 
-def test_forward_on_another_gpu_has_all_kernels_in_the_order_of_what_was_judged_better() -> None:
+def test_the_better_evaluated_option_ranks_forward_on_another_gpu() -> None:
     """The estimate was evaluated, gfx950's model on gfx942 was not: the estimate ranks the whole pool of 208."""
     found = ranking_of(PROBLEM, stand_in(wanted_for(PROBLEM, "gfx942"), PROBLEM))
     assert isinstance(found.model, EstimateModel)
@@ -151,7 +151,7 @@ def test_forward_on_another_gpu_has_all_kernels_in_the_order_of_what_was_judged_
         ((0.8, 0.7), (0.8, 0.7), "model"),
     ],
 )
-def test_what_was_judged_better_answers(
+def test_the_better_evaluated_option_answers(
     model: tuple[float, float] | None,
     estimate: tuple[float, float] | None,
     basis: str,
@@ -205,7 +205,7 @@ def test_hits_and_efficiencies_are_not_compared(
         ("gfx90a", GemmProblem(1, 4096, 4096, dtype="bf16"), "estimate"),
     ],
 )
-def test_what_stands_in(arch: str, problem: ConvProblem | GemmProblem, basis: str) -> None:
+def test_substitute_models(arch: str, problem: ConvProblem | GemmProblem, basis: str) -> None:
     """The estimate answers if only it was evaluated, or if it is better than the nearest model; both have kernels."""
     found = ranking_of(problem, stand_in(wanted_for(problem, arch), problem))
     assert found.model.not_measured is not None
@@ -214,14 +214,14 @@ def test_what_stands_in(arch: str, problem: ConvProblem | GemmProblem, basis: st
     assert [one.score for one in found.ranked] == sorted((one.score for one in found.ranked), reverse=True)
 
 
-def test_what_is_measured_is_not_doubted() -> None:
+def test_measured_models_have_no_caveat() -> None:
     """If a model fits it answers as before, and the host never gets a GPU's model."""
     assert Chooser(None, "gfx950", None, None).model(PROBLEM, stands_in=True).not_measured is None
     host = ConvProblem(Direction.FORWARD, 1, 64, 64, 1, 14, 14, 3, 3)
     assert Chooser(None, "host", None, None).model(host, stands_in=True).not_measured is None
 
 
-def test_predict_says_that_nothing_was_measured(capsys: pytest.CaptureFixture[str]) -> None:
+def test_predict_reports_missing_measurements(capsys: pytest.CaptureFixture[str]) -> None:
     """Text and JSON state it, with source, expected accuracy and commands that measure; exit code 0."""
     command = ["predict", "--arch", "gfx942", "--n", "16", "--c", "256"]
     assert run(command) == ExitCode.OK
@@ -240,7 +240,7 @@ def test_predict_says_that_nothing_was_measured(capsys: pytest.CaptureFixture[st
     assert document["kernels"][0]["tflops"] is None
 
 
-def test_compiled_kernels_are_estimated_by_what_they_take(
+def test_compiled_kernels_are_estimated_by_their_resources(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The count is shown; the first kernel loses its rank once compiled, as it fills a compute unit alone."""
@@ -280,7 +280,7 @@ def test_the_estimate_scores_rows() -> None:
     assert len(set(expected)) > 2
 
 
-def test_what_must_be_measured_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+def test_require_measured_refuses_substitutes(capsys: pytest.CaptureFixture[str]) -> None:
     """--require measured accepts nothing else: exit code 4 without a model, no change with a model."""
     assert run(["predict", "--arch", "gfx942", "--n", "16", "--require", "measured"]) == ExitCode.BAD_DATA
     expect_error(capsys.readouterr().err, "no-model", "grouped_conv forward bf16 on gfx942")
@@ -321,7 +321,7 @@ def test_the_estimate_by_hand() -> None:
     ("arch", "tile", "rate"),
     [("gfx950", (4, 64, 16), 1024), ("gfx950", (16, 16, 16), 2048), ("gfx942", (16, 16, 16), 2048)],
 )
-def test_the_estimate_goes_by_the_matrix_instruction(arch: str, tile: tuple[int, int, int], rate: int) -> None:
+def test_the_estimate_uses_the_matrix_instruction(arch: str, tile: tuple[int, int, int], rate: int) -> None:
     """With another instruction an iteration is longer by the clocks of the slower products and of their issue only."""
     from ckh.ops.gemm_universal.kernels.pool import gemm_pool
 
@@ -353,7 +353,7 @@ def test_no_instruction_of_four_rows_comes_first() -> None:
             assert 4 not in (first.kernel.warp_tile_m, first.kernel.warp_tile_n)  # type: ignore[attr-defined]
 
 
-def test_kernels_that_the_estimate_takes_for_the_same_are_estimated_once() -> None:
+def test_equal_shapes_are_estimated_once() -> None:
     """The scores of a pool equal those of its kernels, from far fewer shapes than kernels."""
     problem = GemmProblem(4096, 4096, 4096, "fp8", "rcr")
     model, arch = EstimateModel(wanted_for(problem, "gfx942")), load_arch("gfx942")
@@ -395,14 +395,14 @@ _WAVES = {64: 8, 72: 7, 80: 6, 96: 5, 128: 4, 168: 3, 256: 2, 512: 1}
         (Resources(161, 16, 106, 16384, 0, 0, 14, 2), 2),  # 64x64x64; by its tile four
     ],
 )
-def test_the_compilers_occupancy_is_that_of_the_makers_table(resources: Resources, blocks: int) -> None:
+def test_the_compilers_occupancy_equals_amds_table(resources: Resources, blocks: int) -> None:
     """Accumulation registers are allocated after the vector registers, aligned to four; LDS allows these blocks."""
     registers = -(-resources.vgprs // 4) * 4 + resources.agprs
     assert resources.occupancy == next(waves for most, waves in _WAVES.items() if registers <= most)
     assert compiled_blocks_per_cu(resources, 4, load_arch("gfx942")) == blocks
 
 
-def test_a_damaged_model_of_another_gpu_is_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_damaged_model_of_another_gpu_is_skipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A folder without its table of solvers is not used as a substitute, and a shipped model answers."""
     shutil.copytree(data_dir("models") / "miopen_conv_gfx942", tmp_path / "models" / "broken")
     (tmp_path / "models" / "broken" / "candidates.json").unlink()
@@ -424,7 +424,7 @@ def test_a_damaged_model_of_another_gpu_is_passed_over(tmp_path: Path, monkeypat
         ("gfx950", MiopenProblem(Direction.BWD_DATA, 4, 64, 64, 1, 28, 28, 3, 3), "gfx942", None),
     ],
 )
-def test_a_worth_is_of_the_same_operation_direction_pool_and_pair_of_gpus(
+def test_accuracies_are_for_the_same_operation_and_pair_of_gpus(
     wanted: str, problem: AiterGemm | MiopenProblem, source: str, figures: tuple[float, float] | None
 ) -> None:
     """As printed by `benchmarks/transfer.py`; there is none for another pair."""
@@ -432,7 +432,7 @@ def test_a_worth_is_of_the_same_operation_direction_pool_and_pair_of_gpus(
     assert (None if found is None else found.figures) == figures
 
 
-def test_every_worth_can_be_looked_up() -> None:
+def test_every_accuracy_can_be_looked_up() -> None:
     """Each names values of its operation's columns, known GPUs, and figures within its interval."""
     for name in built_in_names():
         op = operation_named(name)
@@ -456,7 +456,7 @@ def test_instructions_of_another_element_type_come_in_the_order_of_the_estimate(
     assert 0 < first.score - second.score < 1e-8
 
 
-def test_rows_of_many_problems_say_how_many_are_several_kernels(
+def test_batches_count_rows_with_ties(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The note below the table counts the rows with ties in JSON, and has their largest number."""

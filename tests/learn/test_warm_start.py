@@ -141,7 +141,7 @@ def test_folds_continue_the_start_and_are_compared_with_it(tmp_path: Path) -> No
     assert found.worse == ()
 
 
-def test_comparisons_prefer_what_the_start_has_not_seen() -> None:
+def test_comparisons_prefer_unseen_problems() -> None:
     """Ten unseen problems are enough; with fewer all are compared, and unknown values are None."""
     before, after = np.linspace(0.5, 1, 12), np.linspace(0.6, 0.9, 12)
     seen = np.arange(12) < 2
@@ -183,7 +183,7 @@ def test_the_lineage_is_kept(tmp_path: Path) -> None:
     assert trained_problems(three) == frozenset(problem_id(problem) for problem in problems())
 
 
-def test_every_difference_is_told_at_once(tmp_path: Path) -> None:
+def test_all_differences_are_reported_at_once(tmp_path: Path) -> None:
     """Differences in dtype, arch, direction, inputs, targets and objective are on one line."""
     folder = start_in(tmp_path / "start")
     spec = json.loads((folder / "feature_spec.json").read_text(encoding="utf-8"))
@@ -305,7 +305,7 @@ def test_a_blend_is_continued_as_a_lambdarank(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("damage", ["missing", "spec", "cut", "manifest", "params"])
-def test_a_damaged_start_is_told(tmp_path: Path, damage: str) -> None:
+def test_a_damaged_start_is_reported(tmp_path: Path, damage: str) -> None:
     """The message names the folder or file."""
     folder = start_in(tmp_path / "start")
     spec = folder / "feature_spec.json"

@@ -60,7 +60,7 @@ def test_rivals_are_the_other_candidates(data: Path) -> None:
     assert rows.frame["kernel"].tolist() == with_rivals(known, 7).frame["kernel"].tolist()
 
 
-def test_a_model_of_winners_is_trained_judged_and_asked(
+def test_a_model_of_winners_is_trained_evaluated_and_used(
     data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The rule behind the winners is learned for unseen layers; the gate passes, and a higher one fails."""
@@ -96,7 +96,7 @@ def test_a_model_of_winners_is_trained_judged_and_asked(
     assert found[0]["problem"] == "aiter_gemm_a8w8_ck_fp8_cu256_m2_n3072_k4096"
 
 
-def test_only_the_order_is_learned_of_winners(data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_winners_allow_only_a_ranking(data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Regressions of times also need times of the losers."""
     train = ["train", "--labels", "winners", "--data", str(data), "--out", str(tmp_path / "model")]
     assert run([*train, "--rank", "relative"]) == ExitCode.USAGE
@@ -129,7 +129,7 @@ def test_the_baseline_counts_wins_at_the_nearest_size(data: Path) -> None:
     assert set(winners.most_frequent(many, few)) == {winners.MISSING}
 
 
-def test_the_table_beside_answers_counts_as_the_baseline_does(data: Path) -> None:
+def test_frequent_winners_in_answers_equal_the_baseline(data: Path) -> None:
     """Separately by kind and device, at the nearest size, ties by name; nothing for unmeasured kinds."""
     known = read_dataset(data)
     names = known.frame["kernel"].to_numpy(dtype=object)

@@ -78,14 +78,14 @@ def test_kernels_are_not_aliased(write_csv: Write) -> None:
 
 
 @pytest.mark.parametrize(("one", "other"), [("compv3", "compv3_intrawave"), ("compv4", "compv4_intrawave_dsb")])
-def test_names_that_are_silent_of_what_cannot_be_else(write_csv: Write, one: str, other: str) -> None:
+def test_implied_fields_of_names_are_filled_in(write_csv: Write, one: str, other: str) -> None:
     """Two spellings of a kernel are one kernel: the default scheduler is intrawave, and compv4 always has dsb."""
     first, second = rows_of(write_csv({"kernel": NAME + one}, {"kernel": NAME + other}))
     assert {**first, "run_id": ""} == {**second, "run_id": ""}
     assert first["kernel"] == NAME + other if other.endswith("dsb") else NAME + "compv3_intrawave"
 
 
-def test_compv5_is_a_repetition_of_compv3_on_gfx950_alone(write_csv: Write) -> None:
+def test_compv5_is_read_as_compv3_on_gfx950_only(write_csv: Write) -> None:
     """On gfx950 rows named compv5 ran compv3, with a warning; not on other architectures."""
     path = write_csv({"kernel": NAME + "compv3"}, {"kernel": NAME + "compv5", "latency_ms": 0.4, "tflops": 0.289})
     reading = read_input(path, ReadOptions(arch="gfx950"))
@@ -97,7 +97,7 @@ def test_compv5_is_a_repetition_of_compv3_on_gfx950_alone(write_csv: Write) -> N
     assert read_input(path, GFX942).warnings == ()
 
 
-def test_a_pair_that_was_measured_again_is_no_error(write_csv: Write, tmp_path: Path) -> None:
+def test_repeated_pairs_are_averaged(write_csv: Write, tmp_path: Path) -> None:
     """Its time is the geometric mean, its spread that of the times; one wrong result invalidates the pair."""
     again = [{"N": 4, "latency_ms": ms, "tflops": 0} for ms in (0.2, 0.8, 0.4)]
     wrong = [{"N": 8, "tflops": 0}, {"N": 8, "non_zero": 0, "tflops": 0}, {"N": 8, "tflops": 0}]
@@ -193,7 +193,7 @@ def test_bad_rows_are_counted_by_reason_and_the_first_are_named(write_csv: Write
     assert [f"line {i}:" in message for i in range(2, 8)] == [False, True, True, True, False, False]
 
 
-def test_a_cut_off_file_is_refused(write_csv: Write) -> None:
+def test_a_truncated_file_is_refused(write_csv: Write) -> None:
     """A last line with too few cells is a bad row; a complete line without a line end gives a warning."""
     path = write_csv({}, {"N": 4, "tflops": 0})
     whole = path.read_bytes()

@@ -80,7 +80,7 @@ def test_rows_and_failures(tmp_path: Path, status: Status) -> None:
     assert [failed[name] for name in ("latency_ms", "tflops", "bandwidth_gb_s", "spread")] == [None] * 4
 
 
-def test_rows_say_which_device_measured_them_and_when(tmp_path: Path) -> None:
+def test_rows_have_node_and_time(tmp_path: Path) -> None:
     """Node and time are in the dataset; without them, as in old journals, the checksum is unchanged."""
     far = replace(OK, node="head/hip3", time=1700000000.25)
     write(tmp_path / "far", far, replace(FAILED, node="head/hip3"))
@@ -99,7 +99,7 @@ def test_rows_say_which_device_measured_them_and_when(tmp_path: Path) -> None:
     assert Dataset(without).content_hash == datasets["near"].content_hash != datasets["far"].content_hash
 
 
-def test_rows_say_what_launching_took_and_what_the_card_showed(tmp_path: Path) -> None:
+def test_rows_have_launch_times_and_sensor_readings(tmp_path: Path) -> None:
     """Launch time and sensor readings are stored if known; a launch-bound row is valid."""
     short = replace(OK, status=Status.LAUNCH_BOUND, launch_ms=0.25, by_graph=True, card={"clock_mhz": 2100.0})
     row, failed = rows_of(write(tmp_path, short, FAILED))
@@ -108,7 +108,7 @@ def test_rows_say_what_launching_took_and_what_the_card_showed(tmp_path: Path) -
     assert (failed["launch_ms"], failed["by_graph"]) == (None, None)
 
 
-def test_of_a_problem_the_rows_of_the_last_device_count(tmp_path: Path) -> None:
+def test_rows_of_the_last_device_of_a_problem_win(tmp_path: Path) -> None:
     """If another device remeasures a problem, rows of the first device remain in the journal only."""
     begun = [replace(one, node="a/hip0") for one in (OK, FAILED)]
     path = write(tmp_path / "run", *begun, replace(OK, node="b/hip0", latency_ms=0.25))
@@ -124,7 +124,7 @@ def test_a_later_row_of_a_pair_replaces_the_earlier(tmp_path: Path) -> None:
     assert reading.superseded == 1
 
 
-def test_the_last_row_of_a_pair_stands_in_the_place_of_its_first(tmp_path: Path, monkeypatch: Any) -> None:
+def test_the_last_row_of_a_pair_takes_the_position_of_its_first(tmp_path: Path, monkeypatch: Any) -> None:
     """The position is that of the pair's first row in its run, for any order of rows and any batch size."""
     monkeypatch.setattr(journal, "_STRETCH_BYTES", 2000)
     monkeypatch.setattr(journal, "_BATCH_ROWS", 7)
@@ -157,14 +157,14 @@ def test_a_resumed_journal_keeps_each_runs_hardware(tmp_path: Path) -> None:
     assert [run["run_id"] for run in reading.runs] == ["run1", "run2"]
 
 
-def test_a_journal_is_told_from_its_content(tmp_path: Path) -> None:
+def test_a_journal_is_recognized_by_content(tmp_path: Path) -> None:
     """A journal is recognized by its first line, not by its name."""
     path = write(tmp_path, OK) / "journal.jsonl"
     other = path.rename(tmp_path / "data.csv")
     assert find_reader(other) is readers()["journal"]
 
 
-def test_a_cut_off_last_line_is_left_out(tmp_path: Path) -> None:
+def test_a_truncated_last_line_is_ignored(tmp_path: Path) -> None:
     """A journal of a killed run is read up to the last complete line."""
     path = write(tmp_path, OK, FAILED) / "journal.jsonl"
     path.write_bytes(path.read_bytes()[:-20])
@@ -265,7 +265,7 @@ def test_resources_become_columns(tmp_path: Path) -> None:
     assert [row["status"] for row in rows_of(path)] == ["ok", "crash", "ok", "ok"]
 
 
-def test_where_the_compiler_does_not_tell_nothing_is_made_up(tmp_path: Path) -> None:
+def test_unreported_resources_are_null(tmp_path: Path) -> None:
     """On the host, and with a compiler without reports, resources are null."""
     for folder, kernels in (("none", ()), ("unknown", (UNKNOWN,))):
         (row,) = rows_of(write(tmp_path / folder, replace(OK, source_hash="hash2"), kernels=kernels))
@@ -313,7 +313,7 @@ def test_line_numbers_of_bad_rows_count_kernel_records(tmp_path: Path) -> None:
         rows_of(path)
 
 
-def test_journals_of_before_split_k_are_read(tmp_path: Path) -> None:
+def test_journals_without_split_k_are_read(tmp_path: Path) -> None:
     """Older journals have split_k 1 and the default rule set, no registry, filter, padding or limits."""
     path = write(tmp_path, OK) / "journal.jsonl"
     lines = path.read_text(encoding="utf-8").splitlines()

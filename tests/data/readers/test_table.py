@@ -67,7 +67,7 @@ def test_both_spellings_of_names_are_one_kernel(tmp_path: Path) -> None:
     assert [row["kernel"] for row in rows] == [FULL, FULL]
 
 
-def test_what_failed_is_no_time(tmp_path: Path) -> None:
+def test_failures_have_no_time(tmp_path: Path) -> None:
     """A missing time is a failure, zeros and unverified rows are wrong results; empty optional cells are ignored."""
     path = write(
         tmp_path,
@@ -100,7 +100,7 @@ def test_the_form_of_master_results() -> None:
     assert rows[2]["pad_m"] == 1
 
 
-def test_a_problem_without_a_working_kernel_is_left_out_with_a_word(tmp_path: Path) -> None:
+def test_a_problem_without_a_working_kernel_is_skipped_with_a_warning(tmp_path: Path) -> None:
     """Such a row has no information on any kernel."""
     lines = MASTER.read_text(encoding="utf-8").splitlines()
     cells = lines[2].split(",")
@@ -154,7 +154,7 @@ def test_amds_parquet_has_the_rows_of_the_csv(tmp_path: Path) -> None:
     assert {(row["status"], row["latency_ms"]) for row in failed} == {("launch_error", None)}
 
 
-def test_the_parquet_says_the_architecture(tmp_path: Path) -> None:
+def test_the_parquet_states_the_architecture(tmp_path: Path) -> None:
     """By default the architecture is the file's; another architecture is refused, and so are several in one file."""
     path = amd_parquet(tmp_path / "a.parquet")
     assert {row["arch"] for row in rows_of(path, ReadOptions())} == {"gfx942"}
@@ -225,7 +225,7 @@ def test_bad_rows_are_one_line_and_nothing_is_written(
     assert len(read_dataset(out)) == 1
 
 
-def test_anybodys_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_any_table_can_be_mapped(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """--map renames columns, with times in microseconds or speeds in TFLOPS, for CSV and Parquet."""
     frame = pd.DataFrame({"name": [NAME], "rows": [1024], "cols": [512], "inner": [256], "us": [500.0], "note": ["x"]})
     frame.to_csv(tmp_path / "mine.csv", index=False)
