@@ -89,7 +89,7 @@ class Dataset(Shown):
 
     @staticmethod
     def read(*paths: Path | str) -> Dataset:
-        """Read one or several Parquet files, or all those in a folder, as `read_dataset`.
+        """Read Parquet files, or all Parquet files in a folder, like `read_dataset`.
 
         Raises:
             DataError: a file is unusable.
@@ -97,7 +97,7 @@ class Dataset(Shown):
         return read_dataset(*paths)
 
     def write(self, path: Path | str) -> None:
-        """Write one Parquet file, atomically, as `write_dataset`.
+        """Write one Parquet file, atomically, like `write_dataset`.
 
         Raises:
             OutputError: it cannot be written.
@@ -123,7 +123,7 @@ class Dataset(Shown):
         return ShownTable(self._title, columns, rows, (f"and {left} more rows",) if left else ())
 
     def to_frame(self) -> pd.DataFrame:
-        """A copy of the rows."""
+        """Return a copy of the rows."""
         copied: pd.DataFrame = self.frame.copy()
         return copied
 
@@ -145,7 +145,7 @@ class Dataset(Shown):
         return self.select((self.frame["is_valid"] & (self.frame["latency_ms"] > 0)).to_numpy(dtype=bool))
 
     def winners(self) -> Dataset:
-        """Rows that say which kernel was best: valid ones, and those without a time that others chose."""
+        """Select rows of winners: valid rows, and published winners without a time."""
         is_valid = self.frame["is_valid"] & (self.frame["latency_ms"] > 0)
         return self.select((is_valid | (self.frame["status"] == Status.CHOSEN)).to_numpy(dtype=bool))
 

@@ -28,13 +28,13 @@ dispatcher.set_heuristic(ckh::NAME::Heuristic("models/NAME.ckhm"));
 dispatcher.set_strategy(std::decay_t<decltype(dispatcher)>::SelectionStrategy::Heuristic);
 ```
 
-It returns the names of the kernels that apply to a problem, best first; the dispatcher takes the first that it has. The
-dispatcher of convolutions looks for names as parts of the registered ones. So the heuristic gives only names that one
-registered kernel has and that are part of no other: the code generator's, or a declaration's, which ends at the warp
-tile. `left_out()` lists registered kernels that no name distinguishes. It looks into `GroupedConvRegistry::instance()`;
-another registry is the constructor's second argument.
-What splits K is an argument of the launch: of convolutions, `best_split_k(problem)` says which is best, before the
-problem is dispatched.
+It returns the names of the applicable kernels, best first; the dispatcher uses the first that is registered. The
+dispatcher of convolutions matches names as substrings of the registered names. So the heuristic returns only names that
+match exactly one registered kernel: the code generator's, or a declaration's, which ends at the warp tile. `left_out()`
+lists registered kernels without such a name. It uses `GroupedConvRegistry::instance()`; another registry can be passed
+as the constructor's second argument.
+The split-K factor is an argument of the launch: for convolutions, `best_split_k(problem)` returns the best factor,
+before the problem is dispatched.
 """
 _FOLDER = Path(__file__).with_name("c")
 

@@ -32,8 +32,8 @@ _README = """# ckh in {program}
 PYTHONPATH=$PWD python -c "import ckh_{program}"
 ```
 
-The module `ckh_{program}` needs ckh installed. Imported first, it has {program} take the instances of Composable Kernel
-that ckh has first, and `ckh_{program}.undo()` ends that. {uses}
+The module `ckh_{program}` needs ckh installed. Imported first, it makes {program} use the instances of Composable
+Kernel that ckh ranks first; `ckh_{program}.undo()` undoes that. {uses}
 """
 
 

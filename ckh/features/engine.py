@@ -127,7 +127,7 @@ class FeatureEngine:
         """
         known = {feature.name: feature for feature in self.features}
         if missing := [name for name in names if name not in known]:
-            raise ModelError(f"unknown features {', '.join(missing)}", "train the model anew", code="unknown-feature")
+            raise ModelError(f"unknown features {', '.join(missing)}", "train the model again", code="unknown-feature")
         return tuple(known[name] for name in names)
 
     def matrix(

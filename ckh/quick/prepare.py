@@ -55,7 +55,7 @@ def _prepare(request: Request) -> bool:
     if (facts := read_facts(facts_path, now)) is not None and _can_open(facts, model_path):
         return True
     chooser = request.chooser()
-    if chooser.op.name not in built_in_names() or load_arch(chooser.arch).unverified:  # which every answer says
+    if chooser.op.name not in built_in_names() or load_arch(chooser.arch).unverified:  # stated in every answer
         return False
     problem = chooser.problem(request.sizes, request.kind["variant"], "predict")
     model = chooser.model(problem, stands_in=True)

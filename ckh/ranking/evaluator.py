@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     Columns = Mapping[str, NDArray[np.generic]]
 
 BACKEND_VARIABLE = "CKH_RANK_BACKEND"
-_FEW = 4  # a partial sort pays off up to this share of the candidates (its reciprocal)
+_FEW = 4  # up to a quarter of the candidates, a partial sort pays off
 _ONE_BY_ONE = 8  # up to this many, the best are found one at a time
 _MOST_TEXTS = 64  # combinations of strings that a pool is prepared for
 

@@ -265,7 +265,7 @@ class Ranking:
         found = own_candidates(self.problem, self.model)
         refused = found.by_problem or found.refused
         reason, count = next(iter(refused.items()), ("", 0))
-        why = f"{count} of {sum(refused.values())} because {reason}" if reason else "there is none of this kind"
+        why = f"{count} of {sum(refused.values())} because {reason}" if reason else "there are no kernels of this kind"
         return NoKernelError(f"no kernel of {self.model.spec.arch} applies to {self.problem.canonical()}: {why}")
 
 

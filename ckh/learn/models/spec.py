@@ -180,7 +180,7 @@ def _parse(fields: JsonFields, folder: Path) -> ModelSpec:
     # AMD's older specs have neither version nor hardware: defaults from before these keys apply.
     encoding = fields.scalar("feature_encoding_version", int) if fields.has("feature_encoding_version") else 0
     if encoding != engine.encoding_version:
-        hint = "train the model anew"
+        hint = "train the model again"
         raise ModelError(
             f"{where}: features of encoding version {encoding}, ckh has {engine.encoding_version}",
             hint,
@@ -214,7 +214,7 @@ def _parse(fields: JsonFields, folder: Path) -> ModelSpec:
         )
     if spec.rank_by not in targets:
         raise ModelError(
-            f"{where}: ranks by {spec.rank_by!r}, which is none of its targets {', '.join(targets)}", code="bad-field"
+            f"{where}: ranks by {spec.rank_by!r}, which is not among its targets {', '.join(targets)}", code="bad-field"
         )
     spec.engine.select(spec.feature_names)
     return spec

@@ -227,7 +227,7 @@ def check_start(start: Start, spec: ModelSpec, options: TrainOptions) -> tuple[s
     elsewhere = tuple(_elsewhere(start.spec, spec))
     found = list(_differences(start, spec, options))
     if found or (start.spec.arch == HOST) != (spec.arch == HOST):
-        hint = "a start must have learned the same from the same inputs; train anew without --warm-start"
+        hint = "a start must have the same targets and inputs; train without --warm-start"
         why = "; ".join([*found, *elsewhere])
         raise UsageError(f"{start.path} cannot be continued with this training: {why}", hint, code="not-continuable")
     return elsewhere
