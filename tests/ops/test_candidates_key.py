@@ -1,4 +1,4 @@
-"""What candidates depend on in a problem: problems of one key have the same candidates, whatever their sizes."""
+"""The key of a problem's candidates: problems of one key have the same candidates, whatever their sizes."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def convolutions(draw: st.DrawFn) -> ConvProblem:
 @settings(max_examples=60, deadline=None)
 @given(first=convolutions(), second=convolutions(), factor=st.sampled_from([1, 3, 16, 11]))
 def test_convolutions_of_one_key_have_the_same_candidates(first: ConvProblem, second: ConvProblem, factor: int) -> None:
-    """On a GPU, where vectors must divide channels; sizes that rules do not read may be anything."""
+    """On a GPU, where vectors must divide channels; sizes that no rule reads are arbitrary."""
     op, arch = operation("grouped_conv"), load_arch("gfx942")
     larger = replace(first, n=first.n * factor, c=first.c * factor, k=first.k * factor, hi=first.hi + factor)
     for other in (second, larger):
@@ -78,7 +78,7 @@ def test_convolutions_of_one_key_have_the_same_candidates(first: ConvProblem, se
 def test_gemms_of_one_key_have_the_same_candidates(
     sizes: tuple[int, int, int], turns: tuple[int, int, int], layout: str, arch: str
 ) -> None:
-    """Sizes that differ by common multiples of all tiles are alike, where offsets reach both or neither."""
+    """Sizes that differ by common multiples of all tiles are equivalent, if offsets reach both or neither."""
     op, spec = operation("gemm_universal"), load_arch(arch)
     dtype = spec.default_dtype
     first = gemm(sizes, dtype, layout)
@@ -99,7 +99,7 @@ def reached(problem: GemmProblem) -> tuple[bool, ...]:
 
 
 def gemm(sizes: Sequence[int], dtype: str, layout: str) -> GemmProblem:
-    """A product of these M, N and K."""
+    """Return a product of these M, N and K."""
     m, n, k = sizes
     return GemmProblem(m, n, k, dtype, layout)
 
@@ -107,7 +107,7 @@ def gemm(sizes: Sequence[int], dtype: str, layout: str) -> GemmProblem:
 def one_by_one(
     pool: Sequence[Any], reasons: Callable[[Any], Sequence[str]], refused: dict[str, int]
 ) -> tuple[list[int], list[tuple[str, int]]]:
-    """Numbers of the kernels that apply, and how many do not, most frequent reason first, when each is asked."""
+    """Return indices of the applicable kernels, and rejection reasons by frequency, by checking each kernel."""
     verdicts = [reasons(kernel) for kernel in pool]
     counts = Counter(refused) + Counter(broken[0] for broken in verdicts if broken)
     return [index for index, broken in enumerate(verdicts) if not broken], counts.most_common()
@@ -120,7 +120,7 @@ def one_by_one(
 )
 @pytest.mark.parametrize("arch", ["host", "gfx942"])
 def test_kernels_of_a_gemm_are_judged_one_by_one(sizes: tuple[int, int, int], parts: int, arch: str) -> None:
-    """Asking one kernel of those that are alike gives what asking each of a sample gives, reasons counted too."""
+    """Checking one of equivalent kernels gives the same candidates and reason counts as checking each of a sample."""
     spec = load_arch(arch)
     problem = replace(gemm(sizes, spec.default_dtype, "rcr"), split_k=min(parts, sizes[2]))
     pool = gemm_pool(spec, spec.default_dtype, "rcr")
@@ -140,7 +140,7 @@ def test_kernels_of_a_gemm_are_judged_one_by_one(sizes: tuple[int, int, int], pa
 @settings(max_examples=60, deadline=None)
 @given(problem=convolutions())
 def test_kernels_of_a_convolution_are_judged_one_by_one(problem: ConvProblem) -> None:
-    """The same, on the architecture that refuses the most."""
+    """The same, on the architecture that rejects the most."""
     spec = load_arch("gfx942")
     pool = conv_pool(problem.variant, spec, problem.ndim, problem.dtype)
     of_arch = Counter(one.reasons[0] for one in refused_pool(problem.variant, spec, problem.ndim, problem.dtype))
@@ -153,7 +153,7 @@ def test_kernels_of_a_convolution_are_judged_one_by_one(problem: ConvProblem) ->
 
 
 def test_a_key_tells_apart_what_rules_tell_apart() -> None:
-    """Of GEMM sizes from 1 to 300, equal keys have equal candidates, and some keys differ."""
+    """For GEMM sizes from 1 to 300, equal keys have equal candidates, and some keys differ."""
     op, arch = operation("gemm_universal"), load_arch("host")
     seen: dict[object, tuple[int, ...]] = {}
     for size in range(1, 300, 7):
@@ -166,7 +166,7 @@ def test_a_key_tells_apart_what_rules_tell_apart() -> None:
 @settings(max_examples=60, deadline=None)
 @given(first=convolutions(), factor=st.sampled_from([1, 2, 3, 5]))
 def test_solvers_of_one_key_are_the_same(first: ConvProblem, factor: int) -> None:
-    """The shipped table of solvers: batch and image never matter, channels only by what divides them."""
+    """In the shipped table of solvers, batch and image never matter, channels only by their divisors."""
     op, arch, folder = operation("miopen_conv"), load_arch("gfx90a"), data_dir("models") / "miopen_conv_gfx90a"
     one = from_convolution(first)
     other = from_convolution(replace(first, n=first.n + 1, c=first.c * factor, k=first.k * factor, hi=first.hi + 2))

@@ -1,4 +1,4 @@
-"""Every operation's record: complete, consistent, and enough for the whole loop."""
+"""Every operation's record: complete, consistent, and sufficient for the whole loop."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ PROBLEMS: dict[str, Any] = {
     "aiter_gemm": AiterGemm(16, 7168, 2048, "a8w8_bpreshuffle", num_cus=304),
     "aiter_moe": AiterMoe(64, 7168, 256, 256, 8, "stage2", num_cus=256),
 }
-# One problem a line, in the form of MIOpen's find databases: solver, time in ms, workspace, algorithm.
+# One problem per line, as in MIOpen's find databases: solver, time in ms, workspace, algorithm.
 FDB = """\
 64-28-28-3x3-64-28-28-{n}-1x1-1x1-1x1-0-NCHW-FP32-F=GemmFwdRest:{slow},1605632,miopenConvolutionFwdAlgoGEMM;\
 ConvBinWinogradRxSf2x3g1:{fast},0,miopenConvolutionFwdAlgoWinograd
@@ -48,13 +48,13 @@ ConvBinWinogradRxSf2x3g1:{fast},0,miopenConvolutionFwdAlgoWinograd
 
 
 def test_every_operation_has_a_problem_here() -> None:
-    """A new operation is added to these tests."""
+    """Every operation is covered by these tests."""
     assert set(PROBLEMS) == set(operation_names())
 
 
 @pytest.mark.parametrize("name", PROBLEMS)
 def test_records_are_consistent(name: str) -> None:
-    """Columns are distinct and hold identity, sizes and what features read; problems are recognised and come back."""
+    """Columns are distinct and include identity, sizes and inputs of features; problems survive the round trip."""
     op, problem = operation(name), PROBLEMS[name]
     names = op.column_names()
     assert len(set(names)) == len(names)
@@ -75,7 +75,7 @@ def test_records_are_consistent(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["grouped_conv", "gemm_universal"])
 def test_kernels_come_back_from_their_names(name: str, tmp_path: Path) -> None:
-    """A candidate's complete name parses, tells the operation, and its columns are those of the dataset."""
+    """A candidate's complete name parses, identifies the operation, and has the dataset's columns."""
     op = operation(name)
     problem = op.problems.load("host-train" if name == "grouped_conv" else "host-llm", None, "fp32")[0]
     found = op.kernels.candidates(problem, load_arch("host"), tmp_path)
@@ -91,7 +91,7 @@ def test_kernels_come_back_from_their_names(name: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("arch", ["host", "gfx942"])
 @pytest.mark.parametrize("name", ["grouped_conv", "gemm_universal"])
 def test_models_are_told_kernels_as_their_data_tell_them(name: str, arch: str, tmp_path: Path) -> None:
-    """A dataset and a question have a kernel in the same columns; on a GPU `mem` pads whatever its name says."""
+    """Datasets and predictions encode kernels in the same columns; on a GPU `mem` is padded whatever its name."""
     op, spec = operation(name), load_arch(arch)
     encoding = Encoding(is_gpu=arch != "host")
     problem: Any = GemmProblem(768, 768, 768, spec.default_dtype)
@@ -113,7 +113,7 @@ def test_models_are_told_kernels_as_their_data_tell_them(name: str, arch: str, t
 
 
 def test_what_is_no_operation_is_refused() -> None:
-    """By name, by a problem's text, by a kernel."""
+    """Unknown names, problem texts and kernels are refused."""
     with expect_refusal(UsageError, "unknown-op", "pooling"):
         operation("pooling")
     with expect_refusal(UsageError, "unknown-op"):
@@ -123,7 +123,7 @@ def test_what_is_no_operation_is_refused() -> None:
 
 
 def test_a_kernel_of_a_loaded_operation_loads_no_other() -> None:
-    """A prediction imports its own operation alone."""
+    """A prediction imports only its own operation."""
     program = (
         "import sys\n"
         "from ckh.ops import operation, operation_of_kernel\n"
@@ -140,7 +140,7 @@ def test_a_kernel_of_a_loaded_operation_loads_no_other() -> None:
 
 @pytest.mark.slow
 def test_a_gemm_goes_through_the_whole_loop(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Measured on the host, converted, learned, evaluated and predicted; times are of right results."""
+    """Measured on the host, converted, trained, evaluated and predicted; only correct results have times."""
     problems = tmp_path / "problems.csv"
     sizes = [(17, 40, 33), (64, 64, 64), (1, 96, 50), (30, 30, 80)]
     lines = [f"{m},{n},{k},{layout}" for m, n, k in sizes for layout in ("rcr", "ccr")]
@@ -172,7 +172,7 @@ def test_a_gemm_goes_through_the_whole_loop(tmp_path: Path, capsys: pytest.Captu
 
 @pytest.mark.parametrize("names", [NAMES_72, NAMES_55], ids=["72", "55"])
 def test_gemm_models_of_amd_predict_what_they_were_trained_for(names: tuple[str, ...], tmp_path: Path) -> None:
-    """A spec without our key is AMD's: the kernels of `mem` are fed as padded, and values are LightGBM's."""
+    """A spec without ckh's key is AMD's: kernels of `mem` are encoded as padded, and values equal LightGBM's."""
     folder = tmp_path / "gemm_universal_fp16_gfx942"
     folder.mkdir()
     op, problem = operation("gemm_universal"), GemmProblem(128, 256, 512, "fp16")
@@ -203,9 +203,9 @@ def test_gemm_models_of_amd_predict_what_they_were_trained_for(names: tuple[str,
 
 
 def test_solvers_are_learned_from_a_find_database(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """What AMD measured is converted, learned and predicted, with the device that the file's name tells."""
+    """AMD's measurements are converted, learned and predicted, for the device in the file's name."""
     fdb, data, model = tmp_path / "gfx90a68.fdb.txt", tmp_path / "data.parquet", tmp_path / "model"
-    # With a batch below 8 the GEMM is faster, above Winograd.
+    # With a batch below 8 the GEMM is faster, otherwise Winograd.
     text = "".join(FDB.format(n=n, slow=0.01 * n, fast=0.04 + 0.005 * n) for n in range(1, 65))
     fdb.write_text(text, encoding="utf-8")
     assert run(["convert", str(fdb), "--out", str(data)]) == ExitCode.OK
@@ -226,14 +226,14 @@ def test_solvers_are_learned_from_a_find_database(tmp_path: Path, capsys: pytest
         assert [kernel["tflops"] is None for kernel in document["kernels"]] == [False, True]
         first.append(document["kernels"][0]["kernel"])
     assert first == ["GemmFwdRest", "ConvBinWinogradRxSf2x3g1"]
-    # Another group was never measured: there is nothing to choose from.
+    # Another group was never measured and has no candidates.
     args = ["predict", "--op", "miopen_conv", "--model", str(model), "--dtype", "fp32", "--variant", "bwd_data"]
     assert run(args) == ExitCode.NO_KERNEL
     expect_error(capsys.readouterr().err, "no-kernel", "bwd_data fp32 nchw 2D dense")
 
 
 def test_solvers_are_not_measured(capsys: pytest.CaptureFixture[str]) -> None:
-    """MIOpen's solvers are not emitted, which is said."""
+    """MIOpen's solvers are not emitted, which the error states."""
     assert run(["bench", "--op", "miopen_conv", "--device", "host", "--dry-run"]) == ExitCode.USAGE
     assert "miopen_conv" in capsys.readouterr().err
 
@@ -251,6 +251,6 @@ def test_solvers_are_not_measured(capsys: pytest.CaptureFixture[str]) -> None:
     ],
 )
 def test_options_must_go_with_the_operation(args: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """One clear line, exit code 2."""
+    """An inapplicable option is refused in one line, with exit code 2."""
     assert run(["predict", *args]) == ExitCode.USAGE
     assert message in capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""An operation from a package of its own goes through the whole loop, and a broken package is one clear line."""
+"""An operation from another package goes through the whole loop, and a broken package is reported in one line."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ PREDICT = ("predict", "--rows", "64", "--cols", "64", "--arch", "host", "--top",
 
 
 def install(site: Path, value: str) -> None:
-    """Write the entry point of an operation `matvec`, as an installed package has it."""
+    """Write the entry point of an operation `matvec`, as in an installed package."""
     info = site / "ckh_matvec-1.0.dist-info"
     info.mkdir(parents=True)
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: ckh-matvec\nVersion: 1.0\n", encoding="utf-8")
@@ -35,7 +35,7 @@ def install(site: Path, value: str) -> None:
 
 
 def call(folder: Path, site: Path, *command: str) -> subprocess.CompletedProcess[str]:
-    """Run ckh as a process that finds what is installed in a folder, with a cache and data of its own."""
+    """Run ckh as a process with the packages of a folder, and its own cache and data."""
     own = {"CKH_CACHE_DIR": folder / "cache", "CKH_DATA_DIR": folder / "data", "PYTHONPATH": site}
     return subprocess.run(
         [sys.executable, "-m", "ckh", *command],
@@ -49,7 +49,7 @@ def call(folder: Path, site: Path, *command: str) -> subprocess.CompletedProcess
 
 @pytest.fixture(scope="module")
 def ckh(tmp_path_factory: pytest.TempPathFactory) -> Ckh:
-    """Runs a command that must succeed, where the operation is installed, measured and learned; gives its output."""
+    """Return a function that runs a command, which must succeed, with the operation installed, measured and trained."""
     folder = tmp_path_factory.mktemp("plugin")
     site = folder / "site"
     install(site, "ckh_matvec.operation:OPERATION")
@@ -71,7 +71,7 @@ def ckh(tmp_path_factory: pytest.TempPathFactory) -> Ckh:
 
 @pytest.mark.slow
 def test_it_is_evaluated_and_predicted(ckh: Ckh) -> None:
-    """By an option of its own, without --op; a kernel that takes no whole steps is refused with the rule's words."""
+    """Selected by its own option, without --op; a kernel with a remainder is rejected with the rule's reason."""
     evaluate = ("evaluate", "--model", "model", "--data", "times.parquet", "--max-unstable", "1")
     with pytest.raises(AssertionError, match=rf"all {len(SQUARES)} .*\[trained-on-all\]"):
         ckh(*evaluate)
@@ -94,7 +94,7 @@ def test_it_is_evaluated_and_predicted(ckh: Ckh) -> None:
 
 @pytest.mark.slow
 def test_it_is_searched(ckh: Ckh) -> None:
-    """On the model over all 20 legal kernels of its space, and by measuring some of them."""
+    """On the model over all 20 valid kernels of its space, and by measuring some of them."""
     asked = ("--rows", "64", "--cols", "64", "--arch", "host", "--model", "model", "--json")
     found = json.loads(ckh("search", *asked))
     assert found["space"]["kernels"] == 20
@@ -107,7 +107,7 @@ def test_it_is_searched(ckh: Ckh) -> None:
 
 
 def test_its_kernels_are_listed_in_a_registry(ckh: Ckh, tmp_path: Path) -> None:
-    """Kernels that --write-registry lists are those that --registry would measure."""
+    """The kernels in --write-registry are those that --registry measures."""
     path = str(tmp_path / "some.json")
     bench = ("bench", "--op", "matvec", "--device", "host", "--json")
     written = json.loads(ckh(*bench, "--filter", "unroll == 8", "--out", "none", "--write-registry", path))
@@ -118,7 +118,7 @@ def test_its_kernels_are_listed_in_a_registry(ckh: Ckh, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_its_models_become_c(ckh: Ckh, tmp_path: Path) -> None:
-    """The example ranks as `ckh predict` does, to the digits that it prints, with a type and functions of its own."""
+    """The example ranks as `ckh predict` does, to the printed digits, with a type and functions of its own."""
     compiler = next(filter(None, map(shutil.which, ("cc", "gcc", "clang", "clang-19"))))
     out = tmp_path / "c"
     ckh("export", "--model", "model", "--to", "c", "--out", str(out))
@@ -134,7 +134,7 @@ def test_its_models_become_c(ckh: Ckh, tmp_path: Path) -> None:
         )
         for one in json.loads(ckh(*PREDICT, "--model", "model", "--json"))["kernels"]
     ]
-    lines = iter(printed.splitlines())  # kernels alike to the model have a line each
+    lines = iter(printed.splitlines())  # kernels that the model cannot distinguish have a line each
     for figures, names in expected:
         assert {next(lines) for _ in names} == {f"{figures}  {name}" for name in names}
     assert not list(lines)
@@ -166,7 +166,7 @@ def test_its_models_become_c(ckh: Ckh, tmp_path: Path) -> None:
     ],
 )
 def test_a_broken_package_is_one_line(value: str, text: str, words: str, tmp_path: Path) -> None:
-    """The line says which package, where it is and what is wrong; other operations go on working."""
+    """The line states package, location and fault; other operations keep working."""
     site = tmp_path / "site"
     install(site, value)
     shutil.copytree(PACKAGE, site / PACKAGE.name)

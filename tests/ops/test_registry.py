@@ -1,4 +1,4 @@
-"""The registry: operations are found by name, by problem and by kernel, and imported only when they are needed."""
+"""The registry: operations are looked up by name, problem and kernel, and imported on first use."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 ROOT = Path(__file__).parents[2]
-# In the order in which their readers look at a file.
+# In the order in which their readers are tried on a file.
 BUILT_IN = ("grouped_conv", "miopen_conv", "gemm_universal", "aiter_gemm", "aiter_moe")
 
 
 @pytest.fixture
 def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A folder of packages: four entry points, one of them of a record that is right."""
+    """A folder of packages: four entry points, one of them with a valid record."""
     (tmp_path / "vectors.py").write_text(
         "from dataclasses import replace\nfrom ckh.ops import operation\n"
         "from ckh.requested import Requested, SizeOption\nclass Kernel: pass\n"
@@ -65,7 +65,7 @@ def _forget() -> None:
 
 
 def test_the_table_says_what_the_records_say() -> None:
-    """Name, prefix and class of kernels of ckh's own operations, the default one among them."""
+    """Name, prefix and kernel class of ckh's own operations, including the default one."""
     assert operation_names()[: len(BUILT_IN)] == BUILT_IN
     assert DEFAULT_OPERATION in BUILT_IN
     for name, entry in ops._BUILT_IN.items():
@@ -85,7 +85,7 @@ def test_own_operations_are_entry_points_like_others() -> None:
 
 @pytest.mark.usefixtures("installed")
 def test_an_installed_operation_is_one_like_others() -> None:
-    """It is listed after ckh's own, which it cannot replace, and found by its name, its problems and its kernels."""
+    """It is listed after ckh's own, which it cannot replace, and found by name, problem and kernel."""
     assert {point.name for point in entry_points(group="ckh.operations")} >= {"axpy", "absent", "other"}
     assert operation_names() == (*BUILT_IN, "axpy", "absent", "other", "taken")
     assert is_operation("axpy")
@@ -113,7 +113,7 @@ def test_an_installed_operation_is_one_like_others() -> None:
     ],
 )
 def test_a_broken_package_is_named(name: str, message: str) -> None:
-    """In one line, with the operation and where it was looked for."""
+    """The line states the operation and its location."""
     with pytest.raises(UsageError, match=message) as raised:
         operation(name)
     assert "\n" not in raised.value.message
@@ -121,7 +121,7 @@ def test_a_broken_package_is_named(name: str, message: str) -> None:
 
 @pytest.mark.usefixtures("installed")
 def test_an_installed_operation_is_requested_by_its_options(capsys: pytest.CaptureFixture[str]) -> None:
-    """An option of its own means it, not one that others had before; a broken package is left out with a warning."""
+    """An option of its own selects it, a shared option does not; a broken package is skipped with a warning."""
     parts = ops.all_requested()
     assert tuple(parts) == (*BUILT_IN, "axpy")
     assert capsys.readouterr().err.count("cannot be used") == 3
@@ -136,7 +136,7 @@ def test_an_installed_operation_is_requested_by_its_options(capsys: pytest.Captu
 
 
 def test_the_command_line_has_the_options_of_installed_operations(installed: Path) -> None:
-    """Shared ones with their own words; none with another type or a name that the command has."""
+    """Shared options have their own help; options of another type or with a name in use are excluded."""
     environment = {**os.environ, "PYTHONPATH": f"{installed}{os.pathsep}{ROOT}", "COLUMNS": "300"}
     command = [sys.executable, "-m", "ckh", "predict", "--help", "--op", "axpy"]
     done = subprocess.run(command, env=environment, cwd=installed, capture_output=True, text=True, check=True)
@@ -155,7 +155,7 @@ def test_the_command_line_has_the_options_of_installed_operations(installed: Pat
 
 
 def test_a_prediction_reads_its_own_operation_and_model_alone(tmp_path: Path) -> None:
-    """Of a GEMM on the host nothing of convolutions is imported, and one spec is parsed."""
+    """For a GEMM on the host nothing of convolutions is imported, and one spec is parsed."""
     program = (
         "import os, sys\nfrom ckh.learn.models import artifact\nread, read_spec = [], artifact.read_spec\n"
         "def noted(path):\n    read.append(path.name)\n    return read_spec(path)\n"

@@ -1,4 +1,4 @@
-"""AMD's coverage lists of GEMMs against the same lists said by conditions instead of grids."""
+"""AMD's coverage lists of GEMMs, compared with the same lists defined by conditions instead of grids."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def _is_edge(shape: Shape) -> bool:
     [("wide", _is_wide, 706), ("edge", _is_edge, 2 * 14 * 12 - 14 + 2 * 4 * 7 * 4)],
 )
 def test_the_grids_are_what_the_conditions_say(name: str, belongs: Callable[[Shape], bool], count: int) -> None:
-    """A list holds all shapes of its conditions and no other, in the order of M, N and K."""
+    """A list has exactly the shapes of its conditions, in the order of M, N and K."""
     shapes = [(p.m, p.n, p.k) for p in problem_set(name)]
     assert set(shapes) == {shape for shape in product(SIZES, SIZES, SIZES) if belongs(shape)}
     assert len(shapes) == count
@@ -93,11 +93,11 @@ def test_the_grids_are_what_the_conditions_say(name: str, belongs: Callable[[Sha
     ],
 )
 def test_shapes_of_the_sources_are_there(name: str, shape: Shape) -> None:
-    """Shapes that AMD's loops name are in the list."""
+    """Shapes named in AMD's loops are in the list."""
     assert shape in {(p.m, p.n, p.k) for p in problem_set(name)}
 
 
 @pytest.mark.parametrize("name", ["wide", "edge"])
 def test_lists_have_the_layout_that_amd_measures_them_in(name: str) -> None:
-    """Where our own sets take layouts in turns, AMD's are rcr, with K whole."""
+    """AMD's lists are rcr without split K, whereas ckh's sets cycle through layouts."""
     assert {(p.layout, p.split_k, p.dtype) for p in load_problems(name, None, "fp8")} == {("rcr", 1, "fp8")}

@@ -1,4 +1,4 @@
-"""The features of GEMMs against AMD's engine, and against hand-computed numbers."""
+"""Features of GEMMs compared with AMD's engine and with numbers computed by hand."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.shared import SHARED
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-# The hardware that the reference vectors were made with: the defaults of AMD's engine.
+# Hardware of the reference vectors: the defaults of AMD's engine.
 REFERENCE_HARDWARE = {
     "num_cus": 256,
     "simds_per_cu": 4,
@@ -64,7 +64,7 @@ def test_the_72_equal_amds_engine_bit_for_bit() -> None:
 
 @pytest.mark.skipif(not GOLDEN.exists(), reason="the reference vectors are not beside this checkout")
 def test_problems_and_kernels_give_the_columns_that_rows_do() -> None:
-    """A reference row read as a problem and a named kernel gives the features of the row."""
+    """A reference row parsed as a problem and a kernel name gives the features of the row."""
     golden = pd.read_parquet(GOLDEN)
     for row in golden[golden["split_k"] <= golden["k"]].head(60).to_dict("records"):
         text = {name: str(value) for name, value in row.items()}
@@ -79,7 +79,7 @@ def test_problems_and_kernels_give_the_columns_that_rows_do() -> None:
 
 
 def test_numbers_worked_out_by_hand() -> None:
-    """Sizes, fills, ratios and padding of one pair, computed on paper."""
+    """Sizes, utilization, ratios and padding of one pair, computed by hand."""
     assert _one(["M", "N", "K", "split_k", "layout"]) == [100, 300, 96, 2, 3]
     assert _one(["aspect_ratio_mn", "aspect_ratio_mk", "aspect_ratio_nk"]) == [100 / 300, 100 / 96, 300 / 96]
     moved = (100 * 96 + 96 * 300 + 100 * 300) * 2
@@ -104,7 +104,7 @@ def test_numbers_worked_out_by_hand() -> None:
 
 
 def test_ours_worked_out_by_hand() -> None:
-    """What the 72 leave out, of M=100, N=300, K=96 in fp16 and ccr on a 64x128x64 tile of 4x2 waves of 16x32."""
+    """Additional features of M=100, N=300, K=96 in fp16 and ccr on a 64x128x64 tile of 4x2 waves of 16x32."""
     assert _one(["block_m", "block_n", "block_aspect", "blocks_m", "blocks_n"]) == [64, 64, 1, 1, 2]
     assert _one(["average_fill_m", "average_fill_n", "average_fill_k"]) == [100 / 128, 300 / 384, 96 / 128]
     assert _one(["block_fill_m", "block_fill_n", "block_rest_m", "block_rest_n"]) == [100 / 128, 300 / 320, 36, 44]
@@ -128,7 +128,7 @@ def test_ours_worked_out_by_hand() -> None:
 
 
 def test_unknown_words_have_amds_codes() -> None:
-    """What AMD's tables lack counts as compv3, default and one byte per element."""
+    """Unknown values are encoded as compv3, default and one byte per element, as in AMD's tables."""
     columns = {**problem_columns([PROBLEM]), **kernel_columns([KERNELS[0]])}
     columns |= {"pipeline": np.array(["comp_async"]), "epilogue": np.array(["tdm"]), "dtype": np.array(["fp9"])}
     names = ["pipeline", "epilogue", "lds_usage_estimate"]
@@ -136,7 +136,7 @@ def test_unknown_words_have_amds_codes() -> None:
 
 
 def test_hardware_changes_only_what_it_may() -> None:
-    """Compute units, SIMDs and LDS reach exactly the features that AMD's tests pin."""
+    """Compute units, SIMDs and LDS affect exactly the features that AMD's tests list."""
     names = list(NAMES_72)
     base = _one(names)
 
@@ -151,7 +151,7 @@ def test_hardware_changes_only_what_it_may() -> None:
 
 
 def test_a_batch_equals_its_rows() -> None:
-    """A single row is a batch of one, and a problem's columns of one row serve all kernels."""
+    """A single row is a batch of one, and one row of problem columns is broadcast over all kernels."""
     together = GEMM_UNIVERSAL.matrix({**problem_columns([PROBLEM]), **kernel_columns(KERNELS)}, REFERENCE_HARDWARE)
     assert together.shape == (3, len(GEMM_UNIVERSAL.names))
     for index, row in enumerate(together):
@@ -159,7 +159,7 @@ def test_a_batch_equals_its_rows() -> None:
 
 
 def test_traced_dependence_is_true() -> None:
-    """A feature that is found to depend on the problem alone is the same for all kernels, and the other way round."""
+    """A feature traced as dependent on the problem only is equal for all kernels, and vice versa."""
     other = GemmProblem(17, 8192, 50, "fp16", "rrr")
     a, b = (
         GEMM_UNIVERSAL.matrix({**problem_columns([p]), **kernel_columns(KERNELS)}, REFERENCE_HARDWARE)
@@ -174,7 +174,7 @@ def test_traced_dependence_is_true() -> None:
 
 
 def test_schema_of_55_is_a_subset_and_categories_are_amds() -> None:
-    """The older schema lacks the 17 features on fit and padding; four of AMD's features are categories."""
+    """The older schema lacks the 17 features on utilization and padding; four of AMD's features are categories."""
     assert (len(NAMES_55), len(NAMES_72), len(set(NAMES_72))) == (55, 72, 72)
     assert [name for name in NAMES_72 if name not in NAMES_55] == list(NAMES_72[43:60])
     assert len(GEMM_UNIVERSAL.select(NAMES_55)) == 55
@@ -184,19 +184,19 @@ def test_schema_of_55_is_a_subset_and_categories_are_amds() -> None:
 
 
 def test_mem_counts_as_padded_where_a_model_was_trained_so() -> None:
-    """AMD's JSON converter says of every `mem` kernel that it pads; its name says otherwise."""
+    """AMD's JSON converter marks every `mem` kernel as padded, unlike its name."""
     assert [kernel_columns(KERNELS)[f"pad_{axis}"].tolist() for axis in "mnk"] == [[0, 1, 0], [1, 1, 0], [0, 1, 0]]
     padded = kernel_columns(KERNELS, mem_is_padded=True)
     assert [padded[f"pad_{axis}"].tolist() for axis in "mnk"] == [[1, 1, 0]] * 3
 
 
 def test_kernels_cannot_override_the_problem() -> None:
-    """No column of kernels is a column of the problem: AMD's predict CLI ranks for the kernel's row otherwise."""
+    """No kernel column is a problem column; otherwise, as in AMD's predict CLI, the kernel's row would be ranked."""
     assert not set(problem_columns([PROBLEM])) & set(kernel_columns(KERNELS))
 
 
 def test_missing_columns_and_unknown_names_are_named() -> None:
-    """A column that is not there and a feature that does not exist are errors that name it."""
+    """A missing column and an unknown feature are errors that name it."""
     columns: dict[str, Any] = {**problem_columns([PROBLEM]), **kernel_columns(KERNELS)}
     with pytest.raises(DataError, match="wave_n"):
         GEMM_UNIVERSAL.matrix({n: v for n, v in columns.items() if n != "wave_n"}, REFERENCE_HARDWARE)

@@ -1,4 +1,4 @@
-"""Names of GEMM kernels: ours lose nothing, AMD's are read, and what they leave out is not guessed."""
+"""Names of GEMM kernels: ckh's are lossless, AMD's are parsed, and missing parameters are not guessed."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ KERNEL = GemmKernel(
     vector_b=0,
     vector_c=0,
 )
-_PATIENT = settings(suppress_health_check=[HealthCheck.too_slow])  # 22 fields to draw, on a busy machine
+_PATIENT = settings(suppress_health_check=[HealthCheck.too_slow])  # 22 fields to draw, which is slow on a busy machine
 _SIZES = st.integers(1, 999)
 _COMPLETE = st.builds(
     GemmKernel,
@@ -61,7 +61,7 @@ _COMPLETE = st.builds(
 
 
 def test_full_name_of_amd_is_read_field_by_field() -> None:
-    """Every token of AMD's name is a field, and the name is ours too."""
+    """Every token of AMD's name is parsed to a field, and the name is valid in ckh."""
     assert parse_kernel_name(FULL) == KERNEL
     assert kernel_name(KERNEL) == FULL
     assert parse_kernel_name(FULL.replace("gemm_universal_", "gemm_")) == KERNEL
@@ -70,14 +70,14 @@ def test_full_name_of_amd_is_read_field_by_field() -> None:
 @_PATIENT
 @given(_COMPLETE)
 def test_round_trip_of_any_complete_kernel(kernel: GemmKernel) -> None:
-    """Whatever the fields are, valid together or not, the name gives them all back."""
+    """Names restore all fields, whether or not the combination is valid."""
     assert parse_kernel_name(kernel_name(kernel)) == kernel
 
 
 @_PATIENT
 @given(_COMPLETE)
 def test_short_name_keeps_what_it_holds_and_leaves_the_rest_open(kernel: GemmKernel) -> None:
-    """A field of a kernel read from a short name is the kernel's own or not set, never another."""
+    """A field of a kernel parsed from a short name equals the kernel's or is not set."""
     parsed = parse_kernel_name(short_name(kernel))
     held = {"dtype", "layout", "tile_m", "tile_n", "tile_k", "pipeline", "scheduler"}
     for field in fields(GemmKernel):
@@ -88,7 +88,7 @@ def test_short_name_keeps_what_it_holds_and_leaves_the_rest_open(kernel: GemmKer
 
 
 def test_names_of_a_pool_are_distinct_and_read_back() -> None:
-    """Every kernel of the host's pool has a name of its own that gives it back."""
+    """Every kernel of the host's pool has a unique name that restores it."""
     pool = gemm_pool(load_arch("host"))
     assert len({kernel_name(kernel) for kernel in pool}) == len(pool)
     assert all(parse_kernel_name(kernel_name(kernel)) == kernel for kernel in pool)
@@ -105,13 +105,13 @@ def test_names_of_a_pool_are_distinct_and_read_back() -> None:
     ],
 )
 def test_vector_widths_and_what_follows_them(suffix: str, vectors: tuple[int, int, int], rest: str) -> None:
-    """No widths, or `native`, mean native ones; what AMD's reader skips is kept, for it names another kernel."""
+    """No widths, or `native`, mean native ones; suffixes that AMD's parser skips are kept, as part of the identity."""
     kernel = parse_kernel_name(FULL + suffix)
     assert (kernel.vectors, kernel.suffix) == (vectors, rest)
 
 
 def test_truth_values_written_as_numbers() -> None:
-    """1 is true, which AMD's reader takes for false."""
+    """1 is true, although AMD's parser treats it as false."""
     kernel = parse_kernel_name(FULL.replace("False_True_False_True", "0_1_0_1"))
     assert kernel == KERNEL
 
@@ -140,7 +140,7 @@ def test_truth_values_written_as_numbers() -> None:
     ],
 )
 def test_text_that_is_no_name_says_which_part_is_wrong(text: str, part: str) -> None:
-    """The first part that does not fit is named."""
+    """The message names the first invalid part."""
     with pytest.raises(DataError) as caught:
         parse_kernel_name(text)
     assert f"its {part} is" in caught.value.message
@@ -148,7 +148,7 @@ def test_text_that_is_no_name_says_which_part_is_wrong(text: str, part: str) -> 
 
 
 def test_kernel_that_cannot_be_named_is_refused() -> None:
-    """An incomplete kernel, or one with a value the grammar lacks, has no complete name."""
+    """An incomplete kernel, or a kernel with a value without token, has no complete name."""
     with pytest.raises(UsageError, match="lacks wave_m"):
         kernel_name(parse_kernel_name(SHORT))
     with pytest.raises(UsageError, match="compv4_fast"):

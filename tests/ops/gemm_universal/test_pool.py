@@ -1,4 +1,4 @@
-"""Pools of GEMM kernels: how many there are on which architecture, and why the others are refused."""
+"""Pools of GEMM kernels: sizes by architecture, and reasons for rejection."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ AMD_PIPELINES = ("compv3", "compv4", "compv5", "mem", "preshufflev2", "basic_v1"
 
 
 def _counted(arch: ArchSpec, dtype: str) -> int:
-    """Size of a GPU's pool by loops over AMD's product, written apart from the rules."""
+    """Count a GPU's pool by loops over AMD's product, independent of the rules."""
     count = 0
     sides, waves = (32, 64, 128, 192, 256), (1, 2, 4)
     for m, n, k, wave_m, wave_n in product(sides, sides, (32, 64, 128, 256), waves, waves):
@@ -34,7 +34,7 @@ def _counted(arch: ArchSpec, dtype: str) -> int:
                 halved = pipeline in ("compv4", "compv6", "preshufflev2")
                 fits = (m + n) * k * DTYPE_BYTES[dtype] <= arch.lds_capacity / (2 if halved else 1)
                 if pipeline == "compv5":
-                    continue  # it computes nothing without two groups of waves, 1x1x2, which AMD's product lacks
+                    continue  # requires two wave groups, 1x1x2, which AMD's product lacks
                 schedulers = 2 if pipeline in ("mem", "basic_v1") else 1
                 count += schedulers if pipeline in arch.pipelines and fits else 0
     return 8 * count  # epilogue, padding, persistence
@@ -51,14 +51,14 @@ def _counted(arch: ArchSpec, dtype: str) -> int:
     ],
 )
 def test_pools_of_gpus_are_amds_product_filtered(name: str, dtype: str, size: int) -> None:
-    """A pool has as many kernels as loops over AMD's product and the architecture's limits count."""
+    """A pool has as many kernels as counted by loops over AMD's product and the architecture's limits."""
     arch = load_arch(name)
     assert len(gemm_pool(arch, dtype)) == _counted(arch, dtype) == size
 
 
 @pytest.mark.parametrize(("name", "dtype", "size"), [("gfx942", "fp8", 62040), ("gfx950", "fp16", 98960)])
 def test_pools_of_large_gpus(name: str, dtype: str, size: int) -> None:
-    """The same of the architectures with the most kernels."""
+    """The same for the architectures with the most kernels."""
     arch = load_arch(name)
     assert len(gemm_pool(arch, dtype)) == _counted(arch, dtype) == size
 
@@ -73,7 +73,7 @@ def test_the_spaces_are_as_large_as_the_facts_say() -> None:
 
 
 def test_a_bench_chooses_among_persistent_kernels_too() -> None:
-    """On a GPU half of what a run without a filter chooses from is persistent: every plain kernel has such a twin."""
+    """On a GPU half of a run's unfiltered candidates are persistent: every plain kernel has a persistent variant."""
     found = BENCH_POOLS.of(load_arch("gfx942"), "bf16", "rcr")
     persistent = {kernel for kernel in found if kernel.persistent}
     assert {replace(kernel, persistent=True) for kernel in found} == persistent
@@ -98,7 +98,7 @@ def test_pool_of_the_host(layout: str) -> None:
 
 
 def test_pool_and_refused_make_up_all_candidates() -> None:
-    """Nothing vanishes: what is not in the host's pool is refused with a reason."""
+    """Every candidate that is not in the host's pool is rejected with a reason."""
     host = load_arch("host")
     refused = list(refused_pool(host))
     assert len(refused) + len(gemm_pool(host)) == len(HOST)
@@ -108,27 +108,27 @@ def test_pool_and_refused_make_up_all_candidates() -> None:
 
 @pytest.mark.parametrize(("name", "more"), [("gfx1100", ()), ("gfx950", ("preshufflev2",))])
 def test_narrowing_a_space_loses_no_kernel(name: str, more: tuple[str, ...]) -> None:
-    """Leaving out at once what an architecture does not list gives what judging every candidate gives."""
+    """Removing values that an architecture does not list gives the same pool as checking every candidate."""
     space = replace(AMD_SEARCH, tiles=((128, 128, 64),), pads=AMD_SEARCH.pads[:1], persistent=(True,))
     arch = load_arch(name)
     arch = replace(arch, pipelines=arch.pipelines + more)
     one_by_one = [kernel for kernel in space.kernels("fp16", "rcr") if not GEMM_RULES.of_arch(kernel, arch)]
     assert list(buildable(space, arch, "fp16")) == one_by_one
     assert {kernel.epilogue for kernel in one_by_one} == {"default", "cshuffle"}
-    # gfx950's preshuffled kernels have warp tiles of their own: 32x32x32 and 16x16x64.
+    # gfx950's preshuffled kernels have additional warp tiles: 32x32x32 and 16x16x64.
     depths = {kernel.warp_tile_k for kernel in one_by_one if kernel.pipeline == "preshufflev2"}
     assert depths == ({8, 16, 32, 64} if more else set())
 
 
 @pytest.mark.slow
 def test_refused_kernels_of_a_gpu_come_one_by_one_with_all_reasons() -> None:
-    """The first candidate of AMD's space on gfx942 breaks the rule on warp tiles among others."""
+    """The first candidate of AMD's space on gfx942 breaks several rules, including the one on warp tiles."""
     first = next(iter(islice(refused_pool(load_arch("gfx942"), "fp16"), 1)))
     assert any(has_values(reason, "4x4x8", "fp16") for reason in first.reasons)
 
 
 def test_pool_of_a_dtype_that_the_architecture_does_not_run_is_empty() -> None:
-    """The host runs fp32 only, and says so of each kernel."""
+    """The host supports fp32 only, and gives this reason for each kernel."""
     host = load_arch("host")
     assert gemm_pool(host, "bf16") == ()
     refused = list(refused_pool(host, "bf16"))

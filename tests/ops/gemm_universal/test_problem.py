@@ -1,4 +1,4 @@
-"""GEMM problems: identity, derived sizes and refusal of what cannot be computed."""
+"""GEMM problems: identity, derived sizes, and rejection of impossible problems."""
 
 from __future__ import annotations
 
@@ -36,19 +36,19 @@ PROBLEMS = st.builds(
 
 @given(PROBLEMS)
 def test_canonical_text_and_fields_round_trip(p: GemmProblem) -> None:
-    """The text and the fields both hold the whole identity."""
+    """Text and fields both have the complete identity."""
     assert parse_gemm_problem(p.canonical()) == p
     assert GemmProblem(**p.to_dict()) == p
 
 
 def test_canonical_text_is_stable() -> None:
-    """The text is what journals and hashes of sets are made of."""
+    """Journals and hashes of sets depend on the text."""
     p = GemmProblem(16, 4096, 14336, "fp16", "crr", 2)
     assert p.canonical() == "gemm_fp16_crr_m16_n4096_k14336_splitk2"
 
 
 def test_every_field_is_part_of_the_identity() -> None:
-    """Problems that differ in one field differ, and the dataset's identity columns are all fields."""
+    """Problems that differ in one field are unequal, and the dataset's identity columns are all fields."""
     p = GemmProblem(8, 16, 32)
     changes: dict[str, Any] = {"m": 9, "n": 17, "k": 33, "dtype": "fp16", "layout": "rrr", "split_k": 2}
     assert set(changes) == {field.name for field in fields(GemmProblem)} == set(GEMM_IDENTITY)
@@ -58,7 +58,7 @@ def test_every_field_is_part_of_the_identity() -> None:
 
 
 def test_work_bytes_and_intensity_by_hand() -> None:
-    """Sizes 3 x 5 x 7 by counting; fp8 gives fp16 results and int8 gives int32."""
+    """Sizes 3 x 5 x 7 by counting; fp8 has fp16 results and int8 has int32."""
     p = GemmProblem(3, 5, 7, "fp16")
     assert p.flops == 2 * 105
     assert p.bytes == (21 + 35 + 15) * 2
@@ -72,7 +72,7 @@ def test_work_bytes_and_intensity_by_hand() -> None:
 
 
 def test_columns_are_amds() -> None:
-    """The dataset knows the sizes under the names of AMD's parquet files."""
+    """The dataset's size columns have the names of AMD's parquet files."""
     assert GemmProblem(3, 5, 7, split_k=2).columns() == {"m": 3, "n": 5, "k": 7, "split_k": 2}
     assert tuple(GEMM_COLUMNS) == ("m", "n", "k", "split_k")
 
@@ -87,7 +87,7 @@ def test_columns_are_amds() -> None:
     ],
 )
 def test_contiguous_axes(layout: str, axes: tuple[str, str, str]) -> None:
-    """Row-major A, B and C lie along K, N and N, column-major A and B along M and K."""
+    """Row-major A, B and C are contiguous along K, N and N, column-major A and B along M and K."""
     assert contiguous_axes(layout) == axes
 
 
@@ -106,7 +106,7 @@ def test_contiguous_axes(layout: str, axes: tuple[str, str, str]) -> None:
     ],
 )
 def test_what_cannot_be_computed_is_refused_in_one_line(changes: dict[str, Any], words: str) -> None:
-    """Construction says which size, dtype or layout is wrong."""
+    """The error names the invalid size, dtype or layout."""
     with pytest.raises(UsageError, match=words) as caught:
         GemmProblem(**{"m": 8, "n": 16, "k": 32, **changes})
     assert "\n" not in caught.value.message
@@ -116,6 +116,6 @@ def test_what_cannot_be_computed_is_refused_in_one_line(changes: dict[str, Any],
     "text", ["", "gemm_fp16_rcr_m1_n2_k3", "gemm_fp16_rcr_m1_n2_k3_splitk1_", "gemm_fp16_m1_n2_k3"]
 )
 def test_text_that_is_no_problem_is_refused(text: str) -> None:
-    """Text that lacks a part, or has more, is no problem."""
+    """Text with missing or extra parts is refused."""
     with expect_refusal(UsageError, "bad-problem"):
         parse_gemm_problem(text)

@@ -1,4 +1,4 @@
-"""Files of GEMM problems: three formats that say the same, and everything that can be wrong with them."""
+"""Files of GEMM problems: three equivalent formats, and all kinds of faults."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ FORMS = {
 
 
 def write(folder: Path, suffix: str, text: str) -> Path:
-    """A file of that form."""
+    """Write a file of that format."""
     path = folder / f"problems{suffix}"
     path.write_text(text, encoding="utf-8")
     return path
@@ -34,7 +34,7 @@ def write(folder: Path, suffix: str, text: str) -> Path:
 
 @pytest.mark.parametrize("suffix", FORMS)
 def test_all_formats_say_the_same(tmp_path: Path, suffix: str) -> None:
-    """Distinct problems in their order, with defaults for what is left out."""
+    """Distinct problems are read in order, with defaults for missing values."""
     path = write(tmp_path, suffix, FORMS[suffix])
     assert is_problem_file(str(path))
     assert read_problems(path) == PROBLEMS
@@ -62,7 +62,7 @@ def test_all_formats_say_the_same(tmp_path: Path, suffix: str) -> None:
     ],
 )
 def test_what_is_wrong_is_said_in_one_line(tmp_path: Path, suffix: str, text: str, message: str) -> None:
-    """File, entry and what."""
+    """The message states file, entry and reason."""
     with pytest.raises(DataError) as caught:
         read_problems(write(tmp_path, suffix, text))
     assert message in caught.value.message
@@ -70,14 +70,14 @@ def test_what_is_wrong_is_said_in_one_line(tmp_path: Path, suffix: str, text: st
 
 
 def test_a_file_of_another_dtype_is_refused(tmp_path: Path) -> None:
-    """What was asked for and what stands there must agree."""
+    """The requested dtype and the dtype in the file must agree."""
     with expect_refusal(DataError, "mismatch", "problems.txt:3", "fp16", "fp32"):
         read_problems(write(tmp_path, ".txt", FORMS[".txt"]), "fp32")
 
 
 @pytest.mark.parametrize("suffix", [".csv", ".json"])
 def test_the_dtype_of_entries_that_state_none(tmp_path: Path, suffix: str) -> None:
-    """It is the requested one, else the default: a file without dtypes serves every device."""
+    """It is the requested one, else the default: a file without dtypes is valid for every device."""
     text = {
         ".csv": "m,n,k,dtype\n1,2,3,\n4,5,6,fp16\n",
         ".json": '[{"m":1,"n":2,"k":3},{"m":4,"n":5,"k":6,"dtype":"fp16"}]',
@@ -90,6 +90,6 @@ def test_the_dtype_of_entries_that_state_none(tmp_path: Path, suffix: str) -> No
 
 
 def test_a_missing_file_is_said(tmp_path: Path) -> None:
-    """One line."""
+    """A missing file is refused in one line."""
     with expect_refusal(DataError, "unreadable", "No such file"):
         read_problems(tmp_path / "nowhere.csv")

@@ -27,7 +27,7 @@ TRAINING_SETS = ("gemm-train", "host-gemm-train", "host-gemm-more")
 AMD_SETS = ("wide", "edge")
 HOLDOUT_SETS = tuple(name for name in set_names() if name not in {*TRAINING_SETS, *AMD_SETS})
 
-# (N, K) as the models' papers and model cards give them, worked out apart from the rules.
+# (N, K) from the models' papers and model cards, independent of the rules.
 WEIGHTS = {
     "llama3-8b": {
         "qkv": (6144, 4096),
@@ -93,7 +93,7 @@ WEIGHTS = {
 
 @pytest.mark.parametrize("name", WEIGHTS)
 def test_weights_are_the_published_ones(name: str) -> None:
-    """Every projection that follows from a configuration has its published size."""
+    """Every projection derived from a configuration has its published size."""
     assert {p.name: (p.n, p.k) for p in MODELS[name].projections()} == WEIGHTS[name]
 
 
@@ -102,7 +102,7 @@ def test_weights_are_the_published_ones(name: str) -> None:
     [("llama3-8b", 32, 8.03), ("llama3-70b", 80, 70.55), ("qwen3-8b", 36, 8.19), ("qwen3-32b", 64, 32.76)],
 )
 def test_weights_add_up_to_the_models_published_size(name: str, num_layers: int, billions: float) -> None:
-    """Layers times projections, the head and an embedding of its size make the parameter count of the model card."""
+    """Layers times projections, the head and an embedding of its size give the parameter count of the model card."""
     *layer, head = MODELS[name].projections()
     total = num_layers * sum(p.n * p.k for p in layer) + 2 * head.n * head.k
     assert total / 1e9 == pytest.approx(billions, rel=2e-3)
@@ -126,14 +126,14 @@ def test_mixtures_add_up_to_their_published_sizes() -> None:
     [("mixtral-8x7b", 1, 1), ("mixtral-8x7b", 100, 25), ("deepseek-v3", 32, 1), ("deepseek-v3", 8192, 256)],
 )
 def test_an_expert_gets_its_even_share_of_tokens(name: str, tokens: int, rows: int) -> None:
-    """Two of eight experts, or eight of 256, see each token; a share below one is one row."""
+    """Two of eight experts, or eight of 256, process each token; a share below one is one row."""
     model = MODELS[name]
     by_name = {p.name: model.rows(p, tokens) for p in model.projections()}
     assert (by_name["expert_down"], by_name["router"], by_name["lm_head"]) == (rows, tokens, tokens)
 
 
 def test_one_of_eight_ranks_holds_an_eighth_of_each_large_weight() -> None:
-    """N or K is divided by eight; where four key-value heads serve eight ranks, each rank has one."""
+    """N or K is divided by eight; if eight ranks share four key-value heads, each rank has one."""
     share = {p.name: (p.n, p.k) for p in MODELS["llama3-8b"].shard(HOST_RANKS).projections()}
     assert share == {
         "qkv": (768, 4096),
@@ -150,7 +150,7 @@ def test_one_of_eight_ranks_holds_an_eighth_of_each_large_weight() -> None:
 
 
 def test_tokens_run_from_one_to_8192() -> None:
-    """All powers of two are there, and some that are not."""
+    """All powers of two are present, and some other numbers."""
     assert {2**i for i in range(14)} < set(TOKENS)
     assert {3, 12, 100, 768, 1000, 3072} < set(TOKENS)
     assert (min(TOKENS), max(TOKENS), len(TOKENS)) == (1, 8192, 22)
@@ -158,7 +158,7 @@ def test_tokens_run_from_one_to_8192() -> None:
 
 @pytest.mark.parametrize("training", TRAINING_SETS)
 def test_no_training_set_holds_a_holdout_weight(training: str) -> None:
-    """No problem of a training set is in any hold-out set, nor one of its weights at another M."""
+    """No problem of a training set is in a hold-out set, nor a hold-out weight at another M."""
     held_out = {p for name in HOLDOUT_SETS for p in problem_set(name)}
     learned = set(problem_set(training))
     assert learned
@@ -167,7 +167,7 @@ def test_no_training_set_holds_a_holdout_weight(training: str) -> None:
 
 
 def test_llm_is_all_models() -> None:
-    """`llm` is the union of the models' sets, each of which is that model's layers at every number of tokens."""
+    """`llm` is the union of the models' sets; each has the model's layers at every number of tokens."""
     whole = problem_set("llm", "bf16")
     assert set(whole) == {p for name in MODELS for p in problem_set(f"llm-{name}", "bf16")}
     assert set(problem_set("llm-llama3-8b")) == set(layers(MODELS["llama3-8b"], TOKENS))
@@ -176,7 +176,7 @@ def test_llm_is_all_models() -> None:
 
 @pytest.mark.parametrize("name", set_names())
 def test_every_set_is_distinct_described_and_as_asked(name: str) -> None:
-    """A set repeats no problem, says what it is in a line and has the dtype and layout that were asked for."""
+    """A set has no duplicates, a one-line description, and the requested dtype and layout."""
     problems = problem_set(name, "fp8", "crr")
     assert len(set(problems)) == len(problems) > 0
     assert {(p.dtype, p.layout) for p in problems} == {("fp8", "crr")}
@@ -199,7 +199,7 @@ def test_host_sets_suit_one_thread(name: str, most: float, total: float) -> None
 
 
 def test_host_llm_has_layers_of_every_model() -> None:
-    """Each model gives some share, at several numbers of tokens."""
+    """Each model contributes layers, at several numbers of tokens."""
     problems = set(problem_set("host-llm"))
     for model in MODELS.values():
         assert len(problems & set(layers(model.shard(HOST_RANKS), TOKENS))) >= 8
@@ -220,17 +220,17 @@ def test_training_covers_edges_and_all_regimes(name: str, least: int, aligned: i
     assert len(regimes) == 9
     assert min(regimes.values()) >= 5
     assert sum(p.m == p.n == p.k for p in problems) >= least // 15
-    assert sum(p.m <= 64 for p in problems) >= least * 2 // 5  # where language models spend their time
+    assert sum(p.m <= 64 for p in problems) >= least * 2 // 5  # where language models spend most time
 
 
 def test_further_training_problems_are_others() -> None:
-    """None of them is in the set that they add to."""
+    """No further problem is in the set that it extends."""
     assert not set(problem_set("host-gemm-more")) & set(problem_set("host-gemm-train"))
     assert len(problem_set("host-gemm-more")) == 2000
 
 
 def test_training_of_gpus_splits_k() -> None:
-    """Deep problems are there with K in 2, 4 and 8 parts; hold-out layers are whole."""
+    """Deep problems occur with K split in 2, 4 and 8 parts; hold-out layers are not split."""
     assert {1, 2, 4, 8} == {p.split_k for p in problem_set("gemm-train")}
     assert {p.split_k for p in problem_set("llm")} == {1}
     assert max(p.m for p in problem_set("gemm-train")) > 4096
@@ -249,13 +249,13 @@ def test_training_of_gpus_splits_k() -> None:
     ],
 )
 def test_sets_never_change(name: str, digest: str) -> None:
-    """What models are trained and scored on stays what it is: changing a set is a decision, made here."""
+    """Training and evaluation sets are fixed: a deliberate change is recorded here."""
     text = "\n".join(p.canonical() for p in problem_set(name))
     assert hashlib.sha256(text.encode()).hexdigest()[:16] == digest
 
 
 def test_unknown_sets_dtypes_and_layouts_are_refused() -> None:
-    """An unknown name is a usage error whose hint lists the sets; so are unknown dtypes and layouts."""
+    """An unknown name is a usage error whose hint lists the sets; unknown dtypes and layouts are usage errors too."""
     with pytest.raises(UsageError, match="llama4") as caught:
         problem_set("llama4")
     assert "host-llm" in caught.value.hint

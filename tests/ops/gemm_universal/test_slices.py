@@ -28,7 +28,7 @@ def test_slices_of_a_kind_part_the_problems(kind: str) -> None:
     ],
 )
 def test_limits_are_amds(m: int, k: int, shape: str, depth: str) -> None:
-    """M is cut at 32, 256 and 4096, K at 512 and 4096, as in AMD's evaluation."""
+    """M is split at 32, 256 and 4096, K at 512 and 4096, as in AMD's evaluation."""
     problem = GemmProblem(m, 8, k, layout="crr")
     assert [name for name, test in SLICES["shape"].items() if test(problem)] == [shape]
     assert [name for name, test in SLICES["depth"].items() if test(problem)] == [depth]

@@ -1,4 +1,4 @@
-"""The kernels that a model's training data have times of are candidates, in the architecture's pool or not."""
+"""Kernels with times in a model's training data are candidates, whether or not in the architecture's pool."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 GFX942, GFX950 = load_arch("gfx942"), load_arch("gfx950")
-DIVIDED = GemmProblem(1792, 512, 1024, "fp16", "rcr")  # by all tiles, that of 224 too
+DIVIDED = GemmProblem(1792, 512, 1024, "fp16", "rcr")  # divisible by all tiles, including 224
 REST = GemmProblem(1792, 512, 1000, "fp16", "rcr")
 
 
@@ -43,7 +43,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_all_kernels_that_were_measured_are_candidates(model: Path) -> None:
-    """The 84 come first in the pool, the 12 of a tile that no space has among them; the rest of the pool follows."""
+    """The 84 are first in the pool, including the 12 of a tile that is in no space; the rest of the pool follows."""
     names = tile_engine.names()
     found = OPERATION.kernels.candidates(DIVIDED, GFX942, model)
     pool = [OPERATION.kernels.name(kernel) for kernel in found.pool]
@@ -57,7 +57,7 @@ def test_all_kernels_that_were_measured_are_candidates(model: Path) -> None:
 
 @pytest.mark.slow
 def test_rules_of_the_problem_hold_for_what_was_measured(model: Path) -> None:
-    """K = 1000 is no multiple of an unpadded tile of 64; mem runs every size on a GPU."""
+    """K = 1000 is not a multiple of an unpadded tile of 64; mem supports every size on a GPU."""
     found = OPERATION.kernels.candidates(REST, GFX942, model)
     timed = [kernel for kernel in found.kernels if OPERATION.kernels.name(kernel) in set(tile_engine.names())]
     assert {kernel.pipeline for kernel in timed} == {"mem"}
@@ -65,7 +65,7 @@ def test_rules_of_the_problem_hold_for_what_was_measured(model: Path) -> None:
 
 
 def test_predict_says_how_many_candidates_were_measured(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """In text and in JSON."""
+    """The number is printed in text and in JSON."""
     args = ["predict", "--model", str(model), "--m", "1792", "--n", "512", "--k", "1024", "--dtype", "fp16"]
     assert run(args) == 0
     assert "candidates (84 measured)" in capsys.readouterr().out
@@ -82,7 +82,7 @@ def test_an_export_has_the_same_pool_as_an_answer(model: Path) -> None:
 
 
 def test_on_another_architecture_nothing_counts_as_measured(model: Path) -> None:
-    """There the rules of that architecture decide, which has no such GPU's times."""
+    """On an architecture without measured times its own rules decide."""
     found = OPERATION.kernels.candidates(DIVIDED, GFX950, model)
     assert found.timed is None
     outside = set(found.pool) - set(gemm_pool(GFX950, "fp16", "rcr"))
@@ -90,7 +90,7 @@ def test_on_another_architecture_nothing_counts_as_measured(model: Path) -> None
 
 
 def test_models_without_the_file_rank_the_architectures_pool(model: Path, tmp_path: Path) -> None:
-    """As those that were trained before."""
+    """Models without the file, trained by earlier versions, rank the pool."""
     shutil.copytree(model, tmp_path / "old", ignore=shutil.ignore_patterns(TIMED_NAME))
     found = OPERATION.kernels.candidates(DIVIDED, GFX942, tmp_path / "old")
     assert tuple(found.pool) == gemm_pool(GFX942, "fp16", "rcr")
@@ -99,7 +99,7 @@ def test_models_without_the_file_rank_the_architectures_pool(model: Path, tmp_pa
 
 @pytest.mark.parametrize("document", [{}, {"version": 1, "arch": "gfx942", "kernels": ["no kernel"]}, []])
 def test_a_damaged_file_is_named(document: Any, model: Path, tmp_path: Path) -> None:
-    """With its path, and exit code 4."""
+    """The error names its path, with exit code 4."""
     shutil.copytree(model, tmp_path / "damaged")
     (tmp_path / "damaged" / TIMED_NAME).write_bytes(gzip.compress(json.dumps(document).encode()))
     with pytest.raises(ModelError, match=TIMED_NAME) as failed:
@@ -108,7 +108,7 @@ def test_a_damaged_file_is_named(document: Any, model: Path, tmp_path: Path) -> 
 
 
 def test_only_complete_kernels_with_times_are_recorded(model: Path) -> None:
-    """Short names and failures are left out, and the kernels of the model that was continued are added."""
+    """Short names and failures are excluded, and the kernels of the continued model are included."""
     frame = read_dataset(model.parent / "data.parquet").frame.copy()
     names = sorted(set(frame["kernel"]))
     frame.loc[frame["kernel"] == names[0], "is_valid"] = False

@@ -1,4 +1,4 @@
-"""Problems that reach every end of a GEMM kernel's loops, and the classes of kernels."""
+"""Problems that exercise every remainder of a GEMM kernel's loops, and kernel classes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ ARCH = load_arch("gfx942")
 
 
 def test_every_number_of_steps() -> None:
-    """K has 1 to 6 whole tiles and ragged ends, M and N too, and is split in 2 and 3 parts."""
+    """K has 1 to 6 whole tiles and remainders, as have M and N, and is split in 2 and 3 parts."""
     kernel = representatives(ARCH)["fp8 rcr compv3 intrawave"][0]
     problems = loop_end_problems(kernel)
     whole = {one.k for one in problems if one.split_k == 1}
@@ -24,14 +24,14 @@ def test_every_number_of_steps() -> None:
 
 
 def test_a_persistent_kernel_has_more_tiles_than_blocks() -> None:
-    """Each of the emulated GPU's four compute units gets a second tile, of several steps."""
+    """Each of the emulated GPU's four compute units gets a second tile, of several iterations."""
     kernel = representatives(ARCH)["fp16 rcr compv3 intrawave, persistent"][0]
     m, n, k = kernel.tile
     assert any(one.m // m * (one.n // n) > 2 * 4 and one.k // k == 2 for one in loop_end_problems(kernel))
 
 
 def test_an_unpadded_kernel_refuses_ragged_problems_alone() -> None:
-    """What it cannot run is left out by its rules, and whole tiles are left."""
+    """Problems that it does not support are rejected by its rules; whole tiles remain."""
     measured = measured_of(operation("gemm_universal"))
     kernel = next(one for one in representatives(ARCH)["fp16 rcr compv3 intrawave"] if one.pad_m)
     problems = loop_end_problems(kernel)
@@ -41,7 +41,7 @@ def test_an_unpadded_kernel_refuses_ragged_problems_alone() -> None:
 
 
 def test_classes() -> None:
-    """All layouts, dtypes, pipelines and persistent kernels are classes of their own."""
+    """Layouts, dtypes, pipelines and persistent kernels are classes of their own."""
     found = representatives(ARCH)
     for name in ("fp16 crr mem interwave", "int8 rcr compv3 intrawave", "fp16 rcr compv4 intrawave, persistent"):
         assert {kernel_class(kernel) for kernel in found[name]} == {name}
@@ -49,7 +49,7 @@ def test_classes() -> None:
 
 
 def test_what_stands_for_a_class_of_mem_is_quickly_compiled() -> None:
-    """It loads as few tiles ahead as `mem` does, since each is an end of the loop; of one class as many."""
+    """It prefetches as few tiles as `mem` allows, since each remainder is compiled; in one class the most."""
     first = {name: kernels[0] for name, kernels in representatives(ARCH).items() if " mem " in name}
     ahead = {name: loaded_ahead("mem", kernel.tile, 4, kernel.dtype) for name, kernel in first.items()}
     assert ahead == dict.fromkeys(ahead, 2) | {"fp16 rcr mem intrawave": 8}

@@ -1,4 +1,4 @@
-"""Validity of GEMM kernels: every rule is broken once, alone where that is possible, and says so."""
+"""Validity of GEMM kernels: every rule is broken once, on its own where possible, with its reason."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def kernel(name: str = PLAIN, **changes: Any) -> GemmKernel:
     ],
 )
 def test_each_rule_of_an_architecture_has_its_words(changes: dict[str, Any], words: str) -> None:
-    """A kernel that breaks the rule is refused in words that say what and by how much."""
+    """A kernel that breaks the rule is rejected with a reason that states the value and the limit."""
     arch = load_arch("gfx942")
     assert GEMM_RULES.check(kernel(), arch) == []
     reasons = GEMM_RULES.check(kernel(**changes), arch)
@@ -65,7 +65,7 @@ def test_each_rule_of_an_architecture_has_its_words(changes: dict[str, Any], wor
 
 
 def test_all_broken_rules_are_given() -> None:
-    """The first reason does not hide the others, and a check without a problem gives the same."""
+    """All reasons are returned, not only the first, and a check without a problem returns the same."""
     arch = load_arch("gfx942")
     bad = kernel(dtype="fp64", scheduler=Scheduler.INTERWAVE, tile_m=96, wave_n=8)
     reasons = GEMM_RULES.of_arch(bad, arch)
@@ -77,18 +77,18 @@ def test_all_broken_rules_are_given() -> None:
 
 
 def test_preshuffled_kernels_keep_rules_of_their_own() -> None:
-    """A preshuffle pipeline has a larger least tile, and warp tiles that plain kernels lack."""
+    """A preshuffle pipeline has a larger minimum tile, and warp tiles that plain kernels lack."""
     arch = load_arch("gfx950")
     small = kernel(pipeline="preshufflev2", tile_m=32, wave_m=1)
     assert any(has_values(r, "tile_m 32", 64, "gemm_preshuffle") for r in GEMM_RULES.of_arch(small, arch))
-    # 16x16x64 in fp16 stands in gfx950's table of preshuffle warp tiles only.
+    # 16x16x64 in fp16 is only in gfx950's table of preshuffle warp tiles.
     special: dict[str, Any] = {"warp_tile_m": 16, "warp_tile_n": 16, "warp_tile_k": 64}
     assert not any("warp tile for" in r for r in GEMM_RULES.of_arch(kernel(pipeline="preshufflev2", **special), arch))
     assert any("16x16x64 warp tile for" in r for r in GEMM_RULES.of_arch(kernel(**special), arch))
 
 
 def test_incomplete_kernels_are_judged_by_what_is_known() -> None:
-    """A short name breaks the rules on what it holds, and is refused as incomplete; nothing else is assumed."""
+    """A short name is checked by the rules on its parameters, and rejected as incomplete; nothing is assumed."""
     arch = load_arch("gfx942")
     short = parse_kernel_name("gemm_universal_fp16_rcr_512x128x64_compv3_interwave")
     incomplete, traits, lds = GEMM_RULES.of_arch(short, arch)
@@ -109,7 +109,7 @@ def test_incomplete_kernels_are_judged_by_what_is_known() -> None:
     ],
 )
 def test_rules_of_the_host(changes: dict[str, Any], words: str) -> None:
-    """The host's limits come from its spec as a GPU's do."""
+    """The host's limits come from its spec, as for a GPU."""
     arch = load_arch("host")
     assert GEMM_RULES.check(kernel(HOST), arch) == []
     reasons = GEMM_RULES.check(kernel(HOST, **changes), arch)
@@ -134,13 +134,13 @@ def test_rules_of_the_host(changes: dict[str, Any], words: str) -> None:
     ],
 )
 def test_each_rule_of_a_problem_has_its_words(changes: dict[str, Any], sizes: dict[str, Any], words: list[str]) -> None:
-    """On a GPU padding and whole vectors count along the contiguous axes; `mem` needs no padding."""
+    """On a GPU padding and whole vectors matter along the contiguous axes; `mem` needs no padding."""
     problem = GemmProblem(**{"m": 128, "n": 128, "k": 128, "dtype": "fp16", **sizes})
     assert GEMM_RULES.of_problem(kernel(**changes), load_arch("gfx942"), problem) == words
 
 
 def test_unpadded_axes_follow_the_layout() -> None:
-    """Where A lies along M, M must be a multiple of the tile, and then K need not be."""
+    """If A is contiguous along M, M must be a multiple of the tile, and K need not be."""
     problem = GemmProblem(136, 128, 72, "fp16", "crr")
     (reason,) = GEMM_RULES.of_problem(
         kernel(PLAIN.replace("rcr", "crr").replace(PADS, NO_PADS)), load_arch("gfx942"), problem
@@ -149,7 +149,7 @@ def test_unpadded_axes_follow_the_layout() -> None:
 
 
 def test_the_host_needs_every_axis_whole_or_padded_and_does_not_split() -> None:
-    """An unpadded kernel of the host has no code for the rest of any axis; vectors do not matter there."""
+    """An unpadded host kernel has no code for the remainder of any axis; vectors do not matter on the host."""
     arch, odd = load_arch("host"), GemmProblem(63, 127, 129)
     assert GEMM_RULES.of_problem(kernel(HOST), arch, odd) == []
     reasons = GEMM_RULES.of_problem(kernel(HOST.replace(PADS, NO_PADS)), arch, odd)
@@ -158,9 +158,9 @@ def test_the_host_needs_every_axis_whole_or_padded_and_does_not_split() -> None:
 
 
 def test_as_amd_measured_no_gpu_kernel_runs_one_column_or_one_deep() -> None:
-    """AMD found no kernel valid for N = 1 or K = 1, and valid ones for M = 1; the rules say the same of what it built.
+    """AMD measured no valid kernel for N = 1 or K = 1, but valid ones for M = 1; the rules agree.
 
-    Padded kernels that store single elements (those of `mem` count as padded) keep the rules for N = 1.
+    Padded kernels that store single elements (including those of `mem`) pass the rules for N = 1.
     """
     arch = load_arch("gfx1100")
     pool = gemm_pool(arch, "fp16")
@@ -190,7 +190,7 @@ def test_as_amd_measured_no_gpu_kernel_runs_one_column_or_one_deep() -> None:
         # 16 x 32 over 256 threads are 2 each: one fp16 at a time, two fp32.
         ({"tile_m": 16, "tile_k": 32}, (1, 8, 8)),
         ({"tile_m": 16, "tile_k": 32, "dtype": "fp32"}, (2, 4, 4)),
-        # Along M 8 do not divide 20, 4 do, and each thread's 20 too; 12 x 64 over 256 threads are 3 each.
+        # Along M 8 does not divide 20, 4 does, and each thread's 20 too; 12 x 64 over 256 threads are 3 each.
         ({"layout": "crr", "tile_m": 20, "tile_k": 256}, (4, 8, 8)),
         ({"layout": "crr", "tile_m": 12}, (1, 8, 8)),
         # B of 128 x 64 along N, and of 20 x 256 along N.
@@ -200,7 +200,7 @@ def test_as_amd_measured_no_gpu_kernel_runs_one_column_or_one_deep() -> None:
     ],
 )
 def test_native_widths_by_hand(changes: dict[str, Any], widths: tuple[int, int, int]) -> None:
-    """The widest load that divides the contiguous extent and each thread's part, and the epilogue's store."""
+    """The widest load that divides the contiguous extent and the elements per thread, and the epilogue's store."""
     arch = load_arch("gfx942")
     assert native_widths(kernel(**changes), arch) == widths
     fixed = kernel(**changes, vector_b=2)
@@ -217,7 +217,7 @@ def test_native_widths_by_hand(changes: dict[str, Any], widths: tuple[int, int, 
     ],
 )
 def test_matrices_beyond_32_bit_offsets(sizes: dict[str, int], refused: tuple[str, int, int] | None) -> None:
-    """Loads count elements and stores bytes, of two here."""
+    """Offsets of loads count elements, offsets of stores bytes, two per element here."""
     arch = load_arch("gfx942")
     problem = GemmProblem(**sizes, dtype="fp16", layout="rcr")
     reasons = [] if refused is None else ["{} has {} elements; CK Tile's offsets reach {}".format(*refused)]

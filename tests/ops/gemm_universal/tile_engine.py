@@ -1,4 +1,4 @@
-"""AMD's GEMM benchmark JSON with 84 unpadded kernels on a few problems; the times are invented, by a formula."""
+"""AMD's GEMM benchmark JSON of 84 unpadded kernels on a few problems, with synthetic times."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ if TYPE_CHECKING:
 _TILES = ((64, 64, 64), (64, 128, 64), (128, 64, 64), (128, 128, 64), (128, 256, 64), (256, 128, 64), (256, 256, 32))
 _WAVES = (((2, 2, 1), (32, 32, 16)), ((2, 2, 1), (16, 16, 32)), ((1, 4, 1), (16, 16, 32)), ((4, 1, 1), (16, 16, 32)))
 _PIPELINES = {"compv3": 1.0, "compv4": 0.9, "mem": 1.3}
-# Not in the pool of any architecture, whatever that has: AMD's search space has no tile of 224.
+# In no architecture's pool, since AMD's search space has no tile of 224.
 OUTSIDE = (224, 256, 64)
 PROBLEMS = tuple(product((256, 1792, 4096), (512, 3584), (1024, 7168)))
 
 
 def names(layout: str = "rcr", dtype: str = "fp16") -> list[str]:
-    """The names of the 84 kernels: 7 tiles, of which one is in no pool, 4 blocks of waves and 3 pipelines."""
+    """Return the names of the 84 kernels: 7 tiles, one of them in no pool, 4 wave arrangements and 3 pipelines."""
     tiles = (*_TILES[:-1], OUTSIDE)
     return [
         f"gemm_universal_{dtype}_{layout}_{pipeline}_cshuffle_intrawave_False_False_False_False"
@@ -28,7 +28,7 @@ def names(layout: str = "rcr", dtype: str = "fp16") -> list[str]:
 
 
 def time_ms(name: str, problem: tuple[int, int, int]) -> float:
-    """An invented time: the padded work, less where tiles are large, by pipeline and waves."""
+    """Return a synthetic time: the padded work, less for large tiles, by pipeline and waves."""
     parts = name.split("_")
     tile, wave = ([int(size) for size in parts[place].split("x")] for place in (11, 12))
     m, n, k = (-(-size // step) * step for size, step in zip(problem, tile, strict=True))
@@ -37,7 +37,7 @@ def time_ms(name: str, problem: tuple[int, int, int]) -> float:
 
 
 def write(path: Path, kernels: list[str]) -> Path:
-    """The file, as `generate_benchmark_data.py` writes it, of these kernels."""
+    """Write the file of these kernels, in the format of `generate_benchmark_data.py`."""
     results = [
         {
             "kernel_config": {"name": name},

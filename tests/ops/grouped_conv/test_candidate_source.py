@@ -1,4 +1,4 @@
-"""Candidates: the kernels of a rule set or a registry, filtered, with each split of K, and those that are refused."""
+"""Candidates: the kernels of a rule set or a registry, filtered, with each split of K, and the rejected ones."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ WEIGHT = (Direction.BWD_WEIGHT, 2, "fp16")
 
 @pytest.fixture
 def registry(tmp_path: Path) -> Path:
-    """A few kernels of two directions for gfx942, one of them for fp32, one that gfx942 refuses, and one split."""
+    """A few kernels of two directions for gfx942: one in fp32, one that gfx942 rejects, and one with split K."""
     forward = conv_pool(Direction.FORWARD, GFX942, dtype="fp16")[:3]
     weight = conv_pool(Direction.BWD_WEIGHT, GFX942, dtype="fp16")[:2]
     kernels = [
@@ -44,13 +44,13 @@ def registry(tmp_path: Path) -> Path:
 
 
 def splits(kernels: tuple[ConvKernel, ...]) -> list[int]:
-    """Of each kernel."""
+    """Split of K of each kernel."""
     return [kernel.split_k for kernel in kernels]
 
 
 @pytest.mark.parametrize("name", ["default", "tiny", "tests"])
 def test_the_kernels_of_a_rule_set(name: str) -> None:
-    """They are the rule set's, and the refused are those that it would have with another architecture."""
+    """The kernels are the rule set's, the rejected ones those of other architectures."""
     kernels, refused = SetCandidates(name).of(*FORWARD, GFX942)
     assert kernels == rule_set(name, *FORWARD, GFX942) != ()
     assert refused == refused_of_rule_set(name, *FORWARD, GFX942)
@@ -58,7 +58,7 @@ def test_the_kernels_of_a_rule_set(name: str) -> None:
 
 
 def test_the_default_candidates_are_those_that_models_rank() -> None:
-    """Without settings they are the pool, and what it refuses."""
+    """Without settings the candidates are the pool, with its rejected kernels."""
     kernels, refused = make_candidates("default", None, None, (1,)).of(*FORWARD, GFX942)
     assert kernels == conv_pool(Direction.FORWARD, GFX942, dtype="fp16")
     assert refused == refused_pool(Direction.FORWARD, GFX942, dtype="fp16")
@@ -66,7 +66,7 @@ def test_the_default_candidates_are_those_that_models_rank() -> None:
 
 
 def test_a_filter_is_for_the_refused_too() -> None:
-    """What is not wanted is neither measured nor counted as refused."""
+    """The filter applies to rejected kernels too: others are neither measured nor counted."""
     candidates = make_candidates("default", None, 'pipeline == "compv4" and tile_m >= 64', (1,))
     kernels, refused = candidates.of(*FORWARD, GFX942)
     everything = [*kernels, *(one.kernel for one in refused)]
@@ -78,7 +78,7 @@ def test_a_filter_is_for_the_refused_too() -> None:
 
 
 def test_only_backward_weight_is_split() -> None:
-    """Each of its kernels is there with each split, forward and backward data as they are."""
+    """Each bwd_weight kernel occurs with each split; forward and backward data are unchanged."""
     candidates = SetCandidates("tiny", split_k=(1, 2, 8))
     plain, _ = SetCandidates("tiny").of(*WEIGHT, GFX942)
     split, _ = candidates.of(*WEIGHT, GFX942)
@@ -93,7 +93,7 @@ def test_only_backward_weight_is_split() -> None:
 
 
 def test_a_split_that_cannot_be_is_refused_and_counted() -> None:
-    """0 parts, more parts than halves can be added from, and atomics of odd vectors are refused with the reason."""
+    """0 parts, more parts than half precision can add, and atomics of odd vectors are rejected with the reason."""
     count = len(rule_set("default", *WEIGHT, GFX942))
     unbuilt = len(refused_of_rule_set("default", *WEIGHT, GFX942))
     kernels, refused = SetCandidates(split_k=(0, 2, 1000)).of(*WEIGHT, GFX942)
@@ -105,7 +105,7 @@ def test_a_split_that_cannot_be_is_refused_and_counted() -> None:
 
 
 def test_default_kernels_for_weights_have_what_wins_on_a_gpu() -> None:
-    """Split-K, merged groups and two stages, beside the pool; the host and a split of one's own have the pool alone."""
+    """Split-K, merged groups and two stages beside the pool; on the host, and with an explicit split, only the pool."""
     found, refused = SetCandidates().of(*WEIGHT, GFX942)
     assert set(rule_set("default", *WEIGHT, GFX942)) < set(found)
     assert set(splits(found)) == {1, 4, 16}
@@ -120,7 +120,7 @@ def test_default_kernels_for_weights_have_what_wins_on_a_gpu() -> None:
 
 
 def test_a_filter_can_ask_for_a_split() -> None:
-    """It sees kernels with their split."""
+    """The filter is applied to kernels with their split."""
     kernels, refused = make_candidates("tiny", None, "split_k > 1 or tile_m > 16", (1, 4)).of(*WEIGHT, GFX942)
     assert all(kernel.split_k > 1 or kernel.tile_m > 16 for kernel in kernels)
     assert 4 in splits(kernels)
@@ -128,7 +128,7 @@ def test_a_filter_can_ask_for_a_split() -> None:
 
 
 def test_the_kernels_of_a_registry(registry: Path) -> None:
-    """Those of the problem's kind are taken as they are; the architecture's rules are for them too."""
+    """Kernels of the problem's kind are unchanged, and the architecture's rules apply."""
     candidates = make_candidates("default", registry, None, (1,))
     kernels, refused = candidates.of(*FORWARD, GFX942)
     pool = conv_pool(Direction.FORWARD, GFX942, dtype="fp16")
@@ -141,7 +141,7 @@ def test_the_kernels_of_a_registry(registry: Path) -> None:
 
 
 def test_the_splits_of_a_registry_stay_unless_others_are_asked_for(registry: Path) -> None:
-    """Asked for splits, a kernel that a registry has with two of them is there once with each."""
+    """With requested splits, a kernel that a registry has with two splits occurs once with each."""
     kernels, _ = make_candidates("default", registry, None, (1,)).of(*WEIGHT, GFX942)
     assert splits(kernels) == [1, 1, 4]
     kernels, _ = make_candidates("default", registry, None, (1, 4)).of(*WEIGHT, GFX942)
@@ -150,14 +150,14 @@ def test_the_splits_of_a_registry_stay_unless_others_are_asked_for(registry: Pat
 
 
 def test_a_registry_of_another_architecture_is_refused(registry: Path) -> None:
-    """It says whose it is and whose is wanted."""
+    """The error names both architectures."""
     candidates = make_candidates("default", registry, None, (1,))
     with expect_refusal(UsageError, "mismatch", "gfx942", "gfx90a"):
         candidates.of(*FORWARD, load_arch("gfx90a"))
 
 
 def test_settings_that_cannot_be(registry: Path, tmp_path: Path) -> None:
-    """A rule set beside a registry, an unknown rule set, a missing registry and a bad filter are said at once."""
+    """A rule set with a registry, an unknown rule set, a missing registry and a bad filter are refused at once."""
     with expect_refusal(UsageError, "conflicting-options", "--registry", "--rule-set"):
         make_candidates("tiny", registry, None, (1,))
     with pytest.raises(UsageError, match="huge"):

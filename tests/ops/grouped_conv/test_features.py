@@ -1,4 +1,4 @@
-"""The features of grouped convolutions against AMD's engine, and against hand-computed numbers."""
+"""Features of grouped convolutions compared with AMD's engine and with numbers computed by hand."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.shared import SHARED
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-# The hardware that the reference vectors were made with: the defaults of AMD's engine.
+# Hardware of the reference vectors: the defaults of AMD's engine.
 REFERENCE_HARDWARE = {
     "num_cus": 256,
     "simds_per_cu": 4,
@@ -58,7 +58,7 @@ def test_the_97_equal_amds_engine_bit_for_bit() -> None:
 
 
 def test_numbers_worked_out_by_hand() -> None:
-    """Sizes, fills and ratios of one pair, computed on paper."""
+    """Sizes, utilization and ratios of one pair, computed by hand."""
     # Ho = (9 + 2 - 3) // 2 + 1 = 5, Wo = 7; forward GEMM: M = 2*35 = 70, N = 24, K = 3 channels * 3 taps = 9.
     names = ["Ho", "Wo", "gemm_m_output", "gemm_n_output", "gemm_k_output", "num_tiles_m", "num_tiles_n", "num_tiles_k"]
     assert _one(names) == [5, 7, 70, 24, 9, 5, 1, 1]
@@ -73,7 +73,7 @@ def test_numbers_worked_out_by_hand() -> None:
 
 
 def test_our_gemm_sizes_follow_the_direction() -> None:
-    """The extra features take the implicit GEMM of one group in the problem's direction, as ConvProblem states it."""
+    """The additional features use the implicit GEMM of one group in the problem's direction, as ConvProblem does."""
     names = [f"log2_group_gemm_{side}" for side in "mnk"]
     for direction in Direction:
         problem = PROBLEM.with_direction(direction)
@@ -85,7 +85,7 @@ def test_our_gemm_sizes_follow_the_direction() -> None:
 
 
 def test_hardware_changes_only_what_it_may() -> None:
-    """Compute units and LDS reach exactly the features that the reference engine says."""
+    """Compute units and LDS affect exactly the features that the reference engine lists."""
     names = list(CORE_NAMES)
     base = _one(names)
 
@@ -99,7 +99,7 @@ def test_hardware_changes_only_what_it_may() -> None:
 
 
 def test_a_batch_equals_its_rows_and_short_columns_broadcast() -> None:
-    """A single row is a batch of one, and a problem's columns of one row serve all kernels."""
+    """A single row is a batch of one, and one row of problem columns is broadcast over all kernels."""
     kernels = [parse_kernel_name(f"grouped_conv_bwd_data_fp32_2d_{t}") for t in _TILES]
     together = GROUPED_CONV.matrix({**problem_columns([PROBLEM]), **kernel_columns(kernels)}, REFERENCE_HARDWARE)
     for kernel, row in zip(kernels, together, strict=True):
@@ -111,7 +111,7 @@ _TILES = ("16x64x64_compv3_intrawave", "128x128x64_compv4_intrawave_dsb_si", "12
 
 
 def test_traced_dependence_is_true() -> None:
-    """A feature that is found to depend on the problem alone is the same for all kernels, and the other way round."""
+    """A feature traced as dependent on the problem only is equal for all kernels, and vice versa."""
     kernels = [parse_kernel_name(f"grouped_conv_bwd_data_fp32_2d_{t}") for t in _TILES]
     other = ConvProblem(Direction.BWD_DATA, n=1, c=64, k=32, g=1, hi=20, wi=30, y=1, x=1)
     a, b = (
@@ -127,21 +127,21 @@ def test_traced_dependence_is_true() -> None:
 
 
 def test_older_schemas_are_subsets() -> None:
-    """AMD's schemas of 83 and 91 features are made of the same declarations."""
+    """AMD's schemas of 83 and 91 features consist of the same declarations."""
     assert (len(NAMES_83), len(NAMES_91), len(CORE_NAMES)) == (83, 91, 97)
     assert set(NAMES_83) < set(NAMES_91) < set(CORE_NAMES)
     assert len(GROUPED_CONV.select(NAMES_83)) == 83
 
 
 def test_legacy_tiles_are_named_as_amd_trained() -> None:
-    """AMD's models know a kernel 16x64x128 as block_size 16, gemm_m 64, gemm_n 128; ours by what the numbers mean."""
+    """In AMD's models a kernel 16x64x128 has block_size 16, gemm_m 64, gemm_n 128; in ckh's the correct meaning."""
     names = ("block_size", "gemm_m_per_block", "gemm_n_per_block")
     assert [float(kernel_columns([KERNEL])[n][0]) for n in names] == [128, 16, 64]
     assert [float(kernel_columns([KERNEL], legacy_tiles=True)[n][0]) for n in names] == [16, 64, 128]
 
 
 def test_missing_columns_and_unknown_names_are_named() -> None:
-    """A column that is not there and a feature that does not exist are errors that name it."""
+    """A missing column and an unknown feature are errors that name it."""
     columns: dict[str, Any] = {**problem_columns([PROBLEM]), **kernel_columns([KERNEL])}
     del columns["stride_h"]
     with pytest.raises(DataError, match="stride_h"):

@@ -1,4 +1,4 @@
-"""Names: ours lose nothing, AMD's are read, and what they leave out is not guessed."""
+"""Names: ckh's are lossless, AMD's are parsed, and missing parameters are not guessed."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ def plain() -> ConvKernel:
 
 
 def test_plain_kernel_has_the_name_that_amd_gives_it(plain: ConvKernel) -> None:
-    """A kernel with no option set has no optional token."""
+    """A kernel without options has no optional token."""
     assert kernel_name(plain) == amd_full_name(plain) == PLAIN
 
 
 def test_every_option_is_in_the_name_in_order(plain: ConvKernel) -> None:
-    """All optional tokens at once stand in the grammar's order."""
+    """All optional tokens together are in the grammar's order."""
     kernel = replace(
         plain,
         variant=Direction.BWD_WEIGHT,
@@ -61,7 +61,7 @@ def test_every_option_is_in_the_name_in_order(plain: ConvKernel) -> None:
 @pytest.mark.parametrize("direction", list(Direction))
 @pytest.mark.parametrize("ndim", [2, 3])
 def test_round_trip_of_the_whole_pool(arch: str, direction: Direction, ndim: int) -> None:
-    """Every kernel that ships is read back from its name."""
+    """Every kernel of the pools is restored from its name."""
     for kernel in conv_pool(direction, load_arch(arch), ndim):
         assert parse_kernel_name(kernel_name(kernel)) == kernel
 
@@ -95,13 +95,13 @@ _COMPLETE = st.builds(
 
 @given(_COMPLETE)
 def test_round_trip_of_any_complete_kernel(kernel: ConvKernel) -> None:
-    """Whatever the fields are, valid together or not, the name gives them all back."""
+    """Names restore all fields, whether or not the combination is valid."""
     assert parse_kernel_name(kernel_name(kernel)) == kernel
 
 
 @given(_COMPLETE)
 def test_short_name_keeps_what_it_holds_and_leaves_the_rest_open(kernel: ConvKernel) -> None:
-    """A field of a kernel read from a short name is the kernel's own or not set, never another."""
+    """A field of a kernel parsed from a short name equals the kernel's or is not set."""
     parsed = parse_kernel_name(amd_short_name(kernel))
     held = {"variant", "dtype", "ndim_spatial", "tile_m", "tile_n", "tile_k", "pipeline", "scheduler"}
     held |= {"double_smem_buffer", "split_image", "num_groups_to_merge", "two_stage"}
@@ -125,7 +125,7 @@ def test_short_name_keeps_what_it_holds_and_leaves_the_rest_open(kernel: ConvKer
     ],
 )
 def test_short_names_of_amds_csv(suffix: str, expected: tuple[int, bool, bool, bool]) -> None:
-    """Suffixes are told apart, `_gm2` and `_2stage` with them, which AMD's own reader loses."""
+    """Suffixes are distinguished, including `_gm2` and `_2stage`, which AMD's own parser loses."""
     kernel = parse_kernel_name(SHORT + suffix)
     assert (kernel.pipeline, kernel.scheduler) == ("compv3", Scheduler.INTRAWAVE)
     assert (kernel.tile_m, kernel.tile_n, kernel.tile_k) == (16, 64, 64)
@@ -137,7 +137,7 @@ def test_short_names_of_amds_csv(suffix: str, expected: tuple[int, bool, bool, b
 
 
 def test_short_name_without_a_scheduler_is_intrawave() -> None:
-    """AMD's reader takes it so, and only it: interwave is read as interwave."""
+    """As in AMD's parser, a missing scheduler is intrawave; interwave is parsed as interwave."""
     assert parse_kernel_name("grouped_conv_bwd_data_fp16_3d_64x64x64_basic_v1_dsb").scheduler is Scheduler.INTRAWAVE
     kernel = parse_kernel_name("grouped_conv_bwd_data_fp16_3d_64x64x64_basic_v1_interwave_dsb")
     assert kernel.scheduler is Scheduler.INTERWAVE
@@ -145,7 +145,7 @@ def test_short_name_without_a_scheduler_is_intrawave() -> None:
 
 
 def test_names_of_different_kernels_differ(plain: ConvKernel) -> None:
-    """Wave mode, double smem buffer and split image are never aliased, in either kind of name."""
+    """Scheduler, double smem buffer and split image are distinguished in both kinds of names."""
     kernels = [
         replace(plain, scheduler=scheduler, double_smem_buffer=dsb, split_image=si)
         for scheduler in Scheduler
@@ -178,7 +178,7 @@ def test_names_of_different_kernels_differ(plain: ConvKernel) -> None:
     ],
 )
 def test_text_that_is_no_name_says_which_part_is_wrong(text: str, part: str) -> None:
-    """The first part that does not fit is named."""
+    """The message names the first invalid part."""
     with pytest.raises(DataError) as caught:
         parse_kernel_name(text)
     assert f"its {part} is" in caught.value.message
@@ -186,7 +186,7 @@ def test_text_that_is_no_name_says_which_part_is_wrong(text: str, part: str) -> 
 
 
 def test_kernel_that_cannot_be_named_is_refused(plain: ConvKernel) -> None:
-    """An incomplete kernel, or one with a value the grammar lacks, has no complete name."""
+    """An incomplete kernel, or a kernel with a value without token, has no complete name."""
     with pytest.raises(UsageError, match="incomplete"):
         kernel_name(parse_kernel_name(SHORT))
     with pytest.raises(UsageError, match="filter5x5"):

@@ -1,4 +1,4 @@
-"""Pools: how many kernels there are on which architecture, and why the others are refused."""
+"""Pools: sizes by architecture, and reasons for rejection."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_pool_sizes(arch: str, forward: int, backward: int, ndim: int) -> None:
 
 
 def test_pool_and_refused_make_up_all_candidates() -> None:
-    """Nothing vanishes: what is not in the pool is refused with a reason."""
+    """Every candidate that is not in the pool is rejected with a reason."""
     arch = load_arch("gfx942")
     pool = conv_pool(Direction.BWD_DATA, arch)
     refused = refused_pool(Direction.BWD_DATA, arch)
@@ -36,7 +36,7 @@ def test_pool_and_refused_make_up_all_candidates() -> None:
 
 
 def test_gfx942_refuses_the_tiles_of_sixteen_waves_for_their_waves() -> None:
-    """The forward kernels that gfx942 loses besides compv5 are two tiles, as it has no such waves."""
+    """The forward kernels that gfx942 lacks besides compv5 are two tiles of unsupported waves."""
     every = refused_pool(Direction.FORWARD, load_arch("gfx942"))
     refused = [row for row in every if row.kernel.pipeline != "compv5"]
     assert {tile_of(row.kernel) for row in refused} == {(128, 128, 64), (128, 64, 128)}
@@ -48,7 +48,7 @@ def test_gfx942_refuses_the_tiles_of_sixteen_waves_for_their_waves() -> None:
 @pytest.mark.parametrize("arch", ["gfx1100", "gfx1200", "gfx1201"])
 @pytest.mark.parametrize("dtype", ["fp16", "bf16"])
 def test_rdna_has_tiles_of_its_own(arch: str, dtype: str) -> None:
-    """Its one matrix instruction, blocks of eight waves, and the tile of CK's own examples among them."""
+    """It has one matrix instruction, blocks of eight waves, and the tile of CK's own examples among them."""
     pool = conv_pool(Direction.FORWARD, load_arch(arch), dtype=dtype)
     assert {warp_tile_of(kernel) for kernel in pool} == {(16, 16, 16)}
     assert {prod(wave_of(kernel)) for kernel in pool} == {8}
@@ -57,7 +57,7 @@ def test_rdna_has_tiles_of_its_own(arch: str, dtype: str) -> None:
 
 
 def test_kernels_of_a_pool_are_complete_and_differ_in_name() -> None:
-    """Every kernel can be built, has the architecture's own dtype, and has a name of its own."""
+    """Every kernel is complete, has the architecture's default dtype, and a unique name."""
     for arch, dtype in (("host", "fp32"), ("gfx950", "bf16"), ("gfx908", "fp16")):
         pool = conv_pool(Direction.FORWARD, load_arch(arch), 3)
         assert all(kernel.is_complete and kernel.dtype == dtype and kernel.layout == "ndhwgc" for kernel in pool)
@@ -65,7 +65,7 @@ def test_kernels_of_a_pool_are_complete_and_differ_in_name() -> None:
 
 
 def test_pool_of_a_dtype_that_the_architecture_does_not_run_is_empty() -> None:
-    """The host runs fp32 only, and says so of each kernel."""
+    """The host supports fp32 only, and gives this reason for each kernel."""
     host = load_arch("host")
     assert conv_pool(Direction.FORWARD, host, dtype="bf16") == ()
     refused = refused_pool(Direction.FORWARD, host, dtype="bf16")
@@ -74,7 +74,7 @@ def test_pool_of_a_dtype_that_the_architecture_does_not_run_is_empty() -> None:
 
 
 def test_half_precision_loses_no_tile_to_lds_on_gfx942_but_fp32_does() -> None:
-    """At 4 bytes 64x64x128 fills 64 KB: compv3 may have it once, and not in two buffers."""
+    """At 4 bytes 64x64x128 fills 64 KB: compv3 supports one buffer, and not two."""
     kernels = conv_pool(Direction.FORWARD, load_arch("gfx942"), dtype="fp32")
     refused = refused_pool(Direction.FORWARD, load_arch("gfx942"), dtype="fp32")
     lds = {

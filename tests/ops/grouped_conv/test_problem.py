@@ -1,4 +1,4 @@
-"""Problems: identity, derived sizes and refusal of what cannot be computed."""
+"""Problems: identity, derived sizes, and rejection of impossible problems."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def problem(**changes: Any) -> ConvProblem:
 
 @st.composite
 def problems(draw: st.DrawFn) -> ConvProblem:
-    """Problems of both ranks, small enough to count by loops."""
+    """Problems in 2D and 3D, small enough to count by loops."""
     ndim = draw(st.sampled_from((2, 3)))
     group, c, k = (draw(st.integers(1, 4)) for _ in range(3))
     sizes: dict[str, Any] = {"n": draw(st.integers(1, 3)), "g": group, "c": c * group, "k": k * group}
@@ -41,14 +41,14 @@ def problems(draw: st.DrawFn) -> ConvProblem:
 
 
 def outputs_by_counting(size: int, taps: int, stride: int, pad: int, dilation: int) -> int:
-    """Positions at which the whole filter lies inside the padded input."""
+    """Positions at which the whole filter is inside the padded input."""
     starts = range(0, size + 2 * pad, stride)
     return sum(start + dilation * (taps - 1) < size + 2 * pad for start in starts)
 
 
 @given(problems())
 def test_output_sizes_are_the_positions_of_the_filter(p: ConvProblem) -> None:
-    """The formula agrees with counting where the filter fits."""
+    """The formula agrees with counting the positions of the filter."""
     assert p.do == outputs_by_counting(p.di, p.z, p.stride_d, p.pad_d, p.dilation_d)
     assert p.ho == outputs_by_counting(p.hi, p.y, p.stride_h, p.pad_h, p.dilation_h)
     assert p.wo == outputs_by_counting(p.wi, p.x, p.stride_w, p.pad_w, p.dilation_w)
@@ -56,14 +56,14 @@ def test_output_sizes_are_the_positions_of_the_filter(p: ConvProblem) -> None:
 
 @given(problems())
 def test_canonical_text_round_trips(p: ConvProblem) -> None:
-    """The text holds the whole identity."""
+    """The text has the complete identity."""
     assert parse_conv_problem(p.canonical()) == p
     assert ConvProblem(**p.to_dict()) == p
 
 
 @given(problems())
 def test_gemm_sizes_multiply_to_the_flops_of_forward_and_bwd_weight(p: ConvProblem) -> None:
-    """2 * M * N * K * G is the work; bwd_data counts input pixels instead of output ones."""
+    """2 * M * N * K * G is the work; bwd_data counts input pixels instead of output pixels."""
     for direction in (Direction.FORWARD, Direction.BWD_WEIGHT):
         m, n, k = p.with_direction(direction).gemm_sizes
         assert 2 * m * n * k * p.g == p.flops
@@ -86,7 +86,7 @@ def test_known_numbers_of_one_layer() -> None:
 
 
 def test_shapes_of_a_grouped_3d_problem() -> None:
-    """Groups stand before channels and depth before height."""
+    """Groups precede channels and depth precedes height."""
     p = problem(ndim=3, di=4, z=3, g=4)
     assert p.layout == "ndhwgc"
     assert p.input_shape == (1, 4, 28, 30, 4, 16)
@@ -97,7 +97,7 @@ def test_shapes_of_a_grouped_3d_problem() -> None:
 
 @pytest.mark.parametrize("name", [name for name in CONV_COLUMNS.values() if name not in {"n", "c", "k", "g"}])
 def test_every_spatial_size_is_part_of_the_identity(name: str) -> None:
-    """Problems that differ in one size are different problems with different texts."""
+    """Problems that differ in one size are unequal and have different texts."""
     plain = problem(ndim=3, di=9, z=3, pad_d=1, pad_h=1, pad_w=1)
     other = replace(plain, **{name: getattr(plain, name) + 1})
     assert plain != other
@@ -123,7 +123,7 @@ def test_every_spatial_size_is_part_of_the_identity(name: str) -> None:
     ],
 )
 def test_impossible_problems_are_refused(changes: dict[str, Any], words: str) -> None:
-    """What cannot be computed is an error of the user's, in words."""
+    """Impossible problems are usage errors with a reason."""
     with pytest.raises(UsageError) as caught:
         problem(**changes)
     assert words in caught.value.message
@@ -139,13 +139,13 @@ def test_impossible_problems_are_refused(changes: dict[str, Any], words: str) ->
     ],
 )
 def test_text_that_is_no_problem_is_refused(text: str) -> None:
-    """A text of another form, or of the wrong number of dimensions, is not read."""
+    """A malformed text, or a text of the wrong number of dimensions, is refused."""
     with pytest.raises(UsageError, match="not a"):
         parse_conv_problem(text)
 
 
 def test_columns_are_amds_nineteen() -> None:
-    """The sizes carry AMD's names, in AMD's order."""
+    """The sizes have AMD's names, in AMD's order."""
     columns = problem(pad_h=2).columns()
     assert len(columns) == 19
     assert list(columns)[:7] == ["N", "C", "K", "G", "Di", "Hi", "Wi"]
@@ -164,7 +164,7 @@ def test_columns_are_amds_nineteen() -> None:
 def test_a_refused_shape_has_what_to_do(
     args: list[str], hint: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """1D and channels-first layouts are refused with the reason, and with the same convolution as ckh has it."""
+    """1D and channels-first layouts are refused with the reason and the equivalent convolution that ckh supports."""
     if args[0] == "--problems":
         (tmp_path / "problems.txt").write_text(args[1])
         args = ["--problems", str(tmp_path / "problems.txt")]
@@ -175,7 +175,7 @@ def test_a_refused_shape_has_what_to_do(
 
 
 def test_1d_is_2d_of_height_1(capsys: pytest.CaptureFixture[str]) -> None:
-    """What the hint says is the same convolution: one row, and no padding of it by default."""
+    """The hint gives the same convolution: one row, by default without padding."""
     assert run(["predict", "--c", "64", "--hi", "1", "--wi", "28", "--y", "1", "--x", "3", "--json"]) == ExitCode.OK
     sizes = json.loads(capsys.readouterr().out)["sizes"]
     assert (sizes["hi"], sizes["y"], sizes["pad_h"]) == (1, 1, 0)

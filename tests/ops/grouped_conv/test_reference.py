@@ -1,4 +1,4 @@
-"""The reference against the definition of a convolution, product by product."""
+"""The reference compared with the definition of a convolution, product by product."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def whole_numbers(shape: tuple[int, ...], seed: int) -> Array:
 
 
 def meetings(p: ConvProblem) -> Iterator[tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]]:
-    """Every (image and output pixel, tap, image and input pixel) that meet in one product, in three dimensions."""
+    """Yield every (image and output pixel, tap, image and input pixel) of one product, in three dimensions."""
     strides, pads = (p.stride_d, p.stride_h, p.stride_w), (p.pad_d, p.pad_h, p.pad_w)
     dilations, sizes = (p.dilation_d, p.dilation_h, p.dilation_w), (p.di, p.hi, p.wi)
     for image, *output in np.ndindex(p.n, p.do, p.ho, p.wo):
@@ -62,7 +62,7 @@ def meetings(p: ConvProblem) -> Iterator[tuple[tuple[int, ...], tuple[int, ...],
 
 
 def by_definition(p: ConvProblem, a: Array, b: Array) -> Array:
-    """The result as the sum over all that meets."""
+    """Return the result as the sum of all products."""
     x_shape = (p.n, p.di, p.hi, p.wi, p.g, p.c // p.g)
     w_shape = (p.g, p.k // p.g, p.z, p.y, p.x, p.c // p.g)
     y_shape = (p.n, p.do, p.ho, p.wo, p.g, p.k // p.g)
@@ -97,7 +97,7 @@ def test_convolve_is_the_definition(text: str, direction: Direction) -> None:
 
 @st.composite
 def _any_sizes(draw: st.DrawFn) -> dict[str, Any]:
-    """Sizes of problems of both ranks, of which the depthwise ones are many."""
+    """Sizes of problems in 2D and 3D, many of them depthwise."""
     ndim = draw(st.sampled_from((2, 3)))
     group = draw(st.integers(1, 5))
     sizes: dict[str, Any] = {"n": draw(st.integers(1, 3)), "g": group, "ndim": ndim}
@@ -134,7 +134,7 @@ def test_precision_is_that_of_the_operands(name: str, direction: Direction) -> N
 
 @every_direction
 def test_operands_are_not_written(direction: Direction) -> None:
-    """Read-only operands, as the worker has them, are enough."""
+    """Read-only operands, as in the worker, are sufficient."""
     for name in ("3x3", "depthwise"):
         p = problem(PROBLEMS[name], direction)
         a, b = (whole_numbers(shape, 4) for shape in operand_shapes(p)[:2])
@@ -143,7 +143,7 @@ def test_operands_are_not_written(direction: Direction) -> None:
 
 
 def test_operands_and_reduction_lengths_by_hand() -> None:
-    """Forward takes x and w, bwd_data dy and w, bwd_weight dy and x; each sums another axis."""
+    """Forward takes x and w, bwd_data dy and w, bwd_weight dy and x; each sums over another axis."""
     p = problem(PROBLEMS["groups"], Direction.FORWARD)
     x, w, y = (1, 5, 6, 4, 3), (4, 2, 3, 3, 3), (1, 3, 8, 4, 2)
     assert operand_shapes(p) == (x, w, y)

@@ -1,4 +1,4 @@
-"""Slices of a kind are a partition of the problems."""
+"""Slices of a kind partition the problems."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ckh.problems import Direction
 
 
 def problem(**sizes: Any) -> ConvProblem:
-    """A problem that is dense, 2D, 3x3, unit stride and N = 1, but for what is given."""
+    """A dense 2D 3x3 problem with unit stride and N = 1, with the given changes."""
     defaults: dict[str, Any] = {"n": 1, "c": 64, "k": 64, "g": 1, "hi": 9, "wi": 9, "y": 3, "x": 3}
     return ConvProblem(Direction.FORWARD, **(defaults | sizes))
 
@@ -28,7 +28,7 @@ ALL = [
 
 @pytest.mark.parametrize("kind", SLICES)
 def test_every_problem_is_in_one_slice_of_each_kind(kind: str) -> None:
-    """None is in two, none in none, and no slice stays empty."""
+    """No problem is in two slices or in none, and no slice is empty."""
     inside = [[name for name, test in SLICES[kind].items() if test(one)] for one in ALL]
     assert all(len(names) == 1 for names in inside)
     assert {names[0] for names in inside} == set(SLICES[kind])
@@ -58,5 +58,5 @@ def test_every_problem_is_in_one_slice_of_each_kind(kind: str) -> None:
     ],
 )
 def test_slices_are_what_their_names_say(kind: str, name: str, sizes: dict[str, int]) -> None:
-    """Borders of each slice, and filters that are flat in depth."""
+    """Boundaries of each slice, and filters of depth 1."""
     assert SLICES[kind][name](problem(**sizes))

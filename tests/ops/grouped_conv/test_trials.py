@@ -1,4 +1,4 @@
-"""Problems that reach every end of a convolution kernel's loops, and the classes of kernels."""
+"""Problems that exercise every remainder of a convolution kernel's loops, and kernel classes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ PLAIN = parse_kernel_name("grouped_conv_fwd_fp16_nhwgc_2d_compv3_cshuffle_intraw
 @pytest.mark.parametrize("direction", Direction)
 @pytest.mark.parametrize("split_k", [1, 2])
 def test_every_number_of_steps(direction: Direction, split_k: int) -> None:
-    """The GEMM's K has 1 to 6 whole tiles for each part, and a ragged end somewhere; M and N are ragged too."""
+    """The GEMM's K has 1 to 6 whole tiles per part, and a remainder in some problem; M and N have remainders too."""
     kernel = replace(PLAIN, variant=direction, split_k=split_k)
     sizes = [problem.gemm_sizes for problem in loop_end_problems(kernel)]
     depths = {k for _, _, k in sizes}
@@ -44,14 +44,14 @@ def test_strides_dilations_groups_and_depths() -> None:
 
 
 def bordered(kernel: ConvKernel) -> set[int]:
-    """The depths of the problems with two images, a filter of 1x1 and padding."""
+    """Return the depths of the problems with two images, a 1x1 filter and padding."""
     problems = (one for one in loop_end_problems(kernel) if one.y == one.x == 1 and one.pad_h == one.pad_w == 1)
     return {one.gemm_sizes[2] for one in problems if one.n == 2}
 
 
 @pytest.mark.parametrize("direction", [Direction.FORWARD, Direction.BWD_WEIGHT])
 def test_borders_at_every_end_of_the_loop(direction: Direction) -> None:
-    """A filter of 1x1 meets rows and columns outside of two images at every number of steps, unless it is refused."""
+    """A 1x1 filter reads rows and columns outside two images at every number of iterations, unless rejected."""
     plain = replace(PLAIN, variant=direction)
     assert bordered(plain) == {32, 64, 72, 96, 128, 160, 192}
     assert bordered(replace(plain, specialization=FILTER1X1_PAD0)) == set()
@@ -64,20 +64,20 @@ def test_more_blocks_than_rows_of_a_group_of_them() -> None:
 
 
 def test_merged_groups_have_enough_groups() -> None:
-    """Every problem's groups are a multiple of those that a kernel merges."""
+    """Every problem's groups are a multiple of the groups that a kernel merges."""
     problems = loop_end_problems(replace(PLAIN, variant=Direction.BWD_WEIGHT, num_groups_to_merge=4))
     assert {one.g % 4 for one in problems} == {0}
 
 
 def test_specialized_kernels_have_problems_of_their_own() -> None:
-    """A kernel for 3x3 filters with one channel a group finds such problems among them, with and without a stride."""
+    """A kernel for 3x3 filters with one channel per group has such problems, with and without a stride."""
     kernel = replace(PLAIN, specialization="filter3x3", vector_a=1, vector_b=1, vector_c=1)
     allowed = [one for one in loop_end_problems(kernel) if not CONV_RULES.check(kernel, load_arch("gfx942"), one)]
     assert {(one.c_per_group, one.y, one.stride_h) for one in allowed} == {(1, 3, 1), (1, 3, 2)}
 
 
 def test_classes() -> None:
-    """A class says what changes the numbers: direction, dtype, pipeline, scheduler, options; not the tile."""
+    """A class has what affects the result: direction, dtype, pipeline, scheduler, options; not the tile."""
     weight = replace(PLAIN, variant=Direction.BWD_WEIGHT, split_k=2, two_stage=True)
     assert kernel_class(PLAIN) == "forward fp16 compv3 intrawave"
     assert kernel_class(weight).split(", ") == ["bwd_weight fp16 compv3 intrawave", "split K", "two stages"]
@@ -87,7 +87,7 @@ def test_classes() -> None:
 
 
 def test_representatives_belong_to_their_class() -> None:
-    """Each class has a kernel of every direction, split and not, in one and two stages, and problems for it."""
+    """Each class has a kernel of every direction, with and without split, in one and two stages, and its problems."""
     found = representatives(load_arch("gfx942"))
     for name, kernels in found.items():
         assert {kernel_class(kernel) for kernel in kernels} == {name}
@@ -99,7 +99,7 @@ def test_representatives_belong_to_their_class() -> None:
 
 
 def test_what_stands_for_a_class_of_mem_is_quickly_compiled() -> None:
-    """It loads as few tiles ahead as `mem` does, since each is an end of the loop; forward's first kind loads more."""
+    """It prefetches as few tiles as `mem` allows, since each remainder is compiled; forward's first kind more."""
     found = representatives(load_arch("gfx942"))
     ahead = {
         name: loaded_ahead(first.pipeline, (first.tile_m, first.tile_n, first.tile_k), 4, first.dtype)

@@ -1,4 +1,4 @@
-"""Validity: every rule is broken once, alone where that is possible, and says so."""
+"""Validity: every rule is broken once, on its own where possible, with its reason."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ if TYPE_CHECKING:
 
 
 def kernel_on(arch: ArchSpec, direction: Direction = Direction.FORWARD, **changes: Any) -> ConvKernel:
-    """A basic_v1 kernel of tile 64x64x64 in waves 4,1,1, then changed."""
+    """A basic_v1 kernel of tile 64x64x64 with waves 4,1,1, with the given changes."""
     plain = next(k for k in conv_pool(direction, arch) if (k.tile_m, k.tile_n, k.tile_k) == (64, 64, 64))
     return replace(plain, **changes)
 
 
 def problem_on(arch: ArchSpec, direction: Direction = Direction.FORWARD, **sizes: Any) -> ConvProblem:
-    """A 3x3 convolution of 64 channels, then changed."""
+    """A 3x3 convolution of 64 channels, with the given changes."""
     plain: dict[str, Any] = {"n": 2, "c": 64, "k": 64, "g": 1, "hi": 28, "wi": 28, "y": 3, "x": 3}
     return ConvProblem(variant=direction, dtype=arch.default_dtype, **{**plain, "pad_h": 1, "pad_w": 1, **sizes})
 
@@ -80,7 +80,7 @@ def depthwise_on(arch: ArchSpec, direction: Direction) -> ConvProblem:
     ],
 )
 def test_each_rule_of_an_architecture_has_its_words(changes: dict[str, Any], words: str) -> None:
-    """A kernel that breaks the rule is refused in words that say what and by how much."""
+    """A kernel that breaks the rule is rejected with a reason that states the value and the limit."""
     arch = load_arch("gfx942")
     assert CONV_RULES.check(kernel_on(arch), arch) == []
     reasons = CONV_RULES.check(kernel_on(arch, **changes), arch)
@@ -88,7 +88,7 @@ def test_each_rule_of_an_architecture_has_its_words(changes: dict[str, Any], wor
 
 
 def test_all_broken_rules_are_given() -> None:
-    """The first reason does not hide the others."""
+    """All reasons are returned, not only the first."""
     arch = load_arch("gfx942")
     kernel = kernel_on(arch, pipeline="compv4", scheduler=Scheduler.INTERWAVE, wave_m=8, vector_a=3, two_stage=True)
     text = "\n".join(CONV_RULES.check(kernel, arch, problem_on(arch, c=60)))
@@ -97,7 +97,7 @@ def test_all_broken_rules_are_given() -> None:
 
 
 def test_backward_rejects_compv5_and_bwd_data_cannot_merge() -> None:
-    """What a direction refuses, forward allows."""
+    """Forward allows what these directions reject."""
     arch, host = load_arch("gfx950"), load_arch("host")
     for direction in (Direction.BWD_DATA, Direction.BWD_WEIGHT):
         kernel = kernel_on(host, direction, pipeline="compv5")
@@ -110,7 +110,7 @@ def test_backward_rejects_compv5_and_bwd_data_cannot_merge() -> None:
 
 @pytest.mark.parametrize("arch", ["gfx908", "gfx942", "gfx950", "gfx1100"])
 def test_compv5_needs_two_groups_of_waves_along_k_on_a_gpu(arch: str) -> None:
-    """Executed with other waves or one group it writes nothing or NaN; the host stages for itself."""
+    """Executed with other waves or one group it writes nothing or NaN; the host stages differently."""
     spec = load_arch(arch)
     tile = parse_kernel_name("grouped_conv_fwd_fp16_nhwgc_2d_compv5_cshuffle_intrawave_64x64x64_1x1x2_32x32x16")
     reason = "compv5 computes nothing unless it has waves 1x1x2 in 2 wave groups"
@@ -126,7 +126,7 @@ def test_compv5_needs_two_groups_of_waves_along_k_on_a_gpu(arch: str) -> None:
 
 
 def test_async_pipelines_run_on_gfx950() -> None:
-    """comp_async with its double buffer is fine where the hardware has asynchronous loads."""
+    """comp_async with its double buffer is valid where the hardware has asynchronous loads."""
     arch = load_arch("gfx950")
     assert CONV_RULES.check(kernel_on(arch, pipeline="comp_async", double_smem_buffer=True), arch) == []
     assert CONV_RULES.check(kernel_on(arch, pipeline="basic_async_v1"), arch) == []
@@ -134,7 +134,7 @@ def test_async_pipelines_run_on_gfx950() -> None:
 
 
 def test_options_of_bwd_weight() -> None:
-    """Two stages, stream-K and merging are bwd_weight's; stream-K is not on gfx908, none is on the host."""
+    """Two stages, stream-K and merging are for bwd_weight; gfx908 has no stream-K, the host none of them."""
     direction = Direction.BWD_WEIGHT
     options: tuple[dict[str, Any], ...] = ({"two_stage": True}, {"streamk": "linear"}, {"num_groups_to_merge": 2})
     for changes in options:
@@ -157,13 +157,13 @@ def test_options_of_bwd_weight() -> None:
     ],
 )
 def test_what_the_host_does_not_offer(changes: dict[str, Any], words: str) -> None:
-    """The host refuses by its own limits, for exactly that reason."""
+    """The host rejects by its own limits, for exactly that reason."""
     host = load_arch("host")
     assert CONV_RULES.check(kernel_on(host, **changes), host) == [words]
 
 
 def test_rdna_has_no_waves_for_the_ten_tiles() -> None:
-    """The table is CDNA's: on gfx1100 each kernel is refused for its waves, and fp32 for its dtype."""
+    """The table is CDNA's: on gfx1100 each kernel is rejected for its waves, and fp32 for its dtype."""
     gfx1100 = load_arch("gfx1100")
     kernel = kernel_on(load_arch("gfx942"))
     expect_reasons(CONV_RULES.check(kernel, gfx1100), ("gfx1100", "4x1x1", "2x4x1, 1x8x1, 8x1x1, 4x2x1"))
@@ -172,7 +172,7 @@ def test_rdna_has_no_waves_for_the_ten_tiles() -> None:
 
 
 def test_incomplete_kernel_is_refused_and_still_checked() -> None:
-    """What a short name holds is checked; what it lacks is named."""
+    """Parameters of a short name are checked; missing ones are named."""
     kernel = parse_kernel_name("grouped_conv_bwd_data_bf16_2d_64x64x64_compv5_interwave")
     reasons = CONV_RULES.check(kernel, load_arch("gfx950"))
     expect_values(reasons[0], "wave_m, ")
@@ -198,14 +198,14 @@ def test_incomplete_kernel_is_refused_and_still_checked() -> None:
     ],
 )
 def test_vector_divisibility(direction: Direction, sizes: dict[str, int], expected: list[str]) -> None:
-    """Forward wants C/G and K/G in eights; backward C/G in eights and K/G in fours."""
+    """Forward requires C/G and K/G divisible by 8; backward C/G by 8 and K/G by 4."""
     arch = load_arch("gfx942")
     assert CONV_RULES.of_problem(kernel_on(arch, direction), arch, problem_on(arch, direction, **sizes)) == expected
 
 
 @pytest.mark.parametrize("direction", list(Direction))
 def test_depthwise_is_refused_by_all_on_gfx942_and_by_none_on_host(direction: Direction) -> None:
-    """One channel per group fits no vector of a GPU kernel; the host's kernels mask what is left over."""
+    """One channel per group fits no vector of a GPU kernel; the host's kernels mask the remainder."""
     gfx942, host = load_arch("gfx942"), load_arch("host")
     pool = conv_pool(direction, gfx942)
     assert (
@@ -216,7 +216,7 @@ def test_depthwise_is_refused_by_all_on_gfx942_and_by_none_on_host(direction: Di
 
 
 def test_kernel_and_problem_must_be_of_one_kind() -> None:
-    """Direction, dtype, dimensions and layout are compared, each on its own."""
+    """Direction, dtype, dimensions and layout are compared independently."""
     arch = load_arch("gfx942")
     problem = replace(problem_on(arch, Direction.BWD_DATA), ndim=3, layout="ndhwgc", dtype="fp16")
     expect_reasons(
@@ -229,7 +229,7 @@ def test_kernel_and_problem_must_be_of_one_kind() -> None:
 
 
 def test_forward_kernels_that_merge_groups_accept_nothing_with_vectors_of_eight() -> None:
-    """Merging wants one channel per group and vector B wants eight: AMD's `_gm2` forward kernels fit no problem."""
+    """Merging requires one channel per group and vector B eight: AMD's `_gm2` forward kernels support no problem."""
     arch = load_arch("gfx942")
     kernel = kernel_on(arch, num_groups_to_merge=2)
     reasons = CONV_RULES.of_problem(kernel, arch, depthwise_on(arch, Direction.FORWARD))
@@ -243,7 +243,7 @@ def test_forward_kernels_that_merge_groups_accept_nothing_with_vectors_of_eight(
 
 
 def test_bwd_weight_merges_even_groups() -> None:
-    """Two groups are merged when their number is even, whatever the channels."""
+    """Two groups are merged if their number is even, whatever the channels."""
     arch, direction = load_arch("gfx942"), Direction.BWD_WEIGHT
     kernel = kernel_on(arch, direction, num_groups_to_merge=2)
     assert CONV_RULES.of_problem(kernel, arch, problem_on(arch, direction, c=64, k=64, g=4)) == []
@@ -264,7 +264,7 @@ def test_bwd_weight_merges_even_groups() -> None:
     ],
 )
 def test_specializations(specialization: str, sizes: dict[str, Any], missing: list[str]) -> None:
-    """A specialised kernel runs only what it is made for, on the host as on a GPU."""
+    """A specialised kernel supports only its own kind of problems, on the host as on a GPU."""
     host = load_arch("host")
     kernel = kernel_on(host, specialization=specialization)
     reasons = CONV_RULES.of_problem(kernel, host, problem_on(host, **sizes))
@@ -272,7 +272,7 @@ def test_specializations(specialization: str, sizes: dict[str, Any], missing: li
 
 
 def test_compv6_in_bwd_weight_needs_four_trips_over_k() -> None:
-    """N * Ho * Wo of less than four tiles of K is refused on a GPU and not on the host."""
+    """N * Ho * Wo of less than four tiles of K is rejected on a GPU and not on the host."""
     direction = Direction.BWD_WEIGHT
     for name, expected in (("gfx942", ["compv6 in bwd_weight needs 4 iterations over K, 192 gives 3"]), ("host", [])):
         arch = load_arch(name)
@@ -283,7 +283,7 @@ def test_compv6_in_bwd_weight_needs_four_trips_over_k() -> None:
 
 @pytest.mark.parametrize(
     ("arch_name", "parts", "images", "is_refused"),
-    # An image has 64 pixels, a tile of K as many: so many images of each part are so many trips.
+    # An image has 64 pixels, as has a tile of K: images per part are iterations per part.
     [
         ("gfx942", 4, 8, False),
         ("gfx942", 4, 9, True),
@@ -317,7 +317,7 @@ def test_compv4_in_bwd_weight_overruns_parts_of_three_trips(
     ],
 )
 def test_tensors_beyond_32_bit_offsets(direction: Direction, sizes: dict[str, int], sized: dict[str, int]) -> None:
-    """CK Tile cuts the batch but no image; backward weight cuts nothing, and no GPU kernel takes what is larger."""
+    """CK Tile splits the batch but no image; backward weight splits nothing; GPU kernels reject larger tensors."""
     arch, host = load_arch("gfx942"), load_arch("host")
     problem = problem_on(arch, direction, **sizes)
     reasons = [f"the {name} has {size} bytes; CK Tile's offsets reach {2**31 - 1}" for name, size in sized.items()]
@@ -332,7 +332,7 @@ def test_explicit_gemms_and_two_stages_reach_less() -> None:
     plain = {"y": 1, "x": 1, "pad_h": 0, "pad_w": 0, "k": 8}
     explicit = {"specialization": FILTER1X1_STRIDE1_PAD0, "explicit_gemm": True}
     for direction, n in ((Direction.FORWARD, 2), (Direction.BWD_DATA, 4)):
-        problem = problem_on(arch, direction, n=n, hi=2048, wi=2048, **plain)  # 2^28 elements an image
+        problem = problem_on(arch, direction, n=n, hi=2048, wi=2048, **plain)  # 2^28 elements per image
         kernel = kernel_on(arch, direction, **explicit)
         assert CONV_RULES.of_problem(replace(kernel, explicit_gemm=False), arch, problem) == []
         (reason,) = CONV_RULES.of_problem(kernel, arch, problem)
@@ -344,7 +344,7 @@ def test_explicit_gemms_and_two_stages_reach_less() -> None:
 
 
 def test_check_without_a_problem_is_the_architectures_verdict() -> None:
-    """The parts add up: nothing is asked twice or lost."""
+    """The parts add up: no rule is applied twice or omitted."""
     arch = load_arch("gfx942")
     kernel, problem = kernel_on(arch, vector_a=3), problem_on(arch, c=62)
     assert CONV_RULES.check(kernel, arch) == list(CONV_RULES.of_arch(kernel, arch))

@@ -1,4 +1,4 @@
-"""The tables of variants and tiles, against the figures of AMD's rules."""
+"""The tables of variants and tiles, compared with the figures of AMD's rules."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.refusals import expect_refusal
 
 
 def test_thirty_variants_by_pipeline() -> None:
-    """There are 30 different ones, 8 for each interwave pipeline, 2 for compv4 and 4 for the others."""
+    """There are 30 distinct variants, 8 for each interwave pipeline, 2 for compv4 and 4 for the others."""
     assert len(set(PIPELINE_VARIANTS)) == len(PIPELINE_VARIANTS) == 30
     assert Counter(row.pipeline for row in PIPELINE_VARIANTS) == {
         "basic_v1": 8,
@@ -44,13 +44,13 @@ def test_variants_are_in_amds_order() -> None:
 
 
 def test_only_two_pipelines_are_interwave() -> None:
-    """Every interwave row is one of basic_v1 and mem."""
+    """Every interwave row is basic_v1 or mem."""
     assert {row.pipeline for row in PIPELINE_VARIANTS if row.scheduler is Scheduler.INTERWAVE} == INTERWAVE_PIPELINES
     assert {"basic_v1", "mem"} == INTERWAVE_PIPELINES
 
 
 def test_pipelines_of_the_directions() -> None:
-    """Each direction has the same eight; the backward ones reject compv5 alone."""
+    """Each direction has the same eight; the backward ones reject compv5 only."""
     for direction in Direction:
         assert len(set(VARIANT_PIPELINES[direction])) == 8
     assert REJECTED_PIPELINES[Direction.FORWARD] == frozenset()
@@ -58,14 +58,14 @@ def test_pipelines_of_the_directions() -> None:
 
 
 def test_double_smem_rules_do_not_refuse_a_row_of_the_table() -> None:
-    """A pipeline never needs what it cannot have, and basic_v1, measured with it, may have it."""
+    """No pipeline requires an option that it cannot have; basic_v1, measured with it, may have it."""
     assert not DOUBLE_SMEM_PIPELINES & NO_DOUBLE_SMEM_PIPELINES
     assert "basic_v1" not in NO_DOUBLE_SMEM_PIPELINES
     assert "wavelet" in NO_DOUBLE_SMEM_PIPELINES
 
 
 def test_ten_tiles() -> None:
-    """Ten different tiles, six of them on AMD's compv4 list, all with vectors 4, 8, 8."""
+    """Ten distinct tiles, six of them on AMD's compv4 list, all with vectors 4, 8, 8."""
     assert len({row.tile for row in CONV_TILES}) == len(CONV_TILES) == 10
     assert sum(row.compv4_compatible for row in CONV_TILES) == 6
     assert {row.vectors for row in CONV_TILES} == {(4, 8, 8)}
@@ -80,7 +80,7 @@ def test_tiles_are_covered_by_their_waves() -> None:
 
 @pytest.mark.parametrize("triple", [wave_of, warp_tile_of, vectors_of])
 def test_triples_that_a_short_name_left_out_are_an_error(triple: object) -> None:
-    """Nothing is put in the place of waves, warp tile or vectors that are not known."""
+    """Unknown waves, warp tile or vectors are not substituted."""
     assert callable(triple)
     with expect_refusal(UsageError, "incomplete-kernel"):
         triple(parse_kernel_name("grouped_conv_forward_bf16_2d_16x64x64_mem_intrawave"))

@@ -1,4 +1,4 @@
-"""Where the shared data may be, and small databases made by hand."""
+"""Location of the shared data, and small databases made by hand."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def mi200() -> Path:
-    """The MI200 database; skips without it."""
+    """Path of the MI200 database; skips the test without it."""
     path = DATA / "miopen_finddb_gfx90a_104cu.parquet"
     if not path.is_file():
         pytest.skip("the shared find database of the MI200 is not beside this checkout")

@@ -1,4 +1,4 @@
-"""Which solvers a problem has, and why it lacks the others."""
+"""Candidate solvers of a problem, and reasons for the exclusion of others."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ DENSE_3X3 = MiopenProblem(Direction.FORWARD, 2, 8, 16, 1, 14, 14, 3, 3, pad_h=1,
 
 @pytest.fixture
 def many(frame: pd.DataFrame) -> pd.DataFrame:
-    """The frame's rows with 60 heights each, whose channels are 16, 32, ...: enough to have something in common."""
+    """The frame's rows with 60 heights each and channels 16, 32, ...: enough for common properties."""
     made: pd.DataFrame = pd.concat(
         [frame.assign(Hi=14 + i, C=16 * (1 + i % 3), time_ms=1.0) for i in range(60)], ignore_index=True
     )
@@ -42,14 +42,14 @@ def many(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def test_what_few_rows_have_in_common_says_nothing(frame: pd.DataFrame) -> None:
-    """A solver measured once is a candidate for its whole group but for what its name says, the most measured first."""
+    """A solver measured once is a candidate for its whole group unless its name excludes it; most measured first."""
     table = make_table(from_frame(frame, DEVICE).frame)
     assert candidates(DENSE_3X3, table).solvers == ("ConvBinWinogradRxSf3x2", "GemmFwdRest")
     assert candidates(DENSE_3X3, table).refused == {"GemmFwd1x1_0_2 is for 1x1 filters": 1}
 
 
 def test_what_was_known_before_is_added_to(frame: pd.DataFrame, many: pd.DataFrame) -> None:
-    """A table of old and new rows together is that of all of them, and a solver needs what both had in common."""
+    """A table extended by new rows equals the table of all rows, and a solver requires what both have in common."""
     first = make_table(from_frame(many, DEVICE).frame)
     wider = many.assign(C=8 * (1 + many["Hi"] % 3))
     added = make_table(from_frame(wider, DEVICE).frame, first)
@@ -62,7 +62,7 @@ def test_what_was_known_before_is_added_to(frame: pd.DataFrame, many: pd.DataFra
 
 
 def test_a_solver_for_1x1_filters_is_no_candidate_for_others() -> None:
-    """Its name says so, also where it was measured on too few problems to tell from these."""
+    """The solver's name decides, even if it was measured on too few problems."""
     table = read_candidates(data_dir("models") / "miopen_conv_gfx942")
     sizes = "n16_c256_k256_g1_i28x28"
     other = parse_miopen_problem(f"miopen_conv_forward_fp16_nchw_2d_{sizes}_f3x3_s1x1_p1x1_d1x1")
@@ -74,7 +74,7 @@ def test_a_solver_for_1x1_filters_is_no_candidate_for_others() -> None:
 
 
 def test_what_all_of_many_rows_have_in_common_is_needed(many: pd.DataFrame) -> None:
-    """After 60 problems a solver of strided 1x1 filters and channels divisible by 16 is one for those alone."""
+    """After 60 problems a solver of strided 1x1 filters and channels divisible by 16 is a candidate for such only."""
     table = make_table(from_frame(many, DEVICE).frame)
     assert candidates(DENSE_3X3, table).solvers == ()
     expect_reasons(
@@ -101,7 +101,7 @@ def test_what_all_of_many_rows_have_in_common_is_needed(many: pd.DataFrame) -> N
     ],
 )
 def test_an_unmeasured_group_has_no_candidates(frame: pd.DataFrame, changes: dict[str, str], group: str) -> None:
-    """Another direction, dtype, layout or grouping is another group; an unmeasured one says so."""
+    """Another direction, dtype, layout or grouping is another group; an unmeasured group gives that reason."""
     problem = MiopenProblem(**{**DENSE_3X3.to_dict(), **changes})
     assert group_name(problem) == group
     found = candidates(problem, make_table(from_frame(frame, DEVICE).frame))
@@ -111,7 +111,7 @@ def test_an_unmeasured_group_has_no_candidates(frame: pd.DataFrame, changes: dic
 
 
 def test_the_file_reads_back(tmp_path: Path, many: pd.DataFrame) -> None:
-    """The table that a model's directory holds equals the one that was made."""
+    """The table restored from a model's directory equals the original."""
     table = make_table(from_frame(many, DEVICE).frame)
     (tmp_path / CANDIDATES_NAME).write_text(table.to_json())
     assert read_candidates(tmp_path) == table
@@ -122,7 +122,7 @@ def test_the_file_reads_back(tmp_path: Path, many: pd.DataFrame) -> None:
 
 @pytest.mark.parametrize("content", [None, "", "[]", "{}", '{"groups": {"a": {"b": {"measured": "x"}}}}'])
 def test_a_damaged_file_is_refused(tmp_path: Path, content: str | None) -> None:
-    """A file that is missing, no JSON or of another form is an error that names it."""
+    """A file that is missing, not JSON or malformed is an error that names it."""
     if content is not None:
         (tmp_path / CANDIDATES_NAME).write_text(content)
     with pytest.raises(CkhError, match=r"candidates\.json"):
@@ -131,7 +131,7 @@ def test_a_damaged_file_is_refused(tmp_path: Path, content: str | None) -> None:
 
 @pytest.mark.slow
 def test_no_measured_solver_is_refused(mi200: Path) -> None:
-    """Of the problems of 600 sizes, not in the table, more than 99.9 % of the measured solvers are candidates."""
+    """For the problems of 600 sizes that are not in the table, over 99.9 % of the measured solvers are candidates."""
     times = read_parquet(mi200, DEVICE, skip_bad=True)
     sizes = times.size_ids()
     order = np.random.default_rng(0).permutation(sizes.max() + 1)

@@ -1,4 +1,4 @@
-"""Files of find databases: plain and bz2, good and nasty."""
+"""Files of find databases: plain and bz2, valid and damaged."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def _write(folder: Path, content: str | bytes, name: str = "gfx90a68.fdb.txt") -
     ],
 )
 def test_the_file_name_tells_the_device(tmp_path: Path, name: str, device: FdbDevice) -> None:
-    """Compute units are hex behind the architecture, or decimal behind an underscore."""
+    """Compute units are hex after the architecture, or decimal after an underscore."""
     assert device_of(tmp_path / name) == device
 
 
@@ -55,20 +55,20 @@ def test_what_is_given_goes_before_the_name(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["some.fdb.txt", "gfx90a.fdb.txt", "gfx90a00.fdb.txt", "gfx90azz.fdb.txt", "gfx9"])
 def test_a_name_without_device_is_refused(tmp_path: Path, name: str) -> None:
-    """Nothing is guessed for a name that says nothing."""
+    """Nothing is guessed for a name that states no device."""
     with expect_refusal(UsageError, "unknown-hardware"):
         device_of(tmp_path / name)
 
 
 def test_an_unknown_architecture_is_refused(tmp_path: Path) -> None:
-    """An architecture without a spec is an error that names those that have one."""
+    """An unknown architecture is an error that lists the known ones."""
     with expect_refusal(UsageError, "unknown-arch", "gfx906"):
         device_of(tmp_path / "gfx906_60.fdb.txt")
 
 
 @pytest.mark.parametrize("pack", [bytes, bz2.compress])
 def test_both_forms_are_read_plain_and_packed(tmp_path: Path, pack: type[bytes]) -> None:
-    """Lines of both forms, a blank one, CRLF and a byte-order mark: three rows in order, and one without a time."""
+    """Lines of both forms, a blank line, CRLF and a byte-order mark: three rows in order, and one without a time."""
     text = "\ufeff" + NEW.replace("\n", "\r\n") + "\n" + OLD + NO_TIME
     path = _write(tmp_path, pack(text.encode()))
     tally = Tally()
@@ -80,7 +80,7 @@ def test_both_forms_are_read_plain_and_packed(tmp_path: Path, pack: type[bytes])
 
 
 def test_bad_lines_are_counted_by_reason_and_refuse_the_file(tmp_path: Path) -> None:
-    """A file with bad lines is refused with their counts and numbers; leaving them out gives the good rows."""
+    """A file with bad lines is refused with their counts and numbers; skipping them gives the valid rows."""
     path = _write(tmp_path, NEW.encode() + b"nonsense\n\xff\xfe=\n" + NEW.replace("FP32", "FP8").encode() + b"x\n")
     with expect_refusal(DataError, "bad-row", "4", "2", "1", "1", "2"):
         list(iter_rows(path, Tally()))
@@ -90,7 +90,7 @@ def test_bad_lines_are_counted_by_reason_and_refuse_the_file(tmp_path: Path) -> 
 
 
 def test_a_line_without_end_is_passed_over(tmp_path: Path) -> None:
-    """A line of three megabytes is one bad line, and the next one is read."""
+    """A line of three megabytes is one bad line, and the next line is read."""
     tally = Tally()
     path = _write(tmp_path, b"1" * 3_000_000 + b"\n" + NEW.encode())
     assert len(list(iter_rows(path, tally, skip_bad=True))) == 2
@@ -99,21 +99,21 @@ def test_a_line_without_end_is_passed_over(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("content", [b"", b"\n\n", b"BZh", bz2.compress(NEW.encode() * 500)[:-20], b"BZh9" + b"x" * 99])
 def test_unusable_files_are_refused(tmp_path: Path, content: bytes) -> None:
-    """Empty, blank, cut and damaged files are refused, whatever is skipped."""
+    """Empty, blank, truncated and damaged files are refused, even with bad lines skipped."""
     path = _write(tmp_path, content)
     with pytest.raises(DataError):
         list(iter_rows(path, Tally(), skip_bad=True))
 
 
 def test_a_missing_file_is_refused(tmp_path: Path) -> None:
-    """A file that is not there is an error of data, not a traceback."""
+    """A missing file is a data error, not a traceback."""
     with expect_refusal(DataError, "unreadable"):
         list(iter_rows(tmp_path / "gfx90a68.fdb.txt", Tally()))
 
 
 @pytest.mark.slow
 def test_memory_does_not_grow_with_the_file(tmp_path: Path) -> None:
-    """Reading 20,000 lines, 3 MB of text in a packed file, holds less than 1 MB at any time."""
+    """Reading 20,000 lines, 3 MB of text in a packed file, never holds more than 1 MB."""
     path = _write(tmp_path, bz2.compress(NEW.encode() * 20_000, 1))
     tracemalloc.start()
     count = sum(1 for _ in iter_rows(path, Tally()))

@@ -14,7 +14,7 @@ KEY = "256-14-16-3x5-128-14-8-32-1x2-1x2-1x1-0-NCHW-FP32-F"
 
 
 def test_a_line_of_the_present_form() -> None:
-    """Solver, time, workspace and algorithm follow the key; a group count of 2 stands at its end."""
+    """Solver, time, workspace and algorithm follow the key; the number of groups, 2, ends the key."""
     line = parse_line(
         "256-14-16-3x5-128-14-8-32-1x2-1x2-1x1-0-NCHW-FP32-F_g2=ConvBinWinogradRxSf3x2:0.25,0,"
         "miopenConvolutionFwdAlgoWinograd;GemmFwdRest:1.5,7340032,miopenConvolutionFwdAlgoGEMM\n"
@@ -25,7 +25,7 @@ def test_a_line_of_the_present_form() -> None:
 
 
 def test_a_line_of_the_older_form() -> None:
-    """In the older form the algorithm comes first, and a library where the algorithm now stands."""
+    """In the older form the algorithm comes first, and a library is in the place of the algorithm."""
     line = parse_line(
         "32-30-30-3x3-3-32-32-100-0x0-1x1-1x1-0-NCHW-FP32-B=miopenConvolutionBwdDataAlgoGEMM:gemm,3.904,97200,rocBlas,"
         "<unused>;miopenConvolutionBwdDataAlgoImplicitGEMM:ConvMlirIgemmBwdXdlops,0.5,16,"
@@ -59,7 +59,7 @@ def test_a_key_in_3d() -> None:
 
 
 def test_nhwc_repeats_the_layout_of_every_tensor() -> None:
-    """NHWC stands three times, and gives the same sizes as NCHW."""
+    """NHWC is stated three times, and gives the same sizes as NCHW."""
     nhwc = parse_key(KEY.replace("NCHW", "NHWC-NHWC-NHWC"))
     nchw = parse_key(KEY)
     assert nhwc.layout == "nhwc"
@@ -67,7 +67,7 @@ def test_nhwc_repeats_the_layout_of_every_tensor() -> None:
 
 
 def test_a_time_of_zero_is_read_as_it_stands() -> None:
-    """What 0 means is the reader's business."""
+    """The meaning of 0 is left to the caller."""
     assert parse_line(KEY + ANY.replace("0.25", "0")).solvers[0].time_ms == 0
 
 
@@ -106,7 +106,7 @@ def test_a_time_of_zero_is_read_as_it_stands() -> None:
     ],
 )
 def test_malformed_lines_are_told_by_reason(text: str, reason: str) -> None:
-    """Each kind of mistake has its own reason, by which it is counted."""
+    """Each kind of fault has its own reason, by which it is counted."""
     with pytest.raises(LineError) as caught:
         parse_line(text)
     assert caught.value.reason == reason

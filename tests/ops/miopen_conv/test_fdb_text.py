@@ -1,4 +1,4 @@
-"""User find databases are written as MIOpen writes them, of measured rows alone, and read back without loss."""
+"""User find databases are written as MIOpen writes them, from measured rows only, and read back without loss."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 F = "miopenConvolutionFwdAlgo"
-# In MIOpen's own text: directions, layouts, dimensions, groups, element types and times of all sizes.
+# MIOpen's own text: directions, layouts, dimensions, groups, element types and times of all magnitudes.
 LINES = (
     f"256-14-14-3x3-128-14-14-32-1x1-1x1-1x1-0-NCHW-FP32-F=ConvAsm3x3U:0.25,0,{F}Direct;GemmFwdRest:1.5,64,{F}GEMM",
     "64-7-7-1x1-32-14-14-8-0x0-2x2-1x1-0-NCHW-FP16-B=GemmBwd1x1_stride2:3.5,401408,miopenConvolutionBwdDataAlgoGEMM",
@@ -35,7 +35,7 @@ NAME = "gfx942130.HIP.3_5_1_8d1ae90e.ufdb.txt"
 
 
 def write(folder: Path, *lines: str, name: str = NAME) -> Path:
-    """A find database."""
+    """Write a find database."""
     folder.mkdir(exist_ok=True)
     path = folder / name
     path.write_text("".join(line + "\n" for line in lines))
@@ -44,14 +44,14 @@ def write(folder: Path, *lines: str, name: str = NAME) -> Path:
 
 @pytest.mark.parametrize("line", LINES)
 def test_a_line_is_written_as_it_was_read(line: str) -> None:
-    """Key, solvers, times, workspaces and algorithms are MIOpen's text again."""
+    """Key, solvers, times, workspaces and algorithms equal MIOpen's text."""
     record = parse_line(line)
     assert line_text(record) == line
     assert key_text(record.problem) == line.partition("=")[0]
 
 
 def test_a_round_trip_loses_nothing(tmp_path: Path) -> None:
-    """From a database to a dataset and back, the fastest solver of each problem first, by either command."""
+    """From a database to a dataset and back, the fastest solver of each problem first, by both commands."""
     source = write(tmp_path / "in", *LINES)
     data = tmp_path / "data.parquet"
     assert run(["convert", str(source), "--out", str(data)]) == ExitCode.OK
@@ -67,7 +67,7 @@ def test_a_round_trip_loses_nothing(tmp_path: Path) -> None:
 
 
 def test_databases_are_merged(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Several inputs become one database; what exists is replaced with --force only, and only by its kind."""
+    """Several inputs become one database; an existing file is replaced with --force only, and only by its kind."""
     one, two = write(tmp_path / "a", LINES[0]), write(tmp_path / "b", LINES[1])
     out = tmp_path / NAME
     args = ["export", "--to", "miopen", "--data", str(one), "--data", str(two), "--out", str(out)]
@@ -92,7 +92,7 @@ def test_databases_are_merged(tmp_path: Path, capsys: pytest.CaptureFixture[str]
 def test_a_database_is_for_the_device_that_was_measured(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str, code: ExitCode, words: str
 ) -> None:
-    """The name must say the rows' architecture and compute units; nothing is written else."""
+    """The name must state the rows' architecture and compute units; otherwise nothing is written."""
     source = write(tmp_path / "in", LINES[0])
     assert run(["export", "--to", "miopen", "--data", str(source), "--out", str(tmp_path / name)]) == code
     assert words in capsys.readouterr().err
@@ -100,7 +100,7 @@ def test_a_database_is_for_the_device_that_was_measured(
 
 
 def test_nothing_predicted_or_incomplete_is_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Predictions are refused, and so are rows without a workspace, which MIOpen would take for none."""
+    """Predictions are refused, as are rows without a workspace, which MIOpen would take as none."""
     data = tmp_path / "data.parquet"
     assert run(["convert", str(write(tmp_path / "in", LINES[0])), "--out", str(data)]) == ExitCode.OK
     frame = read_dataset(data).frame

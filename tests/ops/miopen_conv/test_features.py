@@ -1,4 +1,4 @@
-"""Features against loops over problems and names."""
+"""Features compared with loops over problems and names."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def _alignment(number: int) -> int:
 
 @pytest.mark.parametrize("problem", PROBLEMS)
 def test_sizes_are_those_of_the_problem(problem: MiopenProblem) -> None:
-    """Outputs, flops, bytes, GEMM sizes and channels equal what the problem itself computes."""
+    """Outputs, flops, bytes, GEMM sizes and channels equal the problem's."""
     have = _features(problem)
     m, n, k = problem.gemm_sizes
     assert (have["Do"], have["Ho"], have["Wo"]) == (problem.do, problem.ho, problem.wo)
@@ -81,7 +81,7 @@ def test_alignment_is_the_power_of_two_that_divides(problem: MiopenProblem) -> N
 
 @pytest.mark.parametrize("problem", PROBLEMS)
 def test_divisors_are_powers_of_two_up_to_4096(problem: MiopenProblem) -> None:
-    """They equal trial division of the GEMM's sides, the channels, the pixels and the batch."""
+    """They equal trial division of the GEMM's sizes, the channels, the pixels and the batch."""
     have = _features(problem)
     m, n, k = problem.gemm_sizes
     sizes = {"gemm_m": m, "gemm_n": n, "gemm_k": k, "C": problem.c, "K": problem.k, "N": problem.n}
@@ -94,7 +94,7 @@ def test_divisors_are_powers_of_two_up_to_4096(problem: MiopenProblem) -> None:
 
 @pytest.mark.parametrize("problem", PROBLEMS)
 def test_a_layer_is_told_whatever_its_batch(problem: MiopenProblem) -> None:
-    """Work and bytes of one image equal those of the problem with N = 1, without the filter; so do they for N = 7."""
+    """Work and bytes per image equal those of the problem with N = 1, without the filter, and for N = 7."""
     have, one = _features(problem), replace(problem, n=1)
     assert have["log2_image_flops"] == pytest.approx(math.log2(one.flops), rel=1e-14)
     moved = one.bytes - math.prod(one.weight_shape) * _bytes(one)
@@ -119,7 +119,7 @@ def test_fill_by_hand() -> None:
 @pytest.mark.parametrize("problem", PROBLEMS)
 @pytest.mark.parametrize("cus", [1, CUS])
 def test_exact_tiles_divide_the_gemm(problem: MiopenProblem, cus: int) -> None:
-    """The largest tile of powers of two up to 256 that divides the sides, counted by trial division."""
+    """The largest tile of powers of two up to 256 that divides the GEMM's sizes, by trial division."""
     have = _features(problem, cus=cus)
     m, n, _ = problem.gemm_sizes
     a, b = (next(2**power for power in range(8, -1, -1) if side % 2**power == 0) for side in (m, n))
@@ -145,7 +145,7 @@ def test_the_tuned_tile_by_hand() -> None:
 
 @pytest.mark.parametrize("problem", PROBLEMS)
 def test_tiles_fill_the_compute_units(problem: MiopenProblem) -> None:
-    """Number, fill and last wave of 128x128 tiles equal counting them by hand."""
+    """Number, utilization and last wave of 128x128 tiles equal counting by hand."""
     have = _features(problem)
     m, n, _ = problem.gemm_sizes
     tiles = math.ceil(m / 128) * math.ceil(n / 128) * problem.g
@@ -185,7 +185,7 @@ def test_winograd_work_by_hand() -> None:
 
 
 def test_nhwc_solvers_transpose_nchw_tensors() -> None:
-    """An NHWC solver moves all bytes of an NCHW problem once more, and none of an NHWC one; others never do."""
+    """An NHWC solver transposes all bytes of an NCHW problem, and none of an NHWC one; others never do."""
     solver = "ConvAsmImplicitGemmGTCDynamicBwdXdlopsNHWC"
     assert _features(NCHW, solver)["log2_transposed_bytes"] == math.log2(NCHW.bytes)
     assert _features(NCHW, solver)["transposed_by_flops"] == NCHW.bytes / NCHW.flops
@@ -194,7 +194,7 @@ def test_nhwc_solvers_transpose_nchw_tensors() -> None:
 
 
 def test_a_solver_is_its_number_and_its_family() -> None:
-    """The solver's own features equal what its name says; an unknown one is -1 in the category alone."""
+    """The solver's own features equal the properties of its name; an unknown solver is -1 in the category only."""
     for name in ("ConvBinWinogradRxSf2x3g1", "ConvMlirIgemmWrWXdlops", "ConvOclBwdWrW2<8>", "SomethingNewNHWC"):
         have, solver = _features(NCHW, name), parse_solver(name)
         assert (have["solver"], have["solver_version"], have["solver_batches"]) == (
@@ -207,7 +207,7 @@ def test_a_solver_is_its_number_and_its_family() -> None:
 
 
 def test_a_batch_of_rows_equals_the_rows_alone(frame: pd.DataFrame) -> None:
-    """Rows of several problems and solvers at once have the values that each has alone; all are finite."""
+    """Rows of several problems and solvers in one batch have the same values as on their own; all are finite."""
     table = from_frame(frame, FdbDevice("gfx90a", CUS))
     whole = MIOPEN_CONV.matrix({name: table.frame[name].to_numpy() for name in INPUT_COLUMNS}, {"num_cus": [CUS]})
     problems = [table.problems()[i] for i in table.problem_ids()]
@@ -217,7 +217,7 @@ def test_a_batch_of_rows_equals_the_rows_alone(frame: pd.DataFrame) -> None:
 
 
 def test_traced_dependence_is_true() -> None:
-    """Features of the problem do not change with the solver, those of the solver not with problem or hardware."""
+    """Features of the problem do not change with the solver, features of the solver not with problem or hardware."""
     base, other_solver = _features(WEIGHT), _features(WEIGHT, "ConvBinWinogradRxSf2x3")
     other_problem = _features(NCHW, "GemmFwdRest", cus=7)
     found = dependence(MIOPEN_CONV, MIOPEN_CONV.names)
@@ -230,7 +230,7 @@ def test_traced_dependence_is_true() -> None:
 
 
 def test_a_missing_column_is_named() -> None:
-    """Nothing is assumed for a column that is not there."""
+    """No value is assumed for a missing column."""
     columns = {name: value for name, value in _columns(NCHW, "gemm").items() if name != "layout"}
     with pytest.raises(DataError, match="'layout'"):
         MIOPEN_CONV.matrix(columns, {"num_cus": np.array([CUS])})

@@ -1,4 +1,4 @@
-"""Training on a made-up world in which one solver is best for large channels and another for small ones."""
+"""Training on synthetic data in which one solver is best for large channels and another for small ones."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def world() -> SolverTable:
 
 
 def test_what_separates_the_solvers_is_learned(world: SolverTable) -> None:
-    """Held-out sizes get the best solver always, where the better of the two alone would be right half the time."""
+    """Held-out sizes always get the best solver; the better of the two alone would be right for half of them."""
     is_held = held_out(world)
     asked = world.select(is_held)
     efficiency = efficiency_of(asked, predict(train_order(world.select(~is_held), TINY), asked))
@@ -60,7 +60,7 @@ def test_what_separates_the_solvers_is_learned(world: SolverTable) -> None:
 
 
 def test_held_out_sizes_are_held_out_in_all_directions(world: SolverTable) -> None:
-    """A fifth of the sizes is held out, and none of them occurs among the others."""
+    """A fifth of the sizes is held out, and none of them occurs in the training data."""
     is_held = held_out(world)
     sizes = world.frame[list(SIZES)].apply(tuple, axis=1)
     assert not set(sizes[is_held]) & set(sizes[~is_held])
@@ -71,14 +71,14 @@ def test_held_out_sizes_are_held_out_in_all_directions(world: SolverTable) -> No
 
 
 def test_efficiency_is_that_of_the_chosen_rows(world: SolverTable) -> None:
-    """Scores that choose the slow solver give 1 / 2, those of the negative times 1."""
+    """Scores that choose the slow solver give 1 / 2, negative times as scores give 1."""
     times = times_of(world).latency_ms
     assert efficiency_of(world, -times).tolist() == [1.0] * 160
     assert efficiency_of(world, times).tolist() == [0.5] * 160
 
 
 def test_the_same_data_and_seed_give_the_same_bytes(world: SolverTable) -> None:
-    """Two trainings are equal; another seed is another model; rounds are told as they pass."""
+    """Two trainings are equal; another seed gives another model; progress is reported by round."""
     passed: list[int] = []
     text = train_order(world, TINY, advance=passed.append)
     assert passed == [1] * 8
@@ -87,7 +87,7 @@ def test_the_same_data_and_seed_give_the_same_bytes(world: SolverTable) -> None:
 
 
 def test_a_blend_is_a_sum(world: SolverTable) -> None:
-    """Raw scores are those of the LambdaRanks and 8 times as many of the regression's; its trees are all of theirs."""
+    """Raw scores are the LambdaRanks' plus 8 times the regression's; the trees are the union of both."""
     joined, (one, two), regression = _blend(world)
     assert joined.count("Tree=") == 8 + 8 + 12
     expected = predict(one, world) + predict(two, world) + 16 * predict(regression, world)
@@ -101,7 +101,7 @@ def _blend(world: SolverTable) -> tuple[str, list[str], str]:
 
 
 def test_the_regression_is_of_relative_time(world: SolverTable) -> None:
-    """Of two solvers, one of which takes twice as long: 0 and log(1 / 2), and the weights of 1 and 1 / 2 show."""
+    """For two solvers, one twice as slow, targets are 0 and log(1 / 2), with weights 1 and 1 / 2."""
     params = replace(TINY.params, n_estimators=200, num_leaves=31, min_child_samples=1, reg_lambda=0.0, subsample=1.0)
     scores = predict(train_regression(world, replace(TINY, regression=replace(params, colsample_bytree=1.0))), world)
     is_fast = world.frame["latency_ms"].to_numpy() == 1
@@ -114,7 +114,7 @@ def test_the_regression_is_of_relative_time(world: SolverTable) -> None:
 
 
 def test_a_base_is_corrected(world: SolverTable) -> None:
-    """Trees trained on the scores of a model that is always wrong make it right."""
+    """Trees trained on the scores of an always wrong model correct it."""
     wrong = SolverTable(world.frame.assign(latency_ms=3.0 - world.frame["latency_ms"]), world.device, 0, {})
     base = train_order(wrong, TINY)
     assert efficiency_of(world, predict(base, world)).tolist() == [0.5] * 160
@@ -125,7 +125,7 @@ def test_a_base_is_corrected(world: SolverTable) -> None:
 
 @pytest.mark.slow
 def test_a_slim_text_predicts_the_same(world: SolverTable) -> None:
-    """Less than 70 % of LightGBM's text gives equal scores in LightGBM, and the same in ckh's forest."""
+    """Less than 70 % of LightGBM's text gives equal scores in LightGBM, and in ckh's forest."""
     booster = lightgbm.train({"verbose": -1, "min_data_in_leaf": 5}, _data(world), 20)
     matrix, text = matrix_of(world), booster.model_to_string()
     short = slim(text)
@@ -136,7 +136,7 @@ def test_a_slim_text_predicts_the_same(world: SolverTable) -> None:
 
 
 def test_a_short_text_keeps_four_digits_of_leaves_and_seven_of_thresholds() -> None:
-    """Numbers are rounded as by hand, halves of integers stay, and other lines are untouched."""
+    """Numbers are rounded as by hand, halves of integers are kept, and other lines are unchanged."""
     text = "threshold=2.5000000000000004 123456.50000000001 1.0000000180025095e-35\nleaf_value=0.0123456789 -2 12345\n"
     rounded = "threshold=2.5 123456.5 1e-35\nleaf_value=0.01235 -2 1.234e+04\n"
     other = "decision_type=2 2\nleft_child=1000001 -1\n"
@@ -145,7 +145,7 @@ def test_a_short_text_keeps_four_digits_of_leaves_and_seven_of_thresholds() -> N
 
 
 def test_a_short_text_scores_almost_the_same(world: SolverTable) -> None:
-    """Scores differ by no more than half a unit of a leaf's fourth digit each, and trees are split as before."""
+    """Scores differ by at most half a unit of a leaf's fourth digit per tree, and splits are unchanged."""
     booster = lightgbm.train({"verbose": -1, "min_data_in_leaf": 5}, _data(world), 20)
     matrix, text = matrix_of(world), slim(booster.model_to_string())
     short = lightgbm.Booster(model_str=shorten(text))
@@ -159,7 +159,7 @@ def test_a_short_text_scores_almost_the_same(world: SolverTable) -> None:
 
 
 def test_the_packed_forest_reads_joined_models(world: SolverTable) -> None:
-    """A blend, with categories, has the same scores in ckh's forest as in LightGBM."""
+    """A blend with categories has the same scores in ckh's forest as in LightGBM."""
     joined, _, _ = _blend(world)
     packed = packed_scores(pack(parse_forest(joined)), matrix_of(world))
     np.testing.assert_allclose(packed, predict(joined, world), rtol=1e-12)
@@ -170,7 +170,7 @@ def _data(world: SolverTable) -> lightgbm.Dataset:
 
 
 def test_models_that_do_not_fit_are_not_joined(world: SolverTable) -> None:
-    """Models of other inputs, and texts without trees, are refused."""
+    """Models with different inputs, and texts without trees, are refused."""
     other = lightgbm.train({"verbose": -1, "min_data_in_leaf": 5}, _data(world), 2).model_to_string()
     with expect_refusal(ModelError, "model-inputs"):
         join_trees([train_order(world, TINY), other])
@@ -180,7 +180,7 @@ def test_models_that_do_not_fit_are_not_joined(world: SolverTable) -> None:
 
 
 def test_the_recipes_order_and_tell_speeds() -> None:
-    """Both recipes are blends with a model of speeds of fewer leaves; the small one has the smaller trees."""
+    """Both recipes are blends with a speed model of fewer leaves; the small recipe has smaller trees."""
     for recipe in (RECIPE, SMALL_RECIPE):
         assert (recipe.targets, str(recipe.rank)) == (("tflops",), "blend")
         assert recipe.speeds is not None

@@ -1,4 +1,4 @@
-"""`miopen_conv` as the rest of ckh sees it: pools of solvers that problems share."""
+"""Record of `miopen_conv`: pools of solvers shared by problems."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MODEL = data_dir("models") / "miopen_conv_gfx90a"
 
 
 def problem(draw: Random) -> MiopenProblem:
-    """One of many layers, dense and grouped."""
+    """Draw a layer, dense or grouped."""
     taps, groups, size = draw.choice((1, 3, 5)), draw.choice((1, 1, 2)), draw.randint(7, 60)
     channels = (groups * 4 * draw.randint(1, 64), groups * 4 * draw.randint(1, 64), groups)
     return MiopenProblem(
@@ -24,7 +24,7 @@ def problem(draw: Random) -> MiopenProblem:
 
 
 def test_problems_of_a_group_choose_from_one_pool() -> None:
-    """The pool is the group's whole list, one object; the chosen are those that the table names, in its order."""
+    """The pool is the group's whole list, one object; the candidates are the table's, in its order."""
     op, arch, table, draw = operation("miopen_conv"), load_arch("gfx90a"), read_candidates(MODEL), Random(3)
     pools: dict[str, object] = {}
     sizes = set()

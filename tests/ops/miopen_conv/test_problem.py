@@ -15,7 +15,7 @@ FORWARD = Direction.FORWARD
 
 
 def test_the_text_of_a_problem_reads_back_in_every_direction_dtype_and_layout() -> None:
-    """All 3 x 4 x 4 kinds of problems survive the round trip, and no two have the same text."""
+    """All 3 x 4 x 4 kinds of problems survive the round trip, with distinct texts."""
     texts = set()
     for direction, dtype, ndim in itertools.product(Direction, DTYPES, LAYOUTS):
         for layout in LAYOUTS[ndim]:
@@ -29,14 +29,14 @@ def test_the_text_of_a_problem_reads_back_in_every_direction_dtype_and_layout() 
 
 
 def test_the_canonical_text_says_everything() -> None:
-    """The text of a strided, padded, dilated and grouped problem is the one written here by hand."""
+    """The text of a strided, padded, dilated and grouped problem equals one written by hand."""
     problem = MiopenProblem(FORWARD, 2, 12, 24, 4, 9, 7, 3, 1, 2, 1, 1, 0, dilation_h=2, dtype="bf16", layout="nhwc")
     assert problem.canonical() == "miopen_conv_forward_bf16_nhwc_2d_n2_c12_k24_g4_i9x7_f3x1_s2x1_p1x0_d2x1"
 
 
 @pytest.mark.parametrize("direction", Direction)
 def test_sizes_are_those_of_the_same_convolution(direction: Direction) -> None:
-    """Flops, bytes and GEMM sizes equal those of a ConvProblem; the layout alone tells problems apart."""
+    """Flops, bytes and GEMM sizes equal those of a ConvProblem; only the layout differs."""
     sizes = (direction, 2, 12, 24, 4, 9, 7, 3, 1)
     here, there = MiopenProblem(*sizes), ConvProblem(*sizes)
     assert (here.flops, here.bytes, here.gemm_sizes) == (there.flops, there.bytes, there.gemm_sizes)
@@ -59,7 +59,7 @@ def test_sizes_are_those_of_the_same_convolution(direction: Direction) -> None:
     ],
 )
 def test_impossible_problems_are_refused(changes: dict[str, object], message: str) -> None:
-    """A problem that MIOpen could not have is refused with the rule that it breaks."""
+    """A problem that MIOpen cannot have is refused with the broken rule."""
     good: dict[str, object] = {"variant": FORWARD, "n": 1, "c": 12, "k": 24, "g": 4, "hi": 9, "wi": 7, "y": 3, "x": 1}
     with pytest.raises(UsageError, match=message):
         MiopenProblem(**{**good, **changes})  # type: ignore[arg-type]
@@ -78,6 +78,6 @@ def test_impossible_problems_are_refused(changes: dict[str, object], message: st
     ],
 )
 def test_other_texts_are_no_problems(text: str) -> None:
-    """Texts of another form, direction or layout are refused as such."""
+    """Texts of another form, direction or layout are refused."""
     with pytest.raises(UsageError):
         parse_miopen_problem(text)

@@ -1,4 +1,4 @@
-"""What solvers' names say."""
+"""Properties derived from solvers' names."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ LOGGED = {
 
 
 def test_ids_are_miopens() -> None:
-    """Ten ids equal those of MIOpen's registry, and no id is given twice."""
+    """Ten ids equal those of MIOpen's registry, and all ids are unique."""
     assert {name: SOLVER_IDS[name] for name in LOGGED} == LOGGED
     assert len(set(SOLVER_IDS.values())) == len(SOLVER_IDS)
 
@@ -64,7 +64,7 @@ def test_ids_are_miopens() -> None:
 def test_the_family_of_a_solver(
     name: str, algorithm: Algorithm, origin: SolverOrigin, unit: MathUnit, serves: Serves
 ) -> None:
-    """Algorithm, origin, instructions and direction are read from the name."""
+    """Algorithm, origin, instructions and direction are derived from the name."""
     solver = parse_solver(name)
     assert (solver.algorithm, solver.origin, solver.unit, solver.serves) == (algorithm, origin, unit, serves)
 
@@ -86,7 +86,7 @@ def _tile(solver: Solver) -> tuple[int, int, int, int]:
     ],
 )
 def test_winograd_tiles(name: str, tile: tuple[int, int, int, int]) -> None:
-    """F(m, r) is read from the three spellings; of a weight gradient the filter is the output."""
+    """F(m, r) is parsed from three spellings; for a weight gradient the filter is the output."""
     assert _tile(parse_solver(name)) == tile
 
 
@@ -112,7 +112,7 @@ def test_smaller_facts() -> None:
 
 
 def test_a_newer_solver_has_everything_but_a_number() -> None:
-    """A name that the registry lacks still tells its family."""
+    """The family is derived from a name that is not in the registry."""
     solver = parse_solver("ConvHipImplicitGemmGroupFwdXdlopsV7")
     assert solver.id == UNKNOWN_ID
     assert (solver.algorithm, solver.unit, solver.serves) == (Algorithm.IMPLICIT_GEMM, MathUnit.XDLOPS, Serves.FORWARD)

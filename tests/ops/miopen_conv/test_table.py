@@ -45,7 +45,7 @@ def test_text_and_frame_give_the_same_table(tmp_path: Path, frame: pd.DataFrame)
 
 
 def test_a_problem_twice_in_a_file_is_refused(tmp_path: Path) -> None:
-    """Two times of one solver on one problem would leave open which counts."""
+    """Two times of one solver on one problem are ambiguous."""
     path = tmp_path / "gfx90a68.fdb.txt"
     path.write_text(TEXT + TEXT.splitlines(keepends=True)[0])
     with expect_refusal(DataError, "duplicate-rows", "2", "ConvBinWinogradRxSf3x2", "miopen_conv_forward"):
@@ -53,7 +53,7 @@ def test_a_problem_twice_in_a_file_is_refused(tmp_path: Path) -> None:
 
 
 def test_problems_and_sizes_are_numbered(frame: pd.DataFrame) -> None:
-    """Four problems of three sizes: directions differ as problems and not as sizes."""
+    """Four problems of three sizes: directions are distinct problems of the same size."""
     table = from_frame(frame, DEVICE)
     assert table.problem_ids().tolist() == [0, 0, 1, 1, 2, 3]
     assert table.size_ids().tolist() == [0, 0, 0, 0, 1, 2]
@@ -66,7 +66,7 @@ def test_problems_and_sizes_are_numbered(frame: pd.DataFrame) -> None:
 
 
 def test_a_choice_needs_two_solvers(frame: pd.DataFrame) -> None:
-    """Problems with one solver that has a time leave nothing to choose."""
+    """Problems with one timed solver are excluded."""
     assert from_frame(frame, DEVICE).of_choice().frame["latency_ms"].tolist() == [0.5, 1.0, 2.0, 4.0]
 
 
@@ -94,7 +94,7 @@ def test_a_choice_needs_two_solvers(frame: pd.DataFrame) -> None:
     ],
 )
 def test_bad_rows_are_counted_by_reason(frame: pd.DataFrame, changes: dict[str, Any], reason: str) -> None:
-    """A bad row refuses the frame, or is left out and counted; the others stay."""
+    """A bad row refuses the frame, or is skipped and counted; the others remain."""
     good = frame.assign(Do=[1] * 6 + [4], Ho=[14] * 4 + [7] * 2 + [14], Wo=[14] * 4 + [7] * 2 + [14])
     extra = good.iloc[[0]].assign(**{"solver": "ConvAsm3x3U", "C": 32, **changes})
     if reason == "solver twice":
@@ -108,13 +108,13 @@ def test_bad_rows_are_counted_by_reason(frame: pd.DataFrame, changes: dict[str, 
 
 
 def test_missing_columns_are_named(frame: pd.DataFrame) -> None:
-    """A frame without a column that is needed is refused with its name."""
+    """A frame without a required column is refused with its name."""
     with expect_refusal(DataError, "missing-column", "layout", "pad_h"):
         from_frame(frame.drop(columns=["pad_h", "layout"]), DEVICE)
 
 
 def test_an_unreadable_file_is_refused(tmp_path: Path) -> None:
-    """What is no Parquet file, or is not there, is an error of data."""
+    """A missing file, and a file that is not Parquet, are data errors."""
     (tmp_path / "x.parquet").write_bytes(b"nothing")
     for name in ("x.parquet", "y.parquet"):
         with expect_refusal(DataError, "unreadable"):
@@ -122,7 +122,7 @@ def test_an_unreadable_file_is_refused(tmp_path: Path) -> None:
 
 
 def test_the_shared_database(mi200: Path) -> None:
-    """Of 519,820 rows 941 have no time and 953 an output that their sizes do not give; problems are what they say."""
+    """Of 519,820 rows 941 have no time and 953 an output that contradicts their sizes; problems are as documented."""
     table = read_parquet(mi200, DEVICE, skip_bad=True)
     assert (len(table.frame), table.without_time, table.bad) == (517_926, 941, {"output size": 953})
     ids = table.problem_ids()
@@ -134,7 +134,7 @@ def test_the_shared_database(mi200: Path) -> None:
 
 
 def test_convert_reads_parquet_of_find_databases(frame: pd.DataFrame, tmp_path: Path) -> None:
-    """A Parquet file with their columns becomes a dataset; its name, or the options, say what was measured."""
+    """A Parquet file with their columns becomes a dataset; its name, or the options, state the device."""
     frame.to_parquet(tmp_path / "miopen_finddb_gfx90a_104cu.parquet")
     out = tmp_path / "out.parquet"
     convert([tmp_path / "miopen_finddb_gfx90a_104cu.parquet"], out, ReadOptions())
@@ -149,7 +149,7 @@ def test_convert_reads_parquet_of_find_databases(frame: pd.DataFrame, tmp_path: 
 
 
 def test_parquet_that_is_damaged_or_of_no_format_is_refused(tmp_path: Path) -> None:
-    """Convert names a Parquet file that it cannot read, whose columns are of no format, or that is a dataset."""
+    """Convert names a Parquet file that is unreadable, of an unknown format, or a dataset already."""
     (tmp_path / "cut.parquet").write_bytes(b"PAR1nothing")
     with expect_refusal(DataError, "unreadable"):
         convert([tmp_path / "cut.parquet"], tmp_path / "out.parquet", ReadOptions())

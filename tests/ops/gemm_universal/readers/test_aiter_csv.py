@@ -35,7 +35,7 @@ SKIP_BAD = ReadOptions(skip_bad=True)
 
 
 def write(folder: Path, *rows: dict[str, Any], columns: tuple[str, ...] = COLUMNS, name: str = "tuned.csv") -> Path:
-    """Rows, each given by what differs from a good one."""
+    """Write a table of rows, each given by its differences from a valid row."""
     lines = [",".join(columns), *(",".join(str((ROW | row)[column]) for column in columns) for row in rows)]
     path = folder / name
     path.write_bytes("".join(line + "\r\n" for line in lines).encode())
@@ -43,7 +43,7 @@ def write(folder: Path, *rows: dict[str, Any], columns: tuple[str, ...] = COLUMN
 
 
 def test_exact_values(tmp_path: Path) -> None:
-    """A winner has the shape, type and device of its row, and TFLOPS that follow from its time."""
+    """A winner has the shape, type and device of its row, and TFLOPS derived from its time."""
     path = write(tmp_path, {})
     assert find_reader(path) is readers()["aiter-csv"]
     found = read_winners(path, ANY)
@@ -66,12 +66,12 @@ def test_exact_values(tmp_path: Path) -> None:
     ],
 )
 def test_element_types(tmp_path: Path, text: str, dtype: str) -> None:
-    """The names that torch has become ours."""
+    """Types named as in torch are converted to ckh's."""
     assert read_winners(write(tmp_path, {"q_dtype_w": text}), ANY).winners[0].problem.dtype == dtype
 
 
 def test_block_scaled_tables_are_fp8(tmp_path: Path) -> None:
-    """They have no column for the type; other tables without it are not guessed at."""
+    """Block-scaled tables without a type column are fp8; other tables without it are refused."""
     block = write(tmp_path, {"kernelName": "a8w8_blockscale_1x128x128_256x16"}, columns=BLOCK)
     assert read_winners(block, ANY).winners[0].problem.dtype == "fp8"
     with expect_refusal(DataError, "bad-row", "q_dtype_w"):
@@ -79,7 +79,7 @@ def test_block_scaled_tables_are_fp8(tmp_path: Path) -> None:
 
 
 def test_older_tables_tell_the_architecture_by_compute_units(tmp_path: Path) -> None:
-    """80 and 304 are gfx942; 256 are of two architectures, so that --arch must say."""
+    """80 and 304 compute units are gfx942; 256 is ambiguous, so that --arch is required."""
     rows = [{"cu_num": 80}, {"cu_num": 304}]
     found = read_winners(write(tmp_path, *rows, columns=OLD), ANY).winners
     assert [(winner.arch, winner.num_cus) for winner in found] == [("gfx942", 80), ("gfx942", 304)]
@@ -90,7 +90,7 @@ def test_older_tables_tell_the_architecture_by_compute_units(tmp_path: Path) -> 
 
 
 def test_an_architecture_can_be_picked(tmp_path: Path) -> None:
-    """With --arch, rows of others are bad, and left out if asked."""
+    """With --arch, rows of other architectures are bad, and skipped on request."""
     path = write(tmp_path, {}, {"gfx": "gfx950", "cu_num": 256}, {"gfx": "gfx1250", "cu_num": 256})
     found = read_winners(path, ReadOptions(arch="gfx950", skip_bad=True))
     assert [winner.arch for winner in found.winners] == ["gfx950"]
@@ -98,7 +98,7 @@ def test_an_architecture_can_be_picked(tmp_path: Path) -> None:
 
 
 def test_of_a_shape_that_is_there_twice_the_faster_counts(tmp_path: Path) -> None:
-    """Of one device; the same shape on another, or of another type, is another entry. The slower are counted."""
+    """The fastest of duplicate rows is kept, per device and type; slower ones are counted."""
     rows: list[dict[str, Any]] = [
         {},
         {"us": 4.0, "tflops": 83.89},
@@ -112,7 +112,7 @@ def test_of_a_shape_that_is_there_twice_the_faster_counts(tmp_path: Path) -> Non
 
 
 def test_tflops_that_contradict_the_time_are_noted(tmp_path: Path) -> None:
-    """The warning says where; rounding to two decimals is no contradiction."""
+    """The warning names the location; rounding to two decimals is no contradiction."""
     tiny = {"M": 1, "N": 64, "K": 64, "us": 3.0, "tflops": 0.0}
     found = read_winners(write(tmp_path, tiny, {"tflops": 50.0}), ANY)
     assert len(found.warnings) == 1
@@ -142,7 +142,7 @@ def test_tflops_that_contradict_the_time_are_noted(tmp_path: Path) -> None:
     ],
 )
 def test_a_bad_row_is_named_or_skipped(tmp_path: Path, change: dict[str, Any], reason: str, detail: str) -> None:
-    """It is refused with its line, or left out and counted when asked."""
+    """A bad row is refused with its line number, or skipped and counted on request."""
     path = write(tmp_path, {}, change)
     with pytest.raises(DataError) as caught:
         read_winners(path, ANY)
@@ -153,7 +153,7 @@ def test_a_bad_row_is_named_or_skipped(tmp_path: Path, change: dict[str, Any], r
 
 
 def test_empty_lines_are_no_rows(tmp_path: Path) -> None:
-    """They are passed over, and the lines of other rows are still right."""
+    """Empty lines are skipped, and line numbers of other rows remain correct."""
     path = write(tmp_path, {})
     path.write_text(path.read_text(encoding="utf-8") + "\n\n,,\n", encoding="utf-8")
     assert len(read_winners(path, ANY).winners) == 1
@@ -171,13 +171,13 @@ def test_empty_lines_are_no_rows(tmp_path: Path) -> None:
 def test_an_unusable_table_is_refused(
     tmp_path: Path, columns: tuple[str, ...], rows: list[dict[str, Any]], message: str
 ) -> None:
-    """One line says what is wrong with the file."""
+    """An unusable table is refused in one line."""
     with pytest.raises(DataError, match=message):
         read_winners(write(tmp_path, *rows, columns=columns), ANY)
 
 
 def test_not_one_good_row(tmp_path: Path) -> None:
-    """A table of which nothing is left is none, and bytes that are no text are no table."""
+    """A table without a valid row, and bytes that are not text, are refused."""
     with expect_refusal(DataError, "no-good-row"):
         read_winners(write(tmp_path, {"us": "inf"}), SKIP_BAD)
     path = write(tmp_path, {})
@@ -187,7 +187,7 @@ def test_not_one_good_row(tmp_path: Path) -> None:
 
 
 def test_written_winners_are_no_table_of_aiter(tmp_path: Path) -> None:
-    """What is written of winners is no dataset to read."""
+    """A written file of winners is not readable as a dataset."""
     written = tmp_path / "winners.csv"
     write_winners(read_winners(write(tmp_path, {}), ANY).winners, written)
     for options in (ANY, ReadOptions(arch="gfx942", skip_bad=True)):
@@ -198,7 +198,7 @@ def test_written_winners_are_no_table_of_aiter(tmp_path: Path) -> None:
 
 
 def test_a_file_of_winners_is_a_problem_file(tmp_path: Path) -> None:
-    """Problems are read from it once each, and the winners stand beside them with exact numbers."""
+    """Its problems are read once each, beside winners with exact numbers."""
     rows: list[dict[str, Any]] = [
         {},
         {"cu_num": 304, "us": 2.5, "tflops": 134.22},
@@ -216,7 +216,7 @@ def test_a_file_of_winners_is_a_problem_file(tmp_path: Path) -> None:
 
 
 def test_what_cannot_be_written_is_refused(tmp_path: Path) -> None:
-    """Another ending, no winners, or no folder."""
+    """Another suffix, no winners, and a missing folder are refused."""
     winners = read_winners(write(tmp_path, {}), ANY).winners
     with expect_refusal(UsageError, "unknown-format"):
         write_winners(winners, tmp_path / "winners.txt")
@@ -227,7 +227,7 @@ def test_what_cannot_be_written_is_refused(tmp_path: Path) -> None:
 
 
 def real(name: str) -> Winners:
-    """The winners of a real table; the test is skipped without it."""
+    """Return the winners of a real table; skip the test without it."""
     path = DATA / f"aiter_{name}_tuned_gemm.csv"
     if not path.exists():
         pytest.skip(f"{path} is not there")
@@ -257,7 +257,7 @@ def real(name: str) -> Winners:
     ],
 )
 def test_real_tables(name: str, devices: dict[tuple[str, int, str], int], fastest: float, tmp_path: Path) -> None:
-    """Counts by device and type, and the highest TFLOPS, are those of the files, without gfx1250."""
+    """Counts by device and type, and the highest TFLOPS, equal those of the files, without gfx1250."""
     found = real(name)
     counts: dict[tuple[str, int, str], int] = {}
     for winner in found.winners:

@@ -1,4 +1,4 @@
-"""Raw logs of GEMM benchmarks: what is found between noise, what is dropped and why, and memory that does not grow."""
+"""Raw logs of GEMM benchmarks: results among other output, dropped objects and reasons, and bounded memory."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ LAYOUTS = {"layout_a": "RowMajor", "layout_b": "ColumnMajor", "layout_c": "RowMa
 
 
 def result(latency: float | str = 0.125, tflops: float | str | None = None, name: str = NAME, **problem: Any) -> str:
-    """An object as the tile engine prints it, of several lines."""
+    """Return an object of several lines, as the tile engine prints it."""
     sizes = {"split_k": 1, "m": 16, "n": 4096, "k": 2048, "dtype_a": "fp8", **LAYOUTS} | problem
     rate = FLOPS / float(latency) / 1e9 if tflops is None else tflops
     perf = f'{{\n   "latency(ms)": {latency},\n   "tflops(TFlops)": {rate},\n   "bandwidth(GB/s)": 3.00\n}}'
@@ -41,26 +41,26 @@ def result(latency: float | str = 0.125, tflops: float | str | None = None, name
 
 
 def bare(name: str = NAME, **perf: Any) -> str:
-    """An object on one line that leaves its problem to the last `Shape` line."""
+    """Return an object on one line whose problem is that of the last `Shape` line."""
     numbers = {"latency(ms)": perf.get("ms", 0.5), "tflops(TFlops)": perf.get("rate", FLOPS / 0.5 / 1e9)}
     return json.dumps({"name": name, "perf_result": numbers}) + "\n"
 
 
 def write(folder: Path, *parts: str) -> Path:
-    """A log of parts as they are."""
+    """Write a log of these parts."""
     path = folder / "gemm.log"
     path.write_bytes("".join(parts).encode())
     return path
 
 
 def rows_of(path: Path, options: ReadOptions = GFX950) -> list[dict[str, Any]]:
-    """The rows that were read."""
+    """Return the rows read from a log."""
     rows: list[dict[str, Any]] = read_input(path, options, "bench-log").rows.table().to_pylist()
     return rows
 
 
 def skipping(path: Path) -> tuple[list[float], dict[str, int]]:
-    """Times, and counts of what was left out."""
+    """Return times, and counts of skipped objects."""
     reading = read_input(path, SKIP_BAD, "bench-log")
     return reading.rows.table()["latency_ms"].to_pylist(), reading.bad
 
@@ -81,7 +81,7 @@ def test_exact_values(tmp_path: Path) -> None:
 
 
 def test_what_an_object_leaves_out_the_last_shape_line_says(tmp_path: Path) -> None:
-    """A `Shape` line stands anywhere in a line, holds until the next, and gives way to an object's own problem."""
+    """A `Shape` line may begin anywhere in a line and applies until the next; an object's own problem wins."""
     next_shape = "[rank 0] " + SHAPE.replace("M=16", "M=64") + " tuning...\n"
     path = write(tmp_path, SHAPE + "\n", bare(), next_shape, bare(), result(m=8, tflops=FLOPS / 2 / 0.125 / 1e9))
     assert [(row["m"], row["n"], row["k"], row["split_k"]) for row in rows_of(path, SKIP_BAD)] == [
@@ -92,7 +92,7 @@ def test_what_an_object_leaves_out_the_last_shape_line_says(tmp_path: Path) -> N
 
 
 def test_braces_and_quotes_in_strings_do_not_count(tmp_path: Path) -> None:
-    """Nor do escaped quotes, brackets, and a `Shape` line in a string."""
+    """Braces, brackets, escaped quotes and `Shape` lines in strings are ignored."""
     note = '"note": "} \\" { [ \\\\", "x": "Shape 1: M=1 N=1 K=1 dtype=fp8 layout=rcr"'
     odd = f'{{"name": "%s", {note},\n "perf_result": %s}}\n'
     perf = '{"latency(ms)": 0.5, "tflops(TFlops)": 0.536870912}'
@@ -104,7 +104,7 @@ def test_braces_and_quotes_in_strings_do_not_count(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("end", ["\n", "\r\n"])
 def test_objects_are_found_in_noise(tmp_path: Path, end: str) -> None:
-    """Among progress bars, control characters, bytes that are no text, and line ends of either kind."""
+    """Objects are found among progress bars, control characters, binary data, and both kinds of line ends."""
     noise = "\x1b[32m[ 3%]\x1b[0m }}} \"quote ' { :\n\n   \t\nWARN: don't\n"
     text = (noise + result() + noise + "   " + result(name=OTHER).replace("\n", "\n   ") + "\n" + noise).encode()
     path = tmp_path / "gemm.log"
@@ -113,7 +113,7 @@ def test_objects_are_found_in_noise(tmp_path: Path, end: str) -> None:
 
 
 def test_interleaved_output_costs_only_what_it_tears(tmp_path: Path) -> None:
-    """An object into which another is printed is dropped; the other, and those on one line, are kept."""
+    """An object interrupted by another is dropped; the other, and objects on one line, are kept."""
     first = result(0.125).splitlines(keepends=True)
     torn = "".join(first[:3]) + result(0.25, name=OTHER) + "".join(first[3:])
     glued = bare().rstrip("\n") + bare(OTHER) + "progress 12%" + bare(NAME.replace("128x64", "256x64"))
@@ -123,18 +123,18 @@ def test_interleaved_output_costs_only_what_it_tears(tmp_path: Path) -> None:
 
 
 def test_an_object_that_begins_behind_noise_is_found(tmp_path: Path) -> None:
-    """Its first brace stands at the end of a line that something else began."""
+    """An object whose first brace follows other output on the same line is found."""
     assert len(rows_of(write(tmp_path, "progress 50%", result()))) == 1
 
 
 def test_the_best_instance_is_not_counted_again(tmp_path: Path) -> None:
-    """The tile engine prints it a second time at its end."""
+    """The best result, which the tile engine prints again at its end, is not counted twice."""
     path = write(tmp_path, result(), "***\nThe best kernel instance is: ", result(), "***\n")
     assert len(rows_of(path)) == 1
 
 
 def test_a_line_of_noise_in_an_object_makes_it_malformed(tmp_path: Path) -> None:
-    """Only that object is dropped, once."""
+    """Only the object that contains the line is dropped, once."""
     broken = result().replace(' "problem"', 'HIP warning\n "problem"')
     times, bad = skipping(write(tmp_path, broken, result(0.25, name=OTHER)))
     assert (times, bad) == ([0.25], {bench_log.MALFORMED: 1})
@@ -142,7 +142,7 @@ def test_a_line_of_noise_in_an_object_makes_it_malformed(tmp_path: Path) -> None
 
 @pytest.mark.parametrize("lost", [1, 2, 5, 20, 21, 60, 150, 300])
 def test_a_killed_run_costs_one_object(tmp_path: Path, lost: int) -> None:
-    """Wherever an object is cut off, the next run in the same file is read whole."""
+    """Wherever an object is cut off, the next run in the same file is read completely."""
     text = result(0.125)
     path = write(tmp_path, text[: len(text) - 1 - lost], "\n", result(0.25, name=OTHER), result(0.5))
     times, bad = skipping(path)
@@ -151,13 +151,13 @@ def test_a_killed_run_costs_one_object(tmp_path: Path, lost: int) -> None:
 
 
 def test_a_shape_line_ends_an_object(tmp_path: Path) -> None:
-    """What was open before it is cut off, and it holds for what follows."""
+    """A `Shape` line drops the open object and applies to the following objects."""
     times, bad = skipping(write(tmp_path, '{\n "name": "x",\n', SHAPE, "\n", bare()))
     assert (times, bad) == ([0.5], {bench_log.CUT_OFF: 1})
 
 
 def test_an_object_that_never_ends_takes_nothing_with_it(tmp_path: Path) -> None:
-    """It is given up after 1 MiB or at the end of the file; the objects in it are found."""
+    """It is dropped after 1 MiB or at the end of the file; objects within it are found."""
     filler = '"x": 1,\n' * 200_000
     path = write(tmp_path, "{\n", filler, '"list": [\n', bare(), SHAPE, "\n", bare(), '{"results": [\n', bare(OTHER))
     times, bad = skipping(path)
@@ -166,7 +166,7 @@ def test_an_object_that_never_ends_takes_nothing_with_it(tmp_path: Path) -> None
 
 
 def test_an_endless_line_is_given_up(tmp_path: Path) -> None:
-    """Also without a line end, in a string or out of one."""
+    """A line without end is dropped, inside and outside of a string."""
     path = write(
         tmp_path, '{"a": "' + "x" * (1 << 21), "\n", "y" * (3 << 20), "\n", result(), '{"b": [' + "1, " * 500_000
     )
@@ -175,7 +175,7 @@ def test_an_endless_line_is_given_up(tmp_path: Path) -> None:
 
 
 def test_a_file_that_is_one_line_is_read(tmp_path: Path) -> None:
-    """Objects that follow each other without line ends are all found, across the pieces it is read in."""
+    """Objects that follow each other without line ends are found, also across buffer boundaries."""
     names = [NAME.replace("128x64", f"{tile}x64") for tile in range(16, 16016, 2)]
     path = write(tmp_path, SHAPE, "\n", *(bare(name).rstrip("\n") for name in names))
     assert path.stat().st_size > 1 << 20
@@ -183,7 +183,7 @@ def test_a_file_that_is_one_line_is_read(tmp_path: Path) -> None:
 
 
 def test_nesting_has_a_bound(tmp_path: Path) -> None:
-    """Brackets without end are dropped in time that grows with the file, not with its square."""
+    """Unclosed brackets are dropped in time linear in the file size."""
     start = time.process_time()
     times, bad = skipping(write(tmp_path, '{"a":\n' * 100_000, "\n", '{"a":1,\n' * 50_000, result()))
     assert (len(times), set(bad)) == (1, {bench_log.TOO_DEEP, bench_log.CUT_OFF})
@@ -220,7 +220,7 @@ def test_nesting_has_a_bound(tmp_path: Path) -> None:
     ],
 )
 def test_a_dropped_object_is_named_or_counted(tmp_path: Path, bad: str, reason: str, detail: str) -> None:
-    """It is refused with the line where it begins, or left out and counted once when asked."""
+    """It is refused with the line of its beginning, or skipped and counted once on request."""
     path = write(tmp_path, SHAPE, "\n", bad)
     (tmp_path / "good").mkdir()
     with pytest.raises(DataError) as caught:
@@ -233,21 +233,21 @@ def test_a_dropped_object_is_named_or_counted(tmp_path: Path, bad: str, reason: 
 
 
 def test_a_problem_that_nobody_says_is_refused(tmp_path: Path) -> None:
-    """An object without a problem before any `Shape` line has none."""
+    """An object without a problem before any `Shape` line is refused."""
     with expect_refusal(DataError, "bad-row", "1"):
         rows_of(write(tmp_path, bare()))
 
 
 @pytest.mark.parametrize(("latency", "tflops"), [("-1.00", "-1.00"), ("0.00", "0.00"), ("0.5", "0"), ("0", "0.01")])
 def test_a_run_without_a_time_is_a_failure(tmp_path: Path, latency: str, tflops: str) -> None:
-    """It stays as a row without numbers that says what was printed."""
+    """It is kept as a row without numbers, with the printed values in its message."""
     row = rows_of(write(tmp_path, result(latency, tflops)))[0]
     assert (row["status"], row["is_valid"], row["latency_ms"], row["tflops"]) == ("launch_error", False, None, None)
     expect_values(row["message"], latency, tflops)
 
 
 def test_times_of_two_decimals_follow_from_tflops(tmp_path: Path) -> None:
-    """Kernels that all printed 0.01 ms are told apart, and times that are known better are left alone."""
+    """Kernels that all printed 0.01 ms get distinct times, and more precise times are kept."""
     rates = ("26.84", "24.40", "18.00")
     logs = [
         result("0.01", rate, NAME.replace("128x64", f"{tile}x64"))
@@ -262,7 +262,7 @@ def test_times_of_two_decimals_follow_from_tflops(tmp_path: Path) -> None:
 
 
 def test_a_kernel_that_failed_verification_has_a_wrong_result(tmp_path: Path) -> None:
-    """The line comes after the object; the kernel never counts as measured, even if another run says otherwise."""
+    """The line follows the object; the kernel never counts as measured, even if another run succeeds."""
     failed = f"Verification failed, skip kernel: {NAME}\n"
     path = write(
         tmp_path, result(), failed, result(0.25, name=OTHER), result(0.5), "Verification failed, skip kernel: x\n"
@@ -274,7 +274,7 @@ def test_a_kernel_that_failed_verification_has_a_wrong_result(tmp_path: Path) ->
 
 
 def test_several_runs_in_one_file_are_merged_like_runs(tmp_path: Path) -> None:
-    """Of a pair that is there three times the last time counts, and a failure does not replace it."""
+    """Of three measurements of a pair the last time applies, and a failure does not replace it."""
     path = write(tmp_path, result(0.125), result(0.5, name=OTHER), result(0.25), result("-1", "-1"))
     merged = merge([read_input(path, GFX950)])
     assert merged.dataset.frame["latency_ms"].tolist() == [0.5, 0.25]
@@ -283,7 +283,7 @@ def test_several_runs_in_one_file_are_merged_like_runs(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("content", ["", "\n \n"])
 def test_an_empty_file_is_refused(tmp_path: Path, content: str) -> None:
-    """Whether or not its format is named."""
+    """An empty file is refused, with and without a named format."""
     path = write(tmp_path, content)
     with expect_refusal(DataError, "empty"):
         read_input(path, GFX950)
@@ -292,7 +292,7 @@ def test_an_empty_file_is_refused(tmp_path: Path, content: str) -> None:
 
 
 def test_what_cannot_be_read_is_refused(tmp_path: Path) -> None:
-    """A file that is missing is bad data, one without an architecture wrong usage."""
+    """A missing file is bad data, a missing architecture a usage error."""
     with expect_refusal(DataError, "unreadable"):
         read_input(tmp_path / "none.log", GFX950, "bench-log")
     with expect_refusal(UsageError, "unknown-hardware"):
@@ -300,14 +300,14 @@ def test_what_cannot_be_read_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_file_of_no_format_is_told_the_formats(tmp_path: Path) -> None:
-    """The hint lists all of them."""
+    """The hint lists all formats."""
     with expect_refusal(DataError, "unknown-format") as caught:
         read_input(write(tmp_path, "hello\n"), GFX950)
     assert all(name in caught.value.hint for name in readers())
 
 
 def test_a_log_becomes_a_dataset(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Through the command to Parquet and back, with every drop counted and nothing written before."""
+    """A log is converted to Parquet and back, every dropped object is counted, and nothing is written on error."""
     log = write(tmp_path, result("0.02", "13.42"), "{oops}\n", result("-1.00", "-1.00", OTHER))
     line = result().count("\n") + 1
     out = tmp_path / "gemm.parquet"
@@ -343,7 +343,7 @@ print(rows, bad, after - before, time.process_time() - start)
 
 @pytest.mark.slow
 def test_memory_does_not_grow_with_the_file(tmp_path: Path) -> None:
-    """50 MB with 2,000 results, much noise and an object that never ends take less than 24 MB and 10 s more."""
+    """50 MB with 2,000 results, much other output and an unclosed object need less than 24 MB and 10 s more."""
     noise = '[INFO] verifying, tuning, waiting: {} of [100] "done"\n' * 420
     path = tmp_path / "big.log"
     with path.open("w", encoding="utf-8") as file:

@@ -1,4 +1,4 @@
-"""AMD's GEMM benchmark JSON: exact values, the padding of mem kernels, failures, and everything that can be wrong."""
+"""AMD's GEMM benchmark JSON: exact values, padding of mem kernels, failures, and all kinds of faults."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ METADATA = {"dtype": "fp16", "layout": "rcr", "num_kernels": 1, "num_problems": 
 
 
 def entry(*benchmarks: Any, name: str | None = NAME, **config: Any) -> dict[str, Any]:
-    """A kernel with its benchmarks, whose configuration differs from the usual in `config`."""
+    """Return a kernel with its benchmarks; `config` changes its configuration."""
     named = {} if name is None else {"name": name}
     rows = [row if not isinstance(row, dict) or name is None else {"kernel_name": name, **row} for row in benchmarks]
     return {"kernel_config": {**named, **CONFIG, **config}, "benchmarks": rows}
 
 
 def write(folder: Path, *entries: Any, metadata: Any = METADATA, name: str = "b.json") -> Path:
-    """A benchmark file."""
+    """Write a benchmark file."""
     path = folder / name
     sizes = [{"m": 256, "n": 512, "k": 1024}]
     document = {"metadata": metadata, "problem_sizes": sizes, "results": list(entries)}
@@ -55,7 +55,7 @@ def write(folder: Path, *entries: Any, metadata: Any = METADATA, name: str = "b.
 
 
 def rows_of(path: Path, options: ReadOptions = GFX950) -> list[dict[str, Any]]:
-    """The rows that were read."""
+    """Return the rows read from a file."""
     rows: list[dict[str, Any]] = read_input(path, options).rows.table().to_pylist()
     return rows
 
@@ -77,7 +77,7 @@ def test_exact_values(tmp_path: Path) -> None:
 
 
 def test_mem_kernels_are_padded_in_columns_but_not_in_name(tmp_path: Path) -> None:
-    """The three padding columns of mem are 1 whatever name and configuration say; other pipelines keep theirs."""
+    """The three padding columns of mem are 1 whatever name and configuration state; other pipelines keep theirs."""
     other = OK | {"m": 128}
     told = dict.fromkeys(("pad_m", "pad_n", "pad_k"), True)
     path = write(
@@ -107,7 +107,7 @@ def test_a_time_of_two_decimals_follows_from_tflops(tmp_path: Path) -> None:
 
 
 def test_tflops_that_contradict_the_time_do_not_count(tmp_path: Path) -> None:
-    """The time is kept, and a warning names the place."""
+    """The time is kept, and a warning names the location."""
     reading = read_input(write(tmp_path, entry(OK | {"tflops": 99.0})), GFX950)
     assert reading.rows.table()["latency_ms"].to_pylist() == [0.125]
     assert reading.rows.table()["tflops"].to_pylist() == [pytest.approx(2.147483648, rel=1e-15)]
@@ -125,7 +125,7 @@ def test_tflops_that_contradict_the_time_do_not_count(tmp_path: Path) -> None:
     ],
 )
 def test_failures_are_rows(tmp_path: Path, error: str | None, status: str) -> None:
-    """A failed benchmark keeps AMD's error as its message, on one line, and is counted by it in a warning."""
+    """A failed benchmark keeps AMD's error as its one-line message, and a warning counts it."""
     reading = read_input(write(tmp_path, entry(OK, FAILED | {"m": 1, "error": error})), GFX950)
     row = reading.rows.table().to_pylist()[1]
     message = " ".join(error.split()) if error else "no reason is given"
@@ -135,14 +135,14 @@ def test_failures_are_rows(tmp_path: Path, error: str | None, status: str) -> No
 
 
 def test_a_short_name_is_completed_by_its_configuration(tmp_path: Path) -> None:
-    """What the name leaves out is in AMD's fields, where warp_m means waves; widths are native."""
+    """Missing fields of the name are taken from AMD's configuration, where warp_m means waves; widths are native."""
     (row,) = rows_of(write(tmp_path, entry(OK, name=SHORT)))
     assert row["kernel"] == NAME
     assert (row["wave_m"], row["warp_tile_m"]) == (2, 32)
 
 
 def test_amds_other_spelling_is_the_same_kernel(tmp_path: Path) -> None:
-    """A name that begins with gemm_ and writes flags as numbers becomes ours; widths and suffixes stay apart."""
+    """A name that begins with gemm_ and has numeric flags is converted; widths and suffixes stay distinct."""
     odd = NAME.replace("gemm_universal", "gemm").replace("False_False_False_False", "1_0_0_0")
     wide = NAME + "_vec8_8_4"
     rows = rows_of(write(tmp_path, entry(OK, name=odd, pad_m=True), entry(OK, name=wide)))
@@ -153,7 +153,7 @@ def test_amds_other_spelling_is_the_same_kernel(tmp_path: Path) -> None:
 
 
 def test_dtype_and_layout_are_those_of_metadata_then_kernel_then_defaults(tmp_path: Path) -> None:
-    """fp16 and rcr are taken only if nobody says anything, with a warning."""
+    """fp16 and rcr are assumed only if nothing states them, with a warning."""
     name = NAME.replace("fp16_rcr", "bf16_crr")
     assert rows_of(write(tmp_path, entry(OK, name=name, dtype="bf16", layout="crr"), metadata={}))[0]["dtype"] == "bf16"
     silent = entry(OK)
@@ -165,7 +165,7 @@ def test_dtype_and_layout_are_those_of_metadata_then_kernel_then_defaults(tmp_pa
 
 
 def test_a_partial_file_is_a_bare_list(tmp_path: Path) -> None:
-    """It is told from its content, with a byte order mark too, and read like the whole."""
+    """A bare list is detected by its content, also with a byte-order mark, and read like a complete file."""
     path = tmp_path / "x_partial.json"
     path.write_text("\ufeff" + json.dumps([entry(OK)]), encoding="utf-8")
     assert find_reader(path) is readers()["tile-engine-json"]
@@ -205,7 +205,7 @@ def test_a_partial_file_is_a_bare_list(tmp_path: Path) -> None:
     ],
 )
 def test_a_bad_benchmark_is_named_or_skipped(tmp_path: Path, bad: Any, reason: str, detail: str) -> None:
-    """It is refused with its place in the document, or left out and counted when asked."""
+    """It is refused with its location in the document, or skipped and counted on request."""
     path = write(tmp_path, entry(OK), bad)
     with pytest.raises(DataError) as caught:
         rows_of(path)
@@ -230,7 +230,7 @@ def test_a_bad_benchmark_is_named_or_skipped(tmp_path: Path, bad: Any, reason: s
     ],
 )
 def test_an_unusable_document_is_refused(tmp_path: Path, content: str, message: str) -> None:
-    """One line says what is wrong with the file."""
+    """An unusable file is refused in one line."""
     path = tmp_path / "b.json"
     path.write_text(content, encoding="utf-8")
     with pytest.raises(DataError, match=message) as caught:
@@ -239,13 +239,13 @@ def test_an_unusable_document_is_refused(tmp_path: Path, content: str, message: 
 
 
 def test_not_one_good_row(tmp_path: Path) -> None:
-    """A file of which nothing is left is no dataset."""
+    """A file without a valid row is refused."""
     with expect_refusal(DataError, "no-good-row"):
         read_input(write(tmp_path, entry(OK, name="x")), SKIP_BAD)
 
 
 def test_the_architecture_must_be_given(tmp_path: Path) -> None:
-    """The file does not say it; compute units may be told beside it."""
+    """The file does not state the architecture; compute units may be given as well."""
     path = write(tmp_path, entry(OK))
     with expect_refusal(UsageError, "unknown-hardware"):
         read_input(path, ReadOptions())
@@ -255,7 +255,7 @@ def test_the_architecture_must_be_given(tmp_path: Path) -> None:
 
 
 def test_a_pair_that_is_there_twice_counts_once(tmp_path: Path) -> None:
-    """As between runs: a time counts before a failure, and the later time before the earlier."""
+    """As between runs: times take precedence over failures, and later times over earlier ones."""
     faster = OK | {"avg_time_ms": 0.0625, "tflops": 4.294967296}
     merged = merge([read_input(write(tmp_path, entry(OK, faster, FAILED)), GFX950)])
     assert merged.dataset.frame["latency_ms"].tolist() == [0.0625]
@@ -263,7 +263,7 @@ def test_a_pair_that_is_there_twice_counts_once(tmp_path: Path) -> None:
 
 
 def test_several_files_become_one_dataset(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Files are told from their content, merged, written as Parquet and read back with the numbers they had."""
+    """Files are detected by content, merged, written as Parquet and read back with the same numbers."""
     one = write(tmp_path, entry(OK, FAILED | {"m": 32}), name="one.json")
     two = write(tmp_path, entry(OK, OK | {"m": 64, "tflops": 0.536870912}, name=MEM, pipeline="mem"), name="two.json")
     out = tmp_path / "gemm.parquet"

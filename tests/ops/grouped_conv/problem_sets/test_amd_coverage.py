@@ -1,4 +1,4 @@
-"""AMD's coverage lists against the same lists said by conditions instead of grids."""
+"""AMD's coverage lists, compared with the same lists defined by conditions instead of grids."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ OBLONG = [(1, 28), (28, 1), (4, 112), (112, 4), (7, 56), (56, 7), (3, 48), (48, 
 
 @pytest.mark.parametrize(("name", "belongs", "count"), [("wide", _is_wide, 1631), ("edge", _is_edge, 1514)])
 def test_the_grids_are_what_the_conditions_say(name: str, belongs: Callable[[Shape], bool], count: int) -> None:
-    """A list holds all shapes of its conditions and no other, in the order of AMD's columns, N, G, C, K and so on."""
+    """A list has exactly the shapes of its conditions, in the order of AMD's columns, N, G, C, K and so on."""
     shapes = _shapes(name)
     assert set(shapes) == {shape for shape in _candidates([*SQUARE, *OBLONG]) if belongs(shape)}
     assert len(shapes) == count
@@ -136,11 +136,11 @@ def _forward(
     ],
 )
 def test_shapes_of_the_sources_are_there(name: str, problem: ConvProblem) -> None:
-    """Shapes that AMD's loops name are in the list."""
+    """Shapes named in AMD's loops are in the list."""
     assert problem in problem_set(name)
 
 
 @pytest.mark.parametrize("name", ["wide", "edge"])
 def test_channels_of_a_group_are_multiples_of_eight(name: str) -> None:
-    """AMD drops all others, and so every depthwise layer."""
+    """AMD drops all other shapes, including every depthwise layer."""
     assert all((p.c // p.g) % 8 == (p.k // p.g) % 8 == 0 for p in problem_set(name))

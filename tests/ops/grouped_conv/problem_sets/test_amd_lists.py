@@ -1,4 +1,4 @@
-"""AMD's training and validation lists: complete, in order, and where they overlap."""
+"""AMD's training and validation lists: completeness, order and overlap."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def _families(variant: Direction) -> set[ConvProblem]:
 
 
 def test_the_validation_file_has_amds_300_entries() -> None:
-    """250 entries are 2D and 50 are 3D, which stand last; two of the first kind stand there twice."""
+    """250 entries are 2D, followed by 50 in 3D; two of the 2D entries are duplicates."""
     rows = _rows(VALIDATION_FILE)
     deep = [row["Di"] != "1" or row["Z"] != "1" for row in rows]
     assert deep == [False] * 250 + [True] * 50
@@ -51,7 +51,7 @@ def test_every_validation_problem_is_a_training_problem_of_amd() -> None:
 
 
 def test_validation_problems_are_in_amds_order() -> None:
-    """The first, two between and the last are those of AMD's file."""
+    """The first, two intermediate and the last problem equal those of AMD's file."""
     problems = problem_set("validation", dtype="bf16")
     assert [problems[index].canonical() for index in (0, 3, 34, 297)] == [
         "conv_forward_bf16_nhwgc_2d_n4_c256_k256_g4_i28x28_f1x1_s1x1_p0x0_d1x1",
@@ -63,7 +63,7 @@ def test_validation_problems_are_in_amds_order() -> None:
 
 @pytest.mark.parametrize("variant", BACKWARD)
 def test_backward_validation_is_ten_problems_of_the_training_grids(variant: Direction) -> None:
-    """AMD has ten for both directions, all of which its training grids have too."""
+    """AMD has ten for both directions, all of them in its training grids."""
     problems = problem_set("validation", variant)
     assert len(problems) == 10
     assert set(problems) <= _families(variant)
@@ -72,7 +72,7 @@ def test_backward_validation_is_ten_problems_of_the_training_grids(variant: Dire
 
 
 def test_miopen_shapes_keep_what_amd_filtered_them_by() -> None:
-    """299 are convolutions; C and K are multiples of 16 from 64 on, and N is at most 16, as AMD says of them."""
+    """299 are valid convolutions; C and K are multiples of 16 from 64 on, and N is at most 16, as AMD states."""
     rows = _rows(MIOPEN_FILE)
     assert len(rows) == 299
     assert all(int(row[name]) >= 64 and int(row[name]) % 16 == 0 for row in rows for name in "CK")
@@ -86,7 +86,7 @@ def test_miopen_shapes_keep_what_amd_filtered_them_by() -> None:
 
 @pytest.mark.parametrize(("variant", "count"), [(Direction.BWD_DATA, 1562), (Direction.BWD_WEIGHT, 2237)])
 def test_training_leaves_nothing_out(variant: Direction, count: int) -> None:
-    """`training` is all of AMD's families, where `train` lacks the hold-out layers."""
+    """`training` is all of AMD's families, whereas `train` excludes the hold-out layers."""
     whole = set(problem_set("training", variant))
     assert whole == _families(variant)
     assert len(whole) == count
@@ -94,7 +94,7 @@ def test_training_leaves_nothing_out(variant: Direction, count: int) -> None:
 
 
 def test_forward_training_begins_with_the_shapes_of_miopen() -> None:
-    """AMD puts them before its grids; six of them are in both."""
+    """AMD lists them before its grids; six of them are in both."""
     problems, shapes = problem_set("training"), load_problems(str(MIOPEN_FILE))
     assert problems[: len(shapes)] == shapes
     assert set(problems) == {*shapes, *_families(Direction.FORWARD)}

@@ -1,4 +1,4 @@
-"""Problem files: what is read, and the one line that says what is wrong."""
+"""Problem files: formats, defaults, and the one-line errors."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ def _write(path: Path, text: str) -> str:
 
 
 def test_text_round_trip(tmp_path: Path) -> None:
-    """Canonical lines, with comments and blank lines between, read back as the same problems."""
+    """Canonical lines, with comments and blank lines between, restore the same problems."""
     text = "# problems\n\n" + "\n".join(f"{p.canonical()}  # {i}" for i, p in enumerate(MIXED))
     assert load_problems(_write(tmp_path / "p.txt", text)) == MIXED
 
 
 def test_csv_round_trip(tmp_path: Path) -> None:
-    """AMD's columns read back as the same problems in the direction and dtype asked for."""
+    """AMD's columns restore the same problems in the requested direction and dtype."""
     path = tmp_path / "p.csv"
     with path.open("w", newline="", encoding="utf-8-sig") as file:
         writer = csv.DictWriter(file, list(CONV_COLUMNS))
@@ -45,7 +45,7 @@ def test_csv_round_trip(tmp_path: Path) -> None:
 
 
 def test_json_round_trip(tmp_path: Path) -> None:
-    """Dictionaries of either naming and canonical strings may be mixed in JSON."""
+    """JSON may mix objects with either naming and canonical strings."""
     columns = {**MIXED[2].columns(), "variant": "bwd_data", "dtype": "bf16"}
     entries = [MIXED[0].to_dict(), MIXED[1].canonical(), columns, *(p.to_dict() for p in MIXED[3:])]
     path = _write(tmp_path / "p.json", json.dumps(entries, indent=1))
@@ -54,7 +54,7 @@ def test_json_round_trip(tmp_path: Path) -> None:
 
 
 def test_there_is_one_group_unless_it_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A CSV or JSON without G has dense convolutions, and needs no word about it."""
+    """A CSV or JSON without G has dense convolutions, without a warning."""
     csv_file = _write(tmp_path / "p.csv", "N,C,K,Hi,Wi,Y,X,pad_h,pad_w\n1,8,16,28,28,3,3,1,1\n")
     row = {"N": 1, "C": 8, "K": 16, "Hi": 28, "Wi": 28, "Y": 3, "X": 3, "pad_h": 1, "pad_w": 1}
     for path in (csv_file, _write(tmp_path / "p.json", json.dumps([row]))):
@@ -65,14 +65,14 @@ def test_there_is_one_group_unless_it_is_said(tmp_path: Path, capsys: pytest.Cap
 def test_columns_that_say_nothing_of_the_problem_are_left_out(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A layer's name or number of uses does no harm; a note names what is not read."""
+    """A layer's name or count does no harm; a note names the ignored columns."""
     path = _write(tmp_path / "p.csv", f"layer,{HEADER},uses\nconv1,{GOOD},3\n")
     assert [problem.canonical() for problem in load_problems(path)] == [LINE]
     expect_values(capsys.readouterr().err, path, "'layer', 'uses'")
 
 
 def test_amds_name_of_the_direction_counts(tmp_path: Path) -> None:
-    """A CSV as AMD's shape generators write it is read, and JSON with the same names."""
+    """A CSV in the format of AMD's shape generators is read, and JSON with the same names."""
     header = "N,G,C,K,Hi,Wi,Y,X,stride_h,stride_w,pad_h,pad_w,direction"
     path = _write(tmp_path / "p.csv", f"{header}\n1,1,8,16,28,28,3,3,1,1,1,1,bwd_data\n")
     (problem,) = load_problems(path)
@@ -85,7 +85,7 @@ def test_amds_name_of_the_direction_counts(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("column", ["strides", "STRIDE_H", "padding", "dilation", "groups", "g", "M", "data_type"])
 def test_columns_that_look_like_sizes_are_refused(tmp_path: Path, column: str) -> None:
-    """A size that would silently not count is an error: in a CSV's header and in JSON."""
+    """A size that would silently be ignored is an error: in a CSV's header and in JSON."""
     path = _write(tmp_path / "p.csv", f"{HEADER},{column}\n{GOOD},2\n")
     with expect_refusal(DataError, "bad-header", column):
         load_problems(path)
@@ -101,7 +101,7 @@ def test_the_dtype_of_entries_that_state_none(tmp_path: Path) -> None:
 
 
 def test_defaults_and_repetitions(tmp_path: Path) -> None:
-    """Left-out columns and empty cells get their defaults, and a repeated problem is read once."""
+    """Missing columns and empty cells get their defaults, and a duplicate problem is read once."""
     path = _write(tmp_path / "p.csv", f"{HEADER},stride_h,kernel\n{GOOD},,a\n\n{GOOD},1,b\n")
     (problem,) = load_problems(path)
     assert problem.canonical() == LINE
@@ -114,7 +114,7 @@ def test_a_depth_makes_a_row_3d(tmp_path: Path) -> None:
 
 
 def test_a_named_set_is_a_source_too() -> None:
-    """The name of a set stands for its problems, forward and fp32 unless asked."""
+    """The name of a set is a source of problems, forward and fp32 by default."""
     assert load_problems("vgg16") == problem_set("vgg16")
     assert load_problems("vgg16", Direction.BWD_DATA, "fp16") == problem_set("vgg16", Direction.BWD_DATA, "fp16")
 
@@ -151,7 +151,7 @@ def test_a_named_set_is_a_source_too() -> None:
     ],
 )
 def test_bad_files(tmp_path: Path, name: str, text: str, message: str) -> None:
-    """A bad file is one data error in one line that says the file, the line and what is wrong."""
+    """A bad file is one data error in one line that states file, line and reason."""
     path = _write(tmp_path / name, text)
     with pytest.raises(DataError) as caught:
         load_problems(path)
@@ -197,7 +197,7 @@ def test_another_direction_or_dtype_is_refused_not_rewritten(tmp_path: Path) -> 
 
 
 def test_missing_binary_and_unknown_files(tmp_path: Path) -> None:
-    """A missing or binary file is bad data; a file of another kind is a usage error."""
+    """A missing or binary file is bad data; an unknown suffix is a usage error."""
     with expect_refusal(DataError, "unreadable", "No such file"):
         load_problems(str(tmp_path / "none.csv"))
     (tmp_path / "b.txt").write_bytes(b"\xff\xfe\x00\x81")

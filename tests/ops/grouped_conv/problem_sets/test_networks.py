@@ -1,4 +1,4 @@
-"""The networks against what is published about them."""
+"""Networks compared with published figures."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pytest
 from ckh.ops.grouped_conv.problem import parse_conv_problem
 from ckh.ops.grouped_conv.problem_sets.holdout import NETWORKS, network
 
-# Published multiply-adds in G; where the classifier is part of them, it is well below the tolerance.
+# Published multiply-adds in G; if they include the classifier, its share is well below the tolerance.
 GMACS = {
     "resnet50": 4.09,
     "resnext50": 4.23,
@@ -58,7 +58,7 @@ LAYERS = {
 
 @pytest.mark.parametrize("name", GMACS)
 def test_multiply_adds_are_the_published_ones(name: str) -> None:
-    """A network's layers, with repetitions, do the published work within 3 %."""
+    """A network's layers, with duplicates, do the published work within 3 %."""
     assert sum(layer.flops for layer in NETWORKS[name].layers()) / 2e9 == pytest.approx(GMACS[name], rel=0.03)
 
 
@@ -71,7 +71,7 @@ def test_weights_are_the_published_ones(name: str) -> None:
 
 @pytest.mark.parametrize("name", LAYERS)
 def test_layer_counts(name: str) -> None:
-    """A network has its known number of convolutions, and so many distinct ones."""
+    """A network has its known number of convolutions, and of distinct ones."""
     assert (len(NETWORKS[name].layers()), len(network(name))) == LAYERS[name]
 
 
@@ -91,7 +91,7 @@ def test_layer_counts(name: str) -> None:
     ],
 )
 def test_known_layers_are_there(name: str, layer: str) -> None:
-    """A layer that the network is known for is among its layers."""
+    """A characteristic layer of the network is among its layers."""
     assert parse_conv_problem(f"conv_forward_fp32_nhwgc_2d_{layer}") in network(name)
 
 

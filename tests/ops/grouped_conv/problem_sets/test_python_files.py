@@ -1,4 +1,4 @@
-"""AMD's Python problem files: what is read of them, and that nothing of them is executed."""
+"""AMD's Python problem files: their problems are read, and nothing is executed."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ def _call(problem: ConvProblem) -> str:
 
 @pytest.mark.parametrize("variant", Direction)
 def test_problems_come_back_as_they_were_written(tmp_path: Path, variant: Direction) -> None:
-    """2D and 3D problems of each direction, Di=1 and Z=1 written out in 2D, read back in their order."""
+    """2D and 3D problems of each direction, with Di=1 and Z=1 stated in 2D, are restored in order."""
     problems = (*problem_set("host-holdout", variant, "bf16"), *problem_set("train-3d", variant, "bf16"))
     path = _write(tmp_path / "p.py", "PROBLEMS = [", *map(_call, problems), "]")
     assert load_problems(path, dtype="bf16") == problems
 
 
 def test_nothing_is_executed(tmp_path: Path) -> None:
-    """Statements around the list do nothing, not even where importing the file would end the process."""
+    """Statements around the list have no effect, even if importing the file would end the process."""
     ruin = tmp_path / "ruin"
     lines = ["import os, nowhere", f"open({str(ruin)!r}, 'w')", "os.abort()", f"P = [m.GroupedConvProblem({GOOD})]"]
     assert [p.canonical() for p in load_problems(_write(tmp_path / "p.py", *lines))] == [LINE]
@@ -49,7 +49,7 @@ def test_nothing_is_executed(tmp_path: Path) -> None:
 
 
 def test_computed_problems_are_left_out_with_a_note(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Those of loops, of other variables and without names of values are counted, with the line of the first."""
+    """Problems in loops, of variables or with positional values are counted, with the line of the first."""
     others = ["for n in (1, 2):", f"    P.append(GroupedConvProblem({GOOD.replace('1', 'n', 1)}))"]
     others += [f"GroupedConvProblem(**sizes, {GOOD})", "GroupedConvProblem(1, 8, 16)"]
     path = _write(tmp_path / "p.py", f"P = [GroupedConvProblem({GOOD})]", *others)
@@ -82,7 +82,7 @@ def test_computed_problems_are_left_out_with_a_note(tmp_path: Path, capsys: pyte
     ],
 )
 def test_a_file_that_is_not_right_is_one_line(tmp_path: Path, content: str, message: str) -> None:
-    """What is wrong is said with the file and, where there is one, the line."""
+    """The error names the file and, if there is one, the line."""
     path = _write(tmp_path / "p.py", content)
     with pytest.raises(DataError, match=message) as caught:
         load_problems(path)
@@ -91,7 +91,7 @@ def test_a_file_that_is_not_right_is_one_line(tmp_path: Path, content: str, mess
 
 
 def test_another_direction_is_refused(tmp_path: Path) -> None:
-    """A direction in the file is not rewritten; without one the requested direction counts."""
+    """A direction in the file is not replaced; without one the requested direction applies."""
     forward = _write(tmp_path / "f.py", f"GroupedConvProblem({GOOD}, direction='forward')")
     with expect_refusal(DataError, "mismatch", "variant", "forward", "bwd_data"):
         load_problems(forward, Direction.BWD_DATA)
@@ -100,14 +100,14 @@ def test_another_direction_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_large_file_is_refused_unparsed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The limit of a Python file is below that of text: a syntax tree takes many times its memory."""
+    """The limit of a Python file is below that of text, as a syntax tree takes many times its memory."""
     monkeypatch.setattr("ckh.files.python_lists.MAX_SOURCE_BYTES", 1 << 20)
     with expect_refusal(DataError, "too-large", "1"):
         load_problems(_write(tmp_path / "p.py", "#" * (1 << 20), "x = ("))
 
 
 def test_odd_strings_warn_of_nothing(tmp_path: Path) -> None:
-    """Warnings that Python has for a file's source are not the reader's."""
+    """Python's warnings about the file's source are suppressed."""
     assert len(load_problems(_write(tmp_path / "p.py", r"x = '\d'", f"GroupedConvProblem({GOOD})"))) == 1
 
 

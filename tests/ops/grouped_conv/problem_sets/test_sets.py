@@ -1,4 +1,4 @@
-"""What the named sets hold: counts, distinctness, no leaks."""
+"""Content of the named sets: counts, distinctness, no leaks."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ TRAINING_SETS = [name for name in set_names() if name == "train" or name.startsw
 HOLDOUT_SETS = [*NETWORKS, "holdout", "host-holdout"]
 DIRECTIONS = list(Direction)
 
-# Facts: entries with AMD's repetitions (2D and 3D), distinct 2D; then what is left of all without hold-out layers.
+# Number of entries with AMD's duplicates (2D and 3D), distinct 2D; then all distinct ones without hold-out layers.
 AMD_COUNTS = {
     Direction.FORWARD: (1718, 168, 1614, 1746),
     Direction.BWD_DATA: (1482, 168, 1394, 1506),
@@ -62,13 +62,13 @@ def test_amd_counts(variant: Direction) -> None:
     ],
 )
 def test_amd_family_counts(variant: Direction, counts: list[int]) -> None:
-    """Each family has as many entries as the section of AMD's file it stands for."""
+    """Each family has as many entries as its section of AMD's file."""
     assert [len(list(amd_families.family(name, variant))) for name in amd_families.FAMILIES] == counts
 
 
 @pytest.mark.parametrize("variant", DIRECTIONS)
 def test_train_is_the_union_of_its_parts(variant: Direction) -> None:
-    """`train` is the families together, and `train-2d` and `train-3d` part it."""
+    """`train` is the union of the families, and `train-2d` and `train-3d` partition it."""
     whole = set(problem_set("train", variant))
     parts = [set(problem_set(f"train-{name}", variant)) for name in amd_families.FAMILIES]
     assert whole == set().union(*parts)
@@ -88,14 +88,14 @@ def test_no_training_set_holds_a_holdout_problem(training: str, dtype: str, vari
 
 
 def test_host_train_holds_no_layer_at_any_batch() -> None:
-    """`host-train` holds no hold-out layer with another batch size either."""
+    """`host-train` contains no hold-out layer at another batch size either."""
     held_out = {_shape(p) for p in problem_set("holdout")}
     assert not {_shape(p) for p in problem_set("host-train")} & held_out
 
 
 @pytest.mark.parametrize("name", set_names())
 def test_every_set_is_distinct_described_and_as_asked(name: str) -> None:
-    """A set repeats no problem, says what it is and has the direction and dtype that were asked for."""
+    """A set has no duplicates, a description, and the requested direction and dtype."""
     problems = problem_set(name, Direction.BWD_WEIGHT, "fp16")
     assert len(set(problems)) == len(problems) > 0
     assert {(p.variant, p.dtype) for p in problems} == {(Direction.BWD_WEIGHT, "fp16")}
@@ -105,12 +105,12 @@ def test_every_set_is_distinct_described_and_as_asked(name: str) -> None:
 
 @pytest.mark.parametrize("name", set_names())
 def test_no_3d_problem_is_a_2d_one_in_disguise(name: str) -> None:
-    """AMD's columns, which do not say 2D or 3D, tell a set's 3D problems by their depth."""
+    """AMD's columns, which do not state 2D or 3D, distinguish a set's 3D problems by their depth."""
     assert all((p.di, p.z) != (1, 1) for p in problem_set(name) if p.ndim == 3)
 
 
 def test_host_train_covers_the_families_at_cpu_size() -> None:
-    """`host-train` has the promised work, memory, kinds and batches."""
+    """`host-train` has the documented work, memory, kinds and batches."""
     problems = problem_set("host-train")
     mflop = [p.flops / 1e6 for p in problems]
     kinds = Counter(kind(p) for p in problems)
@@ -133,7 +133,7 @@ def test_host_train_covers_the_families_at_cpu_size() -> None:
 
 
 def test_host_holdout_is_stratified_and_cheap() -> None:
-    """`host-holdout` has every kind, many networks, whole layers at batch 1 and little work in total."""
+    """`host-holdout` has every kind, many networks, unscaled layers at batch 1 and little work in total."""
     problems = problem_set("host-holdout")
     kinds = Counter(kind(p) for p in problems)
     used = [name for name in NETWORKS if set(network(name)) & set(problems)]
@@ -189,7 +189,7 @@ def test_sets_are_the_same_in_another_process() -> None:
     ],
 )
 def test_sets_never_change(name: str, digest: str) -> None:
-    """What models were trained and scored on stays what it was: changing a set is a decision, made here."""
+    """Training and evaluation sets are fixed: a deliberate change is recorded here."""
     text = "\n".join(p.canonical() for p in problem_set(name))
     assert hashlib.sha256(text.encode()).hexdigest()[:16] == digest
 
@@ -205,7 +205,7 @@ def test_an_unknown_set_is_refused_with_the_names(call: object) -> None:
 
 @pytest.mark.parametrize("call", [problem_set, describe, load_problems])
 def test_a_list_that_amd_keeps_is_refused_with_what_to_do(call: object) -> None:
-    """The name of an unpublished list is a usage error that says so and asks for the file."""
+    """The name of an unpublished list is a usage error that states so and asks for the file."""
     assert callable(call)
     with expect_refusal(UsageError, "unpublished-set", "crawler") as caught:
         call("crawler")

@@ -1,4 +1,4 @@
-"""Drawing: few out of many, of every kind, in order."""
+"""Drawing of few kernels that represent all kinds, in order."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PLAIN = parse_kernel_name("grouped_conv_bwd_weight_bf16_nhwgc_2d_mem_cshuffle_in
 
 
 def numbered(count: int, start: int = 0, kernel: ConvKernel = PLAIN) -> Kernels:
-    """Kernels that differ in tile_m alone: start + 1, start + 2 and so on."""
+    """Kernels that differ only in tile_m: start + 1, start + 2 and so on."""
     return tuple(replace(kernel, tile_m=start + number) for number in range(1, count + 1))
 
 
@@ -29,7 +29,7 @@ def numbers(kernels: Kernels) -> list[int]:
 
 
 def whole() -> Kernels:
-    """All that AMD's full set has but its depthwise kernels."""
+    """All of AMD's full set except its depthwise kernels."""
     arch = load_arch("gfx942")
     return tuple(
         kernel
@@ -41,7 +41,7 @@ def whole() -> Kernels:
 
 
 def test_category_is_that_of_the_first_option() -> None:
-    """Options count in the order stream-K, split image, merged groups, two stages, explicit GEMM."""
+    """Precedence of options: stream-K, split image, merged groups, two stages, explicit GEMM."""
     assert category(PLAIN) == "regular"
     kernel = replace(PLAIN, explicit_gemm=True)
     assert category(kernel) == "explicit_gemm"
@@ -55,12 +55,12 @@ def test_category_is_that_of_the_first_option() -> None:
 
 
 def test_every_fifth_takes_ranks_five_ten_and_so_on() -> None:
-    """Twelve kernels of one kind give the fifth and the tenth."""
+    """Of twelve kernels of one kind the fifth and the tenth are drawn."""
     assert numbers(every_fifth(numbered(12))) == [5, 10]
 
 
 def test_every_fifth_ranks_each_category_and_dtype_by_itself() -> None:
-    """Kernels with two stages and those of another dtype do not move the ranks; few of a kind give the first."""
+    """Kernels with two stages or another dtype do not shift ranks; of fewer than five the first is drawn."""
     staged = numbered(3, 100, replace(PLAIN, two_stage=True))
     other = numbered(6, 200, replace(PLAIN, dtype="fp16"))
     mixed = (*numbered(4), *staged, *other, *numbered(4, 4))
@@ -68,23 +68,23 @@ def test_every_fifth_ranks_each_category_and_dtype_by_itself() -> None:
 
 
 def test_every_fifth_adds_a_pipeline_that_none_has() -> None:
-    """The second and third pipelines are not at rank five and are there all the same, with their first kernels."""
+    """The second and third pipelines, not at rank five, are represented by their first kernels."""
     compv3 = numbered(2, 100, replace(PLAIN, pipeline="compv3"))
     interwave = numbered(2, 200, replace(PLAIN, scheduler=Scheduler.INTERWAVE))
     assert numbers(every_fifth((*compv3, *interwave, *numbered(5)))) == [101, 201, 1]
-    # Rank five is now the first of the plain ones, so mem intrawave is covered by it.
+    # Rank five is now the first plain kernel, which represents mem intrawave.
     assert numbers(every_fifth(numbered(5) + compv3)) == [5, 101]
 
 
 def test_smallest_has_one_of_each_kind_and_fills_up_in_turn() -> None:
-    """Two kinds of twenty and of three give seven and three: the second runs dry."""
+    """Of two kinds of twenty and three kernels, seven and three are drawn: the second is exhausted."""
     staged = numbered(3, 100, replace(PLAIN, two_stage=True))
     assert numbers(smallest(numbered(20) + staged)) == [1, 2, 3, 4, 5, 6, 7, 101, 102, 103]
     assert numbers(smallest(numbered(4))) == [1, 2, 3, 4]
 
 
 def test_smallest_is_more_than_ten_when_there_are_more_kinds() -> None:
-    """Each category, dtype and number of dimensions counts; then one of each is enough."""
+    """With more than ten categories, dtypes and dimensions, one kernel of each is drawn."""
     kinds = [
         replace(PLAIN, dtype=dtype, ndim_spatial=ndim, two_stage=two_stage)
         for dtype in ("fp16", "bf16", "fp32")
@@ -96,7 +96,7 @@ def test_smallest_is_more_than_ten_when_there_are_more_kinds() -> None:
 
 
 def test_first_of_each_covers_every_key() -> None:
-    """A kernel is drawn if it is new to any key, also when a kernel drawn for another key came before."""
+    """A kernel is drawn if its value is new for any key, even if a kernel drawn for another key precedes it."""
     kernels = tuple(replace(PLAIN, tile_m=m, tile_n=n) for m, n in ((1, 1), (1, 2), (2, 1), (2, 2), (3, 3)))
     drawn = first_of_each(kernels, attrgetter("tile_m"), attrgetter("tile_n"))
     assert [(kernel.tile_m, kernel.tile_n) for kernel in drawn] == [(1, 1), (1, 2), (2, 1), (3, 3)]
@@ -104,7 +104,7 @@ def test_first_of_each_covers_every_key() -> None:
 
 
 def test_sizes_over_the_whole_set_are_those_of_amd() -> None:
-    """AMD's samples of the whole have about 2,800 and 35 kernels, of which three kinds are depthwise, not ours."""
+    """AMD's samples of the whole have about 2,800 and 35 kernels, including three depthwise kinds that ckh lacks."""
     fifth = every_fifth(whole())
     assert 2_750 <= len(fifth) <= 2_850
     assert len(smallest(fifth)) == 35 - 3

@@ -1,4 +1,4 @@
-"""The full set: its size against AMD's, its parts against independent counts, its kernels against AMD's formulas."""
+"""The full set: its size compared with AMD's, its parts with independent counts, its kernels with AMD's formulas."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 HALF, FP32 = ("fp16", "bf16"), ("fp32",)
 
-# Counted in AMD's rules: (direction, dtypes) -> kernels in 2D and in 3D, depthwise ones left out.
+# Counted in AMD's rules: (direction, dtypes) -> kernels in 2D and in 3D, without depthwise ones.
 AMD_COUNTS = {
     (Direction.FORWARD, HALF): (659, 649),
     (Direction.FORWARD, FP32): (320, 320),
@@ -59,7 +59,7 @@ def test_sizes_are_those_of_amd(arch: str) -> None:
     ],
 )
 def test_number_of_curated_tiles(variant: Direction, half_2d: int, half_3d: int, fp32: int, unique: int) -> None:
-    """The tables hold as many tiles as AMD's, each once and complete where it is used."""
+    """The tables have as many tiles as AMD's, each once and complete where it is used."""
     rows = curated_tiles(variant)
     assert len({row.tile for row in rows}) == len(rows) == unique
     for dtype, ndim, count in (("bf16", 2, half_2d), ("fp16", 3, half_3d), ("fp32", 2, fp32), ("fp32", 3, fp32)):
@@ -69,7 +69,7 @@ def test_number_of_curated_tiles(variant: Direction, half_2d: int, half_3d: int,
 
 
 def test_depths_of_the_forward_tiles() -> None:
-    """So many forward tiles have each K, counted in AMD's list of block sizes."""
+    """Numbers of forward tiles by K, counted in AMD's list of block sizes."""
     assert Counter(row.tile[2] for row in curated_tiles(Direction.FORWARD)) == {8: 3, 16: 12, 32: 11, 64: 21, 128: 1}
 
 
@@ -102,7 +102,7 @@ def test_one_tile_in_full() -> None:
     ],
 )
 def test_kernels_with_an_option(variant: Direction, dtype: str, options: dict[str, object], count: int) -> None:
-    """An option is tried on its tiles only, with as many combinations as their tables give."""
+    """An option is tried only on its tiles, with as many combinations as their tables give."""
     kernels = [k for k in candidates(variant, dtype) if all(getattr(k, name) == v for name, v in options.items())]
     assert len(kernels) == count
 
@@ -110,7 +110,7 @@ def test_kernels_with_an_option(variant: Direction, dtype: str, options: dict[st
 @pytest.mark.parametrize("dtype", ["fp16", "fp32"])
 @pytest.mark.parametrize("variant", list(Direction))
 def test_depth_of_the_instruction_follows_amds_formula(variant: Direction, dtype: str) -> None:
-    """Warp tile K is AMD's, stated here anew, on the architecture whose values it has: gfx950 has all of them."""
+    """Warp tile K follows AMD's formula, restated here, on gfx950, which has all of its values."""
     legacy_wavelet = {(64, 32, 64), (64, 64, 64)}
     for kernel in candidates(variant, dtype, 2, "gfx950"):
         is_large, tile_k = kernel.warp_tile_m == 32, kernel.tile_k
@@ -126,7 +126,7 @@ def test_depth_of_the_instruction_follows_amds_formula(variant: Direction, dtype
 @pytest.mark.parametrize("arch", ["gfx908", "gfx90a", "gfx942", "gfx950"])
 @pytest.mark.parametrize("variant", list(Direction))
 def test_every_thread_loads_whole_vectors(variant: Direction, arch: str) -> None:
-    """A and B are split over the block's 64 lanes a wave without rest, at 32 bytes a vector at most."""
+    """A and B are divided evenly over the block's 64 lanes per wave, at most 32 bytes per vector."""
     for dtype, size in (("fp16", 2), ("fp32", 4)):
         for kernel in candidates(variant, dtype, 2, arch):
             threads = 64 * prod(wave_of(kernel))
@@ -139,7 +139,7 @@ def test_every_thread_loads_whole_vectors(variant: Direction, arch: str) -> None
 
 
 def test_waves_of_an_architecture_without_the_curated_ones() -> None:
-    """RDNA has none of the arrangements in the tables, so it gets its own that divide the tile."""
+    """RDNA has none of the arrangements in the tables, so that its own ones that divide the tile are used."""
     row = next(row for row in curated_tiles(Direction.FORWARD) if row.tile == (128, 128, 32))
     rdna = wave_and_shape(Direction.FORWARD, row.tile, row.waves, "fp16", load_arch("gfx1100"))
     assert set(rdna) == {((2, 4, 1), 16), ((1, 8, 1), 16), ((8, 1, 1), 16), ((4, 2, 1), 16)}
@@ -158,13 +158,13 @@ def test_the_host_has_kernels_with_its_shallowest_instruction() -> None:
     ("tile", "count"), [((64, 64, 8), 1), ((64, 64, 16), 4), ((64, 64, 32), 4), ((64, 128, 32), 3), ((16, 256, 64), 4)]
 )
 def test_specializations_of_forward(tile: tuple[int, int, int], count: int) -> None:
-    """Shallow tiles have none but the default; only tiles of 4,096 outputs or less are tried on 3x3 filters."""
+    """Shallow tiles have the default only; only tiles of at most 4,096 outputs are tried on 3x3 filters."""
     assert len(specializations(Direction.FORWARD, tile)) == count
     assert specializations(Direction.BWD_DATA, tile) == ("default", "filter1x1_stride1_pad0")
 
 
 def test_double_buffers_and_blocks_follow_from_the_pipeline() -> None:
-    """Compv4 alone has two buffers here, and one block on a CU where the others have two."""
+    """Only compv4 is double-buffered, and has one block per CU instead of two."""
     for kernel in candidates(Direction.FORWARD, "bf16"):
         assert kernel.double_smem_buffer is (kernel.pipeline == "compv4")
         assert kernel.block_per_cu == (1 if kernel.pipeline == "compv4" else 2)
@@ -172,27 +172,27 @@ def test_double_buffers_and_blocks_follow_from_the_pipeline() -> None:
 
 
 def test_explicit_gemm_never_calls_a_wavelet() -> None:
-    """Wavelet kernels have no entry for it."""
+    """Wavelet kernels have no entry point for it."""
     explicit = {k.pipeline for k in candidates(Direction.BWD_WEIGHT, "fp16") if k.explicit_gemm}
     assert explicit == {"basic_v1", "mem", "compv3", "compv4", "compv6", "basic_async_v1"}
 
 
 @pytest.mark.parametrize("variant", list(Direction))
 def test_kernels_differ_in_name(variant: Direction) -> None:
-    """No two candidates have one name, and all of them have one."""
+    """All candidates have distinct names."""
     for dtype in ("bf16", "fp32"):
         kernels = candidates(variant, dtype, 3)
         assert len({kernel_name(kernel) for kernel in kernels}) == len(set(kernels)) == len(kernels)
 
 
 def test_nothing_for_what_the_tables_do_not_have() -> None:
-    """There are no tables of fp8 or of one dimension."""
+    """There are no tables for fp8 or one dimension."""
     assert candidates(Direction.FORWARD, "fp8") == ()
     assert candidates(Direction.FORWARD, "fp16", 1) == ()
 
 
 def test_tables_are_read_strictly() -> None:
-    """A line with a column too few is named, and a triple is three integers."""
+    """A line with a missing column is named, and a triple is three integers."""
     with expect_refusal(DataError, "bad-row", "forward.txt:4", 7, 8):
         read_columns("forward.txt", 8)
     assert triple("8/4/2") == (8, 4, 2)

@@ -1,4 +1,4 @@
-"""Rule sets: which kernels each has on which architecture, and what they are parts of."""
+"""Rule sets: their kernels by architecture, and their subset relations."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ARCHS = ("gfx908", "gfx90a", "gfx942", "gfx950", "gfx1100", "host")
 DRAWN = ("tiny", "tests", "full-tests", "profiler")
 SLICES = tuple(product(Direction, (2, 3), ("fp16", "bf16", "fp32")))
 
-# Kernels that can be built of "full" in 2D: (direction, dtype) -> on gfx942 and on gfx950.
+# Buildable kernels of "full" in 2D: (direction, dtype) -> on gfx942 and on gfx950.
 BUILT = {
     (Direction.FORWARD, "bf16"): (619, 619),
     (Direction.FORWARD, "fp32"): (314, 320),
@@ -33,7 +33,7 @@ BUILT = {
     (Direction.BWD_WEIGHT, "fp32"): (194, 258),
 }
 
-# AMD's lists in 2D are of another make than ours, and as large: (set, direction, dtype) -> instances there.
+# Sizes of AMD's lists in 2D, which ckh's sets approximate: (set, direction, dtype) -> instances.
 AMD_LISTS = {
     ("profiler", Direction.FORWARD, "bf16"): 257,
     ("profiler", Direction.FORWARD, "fp32"): 176,
@@ -48,19 +48,19 @@ AMD_LISTS = {
 
 
 def of_arch(name: str, arch: ArchSpec) -> dict[tuple[Direction, int, str], Kernels]:
-    """A rule set on an architecture, for each direction, number of dimensions and dtype."""
+    """Return a rule set on an architecture by direction, number of dimensions and dtype."""
     return {(variant, ndim, dtype): rule_set(name, variant, ndim, dtype, arch) for variant, ndim, dtype in SLICES}
 
 
 def test_names() -> None:
-    """There are six sets, each with a line on what it is for."""
+    """There are six sets, each with a one-line purpose."""
     assert set(RULE_SETS) == {"default", "tiny", "tests", "full-tests", "profiler", "full"}
     assert all(rules.summary for rules in RULE_SETS.values())
 
 
 @pytest.mark.parametrize("arch", ARCHS)
 def test_sets_are_parts_of_the_full_one(arch: str) -> None:
-    """Tiny is in full-tests; full-tests, tests and profiler are in full; none is empty where full is not."""
+    """Tiny is a subset of full-tests; full-tests, tests and profiler of full; none is empty unless full is."""
     spec = load_arch(arch)
     full = of_arch("full", spec)
     for small, large in (("tiny", "full-tests"), ("full-tests", "full"), ("tests", "full"), ("profiler", "full")):
@@ -73,7 +73,7 @@ def test_sets_are_parts_of_the_full_one(arch: str) -> None:
 
 @pytest.mark.parametrize("arch", ARCHS)
 def test_a_dtype_has_kernels_where_the_architecture_runs_it(arch: str) -> None:
-    """No dtype that runs is forgotten but that the tables lack, and none that does not run is offered."""
+    """Every supported dtype has kernels unless the tables lack it; unsupported dtypes have none."""
     spec = load_arch(arch)
     for (_, _, dtype), kernels in of_arch("full", spec).items():
         assert bool(kernels) is (dtype in spec.dtypes)
@@ -81,11 +81,11 @@ def test_a_dtype_has_kernels_where_the_architecture_runs_it(arch: str) -> None:
 
 @pytest.mark.parametrize("arch", ARCHS)
 def test_kernels_of_a_set_can_be_built_in_the_order_of_the_tables(arch: str) -> None:
-    """No kernel of any set breaks a rule, each is of what was asked for, and sets do not shuffle the tables."""
+    """No kernel of a set breaks a rule, each is of the requested kind, and sets keep the order of the tables."""
     spec = load_arch(arch)
     for name in RULE_SETS:
         for (variant, ndim, dtype), kernels in of_arch(name, spec).items():
-            if name == "full":  # the rest are parts of it, or the pool with tests of its own
+            if name == "full":  # the other sets are subsets of it, or the pool, which is tested separately
                 assert not any(CONV_RULES.of_arch(kernel, spec) for kernel in kernels)
             assert {(k.variant, k.ndim_spatial, k.dtype) for k in kernels} <= {(variant, ndim, dtype)}
             if name != "default":
@@ -96,7 +96,7 @@ def test_kernels_of_a_set_can_be_built_in_the_order_of_the_tables(arch: str) -> 
 
 @pytest.mark.parametrize("arch", ["gfx908", "gfx942", "gfx950", "gfx1100", "host"])
 def test_nothing_vanishes(arch: str) -> None:
-    """Each candidate of the tables is in the full set or refused with its reasons."""
+    """Each candidate of the tables is in the full set or rejected with its reasons."""
     spec = load_arch(arch)
     for variant, ndim, dtype in SLICES:
         built = rule_set("full", variant, ndim, dtype, spec)
@@ -109,21 +109,21 @@ def test_nothing_vanishes(arch: str) -> None:
 
 
 def test_numbers_of_kernels_that_can_be_built() -> None:
-    """Of AMD's full set, as many as the rules leave on two architectures."""
+    """Number of kernels of AMD's full set that pass the rules on two architectures."""
     for (variant, dtype), sizes in BUILT.items():
         found = tuple(len(rule_set("full", variant, 2, dtype, load_arch(arch))) for arch in ("gfx942", "gfx950"))
         assert found == sizes, (variant, dtype)
 
 
 def reasons_of(variant: Direction, dtype: str, arch: str, pipeline: str | None = None) -> set[str]:
-    """The reasons, without numbers, for which kernels of the full set are refused."""
+    """Return the reasons, without numbers, for which kernels of the full set are rejected."""
     refused = refused_of_rule_set("full", variant, 2, dtype, load_arch(arch))
     rows = [row for row in refused if pipeline in (None, row.kernel.pipeline)]
     return {re.sub(r"\d+", "#", reason) for row in rows for reason in row.reasons}
 
 
 def test_why_kernels_of_the_full_set_are_refused() -> None:
-    """Explicit GEMM but on 1x1 filters, asynchronous loads before gfx950, too little LDS, as in CK Tile."""
+    """Explicit GEMM except for 1x1 filters, asynchronous loads before gfx950, and too little LDS, as in CK Tile."""
     assert reasons_of(Direction.FORWARD, "fp32", "gfx950") == set()
     expect_reasons(reasons_of(Direction.FORWARD, "fp32", "gfx942"), ("A and B", "LDS", "compv#", "gfx#"))
     expect_reasons(reasons_of(Direction.FORWARD, "bf16", "gfx950", "basic_v1"), ("tile_k #", "forward"))
@@ -166,7 +166,7 @@ def test_tests_and_profiler_are_about_as_large_as_amds_lists() -> None:
 
 @pytest.mark.parametrize("arch", ["gfx942", "gfx950"])
 def test_full_tests_is_a_fifth_and_tiny_is_ten(arch: str) -> None:
-    """Of each direction, about every fifth kernel and at least every category; tiny has ten of them."""
+    """Per direction, about every fifth kernel and at least every category; tiny has ten of them."""
     spec = load_arch(arch)
     for key, full in of_arch("full", spec).items():
         fifth, tiny = rule_set("full-tests", *key, spec), rule_set("tiny", *key, spec)
@@ -178,7 +178,7 @@ def test_full_tests_is_a_fifth_and_tiny_is_ten(arch: str) -> None:
 
 
 def test_default_is_the_pool_that_models_rank() -> None:
-    """The default set and what it refuses are those of the pool."""
+    """The default set and its rejected kernels equal those of the pool."""
     arch = load_arch("gfx942")
     assert rule_set("default", Direction.BWD_DATA, 3, "bf16", arch) == conv_pool(Direction.BWD_DATA, arch, 3, "bf16")
     assert refused_of_rule_set("default", Direction.BWD_DATA, 2, "fp16", arch) == refused_pool(
@@ -187,7 +187,7 @@ def test_default_is_the_pool_that_models_rank() -> None:
 
 
 def test_unknown_names_and_dimensions_are_refused() -> None:
-    """A misspelt set and a number of dimensions without kernels are errors of usage, in both functions."""
+    """A misspelt set and an unsupported number of dimensions are usage errors in both functions."""
     arch = load_arch("gfx942")
     for ask in (rule_set, refused_of_rule_set):
         with expect_refusal(UsageError, "unknown-name", "ful") as error:
@@ -199,7 +199,7 @@ def test_unknown_names_and_dimensions_are_refused() -> None:
 
 
 def test_the_tables_have_no_fp8() -> None:
-    """A dtype that the architecture runs and the tables lack has no kernels, and none are refused."""
+    """A dtype that the architecture supports and the tables lack has no kernels and no rejected ones."""
     arch = load_arch("gfx942")
     assert rule_set("full", Direction.FORWARD, 2, "fp8", arch) == ()
     assert refused_of_rule_set("full", Direction.FORWARD, 2, "fp8", arch) == ()

@@ -1,1 +1,1 @@
-"""An operation that a package of its own has: y = A x on the CPU."""
+"""An operation in a separate package: y = A x on the CPU."""

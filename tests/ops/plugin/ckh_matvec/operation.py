@@ -1,4 +1,4 @@
-"""The record of `matvec`, and all that it consists of."""
+"""The record of `matvec` and all its parts."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class MatvecProblem:
 
 @dataclass(frozen=True, slots=True, order=True)
 class MatvecKernel:
-    """So many rows and columns at a time."""
+    """Number of rows and columns processed at a time."""
 
     dtype: str
     block: int
