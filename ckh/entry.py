@@ -6,14 +6,12 @@ import gc
 import os
 import resource
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ckh.boundary import JSON_OPTION, guarded, open_streams
-from ckh.text.log import emit
+from ckh.text.log import emit, recorded_results
 
 if TYPE_CHECKING:
-    from typing import TextIO
-
     from ckh.quick.request import Request
 
 QUICK_VARIABLE = "CKH_QUICK"
@@ -50,34 +48,14 @@ def _run(args: list[str]) -> int:
 
     if request is None or args[0] != "predict":
         return cli.dispatch(args)
-    stdout, sys.stdout = sys.stdout, _Recorder(sys.stdout)
-    try:
+    with recorded_results() as printed:
         code = cli.dispatch(args)
-        printed = "".join(sys.stdout.parts)
-    finally:
-        sys.stdout = stdout
     if code == 0:
         from ckh.quick.answer import keep
 
         sys.stdout.flush()
-        keep(request, printed)
+        keep(request, "".join(printed))
     return code
-
-
-class _Recorder:
-    """A stream that records what is written to it."""
-
-    def __init__(self, stream: TextIO) -> None:
-        self._stream = stream
-        self.parts: list[str] = []
-
-    def write(self, text: str, /) -> int:
-        """Write to the stream."""
-        self.parts.append(text)
-        return self._stream.write(text)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._stream, name)
 
 
 def _request(args: list[str]) -> Request | None:

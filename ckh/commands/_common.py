@@ -13,7 +13,7 @@ from ckh.text.prose import paragraphs, prose
 from ckh.text.tabletext import table_text
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from ckh.documents import Document
 
@@ -33,9 +33,11 @@ def say(text: str = "") -> None:
     emit(paragraphs(text) + "\n")
 
 
-def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+def print_table(
+    title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], bases: Mapping[str, str] | None = None
+) -> None:
     """Print a table on stdout, the first column left-aligned, the others right-aligned, as `table_text`."""
-    emit(table_text(title, columns, rows))
+    emit(table_text(title, columns, rows, bases=bases))
 
 
 def reasons_by_kind(counts: dict[str, int]) -> dict[str, int]:

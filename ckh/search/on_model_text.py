@@ -10,18 +10,20 @@ from ckh.learn.answers.answer import is_falling
 from ckh.learn.answers.answer_document import KnownDocument
 from ckh.learn.answers.caveats import OUT_OF_ORDER
 from ckh.ops import in_words
-from ckh.text.log import one_line
+from ckh.text.log import MEASURED, one_line, painted
 from ckh.text.prose import paragraphs, prose
 from ckh.text.tabletext import table_text
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from ckh.learn.answers.answer import NotMeasured
     from ckh.learn.answers.ranked import Ranked
     from ckh.learn.models.artifact import Model
     from ckh.ops.base import AnyOperation, Problem
     from ckh.search.on_model import ModelSearch
+
+_PREDICTED = ("predicted TFLOPS", "predicted ms")
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +90,6 @@ def search_text(problem: Problem, model: Model, search: ModelSearch) -> str:
     shown = enumerate(zip(search.found, search.in_pool, strict=True), 1)
     rows = [[str(place), *_cells(op, one), yes(is_so=is_candidate)] for place, (one, is_candidate) in shown]
     head = [
-        head_text(problem, model),
         f"space    {search.legal} kernels, {search.candidates} of them candidates of ckh predict",
         f"         all {search.distinct} without ties scored",
         "\n",
@@ -99,13 +100,15 @@ def search_text(problem: Problem, model: Model, search: ModelSearch) -> str:
         better = f"the best scores {best - first.score:.4g} more ({best:.4g})"
         tail.append(f"\nfirst choice of the candidates: {', '.join(_cells(op, first))}")
         tail.append("the best scores the same\n" if best <= first.score else better + "\n")
-    table = table_text("", ("", "predicted TFLOPS", "predicted ms", "kernel", "candidate"), rows)
+    bases = {} if model.not_measured is None else dict.fromkeys(_PREDICTED, model.not_measured.colour)
+    table = table_text("", ("", *_PREDICTED, "kernel", "candidate"), rows, bases=bases)
     notes = [f"no speed predicted: {search.beyond}"] if search.beyond else []
     notes += [] if is_falling(one.tflops for one in search.found) else [OUT_OF_ORDER]
     "".join(f"\n{prose(note)}\n" for note in notes)
     doubts = f"\n{prose(search.known.line)}\n" if search.known.line and model.not_measured is None else ""
     return (
-        paragraphs("\n".join(head))
+        head_text(problem, model)
+        + paragraphs("\n".join(head))
         + table
         + paragraphs("\n".join(tail))
         + doubts
@@ -134,10 +137,19 @@ def search_json(problem: Problem, model: Model, search: ModelSearch) -> str:
 
 
 def head_text(problem: Problem, model: Model | None) -> str:
-    """The problem, and what searches."""
-    doubts = None if model is None else model.not_measured
-    about = [f"model    {'none' if model is None else one_line(model.path.name)}"] if doubts is None else doubts.lines()
-    return "\n".join([f"problem  {in_words(problem)}", f"         {problem.canonical()}", *about])
+    """The problem, and what searches, in lines that fit the terminal."""
+    about = [paragraphs("model    none")] if model is None else list(_model_lines(model))
+    return "\n".join([paragraphs(f"problem  {in_words(problem)}\n         {problem.canonical()}"), *about]) + "\n"
+
+
+def _model_lines(model: Model) -> Iterator[str]:
+    """The model, or what stands in for one of this GPU, by what it is based on."""
+    if (doubts := model.not_measured) is None:
+        yield painted(paragraphs(f"model    {one_line(model.path.name)}"), MEASURED)
+        return
+    for line in doubts.lines():
+        laid = paragraphs(line)
+        yield laid if line.startswith("next ") else painted(laid, doubts.colour)
 
 
 def yes(*, is_so: bool) -> str:

@@ -5,18 +5,26 @@ from __future__ import annotations
 import os
 import re
 import sys
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from ckh.text.prose import prose
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import TextIO
+
     from ckh.errors import CkhError
 
-_COLOURS = {"error": "31;1", "warning": "33;1", "hint": "36"}
+# What results are based on. The words say it too: colour is never all that does.
+MEASURED, BORROWED, ESTIMATED = "measured", "borrowed", "estimated"
+_COLOURS = {"error": "31;1", "warning": "33;1", "hint": "36", MEASURED: "32", BORROWED: "33", ESTIMATED: "35"}
 # Control characters, what turns the direction of text round, and what is not a character (of a path that is no UTF-8).
 _HIDDEN = "[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
 _STEERING = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")  # but line feeds
 _MOST_CHARACTERS = 2000
+_BEGIN, _END, _RESET = "\x0e", "\x0f", "\x1b[0m"  # around what `painted` marks, and after what is coloured
+_BY_LETTER = {basis[0]: _COLOURS[basis] for basis in (MEASURED, BORROWED, ESTIMATED)}
 
 
 def printable(text: str) -> str:
@@ -36,9 +44,10 @@ def one_line(text: str) -> str:
 
 
 class _Result:
-    """Whether the command that runs has written a result."""
+    """Whether the command that runs has written a result, and its texts, if they are recorded."""
 
     is_begun = False
+    recorded: list[str] | None = None
 
 
 def begin_result() -> None:
@@ -51,25 +60,62 @@ def has_result() -> bool:
     return _Result.is_begun
 
 
+@contextmanager
+def recorded_results() -> Iterator[list[str]]:
+    """Collect the texts that `emit` is given while the context lasts."""
+    texts: list[str] = []
+    _Result.recorded = texts
+    try:
+        yield texts
+    finally:
+        _Result.recorded = None
+
+
 def emit(text: str) -> None:
-    """Write a result to stdout; characters that would steer a terminal are escaped, as files of strangers are shown."""
+    """Write a result to stdout, as `written`, with colours on a terminal or where FORCE_COLOR is set."""
     _Result.is_begun = True
-    sys.stdout.write(_STEERING.sub(_escaped, text))
+    if _Result.recorded is not None:
+        _Result.recorded.append(text)
+    sys.stdout.write(written(text, in_colour=use_colour(sys.stdout)))
+
+
+def written(text: str, *, in_colour: bool = False) -> str:
+    """A result as it is written: characters that would steer a terminal are escaped, as files of strangers are shown.
+
+    What is `painted` is coloured, if that is wanted.
+    """
+    first, *rest = text.split(_BEGIN)
+    return _STEERING.sub(_escaped, first) + "".join(_written_part(part, in_colour=in_colour) for part in rest)
+
+
+def _written_part(part: str, *, in_colour: bool) -> str:
+    """What follows a mark of `painted`; where a stranger's text has such a mark, it is escaped."""
+    colour = _BY_LETTER.get(part[:1])
+    inside, end, after = part[1:].partition(_END)
+    if colour is None or not end or "\n" in inside:
+        return _STEERING.sub(_escaped, _BEGIN + part)
+    inside, after = _STEERING.sub(_escaped, inside), _STEERING.sub(_escaped, after)
+    return f"\x1b[{colour}m{inside}{_RESET}{after}" if in_colour else inside + after
+
+
+def painted(text: str, basis: str) -> str:
+    """A text of a result whose lines `emit` colours by what they are based on, MEASURED, BORROWED or ESTIMATED."""
+    return "\n".join(f"{_BEGIN}{basis[0]}{line}{_END}" for line in text.split("\n"))
 
 
 def _escaped(found: re.Match[str]) -> str:
     return found[0].encode("unicode_escape").decode()
 
 
-def use_colour() -> bool:
-    """True if stderr gets colours: NO_COLOR wins, then FORCE_COLOR, then whether it is a terminal."""
+def use_colour(stream: TextIO | None = None) -> bool:
+    """True if a stream, stderr by default, gets colours: NO_COLOR wins, then FORCE_COLOR, then if it is a terminal."""
     match os.environ.get("NO_COLOR"), os.environ.get("FORCE_COLOR"):
         case (str(no), _) if no:
             return False
         case (_, str(force)) if force:
             return True
         case _:
-            return sys.stderr.isatty()
+            return (stream or sys.stderr).isatty()
 
 
 def note(text: str) -> None:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ckh.text.log import printable
+from ckh.text.log import painted, printable
 from ckh.text.prose import filled, prose, room
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
 
 _LEAST_WIDTH = 10  # of a column whose cells are shortened
@@ -20,7 +20,13 @@ _HEADS = (0.0, 0.25, 0.4, 0.55, 0.7)  # of the width, before the cut; names diff
 _BARS = "▁▂▃▄▅▆▇█"
 
 
-def table_text(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], groups: Sequence[str] = ()) -> str:
+def table_text(
+    title: str,
+    columns: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    groups: Sequence[str] = (),
+    bases: Mapping[str, str] | None = None,
+) -> str:
     """A table that fits the terminal, or else 80 columns; the first column left-aligned, the others right-aligned.
 
     Where it is too wide, sentences take several lines, and names without a space are shortened in the middle; within
@@ -31,6 +37,7 @@ def table_text(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]
         columns: headings.
         rows: cells.
         groups: a heading for each row, printed above the first row of equal ones; empty: none.
+        bases: what columns are based on (`painted`), by heading.
     """
     table = [[printable(cell) for cell in row] for row in (columns, *rows)]
     by_column = [[row[i] for row in table] for i in range(len(columns))]
@@ -42,10 +49,11 @@ def table_text(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]
         widths, gap = _fitting(by_column, space)
         lines = [_fitted(cells, width) for cells, width in zip(by_column, widths, strict=True)]
         widths = [max(len(text) for cell in cells for text in cell) for cells in lines]
+    based = [bases.get(name, "") for name in columns] if bases else []
     height = max(len(cells[0]) for cells in lines)
     for cells in lines:
         cells[0] = [""] * (height - len(cells[0])) + cells[0]  # heads stand right above the rule
-    head, *shown = [_row_lines([cells[i] for cells in lines], widths, gap) for i in range(len(table))]
+    head, *shown = [_row_lines([cells[i] for cells in lines], widths, gap, based) for i in range(len(table))]
     rule = _line(["-" * width for width in widths], widths, gap)
     is_cut = any("…" in text for some in shown for text in some)
     for number in range(len(groups) - 1, -1, -1):
@@ -97,10 +105,10 @@ def _wrapped(name: str, width: int) -> list[str]:
     return [name[start : start + width] for start in range(0, max(len(name), 1), width)]
 
 
-def _row_lines(cells: Sequence[Sequence[str]], widths: Sequence[int], gap: int) -> list[str]:
+def _row_lines(cells: Sequence[Sequence[str]], widths: Sequence[int], gap: int, bases: Sequence[str]) -> list[str]:
     height = max(map(len, cells), default=1)
     padded = [[*lines, *[""] * (height - len(lines))] for lines in cells]
-    return [_line(some, widths, gap) for some in zip(*padded, strict=True)]
+    return [_line(some, widths, gap, bases) for some in zip(*padded, strict=True)]
 
 
 def _total(widths: Sequence[int], gap: int) -> int:
@@ -118,11 +126,15 @@ def _narrowed(widths: Sequence[int], least: Sequence[int], space: int, gap: int)
     return narrow
 
 
-def _line(cells: Sequence[str], widths: Sequence[int], gap: int) -> str:
+def _line(cells: Sequence[str], widths: Sequence[int], gap: int, bases: Sequence[str] = ()) -> str:
     padded = [
         cell.ljust(width) if i == 0 else cell.rjust(width)
         for i, (cell, width) in enumerate(zip(cells, widths, strict=True))
     ]
+    if bases:
+        padded = [
+            painted(cell, basis) if basis and cell.strip() else cell for cell, basis in zip(padded, bases, strict=True)
+        ]
     return (" " * gap).join(padded).rstrip()
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ckh.text.log import MEASURED
 from ckh.text.prose import paragraphs
 from ckh.text.tabletext import table_text
 
@@ -14,12 +15,13 @@ if TYPE_CHECKING:
 
 _SHOWN = 20  # shapes at a terminal, those with the largest share of the time
 _COLUMNS = ("shape", "count", "share", "today ms", "tuned ms", "gain", "95 % interval")
+_BASES = dict.fromkeys(("today ms", "tuned ms", "gain"), MEASURED)
 
 
 def summary(document: TuneDocument, budget: str) -> str:
     """The summary for a terminal: its first shapes, and what holds for all."""
     rows = document.shapes[:_SHOWN] if document.device else ()
-    table = table_text(document.folder, _COLUMNS, [_cells(one) for one in rows]) if rows else ""
+    table = table_text(document.folder, _COLUMNS, [_cells(one) for one in rows], bases=_BASES) if rows else ""
     more = len(document.shapes) - len(rows) if rows else 0
     left = [f"and {more} more shapes in summary.md"] if more else []
     return table + paragraphs("\n".join([*left, *_sentences(document, budget)])) + "\n"

@@ -16,6 +16,7 @@ from ckh.ops.gemm_universal.problem import GemmProblem
 from ckh.ops.grouped_conv.problem import ConvProblem
 from ckh.ops.miopen_conv.problem import MiopenProblem
 from ckh.problems import Direction
+from ckh.text.log import written
 from ckh.text.prose import whole_names
 
 ROOT = Path(__file__).parents[2]
@@ -37,7 +38,7 @@ def test_columns_are_parts_of_kernel_names(problem: ConvProblem | GemmProblem, a
     """Each row has the tile, waves, instruction and pipeline of the parsed name."""
     found = ckh.answer(problem, arch=arch)
     parse = operation_of_problem(problem).kernels.parse
-    rows = rows_of(answer_text(found, why=False))
+    rows = rows_of(written(answer_text(found, why=False)))
     for row, cells in zip(found.kernels, rows, strict=True):
         kernel: Any = parse(row.kernel)
         sizes = [
@@ -61,7 +62,7 @@ def test_columns_are_parts_of_kernel_names(problem: ConvProblem | GemmProblem, a
 def test_all_rows_are_distinct(problem: ConvProblem, arch: str) -> None:
     """Thirty rows differ in more than their rank, and all lines of the table fit."""
     found = ckh.answer(problem, 30, arch=arch)
-    lines = answer_text(found, why=False).splitlines()
+    lines = written(answer_text(found, why=False)).splitlines()
     start = next(number for number, line in enumerate(lines) if set(line) == {"-", " "})
     rows: list[str] = []
     for line in lines[start + 1 : lines.index("", start)]:
@@ -79,5 +80,5 @@ def test_wide_shows_names() -> None:
     """With --wide a row ends with the complete name."""
     found = ckh.answer(CONV, arch="gfx950")
     with whole_names(is_whole=True):
-        rows = rows_of(answer_text(found, why=False))
+        rows = rows_of(written(answer_text(found, why=False)))
     assert [cells[-1] for cells in rows] == [one.kernel for one in found.kernels]

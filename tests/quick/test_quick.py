@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -31,6 +32,7 @@ from ckh.quick.store import keep_printed, paths, read_facts, read_printed, stamp
 from ckh.ranking.layout import CSRC, HEADER, lists
 from ckh.ranking.library import is_available
 from ckh.schema import RESOURCE_NAMES, Resources
+from ckh.text.log import written
 from tests.export.conftest import COMPILERS
 from tests.export.conftest import run as run_program
 from tests.refusals import expect_warning
@@ -65,6 +67,12 @@ def asked(line: str) -> Request:
     return found
 
 
+def quick(request: Request) -> str | None:
+    """The quick answer as it is printed."""
+    text = text_of(request)
+    return None if text is None else written(text)
+
+
 def full(capsys: pytest.CaptureFixture[str], line: str) -> str:
     """What the full command prints."""
     assert cli.run(["predict", *line.split()]) == 0
@@ -81,7 +89,24 @@ def test_answers_are_those_of_the_full_command(
     for line in lines:
         assert prepare(asked(line))
     for line in lines:
-        assert text_of(asked(line + flags)) == full(capsys, line + flags)
+        assert quick(asked(line + flags)) == full(capsys, line + flags)
+
+
+@pytest.mark.usefixtures("alone")
+def test_colours_are_those_of_the_full_command(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The model's line is green, by both ways; NO_COLOR wins, and JSON has none."""
+    line = "--n 16 --c 256"
+    assert prepare(asked(line))
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    found = full(capsys, line)
+    assert "\x1b[32mmodel " in found
+    assert written(text_of(asked(line)) or "", in_colour=True) == found
+    assert "\x1b" not in full(capsys, f"{line} --json")
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert full(capsys, line) == re.sub("\x1b\\[[0-9]*m", "", found)
 
 
 @pytest.mark.slow
@@ -101,7 +126,7 @@ def test_solvers_are_those_of_the_full_command(
         assert prepare(asked(f"--op miopen_conv --arch gfx90a {line}"))
         for flags in ("", " --json", " --why"):
             told = f"--op miopen_conv --arch gfx90a {line}{flags}"
-            assert text_of(asked(told)) == full(capsys, told)
+            assert quick(asked(told)) == full(capsys, told)
 
 
 def random_convolutions(seed: int) -> Iterator[str]:
@@ -137,7 +162,7 @@ def test_answers_without_a_model_are_those_of_the_full_command(
     assert prepare(asked(f"{next(lines)} {options}"))
     for number, line in enumerate(islice(lines, 12)):
         told = f"{line} {options} --top {number * number + 1} {['', '--json', '--why'][number % 3]}"
-        assert text_of(asked(told)) == full(capsys, told)
+        assert quick(asked(told)) == full(capsys, told)
     first = json.loads(full(capsys, f"{next(lines)} {options} --json"))
     assert first["not_measured"]["basis"] == basis
 
@@ -150,7 +175,7 @@ def test_a_stand_in_for_a_model_that_fits_is_prepared(
     monkeypatch.delenv("CKH_MODELS")
     kind = "--op aiter_moe --arch gfx942 --model-dim 7168 --inter-dim 256 --experts 256 --topk 8 --json"
     assert prepare(asked(f"{kind} --tokens 16"))
-    text = text_of(asked(f"{kind} --tokens 64"))
+    text = quick(asked(f"{kind} --tokens 64"))
     assert text == full(capsys, f"{kind} --tokens 64")
     assert json.loads(text)["not_measured"] is not None
 
@@ -162,9 +187,9 @@ def test_a_compiled_kernel_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> No
     line, none = asked("--c 64 --arch gfx942"), Resources(*range(len(RESOURCE_NAMES)))
     assert prepare(line)
     add_compiled("gfx942", "gemm_universal", COMPILED, none)
-    assert text_of(line) is not None
+    assert quick(line) is not None
     add_compiled("gfx942", "grouped_conv", COMPILED, none)
-    assert text_of(line) is None
+    assert quick(line) is None
 
 
 @pytest.mark.usefixtures("alone")
@@ -195,7 +220,7 @@ def test_other_models_that_fit_are_named_too(
         shutil.copytree(models / "conv", tmp_path / "both" / name)
     monkeypatch.setenv("CKH_MODELS", str(tmp_path / "both"))
     assert prepare(asked("--c 48"))
-    text = text_of(asked("--c 48"))
+    text = quick(asked("--c 48"))
     assert text is not None
     assert f"preferred over {tmp_path / 'both' / 'two'}, " in text
     assert text == full(capsys, "--c 48")
@@ -206,16 +231,16 @@ def test_another_model_is_asked_again(models: Path) -> None:
     """Once a file of a model has changed, or a model appears, what was prepared does not count."""
     line = asked("--c 48")
     assert prepare(line)
-    assert text_of(line) is not None
+    assert quick(line) is not None
     spec = models / "conv" / "feature_spec.json"
     before = spec.stat()
     os.utime(spec, ns=(before.st_atime_ns, before.st_mtime_ns + 1))
-    assert text_of(line) is None
+    assert quick(line) is None
     os.utime(spec, ns=(before.st_atime_ns, before.st_mtime_ns))
-    assert text_of(line) is not None
+    assert quick(line) is not None
     (models / "new").mkdir()
     (models / "new" / "feature_spec.json").write_text("{}")
-    assert text_of(line) is None
+    assert quick(line) is None
     (models / "new" / "feature_spec.json").unlink()
     (models / "new").rmdir()
 
@@ -225,7 +250,7 @@ def test_large_pools_are_not_prepared(monkeypatch: pytest.MonkeyPatch) -> None:
     """That would take longer than many answers."""
     monkeypatch.setattr("ckh.quick.prepare.MOST_KERNELS", 299)
     assert not prepare(asked("--c 48"))
-    assert text_of(asked("--c 48")) is None
+    assert quick(asked("--c 48")) is None
 
 
 @pytest.mark.usefixtures("alone")
@@ -233,7 +258,7 @@ def test_large_pools_are_not_prepared(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_what_was_measured_comes_first(flags: str, capsys: pytest.CaptureFixture[str]) -> None:
     """The kernels that were probed are in front by their times, those that failed last, as in the full command."""
     assert prepare(asked("--c 48"))
-    plain = text_of(asked(f"--c 48{flags}"))
+    plain = quick(asked(f"--c 48{flags}"))
     document = json.loads(full(capsys, "--c 48 --top 300 --json"))
     names = [one["kernel"] for one in document["kernels"]]
     timed = [
@@ -246,9 +271,9 @@ def test_what_was_measured_comes_first(flags: str, capsys: pytest.CaptureFixture
     assert device is not None
     remember(Probe(document["problem"], "host", device, "2026-01-02T03:04:05+00:00", "0.1", "g++", tuple(timed)))
     expected = full(capsys, f"--c 48{flags}")
-    assert text_of(asked(f"--c 48{flags}")) == expected != plain
-    assert text_of(asked(f"--c 48{flags} --no-measured")) == plain
-    assert text_of(asked("--c 40")) == full(capsys, "--c 40")
+    assert quick(asked(f"--c 48{flags}")) == expected != plain
+    assert quick(asked(f"--c 48{flags} --no-measured")) == plain
+    assert quick(asked("--c 40")) == full(capsys, "--c 40")
 
 
 @pytest.mark.usefixtures("alone")
@@ -256,7 +281,7 @@ def test_kernels_are_refused_for_reasons(capsys: pytest.CaptureFixture[str]) -> 
     """The sizes of a problem that was not asked first stand in the reasons, and the numbers are those of kernels."""
     assert prepare(asked("--m 128 --n 1536 --k 7168"))
     for sizes, words in (("--m 31 --n 17 --k 3", "M = 31 is not"), ("--m 512 --n 17 --k 3", "N = 17 is not")):
-        found = text_of(asked(f"{sizes} --json"))
+        found = quick(asked(f"{sizes} --json"))
         assert found is not None
         assert any(reason.startswith(words) for reason in json.loads(found)["refused"])
         assert found == full(capsys, f"{sizes} --json")
@@ -279,7 +304,7 @@ def test_without_c_there_is_no_quick_answer(monkeypatch: pytest.MonkeyPatch) -> 
     """Where $CKH_RANK_BACKEND leaves ranking to NumPy."""
     assert prepare(asked("--c 48"))
     monkeypatch.setenv("CKH_RANK_BACKEND", "numpy")
-    assert text_of(asked("--c 48")) is None
+    assert quick(asked("--c 48")) is None
     assert not prepare(asked("--c 48"))
 
 
@@ -289,19 +314,19 @@ def test_damaged_files_are_no_answer(content: bytes) -> None:
     """Nor are missing ones; preparing again mends them."""
     line = asked("--c 48")
     assert prepare(line)
-    expected = text_of(line)
+    expected = quick(line)
     facts, model = paths(line)
     for damaged in (content, model.read_bytes()[:-9]):
         model.write_bytes(damaged)
-        assert text_of(line) is None
+        assert quick(line) is None
         assert prepare(line)
-        assert text_of(line) == expected
+        assert quick(line) == expected
     whole = facts.read_bytes()
     for damaged in (b"", content, whole[:-9], whole.replace(b"a test", b"a tent", 1)):
         facts.write_bytes(damaged)
-        assert text_of(line) is None
+        assert quick(line) is None
         assert prepare(line)
-        assert text_of(line) == expected
+        assert quick(line) == expected
 
 
 @pytest.mark.usefixtures("alone")
@@ -311,7 +336,7 @@ def test_without_a_cache_the_full_command_answers(
     """A file stands where the folder should be: nothing is prepared, nothing goes wrong, and one line says so."""
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("CKH_CACHE_DIR", str(tmp_path / "file" / "cache"))
-    assert text_of(asked("--c 48")) is None
+    assert quick(asked("--c 48")) is None
     assert not prepare(asked("--c 48"))
     for more in ([], ["--explain"]):
         assert run(["predict", "--c", "48", *more]) == 0
@@ -327,7 +352,7 @@ def test_without_a_cache_the_full_command_answers(
 def test_errors_are_told_by_the_full_command(line: str) -> None:
     """Impossible sizes, and options of other operations, have no quick answer."""
     assert prepare(asked("--c 48"))
-    assert text_of(asked(line)) is None
+    assert quick(asked(line)) is None
 
 
 @pytest.mark.parametrize(
@@ -474,6 +499,10 @@ def test_an_estimate_is_printed_again(
     assert "estimate" in first
     monkeypatch.setattr(cli, "dispatch", lambda _args: 77)
     assert (run(args), capsys.readouterr().out) == (ExitCode.OK, first)
+    if "--json" not in more:  # kept without colours, printed with them
+        monkeypatch.setenv("FORCE_COLOR", "1")
+        monkeypatch.delenv("NO_COLOR", raising=False)
+        assert (run(args), "\x1b[35mNOT MEASURED" in capsys.readouterr().out) == (ExitCode.OK, True)
     assert run([*args[:-1], "5"]) == 77
     assert run([*args, "--no-measured"]) == 77
 
@@ -487,7 +516,7 @@ def test_what_is_printed_follows_from_what_was_probed(
     assert parse([*printed_before, "--probe", "5"]) is None
     assert run(printed_before) == ExitCode.OK
     text = capsys.readouterr().out
-    assert read_printed(request) == text
+    assert written(read_printed(request) or "") == text
     remember(Probe("conv", "gfx90a", "", "now", "0", "hipcc", (Timed("a", "ok", "", 1.0, 0.0),)))
     assert read_printed(request) is None
     keep_printed(request, text)
@@ -529,7 +558,7 @@ def test_a_quick_answer_warns_of_an_unusable_model_too(
     assert run(["predict", "--c", "64"]) == ExitCode.OK
     first = capsys.readouterr()
     assert first.err.count(line) == 1
-    assert text_of(asked("--c 64")) == first.out
+    assert quick(asked("--c 64")) == first.out
     assert capsys.readouterr().err.count(line) == 1
     (damaged / "feature_spec.json").unlink()
-    assert text_of(asked("--c 64")) is None
+    assert quick(asked("--c 64")) is None

@@ -9,8 +9,12 @@ import time
 import pytest
 
 from ckh.errors import DataError
-from ckh.text.log import print_error, use_colour, warn
+from ckh.text.log import BORROWED, ESTIMATED, MEASURED, emit, painted, print_error, recorded_results, use_colour, warn
 from ckh.text.progress import _line, progress
+from ckh.text.tabletext import table_text
+
+RESET = "\x1b[0m"
+CLEAR = "b\x1b[2J"  # clears a screen
 
 
 @pytest.mark.parametrize(
@@ -83,3 +87,25 @@ def test_progress_without_a_terminal_is_a_line_now_and_then(
 def test_rate_and_time_left_follow_from_the_time_so_far() -> None:
     """62 steps in 31 seconds are 2 a second, and leave 19 seconds for the other 38."""
     assert _line("measuring", (0, 62, 100), 31.0, "") == "measuring: 62/100 (2.0/s, 19 s left)"
+
+
+@pytest.mark.parametrize(("basis", "colour"), [(MEASURED, "\x1b[32m"), (BORROWED, "\x1b[33m"), (ESTIMATED, "\x1b[35m")])
+def test_results_are_coloured_by_what_they_are_based_on(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, basis: str, colour: str
+) -> None:
+    """Each line with colours, the same words without; what a stranger's text steers a terminal with stays escaped."""
+    text = f"a {painted(CLEAR, basis)} c\n{painted('d', basis)}\n\x0f\x0em\x1b"
+    shown = {}
+    for force in ("", "1"):
+        monkeypatch.setenv("FORCE_COLOR", force)
+        monkeypatch.setenv("NO_COLOR", "" if force else "1")
+        emit(text)
+        shown[force] = capsys.readouterr().out
+    assert shown[""] == "a b\\x1b[2J c\nd\n\\x0f\\x0em\\x1b"
+    assert shown["1"] == f"a {colour}b\\x1b[2J\x1b[0m c\n{colour}d\x1b[0m\n\\x0f\\x0em\\x1b"
+    with recorded_results() as texts:
+        emit(text)
+    assert texts == [text]
+    capsys.readouterr()
+    emit(table_text("", ("x", "ms"), [["a", "1"], ["b", ""]], bases={"ms": basis}))
+    assert capsys.readouterr().out == f"x  {colour}ms{RESET}\n-  --\na  {colour} 1{RESET}\nb\n"

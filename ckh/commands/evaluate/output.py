@@ -11,6 +11,7 @@ from ckh.assess.report import Choice, Evaluation
 from ckh.commands._common import print_table, say
 from ckh.documents import Document, fields_of
 from ckh.learn.judging.judged_data import percent, stands_in
+from ckh.text.log import MEASURED
 from ckh.text.tabletext import sparkline
 
 if TYPE_CHECKING:
@@ -120,7 +121,7 @@ def print_report(result: Evaluation, spec: ModelSpec, title: str, worst: int) ->
         own.append((BEST_RANKED_MEASURED, result.best_ranked_measured))
     rows = [_row(name, one) for name, one in (*own, *result.baselines.items()) if one is not None]
     judged = "" if coverage.judged == coverage.problems else f", {coverage.judged} with a measured choice"
-    print_table(f"{title}: {result.rows} rows, {coverage.problems} problems{judged}", columns, rows)
+    print_table(f"{title}: {result.rows} rows, {coverage.problems} problems{judged}", columns, rows, {"mean": MEASURED})
     if coverage.judged < coverage.problems and result.best_ranked_measured is not None:
         say(
             f"{BEST_RANKED_MEASURED}: {result.best_ranked_measured.problems} problems; it is not predict's answer "

@@ -9,6 +9,7 @@ from ckh.commands._common import print_json, print_table, say
 from ckh.documents import Document
 from ckh.search.on_model_text import head_text, yes
 from ckh.text.durations import format_duration
+from ckh.text.log import MEASURED, emit
 from ckh.text.prose import shell_word
 
 if TYPE_CHECKING:
@@ -105,7 +106,7 @@ class Summary:
     def print_head(self) -> None:
         """The first lines of a report."""
         space = self.space
-        say(head_text(self.problem, self.model))
+        emit(head_text(self.problem, self.model))
         rest = f"; {space.left_out} more combinations were left out" if space.left_out else ""
         say(f"space    {len(space)} kernels, {space.pool_size} of them candidates of ckh predict{rest}")
 
@@ -154,7 +155,12 @@ def print_measured(summary: Summary, outcome: Measurement, out: Path, *, as_json
         for place, row in enumerate(outcome.best, 1)
     ]
     how = "timed in turns:" if all(row.remeasured for row in outcome.best) else "as first measured:"
-    print_table(f"the fastest, {how}", ("", "TFLOPS", "ms", "spread", "kernel", "candidate"), rows)
+    print_table(
+        f"the fastest, {how}",
+        ("", "TFLOPS", "ms", "spread", "kernel", "candidate"),
+        rows,
+        {"TFLOPS": MEASURED, "ms": MEASURED},
+    )
     if outcome.first_choice is not None and outcome.ratio is not None:
         figures = f"{outcome.first_choice.latency_ms:.4g} ms"
         say(f"\nthe model's first choice of the candidates: {figures}, {outcome.first_choice.kernel}")

@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ckh.records import Record
-from ckh.text.log import one_line
+from ckh.text.log import BORROWED, ESTIMATED, one_line
 from ckh.text.shown import Shown, ShownTable
 
 if TYPE_CHECKING:
@@ -73,6 +73,11 @@ class NotMeasured(Record):
     def with_probe(self, again: str) -> NotMeasured:
         """Return the caveat with the command that measures the first choices in front."""
         return NotMeasured(self.basis, self.source, self.worth, (f"{again} --probe 5", *self.next_commands))
+
+    @property
+    def colour(self) -> str:
+        """What it is based on, as of `painted`."""
+        return ESTIMATED if self.basis == "estimate" else BORROWED
 
     def lines(self) -> list[str]:
         """Text for a terminal."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from ckh.learn.answers.answer import KERNELS, MODEL, PROBLEM, TABLE, WHY
 from ckh.learn.answers.caveats import NOT_IN_HEADERS, summaries
 from ckh.ops import in_words, requested
-from ckh.text.log import one_line
+from ckh.text.log import MEASURED, one_line, painted
 from ckh.text.prose import paragraphs, prose, room
 from ckh.text.tabletext import HOW_WHOLE, table_text
 
@@ -27,8 +27,8 @@ _MARGIN = 8  # width of the labels in front of lines
 
 def answer_text(answer: Answer, *, why: bool) -> str:
     """Format an answer as text; `why` lists the reasons why kernels do not apply."""
-    lines = [*_head(answer, why=why), *(_probe_lines(answer.rows.probe) if answer.rows.probe is not None else ())]
-    head = [paragraphs(one_line(line)) for line in lines]
+    probe = answer.rows.probe
+    head = [*_head(answer, why=why), *(_probe_lines(probe) if probe is not None else ())]
     below = [f"\n{prose(one.message)}\n" for one in answer.caveats if one.place == TABLE]
     text = "\n".join([*head, "", _table([answer])]) + "".join(below)
     return text if answer.explanation is None else "\n".join([text, *answer.explanation.lines(), ""])
@@ -48,7 +48,8 @@ def _head(answer: Answer, *, why: bool) -> Iterator[str]:
     yield from _labelled("problem", in_words(answer.problem), answer.problem.canonical())
     yield from _of_place(answer, PROBLEM)
     if answer.not_measured is None:
-        yield from _labelled("model", f"{facts.model}, measured on {facts.device or facts.arch}{warning}")
+        model = f"{facts.model}, measured on {facts.device or facts.arch}{warning}"
+        yield from (painted(line, MEASURED) for line in _labelled("model", model))
     yield from _of_place(answer, MODEL)
     if facts.other_models:
         yield from _labelled("", f"preferred over {', '.join(facts.other_models)}")
@@ -63,17 +64,29 @@ def _head(answer: Answer, *, why: bool) -> Iterator[str]:
 def _of_place(answer: Answer, place: str) -> Iterator[str]:
     for one in answer.caveats:
         if one.place == place:
-            yield from one.message.split("\n") if place == MODEL else _labelled(one.label, one.message)
+            yield from _doubts(answer, one.message) if place == MODEL else _labelled(one.label, one.message)
+
+
+def _doubts(answer: Answer, message: str) -> Iterator[str]:
+    """Why an answer is not measured, with what stands in, and the commands that measure."""
+    for line in message.split("\n"):
+        laid = _laid(line)
+        doubts = answer.not_measured
+        yield laid if doubts is None or line.startswith("next ") else painted(laid, doubts.colour)
+
+
+def _laid(line: str) -> str:
+    return paragraphs(one_line(line))
 
 
 def _labelled(label: str, *lines: str) -> Iterator[str]:
     """Indent lines under a label in front of the first."""
     for number, line in enumerate(lines):
-        yield f"{'' if number else label:{_MARGIN}} {line}"
+        yield _laid(f"{'' if number else label:{_MARGIN}} {line}")
 
 
 def _probe_lines(probe: Probe) -> Iterator[str]:
-    yield f"measured the first {len(probe.fastest_first())} on {probe.device}, {probe.when}"
+    yield painted(_laid(f"measured the first {len(probe.fastest_first())} on {probe.device}, {probe.when}"), MEASURED)
     failed = (one for one in probe.kernels if one.latency_ms is None)
     yield from _labelled("", *(f"{one.kernel} failed: {one.status} {one.message}" for one in failed))
 
@@ -91,6 +104,7 @@ def _table(answers: Sequence[Answer], *, is_many: bool = False) -> str:
         figures["predicted GB/s"] = [row.bandwidth_gb_s for row in rows]
     if any(one.rows.probe is not None for one in answers):
         figures["measured ms"] = [row.measured_latency_ms for row in rows]
+    bases = {name: basis for name in figures if (basis := _basis(name, answers))}
     values = [[_figure(value) for value in own] for own in zip(*figures.values(), strict=True)]
     space = room()
     needed = _FIGURE * len(figures) + max((len(row.kernel) for row in rows), default=0)
@@ -102,14 +116,22 @@ def _table(answers: Sequence[Answer], *, is_many: bool = False) -> str:
         first = ("", places) if is_grouped else ("problem", problems)
         kernels = [f"{row.kernel}, {NOT_IN_HEADERS}" if row.not_in_headers else row.kernel for row in rows]
         named = [[cell, *own, kernel] for cell, own, kernel in zip(first[1], values, kernels, strict=True)]
-        return table_text("", (first[0], *figures, "kernel"), named, problems if is_grouped else ())
+        return table_text("", (first[0], *figures, "kernel"), named, problems if is_grouped else (), bases)
     for column, row in zip(parts.rows, rows, strict=True):
         column[-1] += f" {NOT_IN_HEADERS}" if row.not_in_headers else ""
     if not any(column[-1] for column in parts.rows):
         parts = parts._replace(headings=parts.headings[:-1], rows=[column[:-1] for column in parts.rows])
     shown = [[place, *own, *column] for place, own, column in zip(places, values, parts.rows, strict=True)]
     note = f"in all rows: {' '.join(parts.shared)} {HOW_WHOLE}" if parts.shared else HOW_WHOLE
-    return table_text("", ("", *figures, *parts.headings), shown, problems) + prose(note) + "\n"
+    return table_text("", ("", *figures, *parts.headings), shown, problems, bases) + prose(note) + "\n"
+
+
+def _basis(figure: str, answers: Sequence[Answer]) -> str:
+    """What a column of figures is based on; nothing for predictions of a model of this GPU, or of several kinds."""
+    if figure.startswith("measured"):
+        return MEASURED
+    found = {"" if one.not_measured is None else one.not_measured.colour for one in answers}
+    return found.pop() if len(found) == 1 else ""
 
 
 class _Parts(NamedTuple):
