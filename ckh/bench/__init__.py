@@ -1,4 +1,4 @@
-"""Bench: code generation, compilation, the isolated worker, its supervisor, timing and reference results.
+"""Code generation, compilation, the isolated worker and its supervisor, timing, and reference results.
 
 Called, it is `ckh.api.benching.bench`.
 """

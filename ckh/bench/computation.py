@@ -1,4 +1,4 @@
-"""How an operation is measured: its computation, and how its kernels are found and built."""
+"""Protocols for measuring an operation: its computation, and how its kernels are generated and built."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ class Split:
     """How a kernel splits the sum over K.
 
     Attributes:
-        parts: what is added to the result by atomic operations, in whatever order; 1: it is stored, not added.
-        in_fp32: whether the parts are added in float32 and their sum is rounded once, by a second stage; else every
-            part and every sum is rounded to the result's dtype.
+        parts: number of partial sums, added by atomics in undefined order; 1: the result is stored, not added.
+        in_fp32: whether partial sums are added in float32 and rounded once by a second stage; otherwise every partial
+            sum and every addition is rounded to the result's dtype.
     """
 
     parts: int = 1
@@ -44,21 +44,21 @@ class Split:
 
     @property
     def repeats(self) -> bool:
-        """True if every run of the kernel gives the same bits, i.e. has a fixed order of additions."""
+        """True if every run of the kernel gives the same bits, i.e. the order of additions is fixed."""
         return self.parts == 1
 
 
 @dataclass(frozen=True, slots=True)
 class ArrayForm:
-    """How an array of a user holds an operand or the result.
+    """Layout in which a user's array holds an operand or the result.
 
     Attributes:
-        name: what it is called, e.g. "x".
-        place: of the kernel's arguments: 0 is a, 1 is b, 2 is the result.
-        shape: the array's shape.
-        axes: words for its axes, e.g. "N, H, W, G, C/G".
-        other_shape: another shape with the same elements in the same order; None: there is none.
-        is_transposed: whether it lies in memory as its transpose.
+        name: name of the array, e.g. "x".
+        place: index among the kernel's arguments: 0 is a, 1 is b, 2 is the result.
+        shape: shape of the array.
+        axes: description of its axes, e.g. "N, H, W, G, C/G".
+        other_shape: alternative shape with the same elements in the same order; None if there is none.
+        is_transposed: whether it is stored transposed.
     """
 
     name: str
@@ -74,14 +74,13 @@ class Computation(Generic[P]):
     """Computation of an operation.
 
     Attributes:
-        operand_shapes: of a problem's operands a and b and of its result.
-        compute: the result, in the precision of operands of these shapes.
-        reduction_length: the most products that one element of the result sums.
-        result_dtypes: the dtypes that operands can have, each with that of the result.
-        c_problem: the structure that kernels take.
-        split: how the kernel of a name splits a problem's sums.
-        arrays: how users' arrays hold the operands, in the order in which they are given, and the result, which is the
-            last.
+        operand_shapes: shapes of a problem's operands a and b and of its result.
+        compute: the result, in the precision of the operands.
+        reduction_length: maximum number of products summed in one element of the result.
+        result_dtypes: supported dtypes of operands, each with that of the result.
+        c_problem: problem structure passed to kernels.
+        split: how the kernel of a given name splits a problem's sums.
+        arrays: layouts of users' arrays for the operands, in the order of the arguments, and last for the result.
     """
 
     operand_shapes: Callable[[P], tuple[Shape, Shape, Shape]]
@@ -93,14 +92,14 @@ class Computation(Generic[P]):
     arrays: Callable[[P], tuple[ArrayForm, ArrayForm, ArrayForm]] | None = None
 
     def array_forms(self, problem: P) -> tuple[ArrayForm, ArrayForm, ArrayForm]:
-        """How users' arrays hold a problem's operands and its result; by default as kernels do."""
+        """Layouts of users' arrays for a problem's operands and result; by default those of the kernels."""
         if self.arrays is not None:
             return self.arrays(problem)
         a, b, out = self.operand_shapes(problem)
         return ArrayForm("a", 0, a, ""), ArrayForm("b", 1, b, ""), ArrayForm("out", 2, out, "")
 
     def result_dtype(self, problem: P) -> str:
-        """Element type of a problem's result.
+        """Dtype of a problem's result.
 
         Raises:
             UsageError: kernels of the problem's dtype cannot be measured.
@@ -119,10 +118,10 @@ class Case(Generic[P, K]):
     """A kernel of `validate kernels`.
 
     Attributes:
-        label: what it shows, in words.
+        label: description of what it covers.
         kernel: the kernel.
-        problem: what it is tried on.
-        of: what distinguishes it from cases of the same label, such as its direction.
+        problem: the problem to run it on.
+        of: distinguishes cases with the same label, e.g. the direction.
     """
 
     label: str
@@ -133,7 +132,7 @@ class Case(Generic[P, K]):
 
 @dataclass(frozen=True, slots=True)
 class MatrixSettings:
-    """Settings of a matrix of kernels; None: all directions and numbers of dimensions."""
+    """Settings of a matrix of kernels; None: all directions and spatial dimensions."""
 
     arch: ArchSpec
     dtype: str
@@ -146,9 +145,9 @@ class Trials(Generic[P, K]):
     """How kernels of an operation are executed for validation.
 
     Attributes:
-        loop_ends: small problems that take a kernel through every end of its loops, of which it may refuse some.
-        kernel_class: what a kernel has in common with those that are right or wrong as it is, in words.
-        representatives: the kernels of each class for an architecture, smallest tiles first; headers may lack some.
+        loop_ends: small problems that reach every loop end of a kernel, some of which it may refuse.
+        kernel_class: description of the class of kernels that are right or wrong together.
+        representatives: kernels of each class for an architecture, smallest tiles first; headers may not support all.
     """
 
     loop_ends: Callable[[K], tuple[P, ...]]
@@ -161,10 +160,10 @@ class HostEmission(Generic[K]):
     """How kernels are built for the CPU.
 
     Attributes:
-        emit: the C++ source of a kernel for the CPU's vector registers.
-        templates: the folder of headers that sources include beside the shared ones.
-        problems: the problem set that is measured by default.
-        compile_s: CPU seconds of a compiler for a kernel by its kind, where none was seen; "" of the others.
+        emit: C++ source of a kernel for the CPU's SIMD registers.
+        templates: folder of headers that sources include in addition to the shared ones.
+        problems: default problem set to measure.
+        compile_s: default CPU seconds to compile a kernel, by kind; "" for all other kinds.
     """
 
     emit: Callable[[K, HostSimd], str]
@@ -175,12 +174,12 @@ class HostEmission(Generic[K]):
 
 @dataclass(frozen=True, slots=True)
 class KnownHeaders:
-    """The CK Tile headers of this machine, as far as answers need them.
+    """Facts about the CK Tile headers of this machine.
 
     Attributes:
-        include: their folder.
-        interface: which one they have.
-        rules: what they lack for an operation's kernels.
+        include: include folder.
+        interface: detected interface.
+        rules: rules for what they cannot build of an operation's kernels.
     """
 
     include: str
@@ -193,14 +192,14 @@ class HipEmission(Generic[K]):
     """How kernels are built for AMD GPUs.
 
     Attributes:
-        emit: the C++ source of a kernel for a version of CK Tile's headers and an architecture; raises
+        emit: C++ source of a kernel for a version of CK Tile's headers and an architecture; raises
             `UnsupportedKernelError`.
-        templates: the folder of headers that sources include beside the shared ones.
-        problems: the problem set that is measured by default.
-        functions: what the mangled names of the kernels' GPU functions contain.
-        found: what headers have for the kernels, in words, by what it is.
-        rules: what headers lack for kernels, as rules over their columns: `emit` refuses what breaks one.
-        compile_s: as of `HostEmission`, for kernels that are compiled several together.
+        templates: folder of headers that sources include in addition to the shared ones.
+        problems: default problem set to measure.
+        functions: substring of the mangled names of the kernels' GPU functions.
+        found: features of headers for these kernels, described, by name.
+        rules: what headers cannot build, as rules over kernel columns: `emit` refuses kernels that break one.
+        compile_s: as of `HostEmission`, for kernels compiled in units.
     """
 
     emit: Callable[[K, Headers, ArchSpec], str]
@@ -212,7 +211,7 @@ class HipEmission(Generic[K]):
     compile_s: Mapping[str, float]
 
     def known_headers(self) -> KnownHeaders | None:
-        """The headers that kernels would be built with; None without headers."""
+        """Headers that kernels would be built with; None if there are none."""
         from ckh.bench.compilation.hip_toolchain import known_ck_tile
 
         headers = known_ck_tile()
@@ -225,14 +224,14 @@ class Measured(Generic[P, K]):
 
     Attributes:
         computation: what problems compute.
-        host: how kernels are built for the CPU; None: they are not.
-        hip: how kernels are built for AMD GPUs; None: they are not.
-        problems: the problems of a run's settings; raises `UsageError` for a setting that the operation does not have.
-        candidate_source: where the kernels of a run's settings come from; raises the same.
-        reasons: why a kernel cannot be built for an architecture or does not apply to a problem; empty if it does.
-        matrix: the cases of a matrix of `validate kernels`, by its name; raises `UsageError` for one, or a setting,
-            that the operation does not have; None: there are no matrices.
-        trials: how kernels are executed to be believed; None: nobody knows.
+        host: how kernels are built for the CPU; None: not supported.
+        hip: how kernels are built for AMD GPUs; None: not supported.
+        problems: problems of a run's settings; raises `UsageError` for a setting that the operation does not have.
+        candidate_source: source of kernels for a run's settings; raises the same.
+        reasons: reasons why a kernel cannot be built for an architecture or does not apply to a problem; empty if none.
+        matrix: cases of a named matrix of `validate kernels`; raises `UsageError` for an unknown name or setting; None:
+            there are no matrices.
+        trials: how kernels are executed for validation; None: they are not.
     """
 
     computation: Computation[P]
@@ -246,10 +245,10 @@ class Measured(Generic[P, K]):
 
 
 def measured_of(op: AnyOperation) -> Measured[Any, Any]:
-    """The measuring part of an operation.
+    """Measuring protocol of an operation.
 
     Raises:
-        UsageError: ckh builds none.
+        UsageError: ckh builds no kernels of it.
     """
     found = part_of(op, op.measured, Measured)
     if found is None:
@@ -263,6 +262,6 @@ def computation_of(problem: Problem) -> Computation[Any]:
     """Computation of a problem's operation.
 
     Raises:
-        UsageError: ckh does not compute problems of its operation.
+        UsageError: ckh does not compute problems of this operation.
     """
     return measured_of(operation_of(problem.canonical())).computation

@@ -1,1 +1,1 @@
-"""Checks of kernels and of a device from end to end."""
+"""End-to-end checks of kernels and devices."""

@@ -1,6 +1,6 @@
-"""The whole way on one device: three kernels are compiled, verified and timed in two runs, which are compared.
+"""End-to-end check of one device: compile, verify and time three kernels in two runs, and compare the runs.
 
-Everything is done as by `ckh bench`. What came of it is a few values and the journals of the runs.
+Uses the same code path as `ckh bench`. The result is a few values and the journals of both runs.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ if TYPE_CHECKING:
 
 RUNS = ("run-1", "run-2")
 _KERNELS = 3
-_MATRIX, _FIRST = "pipelines", ("compv3", "compv4", "mem")  # of the matrix, those that are tried before others
-_GPU_DTYPE = "fp16"  # which every architecture has
-_STEADY = 0.05  # by how much two runs of a steady machine may differ
+_MATRIX, _FIRST = "pipelines", ("compv3", "compv4", "mem")  # tried first
+_GPU_DTYPE = "fp16"  # available on every architecture
+_STEADY = 0.05  # maximum difference between two runs on a stable machine
 _EMULATED_TIMEOUT_S = 300.0
-# A problem beside the matrix's own, on which a kernel takes long enough to be timed well.
+# An additional problem, large enough for a kernel to be timed precisely.
 LARGE: dict[str, dict[str, int]] = {
     HIP_KIND: {"n": 32, "c": 256, "k": 256, "g": 1, "hi": 28, "wi": 28},
     HOST_KIND: {"n": 1, "c": 64, "k": 64, "g": 1, "hi": 28, "wi": 28},
@@ -50,14 +50,14 @@ _STEADIER = "stop other programs on the device, fix its clock, let it cool, and 
 
 
 class CheckFailedError(CkhError):
-    """A step of a check went to its end and is not right."""
+    """A check completed with a wrong result."""
 
     exit_code: ClassVar[ExitCode] = ExitCode.GATE_FAILED
 
 
 @dataclass(frozen=True, slots=True)
 class CheckedPair:
-    """A problem and a kernel, and their results in each run."""
+    """A (problem, kernel) pair and its results in each run."""
 
     json_properties: ClassVar = ("ratio",)
 
@@ -69,19 +69,19 @@ class CheckedPair:
 
     @property
     def ratio(self) -> float | None:
-        """The second time over the first; None if one is missing."""
+        """Second time divided by the first; None if either is missing."""
         first, second = (*self.times_ms, None, None)[:2]
         return None if first is None or second is None else second / first
 
 
 @dataclass(slots=True)
 class Checkup:
-    """A check of a device. `run` fills it; what could not be reached is empty.
+    """A check of a device. `run` fills it in; steps that were not reached stay empty.
 
     Args:
-        kind: of the device.
-        options: of the device.
-        folder: where the runs' journals go, in folders named as `RUNS`.
+        kind: device kind.
+        options: device options.
+        folder: folder for the journals of the runs, with one subfolder for each of `RUNS`.
     """
 
     kind: str
@@ -95,11 +95,11 @@ class Checkup:
 
     @property
     def exit_code(self) -> int:
-        """That of the first step that failed; 0 if none did."""
+        """Exit code of the first failed step; 0 if none failed."""
         return next((step.exit_code for step in self.steps if not step.ok), int(ExitCode.OK))
 
     def run(self) -> None:
-        """Take the steps, up to one that makes the next impossible."""
+        """Run the steps until one fails that the next depends on."""
         steps: dict[str, Callable[[], str]] = {
             "device": lambda: opened(self.kind, self.options),
             "toolchain": lambda: built_simplest(self.kind, self.options),
@@ -114,7 +114,7 @@ class Checkup:
                 return
 
     def pairs(self) -> list[CheckedPair]:
-        """The results of the pairs, in the order in which they were measured first."""
+        """Results of the pairs, in the order of the first run."""
         found: dict[tuple[str, str], list[ResultRow]] = {}
         for run in RUNS:
             for row in self._rows(run):
@@ -134,7 +134,7 @@ class Checkup:
             yield from read_journal(self.folder / run).final_rows()
 
     def _choose(self) -> str:
-        """Choose kernels that this device can build, and problems, and write both to files."""
+        """Choose problems, and kernels that this device can build, and write both to files."""
         if self.kind == HIP_KIND:
             self.options = _of_one_gpu(self.kind, self.options)
         device = open_device(self.kind, self.options)
@@ -157,7 +157,7 @@ class Checkup:
         return f"{len(cases)} kernels on {len(problems)} problem{'s' * (len(problems) > 1)} for {self.device}"
 
     def _measure(self, run: str) -> str:
-        """Compile, verify and time the kernels, as `ckh bench` does, and look at the sensors before and after."""
+        """Compile, verify and time the kernels as `ckh bench` does, and read the sensors before and after."""
         files = {name: str(self.folder / f"{name}.txt") for name in ("problems", "kernels")}
         limits = BenchLimits(timeout_s=_EMULATED_TIMEOUT_S if self.kind == EMULATED_KIND else DEFAULT_TIMEOUT_S)
         given = Given(**self._settings, **files)
@@ -176,7 +176,7 @@ class Checkup:
         return f"{len(rows)} pairs are right"
 
     def _read_sensors(self) -> dict[str, float | None]:
-        """Values by name: of the GPU that is checked, else of the processor."""
+        """Sensor values by name: those of the GPU under test, else of the processor."""
         config, *_ = open_device(self.kind, self.options).worker_configs()
         return {**read_card(config.pci, config.kfd_id)} if config.pci else asdict(read_sensors())
 
@@ -193,13 +193,13 @@ class Checkup:
 
 
 def _of_one_gpu(kind: str, options: DeviceOptions) -> DeviceOptions:
-    """The options for the first of several GPUs, so that both runs are of the same one."""
+    """Restrict the options to the first of several GPUs, so that both runs use the same one."""
     first, *others = open_device(kind, options).worker_configs()
     return replace(options, gpus=(first.gpu,)) if others else options
 
 
 def _cases(device: Device, dtype: str) -> Iterator[Any]:
-    """Cases of a matrix of forward convolutions that this device can build."""
+    """Matrix cases of forward convolutions that this device can build."""
     measured = measured_of(operation(DEFAULT_OPERATION))
     assert measured.matrix is not None
     for case in measured.matrix(_MATRIX, MatrixSettings(device.arch, dtype, Direction.FORWARD.value, 2)):

@@ -1,8 +1,7 @@
-"""Trying cases of a matrix: each kernel is compiled, loaded, named, run and checked, in its own process.
+"""Execution of matrix cases: each kernel is compiled, loaded, identified, run and verified in its own process.
 
-Which classes of kernels were ever executed: a record that ships with ckh, made by benchmarks/executed_kernels.py.
-
-A kernel of a class that is not in it compiles, but nobody has seen what it computes.
+The record of executed kernel classes ships with ckh and is written by benchmarks/executed_kernels.py. A kernel whose
+class is not in the record compiles, but its results have never been verified.
 """
 
 from __future__ import annotations
@@ -35,19 +34,19 @@ if TYPE_CHECKING:
     from ckh.bench.supervision.protocol import Reply
     from ckh.bench.supervision.runner import JobRunner
 
-# What a kernel may come to without anything being wrong: it works, or it is refused with a reason.
+# Acceptable statuses: the kernel works, or is refused with a reason.
 ACCEPTED = (*RIGHT, Status.INVALID, Status.UNSUPPORTED)
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """The result of a case.
+    """Result of a case.
 
     Attributes:
-        status: OK only if the kernel ran and its result was right, or with `run` off, if it was compiled and loaded.
-        reason: why it is not OK.
-        built: the name that the library itself gives; empty if none was built.
-        executed: on how many problems it ran and was right.
+        status: OK only if the kernel ran and its result was right, or, with `run` off, if it was compiled and loaded.
+        reason: reason why it is not OK.
+        built: kernel name reported by the library; empty if no library was built.
+        executed: number of problems on which it ran with a right result.
     """
 
     case: Case[Any, Any]
@@ -58,23 +57,23 @@ class Finding:
 
     @property
     def is_accepted(self) -> bool:
-        """True if it works, or is refused with a reason."""
+        """True if the kernel works, or is refused with a reason."""
         return self.status in ACCEPTED
 
 
 def try_cases(driver: Driver, cases: Sequence[Case[Any, Any]], *, run: bool) -> Iterator[Finding]:
-    """Findings in the order of the cases; ends early when stopped. Without `run`, kernels are only loaded.
+    """Yield findings in the order of the cases; ends early when stopped. Without `run`, kernels are only loaded.
 
     Raises:
         DeviceError: there is no compiler, or no usable device to run on.
-        CacheError: there is no room to compile in.
+        CacheError: the disk is too full to compile.
     """
     reasons = [_reasons(case, driver.device.arch) for case in cases]
     built = driver.build(
         [case.kernel for case, why in zip(cases, reasons, strict=True) if not why], "compiling kernels"
     )
     for kernel, one in built.items():
-        if lacks_room(one.status, one.message):  # which says nothing of the kernel
+        if lacks_room(one.status, one.message):  # says nothing about the kernel
             raise CacheError(f"cannot compile {full_name(kernel)}: {one.message}", "make room, or set CKH_CACHE_DIR")
     with progress("trying kernels", len(cases)) as advance:
         tried = _tried_at_once(driver, cases, built, advance) if driver.is_spread and run else {}
@@ -94,7 +93,7 @@ def try_cases(driver: Driver, cases: Sequence[Case[Any, Any]], *, run: bool) -> 
 def _tried_at_once(
     driver: Driver, cases: Sequence[Case[Any, Any]], built: Mapping[Any, Built], advance: Callable[[int, str], None]
 ) -> dict[int, Finding]:
-    """Findings of the cases that were built, by number, each tried by the next device of several that is free."""
+    """Findings of the built cases, by index; cases are distributed over the free devices."""
     found: dict[int, Finding] = {}
 
     def try_one(worker: JobRunner, number: int) -> None:
@@ -119,7 +118,7 @@ def _try(driver: Driver, case: Case[Any, Any], built: Built, *, run: bool) -> Fi
 
 
 def _try_with(worker: JobRunner, driver: Driver, case: Case[Any, Any], built: Built, *, run: bool) -> Finding:
-    """Load a kernel with a worker and, with `run`, run it."""
+    """Load a kernel in a worker and, with `run`, run it."""
     ((_, loaded),) = worker.run(None, [Job(Op.LOAD, 0, library=built.library)])
     if loaded.status is not Status.OK:
         return Finding(case, loaded.status, loaded.message, "")
@@ -139,7 +138,7 @@ def _try_with(worker: JobRunner, driver: Driver, case: Case[Any, Any], built: Bu
 
 
 def execute(worker: JobRunner, library: str, problems: Iterable[Any]) -> Iterator[tuple[Any, Reply]]:
-    """Run the kernel of a library on problems; each with its reply, up to the first that is wrong."""
+    """Run a kernel library on problems; yields each problem with its reply, up to the first wrong one."""
     job = Job(Op.MEASURE, 0, library=library, samples=1)
     for problem in problems:
         ((_, reply),) = worker.run(on_problem(problem.canonical()), [job])
@@ -149,14 +148,14 @@ def execute(worker: JobRunner, library: str, problems: Iterable[Any]) -> Iterato
 
 
 def loop_ends(device: Device, kernel: Any) -> list[Any]:
-    """The small problems that reach every end of a kernel's loops, but for those that it refuses."""
+    """Small problems that reach every loop end of a kernel, without those that it refuses."""
     measured = measured_of(operation_of_kernel(kernel))
     found = () if measured.trials is None else measured.trials().loop_ends(kernel)
     return [one for one in found if not measured.reasons(kernel, device.arch, one)]
 
 
 def _problems(driver: Driver, case: Case[Any, Any]) -> list[Any]:
-    """The case's own; on an emulated GPU, where time is no matter, also those that reach every end of its loops."""
+    """The case's own problems; on an emulated GPU, which has no times, also those that reach every loop end."""
     more = loop_ends(driver.device, case.kernel) if driver.configs[0].is_emulated else []
     return [case.problem, *(one for one in more if one != case.problem)]
 
@@ -166,18 +165,18 @@ RECORD = Path(__file__).with_name("executed.json")
 
 @dataclass(frozen=True, slots=True, order=True)
 class Executed:
-    """A class of kernels of an operation on an architecture, and what came of executing one of it.
+    """Result of executing one kernel of a class, by operation and architecture.
 
     Attributes:
-        op: the operation.
-        arch: the architecture.
-        kernel_class: the class, in words.
-        kernel: the name of the kernel that was executed.
-        interface: of CK Tile's headers.
-        status: verified, or what went wrong on the first problem on which something did.
-        reason: what went wrong, and on which problem.
-        problems: how many it was right on.
-        largest_error: of an element of a right result, relative to the largest output.
+        op: operation.
+        arch: architecture.
+        kernel_class: description of the class.
+        kernel: name of the executed kernel.
+        interface: interface of CK Tile's headers.
+        status: verified, or the status of the first failure.
+        reason: the failure, and on which problem it occurred.
+        problems: number of problems with right results.
+        largest_error: largest error of an element in a right result, relative to the largest output.
     """
 
     op: str
@@ -198,13 +197,13 @@ def executed_classes() -> tuple[Executed, ...]:
 
 
 def record_text(found: list[Executed]) -> str:
-    """The record as JSON, one class a line."""
+    """Format the record as JSON, one class a line."""
     lines = (json.dumps(asdict(one)) for one in sorted(found))
     return "[\n" + ",\n".join(lines) + "\n]\n"
 
 
 def was_executed(kernel: object, arch: str) -> bool:
-    """True if a kernel of the class of this one was executed for an architecture, and was right."""
+    """True if a kernel of the same class was executed for an architecture with a right result."""
     op = operation_of_kernel(kernel)
     trials = measured_of(op).trials
     if trials is None:

@@ -1,1 +1,1 @@
-"""Code generators: each turns one kernel of the table into one translation unit for one kind of device."""
+"""Code generators: each turns one kernel into one translation unit for one kind of device."""

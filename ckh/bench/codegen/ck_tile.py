@@ -1,13 +1,12 @@
-"""CK Tile's headers, and what the translation units of all kernels for the `hip` device share.
+"""CK Tile's headers, and the common parts of all translation units for the `hip` device.
 
-CK Tile's templates changed over time. `detect_interface` reads in the headers which interface they have; what they
-lack is refused with the reason, never replaced. What only one operation's kernels need of them is in its folder.
+CK Tile's templates change between releases. `detect_interface` determines the interface of the headers; features that
+they lack are refused with the reason, never replaced. Requirements of a single operation are in its folder.
 
-How CK Tile spreads the tile of an operand over a block's threads, which load it in vectors.
+Distribution of an operand's tile over a block's threads, which load it in vectors. Source: CK Tile's thread-raked
+encoding pattern of 2D tiles as of 2025; later trees spread more.
 
-Source: CK Tile's encoding pattern of 2D tiles, thread-raked, as it was in 2025; later trees spread more.
-
-The matrix instructions that CK Tile's headers have for tiles of a wave, read from their dispatcher.
+The matrix instructions that CK Tile's headers provide for warp tiles, parsed from their dispatcher.
 """
 
 from __future__ import annotations
@@ -28,9 +27,9 @@ if TYPE_CHECKING:
 
     from ckh.archs import ArchSpec, Triple
 
-# Pipeline -> the header that must be there.
+# Pipeline -> required header.
 PIPELINE_HEADERS = {row.name: _FOLDER / row.header for row in PIPELINES.values() if row.header}
-# How a pipeline's header says that it takes two buffers: in its parameters, or by what it demands.
+# Evidence of double buffering in a pipeline's header: its parameters, or its static assertions.
 _SECOND_BUFFER = "p_smem_1"
 _TWO_BUFFERS = {
     Interface.MID_2025: _SECOND_BUFFER,
@@ -38,7 +37,7 @@ _TWO_BUFFERS = {
     Interface.CURRENT: "DoubleSmemBuffer == true",
 }
 _INTERWAVE = "PipelineImpl<GemmPipelineScheduler::Interwave>"
-# Where a version is written beside the headers: in a header of installed ones, in CMake's files, or in a source tree.
+# Places of the version: a header of an installation, CMake's package files, or a file of a source tree.
 _VERSIONS = (
     ("ck/version.h", re.compile(r"#define\s+CK_VERSION\s+\"?([0-9][\w.]*)")),
     (
@@ -58,7 +57,7 @@ LABEL_BYTES = 512
 
 @dataclass(frozen=True, slots=True)
 class Headers:
-    """CK Tile's headers: what they have for the kernels of all operations.
+    """CK Tile's headers and the features that they provide for kernels of all operations.
 
     Attributes:
         include: the include folder.
@@ -81,16 +80,16 @@ class Headers:
     is_unified: bool = False
 
     def text(self, path: Path) -> str:
-        """The content of a header, empty if there is none."""
+        """Content of a header; empty if it does not exist."""
         return _text_of(self.include / path)
 
     def __str__(self) -> str:
-        """As they are called in reasons."""
+        """Name used in messages."""
         return f"the CK Tile headers ({self.interface})"
 
 
 def template_dir() -> Path:
-    """The directory of our headers that kernels of several operations include."""
+    """Directory of ckh's headers that are included by kernels of several operations."""
     return Path(__file__).parent / "templates" / "ck_tile"
 
 
@@ -100,12 +99,13 @@ def has_headers(include: Path) -> bool:
 
 
 def detect_interface(include: Path) -> Headers:
-    """Find the version and the parts of the headers in an include folder.
+    """Detect the version and features of the headers in an include folder.
 
-    Headers of no known interface are taken for the nearest one: what does not fit is what the compiler says.
+    Headers of an unknown interface are treated as the nearest known one; remaining mismatches surface as compiler
+    errors.
 
     Raises:
-        DeviceError: they are no CK Tile headers.
+        DeviceError: the folder has no CK Tile headers.
     """
     if not has_headers(include):
         raise DeviceError(
@@ -145,7 +145,7 @@ def _text_of(path: Path) -> str:
         return ""
 
 
-# Whose LDS transposes operands in which K is not contiguous, in accesses of so many bytes a lane.
+# Architectures that transpose operands with non-contiguous K while reading LDS, with bytes per lane and access.
 LDS_TRANSPOSES = "gfx950"
 TRANSPOSED_ACCESS_BYTES = 8
 
@@ -153,12 +153,12 @@ TRANSPOSED_ACCESS_BYTES = 8
 def share_of_thread(
     arch: ArchSpec, wave: Triple, lines: int, extent: int, width: int, wave_groups: int = 1
 ) -> tuple[int, int] | None:
-    """Vectors that a thread loads of a tile, and their width; None if they cannot be spread evenly over the waves.
+    """Number of vectors that a thread loads of a tile, and their width; None if the waves cannot share them evenly.
 
     Args:
-        arch: whose waves they are.
+        arch: architecture, for its wave size.
         wave: waves per block along M, N, K.
-        lines: of the tile.
+        lines: lines of the tile.
         extent: elements of a line.
         width: elements of a vector.
         wave_groups: groups of waves that load in turn.
@@ -178,10 +178,10 @@ _WARP_GEMM = re.compile(
     rf"Dispatcher<(?:ck_tile::)?(\w+), (?:ck_tile::)?\1, (?:ck_tile::)?\w+,{_TILE}"
     r"(?:false|TransposeC)\b(?:, false)*(?:, I)?>"
 )
-# Of any two 8-bit types.
+# For any two 8-bit types.
 _WARP_GEMM_OF_BYTES = re.compile(rf"Dispatcher<A,\s*B,\s*float,{_TILE}false,\s*false,\s*false,\s*I(?:>|,\s*I,)")
 _FLOAT_BYTES = ("fp8_t", "bf8_t")
-# With operands that LDS transposes, which a lane takes in several accesses.
+# With operands transposed while reading LDS, which takes a lane several accesses.
 _ACCESSES = {"Double": (2,), "Quad": (4,), "I": (2, 4)}
 _TRANSPOSING = re.compile(
     rf"Dispatcher<(?:ck_tile::)?(\w+), (?:ck_tile::)?\1, (?:ck_tile::)?\w+,{_TILE}false, false, false, "
@@ -190,7 +190,7 @@ _TRANSPOSING = re.compile(
 
 
 def dispatcher_macro(headers: Headers) -> str:
-    """The definition, for a compiler, of what the dispatcher of headers is called in the namespace `ck_tile::impl`."""
+    """Compiler definition (-D) that maps the dispatcher's name in these headers to the namespace `ck_tile::impl`."""
     has_namespace = f"namespace {_NAMESPACE}" in headers.text(_DISPATCHER)
     return f"CKH_WARP_GEMM_DISPATCHER={f'{_NAMESPACE}::Dispatcher' if has_namespace else 'WarpGemmDispatcher'}"
 
@@ -208,12 +208,12 @@ def framework_flags(headers: Headers, target: str) -> tuple[str, ...]:
 
 
 def warp_gemms(headers: Headers) -> frozenset[tuple[str, Triple]]:
-    """CK Tile's element type of A and B, and the tile, of every matrix instruction that does not transpose C."""
+    """Element type of A and B, and tile, of every matrix instruction of CK Tile that does not transpose C."""
     return frozenset(_parsed(headers.text(_DISPATCHER)))
 
 
 def transposing_warp_gemms(headers: Headers) -> frozenset[tuple[str, Triple, int]]:
-    """Instructions for operands that LDS transposes (gfx950), with the number of accesses of a lane."""
+    """Instructions for operands transposed while reading LDS (gfx950), with the number of accesses per lane."""
     single = frozenset((element, tile, 1) for element, tile in warp_gemms(headers))
     found = (match.groups() for match in _TRANSPOSING.finditer(headers.text(_DISPATCHER)))
     return single | {

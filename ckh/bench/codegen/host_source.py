@@ -1,7 +1,7 @@
-"""Parts that kernels for the `host` device share: this CPU's vector registers, the compiler's flags, and headers.
+"""Common parts of kernels for the `host` device: SIMD registers of this CPU, compiler flags, and headers.
 
-What varies in a pool changes the machine code: `templates/host/nest.hpp` says what a pipeline stages and in which order
-tiles are visited, `register_tile.hpp` how waves and warp tiles become a register block.
+Every parameter of a pool changes the machine code: `templates/host/nest.hpp` implements staging by pipeline and the
+order of tiles, `register_tile.hpp` maps waves and warp tiles to a register block.
 """
 
 from __future__ import annotations
@@ -43,15 +43,15 @@ class HostSimd:
 
 
 def template_dir() -> Path:
-    """The directory of the headers that kernels of several operations include."""
+    """Directory of the headers that are included by kernels of several operations."""
     return Path(__file__).parent / "templates" / "host"
 
 
 def staging_constants(pipeline: str) -> dict[str, bool]:
-    """The constants that a pipeline has in the sources of the host's kernels.
+    """Compile-time constants of a pipeline in the sources of host kernels.
 
     Raises:
-        UsageError: the host does not have it.
+        UsageError: the host has no such pipeline.
     """
     row = PIPELINES.get(pipeline)
     if row is None or row.staging is None:
@@ -62,5 +62,5 @@ def staging_constants(pipeline: str) -> dict[str, bool]:
 
 
 def compile_flags() -> tuple[str, ...]:
-    """Compiler flags for one translation unit, with the shared include directory and without input and output."""
+    """Compiler flags for one translation unit, including the shared include directory, without input and output."""
     return (*_FLAGS, f"-I{template_dir()}")

@@ -1,6 +1,6 @@
-"""The interfaces of CK Tile's templates: the parameters that ours state, which differ from release to release.
+"""The interfaces of CK Tile's templates, i.e. the template parameters used by ckh, which differ between releases.
 
-No header says which version it is. Headers are of the interface whose parameters they are nearest to.
+No header states its version, so headers are assigned to the interface with the fewest differing parameters.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ from ckh.strenum import StrEnum
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-# What is said to users of kernels for headers of an interface that is not.
+# Caution shown to users for kernels built with headers of an unverified interface.
 NOT_VERIFIED = "kernels for these CK Tile headers are not verified: ckh's tests have compiled none with such headers"
 PIPELINES = Path("ck_tile/ops/gemm/pipeline")
 
 
 class Interface(StrEnum):
-    """Which interface headers have, oldest first; the value names our headers for it.
+    """Interface of the headers, oldest first; the value names ckh's headers for it.
 
-    Pipelines of the first two are given at compile time whether their main loop runs and how it ends, and epilogues
-    whether they store or add; those of the current one find out when they run.
+    Pipelines of the first two take at compile time whether the main loop runs and how it ends, and epilogues whether
+    they store or add; in the current one both are decided at run time.
     """
 
     MID_2025 = "mid2025"
@@ -32,7 +32,7 @@ class Interface(StrEnum):
 
     @property
     def is_verified(self) -> bool:
-        """True if kernels of ours have been compiled with real headers of it."""
+        """True if ckh's kernels have been compiled with real headers of this interface."""
         return self is not Interface.CURRENT
 
 
@@ -48,7 +48,7 @@ _OLD_GEMM = "ADataType_ BDataType_ CDataType_ BlockGemmShape_ Traits_ Scheduler_
 _OLD_EPILOGUE = "ADataType_ BDataType_ DsDataType_ AccDataType_ ODataType_ DsLayout_ ELayout_ CDElementwise_"
 _EPILOGUE = "AsDataType_ BsDataType_ DsDataType_ AccDataType_ ODataType_ DsLayout_ ELayout_ CDElementwise_"
 
-# Template -> its header, and the parameters that our headers state of it in each interface.
+# Template -> its header, and its parameters in each interface.
 _SHARED = {
     "TileGemmUniversalTraits": (
         PIPELINES / "tile_gemm_traits.hpp",
@@ -82,7 +82,7 @@ TEMPLATES: dict[str, tuple[Path, dict[Interface, tuple[str, ...]]]] = {
 
 
 def nearest(found: Mapping[str, tuple[str, ...]]) -> Interface:
-    """The interface whose templates differ least from those found, by name; the oldest of several."""
+    """Interface whose templates differ least from those of the headers, by name; the oldest in case of a tie."""
 
     def distance(interface: Interface) -> int:
         known = ((set(found[name]), set(wanted[interface])) for name, (_, wanted) in TEMPLATES.items() if found[name])
@@ -92,7 +92,7 @@ def nearest(found: Mapping[str, tuple[str, ...]]) -> Interface:
 
 
 def unlike(name: str, file: Path, found: tuple[str, ...], wanted: tuple[str, ...]) -> str:
-    """How a template differs from one that takes the wanted parameters and perhaps more; empty if it does not."""
+    """Difference of a template from the wanted parameters, which may be followed by others; empty if there is none."""
     if found[: len(wanted)] == wanted:
         return ""
     has = f"has the parameters {', '.join(found)}" if found else "cannot be found"
@@ -100,7 +100,7 @@ def unlike(name: str, file: Path, found: tuple[str, ...], wanted: tuple[str, ...
 
 
 def template_parameters(text: str, name: str) -> tuple[str, ...]:
-    """The names of a template's parameters, empty if the text does not define it."""
+    """Names of a template's parameters; empty if the text does not define it."""
     text = re.sub(r"//[^\n]*", "", text)
     head = re.search(rf"template\s*<([^;{{}}]*)>\s*(?:struct|CK_TILE_HOST\s+auto)\s+{name}\b", text)
     if head is None:
@@ -109,5 +109,5 @@ def template_parameters(text: str, name: str) -> tuple[str, ...]:
 
 
 def found_templates(text_of: Callable[[Path], str]) -> dict[str, tuple[str, ...]]:
-    """The parameters of the templates of all kernels, by name, as headers have them."""
+    """Template parameters used by all kernels as defined by the headers, by template name."""
     return {name: template_parameters(text_of(file), name) for name, (file, _) in TEMPLATES.items()}

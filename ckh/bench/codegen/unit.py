@@ -1,9 +1,9 @@
-"""Several kernels in one translation unit, so that what they share is read and instantiated once.
+"""Translation units of several kernels, so that common code is parsed and instantiated once.
 
-Each kernel is in a namespace of its own, with the text of those of our headers that depend on a kernel's parameters;
-all other headers are included once. What is compiled is a library of all of them, which exports the functions of one:
-the number of that kernel stands behind a mark in the file (`templates/ck_tile/unit.hpp`), so that a copy with another
-number is another kernel's library.
+Each kernel has its own namespace, with the text of those of ckh's headers that depend on kernel parameters; all other
+headers are included once. The compiled library holds all kernels but exports the functions of one: the index of that
+kernel is stored after a marker in the file (`templates/ck_tile/unit.hpp`), so a copy with another index is the library
+of another kernel.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ if TYPE_CHECKING:
 _INCLUDE = re.compile(r'#include (?:"([^"]+)"|<[^>]+>)')
 _COMMENT = re.compile(r"//[^\n]*")
 _CONSTANT = re.compile(r"(?:inline constexpr|using) [^=]*?(\w+)(?:\[\w+\])? =")
-_PARAMETERS = "kernel::"  # the namespace of a kernel's parameters
+_PARAMETERS = "kernel::"  # namespace of a kernel's parameters
 _SIZES = re.compile(r"\bck_tile::index_t\b|\bVariant::")
 _MARK = b"ckh-chosen:\0"
 _NUMBER_BYTES = 4
-_HOST = "#ifndef __HIP_DEVICE_COMPILE__\n"  # GPU code would need the functions in the table
+_HOST = "#ifndef __HIP_DEVICE_COMPILE__\n"  # GPU code would otherwise need the functions in the table
 _FUNCTIONS = ("abi_version", "name", "error", "unsupported", "workspace_bytes", "run", "time", "time_by", "set_flush")
 
-# Kernels of CK Tile are functions with types as parameters. One of the kernel's own namespace among them makes their
-# names differ, so that what the compiler says of a function is said of one kernel.
+# CK Tile's kernels are function templates. A type from the kernel's own namespace among the template arguments makes
+# their names unique, so that compiler remarks on a function can be attributed to one kernel.
 _REGION = """
 namespace {space} {{
 using namespace ckh;
@@ -44,11 +44,11 @@ struct OwnKernel : Kernel {{}};
 
 
 def unit_source(sources: Sequence[str], folders: Sequence[Path]) -> str:
-    """The translation unit of the kernels that `sources` are those of, each alone.
+    """Combine the sources of single kernels into one translation unit.
 
     Args:
-        sources: of kernels of one operation.
-        folders: where our headers are.
+        sources: sources of kernels of one operation.
+        folders: folders of ckh's headers.
     """
     texts = _texts(folders)
     shared: dict[str, None] = {}
@@ -61,16 +61,16 @@ def unit_source(sources: Sequence[str], folders: Sequence[Path]) -> str:
 
 
 def similarity(source: str) -> tuple[list[str], list[str]]:
-    """A key in whose order neighbours have most in common.
+    """Sort key that places similar kernels next to each other.
 
-    Kernels that differ in their tiles share least; then come element types and pipelines, and numbers of dimensions.
+    Kernels with different tiles have least in common; then come element types and pipelines, and spatial dimensions.
     """
     lines = [line for line in source.splitlines() if LABEL not in line]
     return list(filter(_SIZES.search, lines)), lines
 
 
 def chosen(library: bytes, number: int) -> bytes:
-    """The library of a unit as that of one of its kernels; empty if it is not a unit's."""
+    """Return a unit's library with the given kernel selected; empty if it is not a unit's library."""
     head, mark, tail = library.partition(_MARK)
     if not mark or _MARK in tail:
         return b""
@@ -78,7 +78,7 @@ def chosen(library: bytes, number: int) -> bytes:
 
 
 def chosen_number(library: bytes) -> int | None:
-    """The number of the kernel that a unit's library is that of; None if it is not a unit's."""
+    """Index of the kernel selected in a unit's library; None if it is not a unit's library."""
     _, mark, tail = library.partition(_MARK)
     return int.from_bytes(tail[:_NUMBER_BYTES], "little") if mark else None
 
@@ -90,14 +90,14 @@ def function_part(number: int) -> str:
 
 
 def remarks_of(number: int, messages: str) -> str:
-    """The compiler's remarks on the functions of one kernel of a unit."""
+    """Compiler remarks on the functions of one kernel of a unit."""
     part = function_part(number)
     blocks = re.split(rf"(?m)^(?=.*{FUNCTION_REMARK}: )", messages)
     return "".join(block for block in blocks if part in block.partition("\n")[0])
 
 
 def code_hash(source: str, folders: Sequence[Path]) -> str:
-    """A hash that sources share if they differ in nothing that our headers read, their names excepted."""
+    """Hash of everything in a source that ckh's headers read, except kernel names."""
     texts = _texts(folders)
     body = "\n".join(_own_lines(source, texts, {}, set()))
     read = set(re.findall(rf"\b{_PARAMETERS}(\w+)", body))
@@ -122,7 +122,7 @@ def _region(space: str, body: str) -> str:
 
 
 def _texts(folders: Iterable[Path]) -> dict[str, str]:
-    """Our headers that depend on a kernel's parameters, or include one that does, by name."""
+    """Texts of ckh's headers that depend on kernel parameters, directly or through an include, by name."""
     texts = {path.name: path.read_text(encoding="utf-8") for folder in folders for path in folder.glob("*.hpp")}
     own = {name for name, text in texts.items() if _PARAMETERS in _COMMENT.sub("", text)}
     while more := {name for name, text in texts.items() if own.intersection(_INCLUDE.findall(text))} - own:
@@ -131,7 +131,7 @@ def _texts(folders: Iterable[Path]) -> dict[str, str]:
 
 
 def _own_lines(text: str, texts: dict[str, str], shared: dict[str, None], seen: set[str]) -> Iterator[str]:
-    """A text with the headers that depend on a kernel in place of their inclusions; others are put into `shared`."""
+    """Expand the includes of headers that depend on the kernel; the other includes are collected in `shared`."""
     for line in text.splitlines():
         include = _INCLUDE.match(line)
         if include is None:

@@ -1,1 +1,1 @@
-"""Compiling kernels, and the cache of compiled ones."""
+"""Compilation of kernels, and the cache of compiled kernels."""

@@ -1,11 +1,10 @@
-"""Facts of a compiled kernel besides its library: its resources, and the identity of its code.
+"""Metadata of a compiled kernel: its resource usage, and a hash of its code.
 
-It is kept with the library in the cache, so that it is there when the library was compiled by an earlier run.
+The metadata is cached together with the library, so that later runs have it without compiling.
 
-Check that a shared library is complete, without loading it: the loader would crash on a damaged file.
-
-Of the ELF format (System V Application Binary Interface, chapters 4 and 5) it checks that segments and sections lie
-within the file, and that the required functions are dynamic symbols.
+Also validates a shared library without loading it, as the loader would crash on a damaged file. The ELF check (System V
+Application Binary Interface, chapters 4 and 5) verifies that segments and sections lie within the file, and that the
+required functions are dynamic symbols.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from ckh.strenum import StrEnum
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-# The compiler's -Rpass-analysis=kernel-resource-usage: a line names a function, the lines after it say what it takes.
+# Output of -Rpass-analysis=kernel-resource-usage: a line with the function name, followed by lines of its resources.
 _REMARK = re.compile(r"remark:\s+(?P<what>[A-Z][A-Za-z ]+?)(?: \[[^\]]*\])?: (?P<value>\S+)(?: \[-Rpass.*)?$")
 FUNCTION_REMARK = "Function Name"
 _MOST = {
@@ -40,14 +39,14 @@ _OCCUPANCY = "Occupancy"
 
 @dataclass(frozen=True, slots=True)
 class Binary:
-    """A compiled kernel: what identifies its code, and its resources if the compiler reported them."""
+    """Metadata of a compiled kernel: code hash, and resource usage if reported by the compiler."""
 
     code_hash: str
     resources: Resources | None
 
 
 def parse_resources(messages: str, function: str) -> Resources | None:
-    """Resources of the functions whose mangled names contain `function`; None if the compiler reported none."""
+    """Resource usage of the functions whose mangled names contain `function`; None if not reported."""
     takes: list[dict[str, int]] = []
     this: dict[str, int] = {}
     for match in filter(None, map(_REMARK.search, messages.splitlines())):
@@ -64,13 +63,13 @@ def parse_resources(messages: str, function: str) -> Resources | None:
 
 
 def binary_from_values(values: dict[str, Any]) -> Binary:
-    """Read back what was kept with a library, whose digest was right."""
+    """Decode the metadata stored with a library, whose digest has been verified."""
     resources = values["resources"]
     return Binary(values["code_hash"], None if resources is None else Resources(**resources))
 
 
 _MAGIC = b"\x7fELF"
-_CLASS_AND_ORDER = slice(4, 6)  # 64 or 32 bits, and the order of bytes
+_CLASS_AND_ORDER = slice(4, 6)  # ELF class (64 or 32 bits) and byte order
 _TYPE_AND_MACHINE = slice(16, 20)
 _SHARED = b"\x03\x00"
 _HEADER = struct.Struct("<32xQQ6xHHHHH2x")
@@ -78,11 +77,11 @@ _SEGMENT = struct.Struct("<I4xQ16xQ16x")
 _SECTION = struct.Struct("<4xI16xQQI12xQ")
 _SYMBOL = struct.Struct("<IBBH16x")
 _PROGRAM = Path("/proc/self/exe")
-_NO_BITS, _DYNAMIC_SYMBOLS = 8, 11  # types of sections
+_NO_BITS, _DYNAMIC_SYMBOLS = 8, 11  # section types
 
 
 class ElfFault(StrEnum):
-    """Why a file is not a usable shared library."""
+    """Reason why a file is not a usable shared library."""
 
     EMPTY = "the file is empty"
     NOT_ELF = "not an ELF file"
@@ -103,7 +102,7 @@ class _Section(NamedTuple):
 def fault_of_library(content: bytes, functions: Sequence[str]) -> str:
     """Reason why a file is not a shared library for this machine with these functions, or an empty string.
 
-    Only little-endian machines of 64 bits are known; Python itself says which machine this is.
+    Supports 64-bit little-endian machines only; the machine is taken from Python's own executable.
     """
     if not content.startswith(_MAGIC):
         return ElfFault.NOT_ELF if content else ElfFault.EMPTY
@@ -115,7 +114,7 @@ def fault_of_library(content: bytes, functions: Sequence[str]) -> str:
         return ElfFault.NOT_SHARED
     try:
         return _fault_of_parts(content, functions)
-    except (struct.error, IndexError, ValueError):  # a number leads out of the file
+    except (struct.error, IndexError, ValueError):  # an offset points outside the file
         return ElfFault.DAMAGED
 
 
@@ -138,5 +137,5 @@ def _defined(content: bytes, symbols: _Section, table: Sequence[_Section]) -> It
     text = content[names.offset : names.offset + names.size]
     for at in range(symbols.offset, symbols.offset + symbols.size, _SYMBOL.size):
         name, _, _, section = _SYMBOL.unpack_from(content, at)
-        if section:  # 0: it is another library's
+        if section:  # 0: defined in another library
             yield text[name : text.index(b"\0", name)]

@@ -1,4 +1,4 @@
-"""Compiling kernels and loading them in a process of their own: what can be known where there is no GPU."""
+"""Compile kernels and load each in a separate process: the checks that are possible without a GPU."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ _LOAD_TIMEOUT_S = 60.0
 
 @dataclass(frozen=True, slots=True)
 class BuildReport:
-    """The result of building a kernel."""
+    """Result of building a kernel."""
 
     status: Status
     message: str
-    """Why the status is not ok."""
+    """Reason why the status is not ok."""
     library: str
-    """The file; empty where there is none."""
+    """Library file; empty if there is none."""
     resources: Resources | None
-    """The compiler's report."""
+    """Resource usage reported by the compiler."""
 
 
 def build_and_load(driver: Driver, kernels: Sequence[Kernel]) -> dict[Kernel, BuildReport]:
-    """Compile kernels and load each library in a worker; those left when stopped are left out.
+    """Compile kernels and load each library in a worker; kernels not reached when stopped are omitted.
 
     Raises:
         DeviceError: the worker cannot be started.
@@ -56,7 +56,7 @@ def _report(built: Built, loaded: Reply | None) -> BuildReport:
 
 
 def _load_all(driver: Driver, libraries: Sequence[str]) -> dict[str, Reply]:
-    """Load each library; one that kills the worker does not take the others with it."""
+    """Load each library; a library that crashes the worker does not affect the others."""
     config = replace(driver.configs[0], load_only=True)
     found: dict[str, Reply] = {}
     with (

@@ -1,8 +1,8 @@
-"""Compiling kernels: the system's compiler, a cache by content, many at a time.
+"""Parallel compilation of kernels with a content-addressed cache.
 
-A compiler that was killed, or found no memory or room, says nothing about its kernel: it is run again at the end, with
-no other beside it, and if that is no better, the next time that the kernel is wanted. Several kernels that it had
-together are compiled together again, and each alone only if that is no better.
+A compiler that was killed, or ran out of memory or disk space, says nothing about its kernel: it is run again at the
+end, without others in parallel, and if that fails too, the next time the kernel is needed. A unit of several kernels is
+retried as a whole first, then kernel by kernel.
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ if TYPE_CHECKING:
     from ckh.ops.base import Kernel
 
 
-_UNIT_SHARE = 0.4  # of the longest time of a compiler, that a unit may need on an idle core
+_UNIT_SHARE = 0.4  # share of the compiler's timeout that a unit may need on an idle core
 _ROUNDING = 1e-9
 
 
 @dataclass(frozen=True, slots=True)
 class Built:
-    """The result of compiling a kernel's source: a library, or a status and why."""
+    """Result of compiling a kernel's source: a library, or a status with the reason."""
 
     status: Status
     library: str
@@ -57,18 +57,18 @@ class Built:
 
     @property
     def code_hash(self) -> str:
-        """The hash that libraries share which do the same."""
+        """Hash shared by libraries with identical code."""
         return self.binary.code_hash if self.binary is not None else self.source_hash
 
 
 def default_jobs(job_bytes: int) -> int:
-    """Compilers at a time that need so much memory each: one a core, as far as the free memory goes."""
+    """Number of parallel compilers that need `job_bytes` each: one per core, limited by the free memory."""
     cores = len(os.sched_getaffinity(0))
     return max(1, min(cores, available_bytes() // job_bytes))
 
 
 def available_bytes() -> int:
-    """Memory that can be had without swapping."""
+    """Memory available without swapping."""
     try:
         text = Path("/proc/meminfo").read_text(encoding="utf-8")
     except OSError:
@@ -78,7 +78,7 @@ def available_bytes() -> int:
 
 
 def unit_size(kernels: int, most: int, jobs: int) -> int:
-    """How many kernels are compiled together: `most`, or as few as need no further round of all compilers."""
+    """Number of kernels per unit: `most`, or fewer as long as no further wave of compilers is needed."""
     rounds = math.ceil(kernels / (most * jobs))
     return math.ceil(kernels / (max(rounds, 1) * jobs))
 
@@ -86,9 +86,9 @@ def unit_size(kernels: int, most: int, jobs: int) -> int:
 def units(
     sources: Mapping[str, tuple[Kernel, str]], most: int, cost: Callable[[Kernel], float] = lambda _: 1.0
 ) -> list[list[str]]:
-    """Keys of the sources, each with a kernel that has it, that are compiled together: `most` or fewer of an operation.
+    """Group sources, each given with one of its kernels, into units of at most `most` kernels of the same operation.
 
-    Those that have most in common are neighbours, and a unit costs about as much as another.
+    Similar kernels are placed in the same unit, and units have about equal cost.
     """
     operations: dict[str, list[str]] = {}
     for key, (kernel, _) in sources.items():
@@ -102,7 +102,7 @@ def units(
 
 
 def _cut(keys: Sequence[str], costs: Sequence[float], most: int) -> Iterator[list[str]]:
-    """Neighbours in as few parts of `most` or fewer as there can be, cut where each has its share of the costs."""
+    """Split the keys into the minimum number of contiguous parts of at most `most` keys, with about equal costs."""
     each, spent = sum(costs) / math.ceil(len(keys) / most), 0.0
     part: list[str] = []
     number = 0
@@ -118,7 +118,7 @@ def _cut(keys: Sequence[str], costs: Sequence[float], most: int) -> Iterator[lis
 
 @dataclass(frozen=True, slots=True)
 class BuildOrder:
-    """Sources by their hashes, each with a kernel that has it, the folder to compile in, and whether to stop."""
+    """A compilation request: sources with one of their kernels by hash, the working folder, and whether to stop."""
 
     sources: dict[str, tuple[Kernel, str]]
     workshop: Path
@@ -126,7 +126,7 @@ class BuildOrder:
 
 
 class KernelBuilder:
-    """Builds the kernels of a device, each source once.
+    """Builds the kernels of a device, each distinct source once.
 
     Raises:
         DataError: the cache folder cannot be used.
@@ -139,7 +139,7 @@ class KernelBuilder:
         self._cache = KernelCache()
 
     def source_hash(self, kernel: Kernel) -> str:
-        """The name of the kernel's library in the cache.
+        """Name of the kernel's library in the cache.
 
         Raises:
             UnsupportedKernelError: the device cannot build it.
@@ -147,7 +147,7 @@ class KernelBuilder:
         return self._hash(self._device.emit(kernel))
 
     def missing(self, kernels: Sequence[Kernel]) -> list[Kernel]:
-        """One kernel of each library that is not in the cache yet; those that cannot be built do not count."""
+        """One kernel of each library that is not cached yet; unsupported kernels are left out."""
         keys: dict[str, Kernel] = {}
         for kernel in kernels:
             with suppress(UnsupportedKernelError):
@@ -155,7 +155,7 @@ class KernelBuilder:
         return [kernel for key, kernel in keys.items() if not self._cache.path(key).exists()]
 
     def library(self, kernel: Kernel) -> Path:
-        """Where the kernel's library is in the cache, if it is there.
+        """Path of the kernel's library in the cache, whether or not it exists yet.
 
         Raises:
             UnsupportedKernelError: the device cannot build it.
@@ -169,11 +169,11 @@ class KernelBuilder:
         advance: Callable[[int, str], None],
         should_stop: Callable[[], bool] = lambda: False,
     ) -> dict[Kernel, Built]:
-        """Build what the cache does not have, `jobs` at a time; when `should_stop`, the rest is left out.
+        """Build what is not cached, with `jobs` compilers in parallel; after `should_stop`, the rest is omitted.
 
         Raises:
             DeviceError: the toolchain is broken, so that no kernel can be built.
-            CacheError: there is no room.
+            CacheError: the disk is full.
         """
         built: dict[Kernel, Built] = {}
         hashes: dict[Kernel, str] = {}
@@ -211,20 +211,20 @@ class KernelBuilder:
                 made[key] = result
             advance(len(again), "")
         if {made[key].status for key in left if key in made} == {Status.COMPILE_ERROR}:
-            self._require_toolchain(order)  # it may have been broken meanwhile
+            self._require_toolchain(order)  # it may have broken in the meantime
         return made
 
     def _require_toolchain(self, order: BuildOrder) -> None:
-        """Find out whether any kernel can be built, before and after none could.
+        """Check that any kernel can be built, before compiling and after all compilers failed.
 
         Raises:
-            DeviceError: none can.
+            DeviceError: no kernel can be built.
         """
         if not order.should_stop():
             require_toolchain(self._device, order.workshop, order.should_stop)
 
     def _units(self, sources: Mapping[str, tuple[Kernel, str]], jobs: int) -> list[list[str]]:
-        """The sources that are compiled together: no unit comes near the longest time of a compiler."""
+        """Group the sources into units that stay well below the compiler's timeout."""
         most = self._device.unit_kernels
         if most == 1 or not sources:
             return units(sources, 1)
@@ -243,7 +243,7 @@ class KernelBuilder:
     def _build_units(
         self, together: Sequence[Sequence[str]], order: BuildOrder, jobs: int, advance: Callable[[int, str], None]
     ) -> Iterable[dict[str, Built]]:
-        """Build the sources of each unit, so many units at a time; yields each unit's results."""
+        """Build units with `jobs` compilers in parallel; yields the results of each."""
         from joblib import Parallel, delayed
 
         lock = threading.Lock()
@@ -267,7 +267,7 @@ class KernelBuilder:
         return found
 
     def _found(self, order: BuildOrder) -> dict[str, Built]:
-        """The sources whose libraries the cache has."""
+        """Cached results of the sources."""
         found = {}
         for key in order.sources:
             if order.should_stop():
@@ -282,9 +282,9 @@ class KernelBuilder:
     def _build_unit(
         self, unit: Sequence[str], order: BuildOrder, *, is_last: bool = False
     ) -> Iterator[tuple[str, Built]]:
-        """Build sources as one, and each of them alone where that fails; when stopped, the rest is left out.
+        """Build a unit, falling back to single sources if that fails; when stopped, the rest is omitted.
 
-        Where the compiler was interrupted, so are all of them, but alone if this `is_last`.
+        An interrupted compiler marks all sources of its unit as interrupted; if `is_last`, each is built alone instead.
         """
         together = self._compile_together(unit, order) if len(unit) > 1 else {}
         for key in unit:
@@ -295,7 +295,7 @@ class KernelBuilder:
                 yield key, result
 
     def _compile_together(self, unit: Sequence[str], order: BuildOrder) -> dict[str, Built]:
-        """The libraries of the sources of a unit, or that its compiler was interrupted; nothing if it fails."""
+        """Compile a unit; returns its sources' libraries or interruption, or nothing if the compiler fails."""
         if order.should_stop():
             return {}
         first = order.sources[unit[0]][0]
@@ -338,14 +338,14 @@ class KernelBuilder:
             return self._keep(key, order, library, run)
 
     def _run(self, kernel: Kernel, text: str, library: Path, order: BuildOrder) -> CompilerRun | None:
-        """Compile a source of a kernel or, for a unit, of its first."""
+        """Compile the source of a kernel, or of a unit, given its first kernel."""
         source = library.with_suffix(".cpp")
         source.write_text(text, encoding="utf-8")
         command = self._device.compile_command(kernel, source, library)
         return run_compiler(command, source, self._timeout_s, order.should_stop)
 
     def _keep(self, key: str, order: BuildOrder, library: Path, run: CompilerRun, part: Part | None = None) -> Built:
-        """Put a library into the cache or, of a unit, which part it is, with what the compiler reported of it."""
+        """Store a library, or the reference to its part of a unit, in the cache together with its metadata."""
         kernel, source = order.sources[key]
         binary = self._device.inspect(kernel, source, run.message)
         arch, op = self._device.arch.name, operation_of_kernel(kernel)

@@ -1,4 +1,4 @@
-"""Running a compiler, which may hang, flood us with text, be killed, or end well without having written anything."""
+"""Run a compiler, which may hang, write endless output, be killed, or succeed without writing a file."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ if TYPE_CHECKING:
 
 _POLL_S = 0.2
 _READ_BYTES = 1 << 16
-_MOST_BYTES = 16 << 20  # of what a compiler says; a CK Tile kernel's remarks are some kilobytes
+_MOST_BYTES = 16 << 20  # of compiler output; the remarks on a CK Tile kernel have some kilobytes
 _MESSAGE_LENGTH = 300
-_SHELL_SIGNAL = 128  # a shell's exit code for a program that was ended by a signal is that much more than its number
+_SHELL_SIGNAL = 128  # a shell's exit code for a program ended by a signal is this plus the signal number
 _SIGNALLED = tuple(_SHELL_SIGNAL + number for number in (signal.SIGKILL, signal.SIGTERM, signal.SIGHUP, signal.SIGINT))
-# What a compiler says of its own crash, and what it says of the source. Neither is looked for in a stack dump, whose
-# command line has options such as -Wno-error.
+# Messages of a compiler crash, and of errors in the source. Neither is searched in a stack dump, whose command line has
+# options such as -Wno-error.
 _CRASH = re.compile(r"LLVM ERROR:|error in backend|internal compiler error|Assertion .* failed")
 _ERROR = re.compile(r"\b(?:error|Error|undefined reference|cannot find)\b")
 _STACK_DUMP = re.compile(r"Stack dump|Program arguments:|#\d+ 0x|\d+\.\s|PLEASE (?:submit|ATTACH)")
 
-# What drivers say when something outside has ended one of their programs, or there was nothing left to work with: gcc's
-# and clang's words, then those of the system, which they repeat.
+# Messages of compiler drivers when a subprocess was killed or resources ran out: gcc's and clang's wording, then the
+# system's error strings, which they repeat.
 _NO_ROOM = re.compile(r"No space left on device|Disk quota exceeded")
 _INTERRUPTION = re.compile(
     r"(?:Killed|Terminated|Hangup|Interrupt) signal terminated program"
@@ -44,9 +44,9 @@ _INTERRUPTION = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class CompilerRun:
-    """How a compiler ended; the message is the first useful line of an error, or all on success.
+    """Result of a compiler; the message is the first useful line of an error, or the whole output on success.
 
-    `cpu_s` is what its processes computed for, whatever else the machine did meanwhile; 0 if it did not end.
+    `cpu_s` is the CPU time of its processes; 0 if it did not finish.
     """
 
     status: Status
@@ -61,16 +61,16 @@ def run_compiler(
     should_stop: Callable[[], bool],
     environ: Mapping[str, str] = os.environ,
 ) -> CompilerRun | None:
-    """Run a compiler in the folder of its source, where its temporary files go too; None when stopped.
+    """Run a compiler in the folder of its source, which also holds its temporary files; None when stopped.
 
-    Its processes end with it, and with us.
+    Its processes end with it, and with this process.
 
     Args:
-        command: what to run.
-        source: its input; the message does not repeat the name.
-        timeout_s: when it is ended.
-        should_stop: called again and again.
-        environ: the compiler's environment, but for TMPDIR.
+        command: command line.
+        source: input file; its name is removed from the message.
+        timeout_s: timeout in seconds.
+        should_stop: polled while the compiler runs.
+        environ: environment of the compiler, except TMPDIR.
 
     Raises:
         OSError: it cannot be started.
@@ -101,12 +101,12 @@ def run_compiler(
 
 
 def lacks_room(status: Status, message: str) -> bool:
-    """Whether a compiler failed because the disk is full, judged by its status and message."""
+    """True if a compiler failed because the disk is full, by its status and message."""
     return status is Status.COMPILE_INTERRUPTED and _NO_ROOM.search(message) is not None
 
 
 def _listen(process: subprocess.Popen[bytes], deadline: float, should_stop: Callable[[], bool]) -> bytes | None:
-    """Read a compiler's messages until it ends, the first megabytes; None if it does not end in time."""
+    """Read a compiler's output until it ends, the first megabytes; None on timeout."""
     assert process.stderr is not None
     descriptor = process.stderr.fileno()
     poll = select.poll()
@@ -123,7 +123,7 @@ def _listen(process: subprocess.Popen[bytes], deadline: float, should_stop: Call
 
 
 def _reap(process: subprocess.Popen[bytes]) -> float:
-    """Wait for a process; CPU seconds of it and of all that it has waited for."""
+    """Wait for a process; returns the CPU seconds of it and of its own finished children."""
     _, status, usage = os.wait4(process.pid, 0)
     process.returncode = os.waitstatus_to_exitcode(status)
     return usage.ru_utime + usage.ru_stime
@@ -137,7 +137,7 @@ def _status(code: int, messages: str) -> Status:
 
 
 def _message(code: int, messages: str, source: Path) -> str:
-    """The reason of a failure in one line, all that was said on success."""
+    """Reason of a failure in one line; the whole output on success."""
     if code == 0:
         return messages
     said = (line.strip().removeprefix(f"{source}:") for line in messages.splitlines() if line.strip())

@@ -1,4 +1,4 @@
-"""Finding hipcc and the headers of CK Tile."""
+"""Discovery of hipcc and CK Tile's headers."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ if TYPE_CHECKING:
 
 _DEFAULT_ROCM = "/opt/rocm"
 _CLANG = re.compile(r"\bclang version (\d+)")
-_MOVES_BARRIERS = 19  # seen in the instructions of 19.1's kernels, and in their results where they were executed
+_MOVES_BARRIERS = 19  # observed in the code of clang 19.1's kernels, and in their results where they were executed
 _HIPCC, _ROCM, _INCLUDE = "HIPCC", "ROCM_PATH", "CK_TILE_INCLUDE"
 
 
 def find_hipcc(wanted: str | None, environ: Mapping[str, str] = os.environ) -> Compiler:
-    """The HIP compiler: the wanted one, else $HIPCC, else that of $ROCM_PATH, of PATH, of /opt/rocm.
+    """Find the HIP compiler: the requested one, else $HIPCC, else in $ROCM_PATH, PATH or /opt/rocm.
 
     Raises:
-        DeviceError: the one that was requested does not run, or there is none.
+        DeviceError: the requested one does not run, or there is none.
     """
     for requested in (wanted, environ.get(_HIPCC)):
         if requested:
@@ -50,7 +50,7 @@ def find_hipcc(wanted: str | None, environ: Mapping[str, str] = os.environ) -> C
 def _checked(text: str, environ: Mapping[str, str]) -> Compiler:
     try:
         program, *arguments = shlex.split(text) or [""]
-    except ValueError:  # a quotation without an end
+    except ValueError:  # an unterminated quotation
         program, arguments = "", []
     found = shutil.which(program, path=environ.get("PATH"))
     command = (found or "", *arguments)
@@ -63,13 +63,13 @@ def _checked(text: str, environ: Mapping[str, str]) -> Compiler:
 
 
 def runtime_beside(hipcc: Compiler) -> Path | None:
-    """The HIP runtime in the lib folder of the compiler's ROCm; None if there is none."""
+    """HIP runtime in the lib folder of the compiler's ROCm; None if there is none."""
     runtime = Path(hipcc.command[0]).resolve().parent.parent / "lib" / RUNTIME
     return runtime if runtime.is_file() else None
 
 
 def compiler_warning(hipcc: Compiler) -> str:
-    """A known error of a compiler in GPU code; empty if none is known."""
+    """Known code generation bug of a compiler; empty if none is known."""
     found = _CLANG.search(hipcc.version)
     if found is None or int(found[1]) != _MOVES_BARRIERS:
         return ""
@@ -80,7 +80,7 @@ def compiler_warning(hipcc: Compiler) -> str:
 
 
 def find_ck_tile(wanted: str | None, hipcc: Compiler | None, environ: Mapping[str, str] = os.environ) -> Headers:
-    """CK Tile's headers: the wanted include folder, else $CK_TILE_INCLUDE, else ROCm's own, wherever that is.
+    """Find CK Tile's headers: the requested include folder, else $CK_TILE_INCLUDE, else those of ROCm.
 
     Raises:
         DeviceError: there are none.
@@ -100,7 +100,7 @@ def find_ck_tile(wanted: str | None, hipcc: Compiler | None, environ: Mapping[st
 
 
 def known_ck_tile(wanted: str | None = None, environ: Mapping[str, str] = os.environ) -> Headers | None:
-    """The headers that `find_ck_tile` finds, without running a compiler; None if there are none."""
+    """The headers that `find_ck_tile` would return, without running a compiler; None if there are none."""
     include = _known_include(wanted, *(environ.get(name) for name in (_INCLUDE, _HIPCC, _ROCM, "PATH")))
     return None if include is None else _detected(include)
 
@@ -111,7 +111,7 @@ def _known_include(
 ) -> Path | None:
     if requested := wanted or include:
         return Path(requested) if has_headers(Path(requested)) else None
-    with suppress(ValueError):  # a quotation without an end
+    with suppress(ValueError):  # an unterminated quotation
         program, *_ = shlex.split(hipcc or "") or ["hipcc"]
         found = shutil.which(program, path=path)
         folders = _rocm_includes(Compiler((found,), "") if found else None, {_ROCM: rocm or ""})

@@ -1,12 +1,12 @@
-"""The cache of compiled kernels: libraries under the hash of all that they depend on, none of them believed unseen.
+"""The cache of compiled kernels: libraries by a hash of all that they depend on, each verified before use.
 
-A file is the library, what is known of it besides (`Binary`), and a digest of both, and gets to its place by a rename:
-several processes may build the same kernel at once, none ever sees a part of a file, and what was damaged later is
-built again. The loader does not mind what stands behind a library. The library of kernels that were compiled together
-is kept once, below its own hash; the file of each of them says which it is, and `loadable` makes a library of that.
+A file consists of the library, its metadata (`Binary`), and a digest of both, and is renamed into place: several
+processes may build the same kernel at once, none ever reads a partial file, and damaged files are rebuilt. The loader
+ignores data after a library. The library of a unit of several kernels is stored once under its own hash; the file of
+each kernel names the unit and its index, and `loadable` makes a loadable library of that.
 
-Compilers work in folders of the process that runs them, which holds a lock. Those of processes that are gone, which had
-no time to remove them, are removed by the next one.
+Compilers work in folders that are locked by the process running them. Folders left by processes that were killed are
+removed by the next process.
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ if TYPE_CHECKING:
 
     from ckh.bench.compilation.binary import Binary
 
-_END = struct.Struct("<I32s8s")  # bytes of text, digest, mark
+_END = struct.Struct("<I32s8s")  # length of the text, digest, marker
 _MARK = b"ckh-so-2"
-_MOST_BYTES = 1 << 30  # of a library; a CK Tile kernel's has some megabytes
+_MOST_BYTES = 1 << 30  # maximum size of a library; a CK Tile kernel's has some megabytes
 _MOST_TEXT_BYTES = 1 << 16
-_MOST_TIMES = 2000  # that an estimate looks at
+_MOST_TIMES = 2000  # sampled for an estimate
 _FOLDER = "kernels"
 _WORKSHOP, _LOCK = "building-", "lock"
 _LIBRARY, _UNIT = ".so", ".unit"
@@ -66,7 +66,7 @@ class Compilation:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A kernel of a library with several kernels: the library's name, the kernel's number, and their count."""
+    """A kernel in the library of a unit: the library's name, the kernel's index, and the number of kernels."""
 
     unit: str
     number: int
@@ -75,7 +75,7 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class KernelCost:
-    """CPU seconds of the compiler, and bytes of the library, for a kernel."""
+    """CPU seconds of compilation, and library size in bytes, of a kernel."""
 
     seconds: float
     bytes: float
@@ -83,7 +83,7 @@ class KernelCost:
 
 @dataclass(frozen=True, slots=True)
 class CachedLibrary:
-    """A complete library in the cache, with its stored facts."""
+    """A verified library in the cache, with its metadata."""
 
     path: Path
     binary: Binary | None
@@ -93,10 +93,10 @@ class KernelCache:
     """Libraries in a subfolder of the cache folder, created on the first build.
 
     Args:
-        name: of the folder.
+        name: name of the subfolder.
 
     Raises:
-        DataError: the cache folder cannot be used, or others can write to it.
+        DataError: the cache folder cannot be used, or is writable by others.
     """
 
     def __init__(self, name: str = _FOLDER) -> None:
@@ -105,14 +105,14 @@ class KernelCache:
         self._whole_units: set[str] = set()
 
     def path(self, key: str) -> Path:
-        """Path of the library of a source's hash."""
+        """Path of the library of a source hash."""
         return self.folder / key[:2] / f"{key}{_LIBRARY}"
 
     def find(self, key: str) -> CachedLibrary | None:
-        """The library of a source's hash, if it is intact.
+        """Return the library of a source hash if it is intact.
 
         Raises:
-            DataError: others can write to it.
+            DataError: it is writable by others.
         """
         path = self.path(key)
         content = _read(path)
@@ -123,7 +123,7 @@ class KernelCache:
         return CachedLibrary(path, None if binary is None else binary_from_values(binary))
 
     def _has_unit(self, name: str) -> bool:
-        """True if the library of several kernels is intact."""
+        """True if the library of a unit is intact."""
         if name not in self._whole_units:
             content = _read(_unit_path(self.folder, name))
             if content is None or _unit_name(content) != name:
@@ -132,7 +132,7 @@ class KernelCache:
         return True
 
     def put_unit(self, library: Path) -> str:
-        """Copy the library of several kernels here; returns its name.
+        """Copy the library of a unit into the cache; returns its name.
 
         Raises:
             OSError: it cannot be written.
@@ -151,7 +151,7 @@ class KernelCache:
         compilation: Compilation | None = None,
         part: Part | None = None,
     ) -> CachedLibrary:
-        """Move a library without `fault` here, or for a part, a file that refers to its library.
+        """Move a library without `fault` into the cache, or for a part, write a file that refers to the unit's library.
 
         Raises:
             OSError: it cannot be written.
@@ -173,7 +173,7 @@ class KernelCache:
         """Files of libraries by name, for the cache of another machine.
 
         Raises:
-            DataError: one is not there as it was written, or others can write to it.
+            DataError: a file is missing or damaged, or writable by others.
         """
         found: dict[str, bytes] = {}
         for key in keys:
@@ -190,10 +190,10 @@ class KernelCache:
         return found
 
     def adopt(self, files: Mapping[str, bytes]) -> None:
-        """Store files of another machine's cache (`files`).
+        """Store files of another machine's cache (see `files`).
 
         Raises:
-            DataError: one of them is damaged; those before it are taken.
+            DataError: one of them is damaged; those before it are stored.
             OutputError: one cannot be written.
         """
         cache_dir(self._name)
@@ -213,13 +213,13 @@ class KernelCache:
     def cost_each(self, arch: str, op: str) -> KernelCost | None:
         """Mean cost of a kernel of an operation, if known.
 
-        Kernels of the architecture are looked at or, where there are none, those of other GPUs.
+        Uses cached kernels of the architecture or, if there are none, of other GPUs.
         """
         costs = [cost for _, cost in self._seen(arch, op)]
         return KernelCost(fmean(c.seconds for c in costs), fmean(c.bytes for c in costs)) if costs else None
 
     def seconds_by_kind(self, arch: str, op: str) -> dict[str, tuple[float, int]]:
-        """Mean CPU seconds of compiling a kernel of an operation by kind, with counts: see `cost_each`."""
+        """Mean CPU seconds to compile a kernel of an operation, by kind, with counts; see `cost_each`."""
         found: defaultdict[str, list[float]] = defaultdict(list)
         for one, _ in self._seen(arch, op):
             found[one.kind].append(one.cpu_s)
@@ -232,11 +232,13 @@ class KernelCache:
 
     @contextmanager
     def workshop(self) -> Iterator[Path]:
-        """A new temporary folder to compile in, removed at the end of the context, or soon after a kill -9.
+        """Create a temporary folder to compile in, removed at the end of the context.
+
+        After a kill -9 a later process removes it.
 
         Raises:
-            DataError: others can write to the cache, or it cannot be made.
-            OSError: there is no room for another folder.
+            DataError: the cache is writable by others, or cannot be created.
+            OSError: the folder cannot be created.
         """
         cache_dir(self._name)
         for left in self.folder.glob(f"{_WORKSHOP}*"):
@@ -263,10 +265,10 @@ def fault(library: Path) -> str:
 
 
 def loadable(path: str) -> str:
-    """The file to load for a library of the cache or any other: for a part, a copy that lasts as long as this process.
+    """Loadable file of a library, cached or not: for a part of a unit, a copy with the lifetime of this process.
 
     Raises:
-        OSError: the library of a part cannot be read, or no copy be written.
+        OSError: the library of a part cannot be read, or the copy cannot be written.
     """
     file = Path(path)
     known = _known_of(file)
@@ -275,7 +277,7 @@ def loadable(path: str) -> str:
     part = Part(**known["part"])
     folder = file.parent.parent
     copy = _folder_of_copies(folder) / file.name
-    if not copy.exists():  # else this process may have loaded it, and would run what is written over
+    if not copy.exists():  # this process may have loaded it, and would run whatever overwrites it
         new = copy.with_suffix(".new")
         new.write_bytes(chosen(_unit_path(folder, part.unit).read_bytes(), part.number))
         new.chmod(0o700)
@@ -285,7 +287,7 @@ def loadable(path: str) -> str:
 
 @cache
 def _folder_of_copies(cached: Path) -> Path:
-    """Temporary folder of this process, removed at its end or by a later process."""
+    """Temporary folder of this process, removed when it ends or by a later process."""
     folder, _ = _new_workshop(cached)
     process = os.getpid()
     atexit.register(lambda: shutil.rmtree(folder, ignore_errors=True) if os.getpid() == process else None)
@@ -296,7 +298,7 @@ def _read(path: Path) -> bytes | None:
     """Content of a cache file, if it exists.
 
     Raises:
-        DataError: others can write to it.
+        DataError: it is writable by others.
     """
     try:
         content = path.read_bytes()
@@ -323,7 +325,7 @@ def _unit_name(content: bytes) -> str:
 
 
 def _known(content: bytes) -> dict[str, Any] | None:
-    """Facts stored in a whole file."""
+    """Metadata stored in a complete file."""
     if len(content) < _END.size:
         return None
     length, digest, mark = _END.unpack(content[-_END.size :])
@@ -334,7 +336,7 @@ def _known(content: bytes) -> dict[str, Any] | None:
 
 
 def _known_of(path: Path) -> dict[str, Any] | None:
-    """Facts of a library in a file, read from its end, which may be damaged or another file's."""
+    """Metadata of a library, read from the end of its file, which may be damaged or foreign."""
     try:
         with path.open("rb") as file:
             size = file.seek(0, os.SEEK_END)
@@ -344,12 +346,12 @@ def _known_of(path: Path) -> dict[str, Any] | None:
                 return None
             file.seek(size - _END.size - length)
             return dict(json.loads(file.read(length)))
-    except (OSError, ValueError, TypeError):  # none, cut off, or of something that is not a kernel
+    except (OSError, ValueError, TypeError):  # missing, truncated, or not of a kernel
         return None
 
 
 def _compiled(path: Path) -> tuple[Compilation, KernelCost] | None:
-    """Compilation of a cached library, if stored, and its part of the facts."""
+    """Compilation of a cached library, if stored, and its share of the cost."""
     try:
         known = _known_of(path) or {}
         values = known["compilation"]
@@ -357,7 +359,7 @@ def _compiled(path: Path) -> tuple[Compilation, KernelCost] | None:
         size = float(path.stat().st_size)
         if (part := known.get("part")) is not None:
             size += _unit_path(path.parent.parent, str(part["unit"])).stat().st_size / int(part["count"])
-    except (OSError, ValueError, KeyError, TypeError, ZeroDivisionError):  # cut off, damaged, or of no kernel
+    except (OSError, ValueError, KeyError, TypeError, ZeroDivisionError):  # truncated, damaged, or not of a kernel
         return None
     return (found, KernelCost(found.cpu_s, size)) if 0 <= found.cpu_s < float("inf") else None
 
@@ -370,7 +372,7 @@ def _new_workshop(parent: Path) -> tuple[Path, int]:
     while True:
         folder = Path(tempfile.mkdtemp(prefix=_WORKSHOP, dir=parent))
         lock = _lock(folder)
-        if lock is not None:  # else somebody has taken it for one that was left
+        if lock is not None:  # otherwise another process is removing it as abandoned
             return folder, lock
 
 
@@ -382,12 +384,12 @@ def _remove_unless_locked(folder: Path) -> None:
 
 
 def _lock(folder: Path) -> int | None:
-    """Lock of a workshop, held as long as its process; None if another has it, or it is gone."""
+    """Lock of a working folder, held as long as its process lives; None if another process has it, or it is gone."""
     try:
         lock = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT, 0o600)
     except (FileNotFoundError, NotADirectoryError):
         return None
-    with suppress(FileNotFoundError):  # removed meanwhile, on a file system without locks
+    with suppress(FileNotFoundError):  # removed in the meantime, on a file system without locks
         if FileLock(folder / _LOCK).take(lock) and (folder / _LOCK).exists():
             return lock
     os.close(lock)

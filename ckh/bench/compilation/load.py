@@ -1,4 +1,4 @@
-"""`python -m ckh.bench.compilation.load LIBRARY`: load a kernel library as a worker does, or say why it fails."""
+"""`python -m ckh.bench.compilation.load LIBRARY`: load a kernel library as a worker does, or report why it fails."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ckh.bench.isolated.hip_runtime import RUNTIME, preload
 
 
 def main() -> None:
-    """Load it; exit code 1 if that fails."""
+    """Load the library; exit code 1 if that fails."""
     preload()
     try:
         ctypes.CDLL(sys.argv[1])
@@ -22,7 +22,7 @@ def main() -> None:
 
 
 def _runtimes() -> list[str]:
-    """The files of HIP runtimes in this process: memory of one is nothing to another."""
+    """HIP runtimes loaded by this process; memory of one is invalid in another."""
     maps = Path("/proc/self/maps").read_text(encoding="utf-8", errors="replace")
     return sorted(set(re.findall(rf"/\S*{re.escape(RUNTIME)}\S*", maps)))
 

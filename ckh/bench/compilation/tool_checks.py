@@ -1,4 +1,4 @@
-"""Faults of this machine that keep kernels from being built or run, each with a remedy; found in seconds."""
+"""Checks, within seconds, whether kernels can be built and run on this machine, with a remedy for each fault."""
 
 from __future__ import annotations
 
@@ -18,25 +18,25 @@ from ckh.hardware.gpus import detect_gpu_arch
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-_ARCH_TO_TRY = "gfx942"  # where there is no GPU
+_ARCH_TO_TRY = "gfx942"  # without a GPU
 
 
 @dataclass(frozen=True, slots=True)
 class ToolCheck:
-    """The result of trying one part."""
+    """Result of a check."""
 
     json_properties: ClassVar = ("ok",)
 
     name: str
-    """Name of the part."""
+    """Name of the checked part."""
     found: str
-    """Finding: version or path, or the fault."""
+    """Result: version or path, or the fault."""
     remedy: str
     """Remedy for the fault; empty if none is known."""
     exit_code: int
     """0 if the part works, else that of the error."""
     seconds: float
-    """How long the check took."""
+    """Duration of the check in seconds."""
 
     @property
     def ok(self) -> bool:
@@ -45,7 +45,7 @@ class ToolCheck:
 
 
 def check_tools(options: DeviceOptions) -> list[ToolCheck]:
-    """Open the GPUs in workers, and compile, link and load the simplest kernel for a GPU and for the CPU."""
+    """Open the GPUs in workers; compile, link and load the simplest kernel for a GPU and for the CPU."""
     wanted = replace(options, arch=options.arch or detect_gpu_arch() or _ARCH_TO_TRY)
     return [
         checked("GPU", lambda: opened(HIP_KIND, wanted)),
@@ -56,7 +56,7 @@ def check_tools(options: DeviceOptions) -> list[ToolCheck]:
 
 
 def checked(name: str, find: Callable[[], str]) -> ToolCheck:
-    """What `find` returns, or the error that it raises."""
+    """Result of calling `find`, or of the error that it raises."""
     start = time.monotonic()
     try:
         found, remedy, code = find(), "", ExitCode.OK
@@ -71,7 +71,7 @@ def opened(kind: str, options: DeviceOptions) -> str:
     """Open each GPU of a device in a worker, and write and read its memory.
 
     Raises:
-        DeviceError: one cannot be used.
+        DeviceError: a GPU cannot be used.
     """
     device = open_device(kind, options)
     require_usable(device)
@@ -95,7 +95,7 @@ def built_simplest(kind: str, options: DeviceOptions) -> str:
 
 def _headers(options: DeviceOptions) -> str:
     hipcc = None
-    with suppress(DeviceError):  # headers may be known without one
+    with suppress(DeviceError):  # headers may be usable without one
         hipcc = find_hipcc(options.hipcc)
     headers = find_ck_tile(options.ck_include, hipcc)
     return f"{headers.include} (interface {headers.interface})"

@@ -1,8 +1,9 @@
-"""Whether a device's compiler, linker and loader work at all, found out with the least kernel in a second or two.
+"""Check within a second or two, with a minimal kernel, that a device's compiler, linker and loader work.
 
-A kernel that does not compile is a row that lasts; a toolchain that is broken says nothing about any kernel.
+A failed compilation is recorded permanently as a property of the kernel, whereas a broken toolchain says nothing about
+any kernel.
 
-Finding the system's C++ compiler.
+Also finds the system's C++ compiler.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ extern "C" int ckh_launch(int* out) {{
 }}
 {_FUNCTIONS}"""
 
-# What the compiler, linker or loader says, and what to do.
+# Message of the compiler, linker or loader -> remedy.
 _REMEDIES = (
     (
         r"hip_runtime\.h|hip_version\.h|cannot find HIP runtime",
@@ -87,10 +88,10 @@ _REMEDIES = (
 
 
 def require_toolchain(device: Device, folder: Path, should_stop: Callable[[], bool] = lambda: False) -> None:
-    """Compile, link and load the least kernel in a folder. Compilers that are interrupted say nothing, here too.
+    """Compile, link and load a minimal kernel in a folder. An interrupted compiler proves nothing here either.
 
     Raises:
-        DeviceError: one of these fails; says which, why, and what to do.
+        DeviceError: one of these fails; names the step, the reason and the remedy.
         OSError: the folder cannot be written.
     """
     with tempfile.TemporaryDirectory(dir=folder, ignore_cleanup_errors=True) as work:
@@ -124,17 +125,17 @@ _COMPILERS = ("g++", "c++", "clang++")
 
 @dataclass(frozen=True, slots=True)
 class Compiler:
-    """A C++ compiler, what its command line begins with, and the first line that it says about its version."""
+    """A C++ compiler, the beginning of its command line, and the first line of its version output."""
 
     command: tuple[str, ...]
     version: str
 
 
 def find_compiler() -> Compiler:
-    """The C++ compiler: $CXX if that is set (with arguments, if it has any), else the first of g++, c++, clang++.
+    """Find the C++ compiler: $CXX if set (with arguments, if any), else the first of g++, c++, clang++.
 
     Raises:
-        DeviceError: there is none that runs.
+        DeviceError: none of them runs.
     """
     wanted = [os.environ["CXX"]] if os.environ.get("CXX") else list(_COMPILERS)
     for name in wanted:
@@ -150,7 +151,7 @@ def find_compiler() -> Compiler:
 
 @cache
 def version_of(command: tuple[str, ...]) -> str:
-    """The first lines of a compiler on its version, empty if it does not run; hipcc gives HIP's and clang's."""
+    """First lines of a compiler's version output, empty if it does not run; hipcc prints HIP's and clang's."""
     try:
         done = subprocess.run([*command, "--version"], capture_output=True, timeout=30, check=False)
     except (OSError, subprocess.TimeoutExpired):

@@ -1,1 +1,1 @@
-"""The devices that kernels are built for and run on: host, hip and emulated."""
+"""Devices that kernels are built for and run on: host, hip and emulated."""

@@ -1,4 +1,4 @@
-"""Devices that kernels are measured on: what bench needs from one, and what they share."""
+"""Interface and common parts of the devices that kernels are measured on."""
 
 from __future__ import annotations
 
@@ -24,21 +24,21 @@ if TYPE_CHECKING:
 HOST_KIND, HIP_KIND, EMULATED_KIND = "host", HIP, EMULATED
 DEVICE_KINDS = (HOST_KIND, HIP_KIND, EMULATED_KIND)
 
-# BLAS in a worker of the host must not use the cores that kernels are timed on.
+# BLAS in a host worker must not use the cores that kernels are timed on.
 _BLAS_THREADS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "BLIS_NUM_THREADS")
 
 
 @dataclass(frozen=True, slots=True)
 class DeviceOptions:
-    """The options of a `hip` or `emulated` device; None: what is found.
+    """Options of a `hip` or `emulated` device; None: detected.
 
     Attributes:
-        arch: architecture to compile for, with target features if it has any ("gfx90a:xnack-").
-        hipcc: the compiler.
-        ck_include: the folder with CK Tile's headers.
-        gpus: numbers of the GPUs to use; None: all of the architecture.
-        cold: whether caches are emptied before every timed run.
-        rotating: sets of operands that timed runs take in turn; 0: as many as outlast the caches.
+        arch: target architecture, with target features if any ("gfx90a:xnack-").
+        hipcc: compiler.
+        ck_include: include folder of CK Tile's headers.
+        gpus: indices of the GPUs to use; None: all of the architecture.
+        cold: whether caches are flushed before every timed run.
+        rotating: number of operand sets that timed runs rotate through; 0: as many as exceed the caches.
     """
 
     arch: str | None = declared(
@@ -55,15 +55,15 @@ class DeviceOptions:
     rotating: int = 0
 
 
-_NO_KIND = ("clock_mhz", "max_clock_mhz", "hardware")  # what `hardware` holds is compared by itself
+_NO_KIND = ("clock_mhz", "max_clock_mhz", "hardware")  # fields of `hardware` are compared one by one
 
 
 @dataclass(frozen=True, slots=True)
 class DeviceIdentity:
-    """The identity of a device in the data.
+    """Identity of a device as recorded in the data.
 
-    `hardware` is its profile under the names of `schema.HARDWARE`, with `bandwidth_gb_s` of products that are known.
-    `environment` has the variables, with their values, that make its launches slower.
+    `hardware` is its profile under the names of `schema.HARDWARE`, with `bandwidth_gb_s` for known products.
+    `environment` has the environment variables, with values, that slow down its launches.
     """
 
     kind: str
@@ -76,9 +76,9 @@ class DeviceIdentity:
     environment: tuple[str, ...] = ()
 
     def difference(self, other: DeviceIdentity) -> str:
-        """What makes another device one of another kind, with both values; empty if it is of the same.
+        """First difference in kind from another device, with both values; empty if both are of the same kind.
 
-        Clocks do not: a CPU may state what it runs at now. How fast devices are is measured.
+        Clocks are ignored: a CPU may report its current clock. The speed of devices is measured instead.
         """
         one, two = ({**asdict(each), **each.hardware} for each in (self, other))
         names = (name for name in one if name not in _NO_KIND and one[name] != two.get(name))
@@ -90,73 +90,73 @@ class Device(Protocol):
 
     @property
     def arch(self) -> ArchSpec:
-        """The architecture whose pool of kernels runs on it."""
+        """Architecture whose pool of kernels runs on it."""
 
     def identity(self) -> DeviceIdentity:
         """The device's identity, for provenance."""
 
     @property
     def job_bytes(self) -> int:
-        """Memory that one compiler may need."""
+        """Memory that one compiler may need, in bytes."""
 
     def emit(self, kernel: Kernel) -> str:
-        """The source of a kernel; kernels with the same source are compiled once.
+        """Source of a kernel; kernels with the same source are compiled once.
 
         Raises:
             UnsupportedKernelError: the device cannot build it.
         """
 
     def refusals(self, kernels: Sequence[Kernel]) -> Verdicts | None:
-        """Which of an operation's kernels `emit` refuses; None: none, or it is not known, as there are no headers."""
+        """Kernels of an operation that `emit` refuses; None if there are none, or without headers."""
 
     def compile_s(self, op: AnyOperation) -> Mapping[str, float]:
-        """CPU seconds of a compiler for a kernel of an operation by its kind, where none was seen; "" of the others."""
+        """Default CPU seconds to compile a kernel of an operation, by kind; "" for all other kinds."""
 
     @property
     def unit_kernels(self) -> int:
-        """The most kernels that are compiled together; 1: each alone."""
+        """Maximum number of kernels per translation unit; 1: each is compiled alone."""
 
     def emit_unit(self, kernel: Kernel, sources: Sequence[str]) -> str:
-        """Sources of kernels of that kernel's operation as one, from which a library of all of them is compiled."""
+        """Combine sources of kernels of that kernel's operation into one translation unit."""
 
     def cache_salt(self) -> bytes:
-        """All that a compiled kernel depends on besides its source: shared headers, flags, compiler, processor."""
+        """What a compiled kernel depends on besides its source: shared headers, flags, compiler, processor."""
 
     def compile_command(self, kernel: Kernel, source: Path, library: Path) -> list[str]:
-        """The command that makes a shared library of a kernel's source."""
+        """Command that compiles a kernel's source to a shared library."""
 
     @property
     def least_source(self) -> str:
-        """The source of the least kernel, which any toolchain that works can build."""
+        """Source of a minimal kernel, which every working toolchain can build."""
 
     def least_command(self, source: Path, library: Path) -> list[str]:
-        """The command that makes a shared library of that."""
+        """Command that compiles the minimal kernel to a shared library."""
 
     def inspect(self, kernel: Kernel, source: str, messages: str) -> Binary | None:
-        """The facts to keep of a kernel that was just compiled, from the compiler's `messages`."""
+        """Metadata of a kernel just compiled, from the compiler's `messages`."""
 
     def worker_configs(self) -> tuple[WorkerConfig, ...]:
-        """One for each worker that may run at a time."""
+        """One configuration for each worker that may run in parallel."""
 
     def worker_command(self) -> list[str]:
-        """The command that starts a worker, without its configuration."""
+        """Command that starts a worker, without its configuration."""
 
     def worker_environment(self) -> dict[str, str]:
-        """The environment of a worker."""
+        """Environment variables of a worker."""
 
 
 def headers_comment(folder: Path) -> str:
-    """A line in which sources differ when an operation's own headers do, which the salt of the cache does not hold."""
+    """Comment with a hash of an operation's own headers, which the salt of the cache does not cover."""
     return f"// headers {hashlib.sha256(header_contents(folder)).hexdigest()}\n"
 
 
 def worker_module_command() -> list[str]:
-    """This Python with the worker module."""
+    """Command that runs the worker module with this Python."""
     return [sys.executable, "-m", "ckh.bench.isolated.worker"]
 
 
 def worker_environment(blas_threads: int) -> dict[str, str]:
-    """Ours, with so many threads for BLAS, and ckh importable wherever the command was started."""
+    """This process's environment with `blas_threads` BLAS threads, and ckh importable from any directory."""
     package_parent = str(Path(__file__).resolve().parents[3])
     paths = [package_parent, *filter(None, [os.environ.get("PYTHONPATH")])]
     return {**os.environ, **dict.fromkeys(_BLAS_THREADS, str(blas_threads)), "PYTHONPATH": os.pathsep.join(paths)}

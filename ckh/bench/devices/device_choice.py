@@ -1,4 +1,4 @@
-"""Opening the device of a kind or of an architecture, and which kind is meant where none is named."""
+"""Open the device of a kind or an architecture, and choose the default kind."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 
 
 def open_device(kind: str, options: DeviceOptions = DeviceOptions()) -> Device:
-    """The device of that kind.
+    """Open the device of a kind.
 
     Raises:
-        UsageError: there is no such kind, or an option does not go with it.
+        UsageError: there is no such kind, or it does not have one of the options.
         DeviceError: it cannot be used here.
     """
     if kind == HIP_KIND:
@@ -41,7 +41,7 @@ def open_device(kind: str, options: DeviceOptions = DeviceOptions()) -> Device:
 
 
 def device_of(arch: str) -> Device:
-    """This machine's device of an architecture.
+    """Open this machine's device of an architecture.
 
     Raises:
         DeviceError: it has none, or it cannot be used.
@@ -57,14 +57,14 @@ def device_of(arch: str) -> Device:
 
 
 def default_device_kind(options: DeviceOptions) -> str:
-    """`hip` where there is an AMD GPU, or where an option is given that only a GPU has; else `host`."""
+    """`hip` if there is an AMD GPU, or if an option is given that only a GPU has; else `host`."""
     from ckh.archs import detect_gpu_arch
 
     return HIP_KIND if options != DeviceOptions() or detect_gpu_arch() else HOST_KIND
 
 
 def caution_of(device: Device) -> str:
-    """Why nobody vouches for a device's kernels; empty if somebody does, or where nothing can be built."""
+    """Reason why a device's kernels are not verified; empty if they are, or if nothing can be built."""
     from ckh.bench.devices.hip_device import HipDevice
 
     with suppress(DeviceError):
@@ -73,10 +73,10 @@ def caution_of(device: Device) -> str:
 
 
 def require_usable(device: Device) -> None:
-    """Find out whether the GPUs can be used, all at once, before hours of compilation.
+    """Check that all GPUs can be used, in parallel, before hours of compilation.
 
     Raises:
-        DeviceError: a worker cannot be started; says why.
+        DeviceError: a worker cannot be started; gives the reason.
     """
     from concurrent.futures import ThreadPoolExecutor
 

@@ -1,7 +1,6 @@
-"""The device `emulated`: kernels that a HIP compiler built, carried out on the CPU instruction by instruction.
+"""The device `emulated`: kernels built by a HIP compiler, executed on the CPU instruction by instruction.
 
-It checks whether kernels compute right numbers, and never measures how long they take: its rows are `verified` or say
-what went wrong, and have no times.
+It verifies results and never measures times: its rows are `verified` or give the failure, without times.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ _LOADER_PATH = "LD_LIBRARY_PATH"
 
 
 class EmulatedDevice(HipDevice):
-    """A GPU that is emulated. Kernels are emitted and compiled as for a real one.
+    """An emulated GPU. Kernels are emitted and compiled as for a real GPU.
 
     Raises:
         UsageError: the architecture is not emulated, or an option is given that only a real GPU has.
@@ -57,16 +56,16 @@ class EmulatedDevice(HipDevice):
             )
 
     def identity(self) -> DeviceIdentity:
-        """The identity: the architecture's, emulated."""
+        """Identity of the emulated architecture."""
         return replace(super().identity(), kind=EMULATED_KIND, name=f"emulated {self.arch.name}")
 
     def worker_configs(self) -> tuple[WorkerConfig, ...]:
-        """One worker for each core."""
+        """One worker per core."""
         (config,) = super().worker_configs()
         return (replace(config, kind=EMULATED_KIND, arch=self.arch.name),) * len(os.sched_getaffinity(0))
 
     def worker_environment(self) -> dict[str, str]:
-        """Ours, with the emulated runtime in the place of HIP's; it is built the first time.
+        """This process's environment, with the emulated runtime in place of HIP's; it is built on first use.
 
         Raises:
             DeviceError: there is no C compiler, or it fails.
@@ -81,13 +80,13 @@ class EmulatedDevice(HipDevice):
 
 
 def emulated_runtime() -> Path:
-    """The emulated HIP runtime, in a folder that the loader finds it in by every name that kernels need.
+    """Build the emulated HIP runtime, in a folder where the loader finds it by every name that kernels require.
 
-    It lies in the cache of compiled libraries under the hash of its sources, flags, compiler and processor.
+    It is cached with the compiled libraries, by a hash of its sources, flags, compiler and processor.
 
     Raises:
         DeviceError: there is no C compiler, or it fails.
-        DataError: the cache cannot be used, or others can write to it.
+        DataError: the cache cannot be used, or is writable by others.
     """
     compiler = find_c_compiler()
     cache = KernelCache(_FOLDER)

@@ -1,6 +1,6 @@
-"""The device `hip`: AMD GPUs, with CK Tile kernels that hipcc compiles.
+"""The device `hip`: AMD GPUs, with CK Tile kernels compiled by hipcc.
 
-Nothing here opens a GPU: what there is, is read from the kernel driver, and only workers use the HIP runtime.
+Nothing here opens a GPU: GPUs are detected through the kernel driver, and only workers use the HIP runtime.
 """
 
 from __future__ import annotations
@@ -52,30 +52,30 @@ if TYPE_CHECKING:
 
 _FLAGS = (
     *("-std=c++20", "-O3", "-shared", "-fPIC"),
-    # As AMD compiles these kernels.
+    # AMD's own flags for these kernels.
     *("-mllvm", "-enable-noalias-to-md-conversion=0", "-Wno-undefined-func-template", "-Wno-float-equal"),
-    # Without it, GPU code holds a hash of the source file's path.
+    # Otherwise GPU code holds a hash of the source file's path.
     "-fuse-cuid=none",
-    # Nor symbols and an identity, which hold names.
+    # Omit symbols and the build id, which depend on names.
     *("-s", "-Wl,--build-id=none"),
     "-Rpass-analysis=kernel-resource-usage",
 )
 _TARGET = re.compile(r"gfx[0-9a-f]+(?!:(\w+)[+-]:\1)(?::(?:sramecc|xnack)[+-]){0,2}")
-_JOB_BYTES = 3 << 30  # seen: 0.7 GB for a kernel, 1.5 GB for eight of different tiles
+_JOB_BYTES = 3 << 30  # measured: 0.7 GB for a kernel, 1.5 GB for eight with different tiles
 _UNIT_KERNELS = 12
-_FLUSH_FACTOR = 2  # of the GPU's caches
+_FLUSH_FACTOR = 2  # size of the flush buffer, as a multiple of the GPU's caches
 _KB = 1024
-_SLOWING = ("HIP_LAUNCH_BLOCKING", "AMD_SERIALIZE_KERNEL", "AMD_SERIALIZE_COPY")  # with which launches wait for another
+_SLOWING = ("HIP_LAUNCH_BLOCKING", "AMD_SERIALIZE_KERNEL", "AMD_SERIALIZE_COPY")  # which serialize launches
 
 
 class HipDevice:
-    """The AMD GPUs of one architecture in this machine, or an architecture to compile for where there is none.
+    """The AMD GPUs of one architecture in this machine, or a target architecture without a GPU.
 
-    Compiler and headers are looked for when they are needed; what needs them raises `DeviceError` if they are missing.
+    Compiler and headers are looked up on first use, which raises `DeviceError` if they are missing.
 
     Raises:
-        DeviceError: neither is there a GPU nor is an architecture named.
-        UsageError: the architecture is unknown or no GPU's, or there is no GPU of the requested number.
+        DeviceError: there is no GPU and no architecture is given.
+        UsageError: the architecture is unknown or not a GPU's, or there is no GPU of the requested index.
     """
 
     def __init__(self, options: DeviceOptions) -> None:
@@ -105,21 +105,21 @@ class HipDevice:
 
     @property
     def arch(self) -> ArchSpec:
-        """The architecture that kernels are compiled for."""
+        """Target architecture."""
         return self._arch
 
     @property
     def job_bytes(self) -> int:
-        """Memory of a compiler that compiles CK Tile's templates."""
+        """Memory of a compiler for CK Tile's templates, in bytes."""
         return _JOB_BYTES
 
     @property
     def unit_kernels(self) -> int:
-        """As many as a compiler's memory is enough for."""
+        """Maximum number of kernels that fit into a compiler's memory."""
         return _UNIT_KERNELS
 
     def identity(self) -> DeviceIdentity:
-        """The identity of the GPU where there is one, else of the architecture."""
+        """Identity of the GPU if there is one, else of the architecture."""
         hardware = self._arch.hardware.to_dict()
         gpu = next((self._gpus[number] for number in self._numbers), None)
         if gpu is not None and gpu.num_cus and gpu.max_clock_mhz:
@@ -142,7 +142,7 @@ class HipDevice:
         )
 
     def emit(self, kernel: Kernel) -> str:
-        """The kernel as one CK Tile translation unit.
+        """Emit the kernel as one CK Tile translation unit.
 
         Raises:
             UnsupportedKernelError: these headers cannot build it.
@@ -159,15 +159,15 @@ class HipDevice:
         return judge_table(_emission(kernels[0]).rules(headers), table, self._arch)
 
     def emit_unit(self, kernel: Kernel, sources: Sequence[str]) -> str:
-        """Sources of kernels of that kernel's operation as one, from which a library of all of them is compiled."""
+        """Combine sources of kernels of that kernel's operation into one translation unit."""
         return unit_source(sources, _folders(kernel))
 
     def compile_s(self, op: AnyOperation) -> Mapping[str, float]:
-        """CPU seconds of a compiler for a kernel by its kind, where none was seen."""
+        """Default CPU seconds to compile a kernel, by kind."""
         return _emission_of(op).compile_s
 
     def cache_salt(self) -> bytes:
-        """Our shared headers, CK Tile's, flags, target and compiler version."""
+        """Shared headers, CK Tile's headers, flags, target and compiler version."""
         parts = (self._compiler.version, *self._compiler.command[1:], *_FLAGS, self._target, self._headers_hash)
         return header_contents(ck_tile.template_dir()) + "\0".join(parts).encode()
 
@@ -180,7 +180,7 @@ class HipDevice:
 
     @property
     def least_source(self) -> str:
-        """A kernel that stores a number, and its launch."""
+        """Kernel that stores a number, and its launch."""
         return LEAST_HIP
 
     def least_command(self, source: Path, library: Path) -> list[str]:
@@ -189,12 +189,12 @@ class HipDevice:
         return [*self._compiler.command, *_FLAGS, target, "-o", str(library), str(source)]
 
     def inspect(self, kernel: Kernel, source: str, messages: str) -> Binary | None:
-        """Resources as the compiler reported them, and the hash of the code."""
+        """Resource usage reported by the compiler, and a hash of the code."""
         resources = (parse_resources(messages, function) for function in _emission(kernel).functions)
         return Binary(code_hash(source, _folders(kernel)), next(filter(None, resources), None))
 
     def worker_configs(self) -> tuple[WorkerConfig, ...]:
-        """One worker a GPU; where there is none, one that will say so."""
+        """One worker per GPU; without a GPU, one that reports so."""
         profile = self._arch.hardware
         caches_kb = profile.l3_cache_kb + profile.l2_cache_kb * max(profile.num_xcd, 1)
         outlasting_bytes = _FLUSH_FACTOR * caches_kb * _KB
@@ -215,9 +215,10 @@ class HipDevice:
         return worker_module_command()
 
     def worker_environment(self) -> dict[str, str]:
-        """Ours, with this worker's part of the cores for BLAS, which computes the references, and the HIP runtime.
+        """This process's environment, with this worker's share of cores for BLAS, and the HIP runtime.
 
-        Kernels need the runtime of the compiler's ROCm, which the loader need not know.
+        BLAS computes the reference results. Kernels need the runtime of the compiler's ROCm, which the loader may not
+        find.
         """
         environment = worker_environment(max(1, len(os.sched_getaffinity(0)) // max(1, len(self._numbers))))
         with suppress(DeviceError):
@@ -227,7 +228,7 @@ class HipDevice:
 
     @property
     def caution(self) -> str:
-        """Why nobody vouches for kernels that are built with these headers; empty if ckh's tests build such kernels."""
+        """Reason why kernels built with these headers are not verified; empty if ckh's tests build such kernels."""
         headers = self._headers
         return "" if headers.interface.is_verified and not headers.unlike else NOT_VERIFIED
 
@@ -241,7 +242,7 @@ class HipDevice:
 
     @cached_property
     def _headers_hash(self) -> str:
-        """Of all of CK Tile's headers: which version they are is not written in them."""
+        """Hash of all CK Tile headers, as they do not state their version."""
         digest = hashlib.sha256()
         for header in sorted((self._headers.include / "ck_tile").rglob("*.hpp")):
             digest.update(str(header.relative_to(self._headers.include)).encode() + b"\0" + header.read_bytes() + b"\0")
@@ -249,12 +250,12 @@ class HipDevice:
 
 
 def _folders(kernel: Kernel) -> tuple[Path, ...]:
-    """Where our headers for a kernel are."""
+    """Folders of ckh's headers for a kernel."""
     return ck_tile.template_dir(), _emission(kernel).templates
 
 
 def _emission(kernel: Kernel) -> HipEmission[Kernel]:
-    """How the kernels of a kernel's operation are built for AMD GPUs."""
+    """How kernels of this kernel's operation are built for AMD GPUs."""
     return _emission_of(operation_of_kernel(kernel))
 
 

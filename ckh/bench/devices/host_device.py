@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from ckh.ops.base import AnyOperation, Kernel
 
 _JOB_BYTES = 1 << 30
-_MEMORY_SHARE = 0.8  # of what is free, for the worker
+_MEMORY_SHARE = 0.8  # share of the free memory that the worker may use
 
 
 class HostDevice:
@@ -56,7 +56,7 @@ class HostDevice:
         return self._arch
 
     def identity(self) -> DeviceIdentity:
-        """The identity; the include directory is left out of the flags, since it only says where ckh is installed."""
+        """Identity; the include directory is removed from the flags, as it only depends on where ckh is installed."""
         return DeviceIdentity(
             kind=HOST_KIND,
             arch=self._arch.name,
@@ -69,26 +69,26 @@ class HostDevice:
 
     @property
     def job_bytes(self) -> int:
-        """Memory of a compiler that compiles the host's templates."""
+        """Memory of a compiler for the host's templates, in bytes."""
         return _JOB_BYTES
 
     def emit(self, kernel: Kernel) -> str:
-        """The kernel as C++17 for this CPU's vector registers."""
+        """Emit the kernel as C++17 for this CPU's SIMD registers."""
         machine = self._arch.machine
         assert machine is not None
         simd, emission = HostSimd(machine.vector_bytes, machine.vector_registers), _emission(kernel)
         return emission.emit(kernel, simd) + self._comment_on(emission.templates)
 
     def refusals(self, kernels: Sequence[Kernel]) -> Verdicts | None:  # noqa: ARG002 - the interface's
-        """None: the host builds every legal kernel."""
+        """Return None: the host builds every legal kernel."""
         return None
 
     def compile_s(self, op: AnyOperation) -> Mapping[str, float]:
-        """CPU seconds of a compiler for a kernel by its kind, where none was seen."""
+        """Default CPU seconds to compile a kernel, by kind."""
         return _emission_of(op).compile_s
 
     def cache_salt(self) -> bytes:
-        """Headers, flags, compiler version and what `-march=native` looks at."""
+        """Headers, flags, compiler version and the processor features used by `-march=native`."""
         parts = (self._compiler.version, *self._compiler.command[1:], *_portable_flags(), processor_identity())
         return header_contents(template_dir()) + "\0".join(parts).encode()
 
@@ -108,20 +108,20 @@ class HostDevice:
 
     @property
     def unit_kernels(self) -> int:
-        """One: our headers are read in a moment."""
+        """Return 1, as the headers are parsed quickly."""
         return 1
 
     def emit_unit(self, kernel: Kernel, sources: Sequence[str]) -> str:  # noqa: ARG002 - the interface's
-        """The only one."""
+        """Return the only source."""
         (source,) = sources
         return source
 
     def inspect(self, kernel: Kernel, source: str, messages: str) -> Binary | None:  # noqa: ARG002 - the interface's
-        """Nothing: what runs on a CPU is identified by its source."""
+        """Return None: host kernels are identified by their source."""
         return None
 
     def worker_configs(self) -> tuple[WorkerConfig, ...]:
-        """One worker on the last core, with most of the free memory: two would slow each other."""
+        """One worker on the last core, with most of the free memory: two would slow each other down."""
         return (WorkerConfig(int(available_bytes() * _MEMORY_SHARE), max(os.sched_getaffinity(0))),)
 
     def worker_command(self) -> list[str]:
@@ -129,12 +129,12 @@ class HostDevice:
         return worker_module_command()
 
     def worker_environment(self) -> dict[str, str]:
-        """Ours, with one thread for BLAS."""
+        """This process's environment, with one thread for BLAS."""
         return worker_environment(blas_threads=1)
 
 
 def _emission(kernel: Kernel) -> HostEmission[Kernel]:
-    """How the kernels of a kernel's operation are built for the CPU."""
+    """How kernels of this kernel's operation are built for the CPU."""
     return _emission_of(operation_of_kernel(kernel))
 
 

@@ -1,4 +1,4 @@
-"""The memory of an AMD GPU as kernels see it: guarded, and uploaded to once per problem."""
+"""GPU memory for kernels: guarded against overruns, and uploaded once per problem."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ _CANARY = 0xA5
 
 
 def _rounded(size: int) -> int:
-    """Up to where the next operand begins."""
+    """Round up to the alignment of operands."""
     return -(-size // GUARD_BYTES) * GUARD_BYTES
 
 
 class DeviceBuffer:
-    """Bytes of a GPU's memory between two guards.
+    """GPU memory between two guards.
 
     Raises:
         HipMemoryError: there is not enough memory.
@@ -44,16 +44,16 @@ class DeviceBuffer:
         self.restore_guards()
 
     def free(self) -> None:
-        """Give it back."""
+        """Free the memory."""
         self._runtime.free(self._start)
 
     def restore_guards(self) -> None:
-        """As they were."""
+        """Restore the contents of the guards."""
         for guard in self._guards():
             self._runtime.fill(guard, _CANARY, GUARD_BYTES)
 
     def overrun(self) -> str:
-        """Where something was written outside, e.g. "12 bytes behind"; empty if nowhere."""
+        """Position of an out-of-bounds write, e.g. "12 bytes behind"; empty if there is none."""
         found = []
         for where, guard in zip(("in front of", "behind"), self._guards(), strict=True):
             bytes_there = np.empty(GUARD_BYTES, np.uint8)
@@ -71,7 +71,7 @@ class DeviceBuffer:
         self._runtime.download(values.ctypes.data, self.address, values.nbytes)
 
     def fill(self, byte: int, size: int) -> None:
-        """Set the first bytes."""
+        """Set the first `size` bytes."""
         if size:
             self._runtime.fill(self.address, byte, size)
 
@@ -80,13 +80,13 @@ class DeviceBuffer:
 
 
 class HipMemory:
-    """Memory of one GPU. Inputs can be overwritten there, so a copy stays on the host.
+    """Memory of one GPU. Kernels can overwrite inputs there, so the host keeps a copy.
 
     Args:
-        runtime: of the GPU.
-        flush_bytes: the size of the buffer that kernels empty the caches with; 0: none.
-        rotating: how many sets of operands timed runs take in turn; 0: as many as have `rotating_bytes` together.
-        rotating_bytes: see there.
+        runtime: HIP runtime of the GPU.
+        flush_bytes: size of the buffer that kernels overwrite to flush the caches; 0: none.
+        rotating: number of operand sets that timed runs rotate through; 0: as many as reach `rotating_bytes` in total.
+        rotating_bytes: see `rotating`.
     """
 
     times_first_runs = False
@@ -104,7 +104,7 @@ class HipMemory:
         self._workspace = DeviceBuffer(runtime, 0)
 
     def clear(self) -> None:
-        """Give back inputs and output."""
+        """Free inputs and output."""
         buffers = [buffer for _, buffer in self._inputs]
         if self._copies is not None:
             buffers.append(self._copies)
@@ -123,13 +123,13 @@ class HipMemory:
         return values
 
     def set_output(self, shape: Sequence[int], element: ElementType) -> None:
-        """Make room for a result between guards."""
+        """Allocate a result between guards."""
         self._output = DeviceBuffer(self._runtime, element.storage.itemsize * prod(shape))
         self._result = np.empty(tuple(shape), element.storage)
         self._unwritten_byte = element.unwritten_byte
 
     def provide_workspace(self, size: int) -> None:
-        """Have at least so many bytes; the smaller buffer is given back before."""
+        """Allocate at least `size` bytes; a smaller buffer is freed first."""
         if size <= self._workspace.size:
             return
         self._workspace.free()
@@ -140,7 +140,7 @@ class HipMemory:
             raise
 
     def reset(self, workspace_bytes: int) -> None:
-        """Fill output and workspace and restore the guards, and wait until that is done."""
+        """Fill output and workspace, restore the guards, and wait for completion."""
         output = self._has_output()
         for buffer in self._written():
             buffer.restore_guards()
@@ -149,12 +149,12 @@ class HipMemory:
         self._runtime.synchronize()
 
     def pointers(self) -> tuple[int, int, int, int]:
-        """Addresses on the GPU."""
+        """GPU addresses of the kernel's arguments."""
         (_, a), (_, b) = self._inputs
         return a.address, b.address, self._has_output().address, self._workspace.address
 
     def operand_sets(self) -> list[tuple[int, int, int, int]]:
-        """Return the operands at `pointers` and their copies, which are made at the first call."""
+        """Return the operands at `pointers` and their copies, which are made on the first call."""
         a, b, out, workspace = self.pointers()
         a_bytes, b_bytes, out_bytes = *(buffer.size for _, buffer in self._inputs), self._has_output().size
         b_at = _rounded(a_bytes)
@@ -172,7 +172,7 @@ class HipMemory:
         return [(a, b, out, workspace), *((start, start + b_at, start + out_at, workspace) for start in starts)]
 
     def overrun(self) -> str:
-        """The first of output and workspace that has something written beside it; its guards are restored."""
+        """First of output and workspace with an out-of-bounds write; its guards are restored."""
         for name, buffer in zip(("output", "workspace"), self._written(), strict=True):
             if where := buffer.overrun():
                 buffer.restore_guards()
@@ -180,12 +180,12 @@ class HipMemory:
         return ""
 
     def result(self) -> Array:
-        """The output, downloaded."""
+        """Download the output."""
         self._has_output().download(self._result)
         return self._result
 
     def repair_inputs(self) -> bool:
-        """Download the inputs and upload those again that are not what they were."""
+        """Download the inputs and restore those that were overwritten; True if any were."""
         repaired = False
         for values, buffer in self._inputs:
             found = np.empty_like(values)
@@ -196,13 +196,13 @@ class HipMemory:
         return repaired
 
     def probe(self) -> None:
-        """Write, wait and read: after an error that lasts, one of them fails."""
+        """Write, wait and read: after a persistent error, one of these fails."""
         self._workspace.restore_guards()
         self._runtime.synchronize()
         self._workspace.overrun()
 
     def flush_buffer(self) -> tuple[int, int]:
-        """Allocated when it is requested for the first time."""
+        """Flush buffer, allocated on first use."""
         if not self._flush_bytes:
             return 0, 0
         if self._flush is None:

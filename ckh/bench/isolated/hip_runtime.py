@@ -1,4 +1,4 @@
-"""The few functions of the HIP runtime that the worker needs, by ctypes. Nothing but a worker may load it."""
+"""The HIP runtime functions used by the worker, through ctypes. Only workers may load the runtime."""
 
 from __future__ import annotations
 
@@ -63,10 +63,10 @@ class HipRuntime:
         self._choose(gpu)
 
     def allocate(self, size: int) -> int:
-        """The address of so many bytes of the GPU's memory.
+        """Allocate GPU memory; returns its address.
 
         Raises:
-            HipMemoryError: there are not so many.
+            HipMemoryError: there is not enough memory.
         """
         address = _pointer()
         self._call("hipMalloc", ctypes.byref(address), size, what=f" of {size / 1e6:.1f} MB")
@@ -74,27 +74,27 @@ class HipRuntime:
         return address.value
 
     def free(self, address: int) -> None:
-        """Give back what was allocated."""
+        """Free an allocation."""
         self._call("hipFree", address)
 
     def upload(self, address: int, source: int, size: int) -> None:
-        """Copy from the host's memory."""
+        """Copy from host memory."""
         self._call("hipMemcpy", address, source, size, _HOST_TO_DEVICE)
 
     def download(self, target: int, address: int, size: int) -> None:
-        """Copy to the host's memory."""
+        """Copy to host memory."""
         self._call("hipMemcpy", target, address, size, _DEVICE_TO_HOST)
 
     def copy(self, target: int, source: int, size: int) -> None:
-        """Copy within the GPU's memory."""
+        """Copy within GPU memory."""
         self._call("hipMemcpy", target, source, size, _ON_DEVICE)
 
     def fill(self, address: int, byte: int, size: int) -> None:
-        """Set bytes; this may still be going on when it returns."""
+        """Set bytes asynchronously."""
         self._call("hipMemset", address, byte, size)
 
     def synchronize(self) -> None:
-        """Wait for all that the GPU does."""
+        """Wait for all work on the GPU."""
         self._call("hipDeviceSynchronize")
 
     def _declare(self) -> None:
@@ -120,14 +120,14 @@ class HipRuntime:
         code = getattr(self._library, name)(*arguments)
         if code not in (0, allowed):
             text = (self._library.hipGetErrorString(code) or b"unknown error").decode(errors="replace")
-            # Forgotten, or the next kernel that queries HIP's last error gets this one.
+            # Clear the error; otherwise the next kernel that queries HIP's last error gets this one.
             self._library.hipGetLastError()
             kind = HipMemoryError if code == _OUT_OF_MEMORY else HipError
             raise kind(f"{name}{what}: {text} (error {code})")
 
 
 def preload() -> None:
-    """Load the runtime, if there is one, so that kernels which need it find it whatever the loader knows."""
+    """Load the runtime, if there is one, so that kernels find it whatever the loader's search path."""
     with suppress(DeviceError):
         _load()
 
@@ -138,14 +138,14 @@ def _load() -> ctypes.CDLL:
         try:
             return ctypes.CDLL(name)
         except OSError as error:  # noqa: PERF203 - there are a handful
-            # That a file is there and cannot be loaded says more than that another is not there.
+            # A file that exists but cannot be loaded is a better reason than one that does not exist.
             if not reason or "No such file" not in str(error):
                 reason = str(error)
     raise DeviceError(f"the HIP runtime cannot be loaded: {reason}", _INSTALL, code="no-hip-runtime")
 
 
 def _candidates() -> Iterator[str]:
-    """Where the runtime may be, first the one that was requested."""
+    """Possible paths of the runtime, the requested one first."""
     if chosen := os.environ.get(LIBRARY_VARIABLE):
         yield chosen
         return

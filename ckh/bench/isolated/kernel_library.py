@@ -1,4 +1,4 @@
-"""A compiled kernel as the worker sees it: a shared library with the C functions of ABI version 1."""
+"""A compiled kernel loaded by the worker: a shared library with the C functions of ABI version 1."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ from typing import Any
 ABI_VERSION = 1
 ENTRY_POINTS = ("ckh_abi_version", "ckh_unsupported", "ckh_workspace_bytes", "ckh_run", "ckh_time")
 _TIME_BY = "ckh_time_by"
-BY_GRAPH, OF_NOTHING = 1, 2  # bits of how it times: launches started by a graph; of a kernel that does nothing
+BY_GRAPH, OF_NOTHING = 1, 2  # flags of timing: launch by a graph; launch an empty kernel
 
 
 class Operands(ctypes.Structure):
-    """The memory that a launch works on."""
+    """Memory that a launch works on."""
 
     _fields_ = tuple((name, ctypes.c_void_p) for name in ("a", "b", "out", "workspace"))
 
 
 class KernelLibrary:
-    """The functions of a loaded kernel.
+    """Functions of a loaded kernel.
 
     Raises:
-        OSError: the file cannot be loaded, or speaks another ABI.
-        AttributeError: a function is missing that is not optional, as `ckh_name`, `ckh_error`, `ckh_set_flush` and
-            `ckh_time_by` are.
+        OSError: the file cannot be loaded, or has another ABI version.
+        AttributeError: a required function is missing; `ckh_name`, `ckh_error`, `ckh_set_flush` and `ckh_time_by` are
+            optional.
     """
 
     def __init__(self, path: str) -> None:
@@ -34,7 +34,7 @@ class KernelLibrary:
         version, unsupported, workspace_bytes, run, time = ENTRY_POINTS
         if (found := self._function(version, ctypes.c_int32)()) != ABI_VERSION:
             raise OSError(f"{path} speaks ABI version {found}, not {ABI_VERSION}")
-        # What a problem is depends on the operation, which the kernel and its caller agree on.
+        # The layout of a problem depends on the operation; the kernel and its caller agree on it.
         pointer = problem = ctypes.c_void_p
         buffers, counts = (pointer,) * 4, (ctypes.c_int32,) * 2
         self.unsupported = self._function(unsupported, ctypes.c_char_p, problem)
@@ -43,21 +43,21 @@ class KernelLibrary:
         times = ctypes.POINTER(ctypes.c_double)
         self.time = self._function(time, ctypes.c_int32, problem, *buffers, *counts, times)
         self.time_by: Any = None
-        """Only of GPU kernels: how, problem, sets of operands, their number, the first one's number; as `time`."""
+        """GPU kernels only: flags, problem, operand sets, their number, index of the first set; otherwise as `time`."""
         if hasattr(self._library, _TIME_BY):
             sets = (ctypes.POINTER(Operands), *counts)
             self.time_by = self._function(_TIME_BY, ctypes.c_int32, ctypes.c_int32, problem, *sets, *counts, times)
 
     def name(self) -> str:
-        """The kernel's name; empty if it states none."""
+        """Kernel name; empty if the library has none."""
         return self._text("ckh_name")
 
     def error(self) -> str:
-        """Why the last call returned something else than 0; empty if it states no reason."""
+        """Reason of the last non-zero return value; empty if none is given."""
         return self._text("ckh_error")
 
     def set_flush(self, address: int, size: int) -> None:
-        """Set the memory that the kernel overwrites before every timed run, if there is any and the library can."""
+        """Set the memory that the kernel overwrites before every timed run, if the library supports it."""
         if size and hasattr(self._library, "ckh_set_flush"):
             self._function("ckh_set_flush", None, ctypes.c_void_p, ctypes.c_int64)(address, size)
 
@@ -76,6 +76,6 @@ class KernelLibrary:
         return result
 
     def _stay_alone(self) -> None:
-        """End this process if a kernel has forked, and this is the copy: it would do jobs and reply too."""
+        """Exit if this process is a copy forked by a kernel, as it would execute jobs and reply too."""
         if os.getpid() != self._pid:
             os._exit(0)

@@ -1,4 +1,4 @@
-"""The worker's work: inputs and reference of a problem, and measuring a kernel on it, on the host or a GPU."""
+"""Jobs of the worker: prepare inputs and reference of a problem, and measure kernels on it, on the host or a GPU."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ if TYPE_CHECKING:
     from ckh.ops.base import Problem
 
 
-# What a device without times says of a right result: the largest error of an element.
+# Message of a device without times for a right result: the largest error of an element.
 ERROR_PREFIX, ERROR_SUFFIX = "largest error ", " of the largest output"
-_NO_LAUNCHES = timing.Launching()  # of the host, which calls its kernels
+_NO_LAUNCHES = timing.Launching()  # the host calls its kernels directly
 
 
 class KernelFailure(Exception):  # noqa: N818 - it is a result, not a fault of ours
-    """A regular failure of a kernel."""
+    """An expected failure of a kernel."""
 
     def __init__(self, status: Status, message: str) -> None:
         super().__init__(message)
@@ -50,16 +50,16 @@ class KernelFailure(Exception):  # noqa: N818 - it is a result, not a fault of o
 
 @dataclass(frozen=True, slots=True)
 class _Anchor:
-    """A kernel whose time detects changes of the clock; `loops` are those of a sample."""
+    """A kernel whose time detects changes of the clock; `loops` is the number of runs per sample."""
 
     library: str
     loops: int
 
 
 class _Problem:
-    """The current problem: its operands in device memory, its reference on the host.
+    """The current problem: operands in device memory, reference on the host.
 
-    `first` is what the kernel at work wrote when it ran first, in storage for any kernel.
+    `first` holds the output of the current kernel's first run, in storage reused for all kernels.
     """
 
     def __init__(self, problem: Problem, job: Job, memory: Memory, clock: PhaseClock, *, fnuz_floats: bool) -> None:
@@ -89,7 +89,7 @@ class _Problem:
 
     @property
     def limits(self) -> Limits:
-        """Limits of right results, of a problem with a reference."""
+        """Limits of right results, for a problem with a reference."""
         assert self._limits is not None
         return self._limits
 
@@ -104,20 +104,20 @@ class _Problem:
 
 
 def _random(problem: Problem, shapes: Iterable[tuple[int, ...]], element: ElementType) -> Iterator[Array]:
-    """Random operands, seeded by the problem: it has the same ones in every worker."""
+    """Random operands, seeded by the problem, so that all workers use the same ones."""
     random = np.random.Generator(np.random.SFC64(zlib.crc32(problem.canonical().encode())))
     for shape in shapes:
         yield element.operand(_uniform(random, shape))
 
 
 def _stored(folder: Path, shapes: Iterable[tuple[int, ...]], element: ElementType) -> Iterator[Array]:
-    """Operands from the files of a folder."""
+    """Operands from files in a folder."""
     for name, shape in zip(OPERANDS, shapes, strict=True):
         yield np.fromfile(folder / name, element.storage).reshape(shape)
 
 
 def _uniform(random: np.random.Generator, shape: tuple[int, ...]) -> Array:
-    """Float32 from -1 to 1."""
+    """Uniform float32 values from -1 to 1."""
     values = random.random(shape, dtype=np.float32)
     values *= 2.0
     values -= 1.0
@@ -126,7 +126,7 @@ def _uniform(random: np.random.Generator, shape: tuple[int, ...]) -> Array:
 
 @dataclass(frozen=True, slots=True)
 class _Times:
-    """Mean times of so many runs of a kernel, and how they were measured."""
+    """Mean times of a number of kernel runs, and how they were measured."""
 
     samples_ns: tuple[float, ...]
     loops: int
@@ -144,15 +144,15 @@ class _Times:
 class Bench:
     """Measures kernels in a memory, problem by problem.
 
-    Its methods do one job each. They raise `KernelFailure`, `OSError` or `MemoryError`, and `HipError` when the GPU
-    cannot be used any more; `answer` turns these into replies.
+    Each method executes one kind of job. They raise `KernelFailure`, `OSError` or `MemoryError`, and `HipError` when
+    the GPU cannot be used any more; `answer` converts these to replies.
 
     Args:
-        memory: where kernels run.
-        clock: what the time is counted on.
-        card: what the GPU's sensors show, by `schema.CARD`.
-        fnuz_floats: how its kernels take floating-point numbers of eight bits (`typed.element_type`).
-        has_times: whether the device has any; if not, kernels are run once and checked.
+        memory: memory that kernels use.
+        clock: accumulates the time by phase.
+        card: reads the GPU's sensors, by the names of `schema.CARD`.
+        fnuz_floats: encoding of 8-bit floating-point numbers (`typed.element_type`).
+        has_times: whether the device has times; otherwise kernels are run once and checked.
     """
 
     def __init__(
@@ -174,19 +174,19 @@ class Bench:
         self._stopwatch = Stopwatch(memory, self._check_code)
 
     def load(self, job: Job) -> Reply:
-        """Load a library without running it; the reply's message is the kernel's name, if stated."""
+        """Load a library without running it; the reply's message is the kernel's name, if any."""
         return Reply(job.id, Status.OK, self._library(job.library).name())
 
     def set_problem(self, job: Job) -> Reply:
         """Prepare inputs and reference."""
-        self._problem = None  # frees the memory first
+        self._problem = None  # free the memory first
         self._memory.clear()
         problem = operation_of(job.problem).problems.parse(job.problem)
         self._problem = _Problem(problem, job, self._memory, self._clock, fnuz_floats=self._fnuz_floats)
         return Reply(job.id, Status.OK)
 
     def run(self, job: Job) -> Reply:
-        """Run a kernel once on the operands of a folder, and write its result there; then they are given back."""
+        """Run a kernel once on operands from a folder and write its result there; the operands are freed afterwards."""
         problem, library = self._current(), self._library(job.library)
         if problem.is_checked:
             self._run_checked(library, problem)
@@ -202,8 +202,8 @@ class Bench:
     def measure(self, job: Job) -> Reply:
         """Run a kernel, check the result, run it again, calibrate, time it, and check the last result.
 
-        A kernel that is slow enough to be its own warm-up is not run a second time before it is timed, unless it is a
-        GPU's; one that is hopelessly slow twice gets no further sample.
+        A kernel slow enough to be its own warm-up is not run a second time before timing, except on a GPU; a hopelessly
+        slow kernel gets no samples beyond two runs.
         """
         problem = self._current()
         library = self._library(job.library)
@@ -219,10 +219,11 @@ class Bench:
         return replace(times.reply(job), anchor_ns=self._anchor_ns(problem))
 
     def time(self, job: Job) -> Reply:
-        """Check and sample a kernel that was measured before, each sample after a warm-up.
+        """Check and sample a kernel that was measured before, with a warm-up before each sample.
 
-        The host's first warm-up is a run like any other, and what the last one left is checked: nothing comes between
-        warm-up and sample. On a GPU the kernel's inputs may have been overwritten since, so it is checked before too.
+        On the host the first warm-up also serves as the run to check, and the previous output is checked: nothing comes
+        between warm-up and sample. On a GPU the kernel's inputs may have been overwritten in the meantime, so they are
+        checked first.
         """
         problem, library = self._current(), self._library(job.library)
         is_warm = self._memory.times_first_runs
@@ -277,7 +278,7 @@ class Bench:
         return self._libraries[path]
 
     def _prepare(self, library: KernelLibrary, problem: _Problem) -> None:
-        """Query whether the kernel can run, and fill workspace and output."""
+        """Check that the kernel supports the problem, and fill workspace and output."""
         if reason := library.unsupported(problem.c):
             raise KernelFailure(Status.UNSUPPORTED, reason.decode(errors="replace"))
         with self._clock.phase(Phase.VERIFY):
@@ -298,7 +299,7 @@ class Bench:
             complaint, result = self._judged(problem, split)
             is_spoilt = bool(complaint) and self._memory.repair_inputs()
         if is_spoilt:
-            # This kernel overwrote its inputs, or one before it did: run it again to find out.
+            # This kernel or an earlier one overwrote the inputs: run it again to find out which.
             self._run(library, problem)
             with self._clock.phase(Phase.VERIFY):
                 complaint, result = self._judged(problem, split)
@@ -313,7 +314,7 @@ class Bench:
     def _check_again(self, library: KernelLibrary, problem: _Problem) -> None:
         """Compare the output of the last of several runs bitwise with the first.
 
-        A kernel that adds parts in whatever order gives other bits each time, all of which must be right.
+        A kernel that adds partial sums in undefined order gives different bits each time; all of them must be right.
         """
         with self._clock.phase(Phase.VERIFY):
             if where := self._memory.overrun():
@@ -356,7 +357,7 @@ class Bench:
         raise KernelFailure(Status.LAUNCH_ERROR, message)
 
     def _judged(self, problem: _Problem, split: Split) -> tuple[str, Array]:
-        """Complaint about the kernel's result, empty if right, and the result."""
+        """Check the kernel's result; returns the complaint, empty if right, and the result."""
         where, result = self._memory.overrun(), self._memory.result()
         return f"the kernel wrote out of bounds: {where}" if where else problem.limits.complaint(result, split), result
 
@@ -367,7 +368,7 @@ class Bench:
             with self._clock.phase(Phase.CALIBRATE):
                 first_ns = self._time(library, problem, 1, 1)[0]
         if timing.is_hopeless(first_ns, problem.best_ns):
-            # A pause of the machine looks the same, but does not come twice.
+            # A pause of the machine looks the same, but does not occur twice.
             with self._clock.phase(Phase.TIME):
                 first_ns = self._time(library, problem, 1, 1)[0]
             if timing.is_hopeless(first_ns, problem.best_ns):
@@ -395,7 +396,7 @@ class Bench:
                     graph_ns = self._warm_up(library, problem, estimate_ns, by_graph=True)
                     return _Times((graph_ns,), 1, launching, by_graph=True)
                 except KernelFailure:
-                    pass  # nothing but the graph fails: it is launched one by one, and judged by that
+                    pass  # only the graph fails: the kernel is launched and checked without it
         return _Times((estimate_ns,), 1, launching)
 
     def _sampled(self, library: KernelLibrary, problem: _Problem, wanted: int, warmed: _Times) -> _Times:
@@ -434,7 +435,7 @@ class Bench:
 
 
 def answer(job: Job, work: Callable[[Job], Reply]) -> Reply:
-    """Execute a job; failures of a kernel and lack of memory are replies, after a broken GPU the last one."""
+    """Execute a job; failures of a kernel and lack of memory become replies, the last one after a GPU failure."""
     try:
         return work(job)
     except KernelFailure as failure:

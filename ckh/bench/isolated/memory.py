@@ -1,4 +1,4 @@
-"""The memory that kernels work on, behind one small interface; `HostMemory` is this machine's own."""
+"""The memory interface for kernels, and `HostMemory`, its implementation on the CPU."""
 
 from __future__ import annotations
 
@@ -22,23 +22,23 @@ if TYPE_CHECKING:
 Array = NDArray[Any]
 
 PAGE = mmap.PAGESIZE
-READABLE_TAIL_BYTES = 256  # zeros that kernels may read behind an input
+READABLE_TAIL_BYTES = 256  # zeros after an input that kernels may read
 _HUGE_PAGE_BYTES = 2 << 20
 _CANARY = 0xA5
 _PROT_READ = 1
 
 
 def _pages(size: int) -> Array:
-    """`size` bytes of zeros that start a page; large ones in huge pages, which time more steadily."""
+    """Page-aligned zeros; large blocks use huge pages, whose timing is more stable."""
     memory = mmap.mmap(-1, max(size, 1))
     if size >= _HUGE_PAGE_BYTES and hasattr(mmap, "MADV_HUGEPAGE"):
-        with suppress(OSError):  # a kernel built without them
+        with suppress(OSError):  # the kernel was built without huge pages
             memory.madvise(mmap.MADV_HUGEPAGE)
     return np.frombuffer(memory, np.uint8)
 
 
 def input_array(values: Array) -> Array:
-    """A copy of the values, followed by readable zeros, that cannot be written: a kernel that tries crashes.
+    """Read-only copy of the values, followed by readable zeros: a kernel that writes to it crashes.
 
     Raises:
         OSError: there is not enough memory.
@@ -54,7 +54,7 @@ def input_array(values: Array) -> Array:
 
 
 class GuardedBuffer:
-    """Bytes between two canaries of a page each.
+    """Memory between two guard pages with canaries.
 
     Raises:
         OSError: there is not enough memory.
@@ -77,7 +77,7 @@ class GuardedBuffer:
             canary[:] = _CANARY
 
     def overrun(self) -> str:
-        """Where something was written outside, e.g. "12 bytes behind"; empty if nowhere."""
+        """Position of an out-of-bounds write, e.g. "12 bytes behind"; empty if there is none."""
         places = zip(("in front of", "behind"), self._canaries, strict=True)
         found = [f"{np.count_nonzero(canary != _CANARY)} bytes {where}" for where, canary in places if _touched(canary)]
         return " and ".join(found)
@@ -88,60 +88,60 @@ def _touched(canary: Array) -> bool:
 
 
 def array_view(buffer: GuardedBuffer, shape: Sequence[int], dtype: np.dtype[Any]) -> Array:
-    """The buffer's first bytes as an array."""
+    """View of the buffer's first bytes as an array."""
     view: Array = buffer.data[: dtype.itemsize * prod(shape)].view(dtype).reshape(tuple(shape))
     return view
 
 
-# A kernel that counts on zeros in its workspace is found out; the first megabytes are enough for that.
+# Detects kernels that rely on a zeroed workspace; the first megabytes are enough for that.
 WORKSPACE_FILL_BYTES = 4 << 20
 
 
 class Memory(Protocol):
-    """Inputs, output and workspace of kernels. Its methods raise `OSError` or `HipError` when there is not enough."""
+    """Inputs, output and workspace of kernels. Methods raise `OSError` or `HipError` when memory runs out."""
 
-    # Whether the clock on the wall says how long a run of a kernel takes. A GPU loads the kernel before the first.
+    # Whether wall time measures a kernel run. On a GPU, the first run includes loading the kernel.
     times_first_runs: bool
 
     def clear(self) -> None:
-        """Give back inputs and output."""
+        """Free inputs and output."""
 
     def add_input(self, values: Array) -> Array:
-        """Keep an operand for kernels until cleared; returns it as the host sees it."""
+        """Store an operand until cleared; returns it as the host sees it."""
 
     def set_output(self, shape: Sequence[int], element: ElementType) -> None:
-        """Make room for a result."""
+        """Allocate a result."""
 
     def provide_workspace(self, size: int) -> None:
-        """Have at least so many bytes."""
+        """Allocate at least `size` bytes."""
 
     def reset(self, workspace_bytes: int) -> None:
-        """Fill the output with what no kernel writes, the used workspace with NaN, and restore the guards."""
+        """Fill the output with a pattern that no kernel writes, the used workspace with NaN, and restore the guards."""
 
     def pointers(self) -> tuple[int, int, int, int]:
-        """The kernel's arguments: inputs a and b, output, workspace."""
+        """Arguments of the kernel: inputs a and b, output, workspace."""
 
     def operand_sets(self) -> list[tuple[int, int, int, int]]:
-        """Sets of such arguments that timed runs take in turn, the first one that of `pointers`."""
+        """Sets of arguments that timed runs rotate through, starting with `pointers`."""
 
     def overrun(self) -> str:
-        """Where a kernel wrote out of bounds, e.g. "12 bytes behind the output"; empty if nowhere."""
+        """Description of an out-of-bounds write, e.g. "12 bytes behind the output"; empty if there is none."""
 
     def result(self) -> Array:
         """The kernel's result."""
 
     def repair_inputs(self) -> bool:
-        """Restore inputs that a kernel has overwritten; whether one has."""
+        """Restore inputs that a kernel has overwritten; True if there were any."""
 
     def probe(self) -> None:
-        """Raise `HipError` if the device does not work any more."""
+        """Raise `HipError` if the device no longer works."""
 
     def flush_buffer(self) -> tuple[int, int]:
-        """Memory that kernels overwrite before timed runs to empty the caches: pointer and bytes, zeros for none."""
+        """Memory that kernels overwrite to flush the caches before timed runs: address and bytes; zeros if none."""
 
 
 class HostMemory:
-    """Pages of this process. Inputs cannot be written: a kernel that tries crashes."""
+    """Host memory. Inputs are read-only: a kernel that writes to them crashes."""
 
     times_first_runs = True
 
@@ -153,24 +153,24 @@ class HostMemory:
         self._workspace = GuardedBuffer(0)
 
     def clear(self) -> None:
-        """Give back inputs and output."""
+        """Free inputs and output."""
         self._inputs.clear()
         self._output = GuardedBuffer(0)
         self._result = self._output.data
 
     def add_input(self, values: Array) -> Array:
-        """A read-only copy in pages of its own."""
+        """Read-only copy in separate pages."""
         self._inputs.append(input_array(values))
         return self._inputs[-1]
 
     def set_output(self, shape: Sequence[int], element: ElementType) -> None:
-        """Make room for a result between guards."""
+        """Allocate a result between guards."""
         self._output = GuardedBuffer(element.storage.itemsize * prod(shape))
         self._result = array_view(self._output, shape, element.storage)
         self._unwritten_byte = element.unwritten_byte
 
     def provide_workspace(self, size: int) -> None:
-        """Have at least so many bytes."""
+        """Allocate at least `size` bytes."""
         if size > self._workspace.data.nbytes:
             self._workspace = GuardedBuffer(size)
 
@@ -182,16 +182,16 @@ class HostMemory:
         self._output.data.fill(self._unwritten_byte)
 
     def pointers(self) -> tuple[int, int, int, int]:
-        """Addresses."""
+        """Addresses of the kernel's arguments."""
         a, b = self._inputs
         return a.ctypes.data, b.ctypes.data, self._output.address, self._workspace.address
 
     def operand_sets(self) -> list[tuple[int, int, int, int]]:
-        """One: the caches are warm."""
+        """A single set, as caches are warm."""
         return [self.pointers()]
 
     def overrun(self) -> str:
-        """The first of output and workspace that has something written beside it; its guards are restored."""
+        """First of output and workspace with an out-of-bounds write; its guards are restored."""
         for name, buffer in (("output", self._output), ("workspace", self._workspace)):
             if where := buffer.overrun():
                 buffer.reset()
@@ -199,16 +199,16 @@ class HostMemory:
         return ""
 
     def result(self) -> Array:
-        """The output itself."""
+        """The output array."""
         return self._result
 
     def repair_inputs(self) -> bool:
-        """Nothing can have happened to them."""
+        """Return False, as inputs are read-only."""
         return False
 
     def probe(self) -> None:
-        """It works, or this would not run."""
+        """Do nothing: the CPU works."""
 
     def flush_buffer(self) -> tuple[int, int]:
-        """None: kernels of the host are timed with warm caches."""
+        """No buffer: host kernels are timed with warm caches."""
         return 0, 0

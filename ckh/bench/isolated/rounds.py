@@ -1,6 +1,6 @@
-"""Timing a few kernels against each other: in rounds, each kernel once a round in random order.
+"""Interleaved timing of a few kernels: in rounds, each kernel once per round, in random order.
 
-A drift of the clock then hits all alike, and no kernel always runs after the same other one.
+Clock drift then affects all kernels alike, and no kernel always follows the same other one.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 def time_in_rounds(
     runner: JobRunner, setup: Job, kernels: Sequence[tuple[str, int]], rounds: int, seed: str
 ) -> list[Reply] | None:
-    """One reply for each (library, loops): the samples of all rounds, or the first failure. None: stopped before."""
+    """One reply for each (library, loops): the samples of all rounds, or the first failure. None if stopped early."""
     order = random.Random(seed)
     jobs: list[Job] = []
     for _ in range(rounds):
@@ -56,9 +56,9 @@ def _joined(replies: Sequence[Reply]) -> Reply:
 def measure_interleaved(
     driver: Driver, tasks: Mapping[str, Sequence[Kernel]], rounds: int
 ) -> Iterator[tuple[str, list[Reply]]]:
-    """Check and time the kernels of each problem, given by its canonical string; replies in the order of the kernels.
+    """Check and time the kernels of each problem, given by its canonical string.
 
-    Ends early, with the problems done so far, once it is stopped.
+    Replies are in the order of the kernels. When stopped, ends early with the problems finished so far.
 
     Raises:
         DeviceError: compiler or worker cannot be started.
@@ -81,18 +81,18 @@ def compare_kernels(
     title: str,
     take: Callable[[str, list[Reply]], None],
 ) -> None:
-    """`measure_interleaved` with one worker, a progress bar and Ctrl-C; each problem's replies go to `take` at once.
+    """Run `measure_interleaved` with one worker, a progress bar and Ctrl-C; `take` gets each problem's replies at once.
 
     Args:
-        device: what measures.
-        tasks: the kernels of each problem, given by its canonical string.
-        timeout_s: longest time for one kernel on one problem, in seconds.
-        title: of the progress bar.
-        take: what is done with a problem's replies, which are in the order of the kernels.
+        device: device to measure on.
+        tasks: kernels of each problem, given by its canonical string.
+        timeout_s: timeout of one kernel on one problem, in seconds.
+        title: title of the progress bar.
+        take: called with a problem and its replies, in the order of the kernels.
 
     Raises:
         DeviceError: compiler or worker cannot be started.
-        KeyboardInterrupt: it was stopped; what was taken is complete.
+        KeyboardInterrupt: it was stopped; all results passed to `take` are complete.
     """
     with Stop() as stop, progress(title, len(tasks)) as advance:
         driver = Driver(device, BenchLimits(timeout_s=timeout_s), stop)

@@ -1,6 +1,6 @@
-"""Readings of sensors: of the processor, and of the card that measures.
+"""Sensor readings of the processor and the GPU.
 
-A card's are read by amd-smi's Python package where it is there, and from the kernel driver's files.
+The GPU's sensors are read through amd-smi's Python package if available, and from the kernel driver's files.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from typing import Any
 from ckh.hardware.machine import text_of
 
 _KHZ_PER_MHZ, _HZ_PER_MHZ, _PER_DEGREE, _PER_WATT = 1e3, 1e6, 1e3, 1e6
-_PROCESSORS = {"k10temp", "zenpower", "coretemp"}  # drivers of their thermometers
-# Of amd-smi's metrics, by what `schema.CARD` calls them; the first that has a number counts.
+_PROCESSORS = {"k10temp", "zenpower", "coretemp"}  # hwmon drivers
+# amd-smi's metrics by the names of `schema.CARD`; the first numeric one is used.
 _METRICS = {
     "clock_mhz": ("current_gfxclks", "current_gfxclk"),
     "temperature_c": ("temperature_hotspot",),
@@ -28,14 +28,14 @@ _JUNCTION = "junction"
 
 @dataclass(frozen=True, slots=True)
 class Sensors:
-    """The clock in MHz and the temperature in degrees Celsius; None where neither is shown."""
+    """Clock in MHz and temperature in degrees Celsius; None if not available."""
 
     clock_mhz: float | None
     temperature_c: float | None
 
 
 def read_sensors(root: Path = Path("/")) -> Sensors:
-    """The processor's highest values, of the files under `root`: cpufreq, thermal zones and hwmon."""
+    """Highest readings of the processor, from cpufreq, thermal zones and hwmon under `root`."""
     clocks = sorted((root / "sys/devices/system/cpu").glob("cpu[0-9]*/cpufreq/scaling_cur_freq"))
     zones = sorted((root / "sys/class/thermal").glob("thermal_zone*/temp"))
     named = sorted((root / "sys/class/hwmon").glob("hwmon*/name"))
@@ -47,13 +47,13 @@ def read_card(pci: str, kfd_id: int, root: Path = Path("/")) -> dict[str, float]
     """Return the sensor readings of a GPU by the names of `schema.CARD`; missing ones are left out.
 
     Args:
-        pci: the address of its card.
-        kfd_id: the kernel driver's number of it.
-        root: where `sys` is.
+        pci: PCI address.
+        kfd_id: id of the GPU in the kernel driver.
+        root: parent of `sys`.
     """
     monitors = (root / "sys/bus/pci/devices" / pci / "hwmon").glob("hwmon*")
     folder = next((one for one in monitors if text_of(one / "name") == "amdgpu"), root / "none")
-    # MI300 has no temp1_input, which is the edge's.
+    # MI300 has no temp1_input, the edge temperature.
     labels = [one for one in folder.glob("temp*_label") if text_of(one) == _JUNCTION]
     heat = [one.with_name(one.name.replace("_label", "_input")) for one in labels] or [folder / "temp1_input"]
     found = {
@@ -67,7 +67,7 @@ def read_card(pci: str, kfd_id: int, root: Path = Path("/")) -> dict[str, float]
 
 
 def _other_processes(processes: Path, kfd_id: int) -> float | None:
-    """How many processes have memory on a GPU, without this one."""
+    """Number of other processes with memory on a GPU."""
     if not kfd_id or not processes.is_dir():
         return None
     used = processes.glob(f"[0-9]*/vram_{kfd_id}")
@@ -75,7 +75,7 @@ def _other_processes(processes: Path, kfd_id: int) -> float | None:
 
 
 def _metrics(pci: str) -> dict[str, float]:
-    """The metrics of amd-smi's Python package; empty where it is not there or fails."""
+    """Metrics from amd-smi's Python package; empty if it is missing or fails."""
     package = _amdsmi()
     if package is None:
         return {}
@@ -90,10 +90,10 @@ def _metrics(pci: str) -> dict[str, float]:
 
 @cache
 def _amdsmi() -> Any:
-    """The package, ready; None where there is none that works."""
+    """The initialized package; None if it is missing or does not work."""
     try:
         import amdsmi
-    except (ImportError, OSError, AttributeError, KeyError):  # it loads a library of ROCm
+    except (ImportError, OSError, AttributeError, KeyError):  # it loads a ROCm library
         return None
     try:
         amdsmi.amdsmi_init()
@@ -103,7 +103,7 @@ def _amdsmi() -> Any:
 
 
 def _number(value: object) -> float | None:
-    """A metric, the largest of several; None if it is none."""
+    """Value of a metric, the maximum of several; None if it is not numeric."""
     several = value if isinstance(value, list | tuple) else [value]
     numbers = [float(one) for one in several if isinstance(one, int | float) and 0 < one < _NO_METRIC]
     return max(numbers, default=None)

@@ -1,11 +1,10 @@
-"""How a kernel is timed: the rules of calibration and of how many samples it gets, and the statistics of samples.
+"""Kernel timing: calibration, number of samples, and statistics of samples.
 
-A sample runs the kernel as many times as make it last half a millisecond. A kernel that is far slower than the best one
-seen on the problem gets fewer samples: its exact time does not matter, and most of the time of a sweep would go there.
+A sample runs the kernel as often as needed to last half a millisecond. A kernel far slower than the best one known for
+the problem gets fewer samples: its exact time does not matter, and would take most of the time of a sweep.
 
-A GPU is warmed up before, by runs of the kernel: until it was busy for long enough, and three samples in a row agree.
-
-Timing a worker's kernels: warm-up until the clock is steady, the share of launching, and graphs of launches.
+A GPU is warmed up first by runs of the kernel, until it was busy for long enough and three successive samples agree.
+Launch overhead is measured with an empty kernel, and short kernels are launched by graphs.
 """
 
 from __future__ import annotations
@@ -29,27 +28,27 @@ MIN_SAMPLE_NS = 500_000.0
 MAX_LOOPS = 1_000_000
 DEFAULT_SAMPLES = 5
 
-# What a kernel can take. Beyond these its clock is wrong, and sums of its times may not be finite.
+# Plausible times of a kernel. Beyond these its clock is wrong, and sums of its times may overflow.
 _POSSIBLE_NS = (1e-3, 1e15)
 
-# Times slower than the best -> the most samples.
+# Ratio to the best time -> maximum number of samples.
 _FEWER_SAMPLES = ((10.0, 1), (3.0, 2))
-# Above this a first run is warm enough to calibrate with, and is its own warm-up.
+# Above this, the first run is warm enough to calibrate with, and is its own warm-up.
 _SELF_WARMING_NS = 4_000_000.0
 _MAX_TIMING_NS = 2e9
 
 # Median absolute deviation / median above which a time is called unstable.
 UNSTABLE_SPREAD = 0.05
 
-# A kernel that takes fewer launches than this, launched one by one, waits for the host; a graph has no host in it.
+# A kernel below this many launch times, launched one by one, waits for the host; launches of a graph do not.
 LEAST_LAUNCHES = 3.0
 LEAST_GRAPH_LAUNCHES = 1.5
 
-# How long a GPU is busy before its first sample: at first, after so many seconds of idleness, and between kernels.
+# Busy time of a GPU before its first sample: initially, after so many seconds of idleness, and between kernels.
 _FIRST_WARM_UP_NS = 250e6
 _IDLE_S, _IDLE_WARM_UP_NS = 0.2, 25e6
 _WARM_UP_NS = 1.5e6
-_MORE_WARM_UP_NS = 50e6  # of a kernel whose samples do not agree
+_MORE_WARM_UP_NS = 50e6  # for a kernel whose samples do not agree
 _STEADY, _STEADY_RATIO = 3, 1.02
 _MAX_WARM_UPS = 1000
 
@@ -65,38 +64,38 @@ class Timing:
 
 @dataclass(frozen=True, slots=True)
 class Launching:
-    """Time of an empty kernel in ns, launched one by one and by a graph; 0: not known."""
+    """Times of an empty kernel in ns, launched one by one and by a graph; 0: unknown."""
 
     single_ns: float = 0.0
     graph_ns: float = 0.0
 
     def wants_graph(self, run_ns: float) -> bool:
-        """True if a kernel is too short to be launched one by one, and there are graphs."""
+        """True if a kernel is too short for separate launches, and graphs are available."""
         return self.graph_ns > 0 and run_ns < LEAST_LAUNCHES * self.single_ns
 
     def of(self, *, by_graph: bool) -> float:
-        """The one of both."""
+        """The launch time of the given method."""
         return self.graph_ns if by_graph else self.single_ns
 
 
 def is_launch_bound(run_ns: float, launch_ns: float, *, by_graph: bool) -> bool:
-    """True if a time says more of launching, which takes `launch_ns`, than of the kernel."""
+    """True if a time is dominated by launch overhead `launch_ns` rather than by the kernel."""
     return run_ns < (LEAST_GRAPH_LAUNCHES if by_graph else LEAST_LAUNCHES) * launch_ns
 
 
 @dataclass(slots=True)
 class WarmUp:
-    """The runs of a kernel before it is timed on a GPU that was idle for so many seconds, None: since ever."""
+    """Runs of a kernel before timing on a GPU that was idle for so many seconds; None: it was never used."""
 
     idle_s: float | None
     stands_still: bool = False
-    """Whether the device's clock does: it showed the same time of some runs and of twice as many."""
+    """Whether the device's clock does not advance: it showed the same time for some runs and for twice as many."""
     _times_ns: list[float] = field(default_factory=list)
     _spent_ns: float = 0.0
     _last: tuple[int, float] = (0, 0.0)
 
     def add(self, run_ns: float, loops: int) -> None:
-        """Count that many runs, which took so long each."""
+        """Record `loops` runs with a mean time of `run_ns`."""
         last_loops, last_ns = self._last
         self.stands_still |= loops >= 2 * last_loops > 0 and isclose(last_ns, run_ns * loops)
         self._last = loops, run_ns * loops
@@ -105,7 +104,7 @@ class WarmUp:
 
     @property
     def is_over(self) -> bool:
-        """True if the device was busy for long enough, and its clock is steady or will not be."""
+        """True if the device was busy for long enough, and its clock is steady or will not become so."""
         if len(self._times_ns) >= _MAX_WARM_UPS:
             return True
         needed_ns = _WARM_UP_NS
@@ -121,13 +120,13 @@ class WarmUp:
 
 
 def is_possible(sample_ns: float) -> bool:
-    """True if a kernel can take so long: not if it is not a number, zero, negative, or far out of proportion."""
+    """True if a kernel can take this long: not if it is NaN, zero, negative, or out of range."""
     least, most = _POSSIBLE_NS
     return least <= sample_ns <= most
 
 
 def complaint(samples_ns: Sequence[float]) -> str:
-    """Why these cannot be times that a kernel took; empty if they can."""
+    """Reason why these cannot be times of a kernel; empty if they can."""
     if not samples_ns:
         return "there is no time"
     wrong = next((sample for sample in samples_ns if not is_possible(sample)), None)
@@ -135,7 +134,7 @@ def complaint(samples_ns: Sequence[float]) -> str:
 
 
 def sample_count(estimate_ns: float, best_ns: float, wanted: int) -> int:
-    """How many samples a kernel gets. `best_ns` 0: no other is known."""
+    """Number of samples for a kernel. `best_ns` 0: no other time is known."""
     if best_ns > 0:
         for factor, count in _FEWER_SAMPLES:
             if estimate_ns > factor * best_ns:
@@ -144,29 +143,29 @@ def sample_count(estimate_ns: float, best_ns: float, wanted: int) -> int:
 
 
 def is_too_few(samples_ns: Sequence[float], best_ns: float, wanted: int) -> bool:
-    """True if a kernel that was thought slow needs more samples: it is faster than that, or they do not agree."""
+    """True if a kernel considered slow needs more samples: it is faster than estimated, or its samples do not agree."""
     found = summarize(samples_ns)
     few = len(samples_ns) < sample_count(found.min_ns, 0.0, wanted)
     return few and (found.spread > UNSTABLE_SPREAD or len(samples_ns) < sample_count(found.min_ns, best_ns, wanted))
 
 
 def is_hopeless(run_ns: float, best_ns: float) -> bool:
-    """True if a run says enough of a kernel: it is far slower than the best, and lasts long enough to be a sample."""
+    """True if a single run is enough: it is far slower than the best, and long enough to be a sample."""
     return best_ns > 0 and run_ns > _FEWER_SAMPLES[0][0] * best_ns and run_ns >= MIN_SAMPLE_NS
 
 
 def warm_up_loops(first_ns: float) -> int:
-    """Runs that warm caches and calibrate; 0 when the first run did."""
+    """Number of runs to warm caches and calibrate; 0 if the first run did."""
     return 0 if first_ns >= _SELF_WARMING_NS else loops_for(first_ns, MIN_SAMPLE_NS / 2)
 
 
 def loops_for(estimate_ns: float, target_ns: float = MIN_SAMPLE_NS) -> int:
-    """How many runs last the target."""
+    """Number of runs that last the target time."""
     return min(MAX_LOOPS, max(1, ceil(target_ns / max(estimate_ns, 1.0))))
 
 
 def summarize(samples_ns: Sequence[float]) -> Timing:
-    """Median, least and relative median absolute deviation of samples."""
+    """Median, minimum and relative median absolute deviation of samples."""
     middle = median(samples_ns)
     deviation = median(abs(sample - middle) for sample in samples_ns)
     return Timing(middle, min(samples_ns), deviation / middle if middle > 0 else 0.0)
@@ -181,8 +180,8 @@ class Stopwatch:
     """Times kernels in a memory.
 
     Args:
-        memory: where they run.
-        check: called with a library and what its function returned; raises if that is not 0.
+        memory: memory that kernels use.
+        check: called with a library and the return value of its function; raises if that is not 0.
     """
 
     def __init__(self, memory: Memory, check: Callable[[KernelLibrary, int], None]) -> None:
@@ -191,12 +190,12 @@ class Stopwatch:
         self._launching: Launching | None = None
         self._runs = 0
         self._last_s: float | None = None  # when the device was last busy
-        self._idle_s: float | None = None  # its longest pause since it was warm; None: it never was
+        self._idle_s: float | None = None  # longest pause since it was warm; None: it never was
 
     def time(
         self, library: KernelLibrary, problem: Any, loops: int, samples: int, *, by_graph: bool = False
     ) -> _Samples:
-        """Take samples of a kernel, in ns of a run.
+        """Take samples of a kernel, in ns per run.
 
         Raises:
             what `check` raises.
@@ -210,20 +209,20 @@ class Stopwatch:
             sets = (Operands * len(each))(*(Operands(*addresses) for addresses in each))
             how, first = BY_GRAPH if by_graph else 0, self._runs % len(each)
             code = library.time_by(how, problem, sets, len(each), first, loops, samples, times)
-            self._runs += loops * samples  # the next one goes on with what was not used for longest
+            self._runs += loops * samples  # the next sample continues with the least recently used operand set
         self._check(library, code)
         self._last_s = monotonic()
         return tuple(times)
 
     def warm_up(self, library: KernelLibrary, problem: Any, run_ns: float, *, by_graph: bool = False) -> float:
-        """Run a kernel until the clock is steady; ns of a run at the end, 0 if the clock stands still."""
+        """Run a kernel until the clock is steady; returns ns per run at the end, 0 if the clock does not advance."""
         self._count_pause()
         warm_up = WarmUp(self._idle_s)
         while not warm_up.is_over:
             loops = loops_for(run_ns)
             (run_ns,) = self.time(library, problem, loops, 1, by_graph=by_graph)
             if complaint((run_ns,)):
-                break  # which its samples have too
+                break  # so will its samples
             warm_up.add(run_ns, loops)
             if warm_up.stands_still:
                 return 0.0
@@ -231,12 +230,12 @@ class Stopwatch:
         return run_ns
 
     def _count_pause(self) -> None:
-        """Take in the time since the device was last busy, which a calibrating launch before a warm-up does not end."""
+        """Record the time since the device was last busy; a calibrating launch before a warm-up does not reset it."""
         if self._idle_s is not None and self._last_s is not None:
             self._idle_s = max(self._idle_s, monotonic() - self._last_s)
 
     def launching(self, library: KernelLibrary) -> Launching:
-        """Return the time of a launch; measured once, with the empty kernel of a library."""
+        """Return the launch time, measured once with the empty kernel of a library."""
         if self._launching is None:
             _, flush_bytes = self._memory.flush_buffer()
             loops = _EMPTY_COLD_LOOPS if flush_bytes else _EMPTY_LOOPS

@@ -1,6 +1,6 @@
-"""The element types of tensors: how they are stored, and rounding to and from them.
+"""Element types of tensors: storage, and conversion to and from it.
 
-NumPy has no bfloat16: it is kept as the upper half of a float32, in uint16. Numbers of eight bits are kept as codes.
+NumPy has no bfloat16: it is stored as the upper half of a float32, in uint16. 8-bit numbers are stored as codes.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ _CODES = 256
 
 @dataclass(frozen=True)
 class Float8:
-    """A format of eight bits: sign, exponent and mantissa from the upper bit to the lowest.
+    """An 8-bit floating-point format: sign, exponent and mantissa from the highest bit to the lowest.
 
-    OCP's two, and those of CDNA3 (FNUZ), whose bias is larger by one, which have no infinity, and one NaN, where
-    negative zero would be. Sources: OCP 8-bit Floating Point Specification 1.0, tables 1 and 2; AMD's Instinct MI300
-    ISA guide.
+    Formats are OCP's two, and those of CDNA3 (FNUZ), whose bias is larger by one, which have no infinity, and a single
+    NaN in place of negative zero. Sources: OCP 8-bit Floating Point Specification 1.0, tables 1 and 2; AMD's Instinct
+    MI300 ISA guide.
 
     Args:
-        mantissa_bits: so many; the exponent has the rest of seven.
-        bias: of the exponent. The exponent 0 is of denormal numbers, which have that of the least normal ones.
-        greatest: the code of the greatest number; positive codes above it are no numbers.
-        overflow: the code of what is too large, without its sign.
+        mantissa_bits: number of mantissa bits; the exponent has the rest of seven.
+        bias: exponent bias. Exponent 0 encodes denormal numbers, with the exponent of the smallest normal ones.
+        greatest: code of the largest number; positive codes above it are not numbers.
+        overflow: code of values that are too large, without sign.
         nan: a code of NaN.
     """
 
@@ -49,16 +49,16 @@ class Float8:
 
     @property
     def least_normal(self) -> float:
-        """The least positive number at full precision."""
+        """Smallest positive normal number."""
         return 2.0 ** (1 - self.bias)
 
     @cached_property
     def values(self) -> NDArray[np.float32]:
-        """The number of every code."""
+        """Numbers of all codes."""
         return np.array([self._value(code) for code in range(_CODES)], np.float32)
 
     def encode(self, numbers: Array) -> NDArray[np.uint8]:
-        """Codes of the nearest numbers, of two the even one; what is too large becomes infinite or NaN."""
+        """Codes of the nearest numbers, ties to even; overflow becomes infinite or NaN."""
         magnitudes = np.abs(numbers)
         is_finite = np.isfinite(magnitudes)
         finite = np.where(is_finite, magnitudes, 0)
@@ -73,7 +73,7 @@ class Float8:
         return np.where(np.isnan(numbers), self.nan, signed).astype(np.uint8)
 
     def decode(self, codes: Array) -> NDArray[np.float32]:
-        """The numbers of codes."""
+        """Numbers of codes."""
         numbers: NDArray[np.float32] = self.values[codes]
         return numbers
 
@@ -96,11 +96,11 @@ E4M3_FNUZ = Float8(mantissa_bits=3, bias=8, greatest=0x7F, overflow=_SIGN, nan=_
 E5M2_FNUZ = Float8(mantissa_bits=2, bias=16, greatest=0x7F, overflow=_SIGN, nan=_SIGN)
 
 
-NAN_BYTE = 0xFF  # a result of a floating-point type, all of whose bytes are this, is NaN
-_FAR_BYTE = 0x80  # a 32-bit integer, all of whose bytes are this, is far from all sums of up to 2^16 products of int8
+NAN_BYTE = 0xFF  # all bytes of a floating-point NaN
+_FAR_BYTE = 0x80  # all bytes of a 32-bit integer far from all sums of up to 2^16 products of int8
 
 _BF16_SHIFT = 16
-_BF16_HALF = np.uint32(0x7FFF)  # just under half of what the lower bits of a float32 can be
+_BF16_HALF = np.uint32(0x7FFF)  # just under half of the maximum of a float32's lower bits
 _INFINITY_32 = np.uint32(0x7F800000)
 _MAGNITUDE_32 = np.uint32(0x7FFFFFFF)
 _BF16_QUIET = np.uint16(0x0040)
@@ -108,17 +108,17 @@ _BF16_QUIET = np.uint16(0x0040)
 
 @dataclass(frozen=True, slots=True)
 class ElementType:
-    """How numbers of a type are stored and made.
+    """Storage and conversion of an element type.
 
     Args:
-        storage: NumPy's type of the array that holds them.
-        least_normal: the least positive number at full precision.
-        rounding: the most that rounding to nearest changes a number, relative to it; cutting off, twice as much.
-        rounded: to the nearest number, of two the even one, from floating point; what is too large is infinite.
-        truncated: to the nearest number towards zero; None: kernels never do that.
-        widened: exactly to float32, of 32-bit integers to float64.
-        scale: what uniform numbers from -1 to 1 are multiplied by to be operands.
-        unwritten_byte: all bytes of a result before a kernel writes it, which no right result has.
+        storage: NumPy dtype of the array that stores it.
+        least_normal: smallest positive normal number.
+        rounding: maximum relative change of rounding to nearest; truncation, twice as much.
+        rounded: from floating point to the nearest number, ties to even; overflow is infinite.
+        truncated: towards zero; None: no kernel does that.
+        widened: exact conversion to float32; of 32-bit integers to float64.
+        scale: factor from uniform numbers in -1 to 1 to operands.
+        unwritten_byte: fill byte of a result before a kernel writes it; no right result consists of it.
     """
 
     storage: np.dtype[Any]
@@ -132,24 +132,24 @@ class ElementType:
 
     @property
     def is_exact(self) -> bool:
-        """True if sums of products are exact: those of integers are."""
+        """True if sums of products are exact, as those of integers are."""
         return self.storage.kind == "i"
 
     @property
     def unwritten(self) -> float:
-        """The value of a result before a kernel writes it, widened."""
+        """Widened value of a result before a kernel writes it."""
         bytes_ = np.full(self.storage.itemsize, self.unwritten_byte, np.uint8)
         return float(self.widened(bytes_.view(self.storage))[0])
 
     def lowest(self, values: Array) -> Array:
-        """The least that a kernel makes of each value, widened; what is below the normal numbers may become zero."""
+        """Smallest value that a kernel may store for each value, widened; denormals may be flushed to zero."""
         made = self._made(values, np.minimum)
         if self.least_normal:
             made[(made > 0) & (made < self.least_normal)] = 0
         return made
 
     def highest(self, values: Array) -> Array:
-        """The greatest that a kernel makes of each value, widened."""
+        """Largest value that a kernel may store for each value, widened."""
         made = self._made(values, np.maximum)
         if self.least_normal:
             made[(made < 0) & (made > -self.least_normal)] = 0
@@ -160,11 +160,10 @@ class ElementType:
         return nearest if self.truncated is None else choose(nearest, self.widened(self.truncated(values)))
 
     def operand(self, values: NDArray[np.float32]) -> Array:
-        """Inputs of a kernel, of numbers from -1 to 1: scaled and rounded.
+        """Kernel inputs from numbers in -1 to 1: scaled and rounded.
 
-        Below the normal numbers they are zero, since the matrix units of CDNA2 flush those. (PyTorch, Numerical
-        accuracy: "the FP16 and BF16 V_DOT2 and MFMA matrix instructions flush input and output denormal values to
-        zero".)
+        Denormals are set to zero, since the matrix units of CDNA2 flush them. (PyTorch, Numerical accuracy: "the FP16
+        and BF16 V_DOT2 and MFMA matrix instructions flush input and output denormal values to zero".)
         """
         if not self.least_normal:
             return self.rounded(values if self.scale == 1 else values * np.float32(self.scale))
@@ -172,11 +171,11 @@ class ElementType:
 
 
 def element_type(dtype: str, *, fnuz_floats: bool = False) -> ElementType:
-    """The type of a dtype of operands or results.
+    """Element type of a dtype of operands or results.
 
     Args:
-        dtype: its name.
-        fnuz_floats: whether those of eight bits are encoded as on CDNA3, else as OCP says.
+        dtype: name of the dtype.
+        fnuz_floats: whether 8-bit numbers are encoded as on CDNA3, else as in OCP's specification.
 
     Raises:
         UsageError: kernels of that dtype cannot be measured.
@@ -198,13 +197,13 @@ def _to_float16(values: Array) -> Array:
 
 
 def _to_bf16(values: Array) -> Array:
-    """Rounded by adding just under half a unit, and the last bit that stays, so that halves go to even.
+    """Round to nearest even by adding just under half a unit, and the last bit that is kept.
 
-    Rounding to float32 before, where values are float64, cannot move a value across a float32 that a kernel may sum to.
+    Rounding float64 values to float32 first cannot move a value across a float32 that a kernel may compute.
     """
     bits = np.ascontiguousarray(_to_float32(values)).view(np.uint32)
     last = (bits >> np.uint32(_BF16_SHIFT)) & np.uint32(1)
-    # Of a NaN the sum may carry into the sign, or leave only bits that are cut off.
+    # For NaN, the addition may carry into the sign, or leave only bits that are truncated.
     made: Array = ((bits + _BF16_HALF + last) >> np.uint32(_BF16_SHIFT)).astype(np.uint16)
     is_nan = (bits & _MAGNITUDE_32) > _INFINITY_32
     return np.where(is_nan, _bf16_bits(bits) | _BF16_QUIET, made) if is_nan.any() else made
@@ -242,7 +241,7 @@ def _float8_type(encoding: Float8) -> ElementType:
 _TYPES = {
     "fp32": ElementType(np.dtype(np.float32), 0.0, 2.0**-24, _to_float32, None, _to_float32),
     "fp16": ElementType(np.dtype(np.float16), 2.0**-14, 2.0**-11, _to_float16, None, _to_float32),
-    # CK Tile cuts the lower bits off unless configured otherwise (CK_TILE_FLOAT_TO_BFLOAT16_DEFAULT in its config.hpp).
+    # CK Tile truncates unless configured otherwise (CK_TILE_FLOAT_TO_BFLOAT16_DEFAULT in its config.hpp).
     "bf16": ElementType(np.dtype(np.uint16), 2.0**-126, 2.0**-8, _to_bf16, _cut_to_bf16, _from_bf16),
     "fp8": _float8_type(E4M3),
     "bf8": _float8_type(E5M2),

@@ -1,55 +1,54 @@
 """Verification of a kernel's result.
 
 Every element must lie within `tolerance * sum |a||b|` of the float64 reference, where the sum runs over the element's
-products. That is the norm in which rounding errors are bounded whatever cancels: n products summed in any order err by
-at most n * 2^-24 of it (Higham, Accuracy and Stability of Numerical Algorithms, 3.1), and in practice, partial sums
-being blocked and errors random, by a few 2^-24. We allow `2^-24 * (16 + sqrt(n))`: far above what right kernels do, and
-below 1/n, what one forgotten product amounts to, for all n up to some ten thousand. An element without products must
-be exactly zero. The bound itself is summed in float32: its terms are positive, so it is good to n * 2^-24.
+products. Rounding errors are bounded in this norm whatever cancels: n products summed in any order err by at most n *
+2^-24 of it (Higham, Accuracy and Stability of Numerical Algorithms, 3.1), and in practice, with blocked partial sums
+and random errors, by a few 2^-24. The tolerance is `2^-24 * (16 + sqrt(n))`: far above the errors of right kernels, and
+below 1/n, the effect of one missing product, for all n up to some ten thousand. An element without products must be
+exactly zero. The bound itself is summed in float32: its terms are positive, so its relative error is at most n * 2^-24.
 
 Kernels of floating-point dtypes multiply rounded inputs and sum in float32; the reference is computed from the same
-rounded inputs. What comes out is then made a number of the result's dtype, which is monotonic, so the least and the
-greatest right sum become the least and the greatest right result:
+rounded inputs. The sum is then converted to the result's dtype. As conversion is monotonic, the limits of right sums
+are converted to the limits of right results:
 
-- fp32: the sums themselves.
-- fp16, in which products of fp8 and bf8 come out too: rounded to nearest, that is half a unit in the last place (2^-11
-  of the value) more on either side.
-- bf16: rounded to nearest or cut off, whichever is further away: up to one unit (2^-7) towards zero, half a unit away
+- fp32: no conversion.
+- fp16, also the result of fp8 and bf8: rounded to nearest, i.e. another half unit in the last place (2^-11 of the
+  value) on either side.
+- bf16: rounded to nearest or truncated, whichever is further away: up to one unit (2^-7) towards zero, half a unit away
   from it. CK Tile does either.
 
-For fp16 and bf16, results below the least normal number may also be zero: matrix units flush them. One forgotten
-product is found there if it is larger than about a unit in the last place of its sum: nearly always for fp16, and for
-bf16 in sums of up to some hundred. In longer ones it can hide in one large element; a kernel that forgets it in many
-elements is found out by those that are small.
+For fp16 and bf16, results below the smallest normal number may also be zero, as matrix units flush them. One missing
+product is detected if it is larger than about a unit in the last place of its sum: nearly always for fp16, and for bf16
+in sums of up to some hundred. In longer sums it may vanish in a single large element; a kernel that omits it in many
+elements is detected by the small ones.
 
-Products of int8 are summed in int32, which is exact: a result is right if it is the reference.
+Products of int8 are summed in int32, which is exact: a result is right if it equals the reference.
 
-A kernel that splits K into n parts and adds them up in the result's own type, by atomic operations in any order, rounds
-2n - 1 times: each part when it becomes a number of that type, and each sum of two. What it rounds are sums X_j of an
-element's products; rounding to nearest errs by at most u |X_j| each time, u being half a unit in the last place of 1.
+A kernel that splits K into n parts and adds these in the result's own dtype, by atomic operations in any order, rounds
+2n - 1 times: each part when it is converted, and each sum of two. What it rounds are sums X_j of an element's products;
+rounding to nearest errs by at most u |X_j| each time, u being half a unit in the last place of 1.
 
-- No sum of products exceeds A = sum |a||b|, so the error is at most (2n - 1) u A (Higham, 4.2), whatever happens.
-- It is far less, since errors go both ways: independent and of mean zero, they add up as a random walk does (Higham and
-  Mary, A New Approach to Probabilistic Rounding Error Analysis, SIAM J. Sci. Comput. 41, 2019). Our operands have
-  random signs, so the sums are a random walk, too, and given the result R, where it ends, the k-th is k/n R in the
-  mean, with a variance of k/n (1 - k/n) V, V = sum (ab)^2 (a Brownian bridge). All X_j^2 together are at most
-  (n + 6)/6 (V + 2 R^2) in the mean. A rounding's own deviation being 0.42 u, that of the error is 0.17 u
-  sqrt((n + 6) (V + 2 R^2)).
-  The limit is u sqrt(n + 6) (2.5 S + 1.6 |R|): 20 times that in the middle, and 7 times where R is far from it. It is
-  that wide because the walk's extent is random as well. S^2 = A max|a| max|b| is at least V, which is 4/9 of it for
+- No sum of products exceeds A = sum |a||b|, so the error is at most (2n - 1) u A (Higham, 4.2) in any case.
+- The typical error is far smaller: independent errors of mean zero add up as a random walk (Higham and Mary, A New
+  Approach to Probabilistic Rounding Error Analysis, SIAM J. Sci. Comput. 41, 2019). ckh's operands have random signs,
+  so the sums are a random walk, too, and given its end, the result R, the k-th has a mean of k/n R and a variance of
+  k/n (1 - k/n) V, V = sum (ab)^2 (a Brownian bridge). The expected sum of all X_j^2 is at most (n + 6)/6 (V + 2 R^2).
+  As the standard deviation of a single rounding is 0.42 u, that of the error is 0.17 u sqrt((n + 6) (V + 2 R^2)).
+  The limit is u sqrt(n + 6) (2.5 S + 1.6 |R|): 20 standard deviations for small R, and 7 for large R. It is that wide
+  because the extent of the walk is random as well. S^2 = A max|a| max|b| is at least V, which is 4/9 of it for
   uniform operands, and needs no third reference.
-- Cutting off, as CK Tile does with bf16, moves every sum towards zero, by u |X_j| on average. The X_j add up to
-  (n + 3)/2 R in the mean, with a deviation of n sqrt(V/12). So R (1 - u (n + 3)/2) is as right as R, and the limit is
-  wider by 1.4 u n S, which is seven such deviations.
-- Units that flush numbers below the least normal one can lose that much each time.
+- Truncation, as in CK Tile's conversion to bf16, moves every sum towards zero, by u |X_j| on average. The sum of the
+  X_j has a mean of (n + 3)/2 R and a standard deviation of n sqrt(V/12). So R (1 - u (n + 3)/2) is as right as R, and
+  the limit is wider by 1.4 u n S, which is seven such standard deviations.
+- Units that flush numbers below the smallest normal one can lose that much each time.
 
-A part has a deviation of sqrt(V/n). One that is missing, or there twice, in a workgroup's tile shows in some of its
-elements, up to some hundred parts of fp16, and 32 of bf16. With many parts an element may be so far off that even zero
-can be right; but not many of them: the root mean square of the elements' errors is at most a tenth of what each may
-have, so for more than 8 parts (fewer are not that many independent errors) it must not be above 0.12, and 8/sqrt(size)
-of that more for chance. That finds a part that is missing everywhere, up to 64 parts of bf16. Parts that are added in
-float32, be it the type of the result or that of a second stage's workspace, are sums in float32 like all others, and
-need none of this.
+A part has a standard deviation of sqrt(V/n). A missing or duplicate part of a workgroup's tile is detected in some of
+its elements, up to some hundred parts of fp16, and 32 of bf16. With many parts the limits of a single element may even
+include zero; but many elements cannot be that far off: the root mean square of the elements' errors is at most a tenth
+of their limits, so for more than 8 parts (fewer are not enough independent errors) it must not exceed 0.12, plus
+8/sqrt(size) of that for chance. That detects a part that is missing everywhere, up to 64 parts of bf16. Parts that are
+added in float32, whether as the dtype of the result or in a second stage's workspace, are float32 sums like any other,
+and need none of this.
 """
 
 from __future__ import annotations
@@ -72,9 +71,10 @@ Array = NDArray[Any]
 FP32_ROUNDING = 2.0**-24
 _CHUNK = 1 << 16
 _WHOLE = Split()
-# The limits of rounded parts in units of u: factors of sqrt(n + 6) S, of sqrt(n + 6) |R|, and of n S for cutting off.
+# Limits of rounded parts in units of u: factors of sqrt(n + 6) S, of sqrt(n + 6) |R|, and of n S for truncation.
 _PER_PRODUCTS, _PER_SUM, _PER_CUT = 2.5, 1.6, 1.4
-# Above how many parts all errors are judged together, and their root mean square then, relative to the limits.
+# Number of parts above which all errors are also checked together, and their maximum root mean square then, relative to
+# the limits.
 _FEW_PARTS = 8
 _MOST_TOGETHER = 0.12
 _CHANCE = 8.0
@@ -98,7 +98,7 @@ class _Range:
         return within
 
     def together(self, values: Array) -> float:
-        """Root mean square distance from the middle of the range, relative to its half width."""
+        """Root mean square distance from the center of the range, relative to its half width."""
         half = (self.high - self.low) / 2
         off = np.divide(values - (self.low + half), half, out=np.zeros_like(half), where=half > 0)
         return sqrt(float(np.mean(np.square(off, dtype=np.float64))))
@@ -106,9 +106,9 @@ class _Range:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Sums:
-    """Sums for the limits of split sums, of every element in float32: the sum and that of magnitudes, A.
+    """Sums for the limits of split sums, per element in float32: the sum, and the sum of magnitudes A.
 
-    `peak` is max|a| max|b|, the largest that a product can be.
+    `peak` is max|a| max|b|, the largest possible product.
     """
 
     exact: Array
@@ -120,9 +120,9 @@ class Limits:
     """Limits of right results: lower and upper bounds of every element.
 
     Args:
-        problem: its dtype says how operands and result are stored.
-        a, b: the operands as kernels get them, of random signs.
-        fnuz_floats: how those of eight bits are encoded (`typed.element_type`).
+        problem: its dtype determines the storage of operands and result.
+        a, b: operands as passed to kernels, with random signs.
+        fnuz_floats: encoding of 8-bit numbers (`typed.element_type`).
     """
 
     def __init__(self, problem: Problem, a: Array, b: Array, *, fnuz_floats: bool = False) -> None:
@@ -145,11 +145,11 @@ class Limits:
             self._sums = _Sums(exact.astype(np.float32), magnitude, peak)
 
     def complaint(self, result: Array, split: Split = _WHOLE) -> str:
-        """Complaint about a stored result; empty if right. NaN is never right.
+        """Reason why a stored result is wrong; empty if right. NaN is never right.
 
         Args:
-            result: what a kernel wrote.
-            split: how that kernel splits the sums.
+            result: the kernel's output.
+            split: how the kernel splits the sums.
         """
         stored, right = result.reshape(-1), self._range_of(split)
         for start in range(0, stored.size, _CHUNK):
@@ -174,7 +174,7 @@ class Limits:
         return _Range(self._element.lowest(low), self._element.highest(high))
 
     def _range_of(self, split: Split) -> _Range:
-        """Range for kernels that split sums like this, with the last one cached."""
+        """Range for kernels that split sums in this way; the last one is cached."""
         if split.parts == 1 or split.in_fp32 or self._sums is None:
             return self._range
         if split != self._split:

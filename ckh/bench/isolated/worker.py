@@ -1,11 +1,11 @@
-"""`python -m ckh.bench.isolated.worker CONFIG`: a program that measures kernels and may die.
+"""`python -m ckh.bench.isolated.worker CONFIG`: a program that measures kernels and may crash.
 
-It reads jobs from stdin, and writes replies to what was its stdout when it started; whatever a kernel prints goes to
-stderr. It ends when stdin does, and after a reply that says it is the last. The first line that it writes says whether
-it is ready, or why it has no device. It runs below a guard (`ckh.bench.supervision.guard`).
+It reads jobs from stdin, and writes replies to its original stdout; whatever a kernel prints goes to stderr. It ends at
+the end of stdin, and after a reply marked as the last. The first line of its output says whether it is ready, or why it
+has no device. It runs below a guard (`ckh.bench.supervision.guard`).
 
-What a kernel starts and does not wait for would disturb the kernels after it: that is the kernel's failure, and the
-worker's end.
+Threads or processes that a kernel leaves running would disturb later kernels: this is a failure of the kernel, and ends
+the worker.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _THREADS = Path("/proc/self/task")
 
 
 def main() -> int:
-    """Serve jobs until stdin ends; the exit code."""
+    """Serve jobs until the end of stdin; returns the exit code."""
     config = WorkerConfig(**json.loads(sys.argv[1]))
     replies = os.dup(1)
     os.dup2(2, 1)
@@ -103,7 +103,7 @@ def _refuse(job: Job) -> Reply:
 
 
 def _answers(clock: PhaseClock, work: dict[Op, Callable[[Job], Reply]], *, counts_threads: bool) -> Iterator[Reply]:
-    """A reply to each job that is read, until there are no more."""
+    """Yield a reply to each job that is read, until there are no more."""
     mark = perf_counter()
     for line in sys.stdin:
         start = perf_counter()
@@ -121,7 +121,7 @@ def _answers(clock: PhaseClock, work: dict[Op, Callable[[Job], Reply]], *, count
 
 
 def _unless_left_behind(reply: Reply, threads: int) -> Reply:
-    """The reply, or that the kernel left something running; `threads` is how many there may be, 0 for any number."""
+    """Return the reply, or a failure if the kernel left something running; `threads` is the limit, 0 for none."""
     left = "a process" if _has_children() else "a thread" if threads and _threads() > threads else ""
     if not left:
         return reply
@@ -142,9 +142,9 @@ def _has_children() -> bool:
 
 
 def _settle(config: WorkerConfig) -> None:
-    """Keep to the memory limit, stay on one core, leave no core files, and notice all that kernels start.
+    """Apply the memory limit, pin to one core, disable core dumps, and adopt all processes that kernels start.
 
-    A GPU's runtime reserves far more address space than it uses, so it cannot be held to a limit of that.
+    A GPU's runtime reserves far more address space than it uses, so its address space cannot be limited.
     """
     adopt_orphans()
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))

@@ -1,9 +1,9 @@
-"""A driver whose kernels are compiled, and whose problems are measured, by the nodes of a cluster.
+"""A driver that compiles kernels and measures problems on the nodes of a cluster.
 
-Of a problem all candidates are measured by one device, in one call: when its node dies, the problem is given to another
-device, whole. Rows are made here, and the journal is written here, so that a row that comes twice is stored once.
+All candidates of a problem are measured by one device, in one call: when its node dies, the whole problem is given to
+another device. Rows and the journal are written by the client, so that a row that arrives twice is stored once.
 
-Kernels that the nodes of a cluster build, into the cache of this machine.
+Also builds kernels on the nodes, into the cache of this machine.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ if TYPE_CHECKING:
     from ckh.cluster.calls import Cluster
 
 T = TypeVar("T")
-_LOOK_S = 0.1  # between looks for threads that ended, and nodes that came
-_ALONE_S = 60.0  # without any node that can be used
+_LOOK_S = 0.1  # between checks for finished threads and new nodes
+_ALONE_S = 60.0  # without any usable node
 
 
 class ClusterDriver(Driver):
@@ -50,11 +50,11 @@ class ClusterDriver(Driver):
 
     Args:
         cluster: the nodes.
-        request: the device that each of them opens.
-        device: the same here, for the sources of kernels.
+        request: device that each node opens.
+        device: the same device on this machine, for kernel sources.
         limits: as `Driver`; `jobs` is not used.
         should_stop: as `Driver`.
-        measures: whether devices are used, and not compilers alone.
+        measures: whether devices are used, and not only compilers.
 
     Raises:
         DeviceError: no node can be used, or nodes differ in compiler, headers or devices.
@@ -82,7 +82,7 @@ class ClusterDriver(Driver):
         if not found:
             faults = sorted({facts.fault for facts in self._facts.values()})
             raise DeviceError(f"no usable worker: {'; '.join(faults) or 'all were lost'}", code="no-nodes")
-        self._first = found[0]  # that works where no device is named
+        self._first = found[0]  # the default device
         self.configs = tuple(one.facts.configs[one.number] for one in found)
         self.jobs = sum(facts.compilers for facts in self._facts.values())
 
@@ -90,12 +90,12 @@ class ClusterDriver(Driver):
 
     @property
     def names(self) -> frozenset[str]:
-        """The names of the devices that measure."""
+        """Names of the measuring devices."""
         return frozenset(device.name for device in self.devices()) - self._left_out
 
     @property
     def identity(self) -> DeviceIdentity:
-        """That of the devices, which are all of one kind."""
+        """Identity of the devices, which are all of one kind."""
         assert self._first.facts.identity is not None
         return self._first.facts.identity
 
@@ -104,7 +104,7 @@ class ClusterDriver(Driver):
         return ClusterBuilder(self._cluster, self._request, self.device, timeout_s, self._see_nodes)
 
     def devices(self) -> tuple[RemoteDevice, ...]:
-        """The devices of all nodes that are there now, each of a machine's once.
+        """Devices of all current nodes, each device of a machine once.
 
         Raises:
             DeviceError: two nodes differ.
@@ -122,7 +122,7 @@ class ClusterDriver(Driver):
         return tuple(found.values())
 
     def _see_nodes(self) -> None:
-        """Have nodes that are new describe themselves, and advertise what they have."""
+        """Describe new nodes, and advertise their resources."""
         new = [node.address for node in self._cluster.nodes() if node.address not in self._facts]
         if new:
             described = self._cluster.everywhere(describe, self._request, on=new, measures=self._measures)
@@ -131,7 +131,7 @@ class ClusterDriver(Driver):
             self._advertise(list(described))
 
     def _require_same(self) -> None:
-        """Refuse nodes that compile otherwise than this machine, or whose devices are of several kinds."""
+        """Refuse nodes that compile differently from this machine, or whose devices are of several kinds."""
         usable = [(address, facts) for address, facts in self._facts.items() if facts.identity is not None]
         for address, facts in usable:
             first, other = usable[0][0], usable[0][1].identity
@@ -153,7 +153,7 @@ class ClusterDriver(Driver):
                 )
 
     def _advertise(self, addresses: Sequence[str]) -> None:
-        """Tell the scheduler what nodes have: compilers at a time, and devices by their names."""
+        """Register the resources of nodes with the scheduler: parallel compilers, and devices by name."""
         for address in addresses:
             facts = self._facts[address]
             if facts.identity is not None:
@@ -169,7 +169,7 @@ class ClusterDriver(Driver):
         should_stop: Callable[[], bool] | None = None,
         device: RemoteDevice | None = None,
     ) -> Iterator[JobRunner]:
-        """A device of a node, by default always the same; kernels are loaded, without a device, by this machine."""
+        """A device of a node, by default always the same; without a device, kernels are loaded on this machine."""
         if config is not None and config.load_only:
             with super().worker(config, timeout_s=timeout_s, should_stop=should_stop) as own:
                 yield own
@@ -184,11 +184,11 @@ class ClusterDriver(Driver):
                 self._count(runner)
 
     def serve(self, choose: Callable[[str], T | None], work: Callable[[JobRunner, T], None]) -> None:
-        """As `Driver.serve`, with all devices that are there, or come while it lasts.
+        """As `Driver.serve`, on all current devices and those that join while it runs.
 
         Raises:
-            CkhError: what `work` raised first.
-            DeviceError: no node was left, and none came within a minute.
+            CkhError: the first error raised by `work`.
+            DeviceError: no node is left, and none joined within a minute.
         """
         serving = Serving(choose, work, self.should_stop)
         running: dict[str, threading.Thread] = {}
@@ -207,7 +207,7 @@ class ClusterDriver(Driver):
             raise serving.failures[0]
 
     def _serve_with(self, device: RemoteDevice, serving: Serving[T]) -> None:
-        """Do tasks with a device until there are none left, or its worker was lost."""
+        """Execute tasks with a device until there are none left, or its worker is lost."""
         try:
             with self.worker(device=device, should_stop=lambda: serving.is_over) as runner:
                 if self._is_alike(runner):
@@ -227,18 +227,18 @@ class ClusterDriver(Driver):
     def _time(self, alike: Alike) -> None:
         self._alike = alike
         for device in self.devices():
-            with suppress(NodeLostError), self.worker(device=device) as runner:  # it is compared when it comes back
+            with suppress(NodeLostError), self.worker(device=device) as runner:  # it is compared again when it returns
                 alike.add(runner)
 
     def _is_alike(self, runner: JobRunner) -> bool:
-        """True if a device, which may have come while the run lasts, measures as those that were compared."""
+        """True if a device, which may have joined during the run, is as fast as those compared."""
         if self._alike is None or self._alike.admits(runner):
             return True
         self._left_out.add(runner.node)
         return False
 
     def __enter__(self) -> ClusterDriver:  # noqa: PYI034 - Self is not in Python 3.10
-        """Say what nodes do, if that is wanted."""
+        """Print the work of the nodes, if requested."""
         if self._cluster.is_verbose:
             self._open.enter_context(self._states.said())
         return self
@@ -246,7 +246,7 @@ class ClusterDriver(Driver):
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         """End the processes that nodes keep for this run."""
         self._open.close()
-        with suppress(DeviceError):  # the cluster is gone, and they with it
+        with suppress(DeviceError):  # the cluster is gone, and its processes with it
             self._cluster.everywhere(end_devices)
 
 
@@ -259,18 +259,18 @@ def driver_for(
     *,
     measures: bool = True,
 ) -> Driver:
-    """The driver that builds kernels and runs them: this machine, or a cluster's nodes.
+    """Create the driver that builds and runs kernels: on this machine, or on a cluster's nodes.
 
     Args:
         cluster: None: this machine.
-        request: the device that nodes open.
-        device: the same here.
+        request: device that nodes open.
+        device: the same device on this machine.
         limits: as `Driver`.
         should_stop: as `Driver`.
-        measures: whether devices are used, and not compilers alone.
+        measures: whether devices are used, and not only compilers.
 
     Raises:
-        DeviceError: the device, or no node, can be used.
+        DeviceError: the device cannot be used, or no node can.
     """
     if cluster is not None:
         return ClusterDriver(cluster, request, device, limits, should_stop, measures=measures)
@@ -279,7 +279,7 @@ def driver_for(
     return Driver(device, limits, should_stop)
 
 
-COMPILERS = "ckh-compilers"  # the resource of nodes that a compiler takes
+COMPILERS = "ckh-compilers"  # node resource taken by a compiler
 
 
 class ClusterBuilder(KernelBuilder):
@@ -287,10 +287,10 @@ class ClusterBuilder(KernelBuilder):
 
     Args:
         cluster: the nodes.
-        request: the device that each of them opens.
-        device: the same here, for the sources of kernels.
-        timeout_s: longest time of a compiler, in seconds.
-        see_nodes: has nodes that came since describe themselves.
+        request: device that each node opens.
+        device: the same device on this machine, for kernel sources.
+        timeout_s: compiler timeout in seconds.
+        see_nodes: describes nodes that joined since the last call.
     """
 
     def __init__(
@@ -302,11 +302,14 @@ class ClusterBuilder(KernelBuilder):
     def _build_units(
         self, together: Sequence[Sequence[str]], order: BuildOrder, jobs: int, advance: Callable[[int, str], None]
     ) -> Iterator[dict[str, Built]]:
-        """Build units; yields results as they come. What a node has, or another client builds, is not built again."""
-        del jobs  # nodes say how many compilers they can run
+        """Build units; yields results as they arrive.
+
+        Kernels cached by a node, or being built for another client, are reused.
+        """
+        del jobs  # nodes determine their number of compilers
 
         def should_stop() -> bool:
-            self._see_nodes()  # one that was started again gets no call before it has said what it has
+            self._see_nodes()  # a restarted node gets no calls before it has registered its resources
             return order.should_stop()
 
         found = self._from_nodes([key for unit in together for key in unit], order)
@@ -325,10 +328,10 @@ class ClusterBuilder(KernelBuilder):
             }
 
     def _require_toolchain(self, order: BuildOrder) -> None:
-        """Nothing: nodes that build find out about theirs."""
+        """Do nothing: nodes check their own toolchains."""
 
     def _from_nodes(self, keys: Sequence[str], order: BuildOrder) -> dict[str, Built]:
-        """The libraries in the caches of nodes, taken into this one."""
+        """Copy libraries from the caches of nodes into this one."""
         left = set(keys)
         calls = []
         for address, known in self._cluster.everywhere(cached, list(keys)).items():
@@ -336,13 +339,13 @@ class ClusterBuilder(KernelBuilder):
             left -= set(of_node)
             starts = range(0, len(of_node), SHIPPED)
             calls += [Call(whole_files, (of_node[start : start + SHIPPED],), on=address) for start in starts]
-        with suppress(NodeLostError):  # what it had is built
+        with suppress(NodeLostError):  # its libraries are built again
             for _, files in self._cluster.results(calls, order.should_stop):
                 self._cache.adopt(files)
         return self._found(replace(order, sources={key: order.sources[key] for key in keys if key not in left}))
 
     def _calls(self, units: Sequence[Sequence[str]], order: BuildOrder) -> Iterator[Call]:
-        """Calls that build units, each claimed when its turn comes, or wait for those of other clients."""
+        """Calls that build units; a unit is claimed in its turn, or awaited if another client has claimed it."""
         for unit in units:
             key = f"ckh-build-{secrets.token_hex(16)}"
             others = self._cluster.claim(unit, key)

@@ -1,9 +1,8 @@
-"""The work of a cluster's node for a bench: compiling kernels, and measuring problems on its devices.
+"""Work of a cluster node for a bench run: compiling kernels, and measuring problems on its devices.
 
-They run in a worker of Dask, called by `remote_device` and `cluster_driver` of the client. Their
-arguments and results are plain values. A device is used by one call at a time, whoever the clients are: a lock in the
-cache folder holds it for the machine. Kernels' processes stay warm between calls, and end when nobody has called for a
-while.
+The functions run in a Dask worker, called by the client's `remote_device` and `cluster_driver`. Arguments and results
+are plain values. A device is used by one call at a time, for all clients: a lock file in the cache folder protects it
+for the whole machine. Worker processes stay warm between calls, and end after some idle time.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ if TYPE_CHECKING:
     from ckh.bench.supervision.protocol import Job, Reply, WorkerConfig
     from ckh.ops.base import Kernel
 
-_IDLE_S = 60.0  # until the process of a device ends that nobody calls for
+_IDLE_S = 60.0  # idle time after which a device's process ends
 _LOCKS = "devices"
 
 
@@ -53,11 +52,11 @@ class NodeFacts:
 
     Attributes:
         machine: its name; nodes of one machine share its devices.
-        identity: of its devices.
-        toolchain: a hash of all that a compiled kernel depends on besides its source.
-        configs: one for each device, of which as many can measure at a time.
-        compilers: how many it can run at a time.
-        fault: why it cannot be used, if it cannot; the rest is then empty.
+        identity: identity of its devices.
+        toolchain: hash of everything that a compiled kernel depends on besides its source.
+        configs: one for each device; all of them can measure in parallel.
+        compilers: number of parallel compilers.
+        fault: reason why it cannot be used, if any; the other fields are then empty.
     """
 
     machine: str
@@ -70,7 +69,7 @@ class NodeFacts:
 
 @dataclass(frozen=True, slots=True)
 class Ran:
-    """Replies to a call's jobs, in order; seconds by phase, and restarted workers."""
+    """Replies to a call's jobs, in order; seconds by phase, and number of worker restarts."""
 
     replies: tuple[Reply, ...]
     phase_s: dict[str, float]
@@ -85,7 +84,7 @@ class Missing:
 
 
 def describe(request: DeviceRequest, *, measures: bool) -> NodeFacts:
-    """Describe this node; for measuring, test its devices."""
+    """Describe this node; for measuring, also test its devices."""
     machine = machine_name()
     try:
         device = _device(request)
@@ -101,10 +100,10 @@ def describe(request: DeviceRequest, *, measures: bool) -> NodeFacts:
 def build_here(
     request: DeviceRequest, kernels: Sequence[Kernel], timeout_s: float
 ) -> tuple[dict[str, Built], dict[str, bytes]]:
-    """Compile kernels of a unit; returns the results by source hash, and the files of their libraries.
+    """Compile the kernels of a unit; returns the results by source hash, and the library files.
 
     Raises:
-        DeviceError: there is no compiler, or it is broken; says on which machine.
+        DeviceError: there is no compiler, or it is broken; names the machine.
         DataError: the cache cannot be used.
     """
     try:
@@ -143,10 +142,10 @@ def run_jobs(
 
     Args:
         request: the device.
-        number: of its configuration.
-        timeout_s: longest time for one kernel on one problem, in seconds.
+        number: index of its configuration.
+        timeout_s: timeout of one kernel on one problem, in seconds.
         setup: the problem.
-        jobs: what to do; their libraries are named by the keys in the cache.
+        jobs: jobs to run; libraries are named by their keys in the cache.
 
     Raises:
         DeviceError: no worker can be started.
@@ -176,7 +175,7 @@ def _device(request: DeviceRequest) -> Device:
 
 @cache
 def _configs(request: DeviceRequest) -> tuple[WorkerConfig, ...]:
-    """A configuration for each device; for a CPU, for each core, which share its memory."""
+    """A configuration for each device; on a CPU, for each core, sharing the memory."""
     configs = _device(request).worker_configs()
     if request.kind != HOST_KIND:
         return configs
@@ -211,14 +210,14 @@ class _Warm:
                 self._drop()
                 raise
             if is_withdrawn():
-                self._drop()  # it was stopped, and does no more
+                self._drop()  # a stopped supervisor cannot be reused
                 return
             self._timer = threading.Timer(_IDLE_S, self.end)
             self._timer.daemon = True
             self._timer.start()
 
     def end(self) -> None:
-        """End the process, or, if in use, when it is released: callers must not wait."""
+        """End the process; if in use, when it is released, as callers must not wait."""
         if self._lock.acquire(blocking=False):
             try:
                 self._drop()
@@ -245,7 +244,7 @@ def _device_lock(name: str) -> Iterator[None]:
     """Wait until no other process of this machine uses a device."""
     path = cache_dir(_LOCKS) / f"{name}.lock"
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
-    lock = FileLock(path.with_name(f"{path.name}.{machine_name()}"))  # of another machine no lock could be given up
+    lock = FileLock(path.with_name(f"{path.name}.{machine_name()}"))  # another machine could never release it
     try:
         lock.wait(descriptor)
         yield

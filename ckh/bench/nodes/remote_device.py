@@ -1,6 +1,6 @@
-"""A device of a cluster's node, as the client sees it: it runs jobs as a `Supervisor` runs them here.
+"""Client side of a cluster node's device: runs jobs as a local `Supervisor` does.
 
-The work of a cluster's nodes, printed from time to time: `ckh bench --cluster … --verbose`.
+Also prints the work of the nodes from time to time, for `ckh bench --cluster … --verbose`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from ckh.bench.supervision.protocol import Job, Reply
     from ckh.cluster.calls import Cluster, ClusterNode
 
-SHIPPED = 32  # kernels in one call; a CK Tile kernel has some megabytes
+SHIPPED = 32  # kernels per call; a CK Tile kernel has some megabytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class RemoteDevice:
 
     @property
     def name(self) -> str:
-        """Machine, and which of its devices."""
+        """Name of the machine and the device."""
         return device_name(self.facts.machine, self.facts.configs[self.number])
 
 
@@ -49,14 +49,14 @@ class RemoteRunner:
 
     Attributes:
         cluster: the nodes.
-        request: which device the node opens.
-        device: of the node.
-        states: where it is counted.
-        timeout_s: longest time for one kernel on one problem, in seconds.
-        should_stop: called all the time; once it is true, what runs is withdrawn.
-        node: the device's name, for rows.
+        request: device that the node opens.
+        device: the node's device.
+        states: collects its state.
+        timeout_s: timeout of one kernel on one problem, in seconds.
+        should_stop: polled; once it is true, running calls are cancelled.
+        node: name of the device, for rows.
         phase_s: seconds by phase.
-        restarts: of the device's process.
+        restarts: number of restarts of the device's process.
     """
 
     cluster: Cluster
@@ -70,11 +70,11 @@ class RemoteRunner:
     restarts: int = 0
 
     def __post_init__(self) -> None:
-        """Name it."""
+        """Set the name."""
         self.node = self.device.name
 
     def run(self, setup: Job | None, jobs: Sequence[Job]) -> Iterator[tuple[Job, Reply]]:
-        """Do jobs on the problem of `setup`; all replies come together, or none if it was stopped.
+        """Run jobs on the problem of `setup`; all replies arrive together, or none if stopped.
 
         Raises:
             NodeLostError: the node is gone; nothing was done.
@@ -98,7 +98,7 @@ class RemoteRunner:
         yield from zip(jobs, found.replies, strict=False)
 
     def _ship(self, keys: Sequence[str]) -> None:
-        """Send kernels to the node's cache, some at a time."""
+        """Send kernels to the node's cache, in batches."""
         kernels = KernelCache()
         for start in range(0, len(keys), SHIPPED):
             files = kernels.files(keys[start : start + SHIPPED])
@@ -110,7 +110,7 @@ _FIRST_S, _EVERY_S = 5.0, 30.0
 
 @dataclass(slots=True)
 class _Device:
-    """The work of a device: finished calls and pairs; and what it does, since when."""
+    """State of a device: finished calls and pairs, and the current work with its start."""
 
     calls: int = 0
     pairs: int = 0
@@ -119,7 +119,7 @@ class _Device:
 
 
 class NodeStates:
-    """Counts what devices do, and says it of each, with the calls that its node has, in a line.
+    """Tracks the work of devices, and prints one line for each, with the calls of its node.
 
     Args:
         cluster: the nodes.
@@ -132,7 +132,7 @@ class NodeStates:
 
     @contextmanager
     def working(self, address: str, device: str, problem: str, pairs: int) -> Iterator[None]:
-        """Count a call of a node's device; one that fails counts for nothing."""
+        """Record a call on a node's device; failed calls are not counted."""
         with self._lock:
             state = self._devices.setdefault((address, device), _Device())
             state.problem, state.since_s = problem, time.monotonic()
@@ -143,7 +143,7 @@ class NodeStates:
             state.problem = ""
 
     def lines(self) -> list[str]:
-        """A line for each node, and one for each device that was used.
+        """One line for each node, and one for each device that was used.
 
         Raises:
             DeviceError: the scheduler is gone.
@@ -161,7 +161,7 @@ class NodeStates:
 
     @contextmanager
     def said(self) -> Iterator[None]:
-        """Say it after some seconds, and then every thirty, as long as the context lasts."""
+        """Print the lines after some seconds, then every thirty, for the duration of the context."""
         ended = threading.Event()
 
         def speak() -> None:
@@ -170,7 +170,7 @@ class NodeStates:
                 try:
                     note("\n".join(self.lines()))
                 except CkhError:
-                    return  # whoever uses the cluster says that it is gone
+                    return  # reported by the user of the cluster
                 wait_s = _EVERY_S
 
         speaker = threading.Thread(target=speak, daemon=True)

@@ -1,1 +1,1 @@
-"""How kernels and problems are chosen for a run, and in which order they are measured."""
+"""Choice and order of kernels and problems in a run."""

@@ -1,8 +1,8 @@
-"""`ckh bench --active`: pairs of a plan chosen while results come in, until more of them would bring little.
+"""`ckh bench --active`: choose pairs of a plan as results arrive, until more pairs would gain little.
 
-What is chosen, and from what, is `learn.selection`'s; here problems and kernels have their names, what was measured
-becomes rows to learn from, and a learning curve says what a minute or an hour would bring. A model is trained by the
-thread of the device that finished last: that device rests meanwhile, and all others go on.
+`learn.selection` makes the choices. This module maps indices to problems and kernels, converts results to training
+rows, and extrapolates a learning curve to the expected gain of a minute or an hour. A model is trained in the thread of
+the device that finished last: that device idles meanwhile, and all others continue.
 """
 
 from __future__ import annotations
@@ -58,11 +58,11 @@ class ActiveReport:
     kernels: int
     """Kernels that were measured."""
     models: int
-    """Models that were trained on the way."""
+    """Models trained during the run."""
     pairs_a_minute: float
     """Pairs measured per minute, compilation and training included."""
     efficiency: Estimate | None
-    """Mean efficiency of a quick model of these pairs on problems that it did not see; null: too few problems."""
+    """Mean efficiency of a quick model of these pairs on unseen problems; null: too few problems."""
     minute: Estimate | None
     """Expected gain of another minute."""
     hour_pairs: int
@@ -81,7 +81,7 @@ class _Learned:
 
 
 class _Scores:
-    """Scores of kernels: by trained models, or prior knowledge."""
+    """Scores of kernels by trained models, or by prior knowledge."""
 
     def __init__(self, active: ActiveRun, learned: dict[Wanted, PooledScores]) -> None:
         self._active, self._learned = active, learned
@@ -96,13 +96,13 @@ class ActiveRun:
 
     Args:
         plan: all pairs that may be measured.
-        results: what was measured so far, which grows.
-        known: what is known of kernels before.
-        run: its record.
-        journal: where choices go.
-        folder: for the models that are learned.
-        stop_gain: percentage points a minute below which nothing more is chosen.
-        jobs: threads to learn with.
+        results: results so far; grows during the run.
+        known: prior knowledge of kernels.
+        run: record of the run.
+        journal: journal of choices.
+        folder: folder of trained models.
+        stop_gain: gain in percentage points per minute below which the run ends.
+        jobs: threads for training.
     """
 
     def __init__(
@@ -128,7 +128,7 @@ class ActiveRun:
         self._kinds = [wanted_for(task.problem, run.arch) for task in plan.tasks]
         self._pairs = plan.pairs
         self._open: dict[str, Chosen] = {}
-        self._order: dict[int, None] = {}  # problems as they were measured
+        self._order: dict[int, None] = {}  # problems in the order of measurement
         self._lock, self._scoring, self._learning = threading.Lock(), threading.Lock(), threading.Lock()
         self._learned: dict[Wanted, _Learned] = {}
         self._models = self._learned_pairs = 0
@@ -142,11 +142,11 @@ class ActiveRun:
 
     @property
     def useful(self) -> tuple[Kernel, ...]:
-        """The kernels to select from now."""
+        """Kernels that are currently candidates."""
         return tuple(self._kernels[number] for number in sorted(self._chooser.useful))
 
     def next(self, node: str) -> Task | None:
-        """Select the next pairs of a node's device; None if it is done."""
+        """Select the next pairs for a node's device; None if it is done."""
         with self._lock:
             chosen = None if self.is_enough else self._chooser.next(node)
             if chosen is None:
@@ -164,7 +164,7 @@ class ActiveRun:
     def done(self, task: Task, node: str, build: Callable[[Sequence[Kernel]], None]) -> None:
         """Add the results of selected pairs, and train if there are enough new ones.
 
-        What is learned may make other kernels useful, which are built before they can be chosen.
+        Training may make other kernels useful, which are built before they can be chosen.
         """
         with self._lock:
             chosen = self._open.pop(task.problem.canonical())
@@ -230,7 +230,7 @@ class ActiveRun:
         return (self._measured() - self._before) / max(time.monotonic() - self._start_s, 1e-9)
 
     def _learn(self, build: Callable[[Sequence[Kernel]], None] = lambda _kernels: None) -> None:
-        """Train models of the results so far, and estimate the gain of more pairs."""
+        """Train models on the results so far, and estimate the gain of more pairs."""
         measured = self._measured()
         by_kind: dict[Wanted, list[int]] = {}
         for number in list(self._order):
@@ -251,7 +251,7 @@ class ActiveRun:
         self.is_enough = minute is not None and 0 <= 100 * minute.value < self._stop_gain
 
     def _learned_of(self, problems: Sequence[int]) -> _Learned | None:
-        """Model of the results of problems of a kind; None if there are too few."""
+        """Model of problems of a kind; None if there are too few results."""
         times = {number: found for number in problems if len(found := self._results.times(self._canonical[number])) > 1}
         if len(times) < FEWEST_LEARNED:
             return None
@@ -298,7 +298,7 @@ class ActiveRun:
         return Dataset(tables.to_pandas(tables.plain(table)))
 
     def _gain(self, pairs: float) -> Estimate | None:
-        """Expected gain in mean efficiency of so many more pairs."""
+        """Expected gain in mean efficiency of measuring `pairs` more pairs."""
         measured = self._measured()
         share = min(pairs, self._pairs - measured) / max(measured, 1)
         return self._joined(partial(LearningCurve.gain, share=share))

@@ -1,4 +1,4 @@
-"""Where the kernels come from that a run chooses from."""
+"""Sources of the kernels that a run chooses from."""
 
 from __future__ import annotations
 
@@ -26,20 +26,20 @@ K = TypeVar("K")
 
 
 class CandidateSource(Protocol[P_contra, K]):
-    """Where the kernels for problems come from. Problems of one group have the same."""
+    """Source of the candidate kernels of problems. Problems of one group have the same candidates."""
 
     @property
     def origin(self) -> str:
-        """Where they come from, in words."""
+        """Description of the source."""
 
     def group(self, problem: P_contra, /) -> tuple[Any, ...]:
-        """The part of a problem that its kernels depend on."""
+        """Part of a problem that determines its kernels."""
 
     def of(self, *group: Any) -> tuple[tuple[K, ...], tuple[RefusedKernel[K], ...]]:
-        """Kernels of a group (followed by the architecture) that can be built, and those that cannot, with reasons."""
+        """Kernels of a group (followed by the architecture) that can be built, and the refused ones with reasons."""
 
     def problem_rules(self, kernels: Sequence[K], arch: ArchSpec) -> ProblemRules:
-        """The rules that decide which of some kernels apply to a problem."""
+        """Rules that decide which of some kernels apply to a problem."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,10 +48,10 @@ class PoolSource(Generic[P, K]):
 
     Attributes:
         pools: the pools.
-        group: what decides which kernels there are for a problem; of a kernel, for which problems it is.
+        group: part of a problem that determines its candidates; of a kernel, the problems it is for.
         wants: the filter.
         registry: kernels read from a file, instead of a pool.
-        origin: where kernels come from, in words.
+        origin: description of the source.
     """
 
     pools: Pools[K]
@@ -61,7 +61,7 @@ class PoolSource(Generic[P, K]):
     origin: str = "the pool"
 
     def of(self, *group: Any) -> tuple[tuple[K, ...], tuple[RefusedKernel[K], ...]]:
-        """Kernels of a group, followed by the architecture, that can be built, and those that cannot.
+        """Kernels of a group, followed by the architecture, that can be built, and the refused ones.
 
         Raises:
             UsageError: the registry is another architecture's.
@@ -82,17 +82,17 @@ class PoolSource(Generic[P, K]):
         return built, tuple(one for one in unbuilt if self.wants(one.kernel))
 
     def problem_rules(self, kernels: Sequence[K], arch: ArchSpec) -> ProblemRules:
-        """The rules that decide which of some kernels apply to a problem."""
+        """Rules that decide which of some kernels apply to a problem."""
         return ProblemRules(self.pools.rules.problem, KernelTable.of(self.pools.kind, kernels), arch)
 
 
 @dataclass(frozen=True, slots=True)
 class BuildableSource(Generic[P, K]):
-    """The kernels of a source that a device can build; a run chooses from these.
+    """The kernels of a source that a device can build.
 
     Attributes:
         source: the source.
-        refusals: which of some kernels the device refuses, and why; None: none that is known.
+        refusals: kernels that the device refuses, with reasons; None: none known.
     """
 
     source: CandidateSource[P, K]
@@ -100,15 +100,15 @@ class BuildableSource(Generic[P, K]):
 
     @property
     def origin(self) -> str:
-        """Where they come from, in words."""
+        """Description of the source."""
         return self.source.origin
 
     def group(self, problem: P, /) -> tuple[Any, ...]:
-        """The part of a problem that its kernels depend on."""
+        """Part of a problem that determines its kernels."""
         return self.source.group(problem)
 
     def of(self, *group: Any) -> tuple[tuple[K, ...], tuple[RefusedKernel[K], ...]]:
-        """Kernels of a group (followed by the architecture) that can be built, and those that cannot, with reasons."""
+        """Kernels of a group (followed by the architecture) that can be built, and the refused ones with reasons."""
         kernels, refused = self.source.of(*group)
         verdicts = self.refusals(kernels)
         if verdicts is None:
@@ -118,12 +118,12 @@ class BuildableSource(Generic[P, K]):
         return tuple(kernels[number] for number in verdicts.passed.tolist()), (*refused, *unbuilt)
 
     def problem_rules(self, kernels: Sequence[K], arch: ArchSpec) -> ProblemRules:
-        """The rules that decide which of some kernels apply to a problem."""
+        """Rules that decide which of some kernels apply to a problem."""
         return self.source.problem_rules(kernels, arch)
 
 
 def of_registry(registry: Registry[K], arch: ArchSpec, belongs: Callable[[K], bool], *group: Any) -> Sequence[K]:
-    """The kernels of a registry that belong to a group: of a list, or all combinations of a configuration.
+    """Kernels of a registry that belong to a group: of a list, or all combinations of a configuration.
 
     Raises:
         UsageError: it is another architecture's.
@@ -135,10 +135,10 @@ def of_registry(registry: Registry[K], arch: ArchSpec, belongs: Callable[[K], bo
 
 
 def wanted_by(text: str | None, kind: type) -> Callable[[Any], bool]:
-    """Which kernels of a class a filter wants, all without one; raises `UsageError`."""
+    """Predicate of a filter expression for kernels of a class, always true without one; raises `UsageError`."""
     return (lambda _: True) if text is None else parse_filter(text, kind)
 
 
 def registry_of(path: str | Path | None, op: AnyOperation) -> Registry[Any] | None:
-    """The registry in a file, if there is one; raises `DataError`."""
+    """Read the registry in a file, if given; raises `DataError`."""
     return None if path is None else read_registry(Path(path), op)

@@ -1,4 +1,4 @@
-"""The CPU seconds of a compiler for a kernel, by the kernel's kind: as seen on this machine, or else constants."""
+"""CPU seconds to compile a kernel, by kind of kernel: measured on this machine, else constants."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ if TYPE_CHECKING:
     from ckh.bench.devices.device import Device
     from ckh.ops.base import AnyOperation, Kernel
 
-OTHERS = ""  # the kind that stands for all that have no constant of their own
+OTHERS = ""  # kind of all kernels without a constant for theirs
 
 
 def kind_of(kernel: Kernel) -> str:
-    """The kind of a kernel that compiling takes alike, e.g. its pipeline."""
+    """Kind of a kernel, e.g. its pipeline; kernels of a kind take similarly long to compile."""
     return str(getattr(kernel, operation_of_kernel(kernel).kernels.slice_column, OTHERS))
 
 
 @dataclass(frozen=True, slots=True)
 class CompileCosts:
-    """The cost of compiling kernels of an operation.
+    """Compile times of kernels of an operation.
 
     Attributes:
-        usual: seconds by kind, where none was seen.
-        seen: the same of kinds that were compiled here, each with how many kernels.
+        usual: default seconds by kind.
+        seen: mean seconds of kinds compiled here, each with the number of kernels.
     """
 
     usual: Mapping[str, float]
@@ -36,22 +36,22 @@ class CompileCosts:
 
     @classmethod
     def of_device(cls, device: Device, op: AnyOperation) -> CompileCosts:
-        """The costs on this machine for a device's kernels."""
+        """Compile times of a device's kernels on this machine."""
         return cls(device.compile_s(op), KernelCache().seconds_by_kind(device.arch.name, op.name))
 
     @property
     def seen_s(self) -> float | None:
-        """The mean of what was compiled here; None: nothing was."""
+        """Mean of the kernels compiled here; None: there were none."""
         kernels = sum(count for _, count in self.seen.values())
         return sum(seconds * count for seconds, count in self.seen.values()) / kernels if kernels else None
 
     def of(self, kernel: Kernel) -> float:
-        """Seconds for a kernel: those of its kind here, else the constant at this machine's speed."""
+        """Seconds for a kernel: the mean of its kind here, else the constant scaled by this machine's speed."""
         kind = kind_of(kernel)
         return self.seen[kind][0] if kind in self.seen else self._usual(kind) * self._slower
 
     def weights(self, kernels: list[Kernel]) -> list[float]:
-        """The share of each of some kernels that were compiled together in what that took."""
+        """Share of each kernel in the compile time of a unit."""
         usual = [self._usual(kind_of(kernel)) for kernel in kernels]
         return [one / sum(usual) for one in usual]
 
@@ -60,7 +60,7 @@ class CompileCosts:
 
     @property
     def _slower(self) -> float:
-        """How much longer this machine takes than the constants say, of what was compiled here."""
+        """Ratio of this machine's compile times to the constants, for kernels compiled here."""
         expected = sum(self._usual(kind) * count for kind, (_, count) in self.seen.items())
         took = sum(seconds * count for seconds, count in self.seen.values())
         return took / expected if expected else 1.0

@@ -1,12 +1,11 @@
 """`ckh bench --plan`: select the most informative problems and kernels of a plan (`learn.selection`).
 
-Kernels of a problem are ordered by the model that `ckh predict` would use, the nearest model or an estimate, else
+The kernels of a problem are ordered by the model that `ckh predict` would use, the nearest model or an estimate, else
 randomly. Problems are measured in order of their marginal gain, so that an interrupted run has measured the most
 informative ones.
 
-`Pace` is how long compiling and measuring take: as seen here, or else by constants of the kind of device.
-
-Compiling is counted in CPU seconds: a busy machine takes longer for a kernel, which says nothing about the next one.
+`Pace` estimates compile and measuring times, from earlier runs or by constants of the kind of device. Compile times are
+CPU seconds, as wall time depends on other work on the machine.
 """
 
 from __future__ import annotations
@@ -46,7 +45,7 @@ if TYPE_CHECKING:
     from ckh.learn.models.artifact import Model, Wanted
     from ckh.ops.base import Kernel, Problem
 
-# Seconds of a pair, and what its operations add, where none are known yet.
+# Seconds of a pair, and additional seconds per operation, if no measurements are available.
 _PAIR_S = 0.004
 _PAIR_S_PER_GFLOP = 0.02
 _FLOPS_PER_GFLOP = 1e9
@@ -58,13 +57,13 @@ def _all(kernels: Sequence[Kernel]) -> Sequence[Kernel]:
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """How long things take.
+    """Durations of compiling and measuring.
 
     Attributes:
-        costs: what compiling takes.
-        jobs: compilers at a time.
-        slower: how much longer measuring takes than by the constants.
-        to_compile: those of some kernels that are not compiled yet.
+        costs: compile times.
+        jobs: parallel compilers.
+        slower: ratio of measuring times to the constants.
+        to_compile: returns the kernels that are not compiled yet.
     """
 
     costs: CompileCosts
@@ -74,27 +73,27 @@ class Pace:
 
     @classmethod
     def of(cls, device: Device, op: str, jobs: int | None, history: History | None) -> Pace:
-        """The pace of a device for an operation, with runs as what was seen of measuring."""
+        """Pace of a device for an operation, with the measuring times of earlier runs."""
         slower = 1.0 if history is None else _slower(history)
         costs = CompileCosts.of_device(device, operation(op))
         return cls(costs, jobs or default_jobs(device.job_bytes), slower)
 
     def compiling_s(self, kernels: Sequence[Kernel]) -> float:
-        """Seconds that compiling those of some kernels takes that are not compiled yet, on a machine that is idle."""
+        """Seconds to compile those of the kernels that are not compiled yet, on an idle machine."""
         costs = [self.costs.of(kernel) for kernel in self.to_compile(kernels)]
         return max(sum(costs) / self.jobs, max(costs, default=0.0))
 
     def pair_s(self, flops: int) -> float:
-        """Seconds that a kernel takes on a problem of so many operations, with what surrounds it."""
+        """Seconds to measure a kernel on a problem with `flops` operations, including overhead."""
         return self.slower * (_PAIR_S + flops / _FLOPS_PER_GFLOP * _PAIR_S_PER_GFLOP)
 
     def measuring_s(self, tasks: Iterable[Task]) -> float:
-        """Seconds that measuring tasks takes."""
+        """Seconds to measure tasks."""
         return float(sum(len(task.kernels) * self.pair_s(task.problem.flops) for task in tasks))
 
 
 def _slower(history: History) -> float:
-    """The time that measuring took in complete runs, by what the constants say; 1 if there was none."""
+    """Ratio of the measuring time in complete runs to the constants; 1 if there was none."""
     ended = {end.run_id: end.wall_s - end.phase_s.get(COMPILE_PHASE, 0.0) for end in history.ends}
     op_of_run = {run.run_id: operation(run.op) for run in history.runs}
     by_constants, plain = 0.0, Pace(CompileCosts({}))
@@ -105,12 +104,12 @@ def _slower(history: History) -> float:
 
 
 AUTO = "auto"  # as many problems as fit in the budget
-_COMPILING = 0.5  # share of a budget that compiling may take
+_COMPILING = 0.5  # share of a budget for compiling
 _FEWEST_KERNELS = 4
-_USED, _AIM = 0.9, 0.96  # shares of a budget: a plan that needs so much is good, and what is aimed at
+_USED, _AIM = 0.9, 0.96  # shares of a budget: acceptable use, and the target
 _TRIALS = 6
-_FEW_MORE = 1.25  # kernels than requested: problems of many kinds have some of their own, however few are requested
-_MOST_STEP = 3.0  # by which the time for measuring changes from trial to trial
+_FEW_MORE = 1.25  # ratio to the requested number of kernels: problems of many kinds need kernels of each kind
+_MOST_STEP = 3.0  # maximum factor between measuring times of successive trials
 
 
 class Order(Protocol):
@@ -119,12 +118,12 @@ class Order(Protocol):
     def __call__(
         self, problem: Problem, kernels: Sequence[Kernel], numbers: NDArray[np.int64], /
     ) -> NDArray[np.float64] | None:
-        """A score for each of a problem's kernels, higher for faster ones; None: nothing is known.
+        """Score of each of a problem's kernels, higher is faster; None: unknown.
 
         Args:
-            problem: what is to be computed.
-            kernels: all of a plan, the same object for each of its problems.
-            numbers: of those of them that are the problem's.
+            problem: the problem.
+            kernels: all kernels of a plan, the same object for each of its problems.
+            numbers: indices of the problem's kernels.
         """
 
 
@@ -146,7 +145,7 @@ def few_plan(
         seed: seed of random choices.
         budget_s: seconds for compiling and measuring.
         pace: estimated duration of these.
-        counts: how often each problem runs; problems then weigh by their operations in all.
+        counts: number of executions of each problem; problems are then weighted by their total operations.
 
     Raises:
         UsageError: the count is invalid, or "auto" without a budget.
@@ -164,7 +163,7 @@ class _Draft:
     """Plans of the first of some tasks, with cached scores.
 
     Args:
-        by_worth: the tasks by decreasing marginal gain.
+        by_worth: tasks by decreasing marginal gain.
         order: prior scores of kernels.
         seed: seed of random choices.
     """
@@ -242,7 +241,7 @@ def _count(count: str, budget_s: float | None) -> int:
 
 
 def _weights(problems: Sequence[Problem], counts: Mapping[Problem, int]) -> NDArray[np.float64]:
-    """Share of each problem's operations in those of all, shape (problems,)."""
+    """Share of each problem in the total number of operations, shape (problems,)."""
     work = np.array([float(problem.flops) * counts.get(problem, 1) for problem in problems])
     return np.asarray(work / work.sum())
 
@@ -254,9 +253,9 @@ def _places(plan: Plan) -> NDArray[np.float64]:
 
 
 def _within(draft: _Draft, kernels: int, budget_s: float, pace: Pace) -> tuple[Task, ...]:
-    """The tasks that fit in a budget and use it, at least one task and some kernels.
+    """Tasks that fit in a budget and use it, at least one task and some kernels.
 
-    Numbers of kernels and tasks start from mean costs and are then adjusted to the costs of the plan.
+    The numbers of kernels and tasks start from mean costs and are then adjusted to the costs of the plan.
     """
     each_s = pace.compiling_s([task.kernels[0] for task in draft.by_worth]) / len(draft.by_worth)
     compiled = int(_COMPILING * budget_s / each_s) if each_s else kernels
@@ -313,9 +312,9 @@ def _kernels_of(tasks: Iterable[Task]) -> list[Kernel]:
 
 @dataclass(slots=True)
 class KnownBefore:
-    """Orders kernels by a model or its stand-in; `sources` names those used.
+    """Orders kernels by a model or its substitute; `sources` names the models used.
 
-    The estimate ranks kernels unknown to the model.
+    Kernels unknown to the model are ranked by the estimate.
     """
 
     arch: str

@@ -1,9 +1,9 @@
-"""Reads a journal line by line for `--resume`: which pairs are measured, and how long that took.
+"""Streaming reader of a journal for `--resume`: measured pairs, and their measuring times.
 
-A journal may be larger than memory. Of its rows no more is kept than a resumed run asks for (`PairResults`), some bytes
-each; runs, plans and looks at the machine are kept whole.
+A journal may be larger than memory. Of its rows only the data needed by a resumed run is kept (`PairResults`), some
+bytes each; runs, plans and reference measurements are kept in full.
 
-A plan as a journal holds it: a resumed run measures the pairs it began with, whatever became of the files.
+Also stores plans in a journal: a resumed run measures the pairs it began with, even if input files have changed.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """The runs of a journal, in the order they were written."""
+    """The runs of a journal, in the order of writing."""
 
     path: Path
     runs: tuple[RunRecord, ...]
@@ -46,11 +46,11 @@ class History:
     references: tuple[ReferenceRecord, ...]
     results: PairResults
     measured: Mapping[tuple[str, str], int]
-    """How many rows of a run and problem there are, without those that were measured again."""
+    """Number of rows by run and problem, excluding remeasurements."""
 
 
 def read_history(folder: Path) -> History:
-    """Read a journal, given itself or the folder it is in.
+    """Read a journal, given its file or folder.
 
     Raises:
         DataError: as `read_journal`.
@@ -60,7 +60,7 @@ def read_history(folder: Path) -> History:
         kind: [] for kind in (RunRecord, EndRecord, PlanRecord, TaskRecord, ReferenceRecord)
     }
     measured: Counter[tuple[str, str]] = Counter()
-    numbers: dict[int, int] = {}  # of kernels in tasks: each is one object, however often it occurs
+    numbers: dict[int, int] = {}  # kernels in tasks; each is stored once
 
     def rows() -> Iterator[ResultRow]:
         for record in records_of(path):
@@ -87,7 +87,7 @@ def read_history(folder: Path) -> History:
 
 
 def plan_records(run_id: str, plan: Plan) -> Iterator[PlanRecord | TaskRecord]:
-    """The records of a run's plan: its kernels by name, then each problem with the numbers of its kernels."""
+    """Records of a run's plan: its kernels by name, then each problem with the indices of its kernels."""
     kernels = plan.kernels
     number = {kernel: i for i, kernel in enumerate(kernels)}
     yield PlanRecord(run_id, tuple(map(full_name, kernels)))
@@ -96,10 +96,10 @@ def plan_records(run_id: str, plan: Plan) -> Iterator[PlanRecord | TaskRecord]:
 
 
 def stored_plan(history: History, op: AnyOperation) -> Plan | None:
-    """The plan of the last run that wrote one whole; None if there is none, as in journals of earlier versions.
+    """The plan of the last run with a complete one; None if there is none, as in journals of earlier versions.
 
     Raises:
-        DataError: it is damaged, or holds a problem or kernel that this ckh does not know.
+        DataError: it is damaged, or contains a problem or kernel unknown to this version.
     """
     planned = [run for run in history.runs if run.pairs is not None]
     return next((plan for run in reversed(planned) if (plan := _plan_of(history, run, op)) is not None), None)
@@ -109,7 +109,7 @@ def _plan_of(history: History, run: RunRecord, op: AnyOperation) -> Plan | None:
     names = [name for plan in history.plans if plan.run_id == run.run_id for name in plan.kernels]
     tasks = [task for task in history.tasks if task.run_id == run.run_id]
     if sum(len(task.kernels) for task in tasks) != run.pairs:
-        return None  # a kill while it was written: nothing was measured by it
+        return None  # killed while writing the plan: nothing was measured
     if not all(0 <= number < len(names) for task in tasks for number in task.kernels):
         raise DataError(f"{history.path}: the plan of run {run.run_id} is damaged", code="damaged")
     try:

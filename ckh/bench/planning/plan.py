@@ -1,8 +1,8 @@
 """Plan of a run of bench: which kernels are measured on which problems, in which order.
 
-Plans depend on the seed, the problems and the model, if any, only, so that resumed runs and runs with more problems
-make the same choices. A random sample of a problem's kernels is a prefix of their shuffled order. Kernels that a model
-ranks first are informative: choices are made among them.
+Plans depend only on the seed, the problems and the model, if any, so that resumed runs and runs with more problems make
+the same choices. A random sample of a problem's kernels is a prefix of their shuffled order. Kernels ranked first by a
+model are informative: choices are made among them.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 ALL = "all"
 SAMPLE, BEST = "sample:", "best:"
-SEARCH = "search:"  # what the journal of a search says of its kernels
+SEARCH = "search:"  # prefix of the kernels setting in the journal of a search
 _COUNTED = re.compile(rf"({SAMPLE}|{BEST})([1-9]\d*)(?:\+([1-9]\d*))?")
 _HINT = "all, sample:N, best:N, best:N+M, a pattern such as '*_compv3_*', or a file with one kernel name a line"
 
@@ -53,11 +53,11 @@ class Scorer(Protocol):
 
 
 class PoolKernels(Sequence[Any]):
-    """Kernels of a pool by their numbers, in an order: of ten millions of pairs these are held alone.
+    """Kernels of a pool by index, in an order: plans with tens of millions of pairs store only these arrays.
 
     Attributes:
         pool: the pool.
-        numbers: theirs, shape (kernels,).
+        numbers: indices into the pool, shape (kernels,).
     """
 
     def __init__(self, pool: Sequence[Kernel], numbers: NDArray[np.intp]) -> None:
@@ -65,7 +65,7 @@ class PoolKernels(Sequence[Any]):
 
     @classmethod
     def of(cls, kernels: Sequence[Kernel]) -> PoolKernels:
-        """The same kernels so; others than these are a pool of their own."""
+        """Convert a sequence of kernels, which becomes its own pool unless it is a `PoolKernels` already."""
         return kernels if isinstance(kernels, cls) else cls(kernels, np.arange(len(kernels)))
 
     def __len__(self) -> int:
@@ -104,10 +104,10 @@ class Plan:
     """The pairs to measure.
 
     Attributes:
-        tasks: in their order.
-        refused: how many (problem, kernel) pairs were refused, by the first rule they break.
-        groups: of each kind of problems, how many kernels there were to choose from, and how many were refused.
-        origin: where these came from, in words.
+        tasks: tasks in order.
+        refused: number of refused (problem, kernel) pairs, by the first violated rule.
+        groups: for each kind of problems, the number of candidate kernels, and of refused kernels.
+        origin: description of the source of the kernels.
     """
 
     tasks: tuple[Task, ...]
@@ -123,7 +123,7 @@ class Plan:
     @property
     def kernels(self) -> tuple[Kernel, ...]:
         """Distinct kernels, in order of first use."""
-        # Tasks share pools, and a kernel takes long to hash.
+        # Tasks share pools, and hashing a kernel is slow.
         found: dict[Kernel, None] = {}
         seen: dict[int, NDArray[np.bool_]] = {}
         for task in self.tasks:
@@ -176,14 +176,14 @@ def make_plan(
         problems: distinct problems.
         kernels: "all", "sample:N" (N of each problem's kernels), "best:N" (the N with the highest score), "best:N+M"
             (those, and M others at random), a pattern for kernel names, or a file of them.
-        arch: what the kernels run on.
-        seed: what the random orders follow from.
-        candidates: what is chosen from.
-        score: what says which kernels are best.
+        arch: architecture that the kernels run on.
+        seed: seed of the random orders.
+        candidates: source of the kernels.
+        score: scores the kernels, for "best".
 
     Raises:
-        UsageError: `kernels` is malformed, requests the best where there is no score, or names a kernel that is not in
-            the pool.
+        UsageError: `kernels` is malformed, requests the best without a score, or names a kernel that is not in the
+            pool.
         DataError: the file of kernels cannot be read.
         NoKernelError: nothing is left to measure.
     """

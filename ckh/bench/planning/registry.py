@@ -1,7 +1,7 @@
-"""Registries: files that hold the complete kernels of one architecture, for people to read and programs to compare.
+"""Registries: files with the complete kernels of one architecture, readable by people and comparable by programs.
 
-A registry is a JSON object with its version, its architecture and its kernels, each on a line of its own with its name
-and every field. It is written whole or not at all, and read without trust.
+A registry is a JSON object with its version, its architecture and its kernels, each on its own line with its name and
+every field. Files are written atomically, and validated when read.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ REGISTRY = FileKind("registry of kernels", lambda path: _HEAD.match(head_of(path
 
 
 def write_registry(path: Path, kernels: Sequence[Kernel], *, arch: str) -> None:
-    """Write the kernels to a file, in their order, whole or not at all.
+    """Write kernels to a file in the given order, atomically.
 
     Raises:
-        UsageError: a kernel is incomplete, has a value that its name cannot hold, or is there twice.
+        UsageError: a kernel is incomplete, has a value that its name cannot hold, or is repeated.
         OutputError: the file cannot be written.
     """
     said = [_as_named(kernel) for kernel in kernels]
@@ -55,11 +55,11 @@ def write_registry(path: Path, kernels: Sequence[Kernel], *, arch: str) -> None:
 
 
 def read_registry(path: Path, op: AnyOperation) -> Registry[Any]:
-    """Read what `write_registry` wrote of an operation's kernels, or a list of kernels of AMD's tools.
+    """Read a registry of an operation's kernels, or a kernel list of AMD's tools.
 
     Raises:
         DataError: the file cannot be read, is damaged or of another version; a kernel has an unknown field, lacks one,
-            has a value of the wrong type, has a name that disagrees with its fields, or is there twice.
+            has a value of the wrong type, has a name that disagrees with its fields, or is repeated.
     """
     document = read_json(path, unique=True)
     lists = part_of(op, op.kernels.lists, ListFormat)
@@ -82,14 +82,14 @@ def read_registry(path: Path, op: AnyOperation) -> Registry[Any]:
 
 
 def limited_models(source: str, models: Sequence[Model]) -> list[Model]:
-    """The same models, which rank the kernels of a file alone.
+    """Restrict models to the kernels of a file.
 
     Args:
-        source: a registry, or a text file with complete names, one a line, where # begins a comment; - is stdin.
+        source: a registry, or a text file with complete names, one per line, where # begins a comment; - is stdin.
         models: the models.
 
     Raises:
-        DataError: the file cannot be read, or is none of these; `kernel_list` says what else is wrong.
+        DataError: the file cannot be read, or has neither format; see also `kernel_list`.
         UsageError: it is another architecture's registry.
     """
     text = sys.stdin.read(MOST_TEXT_BYTES) if source == _STDIN else read_text(Path(source))
@@ -114,7 +114,7 @@ def _name(kernel: Kernel) -> str:
 
 
 def _as_named(kernel: Kernel) -> Kernel:
-    """The same kernel as its name says it, whose numbers are Python's own."""
+    """Kernel rebuilt from its name, so that numbers are Python's own types."""
     op = operation_of_kernel(kernel)
     name = op.kernels.name(kernel)
     try:
@@ -129,7 +129,7 @@ def _as_named(kernel: Kernel) -> Kernel:
 
 
 def _repeated(items: Sequence[Any]) -> list[tuple[int, int]]:
-    """Where an item is for the second time, and where it was first."""
+    """Indices of each repeated item and of its first occurrence."""
     first: dict[Any, int] = {}
     return [(number, first[item]) for number, item in enumerate(items) if first.setdefault(item, number) != number]
 

@@ -1,4 +1,4 @@
-"""Results of a run's pairs: the last row of each, its times, and which are measured again."""
+"""Results of a run's pairs: the last row of each, its times, and the leaders to remeasure."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ if TYPE_CHECKING:
 
     from ckh.data.journal import ResultRow
 
-LEADER_MARGIN = 0.08  # how far behind the fastest a kernel is still measured again
+LEADER_MARGIN = 0.08  # maximum distance to the fastest kernel for remeasuring
 MAX_LEADERS = 12
 _STATUSES = tuple(Status)
 _NUMBERS = {status: number for number, status in enumerate(_STATUSES)}
 
 
 class Leader(NamedTuple):
-    """A kernel that is measured again: its name, median time, and runs of a sample."""
+    """A kernel to remeasure: its name, median time, and runs per sample."""
 
     kernel: str
     ms: float
@@ -29,9 +29,9 @@ class Leader(NamedTuple):
 
 
 class _ProblemRows:
-    """The last rows of a problem by one device, in the order of their kernels' numbers: 22 bytes each.
+    """Last rows of a problem by one device, in the order of kernel indices: 22 bytes each.
 
-    A journal has millions of rows, so what is not asked for is not kept.
+    A journal has millions of rows, so only the needed fields are kept.
     """
 
     __slots__ = ("again", "kernels", "loops", "ms", "node", "statuses")
@@ -42,7 +42,7 @@ class _ProblemRows:
         self.statuses, self.again = bytearray(), bytearray()
 
     def put(self, kernel: int, row: ResultRow) -> None:
-        """Take in the row of a kernel, given its number."""
+        """Store the row of a kernel, given its index."""
         at, ms, status = bisect_left(self.kernels, kernel), row.latency_ms or 0.0, _NUMBERS[row.status]
         if at == len(self.kernels) or self.kernels[at] != kernel:
             self.kernels.insert(at, kernel)
@@ -55,19 +55,19 @@ class _ProblemRows:
             self.statuses[at], self.again[at] = status, row.remeasured
 
     def status(self, kernel: int) -> Status | None:
-        """The result of a kernel, given its number; None if it has none yet."""
+        """Status of a kernel, given its index; None without a result."""
         at = bisect_left(self.kernels, kernel)
         return _STATUSES[self.statuses[at]] if at < len(self.kernels) and self.kernels[at] == kernel else None
 
     def measured(self) -> Iterator[tuple[int, float, int]]:
-        """The number of each kernel that has a time, its time and its runs of a sample."""
+        """Index, time and runs per sample of each kernel that has a time."""
         for kernel, ms, loops, status in zip(self.kernels, self.ms, self.loops, self.statuses, strict=True):
             if ms and _STATUSES[status] in MEASURED:
                 yield kernel, ms, loops
 
 
 class PairResults:
-    """The last row of every pair, by problem; what is known when a run is resumed."""
+    """Last row of every pair, by problem; the state of a resumed run."""
 
     def __init__(self, rows: Iterable[ResultRow] = ()) -> None:
         self._by_problem: dict[str, _ProblemRows] = {}
@@ -78,7 +78,7 @@ class PairResults:
 
     @classmethod
     def of_journal(cls, rows: Iterable[ResultRow]) -> PairResults:
-        """The rows that count of all of a journal, which are those of `Journal.final_rows`."""
+        """Final rows of a journal, the same as those of `Journal.final_rows`."""
         results, by_device, device = cls(), dict[tuple[str, str], _ProblemRows](), dict[str, str]()
         for row in rows:
             found = by_device.get((row.problem, row.node))
@@ -96,7 +96,7 @@ class PairResults:
         return self._numbers[kernel]
 
     def add(self, row: ResultRow) -> None:
-        """Take in a row, which replaces an earlier one of its pair, and those of its problem by another device."""
+        """Add a row, which replaces an earlier one of its pair, and those of its problem by another device."""
         if self.device(row.problem) != row.node:
             self._by_problem[row.problem] = _ProblemRows(row.node)
         self._by_problem[row.problem].put(self._number(row.kernel), row)
@@ -106,18 +106,18 @@ class PairResults:
         return self._by_problem[problem].node if problem in self._by_problem else None
 
     def set_aside(self, problem: str) -> None:
-        """Forget what is known of a problem, which is measured anew."""
+        """Discard the results of a problem that is to be measured again."""
         self._by_problem.pop(problem, None)
 
     def has(self, problem: str, kernel: str) -> bool:
-        """True if there is a row of the pair that says something about it."""
+        """True if there is a conclusive row of the pair."""
         if problem not in self._by_problem or kernel not in self._numbers:
             return False
         status = self._by_problem[problem].status(self._numbers[kernel])
         return status is not None and status not in TRIED_AGAIN
 
     def by_problem(self) -> Iterator[tuple[str, str, list[str]]]:
-        """Of each problem the device that measured it, and its kernels with a row that says something."""
+        """For each problem, the device that measured it, and its kernels with a conclusive row."""
         for problem, rows in self._by_problem.items():
             if names := [name for name in map(self._names.__getitem__, rows.kernels) if self.has(problem, name)]:
                 yield problem, rows.node, names
@@ -128,20 +128,20 @@ class PairResults:
 
     @property
     def is_any_right(self) -> bool:
-        """True if any pair has a right result, with a time or of a device that has none."""
+        """True if any pair has a right result, with or without a time."""
         verified = _NUMBERS[Status.VERIFIED]
         return any(any(rows.ms) or verified in rows.statuses for rows in self._by_problem.values())
 
     def best_ns(self, problem: str) -> float:
-        """The least median time of a problem, 0 if none is known."""
+        """Minimum of a problem's median times, 0 if unknown."""
         return min((one.ms * NS_PER_MS for one in self._measured(problem)), default=0.0)
 
     def leaders(self, problem: str, count: int | None = None) -> list[Leader]:
-        """The kernels to measure again, fastest first; none if that was done or there is nothing to compare.
+        """Kernels to remeasure, fastest first; none if that was done or there is nothing to compare.
 
         Args:
             problem: canonical text.
-            count: how many; None: up to `MAX_LEADERS` that are within `LEADER_MARGIN` of the best.
+            count: number of kernels; None: up to `MAX_LEADERS` within `LEADER_MARGIN` of the best.
         """
         ranked = sorted(self._measured(problem), key=lambda one: one.ms)
         again = sum(self._by_problem[problem].again) if ranked else 0

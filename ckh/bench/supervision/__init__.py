@@ -1,1 +1,1 @@
-"""The process of `ckh bench`: the sweep, its workers, and the journal's rows."""
+"""The `ckh bench` process: the sweep, its workers, and the journal's rows."""

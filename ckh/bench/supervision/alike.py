@@ -1,6 +1,7 @@
-"""Devices that measure for one journal are alike: a reference kernel has to take about as long on each of them.
+"""Check that devices measuring for one journal are equally fast, by the time of a reference kernel on each.
 
-Compared are all devices of a run, and those of the runs that it goes on with, by what the journal says of them.
+All devices of a run are compared with each other and with those of the runs that it continues, as recorded in the
+journal.
 """
 
 from __future__ import annotations
@@ -24,14 +25,14 @@ if TYPE_CHECKING:
     from ckh.bench.supervision.protocol import Job
     from ckh.bench.supervision.runner import JobRunner
 
-DEVICE_RATIO = {HOST_KIND: 1.5}  # how many times slower than the fastest one a device may be; GPUs: below
+DEVICE_RATIO = {HOST_KIND: 1.5}  # maximum ratio to the fastest device; for GPUs see below
 _DEVICE_RATIO = 1.05
-_ROUNDS = 3  # of the reference kernel on each device
+_ROUNDS = 3  # rounds of the reference kernel on each device
 
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """A kernel on a problem by which devices are compared.
+    """A (kernel, problem) pair to compare devices by.
 
     Attributes:
         setup: the problem.
@@ -47,10 +48,10 @@ class Reference:
 
 
 class Alike:
-    """The devices that measure for a journal, by the time of a reference kernel on each.
+    """The devices that measure for a journal, with the time of a reference kernel on each.
 
     Args:
-        kind: of the devices.
+        kind: kind of the devices.
         reference: the kernel.
     """
 
@@ -60,11 +61,11 @@ class Alike:
         self.times = {f"{name or 'the device'} of an earlier run": ms for name, ms in reference.earlier.items()}
 
     def is_earlier(self, names: Collection[str]) -> bool:
-        """True if earlier runs had no other devices than these."""
+        """True if earlier runs had no devices besides these."""
         return self._reference.earlier.keys() <= set(names)
 
     def time(self, runner: JobRunner) -> float | None:
-        """Time the reference kernel with a device, in ms; None if it gives no time there, or was stopped."""
+        """Time the reference kernel on a device, in ms; None if it fails there, or was stopped."""
         one = self._reference
         replies = [
             reply for _ in range(_ROUNDS) for _, reply in measure(runner, one.setup, [one.built], DEFAULT_SAMPLES)
@@ -73,15 +74,15 @@ class Alike:
         return median(samples) / NS_PER_MS if samples else None
 
     def add(self, runner: JobRunner) -> None:
-        """Time it with a device that is to measure."""
+        """Time the reference kernel on a device that is to measure."""
         if (ms := self.time(runner)) is not None:
             self._keep(runner.node, ms)
 
     def require(self) -> None:
-        """Refuse to mix devices that differ.
+        """Refuse to mix devices of different speed.
 
         Raises:
-            DeviceError: one is slower than the fastest by more than is allowed.
+            DeviceError: a device is too much slower than the fastest one.
         """
         if len(self.times) <= 1:
             return
@@ -97,7 +98,7 @@ class Alike:
         note(f"{len(self.times)} devices differ by {ratio - 1:.1%} on a reference kernel")
 
     def admits(self, runner: JobRunner) -> bool:
-        """True if a device that came while the run lasts measures as those that were compared."""
+        """True if a device that joined during the run is as fast as those compared."""
         if not self.times or runner.node in self.times:
             return True
         ms = self.time(runner)

@@ -53,12 +53,12 @@ if TYPE_CHECKING:
 
 _RUNS = Path("runs")
 SOURCES = ("problems", "kernels", "registry", "model")  # settings that may name files
-_MOST_SEEN_BYTES = 1 << 26  # of a journal that is read for the pace alone
+_MOST_SEEN_BYTES = 1 << 26  # maximum size of a journal that is read only for its pace
 
 
 @dataclass(frozen=True, slots=True)
 class CandidateGroup:
-    """Numbers of candidate kernels for problems of a kind, and of those the architecture refuses."""
+    """Numbers of candidate kernels for problems of a kind, and of those refused by the architecture."""
 
     kind: str
     arch: str
@@ -67,7 +67,7 @@ class CandidateGroup:
 
 
 class Outlook(Record):
-    """The work that a run would do."""
+    """Work remaining in a run."""
 
     kernels: int
     to_compile: int
@@ -78,25 +78,25 @@ class Outlook(Record):
     pairs_done: int
     """Pairs that are measured already."""
     refused: dict[str, int]
-    """Pairs by reason."""
+    """Refused pairs by reason."""
     compile_s: float | None
-    """Mean CPU seconds that kernels of the operation took to compile here; null: none was compiled."""
+    """Mean CPU seconds to compile kernels of the operation here; null: none was compiled."""
     estimate_s: float
-    """Estimated time in all."""
+    """Estimated total time."""
     measuring_s: float
-    """Seconds of the estimate that measuring takes; compiling takes the others."""
+    """Measuring part of the estimate in seconds; the rest is compiling."""
     chosen_by: str
     """Model or estimate that selected the kernels of --plan; empty without --plan and for a resumed run."""
     groups: tuple[CandidateGroup, ...]
     missing: str
-    """Why kernels cannot be compiled here; empty if they can."""
+    """Reason why kernels cannot be compiled here; empty if they can."""
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """Result of a run: counts, pairs left, and whether any pair, of this or earlier runs, has a right result.
+    """Result of a run: counts, remaining pairs, and whether any pair, of this or earlier runs, has a right result.
 
-    `active` is of a run that chooses what it measures.
+    `active` is the report of a run with --active.
     """
 
     reason: StopReason
@@ -122,15 +122,15 @@ class Campaign:
     """A run in a folder.
 
     Args:
-        device_kind: "host", "hip" or "emulated"; None: that of the run that is resumed, else hip where there is a GPU.
-        options: of the device.
-        cluster: whose nodes compile and measure; None: this machine.
-        given: the settings; with `resume`, those that are given must be the ones of the folder's run.
+        device_kind: "host", "hip" or "emulated"; None: that of the resumed run, else hip if there is a GPU.
+        options: device options.
+        cluster: cluster whose nodes compile and measure; None: this machine.
+        given: the settings; with `resume`, those given must equal the settings of the folder's run.
         out: the folder; None: `runs/<variant>-<arch>-<date>`, or with `resume` the newest such folder.
-        resume: whether to go on with what the folder holds: the pairs of its plan, which are in its journal.
+        resume: whether to continue the folder's run: the pairs of its plan, which is in its journal.
         force: whether a run in the folder may be replaced.
-        limits: what the run may use, where its plan depends on that.
-        measures: whether it will measure: then this machine's device is tried before anything is planned.
+        limits: limits that the plan depends on.
+        measures: whether it will measure: then this machine's device is tested before planning.
 
     Raises:
         UsageError: the folder holds a run already and neither `resume` nor `force` is set, or it holds none to resume,
@@ -138,7 +138,7 @@ class Campaign:
         DeviceError: the device cannot be used.
         DataError: the journal or a file of problems or kernels is unusable.
         NoKernelError: no kernel applies to any problem.
-        ModelError: the best kernels are requested, and there is no model that says which.
+        ModelError: the best kernels are requested, and there is no model to rank them.
     """
 
     def __init__(  # noqa: PLR0913 - a run is that many choices, and its callers have them one by one
@@ -187,13 +187,13 @@ class Campaign:
         stored = None if self._history is None else stored_plan(self._history, operation(self.settings.op))
         self._is_stored = stored is not None
         self.plan: Plan = stored or self._made_plan(limits or BenchLimits())
-        # A plan of few problems also follows from models and times of that day.
+        # A plan of few problems also depends on the models and times of that day.
         if stored is not None and self.settings.plan is None and any(given[name] is not None for name in SOURCES):
             self._refuse_other_pairs(self._made_plan(BenchLimits()))
         self._results = PairResults() if self._history is None else self._history.results
 
     def _made_plan(self, limits: BenchLimits) -> Plan:
-        """The plan of the settings."""
+        """Make the plan of the settings."""
         settings, arch = self.settings, self.device.arch
         score = _scorer(arch.name, _path(settings.model))
         measured = measured_of(operation(settings.op))
@@ -211,7 +211,7 @@ class Campaign:
         return few
 
     def outlook(self, limits: BenchLimits) -> Outlook:
-        """Outlook of the remaining work."""
+        """Estimate the remaining work."""
         left = self.plan.without(self._results.has)
         kernels = left.kernels
         to_compile, missing = self._to_compile(kernels)
@@ -296,7 +296,7 @@ class Campaign:
         check_output(path, JOURNAL, force=force, inputs=inputs, instead="go on with --resume, ")
 
     def _refuse_other_pairs(self, made: Plan) -> None:
-        """Refuse problem or kernel files changed since the run began."""
+        """Refuse problem or kernel files that changed since the run began."""
         if made.pair_names() != self.plan.pair_names():
             raise UsageError(
                 f"the options give {made.pairs} pairs, the run in {self.out} has {self.plan.pairs}",
@@ -309,7 +309,7 @@ class Campaign:
         for what, then, now, matters in (
             ("device", last.device, here.name, True),
             ("architecture", last.arch, here.arch, True),
-            # A run that failed at once may go on with a compiler that was repaired.
+            # A run that failed at once may continue with a repaired compiler.
             ("compiler", last.compiler, here.compiler, has_rows),
             ("flags", last.flags, here.flags, has_rows),
         ):
@@ -321,7 +321,7 @@ class Campaign:
                 )
 
     def _pace(self, jobs: int | None) -> Pace:
-        """Durations by this run's journal, or the newest run on the same device."""
+        """Pace from this run's journal, or from the newest run on the same device."""
         history = self._history or _seen_run(self.out, self._kind, self.device.arch.name, self.settings.op)
         return Pace.of(self.device, self.settings.op, jobs, history)
 
@@ -388,17 +388,17 @@ def _settle(given: Given, history: History | None, device_kind: str, default_dty
 
 
 def _sets(given: Given) -> int:
-    """Number of operand sets that a GPU's timed runs rotate; 0: enough to exceed the caches."""
+    """Number of operand sets that timed GPU runs rotate through; 0: enough to exceed the caches."""
     if given["rotating"] is not None:
         return int(given["rotating"])
     return 0 if given["cold"] is None else 1
 
 
 def _check_choice(settings: Settings) -> None:
-    """Refuse options that select kernels in two ways.
+    """Refuse conflicting options that select kernels.
 
     Raises:
-        UsageError: there are such.
+        UsageError: there are such options.
     """
     if settings.plan is not None and settings.kernels.startswith((SAMPLE, BEST)):
         raise UsageError(
@@ -432,7 +432,7 @@ def _check_choice(settings: Settings) -> None:
 
 
 def _scorer(arch: str, folder: Path | None) -> Scorer:
-    """Scores of kernels by the model of a folder, or the model that `ckh predict` would use."""
+    """Scores by the model of a folder, or by the model that `ckh predict` would use."""
     models: dict[Wanted, Model] = {}
 
     def score(problem: Problem, pool: tuple[Kernel, ...]) -> NDArray[np.float64]:
@@ -480,7 +480,7 @@ def _newest_run(given: Given, arch: str) -> Path:
 
 
 def _seen_run(out: Path, kind: str, arch: str, op: str) -> History | None:
-    """The newest run beside a folder, or in the usual place, on such a device."""
+    """Newest run on the same kind of device, beside a folder or in the default place."""
     found = {path.resolve() for folder in (out.parent, _RUNS) for path in folder.glob(f"*/{JOURNAL_NAME}")}
     for path in sorted(found, key=lambda one: one.stat().st_mtime, reverse=True):
         if path.stat().st_size > _MOST_SEEN_BYTES:

@@ -1,8 +1,8 @@
-"""Building kernels and having workers run them: what every command that measures does, by one `Driver`.
+"""`Driver`: builds kernels and runs them in workers, for every command that measures.
 
-Its two methods are where work leaves this process. `build` compiles by content: a source of one hash is compiled once,
-wherever. `worker` is one device: all candidates of a problem are measured by one, so that their times compare. Rows are
-made, and the journal is written, by the caller alone.
+Work leaves this process through two methods. `build` compiles by content: each distinct source is compiled once,
+wherever that is. `worker` is one device: all candidates of a problem are measured by the same device, so that their
+times compare. Only the caller makes rows and writes the journal.
 """
 
 from __future__ import annotations
@@ -37,15 +37,15 @@ T = TypeVar("T")
 
 
 class Driver:
-    """Builds kernels for a device and runs them in its workers; counts the seconds of both by phase.
+    """Builds kernels for a device and runs them in its workers; accumulates the seconds of both by phase.
 
-    With `is_spread` devices of several machines are served.
+    With `is_spread`, devices of several machines are used.
 
     Args:
-        device: what kernels are emitted for and run on.
-        limits: time of a kernel and of its compiler, and compilers at a time.
-        should_stop: called all the time; once it is true, what is left is left out.
-        configs: of the workers that may run at a time; None: the device's.
+        device: device that kernels are emitted for and run on.
+        limits: timeouts of kernels and compilers, and parallel compilers.
+        should_stop: polled; once it is true, remaining work is omitted.
+        configs: configurations of the workers that may run in parallel; None: the device's.
     """
 
     is_spread = False
@@ -75,11 +75,11 @@ class Driver:
 
     @property
     def identity(self) -> DeviceIdentity:
-        """The identity of the device that measures."""
+        """Identity of the measuring device."""
         return self.device.identity()
 
     def build(self, kernels: Sequence[Kernel], title: str = "") -> dict[Kernel, Built]:
-        """Build kernels; those left when stopped are left out. A title shows progress.
+        """Build kernels; those not reached when stopped are omitted. A title enables a progress bar.
 
         Raises:
             DeviceError: there is no compiler.
@@ -102,10 +102,10 @@ class Driver:
         timeout_s: float | None = None,
         should_stop: Callable[[], bool] | None = None,
     ) -> Iterator[JobRunner]:
-        """A worker, which starts with its first job; None: the first configuration, the limits, what stops the others.
+        """A worker, started by its first job. Arguments default to the first configuration and the driver's own limits.
 
         Yields:
-            The supervisor, whose `run` raises DeviceError where no worker can be started.
+            The supervisor, whose `run` raises DeviceError if no worker can be started.
         """
         config = config or self.configs[0]
         options = SupervisorOptions(timeout_s or self.limits.timeout_s, config)
@@ -118,14 +118,14 @@ class Driver:
                     self._count(supervisor)
 
     def serve(self, choose: Callable[[str], T | None], work: Callable[[JobRunner, T], None]) -> None:
-        """Do each task with the next worker that is free, all of it with the same one; a failure ends all.
+        """Execute each task on the next free worker, one task on one worker; a failure ends all.
 
         Args:
-            choose: what a device, given by its node's name, is to do next; None: nothing more.
-            work: does a task with a worker; called by several threads.
+            choose: returns the next task of a device, given by its node's name; None: nothing more.
+            work: executes a task with a worker; called from several threads.
 
         Raises:
-            CkhError: what `work` raised first.
+            CkhError: the first error raised by `work`.
         """
         from joblib import Parallel, delayed
 
@@ -155,24 +155,24 @@ class Driver:
 
     @property
     def names(self) -> frozenset[str]:
-        """The names of the devices that measure, which rows have."""
+        """Names of the measuring devices, as in rows."""
         return frozenset(map(self._name, self.configs))
 
     def _name(self, config: WorkerConfig) -> str:
-        """The name of a worker's device; empty where there is but one."""
+        """Name of a worker's device; empty if there is only one."""
         return "" if len(self.configs) == 1 else device_name(machine_name(), config)
 
     def require_alike(self, alike: Alike) -> None:
-        """Refuse to mix devices that differ: those of a cluster, and others than an earlier run had.
+        """Refuse to mix devices of different speed: those of a cluster, and those of earlier runs.
 
         Raises:
-            DeviceError: one is slower than the fastest by more than is allowed.
+            DeviceError: a device is too much slower than the fastest one.
         """
         self._time(alike)
         alike.require()
 
     def _time(self, alike: Alike) -> None:
-        """Time the reference kernel with devices. Those of one machine are taken as they are."""
+        """Time the reference kernel on devices. Those of one machine are assumed equal."""
         if alike.times and not alike.is_earlier(self.names):
             for config in self.configs:
                 with self.worker(config) as runner:
@@ -183,7 +183,7 @@ class Driver:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        """End what runs elsewhere, if anything does."""
+        """End remote processes, if any."""
 
     def _count(self, runner: JobRunner) -> None:
         for phase, seconds in runner.phase_s.items():

@@ -1,8 +1,8 @@
-"""Runs a command so that nothing which it starts outlives it, or us.
+"""Run a command so that no process it starts outlives it, or its caller.
 
-Between us and a worker or a compiler stands a guard, a process that does nothing but wait. All that the command starts
-stays below it, in whichever session (PR_SET_CHILD_SUBREAPER). When the command ends, when we say so and when we die,
-the guard kills what is there, and ends as the command did.
+A guard is a waiting process between the caller and a worker or compiler. Everything that the command starts remains its
+descendant, in whichever session (PR_SET_CHILD_SUBREAPER). When the command ends, on request, and when the caller dies,
+the guard kills all descendants, and exits with the command's status.
 
 This file is also the guard's program (`python -I -S guard.py PARENT COMMAND...`): it imports nothing of ckh.
 """
@@ -25,22 +25,22 @@ if TYPE_CHECKING:
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
 _SIGNALS = (signal.SIGCHLD, signal.SIGTERM)
-_NOT_FOUND = 127  # the exit code, as shells have it
-_PARENT_FIELD = 1  # of /proc/PID/stat, behind the program's name
+_NOT_FOUND = 127  # the exit code used by shells
+_PARENT_FIELD = 1  # field of /proc/PID/stat after the program's name
 
-_KILL_TIMEOUT_S = 5.0  # a driver may not let a process go
+_KILL_TIMEOUT_S = 5.0  # a driver may keep a process from ending
 _END_TIMEOUT_S = 10.0
 _PAUSE_S = 0.002
 
 
 def guarded(command: list[str]) -> list[str]:
-    """The command line that runs a command below a guard, which ends when the thread that started it does."""
+    """Command line that runs a command below a guard, which ends with the thread that started it."""
     return [sys.executable, "-I", "-S", __file__, str(os.getpid()), *command]
 
 
 def end_guarded(process: subprocess.Popen[bytes]) -> None:
-    """End a guard and all that is below it; what a driver does not let go is left behind."""
-    import subprocess  # not for the guard itself, whose start is to be quick
+    """End a guard and its descendants; processes kept alive by a driver are left."""
+    import subprocess  # not at module level, as the guard itself must start quickly
 
     with suppress(ProcessLookupError):
         process.send_signal(signal.SIGCONT)  # the command may have stopped it
@@ -54,7 +54,7 @@ def end_guarded(process: subprocess.Popen[bytes]) -> None:
 
 
 def adopt_orphans() -> None:
-    """Have processes below this one become its children when their parents end."""
+    """Make orphaned descendants children of this process."""
     ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
@@ -66,7 +66,7 @@ def _guard(parent: int, command: list[str]) -> None:
     child = os.fork()
     if child == 0:
         _become(command, guard, before)
-    # The command's pipes are its own: who reads them is to see when it has closed them.
+    # The command has its own pipes: their readers must see when it closes them.
     for descriptor in (0, 1):
         os.dup2(os.open(os.devnull, os.O_RDWR), descriptor)
     status = _wait(child)
@@ -76,15 +76,15 @@ def _guard(parent: int, command: list[str]) -> None:
 
 def _die_with_parent(parent: int, number: signal.Signals) -> None:
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, number)
-    if os.getppid() != parent:  # it died before
+    if os.getppid() != parent:  # the parent died before
         os._exit(1)
 
 
 def _become(command: list[str], guard: int, mask: set[int | signal.Signals]) -> None:
-    """Replace this process, in a session of its own: what it sends to its process group does not reach the guard."""
+    """Replace this process, in a new session: signals to its process group do not reach the guard."""
     os.setsid()
     _die_with_parent(guard, signal.SIGKILL)
-    for number in (signal.SIGPIPE, signal.SIGXFSZ):  # Python ignores them, and a program inherits that
+    for number in (signal.SIGPIPE, signal.SIGXFSZ):  # ignored by Python, which a program would inherit
         signal.signal(number, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_SETMASK, mask)
     try:
@@ -95,7 +95,7 @@ def _become(command: list[str], guard: int, mask: set[int | signal.Signals]) -> 
 
 
 def _wait(child: int) -> int:
-    """The status with which the command ended, or with which it is to look as if: that of a SIGTERM to the guard."""
+    """Exit status of the command, or that of a SIGTERM sent to the guard."""
     while signal.sigwait(_SIGNALS) != signal.SIGTERM:
         with suppress(ChildProcessError):
             while (reaped := os.waitpid(-1, os.WNOHANG))[0]:
@@ -105,7 +105,7 @@ def _wait(child: int) -> int:
 
 
 def _kill_all() -> None:
-    """Kill the processes below this one until there are none."""
+    """Kill the descendants of this process until there are none."""
     deadline = time.monotonic() + _KILL_TIMEOUT_S
     with suppress(ChildProcessError):
         while time.monotonic() < deadline:
@@ -122,7 +122,7 @@ def _children() -> list[int]:
 
 
 def _parent_of(folder: Path) -> int:
-    """The parent of a process, given its folder below /proc; 0 if it has ended, or is none."""
+    """Parent of a process, given its folder below /proc; 0 if the process has ended or does not exist."""
     if not folder.name.isdecimal():
         return 0
     try:

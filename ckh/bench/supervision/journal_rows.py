@@ -1,6 +1,6 @@
-"""Records of the journal: of a run that begins, and of what a worker answered.
+"""Records of the journal: the beginning of a run, and worker replies.
 
-This is the one place that says what no time and an unstable time are.
+The only place that decides which times are invalid and which are unstable.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ NS_PER_MS = 1e6
 
 
 def new_record(identity: DeviceIdentity, settings: Settings, pairs: int | None = None) -> RunRecord:
-    """The record of a run that begins now, of a plan of so many pairs."""
+    """Record of a run that begins now, with a plan of `pairs` pairs."""
     now = datetime.now(timezone.utc)
     return RunRecord(
         run_id=f"{now:%Y%m%dT%H%M%SZ}-{secrets.token_hex(3)}",
@@ -46,13 +46,13 @@ def new_record(identity: DeviceIdentity, settings: Settings, pairs: int | None =
 
 
 def with_times(reply: Reply) -> Reply:
-    """The reply; if it is OK but has times that cannot be, a launch error with the reason."""
+    """Turn an OK reply with invalid times into a launch error with the reason; return others unchanged."""
     reason = complaint(reply.samples_ns) if reply.status is Status.OK else ""
     return replace(reply, status=Status.LAUNCH_ERROR, message=reason, samples_ns=()) if reason else reply
 
 
 def result_row(run_id: str, problem: str, kernel: str, reply: Reply, built: Built) -> ResultRow:
-    """The row of a (problem, kernel) pair, both by name. One with a status of `MEASURED` has positive, finite times."""
+    """Row of a (problem, kernel) pair, both by name. A status of `MEASURED` implies positive, finite times."""
     reply = with_times(reply)
     row = ResultRow(
         run_id=run_id,

@@ -13,10 +13,10 @@ DEFAULT_STOP_GAIN = 0.02
 
 @dataclass(frozen=True, slots=True)
 class BenchLimits:
-    """Lengths of time in seconds, compilers at a time (None: by cores and memory), and leaders of a problem.
+    """Timeouts in seconds, parallel compilers (None: by cores and memory), and leaders per problem.
 
-    `leaders` is how many kernels of a problem are measured again; None: up to 12 that are within 8 % of the best.
-    `stop_gain` is of mean efficiency, in percentage points a minute.
+    `leaders` is the number of kernels remeasured per problem; None: up to 12 within 8 % of the best. `stop_gain` is in
+    percentage points of mean efficiency per minute.
     """
 
     budget_s: float | None = declared(Declared("Time budget, e.g. 20m.", metavar="TIME"), default=None)

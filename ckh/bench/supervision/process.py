@@ -1,8 +1,8 @@
-"""One worker process as the supervisor sees it: jobs in, replies out, and its end.
+"""One worker process as used by the supervisor: jobs, replies, and its termination.
 
-A kernel runs in the worker and can read and write whatever the worker can. So a reply counts only if it comes from the
-worker's process (the system says who writes), has the random number that the job was sent with, and is one that an
-honest worker can give to just this job (`protocol.mismatch`). Everything else is the end of the worker.
+A kernel runs inside the worker and can read and write whatever the worker can. So a reply counts only if it comes from
+the worker's process (as reported by the kernel's socket credentials), carries the random number of its job, and is one
+that a correct worker can give to this job (`protocol.mismatch`). Anything else ends the worker.
 """
 
 from __future__ import annotations
@@ -32,18 +32,18 @@ if TYPE_CHECKING:
 
 _START_TIMEOUT_S = 120.0
 _HANGS = "dmesg may say why the GPU hangs; reset it (amd-smi reset --gpureset -g 0) or restart the machine"
-_STARTS = 3  # of a worker that something kills
+_STARTS = 3  # attempts to start a worker that is killed
 _EXIT_TIMEOUT_S = 1.0
 _TAIL_BYTES = 4096
 _READ_BYTES = 1 << 16
-_MOST_READ_BYTES = 1 << 20  # of a reply, and of what is left in stderr
+_MOST_READ_BYTES = 1 << 20  # of a reply, and of the remaining stderr
 _STOP_CHECK_S = 0.25
 _MESSAGE_LENGTH = 300
 _SHOWN = 80
-_NUMBER_BITS = 62  # of the numbers that jobs are sent with, which no kernel guesses
+_NUMBER_BITS = 62  # of the random numbers of jobs, which no kernel can guess
 _CREDENTIALS = struct.Struct("3i")  # process, user, group
 
-# These come from outside, as a rule: from the system when memory is short, or from somebody.
+# Usually sent from outside: by the system when memory is short, or by a user.
 _KILLS = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
@@ -51,7 +51,7 @@ class WorkerDiedError(Exception):
     """The worker ended; the message says how, with the last line of its stderr.
 
     Attributes:
-        was_killed: whether it was by a signal that as a rule comes from outside.
+        was_killed: whether it was ended by a signal that usually comes from outside.
     """
 
     def __init__(self, message: str, *, was_killed: bool = False) -> None:
@@ -60,11 +60,11 @@ class WorkerDiedError(Exception):
 
 
 class DeadlineError(Exception):
-    """No reply came in time."""
+    """No reply before the deadline."""
 
 
 class WorkerProcess:
-    """A running worker that is ready for jobs. One that is killed while it starts is started again, twice.
+    """A running worker that is ready for jobs. A worker killed while it starts is restarted, at most twice.
 
     Raises:
         DeviceError: it cannot be started.
@@ -95,11 +95,11 @@ class WorkerProcess:
 
     def _start(self, device: Device, config: WorkerConfig) -> None:
         self._tail, self._received = bytearray(), bytearray()
-        self._pid = 0  # of the worker itself, which is below the guard; 0: it has not written yet
+        self._pid = 0  # of the worker itself, below the guard; 0: nothing received yet
         self._socket, its_end = socket.socketpair()
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
         with its_end:
-            # In a session of its own: a Ctrl-C is for the supervisor, which lets the kernel at work finish.
+            # In a new session: a Ctrl-C is handled by the supervisor, which lets the current kernel finish.
             self._process = subprocess.Popen(
                 guarded([*device.worker_command(), config.to_json()]),
                 stdin=its_end.fileno(),
@@ -114,8 +114,7 @@ class WorkerProcess:
         self._poll = select.poll()
         for descriptor in (self._socket.fileno(), self._err):
             self._poll.register(descriptor, select.POLLIN)
-        # Jobs whose replies are to come, as they are and as they were sent; a worker begins with a reply to one that
-        # is not sent.
+        # Jobs without a reply, as given and as sent; the worker's first line is the reply to a job that is not sent.
         self._jobs = deque([(READY, READY)])
 
     @property
@@ -124,17 +123,17 @@ class WorkerProcess:
         return bool(self._jobs)
 
     def send(self, job: Job) -> None:
-        """Hand over a job; that the worker is dead is found out when receiving."""
+        """Send a job; a dead worker is detected when receiving."""
         sent = replace(job, id=secrets.randbits(_NUMBER_BITS))
         self._jobs.append((job, sent))
         self._write(sent.to_line())
 
     def receive(self, deadline: float, should_give_up: Callable[[], bool] = lambda: False) -> Reply:
-        """The reply to the first job that has none yet.
+        """Receive the reply to the first unanswered job.
 
         Raises:
-            WorkerDiedError: there will be none.
-            DeadlineError: it did not come by `deadline` (of time.monotonic), or `should_give_up` said so.
+            WorkerDiedError: the worker ended.
+            DeadlineError: there was no reply before `deadline` (of time.monotonic), or `should_give_up` returned True.
         """
         while b"\n" not in self._received:
             left = deadline - time.monotonic()
@@ -143,7 +142,7 @@ class WorkerProcess:
             readable = self._poll.poll(max(1, int(1000 * min(left, _STOP_CHECK_S))))
             for descriptor, _ in readable:
                 self._read(descriptor)
-            if not readable and self._process.poll() is not None:  # though somebody keeps its pipes open
+            if not readable and self._process.poll() is not None:  # even if another process keeps its pipes open
                 raise self._ended()
         line = bytes(self._received[: self._received.index(b"\n")])
         del self._received[: len(line) + 1]
@@ -168,12 +167,12 @@ class WorkerProcess:
             self._socket.sendall(line)
 
     def kill(self) -> None:
-        """End it at once, with all that it has started.
+        """End the worker at once, with all its descendants.
 
-        What a driver does not let go is left behind: whether the next worker can work is tried then.
+        Processes kept alive by a driver are left; whether the next worker can run is checked when it starts.
         """
         end_guarded(self._process)
-        if self._pid:  # in case that the kernel has killed the guard
+        if self._pid:  # in case the kernel has killed the guard
             with suppress(ProcessLookupError, PermissionError):
                 os.killpg(self._pid, signal.SIGKILL)
             self._pid = 0
@@ -200,15 +199,15 @@ class WorkerProcess:
             raise self._lied(f"the worker answered nonsense: {bytes(self._received[:_SHOWN])!r}")
 
     def _read_socket(self) -> tuple[bytes, int]:
-        """Read the next bytes of a process, and which process it was; nothing when none can write any more."""
+        """Read the next bytes, and the sending process; nothing once no process can write any more."""
         try:
             data, ancillary, _, _ = self._socket.recvmsg(_READ_BYTES, socket.CMSG_SPACE(_CREDENTIALS.size))
-        except ConnectionResetError:  # it ended without having read its job
+        except ConnectionResetError:  # it ended without reading its job
             return b"", 0
         return data, _CREDENTIALS.unpack(ancillary[0][2])[0] if ancillary else 0
 
     def _ended(self) -> WorkerDiedError:
-        """Why a worker that has closed its pipe does not reply: it is about to end, or never will."""
+        """Reason why a worker that has closed its pipe does not reply: it has ended, or never will reply."""
         with suppress(subprocess.TimeoutExpired):
             self._process.wait(_EXIT_TIMEOUT_S)
         code = self._process.poll()
@@ -222,13 +221,13 @@ class WorkerProcess:
         return WorkerDiedError(self._obituary(how), was_killed=-code in _KILLS)
 
     def _read_stderr(self) -> int:
-        """How many bytes there were."""
+        """Read from stderr; returns the number of bytes."""
         try:
             data = os.read(self._err, _READ_BYTES)
         except BlockingIOError:
             return 0
         if not data:
-            with suppress(KeyError):  # the end is met twice when stderr closes before the socket does
+            with suppress(KeyError):  # the end is seen twice if stderr closes before the socket does
                 self._poll.unregister(self._err)
         self._tail += data
         del self._tail[:-_TAIL_BYTES]

@@ -1,4 +1,4 @@
-"""The messages of supervisor and worker: one JSON object per line, jobs one way and replies the other."""
+"""Messages between supervisor and worker: one JSON object per line, jobs to the worker and replies from it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ HIP, EMULATED = "hip", "emulated"  # the kinds of workers that have a GPU
 OPERANDS, RESULT = ("a", "b"), "out"  # files of stored elements, without a header
 MAX_MESSAGE = 2000  # characters
 _SHOWN = 80
-# The others are not a worker's to find out.
+# Statuses that a worker cannot report.
 _NO_WORKERS = (
     *(Status.COMPILE_ERROR, Status.COMPILE_TIMEOUT, Status.COMPILE_INTERRUPTED),
     *(Status.INVALID, Status.TIMEOUT, Status.UNSTABLE, Status.LAUNCH_BOUND),
@@ -32,11 +32,11 @@ _STATUSES = tuple(str(status) for status in Status if status not in _NO_WORKERS)
 class Op(StrEnum):
     """Kinds of jobs of a worker."""
 
-    PROBLEM = "problem"  # make inputs and reference; they serve the jobs that follow
+    PROBLEM = "problem"  # prepare inputs and reference for the jobs that follow
     MEASURE = "measure"  # run a kernel, check its result, calibrate, time it
     TIME = "time"  # time a kernel whose result is known to be right
-    LOAD = "load"  # load a library, which needs no problem; the reply's message is its kernel's name
-    RUN = "run"  # run a kernel once on the operands of a folder, and write its result there
+    LOAD = "load"  # load a library, without a problem; the reply's message is the kernel's name
+    RUN = "run"  # run a kernel once on operands from a folder, and write its result there
 
 
 class Phase(StrEnum):
@@ -53,7 +53,7 @@ class Phase(StrEnum):
     OTHER = "other"  # reading jobs, writing replies
 
 
-# Phases that are the work itself; the rest of the wall time is orchestration.
+# Phases of actual work; the rest of the wall time is orchestration.
 WORK_PHASES = (Phase.INPUTS, Phase.REFERENCE, Phase.RUN, Phase.VERIFY, Phase.CALIBRATE, Phase.TIME)
 
 Seconds = dict[str, float]
@@ -68,7 +68,7 @@ class PhaseClock:
 
     @contextmanager
     def phase(self, phase: Phase) -> Iterator[None]:
-        """Count the time of the context."""
+        """Add the duration of the context."""
         start = perf_counter()
         try:
             yield
@@ -90,18 +90,18 @@ class WorkerConfig:
     """Configuration of a worker process.
 
     Args:
-        memory_limit_bytes: of address space; 0: no limit. Only a worker of kind "host" has one.
-        cpu: the core that it stays on; None: any.
+        memory_limit_bytes: limit of address space; 0: none. Only for workers of kind "host".
+        cpu: core that it is pinned to; None: any.
         kind: "host", "hip" or "emulated".
-        gpu: the number of the GPU, for "hip"; an emulated one has 0.
-        flush_bytes: what kernels overwrite on a GPU before every timed run to empty its caches; 0: nothing.
-        rotating: sets of operands that a GPU's timed runs take in turn; 0: as many as have `rotating_bytes`.
-        rotating_bytes: what the caches of the GPU do not hold.
-        load_only: never open the device and accept nothing but `Op.LOAD`.
-        fnuz_floats: whether the device's floating-point numbers of eight bits are those of CDNA3, else OCP's.
-        arch: what an emulated GPU is.
-        pci: the address of the GPU's card, whose sensors are read; empty if it is not known.
-        kfd_id: the kernel driver's number of the GPU.
+        gpu: index of the GPU, for "hip"; 0 for an emulated one.
+        flush_bytes: size of the buffer that kernels overwrite before every timed GPU run to flush its caches; 0: none.
+        rotating: number of operand sets that timed GPU runs rotate through; 0: as many as reach `rotating_bytes`.
+        rotating_bytes: size that exceeds the caches of the GPU.
+        load_only: never open the device and accept only `Op.LOAD`.
+        fnuz_floats: whether 8-bit floating-point numbers are encoded as on CDNA3, else as in OCP's specification.
+        arch: architecture of an emulated GPU.
+        pci: PCI address of the GPU, for its sensors; empty if unknown.
+        kfd_id: id of the GPU in the kernel driver.
     """
 
     memory_limit_bytes: int
@@ -133,7 +133,7 @@ class WorkerConfig:
 
 
 def device_name(machine: str, config: WorkerConfig) -> str:
-    """Name of a machine's device in rows: the GPU with its number, or the core of a CPU."""
+    """Name of a machine's device in rows: the GPU with its index, or the core of a CPU."""
     return f"{machine}/{config.kind}{config.gpu if config.is_hip else '' if config.cpu is None else config.cpu}"
 
 
@@ -141,8 +141,8 @@ def device_name(machine: str, config: WorkerConfig) -> str:
 class Job:
     """A job of the worker. `best_ns` is the best known time of the problem, 0 if unknown.
 
-    Of a problem, `library` and `loops` are those of its anchor, if it has one; `folder` has its operands in the files
-    of `OPERANDS`, and takes the result of `Op.RUN` as `RESULT`; empty: they are random. With `is_checked` there is a
+    For a problem, `library` and `loops` are those of its anchor, if any; `folder` contains its operands in the files of
+    `OPERANDS`, and receives the result of `Op.RUN` as `RESULT`; empty: random operands. With `is_checked` there is a
     reference.
     """
 
@@ -162,7 +162,7 @@ class Job:
         return json.dumps({**named, "op": str(self.op)}).encode() + b"\n"
 
 
-READY = Job(Op.LOAD, -1)  # what the line that a worker begins with is the reply to
+READY = Job(Op.LOAD, -1)  # the job that a worker's first line is the reply to
 
 
 def job_from_line(line: str) -> Job:
@@ -177,10 +177,10 @@ class Reply:
 
     `anchor_ns` is the time of the problem's anchor (`supervisor`) right after the kernel; 0: none.
 
-    `launch_ns` is what a kernel that does nothing takes, timed in the same way, 0 where that is not known; `by_graph`
-    says that a graph launched the kernel; `card` is what the sensors of the GPU showed then, by `schema.CARD`.
+    `launch_ns` is the time of an empty kernel, launched in the same way, 0 if unknown; `by_graph` says that a graph
+    launched the kernel; `card` has the GPU's sensor readings, by the names of `schema.CARD`.
 
-    After a reply that `is_last` the worker ends, because its GPU, or the worker itself, cannot be used any more.
+    After a reply with `is_last` the worker ends, because its GPU, or the worker itself, cannot be used any more.
     """
 
     id: int
@@ -206,7 +206,7 @@ def reply_from_line(line: bytes) -> Reply:
     """Parse and validate a reply, which a kernel may have forged.
 
     Raises:
-        ValueError: it is none.
+        ValueError: it is not a valid reply.
     """
     try:
         values = json.loads(line)
@@ -221,7 +221,7 @@ def reply_from_line(line: bytes) -> Reply:
 
 
 def mismatch(job: Job, reply: Reply) -> str:
-    """Reason why a reply cannot be that of this worker to this job; empty if it can."""
+    """Reason why a reply cannot be this worker's reply to this job; empty if it can."""
     if reply.id != job.id:
         return "it is to another job"
     is_timed = reply.status is Status.OK and job.op in (Op.MEASURE, Op.TIME)

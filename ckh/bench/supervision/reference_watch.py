@@ -1,9 +1,9 @@
-"""Watching the machine while it measures: one kernel on one problem, timed first, every minute, and at the end.
+"""Drift monitor: one kernel on one problem, timed at the start, every minute, and at the end.
 
-Its time says whether the device still is what it was: a clock that throttles, other work on the machine, heat. So the
-problem is one that computes rather than waits for memory or launches. What was measured between two looks, of which the
-second is more than 5 % from the first of all, is suspect and measured again. A run before the first look is no look: a
-device that was idle is not what it is at work.
+Its time changes with the state of the device: clock throttling, other load on the machine, heat. The problem is
+therefore compute-bound rather than bound by memory or launches. Pairs measured between two reference measurements, the
+second of which differs by more than 5 % from the very first, are suspect and measured again. A preliminary run does not
+count: an idle device differs from a busy one.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ if TYPE_CHECKING:
     from ckh.data.journal import JournalWriter
 
 EVERY_S = 60.0
-DRIFT = 0.05  # of the reference's time: more than its own spread
-LEAST_PAIRS = 200  # of a run that is watched: one of fewer ends soon
-# The most that the problem computes: some tens of microseconds of a GPU, and a look checks the result on the host too.
+DRIFT = 0.05  # relative change of the reference time, above its own spread
+LEAST_PAIRS = 200  # minimum pairs of a monitored run; shorter runs end soon
+# Maximum operations of the problem: some tens of microseconds on a GPU, as the result is also checked on the host.
 MAX_FLOPS = {HOST_KIND: 1e9}
 _MAX_GPU_FLOPS = 1e10
-AGAIN_SHARE = 0.1  # of the time of measuring, which measuring again may take
+AGAIN_SHARE = 0.1  # maximum share of the measuring time for remeasuring
 
 
 def by_computing(tasks: Sequence[Task], kind: str) -> list[Task]:
-    """Tasks of a kind of device, those first whose problem computes most for each byte and does not take long."""
+    """Tasks of a kind of device, by decreasing arithmetic intensity, those that are too long last."""
     most = MAX_FLOPS.get(kind, _MAX_GPU_FLOPS)
     return sorted(
         tasks,
@@ -56,7 +56,7 @@ def by_computing(tasks: Sequence[Task], kind: str) -> list[Task]:
 
 @dataclass(slots=True)
 class _Seen:
-    """The state of one worker: times of the reference in ms, when the last was, and tasks measured since."""
+    """State of one worker: reference times in ms, time of the last one, and tasks measured since."""
 
     first_ms: float = 0.0
     last_s: float = float("-inf")
@@ -64,17 +64,17 @@ class _Seen:
 
 
 class ReferenceWatch:
-    """Times the reference kernel with each worker when it is due, and collects what was measured while it drifted.
+    """Times the reference kernel on each worker when due, and collects pairs measured during drift.
 
     Args:
-        run_id: of the run.
-        journal: where each look goes.
-        tasks: how many are measured.
-        workers: how many measure them.
+        run_id: id of the run.
+        journal: journal of the reference measurements.
+        tasks: number of tasks.
+        workers: number of workers.
         problem: canonical text of a problem.
-        built: a kernel for it that could be built.
-        kernel: its name.
-        clock: seconds that only grow.
+        built: a built kernel for it.
+        kernel: name of the kernel.
+        clock: monotonic clock in seconds.
     """
 
     def __init__(
@@ -102,13 +102,13 @@ class ReferenceWatch:
         self.suspects: list[Task] = []
 
     def before(self, worker: JobRunner, task: Task) -> None:
-        """Look at the machine if a minute has passed, before a task is measured."""
+        """Measure the reference before a task, if a minute has passed."""
         self._look(worker, EVERY_S)
         with self._lock:
             self._seen[id(worker)].since.append(task)
 
     def after(self, worker: JobRunner) -> None:
-        """Look once more behind the last task of each worker: what was measured last would be between no two looks."""
+        """Measure the reference after each worker's last task, which thus lies between two measurements."""
         with self._lock:
             self._left -= 1
             is_last = self._left < self._workers
@@ -116,7 +116,7 @@ class ReferenceWatch:
             self.last(worker)
 
     def last(self, worker: JobRunner) -> None:
-        """Look once more, whenever the last look was."""
+        """Measure the reference, whenever the last measurement was."""
         self._look(worker, 0.0)
 
     def _look(self, worker: JobRunner, every_s: float) -> None:
@@ -129,7 +129,7 @@ class ReferenceWatch:
         times, card = self._times(worker)
         seen.last_s = self._clock()
         if not times:
-            return  # stopped, or the kernel fails here: nothing is known
+            return  # stopped, or the kernel fails here: no information
         is_here = not worker.node or worker.node.startswith(f"{machine_name()}/")
         ms, sensors = median(times) / NS_PER_MS, read_sensors() if is_here and not card else Sensors(None, None)
         seen.first_ms = seen.first_ms or ms
@@ -153,7 +153,7 @@ class ReferenceWatch:
             seen.since.clear()
 
     def _times(self, worker: JobRunner) -> tuple[list[float], Card]:
-        """Times of the reference in ns, and what the GPU's sensors showed; empty if it fails here, or was stopped."""
+        """Times of the reference in ns, and the GPU's sensor readings; empty if it fails here, or was stopped."""
         replies = [reply for _, reply in measure(worker, on_problem(self._problem), [self._built], DEFAULT_SAMPLES)]
         good = [reply for reply in replies if reply.status is Status.OK]
         cards = (reply.card or {} for reply in good)

@@ -1,4 +1,4 @@
-"""Running jobs on one device: what a supervisor here and a node of a cluster have in common."""
+"""Interface for running jobs on one device, of this machine or of a cluster node."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ if TYPE_CHECKING:
 
 
 class JobRunner(Protocol):
-    """A runner of jobs on one device: a `Supervisor`, or a node's for a cluster.
+    """A runner of jobs on one device: a `Supervisor`, or that of a cluster node.
 
     Attributes:
-        node: which machine and device it is; empty: the only one of this machine.
+        node: name of machine and device; empty: the only device of this machine.
         phase_s: seconds by phase.
-        restarts: of the device's process.
+        restarts: number of restarts of the device's process.
     """
 
     node: str
@@ -27,16 +27,16 @@ class JobRunner(Protocol):
     restarts: int
 
     def run(self, setup: Job | None, jobs: Sequence[Job], /) -> Iterator[tuple[Job, Reply]]:
-        """Do jobs on the problem of `setup`; yields each with its reply, in order, until all are done or stopped."""
+        """Run jobs on the problem of `setup`; yields each with its reply, in order, until done or stopped."""
 
 
 def on_problem(problem: str, best_ns: float = 0.0) -> Job:
-    """The job that sets a problem up, of which a time is known, or none (0)."""
+    """Job that sets up a problem; `best_ns` is its best known time, 0 if unknown."""
     return Job(Op.PROBLEM, -1, problem=problem, best_ns=best_ns)
 
 
 def measure(runner: JobRunner, setup: Job, built: Sequence[Built], samples: int) -> Iterator[tuple[int, Reply]]:
-    """Measure kernels on the problem of `setup`; yields each one's number and reply, first those not built."""
+    """Measure kernels on the problem of `setup`; yields index and reply of each, failed builds first."""
     found = [number for number, one in enumerate(built) if one.status is Status.OK]
     for number, one in enumerate(built):
         if one.status is not Status.OK:

@@ -1,4 +1,4 @@
-"""Which device does which task of a run: tasks in their order, those that a device began go on there."""
+"""Assignment of tasks to devices: tasks in order, each continued by the device that began it."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ T = TypeVar("T")
 
 
 def in_order(tasks: Iterable[T]) -> Callable[[str], T | None]:
-    """The order of `Driver.serve` where tasks are done one after another, by whatever device."""
+    """Task source for `Driver.serve` that returns tasks in order, for any device."""
     left = iter(tasks)
     return lambda _node: next(left, None)
 
 
 class BegunTasks(Generic[T]):
-    """Tasks in their order; each that a device has begun goes on there, or on another one if that is not there.
+    """Tasks in order; a task that a device has begun is continued there, or on another device if that one is missing.
 
     Args:
         tasks: each with the device that began it; None: none did.
-        is_here: whether a device of a name is there.
+        is_here: whether the device of a name is available.
     """
 
     def __init__(self, tasks: Iterable[tuple[T, str | None]], is_here: Callable[[str], bool]) -> None:
@@ -40,7 +40,7 @@ class BegunTasks(Generic[T]):
             (self._new if device is None else self._begun.setdefault(device, deque())).append(task)
 
     def next(self, device: str) -> T | None:
-        """The next task of a device; None if there is nothing for it."""
+        """Next task of a device; None if there is none for it."""
         if own := self._begun.get(device):
             return own.popleft()
         if self._new:
@@ -50,11 +50,11 @@ class BegunTasks(Generic[T]):
 
 
 class Serving(Generic[T]):
-    """The state that the devices of a cluster share in a run: tasks whose node was lost, and what failed.
+    """State shared by the devices of a cluster in a run: tasks of lost nodes, and failures.
 
     Args:
-        choose: what a device is to do next; None: nothing, as long as the same devices are there.
-        work: does a task with a device.
+        choose: next task of a device; None: none, as long as the set of devices does not change.
+        work: executes a task with a device.
         should_stop: whether the run is to end.
     """
 
@@ -63,7 +63,7 @@ class Serving(Generic[T]):
     ) -> None:
         self._choose = choose
         self._lost: deque[T] = deque()
-        self._without: set[str] = set()  # devices that have nothing to do
+        self._without: set[str] = set()  # idle devices
         self._here: set[str] = set()
         self._lock = threading.Lock()
         self._work = work
@@ -72,7 +72,7 @@ class Serving(Generic[T]):
 
     @property
     def is_over(self) -> bool:
-        """True once the run is to end, done or not."""
+        """True once the run is to end, complete or not."""
         return bool(self.failures) or self._should_stop()
 
     @property
@@ -81,18 +81,18 @@ class Serving(Generic[T]):
         return (bool(self._lost) or not self._without) and not self.is_over
 
     def is_wanted(self, name: str) -> bool:
-        """True if a device may have something to do."""
+        """True if there may be a task for this device."""
         return (bool(self._lost) or name not in self._without) and not self.is_over
 
     def see(self, names: set[str]) -> None:
-        """Take note of the devices that are there: what one of them leaves is for the others."""
+        """Record the available devices: unfinished tasks of missing devices go to the others."""
         with self._lock:
             if not self._here <= names:
                 self._without.clear()
             self._here = names
 
     def do_all(self, runner: JobRunner) -> None:
-        """Do tasks with a device until there are none for it; one whose node is lost is left to the others.
+        """Execute tasks with a device until there are none for it; if its node is lost, others continue.
 
         Raises:
             CkhError: a task raised it.
@@ -103,7 +103,7 @@ class Serving(Generic[T]):
 
     @contextmanager
     def _kept(self, task: T) -> Iterator[None]:
-        """Keep a task for another device if this one's node is lost."""
+        """Keep a task for another device if this device's node is lost."""
         try:
             yield
         except NodeLostError:

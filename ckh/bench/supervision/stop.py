@@ -1,4 +1,4 @@
-"""When a run should stop before it is complete: on a signal, or because its time is used up."""
+"""Conditions to stop a run before it is complete: a signal, or the end of its time budget."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ class StopReason(StrEnum):
     COMPLETE = "complete"
     INTERRUPTED = "interrupted"
     BUDGET = "budget"
-    GAIN = "gain"  # what a minute is expected to bring is less than was wanted
+    GAIN = "gain"  # expected gain per minute below the requested minimum
 
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 class Stop:
-    """Asked all the time whether to stop: `stop()`. As a context manager it takes over SIGINT and SIGTERM.
+    """Stop condition, polled by calling `stop()`. As a context manager it handles SIGINT and SIGTERM.
 
-    A second signal raises KeyboardInterrupt, for somebody in a hurry.
+    A second signal raises KeyboardInterrupt, to end immediately.
 
     Args:
-        budget_s: seconds from now until it says stop; None: no limit.
+        budget_s: time budget in seconds from now; None: no limit.
     """
 
     def __init__(self, budget_s: float | None = None) -> None:
@@ -39,12 +39,12 @@ class Stop:
         self._previous: list[tuple[signal.Signals, object]] = []
 
     def __call__(self) -> bool:
-        """True if to stop now."""
+        """True if the run should stop now."""
         return self.reason is not StopReason.COMPLETE
 
     @property
     def reason(self) -> StopReason:
-        """Why to stop; COMPLETE while there is no reason to."""
+        """Reason to stop; COMPLETE while there is none."""
         if self._signalled:
             return StopReason.INTERRUPTED
         if self._end is not None and time.monotonic() >= self._end:
@@ -52,12 +52,12 @@ class Stop:
         return StopReason.COMPLETE
 
     def __enter__(self) -> Stop:  # noqa: PYI034 - Self is not in Python 3.10
-        """Take over the signals."""
+        """Install the signal handlers."""
         self._previous = [(number, signal.signal(number, self._on_signal)) for number in _SIGNALS]
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        """Give the signals back."""
+        """Restore the signal handlers."""
         for number, handler in self._previous:
             signal.signal(number, handler)  # type: ignore[arg-type]
 

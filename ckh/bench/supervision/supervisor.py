@@ -1,12 +1,11 @@
 """Keeps one warm worker per device, and turns its crashes and hangs into results.
 
-Jobs are sent a few ahead, so that the worker never waits; it does them in order, so the first job without a reply is
-the one at work, and each has its own deadline from the moment the one before it was answered.
+Jobs are sent a few ahead, so that the worker never waits. It executes them in order, so the first job without a reply
+is the current one; its deadline starts when the previous job is answered.
 
-The anchor of a problem, its first right kernel: checks that all its kernels were measured at one GPU clock.
-
-The worker times the anchor again behind each kernel, in half a millisecond. Kernels behind which it took another time
-than it takes now were measured at another clock, and are measured again.
+The anchor of a problem, its first right kernel, checks that all its kernels were measured at one GPU clock: the worker
+times the anchor again after each kernel, for half a millisecond. Kernels whose anchor time differs from the current one
+were measured at another clock, and are remeasured.
 """
 
 from __future__ import annotations
@@ -31,16 +30,16 @@ if TYPE_CHECKING:
 _AHEAD = 6  # jobs in the pipe
 _STOP_GRACE_S = 2.0
 _DOUBTFUL = (Status.CRASH, Status.TIMEOUT, Status.LAUNCH_ERROR)
-_SETUP_TRIES = 3  # if workers are killed
-_SETUP_TIMEOUTS = 4  # inputs and reference may take as long as this many kernels
+_SETUP_TRIES = 3  # attempts if workers are killed
+_SETUP_TIMEOUTS = 4  # timeout of preparing inputs and reference, in timeouts of a kernel
 _QUARANTINED = (Status.CRASH, Status.TIMEOUT, Status.NONDETERMINISTIC)
 _NOTHING = ("", "")
-_QUARANTINE_PROBLEMS = 2  # on so many a kernel may come to one of these
+_QUARANTINE_PROBLEMS = 2  # number of problems with such a failure before a kernel is quarantined
 
 
 @dataclass(frozen=True, slots=True)
 class SupervisorOptions:
-    """Options of a supervisor; `timeout_s` is the deadline of a kernel on a problem, for all of its runs."""
+    """Options of a supervisor; `timeout_s` is the timeout of a kernel on a problem, for all of its runs."""
 
     timeout_s: float
     worker: WorkerConfig
@@ -49,8 +48,8 @@ class SupervisorOptions:
 class _Quarantine:
     """Kernels, by library, that are no longer run.
 
-    Those that crash or hang whatever the problem only cost time, or the device. Those that race may be right by chance
-    on the next problem, and must not be believed.
+    Kernels that crash or hang on every problem only cost time, or the device. Kernels with races may be right by chance
+    on the next problem, and must not be trusted.
     """
 
     def __init__(self) -> None:
@@ -95,7 +94,7 @@ class _Run:
         self.sent.clear()
 
     def learn(self, job: Job, reply: Reply) -> None:
-        """Keep the best time and the anchor for the next worker."""
+        """Record the best time and the anchor for the next worker."""
         if self.setup is None or reply.status is not Status.OK or job.op is not Op.MEASURE:
             return
         self.setup = with_anchor(self.setup, job.library, reply)
@@ -107,11 +106,10 @@ class _Run:
 class Supervisor:
     """Runs jobs on a device, robust against crashes and hangs of the worker. Use it as a context manager.
 
-    A kernel that crashed, hung or raced on two problems is not run any more: its jobs are answered at once, as crashes
-    or nondeterministic.
+    A kernel that crashed, hung or raced on two problems is not run any more: its jobs are answered immediately, as
+    crashes or nondeterministic.
 
-    `should_stop` is called again and again; once it says yes, the jobs in the pipe get two seconds, and no new ones
-    follow.
+    `should_stop` is polled; once it returns True, jobs in the pipe get two seconds, and no new ones follow.
     """
 
     def __init__(self, device: Device, options: SupervisorOptions, should_stop: Callable[[], bool]) -> None:
@@ -119,10 +117,10 @@ class Supervisor:
         self._options = options
         self._should_stop = should_stop
         self._worker: WorkerProcess | None = None
-        self._set_up = _NOTHING  # the problem that the worker has, and the folder of its operands
-        self._worked: set[str] = set()  # problems that a worker had
-        self._fresh = True  # whether no kernel ran in this worker yet
-        self._was_killed = False  # whether the last worker that died was, from outside as a rule
+        self._set_up = _NOTHING  # the worker's current problem, and the folder of its operands
+        self._worked: set[str] = set()  # problems that a worker could set up
+        self._fresh = True  # whether no kernel has run in this worker yet
+        self._was_killed = False  # whether the last worker was killed, usually from outside
         self._quarantine = _Quarantine()
         self._stopped_at: float | None = None
         self.node = ""
@@ -130,7 +128,7 @@ class Supervisor:
         self.restarts = -1
 
     def __enter__(self) -> Supervisor:  # noqa: PYI034 - Self is not in Python 3.10
-        """Enter without starting a worker: it starts with the first job."""
+        """Start nothing: a worker starts with the first job."""
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
@@ -141,14 +139,14 @@ class Supervisor:
         """Run jobs on the problem of `setup`; yields each with its reply, in order, until done or stopped.
 
         Args:
-            setup: the problem; None for jobs that need none.
-            jobs: what to do.
+            setup: the problem; None for jobs without one.
+            jobs: jobs to run.
 
         Raises:
-            DeviceError: no worker can be started, or a new one cannot use the GPU. The job that this began with has
-                been yielded before.
+            DeviceError: no worker can be started, or a new one cannot use the GPU. The job that caused this has been
+                yielded before.
         """
-        if self._worker is not None and self._worker.is_busy:  # who took the last replies did not take all
+        if self._worker is not None and self._worker.is_busy:  # the last caller did not consume all replies
             self._drop_worker()
         run = _Run(setup, deque(jobs))
         while run.waiting or run.sent:
@@ -180,10 +178,10 @@ class Supervisor:
             yield job, reply
 
     def _is_doubtful(self, reply: Reply, *, fresh: bool) -> bool:
-        """True if something other than the kernel may be the cause of a failure, which is then confirmed.
+        """True if the kernel may not be the cause of a failure, which is then confirmed by a second run.
 
-        An earlier kernel may have left the worker broken, or without memory; what killed it may not be the kernel; and
-        a GPU may have been reset, or hang, because of others.
+        An earlier kernel may have left the worker broken, or without memory; a signal may come from outside; and a GPU
+        may have been reset, or hang, because of other processes.
         """
         if not fresh:
             return reply.status in _DOUBTFUL
@@ -216,7 +214,7 @@ class Supervisor:
         return self._stopping() and time.monotonic() > (self._stopped_at or 0.0) + _STOP_GRACE_S
 
     def _prepare(self, setup: Job | None) -> Reply | None:
-        """Make a worker prepare inputs and reference, restarting it if needed; returns the reply of a failure."""
+        """Have a worker prepare inputs and reference, restarting it if needed; returns the reply of a failure."""
         for _ in range(_SETUP_TRIES):
             failure = self._set_up_problem(setup)
             if failure is None or (self._fresh and not self._was_killed):
@@ -253,7 +251,7 @@ class Supervisor:
         waiting, sent = run.waiting, run.sent
         while waiting and len(sent) < _AHEAD and not self._stopping() and self._worker is not None:
             if self._quarantine.answer(waiting[0]) is not None:
-                return  # it is answered in its turn, when the pipe is empty
+                return  # answered in its turn, when the pipe is empty
             self._worker.send(waiting[0])
             sent.append(waiting.popleft())
 
@@ -283,27 +281,27 @@ class Supervisor:
         self._worker, self._set_up = None, _NOTHING
 
 
-MOVED = 0.05  # of the anchor's time: more than its own spread
-MAX_PASSES = 3  # over the kernels of a problem, which a clock that goes to and fro may have measured again
-_LAST_LOOKS = 3  # by whose median other work on the GPU, which disturbs one of them, is no other clock
+MOVED = 0.05  # relative change of the anchor's time, above its own spread
+MAX_PASSES = 3  # over the kernels of a problem, which an oscillating clock may have remeasured again and again
+_LAST_LOOKS = 3  # whose median is robust against other work on the GPU that disturbs one of them
 
 
 def with_anchor(setup: Job, library: str, reply: Reply) -> Job:
-    """The setup of a problem with its anchor, once a kernel was measured: what that of the next worker is."""
+    """Set the anchor of a problem once a kernel is measured, so that the next worker uses the same one."""
     if setup.library or reply.status is not Status.OK:
         return setup
     return replace(setup, library=library, loops=reply.loops)
 
 
 class Looks:
-    """The anchor's times before and behind each kernel of a problem, given by its name."""
+    """Times of the anchor before and after each kernel of a problem, given by its name."""
 
     def __init__(self) -> None:
-        self._looks: dict[str, tuple[float, float]] = {}  # in the order in which they were measured
+        self._looks: dict[str, tuple[float, float]] = {}  # in order of measurement
         self._last_ns = 0.0
 
     def add(self, kernel: str, reply: Reply) -> None:
-        """Take in a reply; those without a time of the anchor say nothing."""
+        """Add a reply; ignored without a time of the anchor."""
         self._looks.pop(kernel, None)
         if reply.anchor_ns:
             before_ns = self._last_ns or median(reply.samples_ns)  # of the anchor itself
@@ -311,7 +309,7 @@ class Looks:
             self._last_ns = reply.anchor_ns
 
     def add_rounds(self, kernels: Collection[str], replies: Sequence[Reply]) -> None:
-        """Take in replies of kernels that were timed in rounds: at one clock, unless it changed meanwhile."""
+        """Add replies of kernels that were timed in rounds: at one clock, unless it changed meanwhile."""
         looks = [reply.anchor_ns for reply in replies if reply.anchor_ns]
         if not looks or not self._last_ns:
             return
@@ -322,7 +320,7 @@ class Looks:
         self._last_ns = behind_ns
 
     def moved(self) -> frozenset[str]:
-        """The kernels that were measured at another clock than the last ones, or while it changed."""
+        """Kernels measured at another clock than the last ones, or while it changed."""
         looks = list(self._looks.values())
         if not looks:
             return frozenset()

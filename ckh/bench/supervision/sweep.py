@@ -3,8 +3,8 @@
 The fastest kernels of each problem are remeasured in rounds, interleaved in random order, so that clock drift affects
 all alike; these times replace the first ones.
 
-With several devices each problem is measured on one of them. A problem left half measured by an earlier run continues
-on its device, or is measured again if that is gone. Kernels with identical code are measured once.
+With several devices each problem is measured on one of them. A partly measured problem of an earlier run continues on
+its device, or is measured again if that is missing. Kernels with identical code are measured once.
 """
 
 from __future__ import annotations
@@ -165,9 +165,9 @@ class Sweep:
         return self._timed(whole)
 
     def _unfinished(self, plan: Plan, results: PairResults) -> Plan:
-        """Remaining problems with kernels, or fastest kernels, to measure.
+        """Remaining problems with kernels, or leaders, to measure.
 
-        A problem half measured by a missing device is measured again as a whole; its old rows count until then.
+        A problem partly measured by a missing device is measured again as a whole; its old rows count until then.
         """
         self._whole = {task.problem.canonical(): task for task in plan.tasks}
         left, here = [], self._driver.names
@@ -258,7 +258,7 @@ class Sweep:
                 names = {one.kernel for one in results.leaders(canonical, self._driver.limits.leaders)}
                 needed |= {kernel for kernel in whole if full_name(kernel) in names}
             elif len(rest.kernels) < len(whole):
-                needed |= set(whole)  # any of them may turn out to lead
+                needed |= set(whole)  # any of them may become a leader
         return tuple(needed)
 
     def _build(self, kernels: Sequence[Kernel]) -> dict[str, Built]:
@@ -273,7 +273,7 @@ class Sweep:
         return {full_name(kernel): self._judged(result) for kernel, result in built.items()}
 
     def _judged(self, built: Built) -> Built:
-        """Refuse a kernel with too much scratch memory."""
+        """Refuse a kernel that needs too much scratch memory."""
         limit, binary = self._run.max_scratch, built.binary
         if limit is None or binary is None or binary.resources is None or binary.resources.scratch_bytes <= limit:
             return built
@@ -316,13 +316,13 @@ class Sweep:
     def _measure_task(self, worker: JobRunner, task: Task, work: _Work) -> None:
         canonical, results = task.problem.canonical(), work.results
         if results.device(canonical) not in {None, worker.node}:
-            task = self._whole.get(canonical, task)  # the device that began it is gone
+            task = self._whole.get(canonical, task)  # the device that began it is missing
             names = [full_name(kernel) for kernel in task.kernels]
-        else:  # its node may have been lost behind its first rows, and be back
+        else:  # its node may have been lost after its first rows, and have returned
             names = [name for kernel in task.kernels if not results.has(canonical, name := full_name(kernel))]
         if any(name not in work.built for name in names):
             return  # the build was stopped
-        same: dict[str, list[str]] = {}  # kernels with the same code, of which one is measured
+        same: dict[str, list[str]] = {}  # kernels with identical code, of which one is measured
         for name in names:
             one = work.built[name]
             same.setdefault(one.code_hash if one.status is Status.OK else name, []).append(name)
@@ -375,14 +375,14 @@ class Sweep:
         best = replace(setup, best_ns=results.best_ns(canonical))
         replies = time_in_rounds(worker, best, kernels, self._run.samples, seed)
         if replies is None:
-            return  # stopped: the next run does it again
+            return  # stopped: the next run repeats it
         looks.add_rounds({one.kernel for one in leaders}, replies)
         rows = [
             replace(row, remeasured=True)
             for one, reply in zip(leaders, replies, strict=True)
             for row in self._rows(worker, canonical, [one.kernel], reply, work)
         ]
-        # In one piece, so that a problem's leaders are never compared with times of different rounds.
+        # As one call, so that a problem's leaders are never compared with times of different rounds.
         self._keep(results, *rows)
         self.totals.remeasured += len(rows)
 
