@@ -1,1 +1,1 @@
-"""Commands: options in, a core call, a table or JSON out."""
+"""Commands: parse options, call the core, print a table or JSON."""

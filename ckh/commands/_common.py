@@ -50,6 +50,6 @@ def reasons_by_kind(counts: dict[str, int]) -> dict[str, int]:
 
 def examples(*lines: str) -> str:
     r"""Help epilogue with examples to paste, each on its own lines (\b keeps Typer from joining them)."""
-    # Typer puts two spaces before each line. The further lines of a command stand two to the right of its first.
+    # Typer puts two spaces before each line. Continuation lines of a command are indented by two more.
     fitted = [prose(f"{'':6}{line}", 6).replace("\n  ", "\n").removeprefix("    ") for line in lines]
     return "\n".join(["\b", "Examples:", *fitted])

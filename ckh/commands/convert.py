@@ -114,8 +114,8 @@ def convert(
 ) -> None:
     """Convert the inputs and print a summary of their rows."""
     if any(path.is_dir() or path.suffix == ".jsonl" for path in inputs):
-        # A journal's rows are many small pieces, of which Arrow's own allocator keeps what was freed, the more the more
-        # rows there are. Arrow looks for this when it is loaded, which is later.
+        # A journal's rows are many small allocations, and Arrow's own allocator retains freed memory in proportion to
+        # the number of rows. Arrow reads this variable when it is loaded, later.
         os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
     kind = conversion.output_kind(to, is_partitioned=partition_rows is not None)
     check_output(out, kind, force=force, inputs=inputs)
@@ -146,7 +146,7 @@ def convert(
 
 
 def _mapping(maps: list[str], op: str | None, from_format: str | None) -> dict[str, str]:
-    """Column mapping of --map, ours -> theirs."""
+    """Column mapping of --map: ckh's column -> input column."""
     mapping: dict[str, str] = {}
     for text in maps:
         ours, is_pair, theirs = (part.strip() for part in text.partition("="))

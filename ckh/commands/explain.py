@@ -1,4 +1,4 @@
-"""`ckh explain`: where a kernel's clocks go."""
+"""`ckh explain`: cycle breakdown of a kernel."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def explain(
 
 
 def _problem(typed: Typed, name: str) -> Problem | None:
-    """The problem that was given, of the kernel's operation, direction and element type; None if none was."""
+    """The given problem, of the kernel's operation, direction and element type; None if none was given."""
     from ckh.isa.source import kernel_named
 
     if not typed.sizes:

@@ -1,4 +1,4 @@
-"""`ckh help`: the pages of the documentation, in the terminal."""
+"""`ckh help`: documentation pages in the terminal."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def show(
     context: typer.Context,
     topic: str = typer.Argument("", metavar="TOPIC", help="Name of a page.", show_default=False),
 ) -> None:
-    """Print a page, or the list of them."""
+    """Print a page, or the list of pages."""
     pages = {path.stem: path for path in sorted(data_dir("docs").glob("*.md"))}
     if not topic:
         width = max(map(len, pages))

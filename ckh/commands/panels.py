@@ -1,4 +1,4 @@
-"""Help of commands: options in panels, those of the requested operation alone."""
+"""Help of commands: options in panels, limited to the requested operation."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 PROBLEM, MODEL, DATA, AITER, MEASURING = "Problem", "Model", "Data", "AITER", "Measuring"
 OTHER = "Options"
-# Panels in their order, with the options that do not name one (`rich_help_panel`).
+# Panels in order, with the options that do not set one (`rich_help_panel`).
 PANELS = {
     PROBLEM: "op variant dtype ndim problems num_cus pad_channels",
     "Sources": "torch lists",
@@ -44,18 +44,18 @@ _OF_CONVOLUTIONS = ("variant", "ndim", "rule_set", "split_k", "pad_channels")
 
 
 class _Panels:
-    """Writes the options of a command in panels."""
+    """Formats the options of a command in panels."""
 
     params: list[Any]
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Parse a command line; where it asks for help, leave out the options of other operations."""
+        """Parse a command line; for --help, hide the options of other operations."""
         if not set(ctx.help_option_names).isdisjoint(args):
             _show_operation(self.params, args)
         return super().parse_args(ctx, args)  # type: ignore[misc, no-any-return]
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
-        """Write arguments, the panels of options, and the subcommands of a group."""
+        """Format arguments, the panels of options, and the subcommands of a group."""
         panels: dict[str, list[tuple[str, str]]] = {"Arguments": [], **{name: [] for name in PANELS}}
         for one in self.get_params(ctx):  # type: ignore[attr-defined]
             if (row := one.get_help_record(ctx)) is not None:
@@ -84,7 +84,7 @@ def panel_of(option: Any) -> str:
 
 
 def _show_operation(params: list[Any], args: Sequence[str]) -> None:
-    """Hide the options of other operations than the one that a command line names, or means; its sizes come first."""
+    """Hide the options of other operations than the one given or implied by a command line; its sizes come first."""
     parts = all_requested()
     op = operation_name(_named(args)) or meant_operation([arg[2:].replace("-", "_") for arg in args], parts)
     if (part := parts.get(op or DEFAULT_OPERATION)) is None:
@@ -108,7 +108,7 @@ def _show_operation(params: list[Any], args: Sequence[str]) -> None:
 
 
 def _named(args: Sequence[str]) -> str:
-    """The value of --op on a command line."""
+    """Value of --op on a command line."""
     for arg, following in zip(args, [*args[1:], ""], strict=True):
         name, is_joined, value = arg.partition("=")
         if name == "--op":

@@ -1,4 +1,4 @@
-"""`ckh predict`: rank all kernels for a problem, or for many."""
+"""`ckh predict`: rank all kernels for one or many problems."""
 
 from __future__ import annotations
 
@@ -181,7 +181,7 @@ def _refuse_unknown(answers: Sequence[Ranking], top: int) -> None:
     """Refuse out-of-distribution answers.
 
     Raises:
-        ModelError: there is one.
+        ModelError: an answer is out of distribution.
     """
     lines = [(one, line) for one in answers if (line := one.known(top).line)]
     if lines:
@@ -200,13 +200,13 @@ def _load(source: str, typed: Typed, chooser: Chooser) -> tuple[Problem, ...]:
 
 @dataclass(frozen=True, slots=True)
 class _Measuring:
-    """Options of probing and of stand-ins.
+    """Options of probing and of substitute models.
 
     Attributes:
         probe: number of kernels to probe.
-        timeout_s: time limit per kernel, in seconds.
-        uses_old: whether earlier probes count.
-        stands_in: whether a stand-in answers without a model.
+        timeout_s: timeout per kernel, in seconds.
+        uses_old: whether earlier probes are used.
+        stands_in: whether a substitute answers if there is no model.
         kernels: file of the kernels to rank, - for stdin; None: the architecture's.
         rule_set: rule set to rank; None: no rule set.
         pads: whether channels are padded if no kernel applies.
@@ -222,7 +222,7 @@ class _Measuring:
 
 
 def _answered(chooser: Chooser, problems: Sequence[Problem], wanted: _Measuring) -> list[Ranking]:
-    """Answers in order, with kernels measured earlier or now first."""
+    """Answers in order; kernels measured earlier or now come first."""
     from ckh.learn.answers.listed import limited_to_rule_set
     from ckh.learn.answers.ranking import rankings_of
     from ckh.running.probing import is_known, measured_before, probe_all
@@ -270,7 +270,7 @@ def _print_one(found: Ranking, top: int, again: str, *, as_json: bool, why: bool
 
 
 def _code_lines(kernel: str, found: Ranking) -> tuple[str, ...]:
-    """Lines on a kernel's machine code: of one compiled here, else its shipped registers; empty for others."""
+    """Lines on a kernel's machine code: of one compiled here, else its shipped registers; empty otherwise."""
     from ckh.isa.source import of_compiled
     from ckh.isa.text import brief_lines, shipped_lines
     from ckh.kernels.compiled import shipped

@@ -40,12 +40,12 @@ _LEAST_EVERY_S = 1.0
 
 
 class ReportDocument(Document):
-    """ckh report --json: what was written."""
+    """ckh report --json: the report and its figures."""
 
     schema = "report"
 
     out: str
-    """The page."""
+    """The report file."""
     figures: tuple[str, ...]
     """Names of the figures, in order."""
     plots: str | None

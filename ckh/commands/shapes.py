@@ -52,23 +52,23 @@ class ShapeEntry:
     problem: str
     """Complete text of the problem."""
     count: int
-    """How often it runs."""
+    """Number of executions."""
     layers: tuple[str, ...]
-    """Names of layers or kernels; empty where the source states none."""
+    """Names of layers or kernels; empty if the source has none."""
     share: float
     """Share of all floating-point operations, from 0 to 1."""
 
 
 @dataclass(frozen=True, slots=True)
 class MissEntry:
-    """The row of a tuned table that comes nearest to a missing key."""
+    """The row of a tuned table nearest to a missing key."""
 
     problem: str
     """Complete text of the problem."""
     count: int
-    """How often it was looked up."""
+    """Number of lookups."""
     key: Mapping[str, str] | None
-    """Key of the nearest row by column; null: no row is near."""
+    """Nearest row's key by column; null: no row is near."""
     differs: Mapping[str, str]
     """Looked-up values of the columns that differ."""
     why: str
@@ -87,11 +87,11 @@ class ShapesDocument(Document):
     bad: Mapping[str, int]
     """Bad lines or layers left out by --skip-bad: the message of the first, and how many."""
     left_out: Mapping[str, int]
-    """Counts of layers that no operation computes."""
+    """Numbers of layers that no operation computes."""
     out: str | None = None
-    """File that was written."""
+    """Output file."""
     misses: list[MissEntry] | None = None
-    """With --table: why lookups missed."""
+    """With --table: reasons of missed lookups."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,7 +219,7 @@ def shapes(
 
 
 def _sizes(option: str, text: str) -> tuple[int, ...]:
-    """The sizes of an option, each once, in order."""
+    """Sizes of an option without duplicates, in order."""
     parts = [part.strip() for part in text.split(",")]
     if not all(part.isdecimal() and len(part) <= len(str(1 << 31)) for part in parts) or len(parts) > _MAX_LIST:
         raise UsageError(f"{option} {text!r:.80} is not N[,N…]", f"e.g. {option} 1,64", code="bad-number")
@@ -275,7 +275,7 @@ def _print(problems: Sequence[WeightedProblem], out: Path | None) -> None:
 def _misses(
     problems: Sequence[WeightedProblem], tables: Sequence[Path], arch: str, num_cus: int | None
 ) -> list[MissEntry]:
-    """The nearest key of each lookup of an operation whose program has tuned tables."""
+    """Nearest key of each lookup, for operations whose program has tuned tables."""
     from ckh.archs import load_arch
     from ckh.shapes.logs.misses import read_tables
     from ckh.shapes.shaped import MissedLookup, shaped_part

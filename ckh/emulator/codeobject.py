@@ -133,10 +133,10 @@ class CompiledKernel:
         return bytes(segment)
 
     def user_sgprs(self, address: int, kernarg: bytes) -> list[int]:
-        """The values of the first SGPRs; `address` is where the segment of arguments is.
+        """Initial values of the first SGPRs; `address` is that of the argument segment `kernarg`.
 
         Raises:
-            ValueError: they are more than there are, or arguments that it has not.
+            ValueError: there are too many, or they include missing arguments.
         """
         user: list[int] = []
         if self.properties & 1:

@@ -20,8 +20,8 @@ from ckh.text.log import warn
 from ckh.text.prose import shell_word
 from ckh.text.tabletext import sparkline
 
-_MANY_UNSTABLE = 0.1  # share of times
-_SPARKS = 24  # bars in a line
+_MANY_UNSTABLE = 0.1  # share of unstable times
+_SPARKS = 24  # bars per line
 _FAILURES_SHOWN = 3  # statuses
 _TASKS_SHOWN = 20  # problems of a plan
 _WHAT_TO_DO = (
@@ -92,7 +92,7 @@ class BuildDocument(Document):
     statuses: Mapping[str, int]
     """Kernels by status."""
     ok: bool
-    """Whether every kernel that the headers can build was compiled."""
+    """Whether every kernel that the headers support was compiled."""
     kernels: tuple[BuiltKernel, ...]
 
 
@@ -101,15 +101,15 @@ class Drift:
     """Drift of the machine."""
 
     looks: int
-    """How often the reference kernel was timed."""
+    """Number of reference measurements."""
     least: float | None
-    """Its shortest time over the first."""
+    """Minimum of the reference times, relative to the first."""
     most: float | None
-    """Its longest time over the first."""
+    """Maximum of the reference times, relative to the first."""
     measured_again: int
-    """Pairs measured again because the machine drifted."""
+    """Pairs measured during drift and remeasured."""
     suspects_left: int
-    """Pairs that were not."""
+    """Pairs measured during drift and not remeasured."""
 
 
 class BenchDocument(Document):
@@ -124,7 +124,7 @@ class BenchDocument(Document):
     statuses: Mapping[str, int]
     """Pairs by status."""
     remeasured: int
-    """Fastest kernels measured again."""
+    """Number of leaders remeasured."""
     unstable: float
     """Share of times whose samples differ too much."""
     reference: Drift
@@ -138,7 +138,7 @@ class BenchDocument(Document):
     """Report of a run with --active; else null."""
     worker_restarts: int
     next: str
-    """The command that follows."""
+    """The next command to run."""
 
 
 def print_registry(campaign: Campaign, path: Path, *, as_json: bool) -> None:
@@ -319,7 +319,7 @@ def reference_lines(looks: Sequence[ReferenceRecord]) -> list[str]:
         return []
     ratios = [one.ratio for one in looks]
     shown = [max(part, key=lambda ratio: abs(ratio - 1)) for part in _parts(ratios, _SPARKS)]
-    # A machine that is quiet is to look so: what moves by less than the drift that counts fills no bar.
+    # Scale the bars so that a stable machine looks stable: changes below the drift limit do not fill a bar.
     bars = sparkline(shown, min(1 - DRIFT, *ratios), max(1 + DRIFT, *ratios))
     lines = [f"reference {bars} {min(ratios):.2f} to {max(ratios):.2f} of its first time, {len(looks)} looks"]
     clocks = [one.clock_mhz for one in looks if one.clock_mhz is not None]

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from ckh.bench.compilation.toolchain import Compiler
 
 T = TypeVar("T")
-_TABLES = {"models", "unusable_models", "warnings", "checks"}  # of a report, which are no single lines
+_TABLES = {"models", "unusable_models", "warnings", "checks"}  # keys of a report that are not printed as single lines
 
 
 _HELP = """Show and test this machine's GPUs, compilers, models and folders.
@@ -42,7 +42,7 @@ names of users and hosts, and home folders. Exit code 1: a check failed.
 
 @dataclass(frozen=True, slots=True)
 class FoundHeaders:
-    """CK Tile's headers, and the kernels of each operation that they can build."""
+    """CK Tile's headers, and the kernels of each operation that they support."""
 
     include: str
     """Folder of the headers."""
@@ -66,9 +66,9 @@ class FoundModel:
     dtype: str
     arch: str
     device: str
-    """The device that was measured; empty if unknown."""
+    """Device of the measurements; empty if unknown."""
     is_other_device: bool
-    """Whether the model was measured on another device than this machine's."""
+    """Whether the measurements are from another device than this machine's."""
 
 
 class DoctorDocument(Document):
@@ -97,7 +97,7 @@ class DoctorDocument(Document):
     archspecs: str
     models: tuple[FoundModel, ...]
     unusable_models: tuple[str, ...]
-    """Models that are not used, each with the reason."""
+    """Models that cannot be used, each with the reason."""
     executable: str
 
 
@@ -130,7 +130,7 @@ def doctor(
     force: bool = typer.Option(False, "--force", help="Replace an archive in --out."),
     as_json: bool = typer.Option(False, "--json", help=JSON_HELP),
 ) -> None:
-    """Print the findings. Missing parts are not an error, but a named folder without headers is."""
+    """Print the report. Missing parts are not an error, but a named folder without headers is."""
     options = DeviceOptions(arch, hipcc, ck_include)
     if check:
         _check(device, options, out, force=force, as_json=as_json)
@@ -193,7 +193,7 @@ def _check(kind: str | None, options: DeviceOptions, out: Path | None, *, force:
 
 
 def gather(options: DeviceOptions) -> DoctorDocument:
-    """Findings on this machine and its toolchain.
+    """Collect facts about this machine and its toolchain.
 
     Raises:
         DeviceError: the named folder has no CK Tile headers.
@@ -286,7 +286,7 @@ def _print_headers(found: FoundHeaders) -> None:
 
 
 def _cache() -> str:
-    """Location of the cache, or the reason why there is none."""
+    """Location of the cache, or the reason why it cannot be used."""
     from ckh.errors import DataError
     from ckh.files.paths import cache_dir
 
@@ -306,7 +306,7 @@ def _found(find: Callable[[], T]) -> T | None:
 
 
 def _ranking() -> str:
-    """Implementation that ranks, with the reason where it is not C."""
+    """Ranking implementation, with the reason if it is not C."""
     from ckh.errors import UsageError
     from ckh.ranking.evaluator import backend_name
     from ckh.ranking.library import why_not

@@ -38,28 +38,28 @@ ARCHIVE = FileKind("archive of a check", _is_archive)
 
 
 class CheckDocument(Document):
-    """ckh doctor --check --json: a device from the compiler to the clock."""
+    """ckh doctor --check --json: an end-to-end check of a device."""
 
     schema = "doctor_check"
 
     ok: bool
-    """Whether all steps are right."""
+    """Whether all steps succeeded."""
     archive: str
-    """The file that was written."""
+    """The archive that was written."""
     kind: str
     """Host, hip or emulated."""
     arch: str | None
-    """Null where no device could be opened."""
+    """Architecture; null if no device could be opened."""
     device: str | None
     steps: tuple[ToolCheck, ...]
-    """In their order, up to one that makes the next impossible."""
+    """Steps in order, up to one that fails and that the next depends on."""
     pairs: tuple[CheckedPair, ...]
     sensors: tuple[Mapping[str, float | None], ...]
-    """Before and after each run."""
+    """Sensor readings before and after each run."""
 
 
 def document(checkup: Checkup, out: Path) -> CheckDocument:
-    """The results of a check."""
+    """Document with the results of a check."""
     return CheckDocument(
         ok=checkup.exit_code == 0,
         archive=str(out),
@@ -90,7 +90,7 @@ def write_archive(out: Path, found: Document, report: Document, folder: Path, na
 
 
 def _tar(files: dict[str, str]) -> bytes:
-    """Archive with entries without owner and time."""
+    """Tar archive whose entries have no owner and time."""
     content = io.BytesIO()
     with tarfile.open(fileobj=content, mode="w") as archive:
         for name, text in files.items():

@@ -23,19 +23,19 @@ class EvaluateWinnersDocument(WinnerReport, Document):
     schema = "evaluate_winners"
 
     stands_in: StandIn | None
-    """What answers in place of a model of these problems; null if there is one."""
+    """Substitute model, if there is no model of these problems; otherwise null."""
     among: Among
     """Kernels to choose among: predict's candidates, or the measured kernels alone."""
     figures: Mapping[str, float]
     """Figures by the names that gates use."""
     failures: tuple[str, ...]
-    """Gates that failed."""
+    """Failed gates."""
 
 
 def document(
     result: WinnerReport, model: Model, among: Among, figures: Mapping[str, float], worst: int
 ) -> EvaluateWinnersDocument:
-    """Document of a report, with the worst choices, as many as requested, or all."""
+    """Document of a report, with the `worst` worst choices, or all."""
     found = fields_of(result) | {"choices": _worst_first(result)[: worst or None]}
     return EvaluateWinnersDocument(**found, stands_in=stands_in(model), among=among, figures=figures, failures=())
 

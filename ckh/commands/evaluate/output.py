@@ -30,7 +30,7 @@ NOT_LEARNED = (
 )
 BEST_RANKED_MEASURED = "best-ranked measured kernel"
 _BARS = 20
-_LEAST_SHOWN = 0.8  # of efficiency
+_LEAST_SHOWN = 0.8  # lowest efficiency shown
 NOT_REPEATED = (
     "repeatability unknown, without repeated measurements; the tolerance is the spread of a run's samples, at least 1 %"
 )
@@ -62,7 +62,7 @@ class EvaluateDocument(Evaluation, Document):
     schema = "evaluate"
 
     baselines: dict[str, Efficiency | None]  # type: ignore[assignment] # one is null where it is unknown
-    """Choices without the model that the data allow, on the problems of efficiency; null: unknown."""
+    """Baselines that the data allow, on the problems of efficiency; null: unknown."""
     choices: Sequence[MeasurableChoice]
     """Choices that were measured, worst first."""
     unjudged: tuple[UnjudgedChoice, ...]
@@ -70,7 +70,7 @@ class EvaluateDocument(Evaluation, Document):
     model: str
     """Folder of the model."""
     stands_in: StandIn | None
-    """What answers in place of a model of these problems; null if there is one."""
+    """Substitute model, if there is no model of these problems; otherwise null."""
     among: Among
     """Kernels to choose among: predict's candidates, or the measured kernels alone."""
     times: TimeErrors | None
@@ -78,7 +78,7 @@ class EvaluateDocument(Evaluation, Document):
     figures: Mapping[str, float]
     """Figures by the names that gates use."""
     failures: tuple[str, ...]
-    """Gates that failed."""
+    """Failed gates."""
 
 
 def document(
@@ -89,7 +89,7 @@ def document(
     figures: Mapping[str, float],
     worst: int,
 ) -> EvaluateDocument:
-    """Document of an evaluation, with the worst choices, as many as requested, or all."""
+    """Document of an evaluation, with the `worst` worst choices, or all."""
     from ckh.assess.report import HINDSIGHT
 
     judged = _worst_first([one for one in result.choices if one.efficiency is not None])[: worst or None]
@@ -180,7 +180,7 @@ def distribution_line(efficiency: Sequence[float]) -> str:
 
 
 def noise_lines(noise: Sequence[DeviceNoise], ceiling: Ceiling | None) -> list[str]:
-    """Sentences on repeat noise, and on the model against a repeated measurement."""
+    """Lines on repeat noise, and on the model compared with a repeated measurement."""
     lines = [_noise_line(one) for one in noise] or [NOT_REPEATED]
     if ceiling is not None:
         how = f"selected on one measurement, scored on another ({ceiling.problems} problems)"

@@ -1,4 +1,4 @@
-"""`ckh export`: models without Python and LightGBM, and choices of kernels for other programs."""
+"""`ckh export`: models that run without Python and LightGBM, and kernel choices for other programs."""
 
 from __future__ import annotations
 
@@ -80,10 +80,10 @@ class _Typed:
     ordered: bool
 
     def require(self, to: str, needed: str | None, *others: str) -> None:
-        """Refuse options that a target does not have, and missing ones that it needs.
+        """Refuse options that a target does not support, and require those that it needs.
 
         Raises:
-            UsageError: there is one.
+            UsageError: an option is unsupported or missing.
         """
         typed = [name for name in self.__slots__ if getattr(self, name)]
         if strange := [name for name in typed if name not in (needed, *others)]:
@@ -388,7 +388,7 @@ def _require_source(typed: _Typed) -> None:
     """Refuse conflicting options of kernel lists, and missing ones.
 
     Raises:
-        UsageError: there is one.
+        UsageError: options conflict, or one is missing.
     """
     if typed.registry is not None and (typed.ordered or typed.problems or typed.data):
         raise UsageError(

@@ -25,13 +25,13 @@ class TakenRow:
     """A row of a program's table."""
 
     kernel: str
-    """The kernel's name, or both joined by a plus."""
+    """Kernel name, or the names of both stages joined by a plus."""
     split_k: str
-    """As the table has it."""
+    """Value in the table."""
     us: str
-    """As the table has it."""
+    """Value in the table."""
     predicted: bool
-    """Whether it was not measured."""
+    """Whether it is predicted rather than measured."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class CheckedShape:
     export: TakenRow | None
     """The row that it uses with the export; null: its default."""
     wrong: str
-    """What is wrong with that; empty: nothing."""
+    """Error in the selected row; empty: none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,21 +55,21 @@ class CheckedFile:
     file: str
     """The table, within the export."""
     rows_before: int
-    """Rows that the program has without the export."""
+    """Rows without the export."""
     rows_after: int
-    """Rows that it has with the export."""
+    """Rows with the export."""
     lost: int
     """Rows that the export removes."""
     unchanged: bool
-    """Whether the program left the exported file as it is."""
+    """Whether the program leaves the exported file unchanged."""
     problems: tuple[str, ...]
-    """What is wrong; empty: nothing."""
+    """Errors; empty: none."""
     shapes: tuple[CheckedShape, ...]
     """Problems in order."""
 
 
 class ExportCheckedDocument(Document):
-    """ckh export --check --json: how a program's own code reads an export."""
+    """ckh export --check --json: an export as read by a program's own code."""
 
     schema = "export_checked"
 
@@ -78,7 +78,7 @@ class ExportCheckedDocument(Document):
     to: str
     """The program."""
     checked: tuple[CheckedFile, ...]
-    """What the program's own code made of each table."""
+    """Tables as read by the program's own code."""
 
 
 def check_export(to: str, out: Path, program: Path, *, as_json: bool) -> None:

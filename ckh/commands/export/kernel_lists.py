@@ -66,8 +66,8 @@ class RegistryWanted:
         data: measured rows.
         registry: a list of kernels.
         top: kernels of each problem, or of a fallback list; None: the default.
-        is_ordered: whether a fallback list is made.
-        name: what to call the list.
+        is_ordered: whether to make a fallback list.
+        name: name of the list.
     """
 
     problems: str | None
@@ -90,7 +90,7 @@ class _Speeds:
 
 
 def registry_files(chooser: Chooser, wanted: RegistryWanted) -> tuple[dict[str, bytes], dict[str, Any]]:
-    """The files, and what is in them, for JSON.
+    """Make the files, and the description of their contents for JSON.
 
     Raises:
         CkhError: there are no such kernels, a file is unusable, or the operation has no such lists.
@@ -126,7 +126,7 @@ def registry_files(chooser: Chooser, wanted: RegistryWanted) -> tuple[dict[str, 
 
 
 def _is_wanted(one: WrittenList, ordered: dict[str, Any] | None) -> bool:
-    return ordered is None or one.form == "registry"  # a product has no order
+    return ordered is None or one.form == "registry"  # a Cartesian product has no order
 
 
 def _readme(files: dict[str, WrittenList], kernels: Sequence[Any], ordered: dict[str, Any] | None) -> str:
@@ -160,7 +160,7 @@ def _answers(chooser: Chooser, source: str) -> list[Ranking]:
     """Rankings of the problems with applicable kernels.
 
     Raises:
-        NoKernelError: none applies to any.
+        NoKernelError: no kernel applies to any problem.
     """
     from ckh.commands.export.program_export import answered
 

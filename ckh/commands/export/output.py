@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class ExportDocument(Document):
-    """ckh export --json: what was written."""
+    """ckh export --json: exported files."""
 
     schema = "export"
 
@@ -33,23 +33,23 @@ class ExportDocument(Document):
 
 @dataclass(frozen=True, slots=True)
 class ExportedChoice:
-    """The kernel of a problem."""
+    """Chosen kernel of a problem."""
 
     problem: str
     """Canonical text."""
     kernel: str
     """Complete name of the first choice."""
     us: float | None
-    """Measured time, or if predicted an upper bound, in microseconds; null: unknown."""
+    """Measured time, or an upper bound of the predicted one, in microseconds; null: unknown."""
     basis: str
-    """Where the time comes from."""
+    """Source of the time."""
     predicted: bool
-    """Whether it was not measured."""
+    """Whether the time is predicted."""
     model: str | None
-    """The model that chose; null: a measurement did."""
+    """The model that chose; null: chosen by measurement."""
     arch: str
     written: bool
-    """Whether a row was written; false: the program has its own."""
+    """Whether a row was written; false: the program has its own row."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ class MissingChoice:
 
 
 class ExportChoicesDocument(Document):
-    """ckh export --json of problems: what was chosen, and what was written."""
+    """ckh export --json of problems: choices and exported files."""
 
     schema = "export_choices"
 
@@ -73,15 +73,15 @@ class ExportChoicesDocument(Document):
     op_type: str
     """The operation."""
     replaces: bool
-    """Whether choices replace rows that the program has of its own."""
+    """Whether choices replace the program's own rows."""
     choices: tuple[ExportedChoice, ...]
     """Choices in the order of the problems."""
     missing: tuple[MissingChoice, ...]
     """Problems without a row."""
     environment: Mapping[str, str]
-    """Variables that make the program read the files, in the shell's words; OUT stands for the folder."""
+    """Environment variables that make the program read the files, in shell syntax; OUT stands for the folder."""
     checked: tuple[CheckedFile, ...] | None
-    """What the program's own code made of each table; null: not checked."""
+    """Tables as read by the program's own code; null: not checked."""
     files: Mapping[str, int]
     """Bytes by name."""
 
@@ -92,22 +92,22 @@ class DescribedKernels:
 
     form: Literal["registry", "configuration"]
     kernels: int
-    """Kernels of the file that the architecture builds."""
+    """Kernels of the file that the architecture supports."""
 
 
 @dataclass(frozen=True, slots=True)
 class FallbackList:
-    """A fallback list, on the problems that it was made for."""
+    """A fallback list, evaluated on the problems that it was made for."""
 
     problems: int
     covered: int
     """Problems with an applicable kernel in the list."""
     basis: str
-    """Measured, or predicted."""
+    """Whether efficiencies are measured or predicted."""
     efficiency: float
     """Mean efficiency of the first applicable kernel."""
     single_efficiency: float
-    """Mean efficiency of the best single kernels, 0 where one does not apply."""
+    """Mean efficiency of the best single kernels, 0 for problems to which they do not apply."""
     oracle: float
     """Mean efficiency of the best kernel of each problem."""
     single_kernels: tuple[str, ...]
@@ -115,7 +115,7 @@ class FallbackList:
 
 
 class ExportListsDocument(Document):
-    """ckh export --json of kernels for AMD's tools: which, and what was written."""
+    """ckh export --json of kernels for AMD's tools: kernels and exported files."""
 
     schema = "export_lists"
 
@@ -131,13 +131,13 @@ class ExportListsDocument(Document):
     described: Mapping[str, DescribedKernels]
     """Kernels of each file."""
     ordered: FallbackList | None
-    """The fallback list; null: none was requested."""
+    """The fallback list; null: not requested."""
     files: Mapping[str, int]
     """Bytes by name."""
 
 
 class ExportRecordsDocument(Document):
-    """ckh export --json of measured rows: what was written."""
+    """ckh export --json of measured rows: exported file."""
 
     schema = "export_records"
 
@@ -150,4 +150,4 @@ class ExportRecordsDocument(Document):
     rows: int
     """Measured rows that were read."""
     warnings: tuple[str, ...]
-    """What the format cannot hold."""
+    """Data that the format cannot represent."""

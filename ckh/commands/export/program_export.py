@@ -27,13 +27,13 @@ class ChoicesWanted:
 
     Attributes:
         problems: a set or file.
-        model: the folder of a model; None: the first that fits.
+        model: folder of a model; None: the first that fits.
         arch: the architecture; None: the model's, or this machine's.
-        dtype: the element type of problems that state none.
+        dtype: default element type of the problems.
         variant: the direction.
-        num_cus: compute units of the device, of problems that state none; None: those of the architecture's whole GPU.
-        data: measured rows, whose winners go before choices.
-        installed: the folder of the program that will read what is written; its own rows go before choices.
+        num_cus: default compute units of the problems' device; None: those of the architecture's full GPU.
+        data: measured rows, whose winners take precedence over predictions.
+        installed: folder of the program to export for; its own rows take precedence over predictions.
         replaces: whether choices replace the program's own rows.
     """
 
@@ -82,7 +82,7 @@ def _problems(chooser: Chooser, wanted: ChoicesWanted) -> tuple[Problem, ...]:
 
 
 def answered(chooser: Chooser, problems: Sequence[Problem]) -> Iterator[Ranking]:
-    """Ranking of each problem, by the model that fits or its stand-in."""
+    """Ranking of each problem, by the model that fits or its substitute."""
     from ckh.learn.answers.ranking import rankings_of
 
     models = [chooser.model(problem, stands_in=True) for problem in problems]

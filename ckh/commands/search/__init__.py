@@ -1,4 +1,4 @@
-"""`ckh search`: kernels beyond the candidates, by a model; by measuring (`measure`); sets of measured ones (`set`)."""
+"""`ckh search`: kernels beyond the candidates, by a model or by measuring (`measure`), and small sets (`set`)."""
 
 from __future__ import annotations
 

@@ -28,19 +28,19 @@ if TYPE_CHECKING:
     from ckh.bench.compilation.kernel_cache import KernelCost
     from ckh.data.dataset import Dataset
 
-_SHOWN = 40  # steps of the curve that are printed
+_SHOWN = 40  # printed steps of the curve
 
 
 @dataclass(frozen=True, slots=True)
 class SetRequest:
-    """The request for a set of kernels.
+    """Options of a set of kernels.
 
     Attributes:
-        most: the largest number of kernels.
+        most: maximum number of kernels.
         keep: share of the oracle's mean to keep.
         data: Parquet files of measurements.
-        problems: the problem set or file that is the workload; None: all problems of the data.
-        registry: where the set is written.
+        problems: problem set or file of the workload; None: all problems of the data.
+        registry: output file of the set.
     """
 
     most: int
@@ -107,13 +107,13 @@ class SetStep:
     efficiency_mean: float
     efficiency_min: float
     at_most: float | None
-    """No set of so many kernels has a higher efficiency."""
+    """Upper bound on the efficiency of any set of this size."""
     build_s: float | None
     """Estimated seconds to compile them."""
     library_bytes: float | None
     """Estimated size."""
     added: str
-    """The last of these kernels."""
+    """The kernel added in this step."""
 
 
 class SearchSetDocument(Document):
@@ -126,9 +126,9 @@ class SearchSetDocument(Document):
     problems: int
     measured_kernels: int
     pairs_not_measured: float
-    """Share."""
+    """Share of pairs that were not measured."""
     keep: float | None
-    """Efficiency that the set must keep."""
+    """Required efficiency of the set."""
     kernels: tuple[str, ...]
     """Complete names."""
     efficiency_mean: float
@@ -141,7 +141,7 @@ class SearchSetDocument(Document):
     library_bytes: float | None
     """Estimated size."""
     registry: str | None
-    """The file that was written."""
+    """Registry file."""
     curve: tuple[SetStep, ...]
     """Steps in greedy order."""
 

@@ -30,14 +30,14 @@ if TYPE_CHECKING:
     from ckh.search.kernels import KernelSpace
     from ckh.search.measuring import Guide
 
-SPACE_LIMIT = 50_000  # kernels that may be measured
+SPACE_LIMIT = 50_000  # maximum number of kernels in a measured search
 _HOST = "host"
 _RUNS = Path("runs")
-_NOTHING = Path()  # where candidates that come with a model are not
+_NOTHING = Path()  # disables models that come with candidates
 
 
 def ask_model(typed: Typed, top: int, *, must_be_measured: bool, as_json: bool) -> None:
-    """Score the space with a model or its stand-in, and print the first kernels.
+    """Score the space with a model or its substitute, and print the first kernels.
 
     Raises:
         ModelError: there is no model for the problem, or it is damaged.
@@ -151,7 +151,7 @@ def _request(arch: str | None, measuring: Measuring) -> DeviceRequest:
 
 
 def _model_or_none(chooser: Chooser, problem: Problem, *, is_needed: bool) -> Model | None:
-    """Model for a problem or its stand-in; None only where neither --model nor --require is given."""
+    """Model for a problem or its substitute; None only if neither --model nor --require is given."""
     if is_needed:
         return chooser.model(problem)
     try:
@@ -184,7 +184,7 @@ def _space(
 
 
 def _buildable(device: Device) -> Callable[[Kernel], bool]:
-    """Predicate of the kernels that a device can build: all on the host, on a GPU those in CK Tile's headers."""
+    """Predicate for the kernels that a device can build: all on the host; on a GPU, those of CK Tile's headers."""
     if not device.arch.is_gpu:
         return lambda _: True
     from ckh.bench.codegen.unit_source import UnsupportedKernelError

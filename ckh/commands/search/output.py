@@ -29,18 +29,18 @@ _FLOPS_PER_TFLOPS_MS = 1e9
 
 @dataclass(frozen=True, slots=True)
 class MeasuredSpace:
-    """The kernels to search among."""
+    """The search space."""
 
     kernels: int
     pool: int
     """Kernels that are candidates of ckh predict."""
     left_out: int
-    """Combinations left out."""
+    """Number of combinations excluded from the search."""
 
 
 @dataclass(frozen=True, slots=True)
 class MeasuredKernel:
-    """A kernel that was measured."""
+    """A measured kernel."""
 
     kernel: str
     """Complete name of the kernel."""
@@ -56,7 +56,7 @@ class FastestKernel(MeasuredKernel):
     """One of the fastest measured kernels."""
 
     candidate: bool
-    """Whether ckh predict has it too."""
+    """Whether it is a candidate of ckh predict."""
 
 
 class SearchMeasuredDocument(Document):
@@ -81,10 +81,10 @@ class SearchMeasuredDocument(Document):
     first_choice: MeasuredKernel | None
     """The model's first choice among the candidates."""
     ratio: float | None
-    """Time of the first choice over that of the fastest."""
+    """Time of the first choice divided by the fastest time."""
     kernels: tuple[FastestKernel, ...]
     next: str
-    """The command that follows."""
+    """The next command to run."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from ckh.data.journal import Journal
 
 _RUNS = Path("runs")
-_HELD_OUT = ("holdout", "host-llm")  # in names of shipped datasets that models are judged by
+_HELD_OUT = ("holdout", "host-llm")  # in names of shipped datasets for evaluation
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,9 +31,9 @@ class DefaultData:
     """Data to train on.
 
     Attributes:
-        paths: datasets, or folders of runs, which are to be converted.
+        paths: datasets, or folders of runs to convert.
         words: description; empty if they were named.
-        variant: direction, where the data have several.
+        variant: direction, if the data have several.
     """
 
     paths: tuple[Path, ...]
@@ -42,7 +42,7 @@ class DefaultData:
 
 
 def _measured(op: str | None, variant: Direction | None) -> DefaultData | None:
-    """Complete runs in the folder `runs` with operation, direction and device of the newest."""
+    """Complete runs in the folder `runs` with the operation, direction and device of the newest one."""
     wanted = None if variant is None else {str(variant), "all"}
     found = [
         (journal.runs[-1], journal.path)

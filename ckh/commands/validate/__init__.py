@@ -1,4 +1,4 @@
-"""`ckh validate`: the gates. The exit code is the verdict."""
+"""`ckh validate`: gates, with the verdict as exit code."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`ckh validate compare`: a new model against an old one. The exit code is the verdict."""
+"""`ckh validate compare`: compare a new model with an old one, with the verdict as exit code."""
 
 from __future__ import annotations
 

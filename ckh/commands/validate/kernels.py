@@ -1,4 +1,4 @@
-"""`ckh validate kernels`: compiles, runs and checks a matrix of kernels. The exit code is the verdict."""
+"""`ckh validate kernels`: compile, run and check a matrix of kernels, with the verdict as exit code."""
 
 from __future__ import annotations
 
@@ -55,16 +55,16 @@ class KernelFinding:
     json_inline: ClassVar = "of"
 
     of: Mapping[str, str | int]
-    """What the case is of, e.g. its direction and pipeline."""
+    """Properties of the case, e.g. its direction and pipeline."""
     case: str
     status: Status
     reason: str
     built: str
-    """Name that the compiled library gives itself."""
+    """Name reported by the compiled library."""
     executed: int
     """Problems that it ran on."""
     class_executed: bool
-    """Whether a kernel of its class was ever executed with the right result."""
+    """Whether a kernel of its class was ever executed with a right result."""
     problem: str
     """Canonical text of the problem."""
 
@@ -185,7 +185,7 @@ def _document(findings: list[Finding], matrix: str, arch: str, caution: str) -> 
 
 
 def _was_executed(one: Finding, arch: str) -> bool:
-    """True if this kernel, or any of its class, was executed with correct results."""
+    """True if this kernel, or another of its class, was executed with a right result."""
     from ckh.bench.checks.harness import was_executed
 
     return one.executed > 0 or was_executed(one.case.kernel, arch)

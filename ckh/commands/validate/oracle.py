@@ -1,4 +1,4 @@
-"""`ckh validate oracle`: a model's choices against the best measured kernel, in the data or measured again."""
+"""`ckh validate oracle`: compare a model's choices with the best measured kernel, in the data or measured again."""
 
 from __future__ import annotations
 
@@ -81,20 +81,20 @@ class OracleDocument(Document):
     model: str
     """Folder of the model."""
     stands_in: StandIn | None
-    """What answers in place of a model of these problems; null if there is one."""
+    """Substitute model, if there is no model of these problems; otherwise null."""
     among: Among
     """Kernels to choose among: predict's candidates, or the measured kernels alone."""
     problems: int
-    """Problems whose choice was measured, the base of the figures."""
+    """Problems with a measured choice, the basis of the figures."""
     on_device: bool
     """Whether kernels were measured again."""
     figures: Mapping[str, float]
     coverage: Coverage | None
-    """Null where kernels were measured again."""
+    """Coverage; null if kernels were measured again."""
     notes: tuple[str, ...]
     """Lines on measurement noise, or on kernels that may be faster."""
     failures: tuple[str, ...]
-    """Why the gate fails."""
+    """Reasons why the gate fails."""
     passes: bool
 
 
@@ -196,7 +196,7 @@ def _judged_as_measured(model: Model, parts: DatasetParts, among: Among, top_k: 
     """Evaluation of the choices by the times of the data.
 
     Raises:
-        DataError: fewer than the least choices were measured.
+        DataError: fewer than `least` choices were measured.
     """
     import numpy as np
 
@@ -242,7 +242,7 @@ def _contests(model: Model, parts: DatasetParts, among: Among, top_k: int, least
     """Kernels to measure again, for the problems that the model answers.
 
     Raises:
-        DataError: it answers fewer than the least.
+        DataError: it answers fewer than `least`.
     """
     from ckh.assess.oracle import contests, first_measured
     from ckh.learn.judging.judged_answers import first_kernels

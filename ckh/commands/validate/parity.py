@@ -1,4 +1,4 @@
-"""`ckh validate parity`: whether the programs that use choices pick what ckh picks. The exit code is the verdict."""
+"""`ckh validate parity`: check that programs using ckh's choices pick the same kernels; exit code is the verdict."""
 
 from __future__ import annotations
 
@@ -52,15 +52,15 @@ _MOST_SHOWN = 50
 
 @dataclass(frozen=True, slots=True)
 class ConsumerParity:
-    """What one consumer picks."""
+    """Picks of one consumer."""
 
     consumer: str
     compared: int
-    """Problems whose picks were compared."""
+    """Problems with compared picks."""
     differences: tuple[Pick, ...]
-    """Those for which the consumer picks another kernel."""
+    """Problems for which the consumer picks another kernel."""
     not_compared: Mapping[str, int]
-    """Number of the other problems by the reason."""
+    """Number of other problems by reason."""
 
 
 class ParityDocument(Document):
@@ -71,13 +71,13 @@ class ParityDocument(Document):
     op: str
     arch: str
     problems: int
-    """Problems that a kernel applies to."""
+    """Problems with an applicable kernel."""
     consumers: tuple[ConsumerParity, ...]
     """Consumers of the operation, in order."""
     failures: tuple[str, ...]
-    """Why the gate fails."""
+    """Reasons why the gate fails."""
     passes: bool
-    """Whether something was compared and every consumer picks what ckh picks."""
+    """Whether any picks were compared and all of them agree."""
 
 
 def register(group: typer.Typer) -> None:
@@ -163,11 +163,11 @@ def parity(
 
 
 def _exports(folders: Sequence[Path]) -> dict[str, tuple[Path, dict[str, Any]]]:
-    """Target -> the export that was named for it and its list.
+    """Target -> the export named for it, and its list of files.
 
     Raises:
-        DataError: a folder is no export, or of a target that is not compared.
-        UsageError: two are for one target.
+        DataError: a folder is not an export, or is for a target that is not compared.
+        UsageError: two are for the same target.
     """
     from ckh.export.folder import list_of
 
@@ -186,10 +186,10 @@ def _exports(folders: Sequence[Path]) -> dict[str, tuple[Path, dict[str, Any]]]:
 
 
 def _answers(chooser: Chooser, source: str, variant: Direction | None, dtype: str | None) -> list[Ranking]:
-    """The answers for the problems that a kernel applies to.
+    """Answers for the problems with an applicable kernel.
 
     Raises:
-        NoKernelError: none applies to any.
+        NoKernelError: no kernel applies to any problem.
     """
     from ckh.commands.export.program_export import answered
 
@@ -204,12 +204,12 @@ def _answers(chooser: Chooser, source: str, variant: Direction | None, dtype: st
 
 @dataclass(frozen=True, slots=True)
 class _Compared:
-    """The comparison of all consumers of an operation.
+    """Comparison of all consumers of an operation.
 
     Attributes:
-        chooser: which model answers.
-        model: the folder of the model that was named.
-        answers: what ckh answers.
+        chooser: selects the model.
+        model: folder of the named model.
+        answers: ckh's answers.
         exports: existing exports by target.
         dispatcher: include folder of AMD's dispatcher.
     """
@@ -251,7 +251,7 @@ class _Compared:
         return ConsumerParity(name, len(picks), tuple(one for one in picks if one.ckh != one.consumer), reasons)
 
     def _c(self, header: ModelHeader | None) -> tuple[list[Pick], Mapping[str, int]]:
-        """The picks of exported C, or with a header those of AMD's dispatcher."""
+        """Picks of exported C, or with a header those of AMD's dispatcher."""
         from ckh.export import parity
 
         include = None if header is None else self._include()
@@ -275,7 +275,7 @@ class _Compared:
         return found, reasons
 
     def _include(self) -> Path:
-        """The folder with the headers of AMD's dispatcher.
+        """Folder with the headers of AMD's dispatcher.
 
         Raises:
             UsageError: it was not named, or has none.
@@ -287,7 +287,7 @@ class _Compared:
         return self.dispatcher
 
     def _exported_models(self, folder: Path, header: ModelHeader | None, models: Sequence[Model]) -> dict[str, Any]:
-        """Put the export of models into a folder, a copy of an existing one or a new one; returns its list."""
+        """Export models into a folder, or copy an existing export; returns its list of files."""
         from ckh.export.folder import model_names
         from ckh.export.to_c import c_files
 
@@ -306,7 +306,7 @@ class _Compared:
         return report
 
     def _table(self, table: ChoiceTable) -> tuple[list[Pick], Mapping[str, int]]:
-        """The picks of a program that looks choices up in tables."""
+        """Picks of a program with lookup tables."""
         from ckh.export.consumers import Choices
         from ckh.export.parity import table_picks
 

@@ -1,4 +1,4 @@
-"""`ckh validate selection`: first choices against golden ones. The exit code is the verdict."""
+"""`ckh validate selection`: compare first choices with golden ones, with the verdict as exit code."""
 
 from __future__ import annotations
 
@@ -53,13 +53,13 @@ class SelectionDocument(Document):
     schema = "validate_selection"
 
     golden: str
-    """The file of golden choices."""
+    """File of golden choices."""
     op: str
     arch: str
     problems: int
     changes: tuple[Change, ...]
     failures: tuple[str, ...]
-    """Why the gate fails."""
+    """Reasons why the gate fails."""
     passes: bool
 
 
