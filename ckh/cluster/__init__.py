@@ -1,6 +1,6 @@
-"""A cluster of machines: a Dask scheduler with its workers, and calls that run there.
+"""A cluster of machines: a Dask scheduler with its workers, and calls executed there.
 
-`ckh` brings no scheduler of its own. `connection` finds the cluster at an address, and `calls` has functions run on its
-workers: both are for the client, which the command runs in. What runs in a worker's process is in `on_worker`, what
-runs in the scheduler's in `on_scheduler`.
+`ckh` has no scheduler of its own. `connection` connects to the cluster at an address, and `calls` runs functions on its
+workers: both are used by the client, the process of the command. `on_worker` runs in a worker's process, `on_scheduler`
+in the scheduler's.
 """

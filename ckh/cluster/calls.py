@@ -1,7 +1,7 @@
-"""Calls that run on the workers of a cluster.
+"""Calls executed on the workers of a cluster.
 
-What runs there is a plain function of a module of ckh with plain arguments. A call is given to another worker when its
-own dies; it may then run twice, and whoever takes the results must be able to bear that.
+A call is a plain function of a ckh module with plain arguments. If its worker dies, it is repeated on another worker,
+so it may run twice; the consumer of its results must tolerate that.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ if TYPE_CHECKING:
 
 _ALONE_S = 60  # without any worker
 _POLL_S = 0.25
-_LOOK_S = 1.0  # between looks for workers that came or went
+_LOOK_S = 1.0  # between checks for workers that joined or left
 _RETRIES = 3  # of a call whose worker dies
-_AHEAD = 2  # calls that wait for each that runs, so that no worker waits for the client
-# What Dask raises when who should answer is gone. Its TimeoutError is asyncio's: Python's own only from 3.11 on.
+_AHEAD = 2  # queued calls per running one, so that no worker waits for the client
+# Raised by Dask if the other side is gone. Its TimeoutError is asyncio's, which is Python's own only since 3.11.
 LOST = (OSError, asyncio.TimeoutError)
 
 
 class NodeLostError(CkhError):
-    """The worker that was to run a call is gone."""
+    """The worker selected for a call is gone."""
 
     exit_code = ExitCode.NO_DEVICE
     default_code = "node-lost"
@@ -41,7 +41,7 @@ class NodeLostError(CkhError):
 
 @dataclass(frozen=True, slots=True)
 class ClusterNode:
-    """A worker of the cluster: its address, the name of its machine, and how many calls it runs at a time."""
+    """A worker of the cluster: its address, the name of its machine, and its number of parallel calls."""
 
     address: str
     host: str
@@ -50,15 +50,15 @@ class ClusterNode:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A function of a module of ckh and its arguments.
+    """A function of a ckh module and its arguments.
 
     Attributes:
-        function: it runs on a worker.
-        args: its arguments; they are sent with it.
-        key: two calls of one key, of whatever client, run once; empty: the call is like no other.
-        needs: what it takes of a worker's resources while it runs.
-        on: the address of the only worker that may run it; empty: any.
-        joins: whether the call of another client with this key is waited for, which `claim` named.
+        function: runs on a worker.
+        args: its arguments, which are sent with it.
+        key: calls with the same key, of any client, run once; empty: the call is unique.
+        needs: worker resources used while it runs.
+        on: address of the only worker that may run it; empty: any.
+        joins: whether to wait for another client's call with this key, as reported by `claim`.
     """
 
     function: Callable[..., Any]
@@ -70,11 +70,11 @@ class Call:
 
 
 class Cluster:
-    """The workers behind a client of Dask.
+    """The workers of a Dask client.
 
     Attributes:
-        client: Dask's own.
-        is_verbose: whether to say from time to time what the workers do.
+        client: the Dask client.
+        is_verbose: whether to report periodically what the workers do.
     """
 
     def __init__(self, client: Client, *, is_verbose: bool = False) -> None:
@@ -85,7 +85,7 @@ class Cluster:
         self._lock = threading.Lock()
 
     def nodes(self) -> tuple[ClusterNode, ...]:
-        """The workers that there are, or were a moment ago, by address.
+        """Current workers by address, or the last known ones.
 
         Raises:
             DeviceError: the scheduler is gone, or there was no worker for a minute.
@@ -94,7 +94,7 @@ class Cluster:
             self._require_alive()
             now = time.monotonic()
             if now >= self._looked_at + _LOOK_S:
-                # Not `client.scheduler_info`: now and then that gives what Dask's own timer fetched, without workers.
+                # Not `client.scheduler_info`, which sometimes returns the data of Dask's own timer, without workers.
                 self._nodes = tuple(ClusterNode(*one) for one in self.on_scheduler(workers_of))
                 self._looked_at = time.monotonic()
                 self._alone_since = None if self._nodes else self._alone_since or now
@@ -103,7 +103,7 @@ class Cluster:
             return self._nodes
 
     def open_calls(self) -> dict[str, int]:
-        """How many calls each worker has, running or about to, by address.
+        """Number of running and queued calls of each worker, by address.
 
         Raises:
             DeviceError: the scheduler is gone.
@@ -114,12 +114,12 @@ class Cluster:
     def everywhere(
         self, function: Callable[..., Any], *args: Any, on: Sequence[str] | None = None, **named: Any
     ) -> dict[str, Any]:
-        """Run a function on every worker, or on those that are named; its results by address.
+        """Run a function on all workers, or on the given ones; returns results by address.
 
         Workers that are gone are left out.
 
         Raises:
-            CkhError: the function raised it.
+            CkhError: raised by the function.
             DeviceError: the scheduler is gone.
         """
         workers = None if on is None else list(on)
@@ -131,7 +131,7 @@ class Cluster:
         return {address: one for address, one in sorted(found.items()) if not isinstance(one, Exception)}
 
     def on_scheduler(self, function: Callable[..., Any], *args: Any) -> Any:
-        """Run a function in the scheduler's process, which it gets as `dask_scheduler`; its result.
+        """Run a function in the scheduler's process, passed as `dask_scheduler`; returns its result.
 
         Raises:
             DeviceError: the scheduler is gone.
@@ -140,7 +140,7 @@ class Cluster:
             return self.client.run_on_scheduler(function, *args)
 
     def advertise(self, address: str, resources: dict[str, float]) -> None:
-        """Have a worker report its resources, of which calls take a part (`Call.needs`), to the scheduler.
+        """Register a worker's resources, which calls use (`Call.needs`), with the scheduler.
 
         Raises:
             DeviceError: the scheduler is gone.
@@ -149,7 +149,7 @@ class Cluster:
         self.on_scheduler(offer, address)
 
     def claim(self, names: Sequence[str], key: str) -> dict[str, str]:
-        """Claim what a call is about to compute, so that no other client computes it meanwhile.
+        """Claim the results that a call is about to compute, so that no other client computes them at the same time.
 
         Returns:
             The names that calls of other clients compute already, each with the key of that call, which can be joined;
@@ -162,13 +162,13 @@ class Cluster:
             found: dict[str, str] = self.on_scheduler(claim, list(names), key, self.client.id)
             if self.on_scheduler(are_called, list(set(found.values()))):
                 return found
-            time.sleep(_POLL_S)  # claimed, and about to be called, or it was done a moment ago
+            time.sleep(_POLL_S)  # claimed and about to be called, or just finished
 
     def result(self, call: Call, should_stop: Callable[[], bool] = lambda: False) -> Any:
-        """Run a call on one worker; its result, None if it was stopped before it ended.
+        """Run a call on one worker; returns its result, None if it was stopped before it ended.
 
         Raises:
-            CkhError: the call raised it.
+            CkhError: raised by the call.
             NodeLostError: its worker is gone.
             DeviceError: the scheduler is gone.
         """
@@ -178,14 +178,14 @@ class Cluster:
     def results(
         self, calls: Iterable[Call], should_stop: Callable[[], bool] = lambda: False
     ) -> Generator[tuple[Call, Any], None, None]:
-        """Calls with what they give, as they end; no more than the workers need are given out at a time.
+        """Yield calls with their results as they end; only as many calls are submitted as keep the workers busy.
 
-        Calls that have not begun when the iteration ends, or `should_stop`, are withdrawn.
+        Calls that have not begun when the iteration ends, or after `should_stop`, are cancelled.
 
         Raises:
-            CkhError: a call raised it.
-            NodeLostError: the worker that a call names is gone.
-            DeviceError: the scheduler is gone, or the workers that were given a call died, one after the other.
+            CkhError: raised by a call.
+            NodeLostError: the worker selected for a call is gone.
+            DeviceError: the scheduler is gone, or all workers that ran a call died.
         """
         ended: queue.SimpleQueue[Future] = queue.SimpleQueue()
         open_calls: dict[Future, Call] = {}
@@ -207,7 +207,7 @@ class Cluster:
                 self.client.cancel(list(open_calls))
 
     def _next(self, left: Iterator[Call], count: int) -> Iterator[Call]:
-        """Calls to give out, where so many are open."""
+        """Calls to submit, with `count` calls outstanding."""
         most = _AHEAD * max(1, sum(node.slots for node in self.nodes()))
         for _ in range(most - count):
             call = next(left, None)
@@ -216,7 +216,7 @@ class Cluster:
             yield call
 
     def _require_node(self, calls: Iterable[Call]) -> None:
-        """Refuse to wait for workers that are gone: Dask does, for a worker that is named."""
+        """Raise instead of waiting for missing workers, as Dask would for a call bound to a worker."""
         here = {node.address for node in self.nodes()}
         if any(call.on not in here for call in calls if call.on):
             raise NodeLostError("its worker was lost")
@@ -240,7 +240,7 @@ class Cluster:
 
 @contextmanager
 def _asked() -> Iterator[None]:
-    """Raises a DeviceError where the scheduler, or who else was asked, does not answer any more."""
+    """Raise a DeviceError if the scheduler or another process no longer answers."""
     try:
         yield
     except LOST as error:
@@ -248,7 +248,7 @@ def _asked() -> Iterator[None]:
 
 
 def _result(future: Future) -> Any:
-    """The result of a call; raises what the call raised."""
+    """Result of a call; raises what the call raised."""
     from distributed import CancelledError, KilledWorker
 
     try:
@@ -262,5 +262,5 @@ def _result(future: Future) -> Any:
 
 
 def gone(why: object) -> DeviceError:
-    """The error of a cluster whose scheduler does not answer any more."""
+    """Error of a cluster whose scheduler no longer answers."""
     return DeviceError(f"lost the cluster: {why}", "results are saved: continue with --resume", code="cluster-lost")

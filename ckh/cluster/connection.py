@@ -1,4 +1,4 @@
-"""Finding the cluster at an address: a scheduler that answers, with workers, all of them with the same ckh."""
+"""Connection to a cluster: a scheduler that answers, with workers, all with the same version of ckh."""
 
 from __future__ import annotations
 
@@ -36,22 +36,22 @@ _WORKER_S = 60  # until there is a worker
 
 @contextmanager
 def connected(address: str, *, is_verbose: bool = False) -> Iterator[Cluster]:
-    """The cluster at an address, for as long as the context lasts.
+    """The cluster at an address, for the duration of the context.
 
     Args:
-        address: of a scheduler; or the file in which one has written its address; or `local:N`, which starts N workers
-            on this machine, which take no other client.
-        is_verbose: whether to say from time to time what the workers do.
+        address: address of a scheduler, or a scheduler file, or `local:N`, which starts N workers on this machine that
+            accept no other client.
+        is_verbose: whether to report periodically what the workers do.
 
     Raises:
-        UsageError: Dask is not installed, or that is not an address.
-        DeviceError: nobody answers there, or a worker has another ckh.
+        UsageError: Dask is not installed, or the address is invalid.
+        DeviceError: there is no answer, or a worker has another version of ckh.
     """
     try:
         import distributed
     except ImportError as error:
         raise UsageError("--cluster needs Dask, which is not installed", _INSTALL, code="not-installed") from error
-    # What matters of a node's end is said here, in one line. Dask gives some of its loggers levels of their own.
+    # ckh reports the end of a node in one line. Some of Dask's loggers have their own levels.
     for name in list(logging.root.manager.loggerDict):
         if name.partition(".")[0] in _LOGGERS:
             logging.getLogger(name).setLevel(logging.CRITICAL)
@@ -67,7 +67,7 @@ def connected(address: str, *, is_verbose: bool = False) -> Iterator[Cluster]:
 
 @contextmanager
 def everywhere_or_here(address: str | None) -> Iterator[Cluster | None]:
-    """Lets what joblib runs at a time run on a cluster, if an address is given, which it yields.
+    """Run joblib's parallel calls on a cluster, if an address is given; yields the cluster.
 
     Raises:
         UsageError: as `connected`.
@@ -84,7 +84,7 @@ def everywhere_or_here(address: str | None) -> Iterator[Cluster | None]:
 
 @contextmanager
 def _backend(address: str) -> Iterator[str | LocalCluster]:
-    """What a client connects to: a scheduler's address, or local workers, which live as long as the context."""
+    """What a client connects to: a scheduler's address, or local workers with the lifetime of the context."""
     if address.startswith(_LOCAL):
         with _scratch_folder(), _local(address) as local:
             yield local
@@ -101,7 +101,7 @@ def _backend(address: str) -> Iterator[str | LocalCluster]:
 
 @contextmanager
 def _scratch_folder() -> Iterator[None]:
-    """A folder in which Dask keeps its own while the context lasts; it puts that on `sys.path`, so it is ours alone."""
+    """A private folder for Dask's files for the duration of the context, as Dask adds it to `sys.path`."""
     import dask
 
     with (
@@ -112,7 +112,7 @@ def _scratch_folder() -> Iterator[None]:
 
 
 def _local(address: str) -> LocalCluster:
-    """Workers of this machine, to which only this process has the key: all users reach ports of the loopback."""
+    """Local workers, with a key known only to this process: any user can reach loopback ports."""
     from distributed import LocalCluster
     from distributed.security import Security
 
@@ -141,7 +141,7 @@ def _local(address: str) -> LocalCluster:
 
 
 def _address_in(file: Path) -> str:
-    """The address that a scheduler wrote into its file."""
+    """The address in a scheduler file."""
     try:
         return str(read_json(file)["address"])
     except (LookupError, TypeError) as error:
@@ -160,13 +160,13 @@ def _client(distributed: Any, address: str, where: str | LocalCluster) -> Iterat
             asyncio.run(asyncio.wait_for(_shake_hands(where), _ANSWER_S))
         seconds = _CONNECT_S
         client = distributed.Client(where, timeout=_CONNECT_S, set_as_default=True)
-    except asyncio.TimeoutError as error:  # before OSError, which it is one of from Python 3.11 on
+    except asyncio.TimeoutError as error:  # before OSError, its base class since Python 3.11
         raise DeviceError(
             f"no cluster answers at {address}: it accepts connections but sent nothing within {seconds} s",
             "is that a scheduler, and does it run?",
             code="cluster-silent",
         ) from error
-    except TypeError as error:  # how Dask says that it has no certificates
+    except TypeError as error:  # Dask's error without certificates
         raise DeviceError(
             f"{address} needs certificates: {error}",
             "name them in Dask's configuration, distributed.comm.tls",
@@ -181,7 +181,7 @@ def _client(distributed: Any, address: str, where: str | LocalCluster) -> Iterat
 
 
 async def _shake_hands(address: str) -> None:
-    """Greet a scheduler and leave: for its answer to a greeting Dask's client waits without end."""
+    """Handshake with a scheduler and disconnect, as Dask's client would wait forever for the answer."""
     from distributed.comm import connect
     from distributed.security import Security
 
@@ -190,7 +190,7 @@ async def _shake_hands(address: str) -> None:
 
 
 def _await_workers(cluster: Cluster) -> None:
-    """Wait until there is a worker.
+    """Wait for the first worker.
 
     Raises:
         DeviceError: there is none for a minute, or the scheduler is gone.
@@ -209,7 +209,7 @@ def _await_workers(cluster: Cluster) -> None:
 
 
 def _require_same(cluster: Cluster) -> None:
-    """Refuse a scheduler and workers that have no ckh, or another one."""
+    """Refuse a scheduler and workers without ckh, or with another version."""
     found: dict[str, Any] = {}
     try:
         for address, version in cluster.client.run(own_version, on_error="return").items():

@@ -1,4 +1,4 @@
-"""Functions that run in the process of a Dask scheduler, which gives itself to them as `dask_scheduler`."""
+"""Functions that run in the process of a Dask scheduler, which passes itself as `dask_scheduler`."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-_CLAIM_S = 1.0  # after which what was claimed must have been called
+_CLAIM_S = 1.0  # after which an uncalled claim expires
 
 
 def claim(names: Sequence[str], key: str, client: str, dask_scheduler: Any) -> dict[str, str]:
-    """See `Cluster.claim`. Calls that are named are kept for the client."""
+    """See `Cluster.claim`. The named calls are kept for the client."""
     claims: dict[str, tuple[str, float]] = dask_scheduler.__dict__.setdefault("ckh_claims", {})
     tasks, now = dask_scheduler.tasks, time.monotonic()
     found = {}
@@ -28,22 +28,22 @@ def claim(names: Sequence[str], key: str, client: str, dask_scheduler: Any) -> d
 
 
 def join(key: str, client: str, dask_scheduler: Any) -> None:
-    """Send a call's result to a client, now or when there is one."""
+    """Send a call's result to a client, now or once there is one."""
     dask_scheduler.client_desires_keys([key], client)
 
 
 def are_called(keys: Sequence[str], dask_scheduler: Any) -> bool:
-    """Whether there is a call of each key."""
+    """True if there is a call with each key."""
     return all(key in dask_scheduler.tasks for key in keys)
 
 
 def workers_of(dask_scheduler: Any) -> list[tuple[str, str, int]]:
-    """Its workers by address, each with the name of its machine and how many calls it runs at a time."""
+    """Workers by address, each with the name of its machine and its number of parallel calls."""
     return sorted((one.address, one.host, one.nthreads) for one in dask_scheduler.workers.values())
 
 
 def is_there(client: str, moment: str, dask_scheduler: Any) -> bool:
-    """Whether a client is there, or was when that was asked first for this moment."""
+    """True if a client is connected, or was at the first query for this moment."""
     answers: dict[str, tuple[str, bool]] = dask_scheduler.__dict__.setdefault("ckh_answers", {})
     if answers.get(client, ("",))[0] != moment:
         answers[client] = moment, client in dask_scheduler.clients
@@ -51,7 +51,7 @@ def is_there(client: str, moment: str, dask_scheduler: Any) -> bool:
 
 
 def has_pages(dask_scheduler: Any) -> bool:
-    """Whether it has Dask's dashboard.
+    """True if the scheduler serves Dask's dashboard.
 
     Without Bokeh, or with --no-dashboard, its port answers too, and is among its services, but has no such pages.
     """
@@ -59,7 +59,7 @@ def has_pages(dask_scheduler: Any) -> bool:
 
 
 def offer(address: str, dask_scheduler: Any) -> None:
-    """Give a worker the calls that wait for what it has; Dask itself looks when a worker comes."""
+    """Assign waiting calls to a worker by its resources; Dask itself does this only when a worker joins."""
     worker = dask_scheduler.workers.get(address)
     if worker is not None:
         waiting = dask_scheduler.bulk_schedule_unrunnable_after_adding_worker(worker)

@@ -1,4 +1,4 @@
-"""Functions that run in the process of a Dask worker; called by name, so every machine needs the same ckh."""
+"""Functions that run in a Dask worker; called by name, so every machine needs the same version of ckh."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from ckh.version import __version__
 
 
 def is_withdrawn() -> bool:
-    """Whether nobody waits any more for the call that this is part of, because its client was stopped or died.
+    """True if no client waits for the current call any more, because it was stopped or died.
 
-    Dask lets such a call run to its end, and other calls wait for that.
+    Dask runs such a call to its end, and other calls wait for it.
     """
     from distributed import get_worker
 
@@ -21,7 +21,7 @@ def is_withdrawn() -> bool:
 
 
 def is_awaited(client: str, moment: str) -> bool:
-    """Whether a client is there; all workers that name one moment get the same answer.
+    """True if a client is connected; all workers get the same answer for the same moment.
 
     So calls that wait for each other can end together.
     """
@@ -32,10 +32,10 @@ def is_awaited(client: str, moment: str) -> bool:
 
 
 def own_version() -> str:
-    """The version of ckh, of the scheduler's process too."""
+    """Version of ckh, also for the scheduler's process."""
     return __version__
 
 
 async def set_resources(resources: dict[str, float], dask_worker: Any) -> None:
-    """Have the worker report what it has of resources."""
+    """Set the resources that the worker reports."""
     await dask_worker.set_resources(**resources)

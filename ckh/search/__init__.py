@@ -1,1 +1,1 @@
-"""Search: strategies that find a fast configuration in few measurements."""
+"""Search strategies that find a fast configuration with few measurements."""

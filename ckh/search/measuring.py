@@ -1,9 +1,7 @@
-"""A search that measures: proposals are compiled and timed, the best are timed again in turns, all is journalled.
+"""Search by measuring: proposals are compiled and timed, the best are remeasured in rounds, all results are journalled.
 
-Measuring single kernels of one problem on a device, each result journalled at once.
-
-While a search waits for a compiler, others compile what it will probably request next: nothing is compiled while a
-kernel is timed.
+While a search waits for a compiler, the kernels that it will probably request next are compiled in parallel; nothing is
+compiled while a kernel is timed.
 """
 
 from __future__ import annotations
@@ -47,17 +45,17 @@ if TYPE_CHECKING:
     from ckh.search.kernels import KernelSpace
     from ckh.search.strategies import Strategy
 
-_LOOK_AHEAD = 4  # how many times more expected kernels are requested than compilers run: some are compiled already
+_LOOK_AHEAD = 4  # ratio of expected kernels to compilers, as some kernels are compiled already
 
 
 class Measurer:
-    """Compiles and measures kernels on one problem, one at a time, in a worker of its own. Use it as a context manager.
+    """Compiles and measures kernels on one problem, one at a time, in its own worker. Use it as a context manager.
 
     Args:
-        driver: what builds and runs them; once it is stopped, measuring raises `StoppedError`.
-        problem: its canonical text.
-        run: the run's record, in the journal already.
-        journal: where every result goes.
+        driver: builds and runs the kernels; once it is stopped, measuring raises `StoppedError`.
+        problem: canonical text.
+        run: record of the run, in the journal already.
+        journal: destination of every result.
     """
 
     def __init__(self, driver: Driver, problem: str, run: RunRecord, journal: JournalWriter) -> None:
@@ -83,8 +81,9 @@ class Measurer:
         """Measure a kernel and write its row to the journal.
 
         Args:
-            kernel: what is measured.
-            ahead: at most so many kernels that are probably measured next; called when this one must be compiled.
+            kernel: the kernel.
+            ahead: returns up to the given number of kernels that are likely to be next; called when this kernel must
+                be compiled.
 
         Raises:
             StoppedError: it was stopped before there was a result.
@@ -105,16 +104,16 @@ class Measurer:
     def compare(
         self, rows: Sequence[ResultRow], rounds: int, seed: int, should_stop: Callable[[], bool]
     ) -> list[ResultRow]:
-        """Time measured kernels again, in turns; the rows that replace theirs, in the journal, fastest first.
+        """Remeasure kernels in rounds; returns the journalled rows that replace theirs, fastest first.
 
         Args:
-            rows: of kernels that this measured, with times.
-            rounds: how often each is timed.
-            seed: of their order.
-            should_stop: called instead of the one that measuring has.
+            rows: rows with times, of kernels measured by this object.
+            rounds: number of rounds.
+            seed: seed of the order.
+            should_stop: stop condition, instead of the driver's.
 
         Raises:
-            StoppedError: it was stopped before all was done.
+            StoppedError: it was stopped before all rounds were done.
             DeviceError: the worker cannot be started.
             OutputError: the journal cannot be written.
         """
@@ -152,7 +151,7 @@ class Measurer:
         return replace(row, node=self._worker.node)
 
 
-_ROUNDS = 11  # in which the best are timed again
+_ROUNDS = 11  # in which the best are remeasured
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,13 +160,13 @@ class SearchSettings:
 
     Attributes:
         strategy: its name.
-        seed: of all randomness.
-        evaluations: how many kernels are measured.
-        top: how many of the best are timed again at the end.
-        samples: of each time.
+        seed: random seed.
+        evaluations: number of kernels to measure.
+        top: number of the best kernels to remeasure at the end.
+        samples: samples per kernel.
         cold: whether a GPU's caches are flushed before every timed run (True), or hold one set of operands (False);
             None: operands rotate.
-        limits: of each kernel and its compiler, and how long may be spent until then in all.
+        limits: timeouts of each kernel and its compiler, and the total time budget.
     """
 
     strategy: str
@@ -181,7 +180,7 @@ class SearchSettings:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Guide:
-    """A model's opinion beforehand: a score for each kernel, and the number of its first choice of the pool, if any."""
+    """A model's prior: a score for each kernel, and the index of its first choice in the pool, if any."""
 
     prior: NDArray[np.float64]
     first_choice: int | None
@@ -189,14 +188,15 @@ class Guide:
 
 @dataclass(frozen=True, slots=True)
 class Measurement:
-    """The result of a search.
+    """Result of a search.
 
     Attributes:
         reason: why it ended.
-        rows: what was measured, in order.
-        best: the fastest, fastest first: timed in turns (`remeasured`), or if that was stopped, as they were measured.
-        first_choice: the model's first choice of the pool, timed with them; None without a model, or if it failed.
-        wall_s: seconds in all.
+        rows: rows in order of measurement.
+        best: the fastest kernels, fastest first: remeasured in rounds (`remeasured`), or if that was stopped, as first
+            measured.
+        first_choice: the model's first choice in the pool, remeasured too; None without a model, or if it failed.
+        wall_s: total seconds.
     """
 
     reason: StopReason
@@ -207,12 +207,12 @@ class Measurement:
 
     @property
     def statuses(self) -> dict[str, int]:
-        """How many rows have each status, most frequent first."""
+        """Number of rows of each status, most frequent first."""
         return dict(Counter(str(row.status) for row in self.rows).most_common())
 
     @property
     def ratio(self) -> float | None:
-        """Time of the model's first choice of the pool / time of the best."""
+        """Time of the model's first choice in the pool divided by the best time."""
         if self.first_choice is None or not self.best or not self.first_choice.latency_ms:
             return None
         return self.first_choice.latency_ms / (self.best[0].latency_ms or self.first_choice.latency_ms)
@@ -220,9 +220,9 @@ class Measurement:
 
 @dataclass(frozen=True, slots=True)
 class Where:
-    """Where kernels are measured: by the nodes of a cluster, each of which opens the requested device, or here (None).
+    """Where kernels are measured: on the nodes of a cluster, each of which opens the requested device, or here (None).
 
-    On a cluster all are measured by one device, and compiled by all nodes.
+    On a cluster one device measures all kernels, and all nodes compile.
     """
 
     request: DeviceRequest
@@ -239,22 +239,22 @@ def search_measured(
     open_journal: Callable[[], JournalWriter],
     advance: Callable[[int, str], None],
 ) -> Measurement:
-    """Find the fastest kernel by measuring, until the budget, the time or the person says stop.
+    """Find the fastest kernel by measuring, until the evaluations or the time are used up, or it is stopped.
 
     Args:
-        device: what is measured on.
-        where: whose device it is.
-        problem: what is to be computed.
-        space: what is searched.
-        guide: what a model says; None without one.
-        settings: what it is to do.
+        device: device to measure on.
+        where: this machine or a cluster.
+        problem: the problem.
+        space: search space.
+        guide: a model's prior; None without a model.
+        settings: settings of the search.
         open_journal: called once, when the device is known to work.
-        advance: called with each measurement, with the best so far.
+        advance: called after each measurement, with the best time so far.
 
     Raises:
-        UsageError: another run writes the journal or has written it, or there is no such strategy.
+        UsageError: the journal is in use by another run or complete, or there is no such strategy.
         DeviceError: compiler or worker cannot be started.
-        OutputError: the journal cannot be written; what was measured before is safe.
+        OutputError: the journal cannot be written; earlier results are safe.
     """
     first = None if guide is None else guide.first_choice
     prior = None if guide is None else guide.prior
@@ -290,7 +290,7 @@ def search_measured(
 
 
 class _Rows:
-    """The measured rows, by the number of the kernel, in order."""
+    """The measured rows by kernel index, in order."""
 
     def __init__(
         self, measurer: Measurer, space: KernelSpace, strategy: Strategy, advance: Callable[[int, str], None]
@@ -303,7 +303,7 @@ class _Rows:
         self.by_index: dict[int, ResultRow] = {}
 
     def evaluate(self, index: int) -> float | None:
-        """The time of a kernel in ms, None if it failed."""
+        """Time of a kernel in ms, None if it failed."""
         row = self._measurer.measure(self._space.kernels[index], self._ahead)
         self.by_index[index] = row
         time_ms = row.latency_ms
@@ -316,7 +316,7 @@ class _Rows:
         return [self._space.kernels[index] for index in self._strategy.ahead(count)]
 
     def finalists(self, top: int, first: int | None) -> list[ResultRow]:
-        """The fastest, fastest first, and the model's first choice of the pool if it is not among them."""
+        """The fastest kernels, fastest first, and the model's first choice in the pool if it is not among them."""
         timed = {index: row for index, row in self.by_index.items() if row.latency_ms}
         ranked = sorted(timed, key=lambda index: timed[index].latency_ms or 0.0)
         chosen = dict.fromkeys(ranked[:top])
@@ -325,7 +325,7 @@ class _Rows:
         return [timed[index] for index in chosen]
 
     def of(self, first: int | None, finalists: Sequence[ResultRow]) -> ResultRow | None:
-        """The row of the model's first choice among those timed in turns; None if there is none."""
+        """Row of the model's first choice among the finalists; None if there is none."""
         name = self.by_index[first].kernel if first in self.by_index else ""
         return next((row for row in finalists if row.kernel == name), None)
 

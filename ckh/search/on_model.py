@@ -1,4 +1,4 @@
-"""Searching with a model alone: it scores every kernel that can be built and applies, and so finds exactly the best."""
+"""Exhaustive search with a model: score every kernel that can be built and applies, and return the best."""
 
 from __future__ import annotations
 
@@ -32,22 +32,22 @@ if TYPE_CHECKING:
     from ckh.ops.base import Kernel, Problem
     from ckh.search.kernels.product import Product
 
-_PREPARED = 8  # spaces that are kept
+_PREPARED = 8  # cached spaces
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ModelSearch:
-    """The kernels that a search found.
+    """Result of a search by a model.
 
     Attributes:
-        legal: kernels that can be built and apply to the problem.
-        candidates: how many of them are candidates of the pool.
-        distinct: how many of the legal ones the model distinguishes; all of these were scored.
-        found: the best of these, best first; of kernels that are the same to the model a candidate or else the first.
-        in_pool: of each of these, whether it is a candidate.
+        legal: number of kernels that can be built and apply to the problem.
+        candidates: number of candidates of the pool among them.
+        distinct: number of legal kernels that the model distinguishes; all of these were scored.
+        found: the best kernels, best first; in case of ties a candidate, or else the first kernel.
+        in_pool: whether each of these is a candidate.
         first_choice: the best candidate; None if there is none.
-        beyond: why the model expects no speed of this problem; empty if it does, or never does.
-        known: what the model does not know of the problem, this device, and the kernels that were found.
+        beyond: why the model predicts no speed for this problem; empty if it does, or never predicts speeds.
+        known: out-of-distribution check of the problem, this device, and the returned kernels.
     """
 
     legal: int
@@ -62,13 +62,13 @@ class ModelSearch:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Scorable:
-    """A product as a model sees it.
+    """A product in the form that a model scores.
 
     Attributes:
         product: the kernels.
-        groups: for each set of options, which of those that the model distinguishes it is.
-        table: each base with each of these.
-        kind: of each kernel of the table, by all that the model reads; shape (kernels,).
+        groups: for each option set, the index of its group that the model distinguishes.
+        table: each base with each group.
+        kind: group of each kernel of the table with equal features; shape (kernels,).
     """
 
     product: Product
@@ -78,16 +78,16 @@ class _Scorable:
 
 
 def search_model(problem: Problem, model: Model, arch: ArchSpec, top: int) -> ModelSearch:
-    """Find the kernels that a model expects to be the fastest, among all that can be built and apply.
+    """Find the fastest kernels predicted by a model among all that can be built and apply.
 
     Args:
-        problem: what is to be computed.
-        model: what scores.
-        arch: what the kernels run on.
-        top: how many kernels.
+        problem: the problem.
+        model: the model.
+        arch: architecture that the kernels run on.
+        top: number of kernels.
 
     Raises:
-        UsageError: the operation's kernels are not made of parameters, or the model is for something else.
+        UsageError: the operation's kernels have no parameter space, or the model is for other problems.
         NoKernelError: no kernel can be built and applies.
         ModelError: a file of the model is damaged.
     """
@@ -96,7 +96,7 @@ def search_model(problem: Problem, model: Model, arch: ArchSpec, top: int) -> Mo
     candidates = model.spec.op.kernels.candidates(problem, arch, model.candidates_of).kernels
     product = space.product
     bases, rows = product.numbers_of(candidates)
-    # What was measured can lie outside of the space.
+    # Measured kernels can lie outside of the space.
     candidates = tuple(kernel for kernel, base in zip(candidates, bases.tolist(), strict=True) if base >= 0)
     bases, rows = bases[bases >= 0], rows[bases >= 0]
     legal = product.legal(problem, (bases, rows))
@@ -104,10 +104,10 @@ def search_model(problem: Problem, model: Model, arch: ArchSpec, top: int) -> Mo
         raise NoKernelError(f"no kernel of {arch.name} that can be built applies to {problem.canonical()}")
     count = int(space.groups.max()) + 1
     of_group = np.stack([legal[:, space.groups == group].any(axis=1) for group in range(count)], axis=1).reshape(-1)
-    own = np.full(len(of_group), -1, np.intp)  # the set of options of a candidate
+    own = np.full(len(of_group), -1, np.intp)  # option set of a candidate
     of_pool = bases * count + space.groups[rows]
     own[of_pool[::-1]] = rows[::-1]
-    # Of kernels alike the candidates first.
+    # Candidates first among ties.
     numbers = np.concatenate([of_pool, np.flatnonzero(of_group)])
     _, first = np.unique(space.kind[numbers], return_index=True)
     numbers = numbers[np.sort(first)]
@@ -116,7 +116,8 @@ def search_model(problem: Problem, model: Model, arch: ArchSpec, top: int) -> Mo
     order = numbers[best_first(score[0, numbers])]
     choices = of_pool[best_first(score[0, of_pool], FIRST)] if len(of_pool) else of_pool
     if tflops is not None:
-        # The first candidates say how fast the problem is, so that a kernel has the speed that `ckh predict` gives it.
+        # The first candidates determine the predicted speed of the problem, so that a kernel has the same speed as in
+        # `ckh predict`.
         both = np.concatenate([choices, order])
         tflops[0, both] = model.speeds(score[0, both], tflops[0, both])
     tflops = None if far else tflops
@@ -148,7 +149,7 @@ def _ranked(
     score: NDArray[np.float64],
     tflops: NDArray[np.float64] | None,
 ) -> list[Ranked]:
-    """Kernels with what the model says of those of these numbers."""
+    """Kernels with their predictions, given by index."""
     speed = None if tflops is None else tflops[0, numbers]
     return in_order(problem, tuple(kernels), np.arange(len(kernels)), score[0, numbers], speed)
 
@@ -169,12 +170,12 @@ def _scorable(product: Product, model: Model) -> _Scorable:
 
 
 def _first_row(is_legal: NDArray[np.bool_], own: int) -> int:
-    """The first legal set of options, the bases' own if that is one."""
+    """Index of the first legal option set, the bases' default if that is legal."""
     return own if own >= 0 and is_legal[own] else int(is_legal.argmax())
 
 
 def _known(problem: Problem, model: Model, kernels: Sequence[Kernel]) -> Known:
-    """Out-of-distribution check of a problem, this device and kernels, which are not those of the pool alone."""
+    """Out-of-distribution check of a problem, this device, and kernels that may be outside of the pool."""
     facts, unmeasured = facts_of(model, problem)._replace(left_out=()), known_candidates(problem, model).unmeasured
     families = unmeasured_families(model, kernels)
     return known_by(problem, facts, lambda: model.measured, families=families, unmeasured=unmeasured)

@@ -1,4 +1,4 @@
-"""The result of a search on a model, as text and as JSON."""
+"""Result of a search by a model, as text and as JSON."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class FoundKernel(PredictedKernel):
     """One of the first kernels."""
 
     candidate: bool
-    """Whether ckh predict has it too."""
+    """Whether it is a candidate of ckh predict."""
 
 
 class SearchDocument(Document):
@@ -70,12 +70,12 @@ class SearchDocument(Document):
     model: str
     """Folder of the model."""
     not_measured: NotMeasured | None
-    """Caveat of an answer without a model of this GPU and element type."""
+    """Caveat of a substitute model's answer, for a GPU and element type without measurements."""
     space: RankedSpace
     known: KnownDocument
-    """What the model does not know."""
+    """Out-of-distribution check."""
     beyond_training: str | None
-    """Why no speed is predicted for a problem far outside the training data."""
+    """Reason why no speed is predicted for a problem far outside the training data."""
     predictions_in_order: bool
     """Whether predicted speeds decrease with rank."""
     first_choice: PredictedKernel | None
@@ -85,7 +85,7 @@ class SearchDocument(Document):
 
 
 def search_text(problem: Problem, model: Model, search: ModelSearch) -> str:
-    """The kernels that a model expects to be the fastest, for people."""
+    """Text of the kernels predicted to be the fastest."""
     op, first = model.spec.op, search.first_choice
     shown = enumerate(zip(search.found, search.in_pool, strict=True), 1)
     rows = [[str(place), *_cells(op, one), yes(is_so=is_candidate)] for place, (one, is_candidate) in shown]
@@ -153,7 +153,7 @@ def _model_lines(model: Model) -> Iterator[str]:
 
 
 def yes(*, is_so: bool) -> str:
-    """A cell of a table."""
+    """Table cell of a bool."""
     return "yes" if is_so else ""
 
 
@@ -163,5 +163,5 @@ def _figures(op: AnyOperation, one: Ranked) -> tuple[str, float, float | None, f
 
 def _cells(op: AnyOperation, one: Ranked) -> list[str]:
     figures = ["-" if value is None else f"{value:.4g}" for value in (one.tflops, one.latency_ms)]
-    # A short name leaves out much of what these kernels differ in.
+    # A short name omits many fields in which these kernels differ.
     return [*figures, op.kernels.name(one.kernel)]

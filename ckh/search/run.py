@@ -1,6 +1,6 @@
-"""One search: request a configuration, measure it, report its time, until its evaluations are used up.
+"""Search loop: request a configuration, measure it, report its time, until all evaluations are used up.
 
-`log_speeds` has a model searched: its opinion of single kernels, and of a whole space as a prior.
+`log_speeds` gives a model's prediction for single kernels, and for a whole space as a prior.
 """
 
 from __future__ import annotations
@@ -40,18 +40,18 @@ class SearchResult:
 
     @property
     def best(self) -> Step | None:
-        """The step that found the fastest configuration, None if all failed."""
+        """Step with the fastest configuration, None if all failed."""
         measured = [step for step in self.trace if step.time_ms is not None]
         return min(measured, key=lambda step: step.time_ms or 0.0, default=None)
 
     @property
     def failures(self) -> int:
-        """How many configurations failed."""
+        """Number of failed configurations."""
         return sum(step.time_ms is None for step in self.trace)
 
 
 class StoppedError(Exception):
-    """Raised by `evaluate`: the measurement was stopped before there was a result, and so is the search."""
+    """Raised by `evaluate` to stop the search: the measurement was stopped before there was a result."""
 
 
 def _never() -> bool:
@@ -67,10 +67,10 @@ def run(
     """Measure the configurations that a strategy proposes.
 
     Args:
-        strategy: a new one, or one to go on with.
-        evaluate: measures a configuration by its index: its time in ms, or None if it failed, which costs as much;
-            or raises `StoppedError`.
-        evaluations: how many measurements; fewer are made only where the space has no more.
+        strategy: a strategy, new or to be continued.
+        evaluate: measures a configuration by its index; returns its time in ms, or None if it failed, which counts as
+            an evaluation too; or raises `StoppedError`.
+        evaluations: number of measurements; fewer are made only if the space is exhausted.
         should_stop: called before each measurement.
     """
     trace: list[Step] = []
@@ -89,13 +89,13 @@ def run(
 
 
 _LEAST_TFLOPS = 1e-9
-_MOST_LOG = 700.0  # what exp can take
+_MOST_LOG = 700.0  # largest argument of exp
 
 
 def log_speeds(model: Model, problem: Problem, kernels: Sequence[Kernel]) -> NDArray[np.float64]:
-    """How fast the model expects kernels to be: log TFLOPS, or the score it orders by, shape (kernels,).
+    """Predicted log TFLOPS of kernels, or scores of a ranking model, shape (kernels,).
 
-    Kernels that are the same to the model are ranked once.
+    Kernels with equal features are ranked once.
     """
     alike = look_alikes(kernels, model)
     scores = model.predict(problem, [kernels[i] for i in alike.first], model.spec.rank_by)

@@ -1,4 +1,4 @@
-"""A discrete space: the legal configurations of some parameters, what lies next to what, and which one a name means."""
+"""A discrete space: the legal configurations of some parameters, their neighbourhoods, and lookup by values."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """A parameter and its values, ascending; numbers are ordered, everything else (also a bool) is a category."""
+    """A parameter and its values, ascending; numbers are ordered, all other values (also bool) are categories."""
 
     name: str
     values: tuple[Any, ...]
@@ -25,15 +25,15 @@ class Parameter:
 
 
 class Space:
-    """The legal configurations, numbered from 0 in the order given, as indices of values (`codes`).
+    """The legal configurations, numbered from 0 in the given order, as indices of values (`codes`).
 
     Args:
-        names: the parameters' names.
-        columns: each parameter's value in every configuration, all of one length.
+        names: names of the parameters.
+        columns: each parameter's value in every configuration, all of the same length.
 
     Raises:
-        DataError: no parameter, no configuration, columns of different lengths, a missing value, or a configuration
-            that stands there twice.
+        DataError: no parameter, no configuration, columns of different lengths, a missing value, or a duplicate
+            configuration.
     """
 
     def __init__(self, names: Sequence[str], columns: Sequence[ArrayLike]) -> None:
@@ -73,7 +73,7 @@ class Space:
         return {parameter.name: parameter.values[code] for parameter, code in zip(self.parameters, row, strict=True)}
 
     def find(self, config: Mapping[str, Any]) -> int | None:
-        """The index of a configuration, or None if it is not legal.
+        """Index of a configuration, or None if it is not legal.
 
         Raises:
             DataError: it has other parameters than the space.
@@ -84,15 +84,15 @@ class Space:
         return None if None in codes else self.find_codes(np.array(codes, dtype=np.int32))
 
     def find_codes(self, codes: NDArray[np.int32]) -> int | None:
-        """The index of a configuration given as value indices, shape (parameters,), or None if it is not legal."""
+        """Index of a configuration given as value indices, shape (parameters,), or None if it is not legal."""
         return self._index.get(np.ascontiguousarray(codes, dtype=np.int32).tobytes())
 
     def neighbours(self, index: int, *, adjacent: bool = False) -> NDArray[np.int64]:
-        """The legal configurations that differ in one parameter, ascending.
+        """Legal configurations that differ in one parameter, ascending.
 
         Args:
-            index: the configuration in the middle.
-            adjacent: an ordered parameter may move by one value only.
+            index: the configuration.
+            adjacent: whether ordered parameters may differ by one value only.
         """
         step = np.abs(self.codes - self.codes[index])
         is_near = np.count_nonzero(step, axis=1) == 1

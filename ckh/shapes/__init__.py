@@ -23,12 +23,12 @@ def of(module: Any, *inputs: Any, op: str | None = None, **keywords: Any) -> Sha
 
     Args:
         module: a `torch.nn.Module`.
-        inputs: its inputs, by place.
-        op: the operation that the problems are to be of; None: each of its own.
-        keywords: its inputs, by name.
+        inputs: its positional inputs.
+        op: operation of the problems; None: the default for each shape.
+        keywords: its keyword inputs.
 
     Raises:
-        CkhError: PyTorch is missing, the call fails, or it runs nothing that has problems.
+        CkhError: PyTorch is missing, the call fails, or it executes no supported operation.
     """
     from ckh.ops import operation
     from ckh.shapes.layers import Shapes
@@ -48,7 +48,7 @@ def read(*sources: str, op: str | None = None, **wanted: Any) -> Shapes:
 
     Args:
         sources: files, folders or ready models.
-        op: the operation that the problems are to be of; None: each of its own.
+        op: operation of the problems; None: the default for each shape.
         wanted: fields of `ckh.shapes.run_options.RunOptions`, e.g. tp=8, tokens=(1, 4096).
 
     Raises:

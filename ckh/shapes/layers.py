@@ -1,4 +1,4 @@
-"""Matrix products, convolutions and mixtures of experts as models and logs have them, before they are problems."""
+"""Matrix products, convolutions and mixtures of experts as stated by models and logs, before conversion to problems."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ class Scaling(StrEnum):
     """How quantised operands are scaled."""
 
     NONE = ""
-    ROW = "row"  # one scale a row of A and a column of B; one for a tensor counts as such
-    BLOCK_128 = "block128"  # of A a scale for 128 values of a row, of B for 128 x 128
+    ROW = "row"  # one scale per row of A and column of B; includes one scale per tensor
+    BLOCK_128 = "block128"  # one scale per 128 values of a row of A, and per 128 x 128 values of B
     BLOCK_32 = "block32"  # MX formats
 
 
@@ -32,11 +32,11 @@ class Matmul:
     Attributes:
         m: rows of A.
         n: columns of B.
-        k: what is summed over.
-        dtype: element type of A and B; empty: left open.
+        k: reduction dimension.
+        dtype: element type of A and B; empty: unspecified.
         layout: of A, B and C, r (row-major) or c.
-        scaling: how the operands are scaled.
-        is_shuffled: whether B is shuffled beforehand, as AITER's bpreshuffle kernels read it.
+        scaling: scaling of the operands.
+        is_shuffled: whether B is preshuffled, as for AITER's bpreshuffle kernels.
 
     Raises:
         UsageError: a size is not from 1 to `MAX_SIZE`.
@@ -62,18 +62,18 @@ class Convolution:
         n: images.
         c: input channels of all groups.
         k: output channels of all groups.
-        spatial: sizes of the input; depth first.
-        taps: sizes of the filter.
+        spatial: input sizes; depth first.
+        taps: filter sizes.
         g: groups.
-        stride: in each dimension.
-        pad: zeros on either side, in each dimension.
-        dilation: in each dimension.
-        variant: the direction; empty: left open.
-        dtype: element type; empty: left open.
-        layout: of all tensors, as MIOpen writes it; empty: left open.
+        stride: stride in each dimension.
+        pad: zero padding on either side, in each dimension.
+        dilation: dilation in each dimension.
+        variant: the direction; empty: unspecified.
+        dtype: element type; empty: unspecified.
+        layout: layout of all tensors in MIOpen's notation; empty: unspecified.
 
     Raises:
-        UsageError: a size is out of range, or lists have not a value for each of two or three dimensions.
+        UsageError: a size is out of range, or a list does not have a value for each of two or three dimensions.
     """
 
     n: int
@@ -106,13 +106,13 @@ class ExpertProducts:
 
     Attributes:
         tokens: rows of the input.
-        model_dim: its columns.
+        model_dim: columns of the input.
         inter_dim: columns between the two products.
-        experts: how many there are.
-        topk: how many each token chooses.
-        dtype: element type; empty: left open.
-        scaling: how the operands are scaled.
-        activation: between the products.
+        experts: number of experts.
+        topk: experts per token.
+        dtype: element type; empty: unspecified.
+        scaling: scaling of the operands.
+        activation: activation between the products.
 
     Raises:
         UsageError: a size is not from 1 to `MAX_SIZE`.
@@ -140,12 +140,12 @@ class Layer:
     """A shape that runs `count` times.
 
     Attributes:
-        name: of the layer; empty: not known.
-        shape: what is computed: a `Shape`, or a problem of `op`.
-        count: how often.
-        where: the file and place that it was read from.
-        op: the operation of a problem; empty: `shape` is none.
-        stated: what the source states of a key that was looked up: columns and their values.
+        name: name of the layer; empty: unknown.
+        shape: a `Shape`, or a problem of `op`.
+        count: number of executions.
+        where: file and position of the source.
+        op: operation of a problem; empty: `shape` is not a problem.
+        stated: columns and values of a looked-up key, as stated by the source.
     """
 
     name: str
@@ -158,15 +158,15 @@ class Layer:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class WeightedProblem:
-    """A problem and how often it runs.
+    """A problem and its number of executions.
 
     Attributes:
         op: name of its operation.
         problem: the problem.
-        count: how often it runs.
-        layers: names of layers, of kernels, or none.
-        where: where it was read first.
-        stated: what sources state of keys that were looked up, each once.
+        count: number of executions.
+        layers: names of layers or kernels, if any.
+        where: position of its first occurrence.
+        stated: distinct looked-up keys stated by the sources.
     """
 
     op: str
@@ -178,7 +178,7 @@ class WeightedProblem:
 
     @property
     def flops(self) -> int:
-        """Operations of all its runs."""
+        """Floating-point operations of all executions."""
         return int(self.count * self.problem.flops)
 
     def __repr__(self) -> str:
@@ -202,7 +202,7 @@ def require_sizes(sizes: Iterable[tuple[str, int]], least: int = 1) -> None:
     """Refuse a size that is not from `least` to `MAX_SIZE`.
 
     Raises:
-        UsageError: there is one.
+        UsageError: a size is out of range.
     """
     for name, size in sizes:
         if not least <= size <= MAX_SIZE:

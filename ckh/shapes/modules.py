@@ -1,4 +1,4 @@
-"""PyTorch modules, run on the meta device: shapes, strides and element types without weights or a GPU."""
+"""PyTorch modules run on the meta device: shapes, strides and element types without weights or a GPU."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ _INNER = 2  # dimensions of a matrix
 def traced(
     module: Any, inputs: Sequence[Any], keywords: dict[str, Any] | None = None
 ) -> tuple[list[Layer], Counter[str]]:
-    """The layers that a module's call runs, in order, and what of it is left out.
+    """The layers executed by a call of a module, in order, and counts of what is left out.
 
-    The module is not changed: it runs with tensors of the meta device in the places of its parameters and buffers.
+    The module is not changed: its parameters and buffers are replaced by meta tensors for the call.
 
     Args:
         module: a `torch.nn.Module`.
-        inputs: its inputs; tensors are replaced by such of the meta device.
-        keywords: its inputs by name.
+        inputs: its inputs; tensors are replaced by meta tensors.
+        keywords: its keyword inputs.
 
     Raises:
         UsageError: PyTorch is missing, or the call fails.
@@ -55,7 +55,7 @@ def traced(
 
 
 def traced_factory(name: str) -> tuple[list[Layer], Counter[str]]:
-    """The layers of what a factory returns: a module and its inputs, made on the meta device.
+    """The layers of a factory's result: a module and its inputs, created on the meta device.
 
     Args:
         name: pkg.module:factory.
@@ -91,7 +91,7 @@ def _torch() -> Any:
 
 @contextmanager
 def _reported(what: str, hint: str) -> Iterator[None]:
-    """Report an error of someone's module as one line, and what it prints on stderr."""
+    """Report an error of a user's module in one line, and redirect its output to stderr."""
     try:
         with redirect_stdout(sys.stderr):
             yield
@@ -134,7 +134,7 @@ def _to_meta(torch: Any, value: Any) -> Any:
 
 @contextmanager
 def _in_module(torch: Any, names: dict[int, str], path: list[str]) -> Iterator[None]:
-    """Keep the path of the module that runs in `path`."""
+    """Track the path of the running module in `path`."""
     hooks = torch.nn.modules.module
 
     def enter(module: Any, _inputs: Any) -> None:
@@ -154,7 +154,7 @@ def _in_module(torch: Any, names: dict[int, str], path: list[str]) -> Iterator[N
 
 
 def _recorder(torch: Any) -> Any:
-    """A dispatch mode that records layers in `layers`; a class cannot inherit from what is imported late."""
+    """A dispatch mode that records layers in `layers`; defined here because its base class is imported late."""
     from torch.utils._python_dispatch import TorchDispatchMode
 
     aten = torch.ops.aten
@@ -167,7 +167,7 @@ def _recorder(torch: Any) -> Any:
     }
 
     class DispatchRecorder(TorchDispatchMode):  # type: ignore[misc]
-        """Records what is computed."""
+        """Records the executed operations."""
 
         def __init__(self) -> None:
             super().__init__()
@@ -223,13 +223,13 @@ def _convolution(torch: Any, x: Any, w: Any, lists: Sequence[Sequence[int]], gro
 
 
 def _order(matrix: Any) -> str:
-    """How a matrix lies: r (row-major) or c; one that is neither counts as row-major."""
+    """Memory order of a matrix: r (row-major) or c; other strides count as row-major."""
     rows, columns = matrix.stride()[-2:]
     return "c" if columns != 1 and rows == 1 else "r"
 
 
 def _left_out(operands: Sequence[Any], *, is_transposed: bool) -> str | None:
-    """Why a product or a convolution has no problem, if that is so."""
+    """Reason why a product or convolution has no problem, or None."""
     if is_transposed:
         return "transposed convolutions"
     if not all(one.numel() for one in operands):

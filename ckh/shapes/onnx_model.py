@@ -1,4 +1,4 @@
-"""ONNX models: shapes by ONNX's own inference, of nodes that are convolutions or matrix products."""
+"""ONNX models: convolutions and matrix products, with shapes from ONNX's shape inference."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _OF_CONVOLUTIONS = {"Conv": (0, 1), "ConvInteger": (0, 1), "QLinearConv": (0, 3)
 _UNREAD = ("ConvTranspose", "DeformConv", "FusedConv", "FusedMatMul", "FusedGemm", "If", "Loop", "Scan")
 _DIMENSIONS = (1, 2, 3)
 _MATRIX = 2
-_UNSUPPORTED = "unsupported"  # what no operation computes, which is no fault of a model
+_UNSUPPORTED = "unsupported"  # nodes without an operation, which are not an error of a model
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,11 +50,11 @@ class _Tensor:
 
 
 def onnx_layers(path: Path, name: str, wanted: RunOptions) -> tuple[list[Layer], dict[str, int], dict[str, int]]:
-    """The layers of a model, with what is bad and what is left out.
+    """The layers of a model, with counts of errors and of what is left out.
 
     Raises:
         UsageError: the package onnx is missing.
-        DataError: the file is damaged, or a shape depends on what is not known.
+        DataError: the file is damaged, or a shape depends on unknown sizes.
     """
     model = _loaded(path, name)
     layers: list[Layer] = []
@@ -97,7 +97,7 @@ def _loaded(path: Path, name: str) -> Any:
 
 
 def _open_sizes(model: Any, wanted: RunOptions) -> Iterator[dict[str, int]]:
-    """Values of the sizes that inputs leave open: each number of images, each number of tokens for the others."""
+    """Values of symbolic input sizes: each number of images, and for other inputs each number of tokens."""
     names: dict[str, bool] = {}
     for number, one in enumerate(_inputs(model)):
         for place, size in enumerate(one.type.tensor_type.shape.dim):
@@ -190,7 +190,7 @@ def _convolution(node: Any, x: _Tensor, w: _Tensor) -> Convolution:
             for size, step, tap, gap in zip(spatial, stride, taps, dilation, strict=True)
         ]
         pads = (*(one // 2 for one in needed), *(one - one // 2 for one in needed))
-    # One row more on one side is as much work as padding both: the larger counts.
+    # Asymmetric padding by one row costs as much as padding both sides: use the larger one.
     pad = tuple(max(pair) for pair in zip(pads[:ndim], pads[ndim:], strict=True))
     more = (1,) if ndim == 1 else ()  # of one dimension: an image of height 1
     return Convolution(
@@ -211,7 +211,7 @@ def _sizes(given: Mapping[str, Any], name: str, count: int, default: int) -> tup
     """The integers of an attribute.
 
     Raises:
-        UsageError: it has others, or another number of them.
+        UsageError: it has other values, or another number of them.
     """
     value = given.get(name, [default] * count)
     if not isinstance(value, list) or len(value) != count or not all(isinstance(one, int) for one in value):
@@ -234,7 +234,7 @@ def _gemm(node: Any, a: _Tensor, b: _Tensor) -> Matmul:
 
 
 def _matmul(a: _Tensor, b: _Tensor) -> tuple[Matmul, int]:
-    """The product and how many there are; with one weight for a batch, the batch's rows are rows of one product."""
+    """The product and its count; a batch with a shared weight is one product with all rows."""
     sizes_a = [size or 0 for size in a.shape]
     sizes_b = [size or 0 for size in b.shape]
     if len(sizes_a) == 1:

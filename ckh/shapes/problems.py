@@ -1,4 +1,4 @@
-"""Problems of operations, made of the layers of sources, with how often each runs."""
+"""Convert the layers of sources to problems of operations, with counts."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ if TYPE_CHECKING:
     from ckh.shapes.shaped import Shaped
 
 P = TypeVar("P", bound="Problem")
-MAX_LAYERS = 12  # names of layers that are kept for a problem
+MAX_LAYERS = 12  # maximum layer names kept for a problem
 FORWARD = "forward"
-_OWN_READERS = (SourceKind.PROBLEMS, SourceKind.UNTUNED)  # where operations read files of problems themselves
+_OWN_READERS = (SourceKind.PROBLEMS, SourceKind.UNTUNED)  # operations read these files themselves
 
 
 @dataclass(frozen=True, slots=True)
 class ShapesFound:
-    """The problems of sources, with what was bad and what was left out, each with a count."""
+    """Problems of sources, with counts of errors and of what is left out."""
 
     problems: list[WeightedProblem]
     bad: dict[str, int]
@@ -39,12 +39,12 @@ class ShapesFound:
 
 
 def shapes_of(names: Sequence[str], wanted: RunOptions = DEFAULT, op: str | None = None) -> ShapesFound:
-    """The problems of sources.
+    """Problems of sources.
 
     Args:
         names: files, folders, ready models, or - for stdin.
-        wanted: how a model runs.
-        op: the operation that shapes are to be problems of; None: each of its own.
+        wanted: run options.
+        op: operation of the problems; None: the default for each shape.
 
     Raises:
         CkhError: a source is unusable, has a bad shape that is not left out, or no shape of the operation.
@@ -54,7 +54,7 @@ def shapes_of(names: Sequence[str], wanted: RunOptions = DEFAULT, op: str | None
 
 
 def found_in_all(names: Sequence[str], wanted: RunOptions, op: str | None) -> list[SourceLayers]:
-    """What is found in each source; of several a bad one is left out where what is bad is.
+    """The layers of each source; with --skip-bad, unusable ones of several sources are left out.
 
     Raises:
         CkhError: as `shapes_of`.
@@ -73,7 +73,7 @@ def _found_in(name: str, wanted: RunOptions, op: str, *, skips: bool) -> SourceL
 
 
 def weighted(found: Sequence[SourceLayers], wanted: RunOptions, op: str | None) -> ShapesFound:
-    """The problems of what was found in sources; equal ones count together.
+    """Problems of the layers of sources; equal problems are merged.
 
     Raises:
         CkhError: as `shapes_of`.
@@ -132,13 +132,13 @@ def _in_words(counts: Counter[str]) -> str:
 
 
 def _quantised(wanted: RunOptions, op: str | None) -> RunOptions:
-    """What is wanted, of models quantised where the operation has no kernels of 16 bits."""
+    """Run options, with quantised models if the operation has no 16-bit kernels."""
     part = shaped_part(op) if op else None
     return replace(wanted, quantised_as=part.quantised_as) if part is not None else wanted
 
 
 def _problem(layer: Layer, wanted: RunOptions, op: str | None, *, is_model: bool) -> tuple[str, Any] | str:
-    """A layer's operation and problem, or in words why it is left out.
+    """Operation and problem of a layer, or the reason why it is left out.
 
     Raises:
         CkhError: the problem is impossible, or the operation has no such kernels.
@@ -162,10 +162,10 @@ def _problem(layer: Layer, wanted: RunOptions, op: str | None, *, is_model: bool
 
 
 def _required_part(name: str) -> Shaped[Any]:
-    """What an operation makes of shapes.
+    """The shapes interface of an operation.
 
     Raises:
-        UsageError: it makes nothing of them.
+        UsageError: it has none.
     """
     if (part := shaped_part(name)) is None:
         raise UsageError(
@@ -175,13 +175,13 @@ def _required_part(name: str) -> Shaped[Any]:
 
 
 def _operation_of(shape: Any) -> str:
-    """The operation whose problem a shape becomes where none is named."""
+    """Default operation of a shape."""
     parts = {name: part for name, part in all_parts().items() if isinstance(shape, part.kind)}
     return next((name for name, part in parts.items() if part.prefers(shape)), next(iter(parts)))
 
 
 def reads(source: str, op: Operation[Any, Any]) -> bool:
-    """True if a command's --problems is read as shapes: not a set or a problem file of the operation.
+    """True if a command's --problems is read as shapes: neither a problem set nor a problem file of the operation.
 
     Raises:
         CkhError: the file cannot be read.
@@ -198,7 +198,7 @@ def reads(source: str, op: Operation[Any, Any]) -> bool:
 
 
 def counts_of(op: Operation[P, Any], source: str, problems: Iterable[P]) -> dict[P, int] | None:
-    """How often each problem runs that `problems_of` found in a source; None if the source states no counts.
+    """Number of executions of each problem returned by `problems_of` for a source; None if it states no counts.
 
     Raises:
         CkhError: the source cannot be read again.
@@ -213,7 +213,7 @@ def counts_of(op: Operation[P, Any], source: str, problems: Iterable[P]) -> dict
 def problems_of(
     op: Operation[P, Any], source: str, variant: str | None, dtype: str | None, default_dtype: str = "fp32"
 ) -> tuple[P, ...]:
-    """The distinct problems of a set, a file or any source of shapes, as `LoadProblems`.
+    """Distinct problems of a set, a file or any source of shapes, as `LoadProblems`.
 
     Raises:
         CkhError: there is no such source, or it is unusable.
@@ -230,7 +230,7 @@ def problems_of(
 
 
 def stated_operation(source: str | None) -> str | None:
-    """The operation with the most work in a source, for a command without --op; None: the source states none."""
+    """Operation with the most work in a source, for a command without --op; None: the source states none."""
     if source is None:
         return None
     try:

@@ -1,4 +1,4 @@
-"""`Shaped`: what an operation makes of shapes, a part of its record; the parts of all operations."""
+"""`Shaped`: an operation's interface to shapes, and the interfaces of all operations."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ def _no_rows(_path: Path) -> Iterator[Any]:
 
 @dataclass(frozen=True, slots=True)
 class NearKey:
-    """The row of a tuned table that comes nearest to a key that was not found.
+    """The row of a tuned table nearest to a key without a row.
 
     Attributes:
         key: the row's key by column; empty: no row is near.
-        differs: column -> what was looked up there instead.
-        why: the reason of the miss, in words.
+        differs: column -> looked-up value that differs.
+        why: reason of the miss.
     """
 
     key: Mapping[str, str]
@@ -54,13 +54,13 @@ class NearKey:
 
 @dataclass(frozen=True, slots=True)
 class MissedLookup(Generic[P]):
-    """A lookup that missed.
+    """A lookup without a row.
 
     Attributes:
-        problem: what was looked up.
-        stated: columns of the key and their values, where the source states them.
-        arch: the architecture, where it does not.
-        num_cus: its compute units; 0: those of the whole GPU.
+        problem: the looked-up problem.
+        stated: columns and values of the key, if stated by the source.
+        arch: the architecture, if the source does not state it.
+        num_cus: number of compute units; 0: those of the full GPU.
     """
 
     problem: P
@@ -71,24 +71,23 @@ class MissedLookup(Generic[P]):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Shaped(Generic[P]):
-    """What an operation makes of shapes.
+    """An operation's interface to shapes.
 
     Attributes:
-        kind: the class of shapes that its problems are: `Matmul`, `Convolution` or `ExpertProducts`.
-        problem: the problem of a shape of that class, with an element type for one that leaves it open; raises
-            `UsageError`.
-        shape: the shape of a problem.
-        prefers: whether a shape of that class becomes a problem of this operation where none is named.
-        quantised_as: element type that models are quantised to where the operation has no kernels of 16 bits.
-        marks: texts of which a line holds one, that `line` may read.
-        line: the problem that a line of a log states, given its file and number; in words what else it states; or
+        kind: class of its shapes: `Matmul`, `Convolution` or `ExpertProducts`.
+        problem: converts a shape to a problem, given a default element type; raises `UsageError`.
+        shape: converts a problem to a shape.
+        prefers: whether it is the default operation for this class of shapes.
+        quantised_as: element type that models are quantised to if the operation has no 16-bit kernels.
+        marks: marker texts of lines that `line` may parse.
+        line: parses a log line, given its file and number: returns its problem; or a description of other content; or
             None. Raises `CkhError`.
         recognises: whether a CSV file of problems, by its path and first characters, is this operation's.
-        rows: the rows of such a file: the line, and what gives the problem, or in words one without kernels, given an
-            element type for one that states none.
+        rows: rows of such a file: the line number, and the problem, or a description of one without kernels, given a
+            default element type.
         networks: name of a network -> its layers in order, with repetitions, for a number of images.
-        stated: the columns of a key that a line states, which `line` reads.
-        nearest: the key in `misses.KeyTables` nearest to one that missed; None: its programs have no such tables.
+        stated: key columns of a line that `line` parses.
+        nearest: the key in `misses.KeyTables` nearest to a missed one; None: its programs have no such tables.
     """
 
     kind: type[Any]
@@ -107,7 +106,7 @@ class Shaped(Generic[P]):
 
 @cache
 def shaped_part(name: str) -> Shaped[Any] | None:
-    """What an operation makes of shapes; None: nothing."""
+    """An operation's interface to shapes; None: it has none."""
     if not is_operation(name):
         return None
     op = operation(name)
@@ -116,10 +115,10 @@ def shaped_part(name: str) -> Shaped[Any] | None:
 
 @cache
 def all_parts() -> dict[str, Shaped[Any]]:
-    """What operations make of shapes, by operation."""
+    """Interfaces to shapes by operation."""
     return {name: part for name in operation_names() if (part := shaped_part(name)) is not None}
 
 
 def networks() -> dict[str, tuple[str, Callable[[int], Sequence[Any]]]]:
-    """Name of a network -> the operation of its layers, and these for a number of images."""
+    """Name of a network -> operation of its layers, and the layers for a number of images."""
     return {name: (op, layers) for op, part in all_parts().items() for name, layers in part.networks.items()}

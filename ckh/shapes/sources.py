@@ -1,4 +1,4 @@
-"""Where shapes come from, told by content: ready models and networks, `config.json`, ONNX, logs, tables of problems."""
+"""Sources of shapes, detected by content: ready models and networks, `config.json`, ONNX, logs, tables of problems."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ MAX_PIPED_BYTES = 8 << 30
 _HEAD_BYTES = 1 << 16
 _CONFIG = "config.json"
 _OTHER_PARTS = "parts beside the text (trace them with --torch)"
-_JSON_LINES = re.compile(r"\s*\{.*\}\s*\n\s*\{")  # a log of objects, one a line
+_JSON_LINES = re.compile(r"\s*\{.*\}\s*\n\s*\{")  # a log of objects, one per line
 _ONNX_MAGIC = b"\x08"  # the field ir_version
 _PROBLEM_FILES = (".csv", ".json", ".py")
 
@@ -76,13 +76,13 @@ class Source:
 
     @property
     def is_model(self) -> bool:
-        """True if the element types are a model's, which another takes the place of where one is named."""
+        """True if element types are a model's, which a requested type replaces."""
         return self.kind in (SourceKind.MODEL, SourceKind.NETWORK, SourceKind.CONFIG)
 
 
 @dataclass(frozen=True, slots=True)
 class SourceLayers:
-    """The layers of a source, with what was bad and what was left out, each with a count."""
+    """The layers of a source, with counts of errors and of what is left out."""
 
     source: Source
     layers: list[Layer]
@@ -96,11 +96,11 @@ def ready_names() -> tuple[str, ...]:
 
 
 def source_of(name: str) -> Source:
-    """The source of a name, a path, or - for stdin.
+    """Source of a name, a path, or - for stdin.
 
     Raises:
         UsageError: there is none.
-        DataError: the file is empty, cannot be read or is in no format that is known.
+        DataError: the file is empty, cannot be read or has an unknown format.
     """
     path = Path(name)
     if name != STDIN and not path.exists():
@@ -121,7 +121,7 @@ def source_of(name: str) -> Source:
 
 @cache
 def _kept(name: str) -> BinaryIO:
-    """What stands on stdin or in a pipe, in a file without a name, so that it can be read again.
+    """Contents of stdin or a pipe, copied to an unnamed file, so that it can be read again.
 
     Raises:
         DataError: it is neither, or has more than `MAX_PIPED_BYTES`.
@@ -183,7 +183,7 @@ def _text(head: bytes) -> str:
 
 
 def _recogniser(path: Path, head: bytes) -> str:
-    """The operation whose untuned table a file is; empty if it is none."""
+    """The operation whose untuned table a file is; empty if it is not one."""
     text = _text(head)
     return next((name for name, part in all_parts().items() if part.recognises(path, text)), "")
 
@@ -193,8 +193,8 @@ def found_in(source: Source, wanted: RunOptions, op: str = "") -> SourceLayers:
 
     Args:
         source: the source.
-        wanted: how a model runs.
-        op: the operation of a problem file, which may be read as those of several.
+        wanted: run options.
+        op: operation of a problem file that several operations can read.
 
     Raises:
         CkhError: it is unusable.
@@ -255,9 +255,9 @@ def _without_dtype(shape: Any) -> Any:
 
 
 def _problem_layers(source: Source, op: str, wanted: RunOptions) -> list[Layer]:
-    """The problems of a file that an operation reads: the one named, or the first that can.
+    """Problems of a file, read by the named operation, or by the first that can.
 
-    Rows that state no element type or direction have those that are wanted.
+    Rows without element type or direction get the requested ones.
     """
     errors: list[CkhError] = []
     for name in [op] if op else all_parts():
@@ -303,7 +303,7 @@ def _read_untuned(part: Shaped[Any], source: Source, tally: ShapeCounts) -> None
 
 
 def _lines(file: BinaryIO) -> Iterator[bytes]:
-    """Lines of a file, of which the first `MAX_LINE_BYTES` count."""
+    """Lines of a file, each truncated to `MAX_LINE_BYTES`."""
     while line := file.readline(MAX_LINE_BYTES):
         yield line
         while not line.endswith(b"\n") and (line := file.readline(MAX_LINE_BYTES)):

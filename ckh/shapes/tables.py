@@ -1,4 +1,4 @@
-"""Lists of shapes as CSV: the count, layers and operation of each problem, and the columns that make its identity."""
+"""Lists of shapes as CSV: count, layers and operation of each problem, and the columns that identify it."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from ckh.shapes.layers import WeightedProblem
 
 _FIRST = ("op", "count", "layers")
-_BETWEEN = " "  # names of layers
+_BETWEEN = " "  # between names of layers
 
 
 def is_table(head: str) -> bool:
-    """True if a file begins as a list of shapes."""
+    """True if a file begins like a list of shapes."""
     return head.split("\n", 1)[0].strip().split(",")[:3] == [*_FIRST]
 
 
@@ -53,10 +53,10 @@ def table_layers(path: Path, name: str, refuse: Callable[[CkhError, str], None])
     Args:
         path: the file.
         name: its name for messages.
-        refuse: what is done about a bad row, given the error and the place.
+        refuse: handles a bad row, given the error and the position.
 
     Raises:
-        DataError: the file is no CSV, or as `refuse` does.
+        DataError: the file is not CSV, or as raised by `refuse`.
     """
     rows = ((line, cells) for line, cells in csv_rows(path, read_text(path)) if any(cells))
     header = next(rows)[1]

@@ -1,4 +1,4 @@
-"""What a tuning brings: for each shape today's kernel and the chosen one, by measured times."""
+"""Gain of a tuning: measured times of the current and the chosen kernel of each shape."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from ckh.data.dataset import Dataset
     from ckh.shapes.layers import WeightedProblem
 
-_DEVIATION = 1.4826  # of a normal distribution, by its median absolute deviation
+_DEVIATION = 1.4826  # standard deviation of a normal distribution / its median absolute deviation
 _CONFIDENCE = 1.96  # standard errors on each side of an interval of 95 %
-WORTH_IT = 1.01  # a gain below is not worth a table
+WORTH_IT = 1.01  # smaller gains do not justify a table
 
 
 class TunedShape(Record):
@@ -28,23 +28,23 @@ class TunedShape(Record):
     problem: str
     """Canonical text."""
     count: int
-    """How often it runs."""
+    """Number of executions."""
     layers: tuple[str, ...]
     """Names of layers."""
     today: str | None
-    """Kernel that ckh predict chose before; null if none applies."""
+    """Kernel chosen by ckh predict before tuning; null if none applies."""
     today_ms: float | None
-    """Its measured time; null if it was not measured."""
+    """Measured time of today's kernel; null if it was not measured."""
     kernel: str | None
     """Fastest measured kernel; null if none was measured."""
     latency_ms: float | None
-    """Its measured time."""
+    """Measured time of the fastest kernel."""
     gain: float | None
-    """Measured time of today's kernel over that of the fastest."""
+    """Measured time of today's kernel divided by that of the fastest."""
     gain_interval: tuple[float, float] | None
     """95 % confidence interval of the gain, by the spread of samples."""
     share: float | None
-    """Share of the model's measured time with today's kernels, where they were measured."""
+    """Share of the model's measured time with today's kernels, if measured."""
 
 
 class TuneDocument(Document, Shown):
@@ -57,11 +57,11 @@ class TuneDocument(Document, Shown):
     op: str
     """Operation."""
     device: str | None
-    """Device that was measured; null: nothing was."""
+    """Measuring device; null: nothing was measured."""
     shapes: tuple[TunedShape, ...]
     """Shapes by their share of the time."""
     today_ms: float | None
-    """Time of all shapes with today's kernels, each by its count, where both kernels were measured."""
+    """Total time of all shapes with both kernels measured, with today's kernels, weighted by count."""
     tuned_ms: float | None
     """The same with the fastest measured kernels."""
     gain: float | None
@@ -69,9 +69,9 @@ class TuneDocument(Document, Shown):
     gain_interval: tuple[float, float] | None
     """95 % confidence interval of the gain."""
     is_worth_it: bool | None
-    """Whether the gain is beyond noise and 1 %; null if it is not known."""
+    """Whether the gain exceeds noise and 1 %; null if unknown."""
     another_hour: tuple[float, float, float] | None
-    """Expected gain of another hour of measuring, in mean efficiency, with its 95 % interval; null if not known."""
+    """Expected gain of another hour of measuring, in mean efficiency, with its 95 % interval; null if unknown."""
     model: str | None
     """Folder of the trained model."""
     export: str | None
@@ -105,7 +105,7 @@ class Ratio:
 
 
 def measured_times(dataset: Dataset) -> dict[str, dict[str, MeasuredTime]]:
-    """The times of each problem's kernels, by canonical text and name."""
+    """Times of each problem's kernels, by canonical text and name."""
     times, frame = times_of(dataset), dataset.frame
     names, samples = frame["kernel"], frame["samples"].fillna(1).clip(lower=1)
     error = times.latency_ms * times.spread * _DEVIATION / samples.to_numpy() ** 0.5
@@ -120,9 +120,9 @@ def measured_times(dataset: Dataset) -> dict[str, dict[str, MeasuredTime]]:
 
 
 def ratio(today: Sequence[MeasuredTime], tuned: Sequence[MeasuredTime], counts: Sequence[int]) -> Ratio:
-    """The ratio of two sums of times, each by its count.
+    """Ratio of two sums of times, weighted by count.
 
-    The errors of times add up as those of independent ones; where both are of one kernel the difference has none.
+    Errors of times are independent; if both times are of the same kernel, the difference has no error.
     """
     before, after = _sum(today, counts), _sum(tuned, counts)
     variance = sum(
@@ -136,7 +136,7 @@ def ratio(today: Sequence[MeasuredTime], tuned: Sequence[MeasuredTime], counts: 
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """A shape with today's kernel and the fastest measured one; None where a kernel or its time is not known."""
+    """A shape with today's kernel and the fastest measured one; None if a kernel or its time is unknown."""
 
     shape: WeightedProblem
     today: str | None
@@ -145,7 +145,7 @@ class Compared:
     best: MeasuredTime | None
 
     def row(self, whole_ms: float) -> TunedShape:
-        """The shape as JSON has it, given the time of all."""
+        """Row of the shape in JSON, given the total time."""
         one = None if self.before is None or self.best is None else ratio([self.before], [self.best], [1])
         return TunedShape(
             problem=self.shape.problem.canonical(),
@@ -162,14 +162,14 @@ class Compared:
 
 
 def compared(shape: WeightedProblem, today: str | None, times: Mapping[str, MeasuredTime]) -> Compared:
-    """Compare today's kernel of a shape with the fastest of its measured times."""
+    """Compare today's kernel of a shape with its fastest measured kernel."""
     fastest = min(times, key=lambda name: times[name].ms, default=None)
     before = None if today is None else times.get(today)
     return Compared(shape, today, before, fastest, None if fastest is None else times[fastest])
 
 
 def whole(shapes: Sequence[Compared]) -> tuple[float, float, Ratio] | None:
-    """Times of all shapes in ms with today's kernels and with the fastest, and their ratio; None if none has both."""
+    """Total times in ms with today's and with the fastest kernels, and their ratio; None if no shape has both."""
     pairs = [(one.before, one.best, one.shape.count) for one in shapes if one.before and one.best]
     if not pairs:
         return None
@@ -182,5 +182,5 @@ def _sum(times: Sequence[MeasuredTime], counts: Sequence[int]) -> float:
 
 
 def is_worth_it(gain: Ratio) -> bool:
-    """True if a gain is beyond noise and `WORTH_IT`."""
+    """True if a gain exceeds noise and `WORTH_IT`."""
     return gain.interval[0] > 1 and gain.value >= WORTH_IT

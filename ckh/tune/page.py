@@ -1,4 +1,4 @@
-"""The summary of a tuning, as text for a terminal and as a page in Markdown."""
+"""Summary of a tuning, as text for a terminal and as Markdown."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ if TYPE_CHECKING:
 
     from ckh.tune.gains import TuneDocument, TunedShape
 
-_SHOWN = 20  # shapes at a terminal, those with the largest share of the time
+_SHOWN = 20  # shapes at a terminal, by decreasing share of the time
 _COLUMNS = ("shape", "count", "share", "today ms", "tuned ms", "gain", "95 % interval")
 _BASES = dict.fromkeys(("today ms", "tuned ms", "gain"), MEASURED)
 
 
 def summary(document: TuneDocument, budget: str) -> str:
-    """The summary for a terminal: its first shapes, and what holds for all."""
+    """Summary for a terminal: the first shapes, and the totals."""
     rows = document.shapes[:_SHOWN] if document.device else ()
     table = table_text(document.folder, _COLUMNS, [_cells(one) for one in rows], bases=_BASES) if rows else ""
     more = len(document.shapes) - len(rows) if rows else 0
@@ -28,7 +28,7 @@ def summary(document: TuneDocument, budget: str) -> str:
 
 
 def page(document: TuneDocument, budget: str) -> str:
-    """The summary as Markdown: all shapes with their kernels."""
+    """Summary as Markdown: all shapes with their kernels."""
     lines = [f"# {document.op} tuned on {document.device or 'no device'}", "", *_sentences(document, budget), ""]
     lines += ["| " + " | ".join((*_COLUMNS, "layers", "today's kernel", "fastest measured kernel")) + " |"]
     lines += ["|" + "---|" * (len(_COLUMNS) + 3)]

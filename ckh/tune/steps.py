@@ -1,4 +1,4 @@
-"""The steps of a tuning: command lines of ckh, in one folder, each of which can be repeated by hand."""
+"""Steps of a tuning: ckh command lines in one folder, each of which can be repeated manually."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
     from ckh.tune.settings import TuneSettings
 
-PLAN = ("--plan", "auto")  # the options of ckh bench that choose kernels
-FEWEST_PROBLEMS = 6  # that a model is trained on; of fewer the measured best are exported
+PLAN = ("--plan", "auto")  # options of ckh bench that choose kernels
+FEWEST_PROBLEMS = 6  # minimum to train a model; with fewer, the fastest measured kernels are exported
 PAGE = "summary.md"
 SHAPES, BEFORE, RUN, MEASURED, MODEL, EXPORT = (
     "shapes.csv",
@@ -31,14 +31,14 @@ SHAPES, BEFORE, RUN, MEASURED, MODEL, EXPORT = (
 
 @dataclass(frozen=True, slots=True)
 class TuneStep:
-    """A command line of ckh.
+    """A ckh command line.
 
     Attributes:
-        name: of the step, in the settings' file.
-        args: the arguments of ckh.
-        keeps: the file that its output is written to; None: it is printed.
-        is_gate_ignored: whether exit code 5, of problems without a kernel, is fine.
-        after: the step to repeat where it fails: it may have ended before anything was measured.
+        name: name of the step, in the settings file.
+        args: arguments of ckh.
+        keeps: file that its output is written to; None: it is printed.
+        is_gate_ignored: whether exit code 5 (problems without a kernel) is accepted.
+        after: step to repeat if this one fails, as it may have ended before anything was measured.
     """
 
     name: str
@@ -49,26 +49,26 @@ class TuneStep:
 
     @property
     def line(self) -> str:
-        """The command line, as it is typed."""
+        """The command line as typed."""
         return f"ckh {shlex.join(self.args)}" + (f" > {shlex.quote(str(self.keeps))}" if self.keeps else "")
 
 
 def listing(settings: TuneSettings, folder: Path) -> TuneStep:
-    """The step that lists the shapes of the sources."""
+    """Step that lists the shapes of the sources."""
     return TuneStep("shapes", ("shapes", *settings.shape_options(), "--out", str(folder / SHAPES), "--force"))
 
 
 def measuring(
     settings: TuneSettings, folder: Path, op: str, *, is_begun: bool, force: bool = False
 ) -> Iterator[TuneStep]:
-    """The steps from shapes to measurements; none of an operation whose kernels ckh does not measure.
+    """Steps from shapes to measurements; none for an operation whose kernels ckh does not measure.
 
     Args:
-        settings: what is wanted.
-        folder: the folder of the tuning.
+        settings: settings of the tuning.
+        folder: folder of the tuning.
         op: the operation.
         is_begun: whether there is a run to continue.
-        force: whether it is replaced instead.
+        force: whether to replace it instead.
     """
     shapes = ("--op", op, "--problems", str(folder / SHAPES))
     directions = ("--variant", "all") if operation(op).has_directions else ()
@@ -90,13 +90,13 @@ def measuring(
 
 
 def learning(folder: Path, op: str, problems: int, *, directions: tuple[str, ...]) -> Iterator[TuneStep]:
-    """The step that trains a model, if there are problems enough.
+    """Step that trains a model, if there are enough problems.
 
     Args:
-        folder: the folder of the tuning.
+        folder: folder of the tuning.
         op: the operation.
-        problems: that were measured.
-        directions: those of them; a model is of one.
+        problems: number of measured problems.
+        directions: their directions; a model has one.
     """
     if problems >= FEWEST_PROBLEMS and len(directions) <= 1:
         variant = ("--variant", directions[0]) if directions else ()
@@ -107,10 +107,10 @@ def learning(folder: Path, op: str, problems: int, *, directions: tuple[str, ...
 def exporting(
     settings: TuneSettings, folder: Path, op: str, *, is_trained: bool, is_measured: bool
 ) -> Iterator[TuneStep]:
-    """The step that writes the table of a target, if one is wanted.
+    """Step that writes the table of a target, if requested.
 
     Raises:
-        UsageError: the target needs a model, and too few problems were measured for one.
+        UsageError: the target needs a model, and too few problems were measured to train one.
     """
     if settings.to is None:
         return

@@ -1,4 +1,4 @@
-"""Spaces of kernels for a problem: everything that can be built and applies to it, far beyond the candidate pool."""
+"""Search spaces of kernels for a problem: all legal kernels, far beyond the candidate pool."""
 
 from ckh.search.kernels.space import KernelSpace, kernel_space
 

@@ -1,8 +1,8 @@
-"""The kernels that a search may propose: bases, each with every set of values of some options.
+"""The kernels that a search may propose: the product of bases and option sets.
 
 A base is a choice of tile, waves, warp tile and pipeline, with its other fields as in the candidate pool. Rules that do
-not depend on options judge the bases; the others judge each set of options with each kind of bases that they
-distinguish. So millions of kernels are judged without one of them becoming an object.
+not depend on options are evaluated on the bases; the others on each option set with each distinct kind of bases. So
+millions of kernels are checked without creating an object for each.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ P = TypeVar("P", bound=Problem)
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """Fields of a kernel, and the sets of values that they are tried with."""
+    """Fields of a kernel, and the sets of values to combine with each base."""
 
     names: tuple[str, ...]
     rows: tuple[tuple[Any, ...], ...]
@@ -39,7 +39,7 @@ class Options:
 
 @dataclass(frozen=True, slots=True)
 class KernelParameter:
-    """A parameter that strategies see, and its value in a kernel: a number, a text or a bool."""
+    """A parameter of the search space, and its value in a kernel: a number, a string or a bool."""
 
     name: str
     value: Callable[[Any], str | int | bool]
@@ -49,15 +49,15 @@ class Product:
     """All kernels that may be proposed for problems of a kind on an architecture, numbered base by base.
 
     Args:
-        bases: combinations of what bases consist of.
-        options: what each base is combined with.
-        rules: those of the operation.
+        bases: fields and values of the bases.
+        options: option sets to combine with each base.
+        rules: the operation's rules.
         more: further rules of the architecture.
         arch: the architecture.
-        parameters: what the kernels differ in.
+        parameters: parameters that distinguish the kernels.
 
     Attributes:
-        bases: those that the architecture builds.
+        bases: bases that the architecture supports.
     """
 
     def __init__(
@@ -87,11 +87,13 @@ class Product:
     def legal(
         self, problem: Problem, pool: tuple[NDArray[np.intp], NDArray[np.intp]] | None = None
     ) -> NDArray[np.bool_]:
-        """Which kernels can be built and apply to a problem, shape (bases, sets of options); those of a pool do.
+        """Mask of the kernels that can be built and apply to a problem, shape (bases, option sets).
+
+        Kernels of the pool always do.
 
         Args:
             problem: the problem.
-            pool: the bases and sets of options of candidates, as `numbers_of` has them.
+            pool: bases and option sets of the candidates, as returned by `numbers_of`.
         """
         applies = np.zeros(self._builds.size, np.bool_)
         applies[self._of_kinds.judge(problem)[0]] = True
@@ -104,14 +106,14 @@ class Product:
         return legal
 
     def useful(self, problem: Problem) -> NDArray[np.intp]:
-        """Numbers of the sets of options that some base could have for a problem, whatever the architecture builds."""
+        """Indices of the option sets that are possible with any base for a problem, on any architecture."""
         applies = np.zeros(self._builds.size, np.bool_)
         applies[self._of_kinds.judge(problem)[0]] = True
         kinds = self._kind_of[self._of_bases.judge(problem)[0]]
         return np.flatnonzero(applies.reshape(self._builds.shape)[np.unique(kinds)].any(axis=0))
 
     def numbers_of(self, kernels: Sequence[Kernel]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-        """The base and the set of options of each kernel; -1 of those that are no such combination."""
+        """Base index and option set index of each kernel; -1 for kernels outside the product."""
         row_of = {row: number for number, row in enumerate(self.options.rows)}
         own = (tuple(getattr(kernel, name) for name in self.options.names) for kernel in kernels)
         rows = np.array([row_of.get(values, -1) for values in own], np.intp)
@@ -121,14 +123,14 @@ class Product:
 
     @property
     def own(self) -> int:
-        """The set of options that the bases have as they stand; -1 if it is none of them."""
+        """Index of the option set that the bases have by default; -1 if it is not included."""
         if not len(self.bases):
             return -1
         values = tuple(self.bases.coded(name)[0][0] for name in self.options.names)
         return self.options.rows.index(values) if values in self.options.rows else -1
 
     def kernel(self, base: int, row: int) -> Kernel:
-        """The kernel of a base and a set of options."""
+        """Kernel of a base and an option set."""
         values = dict(zip(self.options.names, self.options.rows[row], strict=True))
         made: Kernel = replace(self.bases[base], **values)
         return made
@@ -136,7 +138,7 @@ class Product:
 
 @dataclass(frozen=True, slots=True)
 class Searched(Generic[P]):
-    """How kernels of an operation are searched for.
+    """How kernels of an operation are searched.
 
     Attributes:
         product: the kernels that may be proposed for a problem on an architecture.
@@ -151,7 +153,7 @@ def by(sizes: tuple[int, ...]) -> str:
 
 
 def _kinds(table: KernelTable[Any], names: Sequence[str]) -> tuple[NDArray[np.intp], KernelTable[Any]]:
-    """The kind of each kernel by some fields, and a kernel of each kind."""
+    """Kind of each kernel by the given fields, and one kernel of each kind."""
     columns = [table.coded(name) for name in names]
     _, kind = distinct([(codes, len(values)) for values, codes in columns], len(table))
     _, first = np.unique(kind, return_index=True)

@@ -1,4 +1,4 @@
-"""The kernels that a search proposes, as the space of parameters that its strategies see."""
+"""The kernels of a search, as the parameter space seen by its strategies."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ if TYPE_CHECKING:
     from ckh.ops.base import AnyOperation, Kernel, Problem
     from ckh.search.kernels.product import KernelParameter, Product
 
-_SAMPLE_SEED = 0  # a problem has the same space whatever the seed of the search
+_SAMPLE_SEED = 0  # the space of a problem is independent of the search's seed
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class KernelSpace:
-    """Legal kernels, and the space whose configuration of the same number each of them is.
+    """Legal kernels, and the space with a configuration of the same index for each of them.
 
     Attributes:
-        kernels: the candidate pool's first, in its order.
-        pool_size: how many of them are the pool's.
-        left_out: combinations that nobody looked at, because the space was large enough.
-        space: what strategies see.
+        kernels: the kernels, beginning with the candidate pool in its order.
+        pool_size: number of kernels of the pool.
+        left_out: number of combinations that were not considered, because the space was large enough.
+        space: the parameter space.
     """
 
     kernels: tuple[Kernel, ...]
@@ -45,7 +45,7 @@ class KernelSpace:
         return len(self.kernels)
 
     def of(self, chosen: NDArray[np.int64]) -> KernelSpace:
-        """Some of these kernels, given by ascending numbers."""
+        """Subset of the kernels, given by ascending indices."""
         columns = [
             np.array(parameter.values)[self.space.codes[chosen, i]] for i, parameter in enumerate(self.space.parameters)
         ]
@@ -59,11 +59,11 @@ class KernelSpace:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LookAlikes:
-    """Kernels by what a model reads of them.
+    """Kernels grouped by the features that a model reads.
 
     Attributes:
-        first: the first kernel of each kind, ascending.
-        kind: of each kernel, as a position in `first`.
+        first: index of the first kernel of each group, ascending.
+        kind: group of each kernel, as a position in `first`.
     """
 
     first: NDArray[np.int64]
@@ -77,18 +77,18 @@ def kernel_space(
     limit: int,
     can_build: Callable[[Kernel], bool] = lambda _: True,
 ) -> KernelSpace:
-    """The legal kernels for a problem: the pool's, the bases, and of all other combinations a random part.
+    """Legal kernels for a problem: those of the pool, the bases, and a random part of all other combinations.
 
     Args:
-        problem: what is to be computed.
-        arch: what the kernels run on.
-        pool: the candidates, which are in the space whatever the limit.
-        limit: how many kernels there are at most, the pool's aside.
-        can_build: what else a kernel must pass, such as whether a device's headers have what it needs.
+        problem: the problem.
+        arch: architecture that the kernels run on.
+        pool: the candidates, which are included whatever the limit.
+        limit: maximum number of kernels besides the pool.
+        can_build: further condition on kernels, e.g. that a device's headers support them.
 
     Raises:
-        UsageError: kernels of the problem's operation are not made of parameters.
-        NoKernelError: there is none.
+        UsageError: kernels of the problem's operation have no parameter space.
+        NoKernelError: there is no such kernel.
     """
     product = product_of(problem, arch)
     legal = product.legal(problem)
@@ -111,10 +111,10 @@ def kernel_space(
 
 
 def searched(op: AnyOperation) -> Searched[Any]:
-    """How kernels of an operation are searched for.
+    """How kernels of an operation are searched.
 
     Raises:
-        UsageError: they are not made of parameters.
+        UsageError: its kernels have no parameter space.
     """
     found = part_of(op, op.kernels.searched, Searched)
     if found is None:
@@ -128,7 +128,7 @@ def searched(op: AnyOperation) -> Searched[Any]:
 
 
 def look_alikes(kernels: Sequence[Kernel], model: Model) -> LookAlikes:
-    """Which kernels are the same to a model."""
+    """Group kernels with equal features for a model."""
     columns = model.spec.op.kernels.features(kernels, model.spec.encoding)
     codes = [np.unique(column, return_inverse=True)[1].reshape(-1) for column in columns.values()]
     _, first, kind = np.unique(np.stack(codes, axis=1), axis=0, return_index=True, return_inverse=True)
@@ -142,13 +142,13 @@ def product_of(problem: Problem, arch: ArchSpec) -> Product:
     """The kernels that may be proposed for a problem.
 
     Raises:
-        UsageError: kernels of the problem's operation are not made of parameters.
+        UsageError: kernels of the problem's operation have no parameter space.
     """
     return searched(operation_of_problem(problem)).product(problem, arch)
 
 
 def _in_order(product: Product, rows: NDArray[np.intp]) -> Iterator[tuple[int, int]]:
-    """Bases and sets of options: those that are a base as it stands, then all others, both in random order."""
+    """Bases and option sets: unmodified bases first, then all other combinations, both in random order."""
     rng = np.random.default_rng(_SAMPLE_SEED)
     count = len(product.bases) * len(rows)
     plain = np.flatnonzero(np.tile(rows == product.own, len(product.bases)))
@@ -159,7 +159,7 @@ def _in_order(product: Product, rows: NDArray[np.intp]) -> Iterator[tuple[int, i
 
 
 def _space_of(kernels: Sequence[Kernel], parameters: Sequence[KernelParameter]) -> Space:
-    """Without the parameters that all kernels share, unless that is all of them."""
+    """Space without the parameters that all kernels share, unless they share all."""
     columns = {p.name: np.array([p.value(kernel) for kernel in kernels]) for p in parameters}
     varying = {name: column for name, column in columns.items() if (column != column[0]).any()} or columns
     return Space(tuple(varying), tuple(varying.values()))

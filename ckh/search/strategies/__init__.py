@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from ckh.search.strategy_space import Space
 
 _STARTS = 8
-_PATIENCE = 3  # kicks without success before a restart
-_KICK = 2  # parameters that a kick changes
+_PATIENCE = 3  # unsuccessful kicks before a restart
+_KICK = 2  # parameters changed by a kick
 
 
 class LocalSearch(Strategy):
@@ -48,7 +48,7 @@ class LocalSearch(Strategy):
                 yield best
 
     def _descend(self, start: int) -> Generator[int, None, int]:
-        """Move to a better neighbour until there is none; the local optimum."""
+        """Move to better neighbours until there is none; returns the local optimum."""
         here, moved = start, True
         while moved:
             moved = False
@@ -79,7 +79,7 @@ _WEIGHTS = (0.3, 0.9)
 
 
 class DifferentialEvolution(Strategy):
-    """A population of twenty; each trial mixes a member with the best one moved by the difference of two others."""
+    """A population of twenty; each trial mixes a member with the best one, moved by the difference of two others."""
 
     def _propose(self) -> Iterator[int]:
         population = []
@@ -91,7 +91,7 @@ class DifferentialEvolution(Strategy):
                 return
             population.append(self._random_left())
             yield population[-1]
-        self._expected = ()  # a trial depends on the answers before it
+        self._expected = ()  # a trial depends on the results before it
         while not self.is_exhausted:
             for position in range(len(population)):
                 if self.is_exhausted:
@@ -107,7 +107,7 @@ class DifferentialEvolution(Strategy):
         best = codes[min(population, key=self._time_ms.__getitem__)]
         one, other = (codes[population[i]] for i in self._rng.choice(len(population), 2))
         moved = best + self._rng.uniform(*_WEIGHTS) * (one - other)
-        # A category has no direction: it is the best one's where the two others agree, else the first one's.
+        # A category has no direction: it is the best member's if the two others agree, else the first one's.
         is_ordered = np.array([parameter.is_ordered for parameter in self._space.parameters])
         moved = np.where(is_ordered, np.rint(moved), np.where(one == other, best, one))
         highest = np.array([len(parameter.values) - 1 for parameter in self._space.parameters])
@@ -129,7 +129,7 @@ DEFAULT_STRATEGY = "surrogate"
 def make_strategy(
     name: str, space: Space, seed: int = 0, prior: NDArray[np.float64] | None = None, starts: Sequence[int] = ()
 ) -> Strategy:
-    """A strategy by its name; the arguments are those of `Strategy`.
+    """Make a strategy by name; the other arguments are those of `Strategy`.
 
     Raises:
         UsageError: there is no such strategy.

@@ -1,4 +1,4 @@
-"""The base of strategies, with the ask-and-tell interface: a configuration is requested, then its time is reported."""
+"""Base class of strategies, with the ask-and-tell interface: request a configuration, then report its time."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ _POOL = 1000
 def balanced_design(space: Space, count: int, rng: np.random.Generator) -> list[int]:
     """Choose configurations that share as few values as possible, greedily from a random pool.
 
-    A candidate costs, for each one chosen, the square of how many values they share: like a Latin hypercube for the
-    first order, and like an orthogonal array for the second, but of legal configurations only.
+    The cost of a candidate is the sum, over all chosen configurations, of the squared number of shared values: like a
+    Latin hypercube for the first order, and like an orthogonal array for the second, but of legal configurations only.
     """
     pool = rng.permutation(len(space))[:_POOL]
     codes = space.codes[pool]
@@ -47,13 +47,12 @@ def _shared(codes: NDArray[np.int32], row: NDArray[np.int32]) -> NDArray[np.int6
 
 
 class Strategy(ABC):
-    """Proposes configurations of a space, each at most once, the same ones for the same seed and answers.
+    """Proposes configurations of a space, each at most once; deterministic for a seed and results.
 
     Args:
-        space: what to search.
-        seed: of all randomness.
-        prior: a score for every configuration, higher where a model expects it to be faster, shape
-            (configurations,); None without a model.
+        space: search space.
+        seed: random seed.
+        prior: predicted score of every configuration, higher is faster, shape (configurations,); None without a model.
         starts: distinct configurations to measure before all others.
 
     Raises:
@@ -72,7 +71,7 @@ class Strategy(ABC):
         self._prior = prior
         self._starts = tuple(starts)
         self._is_proposed = np.zeros(len(space), dtype=bool)
-        # Infinite where it failed; not a number where it was not measured.
+        # Infinite if it failed; NaN if it was not measured.
         self._time_ms = np.full(len(space), np.nan)
         self._answered: list[int] = []
         self._pending: int | None = None
@@ -80,14 +79,14 @@ class Strategy(ABC):
         self._proposals: Iterator[int] | None = None
 
     def ahead(self, count: int) -> list[int]:
-        """At most so many configurations that are probably requested next, the likeliest first.
+        """Up to `count` configurations that are likely to be requested next, the likeliest first.
 
-        A caller can prepare several measurements at once by them; what is requested does not change.
+        A caller can prepare several measurements in parallel; requests do not change.
         """
         return list(islice((int(index) for index in self._outlook() if not self._is_proposed[index]), count))
 
     def _outlook(self) -> Iterable[int]:
-        """Configurations in the order in which they are expected, also such as were requested."""
+        """Configurations in the expected order, including those already requested."""
         return self._expected
 
     @property
@@ -99,7 +98,7 @@ class Strategy(ABC):
         """The configuration to measure next.
 
         Raises:
-            ValueError: the last answer is missing, or nothing is left to measure.
+            ValueError: the result of the last one is missing, or nothing is left to measure.
         """
         if self._pending is not None:
             raise ValueError("report the time of the last configuration before requesting another")
@@ -114,10 +113,10 @@ class Strategy(ABC):
         return index
 
     def tell(self, index: int, time_ms: float | None) -> None:
-        """Report the time of what `ask` returned.
+        """Report the time of the configuration returned by `ask`.
 
         Args:
-            index: what it returned.
+            index: the configuration.
             time_ms: the measured time; None if the configuration failed.
 
         Raises:
@@ -139,8 +138,8 @@ class Strategy(ABC):
         """The first configurations: the starts, the prior's best, and a balanced design for the rest of `count`.
 
         Args:
-            count: how many; more only if there are more starts.
-            by_prior: how many of them the prior chooses, if there is one.
+            count: number of configurations; more only if there are more starts.
+            by_prior: number of configurations chosen by the prior, if there is one.
         """
         top = [] if self._prior is None else self._by_prior()[:by_prior].tolist()
         chosen = dict.fromkeys([*self._starts, *top])
@@ -153,19 +152,19 @@ class Strategy(ABC):
         return int(self._rng.choice(np.flatnonzero(~self._is_proposed)))
 
     def _by_prior(self) -> NDArray[np.int64]:
-        """All configurations, the most promising first; in random order without a prior."""
+        """All configurations, highest prior first; in random order without a prior."""
         order = self._rng.permutation(len(self._space))
         return order if self._prior is None else order[np.argsort(-self._prior[order], kind="stable")]
 
     def _nearest_left(self, codes: NDArray[np.int32]) -> int:
-        """The configuration nearest to one, legal or not, among those not yet requested; ties at random."""
+        """The configuration nearest to another, legal or not, among those not yet requested; ties at random."""
         left = np.flatnonzero(~self._is_proposed)
         distances = self._space.distances(codes)[left]
         return int(self._rng.choice(left[distances == distances.min()]))
 
 
 class RandomOrder(Strategy):
-    """Every configuration is as likely as every other; with a prior, the best 2 % of the model (at least 50) first."""
+    """Uniformly random order; with a prior, its best 2 % (at least 50) first."""
 
     def _propose(self) -> Iterator[int]:
         order = self._by_prior()

@@ -1,19 +1,17 @@
-"""The default: a Gaussian process of log time, and the configuration whose optimistic time is the lowest next.
+"""The default strategy: a Gaussian process of log time; the next configuration has the lowest optimistic time.
 
-Optimism (lower confidence bound, Srinivas et al. 2010) takes turns between a little and much, so that every other
-measurement refines what is known to be fast and every other one looks where little is known.
+Optimism (lower confidence bound, Srinivas et al. 2010) alternates between low and high, i.e. between exploitation and
+exploration.
 
-A Gaussian process over a fixed pool of configurations, made for one observation at a time.
+The Gaussian process is over a fixed pool of configurations and designed for adding single observations. It has a Matérn
+5/2 kernel with a weight (an inverse squared length scale) for each group of features; the hyperparameters are the mode
+of their posterior under wide log-normal priors. Adding an observation adds one row to the whitened covariance between
+observations and pool, O(observations x pool), in single precision; see Rasmussen & Williams, Gaussian Processes for
+Machine Learning (2006), algorithm 2.1 and section 5.4.1.
 
-Matérn 5/2 kernel with a weight (an inverse squared length scale) for each group of features; the hyperparameters are
-the mode of their posterior under wide log-normal priors. One more observation costs one row of the whitened covariance
-between observations and pool, O(observations x pool), in single precision; see Rasmussen & Williams, Gaussian Processes
-for Machine Learning (2006), algorithm 2.1 and section 5.4.1.
-
-Features of a configuration for a surrogate: numbers scaled to 0..1, categories one-hot, and alignment.
-
-Alignment is how often 2 divides a number: memory transactions, vector loads and waves come in powers of two, so 128
-is nearer to 64 than to 112 in what matters. Powers of two need no such feature, their rank says it.
+Features of a configuration are numbers scaled to 0..1, one-hot categories, and alignment. Alignment is the exponent of
+2 in a number: memory transactions, vector loads and waves have sizes of powers of two, so 128 is more similar to 64
+than to 112. Powers of two need no such feature, as their rank expresses it.
 """
 
 from __future__ import annotations
@@ -44,7 +42,7 @@ class Features:
 
 
 def features_of(space: Space) -> Features:
-    """The features of every configuration; parameters with one value give none."""
+    """Features of every configuration; parameters with a single value are omitted."""
     columns: list[NDArray[np.float64]] = []
     groups: list[int] = []
     for i, parameter in enumerate(space.parameters):
@@ -95,7 +93,7 @@ class GaussianProcess:
     """Fit with `fit`, add single observations with `extend`, predict the whole pool with `predict`.
 
     Args:
-        features: of every configuration.
+        features: features of every configuration.
     """
 
     def __init__(self, features: Features) -> None:
@@ -108,12 +106,12 @@ class GaussianProcess:
         self._theta = self._mean.copy()
 
     def optimise(self, rows: NDArray[np.int64], targets: NDArray[np.float64], iterations: int) -> None:
-        """Move the hyperparameters towards the mode of their posterior, from where they are.
+        """Move the hyperparameters towards the mode of their posterior, from their current values.
 
         Args:
-            rows: the observed configurations.
-            targets: what was observed, standardised.
-            iterations: of L-BFGS, at most.
+            rows: observed configurations.
+            targets: standardised observations.
+            iterations: maximum number of L-BFGS iterations.
         """
         from scipy.optimize import minimize
 
@@ -129,7 +127,7 @@ class GaussianProcess:
         self._theta = np.asarray(found.x)
 
     def condition(self, rows: NDArray[np.int64], pool: NDArray[np.int64]) -> None:
-        """Start anew from some observed configurations and the configurations to predict."""
+        """Restart with the given observed configurations and the configurations to predict."""
         weights, self._signal, self._noise = self._parameters(self._theta)
         scaled = self._matrix[pool] * np.sqrt(weights)
         self._pool = scaled.astype(np.float32)
@@ -147,7 +145,7 @@ class GaussianProcess:
 
     @property
     def is_full(self) -> bool:
-        """True if `condition` has to come before another `extend`."""
+        """True if `condition` must be called before another `extend`."""
         return self._count == len(self._root)
 
     def extend(self, position: int) -> None:
@@ -165,7 +163,7 @@ class GaussianProcess:
         self._count = count + 1
 
     def predict(self, targets: NDArray[np.float64]) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-        """Mean and standard deviation over the pool, given what was observed, in the order it was added."""
+        """Mean and standard deviation over the pool, given the observations in the order of `extend`."""
         from scipy.linalg import solve_triangular
 
         root = self._root[: self._count, : self._count]
@@ -222,8 +220,9 @@ def _matern_slope(squared: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 _DESIGN = 10
-_OPTIMISM = (1.0, 2.0)  # standard deviations, in turns
-# A failure counts as a slow time, but no outlier, of the first that worked: later ones are faster than the space is.
+_OPTIMISM = (1.0, 2.0)  # standard deviations, alternating
+# A failure counts as a slow time, but not as an outlier, relative to the first successes: later ones are biased towards
+# fast configurations.
 _FAILED_QUANTILE, _FAILED_SAMPLE = 0.75, 20
 _REFIT_EVERY = 4
 _REFIT_GROWTH = 1.1
@@ -236,14 +235,14 @@ _RIDGE = 1.0
 class Surrogate(Strategy):
     """Bayesian optimisation over the whole space.
 
-    A prior gives half of the first measurements, and its regression on log time is the mean of the process: a good
-    model carries at once, a useless one gets no weight.
+    A prior chooses half of the first measurements, and its regression on log time is the mean of the process: a good
+    model helps at once, a useless one gets no weight.
     """
 
     _bounded: tuple[NDArray[np.int64], NDArray[np.float32]] | None = None
 
     def _outlook(self) -> Iterable[int]:
-        """After the opening, those with the lowest bounds: the next answer changes them little."""
+        """After the opening, the configurations with the lowest bounds, which the next result hardly changes."""
         if self._bounded is None:
             return super()._outlook()
         pool, bound = self._bounded
@@ -281,7 +280,7 @@ class Surrogate(Strategy):
         pool: NDArray[np.int64],
         prior: NDArray[np.float64] | None,
     ) -> NDArray[np.float32]:
-        """How low the log time of each candidate may be."""
+        """Lower confidence bound of each candidate's log time."""
         targets, slope = self._targets(rows, prior)
         mean, deviation = process.predict(targets)
         bound = mean - np.float32(_OPTIMISM[len(self._answered) % len(_OPTIMISM)]) * deviation
@@ -290,7 +289,7 @@ class Surrogate(Strategy):
         return np.asarray(bound)
 
     def _modelled(self) -> list[int]:
-        """The measurements that the process learns from: all, or the fastest and a random part, in their order."""
+        """Measurements that the process is fitted to: all, or the fastest and a random part, in order."""
         if len(self._answered) <= _MAX_OBSERVED:
             return self._answered.copy()
         rows = np.array(self._answered)
@@ -300,7 +299,7 @@ class Surrogate(Strategy):
         return [int(index) for index in rows[np.sort(np.concatenate([order[:half], others]))]]
 
     def _pool(self) -> NDArray[np.int64]:
-        """The candidates: all that is left, or a random part, the prior's best and the neighbours of the fastest."""
+        """The candidates: all remaining ones, or a random part, the prior's best and the neighbours of the fastest."""
         left = np.flatnonzero(~self._is_proposed)
         if len(left) <= _MAX_POOL:
             return left
@@ -311,7 +310,7 @@ class Surrogate(Strategy):
         return np.unique(part[~self._is_proposed[part]])
 
     def _targets(self, rows: NDArray[np.int64], prior: NDArray[np.float64] | None) -> tuple[NDArray[np.float64], float]:
-        """Standardised log times less what the prior explains, and the slope of the prior in that unit."""
+        """Standardised residuals of log times after regression on the prior, and the prior's slope in the same unit."""
         times = self._time_ms[rows]
         is_ok = np.isfinite(times)
         if not is_ok.any():

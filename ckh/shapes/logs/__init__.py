@@ -1,1 +1,1 @@
-"""Logs and profiles: lines that state a shape, and why a lookup missed."""
+"""Shapes from logs and profiles, and reasons of missed lookups."""

@@ -1,7 +1,7 @@
-"""Lines of logs that state a shape, whoever wrote them: MIOpen, hipBLASLt, rocBLAS, PyTorch, vLLM, profilers.
+"""Parsers of log lines with a shape, of MIOpen, hipBLASLt, rocBLAS, PyTorch, vLLM and profilers.
 
-Each reader gives the shapes of a line. BLAS libraries are column-major: their `m x n` result is the row-major `n x m`
-that PyTorch asked for, so m and n change places, and their A is our B.
+BLAS libraries are column-major: their `m x n` result is PyTorch's row-major `n x m`, so m and n are swapped, and their
+A is our B.
 """
 
 from __future__ import annotations
@@ -90,12 +90,12 @@ _LAYOUT_OF = {"TN": "rcr", "NN": "rrr", "NT": "crr", "TT": "ccr"}  # of BLAS' tr
 
 @dataclass(frozen=True, slots=True)
 class StatedShape:
-    """A shape that a line states.
+    """A shape stated by a line.
 
     Attributes:
         shape: the shape.
-        name: of the layer or kernel; empty: none is stated.
-        count: how often.
+        name: name of the layer or kernel; empty: none is stated.
+        count: number of executions.
     """
 
     shape: Shape
@@ -104,7 +104,7 @@ class StatedShape:
 
 
 def driver_line(line: str) -> Iterator[StatedShape]:
-    """The convolution of a line of MIOpenDriver, as MIOPEN_ENABLE_LOGGING_CMD prints it, in each direction."""
+    """The convolution of an MIOpenDriver command, as printed by MIOPEN_ENABLE_LOGGING_CMD, in each direction."""
     if (match := _DRIVER.search(line)) is None:
         return
     values = {_SHORT_OPTIONS.get(name, name): value for name, value in _options(match["rest"]).items()}
@@ -143,7 +143,7 @@ def _driver_dtype(op: str) -> str:
 
 
 def blas_line(line: str) -> Iterator[StatedShape]:
-    """The product of a line of hipblaslt-bench or rocblas-bench; of a batch, each product counts."""
+    """The product of a hipblaslt-bench or rocblas-bench command; a batch counts once per product."""
     if (match := _BLAS.search(line)) is None:
         return
     values = _options(match["rest"])
@@ -168,7 +168,7 @@ def blas_line(line: str) -> Iterator[StatedShape]:
 
 
 def tunable_line(line: str) -> Iterator[StatedShape]:
-    """The product of a row of PyTorch's TunableOp, untuned or tuned; of a batch, each product counts."""
+    """The product of a row of PyTorch's TunableOp, untuned or tuned; a batch counts once per product."""
     if (match := _TUNABLE.search(line)) is None:
         return
     types = match["types"]
@@ -182,7 +182,7 @@ def tunable_line(line: str) -> Iterator[StatedShape]:
 
 
 def missed_line(line: str) -> Iterator[StatedShape]:
-    """The product that AITER found no row for in a table of bf16 or fp16, which no operation of ckh has."""
+    """The bf16 or fp16 product without a row in AITER's tuned table; ckh has no operation for it."""
     if (match := _MISSED.search(line)) is None:
         return
     stated = _STATED_DTYPE.search(match["rest"])
@@ -194,9 +194,9 @@ def missed_line(line: str) -> Iterator[StatedShape]:
 
 
 def vllm_line(line: str, tokens: Sequence[int]) -> Iterator[StatedShape]:
-    """The products of which vLLM or SGLang has no configuration, for each number of tokens.
+    """Products without a vLLM or SGLang configuration, for each number of tokens.
 
-    A mixture of experts states neither its columns nor how many experts a token chooses, so it is no shape.
+    The line of a mixture of experts states neither its columns nor the experts per token, so it gives no shape.
     """
     if (match := _VLLM.search(line)) is None:
         return
@@ -213,7 +213,7 @@ def vllm_line(line: str, tokens: Sequence[int]) -> Iterator[StatedShape]:
 
 
 def kernel_name(name: str, count: int = 1) -> Iterator[StatedShape]:
-    """The product whose sizes a kernel's name states, as m128_n1536_k7168; most names have tiles only."""
+    """The product whose sizes are in a kernel's name, as m128_n1536_k7168; most names contain tile sizes only."""
     match = next((one for one in _KERNEL.finditer(name) if not _OF_TILES.search(name[: one.start()])), None)
     if match is not None:
         m, n, k = map(int, match.groups())
@@ -229,13 +229,13 @@ READERS: Mapping[str, Callable[[str], Iterator[StatedShape]]] = {
     "not found tuned config": missed_line,
 }
 VLLM_MARK = "Config file not found at"
-# Where a statement begins in a line; what stands before it are times and names of processes.
+# Where a statement begins in a line, after timestamps and process names.
 STATEMENT = re.compile(rf"MIOpenDriver|\w+-bench\b|\w*TunableOp_|shape is (?:B:\d+, )?M:|{VLLM_MARK}")
-IGNORED = "[LogCmdFind"  # MIOpen looks for a solver: the convolution itself is logged besides
+IGNORED = "[LogCmdFind"  # MIOpen's solver search; the convolution itself is logged separately
 
 
 def _blas_product(m: int, n: int, k: int, blas: str, dtype: str, scaling: Scaling) -> Matmul:
-    """The row-major product of a column-major one: our A is their B."""
+    """Row-major product of a column-major one, with A and B swapped."""
     layout = _LAYOUT_OF.get(blas.replace("C", "T"))
     if layout is None:
         raise UsageError(f"unknown transposes {blas!r:.20}", code="unknown-name")

@@ -1,4 +1,4 @@
-"""Why a lookup in a tuned table missed: the key that comes nearest, and where it differs."""
+"""Reasons of missed lookups in tuned tables: the nearest key, and its differences."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _DEVICE = ("gfx", "cu_num")
-_OTHER_DEVICE, _OTHER_DTYPE, _OTHER_ROWS, _OTHER_COLUMNS = 1.0, 2.0, 4.0, 8.0  # no two sum up to a third
+_OTHER_DEVICE, _OTHER_DTYPE, _OTHER_ROWS, _OTHER_COLUMNS = 1.0, 2.0, 4.0, 8.0  # no two of them sum to a third
 _FNUZ = "fnuz"
 _TUNED, _UNTUNED = "*tuned*.csv", "untuned"
 
@@ -24,9 +24,9 @@ class Lookup:
     """The columns of a tuned table's key.
 
     Attributes:
-        rows: the size that is padded, that is the rows of A.
-        columns: the size that depends on what is fused.
-        others: those that must agree for a row to be near.
+        rows: the padded size, i.e. the rows of A.
+        columns: the size that depends on fusion.
+        others: columns that must agree for a row to be near.
         dtypes: element types.
     """
 
@@ -37,7 +37,7 @@ class Lookup:
 
 
 class KeyTable:
-    """The rows of tuned tables, grouped by columns when these are first asked for."""
+    """The rows of tuned tables, grouped by columns on first use."""
 
     def __init__(self, rows: Iterable[Mapping[str, str]]) -> None:
         self._rows = list(rows)
@@ -47,7 +47,7 @@ class KeyTable:
         return len(self._rows)
 
     def agreeing(self, columns: tuple[str, ...], key: Mapping[str, str]) -> Sequence[Mapping[str, str]]:
-        """The rows that agree with a key in columns."""
+        """The rows that agree with a key in the given columns."""
         if columns not in self._groups:
             groups: dict[tuple[str, ...], list[Mapping[str, str]]] = {}
             for row in self._rows:
@@ -57,14 +57,14 @@ class KeyTable:
 
 
 class KeyTables:
-    """Tuned tables by the names of their files."""
+    """Tuned tables by file name."""
 
     def __init__(self, tables: Mapping[str, Sequence[Mapping[str, str]]]) -> None:
         self._tables = tables
         self._joined: dict[tuple[str, ...], KeyTable] = {}
 
     def joined(self, is_wanted: Callable[[str], bool]) -> KeyTable:
-        """The rows of the tables whose names are wanted."""
+        """Rows of the tables with matching names."""
         names = tuple(name for name in self._tables if is_wanted(name))
         if names not in self._joined:
             self._joined[names] = KeyTable(row for name in names for row in self._tables[name])
@@ -72,10 +72,10 @@ class KeyTables:
 
 
 def read_tables(paths: Iterable[Path]) -> KeyTables:
-    """The tuned tables in files, or in folders such as an installed AITER.
+    """Read the tuned tables in files, or in folders such as an installed AITER.
 
     Raises:
-        DataError: a file is no CSV file with the columns of a key, or a folder has none.
+        DataError: a file is not a CSV file with the columns of a key, or a folder has none.
     """
     found: dict[str, list[Mapping[str, str]]] = {}
     for path in paths:
@@ -91,7 +91,7 @@ def _table_rows(path: Path, *, is_strict: bool) -> Iterator[Mapping[str, str]]:
     rows = ((line, cells) for line, cells in csv_rows(path, read_text(path)) if any(cells))
     header = next(rows, (0, []))[1]
     if "cu_num" not in header and not is_strict:
-        return  # of another kind, as those of kernels
+        return  # another kind of table, e.g. of kernels
     if "cu_num" not in header:
         raise DataError(f"{path}: missing column cu_num", "--table reads AITER's tuned tables", code="missing-column")
     for line, cells in rows:
@@ -101,12 +101,12 @@ def _table_rows(path: Path, *, is_strict: bool) -> Iterator[Mapping[str, str]]:
 
 
 def nearest_key(lookup: Lookup, key: Mapping[str, str], looked_up: Sequence[int], table: KeyTable) -> NearKey:
-    """The row whose key comes nearest.
+    """The row with the nearest key.
 
     Args:
         lookup: the columns.
-        key: the key that was looked up, by column.
-        looked_up: the sizes `lookup.rows` under which a row is found, the padded ones too.
+        key: the looked-up key, by column.
+        looked_up: values of `lookup.rows` that are tried, including padded ones.
         table: the rows.
     """
     near = [
@@ -129,7 +129,7 @@ def nearest_key(lookup: Lookup, key: Mapping[str, str], looked_up: Sequence[int]
 def _cost(
     lookup: Lookup, key: Mapping[str, str], looked_up: Sequence[int], row: Mapping[str, str]
 ) -> tuple[float, float] | None:
-    """How far a row is: the sum of its differences, then how far its sizes are; None: it has none."""
+    """Distance of a row: the sum of its differences, then the distance of its sizes; None: it is equal."""
     try:
         rows, columns = int(row[lookup.rows]), int(row[lookup.columns])
     except (KeyError, ValueError):

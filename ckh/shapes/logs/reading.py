@@ -1,4 +1,4 @@
-"""Logs, read line by line: memory grows with the distinct shapes alone."""
+"""Streaming reader of logs: memory is proportional to the number of distinct shapes."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ if TYPE_CHECKING:
 
 MAX_LINE_BYTES = 1 << 16
 _TOO_LARGE, _OTHER_FORM = "too-large", "bad-problem"
-UNSUPPORTED = "unsupported"  # code of what no operation computes, which is no fault of a source
-MAX_SHAPES = 200_000  # distinct ones: no model has so many
+UNSUPPORTED = "unsupported"  # code of shapes without an operation, which is not an error of a source
+MAX_SHAPES = 200_000  # distinct shapes; above that of any model
 _NAME_COLUMNS = ("Kernel_Name", "KernelName", "Name", "kernel_name", "Kernel Name")
 _COUNT_COLUMNS = ("Calls", "Count", "calls")
 
 
 class _Key(NamedTuple):
-    """What makes two lines the same layer."""
+    """Identity of a layer, to merge lines."""
 
     name: str
     shape: Any
@@ -64,7 +64,7 @@ class ShapeCounts:
         self._counts[key] += count
 
     def refuse(self, error: CkhError, where: str) -> None:
-        """Count what is bad, or raise it unless what is bad is left out.
+        """Count an error, or raise it unless bad lines are left out.
 
         Raises:
             DataError: bad lines are not left out.
@@ -76,7 +76,7 @@ class ShapeCounts:
         self.bad[message if not self.bad else next(iter(self.bad))] += 1
 
     def layers(self) -> list[Layer]:
-        """The shapes in the order in which they were met."""
+        """The shapes in order of first occurrence."""
         return [
             Layer(key.name, key.shape, count, self._where[key], key.op, key.stated)
             for key, count in self._counts.items()
@@ -85,40 +85,40 @@ class ShapeCounts:
 
 @cache
 def marks() -> dict[str, str]:
-    """Text of a line -> the operation that reads such lines."""
+    """Marker text of a line -> the operation that parses such lines."""
     return {mark: name for name, part in all_parts().items() for mark in part.marks}
 
 
 @cache
 def prefixes() -> dict[str, str]:
-    """What canonical texts of problems begin with -> the operation, longer ones first."""
+    """Prefix of canonical problem texts -> the operation, longer ones first."""
     return {operation(name).prefix: name for name in sorted(all_parts(), key=lambda name: -len(operation(name).prefix))}
 
 
 @cache
 def statement_mark() -> re.Pattern[bytes]:
-    """A pattern that finds in the bytes of a line what may state a shape."""
+    """Pattern of the markers in a line's bytes that may state a shape."""
     return re.compile(b"|".join(re.escape(mark).encode() for mark in (*marks(), *READERS, VLLM_MARK)))
 
 
 @cache
 def any_mark() -> re.Pattern[bytes]:
-    """A pattern that finds the same, or a problem's canonical text at the beginning."""
+    """Pattern of the same markers, or a canonical problem text at the beginning."""
     firsts = b"|".join(re.escape(prefix).encode() for prefix in prefixes())
     return re.compile(rb"\A\s*(?:" + firsts + b")|" + statement_mark().pattern)
 
 
 def begins_with_problem(head: str) -> bool:
-    """True if a file's first lines are canonical texts of problems, but for comments and empty lines."""
+    """True if a file's first lines, except comments and empty lines, are canonical problem texts."""
     first = next((line for line in head.splitlines() if line.strip() and not line.lstrip().startswith("#")), "")
     return first.strip().startswith(tuple(prefixes()))
 
 
 def read_log(lines: Iterable[bytes], path: str, wanted: RunOptions, tally: ShapeCounts) -> None:
-    """Count the shapes of a log's lines; other lines are passed over.
+    """Count the shapes of a log's lines; other lines are skipped.
 
     Raises:
-        DataError: a line states a shape that is none, unless such lines are left out; or there are too many.
+        DataError: a line states an invalid shape, unless such lines are left out; or there are too many shapes.
     """
     search = any_mark().search
     for number, line in enumerate(lines, 1):
@@ -151,7 +151,7 @@ def _read_line(text: str, path: str, number: int, wanted: RunOptions, tally: Sha
 
 
 def _canonical(text: str) -> tuple[str, Any] | None:
-    """The operation and the problem of a line that begins with a canonical text; None for another line."""
+    """Operation and problem of a line that begins with a canonical text; None for other lines."""
     first = text.lstrip("\"' \t").split(maxsplit=1)[0].rstrip("\"',")
     op = next((name for prefix, name in prefixes().items() if first.startswith(prefix)), None)
     if op is None:
@@ -165,7 +165,7 @@ def _canonical(text: str) -> tuple[str, Any] | None:
 
 
 def _read_stated(text: str, where: str, wanted: RunOptions, tally: ShapeCounts) -> bool:
-    """Count the shapes that the first fitting reader finds; False without any."""
+    """Count the shapes of the first matching parser; False if none matches."""
     if IGNORED in text or (start := STATEMENT.search(text)) is None:
         return False
     found = _stated(text[start.start() :].strip(), wanted.tokens)
@@ -174,7 +174,7 @@ def _read_stated(text: str, where: str, wanted: RunOptions, tally: ShapeCounts) 
     return bool(found)
 
 
-@lru_cache(maxsize=4096)  # of a network's lines, which come again with each step
+@lru_cache(maxsize=4096)  # for a network's lines, which recur in each step
 def _stated(text: str, tokens: tuple[int, ...]) -> tuple[StatedShape, ...]:
     readers: dict[str, Callable[[str], Iterator[StatedShape]]] = {
         **READERS,
@@ -184,7 +184,7 @@ def _stated(text: str, tokens: tuple[int, ...]) -> tuple[StatedShape, ...]:
 
 
 def read_kernels(lines: Iterable[bytes], path: str, tally: ShapeCounts) -> None:
-    """Count the shapes that kernels' names state in a profiler's CSV file, by calls or rows.
+    """Count the shapes in kernel names of a profiler's CSV file, by calls or rows.
 
     Raises:
         DataError: the file has no column of names, or is not CSV.

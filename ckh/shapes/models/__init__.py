@@ -1,1 +1,1 @@
-"""Models by their configuration: families, rules of their layers, ready ones."""
+"""Shapes of models from their configuration: families, layer rules, ready models."""

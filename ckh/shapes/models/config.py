@@ -1,4 +1,4 @@
-"""`Config`: the fields of a Hugging Face `config.json`, each checked when it is read."""
+"""`Config`: the fields of a Hugging Face `config.json`, validated on access."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Config:
-    """The fields of a configuration, each checked when it is read.
+    """The fields of a configuration, validated on access.
 
     Attributes:
         where: the file, for messages.
-        values: what it says.
+        values: contents of the file.
         family: its family.
     """
 
@@ -30,15 +30,15 @@ class Config:
     family: Family
 
     def size(self, key: str, default: int | None = None, *, least: int = 1) -> int:
-        """A size.
+        """Return a size.
 
         Args:
             key: its key.
-            default: what stands for it where the file and the family leave it out; None: it is required.
-            least: the smallest that it may be.
+            default: value if both file and family omit it; None: it is required.
+            least: minimum value.
 
         Raises:
-            DataError: it is missing, no integer or out of range.
+            DataError: it is missing, not an integer or out of range.
         """
         value = self.values.get(key)
         if value is None:
@@ -58,7 +58,7 @@ class Config:
         return value
 
     def of(self, field: str, default: int | None = None, *, least: int = 1) -> int:
-        """A field of a decoder, by the family's key."""
+        """Return a field of a decoder, by the family's key."""
         return self.size(self.key(field), default, least=least)
 
     def key(self, field: str) -> str:

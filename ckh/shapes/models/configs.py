@@ -30,7 +30,7 @@ _READ_PARTS = ("text_config", "quantization_config", "generation_config")
 _DENSE, _LINEAR = "dense", "linear_attention"
 _BLOCK_128 = [128, 128]
 _DEFAULT_DTYPE = "bf16"  # of models that state none
-# Element types that models are quantised to, with the usual scaling.
+# Element types of quantised models, with the usual scaling.
 _SCALING_OF = {"fp8": Scaling.ROW, "bf8": Scaling.ROW, "int8": Scaling.ROW, "pk_fp4": Scaling.BLOCK_32}
 
 
@@ -42,8 +42,8 @@ def config_layers(
     Args:
         document: the configuration.
         where: the file, for messages.
-        wanted: how the model runs.
-        refuse: what is done about layers whose sizes cannot be divided among the ranks, or are out of range.
+        wanted: run options.
+        refuse: handles layers whose sizes cannot be divided among the ranks, or are out of range.
 
     Raises:
         DataError: its family is unknown, or a field is missing or wrong.
@@ -65,7 +65,7 @@ def config_layers(
 
 
 def config_of(document: Mapping[str, Any], where: str) -> Config:
-    """The configuration of a known family; of a model with several parts, that of its text.
+    """The configuration of a known family; for a model of several parts, that of its text model.
 
     Raises:
         DataError: its family is unknown.
@@ -85,14 +85,14 @@ def config_of(document: Mapping[str, Any], where: str) -> Config:
 
 
 def other_parts(document: Mapping[str, Any]) -> list[str]:
-    """Keys of the parts of a configuration that are not read: encoders of images or sound beside a text."""
+    """Keys of the ignored parts of a configuration: image or audio encoders beside a text model."""
     if str(document.get("model_type")) in FAMILY_OF:
         return []
     return [key for key in document if key.endswith("_config") and key not in _READ_PARTS]
 
 
 def decoder_of(config: Config) -> Decoder:
-    """The language model that a configuration describes.
+    """The language model described by a configuration.
 
     Raises:
         DataError: a field is missing or wrong.
@@ -172,8 +172,7 @@ def _linear_layers(config: Config, layers: int) -> int:
 def _precision(document: Mapping[str, Any], config: Config, wanted: RunOptions) -> Precision:
     """Element types of a configuration.
 
-    A type of 16 bits or more that is wanted takes the place of all of them, one of eight or fewer of those that are
-    quantised.
+    A requested type of 16 bits or more replaces all of them; one of 8 or fewer bits replaces the quantised ones.
     """
     if wanted.dtype is not None and wanted.dtype not in _SCALING_OF:
         return Precision(wanted.dtype, wanted.dtype)
@@ -188,7 +187,7 @@ def _precision(document: Mapping[str, Any], config: Config, wanted: RunOptions) 
 
 
 def _quantised(config: Mapping[str, Any], text: str, base: str) -> tuple[str, Scaling]:
-    """Element type and scaling of quantised layers; that of the others where weights alone are quantised."""
+    """Element type and scaling of quantised layers; the unquantised type if only weights are quantised."""
     if "fp4" in text:
         return "pk_fp4", Scaling.BLOCK_32
     if "fp8" in text:

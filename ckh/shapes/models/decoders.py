@@ -1,9 +1,9 @@
-"""The matrix products of language models, by the rules of their layers.
+"""Matrix products of language models, by the rules of their layers.
 
-A `Decoder` is a model's published configuration; every product follows from it. Projections that read the same input
-are fused, as vLLM, SGLang and AITER run them. Under tensor parallelism column-parallel weights are divided along N,
-row-parallel ones along K; the low-rank projections of latent attention, its indexer and the router are whole on each
-rank; key-value heads that are too few are repeated; the vocabulary is padded to a multiple of 64, as vLLM does.
+All products follow from a `Decoder`, the model's published configuration. Projections with the same input are fused, as
+in vLLM, SGLang and AITER. Under tensor parallelism column-parallel weights are divided along N, row-parallel ones along
+K; the low-rank projections of latent attention, its indexer and the router are replicated on each rank; key-value heads
+are replicated if there are fewer than ranks; the vocabulary is padded to a multiple of 64, as in vLLM.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ if TYPE_CHECKING:
     from ckh.shapes.run_options import RunOptions
 
 VOCABULARY_PADDING = 64  # vLLM's DEFAULT_VOCAB_PADDING_SIZE
-MAX_SEQUENCES = 256  # vLLM's max_num_seqs: rows of lm_head at most, one for each sequence
+MAX_SEQUENCES = 256  # vLLM's max_num_seqs: maximum rows of lm_head, one per sequence
 
 
 @dataclass(frozen=True, slots=True)
 class MixtureOfExperts:
-    """A mixture of experts: each token goes to `per_token` of `count` experts, and through the shared one.
+    """A mixture of experts: each token goes to `per_token` of `count` experts, and through the shared ones.
 
     Attributes:
-        count: how many there are to choose from.
-        per_token: how many a token chooses.
+        count: number of routed experts.
+        per_token: experts per token.
         intermediate: columns between the two products of an expert.
-        shared: how many experts all tokens go through.
+        shared: number of shared experts, used by all tokens.
         shared_intermediate: columns between the products of all shared experts together.
     """
 
@@ -44,16 +44,16 @@ class MixtureOfExperts:
 
 @dataclass(frozen=True, slots=True)
 class LatentAttention:
-    """Multi-head latent attention: queries, and keys with values, pass through spaces of low rank.
+    """Multi-head latent attention: queries, keys and values are projected through low-rank spaces.
 
     Attributes:
-        q_rank: rank of queries; 0: they are projected at once.
+        q_rank: rank of queries; 0: they are projected directly.
         kv_rank: rank of keys and values.
-        nope_dim: of a query's and key's head, without position.
-        rope_dim: of it, with position.
-        value_dim: of a value's head.
+        nope_dim: dimension of a query or key head without position.
+        rope_dim: dimension of a query or key head with position.
+        value_dim: dimension of a value head.
         index_heads: heads of the indexer of sparse attention; 0: there is none.
-        index_dim: of each.
+        index_dim: dimension of an indexer head.
     """
 
     q_rank: int
@@ -81,18 +81,18 @@ class Decoder:
 
     Attributes:
         hidden: columns of a layer's input.
-        intermediate: of the dense layers' feed-forward.
-        heads: of queries.
-        kv_heads: of keys and of values.
-        head_dim: of each.
-        vocabulary: rows of the output's weight.
-        layers: how many.
-        dense_layers: those without experts.
-        linear_layers: those with linear attention.
-        gated_attention: whether queries come with a gate of their size.
-        experts: of the other layers.
-        latent: of layers with latent attention.
-        linear: of layers with linear attention.
+        intermediate: columns of the feed-forward part of dense layers.
+        heads: query heads.
+        kv_heads: key and value heads.
+        head_dim: dimension of a head.
+        vocabulary: rows of the output weight.
+        layers: number of layers.
+        dense_layers: number of layers without experts.
+        linear_layers: number of layers with linear attention.
+        gated_attention: whether queries come with a gate of the same size.
+        experts: mixture of experts of the other layers.
+        latent: parameters of layers with latent attention.
+        linear: parameters of layers with linear attention.
     """
 
     hidden: int
@@ -117,7 +117,7 @@ class Decoder:
 
 @dataclass(frozen=True, slots=True)
 class Precision:
-    """Element types of a model: `base` of what stays unquantised, `dtype` and `scaling` of the others."""
+    """Element types of a model: `base` of unquantised layers, `dtype` and `scaling` of the others."""
 
     base: str
     dtype: str
@@ -138,7 +138,7 @@ class Weight:
 
 @dataclass(frozen=True, slots=True)
 class Ranks:
-    """Tensor parallelism: how sizes are divided among ranks."""
+    """Tensor parallelism: division of sizes among ranks."""
 
     count: int
 
@@ -157,10 +157,10 @@ class Ranks:
         return size // self.count
 
     def kv_share(self, heads: int) -> int:
-        """Key-value heads of a rank, which are repeated where there are fewer than ranks.
+        """Key-value heads of a rank, replicated if there are fewer than ranks.
 
         Raises:
-            UsageError: neither divides the other.
+            UsageError: neither number divides the other.
         """
         if heads < self.count and self.count % heads == 0:
             return 1
@@ -170,13 +170,13 @@ class Ranks:
 def weights_of(
     model: Decoder, ranks: Ranks, refuse: Callable[[UsageError], None], *, fuse_shared: bool
 ) -> Iterator[Weight]:
-    """The distinct weights of a rank that tokens are multiplied with, in the order they are met.
+    """The distinct weights of a rank that are multiplied with tokens, in order of use.
 
     Args:
         model: the configuration.
-        ranks: how sizes are divided.
-        refuse: what is done about a part of a layer whose sizes cannot be divided.
-        fuse_shared: whether shared experts are among the routed ones.
+        ranks: the tensor parallelism.
+        refuse: handles a part of a layer whose sizes cannot be divided.
+        fuse_shared: whether shared experts are fused with the routed ones.
     """
     mixture = model.experts
     has_shared = mixture is not None and mixture.shared and not fuse_shared
@@ -253,7 +253,7 @@ def _shared(model: Decoder, ranks: Ranks) -> Iterator[Weight]:
 
 
 def _feed_forward(prefix: str, hidden: int, intermediate: int, count: int) -> Iterator[Weight]:
-    """Gated: gate and up are one weight."""
+    """Weights of a gated feed-forward part: gate and up are one weight."""
     yield Weight(f"{prefix}gate_up", 2 * intermediate, hidden, count)
     yield Weight(f"{prefix}down", hidden, intermediate, count)
 
@@ -272,9 +272,9 @@ def decoder_layers(
     Args:
         model: the configuration.
         precision: element types.
-        run: ranks, tokens, and whether shared experts are routed ones.
+        run: ranks, tokens, and whether shared experts are fused with the routed ones.
         where: the file, for messages.
-        refuse: what is done about a part of a layer whose sizes cannot be divided among the ranks.
+        refuse: handles a part of a layer whose sizes cannot be divided among the ranks.
 
     Raises:
         UsageError: a size is out of range.
@@ -302,7 +302,7 @@ def decoder_layers(
 def _expert_sizes(
     mixture: MixtureOfExperts, ranks: Ranks, refuse: Callable[[UsageError], None], *, fuse_shared: bool
 ) -> tuple[int, int, int] | None:
-    """Columns between an expert's products, number of experts, and how many a token chooses; None: refused."""
+    """Columns between an expert's products, number of experts, and experts per token; None: refused."""
     more = mixture.shared if fuse_shared else 0
     try:
         intermediate = ranks.share(mixture.intermediate, "the experts' intermediate size")

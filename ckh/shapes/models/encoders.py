@@ -1,4 +1,4 @@
-"""The layers of ViT, CLIP and Whisper: transformers that read whole images, texts or clips at once."""
+"""Layers of ViT, CLIP and Whisper: transformers that process whole images, texts or audio clips."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from ckh.shapes.models.decoders import Precision
     from ckh.shapes.run_options import RunOptions
 
-_MELS = 80  # of Whisper's spectrograms, where a file does not say
+_MELS = 80  # of Whisper's spectrograms, if a file does not state it
 _POSITIONS = 1500
 _TOWERS = ("text_config", "vision_config")
 
@@ -40,20 +40,20 @@ class _Block:
         return Layer(self.prefix + name, shape, self.layers if count is None else count, self.where)
 
     def attention(self, rows: int, name: str = "") -> Iterator[Layer]:
-        """Attention of rows among themselves."""
+        """Self-attention of rows."""
         share = self.ranks.share(self.heads, "num_attention_heads") * (self.hidden // self.heads)
         yield self.product(f"{name}qkv", rows, 3 * share, self.hidden)
         yield self.product(f"{name}o", rows, self.hidden, share)
 
     def crossed(self, rows: int, others: int) -> Iterator[Layer]:
-        """Attention of rows to others."""
+        """Cross-attention of rows to others."""
         share = self.ranks.share(self.heads, "num_attention_heads") * (self.hidden // self.heads)
         yield self.product("cross_q", rows, share, self.hidden)
         yield self.product("cross_kv", others, 2 * share, self.hidden)
         yield self.product("cross_o", rows, self.hidden, share)
 
     def feed_forward(self, rows: int) -> Iterator[Layer]:
-        """The two products without a gate."""
+        """The two products of a feed-forward part without a gate."""
         share = self.ranks.share(self.intermediate, "the intermediate size")
         yield self.product("fc1", rows, share, self.hidden)
         yield self.product("fc2", rows, self.hidden, share)
@@ -67,7 +67,7 @@ def _block(config: Config, prefix: str, precision: Precision, wanted: RunOptions
 
 
 def _image_layers(config: Config, block: _Block, batch: int) -> Iterator[Layer]:
-    """Patches of images by a convolution, then a transformer's layers on them and one token more."""
+    """Patch embedding by a convolution, then a transformer's layers on the patches and one more token."""
     size, patch = config.size("image_size"), config.size("patch_size")
     if size < patch:
         raise DataError(f"{config.where}: image_size {size} is below patch_size {patch}", code="impossible-problem")
@@ -110,7 +110,7 @@ def clip_layers(config: Config, precision: Precision, wanted: RunOptions) -> Ite
 
 
 def whisper_layers(config: Config, precision: Precision, wanted: RunOptions) -> Iterator[Layer]:
-    """The layers of Whisper: the encoder for each number of clips, the decoder for each number of tokens of it.
+    """The layers of Whisper: the encoder for each number of clips, the decoder for each number of its tokens.
 
     The convolutions over time are two-dimensional ones of height 1.
     """

@@ -1,7 +1,7 @@
-"""The families of models whose `config.json` is read: one row each.
+"""Supported families of models with a `config.json`: one row each.
 
-A row says which `model_type`s it is, what kind of model, where a field has another key than usual, and what
-transformers takes for a field that a file leaves out. For a new family with the usual layers a row is all.
+A row has the family's `model_type`s, its kind, keys of fields with unusual names, and transformers' defaults of omitted
+fields. A new family with the usual layers needs only a row.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class ModelKind(StrEnum):
-    """Kinds of models, by the rules of their layers."""
+    """Kinds of models, each with its own layer rules."""
 
     DECODER = "decoder"
     VISION = "vision"
@@ -29,11 +29,11 @@ class Family:
     """A family of models.
 
     Attributes:
-        name: for people.
+        name: displayed name.
         types: values of `model_type`.
-        kind: which rules hold.
-        keys: field -> key of the configuration, where it is not the usual one.
-        defaults: key -> what stands for it where it is left out.
+        kind: kind of model.
+        keys: field -> key of the configuration, if it is not the usual one.
+        defaults: key -> value if omitted.
     """
 
     name: str

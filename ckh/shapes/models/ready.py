@@ -1,4 +1,4 @@
-"""Models as they run, by name: the sizes of their published `config.json`s, by the same keys."""
+"""Built-in models by name: the sizes of their published `config.json`s, with the same keys."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def _experts(count: int, per_token: int, intermediate: int) -> dict[str, Any]:
 
 
 def _latent(q_rank: int, nope: int, value: int) -> dict[str, Any]:
-    """Latent attention, with 256 experts of which a token chooses 8, and a shared one."""
+    """Latent attention, with 256 experts, 8 per token, and a shared one."""
     return {
         "q_lora_rank": q_rank,
         "kv_lora_rank": 512,
@@ -54,7 +54,7 @@ def _latent(q_rank: int, nope: int, value: int) -> dict[str, Any]:
 _DEEPSEEK = _latent(1536, 128, 128)
 _QWEN_VOCABULARY = 151936
 
-# Name -> repository on Hugging Face and the fields of its configuration that shapes follow from.
+# Name -> repository on Hugging Face and the fields of its configuration that determine shapes.
 MODELS: dict[str, tuple[str, dict[str, Any]]] = {
     "llama3-8b": ("meta-llama/Meta-Llama-3-8B", _decoder("llama", 4096, 14336, 32, 32, 8, 128256)),
     "llama3-70b": ("meta-llama/Meta-Llama-3-70B", _decoder("llama", 8192, 28672, 80, 64, 8, 128256)),
