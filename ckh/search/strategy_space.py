@@ -101,9 +101,10 @@ class Space:
         return np.flatnonzero(is_near)
 
     def distances(self, codes: NDArray[np.int32]) -> NDArray[np.float64]:
-        """How far every configuration is from one, legal or not: parameters that differ, then how far they do.
+        """Distance of every configuration from one, legal or not.
 
-        The second part, the share of the value range summed over ordered parameters, weighs less than one difference.
+        The first term is the number of different parameters. The second term, the share of the value range summed over
+        ordered parameters, is less than one difference.
         """
         step = np.abs(self.codes - codes)
         share = np.where(self._is_ordered, step / self._steps, 0.0).sum(axis=1)

@@ -104,7 +104,7 @@ def _reported(what: str, hint: str) -> Iterator[None]:
 
 @contextmanager
 def _without_attention(torch: Any, left_out: Counter[str]) -> Iterator[None]:
-    """Take attention as one step that is left out: on a GPU it is one kernel, here it would be its products."""
+    """Treat attention as one operation that is left out: a single kernel on a GPU, but several products here."""
 
     def attention(query: Any, key: Any, value: Any, *_others: Any, **_more: Any) -> Any:
         del key

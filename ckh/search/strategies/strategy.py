@@ -132,7 +132,7 @@ class Strategy(ABC):
 
     @abstractmethod
     def _propose(self) -> Iterator[int]:
-        """Configurations not yet requested, while there are any; the time of each is known once the next is drawn."""
+        """Yield configurations not yet requested; the time of each is known when the next one is drawn."""
 
     def _opening(self, count: int, by_prior: int) -> Sequence[int]:
         """The first configurations: the starts, the prior's best, and a balanced design for the rest of `count`.
