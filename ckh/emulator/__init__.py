@@ -1,1 +1,1 @@
-"""An AMD GPU that is emulated: carries out compiled kernels on the CPU, to check that they compute right numbers."""
+"""Emulated AMD GPU: executes compiled kernels on the CPU, to verify their results."""

@@ -1,8 +1,8 @@
-"""AMD GPU code objects: taken from an offload bundle, and loaded into this process' memory.
+"""AMD GPU code objects: extracted from an offload bundle, and loaded into this process's memory.
 
 The formats are LLVM's: "Clang Offload Bundler" and "User Guide for AMDGPU Backend" (code object V5, kernel descriptor).
 
-MessagePack as far as the metadata of AMD GPU code objects uses it (https://msgpack.org, format specification).
+Includes a parser for the subset of MessagePack in their metadata (https://msgpack.org, format specification).
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 if TYPE_CHECKING:
     from collections.abc import Iterator
 BUNDLE_MAGIC = b"__CLANG_OFFLOAD_BUNDLE__"
-MAX_MEMORY_BYTES = 1 << 28  # that a code object takes
+MAX_MEMORY_BYTES = 1 << 28  # maximum memory of a code object
 MAX_KERNARG_BYTES = 1 << 20
-MAX_SCRATCH_BYTES = 1 << 17  # of a lane: a wave has 8 MB at most
+MAX_SCRATCH_BYTES = 1 << 17  # per lane: at most 8 MB per wave
 MAX_USER_SGPRS = 32
 _ELF_MAGIC = b"\x7fELF"
 _LOAD, _RELOCATIONS, _NOTE, _DYNAMIC_SYMBOLS = 1, 4, 7, 11
@@ -28,10 +28,10 @@ _BUNDLE_COUNT, _BUNDLE_ENTRY = struct.Struct("<Q"), struct.Struct("<QQQ")
 _HEADER = struct.Struct("<32xQQ6xHHHHH")
 _SEGMENT, _SECTION, _SYMBOL = struct.Struct("<IIQQQQQQ"), struct.Struct("<IIQQQQIIQQ"), struct.Struct("<IBBHQQ")
 _DESCRIPTOR, _NOTE_HEADER = struct.Struct("<II8xq20xIIIHH"), struct.Struct("<III")
-_FLOAT_DENORM_32, _ID_BITS = 12 + 4, 7  # where they are in the descriptor's second and third resource word
-_SCRATCH_BUFFER = (0, 1 << 31, 0, 0)  # swizzled, which says what it is; where it lies is nobody's business
-_ROOM = 8192  # behind the code, which instructions may be fetched from
-# The counts of a kernel's metadata, in the order of the fields of `RegisterCounts`.
+_FLOAT_DENORM_32, _ID_BITS = 12 + 4, 7  # bit positions in the descriptor's second and third resource word
+_SCRATCH_BUFFER = (0, 1 << 31, 0, 0)  # the swizzled flag is set; the address is not used
+_ROOM = 8192  # padding after the code that instructions may be prefetched from
+# Counts in a kernel's metadata, in the order of the fields of `RegisterCounts`.
 _COUNTS = (
     *(".vgpr_count", ".agpr_count", ".sgpr_count"),
     *(".vgpr_spill_count", ".sgpr_spill_count", ".max_flat_workgroup_size"),
@@ -41,10 +41,10 @@ _Value = TypeVar("_Value", int, str, list)  # type: ignore[type-arg]
 
 
 def _read(layout: struct.Struct, data: Any, at: int) -> tuple[Any, ...]:
-    """The numbers at a place of a file or of memory.
+    """Unpack numbers at an offset of a file or of memory.
 
     Raises:
-        ValueError: it ends before.
+        ValueError: the data end before.
     """
     if not 0 <= at <= len(data) - layout.size:
         raise ValueError(f"a code object that is cut off: {layout.size} bytes at {at}, of {len(data)}")
@@ -55,7 +55,7 @@ def _field(given: Any, key: str, kind: type[_Value]) -> _Value:
     """A field of the metadata.
 
     Raises:
-        ValueError: there is none of that type.
+        ValueError: there is no such field of that type.
     """
     value = given.get(key) if isinstance(given, dict) else None
     if isinstance(value, kind) and not isinstance(value, bool):
@@ -71,7 +71,7 @@ def _at_most(what: str, value: int, most: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Argument:
-    """One argument of a kernel: what it is, and where in the segment."""
+    """A kernel argument: its kind, and its place in the segment."""
 
     kind: str
     offset: int
@@ -80,9 +80,9 @@ class Argument:
 
 @dataclass(frozen=True, slots=True)
 class RegisterCounts:
-    """Registers of a kernel, those that the compiler spilled, and threads of a workgroup at most; 0: not said.
+    """Register counts of a kernel, spilled registers, and maximum threads of a workgroup; 0: not stated.
 
-    `vgprs` counts vector and accumulation registers together, `agprs` the latter alone.
+    `vgprs` counts vector and accumulation registers together, `agprs` the latter only.
     """
 
     vgprs: int
@@ -95,7 +95,7 @@ class RegisterCounts:
 
 @dataclass(frozen=True, slots=True)
 class CompiledKernel:
-    """A kernel's descriptor and metadata; sizes in bytes, `lds` of a workgroup, `scratch` of a lane."""
+    """A kernel's descriptor and metadata; sizes in bytes, `lds` per workgroup, `scratch` per lane."""
 
     name: str
     entry: int
@@ -112,7 +112,7 @@ class CompiledKernel:
     registers: RegisterCounts
 
     def pack(self, addresses: Any) -> bytes:
-        """Explicit arguments, given as an array of pointers to them, laid out as in the segment."""
+        """Lay out explicit arguments, given as an array of pointers to them, as in the segment."""
         given = [one for one in self.arguments if not one.kind.startswith("hidden")]
         packed = bytearray(max((one.offset + one.size for one in given), default=0))
         for number, one in enumerate(given):
@@ -120,7 +120,7 @@ class CompiledKernel:
         return bytes(packed)
 
     def kernarg(self, explicit: bytes, grid: tuple[int, ...], block: tuple[int, ...], shared: int) -> bytes:
-        """The segment that the kernel reads its arguments from."""
+        """The kernel's argument segment."""
         segment = bytearray(self.kernarg_size)
         segment[: len(explicit)] = explicit
         hidden = {"hidden_grid_dims": 3, "hidden_dynamic_lds_size": shared}
@@ -154,16 +154,16 @@ class CompiledKernel:
 
 
 def find_code(bundle: int, arch: str) -> tuple[int, int]:
-    """Where the code object of an architecture is in the bundle at an address: offset and size in bytes.
+    """Offset and size in bytes of an architecture's code object in the bundle at an address.
 
     Raises:
-        ValueError: there is no bundle, no such code in it, or a damaged one.
+        ValueError: there is no bundle, it has no such code, or it is damaged.
     """
     return code_in(_mapped(bundle), arch)
 
 
 def code_in(memory: Any, arch: str) -> tuple[int, int]:
-    """As `find_code`, of a bundle's bytes."""
+    """Same as `find_code`, for a bundle's bytes."""
     names = []
     for name, offset, size in _entries(memory):
         names.append(name)
@@ -175,21 +175,21 @@ def code_in(memory: Any, arch: str) -> tuple[int, int]:
 
 
 def bundled_archs(memory: Any) -> list[str]:
-    """The architectures that a bundle has code for.
+    """Architectures for which a bundle has code.
 
     Raises:
-        ValueError: it is no bundle, or a damaged one.
+        ValueError: it is not a bundle, or a damaged one.
     """
     return sorted(set(filter(None, (_arch_of(name) for name, _, _ in _entries(memory)))))
 
 
 def _arch_of(entry: str) -> str:
-    """The architecture of a bundle's entry; empty if it is not HIP's."""
+    """Architecture of a bundle's entry; empty if it is not HIP's."""
     return entry.rsplit("--", maxsplit=1)[-1].split(":", maxsplit=1)[0] if entry.startswith("hip") else ""
 
 
 def _entries(memory: Any) -> Iterator[tuple[str, int, int]]:
-    """The entries of a bundle: name, offset and size."""
+    """Entries of a bundle: name, offset and size."""
     if bytes(memory[: len(BUNDLE_MAGIC)]) != BUNDLE_MAGIC:
         raise ValueError("no offload bundle, or a compressed one: compile with --no-offload-compress")
     at = len(BUNDLE_MAGIC)
@@ -203,10 +203,10 @@ def _entries(memory: Any) -> Iterator[tuple[str, int, int]]:
 
 
 def _mapped(address: int) -> memoryview:
-    """The memory of this process from an address to the end of what is mapped there.
+    """Memory of this process from an address to the end of its mapping.
 
     Raises:
-        ValueError: nothing is.
+        ValueError: the address is not mapped.
     """
     for line in Path("/proc/self/maps").read_text(encoding="utf-8", errors="replace").splitlines():
         extent, rights = line.split()[:2]
@@ -220,12 +220,12 @@ class CodeObject:
     """A loaded code object.
 
     Attributes:
-        base: the address of its offset 0.
+        base: address of its offset 0.
         text: offset and size of its instructions, in bytes.
-        kernels: by name.
+        kernels: kernels by name.
 
     Raises:
-        ValueError: it is none, is damaged, or has relocations.
+        ValueError: it is not a code object, is damaged, or has relocations.
     """
 
     def __init__(self, data: bytes) -> None:
@@ -317,7 +317,7 @@ class CodeObject:
 
 
 def _count(given: Any, key: str) -> int:
-    """A count of the metadata, 0 if there is none; of a kernel that was written by hand, it may be left out."""
+    """A count in the metadata, 0 if missing, as it may be for hand-written kernels."""
     return _at_most(key, _field(given, key, int), _MOST_COUNT) if key in given else 0
 
 
@@ -328,29 +328,29 @@ def _argument(given: Any, most: int) -> Argument:
     return Argument(kind, offset, size)
 
 
-# Ranges of MessagePack's first byte: small integers; maps, arrays and strings with their size in it; other types.
+# Ranges of MessagePack's first byte: small integers; maps, arrays and strings with inline sizes; other types.
 _MAP, _LIST, _TEXT, _OTHER, _NEGATIVE = 0x80, 0x90, 0xA0, 0xC0, 0xE0
 _CONSTANTS = {0xC0: None, 0xC2: False, 0xC3: True}
 _UNSIGNED, _SIGNED, _INTEGERS_END = 0xCC, 0xD0, 0xD4
-# First bytes of texts, lists and maps whose size follows, and in how many bytes.
+# First bytes of strings, arrays and maps whose size follows, and the bytes of the size.
 _TEXTS, _LISTS, _MAPS = {0xD9: 1, 0xDA: 2, 0xDB: 4}, {0xDC: 2, 0xDD: 4}, {0xDE: 2, 0xDF: 4}
 _MOST_DEPTH = 32
 
 
 def unpack(data: bytes) -> Any:
-    """The value that data begin with.
+    """Decode the value at the beginning of the data.
 
     Raises:
-        ValueError: they are cut off, too deep, or of a type that code objects do not use.
+        ValueError: the data are truncated, too deeply nested, or of a type that code objects do not use.
     """
     try:
         return _value(data, 0, 0)[0]
-    except (IndexError, TypeError, UnicodeDecodeError) as error:  # TypeError: a key that is a list or a map
+    except (IndexError, TypeError, UnicodeDecodeError) as error:  # TypeError: a key is a list or a map
         raise ValueError("damaged MessagePack") from error
 
 
 def _value(data: bytes, at: int, depth: int) -> tuple[Any, int]:
-    """A value, and where it ends."""
+    """A value, and the offset of its end."""
     if depth > _MOST_DEPTH:
         raise ValueError("MessagePack that is too deep")
     kind = data[at]

@@ -1,6 +1,6 @@
-"""Launches of kernels on the emulated GPU: loads their code and runs one workgroup after another.
+"""Kernel launches on the emulated GPU: load the code and run the workgroups one after another.
 
-The emulator's C part by ctypes; the structures are those of csrc/workgroup.c.
+Wraps the emulator's C part by ctypes; the structures are those of csrc/workgroup.c.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 LANES = 64
-ENDED, BARRIER, UNKNOWN, TOO_LONG, FAULT = range(5)  # why a workgroup stopped
+ENDED, BARRIER, UNKNOWN, TOO_LONG, FAULT = range(5)  # reasons why a workgroup stopped
 
 
 LAUNCHER = ctypes.CFUNCTYPE(
@@ -30,7 +30,7 @@ LAUNCHER = ctypes.CFUNCTYPE(
 
 
 class Registers(StrEnum):
-    """The registers of a wave: scalar ones, vector ones and those for accumulation, of 64 lanes each."""
+    """Registers of a wave: scalar, vector and accumulation registers, the latter two of 64 lanes each."""
 
     SGPRS = "emu_sgprs"
     VGPRS = "emu_vgprs"
@@ -38,7 +38,7 @@ class Registers(StrEnum):
 
 
 class Launch(ctypes.Structure):
-    """The state that a workgroup is run with."""
+    """Parameters of a workgroup's execution."""
 
     _fields_ = (
         ("program", c_void_p),
@@ -60,12 +60,12 @@ class Launch(ctypes.Structure):
 
 
 def _register(number: int) -> str:
-    """The name of a register, of which the emulator numbers 256 v, 256 a and then s."""
+    """Name of a register; the emulator numbers 256 v, 256 a and then s."""
     return f"{'vas'[number // 256 % 3]}{number % 256}"
 
 
 class Fault(ctypes.Structure):
-    """The first error of a wave."""
+    """First error of a wave."""
 
     _fields_ = (
         *((name, c_uint32) for name in ("kind", "wave", "other", "lane", "address")),
@@ -92,7 +92,7 @@ class Fault(ctypes.Structure):
 
 
 class Window(ctypes.Structure):
-    """Memory that kernels may touch."""
+    """Memory that kernels may access."""
 
     _fields_ = (("start", c_uint64), ("bytes", c_uint64))
 
@@ -114,7 +114,7 @@ class EmulatorLibrary:
         self.instruction_bytes = int(self._library.emu_instruction_size())
 
     def set_arch(self, arch: str, *, races: bool) -> None:
-        """Behave as an architecture where architectures differ; `races`: look for races in LDS."""
+        """Select the behaviour of an architecture; `races`: detect races in LDS."""
         for name, value in (
             ("emu_detect_races", races),
             ("emu_fnuz", arch != "gfx950"),
@@ -124,54 +124,54 @@ class EmulatorLibrary:
             c_int.in_dll(self._library, name).value = int(value)
 
     def mark_changes(self, *, on: bool) -> None:
-        """Count instructions, and mark which of them change anything, which takes time."""
+        """Count instructions and mark those with any effect, which is slow."""
         c_int.in_dll(self._library, "emu_mark_changes").value = int(on)
 
     def taken(self, instruction: int) -> tuple[int, bool]:
-        """How many times the instruction decoded at an address was taken, and whether it once changed something."""
+        """Execution count of the instruction decoded at an address, and whether it ever had an effect."""
         at = c_void_p(instruction)
         return int(self._library.emu_times(at)), bool(self._library.emu_has_changed(at))
 
     def set_launcher(self, launcher: Any) -> None:
-        """Have a `LAUNCHER` carry out what programs launch; it must be kept."""
+        """Set the `LAUNCHER` that executes launches; the caller must keep a reference."""
         self._library.emu_set_launcher(launcher)
 
     def set_message(self, text: str) -> None:
-        """Set the message that HIP gives for an error that is not its own."""
+        """Set HIP's message for an error of the emulator."""
         self._library.emu_set_message(text.encode())
 
     def set_arguments(self, address: int, size: int) -> None:
-        """Name the memory that holds a kernel's arguments."""
+        """Set the memory of a kernel's arguments."""
         Window.in_dll(self._library, "emu_arguments").start = address
         Window.in_dll(self._library, "emu_arguments").bytes = size
 
     def confine(self, address: int, size: int) -> None:
-        """Let kernels touch no memory of this process but their arguments and this; a size of 0 lets them touch all."""
+        """Restrict kernels to their arguments and this range of process memory; size 0 lifts the restriction."""
         Window.in_dll(self._library, "emu_window").start = address
         Window.in_dll(self._library, "emu_window").bytes = size
 
     def start_group(self, launch: Launch, place: tuple[int, int, int]) -> None:
-        """Set up the workgroup at a place of the grid."""
+        """Set up the workgroup at a position of the grid."""
         self._library.emu_group_start(ctypes.byref(launch), *place)
 
     def run_group(self, launch: Launch) -> int:
-        """Run it; why it stopped."""
+        """Run the workgroup; returns why it stopped."""
         return int(self._library.emu_group_run(ctypes.byref(launch)))
 
     def registers(self, kind: Registers, wave: int = 0) -> Any:
-        """A pointer to a wave's registers, until the next `start_group`."""
+        """Pointer to a wave's registers, valid until the next `start_group`."""
         return getattr(self._library, str(kind))(wave)
 
     def lds(self) -> int:
-        """The address of the LDS."""
+        """Address of the LDS."""
         return int(self._library.emu_lds())
 
     def fault(self) -> Fault:
-        """The error of the last workgroup."""
+        """Error of the last workgroup."""
         return Fault.in_dll(self._library, "emu_fault")
 
     def instruction(self, address: int, left: int) -> tuple[str, int]:
-        """The name of the instruction at an address, and how many of the program's dwords that are left it has."""
+        """Name of the instruction at an address, and its number of dwords; `left` dwords remain in the program."""
         room = ctypes.create_string_buffer(100)
         count = self._library.emu_instruction_at(c_void_p(address), c_uint64(left), room, len(room))
         return room.value.decode(), int(count)
@@ -180,23 +180,23 @@ class EmulatorLibrary:
 _NOT_SUPPORTED = 801  # hipError_t
 _MOST_VARIABLE, _RACES_VARIABLE = "CKH_EMU_MOST", "CKH_EMU_RACES"
 REACHED_VARIABLE = "CKH_EMU_REACHED"
-_MOST_INSTRUCTIONS = 50_000_000  # of a wave
-_MOST_THREADS, _MOST_LDS = 1024, 160 << 10  # of a workgroup; bytes
-_MODE = 0xC0  # the register MODE at the start: fp64 and fp16 keep denormals; fp32's come from the kernel's descriptor
+_MOST_INSTRUCTIONS = 50_000_000  # per wave
+_MOST_THREADS, _MOST_LDS = 1024, 160 << 10  # per workgroup; bytes
+_MODE = 0xC0  # initial MODE register: fp64 and fp16 keep denormals; the bits of fp32 are from the kernel's descriptor
 _FP32_DENORMALS = 0x30
 _LDS_GRANULE = 512
-_FETCHED = 64  # bytes behind the arguments that may be loaded with them
+_FETCHED = 64  # bytes after the arguments that may be loaded with them
 _MOST_MESSAGE = 500
 
 Place = tuple[int, int, int]
 
 
 class EmulatorError(Exception):
-    """A kernel did something wrong, or something that the emulator cannot do."""
+    """A faulty kernel, or an unsupported instruction."""
 
 
 class LoadedProgram:
-    """A loaded code object, and room for its instructions, which are decoded when they are reached first."""
+    """A loaded code object, and storage for its instructions, which are decoded on first execution."""
 
     def __init__(self, code: CodeObject, instruction_bytes: int) -> None:
         self.code = code
@@ -205,23 +205,23 @@ class LoadedProgram:
         self.room = ctypes.create_string_buffer(self.dwords * instruction_bytes)
 
     def left(self, pc: int) -> int:
-        """How many dwords there are from an address on, 0 if it is none of its instructions'."""
+        """Number of dwords from an address to the end of the code, 0 if it is not the address of an instruction."""
         at, odd = divmod(pc - self.base, 4)
         return self.dwords - at if 0 <= at < self.dwords and not odd else 0
 
     def reached(self, library: EmulatorLibrary) -> dict[int, tuple[int, bool]]:
-        """By the offsets of the instructions that were reached, from where the code begins: `EmulatorLibrary.taken`."""
+        """Results of `EmulatorLibrary.taken` by offset of the executed instructions from the beginning of the code."""
         room, size, first = ctypes.addressof(self.room), library.instruction_bytes, self.base - self.code.base
         found = ((first + 4 * number, library.taken(room + size * number)) for number in range(self.dwords))
         return {at: taken for at, taken in found if taken[0]}
 
 
 class EmulatedGpu:
-    """The GPU.
+    """The emulated GPU.
 
     Args:
         library: the C part.
-        arch: what it is.
+        arch: the architecture.
     """
 
     def __init__(self, library: EmulatorLibrary, arch: str) -> None:
@@ -233,19 +233,19 @@ class EmulatedGpu:
         library.mark_changes(on=self._reached is not None)
 
     def launch(self, name: str, bundle: int, grid: Place, block: Place, arguments: Any, shared: int) -> int:
-        """Run a kernel of the bundle at an address; how many instructions its waves took.
+        """Run a kernel of the bundle at an address; returns the number of executed instructions of its waves.
 
         Args:
-            name: of the kernel, mangled.
-            bundle: the address of the offload bundle that holds it.
+            name: mangled name of the kernel.
+            bundle: address of the offload bundle that contains it.
             grid: workgroups along x, y and z.
             block: threads of a workgroup along x, y and z.
             arguments: pointers to the explicit arguments.
-            shared: bytes of LDS beside the kernel's own.
+            shared: bytes of dynamic LDS, in addition to the kernel's own.
 
         Raises:
-            EmulatorError: it does not end, races, touches what is not its own, or holds what is not emulated.
-            ValueError: the bundle has no code that can be loaded, or no such kernel.
+            EmulatorError: it does not end, has a race, an access out of bounds, or an unsupported instruction.
+            ValueError: the bundle has no loadable code, or no such kernel.
         """
         program = self._program(bundle)
         if name not in program.code.kernels:
@@ -288,7 +288,7 @@ class EmulatedGpu:
         launch.lds_bytes = -(-(kernel.lds + shared) // _LDS_GRANULE) * _LDS_GRANULE
         launch.user_count, launch.user[: len(user)] = len(user), user
         launch.id_bits = kernel.id_bits
-        # Later architectures have a register of their own for it.
+        # Later architectures have a separate register for it.
         launch.scratch_offset = self._arch == "gfx90a" and kernel.takes_scratch_offset
         launch.mode = _MODE | (_FP32_DENORMALS if kernel.keeps_denormals else 0)
         launch.most = self._most
@@ -308,14 +308,14 @@ class EmulatedGpu:
             raise EmulatorError(f"a wave takes more than {self._most} instructions{where}")
 
     def _text(self, pc: int, program: LoadedProgram) -> str:
-        """The name and words of an instruction at a place."""
+        """Name and words of an instruction at an address."""
         name, count = self._library.instruction(pc, program.left(pc))
         words = (ctypes.c_uint32 * count).from_address(pc)
         return f"{name} ({' '.join(f'{word:08x}' for word in words)})"
 
 
 def _places(grid: Place) -> Iterator[Place]:
-    """Every workgroup, x fastest."""
+    """Positions of all workgroups, x fastest."""
     return ((x, y, z) for z in range(grid[2]) for y in range(grid[1]) for x in range(grid[0]))
 
 
@@ -323,7 +323,7 @@ _attached: list[Any] = []
 
 
 def attach(path: Path | str, arch: str) -> None:
-    """Serve what this process launches through the stand-in for libamdhip64 at a path.
+    """Execute this process's launches through the replacement of libamdhip64 at a path.
 
     Raises:
         OSError: it cannot be loaded.

@@ -1,1 +1,1 @@
-"""Reading files of strangers with bounds, and writing files whole."""
+"""Bounded reading of untrusted files, and atomic writing."""

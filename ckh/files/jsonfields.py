@@ -1,8 +1,8 @@
-"""Reading JSON: the one parser of strangers' JSON, and files field by field, each fault reported by file and field.
+"""JSON: a bounded parser for untrusted input, and field-by-field validation with errors that name file and field.
 
-Python's own parser takes any depth until its stack ends, integers that nothing can hold, a field twice, and a hundred
-times the memory of the text; what passes here has at most `MOST_DEPTH` levels, `MOST_VALUES` values and integers of 64
-bits.
+Python's own parser accepts any depth until the stack overflows, integers of any size, duplicate fields, and may use a
+hundred times the memory of the text; this one limits documents to `MOST_DEPTH` levels, `MOST_VALUES` values and
+integers of 64 bits.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 MOST_DEPTH = 64
-MOST_VALUES = 1 << 22  # in a document: Python takes up to a hundred bytes for each
-MOST_MODEL_VALUES = 1 << 20  # in a JSON file of a model's folder: twice what training writes at most
+MOST_VALUES = 1 << 22  # per document: Python uses up to a hundred bytes for each
+MOST_MODEL_VALUES = 1 << 20  # in a JSON file of a model's folder: twice the maximum that training writes
 
 T = TypeVar("T", str, bool, int)
 
@@ -34,7 +34,7 @@ _SHOWN = 80
 
 
 class JsonError(ValueError):
-    """Text that is not JSON, or such as nobody writes; `line` is where, from 1, or 0 if that is not known."""
+    """Text that is not valid JSON, or exceeds the limits; `line` is its line from 1, or 0 if unknown."""
 
     def __init__(self, message: str, line: int = 0) -> None:
         super().__init__(message)
@@ -44,18 +44,18 @@ class JsonError(ValueError):
 def parse_json(
     text: str | bytes, *, unique: bool = False, decimals: bool = False, most_values: int = MOST_VALUES
 ) -> Any:
-    """The document that a text is.
+    """Parse a document.
 
     Args:
         text: the text, or its bytes in UTF-8.
-        unique: refuse an object that has a field twice.
-        decimals: give numbers that are no integers as `Decimal`, with the digits that the text has; integers are then
-            of any size, for the reader to judge.
-        most_values: how many values it may have.
+        unique: refuse objects with duplicate fields.
+        decimals: return non-integer numbers as `Decimal`, with all digits of the text; integers are then of any size,
+            to be checked by the caller.
+        most_values: maximum number of values.
 
     Raises:
         JsonError: it is not JSON, is nested more than `MOST_DEPTH` levels deep, has an integer beyond 64 bits, more
-            than `most_values` values, or half of a surrogate pair.
+            than `most_values` values, or an unpaired surrogate.
     """
     marks = (b",", b"[", b"{") if isinstance(text, bytes) else (",", "[", "{")
     if sum(map(text.count, marks)) > most_values:  # type: ignore[arg-type]
@@ -74,7 +74,7 @@ def parse_json(
         raise _too_deep() from error
     except JsonError:
         raise
-    except ValueError as error:  # of Python's limit to the digits of an integer
+    except ValueError as error:  # by Python's limit on the digits of an integer
         raise _too_large() from error
     _check(document, any_integer=decimals)
     try:
@@ -85,11 +85,11 @@ def parse_json(
 
 
 def require_characters(text: str | bytes, document: Any) -> None:
-    """Refuse a document with half of a surrogate pair in a text or name, which can be written nowhere.
+    """Refuse a document with an unpaired surrogate in a string or name, which cannot be encoded.
 
     Args:
-        text: what was parsed; only escapes, and in bytes the encoding of a surrogate, can say one.
-        document: what it says, of a bounded depth.
+        text: the parsed text; only escapes, and in bytes the encoding of a surrogate, can produce one.
+        document: the parsed document, of bounded depth.
 
     Raises:
         UnicodeEncodeError: there is one.
@@ -99,11 +99,11 @@ def require_characters(text: str | bytes, document: Any) -> None:
 
 
 def read_json(path: Path, *, unique: bool = False, decimals: bool = False) -> Any:
-    """The document in a file.
+    """Read the document in a file.
 
     Raises:
-        DataError: it cannot be read, has more than `MOST_TEXT_BYTES`, or as `parse_json`; the message has the line
-            where that is known.
+        DataError: it cannot be read, has more than `MOST_TEXT_BYTES`, or as `parse_json`; the message has the line if
+            known.
     """
     text = as_text(path, read_bytes(path, MOST_TEXT_BYTES))
     try:
@@ -114,11 +114,11 @@ def read_json(path: Path, *, unique: bool = False, decimals: bool = False) -> An
 
 @contextmanager
 def model_fields(path: Path) -> Iterator[JsonFields]:
-    """The fields of a JSON file of a model's folder, plain or gzipped; a faulty one is reported as of the model.
+    """The fields of a JSON file of a model's folder, plain or gzipped; errors are reported as of the model.
 
     Raises:
         ModelError: the file cannot be read, has more than `MOST_MODEL_BYTES` unpacked or `MOST_MODEL_VALUES` values,
-            is not JSON of an object, or a field was refused within the context.
+            is not a JSON object, or a field was refused within the context.
     """
     try:
         content = unpacked(read_bytes(path, MOST_MODEL_BYTES), str(path), MOST_MODEL_BYTES)
@@ -181,8 +181,8 @@ def _too_large() -> JsonError:
 class JsonFields:
     """The object of a JSON file, whose fields are taken one by one.
 
-    Each method takes one field, checks its type and raises `DataError` naming file and field. `finish` refuses what
-    was not taken: a misspelt field is an error, not a default.
+    Each method takes one field, checks its type and raises `DataError` naming file and field. `finish` refuses fields
+    that were not taken: a misspelt field is an error, not a default.
     """
 
     def __init__(self, path: Path, values: Any, where: str = "") -> None:
@@ -271,26 +271,26 @@ class JsonFields:
         return tuple((m, n, k) for m, n, k in value)
 
     def part(self, name: str) -> JsonFields:
-        """An object inside this one."""
+        """A nested object."""
         return JsonFields(self._path, self._take(name), f"{self._where}{name}.")
 
     def has(self, name: str) -> bool:
-        """True if there is such a field and it was not taken."""
+        """True if there is such a field and it has not been taken."""
         return name in self._values
 
     def is_string(self, name: str) -> bool:
-        """True if a field that is still to be taken holds text."""
+        """True if a field that has not been taken is a string."""
         return isinstance(self._values.get(name), str)
 
     def is_null(self, name: str) -> bool:
-        """True if a field is null; one that is, is taken."""
+        """True if a field is null; it is then taken."""
         if self._values.get(name, self) is not None:
             return False
         del self._values[name]
         return True
 
     def finish(self) -> None:
-        """Refuse fields that nobody took."""
+        """Refuse fields that were not taken."""
         for name in self._values:
             self.fail(name, "is not a known field")
 
@@ -300,7 +300,7 @@ class JsonFields:
         return self._values.pop(name)
 
     def fail(self, name: str, problem: str) -> NoReturn:
-        """Report a field."""
+        """Report an invalid field."""
         raise DataError(f"{self._path}: {self._where}{name} {problem}", code="bad-field")
 
 

@@ -1,4 +1,4 @@
-"""Locks of files that one process at a time may use, also on file systems without locks, as some of NFS and Lustre."""
+"""Exclusive file locks, also on file systems without locks, such as some NFS and Lustre mounts."""
 
 from __future__ import annotations
 
@@ -11,30 +11,31 @@ from pathlib import Path
 _NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
 _HOLDER = ".holder"
 _POLL_S = 0.2
-_FIELDS = 4  # of a holder's line
-_START_FIELD = 18  # of /proc/PID/stat, behind the state
-_ENDED = ("Z", "X")  # states of a process that only its parent keeps
+_FIELDS = 4  # of the holder's line
+_START_FIELD = 18  # of /proc/PID/stat, after the state
+_ENDED = ("Z", "X")  # states of a process that has ended
 
 
 class FileLock:
-    """A lock of an open file, which ends when that is closed or its process ends.
+    """Lock of an open file, released when the file is closed or the process ends.
 
-    Where the file system has none, a file beside it says who holds it until `release`. If that process ends without,
-    the next one of its machine takes the lock; one of another machine cannot know, and leaves it.
+    On a file system without locks, a file beside it names the holder until `release`. If the holder dies without
+    releasing it, the next process of its machine takes the lock; another machine cannot detect that, and respects the
+    lock.
 
     Args:
-        path: of the file.
+        path: path of the file.
     """
 
     def __init__(self, path: Path) -> None:
         self.holder_path = path.with_name(path.name + _HOLDER)
-        self._is_named = False  # whether the file beside holds it
+        self._is_named = False  # whether the lock is held by the file beside
 
     def take(self, file: int) -> bool:
-        """Lock an open file that is, or will be, at the path; False if another process or another lock has it.
+        """Lock an open file that is, or will be, at the path; False if another process or lock has it.
 
         Raises:
-            OSError: it cannot be locked, or the file beside not be written.
+            OSError: it cannot be locked, or the file beside cannot be written.
         """
         if self._is_named:
             return True
@@ -53,7 +54,7 @@ class FileLock:
         """Lock an open file as soon as no other process has it.
 
         Raises:
-            OSError: as of `take`.
+            OSError: as `take`.
         """
         try:
             fcntl.flock(file, fcntl.LOCK_EX)
@@ -64,12 +65,12 @@ class FileLock:
                 time.sleep(_POLL_S)
 
     def holder(self) -> str:
-        """The process and the machine that hold it, where a file says so; else empty."""
+        """Process and machine of the holder, if stated by a file; else empty."""
         fields = self._held_by().split()
         return f"process {fields[0]} on {fields[-1]}" if len(fields) == _FIELDS else ""
 
     def release(self) -> None:
-        """Remove the file beside, if it is ours; a lock of the file system ends with the open file."""
+        """Remove the file beside, if it is ours; a lock of the file system is released by closing the file."""
         if self._is_named:
             self._is_named = False
             self.holder_path.unlink(missing_ok=True)
@@ -89,7 +90,7 @@ class FileLock:
             return True
 
     def _remove_of_gone(self) -> bool:
-        """Remove the file of a process that has ended; False if it has not, or that cannot be known."""
+        """Remove the file of a process that has ended; False if it has not, or if that is unknown."""
         held_by = self._held_by()
         if not _is_gone(held_by):
             return held_by == "" and not self.holder_path.exists()
@@ -98,7 +99,7 @@ class FileLock:
             self.holder_path.rename(taken)
         except FileNotFoundError:
             return True
-        if taken.read_text(encoding="utf-8") != held_by:  # another process was quicker, and holds it
+        if taken.read_text(encoding="utf-8") != held_by:  # another process was faster, and has the lock
             taken.rename(self.holder_path)
             return False
         taken.unlink()
@@ -112,7 +113,7 @@ class FileLock:
 
 
 def _line(process: int) -> str:
-    """A process, when it started, the system that its number is of, and the name of the machine."""
+    """A process, its start time, the system of its number, and the name of the machine."""
     return f"{process} {_start_of(process)} {_system()} {os.uname().nodename}\n"
 
 
@@ -124,7 +125,7 @@ def _is_gone(line: str) -> bool:
 
 
 def _start_of(process: int) -> str:
-    """When a process started, in ticks of the system; "gone" if there is none, or it has ended."""
+    """Start time of a process, in clock ticks; "gone" if it does not exist or has ended."""
     try:
         state, *fields = (
             Path(f"/proc/{process}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
@@ -135,7 +136,7 @@ def _start_of(process: int) -> str:
 
 
 def _system() -> str:
-    """An identifier of this boot of this machine and of this container, in which process numbers are unique."""
+    """Identifier of this boot of this machine and of this container, in which process numbers are unique."""
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="utf-8").strip()
         return f"{boot}/{Path('/proc/self/ns/pid').readlink()}"

@@ -31,7 +31,7 @@ _AT_FDCWD, _RENAME_EXCHANGE = -100, 2  # linux/fcntl.h, linux/fs.h
 _NO_EXCHANGE = (errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP)
 _NO_LINK = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS)
 _TAKEN = (errno.EEXIST, errno.ENOTEMPTY, errno.ENOTDIR)
-_free: set[Path] = set()  # what `check_output` found nothing at, until it is written
+_free: set[Path] = set()  # paths that `check_output` found free, until they are written
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class FileKind:
     is_one: Callable[[Path], bool]
 
     def difference(self, path: Path) -> str:
-        """Reason why a path is not of this kind, or an empty string; empty and missing files are."""
+        """Reason why a path is not of this kind, or an empty string; empty and missing files are of any kind."""
         if not path.is_file():
             return "it is not an ordinary file"
         return "" if path.stat().st_size == 0 or self.is_one(path) else f"not a valid {self.name}"
@@ -52,8 +52,8 @@ class FileKind:
 class FolderKind:
     """A kind of folder: its name, and a test of its files.
 
-    `owns` gives for a folder what says whether a file in it, by its path within the folder, is part of such a folder;
-    None if the folder is none.
+    `owns` returns for a folder a predicate that tells whether a file, by its path within the folder, is part of it;
+    None if the folder is not of this kind.
     """
 
     name: str
@@ -78,10 +78,10 @@ def check_output(
 
     Args:
         out: file or folder; it is not created.
-        kind: what will be written.
-        force: whether one of the same kind may be replaced.
-        inputs: files and folders that the work reads; those that do not exist are passed over.
-        instead: what else can be done about one that exists, for the hint.
+        kind: kind of the output.
+        force: whether an output of the same kind may be replaced.
+        inputs: files and folders that the work reads; missing ones are ignored.
+        instead: alternative to replacing an existing output, for the hint.
 
     Raises:
         UsageError: `out` is an input, exists and `force` is not set, or is of another kind.
@@ -103,7 +103,7 @@ def refuse_planted(out: Path) -> None:
     """Refuse an output behind a link of another user (`planted_link`).
 
     Raises:
-        OutputError: one does, or a folder on the way cannot be looked at.
+        OutputError: there is such a link, or a parent folder cannot be read.
     """
     try:
         link = planted_link(out)
@@ -115,7 +115,7 @@ def refuse_planted(out: Path) -> None:
 
 
 def head_of(path: Path) -> bytes:
-    """The first bytes of a file, which show its kind; empty if it cannot be read."""
+    """First bytes of a file, which identify its kind; empty if it cannot be read."""
     try:
         with path.open("rb") as file:
             return file.read(HEAD_BYTES)
@@ -128,11 +128,11 @@ def open_output(path: Path) -> Iterator[BinaryIO]:
     """Open a file that replaces `path` atomically when the context ends without an error.
 
     Raises:
-        UsageError: `check_output` found nothing there, and now there is something, which is as it was; see `_put_new`.
-        OutputError: it cannot be written; what was there is as it was.
+        UsageError: the path was free at `check_output`, and no longer is; see `_put_new`.
+        OutputError: it cannot be written; an existing file is unchanged.
     """
     refuse_planted(path)
-    target = Path(os.path.realpath(path))  # a symbolic link stays one
+    target = Path(os.path.realpath(path))  # keep symbolic links
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         with open_atomic(target, _put_new if target in _free else Path.replace) as file:
@@ -143,7 +143,7 @@ def open_output(path: Path) -> Iterator[BinaryIO]:
 
 
 def write_output(path: Path, content: bytes) -> None:
-    """Write a file atomically; errors as of `open_output`."""
+    """Write a file atomically; errors as in `open_output`."""
     with open_output(path) as file:
         file.write(content)
 
@@ -156,8 +156,8 @@ def write_folder(out: Path, files: Iterable[tuple[str, bytes]]) -> None:
         files: path within it and content of each.
 
     Raises:
-        UsageError: `check_output` found nothing there, and now there is something, which is as it was; see `_put_new`.
-        OutputError: it cannot be written; what was there is as it was.
+        UsageError: the path was free at `check_output`, and no longer is; see `_put_new`.
+        OutputError: it cannot be written; an existing folder is unchanged.
     """
     refuse_planted(out)
     target = Path(os.path.realpath(out))
@@ -207,7 +207,7 @@ def _refuse_existing(out: Path, kind: FileKind | FolderKind, *, force: bool, ins
 
 
 def existing_parent(out: Path) -> Path:
-    """The folder in which a file is or will be, or the nearest above that exists."""
+    """Parent folder of a file, or the nearest ancestor that exists."""
     return next(folder for folder in Path(os.path.realpath(out)).parents if folder.exists())
 
 
@@ -221,7 +221,7 @@ def _put_new(part: Path, target: Path) -> None:
     """Rename a file or folder to `target` if it is free or an empty folder, else to a free name beside it.
 
     Raises:
-        UsageError: something is; what was written is kept beside.
+        UsageError: the target is in use; the output is kept under the other name.
     """
     end = "" if part.is_dir() else target.suffix
     further = (target.with_name(f"{target.name.removesuffix(end)}-{number}{end}") for number in count(2))
@@ -253,7 +253,7 @@ def _put_in_place(part: Path, target: Path) -> None:
     if not target.exists():
         part.rename(target)
     elif not _exchange(part, target):
-        # A file system that cannot exchange: a kill between the two renames leaves the old one under its hidden name.
+        # Without exchange, a kill between the two renames leaves the old folder under its hidden name.
         old = part.with_suffix(".old")
         target.rename(old)
         try:

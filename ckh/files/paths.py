@@ -1,4 +1,4 @@
-"""Where ckh finds what it ships and keeps what it makes."""
+"""Locations of shipped files, caches and user data."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 MODELS_VARIABLE = "CKH_MODELS"
-PROBES = "probes"  # folder, in that for what a user adds, of what was measured of first choices
-COMPILED = "compiled"  # folder, in archspecs, of what ships of these reports
-RESOURCES = "resources"  # folder, in the cache, of what compilers reported of kernels
-_NAME_LENGTH = 40  # of a hidden name: with what is added it is never too long
+PROBES = "probes"  # folder of measured first choices, in the user data folder
+COMPILED = "compiled"  # folder of shipped compiler reports, in archspecs
+RESOURCES = "resources"  # folder of compiler reports on kernels, in the cache
+_NAME_LENGTH = 40  # of a hidden name, so that it is never too long with its suffix
 _PACKAGE = Path(__file__).resolve().parents[1]
 
 
 def data_dir(name: str) -> Path:
-    """The folder `name` ("archspecs", "docs", "models") that ships: inside the package, or beside it in a checkout.
+    """Shipped folder `name` ("archspecs", "docs", "models"): inside the package, or beside it in a checkout.
 
     Raises:
         DataError: neither exists.
@@ -37,18 +37,18 @@ def data_dir(name: str) -> Path:
 
 
 def shipped_data() -> Path:
-    """The folder of measured data that ship: in a checkout or source distribution alone; it may not exist."""
+    """Folder of shipped measured data, in a checkout or source distribution only; it may not exist."""
     return _PACKAGE.parent / "data"
 
 
 def cache_dir(name: str = "") -> Path:
-    """The folder for what can be made again: $CKH_CACHE_DIR, $XDG_CACHE_HOME/ckh or ~/.cache/ckh; in it, one by name.
+    """Cache folder: $CKH_CACHE_DIR, $XDG_CACHE_HOME/ckh or ~/.cache/ckh, or a subfolder by name.
 
-    It is created when missing, for its owner alone.
+    It is created if missing, accessible to its owner only.
 
     Raises:
         CacheError: it cannot be created.
-        DataError: others could change what is in it.
+        DataError: others could change its contents.
     """
     folder = _chosen("CKH_CACHE_DIR", "XDG_CACHE_HOME", ".cache")
     try:
@@ -72,7 +72,7 @@ def cache_dir(name: str = "") -> Path:
 
 
 def user_data_dir() -> Path:
-    """The folder for what a user adds (models of their own): $CKH_DATA_DIR, $XDG_DATA_HOME/ckh or ~/.local/share/ckh.
+    """Folder of user data (e.g. own models): $CKH_DATA_DIR, $XDG_DATA_HOME/ckh or ~/.local/share/ckh.
 
     It may not exist.
     """
@@ -80,10 +80,10 @@ def user_data_dir() -> Path:
 
 
 def model_folders() -> list[Path]:
-    """Where models are looked for, in this order: $CKH_MODELS, the user's data folder, those that ship.
+    """Search path of models: $CKH_MODELS, the user data folder, the shipped models.
 
     Raises:
-        UsageError: $CKH_MODELS names what is not a folder.
+        UsageError: $CKH_MODELS names a path that is not a folder.
     """
     named = [Path(part) for part in os.environ.get(MODELS_VARIABLE, "").split(os.pathsep) if part]
     for folder in named:
@@ -93,19 +93,19 @@ def model_folders() -> list[Path]:
             )
     try:
         shipped = [data_dir("models")]
-    except DataError:  # an installation without models works with those of its user
+    except DataError:  # an installation without models works with the user's
         shipped = []
     return [*named, user_data_dir() / "models", *shipped]
 
 
 def files_of_models(*more: str) -> list[tuple[str, os.stat_result]]:
-    """The files that the choice of a model follows from, as they are now: architectures, and models in all folders.
+    """Current files that determine the choice of a model: architectures, and models in all folders.
 
     Args:
-        more: other places where models are looked for.
+        more: additional folders of models.
 
     Raises:
-        UsageError: $CKH_MODELS names what is not a folder.
+        UsageError: $CKH_MODELS names a path that is not a folder.
     """
     found = files(str(data_dir("archspecs")))
     for place in (*map(str, model_folders()), *more):
@@ -115,7 +115,7 @@ def files_of_models(*more: str) -> list[tuple[str, os.stat_result]]:
 
 
 def files(folder: str) -> list[tuple[str, os.stat_result]]:
-    """The files of a folder by their paths; none where there is no folder."""
+    """Files of a folder with their paths; empty if it does not exist."""
     try:
         with os.scandir(folder) as entries:
             return sorted((one.path, one.stat()) for one in entries if one.is_file())
@@ -124,7 +124,7 @@ def files(folder: str) -> list[tuple[str, os.stat_result]]:
 
 
 def folders(folder: str) -> list[str]:
-    """The paths of the folders in a folder; none where there is no folder."""
+    """Paths of the subfolders of a folder; empty if it does not exist."""
     try:
         with os.scandir(folder) as entries:
             return sorted(one.path for one in entries if one.is_dir())
@@ -136,18 +136,18 @@ def _chosen(own: str, xdg: str, below_home: str) -> Path:
     if os.environ.get(own):
         return Path(os.environ[own]).expanduser().absolute()
     base = Path(os.environ.get(xdg, ""))
-    # The XDG specification has relative paths ignored.
+    # The XDG specification requires relative paths to be ignored.
     return (base if base.is_absolute() else Path.home() / below_home) / "ckh"
 
 
 def hidden_name(path: Path) -> Path:
-    """A new name beside `path` for what will be renamed to it."""
+    """New hidden name beside `path`, to be renamed to it."""
     return path.with_name(f".{path.name[:_NAME_LENGTH]}.{os.urandom(8).hex()}")
 
 
 @contextmanager
 def open_atomic(path: Path, put: Callable[[Path, Path], object] = Path.replace) -> Iterator[BinaryIO]:
-    """A file to write to, which is at `path` when the context ends without an error; until then it has a hidden name.
+    """Open a file under a hidden name, which is renamed to `path` when the context ends without an error.
 
     The mode is 0644 less the process's umask. `put` renames the file from one name to another.
 
@@ -167,10 +167,10 @@ def open_atomic(path: Path, put: Callable[[Path, Path], object] = Path.replace) 
 
 
 def write_atomic(path: Path, content: bytes) -> None:
-    """Write a file so that a reader, or a crash, sees the old content or the new and never a part.
+    """Write a file atomically: a reader, or a crash, sees the old or the new content, never a part.
 
     Raises:
-        OSError: as of `open_atomic`.
+        OSError: as in `open_atomic`.
     """
     with open_atomic(path) as file:
         file.write(content)

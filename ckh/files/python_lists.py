@@ -1,4 +1,4 @@
-"""Problems in AMD's Python files, read from the syntax tree: nothing in a file is ever executed."""
+"""Problem lists in AMD's Python files, parsed from the syntax tree: files are never executed."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-# A syntax tree takes 170 to 400 times the memory of its text. 8,000 problems as AMD writes them fit; it has 300 a file.
+# A syntax tree takes 170 to 400 times the memory of its text. 8,000 problems in AMD's notation fit; its files have 300.
 MAX_SOURCE_BYTES = 2 * MIB
-_MAX_BITS = 63  # Python refuses to print thousands of digits, and an error prints the value
+_MAX_BITS = 63  # Python refuses to print thousands of digits, and errors print the value
 
 
 @dataclass(frozen=True, slots=True)
 class WrittenForm:
-    """How problems of an operation are written out in Python.
+    """How problems of an operation are written in Python.
 
     Attributes:
-        example: one of them, for an error.
-        calls: names of the classes that are called, with all values written out.
-        fields: names of the values that have none, in their order; empty: all have names.
-        lists: words in the names of variables that hold lists of such values.
-        no_lists: words in names of variables that hold other lists.
+        example: an example, for an error.
+        calls: names of the classes that are called with literal values.
+        fields: names of the positional values, in order; empty: all are keywords.
+        lists: words in the names of variables that hold lists of problems.
+        no_lists: words in the names of variables that hold other lists.
     """
 
     example: str
@@ -39,17 +39,17 @@ class WrittenForm:
     no_lists: tuple[str, ...] = ()
 
     def is_list(self, name: str) -> bool:
-        """True if a variable of a name holds a list of problems."""
+        """True if a variable of this name holds a list of problems."""
         lower = name.lower()
         return any(word in lower for word in self.lists) and not any(word in lower for word in self.no_lists)
 
 
 def written_problems(path: Path, text: str, form: WrittenForm) -> Iterator[tuple[int, dict[str, Any]]]:
-    """The problems written out in a Python file: the line of each and its values by AMD's names.
+    """Problems in a Python file: the line of each and its values by AMD's names.
 
     Raises:
-        DataError: the text is not Python, too large or too deeply nested, a value stands twice in a problem, or no
-            problem is written out.
+        DataError: the text is not Python, too large or too deeply nested, a value is repeated in a problem, or there is
+            no problem.
     """
     nodes = sorted(_nodes(_tree(path, text), form), key=lambda node: (node.lineno, node.col_offset))
     read = [(node, _values(node, form)) for node in nodes]
@@ -80,7 +80,7 @@ def _tree(path: Path, text: str) -> ast.Module:
         raise larger_than(path, MAX_SOURCE_BYTES)
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of how its strings are written
+            warnings.simplefilter("ignore")  # about the syntax of strings
             return ast.parse(text)
     except SyntaxError as error:
         raise DataError(f"{path}:{error.lineno or 1}: not Python: {error.msg}", code="not-python") from error
@@ -91,7 +91,7 @@ def _tree(path: Path, text: str) -> ast.Module:
 
 
 def _nodes(tree: ast.Module, form: WrittenForm) -> Iterator[ast.expr]:
-    """The calls and the entries of lists that stand for problems."""
+    """Calls and list entries that are problems."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Call) and _name(node.func) in form.calls:
             yield node
@@ -106,7 +106,7 @@ def _name(node: ast.expr) -> str:
 
 
 def _values(node: ast.expr, form: WrittenForm) -> dict[str, Any] | None:
-    """The values of a problem by name; None if one has no name or is not written out."""
+    """Values of a problem by name; None if a value has no name or is not a literal."""
     if isinstance(node, ast.Call):
         unnamed, named = node.args, [(one.arg, one.value) for one in node.keywords]
     else:
@@ -121,7 +121,7 @@ def _values(node: ast.expr, form: WrittenForm) -> dict[str, Any] | None:
         if name is None or not isinstance(value, ast.Constant | ast.UnaryOp):
             return None
         try:
-            values[name] = ast.literal_eval(value)  # of these two kinds: a constant or a signed number
+            values[name] = ast.literal_eval(value)  # either a constant or a signed number
         except ValueError:
             return None
     return values

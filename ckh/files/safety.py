@@ -1,6 +1,6 @@
-"""Checks of who can change a file, or say where it leads.
+"""Checks of who can change a file, or redirect its path.
 
-What ckh finds in its caches it believes, and some of it is machine code; what it writes goes where its user said.
+ckh trusts the contents of its caches, which include machine code, and must write only where its user intended.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ _KNOWN_OWNERS = Path("/proc/self/uid_map")  # user_namespaces(7)
 _UNKNOWN_OWNER = Path("/proc/sys/kernel/overflowuid")
 _ALL = str(2**32 - 1)
 _SHARED = stat.S_ISVTX | stat.S_IWOTH  # the mode of /tmp
-_MAX_LINKS = 40  # Linux follows no more
+_MAX_LINKS = 40  # Linux's limit
 
 
 def why_unsafe(path: Path) -> str:
-    """Why somebody else could change what is at a path; empty if only its owner, who is us or root, can.
+    """Reason why another user could change a path; empty if only its owner, this user or root, can.
 
-    The rules are those of sshd (StrictModes): the path and every folder above it belong to us or to root, and neither
-    group nor others may write to them. Two things are no danger: a folder above that has the sticky bit, as /tmp has,
-    since what is in it can only be replaced by its owner; and a group that has no other member. In a user namespace
-    (a container) that does not know the owner of a folder, which is root as a rule, the modes alone decide.
+    The rules are those of sshd (StrictModes): the path and every folder above it belong to this user or root, and are
+    not writable by group or others. Two exceptions are safe: a folder above with the sticky bit, such as /tmp, since
+    its entries can only be replaced by their owners; and a group without other members. In a user namespace (a
+    container) that does not know the owner of a folder, usually root, only the modes count.
 
     Raises:
         OSError: the path does not exist.
@@ -43,14 +43,14 @@ def why_unsafe(path: Path) -> str:
 
 
 def planted_link(path: Path) -> Path | None:
-    """The first symbolic link on the way to a path, or at it, that another user may have planted; None if none is.
+    """First symbolic link on a path that another user may have planted; None if there is none.
 
-    The rule is that of Linux's fs.protected_symlinks, which may be off and does not hold for `os.path.realpath`: in a
-    folder with the sticky bit that everybody can write to, as /tmp, a link may be followed if it belongs to us or to
-    the owner of the folder, elsewhere always. What does not exist is not a link.
+    The rule is that of Linux's fs.protected_symlinks, which may be off and does not apply to `os.path.realpath`: in a
+    world-writable folder with the sticky bit, such as /tmp, a link may be followed if it belongs to this user or to the
+    owner of the folder; elsewhere always. Missing paths are not links.
 
     Raises:
-        OSError: a folder on the way cannot be looked at.
+        OSError: a folder on the path cannot be read.
     """
     whole = path.absolute()
     place, left, links = Path(whole.anchor), list(reversed(whole.parts[1:])), 0
@@ -71,7 +71,7 @@ def planted_link(path: Path) -> Path | None:
 
 
 def _unknown_owner() -> int | None:
-    """The owner that stands for those which our user namespace does not know; None if it knows all."""
+    """Owner id that represents unmapped owners in this user namespace; None if all owners are mapped."""
     try:
         known = _KNOWN_OWNERS.read_text(encoding="utf-8").split()
         return None if known[-1] == _ALL else int(_UNKNOWN_OWNER.read_text(encoding="utf-8"))
@@ -80,7 +80,7 @@ def _unknown_owner() -> int | None:
 
 
 def _is_alone(state: os.stat_result, place: Path) -> bool:
-    """True if the group of a file is its owner's own, without other members, and nobody else is in an access list."""
+    """True if the group of a file has no members besides its owner, and no other user is in an access list."""
     import grp
     import pwd
 

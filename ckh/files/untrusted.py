@@ -1,6 +1,6 @@
-"""Files that others wrote, read with bounds: their bytes, text, integers, CSV rows, and names that are to be used.
+"""Bounded reading of untrusted files: bytes, text, integers, CSV rows, and names.
 
-What a reader of a format needs to be safe stands here once. JSON is read by `ckh.files.jsonfields`.
+Safety checks common to all file formats. JSON is read by `ckh.files.jsonfields`.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 MIB = 1 << 20
-MOST_BYTES = 512 * MIB  # of a model's file, and of what a stranger's Parquet file takes in memory
-MOST_TEXT_BYTES = 64 * MIB  # of text that is read whole: JSON, problem files, tuned tables
-MOST_MODEL_BYTES = 16 * MIB  # of a JSON file of a model's folder, unpacked: twice the largest that training writes
-MOST_DATABASE_BYTES = 256 * MIB  # of a find database, of which a row is held for each solver
-# Of a packed file, unpacked: that much, and no more than so many times its own size. Forests pack to a third, find
-# databases to a tenth; what goes beyond is no such file.
+MOST_BYTES = 512 * MIB  # for a model's file, and for the memory of an untrusted Parquet file
+MOST_TEXT_BYTES = 64 * MIB  # for text that is read as a whole: JSON, problem files, tuned tables
+MOST_MODEL_BYTES = 16 * MIB  # for a JSON file of a model's folder, unpacked: twice the largest that training writes
+MOST_DATABASE_BYTES = 256 * MIB  # for a find database, which is kept in memory with a row per solver
+# Limits of an unpacked file: the size, and the ratio to its packed size. Forests are packed to a third, find databases
+# to a tenth; a higher ratio is not plausible.
 MOST_UNPACKED_BYTES = 2048 * MIB
 MOST_RATIO = 100
-SMALL_BYTES = 16 * MIB  # from which on the ratio counts
+SMALL_BYTES = 16 * MIB  # above which the ratio is checked
 
 GZIP_MAGIC, BZ2_MAGIC = b"\x1f\x8b", b"BZh"
 
@@ -36,7 +36,7 @@ _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]{0,127}")
 
 
 def read_bytes(path: Path, most: int = MOST_BYTES) -> bytes:
-    """The bytes of a file.
+    """Read the bytes of a file.
 
     Raises:
         DataError: it cannot be read, or has more than `most` bytes.
@@ -55,7 +55,7 @@ def read_bytes(path: Path, most: int = MOST_BYTES) -> bytes:
 
 
 def larger_than(path: Path, most: int) -> DataError:
-    """The error of a file that is larger than one of its kind may be."""
+    """Error of a file above the size limit of its kind."""
     return DataError(
         f"{path} is larger than {_size(most)}, the limit is for this kind of file",
         "cut it into several",
@@ -64,16 +64,16 @@ def larger_than(path: Path, most: int) -> DataError:
 
 
 def read_text(path: Path) -> str:
-    """The text of a file in UTF-8, without a byte order mark.
+    """Read a UTF-8 text file, without its byte order mark.
 
     Raises:
-        DataError: it cannot be read, is no such text, or has more than `MOST_TEXT_BYTES`.
+        DataError: it cannot be read, is not UTF-8, or has more than `MOST_TEXT_BYTES`.
     """
     return as_text(path, read_bytes(path, MOST_TEXT_BYTES))
 
 
 def as_text(path: Path, content: bytes) -> str:
-    """The text that the bytes of a file are.
+    """Decode the bytes of a file.
 
     Raises:
         DataError: they are not UTF-8; the message has the line.
@@ -86,15 +86,15 @@ def as_text(path: Path, content: bytes) -> str:
 
 
 def unpacked(content: bytes, name: str, most: int | None = None) -> bytes:
-    """The content of a gzip file; other content as it is.
+    """Unpack a gzip file; other content is returned unchanged.
 
     Args:
-        content: the file's.
-        name: the file's, for messages.
-        most: how many bytes it may hold; None: as many as `most_unpacked` says.
+        content: content of the file.
+        name: name of the file, for messages.
+        most: maximum size; None: as by `most_unpacked`.
 
     Raises:
-        DataError: it is damaged, or holds more than it may.
+        DataError: it is damaged, or exceeds the maximum.
     """
     if not content.startswith(GZIP_MAGIC):
         return content
@@ -121,12 +121,12 @@ def unpacked(content: bytes, name: str, most: int | None = None) -> bytes:
 
 
 def most_unpacked(packed_bytes: int) -> int:
-    """Bytes that a packed file of this size may hold."""
+    """Maximum unpacked size of a packed file."""
     return min(MOST_UNPACKED_BYTES, max(SMALL_BYTES, MOST_RATIO * packed_bytes))
 
 
 def too_large(name: str, limit: int) -> DataError:
-    """The error of a packed file that holds more than it may."""
+    """Error of a packed file above the limit."""
     return DataError(
         f"{name} unpacks to more than {_size(limit)}, more than any valid file",
         "unpack it yourself if you trust it",
@@ -135,10 +135,10 @@ def too_large(name: str, limit: int) -> DataError:
 
 
 def integer(text: str) -> int:
-    """The integer of at most 18 digits that a text says, also as 64.0.
+    """Parse an integer of at most 18 digits, also if written as 64.0.
 
     Raises:
-        ValueError: it says none.
+        ValueError: the text is not such an integer.
     """
     match = _INTEGER.fullmatch(text)
     if match is None:
@@ -147,10 +147,10 @@ def integer(text: str) -> int:
 
 
 def csv_rows(path: Path, text: str) -> Iterator[tuple[int, list[str]]]:
-    """The rows of CSV text, the header too, each with the number of its last line; cells without spaces around.
+    """Rows of CSV text, including the header, each with the number of its last line; cells are stripped.
 
     Raises:
-        DataError: a quote is not closed, or a cell is longer than csv's limit; the message has the line.
+        DataError: a quote is not closed, or a cell exceeds csv's limit; the message has the line.
     """
     reader = csv.reader(io.StringIO(text, newline=""), strict=True)
     try:
@@ -161,13 +161,13 @@ def csv_rows(path: Path, text: str) -> Iterator[tuple[int, list[str]]]:
 
 
 def require_name(text: object, what: str) -> str:
-    """A name from a file or of a folder that is to become a part of a path or of source code.
+    """Validate an external name that becomes part of a path or of source code.
 
-    Letters, digits and `_ . + -`, not beginning with a dot, a dash or a plus, and at most 128 of them: so it leads
-    nowhere else, ends no string, and prints nothing that is not seen.
+    At most 128 letters, digits and `_ . + -`, not beginning with a dot, a dash or a plus: so it cannot leave a folder,
+    end a string, or print invisible characters.
 
     Raises:
-        DataError: it is no such name.
+        DataError: it is invalid.
     """
     if not isinstance(text, str) or not _NAME.fullmatch(text):
         raise DataError(

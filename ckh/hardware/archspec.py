@@ -1,4 +1,4 @@
-"""`ArchSpec`: what one architecture can run."""
+"""`ArchSpec`: capabilities and limits of an architecture."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class HardwareProfile:
-    """The numbers of a device that the features use. Clock in MHz, caches in KB, LDS in bytes."""
+    """Properties of a device used by features. Clock in MHz, caches in KB, LDS in bytes."""
 
     num_cus: int
     simds_per_cu: int
@@ -31,16 +31,16 @@ class HardwareProfile:
     num_xcd: int
 
     def to_dict(self) -> dict[str, int]:
-        """All numbers by name, in the order of the dataset's columns."""
+        """All properties by name, in the order of the dataset's columns."""
         return asdict(self)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Peaks:
-    """A GPU's limits, by its maker: bytes of memory in GB/s; of a CU, operations in a clock, reads of LDS, registers.
+    """Peak rates of a GPU: memory bandwidth in GB/s; per CU: operations per clock, LDS read rate, registers.
 
-    `matrix_flops_per_cu_clock` has the operations of matrix instructions by element type and tile; those of tiles that
-    it leaves out are the type's (benchmarks/matrix_rates.py).
+    `matrix_flops_per_cu_clock` has the operations of matrix instructions by element type and tile; tiles that are not
+    listed have the type's rate (benchmarks/matrix_rates.py).
     """
 
     bandwidth_gb_s: int
@@ -53,7 +53,7 @@ class Peaks:
 
 @dataclass(frozen=True, slots=True)
 class LdsRule:
-    """How much of the LDS a pipeline may fill with its tiles of A and B."""
+    """Share of the LDS that a pipeline may use for its tiles of A and B."""
 
     fraction: float
     double_smem_buffer_halves: bool
@@ -61,7 +61,7 @@ class LdsRule:
 
 @dataclass(frozen=True, slots=True)
 class OperatorTile:
-    """The least tile of an operator, and what its tiles are multiples of, along M, N, K."""
+    """Minimum tile of an operator, and the divisors of its tiles, along M, N, K."""
 
     minimum: Triple
     alignment: Triple
@@ -69,7 +69,7 @@ class OperatorTile:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CommonRules:
-    """The rules that are the same on every architecture."""
+    """Rules common to all architectures."""
 
     pipeline_lds: Mapping[str, LdsRule]
     unsupported_traits: frozenset[tuple[str, str, str]]
@@ -80,7 +80,7 @@ class CommonRules:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ArchSpec:
-    """One architecture: its limits, what its kernels may use, and its hardware profile.
+    """An architecture: limits, kernel capabilities, and hardware profile.
 
     `gpus` are products with their compute units (of a die, where one is a device);
     `options` names the kernel options that it offers beyond the plain ones; `vector_divisibility` says that channels
@@ -121,7 +121,7 @@ class ArchSpec:
 
     @property
     def lds_capacity(self) -> int:
-        """Bytes of LDS that a block can have."""
+        """Maximum bytes of LDS of a block."""
         return self.hardware.lds_capacity
 
     @property
@@ -130,10 +130,10 @@ class ArchSpec:
         return self.machine is None
 
     def lds_budget(self, pipeline: str, *, double_smem_buffer: bool = False) -> int:
-        """Bytes that the tiles of A and B together may take.
+        """Maximum bytes of the tiles of A and B together.
 
         Raises:
-            UsageError: nothing is known about the pipeline.
+            UsageError: the pipeline is unknown.
         """
         if pipeline not in self.common.pipeline_lds:
             raise UsageError(
@@ -152,7 +152,7 @@ class ArchSpec:
         return option in self.options
 
     def accumulator(self, dtype: str, dtype_b: str | None = None) -> str:
-        """Type that products of A's `dtype` and B's (the same unless given) are summed in.
+        """Accumulator type of products of A's `dtype` and B's (the same by default).
 
         Raises:
             UsageError: the two are never multiplied.
@@ -164,7 +164,7 @@ class ArchSpec:
         raise UsageError(f"there is no accumulator for {pair[0]} x {pair[1]}", code="unsupported")
 
     def warp_tiles_for(self, dtype: str, *, dtype_b: str | None = None, preshuffle: bool = False) -> tuple[Triple, ...]:
-        """Tiles of the matrix instructions for a dtype; empty when there are none.
+        """Tiles of the matrix instructions for a dtype; empty if there are none.
 
         Raises:
             UsageError: the dtypes are never multiplied.
@@ -174,5 +174,5 @@ class ArchSpec:
         return table.get(key, ())
 
     def is_trait_unsupported(self, pipeline: str, epilogue: str, scheduler: str) -> bool:
-        """True if the three are known not to work together."""
+        """True if this combination is known not to work."""
         return (pipeline, epilogue, scheduler) in self.common.unsupported_traits

@@ -1,4 +1,4 @@
-"""The AMD GPUs of this machine, read from the kernel driver's files without opening one."""
+"""AMD GPUs of this machine, detected from the kernel driver's files without opening them."""
 
 from __future__ import annotations
 
@@ -17,10 +17,11 @@ KFD_NODES = Path("/sys/class/kfd/kfd/topology/nodes")
 
 PCI_DEVICES = Path("/sys/bus/pci/devices")
 
-# gfx_target_version is major * 10000 + minor * 100 + step; the name writes minor and step in base 16.
+# gfx_target_version is major * 10000 + minor * 100 + step; names have minor and step in base 16.
 _MAJOR, _MINOR = 10_000, 100
 
-# PCI's numbers of products (pci.ids), of virtual functions too: the name, and GB/s of the memory by AMD's data sheet.
+# PCI device ids of products (pci.ids), including virtual functions: name, and memory bandwidth in GB/s from AMD's data
+# sheets.
 _PRODUCTS = {
     0x74A0: ("MI300A", 5300),
     0x74A1: ("MI300X", 5300),
@@ -40,14 +41,14 @@ _ROCR, _HIP, _CUDA = _CHOOSING = ("ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES",
 
 @dataclass(frozen=True, slots=True)
 class Gpu:
-    """An AMD GPU as the kernel driver describes it; `number` is the one that the HIP runtime gives it.
+    """An AMD GPU as described by the kernel driver; `number` is its index in the HIP runtime.
 
     Attributes:
-        device_id: what the product is, by PCI; 0: not known, as of the others.
-        pci: the card's address, such as "0000:0c:00.0".
-        kfd_id: the kernel driver's own number.
-        num_xcd: dies that compute.
-        partition: how the card is divided, such as "CPX/NPS4"; empty if it cannot be.
+        device_id: PCI device id; 0: unknown, as for the other fields.
+        pci: PCI address, such as "0000:0c:00.0".
+        kfd_id: id in the kernel driver.
+        num_xcd: number of compute dies.
+        partition: partition modes, such as "CPX/NPS4"; empty if it cannot be partitioned.
     """
 
     number: int
@@ -62,24 +63,24 @@ class Gpu:
 
     @property
     def product(self) -> str:
-        """The name of the product, or its number; empty if neither is known."""
+        """Product name, or its device id; empty if neither is known."""
         unknown = f"device {self.device_id:#06x}" if self.device_id else ""
         return _PRODUCTS.get(self.device_id, (unknown, 0))[0]
 
     @property
     def bandwidth_gb_s(self) -> int:
-        """Peak bandwidth of the memory that is its own, in GB/s; 0 if the product is not known."""
+        """Peak bandwidth of its memory partition in GB/s; 0 if the product is unknown."""
         return _PRODUCTS.get(self.device_id, ("", 0))[1] // self.memory_parts
 
     @property
     def memory_parts(self) -> int:
-        """How many parts the memory and the cache before it are divided into."""
+        """Number of partitions of the memory and the memory-side cache."""
         found = re.search(r"NPS(\d+)$", self.partition)
         return max(1, int(found[1])) if found else 1
 
 
 def detect_gpu_arch(nodes: Path = KFD_NODES) -> str | None:
-    """Name of the first AMD GPU that may be used, e.g. "gfx942", or `None`."""
+    """Name of the first usable AMD GPU, e.g. "gfx942", or `None`."""
     gpus = visible_gpus(nodes)
     return gpus[0].arch if gpus else None
 
@@ -87,11 +88,11 @@ def detect_gpu_arch(nodes: Path = KFD_NODES) -> str | None:
 def visible_gpus(
     nodes: Path = KFD_NODES, environ: Mapping[str, str] = os.environ, cards: Path = PCI_DEVICES
 ) -> tuple[Gpu, ...]:
-    """The AMD GPUs in the order of the HIP runtime, read from the kernel driver's topology without opening one.
+    """AMD GPUs in the order of the HIP runtime, read from the kernel driver's topology without opening them.
 
-    As ROCm does, ROCR_VISIBLE_DEVICES chooses among all GPUs by number or the beginning of "GPU-<unique id>", and then
-    HIP_VISIBLE_DEVICES (else CUDA_VISIBLE_DEVICES) among those; a list ends at its first entry that names none. The
-    runtimes differ (rvd_filter of ROCr, Device::init of clr): an empty list is no GPU to ROCr, and no list to HIP.
+    As in ROCm, ROCR_VISIBLE_DEVICES selects among all GPUs by index or by a prefix of "GPU-<unique id>", and then
+    HIP_VISIBLE_DEVICES (else CUDA_VISIBLE_DEVICES) among those; a list ends at its first invalid entry. The runtimes
+    differ (rvd_filter of ROCr, Device::init of clr): an empty list selects no GPU in ROCr, and is ignored in HIP.
     """
     every = sorted(nodes.glob("*"), key=trailing_number)
     found = [gpu for node in every if (gpu := _gpu_of(node, cards)) is not None]
@@ -105,7 +106,7 @@ def visible_gpus(
 
 
 def remedy(root: Path = Path("/"), environ: Mapping[str, str] = os.environ) -> str:
-    """What to do where the HIP runtime finds no GPU, or not all, by what the system shows."""
+    """Remedy if the HIP runtime finds no GPU, or not all, from the state of the system."""
     kfd, renders = root / "dev/kfd", sorted((root / "dev/dri").glob("renderD*"))
     if not kfd.exists():
         return (
@@ -126,7 +127,7 @@ def remedy(root: Path = Path("/"), environ: Mapping[str, str] = os.environ) -> s
 
 
 def _gpu_of(node: Path, cards: Path) -> tuple[Gpu, str] | None:
-    """A GPU and its unique id, if the node is one."""
+    """A GPU and its unique id, if the node is a GPU."""
     values = dict(re.findall(r"^(\w+) (\d+)$", text_of(node / "properties"), re.MULTILINE))
     version = int(values.get("gfx_target_version", 0))
     if not version:
@@ -152,7 +153,7 @@ def _gpu_of(node: Path, cards: Path) -> tuple[Gpu, str] | None:
 
 
 def _pci_address(domain: int, location: int) -> str:
-    """A card's address. It is function 0: to tell a card's partitions apart, the driver numbers them as functions."""
+    """PCI address of a card. The function is 0: the driver uses functions to number the partitions of a card."""
     return f"{domain:04x}:{location >> 8 & 0xFF:02x}:{location >> 3 & 0x1F:02x}.0" if location else ""
 
 
@@ -167,7 +168,7 @@ def _chosen(gpus: list[tuple[Gpu, str]], words: Sequence[str], *, ends_when_repe
 
 
 def _number_of(word: str, unique_ids: Sequence[str]) -> int | None:
-    """Where the GPU stands that a number or the beginning of one unique id names."""
+    """Index of the GPU given by an index or a unique prefix of its id."""
     if word.startswith("gpu-"):
         found = [number for number, unique_id in enumerate(unique_ids) if unique_id.startswith(word)]
         return found[0] if len(found) == 1 else None

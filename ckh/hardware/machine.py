@@ -1,4 +1,4 @@
-"""This machine: its processor, read from files."""
+"""The processor of this machine, read from files."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-# (flag of /proc/cpuinfo, bytes of a vector register, number of them), widest first.
+# (flag of /proc/cpuinfo, bytes of a vector register, number of registers), widest first.
 _VECTOR_UNITS = (("avx512f", 64, 32), ("avx", 32, 16), ("asimd", 16, 32), ("sse2", 16, 16))
 _CLOCK_WHEN_UNKNOWN_MHZ = 2000
 _CACHE_WHEN_UNKNOWN_KB = {1: 32, 2: 512, 3: 0}
@@ -18,7 +18,7 @@ _UNITS_KB = {"K": 1, "M": 1024, "G": 1024 * 1024}
 class Machine(NamedTuple):
     """The processor of this machine.
 
-    Caches are those that the first core sees, in KB, 0 when there is none; `l3_domains` counts the level-3 caches.
+    Cache sizes are those seen by the first core, in KB, 0 if missing; `l3_domains` is the number of level-3 caches.
     """
 
     cores: int
@@ -58,12 +58,12 @@ def read_machine(root: Path = Path("/")) -> Machine:
 
 
 def machine_name() -> str:
-    """The system's name of this machine."""
+    """Host name of this machine."""
     return os.uname().nodename or "unknown"
 
 
 def processor_name(root: Path = Path("/")) -> str:
-    """The processor as `proc/cpuinfo` under `root` names it, or "unknown"."""
+    """Processor name in `proc/cpuinfo` under `root`, or "unknown"."""
     return processor_field("model name", root)
 
 
@@ -78,7 +78,7 @@ def processor_field(name: str, root: Path = Path("/")) -> str:
 
 
 def processor_identity() -> str:
-    """All that code depends on which is compiled for just this processor."""
+    """Everything that code compiled for this very processor depends on."""
     return "\0".join(processor_field(field) for field in ("vendor_id", "cpu family", "model", "model name", "flags"))
 
 
@@ -112,7 +112,7 @@ def _vectors(cpuinfo: str) -> tuple[int, int]:
 
 
 def text_of(path: Path) -> str:
-    """The content of a file without the spaces around it, empty if it cannot be read."""
+    """Stripped content of a file, empty if it cannot be read."""
     try:
         return path.read_text(encoding="utf-8").strip()
     except (OSError, UnicodeDecodeError):
@@ -120,6 +120,6 @@ def text_of(path: Path) -> str:
 
 
 def trailing_number(path: Path) -> int:
-    """The number at the end of a name, -1 if there is none: what to sort cpu10 after cpu9 by."""
+    """Number at the end of a name, -1 if there is none; sorts cpu10 after cpu9."""
     match = re.search(r"\d+$", path.name)
     return int(match[0]) if match else -1

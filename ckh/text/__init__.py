@@ -1,1 +1,1 @@
-"""What a person reads: lines on stderr, sentences, tables."""
+"""User-facing text: lines on stderr, sentences, tables."""

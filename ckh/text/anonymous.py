@@ -1,4 +1,4 @@
-"""Texts that leave this machine, without the names of its user and of itself, and without home folders."""
+"""Anonymize texts that leave this machine: user and host names, and home folders."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ _NO_SECRETS = ("", "root", "localhost")
 
 
 class Anonymizer:
-    """Replaces home folders by ~, and user and host names by USER and HOST, wherever they stand as words."""
+    """Replaces home folders by ~, and user and host names by USER and HOST, as whole words."""
 
     def __init__(self, environ: Mapping[str, str] = os.environ) -> None:
         users = {environ.get(name, "") for name in _USER_VARIABLES}
         homes = {environ.get("HOME", "")}
-        with suppress(KeyError):  # a container's user need not be in the table
+        with suppress(KeyError):  # a container's user may be missing in the table
             entry = pwd.getpwuid(os.getuid())
             users.add(entry.pw_name)
             homes.add(entry.pw_dir)
@@ -34,7 +34,7 @@ class Anonymizer:
         self._words = [(_words(hosts), _HOST), (_words(users), _USER)]
 
     def text(self, text: str) -> str:
-        """The text without them."""
+        """Anonymize a text."""
         for home in self._homes:
             text = re.sub(rf"{re.escape(home)}(?![^/\s:'\",;])", _HOME, text)
         text = _ANY_HOME.sub(_HOME, text)
@@ -43,7 +43,7 @@ class Anonymizer:
         return text
 
     def value(self, value: Any) -> Any:
-        """A value of JSON, all of whose texts are without them; keys are ours and stay."""
+        """Anonymize all strings of a JSON value; keys are ckh's and unchanged."""
         if isinstance(value, str):
             return self.text(value)
         if isinstance(value, list | tuple):
@@ -52,6 +52,6 @@ class Anonymizer:
 
 
 def _words(names: set[str]) -> re.Pattern[str]:
-    """Matches any of some names that are no part of a longer word; nothing if there are none."""
+    """Pattern of whole words among some names; matches nothing if there are none."""
     known = sorted((re.escape(name) for name in names if name not in _NO_SECRETS), key=len, reverse=True)
     return re.compile(rf"(?<![A-Za-z0-9])(?:{'|'.join(known) or '(?!)'})(?![A-Za-z0-9])", re.IGNORECASE)

@@ -1,4 +1,4 @@
-"""Notes, warnings and errors for the person, all on stderr; stdout is for results."""
+"""Notes, warnings and errors for the user, on stderr; stdout is for results."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ MEASURED, BORROWED, ESTIMATED = "measured", "borrowed", "estimated"
 _COLOURS = {"error": "31;1", "warning": "33;1", "hint": "36", MEASURED: "32", BORROWED: "33", ESTIMATED: "35"}
 # Control characters, what turns the direction of text round, and what is not a character (of a path that is no UTF-8).
 _HIDDEN = "[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
-_STEERING = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")  # but line feeds
+_STEERING = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")  # except line feeds
 _MOST_CHARACTERS = 2000
 _BEGIN, _END, _RESET = "\x0e", "\x0f", "\x1b[0m"  # around what `painted` marks, and after what is coloured
 _BY_LETTER = {basis[0]: _COLOURS[basis] for basis in (MEASURED, BORROWED, ESTIMATED)}
 
 
 def printable(text: str) -> str:
-    """The text on one line and as it is: what would steer a terminal is written as it is escaped in Python.
+    """Text on a single line; terminal control characters are escaped as in Python.
 
-    What is printed may come from a stranger's file. Of a text that is longer than a screen, the beginning and the end.
+    The text may come from an untrusted file. Text longer than a screen is shortened in the middle.
     """
     if len(text) > _MOST_CHARACTERS:
         half = _MOST_CHARACTERS // 2
@@ -39,7 +39,7 @@ def printable(text: str) -> str:
 
 
 def one_line(text: str) -> str:
-    """A text of a result on one line: line feeds are escaped too, bytes that are not text are kept."""
+    """Text of a result on a single line: line feeds are escaped too, undecodable bytes are kept."""
     return text if text.isprintable() else _STEERING.sub(_escaped, text).replace("\n", "\\n")
 
 
@@ -51,7 +51,7 @@ class _Result:
 
 
 def begin_result() -> None:
-    """Note that a command begins, which has written no result yet."""
+    """Record that a command begins, without a result yet."""
     _Result.is_begun = False
 
 

@@ -1,4 +1,4 @@
-"""Progress bars on stderr for long work; quiet where stderr is not a terminal."""
+"""Progress bars on stderr for long work, and occasional lines if stderr is not a terminal."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ckh.text.log import note
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-# When lines are printed where there is no bar: the first soon, so that one sees that something happens.
+# Times of lines without a bar: the first soon, to show that the work has begun.
 _FIRST_LINE_S = 2.0
 _INTERVAL_S = 30.0
 _BAR_WIDTH = 16
@@ -21,12 +21,12 @@ _BAR_WIDTH = 16
 
 @contextmanager
 def progress(title: str, total: int) -> Iterator[Callable[[int, str], None]]:
-    """Show how far some work is, with rate and time left.
+    """Show the progress of some work, with rate and remaining time.
 
     Yields:
-        A function `advance(steps, text)`: `steps` more are done, `text` says what is worked on. On a terminal it
-        moves a bar; elsewhere (CI logs) a line is printed after two seconds, and then every thirty. `advance(0, text)`
-        says what is begun: steps before the first such call were no work, and count for no rate.
+        A function `advance(steps, text)`: `steps` more are done, `text` is the current step. On a terminal it moves a
+        bar; elsewhere (CI logs) a line is printed after two seconds, and then every thirty. `advance(0, text)` marks
+        the beginning of work: steps before the first such call do not count for the rate.
     """
     if sys.stderr.isatty():
         with _bar(title, total) as advance:
@@ -55,7 +55,7 @@ def _bar(title: str, total: int) -> Iterator[Callable[[int, str], None]]:
         TextColumn("{task.fields[rate]}"),
         TextColumn("left"),
         TimeRemainingColumn(),
-        # What is worked on gives way first: kernels have long names.
+        # The current step is shortened first, as kernels have long names.
         TextColumn("{task.fields[text]}", table_column=Column(ratio=1, no_wrap=True, overflow="ellipsis")),
         console=Console(stderr=True),
         expand=True,
@@ -79,10 +79,10 @@ def _bar(title: str, total: int) -> Iterator[Callable[[int, str], None]]:
 
 @contextmanager
 def _plain(title: str, total: int) -> Iterator[Callable[[int, str], None]]:
-    """Lines from a thread of their own, which come even while the first step takes long."""
+    """Lines printed by a separate thread, even while the first step takes long."""
     start = time.monotonic()
     done, working_on = 0, ""
-    free: int | None = None  # steps before anything was begun
+    free: int | None = None  # steps before the beginning of work
 
     def advance(steps: int, text: str = "") -> None:
         nonlocal done, working_on, free, start
@@ -107,7 +107,7 @@ def _plain(title: str, total: int) -> Iterator[Callable[[int, str], None]]:
 
 
 def _line(title: str, steps: tuple[int, int, int], seconds: float, text: str) -> str:
-    """How far it is, with rate and time left as soon as one step of all is done that was not free."""
+    """Progress, with rate and remaining time once a counted step is done."""
     free, done, total = steps
     rate = (done - free) / seconds
     speed = f" ({rate:.1f}/s, {max(total - done, 0) / rate:.0f} s left)" if done > free else ""

@@ -1,4 +1,4 @@
-"""Sentences in lines that fit a terminal, with commands that can be pasted."""
+"""Wrap sentences to the terminal, with commands that can be pasted."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from typing import TYPE_CHECKING, TextIO
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-_COLUMNS = 80  # where there is no terminal
+_COLUMNS = 80  # without a terminal
 _LEAST_COLUMNS = 40
 
-# A command to copy, which reaches to the end of its line, and its words, an option with its value.
+# A command to copy, which extends to the end of its line, and its words; an option is joined to its value.
 _COMMAND = re.compile(r"(?:^|(?<=: )|(?<=  ))(?:ckh [a-z]+|printf) ")
 _SHELL_WORD = re.compile(r"(?:--[a-z-]+ (?=[^-&\s]))?(?:'[^']*'|\S)+")
 _GOES_ON = " \\"
 _LEAD = re.compile(r"(?:\S+ )?\S* {2,}")  # "model    ", "the model  ", or spaces
 
-_whole = False  # whether text is as wide as it is
+_whole = False  # whether text is not wrapped or shortened
 
 
 @contextmanager
 def whole_names(*, is_whole: bool) -> Iterator[None]:
-    """Leave tables and sentences as wide as they are while the context lasts, if that is wanted."""
+    """Disable wrapping and shortening of tables and sentences for the duration of the context, if requested."""
     global _whole  # noqa: PLW0603 - one for the process, as its stdout
     before, _whole = _whole, is_whole
     try:
@@ -35,7 +35,7 @@ def whole_names(*, is_whole: bool) -> Iterator[None]:
 
 
 def one_of(name: str, known: Iterable[str], also: Iterable[str] = ()) -> str:
-    """A hint with the known names, after the one that is spelled most alike.
+    """A hint with the known names, after the most similar one.
 
     Args:
         name: the unknown name.
@@ -51,7 +51,7 @@ def one_of(name: str, known: Iterable[str], also: Iterable[str] = ()) -> str:
 
 
 def room(stream: TextIO | None = None) -> int | None:
-    """The columns of the terminal that a stream is, stdout by default, or else 80; None, any, within `whole_names`."""
+    """Columns of the terminal of a stream, stdout by default, or else 80; None (unlimited) within `whole_names`."""
     if _whole:
         return None
     try:
@@ -63,15 +63,15 @@ def room(stream: TextIO | None = None) -> int | None:
 
 
 def prose(text: str, indent: int = 0, stream: TextIO | None = None) -> str:
-    """Sentences in lines that fit the terminal, or else 80 columns; within `whole_names` they stay in one.
+    """Wrap sentences to the terminal, or else to 80 columns; within `whole_names` they are not wrapped.
 
-    A word that is longer, a path or a name, is a line of its own and stays whole. The lines of a command at the end
-    (`ckh …`) end with a backslash, so that it can be pasted as it is.
+    A longer word, such as a path, is a line of its own and not broken. The lines of a command at the end (`ckh …`) end
+    with a backslash, so that it can be pasted.
 
     Args:
-        text: what the first line begins with, and all that follows.
-        indent: spaces before the further lines.
-        stream: where it is printed, stdout by default.
+        text: the text.
+        indent: indentation of continuation lines.
+        stream: output stream, stdout by default.
     """
     columns = room(stream)
     if columns is None or len(text) <= columns:
@@ -90,7 +90,7 @@ def prose(text: str, indent: int = 0, stream: TextIO | None = None) -> str:
 
 
 def shell_word(text: object) -> str:
-    """A word of a command to copy: quoted where a shell needs it; what cannot be printed, in escapes of its bytes."""
+    """A word of a command to copy: quoted for the shell if needed; unprintable bytes are escaped."""
     import shlex
 
     word = str(text)
@@ -101,12 +101,12 @@ def shell_word(text: object) -> str:
 
 
 def paragraphs(text: str) -> str:
-    """Lines as `prose`, the further ones of each as far to the right as its second column, or its beginning."""
+    """Wrap lines as `prose`, with continuation lines indented to the second column of each, or its beginning."""
     return "\n".join(prose(line, len(found[0]) if (found := _LEAD.match(line)) else 0) for line in text.split("\n"))
 
 
 def filled(words: Sequence[str], width: int) -> list[str]:
-    """Words in lines; one that is longer is a line of its own."""
+    """Wrap words; a longer word is a line of its own."""
     lines: list[str] = []
     for word in words:
         if lines and len(lines[-1]) + 1 + len(word) <= width:

@@ -11,11 +11,11 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 
-_LEAST_WIDTH = 10  # of a column whose cells are shortened
+_LEAST_WIDTH = 10  # minimum width of a shortened column
 _GAP = 2
 HOW_WHOLE = "(--wide shows names whole)"
-_LEAST_HEAD = 4  # characters that a shortened text begins with
-_HEADS = (0.0, 0.25, 0.4, 0.55, 0.7)  # of the width, before the cut; names differ most at their ends
+_LEAST_HEAD = 4  # minimum characters at the beginning of a shortened text
+_HEADS = (0.0, 0.25, 0.4, 0.55, 0.7)  # shares of the width before the cut; names differ most at their ends
 
 _BARS = "▁▂▃▄▅▆▇█"
 
@@ -29,8 +29,8 @@ def table_text(
 ) -> str:
     """A table that fits the terminal, or else 80 columns; the first column left-aligned, the others right-aligned.
 
-    Where it is too wide, sentences take several lines, and names without a space are shortened in the middle; within
-    `whole_names` nothing is.
+    If it is too wide, sentences are wrapped, and names without a space are shortened in the middle; not within
+    `whole_names`.
 
     Args:
         title: sentence above the table.
@@ -64,7 +64,7 @@ def table_text(
 
 
 def sparkline(values: Sequence[float], low: float | None = None, high: float | None = None) -> str:
-    """A bar for each value, from the least to the largest of them, or from `low` to `high`: ▁▂▃▄▅▆▇█."""
+    """A bar for each value, from minimum to maximum, or from `low` to `high`: ▁▂▃▄▅▆▇█."""
     if not values:
         return ""
     least = min(values) if low is None else low
@@ -74,9 +74,9 @@ def sparkline(values: Sequence[float], low: float | None = None, high: float | N
 
 
 def _fitting(by_column: Sequence[Sequence[str]], space: int) -> tuple[list[int], int]:
-    """Widths of columns that fit, and the gap between them, which is narrow where sentences would be wrapped.
+    """Column widths that fit, and the gap between columns, which is reduced before sentences are wrapped.
 
-    Heads give way first.
+    Headings are wrapped first.
     """
     least = [min(max(map(_longest_word, cells)), _LEAST_WIDTH) for cells in by_column]
     wide = [max(_longest_word(cells[0]), *map(len, cells[1:]), 0) for cells in by_column]
@@ -92,7 +92,7 @@ def _longest_word(text: str) -> int:
 
 
 def _fitted(cells: Sequence[str], width: int) -> list[list[str]]:
-    """The lines of each cell of a column that is so wide."""
+    """Lines of each cell of a column, given its width."""
     whole = [cell for cell in cells if " " not in cell]
     cut = shortened(whole, width)
     if len(set(cut)) < len(set(whole)):  # no two rows may look the same
@@ -116,7 +116,7 @@ def _total(widths: Sequence[int], gap: int) -> int:
 
 
 def _narrowed(widths: Sequence[int], least: Sequence[int], space: int, gap: int) -> list[int]:
-    """The widths with the widest made narrower until all fit, none under its least."""
+    """Reduce the largest widths until all fit, none below its minimum."""
     narrow = list(widths)
     while _total(narrow, gap) > space:
         spare = [i for i, width in enumerate(narrow) if width > least[i]]
@@ -139,7 +139,10 @@ def _line(cells: Sequence[str], widths: Sequence[int], gap: int, bases: Sequence
 
 
 def shortened(names: Sequence[str], width: int) -> list[str]:
-    """Texts of at most `width` characters: longer ones are cut in the middle, where that leaves most of them apart."""
+    """Shorten texts to at most `width` characters.
+
+    They are cut in the middle, at the position that keeps most of them distinct.
+    """
     texts = [printable(name) for name in names]
     tried = [[_cut(text, width, max(_LEAST_HEAD, int(width * share))) for text in texts] for share in _HEADS]
     return max(tried, key=lambda cut: len(set(cut)))
