@@ -1,4 +1,4 @@
-"""Options that evaluate, validate and report share."""
+"""Options shared by evaluate, validate and report."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`ckh tune`: from the shapes of a model to a table that its server uses."""
+"""`ckh tune`: from the shapes of a model to a tuned table for its server."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def tune(
 
 
 def _print_plan(tuning: ModelTuning) -> None:
-    """Print the steps, and what `ckh bench` says of its own."""
+    """Print the steps, and the output of `ckh bench --dry-run` for each measurement."""
     from ckh.tune.tuning import dry
 
     _, _, measuring = tuning.planned()

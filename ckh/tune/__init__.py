@@ -1,4 +1,4 @@
-"""`ckh tune`: from the shapes of a model to a table that its server uses, by the commands that exist.
+"""`ckh tune`: from the shapes of a model to a tuned table for its server, using the other commands.
 
 Called, it is `ckh.api.tuner.tune`.
 """

@@ -1,4 +1,4 @@
-"""What a tuning is asked for, and the file that remembers it and which steps are done."""
+"""Settings of a tuning, and the file that stores them with the finished steps."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 FILE = "tune.json"
-# What another call on the same folder may change, and the step that is then repeated, with those that follow.
+# Settings that a later call on the same folder may change, and the first step to repeat then.
 _REPEATS = {"budget": "bench", "to": "export"}
 # Targets of ckh export: whether they need a trained model, and whether they take measured rows.
 TARGETS = {
@@ -30,22 +30,22 @@ TARGETS = {
     "inductor": (False, False),
     "miopen": (False, False),
 }
-_LISTED = "shapes"  # the step before which nothing was chosen
+_LISTED = "shapes"  # the last step before the choice of settings
 
 
 @dataclass(frozen=True, slots=True)
 class TuneSettings:
-    """What is tuned.
+    """Settings of a tuning.
 
     Attributes:
-        sources: of shapes, as of `ckh shapes`.
+        sources: sources of shapes, as of `ckh shapes`.
         options: further options of `ckh shapes`, as typed.
         op: the operation; None: the one with the most work.
         variant: direction of convolutions.
         arch: the architecture; None: the device's.
         dtype: the element type; None: the sources' or the device's.
-        device: the device's kind; None: `ckh bench` chooses.
-        budget: time of measuring, as typed.
+        device: kind of device; None: chosen by `ckh bench`.
+        budget: measuring time, as typed.
         to: target of the export, or None.
         installed: the AITER whose tables are kept, or None.
     """
@@ -81,12 +81,12 @@ class TuneOptions:
 
     Attributes:
         tp: ranks of tensor parallelism.
-        tokens: rows of a language model's GEMMs, with commas.
-        batch: images, clips or samples at a time, with commas.
+        tokens: rows of a language model's GEMMs, separated by commas.
+        batch: batch sizes (images, clips or samples), separated by commas.
         op: the operation; None: the one with the most work.
         variant: direction of convolutions.
         dtype: the element type; None: the shapes', on the host fp32.
-        device: the device's kind; None: hip where there is a GPU, else host.
+        device: kind of device; None: hip if there is a GPU, else host.
         arch: the architecture; None: the device's.
         budget: time for compiling and measuring.
         to: target of the export.
@@ -107,10 +107,10 @@ class TuneOptions:
 
 
 def settings_of(sources: Sequence[str], given: TuneOptions) -> TuneSettings:
-    """The settings of a tuning of sources, with the device that is found here.
+    """Settings of a tuning of sources, with the device of this machine.
 
     Raises:
-        UsageError: the budget is no length of time, or there is no such operation or target.
+        UsageError: the budget is not a duration, or there is no such operation or target.
     """
     parse_duration(given.budget)
     if given.to is not None and given.to not in TARGETS:
@@ -137,10 +137,10 @@ def _options(**values: str | None) -> tuple[str, ...]:
 
 @dataclass(slots=True)
 class Progress:
-    """Which steps of a folder are done.
+    """Finished steps of a folder.
 
     Attributes:
-        done: their names.
+        done: names of the finished steps.
     """
 
     folder: Path
@@ -148,7 +148,7 @@ class Progress:
     done: list[str] = field(default_factory=list)
 
     def mark(self, name: str) -> None:
-        """Remember that a step is done.
+        """Record that a step is finished.
 
         Raises:
             OSError: the file cannot be written.
@@ -157,7 +157,7 @@ class Progress:
         self.write()
 
     def repeat_from(self, name: str) -> None:
-        """Forget that a step and those after it are done.
+        """Mark a step and those after it as unfinished.
 
         Raises:
             OSError: the file cannot be written.
@@ -173,12 +173,12 @@ class Progress:
 
 
 def progress_of(folder: Path, settings: TuneSettings) -> Progress:
-    """The progress of a folder: nothing done if it is new.
+    """Progress of a folder; empty if it is new.
 
     Raises:
         UsageError: it was begun with other settings.
         DataError: its file is damaged.
-        OSError: it cannot be made.
+        OSError: the folder cannot be created.
     """
     path = folder / FILE
     if not path.exists():

@@ -116,10 +116,10 @@ def evaluate(
 
 
 def _require_judged(found: Evaluated, least: int) -> None:
-    """Refuse a gate of efficiency with too few measured choices.
+    """Refuse an efficiency gate with too few measured choices.
 
     Raises:
-        DataError: fewer than the least were measured.
+        DataError: fewer than `least` were measured.
     """
     from ckh.assess.compare import too_few_choices
     from ckh.assess.report import Evaluation

@@ -133,7 +133,7 @@ def train(
     from ckh.learn.training.save import MODEL
     from ckh.learn.training.warm_start import read_start
 
-    # LightGBM's threads sleep while they wait, as others may need the cores; its library reads that when it is loaded.
+    # Let LightGBM's threads sleep while they wait, as others may need the cores; read when the library is loaded.
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
     said = [*(inputs or []), *data]
     request = TrainRequest(params, given, None if targets is None else _targets(targets), warm_start, tuned)
@@ -162,7 +162,7 @@ def train(
 
 @contextmanager
 def _interruptible() -> Iterator[None]:
-    """Report on Ctrl-C what was written."""
+    """On Ctrl-C, report what was written."""
     try:
         yield
     except KeyboardInterrupt:
@@ -179,7 +179,7 @@ def _require_distributable(options: TrainOptions, start: Start | None, cluster: 
 
 
 def _spread(cluster: Cluster, paths: Sequence[Path], variant: Direction | None, options: TrainOptions) -> FarFit:
-    """Rows, all or of a direction, on the workers of a cluster."""
+    """Distribute rows, all or of a direction, over the workers of a cluster."""
     from ckh.data.parts import read_parts
     from ckh.learn.training.far_fit import FarFit
 

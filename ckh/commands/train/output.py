@@ -88,7 +88,7 @@ class CurrentModel:
     model: str
     """Its folder, or the estimate's name."""
     validation: ModelComparison
-    """Held-out choices of the new model, with its own choices as start."""
+    """Held-out choices of the new model, with those of the current model as start."""
 
 
 class TrainDocument(Document):
