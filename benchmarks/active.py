@@ -1,11 +1,12 @@
-"""What `ckh bench --active` saves: pairs until a model is as good as one that learned from random pairs.
+"""Savings of `ckh bench --active`: pairs until a model is as good as one trained on random pairs.
 
     python -m benchmarks.active [--workers 1 64] [--seeds N] [SET ...]
 
-Replays runs on data that hold every kernel's time, a third of the problems held out. So many simulated workers measure
-at a time: what is chosen is pending, and nothing known of it, until its worker has measured it (a second for a problem
-and 60 ms for a pair, simulated; the times of kernels are the data's). What is known before is what
-`benchmarks/few_shots.py` takes. `ckh train`'s defaults learn from the pairs, and choose on the held-out problems.
+Replays runs on data with every kernel's time, with a third of the problems held out. Simulated workers measure in
+parallel: selected pairs are pending, and their times unknown, until their worker has measured them (a second per
+problem and 60 ms per pair, simulated; kernel times are from the data). Prior knowledge is the same as in
+`benchmarks/few_shots.py`. Models are trained on the pairs with the defaults of `ckh train`, and choose on the held-out
+problems.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ SETS = EXHAUSTIVE | TRAIN_SETS
 
 
 class _Known:
-    """Scores by what is known before, or by a model of the results so far."""
+    """Scores by prior knowledge, or by a model of the results so far."""
 
     def __init__(self, data: Replay, problems: NDArray[np.int64]) -> None:
         self._data, self._problems = data, problems
@@ -64,7 +65,7 @@ class _Known:
         return np.asarray(self.values[self.rows(problem, kernels)])
 
     def learn(self, rows: NDArray[np.int64]) -> None:
-        """Take a model of these rows, if it is better than what was known before."""
+        """Use a model of these rows, if it is better than prior knowledge."""
         learned = self._data.dataset.select(rows)
         options = quick_options(learned.op.training.defaults(len(learned)))
         if int(learned.problem_ids.max()) + 1 < FEWEST_LEARNED:
@@ -80,7 +81,7 @@ class _Known:
 
 
 def measured(data: Replay, problems: NDArray[np.int64], workers: int, seed: int) -> Iterator[NDArray[np.int64]]:
-    """The rows that a run measures, in the order in which their results come."""
+    """Rows measured by a run, in the order of their results."""
     known = _Known(data, problems)
     kernels = [data.kernel[data.rows[problem]] for problem in problems]
     chooser = PairChooser(by_worth(data.places[problems], seed), kernels, known, seed=seed)
@@ -106,7 +107,7 @@ def measured(data: Replay, problems: NDArray[np.int64], workers: int, seed: int)
 def chosen(
     data: Replay, problems: NDArray[np.int64], counts: list[int], workers: int, seed: int
 ) -> list[NDArray[np.int64]]:
-    """The first rows of a run, so many each time."""
+    """First rows of a run, for each count."""
     rows: list[int] = []
     for new in measured(data, problems, workers, seed):
         rows += new.tolist()
@@ -118,7 +119,7 @@ def chosen(
 def compare(
     data: Replay, held: NDArray[np.bool_], budgets: list[int], workers: list[int], seed: int, found: Found
 ) -> None:
-    """Add the efficiency on held-out problems of models of pairs that were chosen, and of three times as many."""
+    """Add the efficiency on held-out problems of models of selected pairs, and of three times as many random pairs."""
     is_held, problems = held[data.dataset.problem_ids], np.flatnonzero(~held)
 
     def add(label: str, pairs: int, rows: NDArray[np.int64]) -> None:

@@ -3,8 +3,8 @@
     ckh convert aiter_gemm_tuned.parquet --out all.parquet
     python benchmarks/aiter_data.py all.parquet data/aiter-gemm.parquet
 
-AITER's tables hold thousands of row counts of some layers, of which most say what their neighbours say. So that these
-layers do not outweigh the others, and the dataset is small, a layer keeps at most 24 of those that are left.
+AITER's tables have thousands of row counts for some layers, most with the same winner as their neighbours. So that
+these layers do not dominate, and the dataset is small, at most 24 of the remaining row counts are kept per layer.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from ckh.assess.winners import winner_rows
 from ckh.data.dataset import Dataset, read_dataset, write_dataset
 from ckh.data.numbering import group_numbers
 
-MOST_SIZES = 24  # of a layer
+MOST_SIZES = 24  # per layer
 
 
 def thinned(dataset: Dataset) -> Dataset:
-    """The rows of the problems that are kept."""
+    """Rows of the problems that are kept."""
     op = dataset.op
     rows = winner_rows(dataset)
     layer = group_numbers(

@@ -1,11 +1,11 @@
-"""How good models of AITER's GEMM kernels are on layers that they have not seen, pool by pool.
+"""Accuracy of models of AITER's GEMM kernels on unseen layers, by pool.
 
     python benchmarks/aiter_folds.py data/aiter-gemm.parquet --judge all.parquet --arch gfx950
 
-Layers (N, K) are dealt into folds, in all their row counts, families and devices at once. A model is trained on the
-layers of the other folds in the first file, and judged on the fold's layers in the second, of which none was left out.
-Beside it stands the kernel that wins most at the number of rows among the same training layers. Problems of a layer
-are missed together: the interval of a share is by drawing layers, not problems.
+Layers (N, K), with all row counts, families and devices, are split into folds. A model is trained on the layers of the
+other folds in the first file, and evaluated on the fold's layers in the second, which is complete. The baseline is the
+kernel that wins most often at the number of rows among the same training layers. As errors on problems of a layer are
+correlated, intervals are by resampling layers, not problems.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _DRAWS = 2000
 
 
 def folds_of(dataset: Dataset, folds: int) -> NDArray[np.int64]:
-    """The fold of each row, by its layer: the same in every file, and layers of a size are spread evenly."""
+    """Fold of each row, by its layer: the same in every file, with layers of a size distributed evenly."""
     layers = dataset.frame[list(dataset.op.problems.split_by)].to_numpy()
     mixed = (layers[:, 0] * 2654435761 + layers[:, 1] * 40503) % (2**32)
     return np.asarray((mixed >> 7) % folds, np.int64)
@@ -47,7 +47,7 @@ def folds_of(dataset: Dataset, folds: int) -> NDArray[np.int64]:
 def judged(
     train_data: Dataset, judge: Dataset, folds: int, options: TrainOptions
 ) -> Iterator[tuple[Dataset, winners.WinnerPlaces, NDArray[np.int64]]]:
-    """Each fold: the problems judged, how a model of the other folds ranks their winners, and the baseline's places."""
+    """For each fold: the evaluated problems, the model's ranks of their winners, and the baseline's ranks."""
     of_train, of_judge = folds_of(train_data, folds), folds_of(judge, folds)
     for fold in range(folds):
         learned, held = train_data.select(of_train != fold), judge.select(of_judge == fold)
@@ -58,7 +58,7 @@ def judged(
 
 
 def interval(is_hit: NDArray[np.bool_], layer: NDArray[np.int64]) -> tuple[float, float]:
-    """The 95 % interval of a share of problems, in which whole layers are drawn.
+    """95 % interval of a share of problems, by resampling whole layers.
 
     Args:
         is_hit: of each problem, shape (problems,).
@@ -79,7 +79,7 @@ def _part(dataset: Dataset, arguments: argparse.Namespace) -> Dataset:
 
 
 def main() -> None:
-    """Judge and print a table."""
+    """Evaluate and print a table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("data", type=Path, nargs="+")
     parser.add_argument("--judge", type=Path, required=True, action="append")

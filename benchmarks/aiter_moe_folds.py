@@ -1,13 +1,13 @@
-"""How good models of AITER's MoE kernels are on layers of models that they have not seen.
+"""Accuracy of models of AITER's MoE kernels on layers of unseen models.
 
     python benchmarks/aiter_moe_folds.py data/aiter-moe-gfx950.parquet data/aiter-moe-gfx942.parquet
 
-All problems of a model's layer (model_dim, inter_dim, experts) are held out at a time: all numbers of tokens and of
-chosen experts, stages and element types. What is judged is the answer of `ckh predict`: the first of its candidates.
-One that was not measured is counted, and the first behind it that was is judged instead; so is a problem whose best
-measured kernel is no candidate. The best average kernel is that of the other layers on each stage; of a problem that
-lacks it, the next best that it has. Problems of a layer are missed together: the interval of a mean is by drawing
-layers, not problems.
+All problems of a model's layer (model_dim, inter_dim, experts) are held out together: all numbers of tokens and experts
+per token, stages and element types. The answer of `ckh predict` is evaluated: the first of its candidates. If that was
+not measured, it is counted, and the first measured candidate is evaluated instead; problems whose best measured kernel
+is not a candidate are counted as well. The best average kernel is that of the other layers on each stage; for a problem
+that lacks it, the next best that was measured. As errors on problems of a layer are correlated, intervals are by
+resampling layers, not problems.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _EACH = "each stage"
 
 @dataclass(slots=True)
 class Held:
-    """What was found on held-out problems of a stage: efficiencies by what chooses, layers, and what is not covered."""
+    """Results on held-out problems of a stage: efficiency by method, layers, and gaps in coverage."""
 
     efficiency: dict[str, list[NDArray[np.float64]]] = field(default_factory=dict)
     layer: list[NDArray[np.int64]] = field(default_factory=list)
@@ -49,12 +49,12 @@ class Held:
 
 
 def with_choice(dataset: Dataset) -> Dataset:
-    """The rows of problems that leave a choice."""
+    """Rows of problems with several kernels."""
     return dataset.select(np.bincount(dataset.problem_ids)[dataset.problem_ids] > 1)
 
 
 def answered(dataset: Dataset, model: Model) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-    """The efficiency of each problem's first measured candidate, NaN without one, and what is not covered.
+    """Efficiency of each problem's first measured candidate, NaN without one, and gaps in coverage.
 
     Returns:
         Efficiencies, shape (problems,), and flags, shape (problems, 3): the first candidate was not measured, the best
@@ -76,7 +76,7 @@ def answered(dataset: Dataset, model: Model) -> tuple[NDArray[np.float64], NDArr
 
 
 def judged(dataset: Dataset, options: TrainOptions) -> dict[str, Held]:
-    """What is found on held-out layers, by stage."""
+    """Results on held-out layers, by stage."""
     found: dict[str, Held] = {}
     for arch in dataset.archs:
         part = dataset.select((dataset.frame["arch"] == arch).to_numpy())
@@ -118,7 +118,7 @@ def _add(
 
 
 def interval(values: NDArray[np.float64], layer: NDArray[np.int64]) -> tuple[float, float]:
-    """The 95 % interval of a mean, in which whole layers are drawn; both of shape (problems,)."""
+    """95 % interval of a mean, by resampling whole layers; both of shape (problems,)."""
     number = np.unique(layer, return_inverse=True)[1]
     problems, total = np.bincount(number), np.bincount(number, values)
     drawn = np.random.default_rng(0).integers(0, len(problems), (_DRAWS, len(problems)))
@@ -144,7 +144,7 @@ def _show(stage: str, held: Held) -> None:
 
 
 def main() -> None:
-    """Judge and print a table."""
+    """Evaluate and print a table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("data", type=Path, nargs="+")
     parser.add_argument("--trees", type=int)

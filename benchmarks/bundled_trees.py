@@ -1,11 +1,11 @@
-"""CK Tile inside source packages that people have: which interface it is of, and sample kernels compiled and executed.
+"""CK Tile in source packages: its interface, and sample kernels that are compiled and executed.
 
     python benchmarks/bundled_trees.py                          # flash-attn and tilelang
     python benchmarks/bundled_trees.py PACKAGE==VERSION … --arch gfx950 --keep FOLDER
 
-pip downloads a source package and unpacks it; its headers are copied from there. That pip then fails to build it, where
-what it needs is not installed, does not matter. Of each direction of convolutions and of GEMMs a kernel is compiled and
-executed on the emulated GPU. It needs a HIP compiler (HIPCC) and pip's package index.
+pip downloads and unpacks a source package; its headers are copied from there. It does not matter if pip then fails to
+build it for lack of dependencies. One kernel of each direction of convolutions and of GEMMs is compiled and executed on
+the emulated GPU. It needs a HIP compiler (HIPCC) and pip's package index.
 """
 
 from __future__ import annotations
@@ -34,19 +34,19 @@ _TIMEOUT_S = 1800.0
 
 
 class TreeError(Exception):
-    """A package has no source package, or no headers in it."""
+    """A package has no source package, or no CK headers in it."""
 
 
 def unpacked(package: str, to: Path) -> Path:
-    """The CK tree of a package's source package, copied into a folder.
+    """Copy the CK tree of a package's source package into a folder.
 
     Raises:
-        TreeError: pip does not find it, or it has no CK.
+        TreeError: pip does not find the package, or it has no CK.
     """
     with tempfile.TemporaryDirectory() as folder:
         options = ("--no-deps", "--no-binary", ":all:", "--no-build-isolation", "--no-clean", "-q", "--dest", folder)
         command = [sys.executable, "-m", "pip", "download", *options, package]
-        # pip leaves what it unpacked, or, where it could build the metadata, the archive alone.
+        # pip leaves what it unpacked, or only the archive if it could build the metadata.
         done = subprocess.run(
             command, env={**os.environ, "TMPDIR": folder}, capture_output=True, text=True, check=False
         )
@@ -63,7 +63,7 @@ def unpacked(package: str, to: Path) -> Path:
 
 
 def report(package: str, tree: Path, arch: str) -> bool:
-    """Print what a tree is, and what became of its sample kernels; False if one is wrong."""
+    """Print the version of a tree, and the results of its sample kernels; False if one is wrong."""
     include = tree / "include"
     headers = detect_interface(include)
     version = headers.version or "without a version"

@@ -1,16 +1,15 @@
-"""Makes the calibrations of shipped models (`calibration.json`): how far speeds and order lie apart on held-out folds.
+"""Makes the calibrations of shipped models (`calibration.json`): errors of speeds and order on held-out folds.
 
     python benchmarks/calibrate.py [MODEL ...] [--write | --seed N | --share S]
 
-`ckh train` writes the same where it has folds; models that were trained before it did, or without, get theirs here.
-For each fold, models are trained as the shipped one was, with as many trees and on all other problems; its own trees
-stay as they are. Prints what orders better on the folds, the ranking's score or the TFLOPS, with the mean difference in
-efficiency and its 95 % interval over problems; and the median error of the times of the first five kernels, as told by
-the TFLOPS alone and as calibrated by the table of the other half of the problems; and the share of these times within
-the interval, with the standard deviation of a problem's share, from which follows how well the share is known of so
-many problems.
-Takes minutes for each model. With --share, models of folds learn from a random part of the other problems: how the
-error of times depends on how many were measured.
+`ckh train` writes the same for models with folds; this is for models trained before it did, or without folds. For each
+fold, models are trained as the shipped one was, with as many trees and on all other problems; the shipped trees are
+unchanged. Prints which order is better on the folds, by the ranking's score or by TFLOPS, with the mean difference in
+efficiency and its 95 % interval over problems; the median error of the times of the first five kernels, by TFLOPS only
+and as calibrated on the other half of the problems; and the share of these times within the interval, with the standard
+deviation of a problem's share, which determines the accuracy of the share for a number of problems. Takes minutes per
+model. With --share, models of folds are trained on a random part of the other problems, to show the dependence of time
+errors on the amount of data.
 """
 
 from __future__ import annotations
@@ -80,7 +79,7 @@ def main() -> None:
 
 
 def _held_out(name: str, seed: int | None, share: float) -> tuple[Prepared, Floats, Floats]:
-    """The rows, and what the models of the other folds say of each: its score and its TFLOPS; NaN if none was asked."""
+    """The rows, and their scores and TFLOPS by the models of the other folds; NaN for folds that were not scored."""
     folder = ROOT / "models" / name
     given, manifest = read_json(folder / "feature_spec.json")["params"], read_json(folder / "train_manifest.json")
     ours: dict[str, Any] = manifest["ckh"]
@@ -111,7 +110,7 @@ def _held_out(name: str, seed: int | None, share: float) -> tuple[Prepared, Floa
 
 
 def _scores(boosting: Boosting, learned: NDArray[np.int64], held: NDArray[np.int64], trees: int) -> Floats:
-    """What a model of some rows orders others by."""
+    """Scores of rows by a model trained on others."""
     options, prepared = boosting.options, boosting.prepared
     fit = make_fit(RANK, prepared.dataset, options.rank)
     score = boosting.predicted(fit, boosting.fit(fit, learned, None, RANK, trees), learned, held)
@@ -122,7 +121,7 @@ def _scores(boosting: Boosting, learned: NDArray[np.int64], held: NDArray[np.int
 
 
 def _show(name: str, prepared: Prepared, score: Floats, told: Floats, tflops: Floats, *, speeds_order: bool) -> None:
-    """Print what orders better, whose times are nearer, and how many lie within the interval."""
+    """Print which order and which times are better, and how many times are within the interval."""
     rows = np.flatnonzero(np.isfinite(score) & np.isfinite(told) & (told > 0) & (tflops > 0))
     problem = np.unique(prepared.dataset.problem_ids[rows], return_inverse=True)[1]
     count, draw = int(problem.max()) + 1, np.random.default_rng(0)
@@ -158,7 +157,7 @@ def _show(name: str, prepared: Prepared, score: Floats, told: Floats, tflops: Fl
 def _times(
     table: Calibration, score: Floats, told: Floats, tflops: Floats, problem: NDArray[np.int64]
 ) -> Iterator[tuple[float, Floats]]:
-    """The predicted speed of each problem's first kernel, and measured over predicted times of the first ones."""
+    """Predicted speed of each problem's first kernel, and ratios of measured to predicted times."""
     for rows in in_order(score, problem):
         speeds = table.speeds(score[rows], told[rows])[:SHOWN]
         yield float(speeds[0]), speeds / tflops[rows[:SHOWN]]

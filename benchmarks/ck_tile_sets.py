@@ -1,10 +1,10 @@
-"""How many kernels of a rule set CK Tile's headers build for an architecture, and why the others are not built.
+"""Number of kernels of a rule set that CK Tile's headers build for an architecture, and reasons for the others.
 
     python benchmarks/ck_tile_sets.py gfx942 tiny [tests …] [--emit-only | --compiled] [--every N]
 
-Every direction, 2D and 3D, fp16, bf16 and fp32. Each kernel takes about 20 s of a core; what was compiled before is in
-the cache. --emit-only compiles nothing and counts the reasons; --compiled loads what was compiled before, and counts
-the others; --every 10 compiles each tenth kernel of a set. Needs hipcc and CK Tile's headers, and no GPU.
+Every direction, 2D and 3D, fp16, bf16 and fp32. Each kernel takes about 20 s on one core; kernels compiled before are
+cached. --emit-only compiles nothing and counts the reasons; --compiled loads kernels compiled before, and counts the
+others; --every 10 compiles every tenth kernel of a set. Needs hipcc and CK Tile's headers, but no GPU.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ if TYPE_CHECKING:
     from ckh.ops.grouped_conv.kernel import ConvKernel
 
 DTYPES = ("fp16", "bf16", "fp32")
-TIMEOUT_S = 1800.0  # of twelve kernels together, on a busy machine
+TIMEOUT_S = 1800.0  # for a unit of twelve kernels, on a busy machine
 
 
 def report(name: str, reports: list[BuildReport]) -> None:
-    """Print what became of a set's kernels."""
+    """Print the results of a set's kernels."""
     made = [one for one in reports if one.status is Status.OK]
     known = [one.resources for one in made if one.resources is not None]
     print(f"\n{name}: {len(reports)} kernels, {len(made)} compile and load")
@@ -44,14 +44,14 @@ def report(name: str, reports: list[BuildReport]) -> None:
 
 
 def report_emitted(name: str, kernels: list[ConvKernel], device: Device) -> None:
-    """Print how many sources there are, and why the others are not."""
+    """Print the number of sources, and the reasons for missing ones."""
     reasons = [reason for kernel in kernels if (reason := why_not(kernel, device))]
     print(f"\n{name}: {len(kernels)} kernels, {len(kernels) - len(reasons)} emitted")
     print_reasons(reasons)
 
 
 def why_not(kernel: ConvKernel, device: Device) -> str:
-    """Why a kernel is not emitted; empty if it is."""
+    """Reason why a kernel is not emitted; empty if it is."""
     try:
         device.emit(kernel)
     except UnsupportedKernelError as error:
@@ -60,13 +60,13 @@ def why_not(kernel: ConvKernel, device: Device) -> str:
 
 
 def print_reasons(reasons: Iterable[str]) -> None:
-    """Print each reason with how often it is one, most frequent first."""
+    """Print each reason with its count, most frequent first."""
     for reason, count in Counter(reasons).most_common():
         print(f"  {count:4d}  {reason}")
 
 
 def main() -> None:
-    """Build the sets that were named."""
+    """Build the given sets."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("arch")
     parser.add_argument("sets", nargs="+")

@@ -1,9 +1,9 @@
-"""Pairs per second of a bench on 1, 2, 4 and 8 workers of a Dask cluster, and the share that is not measuring.
+"""Pairs per second of a bench on 1, 2, 4 and 8 workers of a Dask cluster, and the overhead.
 
-Workers are processes of this machine whose kernels do nothing but wait, so that two cores do not hide what the cluster
-itself costs: each pair takes as long as is said, and a problem's inputs ten times that. All the rest is the code of a
-real run: problems given out one by one, jobs and replies sent, rows made and journalled. The client's CPU for a pair is
-that of its process, which has the scheduler of `local:N` too; it depends less on what else runs on the machine.
+Workers are processes of this machine whose kernels only sleep, so that two cores suffice to measure the overhead of the
+cluster: each pair takes the given time, and a problem's inputs ten times as long. Everything else is the code of a real
+run: problems are assigned one by one, jobs and replies sent, rows made and journalled. The client's CPU time per pair
+is that of its process, which also runs the scheduler of `local:N`; it depends less on other load of the machine.
 
     python benchmarks/cluster.py                  # 10 ms a pair
     python benchmarks/cluster.py --pair-ms 50 --workers 8
@@ -35,21 +35,21 @@ from ckh.schema import Status
 if TYPE_CHECKING:
     from ckh.cluster.calls import Cluster
 
-_INPUTS = 10  # a problem's inputs take as long as so many pairs
+_INPUTS = 10  # time of a problem's inputs, in pairs
 
 
 class _Waiting:
-    """A supervisor whose kernels only take time."""
+    """A supervisor whose kernels only sleep."""
 
     def __init__(self, *_: object) -> None:
         self.phase_s: dict[str, float] = {}
         self.restarts = 0
 
     def __exit__(self, *_: object) -> None:
-        """Nothing is to be ended."""
+        """Do nothing."""
 
     def run(self, _setup: Job, jobs: list[Job]) -> Any:
-        """Wait for each job, whose samples say how long."""
+        """Sleep for each job, whose samples state the duration."""
         pair_s = jobs[0].samples / 1e6
         time.sleep(_INPUTS * pair_s)
         for job in jobs:
@@ -58,16 +58,16 @@ class _Waiting:
 
 
 def _prepare() -> None:
-    """Have this worker wait instead of measuring, as a machine of its own."""
+    """Make this worker sleep instead of measuring, as a separate machine."""
     name = f"node{os.getpid()}"
-    # All of them share one CPU, which nobody locks.
+    # All of them share one CPU without a lock.
     changed = {"Supervisor": _Waiting, "machine_name": lambda: name, "_device_lock": nullcontext}
     for one, value in changed.items():
         setattr(remote, one, value)
 
 
 def pairs_per_second(cluster: Cluster, pair_s: float, problems: int, kernels: int) -> tuple[float, float]:
-    """Of a run with rows in a journal, once all workers know the device; and seconds of our own CPU for a pair."""
+    """Pairs per second of a run with a journal, and CPU seconds of this process per pair."""
     cluster.everywhere(_prepare)
     driver = ClusterDriver(
         cluster, remote.DeviceRequest(HOST_KIND, DeviceOptions()), HostDevice(), BenchLimits(), lambda: False
@@ -81,7 +81,7 @@ def pairs_per_second(cluster: Cluster, pair_s: float, problems: int, kernels: in
                 times = reply.samples_ns[0] / NS_PER_MS
                 journal.add(ResultRow("run", f"problem{task}", f"kernel{job.id}", Status.OK, "", times, times, 0.0))
 
-        driver.serve(in_order(range(len(driver.devices()))), work)  # warm
+        driver.serve(in_order(range(len(driver.devices()))), work)  # warm-up
         start, used = time.monotonic(), time.process_time()
         driver.serve(in_order(range(problems)), work)
         seconds, used = time.monotonic() - start, time.process_time() - used
@@ -90,7 +90,7 @@ def pairs_per_second(cluster: Cluster, pair_s: float, problems: int, kernels: in
 
 
 def _alone(pair_s: float, problems: int, kernels: int) -> float:
-    """Pairs per second of the same waiting in this process, without a cluster and a journal."""
+    """Pairs per second of the same sleeping in this process, without a cluster and a journal."""
     jobs = [Job(Op.MEASURE, number, samples=round(pair_s * 1e6)) for number in range(kernels)]
     start = time.monotonic()
     for task in range(problems):

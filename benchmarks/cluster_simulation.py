@@ -1,10 +1,10 @@
-"""A simulated run of `ckh bench --cluster` on many GPUs: how busy they are, what the client writes, what breaks first.
+"""Simulated run of `ckh bench --cluster` on many GPUs: their utilisation, the client's load, and the bottleneck.
 
-Nothing here is measured on a GPU. Problems and kernels are those of AMD's data, whose latencies say how long a pair
-takes; seconds for everything else are arguments. What the client does with a row (making and journalling it) is timed
-here. Devices take problems one after the other, as `ClusterDriver.serve` gives them out; some are slow, some are lost
-and come back later, and their problem begins again elsewhere. Before, compile nodes build the kernels in units, which
-are given out in the same way; what a kernel takes is what `benchmarks/compile_cost.py` measured.
+Nothing here is measured on a GPU. Problems and kernels are those of AMD's data, whose latencies determine the time of a
+pair; seconds for everything else are arguments. The client's work for a row (making and journalling it) is timed here.
+Devices take problems one after the other, as assigned by `ClusterDriver.serve`; some are slow, some are lost and return
+later, and their problem begins again elsewhere. Before that, compile nodes build the kernels in units, which are
+assigned in the same way, with the times of `benchmarks/compile_cost.py`.
 
     python benchmarks/cluster_simulation.py
     python benchmarks/cluster_simulation.py --gpus 100 1000 10000 --lost-a-day 0.05
@@ -33,13 +33,13 @@ _DAY_S = 86_400.0
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """What a simulated run came to.
+    """Result of a simulated run.
 
     Attributes:
-        hours: until the last problem was done.
-        busy: share of the devices' time that went into measuring what counts.
+        hours: time until the last problem is done.
+        busy: share of the devices' time spent on measurements that count.
         again: problems that were begun a second time.
-        rows_a_second: that the client takes.
+        rows_a_second: rows processed by the client.
     """
 
     hours: float
@@ -49,7 +49,7 @@ class Run:
 
 
 def problem_seconds(path: Path, pair_s: float, inputs_s: float, runs: int) -> tuple[np.ndarray, int]:
-    """Seconds that each problem of a dataset takes, and how many kernels it has."""
+    """Seconds of each problem of a dataset, and its number of kernels."""
     frame = read_dataset(path).valid().frame
     frame = frame.assign(problem=read_dataset(path).valid().problem_ids)
     kernels = frame.groupby("problem").size()
@@ -58,7 +58,7 @@ def problem_seconds(path: Path, pair_s: float, inputs_s: float, runs: int) -> tu
 
 
 def unit_seconds(options: argparse.Namespace, compilers: int) -> np.ndarray:
-    """Seconds that each unit of kernels takes one of so many compilers: some half of the mean, few several times it."""
+    """Seconds of each unit of kernels on one of `compilers` compilers: some half of the mean, few several times it."""
     units = math.ceil(options.pool / unit_size(options.pool, options.unit, compilers))
     spread = np.random.default_rng(1).lognormal(-(options.spread**2) / 2, options.spread, units)
     further = (options.unit * options.kernel_s - options.alone_s) / (options.unit - 1)
@@ -66,7 +66,7 @@ def unit_seconds(options: argparse.Namespace, compilers: int) -> np.ndarray:
 
 
 def simulate(seconds: np.ndarray, kernels: int, gpus: int, options: argparse.Namespace) -> Run:
-    """Give the problems to devices as they become free, or units to compilers."""
+    """Assign the problems to devices as they become free, or units to compilers."""
     random = np.random.default_rng(0)
     slowness = np.where(random.random(gpus) < options.slow, options.slow_by, 1.0) * random.normal(1.0, 0.01, gpus)
     left, again, end, useful = list(range(len(seconds)))[::-1], 0, 0.0, 0.0
@@ -88,7 +88,7 @@ def simulate(seconds: np.ndarray, kernels: int, gpus: int, options: argparse.Nam
 
 
 def rows_a_second(count: int) -> tuple[float, float]:
-    """Rows that a client can journal a second on this machine, and bytes of memory that each keeps."""
+    """Rows per second that a client can journal on this machine, and bytes of memory per row."""
     with tempfile.TemporaryDirectory() as folder:
         journal = JournalWriter(Path(folder))
         before, start = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, time.monotonic()

@@ -1,15 +1,15 @@
-"""CPU seconds for compiling kernels for a GPU, each alone and several together, and whether both give the same code.
+"""CPU seconds for compiling kernels for a GPU, singly and in units, and whether both give the same code.
 
     python benchmarks/compile_cost.py --out FOLDER [--arch gfx942] [--rule-set tiny] [--units N] [--alone N]
 
 All kernels of the rule set that the CK Tile headers can build are compiled twice, in the units of `ckh bench`: each
-alone, then the unit. A line of FOLDER/units.jsonl tells of each unit; what is there is not compiled again, so that the
-script goes on where it was interrupted. `--units N` does N of them, spread over all, and `--alone N` compiles at most N
-kernels of each unit alone. What was built together is kept as a cache of ckh's, FOLDER/cache (CKH_CACHE_DIR).
-Seconds are user seconds of the compilers, without those of the system.
+singly, then the unit. Each unit is a line of FOLDER/units.jsonl; finished units are not compiled again, so that the
+script can be interrupted. `--units N` compiles N of them, evenly distributed, and `--alone N` compiles at most N
+kernels of each unit singly. Kernels built in units are kept as a cache of ckh, FOLDER/cache (CKH_CACHE_DIR). Seconds
+are user seconds of the compilers, without system time.
 
-Device code is the same where the functions of the kernel and their descriptors in the code object are, byte by byte but
-for where a descriptor's function begins, and for distances to constants, which follow from what else is in the file.
+Device code is the same if the kernel's functions and their descriptors in the code object are equal byte by byte,
+except a descriptor's entry offset, and distances to constants, which depend on the other contents of the file.
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ if TYPE_CHECKING:
     from ckh.ops.grouped_conv.kernel import ConvKernel
 
 _TIMEOUT_S = 3600.0
-_GPU_FILE = b"\x7fELF\x02\x01\x01\x40"  # of 64 bits, for amdhsa
+_GPU_FILE = b"\x7fELF\x02\x01\x01\x40"  # 64 bits, for amdhsa
 _SYMBOL_TABLE, _FUNCTION = 2, 2
 # s_getpc_b64, then s_add_u32 and s_addc_u32 with a literal each.
 _DISTANCE = re.compile(rb"(\x00\x1c.\xbe.\xff.\x80).{4}(.\xff.\x82).{4}", re.DOTALL)
-_KERNEL = "kentry"  # CK Tile's headers have functions of their own besides
+_KERNEL = "kentry"  # CK Tile's headers also have functions of their own
 _ENTRY_OFFSET = slice(16, 24)  # of a kernel descriptor, LLVM's AMDGPUUsage
 
 
@@ -61,7 +61,7 @@ class _Section(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class _Unit:
-    """User seconds of a kernel both ways, and how many kernels were built and have the same device code both ways."""
+    """User seconds of a kernel both ways, and numbers of kernels built, and with the same device code both ways."""
 
     kernels: list[str]
     alone_s: float
@@ -77,7 +77,7 @@ class _Unit:
 
 
 class _Alone(HipDevice):
-    """The device as it was before kernels were compiled together."""
+    """The device without units."""
 
     @property
     def unit_kernels(self) -> int:
@@ -85,7 +85,7 @@ class _Alone(HipDevice):
 
 
 def main() -> None:
-    """Compile what is left, and print the table."""
+    """Compile the remaining units, and print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--arch", default="gfx942")
@@ -131,7 +131,7 @@ def _emitted(device: HipDevice, kernel: ConvKernel) -> str:
 
 
 def _read(path: Path) -> list[_Unit]:
-    """The lines of an earlier run; a last one that was cut off is left out."""
+    """The lines of an earlier run, without a truncated last line."""
     lines = path.read_text(encoding="utf-8").split("\n")[:-1] if path.exists() else []
     return [_Unit(**json.loads(line)) for line in lines]
 
@@ -153,7 +153,7 @@ def _compare(arch: str, unit: Sequence[ConvKernel], count: int | None, keep: Pat
 def _compiled(
     device: HipDevice, unit: Sequence[ConvKernel], keep: Path | None = None
 ) -> tuple[float, dict[Kernel, list[bytes]]]:
-    """User seconds of the compilers in an empty cache, which may be kept, and the device code of each kernel built."""
+    """User seconds of the compilers with an empty cache, and the device code of each kernel built."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime
     with tempfile.TemporaryDirectory() as cache:
         os.environ["CKH_CACHE_DIR"] = cache
@@ -166,7 +166,7 @@ def _compiled(
 
 
 def _own_code(built: Built) -> list[bytes]:
-    """Functions and descriptors of the kernel that a library was kept for, in no matter which order."""
+    """Functions and descriptors of a library's selected kernel, in any order."""
     library = Path(loadable(built.library)).read_bytes()
     number = library.partition(b"ckh-chosen:\0")[2][:4]
     space = f"ckh_u{struct.unpack('<i', number)[0]}" if number else ""

@@ -1,12 +1,12 @@
-"""What the compiler makes of the default pools' convolutions for AMD's Instinct GPUs: the files of archspecs/compiled.
+"""Compiler output for the default pools of convolutions for AMD Instinct GPUs: the files of archspecs/compiled.
 
     python benchmarks/compiled_pools.py WORK                                  # compile, in the order below
     python benchmarks/compiled_pools.py WORK --arch gfx950 --only forward     # some of it
-    python benchmarks/compiled_pools.py WORK --write                          # write the files of what is whole
+    python benchmarks/compiled_pools.py WORK --write                          # write the files of complete groups
 
-Kernels are compiled for the device alone, several together (some six CPU seconds each, 4,700 in all), into the folder
-WORK; what is there is not compiled again. A group (architecture, direction, dimensions, element type) is written once
-all of its kernels that the headers can build are compiled. It needs a HIP compiler (HIPCC) and CK Tile's headers
+Kernels are compiled for the device only, in units (about six CPU seconds each, 4,700 in all), into the folder WORK;
+finished ones are not compiled again. A group (architecture, direction, dimensions, element type) is written once all of
+its kernels that the headers can build are compiled. It needs a HIP compiler (HIPCC) and CK Tile's headers
 (CK_TILE_INCLUDE). GEMMs, whose pools have 95,000 kernels, are left out.
 """
 
@@ -51,13 +51,13 @@ Group = tuple[str, Direction, int, str]
 
 
 def groups() -> list[Group]:
-    """All groups, those first that most are asked for."""
+    """All groups, most requested first."""
     order = [(2, "bf16"), (2, "fp16"), (2, "fp32"), *product((3,), DTYPES)]
     return [(arch, way, ndim, dtype) for ndim, dtype in order for way in Direction for arch in ARCHS]
 
 
 def sources(device: Device, group: Group) -> tuple[dict[str, list[tuple[Any, str]]], Counter[str]]:
-    """Kernels with their sources, those together that are compiled alike; and why others cannot be built."""
+    """Kernels with their sources, grouped into units; and reasons why others cannot be built."""
     _, variant, ndim, dtype = group
     emission = measured_of(OP).hip
     assert emission is not None
@@ -74,7 +74,7 @@ def sources(device: Device, group: Group) -> tuple[dict[str, list[tuple[Any, str
 
 
 def emitted(device: Device, kernel: Any) -> tuple[str, str]:
-    """A kernel's source, and why there is none."""
+    """A kernel's source, or the reason why there is none."""
     try:
         return device.emit(kernel), ""
     except UnsupportedKernelError as error:
@@ -82,7 +82,7 @@ def emitted(device: Device, kernel: Any) -> tuple[str, str]:
 
 
 def done(work: Path, arch: str) -> dict[str, dict[str, Any]]:
-    """What was compiled, by the hash of its source; a line that was cut off is left out."""
+    """Finished kernels, by source hash; a truncated line is left out."""
     path, found = work / f"{arch}.jsonl", {}
     for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else []:
         with suppress(ValueError):
@@ -92,7 +92,7 @@ def done(work: Path, arch: str) -> dict[str, dict[str, Any]]:
 
 
 def compile_group(work: Path, device: Device, group: Group) -> None:
-    """Compile what is left of a group."""
+    """Compile the remaining kernels of a group."""
     known, (wanted, _) = done(work, group[0]), sources(device, group)
     left = [(key, *some[0]) for key, some in wanted.items() if key not in known]
     left.sort(key=lambda one: similarity(one[2]))
@@ -106,7 +106,7 @@ def compile_group(work: Path, device: Device, group: Group) -> None:
 
 
 def compile_unit(work: Path, device: Device, arch: str, some: list[tuple[str, Any, str]]) -> Iterator[dict[str, Any]]:
-    """Compile a few sources as one: what is known of each."""
+    """Compile a unit of sources; returns the results of each."""
     first = some[0][1]
     source, output = work / "unit.cpp", work / "unit.co"
     source.write_text(device.emit_unit(first, [text for _, _, text in some]), encoding="utf-8")
@@ -125,7 +125,7 @@ def compile_unit(work: Path, device: Device, arch: str, some: list[tuple[str, An
 
 
 def lines_of(work: Path, device: Device, group: Group) -> tuple[list[list[Any]], dict[str, Any]] | None:
-    """A whole group's lines for the file that ships, and its part of the head; None if some are not compiled yet."""
+    """A complete group's lines for the shipped file, and its part of the header; None if some are not compiled yet."""
     known, (wanted, refused) = done(work, group[0]), sources(device, group)
     if not wanted or not all(key in known for key in wanted):
         return None
@@ -146,7 +146,7 @@ def lines_of(work: Path, device: Device, group: Group) -> tuple[list[list[Any]],
 
 
 def write(work: Path, arch: str) -> None:
-    """Write an architecture's file of all groups that are whole."""
+    """Write an architecture's file of all complete groups."""
     device, lines, heads = open_device(HIP_KIND, DeviceOptions(arch)), [], []
     for group in groups():
         if group[0] == arch and (found := lines_of(work, device, group)) is not None:

@@ -1,10 +1,10 @@
-"""Registers of the kernels that were compiled here, by their tiles, and the waves on a SIMD that they leave room for.
+"""Register counts of the kernels compiled here, by their tiles, and their occupancy in waves per SIMD.
 
     python benchmarks/compiled_registers.py
 
-It reads what `ckh bench --device hip`, its `--compile-only` and `ckh validate kernels` kept of kernels for AMD's
-Instinct GPUs from gfx90a on, and prints the least squares of their registers on sums and loads (rounded numbers are in
-`ckh/learn/analytic/estimate.py`), and for how many the compiler's occupancy is that of AMD's table.
+It reads the reports kept by `ckh bench --device hip`, its `--compile-only` and `ckh validate kernels` for AMD Instinct
+GPUs from gfx90a on, and prints a least-squares fit of their registers to sums and loads (rounded coefficients are in
+`ckh/learn/analytic/estimate.py`), and for how many kernels the compiler's occupancy agrees with AMD's table.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ckh.problems import DTYPE_BYTES
 
 ARCHS = ("gfx90a", "gfx942", "gfx950")
 SIMDS = 4
-# Most registers of a lane for so many waves on a SIMD: 512 in granules of 8 (LLVM review D138443, gfx90a and gfx940).
+# Maximum registers per lane for a number of waves per SIMD: 512 in granules of 8 (LLVM review D138443, gfx90a, gfx940).
 WAVES = {64: 8, 72: 7, 80: 6, 96: 5, 128: 4, 168: 3, 256: 2, 512: 1}
 MOST_SGPRS = 100  # for eight waves, else seven
 

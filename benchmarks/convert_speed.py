@@ -1,10 +1,10 @@
-"""Speed of `ckh convert` on a CSV file of AMD's benchmark with made-up times.
+"""Speed of `ckh convert` on a CSV file of AMD's benchmark with synthetic times.
 
     python benchmarks/convert_speed.py [ROWS] [--repeat 3] [--csv FILE --arch ARCH]
 
-Prints seconds and rows a second of each run, which is a process of its own with the start of Python in it,
-and how many times faster than AMD's converter the best is, which takes 64 s for a million rows (stated by others, on
-their machine; not measured here).
+Prints seconds and rows per second of each run, a separate process including the start of Python, and the speed-up of
+the best over AMD's converter, which takes 64 s for a million rows (stated by others, on their machine; not measured
+here).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _THEIRS_S = 64.0  # for a million rows
 
 
 def timed(table: Path, arch: str, out: Path) -> tuple[float, float]:
-    """Seconds of a conversion, and of its processor time."""
+    """Wall and CPU seconds of a conversion."""
     command = [sys.executable, "-m", "ckh", "convert", str(table), "--arch", arch, "--out", str(out), "--force"]
     before, start = os.times(), time.perf_counter()
     subprocess.run(command, check=True, capture_output=True)

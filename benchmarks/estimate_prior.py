@@ -1,11 +1,11 @@
-"""What few measured pairs are worth with the analytic estimate as their prior, on AMD's convolutions of gfx950.
+"""Efficiency of models of few measured pairs with the analytic estimate as prior, on AMD's convolutions of gfx950.
 
     python benchmarks/estimate_prior.py [--pairs 100 300 1000] [--draws 10]
 
-Random pairs of one file (20 kernels on 158 problems, or on 186 others) are learned by the defaults of `ckh train`, and
-by trees alone; the first kernel of the answers for the other file's problems is judged. Prints mean / P10 efficiency
-over all draws, beside the estimate that has learned from nothing. The form of the estimate, and the deviations and the
-weight of its correction, were chosen with a look at these data.
+Models are trained on random pairs of one file (20 kernels on 158 problems, or on 186 others) with the defaults of `ckh
+train`, and without the prior; the first kernel of the answers for the other file's problems is evaluated. Prints mean /
+P10 efficiency over all draws, compared with the estimate without training. The form of the estimate, and the deviations
+and the weight of its correction, were chosen with knowledge of these data.
 """
 
 from __future__ import annotations

@@ -5,11 +5,11 @@
     python benchmarks/executed_kernels.py --recorded         # the kernels of the record again
     python benchmarks/executed_kernels.py --pools --new      # classes of all kernels that `ckh bench` tries by default
     python benchmarks/executed_kernels.py --table            # the record as Markdown, for docs/results.md
-    python benchmarks/executed_kernels.py --count            # how many classes there are, and what became of them
+    python benchmarks/executed_kernels.py --count            # numbers of classes, by result
     python benchmarks/executed_kernels.py --rule-set tests --every 10 --out tests.jsonl   # convolutions, by tile too
 
-What stands in the file of --out is not executed again; its table is printed at the end. It needs a HIP compiler (HIPCC)
-and CK Tile's headers (CK_TILE_INCLUDE). Compiled kernels come from ckh's cache.
+Kernels in the file of --out are not executed again; its table is printed at the end. It needs a HIP compiler (HIPCC)
+and CK Tile's headers (CK_TILE_INCLUDE). Compiled kernels are taken from ckh's cache.
 """
 
 from __future__ import annotations
@@ -55,11 +55,11 @@ if TYPE_CHECKING:
 _TIMEOUT_S = 1800.0
 _DTYPES = ("fp16", "bf16", "fp32")
 _GEMM_DTYPES = (*_DTYPES, "fp8", "bf8", "int8")
-Wanted = list[tuple[str, Any]]  # classes, each with a kernel of it
+Wanted = list[tuple[str, Any]]  # classes, each with one of its kernels
 
 
 def first_built(device: Device, kernels: list[Any]) -> Any:
-    """The first kernel that the headers have; None if they have none."""
+    """The first kernel that the headers support; None if there is none."""
     for kernel in kernels:
         with suppress(UnsupportedKernelError):
             device.emit(kernel)
@@ -68,7 +68,7 @@ def first_built(device: Device, kernels: list[Any]) -> Any:
 
 
 def classes(device: Device, pattern: str) -> Wanted:
-    """Each class that matches and that the headers build."""
+    """Classes that match and that the headers support."""
     found: Wanted = []
     for name in operation_names():
         op = operation(name)
@@ -82,7 +82,7 @@ def classes(device: Device, pattern: str) -> Wanted:
 
 
 def pools(device: Device, pattern: str) -> Wanted:
-    """Each class of the kernels that `ckh bench` tries by default, that matches and that the headers build."""
+    """Classes of the kernels that `ckh bench` tries by default, that match and that the headers support."""
     arch, convolutions = device.arch, SetCandidates()
     groups: list[list[Any]] = [
         *((sorted(convolutions.of(*group, arch)[0], key=conv_cost)) for group in product(Direction, (2, 3), _DTYPES)),
@@ -97,13 +97,13 @@ def pools(device: Device, pattern: str) -> Wanted:
 
 
 def recorded(device: Device, pattern: str) -> Wanted:
-    """The kernels of the record whose class matches."""
+    """Kernels of the record whose class matches."""
     some = (one for one in executed_classes() if one.arch == device.arch.name and fnmatch(one.kernel_class, pattern))
     return [(one.kernel_class, operation(one.op).kernels.parse(one.kernel)) for one in some]
 
 
 def count() -> str:
-    """Classes by architecture and operation and how many of them were right, then what was not, and errors."""
+    """Classes by architecture and operation with the number of right ones, then failures, and errors."""
     lines = [
         "| architecture, operation | classes chosen | right | classes of default pools | right |",
         "|---|---|---|---|---|",
@@ -124,7 +124,7 @@ def count() -> str:
 
 
 def largest_errors() -> list[str]:
-    """The largest error of each dtype, with the number of problems that kernels of it were right on."""
+    """Largest error of each dtype, with the number of problems with right results."""
     found: dict[str, list[Executed]] = defaultdict(list)
     for one in executed_classes():
         kernel: Any = operation(one.op).kernels.parse(one.kernel)
@@ -137,7 +137,7 @@ def largest_errors() -> list[str]:
 
 
 def of_rule_set(device: Device, name: str, every: int) -> Wanted:
-    """Each so many of a rule set's kernels that the headers build: all directions, 2D and 3D, all dtypes."""
+    """Every n-th of a rule set's kernels that the headers support: all directions, 2D and 3D, all dtypes."""
     groups = product(Direction, (2, 3), _DTYPES)
     kernels = [k for variant, ndim, dtype in groups for k in rule_set(name, variant, ndim, dtype, device.arch)]
     built = [kernel for kernel in kernels if first_built(device, [kernel]) is not None]
@@ -151,7 +151,7 @@ def _class_of(kernel: Any) -> str:
 
 
 def build(driver: Driver, wanted: Wanted, *, has_compiler: bool) -> Iterator[tuple[str, Any, Built]]:
-    """Classes, kernels and their libraries: first those compiled before, then what is compiled, a unit for each job."""
+    """Classes, kernels and their libraries: first those compiled before, then those compiled now, a unit per job."""
     known = KernelBuilder(driver.device)
     compiled = [one for one in wanted if not known.missing([one[1]])]
     left = [one for one in wanted if has_compiler and one not in compiled]
@@ -163,7 +163,7 @@ def build(driver: Driver, wanted: Wanted, *, has_compiler: bool) -> Iterator[tup
 
 
 def run(driver: Driver, kernel_class: str, kernel: Any, built: Built) -> Executed:
-    """Execute a kernel that was built."""
+    """Execute a built kernel."""
     device = driver.device
     replies: dict[Any, Reply] = {}
     if built.status is Status.OK:
@@ -184,7 +184,7 @@ def run(driver: Driver, kernel_class: str, kernel: Any, built: Built) -> Execute
 
 
 def record(found: Executed) -> None:
-    """Put a class into the record, in the place of what it says of it."""
+    """Add a class to the record, or replace its entry."""
     key = found.op, found.arch, found.kernel_class
     others = [one for one in executed_classes() if (one.op, one.arch, one.kernel_class) != key]
     write_atomic(RECORD, record_text([*others, found]).encode())
@@ -192,13 +192,13 @@ def record(found: Executed) -> None:
 
 
 def record_in(path: Path, found: Executed) -> None:
-    """Add a line to a file of what was executed."""
+    """Add a line to a file of executed kernels."""
     with path.open("a", encoding="utf-8") as file:
         file.write(json.dumps(asdict(found)) + "\n")
 
 
 def read(path: Path) -> list[Executed]:
-    """What such a file has; a last line that was cut off is left out."""
+    """Read such a file, without a truncated last line."""
     lines = path.read_text(encoding="utf-8").split("\n")[:-1] if path.exists() else []
     return [Executed(**json.loads(line)) for line in lines]
 
@@ -213,7 +213,7 @@ def table() -> str:
 
 
 def table_of(found: list[Executed]) -> str:
-    """Kernels by class as Markdown, with the largest error of all, and those that are not right."""
+    """Kernels by class as Markdown, with the largest error of all, and the failures."""
     groups: dict[str, list[Executed]] = defaultdict(list)
     for one in found:
         groups[one.kernel_class].append(one)
@@ -227,7 +227,7 @@ def table_of(found: list[Executed]) -> str:
 
 
 def main() -> None:
-    """Execute what was requested, and record each kernel at once."""
+    """Execute the requested kernels, and record each at once."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--arch", default="gfx942")
     parser.add_argument("--only", default="*", help="classes that match this pattern")

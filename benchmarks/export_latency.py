@@ -1,11 +1,11 @@
-"""How long ranking one problem takes through the C export, against Python's C path: one process, one thread, in turns.
+"""Time to rank one problem with the C export and with Python's C path: one process, one thread, interleaved.
 
     python benchmarks/export_latency.py [--rounds 200] [--problems 8] [--cc gcc]
 
-Both get a problem's sizes and give all candidates in order; that the orders agree is checked. Python's way is features
-in NumPy and partial evaluation in C (`Ranker`) of the whole pool, as `answer` does it less finding the candidates;
-its C part is compiled here with the same options as the export. Times are medians;
-only ratios are comparable between machines.
+Both get a problem's sizes and return all candidates in order; the orders are checked to agree. Python's path is
+features in NumPy and partial evaluation in C (`Ranker`) of the whole pool, as in `answer` except for finding the
+candidates; its C part is compiled here with the same options as the export. Times are medians; only ratios are
+comparable between machines.
 """
 
 # ruff: noqa: E402 - the number of threads must be set before NumPy is loaded
@@ -64,7 +64,7 @@ def _compile(folder: Path, sources: list[Path], compiler: str, name: str, *flags
 
 
 def _in_c(kind: ProblemKind, problem: Any) -> Any:
-    """The problem as the header lays it out."""
+    """The problem in the layout of the header."""
     types = [ctypes.c_int32] * len(kind.codes) + [ctypes.c_int64] * len(kind.sizes)
     fields = [(f"field_{place}", type_) for place, type_ in enumerate(types)]
     return type("Problem", (ctypes.Structure,), {"_fields_": fields})(*kind.numbers(problem))
@@ -117,7 +117,7 @@ def _times(ways: list[Any], rounds: int) -> list[float]:
 
 
 def measure(model: Model, library: Path, folder: Path, options: argparse.Namespace) -> None:
-    """Print the times of both ways, with and without TFLOPS."""
+    """Print the times of both, with and without TFLOPS."""
     spec = model.spec
     some = spec.op.problems.load(_SETS[spec.op_type], None if spec.variant is None else str(spec.variant), spec.dtype)
     problems = some[:: len(some) // options.problems + 1]

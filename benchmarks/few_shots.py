@@ -1,16 +1,16 @@
-"""What choosing the few measurements saves: efficiency of models by the number of pairs they learned from.
+"""Savings of experimental design: efficiency of models by the number of pairs they were trained on.
 
     python benchmarks/few_shots.py [SET ...] [--seeds N] [--designs BEST+OTHERS ...]
 
-Replays `ckh bench --plan` on data that hold every kernel's time. Problems are held out by thirds; of the rest pairs are
-taken in three ways: at random; of random problems all kernels; as the plan chooses them. `ckh train`'s defaults learn
-from each, and choose on the held-out problems among the kernels that the model knows. What is known before is of no
-data of the set: on gfx950 the analytic estimate, of mixtures of experts the other GPU's model, on the host the model of
-another direction. The difference to three times as many pairs at random is shown with its interval at 95 %, of the
-problems that happened to be there, and beside each the seconds of measuring, were inputs of a problem and its reference
-a second and a pair 60 ms. Settings were chosen on the host's training layers (sets `train-…`) and on the
-20-kernel file of gfx950. Designs, so many first and so many other kernels of a problem, are shown in place of the
-plan's, beside as many pairs at random.
+Replays `ckh bench --plan` on data with every kernel's time. Problems are held out by thirds; of the rest, pairs are
+selected in three ways: at random; all kernels of random problems; as the plan selects them. Models are trained on each
+with the defaults of `ckh train`, and choose on the held-out problems among the kernels that the model knows. Prior
+knowledge is not from the set's data: on gfx950 the analytic estimate, for mixtures of experts the other GPU's model, on
+the host the model of another direction. The difference to three times as many random pairs is shown with its 95 %
+interval over these problems, and the measuring time, assuming a second for a problem's inputs and reference, and 60 ms
+for a pair. Settings were chosen on the host's training layers (sets `train-…`) and on the 20-kernel file of gfx950.
+Given designs (numbers of first and of other kernels per problem) replace the plan's, and are compared with as many
+random pairs.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ _Z = 1.96
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Replay:
-    """A dataset, what is known of its rows before (higher: faster), and the rows of each problem."""
+    """A dataset, prior scores of its rows (higher: faster), and the rows of each problem."""
 
     dataset: Dataset
     before: NDArray[np.float64]
@@ -62,7 +62,7 @@ class Replay:
 
 
 def replay(dataset: Dataset, before: Callable[[Dataset], NDArray[np.float64]]) -> Replay:
-    """What is replayed: problems that leave a choice."""
+    """Replay of problems with several kernels."""
     valid = dataset.valid()
     valid = valid.select(np.bincount(valid.problem_ids)[valid.problem_ids] > 1)
     order = np.argsort(valid.problem_ids, kind="stable")
@@ -73,7 +73,7 @@ def replay(dataset: Dataset, before: Callable[[Dataset], NDArray[np.float64]]) -
 
 
 def estimate(dataset: Dataset) -> NDArray[np.float64]:
-    """Minus the estimated times of all rows."""
+    """Negative estimated times of all rows."""
     arch = load_arch(dataset.arch)
     known = {amd_short_name(one): one for one in conv_pool(Direction.FORWARD, arch, 2, "bf16")}
     kernels = [known[name] for name in dataset.frame["kernel"]]
@@ -86,7 +86,7 @@ def estimate(dataset: Dataset) -> NDArray[np.float64]:
 
 
 def of_model(name: str) -> Callable[[Dataset], NDArray[np.float64]]:
-    """The scores of a shipped model."""
+    """Scores by a shipped model."""
     return lambda dataset: load_model(ROOT / "models" / name).scores(dataset)
 
 
@@ -115,7 +115,7 @@ SETS: dict[str, tuple[Callable[[], Replay], tuple[int, ...]]] = {
     "bwd_data": (host("bwd_data", "forward"), (150, 330)),
     "bwd_weight": (host("bwd_weight", "bwd_data"), (150, 330)),
 }
-# Of which the settings of choosing were chosen: layers that none of the others has, and a file of gfx950's two.
+# Used to choose the settings: layers that are in no other set, and one of gfx950's two files.
 TRAIN_SETS: dict[str, tuple[Callable[[], Replay], tuple[int, ...]]] = {
     f"train-{direction}": (host(direction, other, "train"), (330,))
     for direction, other in (("forward", "bwd_data"), ("bwd_data", "forward"), ("bwd_weight", "bwd_data"))
@@ -125,7 +125,7 @@ TRAIN_SETS: dict[str, tuple[Callable[[], Replay], tuple[int, ...]]] = {
 def random_pairs(
     replay: Replay, problems: NDArray[np.int64], pairs: int, random: np.random.Generator
 ) -> NDArray[np.int64]:
-    """Any rows of these problems."""
+    """Random rows of these problems."""
     rows = np.concatenate([replay.rows[problem] for problem in problems])
     return random.choice(rows, min(pairs, len(rows)), replace=False)
 
@@ -144,7 +144,7 @@ def chosen(
     random: np.random.Generator,
     shots: Shots = Shots(),  # noqa: B008 - frozen
 ) -> NDArray[np.int64]:
-    """What a plan takes."""
+    """Pairs selected by a plan."""
     order = problems[list(representative(replay.places[problems]))]
     best_first = [rows[np.argsort(-replay.before[rows], kind="stable")] for rows in (replay.rows[i] for i in order)]
     counts = np.cumsum([min(len(rows), sum(shots.of_problem(len(rows)))) for rows in best_first])
@@ -155,7 +155,7 @@ def chosen(
 
 
 def ways(designs: Sequence[str]) -> Iterator[tuple[str, Way, int]]:
-    """What is compared: a label, how pairs are taken, and how many times as many."""
+    """The compared selections: a label, the selection, and the multiple of pairs."""
     yield "random pairs", random_pairs, THIRDS
     if designs:
         yield "as many random pairs", random_pairs, 1
@@ -168,7 +168,7 @@ def ways(designs: Sequence[str]) -> Iterator[tuple[str, Way, int]]:
 
 
 def judged(replay: Replay, learned: NDArray[np.int64], is_held: NDArray[np.bool_]) -> NDArray[np.float64]:
-    """Efficiency of the choices of what is trained on rows, on each held-out problem."""
+    """Efficiency of the choices of a model trained on rows, on each held-out problem."""
     known, held = replay.dataset.select(np.sort(learned)), replay.dataset.select(is_held)
     options = replace(known.op.training.defaults(len(known)), targets=(), folds=0, jobs=1)
     with tempfile.TemporaryDirectory() as work:
@@ -183,7 +183,7 @@ def judged(replay: Replay, learned: NDArray[np.int64], is_held: NDArray[np.bool_
 def curve(replay: Replay, way: Way, pairs: int, seeds: int) -> tuple[NDArray[np.float64], float]:
     """Efficiency on all problems, each third of them held out in turn, mean of the seeds; shape (problems,).
 
-    Also the seconds that measuring takes, on average.
+    Also returns the average measuring time in seconds.
     """
     found, seconds = np.zeros(len(replay.rows)), 0.0
     for seed in range(seeds):
@@ -198,7 +198,7 @@ def curve(replay: Replay, way: Way, pairs: int, seeds: int) -> tuple[NDArray[np.
 
 
 def difference(one: NDArray[np.float64], other: NDArray[np.float64]) -> str:
-    """The mean difference on the same problems, in points, with its interval."""
+    """Mean difference on the same problems, in points, with its interval."""
     points = 100 * (one - other)
     return f"{points.mean():+.1f} ± {_Z * points.std(ddof=1) / len(points) ** 0.5:.1f}"
 

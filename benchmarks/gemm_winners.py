@@ -1,15 +1,15 @@
-"""Where AMD's measured winners of fp8 GEMMs on the MI350 stand in the answer of `ckh predict`.
+"""Ranks of AMD's measured winners of fp8 GEMMs on the MI350 in the answers of `ckh predict`.
 
     python benchmarks/gemm_winners.py WINNERS.parquet [32KERNELS.parquet] [--model FOLDER] [--data OUT.parquet]
     python benchmarks/gemm_winners.py WINNERS.parquet --folds 5
 
 The first file has AMD's best measured kernel of each problem (`m`, `n`, `k`, `dtype`, `layout`, `arch`, `best_kernel`),
 the second all kernels of a sweep (`run`, `m`, `n`, `k`, `kernel`, `latency_us`, ...). Without a model the analytic
-estimate answers. A geometry is tile, waves and matrix instruction; its place is that of its first kernel in the
-answer, counted in geometries. AMD's winners have no tile below 64 x 64, so places among such tiles stand beside.
---data writes the winners as a dataset. --folds deals layers (N, K) into folds, trains on the others as
-`ckh train --labels winners` does, and prints where the model, the kernels that win most and those that won on the
-nearest problems of other layers have the winner.
+estimate answers. A geometry is tile, waves and matrix instruction; its rank is that of its first kernel in the answer,
+counted in geometries. AMD's winners have no tile below 64 x 64, so ranks among such tiles are printed too. --data
+writes the winners as a dataset. --folds splits layers (N, K) into folds, trains on the others as `ckh train --labels
+winners` does, and prints the rank of the winner by the model, by the kernels that win most often, and by those that won
+on the nearest problems of other layers.
 """
 
 from __future__ import annotations
@@ -55,26 +55,26 @@ AMONG = ("5", "10", "50")
 
 
 def geometries(pool: Sequence[Any]) -> NDArray[np.intp]:
-    """Which tile, waves and matrix instruction each kernel of a pool has, as numbers."""
+    """Index of the tile, waves and matrix instruction of each kernel of a pool."""
     names = [f"{what}_{axis}" for what in ("tile", "wave", "warp_tile") for axis in "mnk"]
     columns = np.stack([column_of(pool, name) for name in names], axis=1)
     return np.unique(columns, axis=0, return_inverse=True)[1].reshape(-1)
 
 
 def place(order: NDArray[np.intp], winner: int) -> int | None:
-    """How many different numbers come before the winner's; None if it is not there."""
+    """Number of different indices before the winner's; None if it is missing."""
     at = np.flatnonzero(order == winner)
     return len(np.unique(order[: at[0]])) if len(at) else None
 
 
 def shares(places: list[int | None]) -> str:
-    """How many of the winners are among the first."""
+    """Shares of the winners among the first."""
     known = np.array([np.inf if one is None else one for one in places])
     return " / ".join(f"{(known < most).mean():6.1%}" for most in PLACES)
 
 
 def _is(pool: Sequence[Any], kernel: Any) -> NDArray[np.bool_]:
-    """Which kernel of a pool is this one."""
+    """Mask of this kernel in a pool."""
     same = np.ones(len(pool), np.bool_)
     for field in fields(kernel):
         same &= column_of(pool, field.name) == getattr(kernel, field.name)
@@ -86,7 +86,7 @@ def _problem(row: Any) -> GemmProblem:
 
 
 def winners(path: Path, folder: Path | None) -> None:
-    """Print where the winners are in the answers."""
+    """Print the ranks of the winners in the answers."""
     rows = pd.read_parquet(path)
     places: dict[str, list[int | None]] = {"kernel": [], "geometry": [], "geometry, tiles of 64 x 64 and more": []}
     models: dict[str, Model] = {}
@@ -121,7 +121,7 @@ def make_data(path: Path, out: Path) -> None:
 
 
 def folds(path: Path, count: int, seed: int) -> None:
-    """Print how often a model of other layers has the winner first, and among the first."""
+    """Print how often the winner is first, and among the first, by a model of other layers."""
     with TemporaryDirectory() as work:
         make_data(path, Path(work) / "data.parquet")
         data = read_dataset(Path(work) / "data.parquet")
@@ -147,7 +147,7 @@ def folds(path: Path, count: int, seed: int) -> None:
 
 
 def sweep(path: Path, folder: Path | None) -> None:
-    """Print the efficiency of the choice among the kernels of a sweep, whose runs are averaged."""
+    """Print the efficiency of the choice among the kernels of a sweep, averaged over its runs."""
     rows = pd.read_parquet(path)
     chosen = []
     for key, part in rows.groupby(["m", "n", "k"]):
@@ -180,7 +180,7 @@ def sweep(path: Path, folder: Path | None) -> None:
 
 
 def main() -> None:
-    """Judge what there are data of."""
+    """Evaluate the given data."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("winners", type=Path)
     parser.add_argument("sweep", type=Path, nargs="?")

@@ -1,11 +1,11 @@
-"""The model of CK Tile's forward convolutions on gfx950: its data, itself, and how well it chooses where held out.
+"""The model of CK Tile's forward convolutions on gfx950: data, training, and efficiency on held-out problems.
 
     python benchmarks/gfx950_conv.py [FOLDER]
 
-With the folder of AMD's measurements as Parquet (tile, pipeline and latency_us of the two benchmark files) the
-datasets in data/ are made anew first; without, those that ship are used. Prints what a repeated measurement of compv3's
-kernels would choose in the 30-kernel file, mean and P10 efficiency of the defaults of `ckh train` on that file and on
-five folds of both, beside a recipe without the law on the same folds, then trains
+With the folder of AMD's measurements as Parquet (tile, pipeline and latency_us of the two benchmark files) the datasets
+in data/ are made anew first; otherwise the shipped ones are used. Prints the efficiency of choosing by a repeated
+measurement of compv3's kernels in the 30-kernel file, mean and P10 efficiency of the defaults of `ckh train` on that
+file and on five folds of both, compared with a recipe without the regression of times on the same folds, then trains
 models/grouped_conv_forward_bf16_gfx950.
 """
 
@@ -44,7 +44,7 @@ MODEL = ROOT / "models" / "grouped_conv_forward_bf16_gfx950"
 FOLDS = 5
 DRAWS = 200
 RESAMPLES = 5000
-NEAR, FEWEST = 1.5, 2  # kernels whose noise counts are so near the best, and more than so many
+NEAR, FEWEST = 1.5, 2  # ratio to the best up to which kernels are compared, and the minimum number of them
 BANDS_US = ((0, 5), (5, 10), (10, np.inf))  # best times of problems
 
 
@@ -62,12 +62,12 @@ def make_data(folder: Path) -> None:
 
 
 def defaults(learned: Dataset) -> TrainOptions:
-    """How `ckh train` learns the order of so many rows, all of its trees."""
+    """The options of `ckh train` for the order of this many rows, with all trees."""
     return replace(sized_options(len(learned)), targets=(), folds=0)
 
 
 def without_law(learned: Dataset) -> TrainOptions:
-    """600 trees of 31 leaves that learn logarithms of efficiency: the recipe that an aim was stated for."""
+    """A recipe of 600 trees of 31 leaves trained on logarithms of efficiency, for which a target was stated."""
     options = defaults(learned)
     params = replace(options.params, n_estimators=600, num_leaves=31, path_smooth=0.0)
     return replace(options, rank=RankObjective.RELATIVE, prior=0.0, lambdarank=0.0, params=params)
@@ -84,13 +84,13 @@ def chosen(learned: Dataset, held_out: Dataset, options: TrainOptions) -> NDArra
 
 
 def show(what: str, efficiency: NDArray[np.float64]) -> None:
-    """Print a line of figures."""
+    """Print a line of results."""
     mean, p10 = efficiency.mean(), np.percentile(efficiency, 10)
     print(f"{what:52s} {len(efficiency):4d} problems  {mean:.2%} / {p10:.2%}", flush=True)
 
 
 def show_difference(one: NDArray[np.float64], other: NDArray[np.float64]) -> None:
-    """Print how much better one is than another on the same problems, with 95 % intervals."""
+    """Print the differences on the same problems, with 95 % intervals."""
     drawn = np.random.default_rng(0).integers(0, len(one), (RESAMPLES, len(one)))
     tenths = [np.percentile(efficiency, 10) for efficiency in (one, other)]
     drawn_tenths = [np.percentile(efficiency[drawn], 10, axis=1) for efficiency in (one, other)]
@@ -103,7 +103,7 @@ def show_difference(one: NDArray[np.float64], other: NDArray[np.float64]) -> Non
 
 
 def show_ceiling(measured: Dataset) -> None:
-    """Print the efficiency of choosing by one measurement of compv3's kernels, scored in the other, by best time."""
+    """Print the efficiency of choosing by one measurement of compv3's kernels, evaluated in the other, by best time."""
     best_us = times_of(measured).oracle_ms() * 1000
     twice = measured.select((measured.frame["pipeline"] == "compv3").to_numpy())
     times = times_of(twice)
@@ -115,7 +115,7 @@ def show_ceiling(measured: Dataset) -> None:
 
 
 def show_noise(twice: Dataset, best_us: NDArray[np.float64]) -> None:
-    """Print how far two times of a kernel lie apart, by the best time of its problem, shape (rows,)."""
+    """Print the differences between two times of a kernel, by the best time of its problem, shape (rows,)."""
     earlier, later = (twice.frame[name].to_numpy(np.float64) for name in ("earlier_ms", "later_ms"))
     apart = np.abs(np.log(later / earlier))
     for least, most in ((0, np.inf), *BANDS_US):
@@ -127,10 +127,10 @@ def show_noise(twice: Dataset, best_us: NDArray[np.float64]) -> None:
 
 
 def show_best(measured: Dataset) -> None:
-    """Print what choosing the best kernel always would score, in times drawn around those that were measured.
+    """Print the efficiency of always choosing the best kernel, in times resampled around the measured ones.
 
-    Each time is drawn as far from the measured one as compv3's two times of the problem lie apart, and once where a
-    kernel was measured twice, half as far in variance; beside it what choosing by one draw scores in another.
+    The deviation of each time is that between compv3's two times of the problem, with half the variance for kernels
+    that were measured twice; also prints the efficiency of choosing by one sample, evaluated in another.
     """
     draw, frame = np.random.default_rng(0), measured.frame
     times, later = frame["latency_ms"].to_numpy(np.float64), frame["later_ms"].to_numpy(np.float64)
@@ -152,7 +152,7 @@ def show_best(measured: Dataset) -> None:
 
 
 def main() -> None:
-    """Make what can be made, judge, train."""
+    """Make the datasets if possible, evaluate, train."""
     folder = Path(sys.argv[1]) if len(sys.argv) > 1 else None
     if folder is None or not folder.is_dir():
         print("no folder of AMD's measurements: the datasets that ship are used")

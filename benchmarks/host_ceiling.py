@@ -1,11 +1,10 @@
-"""What choosing by another measurement might reach on the host's hold-outs, beside what the models reach.
+"""Achievable efficiency of choosing by a repeated measurement on the host's hold-outs, compared with the models'.
 
     python benchmarks/host_ceiling.py
 
-Each kernel's time is drawn anew, as far from the measured one as the spread of its samples says; the fastest is chosen,
-and scored in the measured times. That is an estimate and no measurement: a median errs less than its samples spread,
-and two runs lie further apart than samples of one. Of GEMMs, whose hold-out was measured twice, the true figure stands
-beside it.
+Each kernel's time is resampled with the spread of its samples; the fastest is chosen, and evaluated in the measured
+times. That is an estimate, not a measurement: a median has a smaller error than its samples, and two runs differ more
+than samples of one. For GEMMs, whose hold-out was measured twice, the true value is printed too.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ _DRAWS = 40
 
 
 def drawn_again(measured: Dataset, seed: int = 0) -> float:
-    """Mean efficiency of choosing by times that are drawn anew."""
+    """Mean efficiency of choosing by resampled times."""
     times, random = times_of(measured), np.random.default_rng(seed)
     efficiency, spread = times.efficiency(), measured.frame["spread"].to_numpy(np.float64)
     errors = np.where(np.isfinite(spread), spread, np.nanmedian(spread))

@@ -2,9 +2,9 @@
 
     pip install '.[benchmark]' && python benchmarks/host_vs_torch.py [--limit N]
 
-For every 2D forward layer of data/host-holdout-forward.parquet, the three kernels that were fastest there are compiled,
-checked and timed again in turns; PyTorch (contiguous and channels-last, the faster counts) is timed right after them on
-the same core, with the same rules: warm-up, loops that last half a millisecond, median of five samples.
+For every 2D forward layer of data/host-holdout-forward.parquet, the three fastest kernels are compiled, checked and
+timed again, interleaved; PyTorch (contiguous and channels-last, the faster counts) is timed right after them on the
+same core, with the same rules: warm-up, loops of half a millisecond, median of five samples.
 """
 
 from __future__ import annotations

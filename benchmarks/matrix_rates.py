@@ -1,11 +1,11 @@
-"""Rates of the matrix instructions of AMD's Instinct, from LLVM's pass counts, written into `archspecs/`.
+"""Rates of AMD Instinct's matrix instructions, from LLVM's pass counts, written into `archspecs/`.
 
     python benchmarks/matrix_rates.py LLVM_MCA
 
-`llvm-mca` prints how many passes of four clocks a matrix instruction takes; no GPU is needed. CK Tile makes a tile that
-is deeper than an instruction of several. A rate is no more than the type's peak: LLVM counts the passes of the scaled
-instructions for four bits, and CDNA 4 takes twice as many for eight. Nothing is written about tiles that no instruction
-of the type computes. LLVM 20 or newer knows gfx950.
+`llvm-mca` prints the passes of four clocks of a matrix instruction; no GPU is needed. CK Tile composes a tile that is
+deeper than an instruction of several. Rates are limited to the type's peak: LLVM has the passes of the scaled
+instructions for four bits, and CDNA 4 takes twice as many for eight. Tiles without an instruction of the type are left
+out. LLVM 20 or newer supports gfx950.
 """
 
 from __future__ import annotations
@@ -55,15 +55,15 @@ BITS = {"fp32": 32, "fp16": 16, "bf16": 16, "fp8": 8, "bf8": 8, "int8": 8}
 
 
 def passes(llvm_mca: str, arch: str, name: str, elements: int, bits: int, sums: int) -> float | None:
-    """The passes of an instruction; None if the architecture does not have it.
+    """Passes of an instruction; None if the architecture does not have it.
 
     Args:
         llvm_mca: the program.
         arch: the architecture.
-        name: the instruction's.
-        elements: of A in a lane.
-        bits: of an element.
-        sums: in a lane.
+        name: name of the instruction.
+        elements: elements of A per lane.
+        bits: bits per element.
+        sums: sums per lane.
     """
     words = max(1, elements * bits // 32)
     operands = ", ".join([f"a[0:{sums - 1}]", _registers(0, words), _registers(words, words), f"a[0:{sums - 1}]"])
@@ -75,7 +75,7 @@ def passes(llvm_mca: str, arch: str, name: str, elements: int, bits: int, sums: 
 
 
 def rates(llvm_mca: str, arch: str) -> dict[str, dict[Tile, int]]:
-    """The operations of a compute unit in a clock, by element type and tile of an architecture's kernels."""
+    """Operations per clock of a compute unit, by element type and tile of an architecture's kernels."""
     spec = load_arch(arch)
     assert spec.peaks is not None
     found: dict[str, dict[Tile, int]] = {}
@@ -95,7 +95,7 @@ def rates(llvm_mca: str, arch: str) -> dict[str, dict[Tile, int]]:
 
 
 def _elements(m: int, n: int, k: int) -> int:
-    """Elements of A in a lane: of blocks of four rows, each lane has one row."""
+    """Elements of A per lane: for blocks of four rows, each lane has one row."""
     return k if min(m, n) < 16 else m * k // LANES  # noqa: PLR2004 - the sides of all others
 
 
@@ -104,7 +104,7 @@ def _registers(first: int, count: int) -> str:
 
 
 def text_of(found: dict[str, dict[Tile, int]]) -> str:
-    """The rates as the architecture's file has them."""
+    """The rates in the format of the architecture's file."""
     lines = [
         f'      "{dtype}": ' + json.dumps({"x".join(map(str, tile)): rate for tile, rate in tiles.items()})
         for dtype, tiles in found.items()

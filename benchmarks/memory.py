@@ -1,12 +1,12 @@
-"""Peak memory and processor time of convert, train, evaluate and bench by the number of rows.
+"""Peak memory and CPU time of convert, train, evaluate and bench by the number of rows.
 
     python benchmarks/memory.py [ROWS ...] [--only convert|journal|csv|train|evaluate|resume ...]
     python benchmarks/memory.py 10000000 --only evaluate --partition-rows 1000000 --sample 500000 --jobs 1
 
-Each number of rows (250,000, 1,000,000 and 2,000,000 by default) is a CSV file of AMD's benchmark with made-up times,
-which is converted, written as CSV again, trained on and judged in processes of their own, and a journal of `ckh bench`
-with as many, which is converted; `resume` is `ckh bench --resume --dry-run` of a run on this host with as many. A peak
-is the largest resident set of a process; seconds are its processor time.
+Each number of rows (250,000, 1,000,000 and 2,000,000 by default) is a CSV file of AMD's benchmark with synthetic times,
+which is converted, written as CSV again, trained on and evaluated in separate processes, and a journal of `ckh bench`
+with as many rows, which is converted; `resume` is `ckh bench --resume --dry-run` of a run on this host with as many. A
+peak is the maximum resident set size of a process; seconds are its CPU time.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ COMMANDS = ("convert", "journal", "csv", "train", "evaluate", "resume")
 ROWS = (250_000, 1_000_000, 2_000_000)
 _ARCH = "gfx942"
 _TREES = ("--trees", "5", "--folds", "3")
-# The peak of a process itself: what wait4 says counts what the parent held when it forked.
+# The peak of the process itself: wait4's value includes the parent's memory at the fork.
 _CHILD = """
 import re, sys, time
 from ckh.entry import run
@@ -62,25 +62,25 @@ sys.exit(code)
 
 @dataclass(frozen=True, slots=True)
 class _Measured:
-    """A problem with its made-up time on each kernel, in ms."""
+    """A problem with its synthetic time on each kernel, in ms."""
 
     problem: ConvProblem
     ms: NDArray[np.float64]
 
 
 def _pool() -> tuple[ConvKernel, ...]:
-    """Kernels of distinct short names."""
+    """Kernels with distinct short names."""
     by_name = {amd_short_name(one): one for one in conv_pool(Direction.FORWARD, load_arch(_ARCH), 2, "bf16")}
     return tuple(by_name.values())
 
 
 def _measured(kernels: int, rows: int, seed: int, dtype: str = "bf16") -> Iterator[_Measured]:
-    """As many problems as it takes, with each kernel at a speed of its own."""
+    """As many problems as needed, with a different speed of each kernel."""
     random = np.random.default_rng(seed)
     speed = random.uniform(20.0, 200.0, kernels)
     for number in range(-(-rows // kernels)):
         n, c, k = (int(2 ** random.integers(low, high)) for low, high in ((0, 7), (4, 11), (4, 11)))
-        # Distinct problems: the height is a number of its own.
+        # Distinct problems, by their height.
         high, wide, taps = 7 + number // 50, 7 + number % 50, int(random.choice((1, 3)))
         problem = ConvProblem(
             Direction.FORWARD, n=n, c=c, k=k, g=1, hi=high, wi=wide, y=taps, x=taps,
@@ -90,7 +90,7 @@ def _measured(kernels: int, rows: int, seed: int, dtype: str = "bf16") -> Iterat
 
 
 def write_amd_csv(path: Path, rows: int, seed: int = 0) -> None:
-    """A CSV file of AMD's benchmark: every forward kernel on as many problems as it takes."""
+    """A CSV file of AMD's benchmark: every forward kernel on as many problems as needed."""
     names = list(map(amd_short_name, _pool()))
     with path.open("w", encoding="ascii", newline="") as file:
         file.write(",".join(AMD_COLUMNS) + "\r\n")
@@ -104,7 +104,7 @@ def write_amd_csv(path: Path, rows: int, seed: int = 0) -> None:
 
 
 def write_journal(path: Path, rows: int, seed: int = 0) -> None:
-    """A journal of as many rows, of which the last of each problem measure some of its kernels again."""
+    """A journal with this many rows, the last ones of each problem being remeasurements."""
     kernels, arch = _pool(), load_arch(_ARCH)
     names = list(map(kernel_name, kernels))
     run = RunRecord(
@@ -141,7 +141,7 @@ def write_journal(path: Path, rows: int, seed: int = 0) -> None:
 
 
 def write_host_run(folder: Path, rows: int, seed: int = 0) -> None:
-    """A run on this host's folder whose journal has its plan, of a pair more than these rows, and the rows."""
+    """A run on this host's folder whose journal has its plan, with one pair more than rows, and the rows."""
     kernels = conv_pool(Direction.FORWARD, load_arch(HOST_KIND), 2, "fp32")
     settings = Settings(variant="forward", problems="made up", kernels="all", dtype="fp32", seed=seed, samples=3)
     measured = list(_measured(len(kernels), rows + 1, seed, "fp32"))
@@ -164,14 +164,14 @@ def _row(problem: str, kernel: str, ms: float, *, is_again: bool) -> ResultRow:
 
 
 class Cost(NamedTuple):
-    """The largest resident set of a command, in MB of 2**20 bytes, and seconds of its processor time."""
+    """Maximum resident set size of a command, in MB of 2**20 bytes, and its CPU seconds."""
 
     peak_mb: float
     seconds: float
 
 
 def cost(*arguments: str | Path) -> Cost:
-    """What a command of ckh takes."""
+    """Cost of a ckh command."""
     command = [sys.executable, "-c", _CHILD, *map(str, arguments)]
     done = subprocess.run(command, check=False, capture_output=True, text=True)
     if done.returncode:
@@ -187,7 +187,7 @@ def measure(
     training: Sequence[str] = _TREES,
     converting: Sequence[str] = (),
 ) -> dict[str, Cost]:
-    """What these commands take, and those that they need, on so many rows; files are made in the folder."""
+    """Cost of these commands and their prerequisites for a number of rows; files are made in the folder."""
     table, data, model = folder / f"{rows}.csv", folder / f"{rows}.parquet", folder / f"{rows}.model"
     found: dict[str, Cost] = {}
 

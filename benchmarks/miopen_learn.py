@@ -1,4 +1,4 @@
-"""Training the order of solvers, and judging it on layers that training has not seen."""
+"""Train the ranking of solvers, and evaluate it on unseen layers."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from ckh.training import TrainOptions
 
 _MS_FLOPS_PER_TFLOPS = 1e9
-FOLDS = 5  # of which one is held out
+FOLDS = 5  # one of which is held out
 _SEED_OF_FOLDS = 0
 
 
@@ -33,15 +33,15 @@ def matrix_of(table: SolverTable) -> NDArray[np.float64]:
 
 
 def times_of(table: SolverTable) -> Times:
-    """The times that choices are judged by; the databases state no spread."""
+    """Times for the evaluation; the databases state no spread."""
     latency = table.frame["latency_ms"].to_numpy(dtype=np.float64)
     return Times(table.problem_ids(), latency, np.full(len(latency), np.nan))
 
 
 def held_out(table: SolverTable, fold: int = 0) -> NDArray[np.bool_]:
-    """True if a row belongs to the fifth of all sizes that is held out, one of five, shape (rows,).
+    """Mask of the rows of the fifth of all sizes that is held out, shape (rows,).
 
-    By sizes alone: a layer is held out in all its directions, dtypes and layouts.
+    By sizes only: a layer is held out in all its directions, dtypes and layouts.
     """
     sizes = table.size_ids()
     order = np.random.default_rng(_SEED_OF_FOLDS).permutation(int(sizes.max()) + 1)
@@ -60,12 +60,12 @@ def train_order(
     base: str | None = None,
     advance: Callable[[int], None] = lambda _: None,
 ) -> str:
-    """A LambdaRank of solvers, as LightGBM's text. Equal tables, options and versions give equal text.
+    """A LambdaRank model of solvers, as LightGBM's text. Deterministic for equal tables, options and versions.
 
     Args:
-        table: what to learn from.
-        options: how; one model, of `options.seed`.
-        base: a model, perhaps of another device, that the new trees correct; the result holds its trees as well.
+        table: training data.
+        options: training options; one model, of `options.seed`.
+        base: a model, possibly of another device, to be corrected by the new trees; the result includes its trees.
         advance: called with 1 after every round of boosting.
     """
     import lightgbm
@@ -90,11 +90,11 @@ def train_order(
 def train_regression(
     table: SolverTable, options: TrainOptions = RECIPE, advance: Callable[[int], None] = lambda _: None
 ) -> str:
-    """The regression that is blended with models of the order, as LightGBM's text.
+    """The regression that is blended with ranking models, as LightGBM's text.
 
     Args:
-        table: what to learn from.
-        options: how: of the seed, and of the parameters of their regression.
+        table: training data.
+        options: for the seed and the regression's parameters.
         advance: called with 1 after every round of boosting.
     """
     efficiency = times_of(table).efficiency()
@@ -110,7 +110,7 @@ def train_speeds(table: SolverTable, options: TrainOptions = RECIPE) -> str:
 
 
 def tflops_of(table: SolverTable) -> NDArray[np.float64]:
-    """The speeds that follow from the times, shape (rows,)."""
+    """Speeds computed from the times, shape (rows,)."""
     flops = np.array([problem.flops for problem in table.problems()], dtype=np.float64)[table.problem_ids()]
     return np.asarray(flops / table.frame["latency_ms"].to_numpy(dtype=np.float64) / _MS_FLOPS_PER_TFLOPS)
 
@@ -139,7 +139,7 @@ def _regressed(
 
 
 def predict(text: str, table: SolverTable, jobs: int = 1) -> NDArray[np.float64]:
-    """Scores of a model by LightGBM itself, higher is better, shape (rows,)."""
+    """Scores by LightGBM itself, higher is better, shape (rows,)."""
     import lightgbm
 
     return np.asarray(lightgbm.Booster(model_str=text).predict(matrix_of(table), raw_score=True, num_threads=jobs))

@@ -1,11 +1,11 @@
-"""How well learned ranking chooses MIOpen's convolution solvers, on layers that training has not seen.
+"""Efficiency of learned ranking of MIOpen's convolution solvers, on unseen layers.
 
     nice python -m benchmarks.miopen_models [--data ../shared/data] [--jobs 1] [--keep FOLDER]
 
-A fifth of all sizes is held out, whatever direction, dtype and layout, of AMD's find databases of the MI200 (104 CU)
-and the MI300X (304 CU). Judged are problems with two or more solvers that have a time. The databases list the four
-fastest solvers of a problem, so this is choosing among finalists; which ones they are is no feature. Then the same with
-each fifth held out in turn, which is what the figures of all problems are from.
+A fifth of all sizes is held out, for all directions, dtypes and layouts, of AMD's find databases of the MI200 (104 CU)
+and the MI300X (304 CU). Problems with two or more solvers that have a time are evaluated. The databases list the four
+fastest solvers of a problem, so this is a choice among finalists; their identity is not a feature. Then the same with
+each fifth held out in turn, which gives the results on all problems.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ TWO = 2
 
 
 def load(folder: Path, source: tuple[str, FdbDevice]) -> SolverTable:
-    """The rows of problems that leave a choice."""
+    """Rows of problems with several solvers."""
     table = read_parquet(folder / source[0], source[1], skip_bad=True)
     left_out = ", ".join(f"{count:,} {reason}" for reason, count in table.bad.items()) or "none"
     print(f"{source[0]}: {len(table.frame):,} rows; left out: {table.without_time:,} without time, {left_out}")
@@ -50,12 +50,12 @@ def load(folder: Path, source: tuple[str, FdbDevice]) -> SolverTable:
 
 
 def head(title: str) -> None:
-    """The line above a table."""
+    """Print the heading of a table."""
     print(f"\n{title:46s}{'mean':>8s}{'95 %':>16s}{'P10':>8s}{'top-1':>7s}{'2D mean':>9s}{'2D P10':>8s}")
 
 
 def line(name: str, table: SolverTable, efficiency: NDArray[np.float64]) -> None:
-    """One chooser: efficiencies of its choices, shape (problems,)."""
+    """Print the efficiency of a method's choices, shape (problems,)."""
     all_of = summarize(efficiency)
     first = np.unique(table.problem_ids(), return_index=True)[1]
     flat = efficiency[table.frame["ndim_spatial"].to_numpy()[first] == TWO]
@@ -68,7 +68,7 @@ def line(name: str, table: SolverTable, efficiency: NDArray[np.float64]) -> None
 
 
 def baselines(known: SolverTable, asked: SolverTable) -> None:
-    """What needs no model."""
+    """Print the baselines without a model."""
     noise = np.random.default_rng(SEED_OF_RANDOM).random(len(asked.frame))
     line("random", asked, efficiency_of(asked, noise))
     line("most wins per direction", asked, efficiency_of(asked, _wins(known, asked)))
@@ -78,7 +78,7 @@ def baselines(known: SolverTable, asked: SolverTable) -> None:
 def _by_key(
     known: SolverTable, asked: SolverTable, names: list[str], values: NDArray[np.float64]
 ) -> NDArray[np.float64]:
-    """Mean of a value over the known rows of the same key and solver; below all of them where there are none."""
+    """Mean of a value over the training rows of the same key and solver; below all of them if there are none."""
     names = [*names, "kernel"]
     means = known.frame[names].assign(value=values).groupby(names)["value"].mean()
     found = means.reindex(list(asked.frame[names].itertuples(index=False, name=None)))
@@ -98,7 +98,7 @@ def _averages(known: SolverTable, asked: SolverTable) -> NDArray[np.float64]:
 
 
 class Models:
-    """Model texts by name, trained when first asked for, and kept in a folder if there is one."""
+    """Model texts by name, trained on first use, and kept in a folder if given."""
 
     def __init__(self, keep: Path | None, jobs: int) -> None:
         self._keep = keep
@@ -124,7 +124,7 @@ class Models:
         ]
 
     def regression(self, name: str, table: SolverTable, options: TrainOptions) -> str:
-        """What is blended with them."""
+        """The regression for the blend."""
         options = replace(options, jobs=self._jobs)
         return self.get(f"{name}-regression", lambda: train_regression(table, options))
 
@@ -139,7 +139,7 @@ def size_of(text: str) -> str:
 
 
 def parts(models: Models, name: str, table: SolverTable, options: TrainOptions, asked: SolverTable) -> str:
-    """The model of a recipe, and a line for it and each of its parts."""
+    """Return a recipe's model; prints a line for it and each of its parts."""
     made = models.members(name, table, options)
     for seed, text in zip(SEEDS, made, strict=True):
         line(f"LambdaRank, seed {seed}", asked, efficiency_of(asked, predict(text, asked)))
@@ -167,7 +167,7 @@ def every_fifth(models: Models, name: str, table: SolverTable, options: TrainOpt
 
 
 def mi200(folder: Path, models: Models) -> str:
-    """The MI200; gives the model of four fifths of it."""
+    """Evaluate on the MI200; returns the model trained on four fifths of it."""
     table = load(folder, MI200)
     is_held = held_out(table)
     known, asked = table.select(~is_held), table.select(is_held)
@@ -181,7 +181,7 @@ def mi200(folder: Path, models: Models) -> str:
 
 
 def among_candidates(known: SolverTable, asked: SolverTable, model: str) -> None:
-    """What predicting does: choosing among all candidates, not among the four finalists that the database lists."""
+    """Evaluate choices among all candidates, as in predicting, not among the four finalists listed by the database."""
     table = make_table(known.frame)
     problems = asked.problems()
     found = [candidates(problem, table).solvers for problem in problems]
@@ -205,7 +205,7 @@ def among_candidates(known: SolverTable, asked: SolverTable, model: str) -> None
 
 
 def mi300x(folder: Path, models: Models, other: str) -> None:
-    """The MI300X, three ways. `other` is the model of the MI200."""
+    """Evaluate on the MI300X, in three ways. `other` is the model of the MI200."""
     there, table = load(folder, MI200), load(folder, MI300X)
     is_held = held_out(table)
     known, asked = table.select(~is_held), table.select(is_held)

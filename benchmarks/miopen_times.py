@@ -1,11 +1,11 @@
-"""How near the times lie that MIOpen's models predict, on sizes that training has not seen; makes their calibrations.
+"""Errors of the times predicted by MIOpen's models on unseen sizes; makes their calibrations.
 
     nice python -m benchmarks.miopen_times [--data ../shared/data] [--keep FOLDER] [--jobs 1] [--write]
 
-Models of the shipped recipes learn from four fifths of the sizes, whatever direction, dtype and layout, and predict the
-times of the solvers that are listed for the others. The interval is made of half of the held-out sizes and judged on
-the other, and the other way round. A fifth of the MI200 is held out, which takes a quarter of an hour, of the MI300X
-each fifth in turn. --write puts the calibration of all held-out sizes into the shipped model's directory.
+Models of the shipped recipes are trained on four fifths of the sizes, for all directions, dtypes and layouts, and
+predict the times of the listed solvers for the others. The interval is determined on half of the held-out sizes and
+evaluated on the other, and vice versa. A single fifth of the MI200 is held out, which takes a quarter of an hour; of
+the MI300X each fifth in turn. --write puts the calibration of all held-out sizes into the shipped model's directory.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ MOST = 2000  # problems whose candidates are ranked
 
 
 class HeldOut(NamedTuple):
-    """Rows that models have not seen: what orders them, predicted and measured TFLOPS, their problem and sizes."""
+    """Rows of unseen sizes: scores, predicted and measured TFLOPS, their problem and sizes."""
 
     score: Floats
     told: Floats
@@ -56,7 +56,7 @@ class HeldOut(NamedTuple):
 
 
 def main() -> None:
-    """Judge both models."""
+    """Evaluate both models."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", maxsplit=1)[0])
     parser.add_argument("--data", type=Path, default=Path(__file__).resolve().parents[2] / "shared" / "data")
     parser.add_argument("--jobs", type=int, default=1, help="threads for training")
@@ -75,7 +75,7 @@ def main() -> None:
 
 
 def fold_of(models: Models, table: SolverTable, recipe: Any, kept: str, fold: int) -> HeldOut:
-    """What models of the other sizes say of a fifth."""
+    """Predictions for a fifth by models of the other sizes."""
     is_held = held_out(table, fold)
     known, asked = table.select(~is_held), table.select(is_held)
     order = models.blend(f"{kept}-fold{fold}" if fold else kept, known, recipe)
@@ -87,7 +87,7 @@ def fold_of(models: Models, table: SolverTable, recipe: Any, kept: str, fold: in
 
 
 def numbered(parts: list[HeldOut]) -> list[HeldOut]:
-    """The same with numbers of problems and sizes that no two folds share."""
+    """The same with indices of problems and sizes that are unique over the folds."""
     problems = [0, *accumulate(int(part.problem.max()) + 1 for part in parts)]
     sizes = [0, *accumulate(int(part.size.max()) + 1 for part in parts)]
     return [
@@ -96,7 +96,7 @@ def numbered(parts: list[HeldOut]) -> list[HeldOut]:
 
 
 def judge(name: str, held: HeldOut) -> None:
-    """Print how far times err, and how many lie within the interval of the other half of the sizes."""
+    """Print the errors of times, and the share within the interval determined on the other half of the sizes."""
     half = np.random.default_rng(SEED).integers(0, 2, int(held.size.max()) + 1)[held.size]
     found: dict[str, list[tuple[Floats, float]]] = {"shares of the best by score": [], "as predicted": []}
     for part in (0, 1):
@@ -117,7 +117,7 @@ def judge(name: str, held: HeldOut) -> None:
 
 
 def errors(table: Calibration, held: HeldOut) -> list[tuple[Floats, float]]:
-    """Of each problem how far the times of its solvers err, and whether that of the first is within the interval."""
+    """For each problem, the errors of its solvers' times, and whether the first is within the interval."""
     found = []
     for rows in in_order(held.score, held.problem):
         speeds = table.speeds(held.score[rows], held.told[rows])
@@ -128,7 +128,7 @@ def errors(table: Calibration, held: HeldOut) -> list[tuple[Floats, float]]:
 
 
 def places(known: SolverTable, asked: SolverTable, order: str) -> None:
-    """Print how often the candidate in each of the first places is listed, so that its time is known."""
+    """Print how often the candidates of the first ranks are listed, so that their times are known."""
     rules, problems = make_table(known.frame), asked.problems()
     ids, names = asked.problem_ids(), asked.frame["kernel"].to_numpy()
     listed: dict[int, set[str]] = {}

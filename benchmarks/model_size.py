@@ -1,10 +1,10 @@
-"""How the efficiency of choices and the time of ranking fall with the size of a model, on our measured data.
+"""Efficiency of choices and ranking time by the size of a model, on ckh's measured data.
 
     python benchmarks/model_size.py [--jobs 2] [forward bwd_data bwd_weight gemm]
 
-For each number of trees and leaves: the efficiency of choices on training problems that cross-validation held out, and
-on the hold-out; the time to score all candidates of one problem in C; the size of the gzipped text. The smallest model
-whose cross-validated mean is within 0.2 points of the best is marked: the hold-out does not choose.
+For each number of trees and leaves: the efficiency of choices on training problems held out by cross-validation, and on
+the hold-out; the time to score all candidates of one problem in C; the size of the gzipped text. The smallest model
+whose cross-validated mean is within 0.2 points of the best is marked: the hold-out is not used for the choice.
 """
 
 # ruff: noqa: E402 - the number of threads must be set before NumPy is loaded
@@ -57,7 +57,7 @@ _SETS = {GEMM: (["host-gemm-train", "host-gemm-more"], "host-llm")}
 
 @dataclass(frozen=True)
 class Data:
-    """A dataset with what is computed from it once."""
+    """A dataset with cached computations."""
 
     dataset: Dataset
     times: Times
@@ -73,7 +73,7 @@ def load(*names: str) -> Data:
 
 
 def fit(data: Data, rows: NDArray[np.int64], trees: int, leaves: int, jobs: int) -> lightgbm.Booster:
-    """Train the model that orders kernels, as `ckh train` does by default."""
+    """Train the ranking model, as `ckh train` does by default."""
     efficiency = data.times.efficiency()[rows]
     engine = data.dataset.op.training.engine
     params: dict[str, Any] = {
@@ -153,7 +153,7 @@ def report(name: str, train: Data, holdout: Data, jobs: int) -> None:
 
 
 def main() -> None:
-    """Report the models that were named, or all."""
+    """Report on the given models, or all."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("names", nargs="*", default=["forward", "bwd_data", "bwd_weight", GEMM])

@@ -1,9 +1,9 @@
-"""What raises selection efficiency: objectives, weights, features, constraints and tree sizes, on held-out layers.
+"""Effect of objectives, weights, features, constraints and tree sizes on efficiency, on held-out layers.
 
     python benchmarks/objectives.py [forward bwd_data bwd_weight]
 
-Each line trains on data/host-train-<direction>.parquet with one thing changed and tells the efficiency of its choices
-twice: on training problems that cross-validation held out, and on the real layers of data/host-holdout-<direction>.
+Each line trains on data/host-train-<direction>.parquet with one change and prints the efficiency of its choices twice:
+on training problems held out by cross-validation, and on the real layers of data/host-holdout-<direction>.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ BASE: dict[str, Any] = {
 
 @dataclass(frozen=True)
 class Trial:
-    """One thing to try: label (see `_label`), whether rows weigh by efficiency, features, changed parameters."""
+    """A variant: label (see `_label`), whether rows are weighted by efficiency, features, changed parameters."""
 
     name: str
     label: str
@@ -93,7 +93,7 @@ TRIALS = (
 
 @dataclass(frozen=True)
 class Data:
-    """A dataset with what is computed from it once."""
+    """A dataset with cached computations."""
 
     dataset: Dataset
     times: Times
@@ -156,7 +156,7 @@ def efficiency_of(data: Data, scores: NDArray[np.float64]) -> NDArray[np.float64
 
 
 def main() -> None:
-    """Run all trials on the directions that were named, or all."""
+    """Run all trials on the given directions, or all."""
     print(f"{'':44s}{'held-out folds':>20s}{'real layers':>20s}")
     print(f"{'':44s}" + f"{'mean':>10s}{'P10':>10s}" * 2)
     for direction in sys.argv[1:] or [str(one) for one in Direction]:

@@ -1,9 +1,9 @@
-"""What `ckh validate oracle --on-device` would say of hold-outs of which every kernel was measured.
+"""Estimates of `ckh validate oracle --on-device` for hold-outs of which every kernel was measured.
 
     python benchmarks/oracle_sample.py
 
 Replays it on the measured times: the model's first five, and 59 random kernels of each problem, the mean of 20 draws.
-Prints the mean efficiency that would be told without the sample, with it, by the estimated best of all, and in truth.
+Prints the mean efficiency as estimated without the sample, with it, by the estimated best of all, and the true value.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ PAIRS = {
 
 
 def replay(model: str, data: str) -> list[float]:
-    """Mean efficiency without a sample, with one, by the estimated best, and in truth."""
+    """Mean efficiency without a sample, with one, by the estimated best, and the true value."""
     dataset = read_dataset(ROOT / "data" / f"{data}.parquet")
     loaded, times = load_model(ROOT / "models" / model), times_of(dataset)
     first, ranked = first_kernels(loaded, dataset, FIRST), ranked_rows(loaded, dataset)
@@ -37,7 +37,7 @@ def replay(model: str, data: str) -> list[float]:
     names = dataset.frame["kernel"].astype(str).to_numpy(dtype=object)
     for problem, name, ms in zip(dataset.problem_ids.tolist(), names, times.latency_ms.tolist(), strict=True):
         ns[texts[problem]][name] = ms * 1e6
-    # The kernel that was best on another day is not known here: the model's first choice stands for it.
+    # The best kernel of another day is unknown here: the model's first choice is used instead.
     plain = [replace(one, kernels=(one.kernels[1], *one.kernels[1:])) for one in contests(dataset, first)]
     told = []
     for seed in range(SEEDS):

@@ -1,9 +1,9 @@
-"""What of a bench run is orchestration: all that is not inputs, reference, the kernel, its check or its timing.
+"""Share of orchestration in a bench run: everything except inputs, reference, kernel, check and timing.
 
     python benchmarks/orchestration.py [--budget 60s]
 
-Runs `ckh bench` on hold-out layers into a temporary folder (kernels are compiled first, and not counted) and prints
-where the time went. Exits with 1 if orchestration is 10 % or more.
+Runs `ckh bench` on hold-out layers into a temporary folder (kernels are compiled first, and not counted) and prints the
+time by phase. Exits with 1 if orchestration is 10 % or more.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ LIMIT = 0.10
 
 
 def main() -> None:
-    """Run, print, judge."""
+    """Run, print, evaluate."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--budget", default="60s")
     parser.add_argument("--kernels", default="*_compv3_*")

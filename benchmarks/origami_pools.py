@@ -1,12 +1,12 @@
-"""ckh's analytic estimate beside Origami, AMD's (PyPI: rocm-origami), on AITER's pools of GEMM kernels.
+"""ckh's analytic estimate compared with AMD's Origami (PyPI: rocm-origami), on AITER's pools of GEMM kernels.
 
     python benchmarks/origami_pools.py [--problems N]
 
-Of each pool in data/ a random 150 shapes: how often is the kernel that won AMD's tuning first, and among the first
-five, when nothing but its tile, waves and matrix instruction is known? Kernels that an estimate takes for equally fast
-share their places by chance, and so do all where Origami finds none that fits. Splits of K are left to the estimates: a
-kernel counts as its best split. Origami needs ROCm's headers to be built; without it, its columns are left out. It
-states no support for Composable Kernel: kernels are given to it as tiles.
+For 150 random shapes of each pool in data/: how often is the kernel that won AMD's tuning first, and among the first
+five, given only its tile, waves and matrix instruction? Ties are in random order, and so are all kernels if Origami
+finds none that fits. Splits of K are chosen by the estimates: a kernel counts as its best split. Building Origami
+requires ROCm's headers; without it, its columns are left out. It states no support for Composable Kernel: kernels are
+passed as tiles.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ except ImportError:
     origami = None
 
 DATA = Path(__file__).parents[1] / "data"
-L2_BYTES = 4 << 20  # of one XCD
-# K of the deepest matrix instruction for a tile of 16 x 16; for 32 x 32 half of it.
+L2_BYTES = 4 << 20  # per XCD
+# K of the deepest matrix instruction for a tile of 16 x 16; half of it for 32 x 32.
 MFMA_K = {
     ("gfx942", "fp8"): 32,
     ("gfx942", "int8"): 32,
@@ -101,7 +101,7 @@ def by_origami(problem: AiterGemm, kernels: list[AiterKernel], arch: ArchSpec) -
         configs.append(config)
     try:
         ranked = origami.rank_configs(asked, hardware, configs)
-    except RuntimeError:  # none fits
+    except RuntimeError:  # no tile fits
         return np.zeros(len(kernels))
     latency = {
         tuple(int(size) for dim in (one.config.mt, one.config.mi) for size in (dim.m, dim.n, dim.k)): one.latency
@@ -111,7 +111,7 @@ def by_origami(problem: AiterGemm, kernels: list[AiterKernel], arch: ArchSpec) -
 
 
 def hits(times: np.ndarray, winner: int) -> tuple[float, float]:
-    """Probabilities that the winner is first, and in the first five, equal times in random order."""
+    """Probabilities that the winner is first, and in the first five, with ties in random order."""
     better, equal = int((times < times[winner]).sum()), int((times == times[winner]).sum())
     return tuple(min(max((few - better) / equal, 0.0), 1.0) for few in (1, FEW))  # type: ignore[return-value]
 

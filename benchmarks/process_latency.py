@@ -1,9 +1,9 @@
-"""How long `ckh predict`, `ckh search` and `ckh --help` take as processes, beside Python itself.
+"""CPU time of `ckh predict`, `ckh search` and `ckh --help` as processes, compared with Python itself.
 
     python benchmarks/process_latency.py [--rounds 25]
 
-Each command runs once before it is timed, so that answers are prepared; `full` is the same without (`CKH_QUICK=0`).
-Times are processor time, user and system.
+Each command runs once before it is timed, so that answers are cached; `full` is without the cache (`CKH_QUICK=0`).
+Times are user and system time.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _COMMANDS: dict[str, tuple[list[str], dict[str, str]]] = {
 
 
 def milliseconds(command: list[str], environment: dict[str, str]) -> float:
-    """How long one run takes."""
+    """Duration of one run."""
     before = _used_s()
     subprocess.run(command, env={**os.environ, **environment}, stdout=subprocess.DEVNULL, check=True)
     return (_used_s() - before) * 1e3
@@ -52,7 +52,7 @@ def _used_s() -> float:
 
 
 def main() -> None:
-    """Time all commands in turns."""
+    """Time all commands, interleaved."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=25)
     rounds = parser.parse_args().rounds

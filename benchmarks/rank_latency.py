@@ -1,9 +1,9 @@
-"""How long ranking a pool takes, from the problem to the sorted candidates: one process, one thread, ways interleaved.
+"""Time to rank a pool, from the problem to the sorted candidates: one process, one thread, methods interleaved.
 
     python benchmarks/rank_latency.py [--rounds 15] [--trees 2000] [--leaves 127]
 
-Ways: the usual one (a dict per candidate, a DataFrame, features, `Booster.predict`, sorting), the same from NumPy
-columns, NumPy alone, and partial evaluation in C. All must give the same order. Times are medians; only ratios are
+Methods: the usual one (a dict per candidate, a DataFrame, features, `Booster.predict`, sorting), the same from NumPy
+columns, NumPy only, and partial evaluation in C. All must give the same order. Times are medians; only ratios are
 comparable between machines.
 """
 
@@ -123,7 +123,7 @@ def _synthetic(
     kernels: Columns,
     problems: list[Columns],
 ) -> Case:
-    """A case with a model of made-up data, which is kept in the cache since training takes a minute."""
+    """A case with a model of synthetic data, which is cached since training takes a minute."""
     kept = cache_dir() / f"benchmark-{name}-{options.trees}x{options.leaves}-v2.lgbm"
     if not kept.exists():
         print(f"training {kept.name}")
@@ -147,7 +147,7 @@ def _shipped_cases() -> list[Case]:
     for ref in list_models([data_dir("models")]):
         model = load_model(ref.path)
         spec, op = model.spec, model.spec.op
-        if not op.problems.set_names():  # no problems to rank for: AITER's, whose problems are those of its tables
+        if not op.problems.set_names():  # no problem sets: AITER's problems are those of its tables
             continue
         variant = None if spec.variant is None else str(spec.variant)
         some = op.problems.load(op.problems.set_names()[0], variant, None if spec.dtype == ANY else spec.dtype)
@@ -179,7 +179,7 @@ def _partially(ranker: Ranker, backend: str, problem: Columns) -> np.ndarray:
 
 
 def measure(case: Case, rounds: int) -> None:
-    """Print the median times of all ways, and that their orders agree."""
+    """Print the median times of all methods, and that their orders agree."""
     booster = lightgbm.Booster(model_str=case.text)
     start = time.perf_counter()
     forest = forest_of(case.text.encode(), case.name)
@@ -218,7 +218,7 @@ def measure(case: Case, rounds: int) -> None:
 
 
 def measure_many(case: Case) -> None:
-    """Print how many problems a second one call ranks."""
+    """Print the problems per second of a single call."""
     forest = forest_of(case.text.encode(), case.name)
     ranker = Ranker([forest], case.engine, case.names, case.hardware, case.kernels, case.problems[0])
     chosen = np.random.default_rng(0).integers(0, len(case.problems), _MANY)

@@ -1,10 +1,10 @@
-"""How many problems a second `ckh.rank_many` answers with each shipped model: the best kernel of each.
+"""Problems per second of `ckh.rank_many` with each shipped model: the best kernel of each.
 
     python benchmarks/rank_many.py [MODEL ...] [--rounds 3] [--profile]
 
 Problems are distinct and drawn at random around the problems of the model's set or data: each with other sizes along
-one or two dimensions. What depends on a kind of problems alone is prepared before. Processor time of one core, best of
-the rounds.
+one or two dimensions. Preparations that depend only on the kind of problems are not timed. CPU time of one core, best
+of the rounds.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _DRAWN = {  # fields whose sizes are drawn, by operation
     "aiter_gemm": ("m", "n"),
     "aiter_moe": ("tokens", "inter_dim"),
 }
-_STEP = 8  # that drawn sizes are multiples of, but the first
+_STEP = 8  # divisor of drawn sizes, except the first
 
 
 def main() -> None:

@@ -1,11 +1,11 @@
-"""Whether kernels that ckh emits are the kernels that Composable Kernel's own launchers build: registers, LDS, scratch.
+"""Compare kernels emitted by ckh with those built by Composable Kernel's own launchers: registers, LDS, scratch.
 
     python benchmarks/same_kernel.py [--arch gfx942] [--keep FOLDER] [NAME …]
 
-CK's launchers are those of `example/ck_tile` and `tile_engine/ops/gemm`, which are looked for in the folder above the
-headers, in `ck` there, or where `CK_SOURCE` says. Both sides are compiled for the GPU alone, with the same flags, and
-compared for each case of the main loop, stored or added. Needs hipcc and CK Tile's headers (`HIPCC`, `CK_TILE_INCLUDE`)
-and no GPU; a minute of a core for each name. The exit code is 1 if a difference is not explained.
+CK's launchers are those of `example/ck_tile` and `tile_engine/ops/gemm`, which are searched in the folder above the
+headers, in its subfolder `ck`, or in `CK_SOURCE`. Both are compiled for the GPU only, with the same flags, and compared
+for each case of the main loop, stored or added. Needs hipcc and CK Tile's headers (`HIPCC`, `CK_TILE_INCLUDE`) but no
+GPU; takes a minute on one core per name. The exit code is 1 if a difference is not explained.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 _CONV, _GEMM = "grouped_conv_", "gemm_universal_"
 _UNPADDED, _PADDED = "False_False_False_False", "True_True_True_False"
-# What is compared, by the names of ckh. Vector widths are those that CK's launcher compiles with.
+# Compared kernels, by the names of ckh. Vector widths are those of CK's launcher.
 NAMES = (
     f"{_CONV}bwd_weight_fp16_nhwgc_2d_compv3_cshuffle_intrawave_16x64x64_1x4x1_16x16x32_vec4_8_8",
     f"{_CONV}bwd_data_fp16_nhwgc_2d_compv3_cshuffle_intrawave_16x64x64_1x4x1_16x16x32_vec4_8_8",
@@ -57,7 +57,7 @@ NAMES = (
     f"{_GEMM}fp16_rcr_basic_v1_cshuffle_intrawave_{_UNPADDED}_256x256x64_2x2x1_32x32x16",
     f"{_CONV}fwd_fp16_nhwgc_2d_compv3_cshuffle_intrawave_128x128x64_2x2x1_16x16x32_vec4_8_8_bpc2",
 )
-# Why a kernel differs from the one that CK's launcher builds.
+# Reasons why a kernel differs from that of CK's launcher.
 EXPLAINED: dict[str, str] = {}
 
 _FILES = {Direction.FORWARD: "forward", Direction.BWD_DATA: "backward_data", Direction.BWD_WEIGHT: "backward_weight"}
@@ -78,7 +78,7 @@ _GPU_ALONE = ("--cuda-device-only", "-S", "-Wno-unused-command-line-argument")
 _LAYOUTS = {"r": "RowMajor", "c": "ColumnMajor"}
 _OCCUPANCY = "GemmKernel::MaxOccupancyGridSize(stream)"
 _FUNCTION = re.compile(r"Function Name: (\S*kentry\S*)")
-# What a mangled name says of the main loop, its end, and whether results are stored or added.
+# Main loop, its end, and store or add, as encoded in a mangled name.
 _LOOP = re.compile(r"GemmPipelineSchedulerE\d+ELb([01])ELNS_10TailNumberE(\d+)E")
 _OPERATION = re.compile(r"memory_operation_enumE(\d+)E")
 
@@ -87,7 +87,7 @@ Case = tuple[str, str, str]  # whether the main loop runs, how it ends, and whet
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """What a kernel takes."""
+    """Resource usage of a kernel."""
 
     sgprs: int
     vgprs: int
@@ -96,13 +96,13 @@ class Taken:
     scratch_bytes: int
 
     def __str__(self) -> str:
-        """As it stands in the table."""
+        """Text for the table."""
         return f"{self.sgprs}, {self.vgprs}, {self.agprs}, {self.lds_bytes}, {self.scratch_bytes}"
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A translation unit, and the folders of headers that it includes beside CK Tile's."""
+    """A translation unit, and the folders of headers that it includes besides CK Tile's."""
 
     text: str
     folders: tuple[Path, ...]
@@ -141,7 +141,8 @@ def conv_source(kernel: ConvKernel, ck: Path) -> Source:
     body = "".join(f"    static constexpr {name} = {value};\n" for name, value in constants.items())
     dtype = _TYPES[kernel.dtype]
     layouts = ", ".join(f"ck_tile::tensor_layout::convolution::{one}" for one in ("NHWGC", "GKYXC", "NHWGK"))
-    # The kernels that store, or those that add: the other ones in a translation unit move a register now and then.
+    # Only the kernels that store, or only those that add: other kernels in a translation unit may change register
+    # counts.
     kept, left_out = ("AtomicAdd", "Set") if kernel.split_k > 1 else ("Set", "AtomicAdd")
     text = (
         '#include "grouped_convolution_utils.hpp"\n'
@@ -183,8 +184,8 @@ def gemm_source(kernel: GemmKernel, ck: Path, arch: str, folder: Path) -> Source
     command += ["--config_json", str(engine / "configs/default_config.json")]
     subprocess.run(command, check=True, capture_output=True)
     (header,) = folder.glob("gemm_single_*.hpp")
-    # The launcher compiles a persistent kernel a second time, to ask how many blocks fit a compute unit. What the two
-    # share is then a function that both call, with scratch memory for its callers' sake: here there is one kernel.
+    # The launcher instantiates a persistent kernel a second time, to query how many blocks fit a compute unit. Common
+    # code is then a function called by both, which needs scratch memory: here there is a single kernel.
     header.write_text(header.read_text(encoding="utf-8").replace(_OCCUPANCY, "dim3(1)"), encoding="utf-8")
     return Source(f'#include "{header.name}"\nauto* const used = &SelectedKernel::launch;\n', (folder,))
 
@@ -196,7 +197,7 @@ def theirs(kernel: Kernel, ck: Path, arch: str, folder: Path) -> Source:
 
 
 def compiled(device: Device, kernel: Kernel, source: Source, folder: Path) -> dict[Case, Taken]:
-    """What the GPU functions of a translation unit take, by case.
+    """Resource usage of the GPU functions of a translation unit, by case.
 
     Raises:
         RuntimeError: it does not compile.
@@ -213,7 +214,7 @@ def compiled(device: Device, kernel: Kernel, source: Source, folder: Path) -> di
 
 
 def taken(remarks: str) -> dict[Case, Taken]:
-    """What kernels take, by case, from the compiler's remarks."""
+    """Resource usage of kernels, by case, from the compiler's remarks."""
     found = {}
     for name in dict.fromkeys(_FUNCTION.findall(remarks)):
         resources = parse_resources(remarks, name)
@@ -223,7 +224,7 @@ def taken(remarks: str) -> dict[Case, Taken]:
 
 
 def case_of(function: str) -> Case:
-    """The case that a function of this mangled name is for; a pipeline that has no main loops has one."""
+    """Case of a function by its mangled name; a pipeline without main loops has one."""
     loop, operation = _LOOP.search(function), _OPERATION.search(function)
     has_loop, tail = (loop[1], loop[2]) if loop else ("", "")
     return has_loop, tail, operation[1] if operation else ""
@@ -240,7 +241,7 @@ def row(name: str, ck: dict[Case, Taken], ours: dict[Case, Taken]) -> tuple[list
 
 
 def compare(names: Sequence[str], arch: str, ck: Path, keep: Path | None = None) -> Iterator[tuple[list[str], bool]]:
-    """A row for each kernel, and whether it is the same or its difference is explained; keeps assembly where asked."""
+    """A row for each kernel, and whether it is equal or its difference is explained; keeps assembly on request."""
     device = open_device("hip", DeviceOptions(arch))
     for name in names:
         kernel = parse_name(name)
@@ -256,7 +257,7 @@ def compare(names: Sequence[str], arch: str, ck: Path, keep: Path | None = None)
 
 
 def main() -> None:
-    """Compare, print the table, and say what is different."""
+    """Compare, print the table, and report differences."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("names", nargs="*", metavar="NAME", help="kernels by their full names  [a list of fourteen]")
     parser.add_argument("--arch", default="gfx942")

@@ -1,11 +1,11 @@
-"""How near to the optimum a search strategy comes, replayed on recorded measurements of a whole space.
+"""Distance of a search strategy to the optimum, replayed on recorded measurements of complete spaces.
 
     OMP_NUM_THREADS=1 python benchmarks/search_replay.py [FILE ...] [--strategy surrogate] [--seeds 50] [--jobs 1]
 
 The numbers are optimum / best found after 50, 100, 220 and 500 distinct measurements, median over the seeds; a failed
-configuration costs one. A file is Parquet with one row for each configuration: parameters, `time_ms`, `status`. Without
-files: five spaces that others measured exhaustively (kernel_tuner_*.parquet; FAIR Benchmark Hub of the autotuning
-community).
+configuration counts as a measurement. A file is Parquet with one row per configuration: parameters, `time_ms`,
+`status`. Without files: five exhaustively measured public spaces (kernel_tuner_*.parquet; FAIR Benchmark Hub of the
+autotuning community).
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ SPACES = ("convolution_MI250X", "convolution_W7800", "convolution_A100", "gemm_R
 CHECKPOINTS = (50, 100, 220, 500)
 DATA = Path(os.environ.get("CKH_SHARED", Path(__file__).resolve().parents[2] / "shared")) / "data"
 _OK, _TIME, _STATUS = "ok", "time_ms", "status"
-# What a recording says of a measurement besides: counts, deviations and times. The rest are parameters.
+# Columns of counts, deviations and times. The other columns are parameters.
 _MEASURED = {_TIME, _STATUS, "spread"}
 _MEASURED_ENDS = ("_ms", "_samples", "_obs")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Recording:
-    """A space and the time of every configuration, not a number where it failed."""
+    """A space and the time of every configuration, NaN if it failed."""
 
     space: Space
     times_ms: NDArray[np.float64]
@@ -54,13 +54,13 @@ class Recording:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Replay:
-    """Best time after each measurement, shape (seeds, budget), infinite until something worked."""
+    """Best time after each measurement, shape (seeds, budget), infinite before the first success."""
 
     best_ms: NDArray[np.float64]
     optimum_ms: float
 
     def summary(self, checkpoints: Sequence[int]) -> tuple[float, ...]:
-        """The median over the seeds of optimum / best found, after each of these numbers of measurements."""
+        """Median over the seeds of optimum / best found, after each of these numbers of measurements."""
         return tuple(float(np.median(self.optimum_ms / self.best_ms[:, count - 1])) for count in checkpoints)
 
 
@@ -106,7 +106,7 @@ def replay(
 ) -> Replay:
     """Search a recording once for each seed.
 
-    A search ends early at the optimum, which changes nothing in what is reported.
+    A search ends early at the optimum, which does not affect the reported numbers.
 
     Raises:
         UsageError: there is no such strategy.

@@ -1,9 +1,8 @@
-"""How many shapes of AITER's untuned lists of models `ckh shapes` finds from the models' configurations.
+"""Recall of `ckh shapes` for AITER's untuned lists of models, from the models' configurations.
 
 `aiter_untuned.json` has the distinct (N, K) of GEMMs and (model_dim, inter_dim, expert, topk) of mixtures of experts in
-lists of ROCm/aiter, `aiter/configs/model_configs` unless another folder is named. A shape counts as found if `ckh
-shapes` has it for one of 1, 2, 4 and 8 ranks; shared experts count both ways, as experts of their own and as routed
-ones.
+lists of ROCm/aiter, `aiter/configs/model_configs` unless another folder is named. A shape is recalled if `ckh shapes`
+has it for 1, 2, 4 or 8 ranks, with shared experts either separate or fused with the routed ones.
 
     python benchmarks/shapes_recall.py
 """
@@ -26,7 +25,7 @@ Sizes = tuple[int, ...]
 
 @dataclass(frozen=True, slots=True)
 class Recall:
-    """What of a list is found."""
+    """Recall of a list."""
 
     name: str
     model: str
@@ -35,19 +34,19 @@ class Recall:
 
     @property
     def missing(self) -> list[Sizes]:
-        """Shapes that are not found."""
+        """Missing shapes."""
         return sorted(self.wanted - self.found)
 
 
 @cache
 def shapes_of(model: str) -> frozenset[Sizes]:
-    """The sizes of a model's weights, whatever the number of tokens."""
+    """Sizes of a model's weights, for any number of tokens."""
     sizes: set[Sizes] = set()
     for tp in RANKS:
         for fuse_shared in (False, True):
             try:
                 found = ckh.shapes.read(model, tp=tp, tokens=(1,), fuse_shared=fuse_shared)
-            except UsageError:  # it cannot be divided so
+            except UsageError:  # sizes cannot be divided among the ranks
                 continue
             for one in found:
                 fields = one.problem.to_dict()
@@ -57,7 +56,7 @@ def shapes_of(model: str) -> frozenset[Sizes]:
 
 
 def recalls() -> list[Recall]:
-    """What of each list is found."""
+    """Recall of each list."""
     lists = json.loads(LISTS.read_text(encoding="utf-8"))
     found = []
     for name, one in lists.items():

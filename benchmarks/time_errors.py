@@ -1,13 +1,13 @@
-"""Takes the errors of predicted times on the host's hold-outs apart: what is common to all, of problems, of kernels.
+"""Decomposes the errors of predicted times on the host's hold-outs into common, problem and kernel parts.
 
     python benchmarks/time_errors.py
 
-For the first five kernels of each problem, in the order of the shipped model: the median error; the median of
-predicted over measured time, which is 1 without a drift between the runs of training and hold-out, with its 95 %
-interval over problems; the median error when all times are multiplied by what makes that 1, which knows the hold-out
-and so is no prediction; and what is left within problems when each has a factor of its own. Where pairs were measured
-twice (GEMMs), how far the two times of a kernel lie apart. At the end the share of times within the interval, of all
-hold-outs together. Settings are never chosen by any of it.
+For the first five kernels of each problem, in the order of the shipped model: the median error; the median ratio of
+predicted to measured time, which is 1 without a drift between the runs of training and hold-out, with its 95 % interval
+over problems; the median error after scaling all times to make that ratio 1, which uses the hold-out and so is not a
+prediction; and the remaining error after scaling each problem. If pairs were measured twice (GEMMs), the difference
+between the two times of a kernel. At the end the share of times within the interval, over all hold-outs. No settings
+are chosen by these numbers.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def main() -> None:
         rows = np.flatnonzero((ranked.place < SHOWN) & (measured > 0) & np.isfinite(ranked.tflops))
         rows = rows[np.argsort(dataset.problem_ids[rows], kind="stable")]
         starts = np.unique(dataset.problem_ids[rows], return_index=True)[1]
-        # The logarithm of predicted over measured time.
+        # Logarithm of the ratio of predicted to measured time.
         off = np.split(np.log(measured[rows] / ranked.tflops[rows]), starts[1:])
         of_problem = np.array([np.median(one) for one in off])
         common = estimates({"": mean_of(of_problem)}, len(of_problem))[""]

@@ -1,15 +1,15 @@
-"""What answers are worth where nothing was measured: a model of another GPU or element type, and the analytic estimate.
+"""Efficiency of answers without measurements: by a model of another GPU or element type, and by the analytic estimate.
 
     python benchmarks/transfer.py [MI200.parquet MI300X.parquet]
 
-The estimate is judged on AMD's measurements of CK Tile's convolutions on gfx950, alone and where it puts in the kernels
-of one pipeline of a model that has learned from the other; models of AITER's GEMMs and mixtures of experts on the other
-GPU, pool by pool, the latter also on each element type of gfx950 when trained without it (data/). With the find
-databases of the MI200 and MI300X as Parquet, the same for MIOpen's solvers: on the other GPU, direction by direction.
-Beside each: the 95 % interval of the first figure, of draws of problems, or of a GEMM's layers; and a random choice.
+The estimate is evaluated on AMD's measurements of CK Tile's convolutions on gfx950, alone and for the kernels of one
+pipeline inserted into the ranking of a model of the other; models of AITER's GEMMs and mixtures of experts on the other
+GPU, pool by pool, the latter also on each element type of gfx950 that training omitted (data/). With the find databases
+of the MI200 and MI300X as Parquet, the same for MIOpen's solvers: on the other GPU, direction by direction. Each with
+the 95 % interval of the first figure, by resampling problems, or a GEMM's layers; and a random choice.
 
-A choice is the first measured kernel of the answer of `ckh predict`; problems that are refused, or whose answer has no
-measured kernel, are counted and not judged. The tables `JUDGED` of the operations hold what is printed here.
+A choice is the first measured kernel of the answer of `ckh predict`; refused problems, and those whose answer has no
+measured kernel, are counted but not evaluated. The tables `JUDGED` of the operations have the printed numbers.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ DATA = sorted((ROOT / "data").glob("amd-gfx950-conv-*.parquet"))
 GPUS = (("gfx90a", 104), ("gfx942", 304))
 MOST_PROBLEMS = 20_000
 AITER = ("gfx950", "gfx942")
-FEW, FEWEST = 5, 10  # first choices; problems of a pool that is judged
+FEW, FEWEST = 5, 10  # first choices; minimum problems of an evaluated pool
 DRAWS = 2000
 HELD_OUT = 5  # folds
 
@@ -56,7 +56,7 @@ HELD_OUT = 5  # folds
 def show(what: str, dataset: Dataset, scores: NDArray[np.float64]) -> None:
     """Print mean, interval and P10 efficiency of the choices by scores of all rows, and the mean of random choices.
 
-    Problems of which no row has a finite score have no measured choice: they are counted, not judged.
+    Problems without a finite score have no measured choice: they are counted, not evaluated.
     """
     times = times_of(dataset)
     efficiency = times.efficiency()
@@ -77,11 +77,11 @@ def show(what: str, dataset: Dataset, scores: NDArray[np.float64]) -> None:
 
 
 def interval(values: NDArray[np.float64], group: NDArray[np.int64]) -> tuple[float, float]:
-    """The 95 % interval of a mean, in which whole groups are drawn.
+    """95 % interval of a mean, by resampling whole groups.
 
     Args:
         values: of each problem.
-        group: the number of its group.
+        group: index of its group.
     """
     count, total = np.bincount(group), np.bincount(group, values)
     random = np.random.default_rng(0)
@@ -91,7 +91,7 @@ def interval(values: NDArray[np.float64], group: NDArray[np.int64]) -> tuple[flo
 
 
 def estimate() -> None:
-    """Judge the estimate on gfx950, and models of one pipeline that it puts the other pipeline's kernels into."""
+    """Evaluate the estimate on gfx950, and models of one pipeline with the other pipeline's kernels inserted."""
     dataset = read_dataset(*DATA).valid()
     wanted = wanted_for(dataset.problems()[0], dataset.arch)
     show("analytic estimate, CK Tile on gfx950", dataset, answered(EstimateModel(wanted), dataset))
@@ -109,24 +109,24 @@ def estimate() -> None:
 
 
 def answered(model: Model, dataset: Dataset) -> NDArray[np.float64]:
-    """Minus the place of each row in the model's answer."""
+    """Negative rank of each row in the model's answer."""
     return -ranked_rows(model, dataset).place
 
 
 def with_choice(dataset: Dataset) -> Dataset:
-    """The rows of problems that leave a choice."""
+    """Rows of problems with several kernels."""
     return dataset.select(np.bincount(dataset.problem_ids)[dataset.problem_ids] > 1)
 
 
 def on_other(source: str, dataset: Dataset, arch: str, num_cus: int) -> NDArray[np.float64]:
-    """Minus the places of rows in a shipped model's answers for another GPU, with features of that one's hardware."""
+    """Negative ranks of rows in a shipped model's answers for another GPU, with the features of its hardware."""
     shipped = load_model(ROOT / "models" / source)
     return answered(Model(shipped.path, replace(shipped.spec, arch=arch, hardware={"num_cus": num_cus})), dataset)
 
 
 @contextmanager
 def trained(learned: Dataset) -> Iterator[Path]:
-    """The folder of a model that was trained by the defaults, while it is needed."""
+    """Folder of a model trained with the defaults, for the duration of the context."""
     with tempfile.TemporaryDirectory() as folder:
         options = replace(learned.op.training.defaults(len(learned)), targets=(), folds=0, jobs=1)
         save(train(learned, options, lambda *_: None), Path(folder) / "model")
@@ -134,13 +134,13 @@ def trained(learned: Dataset) -> Iterator[Path]:
 
 
 def trained_places(learned: Dataset, held: Dataset) -> NDArray[np.float64]:
-    """Minus the places of held-out rows in the answers of a model that was trained, by the defaults, on others."""
+    """Negative ranks of held-out rows by a model trained, with the defaults, on others."""
     with trained(learned) as path:
         return answered(load_model(path), held)
 
 
 def gemms() -> None:
-    """Judge where models of AITER's GEMMs rank the winners of the other GPU, and of their own, pool by pool."""
+    """Evaluate the ranks of the other GPU's winners by models of AITER's GEMMs, and of their own, pool by pool."""
     for target in AITER:
         dataset = read_dataset(ROOT / "data" / f"aiter-gemm-{target}.parquet")
         first = dataset.frame.iloc[dataset.first_rows]
@@ -157,7 +157,7 @@ def gemms() -> None:
 
 
 def show_hits(what: str, place: NDArray[np.int64], layer: NDArray[np.int64]) -> None:
-    """Print how often the winner is first, and among the first five; layers are drawn for the interval."""
+    """Print how often the winner is first, and among the first five; the interval is by resampling layers."""
     low, high = interval((place < 1).astype(np.float64), np.unique(layer, return_inverse=True)[1])
     print(
         f"{what:62s} {len(place):6d} problems  first {(place < 1).mean():.1%} [{low:.1%}, {high:.1%}]"
@@ -173,12 +173,12 @@ def reference(name: str) -> ModelRef:
 
 
 def wanted_of(dataset: Dataset, arch: str) -> Wanted:
-    """What a model of a dataset's problems on a GPU is."""
+    """Description of a model of a dataset's problems on a GPU."""
     return Wanted(dataset.op.name, None, ANY, arch)
 
 
 def mixtures() -> None:
-    """Judge models of mixtures of experts on the other GPU, and on each element type that they were trained without."""
+    """Evaluate models of mixtures of experts on the other GPU, and on each element type that training omitted."""
     for arch, source in zip(AITER, AITER[::-1], strict=True):
         dataset = with_choice(read_dataset(ROOT / "data" / f"aiter-moe-{arch}.parquet").valid())
         cus = int(dataset.frame["num_cus"].max())
@@ -198,7 +198,7 @@ def mixtures() -> None:
 
 
 def other_gpu(paths: list[Path]) -> None:
-    """Judge each GPU's model of MIOpen's solvers on the other's times, on problems that leave a choice."""
+    """Evaluate each GPU's model of MIOpen's solvers on the other's times, on problems with several solvers."""
     with tempfile.TemporaryDirectory() as work:
         for (arch, cus), path, (source, _) in zip(GPUS, paths, GPUS[::-1], strict=True):
             out = Path(work) / f"{arch}.parquet"
@@ -215,7 +215,7 @@ def other_gpu(paths: list[Path]) -> None:
 
 
 def main() -> None:
-    """Judge what there are data of."""
+    """Evaluate the given data."""
     estimate()
     gemms()
     mixtures()

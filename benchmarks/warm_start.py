@@ -1,15 +1,15 @@
-"""What continuing the nearest model saves (`ckh train --warm-start`), by replay of data whose every time is known.
+"""Savings of continuing the nearest model (`ckh train --warm-start`), by replay of data with all times.
 
     python benchmarks/warm_start.py
 
-Of a target's problems a third is held out. From some of the others a model learns anew, by the defaults of `ckh train`,
-and another continues a model of the source, trained on the source's data alone: another run of other problems on the
-same GPU, or another GPU. Mean and P10 efficiency on the held-out problems, over three draws; beside them the source's
-model as it is.
+A third of a target's problems is held out. On some of the others a model is trained anew, with the defaults of `ckh
+train`, and another continues a model of the source, trained on the source's data only: another run of other problems on
+the same GPU, or another GPU. Prints mean and P10 efficiency on the held-out problems, over three draws, and those of
+the unchanged source model.
 
-Of AITER's GEMMs only winners are known: a third of the layers (N, K) of gfx950 is held out, and how often the measured
-winner is first, or among the first five, is printed, of a model of some tuned shapes and of the shipped model of gfx942
-continued with them.
+For AITER's GEMMs only winners are known: a third of the layers (N, K) of gfx950 is held out, and the table shows how
+often the measured winner is first, or among the first five, for a model of some tuned shapes and for the shipped model
+of gfx942 continued with them.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ NEW_TREES = 200
 
 
 class Pair(NamedTuple):
-    """A source to continue, and a target of which few problems are known."""
+    """A source to continue, and a target with few known problems."""
 
     name: str
     source: str
@@ -56,7 +56,7 @@ PAIRS = (
 )
 
 
-# Families of AITER's GEMMs that both GPUs have many tuned shapes of, and how many of gfx950 are learned.
+# Families of AITER's GEMMs with many tuned shapes on both GPUs, and the numbers of training shapes of gfx950.
 FAMILIES = ("a8w8", "a8w8_bpreshuffle")
 SHAPES = (30, 100)
 FEW = 5  # first choices
@@ -75,7 +75,7 @@ def efficiency(model: Model, held: Dataset) -> NDArray[np.float64]:
 
 
 def learned(rows: Dataset, folder: Path, start: Path | None = None) -> Model:
-    """A model of rows, anew or continued, without folds."""
+    """A model of rows, new or continued, without folds."""
     options = replace(rows.op.training.defaults(len(rows)), folds=0, jobs=1)
     if start is None:
         save(train(rows, options, lambda *_: None), folder)
@@ -88,7 +88,7 @@ def learned(rows: Dataset, folder: Path, start: Path | None = None) -> Model:
 
 
 def judge_winners(family: str, work: Path) -> None:
-    """Print how often winners are found, by what was learned from."""
+    """Print the ranks of winners by training data."""
     data = read_dataset(DATA / "aiter-gemm-gfx950.parquet").valid()
     data = data.select((data.frame["family"] == family).to_numpy() & (data.frame["library"] == "ck").to_numpy())
     source = MODELS / "aiter_gemm_gfx942"
@@ -117,7 +117,7 @@ def judge_winners(family: str, work: Path) -> None:
 
 
 def main() -> None:
-    """Judge and print a line for each number of problems."""
+    """Evaluate and print a line for each number of problems."""
     with tempfile.TemporaryDirectory() as folder:
         for family in FAMILIES:
             judge_winners(family, Path(folder))

@@ -1,1 +1,1 @@
-"""Machine code of kernels for AMD's Instinct GPUs: its loops, what a trip costs, and what waits for what."""
+"""Machine code analysis of kernels for AMD Instinct GPUs: loops, cost of an iteration, and dependences of waits."""

@@ -1,4 +1,4 @@
-"""One line on what an author of kernels could do about what bounds a trip."""
+"""One line of advice for kernel authors on the bottleneck of an iteration."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ if TYPE_CHECKING:
     from ckh.isa.anatomy import SimulatedDocument, TripDocument
     from ckh.schema import Resources
 
-_MUCH_MORE = 1.5  # times the matrix instructions' clocks
-_MOSTLY_BUSY = 0.7  # of a trip's clocks
+_MUCH_MORE = 1.5  # times the clocks of matrix instructions
+_MOSTLY_BUSY = 0.7  # share of an iteration's clocks
 _LARGER = {"LDS": "larger tiles of a wave read less of it", "memory": "larger tiles of a block load less"}
 
 
 def advice(taken: Resources, trip: TripDocument | None, simulated: SimulatedDocument | None) -> str:
-    """The first thing that an author of the kernel could change, in one line."""
+    """The first thing that the kernel's author could change, in one line."""
     if taken.vgpr_spills:
         return f"it spills {taken.vgpr_spills} vector registers to memory: take a smaller tile, or prefetch fewer tiles"
     if trip is None:

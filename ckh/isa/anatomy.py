@@ -24,24 +24,24 @@ class FunctionDocument:
     runs: bool
     """Whether the description is of this function: it runs the problem, or without one has the largest loop."""
     trips: str
-    """Trips over K that it is for."""
+    """Numbers of iterations over K that it supports."""
     instructions: int
     """Instructions of the function."""
     loop_instructions: int
-    """Instructions of one pass of its main loop; 0: it has none."""
+    """Instructions of one pass of its main loop; 0: it has no loop."""
     code_bytes: int
     """Size of the machine code."""
     resources: Resources
     """Registers, LDS, scratch memory, spills and occupancy."""
     blocks_per_cu: int
-    """Blocks that a compute unit runs at once."""
+    """Resident blocks per compute unit."""
     bound_by: str
-    """Resource that bounds them."""
+    """Resource that limits them."""
 
 
 @dataclass(frozen=True, slots=True)
 class TripDocument:
-    """One trip over K of the function that is described, for one block."""
+    """One iteration over K of the described function, for one block."""
 
     instructions: Mapping[str, float]
     """Instructions of a wave by kind."""
@@ -68,37 +68,37 @@ class SimulatedDocument:
     blocks: int
     """Blocks on the compute unit."""
     before_clocks: float
-    """Before the first trip of the loop."""
+    """Clocks before the first iteration of the loop."""
     trip_clocks: float
-    """Clocks of a trip of the loop."""
+    """Clocks of an iteration of the loop."""
     after_clocks: float
-    """After the last one."""
+    """Clocks after the last iteration."""
     busy: Mapping[str, float]
-    """Share of a trip's clocks that each pipe is busy."""
+    """Share of an iteration's clocks that each pipe is busy."""
     waiting: float
-    """Share of a trip that a wave waits."""
+    """Share of an iteration that a wave waits."""
     shares: Mapping[str, float]
-    """Shares of a block's clocks for the problem: before, trips, after; empty without a problem."""
+    """Shares of a block's clocks for the problem: before, iterations, after; empty without a problem."""
 
 
 @dataclass(frozen=True, slots=True)
 class EstimatedDocument:
-    """The estimated time of the problem and its parts, in microseconds; only the order of estimates means anything."""
+    """Estimated time of the problem and its parts, in microseconds; only the order of estimates is meaningful."""
 
     us: float
-    """Launch and the larger of the blocks' time and that of memory."""
+    """Launch overhead plus the larger of the blocks' time and the memory time."""
     launch_us: float
-    """Before and after the kernel."""
+    """Launch overhead before and after the kernel."""
     trips_us: float
-    """Trips over K of all rounds of blocks."""
+    """Iterations over K of all waves of workgroups."""
     ends_us: float
-    """Time of blocks before and after their trips."""
+    """Time of blocks before and after their iterations."""
     memory_us: float
-    """Lower bound by the bandwidth of memory."""
+    """Lower bound by the memory bandwidth."""
     rounds: int
-    """Rounds of blocks over the compute units, the last of which need not be full."""
+    """Number of waves of workgroups, the last of which may be partial."""
     blocks_at_once: int
-    """Blocks of a compute unit at once."""
+    """Resident blocks per compute unit."""
 
 
 class Anatomy(Document, Shown):
@@ -109,21 +109,21 @@ class Anatomy(Document, Shown):
     kernel: str
     """Name of the kernel, or part of the names of its functions."""
     arch: str
-    """Architecture that the code is for."""
+    """Architecture of the code."""
     file: str
     """File with the code."""
     problem: str | None
     """Canonical text of the problem; null: none was given."""
     trips: int | None
-    """Its trips over K."""
+    """Iterations over K for the problem."""
     functions: tuple[FunctionDocument, ...]
     """GPU functions."""
     trip: TripDocument | None
-    """One trip; null: the function has no loop."""
+    """One iteration; null: the function has no loop."""
     simulated: SimulatedDocument | None
-    """Clocks of waves in time; null: the function has too many instructions."""
+    """Simulated clocks; null: the function has too many instructions."""
     estimated: EstimatedDocument | None
-    """The analytic estimate of the problem; null without a problem, or for kernels without tiles."""
+    """Analytic estimate of the problem; null without a problem, or for kernels without tiles."""
     advice: str
     """What an author of kernels could do."""
 

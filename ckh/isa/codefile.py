@@ -1,4 +1,4 @@
-"""GPU functions of a file: a code object, a bundle, or a library that holds one."""
+"""GPU functions of a file: a code object, a bundle, or a library that contains one."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 _ELF_MAGIC, _AMDGPU = b"\x7fELF", 224
 _ELF = struct.Struct("<16xHHIQQQI")  # type, machine, version, entry, segments, sections, flags
-# The processor in the flags of an ELF file (LLVM, "User Guide for AMDGPU Backend", EF_AMDGPU_MACH).
+# Processor in the flags of an ELF file (LLVM, "User Guide for AMDGPU Backend", EF_AMDGPU_MACH).
 _MACHINE_BITS = 0xFF
 _MACHINES = {
     0x2C: "gfx900",
@@ -42,9 +42,9 @@ _MACHINES = {
     0x49: "gfx1250",
     0x4E: "gfx1201",
 }
-_REGISTERS, _REGISTER_GRANULE = 512, 8  # of a lane, vector and accumulation registers together
-_SCALARS, _SCALAR_GRANULE = 800, 16  # of a SIMD
-_VECTOR_GRANULE = 4  # that vector registers are rounded up to where accumulation registers follow
+_REGISTERS, _REGISTER_GRANULE = 512, 8  # per lane, vector and accumulation registers together
+_SCALARS, _SCALAR_GRANULE = 800, 16  # per SIMD
+_VECTOR_GRANULE = 4  # granule of vector registers before accumulation registers
 _LDS_GRANULE = 512
 
 
@@ -53,10 +53,10 @@ class Function:
     """A GPU function.
 
     Attributes:
-        name: mangled.
+        name: mangled name.
         resources: registers, LDS, scratch memory, spills and occupancy.
-        threads: of a block at most; 0: not said.
-        entry: where it begins in the loaded code object.
+        threads: maximum threads per block; 0: unknown.
+        entry: offset in the loaded code object.
         code: machine code.
     """
 
@@ -69,7 +69,7 @@ class Function:
 
 @dataclass(frozen=True, slots=True)
 class CodeFile:
-    """The functions of a file, and the architecture that they are for."""
+    """The functions of a file, and their architecture."""
 
     arch: str
     functions: tuple[Function, ...]
@@ -79,8 +79,8 @@ def read_code(path: Path, arch: str | None, parts: Sequence[str] = ()) -> CodeFi
     """Read the functions of a file whose mangled names contain one of `parts`; all, if none does.
 
     Args:
-        path: the file, which may be one of ckh's cache.
-        arch: which code is read of a file with several.
+        path: the file, possibly of ckh's cache.
+        arch: architecture to select from a file with several.
         parts: parts of names.
 
     Raises:
@@ -105,7 +105,7 @@ def read_code(path: Path, arch: str | None, parts: Sequence[str] = ()) -> CodeFi
 
 
 def _loadable(path: Path) -> Path:
-    """The file itself, or the copy of a unit's library that a file of the cache stands for."""
+    """The file itself, or for a file of the cache, a loadable copy of its unit's library."""
     try:
         return type(path)(loadable(str(path)))
     except OSError as error:
@@ -131,7 +131,7 @@ def _only_arch(bundle: memoryview) -> str:
 
 
 def _machine(code: bytes, arch: str | None) -> str:
-    """The processor of a code object, which must be the architecture, if one is named."""
+    """Processor of a code object, which must equal the given architecture, if any."""
     if not code.startswith(_ELF_MAGIC):
         raise ValueError("a code object that is not an ELF file")
     _, machine, *_, flags = _ELF.unpack_from(code)
@@ -164,13 +164,13 @@ def _function(kernel: CompiledKernel, code: CodeObject, arch: ArchSpec) -> Funct
 
 
 def waves_by(vgprs: int, sgprs: int, lds: int, waves: int, arch: ArchSpec) -> dict[str, int]:
-    """Waves on a SIMD that each resource allows, by what it is called.
+    """Waves per SIMD that each resource allows, by name of the resource.
 
     Args:
-        vgprs: of a lane, vector and accumulation registers together.
-        sgprs: of a wave.
-        lds: bytes of a block.
-        waves: of a block; 0: not known.
+        vgprs: per lane, vector and accumulation registers together.
+        sgprs: per wave.
+        lds: bytes per block.
+        waves: per block; 0: unknown.
         arch: the architecture.
     """
     hardware = arch.hardware

@@ -1,4 +1,4 @@
-"""Clocks that instructions keep the pipes of a compute unit busy."""
+"""Clocks for which instructions occupy the pipes of a compute unit."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 ISSUE_CLOCKS = 4  # of any instruction: 64 lanes on 16
 # LLVM's scheduling models (SISchedule.td): transcendental functions and conversions take four times as long on all of
-# these GPUs. So do products of 32-bit integers, and 64-bit ones twice as long, by the model of GPUs before gfx90a; that
-# of later GPUs calls both as fast as others, which nobody measured here: they are counted as before.
+# these GPUs. 32-bit integer products do too, and 64-bit ones take twice as long as these, in the model of GPUs before
+# gfx90a; the model of later GPUs has both at full rate, which has not been measured: the earlier costs are used.
 _QUARTER = (
     *("v_exp_", "v_log_", "v_rcp_", "v_rsq_", "v_sqrt_", "v_sin_", "v_cos_"),
     *("v_cvt_f32_u32", "v_cvt_f32_i32", "v_cvt_u32_f32", "v_cvt_i32_f32"),
@@ -33,10 +33,10 @@ _UNKNOWN_MATRIX_CLOCKS = 64  # the longest of all
 
 @dataclass(frozen=True, slots=True)
 class Pipes:
-    """Clocks that one pass of instructions keeps pipes busy, for a block of so many waves.
+    """Clocks for which one pass of instructions occupies each pipe, for a block of `waves` waves.
 
-    `vector`, of which `address` is integer arithmetic, and `matrix` are of the busiest SIMD; `lds` and `memory` of the
-    compute unit.
+    `vector`, which includes `address` for integer arithmetic, and `matrix` are of the busiest SIMD; `lds` and `memory`
+    of the compute unit.
     """
 
     vector: float
@@ -46,18 +46,18 @@ class Pipes:
     memory: float
 
     def by_name(self) -> dict[str, float]:
-        """The pipes' clocks by what they are called."""
+        """Clocks by name of the pipe."""
         return {"vector ALU": self.vector, "matrix": self.matrix, "LDS": self.lds, "memory": self.memory}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Costs:
-    """What instructions cost on an architecture."""
+    """Instruction costs on an architecture."""
 
     arch: ArchSpec
 
     def clocks(self, one: Instruction) -> float:
-        """Clocks that an instruction of one wave keeps its pipe busy."""
+        """Clocks for which an instruction of one wave occupies its pipe."""
         if one.kind is InstructionKind.MATRIX:
             return self._matrix(one.name)
         if one.kind in VECTOR_KINDS:
@@ -67,7 +67,7 @@ class Costs:
         return max(ISSUE_CLOCKS, one.bytes / L2_BYTES_PER_CLOCK) if one.kind in MEMORY_KINDS else ISSUE_CLOCKS
 
     def pipes(self, instructions: Iterable[Instruction], waves: int) -> Pipes:
-        """The clocks of one pass, for a block of so many waves."""
+        """Clocks of one pass, for a block of `waves` waves."""
         simds = self.arch.hardware.simds_per_cu
         per_simd = -(-waves // simds)
         clocks = dict.fromkeys(InstructionKind, 0.0)
@@ -88,7 +88,7 @@ class Costs:
         )
 
     def _matrix(self, name: str) -> float:
-        """By the rates of matrix instructions in the architecture's file."""
+        """Clocks by the rates of matrix instructions in the architecture's file."""
         peaks, shape = self.arch.peaks, matrix_shape(name)
         if peaks is None or shape is None:
             return _UNKNOWN_MATRIX_CLOCKS

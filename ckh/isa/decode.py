@@ -1,7 +1,7 @@
-"""Decoding of machine code by the emulator's decoder, in a process of its own.
+"""Decoding of machine code by the emulator's decoder, in a separate process.
 
-The decoder's library stands in for the HIP runtime, which this process may need itself; and what is damaged there ends
-that process alone.
+The decoder's library replaces the HIP runtime, which this process may need itself; and damaged code can only crash that
+process.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ if TYPE_CHECKING:
     from ckh.isa.instructions import Instruction
 
 _WORD_BYTES = 4
-_MOST_BYTES = 1 << 24  # of one function
+_MOST_BYTES = 1 << 24  # per function
 _TIMEOUT_S = 120.0
 
 
 def decoded(arch: str, functions: Sequence[bytes]) -> list[tuple[Instruction, ...]]:
-    """The instructions of functions.
+    """Decode the instructions of functions.
 
     Raises:
-        UsageError: the architecture's instructions are not known.
+        UsageError: the architecture's instructions are not supported.
         DeviceError: the emulator cannot be built.
-        DataError: a function is too long, or is no machine code.
+        DataError: a function is too long, or is not machine code.
     """
     if arch not in EMULATED_ARCHS:
         raise UsageError(f"instructions of {arch} are not decoded", f"those of {', '.join(EMULATED_ARCHS)} are")
@@ -67,7 +67,7 @@ def _instructions(code: bytes, text: str) -> Iterator[Instruction]:
 
 
 def _main(library: str, arch: str, *sizes: str) -> None:
-    """Print each function of stdin: lines of words and name, and an empty one behind it."""
+    """Print words and name of each instruction of the functions on stdin, and an empty line after each function."""
     emulator = EmulatorLibrary(library)
     emulator.set_arch(arch, races=False)
     for size in map(int, sizes):

@@ -1,4 +1,4 @@
-"""Describing a kernel: its GPU functions, what a trip of the one that runs costs, and what bounds it."""
+"""Description of a kernel: its GPU functions, the cost of an iteration of the one that runs, and its bottleneck."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ if TYPE_CHECKING:
     from ckh.schema import Resources
 
 
-_OVERRUN = 3  # trips, for which pipelines that overrun make two more
+_OVERRUN = 3  # iterations; pipelines that overrun execute two more
 
 
 @dataclass(frozen=True, slots=True)
 class Described:
-    """The anatomy of a kernel, and the timeline of the trip that is drawn; None where there is none."""
+    """The anatomy of a kernel, and the timeline of the drawn iteration; None if there is none."""
 
     anatomy: Anatomy
     timeline: Timeline | None
@@ -52,14 +52,14 @@ class Described:
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What is known of a kernel besides its code.
+    """Facts about a kernel besides its code.
 
     Attributes:
-        name: the kernel's.
-        file: where the code is.
-        kernel: the kernel; None: not one of ckh's operations.
+        name: name of the kernel.
+        file: file with the code.
+        kernel: the kernel; None: not of one of ckh's operations.
         problem: the problem; None: none was given.
-        sizes: its matrix products; None: none, or the operation has none.
+        sizes: sizes of its matrix products; None: no problem, or the operation has none.
     """
 
     name: str
@@ -70,7 +70,7 @@ class Asked:
 
     @property
     def trips(self) -> int | None:
-        """Trips over K that the kernel makes for the problem."""
+        """Iterations over K that the kernel executes for the problem."""
         if self.sizes is None:
             return None
         trips: int = max(1, ceil(self.sizes.k / (self.kernel.tile_k * getattr(self.kernel, "split_k", 1))))
@@ -80,7 +80,7 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class _Code:
-    """A function with its parts and trips over K: of one pass of the loop, and outside of it."""
+    """A function with its parts and iterations over K: of one pass of the loop, and outside of it."""
 
     function: Function
     instructions: int
@@ -95,7 +95,7 @@ class _Code:
         )
 
     def runs(self, trips: int) -> bool:
-        """True if it makes so many trips."""
+        """True if it executes this number of iterations."""
         if not self.parts.loop:
             return trips == self.outside
         more = trips - self.outside
@@ -103,7 +103,7 @@ class _Code:
 
     @property
     def _least(self) -> int:
-        """Trips within the loop at least."""
+        """Minimum iterations within the loop."""
         return 0 if self.parts.can_skip and self.outside else self.of_loop
 
     @property
@@ -115,7 +115,7 @@ class _Code:
 
 
 def anatomy_of(code: CodeFile, asked: Asked) -> Described:
-    """The anatomy of the kernel that a file's functions are.
+    """The anatomy of the kernel whose functions are in a file.
 
     Raises:
         UsageError: the architecture's instructions are not decoded.
@@ -149,14 +149,14 @@ def anatomy_of(code: CodeFile, asked: Asked) -> Described:
 
 
 def functions_of(code: CodeFile, asked: Asked) -> tuple[FunctionDocument, ...]:
-    """The GPU functions of a kernel, which raises what `anatomy_of` does."""
+    """GPU functions of a kernel; raises the errors of `anatomy_of`."""
     arch, own = load_arch(code.arch), _codes(code, asked)
     main = _described(own, asked.trips)
     return tuple(_function(one, arch, asked.kernel, is_main=one is main) for one in own)
 
 
 def _codes(code: CodeFile, asked: Asked) -> list[_Code]:
-    """The functions that multiply matrices, or all, if none does."""
+    """Functions with matrix instructions, or all if there are none."""
     texts = decoded(code.arch, [one.code for one in code.functions])
     found = [
         _parsed(one, parts_of(instructions), len(instructions), asked)
@@ -166,27 +166,30 @@ def _codes(code: CodeFile, asked: Asked) -> list[_Code]:
 
 
 def _parsed(function: Function, parts: Parts, count: int, asked: Asked) -> _Code:
-    """A function with its trips, by the products of its matrix instructions: a warp tile may take several of them."""
+    """A function with its iterations, by the products of its matrix instructions.
+
+    A warp tile may take several matrix instructions.
+    """
     in_loop, outside = _products(parts.loop), _products(parts.outside)
     each = _product(asked.kernel, "tile") // max(_product(asked.kernel, "wave"), 1) or max(in_loop, 1)
     return _Code(function, count, parts, max(1, round(in_loop / each)), round(outside / each))
 
 
 def _products(instructions: Sequence[Instruction]) -> int:
-    """The products that matrix instructions of a wave compute."""
+    """Number of products computed by a wave's matrix instructions."""
     shapes = (matrix_shape(one.name) for one in instructions if one.kind is InstructionKind.MATRIX)
     return sum(prod(tile) * blocks for tile, blocks, _ in filter(None, shapes))
 
 
 def _product(kernel: Any, name: str) -> int:
-    """The product of a kernel's sizes along M, N and K; 0 if they are not known."""
+    """Product of a kernel's sizes along M, N and K; 0 if unknown."""
     return prod(int(getattr(kernel, f"{name}_{axis}", None) or 0) for axis in "mnk")
 
 
 def _described(codes: Sequence[_Code], trips: int | None) -> _Code:
-    """The function that so many trips run; without them, that with the longest loop."""
+    """The function that executes this number of iterations; if unknown, the one with the longest loop."""
     if trips is not None:
-        # One without a loop comes first: it is for just so many.
+        # A function without a loop comes first, as it is for exactly this number.
         exact = sorted((one for one in codes if one.runs(trips)), key=lambda one: len(one.parts.loop) > 0)
         if exact:
             return exact[0]
@@ -196,7 +199,7 @@ def _described(codes: Sequence[_Code], trips: int | None) -> _Code:
 
 
 def _waves(function: Function, kernel: Any, arch: ArchSpec) -> int:
-    """Waves of a block: the kernel's, else as many as it may have at most."""
+    """Waves per block: the kernel's, else the maximum."""
     return _product(kernel, "wave") or max(1, function.threads // arch.wavefront_size)
 
 

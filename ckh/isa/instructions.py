@@ -24,11 +24,11 @@ _MEMORY_BYTES = {"ubyte": 1, "sbyte": 1, "byte": 1, "ushort": 2, "sshort": 2, "s
 _DWORDS = re.compile(r"dwordx?(\d+)?")
 _DS_PERMUTES = ("bpermute", "permute", "swizzle")
 _SCALAR_UNIT = {"s_nop", "s_sleep", "s_setprio", "s_endpgm"}
-MOST_VM, MOST_LGKM = 63, 15  # what the counters of s_waitcnt hold
+MOST_VM, MOST_LGKM = 63, 15  # maximum of the s_waitcnt counters
 
 
 class InstructionKind(StrEnum):
-    """What executes an instruction, and what for."""
+    """Execution unit and purpose of an instruction."""
 
     MATRIX = "matrix"
     INTEGER = "vector integer"
@@ -55,15 +55,15 @@ class Instruction:
     """One instruction of a function.
 
     Attributes:
-        at: offset from the function's begin, in bytes.
+        at: offset from the beginning of the function, in bytes.
         name: the mnemonic.
         kind: what executes it.
         size: length in bytes.
-        bytes: what a wave moves to or from memory or LDS by it.
-        most_vm: accesses to memory that may be left behind a wait; None: it does not wait for them.
-        most_lgkm: likewise accesses to LDS and scalar loads.
-        target: offset that a branch goes to; None: it is no branch.
-        idle: clocks that a wave issues nothing after it, by its operand, in units of 4.
+        bytes: bytes that a wave moves to or from memory or LDS.
+        most_vm: memory accesses that may be outstanding after a wait; None: it does not wait for them.
+        most_lgkm: likewise LDS accesses and scalar loads.
+        target: target offset of a branch; None: it is not a branch.
+        idle: issue clocks that a wave idles after it, by its operand, in units of 4.
         reads: vector registers that it reads.
         writes: vector registers that it writes.
     """
@@ -82,7 +82,7 @@ class Instruction:
 
     @property
     def is_forward_branch(self) -> bool:
-        """True of a branch to a later instruction."""
+        """True for a branch to a later instruction."""
         return self.target is not None and self.target > self.at
 
 
@@ -102,7 +102,7 @@ def instruction(at: int, name: str, words: tuple[int, ...]) -> Instruction:
 
 
 def kind_of(name: str) -> InstructionKind:
-    """The kind of an instruction by its mnemonic."""
+    """Kind of an instruction by its mnemonic."""
     if name.startswith(("v_mfma", "v_smfmac")):
         return InstructionKind.MATRIX
     if name.startswith("v_"):
@@ -140,14 +140,14 @@ def _waits(operand: int) -> tuple[int | None, int | None]:
 
 
 def _bytes(name: str, kind: InstructionKind) -> int:
-    """Bytes that a wave moves, all lanes taking part."""
+    """Bytes moved by a wave with all lanes active."""
     if kind in MEMORY_KINDS:
         return LANES * memory_bytes(name)
     return LANES * lds_bytes(name) if kind in LDS_KINDS else 0
 
 
 def memory_bytes(name: str) -> int:
-    """Bytes that a lane moves by an access to memory."""
+    """Bytes moved per lane by a memory access."""
     for part, size in _MEMORY_BYTES.items():
         if part in name:
             return size
@@ -156,7 +156,7 @@ def memory_bytes(name: str) -> int:
 
 
 def lds_bytes(name: str) -> int:
-    """Bytes that a lane moves by an access to LDS."""
+    """Bytes moved per lane by an LDS access."""
     if any(part in name for part in _DS_PERMUTES):
         return _WORD_BYTES
     size = next((_PLAIN_BYTES[part] for part in name.split("_") if part in _PLAIN_BYTES), _WORD_BYTES)

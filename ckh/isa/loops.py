@@ -1,4 +1,4 @@
-"""The main loop of a function, what comes before and after it, and what its waits wait for."""
+"""The main loop of a function, the code before and after it, and the accesses that its waits wait for."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ _COUNTERS = ("vmcnt", "lgkmcnt")
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """The instructions that a wave issues: before its main loop, in one pass of it, and after it.
+    """The instructions issued by a wave: before its main loop, in one pass of it, and after it.
 
-    Branches forward are not taken, as where all data are inside of the tensors. `loop` is empty if there is none.
+    Forward branches are not taken, as if all data are within the tensors' bounds. `loop` is empty if there is none.
     """
 
     before: tuple[Instruction, ...]
@@ -26,12 +26,12 @@ class Parts:
 
     @property
     def can_skip(self) -> bool:
-        """True if the loop need not be entered: a branch before it goes behind it."""
+        """True if the loop can be skipped by a branch before it."""
         return bool(self.loop) and any((one.target or 0) > max(own.at for own in self.loop) for one in self.before)
 
     @property
     def outside(self) -> tuple[Instruction, ...]:
-        """What is issued once."""
+        """Instructions issued once."""
         return self.before + self.after
 
 
@@ -42,21 +42,21 @@ class Wait:
     at: int
     """Offset of the instruction in its function, in bytes."""
     counter: str
-    """What it counts: vmcnt, accesses to memory; lgkmcnt, those to LDS, and scalar loads."""
+    """Its counter: vmcnt for memory accesses; lgkmcnt for LDS accesses and scalar loads."""
     most: int
-    """Accesses that may be left under way."""
+    """Accesses that may remain outstanding."""
     awaited: int
     """Accesses that it waits for."""
     in_trip: int
-    """How many of these were issued in the same pass of the loop."""
+    """Number of these that were issued in the same pass of the loop."""
     apart: int
     """Instructions between the last of them and the wait."""
 
 
 def parts_of(function: Sequence[Instruction]) -> Parts:
-    """The parts of a function; its main loop is the innermost one with most matrix instructions.
+    """Split a function; its main loop is the innermost one with the most matrix instructions.
 
-    A loop that multiplies and stores goes over tiles of C, as a persistent kernel's, and not over K.
+    A loop that multiplies and stores iterates over tiles of C, as in a persistent kernel, and not over K.
     """
     walk = _walk_to_matrix(function)
     path = walk.path
@@ -73,26 +73,26 @@ def parts_of(function: Sequence[Instruction]) -> Parts:
 
 
 def _goes_over_tiles(loop: Sequence[Instruction]) -> bool:
-    """True if a loop has matrix instructions, and stores to memory that are no spilled registers."""
+    """True if a loop has matrix instructions, and stores to memory other than register spills."""
     stores = any(one.kind is InstructionKind.STORE and not one.name.startswith("scratch_") for one in loop)
     return stores and count_of(loop, InstructionKind.MATRIX) > 0
 
 
 def _is_within(inner: tuple[int, int], outer: tuple[int, int]) -> bool:
-    """True if a loop is a part of another one."""
+    """True if a loop is part of another one."""
     return inner != outer and outer[0] <= inner[0] and inner[1] <= outer[1]
 
 
 def count_of(instructions: Sequence[Instruction], *kinds: InstructionKind) -> int:
-    """How many instructions are of some kinds."""
+    """Number of instructions of the given kinds."""
     return sum(one.kind in kinds for one in instructions)
 
 
 def waits_of(loop: Sequence[Instruction]) -> list[Wait]:
-    """The waits of a loop that wait for anything once it has run before."""
+    """Waits of a loop that wait for any access in its steady state."""
     under_way: dict[str, list[int]] = {counter: [] for counter in _COUNTERS}
     found: list[Wait] = []
-    for number in range(2 * len(loop)):  # the second pass is as all that follow
+    for number in range(2 * len(loop)):  # the second pass is the steady state
         one = loop[number % len(loop)]
         if one.kind in MEMORY_KINDS:
             under_way["vmcnt"].append(number)
@@ -111,11 +111,11 @@ def waits_of(loop: Sequence[Instruction]) -> list[Wait]:
 
 @dataclass(slots=True)
 class _Walk:
-    """A way through a function.
+    """A path through a function.
 
     Attributes:
         path: the instructions, each once.
-        loops: of each loop on the way, the place in the path where a pass begins, and that behind its end.
+        loops: for each loop on the path, the position where a pass begins, and the position after its end.
     """
 
     path: list[Instruction] = field(default_factory=list)
@@ -123,10 +123,9 @@ class _Walk:
 
 
 def _walk_to_matrix(function: Sequence[Instruction]) -> _Walk:
-    """The way from the first instruction on, where conditional branches are not taken.
+    """Path from the first instruction, without taking conditional branches.
 
-    Where that leads past all matrix instructions, the last branch before the end is taken: it is for blocks that have
-    nothing to do.
+    If that skips all matrix instructions, the last branch before the end is taken, as it is for blocks without work.
     """
     taken: set[int] = set()
     has_matrix = count_of(function, InstructionKind.MATRIX) > 0
@@ -141,13 +140,13 @@ def _walk_to_matrix(function: Sequence[Instruction]) -> _Walk:
 
 
 def _walked(function: Sequence[Instruction], taken: Container[int]) -> _Walk:
-    """The way where branches without a condition, and those at `taken`, are taken.
+    """Path that takes unconditional branches, and those at `taken`.
 
-    A loop ends with a branch back, which is not taken, or where the way comes to an instruction that it has seen: then
-    it goes on behind the last branch that leaves the loop.
+    A loop ends with a backward branch, which is not taken, or where the path reaches an instruction again: it then
+    continues after the last branch that leaves the loop.
     """
     places = {one.at: place for place, one in enumerate(function)}
-    walk, seen = _Walk(), dict[int, int]()  # places in the path, by those in the function
+    walk, seen = _Walk(), dict[int, int]()  # positions in the path by position in the function
     place: int | None = 0
     while place is not None and place < len(function):
         if place in seen:
@@ -170,6 +169,6 @@ def _walked(function: Sequence[Instruction], taken: Container[int]) -> _Walk:
 
 
 def _exit_of(loop: Sequence[Instruction], places: Mapping[int, int], seen: Container[int]) -> int | None:
-    """Where the last branch out of a loop goes; None if none leaves it."""
+    """Target of the last branch out of a loop; None if there is none."""
     targets = (places.get(one.target) for one in reversed(loop) if one.target is not None)
     return next((target for target in targets if target is not None and target not in seen), None)

@@ -1,25 +1,28 @@
-"""Vector registers that instructions of gfx9 read and write, as ranges: v0 to v255 are 0 to 255, a0 to a255 follow."""
+"""Vector registers read and written by gfx9 instructions, as ranges.
+
+v0 to v255 are 0 to 255, followed by a0 to a255.
+"""
 
 from __future__ import annotations
 
 import re
 
-Registers = tuple[tuple[int, int], ...]  # of each operand: the first register and the one behind the last
+Registers = tuple[tuple[int, int], ...]  # of each operand: first register, and the one after the last
 _FIRST_VECTOR = 256  # among the sources of vector instructions
-_ACCUMULATORS = 256  # where a0 is in our numbering
+_ACCUMULATORS = 256  # number of a0
 _LANES, _WORD_BITS = 64, 32
 _SDWA, _DPP = 249, 250
 _VOP1, _VOP3 = 0x3F, 0x34  # the encodings, by the highest bits
 _NO_SCALAR = 0x7F
 _SHAPE = re.compile(r"_(\d+)x(\d+)x(\d+)(?:_(\d+)b)?_?(\w*)")
 _BITS = {"f64": 64, "f32": 32, "xf32": 32, "f16": 16, "bf16": 16, "i8": 8, "fp8": 8, "bf8": 8, "f8f6f4": 8}
-_OF_LANE = {"f16": 4, "bf16": 2, "bf16_1k": 4, "i8": 4}  # elements of A, of the shortest instructions
+_OF_LANE = {"f16": 4, "bf16": 2, "bf16_1k": 4, "i8": 4}  # elements of A per lane, for the shortest instructions
 _WIDE = re.compile(r"_(b64|u64|i64|f64)(_|$)|v_pk_\w+_(f32|b32)|v_cvt_pk_f32_")
 _DWORDS = re.compile(r"dwordx(\d)|_b(64|96|128)$|_(?:tr_)?b(64|96)_")
 
 
 def registers_of(name: str, words: tuple[int, ...]) -> tuple[Registers, Registers]:
-    """What a vector, LDS or memory instruction reads, and what it writes."""
+    """Registers read, and registers written, by a vector, LDS or memory instruction."""
     first, second = words[0], words[1] if len(words) > 1 else 0
     if name.startswith("ds_"):
         return _lds(name, first, second)
@@ -40,7 +43,7 @@ def registers_of(name: str, words: tuple[int, ...]) -> tuple[Registers, Register
 
 
 def _flat_address(name: str, second: int) -> Registers:
-    """The registers of an address; without a base in scalar registers it has 64 bits, that of scratch memory 32."""
+    """Registers of an address: 64 bits without a base in scalar registers, 32 bits for scratch memory."""
     has_base = second >> 16 & _NO_SCALAR != _NO_SCALAR
     if name.startswith("scratch_"):
         return () if has_base else (_vector(second),)
@@ -48,7 +51,7 @@ def _flat_address(name: str, second: int) -> Registers:
 
 
 def dwords(name: str) -> int:
-    """Registers that a lane's data take."""
+    """Registers of a lane's data."""
     found = _DWORDS.search(name)
     if found is None:
         return 1
@@ -56,13 +59,13 @@ def dwords(name: str) -> int:
 
 
 def matrix_shape(name: str) -> tuple[tuple[int, int, int], int, str] | None:
-    """Tile, blocks and element type of a matrix instruction; None if its name does not say them."""
+    """Tile, blocks and element type of a matrix instruction; None if its name does not state them."""
     found = _SHAPE.search(name)
     if found is None:
         return None
     m, n, k = (int(found[part]) for part in (1, 2, 3))
     kind, _, rest = found[5].partition("_")
-    # Those of gfx90a do not say their blocks: lanes that one block does not fill are others'.
+    # Names on gfx90a omit the blocks: lanes that one block does not use belong to others.
     of_lane = _OF_LANE.get(f"{kind}_{rest}", _OF_LANE.get(kind, 1))
     return (m, n, k), int(found[4] or max(1, _LANES * of_lane // (m * k))), kind
 
@@ -77,7 +80,7 @@ def _is_store(name: str) -> bool:
 
 
 def _access(name: str, address: Registers, data: tuple[int, int], *, in_lds: bool) -> tuple[Registers, Registers]:
-    """What an access to memory reads and writes; with `in_lds`, it loads into LDS."""
+    """Registers read and written by a memory access; with `in_lds`, it loads into LDS."""
     if _is_store(name):
         return (*address, data), ()
     return address, (() if in_lds else (data,))

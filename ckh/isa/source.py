@@ -1,4 +1,4 @@
-"""Where the machine code of a kernel comes from: a file, the cache of compiled kernels, or a HIP compiler."""
+"""Source of a kernel's machine code: a file, the cache of compiled kernels, or a HIP compiler."""
 
 from __future__ import annotations
 
@@ -31,25 +31,25 @@ def explain(
     arch: str | None = None,
     code_object: Path | str | None = None,
 ) -> Anatomy:
-    """Where a kernel's clocks go, by its machine code (docs/explain.md).
+    """Cycle breakdown of a kernel from its machine code (docs/explain.md).
 
     Args:
-        kernel: its complete name; with a code object, also a part of the names of GPU functions in it.
-        problem: a problem that it computes: its trips over K decide which function runs.
+        kernel: complete name; with a code object, also a part of the names of its GPU functions.
+        problem: a problem for the kernel: its iterations over K determine which function runs.
         arch: the architecture; by default that of the code object, else this machine's GPU.
-        code_object: a file with the code; by default the compiled kernel in the cache, or what a HIP compiler makes.
+        code_object: a file with the code; by default the compiled kernel in the cache, or the output of a HIP compiler.
 
     Raises:
-        UsageError: there is no such kernel or architecture, or instructions of that one are not decoded.
+        UsageError: there is no such kernel or architecture, or the architecture's instructions are not decoded.
         NoKernelError: the kernel does not apply to the problem.
-        DeviceError: there is neither a compiled kernel nor a compiler, or it fails.
+        DeviceError: there is neither a compiled kernel nor a compiler, or the compiler fails.
         DataError: the code cannot be read, or is damaged.
     """
     return described(kernel, problem, arch, None if code_object is None else Path(code_object)).anatomy
 
 
 def described(name: str, problem: Problem | None, arch: str | None, file: Path | None) -> Described:
-    """As `explain`, with the timeline of a trip."""
+    """Same as `explain`, with the timeline of an iteration."""
     found = kernel_named(name)
     if found is None and (problem is not None or file is None):
         raise UsageError(
@@ -69,7 +69,7 @@ def described(name: str, problem: Problem | None, arch: str | None, file: Path |
 
 
 def kernel_named(name: str) -> tuple[AnyOperation, Any] | None:
-    """The operation and the kernel of a complete name; None if it is not one of an operation that ckh builds."""
+    """Operation and kernel of a complete name; None if it is not of an operation that ckh builds."""
     for op in map(operation, operation_names()):
         if op.measured is None:
             continue
@@ -83,7 +83,7 @@ def kernel_named(name: str) -> tuple[AnyOperation, Any] | None:
 
 
 def this_gpu() -> str:
-    """The architecture of this machine's GPU.
+    """Architecture of this machine's GPU.
 
     Raises:
         UsageError: it has none.
@@ -107,7 +107,7 @@ def _require_applies(op: AnyOperation, kernel: Any, problem: Problem, arch: str)
 
 
 def of_compiled(name: str, problem: Problem, arch: str) -> Anatomy | None:
-    """The anatomy of a kernel that was compiled here before; None where it was not, or cannot be described."""
+    """Anatomy of a kernel compiled here before; None if it was not compiled, or cannot be described."""
     found = kernel_named(name)
     if found is None or arch not in EMULATED_ARCHS:
         return None
@@ -120,7 +120,7 @@ def of_compiled(name: str, problem: Problem, arch: str) -> Anatomy | None:
     except (
         CkhError,
         UnsupportedKernelError,
-    ):  # no compiler or no decoder here, or a kernel that these headers cannot build
+    ):  # no compiler or decoder, or these headers cannot build the kernel
         return None
 
 
@@ -129,7 +129,7 @@ def _builder(arch: str) -> KernelBuilder:
 
 
 def _compiled(op: AnyOperation, kernel: Kernel, arch: str) -> Path:
-    """The library of a kernel in the cache of compiled kernels, which is compiled where it is not there."""
+    """Library of a kernel in the cache, compiled if it is missing."""
     builder = _builder(arch)
     if builder.missing([kernel]):
         note(f"compiling {op.kernels.name(kernel)} for {arch}")

@@ -1,4 +1,4 @@
-"""One trip's timeline of waves as a picture."""
+"""SVG timeline of the waves in one iteration."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _TICKS = 5
 
 
 def timeline_svg(found: Anatomy, timeline: Timeline) -> str:
-    """The picture: a row for each wave, its instructions by pipe, and what it waits."""
+    """The picture: a row for each wave, with its instructions by pipe, and its waiting times."""
     waves = min(_MOST_WAVES, 1 + max(one.wave for one in timeline.spans))
     height = _TOP + waves * (_ROW + _GAP) + 30
     size = f'width="{_WIDTH}" height="{height}" viewBox="0 0 {_WIDTH} {height}"'

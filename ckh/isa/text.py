@@ -20,7 +20,7 @@ _KB = 1024
 
 
 def anatomy_text(found: Anatomy) -> str:
-    """All that is known of a kernel."""
+    """Text with all facts about a kernel."""
     lines = [f"{found.kernel}, {found.arch}", f"code       {found.file}", *short_lines(found)]
     if found.trip is not None:
         lines += _trip_lines(found.trip)
@@ -41,14 +41,14 @@ def anatomy_text(found: Anatomy) -> str:
 
 
 def short_lines(found: Anatomy) -> list[str]:
-    """Registers, occupancy and what a trip is bound by."""
+    """Lines on registers, occupancy and the bottleneck of an iteration."""
     main = next(one for one in found.functions if one.runs)
     blocks = f"{main.blocks_per_cu} block{'s' * (main.blocks_per_cu != 1)} per CU"
     return [f"resources  {_resources(main.resources)}; {blocks}, bound by {main.bound_by}"]
 
 
 def shipped_lines(one: ShippedKernel) -> list[str]:
-    """The same of a kernel that was not compiled here, as far as it ships."""
+    """The same for a kernel that was not compiled here, from the shipped data."""
     functions = f"functions for {', '.join(one.trips)} trips; {one.code_bytes:,} bytes of code"
     where = "with the headers and the compiler of archspecs/compiled; ckh explain compiles it here"
     return [f"resources  {_resources(one.resources)}; {functions} ({where})"]
@@ -61,7 +61,7 @@ def _resources(taken: Resources) -> str:
 
 
 def brief_lines(found: Anatomy) -> list[str]:
-    """The few lines that `ckh predict --explain` shows."""
+    """The lines of `ckh predict --explain`."""
     lines = [*short_lines(found)]
     if found.trip is not None:
         clocks = ", ".join(f"{name} {value:.0f}" for name, value in found.trip.clocks.items())

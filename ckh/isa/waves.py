@@ -1,4 +1,7 @@
-"""Waves of a compute unit in time: each issues in order, and waits for registers, pipes, s_waitcnt and barriers."""
+"""Simulation of the waves on a compute unit.
+
+Each wave issues in order, and waits for registers, pipes, s_waitcnt and barriers.
+"""
 
 from __future__ import annotations
 
@@ -15,11 +18,11 @@ if TYPE_CHECKING:
 
     from ckh.isa.loops import Parts
 
-# Clocks until data are there: of memory in the L2 cache under load, of LDS, and of scalar loads: round numbers, not
-# fitted to any time.
+# Latencies in clocks, of loaded memory in the L2 cache, of LDS, and of scalar loads: round numbers, not fitted to any
+# measurement.
 MEMORY_CLOCKS, LDS_CLOCKS, SCALAR_LOAD_CLOCKS = 800, 64, 200
 _BRANCH_CLOCKS, _BARRIER_CLOCKS = 16, 8
-_PASSES = 4  # of the loop that are simulated; the first half fills the pipes
+_PASSES = 4  # simulated passes of the loop; the first half fills the pipes
 _MOST_STEPS = 400_000
 _SHARED_PIPES = {**dict.fromkeys(LDS_KINDS, "LDS"), **dict.fromkeys(MEMORY_KINDS, "memory")}
 _SIMD_PIPES = {**dict.fromkeys(VECTOR_KINDS, "vector ALU"), InstructionKind.MATRIX: "matrix"}
@@ -28,7 +31,7 @@ _LATENCIES = {"LDS": LDS_CLOCKS, "memory": MEMORY_CLOCKS}
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """What a wave does from one clock to another: a pipe that its instruction keeps busy, or "waiting"."""
+    """Activity of a wave in an interval of clocks: the pipe occupied by its instruction, or "waiting"."""
 
     wave: int
     start: float
@@ -41,14 +44,14 @@ WAITING = "waiting"
 
 @dataclass(frozen=True, slots=True)
 class Timeline:
-    """Blocks on a compute unit in time, in clocks.
+    """Timeline of the blocks on a compute unit, in clocks.
 
     Attributes:
-        before: until the last wave begins its loop.
-        loop: of one pass of the loop.
-        after: from the end of the loop on.
-        spans: what the waves do in one pass of the loop, which begins at 0.
-        waiting: share of a wave's time in that pass that it waits.
+        before: clocks until the last wave begins its loop.
+        loop: clocks of one pass of the loop.
+        after: clocks from the end of the loop on.
+        spans: activities of the waves in one pass of the loop, which begins at 0.
+        waiting: share of that pass that a wave waits.
     """
 
     before: float
@@ -67,7 +70,7 @@ class _Wave:
     registers: dict[int, float] = field(default_factory=dict)
     memory: deque[float] = field(default_factory=deque)
     lds: deque[float] = field(default_factory=deque)
-    since: float = 0.0  # it could have issued
+    since: float = 0.0  # when it could have issued
 
 
 class _Unit:
@@ -82,7 +85,7 @@ class _Unit:
         self._per_block = waves
 
     def ready(self, wave: _Wave, one: Instruction, now: float) -> float:
-        """When a wave can issue its next instruction."""
+        """Time at which a wave can issue its next instruction."""
         found = now
         for first, end in (*one.reads, *one.writes):
             for register in range(first, end):
@@ -93,7 +96,7 @@ class _Unit:
         return max(found, self._free.get(_pipe(wave, one), 0.0))
 
     def issue(self, wave: _Wave, one: Instruction, now: float) -> tuple[float, float]:
-        """Issue an instruction: when its pipe is free again, and when the wave goes on."""
+        """Issue an instruction; returns when its pipe is free again, and when the wave continues."""
         clocks = self._costs.clocks(one)
         pipe, busy_until = _pipe(wave, one), now + clocks
         self._free[pipe] = busy_until
@@ -112,14 +115,14 @@ class _Unit:
         return busy_until, now + after
 
     def arrive(self, wave: _Wave) -> list[_Wave]:
-        """A wave is at a barrier: those that go on, once it is the block's last."""
+        """Record a wave at a barrier; returns the waves that continue, once it is the block's last."""
         arrived = self._at_barrier.setdefault(wave.block, [])
         arrived.append(wave)
         return self._at_barrier.pop(wave.block) if len(arrived) == self._per_block else []
 
 
 def timeline_of(parts: Parts, costs: Costs, waves: int, blocks: int) -> Timeline | None:
-    """Blocks of so many waves in time, so many at once; None for what is too long."""
+    """Simulate `blocks` resident blocks of `waves` waves; None if the code is too long."""
     trace = [*parts.before, *parts.loop * (_PASSES if parts.loop else 0), *parts.after]
     if len(trace) * waves * blocks > _MOST_STEPS or not trace:
         return None
@@ -139,8 +142,8 @@ def timeline_of(parts: Parts, costs: Costs, waves: int, blocks: int) -> Timeline
 
 
 def _run(trace: Sequence[Instruction], unit: _Unit, marks: Sequence[int]) -> tuple[list[float], list[Span], float]:
-    """Run all waves through a trace: when the last was at each mark, what they did, and when all ended."""
-    queue = [(0.0, 0, wave.number) for wave in unit.waves]  # at one time, the wave that lags behind comes first
+    """Run all waves through a trace; returns when the last was at each mark, their activities, and the end time."""
+    queue = [(0.0, 0, wave.number) for wave in unit.waves]  # for equal times, the wave that lags behind comes first
     reached, spans, end = [0.0] * len(marks), list[Span](), 0.0
     wanted = {place: number for number, place in reversed(list(enumerate(marks)))}
     while queue:
@@ -172,7 +175,7 @@ def _run(trace: Sequence[Instruction], unit: _Unit, marks: Sequence[int]) -> tup
 
 
 def _pipe(wave: _Wave, one: Instruction) -> tuple[str, int]:
-    """The pipe of an instruction: the compute unit's, or its SIMD's; others are a wave's own."""
+    """Pipe of an instruction: the compute unit's, its SIMD's, or the wave's own."""
     if (shared := _SHARED_PIPES.get(one.kind)) is not None:
         return shared, -1
     if (own := _SIMD_PIPES.get(one.kind)) is not None:

@@ -1,4 +1,4 @@
-"""The bodies of each kind of figure. Each function fills axes and returns the height that it wants, in inches."""
+"""Bodies of each kind of figure. Each function fills axes and returns the requested height in inches."""
 
 from __future__ import annotations
 
@@ -17,28 +17,28 @@ if TYPE_CHECKING:
     from ckh.report.drawing import Bars, Dots, Heat, Line, Lines, Spreads
 
 _ROW_IN = 0.30
-_LEAST_GAP = 0.075  # of the height, between labels
-_LIGHT_TEXT_FROM = 0.62  # of the scale of a heat map
+_LEAST_GAP = 0.075  # share of the height between labels
+_LIGHT_TEXT_FROM = 0.62  # share of the scale of a heat map
 _NAMED_ROW_IN = 0.40
-_FEW_POINTS = 100  # up to which they are drawn larger
-_TICKS = 5  # places that are named one by one
+_FEW_POINTS = 100  # maximum number of points that are drawn larger
+_TICKS = 5  # maximum number of individually labelled positions
 _LONG, _SHORT = 34, 16  # characters of a row's name
 _NAME_WIDE, _NAME_NARROW = 110, 56  # characters of a name above its bar
 
 
 class Tips:
-    """The texts that marks of a figure show under the pointer: `<title>` of SVG, which needs no script."""
+    """Tooltips of a figure's marks: `<title>` of SVG, which needs no script."""
 
     def __init__(self) -> None:
         self._texts: list[Sequence[str]] = []
 
     def add(self, artist: Any, texts: Sequence[str]) -> None:
-        """Give an artist's marks their texts, in the order in which it draws them."""
+        """Set the texts of an artist's marks, in drawing order."""
         artist.set_gid(f"tips-{len(self._texts)}")
         self._texts.append(texts)
 
     def put_into(self, svg: str) -> str:
-        """The SVG of the figure with all texts."""
+        """Insert all texts into the figure's SVG."""
         for number, texts in enumerate(self._texts):
             before, found, group = svg.partition(f'<g id="tips-{number}">')
             left = iter(texts)
@@ -50,7 +50,7 @@ _MARK = re.compile(r"<defs>.*?</defs>|<(use|path)\b([^>]*)/>", re.DOTALL)
 
 
 def _titled(mark: re.Match[str], texts: Iterator[str]) -> str:
-    """A mark with the next text; what is drawn elsewhere by reference, and what follows the last text, as it is."""
+    """A mark with the next text; marks drawn by reference, and those after the last text, are unchanged."""
     text = next(texts, None) if mark[1] else None
     return mark[0] if text is None else f"<{mark[1]}{mark[2]}><title>{escape(printable(text))}</title></{mark[1]}>"
 
@@ -88,19 +88,19 @@ def draw_lines(axes: Any, body: Lines, tips: Tips, *, narrow: bool) -> float:
 
 
 def _scale_by_powers(axes: Any, places: set[float]) -> None:
-    """Make the horizontal axis logarithmic; its ticks are the places themselves where they are few."""
+    """Make the horizontal axis logarithmic; its ticks are the values themselves if there are few."""
     from matplotlib.ticker import FixedLocator, FuncFormatter, NullFormatter, NullLocator
 
     axes.set_xscale(**_log_scale(places))
     axes.xaxis.set_major_formatter(FuncFormatter(_plain))
     axes.xaxis.set_minor_formatter(NullFormatter())
-    if len(places) <= _TICKS:  # less than a decade may hold no power of ten
+    if len(places) <= _TICKS:  # less than a decade may contain no power of ten
         axes.xaxis.set_major_locator(FixedLocator(sorted(places)))
         axes.xaxis.set_minor_locator(NullLocator())
 
 
 def _log_scale(values: Iterable[float], base: int = 10) -> dict[str, Any]:
-    """A logarithmic scale; where 0 occurs, it lies a power of the base below the least other value."""
+    """A logarithmic scale; 0 is placed one power of the base below the smallest other value."""
     known = [value for value in values if value >= 0]
     if all(value > 0 for value in known):
         return {"value": "log", "base": base}
@@ -116,7 +116,7 @@ def _percent(value: float, _place: int) -> str:
 
 
 def _colours(lines: Sequence[Line]) -> list[str]:
-    """A colour for each; a line without a label belongs to the one before."""
+    """A colour for each line; a line without a label has the colour of the previous one."""
     found: list[str] = []
     for line in lines:
         if line.is_quiet:
@@ -140,7 +140,7 @@ def _draw_line(axes: Any, line: Line, colour: str, y_range: tuple[float, float] 
 
 
 def _draw_points(axes: Any, line: Line, colour: str, y_range: tuple[float, float], tips: Tips) -> None:
-    """Points, larger where they are few; a triangle at the edge for each that lies beyond it."""
+    """Points, larger if there are few; a triangle at the edge for each point out of range."""
     low, high = y_range
     size = line.size or (3.5 if len(line.x) > _FEW_POINTS else 8)
     kinds = ((".", low, high, None), ("^", high, inf, high), ("v", -inf, low, low))
@@ -155,12 +155,12 @@ def _draw_points(axes: Any, line: Line, colour: str, y_range: tuple[float, float
                 tips.add(drawn, [line.tips[i] for i in at])
 
 
-_FEW = 24  # values of a line that are marked one by one
+_FEW = 24  # maximum number of values of a line that are marked individually
 
 
 def _label_ends(axes: Any, lines: Sequence[tuple[Line, str]]) -> None:
     """Labels at the right ends, moved apart where they would overlap."""
-    axes.autoscale_view()  # as the limits were not computed yet
+    axes.autoscale_view()  # as the limits have not been computed yet
     to_axes = axes.transData + axes.transAxes.inverted()
     at = sorted(
         (to_axes.transform((one.x[-1], one.y[-1]))[1], one.label, colour) for one, colour in lines if len(one.y)
@@ -195,7 +195,7 @@ def _label_above(axes: Any, lines: Sequence[tuple[Line, str]]) -> None:
 
 
 def draw_bars(axes: Any, body: Bars, tips: Tips, *, narrow: bool) -> float:
-    """Bars from the top down with their values beside them."""
+    """Bars from top to bottom with their values beside them."""
     places = range(len(body.labels))
     colours = [style.LINES[0].light if i < body.strong else style.QUIET.light for i in places]
     for bar, label, text in zip(
@@ -218,7 +218,7 @@ def draw_bars(axes: Any, body: Bars, tips: Tips, *, narrow: bool) -> float:
 
 
 def _name_bars(axes: Any, names: Sequence[str], *, narrow: bool) -> None:
-    """Names above their bars, where they have the whole width."""
+    """Names above their bars, using the full width."""
     from ckh.text.tabletext import shortened
 
     for bar in axes.patches:
@@ -283,7 +283,7 @@ def draw_spreads(axes: Any, body: Spreads, tips: Tips, *, narrow: bool) -> float
 
 
 def draw_heat(axes: Any, body: Heat, tips: Tips, *, narrow: bool) -> float:
-    """Cells in one hue, each with its value; those without problems stay empty."""
+    """Cells in one hue, each with its value; cells without problems are empty."""
     from matplotlib.colors import LinearSegmentedColormap
     from matplotlib.patches import Rectangle
 
@@ -325,7 +325,7 @@ def draw_heat(axes: Any, body: Heat, tips: Tips, *, narrow: bool) -> float:
 
 
 def draw_dots(axes: Any, body: Dots, tips: Tips, *, narrow: bool) -> float:
-    """A row of dots for each name, whose area grows with how often a value occurs."""
+    """A row of dots for each name, whose area grows with the frequency of a value."""
     from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
     most = max((count for counts in body.counts for count in counts), default=1)
@@ -349,7 +349,7 @@ def draw_dots(axes: Any, body: Dots, tips: Tips, *, narrow: bool) -> float:
 
 
 def _powers_of_two(values: Sequence[float], most: int) -> list[float]:
-    """Ticks of an axis of sizes: 0 where it occurs, and powers of two in equal steps, at most so many."""
+    """Ticks of an axis of sizes: 0 if it occurs, and powers of two in equal steps, at most `most`."""
     first = floor(log2(min((value for value in values if value > 0), default=1.0)))
     last = ceil(log2(max([*values, 1.0])))
     step = ceil((last - first + 1) / most)

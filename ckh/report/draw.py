@@ -1,4 +1,4 @@
-"""Drawing figures: one description as SVG for a page, as a file of SVG, and as PNG."""
+"""Rendering of figures: one description as SVG for a page, as an SVG file, and as PNG."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ _SETTINGS = {
 
 
 def require_matplotlib() -> None:
-    """Refuse to report without the library that draws.
+    """Refuse to report without matplotlib.
 
     Raises:
         UsageError: it is not installed.
@@ -63,15 +63,15 @@ def require_matplotlib() -> None:
     import logging
     from importlib.util import find_spec
 
-    logging.getLogger("matplotlib").setLevel(logging.ERROR)  # a home that is read-only is no matter here
+    logging.getLogger("matplotlib").setLevel(logging.ERROR)  # a read-only home folder does not matter
     if find_spec("matplotlib") is None:
         raise UsageError("figures need matplotlib", "pip install 'ckh[report]'", code="not-installed")
 
 
 def page_svg(figure: Drawing, *, narrow: bool) -> str:
-    """A figure for a page: as wide as its place, in the page's colours, with a name for screen readers.
+    """A figure for a page: full width, in the page's colours, with a name for screen readers.
 
-    A mark of the wide one shows its values under the pointer.
+    Marks of the wide version show their values as tooltips.
     """
     tips = bodies.Tips()
     svg = _svg(figure, tips, narrow=narrow, with_title=False)
@@ -93,7 +93,7 @@ def file_svg(figure: Drawing) -> bytes:
 
 
 def file_png(figure: Drawing) -> bytes:
-    """A figure as a picture of twice as many pixels, with its title, on white paper."""
+    """A figure as a PNG with twice as many pixels, with its title, on white paper."""
     return _saved(figure, "png", bodies.Tips(), narrow=False, with_title=True, dpi=2 * style.PIXELS)
 
 

@@ -1,4 +1,4 @@
-"""A report as plain data: `draw` makes SVG and PNG of a figure, `html_page` HTML of a whole report."""
+"""A report as plain data: `draw` renders a figure as SVG and PNG, `html_page` a whole report as HTML."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ class Line:
     """A line, steps or points.
 
     Attributes:
-        label: what stands beside it; one without belongs to the line before, and has its colour.
+        label: its label; a line without one belongs to the previous line, and has its colour.
         x: values from left to right.
         y: as many values.
         style: "line", "steps" or "points".
-        low: lower edge of a band around it, of as many values; empty: no band.
+        low: lower edge of a band around it, with as many values; empty: no band.
         high: its upper edge.
-        tips: what is shown of each point under the pointer; empty: nothing.
-        size: of points, in points of type; None: by how many there are.
+        tips: tooltip of each point; empty: none.
+        size: size of points, in typographic points; None: by their number.
         is_quiet: whether it is grey, behind the others.
         is_plain: whether its values are not marked.
     """
@@ -44,15 +44,15 @@ class Lines:
 
     Attributes:
         lines: the most important first.
-        x_label: of the axis, with its unit.
-        y_label: of the axis, with its unit.
-        log_x: whether x is logarithmic, with 0 at a place of its own where it occurs.
-        log_y: whether y is.
+        x_label: label of the axis, with its unit.
+        y_label: label of the axis, with its unit.
+        log_x: whether x is logarithmic, with a separate position for 0 if it occurs.
+        log_y: whether y is logarithmic.
         percent_x: whether x are shares, shown in percent.
         percent_y: whether y are shares, shown in percent.
-        y_range: what is shown of y; None: all.
+        y_range: range of y; None: all.
         zero: whether a line at y = 0 is drawn.
-        labels_above: whether labels stand above the axes, not at the ends of the lines.
+        labels_above: whether labels are above the axes, not at the ends of the lines.
     """
 
     lines: Sequence[Line]
@@ -69,7 +69,7 @@ class Lines:
 
 @dataclass(frozen=True, slots=True)
 class Bars:
-    """Horizontal bars with their values beside them, the first on top; `strong` of them stand out."""
+    """Horizontal bars with their values beside them, the first on top; those in `strong` are emphasized."""
 
     labels: Sequence[str]
     values: Sequence[float]
@@ -80,7 +80,7 @@ class Bars:
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """Quantiles of something: 5, 25, 50, 75 and 95 %, and the mean."""
+    """Quantiles of a distribution: 5, 25, 50, 75 and 95 %, and the mean."""
 
     label: str
     p5: float
@@ -93,7 +93,7 @@ class Spread:
 
 @dataclass(frozen=True, slots=True)
 class Spreads:
-    """Distributions beside each other, one a row, the first on top; values are shares."""
+    """Distributions, one per row, the first on top; values are shares."""
 
     rows: Sequence[Spread]
     x_label: str
@@ -101,7 +101,7 @@ class Spreads:
 
 @dataclass(frozen=True, slots=True)
 class Heat:
-    """Shares in a grid; None where there is nothing. `counts` is how many problems stand behind each."""
+    """Shares in a grid; None for empty cells. `counts` is the number of problems in each."""
 
     rows: Sequence[str]
     columns: Sequence[str]
@@ -113,7 +113,7 @@ class Heat:
 
 @dataclass(frozen=True, slots=True)
 class Dots:
-    """A row of dots for each name: values and how often each occurs, on a common logarithmic axis that begins at 0."""
+    """A row of dots for each name: values and their frequencies, on a common logarithmic axis that begins at 0."""
 
     names: Sequence[str]
     values: Sequence[Sequence[float]]
@@ -126,14 +126,14 @@ Body = Lines | Bars | Spreads | Heat | Dots
 
 @dataclass(frozen=True, slots=True)
 class PageTable:
-    """Cells as text under names of columns.
+    """Cells as text below column names.
 
     Attributes:
-        title: what they are.
-        columns: names.
+        title: title of the table.
+        columns: column names.
         rows: as many cells each.
-        code: columns of names, which are shown as such.
-        note: what stands above.
+        code: columns of names, set as code.
+        note: text above the table.
         is_data: whether it can be sorted and filtered.
     """
 
@@ -150,10 +150,10 @@ class Drawing:
     """A figure.
 
     Attributes:
-        name: of its files.
-        title: what is to be seen, as a sentence.
-        note: how it is to be read.
-        body: what is drawn.
+        name: name of its files.
+        title: its main statement, as a sentence.
+        note: how to read it.
+        body: its content.
     """
 
     name: str
@@ -164,15 +164,15 @@ class Drawing:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """All that a page shows.
+    """The content of a page.
 
     Attributes:
-        title: what it is about.
-        subtitle: where that comes from.
-        facts: names and values that stand on top.
-        figures: in order.
-        tables: below them.
-        refresh_s: after how many seconds a browser reads the page again; None: never.
+        title: subject of the report.
+        subtitle: source of the data.
+        facts: names and values at the top.
+        figures: figures in order.
+        tables: tables below the figures.
+        refresh_s: interval in seconds after which a browser reloads the page; None: never.
     """
 
     title: str
@@ -184,7 +184,7 @@ class Report:
 
 
 def numbers(figure: Drawing) -> PageTable:
-    """A figure's numbers as a table: for those who do not see it."""
+    """A figure's numbers as a table, as an accessible alternative."""
     columns, rows = _CELLS[type(figure.body)](figure.body)
     return PageTable("", columns, rows)
 
@@ -236,7 +236,7 @@ def _number(value: float) -> str:
     return f"{value:.4g}"
 
 
-_MOST_ROWS = 24  # of a line, in its table
+_MOST_ROWS = 24  # per line, in its table
 _CELLS: dict[type, Callable[[Any], tuple[list[str], list[list[str]]]]] = {
     Lines: _of_lines,
     Bars: _of_bars,

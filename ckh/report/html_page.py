@@ -1,4 +1,4 @@
-"""A report as one self-contained page: light and dark, wide and narrow, with numbers for those who do not see."""
+"""A report as one self-contained page: light and dark, wide and narrow, with accessible tables of all numbers."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ footer{{margin-top:3rem;padding-top:1rem;border-top:1px solid var(--rule);font-s
 
 
 def page(report: Report, when: str) -> bytes:
-    """The page; `when` says the time at which it was written."""
+    """The page; `when` is the time of writing."""
     refresh = "" if report.refresh_s is None else f'<meta http-equiv="refresh" content="{report.refresh_s}">\n'
     script, allowed = _script() if any(table.is_data for table in report.tables) else ("", "")
     facts = "".join(f"<div><dt>{_text(name)}</dt><dd>{_text(value)}</dd></div>" for name, value in report.facts)
@@ -96,7 +96,7 @@ def page(report: Report, when: str) -> bytes:
 
 
 def _script() -> tuple[str, str]:
-    """What sorts and filters tables, and the end of a policy that allows just that."""
+    """Script that sorts and filters tables, and the end of a policy that allows only this script."""
     text = _SCRIPT.read_text(encoding="utf-8")
     digest = b64encode(sha256(text.encode()).digest()).decode()
     return f"<script>{text}</script>\n", f"; script-src 'sha256-{digest}'"
@@ -119,7 +119,7 @@ def _section(table: PageTable) -> str:
 
 
 def _entries(table: PageTable) -> str:
-    """Rows that hold long names one below the other, where they need no width: two cells, and what unfolds."""
+    """Rows with long names as a list, which needs no width: two cells, and expandable details."""
     entries = ""
     for row in table.rows:
         first, second, *others = zip(table.columns, row, strict=True)

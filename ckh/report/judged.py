@@ -1,4 +1,4 @@
-"""The worth of a model's choices on measured problems: the arrays that figures of models are drawn from."""
+"""Efficiency of a model's choices on measured problems: the arrays that figures of models are drawn from."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Judged:
-    """A model on a dataset.
+    """A model evaluated on a dataset.
 
     Attributes:
         model: the model.
         dataset: problems that have an oracle.
-        times: of all rows.
+        times: times of all rows.
         ranked: the rows in the model's order.
-        coverage: how far the model's answers and the measurements meet.
-        weights: how often each problem runs, shape (problems,).
+        coverage: overlap of the model's answers and the measurements.
+        weights: number of executions of each problem, shape (problems,).
     """
 
     model: Model
@@ -46,31 +46,31 @@ class Judged:
 
     @property
     def all_efficiency(self) -> NDArray[np.float64]:
-        """Efficiency of the choices, NaN where a choice was never measured, shape (problems,)."""
+        """Efficiency of the choices, NaN for unmeasured ones, shape (problems,)."""
         problem = self.times.problem
         efficiency = self.times.efficiency()[self.ranked.best_ranked(problem)]
         return np.where(self.ranked.is_measured(problem), efficiency, np.nan)
 
     @property
     def chosen(self) -> NDArray[np.int64]:
-        """The row of each choice, -1 where it was never measured, shape (problems,)."""
+        """Row of each choice, -1 for unmeasured ones, shape (problems,)."""
         problem = self.times.problem
         return np.where(self.ranked.is_measured(problem), self.ranked.best_ranked(problem), -1)
 
     @property
     def efficiency(self) -> NDArray[np.float64]:
-        """Efficiency of the choices that were measured, shape (measured choices,)."""
+        """Efficiency of the measured choices, shape (measured choices,)."""
         found = self.all_efficiency
         return found[np.isfinite(found)]
 
     @property
     def judged_weights(self) -> NDArray[np.float64]:
-        """Weights of the problems whose choices were measured, shape (measured choices,)."""
+        """Weights of the problems with measured choices, shape (measured choices,)."""
         return self.weights[np.isfinite(self.all_efficiency)]
 
     @property
     def coverage_facts(self) -> list[tuple[str, str]]:
-        """Facts of a page on what could not be judged; none where every answer could."""
+        """Facts on choices that could not be evaluated; empty if there are none."""
         coverage = self.coverage
         if coverage.coverage == 1.0:
             return []
@@ -82,11 +82,11 @@ class Judged:
 
     @property
     def name(self) -> str:
-        """The model's."""
+        """Name of the model."""
         return self.model.path.resolve().name
 
     def mean_and_low(self, scores: NDArray[np.float64]) -> tuple[float, float]:
-        """Mean and tenth percentile of the efficiency of the measured kernels that other scores choose."""
+        """Mean and tenth percentile of the efficiency of the measured kernels chosen by other scores."""
         efficiency = self.times.efficiency()[choices(scores, self.times.problem, self.times.count)]
         return weights.mean(efficiency, self.weights), float(weights.quantiles(efficiency, [0.1], self.weights)[0])
 
@@ -94,12 +94,12 @@ class Judged:
 def judge(
     model: Model, dataset: Dataset, weight: NDArray[np.float64] | None = None, *, measured_alone: bool = False
 ) -> Judged:
-    """The answers of a model for measured problems, all of which have an oracle; or its order of the measured alone.
+    """Answers of a model for measured problems with an oracle; or its order of only the measured kernels.
 
     Args:
         model: the model.
         dataset: the problems.
-        weight: how often each runs, shape (problems,); None: all alike.
+        weight: number of executions of each problem, shape (problems,); None: equal weights.
         measured_alone: whether only measured kernels are ranked.
 
     Raises:
@@ -118,7 +118,7 @@ def judge(
 
 
 def baseline_efficiencies(judged: Judged, learned_from: Dataset | None) -> dict[str, NDArray[np.float64]]:
-    """Efficiencies of choices that need no model, by name, on the problems of `Judged.efficiency`."""
+    """Efficiency of baselines without a model, by name, on the problems of `Judged.efficiency`."""
     times, dataset = judged.times, judged.dataset
     found: dict[str, NDArray[np.float64]] = {}
     if learned_from is not None:

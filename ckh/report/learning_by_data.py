@@ -1,7 +1,4 @@
-"""How a model's choices get better with its data: its settings, trained on ever more of the training problems.
-
-How a model's choices get better with its trees.
-"""
+"""Learning curves: efficiency of a model by the number of its training problems, and by its number of trees."""
 
 from __future__ import annotations
 
@@ -30,7 +27,7 @@ _POINTS = 14
 
 
 def learning_curve(judged: Judged) -> Drawing | None:
-    """The efficiency of choices by the first trees alone, on the problems that are judged."""
+    """Efficiency of choices by the first trees only, on the evaluated problems."""
     model = judged.model
     target = model.spec.rank_by
     trees = np.unique(np.geomspace(1, model.tree_count(target), _POINTS).round().astype(int)).tolist()
@@ -56,23 +53,24 @@ def efficiency_lines(by: str, counts: Sequence[int], efficiencies: Sequence[tupl
 
 
 SHARES = (1 / 8, 1 / 4, 1 / 2, 1.0)  # of the training problems
-_FEWEST = 4  # problems that a model is trained on
+_FEWEST = 4  # minimum number of training problems
 _SEED = 0
 
 
 def learning_by_data(judged: Judged, learned_from: Dataset, jobs: int, advance: Callable[[int, str], None]) -> Drawing:
-    """The efficiency of models of this one's settings that learned from an eighth to all of the training problems.
+    """Efficiency of models with the same settings, trained on an eighth to all of the training problems.
 
-    What orders is trained anew each time, with as many trees: of a blend its LambdaRank, without a law of time.
+    Only the ranking model is trained, with the same number of trees: of a blend its LambdaRank, without a model of
+    times.
 
     Args:
-        judged: the model's choices, whose problems the others are judged on too.
+        judged: the model's choices, whose problems all models are evaluated on.
         learned_from: the training problems.
         jobs: threads.
-        advance: called with shares that are done, and with what is trained.
+        advance: called with the number of finished shares, and the current training.
 
     Raises:
-        UsageError: the model does not say how it was trained.
+        UsageError: the model does not state how it was trained.
         DataError: the data cannot be trained on.
     """
     start = read_start(judged.model.path)
@@ -108,7 +106,7 @@ def learning_by_data(judged: Judged, learned_from: Dataset, jobs: int, advance: 
 
 
 def _parts(dataset: Dataset) -> Iterator[tuple[int, Dataset]]:
-    """Ever more problems in a random order, the former among the latter, and how many they are."""
+    """Nested subsets of the problems in a random order, with their numbers of problems."""
     problems = len(dataset.first_rows)
     place = np.random.default_rng(_SEED).permutation(problems)
     for count in sorted({max(min(_FEWEST, problems), round(problems * share)) for share in SHARES}):

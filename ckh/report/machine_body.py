@@ -1,4 +1,4 @@
-"""Figures of how the machine moved while it measured: by the reference kernel, its sensors, and repeated times."""
+"""Figures of machine drift during measuring: reference kernel, sensors, and repeated times."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 HOUR_S = 3600.0
-LEAST_FAR = 0.02  # what an axis of drift reaches at least
+LEAST_FAR = 0.02  # minimum range of an axis of drift
 _FEW_UNITS = 2  # of time: fewer are given in the next smaller unit
-_MOST_RUNS = 4  # lines that can be distinguished
-_LEAST_PAIRS = 3  # measured twice, to know a problem's median
-_LEAST_PROBLEMS = 10  # that were measured twice, to see a drift
+_MOST_RUNS = 4  # maximum number of distinguishable lines
+_LEAST_PAIRS = 3  # measured twice, for a problem's median
+_LEAST_PROBLEMS = 10  # measured twice, to show a drift
 
 
 class Look(NamedTuple):
-    """A look at the machine: seconds since 1970, time of the reference kernel, and sensors where they are shown."""
+    """A reference measurement: seconds since 1970, time of the reference kernel, and available sensor readings."""
 
     time: float
     latency_ms: float
@@ -32,7 +32,7 @@ class Look(NamedTuple):
 
 
 def unit_of_time(hours: NDArray[np.float64]) -> tuple[NDArray[np.float64], str]:
-    """Hours in the unit that suits the longest, and that unit."""
+    """Hours converted to a suitable unit for the longest, and that unit."""
     longest = float(hours.max(initial=0.0))
     for unit, per_hour in (("hours", 1), ("minutes", 60)):
         if longest * per_hour >= _FEW_UNITS:
@@ -41,7 +41,7 @@ def unit_of_time(hours: NDArray[np.float64]) -> tuple[NDArray[np.float64], str]:
 
 
 def looks_of_runs(runs: Sequence[Mapping[str, Any]]) -> dict[str, list[Look]]:
-    """The looks that a dataset's metadata holds of its runs, those that are whole."""
+    """Complete reference measurements of runs, from a dataset's metadata."""
     found: dict[str, list[Look]] = {}
     for run in runs:
         rows = run.get("looks")
@@ -56,7 +56,7 @@ def _is_number(value: object) -> bool:
 
 
 def machine(looks: Mapping[str, Sequence[Look]]) -> list[Drawing]:
-    """The reference kernel's time, clock and temperature over the time since each run's start, as far as known."""
+    """Time of the reference kernel, clock and temperature, over the time since each run's start, as far as known."""
     usable = {run: [one for one in some if one.latency_ms > 0] for run, some in looks.items()}
     longest = sorted((run for run in usable if len(usable[run]) > 1), key=lambda run: -len(usable[run]))[:_MOST_RUNS]
     if not longest:
@@ -111,12 +111,12 @@ def _over_time(
 
 
 def repeats(earlier: NDArray[np.float64], later: NDArray[np.float64], problem: NDArray[np.int64]) -> Drawing | None:
-    """How far a second measurement of each problem lies from its first, in the order of measuring.
+    """Ratio of the second measurement of each problem to its first, in order of measurement.
 
     Args:
-        earlier: times of pairs, NaN where they were measured once, shape (rows,).
-        later: those measured again, shape (rows,).
-        problem: number of each row's problem, shape (rows,).
+        earlier: times of pairs, NaN for those measured once, shape (rows,).
+        later: times of the second measurement, shape (rows,).
+        problem: index of each row's problem, shape (rows,).
     """
     twice = np.flatnonzero((earlier > 0) & (later > 0))
     numbers, counts = np.unique(problem[twice], return_counts=True)

@@ -1,4 +1,4 @@
-"""Figures of measurements, of whichever dataset or run they are."""
+"""Figures of measurements, for any dataset or run."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 _MOST_BARS = 12
-_STEADY = 0.05  # a spread above is worth a second look
+_STEADY = 0.05  # larger spreads deserve attention
 _POINTS = 60
 
 
 def coverage(sizes: Mapping[str, NDArray[np.float64]], weights: NDArray[np.float64]) -> Drawing | None:
-    """Which sizes occur how often: values of problems by the size's name; None if all are the same.
+    """Frequencies of sizes: values of problems by the size's name; None if all are the same.
 
     Args:
         sizes: values of the problems, shape (problems,) each.
-        weights: how often each problem runs, shape (problems,).
+        weights: number of executions of each problem, shape (problems,).
     """
     found = {name: _counted(values, weights) for name, values in sizes.items()}
     varying = {name: pair for name, pair in found.items() if len(pair[0]) > 1}
@@ -48,18 +48,18 @@ def coverage(sizes: Mapping[str, NDArray[np.float64]], weights: NDArray[np.float
 def _counted(
     values: NDArray[np.float64], weights: NDArray[np.float64]
 ) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-    """Distinct values, and how often each occurs."""
+    """Distinct values, and their frequencies."""
     distinct, place = np.unique(values, return_inverse=True)
     return distinct, np.bincount(place.ravel(), weights=weights).astype(np.int64)
 
 
 def winners(names: Sequence[str], weights: NDArray[np.float64], kernels: int) -> Drawing:
-    """How often which kernel is the fastest.
+    """How often each kernel is the fastest.
 
     Args:
         names: the fastest kernel of each problem.
-        weights: how often each problem runs, shape (problems,).
-        kernels: how many were measured.
+        weights: number of executions of each problem, shape (problems,).
+        kernels: number of measured kernels.
     """
     counts: Counter[str] = Counter()
     for name, weight in zip(names, weights.astype(int).tolist(), strict=True):
@@ -84,7 +84,7 @@ def winners(names: Sequence[str], weights: NDArray[np.float64], kernels: int) ->
 
 
 def failures(reasons: Mapping[str, int], rows: int) -> Drawing | None:
-    """Why rows have no usable time; None if all have one."""
+    """Reasons why rows have no usable time; None if all have one."""
     counts = Counter(reasons).most_common(_MOST_BARS)
     total = sum(reasons.values())
     if not total:
@@ -104,7 +104,7 @@ def failures(reasons: Mapping[str, int], rows: int) -> Drawing | None:
 
 
 def noise(spread: NDArray[np.float64]) -> Drawing | None:
-    """How far the samples of one measurement lie apart; None if that is not known."""
+    """Spread of the samples of measurements; None if unknown."""
     known = np.sort(spread[np.isfinite(spread)])
     if not len(known):
         return None
@@ -127,12 +127,12 @@ def noise(spread: NDArray[np.float64]) -> Drawing | None:
 
 
 def over_time(when: NDArray[np.float64], unit: str, spread: NDArray[np.float64]) -> Drawing | None:
-    """How the spread moves during a run: medians of as many parts; None where there is too little to say so.
+    """Spread during a run: medians of equal parts; None with too few measurements.
 
     Args:
-        when: time since the start, or places in the order of measuring; shape (rows,).
-        unit: what `when` counts.
-        spread: of each row, shape (rows,).
+        when: time since the start, or positions in the order of measurement; shape (rows,).
+        unit: unit of `when`.
+        spread: spread of each row, shape (rows,).
     """
     known = np.isfinite(spread)
     if known.sum() < 2 * _POINTS or np.ptp(when[known]) <= 0:

@@ -1,4 +1,4 @@
-"""The report of two models on the same problems."""
+"""Report that compares two models on the same problems."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _SLICES = 14
 
 
 def report_comparison(old: Judged, new: Judged) -> Report:
-    """Both models on the same rows."""
+    """Compare both models on the same rows."""
     found = compare([new.dataset], lambda _: old.ranked, lambda _: new.ranked, Thresholds())
     mean = found.differences[0]
     names = _names(old, new)
@@ -54,7 +54,7 @@ def _names(old: Judged, new: Judged) -> tuple[str, str]:
 
 
 def _in_words(low: float, high: float) -> str:
-    """An interval of a difference in words."""
+    """Description of the interval of a difference."""
     if low > 0:
         return "better"
     return "worse" if high < 0 else "not distinguishable from the old"

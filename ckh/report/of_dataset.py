@@ -1,4 +1,4 @@
-"""The report of a dataset: what it covers, which kernels win, what failed, how steady the times are."""
+"""Report of a dataset: coverage, fastest kernels, failures, stability of times."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def report_dataset(dataset: Dataset, paths: list[Path], weights: NDArray[np.float64] | None = None) -> Report:
-    """All figures that a dataset allows; `weights` is how often each problem runs, shape (problems,)."""
+    """All figures that a dataset allows; `weights` is the number of executions of each problem, shape (problems,)."""
     frame = dataset.frame
     times = times_of(dataset)
     has_oracle = np.isfinite(times.oracle_ms())
@@ -65,7 +65,7 @@ def report_dataset(dataset: Dataset, paths: list[Path], weights: NDArray[np.floa
 
 
 def _speeds(dataset: Dataset, has_oracle: NDArray[np.bool_], weights: NDArray[np.float64]) -> Speeds | None:
-    """The speeds of problems with a time; None if there is no such problem."""
+    """Speeds of problems with a time; None if there is no such problem."""
     if not has_oracle.any():
         return None
     known = dataset.select(has_oracle[dataset.problem_ids])

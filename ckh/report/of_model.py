@@ -1,4 +1,4 @@
-"""The report of a model on measured problems."""
+"""Report of a model on measured problems."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ if TYPE_CHECKING:
 _FIRST = 20  # choices
 _WORST = 20  # problems
 _CELLS = 7  # of a heat map, along each axis
-_LEAST_PROBLEMS = 3  # of a cell that a title may name
+_LEAST_PROBLEMS = 3  # minimum per cell to be named in a title
 _PARTS = 16  # of the measured times, for calibration
-_LEAST_ROWS = 40  # of a part
+_LEAST_ROWS = 40  # minimum per part
 
 
 def report_model(
@@ -45,7 +45,7 @@ def report_model(
 
     Args:
         judged: the model's choices.
-        learned_from: what the baselines learn from.
+        learned_from: training data of the baselines.
         over: two sizes for the heat map; None: those that vary most.
         again: the command that measures problems again; empty if there is none.
         further: figures that come last.
@@ -89,7 +89,7 @@ def report_model(
 
 
 def spread_of(label: str, values: NDArray[np.float64], weight: NDArray[np.float64]) -> Spread:
-    """The quantiles of values, shape (problems,), and of their weights."""
+    """Weighted quantiles of values, shape (problems,)."""
     p5, p25, p50, p75, p95 = weights.quantiles(values, (0.05, 0.25, 0.5, 0.75, 0.95), weight).tolist()
     return Spread(label, p5, p25, p50, p75, p95, weights.mean(values, weight))
 
@@ -176,13 +176,13 @@ def _heat(judged: Judged, over: tuple[str, str] | None) -> Drawing | None:
 
 
 def _variety(values: NDArray[np.float64]) -> float:
-    """How many values there are as if all were equally frequent (the exponential of the entropy)."""
+    """Effective number of values (the exponential of the entropy)."""
     counts = np.unique(values, return_counts=True)[1] / len(values)
     return float(np.exp(-(counts * np.log(counts)).sum()))
 
 
 def _bins(values: NDArray[np.float64]) -> tuple[NDArray[np.intp], list[str]]:
-    """The bin of each value, and the bins' names: values themselves while they are few, else ranges of them."""
+    """Bin of each value, and the names of the bins: the values if there are few, else ranges."""
     distinct = np.unique(values)
     if len(distinct) <= _CELLS:
         return np.searchsorted(distinct, values), [f"{one:g}" for one in distinct]
@@ -194,7 +194,7 @@ def _bins(values: NDArray[np.float64]) -> tuple[NDArray[np.intp], list[str]]:
 
 
 def _calibration(judged: Judged) -> Drawing | None:
-    """Predicted over measured times, by the measured time."""
+    """Ratio of predicted to measured times, by measured time."""
     speed = judged.dataset.frame["tflops"].to_numpy(dtype=np.float64)
     rows = np.flatnonzero((speed > 0) & np.isfinite(judged.ranked.tflops))
     if len(rows) < 2:  # noqa: PLR2004 - one point is not a curve

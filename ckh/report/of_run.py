@@ -1,4 +1,4 @@
-"""The report of a folder of `ckh bench` or `ckh search measure`, also while it is still measuring."""
+"""Report of a folder of `ckh bench` or `ckh search measure`, also during the run."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _FASTEST = 10
 
 
 def report_run(journal: Journal, refresh_s: int | None) -> Report:
-    """All figures that a journal allows; `refresh_s` is how often a browser reads the page again while it is going."""
+    """All figures that a journal allows; `refresh_s` is the reload interval of the page during the run."""
     run = journal.runs[-1]
     is_search = run.kernels.startswith(SEARCH)
     rows = [row for row in journal.rows if not row.remeasured]
@@ -122,7 +122,7 @@ def _progress(rows: Sequence[ResultRow], pairs: int | None) -> Drawing | None:
 
 
 def _drift(rows: Sequence[ResultRow]) -> Drawing | None:
-    """Times of leaders that were measured again, over their first ones."""
+    """Ratio of remeasured times of leaders to their first ones."""
     first: dict[tuple[str, str], ResultRow] = {}
     again: list[tuple[ResultRow, float]] = []
     for row in rows:

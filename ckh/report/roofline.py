@@ -1,4 +1,4 @@
-"""Speeds of measured kernels: over the operations a byte of their problems, beside what the GPU can do at most."""
+"""Speeds of measured kernels over the arithmetic intensity of their problems, with the GPU's peaks."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from ckh.assess.metrics import Times
     from ckh.data.dataset import Dataset
 
-HARDWARE_COLUMNS = ("hw_num_cus", "hw_max_clock_mhz")  # of which peaks are
+HARDWARE_COLUMNS = ("hw_num_cus", "hw_max_clock_mhz")  # that peaks depend on
 _DRAWN = 120  # problems
-_OTHERS = 6  # other kernels of each
+_OTHERS = 6  # other kernels per problem
 _MOST_ROOFS = 3
 _TABLE_ROWS = 500
 _QUANTILES = 60
@@ -29,29 +29,29 @@ _PER_TERA, _MS = 1e12, 1e3
 
 
 class Roof(NamedTuple):
-    """What a GPU can do at most, by its maker: in TFLOPS, and in TB/s."""
+    """Peaks of a GPU by its maker: in TFLOPS, and in TB/s."""
 
     name: str
     tflops: float
     terabytes: float
 
     def at(self, intensity: NDArray[np.float64]) -> NDArray[np.float64]:
-        """TFLOPS at operations a byte."""
+        """TFLOPS at an arithmetic intensity in operations per byte."""
         return np.minimum(self.tflops, self.terabytes * intensity)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Speeds:
-    """Measured times of problems, those of usable times.
+    """Measured speeds of problems, from usable times.
 
     Attributes:
-        dataset: of problems that have an oracle.
-        times: of all rows.
-        weights: how often each problem runs, shape (problems,).
-        intensity: operations a byte, of the least bytes that must move, shape (problems,).
-        tflops: of each row, 0 where it has no time, shape (rows,).
-        roofs: of each problem; None: no peak is known.
-        chosen: a model's row of each problem, -1 where it was never measured, shape (problems,); None: no model.
+        dataset: dataset of problems that have an oracle.
+        times: times of all rows.
+        weights: number of executions of each problem, shape (problems,).
+        intensity: operations per byte of compulsory traffic, shape (problems,).
+        tflops: of each row, 0 without a time, shape (rows,).
+        roofs: roof of each problem; None: unknown peaks.
+        chosen: row of a model's choice for each problem, -1 if unmeasured, shape (problems,); None: no model.
     """
 
     dataset: Dataset
@@ -64,7 +64,7 @@ class Speeds:
 
     @property
     def best(self) -> NDArray[np.int64]:
-        """The fastest row of each problem, shape (problems,)."""
+        """Fastest row of each problem, shape (problems,)."""
         return choices(-self.times.latency_ms, self.times.problem, self.times.count)
 
     @property
@@ -74,7 +74,7 @@ class Speeds:
 
     @property
     def of_roof(self) -> NDArray[np.float64]:
-        """The best kernel's share of what the GPU can do at the problem's intensity, NaN where that is not known."""
+        """The best kernel's share of the roof at the problem's intensity, NaN if unknown."""
         limits = [np.nan if roof is None else roof.at(x) for roof, x in zip(self.roofs, self.intensity, strict=True)]
         return np.asarray(self.tflops[self.best] / np.array(limits, dtype=np.float64))
 
@@ -82,7 +82,7 @@ class Speeds:
 def speeds_of(
     dataset: Dataset, times: Times, weights: NDArray[np.float64], chosen: NDArray[np.int64] | None = None
 ) -> Speeds:
-    """The speeds of a dataset all of whose problems have an oracle."""
+    """Speeds of a dataset all of whose problems have an oracle."""
     problems = dataset.problems()
     flops = np.array([problem.flops for problem in problems], dtype=np.float64)
     moved = np.array([problem.bytes for problem in problems], dtype=np.float64)
@@ -91,7 +91,7 @@ def speeds_of(
 
 
 def _roofs(dataset: Dataset) -> list[Roof | None]:
-    """The roof of each problem, by the compute units and the clock of the rows."""
+    """Roof of each problem, by the compute units and the clock of the rows."""
     first = dataset.frame.iloc[dataset.first_rows]
     keys = zip(*(first[name] for name in ("arch", "dtype", *HARDWARE_COLUMNS)), strict=True)
     known: dict[tuple[object, ...], Roof | None] = {}
@@ -107,7 +107,7 @@ def _roof(arch: str, dtype: str, cus: float, clock_mhz: float) -> Roof | None:
 
 
 def times_over_problems(speeds: Speeds) -> Drawing:
-    """The best time of each problem, from the shortest, with that of the middle and of the slowest kernel."""
+    """Best time of each problem, sorted, with the times of the median and the slowest kernel."""
     times = speeds.times
     order = np.lexsort((times.latency_ms, times.problem))
     order = order[np.isfinite(times.latency_ms[order])]
@@ -129,7 +129,7 @@ def times_over_problems(speeds: Speeds) -> Drawing:
 
 
 def roofline(speeds: Speeds) -> Drawing:
-    """TFLOPS of kernels over operations a byte of their problems, below the peaks of the GPU."""
+    """TFLOPS of kernels over the arithmetic intensity of their problems, below the GPU's roofs."""
     order = np.argsort(speeds.intensity, kind="stable")
     shown = order[np.unique(np.linspace(0, len(order) - 1, min(_DRAWN, len(order))).astype(int))]
     best, chosen = speeds.best[shown], None if speeds.chosen is None else speeds.chosen[shown]
@@ -220,7 +220,7 @@ def _others(speeds: Speeds, problems: NDArray[np.int64], marked: NDArray[np.int6
 
 
 def problem_table(speeds: Speeds) -> PageTable:
-    """A row for each problem, those with most time first: its best kernel, and the chosen one where a model chose."""
+    """A row for each problem, by decreasing total time: its best kernel, and the model's choice if there is one."""
     best, names = speeds.best, speeds.dataset.frame["kernel"].to_numpy()
     ms, of_roof = speeds.times.latency_ms, speeds.of_roof
     kernels = np.bincount(speeds.times.problem[np.isfinite(ms)], minlength=len(best))

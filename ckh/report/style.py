@@ -1,4 +1,4 @@
-"""Colours and sizes of figures: those of Okabe and Ito, which colour-blind people can distinguish."""
+"""Colours and sizes of figures; the colours are Okabe and Ito's, which are distinguishable by colour-blind people."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ LINES = (
     Colour("c5", "#8a6d00", "#d9b93b"),
 )
 ALL = (PAPER, INK, MUTED, RULE, QUIET, *LINES)
-# Of a heat map, from the worst to the best: one hue, light to dark, so that it is read without colour too.
+# Of a heat map, from the worst to the best: one hue, light to dark, so that it is readable without colour.
 HEAT = ("#f4e3d3", "#e3d9c6", "#bcd0d6", "#7fb0cf", "#3f8abf", "#0b5c94")
 
 WIDE_IN, NARROW_IN = 7.4, 3.7  # inches; at 100 pixels an inch

@@ -1,4 +1,4 @@
-"""Problems weighted by how often a model runs them, as a list of `ckh shapes` states it."""
+"""Problems weighted by their number of executions in a model, from a list of `ckh shapes`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def listed(dataset: Dataset, source: str) -> tuple[Dataset, NDArray[np.float64]]:
-    """The problems of a dataset that a source lists, and how often each runs, shape (problems,).
+    """Problems of a dataset that a source lists, and their numbers of executions, shape (problems,).
 
     Raises:
         UsageError: the source states no counts.
@@ -40,14 +40,14 @@ def listed(dataset: Dataset, source: str) -> tuple[Dataset, NDArray[np.float64]]
 
 
 def mean(values: NDArray[np.float64], weights: NDArray[np.float64]) -> float:
-    """The weighted mean of values, shape (problems,) both."""
+    """Weighted mean of values, shape (problems,) both."""
     return float(np.average(values, weights=weights))
 
 
 def quantiles(
     values: NDArray[np.float64], shares: Sequence[float], weights: NDArray[np.float64]
 ) -> NDArray[np.float64]:
-    """Weighted quantiles; between two values where all weights are the same, else of the values themselves."""
+    """Weighted quantiles; interpolated if all weights are equal, else values of the sample."""
     if (weights == weights[0]).all():
         return np.asarray(np.quantile(values, shares))
     return np.asarray(np.quantile(values, shares, weights=weights, method="inverted_cdf"))
