@@ -1,4 +1,4 @@
-"""Clusters of this machine that let more than one client in."""
+"""Clusters on this machine that accept several clients."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _SETTINGS = {"ca-file": "tls_ca_file", "client.cert": "tls_client_cert", "client
 
 @contextmanager
 def shared_cluster(workers: int) -> Iterator[Cluster]:
-    """So many local workers; meanwhile clients of this process and those that it starts have the cluster's key."""
+    """Local workers; during the context, clients of this process and its children have the cluster's key."""
     import dask
 
     with connected(f"local:{workers}") as cluster, pytest.MonkeyPatch.context() as patch:

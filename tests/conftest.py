@@ -1,4 +1,4 @@
-"""How long the reliability suites go on, real kernels that tests need, and JSON that is compared with its schema."""
+"""Duration of the reliability suites, real kernels for tests, and comparison of JSON output with schemas."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ RELIABILITY = ("short", "long")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Offer `--reliability short|long`."""
+    """Add `--reliability short|long`."""
     parser.addoption(
         "--reliability",
         choices=RELIABILITY,
@@ -23,19 +23,19 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Keep to the time for tests of real kernels."""
+    """Enforce the time limit of tests of real kernels."""
     skip_if_late(item)
 
 
 @pytest.fixture(scope="session")
 def reliability(request: pytest.FixtureRequest) -> str:
-    """The choice, "short" or "long"."""
+    """The option's value, "short" or "long"."""
     return str(request.config.getoption("--reliability"))
 
 
 @pytest.fixture(autouse=True)
 def _documents_have_their_schema(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Compare each JSON document that a test prints in this process with its schema (tests/jsonschemas.py)."""
+    """Compare each JSON document printed by a test in this process with its schema (tests/jsonschemas.py)."""
     from ckh import documents
     from tests.jsonschemas import require_described
 
@@ -51,7 +51,7 @@ def _documents_have_their_schema(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(autouse=True)
 def _no_model_was_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each test begins like a process: no unusable model was met."""
+    """Each test begins like a new process, without known unusable models."""
     monkeypatch.setattr("ckh.learn.models.unusable._LEFT_OUT", {})
 
 
@@ -64,7 +64,7 @@ def _no_headers_are_known(request: pytest.FixtureRequest, monkeypatch: pytest.Mo
 
 @pytest.fixture(scope="session")
 def real_kernels(request: pytest.FixtureRequest) -> Real:
-    """The kernels that the chosen tests need, compiled and loaded."""
+    """The kernels that the selected tests need, compiled and loaded."""
     skip_without_compiler()
     with pytest.MonkeyPatch.context() as patch:
         set_kernel_cache(patch)
@@ -73,12 +73,12 @@ def real_kernels(request: pytest.FixtureRequest) -> Real:
 
 @pytest.fixture(autouse=True)
 def _tables_are_whole(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Give tables room, so that tests read whole names; tests of the width give it back (`narrow`)."""
+    """Make tables unlimited, so that tests read whole names; tests of the width undo this (`narrow`)."""
     monkeypatch.setattr("ckh.text.prose._COLUMNS", 1000)
 
 
 @pytest.fixture
 def narrow(_tables_are_whole: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Tables are as wide as where there is no terminal."""
+    """Tables have the width used without a terminal."""
     monkeypatch.delenv("COLUMNS", raising=False)
     monkeypatch.setattr("ckh.text.prose._COLUMNS", 80)

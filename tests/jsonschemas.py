@@ -1,4 +1,4 @@
-"""Schemas of JSON documents for tests: generated from the documents' dataclasses, and what compares with them.
+"""Schemas of JSON documents for tests: generation from the documents' dataclasses, and comparison.
 
 `CKH_UPDATE_GOLDEN=1 pytest tests/test_jsonschemas.py` writes them to ckh/jsonschemas.
 """
@@ -45,7 +45,7 @@ def documents() -> dict[str, type[Document]]:
         text = path.read_text(encoding="utf-8")
         if re.search(r"^class .*\bDocument[,)]", text, re.MULTILINE):
             for name in (_module(path), *re.findall(r"^    from (ckh\.\S+) import", text, re.MULTILINE)):
-                import_module(name)  # what annotations name is imported for the type checker alone
+                import_module(name)  # names in annotations are imported only for the type checker
     kinds = {kind for kind in _classes().values() if isinstance(kind, type) and issubclass(kind, Document)}
     return {kind.schema: kind for kind in kinds - {Document}}
 
@@ -56,7 +56,7 @@ def _module(path: Path) -> str:
 
 @cache
 def _classes() -> dict[str, Any]:
-    """Classes of the loaded part of ckh by name, each of which occurs once, and what types are made of."""
+    """Classes of the loaded ckh modules by name, each of which is unique, and the building blocks of types."""
     modules = [module for name, module in sys.modules.items() if name.partition(".")[0] == "ckh"]
     named = {name: kind for module in modules for name, kind in vars(module).items() if isinstance(kind, type)}
     return vars(typing) | vars(collections.abc) | named
@@ -64,7 +64,7 @@ def _classes() -> dict[str, Any]:
 
 def schema_of(document: type[Document]) -> dict[str, Any]:
     """The schema of a document, from its annotations and docstrings."""
-    assert documents()[document.schema] is document  # which loads what annotations name
+    assert documents()[document.schema] is document  # imports the names in its annotations
     made = _generated(document)
     defs = {name: _object(node, _classes()[name]) for name, node in made["$defs"].items() if "properties" in node}
     others = {name: _tidy(node) for name, node in made["$defs"].items() if "properties" not in node}
@@ -92,7 +92,7 @@ def _generated(kind: Any) -> dict[str, Any]:
 
 
 def _object(node: dict[str, Any], kind: Any) -> dict[str, Any]:
-    """The schema of a dataclass: all fields are required but those that documents leave out, properties too."""
+    """Schema of a dataclass: all fields are required except those that documents may omit, including properties."""
     absent = {one.name for one in dataclass_fields(kind) if one.default is None and issubclass(kind, Document)}
     properties = {name.rstrip("_"): _field(one, is_null=name not in absent) for name, one in node["properties"].items()}
     for name in getattr(kind, "json_properties", ()):
@@ -122,7 +122,7 @@ def _field(node: dict[str, Any], *, is_null: bool) -> dict[str, Any]:
 
 
 def _tidy(node: Any) -> Any:
-    """A node without titles that repeat names, and with unions of plain types as a list of these."""
+    """A node without titles that repeat names, and with unions of plain types as a list."""
     if isinstance(node, list):
         return [_tidy(one) for one in node]
     if not isinstance(node, dict):
@@ -136,17 +136,17 @@ def _tidy(node: Any) -> Any:
 
 
 def _first(docstring: str | None) -> str:
-    """The first paragraph, in one line."""
+    """First paragraph, in one line."""
     return " ".join((docstring or "").partition("\n\n")[0].split())
 
 
 def schema_text(document: type[Document]) -> str:
-    """The schema of a document as its file has it."""
+    """Text of a document's schema file."""
     return _text(schema_of(document), 0) + "\n"
 
 
 def _text(node: Any, indent: int) -> str:
-    """A node as JSON, in one line where it fits."""
+    """A node as JSON, in one line if it fits."""
     line, inner = json.dumps(node), " " * (indent + 1)
     if (indent and len(inner + line) <= _COLUMNS) or not isinstance(node, (dict, list)):
         return line
@@ -160,13 +160,13 @@ def _text(node: Any, indent: int) -> str:
 
 
 def require_described(schema: str, document: dict[str, Any]) -> None:
-    """Refuse a document with a field that its schema lacks, or that is not as the schema says."""
+    """Refuse a document with a field that its schema lacks, or that contradicts it."""
     errors = [f"{'.'.join(map(str, one.path))}: {one.message}" for one in _strict(schema).iter_errors(_plain(document))]
     assert not errors, f"ckh/jsonschemas/{schema}.json: {errors[0][:500]}"
 
 
 def _plain(document: dict[str, Any]) -> Any:
-    """As it is read back: lists, and keys that are text. NaN stays, for the writer to refuse."""
+    """Document as read back: lists, and string keys. NaN is kept, for the writer to refuse."""
     return json.loads(json.dumps(document))
 
 
@@ -178,13 +178,13 @@ def _strict(schema: str) -> Draft202012Validator:
 
 
 def read_schema(schema: str) -> dict[str, Any]:
-    """A schema as it ships."""
+    """A shipped schema."""
     found: dict[str, Any] = json.loads((FOLDER / f"{schema}.json").read_text(encoding="utf-8"))
     return found
 
 
 def _closed(node: Any) -> Any:
-    """The schema with no fields but those it describes, where it describes any."""
+    """The schema without additional fields in objects whose fields it describes."""
     if isinstance(node, list):
         return [_closed(one) for one in node]
     if not isinstance(node, dict):

@@ -1,4 +1,4 @@
-"""Print the oldest versions that the installed ckh says it works with, as constraints for `pip install -c`."""
+"""Print the oldest versions supported by the installed ckh, as constraints for `pip install -c`."""
 
 from __future__ import annotations
 

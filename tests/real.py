@@ -1,8 +1,8 @@
-"""GPU kernels that tests compile for real, where there are a HIP compiler and CK Tile's headers.
+"""GPU kernels compiled for real, if there are a HIP compiler and CK Tile's headers.
 
-Tests say which they need (`compiles`). All that the chosen tests need are compiled at once, those with most in common
-together, and are kept by content between runs, in the cache folder that CKH_TEST_KERNELS names, or else in ckh's own.
-CKH_TEST_COMPILE_MINUTES limits how long a run compiles them, and twice that time all tests with the mark; tests not
+Tests declare the kernels that they need (`compiles`). All kernels of the selected tests are compiled together, in units
+of similar ones, and are kept by content between runs, in the cache folder named by CKH_TEST_KERNELS, or else in ckh's
+own. CKH_TEST_COMPILE_MINUTES limits the compile time of a run, and twice that time all tests with the mark; tests not
 reached are skipped.
 """
 
@@ -41,7 +41,7 @@ Wanted = tuple[str, str, str]  # architecture, operation, and the kernel's name
 
 
 class Real(dict[tuple[str, Any], BuildReport]):
-    """Reports of compiled kernels, by architecture and kernel; a test that asks for another one is skipped."""
+    """Reports of compiled kernels, by architecture and kernel; a test that requests a missing one is skipped."""
 
     def __missing__(self, key: tuple[str, Any]) -> BuildReport:
         """Skip the test."""
@@ -49,36 +49,36 @@ class Real(dict[tuple[str, Any], BuildReport]):
 
 
 def interface_here() -> Interface:
-    """The interface of the headers in the environment, or where there are none the one that CI has longest."""
+    """Interface of the headers in the environment, or without headers the one that CI has longest."""
     include = os.environ.get("CK_TILE_INCLUDE")
     return detect_interface(Path(include)).interface if include else Interface.MID_2025
 
 
 def compiles(*wanted: Wanted) -> pytest.MarkDecorator:
-    """A mark of tests that compile for real, and need these kernels of the fixture `real_kernels`."""
+    """Mark of tests that compile for real, and need these kernels of the fixture `real_kernels`."""
     return getattr(pytest.mark, _MARK)(*wanted)  # type: ignore[no-any-return]
 
 
 def skip_if_late(item: pytest.Item) -> None:
-    """Skip a test that has the mark once compiling and testing have taken their time."""
+    """Skip a marked test once the time for compiling and testing is used up."""
     if item.get_closest_marker(_MARK) and time.monotonic() > _STARTED + 2 * _LIMIT_S:
         pytest.skip(f"not reached within twice the minutes of {_MINUTES}")
 
 
 def skip_without_compiler() -> None:
-    """Leave the test where nothing can be compiled for real."""
+    """Skip the test if nothing can be compiled for real."""
     if not all(os.environ.get(name) for name in _NAMES):
         pytest.skip(_WHY_NOT)
 
 
 def set_kernel_cache(patch: pytest.MonkeyPatch) -> None:
-    """Have the cache that lasts between runs, where there is one, as ckh's."""
+    """Use the cache that lasts between runs, if there is one, as ckh's."""
     if folder := os.environ.get("CKH_TEST_KERNELS"):
         patch.setenv("CKH_CACHE_DIR", folder)
 
 
 def wanted_by(items: Iterable[pytest.Item]) -> Mapping[str, list[Wanted]]:
-    """What these tests need, by architecture."""
+    """Kernels needed by these tests, by architecture."""
     found: dict[Wanted, None] = {}
     for item in items:
         found |= dict.fromkeys(wanted for mark in item.iter_markers(_MARK) for wanted in mark.args)
@@ -86,7 +86,7 @@ def wanted_by(items: Iterable[pytest.Item]) -> Mapping[str, list[Wanted]]:
 
 
 def build_real(wanted: Mapping[str, list[Wanted]]) -> Real:
-    """Compile kernels and load each in a process of its own; those are left out that the time limit does not reach."""
+    """Compile kernels and load each in a separate process; kernels beyond the time limit are left out."""
     until = _STARTED + _LIMIT_S
     found = Real()
     for arch, some in wanted.items():
@@ -96,12 +96,12 @@ def build_real(wanted: Mapping[str, list[Wanted]]) -> Real:
 
 
 def built_with(options: DeviceOptions, kernels: Sequence[Any], until: float = math.inf) -> Mapping[Any, BuildReport]:
-    """Compile kernels with a compiler and headers, and load each in a process of its own.
+    """Compile kernels with a compiler and headers, and load each in a separate process.
 
     Args:
         options: the compiler, the headers and the architecture.
-        kernels: to compile.
-        until: when to stop compiling, on the monotonic clock; the kernels left are left out.
+        kernels: kernels to compile.
+        until: end of compiling, on the monotonic clock; remaining kernels are left out.
     """
     device, limits = HipDevice(options), BenchLimits(compile_timeout_s=_TIMEOUT_S)
     compiled = Driver(device, limits, lambda: time.monotonic() > until).build(kernels)

@@ -1,4 +1,4 @@
-"""Checks of errors and warnings by their code and the values that they name, whatever their sentence is."""
+"""Checks of errors and warnings by code and named values, independent of their sentences."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def expect_values(text: str, *values: object) -> None:
 
 
 def expect_reasons(reasons: Iterable[str], *expected: Sequence[object]) -> None:
-    """Expect as many reasons as there are rows of values, each with the values of its row, in this order."""
+    """Expect as many reasons as rows of values, each with the values of its row, in this order."""
     for reason, values in zip(reasons, expected, strict=True):
         expect_values(reason, *values)
 

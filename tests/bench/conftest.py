@@ -1,4 +1,4 @@
-"""A cache of compiled kernels that lasts for the session, and a HIP runtime without a GPU."""
+"""A session-wide cache of compiled kernels, and a HIP runtime without a GPU."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="session")
 def cache_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where kernels are compiled to."""
+    """Cache folder of compiled kernels."""
     return tmp_path_factory.mktemp("cache")
 
 
@@ -26,13 +26,13 @@ def _cache(cache_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(scope="session")
 def hip_library(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The stub of the HIP runtime, in a folder where kernels for it may be put."""
+    """The stub of the HIP runtime, in a folder that may also hold kernels for it."""
     return build_runtime(tmp_path_factory.mktemp("hip"))
 
 
 @pytest.fixture
 def own_hip_library(hip_library: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A copy of the stub that only one test loads into this process, and that `HipRuntime` finds."""
+    """A copy of the stub, loaded into this process by a single test, and found by `HipRuntime`."""
     copy = tmp_path / "own_stub.so"
     shutil.copy(hip_library, copy)
     monkeypatch.setenv("CKH_HIP_LIBRARY", str(copy))

@@ -1,4 +1,4 @@
-"""Kernels that mean harm, or look as if: what each does, the status that it must get, and a part of its message."""
+"""Malicious kernels, or kernels that look like it: behaviour, required status, and a part of the message."""
 
 from __future__ import annotations
 
@@ -9,35 +9,35 @@ from ckh.schema import Status
 from tests.bench.faults import CLAIMED_MS, FAULTS, GOOD, HANG, HOARD, Fault
 
 _RIGHT = GOOD.run
-# As a worker would write it, but for the number of the job, which no kernel guesses.
+# As written by a worker, except for the number of the job, which no kernel can guess.
 _HONEST = Reply(0, Status.OK, "", (1.5,), 1, {"run": 0.1}).to_line().decode()
 REPLY = _HONEST.replace('"id": 0', '"id": @id@').replace("[1.5]", "[@times@]").replace('"', '\\"').replace("\n", "\\n")
 
 
 def forged(number: str = "0", times: str = "1.5") -> str:
-    """A reply as a literal of C."""
+    """A reply as a C literal."""
     return f'"{REPLY.replace("@id@", number).replace("@times@", times)}"'
 
 
 def to_all(text: str) -> str:
-    """Statements that write a text to whatever is open, standard error excepted."""
+    """Statements that write a text to all open file descriptors except standard error."""
     write = "for (int f = 0; f < 64; ++f) if (f != 2) { if (write(f, all, strlen(all))) {} }"
     return f"{{ const char* all = {text}; {write} }}"
 
 
 def claiming(value: str, number: int | None = None) -> Fault:
-    """Says a time of all its samples, or of one alone."""
+    """A kernel that states a time for all its samples, or for a single one."""
     which = "true" if number is None else f"i == {number}"
     return Fault(time=f"for (int i = 0; i < samples; ++i) ns[i] = {which} ? {value} : {CLAIMED_MS} * 1e6; return 0;")
 
 
 def at_load(statements: str) -> Fault:
-    """Does something when it is loaded, and is right."""
+    """A right kernel that executes statements when it is loaded."""
     return replace(GOOD, helpers=f"struct AtLoad {{ AtLoad() {{ {statements} }} }} at_load;")
 
 
 def in_thread(statements: str) -> Fault:
-    """Leaves a thread behind, and is right."""
+    """A right kernel that leaves a thread behind."""
     helper = f"static void* work(void*) {{ {statements} return nullptr; }}"
     return Fault(f"pthread_t t; pthread_create(&t, nullptr, work, nullptr); {_RIGHT}", helpers=helper)
 
@@ -54,7 +54,7 @@ _NONSENSE = "the worker answered nonsense"
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """What a kernel does, and what its row must say."""
+    """Behaviour of a kernel, and the required contents of its row."""
 
     fault: Fault
     status: Status

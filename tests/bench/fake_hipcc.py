@@ -1,4 +1,4 @@
-"""A HIP compiler and CK Tile headers that only look like them: enough for all of `hip` but real kernels and GPUs."""
+"""A fake HIP compiler and CK Tile headers: sufficient for all of `hip` except real kernels and GPUs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _GROUPED = "ck_tile/ops/grouped_convolution"
 _PIPELINES = "ck_tile/ops/gemm/pipeline"
 _REMARK = "[-Rpass-analysis=kernel-resource-usage]"
 
-# As clang 19 says it of a kernel.
+# Format of clang 19's remarks.
 _FUNCTION = "_ZN7ck_tile6kentryILi256ELi1ENS_33GroupedConvolutionForwardKernelIiEEEEvT1_"
 REMARKS = f"""\
 a.cpp:7:0: remark: Function Name: {_FUNCTION} {_REMARK}
@@ -24,9 +24,9 @@ a.cpp:7:0: remark:     VGPRs Spill: 2 {_REMARK}
 a.cpp:7:0: remark:     LDS Size [bytes/block]: 16384 {_REMARK}
 """
 
-# Of sh. It finds the kernels' names in the source, and compiles C with our ABI. Kernels whose names hold certain texts
-# do not compile, never end, or crash when they are loaded; all others are alike but for their names. Each call that
-# makes a library adds a line with their names to a log.
+# A shell script. It finds the kernels' names in the source, and compiles C with ckh's ABI. Kernels whose names contain
+# certain texts do not compile, never finish, or crash when they are loaded; all others differ only in their names. Each
+# call that makes a library appends a line with their names to a log.
 _SCRIPT = r"""#!/bin/sh
 if [ "$1" = --version ]; then
     echo '@version@'
@@ -71,7 +71,7 @@ END
 
 @dataclass(frozen=True, slots=True)
 class FakeHipcc:
-    """What the compiler says and does; `fails`, `hangs` and `crashes` are parts of the names of kernels that do."""
+    """Behaviour of the compiler; `fails`, `hangs` and `crashes` are parts of the names of kernels that do."""
 
     version: str = "HIP version: 6.4.1"
     scratch: int = 0
@@ -80,7 +80,7 @@ class FakeHipcc:
     crashes: str = "no other"
 
     def write(self, path: Path) -> Path:
-        """Make the program."""
+        """Write the program."""
         path.parent.mkdir(parents=True, exist_ok=True)
         script = _SCRIPT.replace("@version@", self.version)
         for name in ("fails", "hangs", "crashes"):
@@ -93,7 +93,7 @@ class FakeHipcc:
 
 
 def write_headers(include: Path, utils: str = "struct GroupedConvTraits {};", version: str = "") -> Path:
-    """An include folder that looks like CK Tile's of mid-2025, unless `utils` says something else."""
+    """An include folder like CK Tile's of mid-2025, unless `utils` differs."""
     files = {
         f"{_GROUPED}/utils/grouped_convolution_utils.hpp": utils,
         f"{_GROUPED}/kernel/grouped_convolution_forward_kernel.hpp": version,

@@ -1,4 +1,4 @@
-"""A device whose kernels are tiny, compile in a moment and misbehave on command."""
+"""A device with tiny kernels that compile quickly and misbehave on command."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 PROBLEM = ConvProblem(Direction.FORWARD, n=1, c=8, k=8, g=1, hi=8, wi=8, y=3, x=3, pad_h=1, pad_w=1)
 OTHER_PROBLEM = ConvProblem(Direction.FORWARD, n=1, c=8, k=16, g=2, hi=6, wi=6, y=3, x=3)
 
-# What kernels say they take: so long that no hiccup of the machine changes how many samples they get.
+# Stated times of kernels, so long that no hiccup of the machine changes their number of samples.
 CLAIMED_MS = 100.0
 
 _SOURCE = """
@@ -81,7 +81,7 @@ CLAIM = f"for (int i = 0; i < samples; ++i) ns[i] = {CLAIMED_MS} * 1e6; return 0
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """What a kernel does, as C++: the statements of `ckh_run` and `ckh_time`, and what the other functions return."""
+    """Behaviour of a kernel, in C++: statements of `ckh_run` and `ckh_time`, and other return values."""
 
     run: str = f"{_RIGHT} return 0;"
     time: str = CLAIM
@@ -92,7 +92,7 @@ class Fault:
 
     @property
     def source(self) -> str:
-        """The kernel."""
+        """Source of the kernel."""
         text = _SOURCE
         for name in ("run", "time", "unsupported", "workspace", "abi", "helpers"):
             text = text.replace(f"@{name}@", str(getattr(self, name)))
@@ -100,7 +100,7 @@ class Fault:
 
 
 def claims(first_ms: float, alone_ms: float | None = None) -> Fault:
-    """A right kernel that says it takes `first_ms`, and `alone_ms` if it is asked for a single sample."""
+    """A right kernel that states a time of `first_ms`, and `alone_ms` if a single sample is requested."""
     alone = first_ms if alone_ms is None else alone_ms
     one = f"(samples == 1 ? {alone!r} : {first_ms!r}) * 1e6"
     return Fault(time=f"for (int i = 0; i < samples; ++i) ns[i] = {one}; return 0;")
@@ -110,19 +110,19 @@ GOOD = Fault()
 SEGFAULT = Fault("*reinterpret_cast<volatile int*>(8) = 1; return 0;")
 HANG = Fault("for (volatile int i = 0;;) i = i + 1;")
 SLOW = Fault(f"usleep(100000); {_RIGHT} return 0;")
-# Leaves the process such that FRAGILE kernels abort in it.
+# Changes the process so that FRAGILE kernels abort in it.
 POISON = Fault(f'setenv("CKH_TEST_POISON", "1", 1); {_RIGHT} return 0;')
 FRAGILE = Fault(f'if (getenv("CKH_TEST_POISON")) abort(); {_RIGHT} return 0;')
-# Takes all memory in pieces, then gives up in an orderly way and keeps what it has.
+# Allocates all memory in pieces, then fails cleanly and keeps the memory.
 HOARD = Fault(
     "for (size_t n = 1 << 26; n >= 4096; n /= 2)"
     "    while (mmap(0, n, 3, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) != MAP_FAILED) {}"
     "return 12;"
 )
-# Cuts the worker off from its supervisor, and stays.
+# Disconnects the worker from its supervisor, and keeps running.
 DEAF = Fault(f"for (int i = 0; i < 100; ++i) close(i); {HANG.run}")
 
-# Name -> what the kernel does, the status it must get, and a part of the message.
+# Name -> behaviour of the kernel, required status, and a part of the message.
 FAULTS: dict[str, tuple[Fault, Status, str]] = {
     "segfault": (SEGFAULT, Status.CRASH, "killed by SIGSEGV"),
     "abort": (
@@ -191,7 +191,7 @@ FAULTS: dict[str, tuple[Fault, Status, str]] = {
     ),
     "another bit in the second run alone": (
         Fault(
-            # A pause in the first run makes it look slow enough to be timed at once: then that is the second run.
+            # After a pause in the first run it seems slow enough to be timed at once: that is then the second run.
             f"{_RIGHT} reinterpret_cast<uint32_t*>(out)[9] ^= runs++ == 1; return 0;",
             time=f"{_RIGHT} reinterpret_cast<uint32_t*>(out)[9] ^= runs++ == 1; {CLAIM}",
             helpers="static int runs = 0;",
@@ -222,14 +222,14 @@ class FaultyDevice(HostDevice):
         self._faults = dict(zip(self.kernels, faults, strict=True))
 
     def emit(self, kernel: Any) -> str:
-        """The source of the kernel's fault, with its name: the same source would be measured once."""
+        """Source of the kernel's fault, with its name: equal sources would be measured once."""
         return f"// {full_name(kernel)}\n{self._faults.get(kernel, GOOD).source}"
 
     def cache_salt(self) -> bytes:
-        """Nothing but the source matters."""
+        """Return nothing, as only the source matters."""
         return b"faults"
 
     def compile_command(self, kernel: Any, source: Path, library: Path) -> list[str]:
-        """As quick as it gets."""
+        """The fastest compiler options."""
         flags = ("-shared", "-fPIC", "-O1", "-w")
         return [*self._compiler.command, *flags, "-o", str(library), str(source)]

@@ -1,4 +1,4 @@
-"""The choices of `ckh bench --active` among problems whose times follow a formula."""
+"""Choices of `ckh bench --active` for problems whose times follow a formula."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ MEASURED = [number for number in range(len(SIZES)) if number % 4]
 @pytest.mark.slow
 @pytest.mark.parametrize(("sign", "chosen_by"), [(1, "a model of 360 pairs"), (-1, "what was known before")])
 def test_a_guide_is_left_where_it_misleads(tmp_path: Path, sign: int, chosen_by: str) -> None:
-    """After fifteen problems a guide that puts the slowest first gives way to a model; one that is right stays."""
+    """After fifteen problems a prior that puts the slowest first is replaced by a model; a right prior is kept."""
 
     def guide(problem: Problem, pool: Sequence[Kernel], numbers: NDArray[np.int64], /) -> NDArray[np.float64]:
         return np.array([sign * time_ms(problem, pool[number]) for number in numbers])  # type: ignore[arg-type]

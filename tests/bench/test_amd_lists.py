@@ -1,6 +1,6 @@
-"""AMD's lists of kernels as registries: what they say, what is refused of them, and what is written in their forms.
+"""AMD's kernel lists as registries: reading, refusals, and writing.
 
-The files in tests/fixtures/amd_lists are AMD's, MIT; its README says where they are from.
+The files in tests/fixtures/amd_lists are AMD's, MIT; the README there states their source.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ FORWARD = {
 
 
 def registry(**changes: Any) -> dict[str, Any]:
-    """A registry as the dispatcher's `GroupedConvRegistry.to_json` writes it, with changes of its second kernel."""
+    """A registry as written by the dispatcher's `GroupedConvRegistry.to_json`, with changes of its second kernel."""
     kernels: list[dict[str, Any]] = [
         {
             "name": f"grouped_conv_forward_bf16_2d_{tile}x64x64_compv4_intrawave_dsb",
@@ -80,7 +80,7 @@ def written(path: Path, document: object) -> Path:
 
 
 def test_a_registry_of_the_dispatcher_is_read(tmp_path: Path) -> None:
-    """Fields are the kernel's, and its name says what they leave out: here the double buffer."""
+    """Fields are the kernel's, and its name has those that they omit: here the double buffer."""
     found = read_registry(written(tmp_path / "a.json", registry()), CONV)
     assert found.arch == "gfx950"
     assert [kernel_name(kernel) for kernel in found.kernels] == [
@@ -120,7 +120,7 @@ def test_instances_of_the_code_generator_are_read() -> None:
 
 @pytest.mark.parametrize(("arch", "dtype"), [("gfx942", "fp16"), ("gfx950", "fp8")])
 def test_the_default_configuration_of_gemms_is_its_product(arch: str, dtype: str) -> None:
-    """The kernels are those of 622,080 combinations that break no rule, judged one by one here."""
+    """The kernels are those of 622,080 combinations that break no rule, evaluated one by one here."""
     path = AMD / "gemm_default_config.json"
     spec = load_arch(arch)
     described = read_registry(path, GEMM).product
@@ -154,7 +154,7 @@ def test_the_default_configuration_of_gemms_is_its_product(arch: str, dtype: str
 
 
 def test_a_configuration_of_convolutions_is_part_of_the_pool(tmp_path: Path) -> None:
-    """Of kernels without merged groups these are the pool's with such pipelines and without split images."""
+    """Without merged groups these are the pool's kernels with such pipelines and without split images."""
     arch = load_arch("gfx950")
     found = read_registry(written(tmp_path / "a.json", FORWARD), CONV)
     assert found.product is not None
@@ -169,7 +169,7 @@ def test_a_configuration_of_convolutions_is_part_of_the_pool(tmp_path: Path) -> 
 
 @pytest.mark.parametrize("kind", ["list", "configuration"])
 def test_predict_ranks_such_lists(kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Whatever is ranked is of the file."""
+    """All ranked kernels are from the file."""
     document = registry() if kind == "list" else FORWARD
     path = written(tmp_path / "a.json", document)
     known = {kernel_name(one) for one in read_registry(path, CONV).built(load_arch("gfx950"), "bf16")}
@@ -181,7 +181,7 @@ def test_predict_ranks_such_lists(kind: str, tmp_path: Path, capsys: pytest.Capt
 
 
 def test_bench_plans_the_kernels_of_a_configuration(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The one kernel of AMD's `user_provided_config.json`, and how many combinations the GPU does not build."""
+    """The only kernel of AMD's `user_provided_config.json`, and the number of unsupported combinations."""
     (tmp_path / "p.csv").write_text("m,n,k\n64,192,64\n")
     path = AMD / "gemm_user_provided_config.json"
     command = ["bench", "--op", "gemm_universal", "--device", "hip", "--arch", "gfx942", "--dtype", "fp16", "--dry-run"]
@@ -223,7 +223,7 @@ def test_what_is_wrong_is_said_in_one_line(op: Any, document: Any, why: str, tmp
 
 
 def test_a_configuration_of_too_many_kernels_is_refused(tmp_path: Path) -> None:
-    """Its product is not made."""
+    """The product is not computed."""
     document = json.loads((AMD / "gemm_default_config.json").read_text())
     document["tile_config"]["tile_k"] = {"min": 1, "max": 512, "step": 1}
     with expect_refusal(DataError, "bad-field", "tile_config", "79626240", "2097152"):
@@ -231,12 +231,12 @@ def test_a_configuration_of_too_many_kernels_is_refused(tmp_path: Path) -> None:
 
 
 def lists_of(op: Any) -> Any:
-    """AMD's forms of an operation's lists."""
+    """AMD's list formats of an operation."""
     return part_of(op, op.kernels.lists, ListFormat)
 
 
 def test_what_is_written_of_convolutions_is_read_back(tmp_path: Path) -> None:
-    """A registry lists just these kernels; the smallest configuration has all of them, and its count is right."""
+    """A registry lists exactly these kernels; the smallest configuration includes all, and its count is right."""
     arch = load_arch("gfx950")
     pool = conv_pool(Direction.FORWARD, arch, 2, "bf16")
     chosen: tuple[ConvKernel, ...] = (pool[3], pool[40], pool[-1])

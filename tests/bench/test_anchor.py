@@ -1,4 +1,4 @@
-"""Which kernels were measured at another clock of the GPU, by the anchor's times behind them, worked by hand."""
+"""Detection of kernels measured at another clock of the GPU, by the anchor's times after them, computed by hand."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ckh.schema import Status
 
 
 def reply(anchor_ns: float, own_ns: float = 100.0) -> Reply:
-    """The reply of a kernel behind which the anchor took so long."""
+    """Reply of a kernel that was followed by this anchor time."""
     return Reply(0, Status.OK, samples_ns=(own_ns,), loops=5, anchor_ns=anchor_ns)
 
 
@@ -19,15 +19,15 @@ def reply(anchor_ns: float, own_ns: float = 100.0) -> Reply:
     ("anchor_ns", "moved"),
     [
         ((100, 101, 99, 100, 104), ""),
-        ((100, 100, 143, 143, 143), "abc"),  # c was at work when the clock fell
-        ((100, 125, 125, 100, 100), "bcd"),  # up again: b and d were at work when it changed
-        ((100, 100, 700, 100, 100), "cd"),  # other work on the GPU, behind c
-        ((100, 100, 100, 100, 700), "e"),  # the same behind the last one, which is not taken for the clock
+        ((100, 100, 143, 143, 143), "abc"),  # c was running when the clock fell
+        ((100, 125, 125, 100, 100), "bcd"),  # up again: b and d were running when it changed
+        ((100, 100, 700, 100, 100), "cd"),  # other work on the GPU, after c
+        ((100, 100, 100, 100, 700), "e"),  # the same after the last one, which is not mistaken for the clock
         ((0, 0, 0, 0, 0), ""),
     ],
 )
 def test_kernels_at_another_clock_are_found(anchor_ns: tuple[float, ...], moved: str) -> None:
-    """Those whose look before or behind is more than 5 % from the median of the last three."""
+    """Kernels whose previous or next anchor time differs by more than 5 % from the median of the last three."""
     looks = Looks()
     for kernel, ns in zip("abcde", anchor_ns, strict=True):
         looks.add(kernel, reply(float(ns)))
@@ -35,7 +35,7 @@ def test_kernels_at_another_clock_are_found(anchor_ns: tuple[float, ...], moved:
 
 
 def test_a_clock_that_rises_while_the_anchor_is_measured_is_found() -> None:
-    """Its own samples stand for the look before it."""
+    """Its own samples replace the anchor time before it."""
     looks = Looks()
     for kernel, own_ns in (("a", 200.0), ("b", 150.0), ("c", 300.0)):
         looks.add(kernel, reply(100.0, own_ns))
@@ -43,7 +43,7 @@ def test_a_clock_that_rises_while_the_anchor_is_measured_is_found() -> None:
 
 
 def test_kernels_that_were_measured_again_are_at_one_clock() -> None:
-    """A second pass replaces what is known of a kernel."""
+    """A second pass replaces the first results of a kernel."""
     looks = Looks()
     for kernel, ns in zip("abcabc", (100, 143, 143, 143, 143, 143), strict=True):
         looks.add(kernel, reply(float(ns)))
@@ -52,7 +52,7 @@ def test_kernels_that_were_measured_again_are_at_one_clock() -> None:
 
 @pytest.mark.parametrize(("behind_ns", "moved"), [(101.0, ""), (125.0, "abcd")])
 def test_leaders_are_compared_with_the_others(behind_ns: float, moved: str) -> None:
-    """Where the clock changed before or in the rounds of leaders, no kernel's time goes with another's."""
+    """If the clock changed before or during the rounds of leaders, no kernel's time is comparable with another's."""
     looks = Looks()
     for kernel in "abcd":
         looks.add(kernel, reply(100.0))
@@ -61,7 +61,7 @@ def test_leaders_are_compared_with_the_others(behind_ns: float, moved: str) -> N
 
 
 def test_the_first_right_kernel_is_the_anchor() -> None:
-    """Others change nothing."""
+    """Other kernels change nothing."""
     setup = on_problem("p")
     assert with_anchor(setup, "wrong.so", Reply(0, Status.WRONG_RESULT)) == setup
     anchored = with_anchor(setup, "first.so", reply(100.0))

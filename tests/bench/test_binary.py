@@ -1,4 +1,4 @@
-"""What is known of a compiled kernel: resources as the compiler tells them, the code's hash, and both as text."""
+"""Metadata of a compiled kernel: resources reported by the compiler, the code's hash, and both as text."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ONE = REMARKS.replace("@scratch@", "0")
 
 
 def remarks(function: str, *values: int) -> str:
-    """What the compiler says of a function: SGPRs, VGPRs, AGPRs, scratch, occupancy, both spills, LDS."""
+    """Compiler remarks on a function: SGPRs, VGPRs, AGPRs, scratch, occupancy, both spills, LDS."""
     names = ("TotalSGPRs", "VGPRs", "AGPRs", "ScratchSize [bytes/lane]", "Occupancy [waves/SIMD]", "SGPRs Spill")
     last = ("VGPRs Spill", "LDS Size [bytes/block]")
     pairs = zip((*names, *last), values, strict=True)
@@ -26,12 +26,12 @@ def remarks(function: str, *values: int) -> str:
 
 
 def test_the_resources_of_one_function() -> None:
-    """Every number is found under its own name; what is no number is passed over."""
+    """Every number is found under its own name; other values are ignored."""
     assert parse_resources(ONE, FUNCTION) == RESOURCES
 
 
 def test_the_most_of_several_functions_and_the_least_occupancy() -> None:
-    """A kernel is as many functions as its loop has ends; functions that are not its own do not count."""
+    """A kernel has as many functions as its loop has ends; functions of others do not count."""
     log = (
         remarks("_Zmemset", 200, 201, 202, 203, 1, 205, 206, 207)
         + remarks("_ZN33GroupedConvolutionForwardKernelA", 10, 90, 30, 0, 5, 1, 7, 100)
@@ -45,17 +45,17 @@ def test_the_most_of_several_functions_and_the_least_occupancy() -> None:
 
 
 def test_older_compilers_say_sgprs() -> None:
-    """Before they told VCC and the like apart, the line was called SGPRs."""
+    """Before VCC and others were reported separately, the line was named SGPRs."""
     assert parse_resources(ONE.replace("TotalSGPRs", "SGPRs"), FUNCTION) == RESOURCES
 
 
 def test_an_architecture_without_accumulation_registers_has_none() -> None:
-    """The compiler leaves the line out then."""
+    """The compiler omits the line then."""
     lines = [line for line in ONE.splitlines() if "AGPRs" not in line]
     assert parse_resources("\n".join(lines), FUNCTION) == replace(RESOURCES, agprs=0)
 
 
 @pytest.mark.parametrize("log", ["", "warning: nothing\n", remarks("_Zmemset", *range(8)), "remark: VGPRs: 5\n"])
 def test_a_compiler_that_does_not_tell(log: str) -> None:
-    """Without a remark on a function of the kernel nothing is known, which is not zero."""
+    """Without a remark on a function of the kernel its resources are unknown, not zero."""
     assert parse_resources(log, FUNCTION) is None

@@ -1,4 +1,4 @@
-"""Memory for kernels: what is written out of bounds is found, what is read just behind an input is zero."""
+"""Memory for kernels: out-of-bounds writes are detected, and reads just after an input return zeros."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SIZES = (0, 1, 4, 4095, 4096, 4097, 3_000_001)
 
 @pytest.mark.parametrize("size", SIZES)
 def test_buffer_starts_a_page_and_can_be_written_whole(size: int) -> None:
-    """All its bytes, and only they, may be written."""
+    """Exactly its own bytes may be written."""
     buffer = GuardedBuffer(size)
     assert buffer.data.nbytes == size
     assert buffer.address % mmap.PAGESIZE == 0
@@ -31,7 +31,7 @@ def test_buffer_starts_a_page_and_can_be_written_whole(size: int) -> None:
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("count", [1, 12, mmap.PAGESIZE])
 def test_writes_in_front_and_behind_are_counted(size: int, count: int) -> None:
-    """Up to a page on either side, each side is named with its bytes, and a reset forgets them."""
+    """Up to a page on either side, each side is reported with its bytes, and a reset clears them."""
     buffer = GuardedBuffer(size)
     ctypes.memset(buffer.address - count, 0, count)
     expect_values(buffer.overrun(), count, "front")
@@ -55,7 +55,7 @@ def test_reset_keeps_what_is_in_the_buffer() -> None:
 
 
 def test_array_view_is_the_buffers_own_memory() -> None:
-    """An array of the shape lies on the first bytes and leaves the rest alone."""
+    """An array of the shape covers the first bytes and leaves the rest unchanged."""
     buffer = GuardedBuffer(4 * 6 + 5)
     buffer.data[:] = 0xEE
     view = array_view(buffer, (2, 3), np.dtype(np.float32))
@@ -68,14 +68,14 @@ def test_array_view_is_the_buffers_own_memory() -> None:
 
 
 def test_buffer_that_no_machine_has_is_an_os_error() -> None:
-    """A petabyte is not there, and the caller is told so."""
+    """A petabyte is not available, and the caller gets an error."""
     with pytest.raises(OSError, match="memory"):
         GuardedBuffer(1 << 50)
 
 
 @pytest.mark.parametrize("shape", [(1,), (3, 5), (16, 64), (2, 7, 11, 1, 3), (1000, 1000)])
 def test_input_is_a_copy_that_starts_a_page_with_zeros_behind(shape: tuple[int, ...]) -> None:
-    """A kernel finds the values, and zeros where its last vector reaches beyond them."""
+    """A kernel reads the values, and zeros where its last vector extends beyond them."""
     values = np.random.default_rng(1).random(shape, dtype=np.float32) + 1
     copy = input_array(values)
     assert copy.shape == shape
@@ -89,7 +89,7 @@ def test_input_is_a_copy_that_starts_a_page_with_zeros_behind(shape: tuple[int, 
 
 @pytest.mark.parametrize("offset", [0, 4 * 6 - 1, 4 * 6, 4 * 6 + READABLE_TAIL_BYTES - 1])
 def test_kernel_that_writes_an_input_crashes(offset: int) -> None:
-    """A write from C to a value, or to the zeros behind, ends the process; a read does not."""
+    """A write from C to a value, or to the zeros after it, ends the process; a read does not."""
     program = (
         "import ctypes, numpy\n"
         "from ckh.bench.isolated.memory import input_array\n"

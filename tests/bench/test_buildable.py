@@ -1,4 +1,4 @@
-"""Which kernels headers can build: judged as a table, and what runs choose from."""
+"""Kernels that headers can build: evaluated as a table, and as candidates of runs."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ if TYPE_CHECKING:
     from ckh.bench.planning.plan import Plan
     from ckh.kernels.judging import Verdicts
 
-SOME = 97  # every so many kernels of a large pool
+SOME = 97  # step through a large pool
 GEMM_HEADERS = {"mid2025": gemm.MID_2025, "late2025": gemm.LATE_2025, "current": gemm.CURRENT}
 
 
 def said(verdicts: Verdicts) -> list[str]:
-    """The sentence that refuses each kernel, empty where none does."""
+    """The message that refuses each kernel, empty if none does."""
     return ["" if number < 0 else verdicts.sentences[number] for number in verdicts.number.tolist()]
 
 
@@ -50,7 +50,7 @@ def first(reasons: Sequence[str]) -> str:
 @pytest.mark.parametrize("arch", ["gfx942", "gfx950"])
 @pytest.mark.parametrize("interface", list(conv.HEADERS))
 def test_a_table_of_convolutions_is_judged_as_each_kernel(interface: Any, arch: str) -> None:
-    """The sentence of each kernel of the tables is the first reason for which `emit` refuses the kernel alone."""
+    """The message for each kernel of the tables is the first reason for which `emit` refuses the kernel alone."""
     headers, spec = conv.HEADERS[interface], load_arch(arch)
     kernels = [
         kernel
@@ -67,7 +67,7 @@ def test_a_table_of_convolutions_is_judged_as_each_kernel(interface: Any, arch: 
 @pytest.mark.parametrize("arch", ["gfx942", "gfx950"])
 @pytest.mark.parametrize("interface", list(GEMM_HEADERS))
 def test_a_table_of_gemms_is_judged_as_each_kernel(interface: str, arch: str) -> None:
-    """The same of GEMMs in every layout, of three element types."""
+    """The same for GEMMs in every layout, of three element types."""
     headers, spec = GEMM_HEADERS[interface], load_arch(arch)
     pools = [POOLS.of(spec, dtype, layout) for dtype in ("fp16", "fp8") for layout in ("rcr", "rrr", "ccr", "crr")]
     kernels = [kernel for pool in pools for kernel in pool[::SOME]]
@@ -78,7 +78,7 @@ def test_a_table_of_gemms_is_judged_as_each_kernel(interface: str, arch: str) ->
 
 @pytest.fixture
 def headers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Headers that look like those of mid-2025, and nothing else of ROCm."""
+    """Headers like those of mid-2025, and nothing else of ROCm."""
     for name in ("HIPCC", "ROCM_PATH", "CK_TILE_INCLUDE"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("PATH", "/nonexistent")
@@ -100,7 +100,7 @@ def planned(headers: Path | None, **settings: Any) -> Plan:
     ids=["plan", "sample", "best", "active"],
 )
 def test_runs_choose_among_what_can_be_built(headers: Path, settings: dict[str, Any]) -> None:
-    """With headers each kernel of a plan is one that `emit` accepts; without, some are not."""
+    """With headers each kernel of a plan is accepted by `emit`; without, some are not."""
     found = known_ck_tile(str(headers))
     assert found is not None
     judge = HipDevice(DeviceOptions("gfx950", ck_include=str(headers))).refusals
@@ -114,11 +114,11 @@ def test_runs_choose_among_what_can_be_built(headers: Path, settings: dict[str, 
 
 
 def test_kernels_that_are_named_are_all_planned(headers: Path) -> None:
-    """A pattern measures what it says: kernels that headers cannot build become rows with the reason."""
+    """A pattern is not filtered: kernels that headers cannot build become rows with the reason."""
     assert planned(headers, kernels="*_compv6_*").pairs == planned(None, kernels="*_compv6_*").pairs > 0
 
 
 def test_where_headers_build_no_kernel_the_reason_is_theirs(headers: Path) -> None:
-    """No kernel of bwd_data is in such headers, which the error says."""
+    """Such headers have no kernel of bwd_data, as the error states."""
     with pytest.raises(NoKernelError, match=r"have no bwd_data kernel"):
         planned(headers, variant="bwd_data", kernels="sample:3")

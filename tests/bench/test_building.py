@@ -1,4 +1,4 @@
-"""Compiling for `hip` and loading without a GPU: what becomes of each kernel, and what is kept with its library."""
+"""Compiling for `hip` and loading without a GPU: results of each kernel, and the metadata of its library."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from ckh.bench.compilation.building import BuildReport
     from ckh.ops.grouped_conv.kernel import ConvKernel
 
-# Five that the fake headers have, and one whose pipeline they lack.
+# Five that the fake headers support, and one whose pipeline they lack.
 POOL = [k for k in conv_pool(Direction.FORWARD, load_arch("gfx942"), dtype="fp16") if not k.split_image]
 KERNELS = [k for k in POOL if (k.pipeline, k.double_smem_buffer) == ("compv3", False)][:5]
 LACKING = next(k for k in POOL if k.pipeline == "compv6")
@@ -71,7 +71,7 @@ def ignore(_count: int, _text: str) -> None:
 
 
 def test_good_kernels_are_built_and_loaded(device_of: Callable[[FakeHipcc], HipDevice]) -> None:
-    """Each has a library of its own and what the compiler said that it takes, from the cache too."""
+    """Each has its own library and the compiler's resource report, from the cache too."""
     device = device_of(FakeHipcc(scratch=8))
     reports = build(device, KERNELS)
     assert list(reports) == KERNELS
@@ -84,7 +84,7 @@ def test_good_kernels_are_built_and_loaded(device_of: Callable[[FakeHipcc], HipD
 
 
 def test_what_becomes_of_bad_kernels(device_of: Callable[[FakeHipcc], HipDevice]) -> None:
-    """One that does not compile, one that crashes when loaded and one that is lacking do not harm the others."""
+    """One that does not compile, one that crashes when loaded and an unsupported one do not affect the others."""
     device = device_of(FakeHipcc(fails=tokens(KERNELS[1]), crashes=tokens(KERNELS[2])))
     reports = build(device, [*KERNELS, LACKING])
     statuses = [reports[kernel].status for kernel in (*KERNELS, LACKING)]
@@ -98,7 +98,7 @@ def test_what_becomes_of_bad_kernels(device_of: Callable[[FakeHipcc], HipDevice]
 
 
 def test_a_library_that_is_none_is_built_again(device_of: Callable[[FakeHipcc], HipDevice]) -> None:
-    """A file in the cache that was damaged is as good as none."""
+    """A damaged file in the cache is treated as missing."""
     device = device_of(FakeHipcc())
     first = build(device, KERNELS[:2])
     Path(first[KERNELS[0]].library).write_bytes(b"no library")
@@ -107,26 +107,26 @@ def test_a_library_that_is_none_is_built_again(device_of: Callable[[FakeHipcc], 
 
 
 def test_what_was_not_reached_when_stopped_is_left_out(device_of: Callable[[FakeHipcc], HipDevice]) -> None:
-    """Stopped at once nothing is reported but what needs no compiler; stopped while loading, what was loaded."""
+    """When stopped at once, only kernels without a compiler are reported; when stopped while loading, those loaded."""
     device = device_of(FakeHipcc())
     reports = build_and_load(Driver(device, BenchLimits(jobs=1), lambda: True), [*KERNELS, LACKING])
     assert list(reports) == [LACKING]
     build(device, KERNELS)
-    # One question for each library in the cache, then one before each is loaded.
+    # One query for each library in the cache, then one before each is loaded.
     answers = iter([False] * (len(KERNELS) + 2) + [True] * 10)
     reports = build_and_load(Driver(device, BenchLimits(jobs=1), lambda: next(answers)), KERNELS)
     assert list(reports) == KERNELS[:2]
 
 
 def test_without_a_compiler_nothing_is_built() -> None:
-    """The error says which compiler was tried, before any kernel is."""
+    """The error names the compiler that was tried, before any kernel is compiled."""
     device = HipDevice(DeviceOptions("gfx942", hipcc="/nonexistent"))
     with expect_refusal(DeviceError, "no-compiler", "/nonexistent"):
         build(device, KERNELS)
 
 
 def test_a_compiler_that_makes_no_file_is_said(tmp_path: Path) -> None:
-    """A wrapper that claims success for everything is no compiler, and leaves nothing behind."""
+    """A wrapper that reports success without output is not a compiler, and leaves nothing behind."""
     (tmp_path / "liar").write_text("#!/bin/sh\necho version 1\n", encoding="utf-8")
     (tmp_path / "liar").chmod(0o755)
     include = write_headers(tmp_path / "include")
@@ -138,7 +138,7 @@ def test_a_compiler_that_makes_no_file_is_said(tmp_path: Path) -> None:
 def test_a_lacking_kernel_is_unsupported_and_costs_nothing(
     device_of: Callable[[FakeHipcc], HipDevice], cache: Path
 ) -> None:
-    """It is counted as progress, not as missing from the cache, and no file is made."""
+    """It counts as progress, not as missing from the cache, and no file is made."""
     builder, advanced = KernelBuilder(device_of(FakeHipcc())), []
     built = builder.build([LACKING], 1, lambda count, _text: advanced.append(count))
     assert built[LACKING].status is Status.UNSUPPORTED
@@ -149,7 +149,7 @@ def test_a_lacking_kernel_is_unsupported_and_costs_nothing(
 
 
 def test_what_is_known_of_a_library_is_kept_with_it(device_of: Callable[[FakeHipcc], HipDevice], cache: Path) -> None:
-    """Code hash and resources are in its file, and read when it comes from the cache; by name there are resources."""
+    """Code hash and resources are in its file, and read from the cache; resources are also found by name."""
     device = device_of(FakeHipcc(scratch=8))
     first = KernelBuilder(device).build(KERNELS[:1], 1, ignore)[KERNELS[0]]
     assert first.binary is not None
@@ -163,7 +163,7 @@ def test_what_is_known_of_a_library_is_kept_with_it(device_of: Callable[[FakeHip
 def test_kernels_that_share_a_compiler_are_each_what_they_are_alone(
     device_of: Callable[[FakeHipcc], HipDevice], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Two compilers make five libraries that are known of what is known of them alone, and each has its own name."""
+    """Two compilers make five libraries with the same metadata as alone, each with its own name."""
     device = device_of(FakeHipcc(scratch=8))
     builder = KernelBuilder(device)
     built = builder.build(KERNELS, 2, ignore)
@@ -184,12 +184,12 @@ def test_kernels_that_share_a_compiler_are_each_what_they_are_alone(
 
 
 def log_of(device: HipDevice) -> list[str]:
-    """The names of the kernels that each call of the fake compiler was for."""
+    """Names of the kernels of each call of the fake compiler."""
     hipcc = device.compile_command(KERNELS[0], Path(), Path())[0]
     return Path(f"{hipcc}.log").read_text(encoding="utf-8").splitlines()
 
 
 def test_kernels_of_other_parameters_are_other_code(device_of: Callable[[FakeHipcc], HipDevice]) -> None:
-    """Also those of the fake compiler, which all do the same."""
+    """This also holds for the fake compiler's kernels, which all do the same."""
     built = KernelBuilder(device_of(FakeHipcc())).build(KERNELS, 2, ignore)
     assert len({one.source_hash for one in built.values()}) == len({one.code_hash for one in built.values()}) == 5

@@ -1,4 +1,4 @@
-"""A bench on a real Dask cluster of two local processes: the rows of a run here, shipped kernels, refused nodes."""
+"""A bench on a real Dask cluster of two local processes: rows as of a local run, shipped kernels, refused nodes."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ KERNELS = [full_name(kernel) for kernel in conv_pool(Direction.FORWARD, load_arc
 
 @pytest.fixture(scope="module")
 def nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    """Two nodes with a cache that is not the client's."""
+    """Two nodes with a cache other than the client's."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("CKH_CACHE_DIR", str(tmp_path_factory.mktemp("nodes")))
         with shared_cluster(2) as cluster:
@@ -69,7 +69,7 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(autouse=True)
 def here(tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A folder with problems and kernels; devices of a busy machine may differ as they like."""
+    """A folder with problems and kernels; devices of a busy machine may differ arbitrarily."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("CKH_CACHE_DIR", str(cache))
     monkeypatch.setitem(alike_module.DEVICE_RATIO, "host", 100.0)
@@ -85,7 +85,7 @@ def bench(out: str, *args: str, cluster: Cluster | None) -> int:
 
 
 def test_a_cluster_gives_the_rows_of_a_run_here(nodes: Cluster, capsys: pytest.CaptureFixture[str]) -> None:
-    """The same pairs, right; every row says its node, and a problem's kernels are all of one."""
+    """The same pairs, right; every row names its node, and all kernels of a problem have the same one."""
     assert bench("far", cluster=nodes) == ExitCode.OK
     assert bench("near", cluster=None) == ExitCode.OK
     far, near = (read_journal(Path(name)).final_rows() for name in ("far", "near"))
@@ -99,7 +99,7 @@ def test_a_cluster_gives_the_rows_of_a_run_here(nodes: Cluster, capsys: pytest.C
 
 
 def test_an_interrupted_run_goes_on_elsewhere(nodes: Cluster) -> None:
-    """A run that began here is gone on with by a cluster: what is left, and the problem that was half measured anew."""
+    """A local run is continued by a cluster: the remaining pairs, and the partly measured problem anew."""
     assert bench("run", cluster=None) == ExitCode.OK
     journal = Path("run") / "journal.jsonl"
     lines = journal.read_text(encoding="utf-8").splitlines(keepends=True)
@@ -114,7 +114,7 @@ def test_an_interrupted_run_goes_on_elsewhere(nodes: Cluster) -> None:
     assert len({row.node for row in final if row.problem == half}) == 1
 
 
-# A client that dies by kill -9 behind a row in the middle of a problem.
+# A client that dies by kill -9 after a row in the middle of a problem.
 _DYING = """
 import os, signal, sys
 from ckh.bench.supervision import alike
@@ -136,7 +136,7 @@ run(sys.argv[2:])
 
 
 def _killed_in_a_problem(cluster: Cluster) -> tuple[str, str]:
-    """Have a client killed behind the first row of a problem: that problem, and the device that measured it."""
+    """Kill a client after the first row of a problem; returns the problem and the device that measured it."""
     what = ["--problems", "problems.txt", "--kernels", "kernels", "--samples", "3"]
     args = ["bench", "--device", "host", "--out", "run", "--cluster", cluster.client.scheduler.address, *what]
     ended = subprocess.run(
@@ -148,7 +148,7 @@ def _killed_in_a_problem(cluster: Cluster) -> tuple[str, str]:
 
 
 def test_a_half_measured_problem_goes_on_with_its_device(nodes: Cluster) -> None:
-    """After a client was killed in the middle of it, the rest is measured where it began, and nothing twice."""
+    """The rest is measured by the same device, and nothing twice."""
     problem, device = _killed_in_a_problem(nodes)
     assert bench("run", "--resume", cluster=nodes) == ExitCode.OK
     rows = [row for row in read_journal(Path("run")).rows if row.problem == problem and not row.remeasured]
@@ -157,7 +157,7 @@ def test_a_half_measured_problem_goes_on_with_its_device(nodes: Cluster) -> None
 
 
 def test_a_half_measured_problem_whose_device_is_gone_is_measured_anew(nodes: Cluster) -> None:
-    """All of it by one other device; the row of the first one stays in the journal, and does not count."""
+    """Another device measures all of it; the row of the first one remains in the journal, and does not count."""
     problem, device = _killed_in_a_problem(nodes)
     journal = Path("run") / "journal.jsonl"
     journal.write_text(journal.read_text(encoding="utf-8").replace(f'"{device}"', '"gone/host0"'), encoding="utf-8")
@@ -170,7 +170,7 @@ def test_a_half_measured_problem_whose_device_is_gone_is_measured_anew(nodes: Cl
 
 
 def test_devices_of_earlier_runs_are_compared(nodes: Cluster, capsys: pytest.CaptureFixture[str]) -> None:
-    """A run goes on only with devices that take about as long as those that its journal names, here or on a cluster."""
+    """A run continues only with devices about as fast as those in its journal, here or on a cluster."""
     _killed_in_a_problem(nodes)
     looks = read_journal(Path("run")).references
     assert len({look.node for look in looks}) == len(looks) == 2
@@ -189,7 +189,7 @@ def test_devices_of_earlier_runs_are_compared(nodes: Cluster, capsys: pytest.Cap
 
 
 def test_kernels_can_be_compiled_only(nodes: Cluster, capsys: pytest.CaptureFixture[str]) -> None:
-    """Nodes compile, this machine loads what came back, and nothing is measured."""
+    """Nodes compile, this machine loads the results, and nothing is measured."""
     args = ["--problems", "problems.txt", "--kernels", "kernels", "--compile-only", "--json"]
     assert bench("none", *args, cluster=nodes) == ExitCode.OK
     document = json.loads(capsys.readouterr().out)
@@ -198,7 +198,7 @@ def test_kernels_can_be_compiled_only(nodes: Cluster, capsys: pytest.CaptureFixt
 
 
 def test_kernels_that_nodes_lack_are_sent_to_them(nodes: Cluster) -> None:
-    """Kernels that were compiled here run on nodes, which have another cache."""
+    """Kernels compiled here run on nodes, which have another cache."""
     assert bench("first", cluster=nodes) == ExitCode.OK
     removed = nodes.everywhere(_empty_cache)
     assert sum(removed.values()) >= len(KERNELS)
@@ -209,7 +209,7 @@ def test_kernels_that_nodes_lack_are_sent_to_them(nodes: Cluster) -> None:
 def test_kernels_that_nodes_have_are_not_compiled_again(
     nodes: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A client with an empty cache takes them from the nodes: no compiler runs anywhere."""
+    """A client with an empty cache copies them from the nodes: no compiler runs anywhere."""
     assert bench("first", cluster=nodes) == ExitCode.OK
     monkeypatch.setenv("CKH_CACHE_DIR", str(tmp_path / "another"))
     try:
@@ -243,7 +243,7 @@ def _empty_cache() -> int:
 
 
 def _fails(cluster: Cluster, capsys: pytest.CaptureFixture[str]) -> str:
-    """The error of a bench that does not begin."""
+    """Error of a bench that does not begin."""
     assert bench("run", cluster=cluster) == ExitCode.NO_DEVICE
     said = capsys.readouterr().err
     assert not Path("run").exists()
@@ -266,7 +266,7 @@ def test_nodes_with_another_toolchain_are_refused(
 def test_devices_of_another_kind_are_refused(
     nodes: Cluster, monkeypatch: pytest.MonkeyPatch, changed: dict[str, int], said: str
 ) -> None:
-    """What differs is said; a clock, which a CPU may state as it is at the moment, makes no other kind."""
+    """The difference is reported; a clock, which a CPU may report as its current value, is none."""
     everywhere = nodes.everywhere
 
     def with_another(function: Any, *args: Any, **named: Any) -> dict[str, Any]:
@@ -289,7 +289,7 @@ def test_devices_of_another_kind_are_refused(
 def test_devices_that_differ_are_not_mixed(
     nodes: Cluster, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A device that is slower than is allowed ends the run, with both names."""
+    """A device that is too slow ends the run, with both names."""
     monkeypatch.setitem(alike_module.DEVICE_RATIO, "host", 0.5)
     assert bench("run", cluster=nodes) == ExitCode.NO_DEVICE
     said = capsys.readouterr().err
@@ -301,7 +301,7 @@ def test_devices_that_differ_are_not_mixed(
 def test_a_device_that_comes_later_and_differs_is_left_out(
     nodes: Cluster, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """What comes while a run lasts is compared with the others before it measures."""
+    """A device that joins during a run is compared with the others before it measures."""
     monkeypatch.setitem(alike_module.DEVICE_RATIO, "host", 1e6)
     request = DeviceRequest("host", DeviceOptions())
     device = HostDevice()
@@ -321,7 +321,7 @@ def test_a_device_that_comes_later_and_differs_is_left_out(
 
 
 def test_matrices_of_kernels_are_tried_by_nodes(nodes: Cluster, capsys: pytest.CaptureFixture[str]) -> None:
-    """Every case has the finding that it has here, in the same order."""
+    """Every case has the same finding as on this machine, in the same order."""
     args = ["validate", "kernels", "--matrix", "schedulers", "--variant", "forward", "--ndim", "2", "--device", "host"]
     assert run([*args, "--json"]) == ExitCode.OK
     here = json.loads(capsys.readouterr().out)["findings"]
@@ -338,7 +338,7 @@ def test_matrices_of_kernels_are_tried_by_nodes(nodes: Cluster, capsys: pytest.C
 
 
 def test_a_search_measures_on_one_device_of_a_cluster(nodes: Cluster, capsys: pytest.CaptureFixture[str]) -> None:
-    """All nodes compile, one device times all kernels of the problem, and the journal says which."""
+    """All nodes compile, one device times all kernels of the problem, and is named in the journal."""
     args = ["search", "measure", "--n", "1", "--c", "8", "--k", "8", "--hi", "7", "--wi", "7", "--arch", "host"]
     effort = ["--evaluations", "3", "--strategy", "random", "--top", "2", "--out", "found", "--json"]
     assert run([*args, *effort, "--cluster", nodes.client.scheduler.address]) == ExitCode.OK
@@ -353,7 +353,7 @@ def test_a_search_measures_on_one_device_of_a_cluster(nodes: Cluster, capsys: py
 def test_nodes_say_what_they_do(
     nodes: Cluster, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """With --verbose there is a line for each node, and for each device what it did; it needs a cluster."""
+    """With --verbose there is a line for each node, and one for the work of each device; it needs a cluster."""
     monkeypatch.setattr(remote_device, "_FIRST_S", 0.1)
     monkeypatch.setattr(remote_device, "_EVERY_S", 0.2)
     what = ["--problems", "problems.txt", "--kernels", "kernels", "--samples", "40", "--verbose"]

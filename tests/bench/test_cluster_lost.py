@@ -1,4 +1,4 @@
-"""Calls on a cluster that nobody waits for any more, and nodes that are lost while kernels are compiled."""
+"""Abandoned calls on a cluster, and nodes lost during compilation."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 pytest.importorskip("distributed", reason="needs the extra 'cluster'")
 
 _KERNELS = [full_name(kernel) for kernel in conv_pool(Direction.FORWARD, load_arch("host"))[:240:80]]
-_LIMIT_S = 100  # of what would take minutes, or not end
+_LIMIT_S = 100  # timeout of calls that would take minutes, or never end
 
 
 def _problem(n: int, c: int, size: int) -> str:
@@ -60,7 +60,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def _bench(cluster: Cluster, problem: str, *args: str) -> subprocess.Popen[bytes]:
-    """A bench of a problem by a process of its own."""
+    """A bench of a problem in a separate process."""
     Path("problems.txt").write_text(problem, encoding="utf-8")
     what = ["--device", "host", "--problems", "problems.txt", "--kernels", "kernels", "--samples", "3", *args]
     command = [sys.executable, "-m", "ckh", "bench", "--cluster", cluster.client.scheduler.address, *what]
@@ -88,7 +88,7 @@ def test_what_a_stopped_client_measured_does_not_hold_up_the_next(number: signal
 
 
 def _lose_node_once(monkeypatch: pytest.MonkeyPatch, module: ModuleType, name: str) -> Iterator[bool]:
-    """Have a function of a module find its node gone when it is called first; what that takes from is then empty."""
+    """Make a function find its node lost on its first call; the returned iterator is then empty."""
     lost, function = iter([True]), getattr(module, name)
 
     def lost_once(*args: Any) -> Any:
@@ -110,7 +110,7 @@ def _run_on_one_node(*options: str) -> int:
 def test_what_a_device_has_measured_is_not_measured_again_when_its_node_comes_back(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A node that is lost between a problem's first times and those of its leaders: these alone are left to do."""
+    """If a node is lost between a problem's first times and those of its leaders, only these are measured."""
     _lose_node_once(monkeypatch, sweep_module, "time_in_rounds")
     assert _run_on_one_node("--leaders", "2") == ExitCode.OK
     rows = read_journal(Path("run")).rows
@@ -120,7 +120,7 @@ def test_what_a_device_has_measured_is_not_measured_again_when_its_node_comes_ba
 
 @pytest.mark.slow
 def test_a_node_that_is_lost_while_devices_are_compared_does_not_end_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It takes part when it is back."""
+    """It takes part again when it returns."""
     lost = _lose_node_once(monkeypatch, alike_module, "measure")
     assert _run_on_one_node() == ExitCode.OK
     assert next(lost, None) is None
@@ -128,7 +128,7 @@ def test_a_node_that_is_lost_while_devices_are_compared_does_not_end_the_run(mon
 
 
 def test_a_node_that_is_lost_at_the_very_start_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What the driver knows of its devices it knows without them; what they are to do ends with the reason."""
+    """The driver knows its devices without contacting them; their tasks end with the reason."""
     device = HostDevice()
     with (
         shared_cluster(1) as cluster,
@@ -169,7 +169,7 @@ def test_a_node_that_dies_while_it_compiles_and_comes_back_goes_on(
 
 
 def test_calls_for_a_worker_that_is_gone_end() -> None:
-    """They name it, so no other can run them: that is said, and not waited for."""
+    """They are bound to it, so no other can run them: an error is raised instead of waiting."""
     with shared_cluster(2) as cluster:
         node, pids = cluster.nodes()[0], cluster.everywhere(os.getpid)
         calls = (Call(time.sleep, (number / 10,), on=node.address) for number in range(100))
@@ -182,7 +182,7 @@ def test_calls_for_a_worker_that_is_gone_end() -> None:
 
 @pytest.mark.slow
 def test_a_cluster_that_is_left_without_workers_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Calls that any may run are waited for as long as one may come."""
+    """Calls for any worker wait as long as one may join."""
     from distributed import LocalCluster
 
     monkeypatch.setattr(calls_module, "_ALONE_S", 1)
@@ -198,7 +198,7 @@ def test_a_cluster_that_is_left_without_workers_is_given_up(monkeypatch: pytest.
 
 
 def test_a_fit_that_nobody_waits_for_ends(tmp_path: Path) -> None:
-    """With the round that it is in: what trains next need not wait for all of them."""
+    """It ends with its current round, so that the next training need not wait for all rounds."""
     began, ended = tmp_path / "began", tmp_path / "ended"
     with shared_cluster(1) as cluster:
         boosting = Boosting(None, None, lambda _steps, _text: None)  # type: ignore[arg-type]
@@ -218,7 +218,7 @@ def _go_on_until_ended(boosting: Boosting, began: str, ended: str) -> None:
 
 
 def test_a_call_that_nobody_waits_for_knows(tmp_path: Path) -> None:
-    """Not as long as somebody does; Dask itself lets it run on."""
+    """It is False as long as a client waits; Dask itself lets the call run on."""
     began, ended = tmp_path / "began", tmp_path / "ended"
     with shared_cluster(1) as cluster:
         assert cluster.result(Call(is_withdrawn, (), on=cluster.nodes()[0].address)) is False

@@ -1,4 +1,4 @@
-"""Compiling: every source once, failures as statuses, and never a part of a file in the cache."""
+"""Compiling: every source once, failures as statuses, and no partial file in the cache."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def answer(number: int) -> str:
 
 
 class FakeDevice(HostDevice):
-    """A device whose kernels are small programs of the test's, compiled by its own command if it has one."""
+    """A device whose kernels are small test programs, compiled by its own command if it has one."""
 
     def __init__(
         self,
@@ -74,7 +74,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def files(cache: Path) -> list[str]:
-    """All files of the cache, hidden ones too."""
+    """All files of the cache, including hidden ones."""
     return sorted(path.name for path in cache.rglob("*") if path.is_file())
 
 
@@ -83,7 +83,7 @@ def ask(library: str) -> int:
 
 
 def is_running(pid: int) -> bool:
-    """Whether a process exists and is no zombie that merely waits for its parent."""
+    """True if a process exists and is not a zombie waiting for its parent."""
     try:
         return Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[0] != "Z"
     except OSError:
@@ -95,7 +95,7 @@ def ignore(_count: int, _text: str) -> None:
 
 
 def test_libraries_do_what_their_sources_say(cache: Path) -> None:
-    """Every kernel gets the library of its own source, under its hash, and nothing else stays."""
+    """Every kernel gets the library of its own source, under its hash, and nothing else remains."""
     builder = KernelBuilder(FakeDevice())
     built = builder.build(KERNELS, 2, ignore)
     assert list(built) == list(KERNELS)
@@ -106,7 +106,7 @@ def test_libraries_do_what_their_sources_say(cache: Path) -> None:
 
 
 def test_second_build_compiles_nothing() -> None:
-    """A library in the cache is taken as it is, in another process too."""
+    """A cached library is used as it is, in another process too."""
     first = KernelBuilder(FakeDevice())
     assert len(first.missing(KERNELS)) == 5
     built = first.build(KERNELS[:3], 2, ignore)
@@ -121,7 +121,7 @@ def test_second_build_compiles_nothing() -> None:
 
 
 def test_kernels_of_the_same_source_are_compiled_once(cache: Path) -> None:
-    """All of them get the one library, and progress counts libraries."""
+    """All of them get the same library, and progress counts libraries."""
     device = FakeDevice(lambda kernel: answer(KERNELS.index(kernel) // 3))
     builder, advanced = KernelBuilder(device), []
     assert len(builder.missing(KERNELS)) == 2
@@ -131,7 +131,7 @@ def test_kernels_of_the_same_source_are_compiled_once(cache: Path) -> None:
 
 
 def test_another_source_or_salt_is_another_file(cache: Path) -> None:
-    """What a library depends on is in its name."""
+    """Everything that a library depends on is part of its name."""
     kernels = KERNELS[:1]
     devices = [FakeDevice(), FakeDevice(salt=b"-O2"), FakeDevice(lambda _: answer(9)), FakeDevice(lambda _: answer(0))]
     results = [KernelBuilder(device).build(kernels, 1, ignore)[kernels[0]] for device in devices]
@@ -144,7 +144,7 @@ def test_another_source_or_salt_is_another_file(cache: Path) -> None:
 def test_key_of_a_host_kernel_changes_with_flags_compiler_and_headers(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """A changed flag, compiler version or header makes another key; where the headers lie does not."""
+    """A changed flag, compiler version or header changes the key; the location of headers does not."""
     kernel = KERNELS[0]
 
     def key() -> str:
@@ -174,7 +174,7 @@ def test_key_of_a_host_kernel_changes_with_flags_compiler_and_headers(
     ],
 )
 def test_source_that_does_not_compile(source: str, message: str, cache: Path) -> None:
-    """The first line that says error is the message, without the temporary file's name, and no file is left."""
+    """The first line with an error is the message, without the temporary file's name, and no file is left."""
     built = KernelBuilder(FakeDevice(lambda _: source)).build(KERNELS[:1], 1, ignore)[KERNELS[0]]
     assert (built.status, built.library) == (Status.COMPILE_ERROR, "")
     assert built.message.strip().startswith(message)
@@ -182,7 +182,7 @@ def test_source_that_does_not_compile(source: str, message: str, cache: Path) ->
 
 
 def test_failures_do_not_stop_the_others_and_are_tried_again(cache: Path) -> None:
-    """One bad kernel of five is one failure, and compiles once its source is mended."""
+    """One bad kernel of five is one failure, and compiles once its source is corrected."""
     bad = FakeDevice(lambda kernel: "nonsense" if kernel == KERNELS[2] else answer(KERNELS.index(kernel)))
     statuses = [result.status for result in KernelBuilder(bad).build(KERNELS, 2, ignore).values()]
     assert statuses == [Status.OK, Status.OK, Status.COMPILE_ERROR, Status.OK, Status.OK]
@@ -202,7 +202,7 @@ def test_failures_do_not_stop_the_others_and_are_tried_again(cache: Path) -> Non
     ],
 )
 def test_message_of_a_compiler_that_fails(script: str, message: str, cache: Path) -> None:
-    """The useful line, else the first one, else the exit code; cut to 300 characters."""
+    """It is the useful line, else the first one, else the exit code; cut to 300 characters."""
     device = FakeDevice(command=["sh", "-c", script])
     built = KernelBuilder(device).build(KERNELS[:1], 1, ignore)[KERNELS[0]]
     assert (built.status, built.message) == (Status.COMPILE_ERROR, message)
@@ -210,7 +210,7 @@ def test_message_of_a_compiler_that_fails(script: str, message: str, cache: Path
 
 
 def test_compiler_that_hangs_is_ended_with_its_children(cache: Path, tmp_path: Path) -> None:
-    """After the time-out neither the compiler nor what it started runs on, and no file is left."""
+    """After the timeout neither the compiler nor its children are running, and no file is left."""
     pids = tmp_path / "pids"
     device = FakeDevice(command=["sh", "-c", f"sleep 60 & echo $$ $! > {pids}; wait"])
     start = time.monotonic()
@@ -226,7 +226,7 @@ def test_compiler_that_hangs_is_ended_with_its_children(cache: Path, tmp_path: P
 
 
 def test_two_builders_at_the_same_kernel_agree(cache: Path) -> None:
-    """Both compile it when neither finds it, and both get the one library that is left."""
+    """Both compile it if neither finds it, and both get the one library that remains."""
     both = threading.Barrier(2, timeout=60)
 
     class Meeting(FakeDevice):
@@ -254,7 +254,7 @@ def test_two_builders_at_the_same_kernel_agree(cache: Path) -> None:
 
 @pytest.mark.slow
 def test_two_processes_build_the_same_kernels_at_once(cache: Path) -> None:
-    """Real kernels from two processes with one cache: the same libraries, whole, and no other file."""
+    """Real kernels from two processes with one cache: the same complete libraries, and no other file."""
     program = (
         "from ckh.archs import load_arch\n"
         "from ckh.bench.compilation.compile import KernelBuilder\n"
@@ -277,14 +277,14 @@ def test_two_processes_build_the_same_kernels_at_once(cache: Path) -> None:
 
 
 def test_stopped_before_the_start_nothing_is_built(cache: Path) -> None:
-    """Who stops at once gets nothing, and no compiler runs."""
+    """Nothing is returned, and no compiler runs."""
     device = FakeDevice()
     assert KernelBuilder(device).build(KERNELS, 2, ignore, lambda: True) == {}
     assert (device.commands, files(cache)) == ([], [])
 
 
 def test_stopped_in_the_middle_the_rest_is_left_out(cache: Path) -> None:
-    """What was built by then is returned, and stays."""
+    """Kernels built until then are returned, and remain."""
     advanced: list[int] = []
     builder = KernelBuilder(FakeDevice())
     built = builder.build(KERNELS, 1, lambda count, _text: advanced.append(count), lambda: sum(advanced) == 2)
@@ -293,7 +293,7 @@ def test_stopped_in_the_middle_the_rest_is_left_out(cache: Path) -> None:
 
 
 def test_stopped_while_a_compiler_runs_it_is_ended(cache: Path, tmp_path: Path) -> None:
-    """The compiler does not run on, its kernel is not in the result, and no file is left."""
+    """The compiler ends, its kernel is not in the result, and no file is left."""
     pid = tmp_path / "pid"
     device = FakeDevice(command=["sh", "-c", f"echo $$ > {pid}; sleep 60"])
     start = time.monotonic()
@@ -304,7 +304,7 @@ def test_stopped_while_a_compiler_runs_it_is_ended(cache: Path, tmp_path: Path) 
 
 
 def test_a_cache_folder_that_cannot_be_used_is_no_bad_data(cache: Path) -> None:
-    """A file where the folder should be is said with its path."""
+    """A file in place of the folder is reported with its path."""
     cache.mkdir()
     (cache / "kernels").write_text("not a folder", encoding="utf-8")
     with pytest.raises(DataError) as caught:
@@ -322,7 +322,7 @@ def make_compiler(folder: Path, name: str, script: str) -> Path:
 
 
 def test_compiler_is_the_one_that_cxx_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """$CXX is taken by path or by name, with its arguments and the first line of its version."""
+    """$CXX is used by path or by name, with its arguments and the first line of its version."""
     path = make_compiler(tmp_path, "my-c++", "echo 'my-c++ 4.2'; echo more")
     monkeypatch.setenv("CXX", str(path))
     assert find_compiler() == Compiler((str(path),), "my-c++ 4.2")
@@ -332,7 +332,7 @@ def test_compiler_is_the_one_that_cxx_names(tmp_path: Path, monkeypatch: pytest.
 
 
 def test_without_cxx_the_first_compiler_that_runs_is_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A g++ that does not run is passed over for the next one."""
+    """A g++ that does not run is skipped."""
     monkeypatch.delenv("CXX", raising=False)
     make_compiler(tmp_path, "g++", "exit 1")
     path = make_compiler(tmp_path, "clang++", "echo 'clang 1.0'")
@@ -341,7 +341,7 @@ def test_without_cxx_the_first_compiler_that_runs_is_taken(tmp_path: Path, monke
 
 
 def test_no_compiler_is_a_device_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A $CXX that is not there, or that fails, is not replaced by another compiler."""
+    """A $CXX that is missing, or that fails, is not replaced by another compiler."""
     for name in ("no-such-compiler", str(make_compiler(tmp_path, "broken", "echo oops; exit 1"))):
         monkeypatch.setenv("CXX", name)
         with pytest.raises(DeviceError) as caught:
@@ -356,7 +356,7 @@ def test_no_compiler_is_a_device_error(tmp_path: Path, monkeypatch: pytest.Monke
 def test_jobs_are_as_many_as_cores_and_memory_allow(
     cores: int, gigabytes: float, jobs: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One compiler a core, each with a gigabyte, and one at least."""
+    """There is one compiler per core, each with a gigabyte, and at least one."""
     monkeypatch.setattr(os, "sched_getaffinity", lambda _pid: set(range(cores)))
     monkeypatch.setattr(compile_module, "available_bytes", lambda: int(gigabytes * 2**30))
     assert default_jobs(2**30) == jobs

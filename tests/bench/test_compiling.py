@@ -1,4 +1,4 @@
-"""What a compiler that fails is said to have failed of."""
+"""Reported reasons of failing compilers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ckh.schema import Status
 if TYPE_CHECKING:
     from pathlib import Path
 
-# As clang 21 ends, shortened; the options are hipcc's.
+# The end of clang 21's output, shortened; the options are hipcc's.
 DUMP = """\
 PLEASE submit a bug report to https://github.com/llvm/llvm-project/issues/ and include the crash backtrace.
 Stack dump:
@@ -57,7 +57,7 @@ ERROR, INTERRUPTED = Status.COMPILE_ERROR, Status.COMPILE_INTERRUPTED
     ],
 )
 def test_the_reason_is_said(said: str, ending: str, status: Status, message: str, tmp_path: Path) -> None:
-    """A crash, a signal or a lack of memory comes before what else was said; a command line is no reason."""
+    """A crash, a signal or a lack of memory takes precedence over other output; a command line is not a reason."""
     script = f"printf %s {shlex.quote(said)} >&2; {ending}"
     run = run_compiler(["sh", "-c", script], tmp_path / "a.cpp", 10.0, lambda: False)
     assert run is not None

@@ -1,4 +1,4 @@
-"""Whether a library is whole: what a compiler makes is, and no part of it is."""
+"""Completeness of a library: a compiler's output is complete, and no part of it is."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ FAILURES = {"", *ElfFault}
 
 @pytest.fixture(scope="module")
 def library(tmp_path_factory: pytest.TempPathFactory) -> bytes:
-    """As a compiler makes it."""
+    """A compiler's output."""
     return compiled(tmp_path_factory.mktemp("elf"), GOOD.source, "-shared")
 
 
@@ -37,14 +37,14 @@ def compiled(folder: Path, source: str, *flags: str) -> bytes:
 
 
 def test_what_a_compiler_makes_is_whole(library: bytes, tmp_path: Path) -> None:
-    """With symbols and without, and with something behind it."""
+    """It is complete with symbols and without, and with trailing data."""
     assert fault_of_library(library, ENTRY_POINTS) == ""
     assert fault_of_library(library + b"more", ENTRY_POINTS) == ""
     assert fault_of_library(compiled(tmp_path, GOOD.source, "-shared", "-s"), ENTRY_POINTS) == ""
 
 
 def test_a_function_that_is_missing_or_wanted_from_elsewhere_is_named(library: bytes, tmp_path: Path) -> None:
-    """A library that only calls a function does not have it."""
+    """A library that only calls a function does not define it."""
     expect_values(fault_of_library(library, [*ENTRY_POINTS, "ckh_more"]), "ckh_more")
     calls = compiled(tmp_path, 'extern "C" int ckh_run(); int other() { return ckh_run(); }', "-shared")
     expect_values(fault_of_library(calls, ["ckh_run"]), "ckh_run")
@@ -64,12 +64,12 @@ def test_another_kind_of_file_is_none(source: str, flags: tuple[str, ...], fault
 
 
 def test_no_part_is_whole(library: bytes) -> None:
-    """Wherever the end is cut off, down to a single byte."""
+    """This holds wherever the end is cut off, down to a single byte."""
     lengths = {*range(0, len(library), 97), *range(64), len(library) - 1}
     faults = {length: fault_of_library(library[:length], ENTRY_POINTS) for length in lengths}
     assert faults.pop(0) == ElfFault.EMPTY
     assert all(faults.values())
-    assert faults[len(library) - 1] == ElfFault.DAMAGED  # the table of sections ends a file
+    assert faults[len(library) - 1] == ElfFault.DAMAGED  # the section table is at the end of a file
     assert {faults[length] for length in range(4, 16)} == {ElfFault.OTHER_MACHINE}
 
 
@@ -79,7 +79,7 @@ def test_no_part_is_whole(library: bytes) -> None:
 def test_a_part_that_ends_behind_the_file_is_missing(
     library: bytes, table_field: int, entry_size_field: int, size_field: int
 ) -> None:
-    """The size of the first part that is not empty, as its table says it, is more than there is."""
+    """The stated size of the first non-empty part exceeds the file."""
     (table,) = struct.unpack_from("<Q", library, table_field)
     (entry_size,) = struct.unpack_from("<H", library, entry_size_field)
     at = next(
@@ -91,7 +91,7 @@ def test_a_part_that_ends_behind_the_file_is_missing(
 
 
 def test_another_machine_is_said(library: bytes) -> None:
-    """By the number of the processor, or of bits."""
+    """It is detected by the number of the processor, or of bits."""
     machine = AARCH64 if struct.unpack_from("<H", library, 18)[0] == X86_64 else X86_64
     other = library[:18] + struct.pack("<H", machine) + library[20:]
     narrow = library[:4] + b"\1" + library[5:]
@@ -100,7 +100,7 @@ def test_another_machine_is_said(library: bytes) -> None:
 
 
 def test_damage_is_told_and_nothing_else_happens(library: bytes, reliability: str) -> None:
-    """Random bytes in headers and tables: an answer, never an exception."""
+    """Random bytes in headers and tables give an answer, never an exception."""
     rng = random.Random(7)
     ends = (*range(64), *range(len(library) - 4096, len(library)))
     for _ in range(DAMAGES[reliability]):

@@ -1,7 +1,7 @@
-"""The suite "Evil compilers": whatever a compiler does becomes its kernel's row, and a run goes on.
+"""The suite "Evil compilers": any behaviour of a compiler becomes its kernel's row, and the run continues.
 
-A kernel's source names what the compiler does with it, so that one run has compilers of all kinds, with right ones
-between them. The long version (`--reliability=long`) does it in ten orders.
+A kernel's source names the behaviour of its compiler, so that one run has compilers of all kinds, with right ones
+between them. The long version (`--reliability=long`) repeats it in ten orders.
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ RIGHT = 6  # kernels
 LIMITS = BenchLimits(timeout_s=60.0, jobs=2, compile_timeout_s=4.0)
 MARK = "CKH_TEST_EVIL"
 ORDERS = {"short": 1, "long": 10}
-_COMPILE = '"$@"'  # what a right compiler does
+_COMPILE = '"$@"'  # of a right compiler
 _ERROR = "echo 'a.cpp:1: error: no such thing' >&2"
 
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """What a compiler does, as statements of sh that know `$library`; status and a part of the message of its row."""
+    """Behaviour of a compiler, as sh statements that use `$library`; status and a part of the message of its row."""
 
     script: str
     status: Status
@@ -82,7 +82,7 @@ KINDS = {
     ),
     "warns at length": Kind(f"head -c 30000000 /dev/zero | tr '\\0' w >&2; {_COMPILE}", Status.OK, ""),
     "prints at length": Kind(f"head -c 30000000 /dev/zero; {_COMPILE}", Status.OK, ""),
-    # Being killed, and finding nothing to work with.
+    # Killed, or out of resources.
     "is killed": Kind("kill -9 $$", _INTERRUPTED, "the compiler was killed by SIGKILL"),
     "is ended": Kind("kill -15 $$", _INTERRUPTED, "the compiler was killed by SIGTERM"),
     "is killed when it has written": Kind(f"{_COMPILE}; kill -9 $$", _INTERRUPTED, "killed by SIGKILL"),
@@ -126,7 +126,7 @@ KINDS = {
         "ckh_abi_version",
     ),
     "writes an object file": Kind('gcc -c -x c++ -o $library "$source"', _ERROR_STATUS, ElfFault.NOT_SHARED),
-    # What is no matter.
+    # Harmless behaviour.
     "leaves other files": Kind(f"{_COMPILE}; touch more; mkdir -p $library.d/e; touch $library.d/e/f", Status.OK, ""),
     "removes its source": Kind(f'{_COMPILE}; rm "$source"', Status.OK, ""),
     "writes in two steps": Kind(
@@ -136,14 +136,14 @@ KINDS = {
 
 
 class EvilCompilers(FaultyDevice):
-    """Right kernels, whose compilers are of all kinds as long as they are evil, and right ones."""
+    """Right kernels, with compilers of all kinds while they are evil, and right ones otherwise."""
 
     def __init__(self) -> None:
         super().__init__(*[GOOD] * (len(KINDS) + RIGHT))
         self.scripts = {full_name(k): kind.script for k, kind in zip(self.kernels, KINDS.values(), strict=False)}
 
     def compile_command(self, kernel: Any, source: Path, library: Path) -> list[str]:
-        """The compiler that the first line of the source, which is the kernel's name, asks for."""
+        """Compiler requested by the first line of the source, the kernel's name."""
         right = super().compile_command(kernel, source, library)
         name = source.read_text(encoding="utf-8").partition("\n")[0].removeprefix("// ")
         if name not in self.scripts:
@@ -154,7 +154,7 @@ class EvilCompilers(FaultyDevice):
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """A run of the suite, resumed with right compilers: rows of both by kind, those of right kernels, what is left."""
+    """A run of the suite, resumed with right compilers: rows of both by kind, those of right kernels, and leftovers."""
 
     first: dict[str, list[ResultRow]]
     resumed: dict[str, list[ResultRow]]
@@ -200,7 +200,7 @@ def all_runs(folder: Path, orders: int) -> Iterator[Run]:
 
 @pytest.mark.parametrize("name", KINDS)
 def test_each_kind_is_a_row_of_its_own(name: str, runs: list[Run]) -> None:
-    """It says what happened; a kernel whose compiler was kept from its work is tried again on resume, no other is."""
+    """It has the reason; only a kernel whose compiler was interrupted is tried again on resume."""
     kind = KINDS[name]
     for run in runs:
         (row,) = run.first[name]
@@ -210,22 +210,22 @@ def test_each_kind_is_a_row_of_its_own(name: str, runs: list[Run]) -> None:
 
 
 def test_right_kernels_are_measured(runs: list[Run]) -> None:
-    """All of them, whatever ran beside their compilers."""
+    """All of them are, whatever ran in parallel with their compilers."""
     assert [[row.status for row in run.right] for run in runs] == [[Status.OK] * RIGHT] * len(runs)
 
 
 def test_nothing_is_left(runs: list[Run]) -> None:
-    """No process, and no file in the cache but libraries."""
+    """There is no process, and the cache contains only libraries."""
     assert [(run.processes, run.files) for run in runs] == [([], [])] * len(runs)
 
 
 def test_a_compiler_that_is_killed_once_is_tried_again_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Alone, after the others; its kernel is built as if nothing had been."""
+    """It runs alone, after the others; its kernel is built normally."""
     monkeypatch.setenv("CKH_CACHE_DIR", str(tmp_path / "cache"))
     log = tmp_path / "log"
 
     class Crowded(FaultyDevice):
-        """The compiler of the first kernel is killed the first time."""
+        """A device whose first kernel's compiler is killed the first time."""
 
         def compile_command(self, kernel: Any, source: Path, library: Path) -> list[str]:
             right = super().compile_command(kernel, source, library)
@@ -261,7 +261,7 @@ KernelBuilder(device).build(device.kernels, 1, lambda _count, _text: None)
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
 def test_compilers_die_with_us(number: signal.Signals, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With all that they have started; the files of a run that was killed are removed by the next one."""
+    """Their children end too; the files of a killed run are removed by the next one."""
     monkeypatch.setenv("CKH_CACHE_DIR", str(tmp_path / "cache"))
     mark = f"{MARK}={os.getpid()}.{number}.{tmp_path}"
     note = tmp_path / "note"
@@ -275,7 +275,7 @@ def test_compilers_die_with_us(number: signal.Signals, tmp_path: Path, monkeypat
                 assert process.poll() is None
                 time.sleep(0.01)
             until = time.monotonic() + 60
-            while len(processes_with(mark)) < 4:  # the environment of one that is just starting cannot be read
+            while len(processes_with(mark)) < 4:  # the environment of a starting process cannot be read
                 assert process.poll() is None
                 assert time.monotonic() < until
                 time.sleep(0.01)

@@ -1,7 +1,7 @@
-"""The suite "Evil kernels": whatever a kernel does becomes its own row, and harms no other.
+"""The suite "Evil kernels": any behaviour of a kernel becomes its own row, and does not affect others.
 
-All kinds are kernels of one run, in random order, with right ones between them. The long version
-(`--reliability=long`) does it in ten orders, on three problems each.
+All kinds are kernels of one run, in random order, with right ones between them. The long version (`--reliability=long`)
+repeats it in ten orders, on three problems each.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class EvilDevice(FaultyDevice):
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """The rows of a run by kind of kernel and by number of the right ones, and the processes that were left."""
+    """Rows of a run by kind of kernel and by index of the right ones, and the remaining processes."""
 
     evil: dict[str, list[ResultRow]]
     right: list[ResultRow]
@@ -82,12 +82,12 @@ def all_runs(folder: Path, reliability: str) -> Iterator[Run]:
 
 
 def processes_with(mark: str) -> list[str]:
-    """The command lines of processes that were started with a variable in their environment, as all below ours are."""
+    """Command lines of processes with a variable in their environment, which all descendants inherit."""
     return [text for folder in Path("/proc").glob("[0-9]*") if (text := command_line(folder, mark.encode()))]
 
 
 def command_line(folder: Path, mark: bytes) -> str:
-    """Of a process that has the mark; empty of all others, and if it has ended or is another user's."""
+    """Command line of a process with the mark; empty for others, and if it has ended or is another user's."""
     try:
         environment = (folder / "environ").read_bytes().split(b"\0")
         return (folder / "cmdline").read_text(encoding="utf-8").replace("\0", " ") if mark in environment else ""
@@ -97,7 +97,7 @@ def command_line(folder: Path, mark: bytes) -> str:
 
 @pytest.mark.parametrize("name", KINDS)
 def test_each_kind_is_a_row_of_its_own(name: str, runs: list[Run], reliability: str) -> None:
-    """One row a problem that says what happened; one that crashed on two problems is not run on the third."""
+    """There is one row per problem with the reason; a kernel that crashed on two problems is not run on the third."""
     kind = KINDS[name]
     for run in runs:
         rows = [row for row in run.evil[name] if not row.remeasured]
@@ -110,7 +110,7 @@ def test_each_kind_is_a_row_of_its_own(name: str, runs: list[Run], reliability: 
 
 
 def test_right_kernels_are_not_harmed(runs: list[Run], reliability: str) -> None:
-    """All are ok with the times that they claim, in the first pass, and as leaders again."""
+    """All are ok with their stated times, in the first pass, and again as leaders."""
     for run in runs:
         assert {row.status for row in run.right} == {Status.OK}
         assert {sample for row in run.right for sample in row.samples_ns} == {CLAIMED_MS * 1e6}
@@ -119,10 +119,10 @@ def test_right_kernels_are_not_harmed(runs: list[Run], reliability: str) -> None
 
 
 def test_no_process_is_left(runs: list[Run]) -> None:
-    """Nothing that a kernel has started lives on, whatever its session and its signals."""
+    """No process started by a kernel survives, whatever its session and signals."""
     assert [run.left for run in runs] == [[]] * len(runs)
 
 
 def test_there_are_forty_kinds() -> None:
-    """As many as docs/reliability.md says."""
+    """The number is that in docs/reliability.md."""
     assert len(KINDS) >= 40

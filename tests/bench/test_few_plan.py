@@ -1,4 +1,4 @@
-"""Plans of few problems: which kernels of which problems `ckh bench --plan` measures."""
+"""Plans of few problems: pairs measured by `ckh bench --plan`."""
 
 from __future__ import annotations
 
@@ -43,11 +43,11 @@ def small_tiles(_problem: Problem, kernels: Sequence[Kernel], numbers: NDArray[n
 
 
 def nothing(_problem: Problem, _kernels: Sequence[Kernel], _numbers: NDArray[np.int64], /) -> None:
-    """Nothing is known."""
+    """Unknown scores."""
 
 
 def test_a_plan_of_few_problems_has_few_kernels(whole: Plan) -> None:
-    """Seven problems of twelve kernels each, of some; the first are those that stand first in the order."""
+    """Seven problems have twelve kernels each, of some; the first are the first of the order."""
     few = few_plan(whole, "7", small_tiles, 0, None, PACE)
     assert [len(task.kernels) for task in few.tasks] == [12] * 7
     assert len(few.kernels) <= KERNELS
@@ -60,14 +60,14 @@ def test_a_plan_of_few_problems_has_few_kernels(whole: Plan) -> None:
 
 
 def test_more_problems_begin_with_the_same(whole: Plan) -> None:
-    """A plan of four is the first four problems of a plan of nine: what is stopped early measured what helps most."""
+    """A plan of four is the first four problems of a plan of nine: an early stop keeps the most informative ones."""
     four, nine = (few_plan(whole, count, small_tiles, 0, None, PACE) for count in ("4", "9"))
     assert [task.problem for task in four.tasks] == [task.problem for task in nine.tasks][:4]
     assert len(few_plan(whole, "99", small_tiles, 0, None, PACE).tasks) == 40
 
 
 def test_problems_that_run_often_come_first(whole: Plan) -> None:
-    """A problem with nearly all operations is the first of a plan, and others are not left out."""
+    """A problem with nearly all operations is first in a plan, and others are not left out."""
     problems = [task.problem for task in few_plan(whole, "40", small_tiles, 0, None, PACE).tasks]
     last = problems[-1]
     weighted = [task.problem for task in few_plan(whole, "40", small_tiles, 0, None, PACE, {last: 10**9}).tasks]
@@ -93,7 +93,7 @@ def test_auto_takes_what_fits(whole: Plan, budget_s: float) -> None:
 
 
 def test_auto_measures_something_in_any_case(whole: Plan) -> None:
-    """A budget below one kernel's compiler still gives a problem and a few kernels."""
+    """A budget below one kernel's compile time still gives a problem and a few kernels."""
     few = few_plan(whole, AUTO, small_tiles, 0, 0.5, PACE)
     assert len(few.tasks) == 1
     assert 1 < len(few.kernels) <= 10
@@ -101,7 +101,7 @@ def test_auto_measures_something_in_any_case(whole: Plan) -> None:
 
 @pytest.mark.parametrize("count", ["0", "-1", "many", "1.5", ""])
 def test_no_number_of_problems_is_refused(whole: Plan, count: str) -> None:
-    """What is neither a positive number nor auto is a usage error; auto needs a budget."""
+    """A count that is neither a positive number nor auto is a usage error; auto needs a budget."""
     with expect_refusal(UsageError, "bad-number"):
         few_plan(whole, count, small_tiles, 0, None, PACE)
     with pytest.raises(UsageError, match="budget"):
@@ -109,7 +109,7 @@ def test_no_number_of_problems_is_refused(whole: Plan, count: str) -> None:
 
 
 def test_what_is_known_before_on_gpus_and_hosts() -> None:
-    """The estimate orders where the nearest model does not know all kernels, on the host the shipped model."""
+    """The estimate is used if the nearest model does not know all kernels, the shipped model on the host."""
     (conv,) = load_problems("host-holdout", Direction.FORWARD, "bf16")[:1]
     arch = load_arch("gfx942")
     kernels = make_plan([conv], ALL, arch, 0, SetCandidates()).kernels

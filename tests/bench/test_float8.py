@@ -1,4 +1,4 @@
-"""Floating-point numbers of eight bits: every code by its definition, and rounding against all of their numbers."""
+"""8-bit floating-point numbers: every code by its definition, and rounding compared with all numbers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from ckh.bench.isolated.typed import E4M3, E4M3_FNUZ, E5M2, E5M2_FNUZ, Float8
 
 FORMATS = {"E4M3": E4M3, "E5M2": E5M2, "E4M3_FNUZ": E4M3_FNUZ, "E5M2_FNUZ": E5M2_FNUZ}
-# Bits of the exponent, its bias, and the codes that are no finite numbers.
+# Bits of the exponent, its bias, and the codes that are not finite numbers.
 DEFINED: dict[str, tuple[int, int, dict[int, float]]] = {
     "E4M3": (4, 7, {0x7F: nan, 0xFF: nan}),
     "E5M2": (5, 15, {0x7C: inf, 0xFC: -inf, **dict.fromkeys((0x7D, 0x7E, 0x7F, 0xFD, 0xFE, 0xFF), nan)}),
@@ -22,7 +22,7 @@ DEFINED: dict[str, tuple[int, int, dict[int, float]]] = {
 
 
 def defined(name: str) -> list[float]:
-    """The numbers of all codes, from their bits: sign, exponent, mantissa."""
+    """Numbers of all codes, from their bits: sign, exponent, mantissa."""
     width, bias, others = DEFINED[name]
     numbers = []
     for code in range(256):
@@ -36,7 +36,7 @@ def defined(name: str) -> list[float]:
 
 @pytest.mark.parametrize("name", FORMATS)
 def test_every_code_is_the_number_that_its_bits_say(name: str) -> None:
-    """All 256, negative zero and what is no number among them."""
+    """All 256 are checked, including negative zero and NaN."""
     np.testing.assert_array_equal(FORMATS[name].values, np.array(defined(name), np.float32))
     zeros = [code for code, number in enumerate(FORMATS[name].values) if number == 0]
     assert zeros == ([0] if "FNUZ" in name else [0, 0x80])
@@ -52,7 +52,7 @@ def test_every_code_is_the_number_that_its_bits_say(name: str) -> None:
     ],
 )
 def test_ranges_are_those_of_the_specifications(name: str, greatest: float, least_normal: float, least: float) -> None:
-    """The greatest number, the least normal one and the least of all, as AMD and OCP state them."""
+    """The largest number, the smallest normal one and the smallest of all, as stated by AMD and OCP."""
     encoding = FORMATS[name]
     finite = encoding.values[np.isfinite(encoding.values)]
     assert (finite.max(), encoding.least_normal, finite[finite > 0].min()) == (greatest, least_normal, least)
@@ -61,20 +61,20 @@ def test_ranges_are_those_of_the_specifications(name: str, greatest: float, leas
 
 @pytest.mark.parametrize("name", FORMATS)
 def test_every_number_is_encoded_as_its_code(name: str) -> None:
-    """Back and forth nothing changes, also the sign of zero where there is one."""
+    """Decoding and encoding changes nothing, including the sign of zero if there is one."""
     encoding = FORMATS[name]
     codes = np.array([code for code, number in enumerate(defined(name)) if not isnan(number)], np.uint8)
     np.testing.assert_array_equal(encoding.encode(encoding.decode(codes)), codes)
 
 
 def nearest(candidates: list[tuple[int, float]], number: float) -> float:
-    """The nearest of codes' numbers; of two the one whose code is even. By looking at all of them."""
+    """The nearest of codes' numbers, the even code for ties, by exhaustive search."""
     return min((abs(value - number), code % 2, value) for code, value in candidates)[2]
 
 
 @pytest.mark.parametrize("name", FORMATS)
 def test_numbers_are_rounded_to_the_nearest(name: str) -> None:
-    """Halves between neighbours, numbers just beside them, and random ones of every size, in float32 and float64."""
+    """Midpoints between neighbours, numbers next to them, and random ones of every size, in float32 and float64."""
     encoding = FORMATS[name]
     candidates = [(code, value) for code, value in enumerate(defined(name)) if abs(value) < inf]
     finite = sorted({value for _, value in candidates})
@@ -93,7 +93,7 @@ def test_numbers_are_rounded_to_the_nearest(name: str) -> None:
     [("E4M3", 464.0, nan), ("E5M2", 61439.0, inf), ("E4M3_FNUZ", 247.9, nan), ("E5M2_FNUZ", 61439.0, nan)],
 )
 def test_what_is_too_large_is_no_number(name: str, last: float, beyond: float) -> None:
-    """From half a step beyond the greatest number on; infinities too, and NaN stays NaN."""
+    """This begins half a step above the largest number, and includes infinities; NaN stays NaN."""
     encoding = FORMATS[name]
     greatest = max(value for value in defined(name) if value < inf)
     assert encoding.decode(encoding.encode(np.array([last, -last]))).tolist() == [greatest, -greatest]
@@ -102,7 +102,7 @@ def test_what_is_too_large_is_no_number(name: str, last: float, beyond: float) -
 
 
 def test_small_numbers_of_fnuz_are_zero_without_a_sign() -> None:
-    """Its code of a negative zero is NaN: nothing that is rounded to zero may have it."""
+    """The code of negative zero is NaN: no number rounded to zero may have it."""
     tiny = np.array([-1e-9, -0.0, 1e-9])
     assert E4M3_FNUZ.encode(tiny).tolist() == E5M2_FNUZ.encode(tiny).tolist() == [0, 0, 0]
     assert E4M3.encode(tiny).tolist() == E5M2.encode(tiny).tolist() == [0x80, 0x80, 0]

@@ -1,4 +1,4 @@
-"""The device `hip` where there is no GPU, or one that is only in the kernel driver's files."""
+"""The device `hip` without a GPU, or with one that exists only in the kernel driver's files."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def tools(tmp_path: Path) -> DeviceOptions:
 
 
 def test_without_a_gpu_an_architecture_must_be_named() -> None:
-    """The error is one line, and the hint how to go on; with --arch the device opens, without any compiler."""
+    """The error is one line, with a hint; with --arch the device opens, without any compiler."""
     with pytest.raises(DeviceError) as caught:
         open_device("hip")
     assert caught.value.code == "no-gpu"
@@ -81,14 +81,14 @@ def test_without_a_gpu_an_architecture_must_be_named() -> None:
     ],
 )
 def test_a_strange_architecture_is_refused(arch: str) -> None:
-    """Unknown names, and what is no target of the compiler, never reach its command line."""
+    """Unknown names, and names that are not targets of the compiler, never reach its command line."""
     with pytest.raises(UsageError):
         HipDevice(DeviceOptions(arch))
 
 
 @pytest.mark.parametrize("arch", ["gfx942", "gfx942:xnack-", "gfx942:sramecc+:xnack-", "gfx90a:xnack+:sramecc-"])
 def test_a_target_may_have_features(arch: str, tools: DeviceOptions) -> None:
-    """They are the compiler's; rules and hardware are the architecture's."""
+    """They are passed to the compiler; rules and hardware are the architecture's."""
     device = HipDevice(replace(tools, arch=arch))
     assert device.arch is load_arch(arch.partition(":")[0])
     assert f"--offload-arch={arch}" in device.compile_command(PLAIN, tools_path("a.cpp"), tools_path("a.so"))
@@ -96,12 +96,12 @@ def test_a_target_may_have_features(arch: str, tools: DeviceOptions) -> None:
 
 
 def tools_path(name: str) -> Path:
-    """A path that nothing is done with."""
+    """A path that is not used."""
     return Path("/build") / name
 
 
 def test_the_compiler_is_called_with_our_headers_in_front_of_ck_tiles(tools: DeviceOptions) -> None:
-    """One command makes the library: flags, target, both folders, output and source."""
+    """A single command makes the library: flags, target, both folders, output and source."""
     command = HipDevice(tools).compile_command(PLAIN, tools_path("a.cpp"), tools_path("a.so"))
     assert command[0] == tools.hipcc
     assert command[-3:] == ["-o", "/build/a.so", "/build/a.cpp"]
@@ -126,14 +126,14 @@ def test_the_identity_of_an_architecture_that_is_only_compiled_for(tools: Device
 
 
 def test_the_identity_of_a_gpu_has_its_own_units_and_clock(mixed: None, tools: DeviceOptions) -> None:
-    """What the driver says of the GPU replaces the profile's numbers."""
+    """The driver's values for the GPU replace those of the profile."""
     identity = HipDevice(replace(tools, arch=None)).identity()
     assert (identity.name, identity.clock_mhz) == ("gfx942, 304 CUs at 2100 MHz", 2100)
     assert identity.hardware == {**GFX942.hardware.to_dict(), "num_cus": 304, "max_clock_mhz": 2100}
 
 
 def test_products_and_partitions_are_identities(monkeypatch: pytest.MonkeyPatch, tools: DeviceOptions) -> None:
-    """An MI325X is no MI300X; a part of a card has its own dies, and its part of the L3 cache and of the memory."""
+    """An MI325X is not an MI300X; a partition has its own dies, and its part of the L3 cache and of the memory."""
     identities = []
     for gpu in (
         Gpu(0, "gfx942", 304, 2100, 0x74A1, num_xcd=8, partition="SPX/NPS1"),
@@ -157,7 +157,7 @@ def test_products_and_partitions_are_identities(monkeypatch: pytest.MonkeyPatch,
 
 
 def test_what_slows_launches_is_said(monkeypatch: pytest.MonkeyPatch, tools: DeviceOptions) -> None:
-    """Variables of the HIP runtime that are set, and not to 0."""
+    """Variables of the HIP runtime are reported if set to a value other than 0."""
     assert HipDevice(tools).identity().environment == ()
     monkeypatch.setenv("HIP_LAUNCH_BLOCKING", "0")
     monkeypatch.setenv("AMD_SERIALIZE_KERNEL", "3")
@@ -165,7 +165,7 @@ def test_what_slows_launches_is_said(monkeypatch: pytest.MonkeyPatch, tools: Dev
 
 
 def test_the_sensors_are_those_of_the_workers_card(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each worker has its card's address, and the kernel driver's number."""
+    """Each worker has its card's address, and the kernel driver's id."""
     gpus = tuple(Gpu(n, "gfx942", 304, 2100, pci=f"0000:0{n}:00.0", kfd_id=40 + n) for n in range(2))
     monkeypatch.setattr(module, "visible_gpus", lambda: gpus)
     configs = HipDevice(DeviceOptions(gpus=(1, 0))).worker_configs()
@@ -175,14 +175,14 @@ def test_the_sensors_are_those_of_the_workers_card(monkeypatch: pytest.MonkeyPat
 def test_a_gpu_that_the_driver_says_little_of_has_the_profile(
     monkeypatch: pytest.MonkeyPatch, tools: DeviceOptions
 ) -> None:
-    """No compute units or no clock are not taken for numbers."""
+    """Missing compute units or clocks are not taken as values."""
     for gpu in (Gpu(0, "gfx942", 0, 2100), Gpu(0, "gfx942", 304, 0)):
         monkeypatch.setattr(module, "visible_gpus", lambda gpu=gpu: (gpu,))
         assert HipDevice(tools).identity().hardware == GFX942.hardware.to_dict()
 
 
 def test_operands_take_turns_unless_caches_are_emptied() -> None:
-    """By default as many as outlast the caches, twice their size; or a number of them."""
+    """By default as many as exceed twice the size of the caches; or a given number."""
     caches = 2 * (262_144 + 8 * 4096) * KB
     expected = {
         (False, 0): (0, 0, caches),
@@ -204,24 +204,24 @@ def gpus_of(device: HipDevice) -> list[int]:
 
 
 def test_one_worker_for_each_gpu(mixed: None) -> None:
-    """All GPUs of the architecture are used under their own numbers, or those that are asked for, in that order."""
+    """All GPUs of the architecture are used under their own indices, or the requested ones, in that order."""
     assert gpus_of(HipDevice(DeviceOptions())) == [0, 2, 3]
     assert gpus_of(HipDevice(DeviceOptions("gfx90a"))) == [1]
     assert gpus_of(HipDevice(DeviceOptions("gfx90a:xnack-"))) == [1]
     assert gpus_of(HipDevice(DeviceOptions(gpus=(3, 0)))) == [3, 0]
-    # To compile for an architecture that is not here, and have a worker say so if kernels are run.
+    # To compile for an absent architecture, with a worker that reports this if kernels are run.
     assert gpus_of(HipDevice(DeviceOptions("gfx950"))) == [0]
 
 
 @pytest.mark.parametrize(("arch", "number"), [(None, 1), (None, 4), ("gfx90a", 0), ("gfx950", 0)])
 def test_a_gpu_that_is_not_there_is_refused(mixed: None, arch: str | None, number: int) -> None:
-    """Nor is one of another architecture taken."""
+    """A GPU of another architecture is not used either."""
     with expect_refusal(UsageError, "no-such-gpu", arch or "gfx942", number):
         HipDevice(DeviceOptions(arch, gpus=(number,)))
 
 
 def test_each_worker_has_its_part_of_the_cores(mixed: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    """References are computed by BLAS on the cores of the machine, which the workers share."""
+    """References are computed by BLAS on the machine's cores, which the workers share."""
     monkeypatch.setattr("os.sched_getaffinity", lambda _pid: set(range(16)))
     threads = {
         options: HipDevice(options).worker_environment()["OPENBLAS_NUM_THREADS"]
@@ -235,7 +235,7 @@ def test_each_worker_has_its_part_of_the_cores(mixed: None, monkeypatch: pytest.
     [("gfx942", 2 * (262_144 + 8 * 4096) * KB), ("gfx90a", 2 * (131_072 + 8192) * KB)],
 )
 def test_a_cold_run_flushes_twice_the_caches(arch: str, expected: int) -> None:
-    """The last-level cache and the L2 of each die; a warm one flushes nothing."""
+    """It covers the last-level cache and the L2 of each die; a warm run flushes nothing."""
     (config,) = HipDevice(DeviceOptions(arch, cold=True)).worker_configs()
     assert config.flush_bytes == expected
     (config,) = HipDevice(DeviceOptions(arch)).worker_configs()
@@ -245,7 +245,7 @@ def test_a_cold_run_flushes_twice_the_caches(arch: str, expected: int) -> None:
 def test_the_salt_of_the_cache_is_all_that_a_library_depends_on(
     tools: DeviceOptions, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Compiler, its arguments, flags, target, CK Tile's headers and ours change it; where they lie does not."""
+    """Compiler, its arguments, flags, target, CK Tile's headers and ckh's change it; their location does not."""
 
     def salt(**changes: Any) -> bytes:
         return HipDevice(replace(tools, **changes)).cache_salt()
@@ -279,7 +279,7 @@ def test_the_salt_of_the_cache_is_all_that_a_library_depends_on(
 
 
 def test_what_the_headers_lack_is_unsupported(tools: DeviceOptions) -> None:
-    """Kernels are emitted for the headers that were found."""
+    """Kernels are emitted for the detected headers."""
     device = HipDevice(tools)
     kernels = conv_pool(Direction.FORWARD, GFX942, dtype="fp16")
     plain = next(kernel for kernel in kernels if kernel.pipeline == "mem" and not kernel.split_image)
@@ -300,7 +300,7 @@ def test_what_the_headers_lack_is_unsupported(tools: DeviceOptions) -> None:
     ],
 )
 def test_options_of_a_gpu_are_refused_on_the_host(options: DeviceOptions, name: str) -> None:
-    """Whoever asks the host for an architecture or a GPU is mistaken."""
+    """An architecture or a GPU for the host is an error."""
     assert name in NAMES
     with expect_refusal(UsageError, "inapplicable-option", "host", name) as caught:
         open_device("host", options)
@@ -308,14 +308,14 @@ def test_options_of_a_gpu_are_refused_on_the_host(options: DeviceOptions, name: 
 
 
 def test_an_unknown_kind_of_device_is_refused() -> None:
-    """The kinds are said."""
+    """The error names the kinds."""
     with expect_refusal(UsageError, "unknown-name", "cuda") as caught:
         open_device("cuda")
     expect_values(caught.value.hint, "host, hip, emulated")
 
 
 def test_opening_the_device_asks_the_driver_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No compiler, header or GPU is touched before it is needed."""
+    """No compiler, header or GPU is accessed before it is needed."""
     asked: list[int] = []
 
     def gpus() -> tuple[Gpu, ...]:

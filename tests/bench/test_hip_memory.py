@@ -1,4 +1,4 @@
-"""Memory of a GPU: guarded, filled with NaN, uploaded to once and restored when a kernel spoilt it."""
+"""GPU memory: guarded, filled with NaN, uploaded once and restored after a kernel overwrote it."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ pytestmark = pytest.mark.usefixtures("own_hip_library")
 
 @pytest.fixture
 def runtime(own_hip_library: Path) -> HipRuntime:
-    """Of the stub."""
+    """The runtime of the stub."""
     return HipRuntime(0)
 
 
 @pytest.fixture
 def memory(runtime: HipRuntime) -> HipMemory:
-    """Two inputs and room for five fp16 numbers."""
+    """Two inputs and space for five fp16 numbers."""
     memory = HipMemory(runtime, 4096)
     for values in (A, B):
         assert memory.add_input(values) is values
@@ -40,7 +40,7 @@ def memory(runtime: HipRuntime) -> HipMemory:
 
 @pytest.mark.parametrize("count", [1, 12, GUARD_BYTES])
 def test_writes_in_front_and_behind_are_counted(runtime: HipRuntime, count: int) -> None:
-    """Either side is named with its bytes until the guards are restored; the bytes between are free to be written."""
+    """Either side is reported with its bytes until the guards are restored; the bytes between may be written."""
     buffer = DeviceBuffer(runtime, 100)
     runtime.fill(buffer.address, 0, 100)
     assert buffer.overrun() == ""
@@ -53,7 +53,7 @@ def test_writes_in_front_and_behind_are_counted(runtime: HipRuntime, count: int)
 
 
 def test_a_reset_fills_output_and_workspace_with_nan(memory: HipMemory, runtime: HipRuntime) -> None:
-    """Of the workspace, as much as the kernel asked for."""
+    """In the workspace, as much as the kernel requested."""
     memory.provide_workspace(64)
     workspace = memory.pointers()[3]
     runtime.fill(workspace, 0, 64)
@@ -65,7 +65,7 @@ def test_a_reset_fills_output_and_workspace_with_nan(memory: HipMemory, runtime:
 
 
 def test_what_is_written_beside_is_named_once(memory: HipMemory, runtime: HipRuntime) -> None:
-    """Output and workspace are both guarded, and their guards are whole again after they were looked at."""
+    """Output and workspace are both guarded, and their guards are restored by the check."""
     memory.provide_workspace(10)
     _, _, output, workspace = memory.pointers()
     memory.reset(10)
@@ -77,7 +77,7 @@ def test_what_is_written_beside_is_named_once(memory: HipMemory, runtime: HipRun
 
 
 def test_the_result_is_what_was_written(memory: HipMemory, runtime: HipRuntime) -> None:
-    """In the shape and the type of the output."""
+    """It has the shape and the dtype of the output."""
     written = np.array([1, -2, 3, 0.5, 65504], np.float16)
     runtime.upload(memory.pointers()[2], written.ctypes.data, written.nbytes)
     assert memory.result().dtype == np.float16
@@ -85,7 +85,7 @@ def test_the_result_is_what_was_written(memory: HipMemory, runtime: HipRuntime) 
 
 
 def test_inputs_are_restored_if_they_changed(memory: HipMemory, runtime: HipRuntime) -> None:
-    """A changed byte is found and undone; nothing is said of inputs that are whole."""
+    """A changed byte is detected and restored; nothing is reported for intact inputs."""
     assert not memory.repair_inputs()
     _, b, _, _ = memory.pointers()
     runtime.fill(b + 39, 1, 1)
@@ -97,7 +97,7 @@ def test_inputs_are_restored_if_they_changed(memory: HipMemory, runtime: HipRunt
 
 
 def test_a_workspace_grows_and_stays(memory: HipMemory) -> None:
-    """Less than there is needs no new one."""
+    """A smaller request needs no new one."""
     memory.provide_workspace(100)
     first = memory.pointers()[3]
     memory.provide_workspace(50)
@@ -118,7 +118,7 @@ def test_a_workspace_that_there_is_no_memory_for_leaves_a_usable_one(
 
 
 def test_clearing_gives_memory_back(memory: HipMemory, runtime: HipRuntime) -> None:
-    """The buffers of inputs and output can not be used any more, and others take their place."""
+    """The buffers of inputs and output become invalid, and their memory is reused."""
     a, _, output, _ = memory.pointers()
     memory.clear()
     for address in (a, output):
@@ -131,7 +131,7 @@ def test_clearing_gives_memory_back(memory: HipMemory, runtime: HipRuntime) -> N
 
 
 def test_the_flush_buffer_is_made_once_and_only_if_wanted(memory: HipMemory, runtime: HipRuntime) -> None:
-    """It is asked for by every kernel."""
+    """It is requested by every kernel."""
     address, size = memory.flush_buffer()
     assert (size, memory.flush_buffer()) == (4096, (address, 4096))
     runtime.fill(address, 1, size)
@@ -139,7 +139,7 @@ def test_the_flush_buffer_is_made_once_and_only_if_wanted(memory: HipMemory, run
 
 
 def test_a_probe_finds_an_error_that_lasts(memory: HipMemory, own_hip_library: Path) -> None:
-    """It says nothing while the GPU works, and raises from the kernel on that broke it."""
+    """It raises only after the kernel that broke the GPU."""
     memory.probe()
     stub = ctypes.CDLL(str(own_hip_library))
     stub.stub_arm(b"stub_launch=700!")
@@ -156,13 +156,13 @@ def test_a_probe_finds_an_error_that_lasts(memory: HipMemory, own_hip_library: P
         (1, 1 << 20, 1),
         (3, 0, 3),
         (0, 0, 1),
-        (0, 3 * GUARD_BYTES, 2),  # an operand begins where a page does
+        (0, 3 * GUARD_BYTES, 2),  # an operand begins at a page boundary
         (0, 10 * 3 * GUARD_BYTES - 1, 10),
         (0, 1 << 30, 64),
     ],
 )
 def test_operands_are_copied_to_take_turns(runtime: HipRuntime, rotating: int, rotating_bytes: int, sets: int) -> None:
-    """As many sets as are wanted, or as outlast the caches, at most 64; the first one's result is checked."""
+    """As many sets as requested, or as exceed the caches, at most 64; the first one's result is checked."""
     memory = HipMemory(runtime, 0, rotating, rotating_bytes)
     for values in (A, B):
         memory.add_input(values)
@@ -187,7 +187,7 @@ def test_operands_are_copied_to_take_turns(runtime: HipRuntime, rotating: int, r
 
 
 def test_the_next_problem_has_copies_of_its_own(runtime: HipRuntime) -> None:
-    """Those of the last one are given back."""
+    """The copies of the previous problem are freed."""
     memory = HipMemory(runtime, 0, 2)
     for values in (A, A + 1):
         memory.clear()

@@ -1,4 +1,4 @@
-"""The HIP runtime by ctypes: what it is asked for, and what its failures say."""
+"""The HIP runtime through ctypes: calls, and messages of failures."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.usefixtures("own_hip_library")
 
 
 def test_bytes_go_to_the_gpu_and_come_back() -> None:
-    """What is uploaded is downloaded again, and what is filled has the byte, at an address that is not the host's."""
+    """Uploaded data are downloaded unchanged, and a fill sets the byte, at an address that is not the host's."""
     runtime = HipRuntime(0)
     sent = np.arange(100, dtype=np.int16)
     address = runtime.allocate(300)
@@ -33,7 +33,7 @@ def test_bytes_go_to_the_gpu_and_come_back() -> None:
 
 
 def test_a_failed_call_says_what_failed() -> None:
-    """The error has the function, what HIP calls it and its number, and is no lack of memory."""
+    """The error has the function, HIP's name and number, and is not a lack of memory."""
     runtime = HipRuntime(0)
     with pytest.raises(HipError) as caught:
         runtime.free(4096)
@@ -42,7 +42,7 @@ def test_a_failed_call_says_what_failed() -> None:
 
 
 def test_a_lack_of_memory_is_told_from_other_errors(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It has its own type and says how much was wanted; less can be had afterwards."""
+    """It has its own type and states the requested size; less can be allocated afterwards."""
     monkeypatch.setenv("CKH_STUB_MEMORY", "1000000")
     runtime = HipRuntime(0)
     with pytest.raises(HipMemoryError) as caught:
@@ -52,7 +52,7 @@ def test_a_lack_of_memory_is_told_from_other_errors(monkeypatch: pytest.MonkeyPa
 
 
 def test_an_error_is_forgotten_when_it_was_raised(own_hip_library: Path) -> None:
-    """A kernel that asks HIP for the last error is not told of ours."""
+    """A kernel that queries HIP's last error does not get ckh's."""
     runtime = HipRuntime(0)
     with pytest.raises(HipError):
         runtime.free(4096)
@@ -70,7 +70,7 @@ def test_an_error_is_forgotten_when_it_was_raised(own_hip_library: Path) -> None
 def test_a_gpu_that_is_not_there_is_a_device_error(
     monkeypatch: pytest.MonkeyPatch, gpus: str, gpu: int, message: str
 ) -> None:
-    """Whether there is none or not that one, the message says so."""
+    """The message tells whether there is no GPU or not this one."""
     monkeypatch.setenv("CKH_STUB_GPUS", gpus)
     with pytest.raises(DeviceError) as caught:
         HipRuntime(gpu)
@@ -78,7 +78,7 @@ def test_a_gpu_that_is_not_there_is_a_device_error(
 
 
 def test_a_runtime_that_cannot_be_loaded_is_a_device_error(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """A file that is no library is named with the loader's reason."""
+    """A file that is not a library is named with the loader's reason."""
     wrong = tmp_path / "libamdhip64.so"
     wrong.write_text("hello")
     monkeypatch.setenv("CKH_HIP_LIBRARY", str(wrong))
@@ -89,7 +89,7 @@ def test_a_runtime_that_cannot_be_loaded_is_a_device_error(monkeypatch: pytest.M
 
 
 def test_a_library_that_is_no_runtime_is_a_device_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The function that it lacks is named."""
+    """The missing function is named."""
     monkeypatch.setenv("CKH_HIP_LIBRARY", "libc.so.6")
     with expect_refusal(DeviceError, "no-hip-runtime", "hipGetDeviceCount"):
         HipRuntime(0)
@@ -98,7 +98,7 @@ def test_a_library_that_is_no_runtime_is_a_device_error(monkeypatch: pytest.Monk
 def test_the_runtime_is_looked_for_in_rocm_path(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, own_hip_library: Path
 ) -> None:
-    """Without a library of its own, ROCM_PATH's is taken."""
+    """Without a requested library, that of ROCM_PATH is used."""
     (tmp_path / "lib").mkdir()
     own_hip_library.rename(tmp_path / "lib" / "libamdhip64.so")
     monkeypatch.delenv("CKH_HIP_LIBRARY")

@@ -1,4 +1,4 @@
-"""Finding hipcc and the headers of CK Tile: who is asked first, and what is said when there are none."""
+"""Discovery of hipcc and CK Tile's headers: precedence, and errors."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ PLACES = ("flag", "HIPCC", "ROCM_PATH", "PATH", "opt")
 
 @pytest.fixture
 def opt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """What is looked at in the place of /opt/rocm."""
+    """The folder that replaces /opt/rocm."""
     monkeypatch.setattr(hip_toolchain, "_DEFAULT_ROCM", str(tmp_path / "opt"))
     return tmp_path / "opt"
 
 
 def test_the_first_place_that_has_a_compiler_wins(tmp_path: Path, opt: Path) -> None:
-    """The flag is before HIPCC, then ROCM_PATH, PATH and /opt/rocm; where ROCM_PATH has none, the next is taken."""
+    """The flag precedes HIPCC, ROCM_PATH, PATH and /opt/rocm; if ROCM_PATH has none, the next is used."""
     found = {place: FakeHipcc(version=place).write(tmp_path / place / "bin/hipcc") for place in PLACES}
     environ = {
         "HIPCC": str(found["HIPCC"]),
@@ -55,17 +55,17 @@ def test_the_first_place_that_has_a_compiler_wins(tmp_path: Path, opt: Path) -> 
 
 
 def test_a_compiler_may_have_arguments(tmp_path: Path) -> None:
-    """What follows the program is passed on, and a program in PATH need not say where it is."""
+    """Arguments after the program are passed on, and a program in PATH needs no path."""
     FakeHipcc().write(tmp_path / "bin/my-hipcc")
     environ = {"HIPCC": "my-hipcc --verbose '-DNAME=a b'", "PATH": f"{tmp_path}/bin:/usr/bin:/bin"}
-    # The fake tells its version only if it is asked for that alone.
+    # The fake prints its version only if that is the only argument.
     (tmp_path / "bin/my-hipcc").write_text("#!/bin/sh\necho $# arguments\n", encoding="utf-8")
     expected = (str(tmp_path / "bin/my-hipcc"), "--verbose", "-DNAME=a b")
     assert find_hipcc(None, environ) == Compiler(expected, "3 arguments")
 
 
 def test_rocm_may_be_in_a_folder_with_a_space(tmp_path: Path, opt: Path) -> None:
-    """ROCM_PATH is a path and no command line."""
+    """ROCM_PATH is a path and not a command line."""
     path = FakeHipcc().write(tmp_path / "my rocm/bin/hipcc")
     environ = {"ROCM_PATH": str(tmp_path / "my rocm"), "PATH": "/usr/bin:/bin"}
     assert find_hipcc(None, environ).command == (str(path),)
@@ -73,7 +73,7 @@ def test_rocm_may_be_in_a_folder_with_a_space(tmp_path: Path, opt: Path) -> None
 
 @pytest.mark.parametrize("text", ["/nonexistent/hipcc", "missing-hipcc", "'", "false", "''", "  "])
 def test_a_wrong_compiler_is_one_clear_line(text: str) -> None:
-    """One that was asked for and does not run is refused by name; no other is taken instead."""
+    """A requested one that does not run is refused by name; no other is used instead."""
     for wanted, environ in ((text, {"HIPCC": "true"}), (None, {"HIPCC": text})):
         with pytest.raises(DeviceError) as caught:
             find_hipcc(wanted, {"PATH": "/usr/bin:/bin", **environ})
@@ -83,7 +83,7 @@ def test_a_wrong_compiler_is_one_clear_line(text: str) -> None:
 
 
 def test_a_broken_compiler_of_rocm_is_not_passed_over(tmp_path: Path, opt: Path) -> None:
-    """That ROCM_PATH has a hipcc that fails is said, though PATH has another."""
+    """A failing hipcc of ROCM_PATH is reported, though PATH has another."""
     broken = tmp_path / "rocm/bin/hipcc"
     broken.parent.mkdir(parents=True)
     broken.write_text("#!/bin/sh\nexit 1\n", encoding="utf-8")
@@ -95,7 +95,7 @@ def test_a_broken_compiler_of_rocm_is_not_passed_over(tmp_path: Path, opt: Path)
 
 
 def test_the_first_place_that_has_headers_wins(tmp_path: Path, opt: Path) -> None:
-    """The flag is before CK_TILE_INCLUDE, then ROCM_PATH, the ROCm of the compiler and /opt/rocm."""
+    """The flag precedes CK_TILE_INCLUDE, ROCM_PATH, the compiler's ROCm and /opt/rocm."""
     places = ("flag", "CK_TILE_INCLUDE", "ROCM_PATH", "compiler", "opt")
     for place in places:
         write_headers(tmp_path / place / "include")
@@ -116,7 +116,7 @@ def test_the_first_place_that_has_headers_wins(tmp_path: Path, opt: Path) -> Non
 
 
 def test_missing_headers_are_said_with_where_they_were_looked_for(tmp_path: Path, opt: Path) -> None:
-    """All folders that were tried are named; a compiler at the root of the file system has none of its own."""
+    """All searched folders are named; a compiler at the root of the file system has none."""
     hipcc = Compiler((str(tmp_path / "bin/hipcc"),), "1")
     with pytest.raises(DeviceError) as caught:
         find_ck_tile(None, hipcc, {"ROCM_PATH": f"{tmp_path}/rocm"})
@@ -130,7 +130,7 @@ def test_missing_headers_are_said_with_where_they_were_looked_for(tmp_path: Path
 
 @pytest.mark.parametrize("variable", [False, True])
 def test_a_wrong_folder_of_headers_is_refused(tmp_path: Path, opt: Path, variable: bool) -> None:
-    """One that was asked for is not replaced by ROCm's, which is complete."""
+    """A requested one is not replaced by ROCm's, which is complete."""
     write_headers(opt / "include")
     wanted, environ = (None, {"CK_TILE_INCLUDE": str(tmp_path)}) if variable else (str(tmp_path), {})
     with expect_refusal(DeviceError, "no-headers"):
@@ -148,7 +148,7 @@ def test_a_wrong_folder_of_headers_is_refused(tmp_path: Path, opt: Path, variabl
     ],
 )
 def test_clang_19_is_warned_of(version: str, warns: bool) -> None:
-    """It moves barriers in GPU code; the advice names a compiler that does not."""
+    """It moves barriers in GPU code; the advice names an unaffected compiler."""
     warning = compiler_warning(Compiler(("hipcc",), version))
     assert bool(warning) is warns
     assert not warns or ("clang 19 moves barriers" in warning and "clang 20 or newer" in warning)

@@ -1,4 +1,4 @@
-"""What a resumed run takes from its journal: the rows that count, in little memory, whatever the journal's size."""
+"""State of a resumed run from its journal: the final rows, in little memory, whatever the journal's size."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_the_rows_that_count_are_the_journals(tmp_path: Path, seed: int) -> None
 
 
 def test_a_row_replaces_what_another_device_measured() -> None:
-    """Rows that are added replace their pair's, and all of their problem by another device."""
+    """Added rows replace their pair's, and all of their problem by another device."""
     first = ResultRow("r", "p", "k1", Status.OK, "", 2.0, loops=3)
     results = PairResults([first, replace(first, kernel="k0"), replace(first, latency_ms=1.0)])
     assert results.times("p") == {"k0": 2.0, "k1": 1.0}
@@ -104,7 +104,7 @@ def test_runs_plans_and_looks_are_kept(tmp_path: Path) -> None:
 
 
 def test_damaged_lines_are_refused(tmp_path: Path) -> None:
-    """A damaged line ends it with its number, as for every reader of journals."""
+    """A damaged line is an error with its number, as for every reader of journals."""
     folder = write(tmp_path / "run", [_RUN])
     with (folder / JOURNAL_NAME).open("a", encoding="ascii") as file:
         file.write('{"kind": "result"}\n')
@@ -113,7 +113,7 @@ def test_damaged_lines_are_refused(tmp_path: Path) -> None:
 
 
 def test_a_row_takes_some_bytes(tmp_path: Path) -> None:
-    """Twice the rows take less than 40 bytes more for each of them, of which a journal's line has 350."""
+    """Each additional row takes less than 40 bytes; a journal's line has 350."""
     peaks = []
     for problems in (5, 10):
         rows = [

@@ -1,4 +1,4 @@
-"""What the journal's writer leaves on the disk when the disk is full, a process is killed, or two write at once."""
+"""Files left by the journal's writer when the disk is full, a process is killed, or two write at once."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ WRONG: list[dict[str, Any]] = [
 
 
 def write_rows(folder: Path, *rows: ResultRow) -> bytes:
-    """A journal with these rows; its content."""
+    """Write a journal with these rows; returns its content."""
     writer = JournalWriter(folder)
     writer.start_run(RUN)
     for row in rows:
@@ -68,7 +68,7 @@ def write_rows(folder: Path, *rows: ResultRow) -> bytes:
 
 
 def fill_disk_after(count: int) -> Callable[[int, bytes], int]:
-    """An os.write for a disk with so many bytes left; the last write is a partial one."""
+    """An os.write for a disk with `count` free bytes; the last write is a partial one."""
     write, left = os.write, [count]
 
     def limited(descriptor: int, data: bytes) -> int:
@@ -82,7 +82,7 @@ def fill_disk_after(count: int) -> Callable[[int, bytes], int]:
 
 
 def test_all_that_is_written_is_read_back(tmp_path: Path) -> None:
-    """Run, rows and end come back as they were, in their order."""
+    """Run, rows and end are read back as written, in order."""
     writer = JournalWriter(tmp_path)
     end = EndRecord("run", "complete", 1.5, {"compile": 0.5})
     failure = ResultRow("run", "problem", "kernel", Status.CRASH, "killed by SIGSEGV")
@@ -95,7 +95,7 @@ def test_all_that_is_written_is_read_back(tmp_path: Path) -> None:
 
 
 def test_a_row_survives_without_closing(tmp_path: Path) -> None:
-    """A row is in the file as soon as it is added, whatever becomes of the process."""
+    """A row is in the file as soon as it is added, even if the process dies."""
     writer = JournalWriter(tmp_path)
     writer.start_run(RUN)
     for count, row in enumerate(ROWS, 1):
@@ -105,7 +105,7 @@ def test_a_row_survives_without_closing(tmp_path: Path) -> None:
 
 
 def test_a_full_disk_leaves_no_half_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Wherever in a row the disk is full, DataError says so and exactly the rows before it are in the file."""
+    """Wherever in a row the disk is full, there is a DataError and exactly the rows before it are in the file."""
     before = write_rows(tmp_path, *ROWS[:2])
     size = len(before) - before.rfind(b"\n", 0, -1) - 1
     for count in (0, 1, size // 2, size - 1):
@@ -120,7 +120,7 @@ def test_a_full_disk_leaves_no_half_line(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 def test_rows_of_one_piece_are_written_all_or_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """When the disk is full after the first of two rows, neither is kept."""
+    """If the disk is full after the first of two rows, neither is kept."""
     before = write_rows(tmp_path, ROWS[0])
     size = len(before) - before.rfind(b"\n", 0, -1) - 1
     writer = JournalWriter(tmp_path)
@@ -140,7 +140,7 @@ def test_partial_writes_are_completed(tmp_path: Path, monkeypatch: pytest.Monkey
 
 
 def test_a_last_line_cut_anywhere_reads_as_the_rows_before(tmp_path: Path) -> None:
-    """Of a row cut at any byte, nothing is read; only without its line's end it is whole."""
+    """Of a row cut at any byte, nothing is read; only without its newline it is complete."""
     content = write_rows(tmp_path, *ROWS)
     start = content.rfind(b"\n", 0, -1) + 1
     path = tmp_path / "journal.jsonl"
@@ -151,7 +151,7 @@ def test_a_last_line_cut_anywhere_reads_as_the_rows_before(tmp_path: Path) -> No
 
 
 def test_a_last_line_cut_anywhere_is_mended(tmp_path: Path) -> None:
-    """A writer cuts off what is left of a row, and its own rows follow on a line of their own."""
+    """A writer removes a truncated row, and its own rows follow on a new line."""
     content = write_rows(tmp_path, *ROWS)
     start = content.rfind(b"\n", 0, -1) + 1
     path = tmp_path / "journal.jsonl"
@@ -165,7 +165,7 @@ def test_a_last_line_cut_anywhere_is_mended(tmp_path: Path) -> None:
 
 
 def test_a_damaged_line_in_the_middle_is_an_error(tmp_path: Path) -> None:
-    """Damage that no kill explains is not skipped: the message has the line's number."""
+    """Damage that no kill explains is not skipped: the message has the line number."""
     lines = write_rows(tmp_path, *ROWS).splitlines(keepends=True)
     lines[2] = lines[2][:20] + b"\n"
     (tmp_path / "journal.jsonl").write_bytes(b"".join(lines))
@@ -183,14 +183,14 @@ def test_only_one_process_writes(tmp_path: Path) -> None:
 
 
 def test_a_folder_that_cannot_be_made_is_an_error(tmp_path: Path) -> None:
-    """A file where the folder should be gives a DataError."""
+    """A file in place of the folder gives a DataError."""
     (tmp_path / "file").write_text("", encoding="utf-8")
     with expect_refusal(OutputError, "unwritable"):
         JournalWriter(tmp_path / "file")
 
 
 def test_numbers_that_are_none_are_never_written(tmp_path: Path) -> None:
-    """NaN is not JSON: a row with it is refused and leaves no trace."""
+    """NaN is not valid JSON: a row with it is refused and leaves no trace."""
     writer = JournalWriter(tmp_path)
     with pytest.raises(ValueError, match="JSON"):
         writer.add(ResultRow("run", "problem", "kernel", Status.OK, latency_ms=float("nan")))
@@ -200,9 +200,9 @@ def test_numbers_that_are_none_are_never_written(tmp_path: Path) -> None:
 
 
 def test_a_journal_above_two_gigabytes_is_not_cut(tmp_path: Path) -> None:
-    """What one read of the system cannot give, 2 GiB and more, stays as it is; half a line at its end is cut off.
+    """A file above the size of a single system read, 2 GiB, is kept; a truncated last line is removed.
 
-    The file is sparse: between its rows there is a hole of 2.2 GB that takes no room on the disk.
+    The file is sparse: between its rows there is a hole of 2.2 GB that takes no disk space.
     """
     head = write_rows(tmp_path, *ROWS)
     path = tmp_path / "journal.jsonl"
@@ -237,7 +237,7 @@ def test_reads_that_give_less_cut_nothing(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def test_lines_that_are_too_long_are_damaged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A line above the limit is not taken into memory: it is one damaged line; the others keep their numbers."""
+    """A line above the limit is not read into memory: it is one damaged line; the others keep their numbers."""
     content = write_rows(tmp_path, *ROWS)
     first, second, third, fourth = content.splitlines(keepends=True)
     path = tmp_path / "journal.jsonl"
@@ -260,7 +260,7 @@ def test_lines_that_are_too_long_are_damaged(tmp_path: Path, monkeypatch: pytest
 def test_a_run_that_cannot_start_leaves_nothing(
     tmp_path: Path, full_after: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """When the disk is full before a new run's plan is written, neither file nor folder stays."""
+    """If the disk is full before a new run's plan is written, neither file nor folder remains."""
     plan: list[PlanRecord | TaskRecord] = [
         PlanRecord("run", ("kernel",) * 100),
         TaskRecord("run", "problem", tuple(range(100))),
@@ -274,7 +274,7 @@ def test_a_run_that_cannot_start_leaves_nothing(
 
 
 def test_a_run_that_cannot_replace_another_leaves_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """When the disk is full while a journal is replaced, the old one is whole, and its lock is given up."""
+    """If the disk is full while a journal is replaced, the old one is intact, and its lock is released."""
     before = write_rows(tmp_path, *ROWS)
     writer = JournalWriter(tmp_path, replace=True)
     with monkeypatch.context() as patch:
@@ -312,7 +312,7 @@ def test_a_run_that_cannot_replace_another_leaves_it(tmp_path: Path, monkeypatch
     ],
 )
 def test_json_of_the_wrong_type_is_a_damaged_line(tmp_path: Path, text: str) -> None:
-    """Whatever a line holds, it is a record or damage with its number, and the rows around it can be had."""
+    """Any line is either a record or damage with its number, and the rows around it can be read."""
     content = write_rows(tmp_path, *ROWS).splitlines(keepends=True)
     path = tmp_path / "journal.jsonl"
     path.write_bytes(b"".join([*content[:2], text.encode() + b"\n", *content[2:]]))

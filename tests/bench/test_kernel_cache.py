@@ -1,4 +1,4 @@
-"""The cache of kernels: what comes out is what was put in, or nothing; and nothing of dead processes stays."""
+"""The kernel cache: libraries are returned unchanged, or not at all; and nothing of dead processes remains."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ DAMAGES = {"short": 300, "long": 1000}
 
 @pytest.fixture
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> KernelCache:
-    """An empty one."""
+    """An empty cache."""
     monkeypatch.setenv("CKH_CACHE_DIR", str(tmp_path / "cache"))
     assert KernelCache().folder == cache_dir("kernels")
     return KernelCache()
@@ -42,7 +42,7 @@ def put(cache: KernelCache, folder: Path, content: bytes, binary: Binary | None)
 
 
 def build(count: int) -> list[Built]:
-    """Right kernels."""
+    """Build right kernels."""
     device = FaultyDevice(*[GOOD] * count)
     return list(KernelBuilder(device).build(device.kernels, 1, lambda _count, _text: None).values())
 
@@ -50,7 +50,7 @@ def build(count: int) -> list[Built]:
 @pytest.mark.parametrize("binary", [BINARY, None])
 @pytest.mark.parametrize("content", [b"", b"content" * 1000])
 def test_what_is_put_in_comes_out(cache: KernelCache, tmp_path: Path, content: bytes, binary: Binary | None) -> None:
-    """The library is at the front of its file, and what is known of it is read back."""
+    """The library is at the beginning of its file, and its metadata is read back."""
     path = put(cache, tmp_path, content, binary)
     assert path.read_bytes().startswith(content)
     found = cache.find(KEY)
@@ -60,7 +60,7 @@ def test_what_is_put_in_comes_out(cache: KernelCache, tmp_path: Path, content: b
 
 
 def test_whatever_is_damaged_is_not_found(cache: KernelCache, tmp_path: Path, reliability: str) -> None:
-    """Any bytes changed, cut off, put in or put behind."""
+    """Any bytes changed, cut off, inserted or appended."""
     rng = random.Random(3)
     path = put(cache, tmp_path, rng.randbytes(5000), BINARY)
     whole = path.read_bytes()
@@ -80,7 +80,7 @@ def test_whatever_is_damaged_is_not_found(cache: KernelCache, tmp_path: Path, re
 
 
 def test_a_damaged_library_is_built_again(cache: KernelCache) -> None:
-    """A kernel whose file was cut off is compiled and whole again, and the others are not compiled."""
+    """A kernel whose file was truncated is compiled again, and the others are not."""
     first = build(2)
     libraries = [cache.folder / one.library for one in first]
     contents = [library.read_bytes() for library in libraries]
@@ -89,12 +89,12 @@ def test_a_damaged_library_is_built_again(cache: KernelCache) -> None:
     assert build(2) == first
     again = [library.read_bytes() for library in libraries]
     assert again[1] == contents[1]
-    assert again[0].partition(KNOWN)[0] == contents[0].partition(KNOWN)[0]  # what follows tells how long it took
+    assert again[0].partition(KNOWN)[0] == contents[0].partition(KNOWN)[0]  # followed by the compile time
     assert [library.stat().st_mtime_ns == time for library, time in zip(libraries, times, strict=True)] == [False, True]
 
 
 def test_a_library_that_others_can_write_is_not_loaded(cache: KernelCache) -> None:
-    """It is an error that says what is wrong, and not a kernel."""
+    """It is an error with the reason, and not a kernel."""
     (built,) = build(1)
     assert built.status is Status.OK
     library = cache.path(built.source_hash)
@@ -105,7 +105,7 @@ def test_a_library_that_others_can_write_is_not_loaded(cache: KernelCache) -> No
 
 
 def test_a_workshop_is_gone_when_it_is_left(cache: KernelCache) -> None:
-    """With all that is in it, and when an error leaves it."""
+    """All its contents are removed, also after an error."""
     workshop = cache.workshop()
     (workshop.__enter__() / "source").write_text("text", encoding="utf-8")
     assert len(list(cache.folder.iterdir())) == 1
@@ -114,7 +114,7 @@ def test_a_workshop_is_gone_when_it_is_left(cache: KernelCache) -> None:
 
 
 def test_workshops_of_the_dead_are_removed_and_of_the_living_are_not(cache: KernelCache) -> None:
-    """A process that is killed leaves its folder, until somebody compiles again."""
+    """A killed process leaves its folder, until another process compiles."""
     program = (
         "import sys\nfrom ckh.bench.compilation.kernel_cache import KernelCache\n"
         "with KernelCache().workshop() as folder:\n"

@@ -1,4 +1,4 @@
-"""Matrices: every combination once, each with a problem it can run, and findings that tell what really happened."""
+"""Matrices: every combination once, each with a problem that it can run, and accurate findings."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ WRONG = Fault("for (int64_t i = 0; i < size(*p); ++i) out[i] = 3; return 0;")
 
 
 def findings(device: FaultyDevice, cases: Sequence[Case[Any, Any]], *, run: bool = True) -> list[Finding]:
-    """Try cases without ever stopping."""
+    """Try all cases without stopping."""
     return list(try_cases(Driver(device, LIMITS, lambda: False, CONFIGS), cases, run=run))
 
 
 @pytest.mark.parametrize(("name", "count"), [("pipelines", 8), ("schedulers", 16), ("options", 16)])
 def test_a_matrix_has_every_combination_once(name: str, count: int) -> None:
-    """Each direction and number of dimensions has all of its cases, no two of them the same."""
+    """Each direction and number of dimensions has all of its cases, without duplicates."""
     cases = matrix(name, load_arch("gfx942"), ALL, (2, 3), "fp16")
     assert len(cases) == 3 * 2 * count
     assert len({(case.kernel.variant, case.kernel.ndim_spatial, case.label) for case in cases}) == len(cases)
@@ -59,7 +59,7 @@ def test_pipelines_and_schedulers_are_all_there() -> None:
 
 
 def test_options_include_every_specialization() -> None:
-    """No specialization is forgotten."""
+    """No specialization is missing."""
     cases = matrix("options", load_arch("gfx942"), (Direction.BWD_WEIGHT,), (2,), "bf16")
     assert {case.kernel.specialization for case in cases} == set(SPECIALIZATIONS)
 
@@ -67,7 +67,7 @@ def test_options_include_every_specialization() -> None:
 @pytest.mark.parametrize("name", list(MATRICES))
 @pytest.mark.parametrize("arch", ["gfx90a", "gfx942", "gfx950"])
 def test_no_case_is_refused_for_its_problem(name: str, arch: str) -> None:
-    """What a kernel is refused for is the kernel: every problem meets its conditions."""
+    """Refusals depend on the kernel only: every problem meets its conditions."""
     spec = load_arch(arch)
     for case in matrix(name, spec, ALL, (2, 3), "fp16"):
         if not CONV_RULES.check(case.kernel, spec):
@@ -75,7 +75,7 @@ def test_no_case_is_refused_for_its_problem(name: str, arch: str) -> None:
 
 
 def test_unknown_matrices_and_dtypes_are_refused() -> None:
-    """A matrix that is not there, or an element type the architecture does not run."""
+    """An unknown matrix, or an element type that the architecture does not run."""
     host = load_arch("host")
     with expect_refusal(UsageError, "unknown-name", "tiles"):
         matrix("tiles", host, ALL, (2,), "fp32")
@@ -85,7 +85,7 @@ def test_unknown_matrices_and_dtypes_are_refused() -> None:
 
 @pytest.mark.slow
 def test_findings_tell_what_happened() -> None:
-    """Right, wrong, crashed, hung, and refused by a rule: each case has its own status and hurts no other."""
+    """Right, wrong, crashed, hung, and refused by a rule: each case has its own status and does not affect others."""
     device = FaultyDevice(GOOD, WRONG, SEGFAULT, HANG, GOOD)
     some = matrix("pipelines", load_arch("host"), (Direction.FORWARD,), (2,), "fp32")[0]
     cases = [replace(some, kernel=kernel, label=str(i)) for i, kernel in enumerate(device.kernels)]
@@ -99,7 +99,7 @@ def test_findings_tell_what_happened() -> None:
 
 
 def test_a_library_of_another_kernel_is_found_out() -> None:
-    """The name is the one that the library gives itself."""
+    """The name is the one reported by the library."""
     source = GOOD.source.replace('extern "C" {', 'extern "C" {\nconst char* ckh_name(void) { return "compv3"; }')
 
     class Swapped(FaultyDevice):
@@ -114,7 +114,7 @@ def test_a_library_of_another_kernel_is_found_out() -> None:
 
 
 def test_without_running_kernels_are_only_loaded() -> None:
-    """A kernel that would crash is ok when it is not run."""
+    """A kernel that would crash is ok if it is not run."""
     device = FaultyDevice(SEGFAULT)
     some = matrix("pipelines", load_arch("host"), (Direction.FORWARD,), (2,), "fp32")[0]
     (found,) = findings(device, [replace(some, kernel=device.kernels[0])], run=False)

@@ -1,4 +1,4 @@
-"""What a worker says of kernels whose runs are not equal: rounded parts may differ, and nothing else."""
+"""Worker replies for kernels whose runs differ: rounded partial sums may differ, and nothing else."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from tests.refusals import expect_values
 if TYPE_CHECKING:
     from pathlib import Path
 
-# A product of rcr matrices of bf16 or fp32 in four parts, which each run adds in another order, all rounded. The runs
-# from the first on that is named forget a part; those that are timed count like others.
+# A product of rcr matrices of bf16 or fp32 in four parts, added by each run in another order, all rounded. Runs from
+# the given one on omit a part; timed runs count too.
 _KERNEL = """
 #include <stdint.h>
 #include <string.h>
@@ -67,7 +67,7 @@ _NEVER = 1_000_000
 
 
 def answers(folder: Path, dtype: str, split_k: int, *, turn: int = 1, forgets: int = _NEVER) -> list[Reply]:
-    """The replies to measuring and to timing a kernel of four parts, in one order each time if turn is 0."""
+    """Replies to measuring and timing a kernel of four parts, in the same order each time if turn is 0."""
     bits = {"bf16": "16", "fp32": "32"}[dtype]
     text = _KERNEL.replace("@bits@", bits).replace("@turn@", str(turn)).replace("@forgets@", str(forgets))
     source, library = folder / "kernel.c", folder / "kernel.so"
@@ -92,7 +92,7 @@ def answers(folder: Path, dtype: str, split_k: int, *, turn: int = 1, forgets: i
 
 @pytest.mark.parametrize("dtype", ["bf16", "fp32"])
 def test_parts_that_are_added_in_another_order_each_time_are_right(tmp_path: Path, dtype: str) -> None:
-    """Of a problem whose K is split, other bits in every run are all right."""
+    """For a problem with split K, different bits in every run are all right."""
     assert [(reply.status, reply.message) for reply in answers(tmp_path, dtype, 4)] == [(Status.OK, "")] * 2
 
 
@@ -106,7 +106,7 @@ def test_another_order_of_what_is_not_split_is_a_race(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("dtype", "split_k"), [("bf16", 4), ("fp32", 4), ("fp32", 1)])
 @pytest.mark.parametrize("forgets", [1, 4])
 def test_a_part_that_later_runs_forget_is_found(tmp_path: Path, dtype: str, split_k: int, forgets: int) -> None:
-    """Whether the second run or only the timed ones are wrong, it is no time of a right kernel."""
+    """Whether the second run or only the timed ones are wrong, the kernel fails."""
     measured, timed = answers(tmp_path, dtype, split_k, turn=int(split_k > 1), forgets=forgets)
     assert (measured.samples_ns, timed.samples_ns, timed.status) == ((), (), Status.WRONG_RESULT)
     if split_k > 1:

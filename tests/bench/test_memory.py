@@ -1,4 +1,4 @@
-"""The host's memory as kernels see it."""
+"""Host memory as used by kernels."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ B = np.arange(4, dtype=np.float32)
 
 @pytest.fixture
 def memory() -> HostMemory:
-    """Two inputs and room for five numbers."""
+    """Two inputs and space for five numbers."""
     memory = HostMemory()
     memory.add_input(A)
     memory.add_input(B)
@@ -26,7 +26,7 @@ def memory() -> HostMemory:
 
 
 def test_pointers_are_of_inputs_output_and_workspace(memory: HostMemory) -> None:
-    """A kernel finds the operands, and what it writes is the result."""
+    """A kernel reads the operands, and its output is the result."""
     memory.provide_workspace(8)
     a, b, output, workspace = memory.pointers()
     assert ctypes.string_at(a, A.nbytes) == A.tobytes()
@@ -39,7 +39,7 @@ def test_pointers_are_of_inputs_output_and_workspace(memory: HostMemory) -> None
 
 @pytest.mark.parametrize("dtype", ["fp32", "fp16", "bf16"])
 def test_a_reset_fills_the_output_with_nan(memory: HostMemory, dtype: str) -> None:
-    """Of whatever type."""
+    """This holds for all floating-point types."""
     element = element_type(dtype)
     memory.clear()
     memory.set_output((2, 3), element)
@@ -50,7 +50,7 @@ def test_a_reset_fills_the_output_with_nan(memory: HostMemory, dtype: str) -> No
 
 
 def test_a_reset_fills_an_output_of_integers_with_what_no_kernel_writes(memory: HostMemory) -> None:
-    """There is no NaN among them; another type's output has NaN again."""
+    """Integers have no NaN; another type's output has NaN again."""
     element = element_type("int32")
     memory.set_output((3,), element)
     memory.reset(0)
@@ -61,7 +61,7 @@ def test_a_reset_fills_an_output_of_integers_with_what_no_kernel_writes(memory: 
 
 
 def test_a_reset_fills_the_workspace_that_is_asked_for(memory: HostMemory) -> None:
-    """As far as a kernel uses it, and of a large one the first megabytes."""
+    """As far as a kernel uses it; of a large one, the first megabytes."""
     memory.provide_workspace(WORKSPACE_FILL_BYTES + 100)
     workspace = memory.pointers()[3]
     memory.reset(10)
@@ -71,7 +71,7 @@ def test_a_reset_fills_the_workspace_that_is_asked_for(memory: HostMemory) -> No
 
 
 def test_what_is_written_beside_is_named_once(memory: HostMemory) -> None:
-    """Output and workspace are both guarded, and their guards are whole again after they were looked at."""
+    """Output and workspace are both guarded, and their guards are restored by the check."""
     memory.provide_workspace(10)
     _, _, output, workspace = memory.pointers()
     ctypes.memset(output + 20, 0, 2)
@@ -82,7 +82,7 @@ def test_what_is_written_beside_is_named_once(memory: HostMemory) -> None:
 
 
 def test_a_workspace_grows_and_stays(memory: HostMemory) -> None:
-    """Less than there is needs no new one."""
+    """A smaller request needs no new one."""
     memory.provide_workspace(100_000)
     first = memory.pointers()[3]
     memory.provide_workspace(50)

@@ -1,4 +1,4 @@
-"""Plans: which kernels are measured on which problems, in an order that follows from the seed."""
+"""Plans: kernels measured on each problem, in an order determined by the seed."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def host() -> ArchSpec:
 
 
 def orders(plan: Plan) -> dict[str, list[str]]:
-    """The names of each problem's kernels, in order, by the canonical problem, in order."""
+    """Names of each problem's kernels, in order, by canonical problem, in order."""
     return {task.problem.canonical(): [full_name(kernel) for kernel in task.kernels] for task in plan.tasks}
 
 
@@ -73,7 +73,7 @@ def test_all_takes_the_whole_pool_of_every_problem(host: ArchSpec) -> None:
 
 
 def test_kernels_are_distinct_and_in_the_order_they_are_needed(host: ArchSpec) -> None:
-    """A kernel that two problems need stands where the first of them needs it."""
+    """A kernel of two problems is at the position of its first use."""
     plan = make_plan((FORWARD, STRIDED), "sample:200", host, 5, SetCandidates())
     first, second = plan.tasks
     assert plan.kernels == (*first.kernels, *(kernel for kernel in second.kernels if kernel not in first.kernels))
@@ -91,7 +91,7 @@ def test_orders_follow_from_the_seed(host: ArchSpec) -> None:
 
 
 def test_orders_are_shuffled_for_every_problem_anew(host: ArchSpec) -> None:
-    """Problems of the same pool do not get the same order, nor that of the table."""
+    """Problems of the same pool have different orders, none of them the table's."""
     first, second = orders(make_plan((FORWARD, STRIDED), ALL, host, 7, SetCandidates())).values()
     table = [full_name(kernel) for kernel in conv_pool(Direction.FORWARD, host)]
     assert first != second
@@ -99,7 +99,7 @@ def test_orders_are_shuffled_for_every_problem_anew(host: ArchSpec) -> None:
 
 
 def test_order_of_a_problem_does_not_depend_on_the_others(host: ArchSpec) -> None:
-    """A run with more problems makes the same choices for those it had."""
+    """A run with more problems makes the same choices for the earlier ones."""
     many = orders(make_plan(MIXED, ALL, host, 7, SetCandidates()))
     for problem in MIXED:
         assert orders(make_plan([problem], ALL, host, 7, SetCandidates())) == {
@@ -128,7 +128,7 @@ def test_orders_are_the_same_in_another_process(host: ArchSpec) -> None:
 
 @pytest.mark.parametrize("count", [1, 17, 299])
 def test_sample_is_the_head_of_the_order_of_all(host: ArchSpec, count: int) -> None:
-    """So a larger sample holds the smaller one."""
+    """A larger sample therefore includes the smaller one."""
     everything = orders(make_plan(MIXED, ALL, host, 7, SetCandidates()))
     sample = orders(make_plan(MIXED, f"sample:{count}", host, 7, SetCandidates()))
     assert sample == {problem: names[:count] for problem, names in everything.items()}
@@ -136,12 +136,12 @@ def test_sample_is_the_head_of_the_order_of_all(host: ArchSpec, count: int) -> N
 
 
 def test_sample_larger_than_the_pool_is_all(host: ArchSpec) -> None:
-    """There is no more than everything."""
+    """It is limited to the pool."""
     assert make_plan(MIXED, "sample:1000", host, 7, SetCandidates()) == make_plan(MIXED, ALL, host, 7, SetCandidates())
 
 
 def test_refused_pairs_are_counted_by_their_first_reason() -> None:
-    """On gfx942 pairs and refusals make up 300 a problem, and each reason has the number worked out from the table."""
+    """On gfx942 pairs and refusals sum to 300 per problem, and each reason has the number computed from the table."""
     arch = load_arch("gfx942")
     narrow = ConvProblem(Direction.FORWARD, n=1, c=12, k=16, g=1, hi=8, wi=8, y=3, x=3, dtype="bf16")
     wide = ConvProblem(Direction.FORWARD, n=1, c=64, k=64, g=1, hi=8, wi=8, y=3, x=3, dtype="bf16")
@@ -151,8 +151,8 @@ def test_refused_pairs_are_counted_by_their_first_reason() -> None:
     assert plan.pairs + sum(plan.refused.values()) == 2 * 300
     (count,) = [count for why, count in plan.refused.items() if has_values(why, "C/G = 12", "vector_b = 8")]
     assert count == 208
-    # Both problems lose two tiles of 30 kernels whose waves gfx942 does not have; some break the rule of LDS first.
-    # Of the eight other tiles they lose the four kernels of compv5.
+    # Both problems lose two tiles of 30 kernels whose waves gfx942 does not support; some break the LDS rule first. Of
+    # the eight other tiles they lose the four kernels of compv5.
     reasons = [row.reasons[0] for row in refused_pool(Direction.FORWARD, arch, dtype="bf16")]
     assert len(reasons) == 2 * 30 + 8 * 4
     assert all(plan.refused[reason] == 2 * reasons.count(reason) for reason in reasons)
@@ -161,7 +161,7 @@ def test_refused_pairs_are_counted_by_their_first_reason() -> None:
 
 
 def test_pattern_matches_complete_names(host: ArchSpec) -> None:
-    """One pipeline is ten tiles with or without two flags."""
+    """One pipeline has ten tiles with or without two flags."""
     plan = make_plan([FORWARD], "*_compv3_*", host, 1, SetCandidates())
     rows = [row for row in PIPELINE_VARIANTS if row.pipeline == "compv3"]
     assert plan.pairs == 10 * len(rows) == 40
@@ -171,7 +171,7 @@ def test_pattern_matches_complete_names(host: ArchSpec) -> None:
 
 
 def test_pattern_matches_amds_short_names(host: ArchSpec) -> None:
-    """A short name is one kernel of the pool, and `_si` ends short names only."""
+    """A short name is one kernel of the pool, and `_si` is a suffix of short names only."""
     assert short_names(make_plan([FORWARD], SHORT, host, 1, SetCandidates())) == {SHORT}
     split = make_plan([FORWARD], "*_si", host, 1, SetCandidates())
     assert split.pairs == 150
@@ -179,7 +179,7 @@ def test_pattern_matches_amds_short_names(host: ArchSpec) -> None:
 
 
 def test_pattern_of_one_direction_leaves_the_other_problems_out(host: ArchSpec) -> None:
-    """A problem without a kernel is no task."""
+    """A problem without a kernel is not a task."""
     plan = make_plan(MIXED, "grouped_conv_bwd_data_*", host, 1, SetCandidates())
     assert [task.problem for task in plan.tasks] == [BACKWARD]
     assert plan.pairs == 260
@@ -212,7 +212,7 @@ def test_file_names_kernels_with_comments(host: ArchSpec, tmp_path: Path) -> Non
     ],
 )
 def test_error_in_a_file_says_the_line(host: ArchSpec, tmp_path: Path, lines: Sequence[str], words: str) -> None:
-    """A name that is not in the pool of the problems is found with file and line, and so is a file without any."""
+    """A name outside the problems' pool is reported with file and line, and so is a file without names."""
     path = tmp_path / "kernels.txt"
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
     with pytest.raises(UsageError) as caught:
@@ -246,18 +246,18 @@ def test_file_that_is_no_text_is_bad_data(host: ArchSpec, tmp_path: Path) -> Non
     ],
 )
 def test_sample_of_no_number_is_refused(host: ArchSpec, text: str) -> None:
-    """A sample has a number of kernels, one at least."""
+    """A sample needs a number of kernels, at least one."""
     with expect_refusal(UsageError, "bad-number"):
         make_plan([FORWARD], text, host, 1, SetCandidates(), score=by_width)
 
 
 def by_width(_problem: object, pool: tuple[Any, ...]) -> NDArray[np.float64]:
-    """A model that likes wide tiles, and of those compv4."""
+    """A model that prefers wide tiles, and among those compv4."""
     return np.array([kernel.tile_n + 0.5 * (kernel.pipeline == "compv4") for kernel in pool], np.float64)
 
 
 def test_the_best_are_those_that_apply_with_the_highest_scores(host: ArchSpec) -> None:
-    """Of a pool, the seven first by score, of equal ones those that come first in it; measured in random order."""
+    """Of a pool, the first seven by score, ties in the pool's order; measured in random order."""
     plan = make_plan(MIXED, "best:7", host, 7, SetCandidates(), score=by_width)
     everything = {task.problem: set(task.kernels) for task in make_plan(MIXED, ALL, host, 7, SetCandidates()).tasks}
     for task in plan.tasks:
@@ -270,7 +270,7 @@ def test_the_best_are_those_that_apply_with_the_highest_scores(host: ArchSpec) -
 
 
 def test_others_come_beside_the_best(host: ArchSpec) -> None:
-    """They are a random sample of the rest, others with another seed; as many as there are, if there are fewer."""
+    """They are a random sample of the rest, different for another seed; all of the rest, if there are fewer."""
     best = make_plan([FORWARD], "best:7", host, 7, SetCandidates(), score=by_width)
     samples = set()
     for seed in range(5):
@@ -290,7 +290,7 @@ def test_the_best_need_something_that_says_so(host: ArchSpec) -> None:
 
 
 def test_nothing_to_measure_says_why() -> None:
-    """When every pair is refused the most frequent reason is given."""
+    """If every pair is refused, the most frequent reason is given."""
     problem = ConvProblem(Direction.FORWARD, n=1, c=3, k=64, g=1, hi=8, wi=8, y=3, x=3, dtype="bf16")
     with pytest.raises(NoKernelError) as caught:
         make_plan([problem], ALL, load_arch("gfx950"), 1, SetCandidates())
@@ -306,7 +306,7 @@ def test_dtype_that_the_architecture_does_not_run_is_no_kernel(host: ArchSpec) -
 
 
 def test_without_leaves_out_exactly_what_is_done(host: ArchSpec) -> None:
-    """What is left keeps its order, and the refusals are those of the whole plan."""
+    """The remaining pairs keep their order, and the refusals are those of the whole plan."""
     plan = make_plan(MIXED, "sample:20", host, 1, SetCandidates())
     done = {(problem, name) for problem, names in orders(plan).items() for name in names[::3]}
     left = plan.without(lambda problem, name: (problem, name) in done)
@@ -318,7 +318,7 @@ def test_without_leaves_out_exactly_what_is_done(host: ArchSpec) -> None:
 
 
 def test_without_nothing_and_without_everything(host: ArchSpec) -> None:
-    """A fresh run has all to do, a finished one nothing."""
+    """A fresh run has everything to do, a finished one nothing."""
     plan = make_plan(MIXED, "sample:20", host, 1, SetCandidates())
     assert plan.without(lambda _problem, _name: False) == plan
     finished = plan.without(lambda _problem, _name: True)
@@ -327,7 +327,7 @@ def test_without_nothing_and_without_everything(host: ArchSpec) -> None:
 
 @pytest.mark.slow
 def test_a_plan_of_many_problems_from_a_large_pool_agrees_with_its_rules() -> None:
-    """Of the 16,120 kernels of fp16 on gfx942 that bench chooses from, each of 569 problems gets two that apply."""
+    """Of bench's 16,120 candidates of fp16 on gfx942, each of 569 problems gets two that apply."""
     arch = load_arch("gfx942")
     problems = gemm_problems("gemm-train", None, "fp16")
     gemm = operation("gemm_universal")

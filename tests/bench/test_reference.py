@@ -1,4 +1,4 @@
-"""The machine is watched while it measures: looks are journalled, drift is measured again, and what to do is said."""
+"""Drift monitoring: reference measurements are journalled, pairs measured during drift repeated, and remedies given."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ __all__ = ["make_runs"]
 
 @pytest.fixture
 def drifting(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every run is watched before each problem; the reference takes 20 % longer the third time, the first is cold."""
+    """Every run is monitored before each problem; the third reference time is 20 % longer, the first is cold."""
     times = iter((2.0, 1.0, 1.2))
     monkeypatch.setattr(sweep, "LEAST_PAIRS", 1)
     monkeypatch.setattr(reference, "EVERY_S", 0.0)
@@ -51,7 +51,7 @@ def test_what_was_measured_while_it_drifted_is_measured_again(
     make_runs: Callable[..., Runs],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The problem between both looks has two rows a pair, the other one; counts are of pairs."""
+    """The problem between both reference measurements has two rows per pair, the other one; counts are of pairs."""
     monkeypatch.setattr(sweep, "AGAIN_SHARE", 1e9)
     runs = make_runs(GOOD, GOOD, problems=(PROBLEM, OTHER_PROBLEM))
     outcome = runs.run()
@@ -73,7 +73,7 @@ def test_measuring_again_has_a_budget(
     make_runs: Callable[..., Runs],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Beyond the share of the time that it may take nothing is measured again, and what is left is counted."""
+    """Nothing is remeasured beyond its share of the time, and the remaining pairs are counted."""
     monkeypatch.setattr(sweep, "AGAIN_SHARE", 0.0)
     runs = make_runs(GOOD, GOOD, problems=(PROBLEM, OTHER_PROBLEM))
     outcome = runs.run()
@@ -85,7 +85,7 @@ def test_measuring_again_has_a_budget(
 def test_the_last_look_is_behind_the_last_problem(
     make_runs: Callable[..., Runs], monkeypatch: pytest.MonkeyPatch, drifting: None
 ) -> None:
-    """Within a minute there are two looks, before the first problem and after the last: a drift between is seen."""
+    """Within a minute there are two reference measurements, before the first problem and after the last."""
     monkeypatch.setattr(reference, "EVERY_S", 60.0)
     monkeypatch.setattr(sweep, "AGAIN_SHARE", 1e9)
     runs = make_runs(GOOD, GOOD, problems=(PROBLEM, OTHER_PROBLEM))
@@ -100,7 +100,7 @@ def test_the_last_look_is_behind_the_last_problem(
 
 
 def test_the_problem_of_the_reference_computes() -> None:
-    """Of those that do not take long the one with most operations a byte; else the smallest."""
+    """Of those that are short enough, the one with the highest arithmetic intensity; else the smallest."""
     square, flat, large = (
         Task(GemmProblem(n, n, k, dtype="fp16"), ()) for n, k in ((1024, 4096), (8192, 32), (8192, 8192))
     )
@@ -111,7 +111,7 @@ def test_the_problem_of_the_reference_computes() -> None:
 
 
 def test_the_machine_is_a_line_of_bars() -> None:
-    """A quiet machine is level, one that drifts is not; clock and temperature stand below where they are shown."""
+    """The bars of a stable machine are level, those of a drifting one are not; sensors follow if available."""
 
     def look(ratio: float, *sensors: float | None) -> ReferenceRecord:
         clock, heat = sensors or (None, None)
@@ -138,7 +138,7 @@ def test_a_short_run_is_not_watched(make_runs: Callable[..., Runs]) -> None:
 
 
 def test_unstable_times_are_told(capsys: pytest.CaptureFixture[str]) -> None:
-    """Above a tenth of the times their share and what to do stand in the output; a quiet machine has nothing."""
+    """Above a tenth of the times their share and a remedy are printed; nothing for a stable machine."""
 
     def look(ratio: float) -> ReferenceRecord:
         return ReferenceRecord("r", "p", "k", ratio, ratio, None, None, 0.0)
@@ -152,7 +152,7 @@ def test_unstable_times_are_told(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_clock_and_temperature_are_those_of_the_files(tmp_path: Path) -> None:
-    """Of the processor the highest of all; where nothing is shown, nothing."""
+    """Of the processor, the highest readings; nothing if there are no files."""
     assert read_sensors(tmp_path) == Sensors(None, None)
     for number, khz in enumerate((2_100_000, 2_450_000)):
         folder = tmp_path / f"sys/devices/system/cpu/cpu{number}/cpufreq"

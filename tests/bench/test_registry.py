@@ -1,4 +1,4 @@
-"""Registries: they lose nothing, are read by people line by line, and are refused whole when anything is wrong."""
+"""Registries: lossless, readable line by line, and refused as a whole for any error."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ NAME = (
 
 
 def kernels() -> tuple[ConvKernel, ...]:
-    """Kernels that together use every option, the last with a value of its own in each."""
+    """Kernels that together use every option, the last with a unique value in each."""
     arch = load_arch("gfx950")
     drawn = [rule_set("profiler", direction, 2, "bf16", arch) for direction in Direction]
     return (*drawn[0], *drawn[1], *drawn[2], parse_kernel_name(NAME))
@@ -47,12 +47,12 @@ def path(tmp_path: Path) -> Path:
 
 
 def rename(name: str, document: dict[str, Any]) -> None:
-    """Give the second kernel of a registry another name."""
+    """Rename the second kernel of a registry."""
     document["kernels"][1]["name"] = name
 
 
 def damaged(path: Path, change: Callable[[dict[str, Any]], object]) -> str:
-    """What reading says of a registry of three kernels after a change of its JSON."""
+    """Error on reading a registry of three kernels after a change of its JSON."""
     write_registry(path, kernels()[:3], arch="gfx950")
     document = json.loads(path.read_text())
     change(document)
@@ -65,13 +65,13 @@ def damaged(path: Path, change: Callable[[dict[str, Any]], object]) -> str:
 
 
 def test_round_trip_loses_nothing(path: Path) -> None:
-    """What is read is what was written, in its order, with every field."""
+    """Kernels are read as written, in order, with every field."""
     write_registry(path, kernels(), arch="gfx950")
     assert read_registry(path, CONVOLUTION) == Registry("gfx950", kernels())
 
 
 def test_kernels_of_any_operation_have_a_registry(path: Path) -> None:
-    """GEMM kernels are written and read field by field too, and are no convolutions."""
+    """GEMM kernels are written and read field by field too, and are not convolutions."""
     gemm = operation("gemm_universal")
     found = gemm_pool(load_arch("host"), "fp32", "ccr")[::40]
     write_registry(path, found, arch="host")
@@ -81,7 +81,7 @@ def test_kernels_of_any_operation_have_a_registry(path: Path) -> None:
 
 
 def test_a_kernel_is_one_line_with_its_name_first(path: Path) -> None:
-    """Two kernels are two lines of the array, so that a difference of files shows the kernels that differ."""
+    """Two kernels are two lines of the array, so that a file diff shows the different kernels."""
     two = kernels()[:2]
     write_registry(path, two, arch="gfx950")
     lines = path.read_text().splitlines()
@@ -100,7 +100,7 @@ def test_no_kernels_are_a_registry_too(path: Path) -> None:
 
 
 def test_a_failed_write_leaves_the_old_file(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """When the disk fails, the error is one line and the file is what it was, with nothing beside it."""
+    """When the disk fails, the error is one line and the file is unchanged, with nothing beside it."""
 
     def fail(_descriptor: int) -> None:
         raise OSError(28, "No space left on device")
@@ -125,14 +125,14 @@ def test_a_failed_write_leaves_the_old_file(path: Path, monkeypatch: pytest.Monk
     ],
 )
 def test_a_kernel_without_a_name_is_not_written(path: Path, change: dict[str, Any], words: str) -> None:
-    """What could not be read again is refused, and no file is made."""
+    """A kernel that could not be read back is refused, and no file is created."""
     with pytest.raises(UsageError, match=words):
         write_registry(path, (replace(kernels()[0], **change),), arch="gfx950")
     assert not path.exists()
 
 
 def test_numbers_of_numpy_are_written_as_numbers(path: Path) -> None:
-    """A kernel made from a table has NumPy's integers and truth values; its registry is that of the plain kernel."""
+    """A kernel from a table has NumPy integers and bools; its registry is that of the plain kernel."""
     plain = kernels()[0]
     change: dict[str, Any] = {"tile_m": np.int64(plain.tile_m), "two_stage": np.bool_(plain.two_stage)}
     write_registry(path, (replace(plain, **change),), arch="gfx950")
@@ -140,7 +140,7 @@ def test_numbers_of_numpy_are_written_as_numbers(path: Path) -> None:
 
 
 def test_a_kernel_is_not_written_twice(path: Path) -> None:
-    """The same kernel at two places is refused with both."""
+    """The same kernel at two positions is refused, naming both."""
     first, second = kernels()[:2]
     with expect_refusal(UsageError, "duplicate-rows", "0", "2"):
         write_registry(path, (first, second, first), arch="gfx950")
@@ -180,18 +180,18 @@ def test_a_kernel_is_not_written_twice(path: Path) -> None:
 def test_damage_is_named_by_entry_and_field(
     path: Path, change: Callable[[dict[str, Any]], object], message: str
 ) -> None:
-    """Whatever is wrong with one field is said with the file, the entry and the field, in one line."""
+    """Any invalid field is reported with the file, the entry and the field, in one line."""
     assert damaged(path, change) == message
 
 
 @pytest.mark.parametrize("name", ["compv4", "", "grouped_conv_fwd_bf16_nhwgc_2d_mem"])
 def test_a_name_that_is_none_is_refused(path: Path, name: str) -> None:
-    """A name must be one that parses."""
+    """A name must be parsable."""
     expect_values(damaged(path, partial(rename, name)), "kernels[1].name")
 
 
 def test_a_name_of_another_kernel_or_a_shorter_one_is_refused(path: Path) -> None:
-    """Name and fields must be the same kernel; AMD's short names say too little."""
+    """Name and fields must be of the same kernel; AMD's short names are incomplete."""
     other = kernel_name(kernels()[2])
     expect_values(damaged(path, partial(rename, other)), "kernels[1]")
     short = "grouped_conv_forward_bf16_2d_16x16x64_basic_v1_interwave"
@@ -200,7 +200,7 @@ def test_a_name_of_another_kernel_or_a_shorter_one_is_refused(path: Path) -> Non
 
 
 def test_a_name_has_one_spelling(path: Path) -> None:
-    """A name that means the kernel but is not the one that ckh gives it would escape a search, and is refused."""
+    """A name of the kernel that is not its canonical one would escape a search, and is refused."""
     name = kernel_name(kernels()[1])
     expect_values(damaged(path, partial(rename, name.replace("_fwd_", "_forward_"))), "kernels[1].name", name)
     message = damaged(path, partial(rename, name.replace("_16x", "_016x", 1)))
@@ -208,7 +208,7 @@ def test_a_name_has_one_spelling(path: Path) -> None:
 
 
 def test_a_number_in_a_name_that_python_will_not_read(path: Path) -> None:
-    """Five thousand digits end in a data error like any other damage."""
+    """Five thousand digits are a data error like any other damage."""
     name = kernel_name(kernels()[1]).replace("_16x", "_" + "1" * 5000 + "x", 1)
     assert damaged(path, partial(rename, name)).startswith("kernels[1].name is wrong: ")
 
@@ -227,7 +227,7 @@ def test_a_number_in_a_name_that_python_will_not_read(path: Path) -> None:
     ],
 )
 def test_a_damaged_file_is_refused(path: Path, text: str, words: str) -> None:
-    """A file that is no registry, or only a part of one, is a data error of one line."""
+    """A file that is not a registry, or truncated, is a data error of one line."""
     path.write_text(text)
     with pytest.raises(DataError) as error:
         read_registry(path, CONVOLUTION)
@@ -237,7 +237,7 @@ def test_a_damaged_file_is_refused(path: Path, text: str, words: str) -> None:
 
 
 def test_a_file_of_bytes_or_none_at_all(path: Path) -> None:
-    """What is not text is damaged; what does not exist cannot be read."""
+    """A file that is not text is damaged; a missing one cannot be read."""
     path.write_bytes(b"\xff\xfe\x00")
     with expect_refusal(DataError, "not-text"):
         read_registry(path, CONVOLUTION)

@@ -1,4 +1,4 @@
-"""Rows of the journal from replies of a worker, whatever it says."""
+"""Journal rows from worker replies."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ BUILT = Built(Status.OK, "/k.so", "hash")
 
 
 def test_the_row_of_samples() -> None:
-    """Median and least in ms, with the samples and loops that they come from."""
+    """Median and minimum in ms, with the samples and loops."""
     row = result_row("run", "problem", "kernel", Reply(1, Status.OK, "", (2e6, 3e6, 3e6), 4), BUILT)
     assert (row.status, row.latency_ms, row.latency_min_ms, row.loops) == (Status.OK, 3.0, 2.0, 4)
 
@@ -27,7 +27,7 @@ def test_the_row_of_samples() -> None:
     ],
 )
 def test_two_samples_that_do_not_agree_are_unstable(samples_ns: tuple[float, ...], status: Status) -> None:
-    """As any number of samples, when they spread by more than 5 %; one cannot."""
+    """As for any number of samples, if they spread by more than 5 %; a single one cannot."""
     assert result_row("run", "problem", "kernel", Reply(1, Status.OK, "", samples_ns, 1), BUILT).status is status
 
 
@@ -41,7 +41,7 @@ def test_two_samples_that_do_not_agree_are_unstable(samples_ns: tuple[float, ...
     ],
 )
 def test_the_row_of_a_kernel_that_is_shorter_than_its_launch(median_ns: float, by_graph: bool, status: Status) -> None:
-    """It has its time and that of an empty kernel, and is launch-bound however its samples spread."""
+    """It has its time and that of an empty kernel, and is launch-bound whatever its spread."""
     samples = (median_ns / 2, median_ns, median_ns) if status is Status.LAUNCH_BOUND else (median_ns,)
     reply = Reply(1, Status.OK, "", samples, 1, launch_ns=4000.0, by_graph=by_graph)
     row = result_row("run", "problem", "kernel", reply, BUILT)
@@ -59,13 +59,13 @@ def test_the_row_of_a_kernel_that_is_shorter_than_its_launch(median_ns: float, b
     ],
 )
 def test_impossible_times_are_never_measured(samples_ns: tuple[float, ...], said: str) -> None:
-    """The row of a reply that calls them OK is a launch error without any time."""
+    """The row of an OK reply with such times is a launch error without times."""
     row = result_row("run", "problem", "kernel", Reply(1, Status.OK, "", samples_ns, 1), BUILT)
     assert (row.status, row.message) == (Status.LAUNCH_ERROR, said)
     assert (row.latency_ms, row.latency_min_ms, row.samples_ns) == (None, None, ())
 
 
 def test_the_row_of_a_race() -> None:
-    """It has the status and the reason, and no time."""
+    """It has the status and the reason, but no time."""
     row = result_row("run", "problem", "kernel", Reply(1, Status.NONDETERMINISTIC, "3 of 9 outputs differ"), BUILT)
     assert (row.status, row.message, row.latency_ms) == ("nondeterministic", "3 of 9 outputs differ", None)

@@ -29,7 +29,7 @@ a.cpp:7:0: remark:     ScratchSize [bytes/lane]: 8 [-Rpass-analysis=kernel-resou
 a.cpp:7:0: remark:     Occupancy [waves/SIMD]: 4 [-Rpass-analysis=kernel-resource-usage]
 a.cpp:7:0: remark:     LDS Size [bytes/block]: 16384 [-Rpass-analysis=kernel-resource-usage]
 """
-# Of a GEMM and of a convolution the smallest.
+# The smallest GEMM and the smallest convolution.
 SHORT = (
     "gemm_universal_fp16_rcr_compv3_cshuffle_intrawave_False_False_False_False_128x128x64_2x2x1_32x32x16",
     "grouped_conv_bwd_weight_fp16_nhwgc_2d_compv3_cshuffle_intrawave_16x64x64_1x4x1_16x16x32_vec4_8_8",
@@ -43,7 +43,7 @@ def script() -> ModuleType:
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module  # where its dataclasses look for themselves
+    sys.modules[spec.name] = module  # where its dataclasses look it up
     spec.loader.exec_module(module)
     return module
 
@@ -59,7 +59,7 @@ def test_what_each_case_takes_is_read_from_the_remarks(script: ModuleType) -> No
 
 
 def test_a_kernel_is_the_same_if_all_cases_that_both_have_are(script: ModuleType) -> None:
-    """The case with a main loop is shown, or the first that differs; without a common case nothing is the same."""
+    """The case with a main loop is shown, or the first that differs; without a common case they are not the same."""
     one, other = script.Taken(30, 96, 16, 16384, 0), script.Taken(31, 96, 16, 16384, 0)
     loop, short, added = ("1", "10", "0"), ("0", "2", "0"), ("1", "10", "1")
     assert script.row("k", {loop: one, short: other}, {loop: one, short: other, added: one}) == (
@@ -87,7 +87,7 @@ def test_twelve_configurations_and_more_are_compared(script: ModuleType) -> None
 @pytest.mark.slow
 @compiles()
 def test_kernels_are_those_that_cks_launchers_build(script: ModuleType) -> None:
-    """A GEMM and a convolution take as many registers, LDS and scratch as CK's own, in every case of their loops."""
+    """A GEMM and a convolution use as many registers, LDS and scratch as CK's own, in every case of their loops."""
     skip_without_compiler()
     if (ck := script.ck_source()) is None:
         pytest.skip("Composable Kernel's examples and tile engine are not beside its headers")

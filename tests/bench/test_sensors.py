@@ -1,4 +1,4 @@
-"""What the sensors of a card show, in files as the kernel driver has them, and with a package like amd-smi's."""
+"""Sensor readings of a card, from files of the kernel driver, and with a package like amd-smi's."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def _no_package() -> Iterator[None]:
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    """An MI300X, which has no temperature of its edge, beside a busier one."""
+    """An MI300X, which has no edge temperature, beside a busier one."""
     for pci, scale in ((PCI, 1), (OTHER, 2)):
         folder = tmp_path / f"sys/bus/pci/devices/{pci}/hwmon/hwmon7"
         folder.mkdir(parents=True)
@@ -53,7 +53,7 @@ def root(tmp_path: Path) -> Path:
 
 
 def test_a_card_shows_its_own_sensors(root: Path) -> None:
-    """Clock, temperature at the junction, power and its cap; of other processes those that have memory on it."""
+    """Clock, junction temperature, power and its cap; and the number of other processes with memory on it."""
     found = read_card(PCI, 4711, root)
     assert found == {
         "clock_mhz": 1200.0,
@@ -68,7 +68,7 @@ def test_a_card_shows_its_own_sensors(root: Path) -> None:
 
 
 def test_what_is_not_shown_is_left_out(root: Path, tmp_path: Path) -> None:
-    """Of a card without files, and of one with the edge's temperature alone."""
+    """For a card without files, and for one with the edge temperature only."""
     assert read_card("0000:99:00.0", 0, root) == {}
     folder = root / f"sys/bus/pci/devices/{PCI}/hwmon/hwmon7"
     (folder / "temp2_label").unlink()
@@ -84,7 +84,7 @@ class _SmiError(Exception):
 
 @pytest.mark.parametrize("is_broken", [False, True])
 def test_amd_smi_knows_better(root: Path, monkeypatch: pytest.MonkeyPatch, is_broken: bool) -> None:
-    """Its metrics are taken where they are numbers, of several dies the highest clock; files stand in for the rest."""
+    """Its metrics are used if numeric, the highest clock of several dies; files provide the others."""
 
     def metrics(handle: str) -> dict[str, Any]:
         if is_broken:

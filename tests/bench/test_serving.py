@@ -1,4 +1,4 @@
-"""Which device does which task: those that are begun stay where they began, and nothing is left when a device goes."""
+"""Assignment of tasks to devices: begun tasks stay on their device, and nothing is left over when a device is lost."""
 
 from __future__ import annotations
 
@@ -7,21 +7,21 @@ from ckh.cluster.calls import NodeLostError
 
 
 class _Device:
-    """A runner of which only the name matters."""
+    """A runner with only a name."""
 
     def __init__(self, node: str) -> None:
         self.node = node
 
 
 def test_a_task_goes_on_with_the_device_that_began_it() -> None:
-    """Its own come first, then what nobody began; those of a device that is there are left to it."""
+    """Its own tasks come first, then those that no device began; those of other available devices are left to them."""
     tasks = BegunTasks([("new", None), ("a's", "a"), ("b's", "b")], lambda name: name in "ab")
     assert [tasks.next("a"), tasks.next("a"), tasks.next("a")] == ["a's", "new", None]
     assert [tasks.next("b"), tasks.next("b")] == ["b's", None]
 
 
 def test_what_a_lost_device_began_is_for_the_others() -> None:
-    """As soon as it is not there any more."""
+    """As soon as the device is not available any more."""
     here = {"a", "b"}
     tasks = BegunTasks([("a's", "a")], here.__contains__)
     assert tasks.next("b") is None
@@ -30,7 +30,7 @@ def test_what_a_lost_device_began_is_for_the_others() -> None:
 
 
 def test_a_device_without_a_task_is_asked_again_when_another_is_gone() -> None:
-    """A device that is not wanted is not started; one that is new, or left by others, is."""
+    """A device without tasks is not started; one that is new, or gets tasks left by others, is."""
     here = {"a", "b"}
     tasks = BegunTasks([("a's", "a")], here.__contains__)
     done: list[tuple[str, str]] = []

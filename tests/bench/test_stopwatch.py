@@ -1,4 +1,4 @@
-"""Kernels that are timed with a simulated GPU: its clock rises when it is busy, launches take the host some time."""
+"""Timing of kernels on a simulated GPU: its clock rises when it is busy, and launches take host time."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Gpu:
     def time_by(
         self, how: int, _problem: Any, _sets: Any, count: int, first: int, loops: int, samples: int, times: Any
     ) -> int:
-        """As a library's."""
+        """The function of a library."""
         if how & BY_GRAPH and not self.has_graphs:
             return 1
         if not how & OF_NOTHING:
@@ -48,15 +48,15 @@ class Gpu:
         return 0
 
     def flush_buffer(self) -> tuple[int, int]:
-        """As a memory's."""
+        """The method of a memory."""
         return self.flush_bytes, self.flush_bytes
 
     def operand_sets(self) -> list[tuple[int, int, int, int]]:
-        """As a memory's."""
+        """The method of a memory."""
         return [(1, 2, 3, 4)] * self.sets
 
     def probe(self) -> None:
-        """As a memory's."""
+        """The method of a memory."""
         self.probed += 1
 
     def stopwatch(self) -> Stopwatch:
@@ -71,7 +71,7 @@ class Gpu:
 
 @pytest.mark.parametrize("kernel_ns", [500.0, 20e3, 3e6])
 def test_a_cold_clock_is_not_timed(kernel_ns: float) -> None:
-    """Of a GPU whose first 200 ms are at half clock, the first kernel is timed at full clock, as those after it."""
+    """If a GPU's first 200 ms are at half clock, the first kernel is timed at full clock, like those after it."""
     gpu = Gpu(kernel_ns, ramp_ns=200e6)
     stopwatch = gpu.stopwatch()
     wanted_ns = max(kernel_ns, LAUNCH_NS)
@@ -83,7 +83,7 @@ def test_a_cold_clock_is_not_timed(kernel_ns: float) -> None:
 
 
 def test_operands_take_turns_from_one_timing_to_the_next() -> None:
-    """Each begins with the set that follows the last one of the one before."""
+    """Each begins with the set after the last one of the previous timing."""
     gpu = Gpu(20e3, sets=5)
     stopwatch = gpu.stopwatch()
     for loops, samples in ((3, 1), (2, 2), (1, 1)):
@@ -102,20 +102,20 @@ def test_launching_is_measured_once() -> None:
 
 
 def test_a_gpu_without_graphs_has_launches() -> None:
-    """It is asked whether it still works."""
+    """It is probed whether it still works."""
     gpu = Gpu(1000.0, has_graphs=False)
     assert gpu.stopwatch().launching(gpu.library) == Launching(LAUNCH_NS, 0.0)
     assert gpu.probed == 1
 
 
 def test_nothing_is_emptied_within_a_graph() -> None:
-    """Where caches are emptied before each launch, there are no graphs."""
+    """If caches are flushed before each launch, there are no graphs."""
     gpu = Gpu(1000.0, flush_bytes=1 << 20)
     assert gpu.stopwatch().launching(gpu.library) == Launching(LAUNCH_NS, 0.0)
 
 
 def test_short_kernels_differ_in_a_graph() -> None:
-    """Launch by launch a kernel of 1 us takes as long as one of 2 us, and in a graph it does not."""
+    """Launch by launch a kernel of 1 us takes as long as one of 2 us, but not in a graph."""
     times = {}
     for by_graph in (False, True):
         for kernel_ns in (1000.0, 2000.0):
@@ -126,7 +126,7 @@ def test_short_kernels_differ_in_a_graph() -> None:
 
 
 def test_a_launch_before_the_warm_up_does_not_shorten_it() -> None:
-    """A GPU that ran its first kernel once, to see how slow it is, is cold all the same."""
+    """A GPU that ran its first kernel once, for an estimate, is still cold."""
     gpu = Gpu(20e3, ramp_ns=200e6)
     stopwatch = gpu.stopwatch()
     stopwatch.time(gpu.library, None, 1, 1)
@@ -135,7 +135,7 @@ def test_a_launch_before_the_warm_up_does_not_shorten_it() -> None:
 
 
 def test_a_launch_after_a_pause_does_not_hide_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    """After a second of idleness the warm-up is longer than between kernels, also if one was launched in between."""
+    """After a second of idleness the warm-up is longer than between kernels, even after a single launch in between."""
     now = [0.0]
     monkeypatch.setattr(timing, "monotonic", lambda: now[0])
     gpu = Gpu(20e3)

@@ -1,4 +1,4 @@
-"""The supervisor: whatever a kernel does becomes one reply, and the kernels after it are measured all the same."""
+"""The supervisor: any behaviour of a kernel becomes one reply, and later kernels are measured."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ RUNNING = {name: fault for name, fault in FAULTS.items() if fault[1] is not Stat
 def supervise(
     *faults: Fault, timeout_s: float = 1.0, should_stop: Callable[[], bool] = lambda: False
 ) -> tuple[list[Reply], int]:
-    """Measure kernels on the problem; their replies and how often a worker was started again."""
+    """Measure kernels on the problem; returns their replies and the number of worker restarts."""
     device = FaultyDevice(*faults)
     built = KernelBuilder(device).build(device.kernels, 2, lambda _count, _text: None)
     jobs = [Job(Op.MEASURE, i, library=built[kernel].library, samples=5) for i, kernel in enumerate(device.kernels)]
@@ -58,14 +58,14 @@ def supervise(
 
 
 def statuses(replies: list[Reply]) -> list[Status]:
-    """Of replies."""
+    """Statuses of replies."""
     return [reply.status for reply in replies]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", RUNNING)
 def test_a_fault_becomes_a_reply_and_the_next_kernel_is_measured(name: str) -> None:
-    """The faulty kernel's reply says what happened; the right ones before and after it are ok."""
+    """The faulty kernel's reply has the reason; the right ones before and after it are ok."""
     fault, status, message = RUNNING[name]
     replies, _ = supervise(GOOD, fault, GOOD)
     assert statuses(replies) == [Status.OK, status, Status.OK]
@@ -75,7 +75,7 @@ def test_a_fault_becomes_a_reply_and_the_next_kernel_is_measured(name: str) -> N
 
 @pytest.mark.slow
 def test_all_faults_in_a_row() -> None:
-    """Every fault gets its own status when all of them meet one supervisor."""
+    """Every fault gets its own status when all of them occur with one supervisor."""
     faults = [fault for name, (fault, _, _) in RUNNING.items() if "hang" not in name]
     expected = [status for name, (_, status, _) in RUNNING.items() if "hang" not in name]
     replies, _ = supervise(*faults, GOOD)
@@ -83,7 +83,7 @@ def test_all_faults_in_a_row() -> None:
 
 
 def test_a_crash_in_a_used_worker_is_tried_again_in_a_new_one() -> None:
-    """A kernel that only crashes because of what ran before it is ok, after one restart."""
+    """A kernel that only crashes because of earlier kernels is ok, after one restart."""
     replies, restarts = supervise(GOOD, POISON, FRAGILE, GOOD)
     assert statuses(replies) == [Status.OK] * 4
     assert restarts == 1
@@ -97,7 +97,7 @@ def test_a_crash_that_repeats_counts_once() -> None:
 
 
 def test_a_crash_in_a_new_worker_counts_at_once() -> None:
-    """The first kernel of a worker has nobody else to blame: one crash, one restart."""
+    """The first kernel of a worker is the only possible cause: one crash, one restart."""
     replies, restarts = supervise(SEGFAULT, SEGFAULT, GOOD)
     assert statuses(replies) == [Status.CRASH, Status.CRASH, Status.OK]
     assert restarts == 2
@@ -114,13 +114,13 @@ def test_a_hang_is_cut_off() -> None:
 
 
 def test_a_kernel_that_keeps_all_memory_does_not_fail_its_successors() -> None:
-    """Memory that a kernel leaks does not make right kernels fail."""
+    """Memory leaked by a kernel does not make right kernels fail."""
     replies, _ = supervise(GOOD, HOARD, GOOD, claims(1.0), claims(2.0))
     assert statuses(replies) == [Status.OK, Status.LAUNCH_ERROR, *[Status.OK] * 3]
 
 
 def test_a_problem_after_a_kernel_that_keeps_all_memory_is_set_up() -> None:
-    """Inputs that the worker has no memory for are made in a new one."""
+    """Inputs that do not fit into the worker's memory are made in a new one."""
     device = FaultyDevice(HOARD, GOOD)
     built = KernelBuilder(device).build(device.kernels, 2, lambda _count, _text: None)
     hoard, good = [Job(Op.MEASURE, 0, library=built[kernel].library, samples=1) for kernel in device.kernels]
@@ -132,7 +132,7 @@ def test_a_problem_after_a_kernel_that_keeps_all_memory_is_set_up() -> None:
 
 
 def test_a_hang_in_a_used_worker_is_tried_again_in_a_new_one() -> None:
-    """A kernel that only hangs because of what ran before it is ok, after one restart."""
+    """A kernel that only hangs because of earlier kernels is ok, after one restart."""
     waits = Fault(FRAGILE.run.replace("abort()", HANG.run))
     replies, restarts = supervise(GOOD, POISON, waits, GOOD)
     assert statuses(replies) == [Status.OK] * 4
@@ -140,7 +140,7 @@ def test_a_hang_in_a_used_worker_is_tried_again_in_a_new_one() -> None:
 
 
 def on_problems(faults: Sequence[Fault], problems: Sequence[ConvProblem]) -> tuple[list[list[Reply]], int]:
-    """Measure kernels on one problem after another: their replies, and how often a worker was started again."""
+    """Measure kernels on one problem after another; returns their replies and the number of worker restarts."""
     device = FaultyDevice(*faults)
     built = KernelBuilder(device).build(device.kernels, 2, lambda _count, _text: None)
     jobs = [Job(Op.MEASURE, i, library=built[kernel].library, samples=1) for i, kernel in enumerate(device.kernels)]
@@ -153,19 +153,19 @@ def on_problems(faults: Sequence[Fault], problems: Sequence[ConvProblem]) -> tup
 @pytest.mark.slow
 @pytest.mark.parametrize(("fault", "status"), [(SEGFAULT, Status.CRASH), (HANG, Status.TIMEOUT)])
 def test_a_kernel_that_fails_on_two_problems_is_not_run_again(fault: Fault, status: Status) -> None:
-    """From the third problem on it is answered at once, in its turn, without a restart; the others are measured."""
+    """From the third problem on it is answered at once, in order, without a restart; the others are measured."""
     found, restarts = on_problems([GOOD, fault, GOOD], [PROBLEM, PROBLEM, OTHER_PROBLEM, PROBLEM, THIRD_PROBLEM])
     assert [statuses(replies) for replies in found[:3]] == [[Status.OK, status, Status.OK]] * 3
     assert [statuses(replies) for replies in found[3:]] == [[Status.OK, Status.CRASH, Status.OK]] * 2
     expected = f"quarantined: crashed on {PROBLEM.canonical()} and {OTHER_PROBLEM.canonical()}"
     assert [replies[1].message for replies in found[3:]] == [expected] * 2
     assert [[reply.id for reply in replies] for replies in found] == [[0, 1, 2]] * 5
-    # Every failure is confirmed in a new worker, which is then gone as well.
+    # Every failure is confirmed in a new worker, which then ends too.
     assert restarts == 3 * 2
 
 
 def test_a_kernel_that_races_on_two_problems_is_not_run_again() -> None:
-    """It might be right by chance on the next one. It is not tried again in a new worker, where it might be right."""
+    """It might be right by chance on the next problem, or in a new worker, so it is not retried."""
     problems = [PROBLEM, OTHER_PROBLEM, THIRD_PROBLEM]
     found, restarts = on_problems([GOOD, FAULTS["another bit when timed"][0]], problems)
     assert [statuses(replies) for replies in found] == [[Status.OK, Status.NONDETERMINISTIC]] * 3
@@ -175,14 +175,14 @@ def test_a_kernel_that_races_on_two_problems_is_not_run_again() -> None:
 
 
 def test_a_problem_of_none_but_quarantined_kernels_is_not_set_up() -> None:
-    """There is no worker for it."""
+    """No worker is started for it."""
     found, restarts = on_problems([SEGFAULT], [PROBLEM, OTHER_PROBLEM, THIRD_PROBLEM])
     assert [statuses(replies) for replies in found] == [[Status.CRASH]] * 3
     assert restarts == 1
 
 
 def test_other_failures_are_no_reason_for_quarantine() -> None:
-    """Wrong results and error codes are found anew on every problem."""
+    """Wrong results and error codes are determined again on every problem."""
     faults = [FAULTS["zeros"][0], FAULTS["error code"][0]]
     found, _ = on_problems(faults, [PROBLEM, OTHER_PROBLEM, THIRD_PROBLEM])
     assert [statuses(replies) for replies in found] == [[Status.WRONG_RESULT, Status.LAUNCH_ERROR]] * 3
@@ -190,7 +190,7 @@ def test_other_failures_are_no_reason_for_quarantine() -> None:
 
 
 def test_libraries_are_loaded_without_a_problem() -> None:
-    """Those that cannot be loaded, and one that ends the process that loads it, are told apart."""
+    """Libraries that cannot be loaded, and one that ends the loading process, have different replies."""
     device = FaultyDevice(GOOD, FAULTS["does not load"][0], LOAD_ABORTS, GOOD)
     built = KernelBuilder(device).build(device.kernels, 2, lambda _count, _text: None)
     jobs = [Job(Op.LOAD, i, library=built[kernel].library) for i, kernel in enumerate(device.kernels)]
@@ -206,7 +206,7 @@ def test_libraries_are_loaded_without_a_problem() -> None:
 
 @pytest.mark.slow
 def test_a_stop_lets_running_kernels_finish_and_starts_no_new_ones() -> None:
-    """After a stop, the jobs that were handed out are done, the others are not."""
+    """After a stop, jobs already sent are done, the others are not."""
     asked: list[float] = []
 
     def should_stop() -> bool:
@@ -219,7 +219,7 @@ def test_a_stop_lets_running_kernels_finish_and_starts_no_new_ones() -> None:
 
 
 def test_a_stop_ends_a_hang_after_the_grace() -> None:
-    """A kernel that does not finish within the grace after a stop gets no reply, whatever its timeout."""
+    """A kernel that does not finish within the grace period after a stop gets no reply, whatever its timeout."""
     start = time.monotonic()
     replies, _ = supervise(HANG, timeout_s=600, should_stop=lambda: time.monotonic() - start > 1)
     assert replies == []
@@ -241,7 +241,7 @@ def test_problems_follow_each_other_in_one_worker() -> None:
 
 
 def test_a_problem_that_cannot_be_set_up_is_an_answer() -> None:
-    """When there is no memory for the inputs, every kernel of the problem gets a reply that says so."""
+    """If there is no memory for the inputs, every kernel of the problem gets a reply with the reason."""
     device = FaultyDevice(GOOD, GOOD)
     big = "conv_forward_fp32_nhwgc_2d_n64_c512_k512_g1_i256x256_f3x3_s1x1_p1x1_d1x1"
     jobs = [Job(Op.MEASURE, i, library="none", samples=1) for i in range(2)]

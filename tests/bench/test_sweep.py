@@ -1,4 +1,4 @@
-"""A run as a whole: a row for every pair, resuming, leaders, budget, samples of kernels."""
+"""Complete runs: a row for every pair, resuming, leaders, budget, samples of kernels."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ HANGS = {name for name, (fault, _, _) in FAULTS.items() if HANG.run in (fault.ru
 
 
 class Runs:
-    """Runs of one device on some problems, into one folder."""
+    """Runs of one device on some problems, in one folder."""
 
     def __init__(self, folder: Path, device: FaultyDevice, problems: Sequence[ConvProblem]) -> None:
         self.out = folder / "run"
@@ -59,7 +59,7 @@ class Runs:
 
     @property
     def first_pass(self) -> Counter[tuple[str, str]]:
-        """How often each pair has a row that is not of a leader measured again."""
+        """Number of rows of each pair, except remeasured leaders."""
         return Counter((row.problem, row.kernel) for row in self.rows if not row.remeasured)
 
     @property
@@ -69,14 +69,14 @@ class Runs:
         return Counter((problem, kernel) for problem in problems for kernel in self.device.names)
 
     def keep_lines(self, count: int, extra: bytes = b"") -> None:
-        """Cut the journal, as if the process had been killed then."""
+        """Truncate the journal, as if the process had been killed then."""
         path = self.out / "journal.jsonl"
         path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:count]) + extra)
 
 
 @pytest.fixture
 def make_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Runs]:
-    """Have `Campaign` open a device with these faults, its workers limited to a gigabyte."""
+    """Make `Campaign` open a device with these faults, its workers limited to a gigabyte."""
 
     def make(*faults: Fault, problems: Sequence[ConvProblem] = (PROBLEM,)) -> Runs:
         device = FaultyDevice(*faults)
@@ -89,7 +89,7 @@ def make_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., 
 
 @pytest.mark.slow
 def test_every_fault_becomes_a_row(make_runs: Callable[..., Runs]) -> None:
-    """One run meets all faults: each pair has the row it must have, and the run is complete."""
+    """One run has all faults: each pair has the required row, and the run is complete."""
     names = [name for name in FAULTS if name not in HANGS]
     runs = make_runs(*(FAULTS[name][0] for name in names), GOOD, HANG, GOOD)
     outcome = runs.run()
@@ -105,7 +105,7 @@ def test_every_fault_becomes_a_row(make_runs: Callable[..., Runs]) -> None:
 
 
 def test_the_journal_says_how_it_was_measured(make_runs: Callable[..., Runs]) -> None:
-    """The journal starts with the device, and ends with the reason and the seconds of each phase."""
+    """The journal begins with the device, and ends with the reason and the seconds by phase."""
     runs = make_runs(GOOD, problems=(PROBLEM, OTHER_PROBLEM))
     runs.run()
     journal = read_journal(runs.out)
@@ -122,9 +122,9 @@ def test_the_journal_says_how_it_was_measured(make_runs: Callable[..., Runs]) ->
 @pytest.mark.slow
 @pytest.mark.parametrize("lines", range(1, 11))
 def test_a_run_cut_anywhere_is_resumed(make_runs: Callable[..., Runs], lines: int) -> None:
-    """Of a journal cut after any line, with half a line behind it, exactly the missing pairs are measured.
+    """For a journal truncated after any line, or in the next, exactly the missing pairs are measured.
 
-    The first line is the run, then come three of its plan, then the results. A plan that was cut is made again.
+    The first line is the run, then come three of its plan, then the results. A truncated plan is made again.
     """
     runs = make_runs(GOOD, FAULTS["zeros"][0], claims(300.0), problems=(PROBLEM, OTHER_PROBLEM))
     runs.run()
@@ -150,14 +150,14 @@ def test_leaders_are_measured_again(make_runs: Callable[..., Runs]) -> None:
 
 
 def test_a_single_leader_is_not_measured_again(make_runs: Callable[..., Runs]) -> None:
-    """Where nothing is close to the best there is nothing to compare."""
+    """If no kernel is close to the best there is nothing to compare."""
     runs = make_runs(claims(100.0), claims(150.0))
     assert runs.run().totals.remeasured == 0
     assert not any(row.remeasured for row in runs.rows)
 
 
 def test_leaders_that_were_not_measured_again_are_when_resuming(make_runs: Callable[..., Runs]) -> None:
-    """Of a run that was killed between a problem's first pass and its leaders, the next run measures the leaders."""
+    """If a run was killed between a problem's first pass and its leaders, the next run measures the leaders."""
     runs = make_runs(claims(100.0, 180.0), claims(107.0, 170.0), claims(250.0))
     runs.run()
     runs.keep_lines(6)
@@ -183,7 +183,7 @@ def test_at_most_twelve_kernels_lead() -> None:
 
 
 def test_more_kernels_lead_if_asked() -> None:
-    """With a number, that many lead, however far behind; until as many were measured again."""
+    """With a number, that many are leaders, at any distance; until as many were remeasured."""
     rows = [ResultRow("run", "p", f"k{i}", Status.OK, latency_ms=1.0 + i) for i in range(5)]
     rows[0] = replace(rows[0], remeasured=True)
     assert PairResults(rows).leaders("p") == []
@@ -194,7 +194,7 @@ def test_more_kernels_lead_if_asked() -> None:
 
 
 def test_a_finished_run_can_measure_more_leaders(make_runs: Callable[..., Runs]) -> None:
-    """Three kernels, two within 8 %: a resumed run with --leaders 3 measures all three again, and then no more."""
+    """Three kernels, two within 8 %: a resumed run with --leaders 3 remeasures all three, and then no more."""
     runs = make_runs(claims(100.0, 180.0), claims(107.0, 170.0), claims(250.0, 90.0))
     assert runs.run().totals.remeasured == 2
     outcome = runs.run(resume=True, limits=BenchLimits(timeout_s=5.0, jobs=2, leaders=3))
@@ -203,7 +203,7 @@ def test_a_finished_run_can_measure_more_leaders(make_runs: Callable[..., Runs])
 
 
 def test_a_budget_stops_the_run_early(make_runs: Callable[..., Runs]) -> None:
-    """What is over when the time is, and what is left, add up; resuming does the rest."""
+    """Pairs measured within the time and remaining pairs add up to all; resuming measures the rest."""
     runs = make_runs(*[SLOW] * 12, problems=(PROBLEM, OTHER_PROBLEM))
     outcome = runs.run(limits=BenchLimits(budget_s=0.6, timeout_s=5.0, jobs=2))
     assert outcome.reason is StopReason.BUDGET
@@ -213,7 +213,7 @@ def test_a_budget_stops_the_run_early(make_runs: Callable[..., Runs]) -> None:
 
 
 def test_samples_follow_from_the_seed(make_runs: Callable[..., Runs]) -> None:
-    """sample:N takes N kernels of each problem: with one seed always the same, with another seed others."""
+    """sample:N takes N kernels of each problem: always the same with one seed, others with another."""
     runs = make_runs(GOOD, problems=(PROBLEM, OTHER_PROBLEM))
     one, same, other = (runs.campaign(kernels="sample:7", seed=seed).plan for seed in (3, 3, 4))
     assert [len(task.kernels) for task in one.tasks] == [7, 7]
@@ -228,7 +228,7 @@ def test_samples_follow_from_the_seed(make_runs: Callable[..., Runs]) -> None:
     ("what", "value"), [("device", "other CPU"), ("compiler", "cc 1"), ("arch", "gfx942"), ("flags", "-O0")]
 )
 def test_times_of_two_devices_are_not_mixed(make_runs: Callable[..., Runs], what: str, value: str) -> None:
-    """A journal that was measured on another device, or with another compiler, is not gone on with."""
+    """A journal of another device, or with another compiler, is not continued."""
     runs = make_runs(GOOD)
     runs.run()
     path = runs.out / "journal.jsonl"

@@ -1,4 +1,4 @@
-"""The rules of timing, in numbers worked out by hand."""
+"""The rules of timing, with numbers computed by hand."""
 
 from __future__ import annotations
 
@@ -34,17 +34,17 @@ from ckh.bench.isolated.timing import (
         (0.4e9, 0.4e9, 5),  # all samples together may last two seconds
         (0.5e9, 0.5e9, 4),
         (1.1e9, 0, 1),
-        (9e9, 0, 1),  # one there always is
+        (9e9, 0, 1),  # there is always one
         (0, 0, 5),
     ],
 )
 def test_slow_kernels_get_fewer_samples(estimate_ns: float, best_ns: float, count: int) -> None:
-    """Above 3 times the best a kernel gets two samples, above 10 times one, and never more than fill two seconds."""
+    """Above 3 times the best a kernel gets two samples, above 10 times one, and never more than fit in two seconds."""
     assert sample_count(estimate_ns, best_ns, 5) == count
 
 
 def test_no_kernel_gets_more_samples_than_wanted() -> None:
-    """Who asks for one sample gets one, of a slow kernel too, and who asks for fifty gets them."""
+    """A request of one sample gives one, of a slow kernel too, and a request of fifty gives fifty."""
     assert [sample_count(estimate_ns, 100, 1) for estimate_ns in (100, 400, 4000)] == [1, 1, 1]
     assert sample_count(100, 100, 50) == 50
 
@@ -92,7 +92,7 @@ def test_warm_up_lasts_half_a_sample_unless_the_first_run_did(first_ns: float, l
     ],
 )
 def test_a_long_run_far_from_the_best_is_hopeless(first_ns: float, best_ns: float, suffices: bool) -> None:
-    """It takes both: more than ten times the best, and the length of a sample."""
+    """Both conditions are required: more than ten times the best, and the length of a sample."""
     assert is_hopeless(first_ns, best_ns) is suffices
 
 
@@ -104,16 +104,16 @@ def test_a_long_run_far_from_the_best_is_hopeless(first_ns: float, best_ns: floa
         ((250.0, 251.0), True),  # not slow, whatever was estimated
         ((2000.0,), False),
         ((100.0,), True),
-        ((400.0, 500.0, 400.0, 400.0, 900.0), False),  # all there are
+        ((400.0, 500.0, 400.0, 400.0, 900.0), False),  # all samples
     ],
 )
 def test_a_kernel_that_was_paused_gets_all_samples(samples_ns: tuple[float, ...], too_few: bool) -> None:
-    """Fewer than all are enough of a kernel only if they agree, and are as slow as the estimate was."""
+    """Fewer than all samples are enough only if they agree, and are as slow as estimated."""
     assert is_too_few(samples_ns, 100.0, 5) is too_few
 
 
 def test_a_graph_times_what_takes_fewer_than_three_launches() -> None:
-    """Where there are graphs, and the time of an empty kernel is known."""
+    """If there are graphs, and the time of an empty kernel is known."""
     assert [Launching(4000, 1500).wants_graph(run_ns) for run_ns in (11_999, 12_000)] == [True, False]
     assert not Launching(4000, 0).wants_graph(5000)
     assert not Launching(0, 0).wants_graph(5000)
@@ -130,13 +130,13 @@ def test_a_graph_times_what_takes_fewer_than_three_launches() -> None:
         (0.21, (0.5e6,) * 99, 50),  # 25 ms
         (None, (0.5e6,) * 999, 500),  # 250 ms
         (0.01, (0.5e6, 1e6) * 99, 69),  # never agree: 51.5 ms
-        (None, (1.0,) * 1001, 1000),  # of a clock that stands still
+        (None, (1.0,) * 1001, 1000),  # a clock that does not advance
     ],
 )
 def test_a_gpu_is_warm_after_some_time_when_samples_agree(
     idle_s: float | None, times_ns: tuple[float, ...], over_at: int
 ) -> None:
-    """First after 250 ms, after a pause after 25, else after 1.5; three in a row agree within 2 %, or 50 ms more."""
+    """The first after 250 ms, after a pause after 25, else after 1.5; three agree within 2 %, or 50 ms more."""
     warm_up = WarmUp(idle_s)
     for count, time_ns in enumerate(times_ns):
         assert warm_up.is_over is (count >= over_at), count
@@ -158,13 +158,13 @@ def test_summary_of_an_even_number_of_samples() -> None:
 
 
 def test_summary_of_one_sample_and_of_a_clock_that_stands_still() -> None:
-    """One sample has no spread; a median of zero does not divide."""
+    """One sample has no spread; a median of zero is not divided by."""
     assert summarize([7.0]) == Timing(7.0, 7.0, 0.0)
     assert summarize([0.0, 0.0, 3.0]) == Timing(0.0, 0.0, 0.0)
 
 
 def test_one_outlier_does_not_count_as_spread() -> None:
-    """A sample a hundred times too long moves neither median nor spread."""
+    """A sample a hundred times too long affects neither median nor spread."""
     assert summarize([10.0, 10.0, 10.0, 10.0, 1000.0]) == Timing(10.0, 10.0, 0.0)
 
 
@@ -180,5 +180,5 @@ def test_one_outlier_does_not_count_as_spread() -> None:
     ],
 )
 def test_what_is_no_time_is_said(samples_ns: tuple[float, ...], said: str) -> None:
-    """A time is positive and finite, and there must be one."""
+    """A time is positive and finite, and there must be at least one."""
     assert complaint(samples_ns) == said

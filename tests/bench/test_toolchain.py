@@ -1,4 +1,4 @@
-"""Whether the toolchain works, found out before any kernel is compiled; a broken one condemns no kernel."""
+"""Checks of the toolchain before any kernel is compiled; no kernel fails because of a broken one."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ SAID = {
 
 
 def device_with(folder: Path, script: str) -> HipDevice:
-    """A device whose compiler is a script of sh, which knows `$library`."""
+    """A device whose compiler is a sh script, which uses `$library`."""
     hipcc = folder / "rocm/bin/hipcc"
     hipcc.parent.mkdir(parents=True, exist_ok=True)
     version = "[ \"$1\" = --version ] && echo 'HIP version: 7.0' && exit 0"
@@ -56,7 +56,7 @@ def device_with(folder: Path, script: str) -> HipDevice:
 
 
 def test_the_host_compiler_makes_what_can_be_loaded(tmp_path: Path) -> None:
-    """A toolchain that works is no error, and leaves no file."""
+    """A working toolchain raises no error, and leaves no file."""
     require_toolchain(HostDevice(), tmp_path)
     assert list(tmp_path.iterdir()) == []
 
@@ -71,7 +71,7 @@ def test_a_real_hip_compiler_makes_what_can_be_loaded(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("said", SAID)
 def test_each_fault_has_its_remedy(said: str, tmp_path: Path) -> None:
-    """Exit code 3; the error repeats what the compiler says, the hint names the package or the setting."""
+    """Exit code 3; the error repeats the compiler's message, the hint names the package or the setting."""
     device = device_with(tmp_path, f"echo {shlex.quote(said)} >&2; exit 1")
     with pytest.raises(DeviceError) as caught:
         require_toolchain(device, tmp_path)
@@ -81,7 +81,7 @@ def test_each_fault_has_its_remedy(said: str, tmp_path: Path) -> None:
 
 
 def test_a_library_that_cannot_be_loaded_is_a_fault(tmp_path: Path) -> None:
-    """One that needs a runtime that is not there; the hint says where it is looked for."""
+    """A library that needs a missing runtime; the hint names the search path."""
     runtime = build_free_runtime(tmp_path, 9)
     device = device_with(tmp_path, f"echo 'int f;' | gcc -shared -Wl,--no-as-needed {runtime} -x c - -o $library")
     with pytest.raises(DeviceError) as caught:
@@ -91,7 +91,7 @@ def test_a_library_that_cannot_be_loaded_is_a_fault(tmp_path: Path) -> None:
 
 
 def test_a_runtime_of_another_rocm_is_a_fault(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where workers open one and kernels bring another, memory of one is nothing to the other."""
+    """If workers open one runtime and kernels link another, memory of one is invalid in the other."""
     (tmp_path / "other").mkdir()
     opened = build_free_runtime(tmp_path / "other", 6).rename(tmp_path / "other/libamdhip64.so.6")
     needed = build_free_runtime(tmp_path, 9).rename(tmp_path / "libamdhip64.so.9")
@@ -107,12 +107,12 @@ def test_a_runtime_of_another_rocm_is_a_fault(tmp_path: Path, monkeypatch: pytes
 
 
 def test_an_interrupted_compiler_says_nothing(tmp_path: Path) -> None:
-    """A full disk or a lack of memory is no fault of the toolchain."""
+    """A full disk or a lack of memory is not a fault of the toolchain."""
     require_toolchain(device_with(tmp_path, "echo 'No space left on device' >&2; exit 1"), tmp_path)
 
 
 def test_kernels_find_the_runtime_of_their_compiler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In the lib folder beside its bin folder, which the loader does not know; so `--compile-only` loads them."""
+    """It is in the lib folder beside its bin folder, outside the loader's path; `--compile-only` loads kernels."""
     monkeypatch.setenv("CKH_CACHE_DIR", str(tmp_path / "cache"))
     monkeypatch.delenv("CKH_HIP_LIBRARY", raising=False)
     monkeypatch.delenv("ROCM_PATH", raising=False)
@@ -135,7 +135,7 @@ def test_kernels_find_the_runtime_of_their_compiler(tmp_path: Path, monkeypatch:
 
 
 def test_a_node_with_a_broken_toolchain_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What it raises goes to the client, who would not know which machine is meant."""
+    """The error is shown by the client, which would not know the machine."""
     monkeypatch.setenv("CKH_CACHE_DIR", str(tmp_path / "cache"))
     device = device_with(tmp_path, "echo 'error: broken' >&2; exit 1")
     hipcc, *_ = device.least_command(tmp_path, tmp_path)
@@ -147,7 +147,7 @@ def test_a_node_with_a_broken_toolchain_is_named(tmp_path: Path, monkeypatch: py
 
 
 def test_a_toolchain_that_breaks_meanwhile_condemns_no_kernel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where no kernel compiles and neither does the simplest one any more, there is no result of any."""
+    """If no kernel compiles, and the simplest one does not either any more, no kernel gets a result."""
     monkeypatch.setenv("CKH_CACHE_DIR", str(tmp_path / "cache"))
     once = tmp_path / "once"
     good = "echo 'int f;' | gcc -shared -x c - -o $library"

@@ -1,4 +1,4 @@
-"""Element types: rounding to the nearest number, to even, or towards zero, and back without loss."""
+"""Element types: rounding to nearest even, or towards zero, and lossless widening."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def floats(*values: float) -> np.ndarray[tuple[int], np.dtype[np.float32]]:
 
 @pytest.mark.parametrize("dtype", ["fp16", "bf16"])
 def test_every_stored_number_survives(dtype: str) -> None:
-    """All 65536 patterns, widened and rounded, are what they were; NaN stays NaN."""
+    """All 65536 patterns are unchanged by widening and rounding; NaN stays NaN."""
     element = element_type(dtype)
     patterns = np.arange(1 << 16, dtype=np.uint16)
     wide = element.widened(patterns.view(element.storage))
@@ -46,7 +46,7 @@ def test_every_stored_number_survives(dtype: str) -> None:
     ],
 )
 def test_bf16_by_hand(value: float, rounded: float, truncated: float) -> None:
-    """To the nearest, of two the even one, and towards zero."""
+    """To nearest even, and towards zero."""
     element = element_type("bf16")
     assert element.truncated is not None
     assert element.widened(element.rounded(floats(value))).tolist() == [rounded]
@@ -54,7 +54,7 @@ def test_bf16_by_hand(value: float, rounded: float, truncated: float) -> None:
 
 
 def test_bf16_rounds_to_the_nearest_of_its_neighbours() -> None:
-    """Of a hundred thousand random numbers none is further from its rounding than from the numbers beside it."""
+    """Of a hundred thousand random numbers none is further from its rounding than from the neighbours."""
     element = element_type("bf16")
     assert element.truncated is not None
     values = np.random.default_rng(3).normal(scale=100, size=100_000).astype(np.float32)
@@ -66,7 +66,7 @@ def test_bf16_rounds_to_the_nearest_of_its_neighbours() -> None:
 
 
 def test_nan_stays_nan_in_bf16() -> None:
-    """Also one whose set bits are all cut off, and one that rounding would carry over."""
+    """This includes a NaN whose set bits are all truncated, and one that rounding would overflow."""
     element = element_type("bf16")
     bits = np.array([0x7F800001, 0x7FFFFFFF, 0xFF800001, 0xFFFFFFFF], np.uint32)
     assert np.isnan(element.widened(element.rounded(bits.view(np.float32)))).all()
@@ -75,7 +75,7 @@ def test_nan_stays_nan_in_bf16() -> None:
 
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_bytes_of_the_fill_are_nan(dtype: str) -> None:
-    """An output of any type that is filled with them has no number."""
+    """An output of any type filled with them contains only NaN."""
     element = element_type(dtype)
     stored = np.frombuffer(bytes([NAN_BYTE]) * 4 * element.storage.itemsize, element.storage)
     assert np.isnan(element.widened(stored)).tolist() == [True] * 4
@@ -83,14 +83,14 @@ def test_bytes_of_the_fill_are_nan(dtype: str) -> None:
 
 @pytest.mark.parametrize(("dtype", "least"), [("fp16", 2.0**-14), ("bf16", 2.0**-126)])
 def test_operands_have_no_denormal_numbers(dtype: str, least: float) -> None:
-    """What matrix units flush is zero from the start; the least normal number stays."""
+    """Numbers that matrix units flush are zero from the start; the smallest normal number is kept."""
     element = element_type(dtype)
     operand = element.operand(floats(least, -least, 0.9 * least, -0.1 * least, 0.75))
     assert element.widened(operand).tolist() == [least, -least, 0, 0, 0.75]
 
 
 def test_fp32_operands_are_the_values_themselves() -> None:
-    """Bit for bit, down to the least denormal number."""
+    """Bit for bit, down to the smallest denormal number."""
     values = floats(0.1, -1.0, 1e-45, 0.0)
     assert element_type("fp32").operand(values).tobytes() == values.tobytes()
 
@@ -107,7 +107,7 @@ def test_lowest_and_highest_contain_what_kernels_make() -> None:
 
 
 def test_limits_of_fp32_leave_their_argument_alone() -> None:
-    """Nothing is written to values that need no conversion."""
+    """Values that need no conversion are not modified."""
     values = floats(1e-45, -1e-45, 5.0)
     element = element_type("fp32")
     assert element.lowest(values).tobytes() == element.highest(values).tobytes() == values.tobytes()
@@ -115,7 +115,7 @@ def test_limits_of_fp32_leave_their_argument_alone() -> None:
 
 @pytest.mark.parametrize("fnuz_floats", [False, True])
 def test_other_dtypes_are_refused(fnuz_floats: bool) -> None:
-    """The error names what can be measured."""
+    """The error names the supported ones."""
     with pytest.raises(UsageError, match="fp64") as caught:
         element_type("fp64", fnuz_floats=fnuz_floats)
     expect_values(caught.value.hint, "fp32, fp16, bf16, fp8, bf8, int8, int32")
@@ -124,7 +124,7 @@ def test_other_dtypes_are_refused(fnuz_floats: bool) -> None:
 @pytest.mark.parametrize(
     ("dtype", "fnuz_floats", "codes"),
     [
-        # 1, -1, 0.75 and what is below the normal numbers, which is zero.
+        # 1, -1, 0.75 and a denormal, which becomes zero.
         ("fp8", False, [0x38, 0xB8, 0x34, 0x00]),
         ("fp8", True, [0x40, 0xC0, 0x3C, 0x00]),
         ("bf8", False, [0x3C, 0xBC, 0x3A, 0x00]),
@@ -142,7 +142,7 @@ def test_operands_of_eight_bits_are_encoded_as_the_architecture_has_them(
 
 
 def test_operands_of_int8_use_their_range() -> None:
-    """From -1 to 1 become -127 to 127, halves the even one."""
+    """The range -1 to 1 becomes -127 to 127, ties to even."""
     element = element_type("int8")
     operand = element.operand(floats(-1, 1, 0.5 / 127, 1.5 / 127, 0.49, 0))
     assert operand.dtype == np.int8
@@ -150,7 +150,7 @@ def test_operands_of_int8_use_their_range() -> None:
 
 
 def test_integers_are_widened_without_loss() -> None:
-    """Those of 32 bits to float64, since float32 has not all of them."""
+    """32-bit integers become float64, since float32 cannot represent all of them."""
     stored = np.array([2**24 + 1, -(2**31), 2**31 - 1], np.int32)
     element = element_type("int32")
     assert element.widened(stored).tolist() == [2**24 + 1, -(2**31), 2**31 - 1]
@@ -160,6 +160,6 @@ def test_integers_are_widened_without_loss() -> None:
 
 
 def test_what_was_never_written_is_no_right_result() -> None:
-    """It is NaN, or an integer that takes more than a hundred thousand products of int8."""
+    """It is NaN, or an integer that exceeds the sum of a hundred thousand products of int8."""
     assert np.isnan([element_type(dtype).unwritten for dtype in DTYPES]).all()
     assert abs(element_type("int32").unwritten) > 100_000 * 127 * 127

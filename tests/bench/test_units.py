@@ -1,4 +1,4 @@
-"""Kernels that are compiled together: as alone, whatever becomes of the compiler that all of them have."""
+"""Kernels compiled in units: the same as alone, whatever happens to the unit's compiler."""
 
 from __future__ import annotations
 
@@ -37,15 +37,15 @@ TIMEOUT_S = 4.0
 
 
 class Together(HostDevice):
-    """A device whose kernels answer with their number; some do not compile, and units have their own compiler."""
+    """A device whose kernels return their number; some do not compile, and units have a separate compiler command."""
 
     def __init__(self, unit_compiler: str = COMPILE, bad: Sequence[int] = ()) -> None:
         super().__init__()
         self.unit_compiler, self.bad = unit_compiler, bad
-        self.compiled: list[int] = []  # how many kernels each compiler had
+        self.compiled: list[int] = []  # number of kernels of each compiler
 
     def compile_s(self, op: AnyOperation) -> dict[str, float]:
-        """As good as none: units are as large as they may be within any time limit."""
+        """Nearly zero: units are not limited by time."""
         return {"": 0.001}
 
     @property
@@ -119,7 +119,7 @@ def test_one_compiler_makes_the_libraries_of_all(cache: Path) -> None:
 
 @pytest.mark.parametrize("damage", [lambda unit: unit.write_bytes(unit.read_bytes()[:-1] + b"x"), Path.unlink])
 def test_a_damaged_library_of_several_is_built_again(cache: Path, damage: Any) -> None:
-    """Whatever became of it: each of its kernels is missing then."""
+    """After any damage, each of its kernels is missing."""
     built = KernelBuilder(Together()).build(KERNELS[:3], 1, ignore)
     (unit,) = cache.rglob("*.unit")
     damage(unit)
@@ -130,7 +130,7 @@ def test_a_damaged_library_of_several_is_built_again(cache: Path, damage: Any) -
 
 
 def test_a_library_of_several_that_others_can_write_to_is_refused(cache: Path) -> None:
-    """Nobody loads it."""
+    """It is not loaded."""
     KernelBuilder(Together()).build(KERNELS[:2], 1, ignore)
     (unit,) = cache.rglob("*.unit")
     unit.chmod(0o777)
@@ -140,7 +140,7 @@ def test_a_library_of_several_that_others_can_write_to_is_refused(cache: Path) -
 
 @pytest.mark.usefixtures("cache")
 def test_a_copy_that_may_be_loaded_is_not_written_again() -> None:
-    """A process that loads a kernel twice still has what it mapped: a file cut and written anew ends it by a signal."""
+    """A process that loads a kernel twice keeps its mapping, as truncating the file would end it by a signal."""
     built = KernelBuilder(Together()).build(KERNELS[:2], 1, ignore)
     code = (
         "import ctypes, os, sys\n"
@@ -154,7 +154,7 @@ def test_a_copy_that_may_be_loaded_is_not_written_again() -> None:
 
 
 def test_copies_to_load_go_with_their_process(cache: Path) -> None:
-    """At its end or, where it is killed, when the next kernel is built."""
+    """When it ends or, if it is killed, when the next kernel is built."""
     built = KernelBuilder(Together()).build(KERNELS[:2], 1, ignore)
     left = len(files(cache))
     code = (
@@ -174,7 +174,7 @@ def test_copies_to_load_go_with_their_process(cache: Path) -> None:
 
 @pytest.mark.parametrize(("jobs", "compiled"), [(1, [3, 2]), (2, [3, 2]), (3, [2, 2, 1]), (5, [1] * 5), (9, [1] * 5)])
 def test_every_job_has_something_to_do(jobs: int, compiled: list[int]) -> None:
-    """A unit is no larger than the device says, and no larger than keeps all jobs busy."""
+    """A unit is at most as large as the device allows, and small enough to keep all jobs busy."""
     device = Together()
     built = KernelBuilder(device).build(KERNELS, jobs, ignore)
     assert sorted(device.compiled, reverse=True) == compiled
@@ -182,7 +182,7 @@ def test_every_job_has_something_to_do(jobs: int, compiled: list[int]) -> None:
 
 
 def test_what_is_in_the_cache_is_in_no_unit() -> None:
-    """Only what is missing is compiled together."""
+    """Only missing kernels are compiled in units."""
     KernelBuilder(Together()).build(KERNELS[1:2], 1, ignore)
     device = Together()
     built = KernelBuilder(device).build(KERNELS[:4], 1, ignore)
@@ -191,7 +191,7 @@ def test_what_is_in_the_cache_is_in_no_unit() -> None:
 
 
 def test_a_kernel_that_does_not_compile_fails_alone() -> None:
-    """Where a unit fails, each of its kernels is compiled alone."""
+    """If a unit fails, each of its kernels is compiled alone."""
     device = Together(bad=[2])
     built = KernelBuilder(device).build(KERNELS[:4], 1, ignore)
     ok, error = Status.OK, Status.COMPILE_ERROR
@@ -221,7 +221,7 @@ INTERRUPTED = ("kill -9 $$", "echo 'LLVM ERROR: out of memory' >&2; exit 1", f"{
     ],
 )
 def test_an_evil_compiler_of_a_unit_harms_nobody(script: str, cache: Path) -> None:
-    """Whatever it does, each kernel is then compiled alone; first together again if something interrupted it."""
+    """Each kernel is then compiled alone; after an interruption, first as a unit again."""
     device = Together(script)
     built = KernelBuilder(device, TIMEOUT_S).build(KERNELS[:3], 1, ignore)
     assert [ask(built[kernel].library) for kernel in KERNELS[:3]] == [0, 1, 2]
@@ -241,7 +241,7 @@ def test_a_unit_whose_compiler_was_interrupted_stays_a_unit(jobs: int, tmp_path:
 
 
 def test_stopped_while_a_unit_is_compiled_nothing_is_built(cache: Path, tmp_path: Path) -> None:
-    """Neither together nor alone, and no file is left."""
+    """Neither the unit nor single kernels are built, and no file is left."""
     note = tmp_path / "note"
     device = Together(f"touch {note}; sleep 1000")
     assert KernelBuilder(device).build(KERNELS[:3], 1, ignore, note.exists) == {}
@@ -250,7 +250,7 @@ def test_stopped_while_a_unit_is_compiled_nothing_is_built(cache: Path, tmp_path
 
 
 def test_units_are_cut_by_what_they_cost(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each has its share; of kernels that take a second with a limit of five no unit has more than two."""
+    """Each has its share; with kernels of a second and a limit of five no unit has more than two."""
     sources = {str(number): (kernel, str(number)) for number, kernel in enumerate(KERNELS)}
     assert units(sources, 4, lambda kernel: 4.0 if kernel is KERNELS[0] else 1.0) == [["0"], ["1", "2", "3", "4"]]
     monkeypatch.setattr(Together, "compile_s", lambda _self, _op: {"": 1.0})
@@ -260,7 +260,7 @@ def test_units_are_cut_by_what_they_cost(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_units_are_of_one_operation() -> None:
-    """Their number is the least, and they are about as large as each other."""
+    """Their number is minimal, and they have about equal sizes."""
     sources = {str(number): (kernel, str(number)) for number, kernel in enumerate(KERNELS)}
     assert units(sources, 4) == [["0", "1", "2"], ["3", "4"]]
     assert units({}, 4) == []
@@ -269,7 +269,7 @@ def test_units_are_of_one_operation() -> None:
 @pytest.mark.parametrize("kernels", [1, 5, 12, 13, 100, 1_000, 14_000])
 @pytest.mark.parametrize("jobs", [1, 2, 7, 64, 800])
 def test_units_are_the_smallest_that_need_no_further_round(kernels: int, jobs: int) -> None:
-    """All compilers have work in each round but the last, which has no more left than it needs."""
+    """All compilers have work in each wave but the last, which has no more left than it needs."""
 
     def rounds(size: int) -> int:
         return math.ceil(math.ceil(kernels / size) / jobs)

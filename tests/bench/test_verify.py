@@ -1,4 +1,4 @@
-"""Verification: what rounding may do is accepted, everything else is found."""
+"""Verification: errors within rounding are accepted, everything else is detected."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Array = NDArray[Any]
 
 
 def matrices(pixels: int, channels: int, filters: int) -> tuple[ConvProblem, Array, Array]:
-    """A 1x1 convolution, that is the product of matrices pixels x channels and channels x filters, with both."""
+    """A 1x1 convolution as the product of matrices pixels x channels and channels x filters, with both."""
     p = ConvProblem(Direction.FORWARD, n=1, c=channels, k=filters, g=1, hi=1, wi=pixels, y=1, x=1)
     random = np.random.default_rng(channels)
     x = random.uniform(-1, 1, (pixels, channels)).astype(np.float32)
@@ -37,7 +37,7 @@ def exact_product(x: Array, w: Array) -> Array:
 
 
 def one_by_one(x: Array, w: Array, order: Array) -> Array:
-    """The product with every sum taken in float32, one product after the other, in an order of the channels."""
+    """The product with every sum in float32, one product after the other, in a given order of the channels."""
     total = np.zeros((len(x), len(w)), np.float32)
     for channel in order:
         total += x[:, channel, None] * w[None, :, channel]
@@ -46,7 +46,7 @@ def one_by_one(x: Array, w: Array, order: Array) -> Array:
 
 @pytest.mark.parametrize("channels", [1, 2, 37, 1000, 10_000])
 def test_sums_in_any_order_are_accepted(channels: int) -> None:
-    """Forwards, backwards, at random and by BLAS: float32 results differ among each other and are all right."""
+    """Forwards, backwards, at random and by BLAS: float32 results differ and are all right."""
     p, x, w = matrices(13, channels, 7)
     limits = limits_of(p, x, w)
     order = np.arange(channels)
@@ -58,7 +58,7 @@ def test_sums_in_any_order_are_accepted(channels: int) -> None:
 
 
 def test_sums_in_the_worst_order_are_accepted() -> None:
-    """All positive products before all negative ones: the sum grows to thousands and comes back."""
+    """All positive products before all negative ones: the sum grows to thousands and returns."""
     p, x, w = matrices(1, 10_000, 1)
     limits = limits_of(p, x, w)
     order = np.argsort(-(x[0] * w[0]))
@@ -67,7 +67,7 @@ def test_sums_in_the_worst_order_are_accepted() -> None:
 
 @pytest.mark.parametrize("channels", [1, 2, 37, 1000, 10_000])
 def test_one_forgotten_product_is_found(channels: int) -> None:
-    """A product of usual size that is missing in one sum of up to ten thousand is seen."""
+    """A product of usual size that is missing in one sum of up to ten thousand is detected."""
     p, x, w = matrices(13, channels, 7)
     result = exact_product(x, w)
     products = np.abs(x[5] * w[3])
@@ -95,7 +95,7 @@ def test_tolerance_by_hand() -> None:
 
 
 def test_result_that_is_a_little_too_large_is_found() -> None:
-    """Of positive products a hundred-thousandth more is wrong everywhere, and a ten-millionth is rounding."""
+    """For positive products a relative error of 1e-5 is wrong everywhere, and of 1e-7 is rounding."""
     p, x, w = matrices(11, 100, 5)
     x, w = np.abs(x), np.abs(w)
     limits, exact = limits_of(p, x, w), exact_product(x, w)
@@ -104,7 +104,7 @@ def test_result_that_is_a_little_too_large_is_found() -> None:
 
 
 def test_swapped_pair_is_found() -> None:
-    """Two elements in each other's place are two wrong elements."""
+    """Two swapped elements are two wrong elements."""
     p, x, w = matrices(10, 64, 10)
     result = exact_product(x, w).astype(np.float32).reshape(-1)
     result[[20, 21]] = result[[21, 20]]
@@ -115,7 +115,7 @@ def test_swapped_pair_is_found() -> None:
     ("written", "end"), [(np.nan, "; 3 are NaN or were never written"), (np.inf, ""), (-np.inf, "")]
 )
 def test_what_is_no_number_is_never_right(written: float, end: str) -> None:
-    """NaN, which an output is filled with beforehand, and infinities are counted, NaN by its name."""
+    """NaN, the initial value of an output, and infinities are counted, NaN by its name."""
     p, x, w = matrices(10, 8, 10)
     result = exact_product(x, w).astype(np.float32)
     result[[2, 5, 9], [0, 1, 9]] = written
@@ -154,14 +154,14 @@ def test_the_last_of_many_elements_is_looked_at() -> None:
 
 @pytest.mark.parametrize("direction", list(Direction))
 def test_every_direction_has_limits_of_its_own_shape(direction: Direction) -> None:
-    """Zeros are wrong wherever anything is summed, in a result of as many elements as the direction has."""
+    """Zeros are wrong wherever products are summed, in a result with the direction's number of elements."""
     p = ConvProblem(direction, n=1, c=6, k=4, g=2, hi=5, wi=5, y=3, x=3, pad_h=1, pad_w=1)
     shapes = {Direction.FORWARD: p.output_shape, Direction.BWD_DATA: p.input_shape}
     result_shape = shapes.get(direction, p.weight_shape)
     operands = [p.input_shape, p.weight_shape, p.output_shape]
     operands.remove(result_shape)
     if direction is not Direction.FORWARD:
-        operands.reverse()  # the gradient stands first
+        operands.reverse()  # the gradient is the first operand
     limits = Limits(p, *(np.ones(shape, np.float32) for shape in operands))
     size = int(np.prod(result_shape))
     assert limits.complaint(np.zeros(result_shape, np.float32)).startswith(f"{size} of {size} outputs wrong")
@@ -170,7 +170,7 @@ def test_every_direction_has_limits_of_its_own_shape(direction: Direction) -> No
 def narrow(
     dtype: str, pixels: int, channels: int, filters: int
 ) -> tuple[ConvProblem, ElementType, tuple[Array, Array], tuple[Array, Array]]:
-    """A product of matrices of a dtype: the problem, the type, the operands as stored and as float32."""
+    """A matrix product of a dtype: the problem, the type, the operands as stored and as float32."""
     p, x, w = matrices(pixels, channels, filters)
     element = element_type(dtype)
     stored = element.operand(x), element.operand(w)
@@ -180,7 +180,7 @@ def narrow(
 @pytest.mark.parametrize("dtype", ["fp16", "bf16"])
 @pytest.mark.parametrize("channels", [1, 2, 37, 1000, 10_000])
 def test_narrow_results_of_sums_in_any_order_are_accepted(dtype: str, channels: int) -> None:
-    """Summed in float32 in whatever order and then rounded, for bf16 also cut off, a result is right."""
+    """Summed in float32 in any order and then rounded, for bf16 also truncated, a result is right."""
     p, element, stored, (x, w) = narrow(dtype, 53, channels, 31)
     limits = limits_of(p, *stored)
     order = np.arange(channels)
@@ -192,7 +192,7 @@ def test_narrow_results_of_sums_in_any_order_are_accepted(dtype: str, channels: 
 
 @pytest.mark.parametrize(("dtype", "channels"), [("fp16", 2), ("fp16", 37), ("fp16", 1000), ("bf16", 2), ("bf16", 37)])
 def test_one_forgotten_product_of_a_narrow_type_is_found(dtype: str, channels: int) -> None:
-    """A product of usual size that is missing in one sum is more than what rounding may do."""
+    """A product of usual size that is missing in one sum exceeds the rounding error."""
     p, element, stored, (x, w) = narrow(dtype, 13, channels, 7)
     sums = exact_product(x, w)
     products = np.abs(x[5] * w[3])
@@ -204,7 +204,7 @@ def test_one_forgotten_product_of_a_narrow_type_is_found(dtype: str, channels: i
 
 @pytest.mark.parametrize("dtype", ["fp16", "bf16"])
 def test_a_product_forgotten_everywhere_is_found_in_long_sums(dtype: str) -> None:
-    """A kernel that leaves out the last of ten thousand channels has many elements that are too far off."""
+    """A kernel that omits the last of ten thousand channels has many elements with too large errors."""
     p, element, stored, (x, w) = narrow(dtype, 53, 10_000, 31)
     sums = (x[:, :-1] @ w[:, :-1].T).astype(np.float32)
     assert "outputs wrong" in limits_of(p, *stored).complaint(element.rounded(sums))
@@ -227,7 +227,7 @@ def test_narrow_limits_are_the_numbers_next_to_the_sum(dtype: str, unit: float) 
 
 @pytest.mark.parametrize("sign", [-1, 1])
 def test_a_result_below_the_normal_numbers_may_be_zero(sign: int) -> None:
-    """2^-16 may be flushed in fp16, but become neither the opposite nor as much as the least normal number."""
+    """2^-16 may be flushed in fp16, but not become its negative or the smallest normal number."""
     p = ConvProblem(Direction.FORWARD, n=1, c=1, k=1, g=1, hi=1, wi=1, y=1, x=1, dtype="fp16")
     limits = limits_of(p, np.array([sign * 2.0**-8], np.float16), np.array([2.0**-8], np.float16))
     for value, is_right in ((2.0**-16, True), (0.0, True), (-(2.0**-16), False), (2.0**-14, False)):
@@ -236,7 +236,7 @@ def test_a_result_below_the_normal_numbers_may_be_zero(sign: int) -> None:
 
 @pytest.mark.parametrize("dtype", ["fp16", "bf16"])
 def test_narrow_results_that_were_never_written_are_found(dtype: str) -> None:
-    """The bytes that an output is filled with are NaN in every type."""
+    """The initial bytes of an output are NaN in every type."""
     p, element, stored, _ = narrow(dtype, 3, 4, 5)
     result = np.frombuffer(b"\xff" * 30, element.storage)
     complaint = limits_of(p, *stored).complaint(result)

@@ -1,4 +1,4 @@
-"""Matrix products of operands of eight bits: their results are of other types, which decide what is right."""
+"""Matrix products of 8-bit operands: the type of the result determines which results are right."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ TIMEOUT_S = 20.0
 
 
 def operands(dtype: str, k: int, *, fnuz_floats: bool = False) -> tuple[GemmProblem, Array, Array]:
-    """A product in layout rcr with its operands as kernels get them: A as M x K, B as N x K."""
+    """A product in layout rcr with its operands as passed to kernels: A as M x K, B as N x K."""
     random = np.random.default_rng(k)
     element = element_type(dtype, fnuz_floats=fnuz_floats)
     a, b = (element.operand(random.uniform(-1, 1, shape).astype(np.float32)) for shape in ((M, k), (N, k)))
@@ -41,7 +41,7 @@ def operands(dtype: str, k: int, *, fnuz_floats: bool = False) -> tuple[GemmProb
 
 
 def numbers(dtype: str, codes: Array, *, fnuz_floats: bool) -> Array:
-    """What codes mean by the definition of their format."""
+    """Numbers of codes by the definition of their format."""
     name = {"fp8": "E4M3", "bf8": "E5M2"}[dtype] + ("_FNUZ" if fnuz_floats else "")
     return np.array(defined(name))[codes]
 
@@ -49,7 +49,7 @@ def numbers(dtype: str, codes: Array, *, fnuz_floats: bool) -> Array:
 @pytest.mark.parametrize(("dtype", "fnuz_floats"), FLOATS)
 @pytest.mark.parametrize("k", [1, 37, 1000])
 def test_sums_that_are_rounded_to_fp16_are_right(dtype: str, fnuz_floats: bool, k: int) -> None:
-    """Forwards and backwards; one product of usual size that is missing is found."""
+    """Forwards and backwards; one missing product of usual size is detected."""
     problem, a, b = operands(dtype, k, fnuz_floats=fnuz_floats)
     limits = Limits(problem, a, b, fnuz_floats=fnuz_floats)
     x, w = (numbers(dtype, codes, fnuz_floats=fnuz_floats) for codes in (a, b))
@@ -76,7 +76,7 @@ def test_the_encoding_of_another_architecture_is_found(dtype: str, fnuz_floats: 
 
 @pytest.mark.parametrize("k", [1, 37, 5000])
 def test_products_of_int8_are_exact(k: int) -> None:
-    """The sum itself is right, and one more or less is wrong, also beyond the integers that float32 has."""
+    """The exact sum is right, and one more or less is wrong, also beyond the integers of float32."""
     problem, a, b = operands("int8", k)
     if k == 5000:
         a, b = np.abs(a), np.abs(b)
@@ -91,7 +91,7 @@ def test_products_of_int8_are_exact(k: int) -> None:
 
 
 def test_integers_that_were_never_written_are_counted() -> None:
-    """As NaN is of other types."""
+    """As NaN is for other types."""
     problem, a, b = operands("int8", 8)
     sums = a.astype(np.int32) @ b.astype(np.int32).T
     sums[[2, 5], [0, 1]] = int(element_type("int32").unwritten)
@@ -99,7 +99,7 @@ def test_integers_that_were_never_written_are_counted() -> None:
     expect_values(complaint, "2 of 91", "14: -2.139062e+09", "; 2", "NaN")
 
 
-# A kernel of the worker's interface; what its operands mean and what it writes is put in.
+# A kernel with the worker's ABI; the meaning of operands and the type of results are inserted.
 _KERNEL = """
 #include <stdint.h>
 #include <time.h>
@@ -127,7 +127,7 @@ int32_t ckh_time(const problem* p, const uint8_t* a, const uint8_t* b, {result}*
 
 
 def kernel(folder: Path, meaning: list[float], result: str, total: str) -> str:
-    """The path of a kernel, in C."""
+    """Path of a kernel in C."""
     table = ", ".join("0" if value != value or abs(value) > 1e30 else repr(value) for value in meaning)  # noqa: PLR0124
     source, library = folder / "kernel.c", folder / "kernel.so"
     source.write_text(_KERNEL.format(meaning=table, result=result, sum=total))
@@ -138,7 +138,7 @@ def kernel(folder: Path, meaning: list[float], result: str, total: str) -> str:
 
 
 def measured(library: str, dtype: str, *, fnuz_floats: bool) -> Status:
-    """What becomes of a kernel in a worker for a device of such floats."""
+    """Status of a kernel in a worker for a device with this encoding."""
     worker = WorkerProcess(FaultyDevice(), WorkerConfig(0, None, fnuz_floats=fnuz_floats))
     try:
         worker.send(Job(Op.PROBLEM, 1, problem=GemmProblem(33, 17, 65, dtype=dtype).canonical()))
@@ -151,7 +151,7 @@ def measured(library: str, dtype: str, *, fnuz_floats: bool) -> Status:
 
 @pytest.mark.parametrize(("dtype", "name"), [("fp8", "E4M3"), ("bf8", "E5M2")])
 def test_the_worker_measures_floats_of_eight_bits(tmp_path: Path, dtype: str, name: str) -> None:
-    """A kernel that takes them as the architecture has them is right, one of another architecture wrong."""
+    """A kernel with the architecture's encoding is right, one with another encoding is wrong."""
     for folder, suffix, is_fnuz in (("ocp", "", False), ("fnuz", "_FNUZ", True)):
         (tmp_path / folder).mkdir()
         library = kernel(tmp_path / folder, defined(name + suffix), "_Float16", "float")
@@ -160,7 +160,7 @@ def test_the_worker_measures_floats_of_eight_bits(tmp_path: Path, dtype: str, na
 
 
 def test_the_worker_measures_int8(tmp_path: Path) -> None:
-    """Results have 32 bits; a kernel that takes operands for unsigned does not pass."""
+    """Results have 32 bits; a kernel with unsigned operands is wrong."""
     signed = [float(ctypes.c_int8(code).value) for code in range(256)]
     assert measured(kernel(tmp_path, signed, "int32_t", "int32_t"), "int8", fnuz_floats=True) is Status.OK
     other = tmp_path / "unsigned"

@@ -1,4 +1,4 @@
-"""Verification of results that are sums of rounded parts: any order of additions is right, a wrong kernel is found."""
+"""Verification of sums of rounded parts: any order of additions is right, a wrong kernel is detected."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Array = NDArray[Any]
 
 SIDE = 128
 TILE = 64
-# How results become numbers of a dtype: to nearest, as MI300 adds fp16, or cut off, as CK Tile makes bf16.
+# Conversion to a dtype: to nearest, as MI300 adds fp16, or truncated, as in CK Tile's conversion to bf16.
 ROUNDINGS = {
     "fp16": ("fp16", "rounded"),
     "bf16": ("bf16", "rounded"),
@@ -35,12 +35,12 @@ ROUNDINGS = {
     "fp32": ("fp32", "rounded"),
 }
 NARROW = [name for name in ROUNDINGS if name != "fp32"]
-# K and the parts that it is split into.
+# K and the number of parts.
 SPLITS = [(8, 2), (64, 2), (512, 4), (512, 16), (2048, 32), (4096, 128)]
 
 
 class Product:
-    """A matrix product of random operands whose K is split, and what an emulated kernel makes of it."""
+    """A matrix product of random operands with split K, and the results of an emulated kernel."""
 
     def __init__(self, rounding: str, k: int, parts: int) -> None:
         dtype, how = ROUNDINGS[rounding]
@@ -56,7 +56,7 @@ class Product:
         self.limits = Limits(self.problem, *stored)
 
     def added(self, parts: Array) -> Array:
-        """The result of rounded atomic additions of parts, of every element in an order of its own."""
+        """Result of rounded atomic additions of parts, in a different order for every element."""
         numbers = self.element.widened(self.store(parts))
         order = self.random.random(numbers.shape).argsort(axis=0)
         total = np.zeros(numbers.shape[1:], np.float32)
@@ -65,18 +65,18 @@ class Product:
         return self.store(total)
 
     def with_tile(self, change: Callable[[Array], Array]) -> Array:
-        """The result of a kernel that changes the parts in one workgroup's tile."""
+        """Result of a kernel that changes the parts in one workgroup's tile."""
         parts = self.parts.copy()
         parts[:, :TILE, TILE:] = change(parts[:, :TILE, TILE:])
         return self.added(parts)
 
     def complaint(self, result: Array) -> str:
-        """Of a kernel that rounds its parts."""
+        """Verification of a kernel that rounds its parts."""
         return self.limits.complaint(result, self.split)
 
 
 def first_missing(parts: Array) -> Array:
-    """The first part is forgotten."""
+    """The first part is missing."""
     return np.concatenate((np.zeros_like(parts[:1]), parts[1:]))
 
 
@@ -88,7 +88,7 @@ def first_twice(parts: Array) -> Array:
 @pytest.mark.parametrize(("k", "parts"), SPLITS)
 @pytest.mark.parametrize("rounding", ROUNDINGS)
 def test_rounded_parts_in_any_order_are_right(rounding: str, k: int, parts: int) -> None:
-    """Whatever the order of the atomic additions, of none of 3 x 16,384 elements the sum of rounded parts is wrong."""
+    """For any order of the atomic additions, none of 3 x 16,384 sums of rounded parts is wrong."""
     product = Product(rounding, k, parts)
     results = [product.added(product.parts) for _ in range(3)]
     assert [product.complaint(result) for result in results] == [""] * 3
@@ -109,7 +109,7 @@ def test_parts_that_are_rounded_are_not_those_of_one_rounding(rounding: str) -> 
 
 @pytest.mark.parametrize("rounding", NARROW)
 def test_the_limit_is_not_far_from_what_happens(rounding: str) -> None:
-    """A right element errs by less than half of what is allowed: twice the errors are right, thirty times are not."""
+    """The error of a right element is less than half of the limit: twice the errors are right, thirty times are not."""
     product = Product(rounding, 512, 8)
     exact = product.parts.sum(axis=0)
     error = product.element.widened(product.added(product.parts)) - exact
@@ -138,7 +138,7 @@ def test_a_part_missing_or_doubled_in_a_tile_is_found(
     [*(("fp16", parts) for parts in (2, 4, 8, 16)), *((name, parts) for name in NARROW[1:] for parts in (2, 4))],
 )
 def test_one_wrong_element_is_found(rounding: str, parts: int) -> None:
-    """Of all elements one lacks a part of usual size, or has its neighbour's value."""
+    """A single element lacks a part of usual size, or has its neighbour's value."""
     product = Product(rounding, 512, parts)
     right = product.added(product.parts)
     row, column = (3, 5)
@@ -176,7 +176,7 @@ def test_limits_of_two_products_by_hand() -> None:
 
 
 def test_parts_without_products_are_zero() -> None:
-    """Products with zeros leave exact zeros, in however many parts."""
+    """Products with zeros give exact zeros, in any number of parts."""
     problem = GemmProblem(1, 2, 64, split_k=4, dtype="fp16", layout="rcr")
     a, b = np.zeros((1, 64), np.float16), np.ones((2, 64), np.float16)
     limits = Limits(problem, a, b)
@@ -197,7 +197,7 @@ def test_sums_of_integers_are_exact_in_any_number_of_parts() -> None:
 
 @pytest.mark.parametrize("written", [np.nan, np.inf])
 def test_no_number_is_never_right(written: float) -> None:
-    """NaN and infinity among sums of parts are found."""
+    """NaN and infinity in sums of parts are detected."""
     product = Product("fp16", 512, 16)
     result = product.added(product.parts)
     result[7, 9] = written
@@ -206,7 +206,7 @@ def test_no_number_is_never_right(written: float) -> None:
 
 @pytest.mark.parametrize("rounding", NARROW)
 def test_split_gradients_of_filters_are_right(rounding: str) -> None:
-    """Backward weight adds rounded sums over parts of the pixels; a part that is missing is found."""
+    """Backward weight adds rounded sums over parts of the pixels; a missing part is detected."""
     dtype, how = ROUNDINGS[rounding]
     problem = ConvProblem(
         Direction.BWD_WEIGHT, n=4, c=64, k=64, g=2, hi=12, wi=12, y=3, x=3, pad_h=1, pad_w=1, dtype=dtype
@@ -237,7 +237,7 @@ def test_split_gradients_of_filters_are_right(rounding: str) -> None:
 
 
 def test_a_convolution_splits_as_its_kernel_says() -> None:
-    """The split is in the kernel's name, and two stages add in float32; without a name of ours there is none."""
+    """The split is in the kernel's name, and two stages add in float32; other names have none."""
     problem = ConvProblem(Direction.BWD_WEIGHT, n=1, c=64, k=64, g=1, hi=8, wi=8, y=3, x=3, dtype="fp16")
     kernel = conv_pool(Direction.BWD_WEIGHT, load_arch("gfx942"), 2, "fp16")[0]
     split = computation_of(problem).split
@@ -249,6 +249,6 @@ def test_a_convolution_splits_as_its_kernel_says() -> None:
 
 
 def test_a_matrix_product_splits_as_the_problem_says() -> None:
-    """GEMM kernels take the number of parts when they are launched, and add in the result's type."""
+    """GEMM kernels get the number of parts at launch, and add in the result's dtype."""
     problem = GemmProblem(8, 8, 512, split_k=16, dtype="fp16")
     assert computation_of(problem).split(problem, "") == Split(16)

@@ -1,4 +1,4 @@
-"""The worker process: lines in, lines out, and how it ends."""
+"""The worker process: lines in, lines out, and its end."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ NO_GPU = Reply(-1, Status.LAUNCH_ERROR, "HIP finds no GPU", is_last=True)
 
 
 class BrokenDevice(FaultyDevice):
-    """Starts another command for a worker."""
+    """Starts another command as a worker."""
 
     def __init__(self, *command: str) -> None:
         super().__init__()
         self._command = list(command)
 
     def worker_command(self) -> list[str]:
-        """What it was given."""
+        """The given command."""
         return self._command
 
 
@@ -63,7 +63,7 @@ def ask(worker: WorkerProcess, job: Job) -> Reply:
 
 
 def test_a_kernel_is_measured_and_timed(worker: WorkerProcess, libraries: list[str]) -> None:
-    """Samples and loops follow from the time a kernel takes, and replies come in the order of the jobs."""
+    """Samples and loops follow from the kernel's time, and replies come in the order of the jobs."""
     assert ask(worker, SETUP).status is Status.OK
     measured = ask(worker, Job(Op.MEASURE, 2, library=libraries[0], samples=4))
     assert (measured.id, measured.status, measured.loops) == (2, Status.OK, 1)
@@ -75,7 +75,7 @@ def test_a_kernel_is_measured_and_timed(worker: WorkerProcess, libraries: list[s
 
 
 def test_a_far_slower_kernel_gets_fewer_samples(worker: WorkerProcess, libraries: list[str]) -> None:
-    """Of a kernel more than three times as slow as the best two samples are taken, more than ten times one."""
+    """A kernel more than three times as slow as the best gets two samples, more than ten times one."""
     for best_ns, count in ((40e6, 5), (30e6, 2), (9e6, 1)):
         ask(worker, Job(Op.PROBLEM, 1, problem=PROBLEM.canonical(), best_ns=best_ns))
         assert len(ask(worker, Job(Op.MEASURE, 2, library=libraries[0], samples=5)).samples_ns) == count
@@ -101,7 +101,7 @@ def test_what_a_kernel_prints_is_no_reply(worker: WorkerProcess, libraries: list
 
 
 def test_jobs_that_cannot_be_done_are_answered(worker: WorkerProcess, libraries: list[str]) -> None:
-    """A kernel without a problem and a library that is missing are launch errors, and the worker lives on."""
+    """A kernel without a problem and a missing library are launch errors, and the worker continues."""
     early = ask(worker, Job(Op.MEASURE, 1, library=libraries[0], samples=1))
     assert early.status == Status.LAUNCH_ERROR
     assert "problem" in early.message
@@ -113,7 +113,7 @@ def test_jobs_that_cannot_be_done_are_answered(worker: WorkerProcess, libraries:
 
 
 def test_a_worker_ends_when_its_input_does() -> None:
-    """Without jobs it says that it is ready, and ends with code 0."""
+    """Without jobs it reports that it is ready, and ends with code 0."""
     device = FaultyDevice()
     command = [*device.worker_command(), CONFIG.to_json()]
     done = subprocess.run(
@@ -124,7 +124,7 @@ def test_a_worker_ends_when_its_input_does() -> None:
 
 
 def test_a_library_is_loaded_without_a_problem(worker: WorkerProcess, libraries: list[str]) -> None:
-    """The reply has the kernel's name if the library tells it, which these do not."""
+    """The reply has the kernel's name if the library states it; these do not."""
     loaded = ask(worker, Job(Op.LOAD, 1, library=libraries[0]))
     assert (loaded.id, loaded.status, loaded.message) == (1, Status.OK, "")
     missing = ask(worker, Job(Op.LOAD, 2, library="/nonexistent.so"))
@@ -133,7 +133,7 @@ def test_a_library_is_loaded_without_a_problem(worker: WorkerProcess, libraries:
 
 
 def test_a_problem_of_another_dtype_is_an_answer(worker: WorkerProcess) -> None:
-    """What cannot be verified is not measured, and the worker lives on."""
+    """A problem that cannot be verified is not measured, and the worker continues."""
     reply = ask(worker, replace(SETUP, problem=replace(PROBLEM, dtype="int8").canonical()))
     assert reply.status == Status.LAUNCH_ERROR
     expect_values(reply.message, "int8")
@@ -156,14 +156,14 @@ def test_a_problem_of_another_dtype_is_an_answer(worker: WorkerProcess) -> None:
     ],
 )
 def test_a_worker_that_does_not_start_is_a_device_error(command: tuple[str, ...], message: str) -> None:
-    """The error says how it ended, with the last line of its stderr."""
+    """The error states how it ended, with the last line of its stderr."""
     with pytest.raises(DeviceError) as caught:
         WorkerProcess(BrokenDevice(*command), CONFIG)
     assert caught.value.message == message
 
 
 def test_a_worker_that_is_killed_while_it_starts_is_started_again(tmp_path: Path) -> None:
-    """Twice; the third time it works."""
+    """It is started twice more; the third start succeeds."""
     ready = Reply(-1, Status.OK).to_line().decode().strip()
     script = f"echo >> {tmp_path}/starts; test $(wc -l < {tmp_path}/starts) = 3 && echo '{ready}' && cat; kill -9 $$"
     WorkerProcess(BrokenDevice("sh", "-c", script), CONFIG).kill()
@@ -171,13 +171,13 @@ def test_a_worker_that_is_killed_while_it_starts_is_started_again(tmp_path: Path
 
 
 def test_a_worker_that_fails_by_itself_is_started_once(tmp_path: Path) -> None:
-    """Its exit code says that it will not work the next time either."""
+    """Its exit code shows that a restart would fail too."""
     with expect_refusal(DeviceError, "worker-start", "3"):
         WorkerProcess(BrokenDevice("sh", "-c", f"echo >> {tmp_path}/starts; exit 3"), CONFIG)
     assert (tmp_path / "starts").read_text(encoding="utf-8") == "\n"
 
 
-# What a worker does with a job, as a Python expression of the lines that it writes; `right` is the right reply.
+# Reply of a worker to a job, as a Python expression of the lines that it writes; `right` is the right reply.
 LIES = {
     "another job": ("{**right, 'id': right['id'] ^ 1}", "to another job"),
     "the job's place in the plan": ("{**right, 'id': 5}", "to another job"),
@@ -230,7 +230,7 @@ def liar(lie: str) -> WorkerProcess:
 
 @pytest.mark.parametrize("name", LIES)
 def test_a_reply_that_no_honest_worker_can_give_is_its_end(name: str) -> None:
-    """The error says what is wrong with the reply, and the worker is gone."""
+    """The error states the fault of the reply, and the worker has ended."""
     lie, message = LIES[name]
     worker = liar(lie)
     worker.send(Job(Op.MEASURE, 5, samples=3))
@@ -240,7 +240,7 @@ def test_a_reply_that_no_honest_worker_can_give_is_its_end(name: str) -> None:
 
 
 def test_replies_that_are_right_are_taken() -> None:
-    """As many times as wanted or fewer when measured, exactly as many with as many loops when timed."""
+    """At most as many times as requested when measured, exactly as many with the same loops when timed."""
     worker = liar("right")
     for job in (Job(Op.MEASURE, 5, samples=3), Job(Op.MEASURE, 6, samples=5), Job(Op.TIME, 7, samples=3, loops=7)):
         assert ask(worker, job).samples_ns == (1.5, 2.5, 3.5)

@@ -1,4 +1,4 @@
-"""A run with several workers, kernels whose code is the same, and kernels that take too much scratch memory."""
+"""Runs with several workers, kernels with identical code, and kernels with too much scratch memory."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ TAKES = Resources(32, 0, 16, 1024, 0, 0, 0, 8)
 
 
 def meeting(folder: Path, workers: int) -> str:
-    """Statements of a kernel that note process and problem in a folder, and wait until so many processes have.
+    """Statements of a kernel that record process and problem in a folder, and wait for this many processes.
 
-    Were it not to wait, one worker could be done with all before another has started.
+    Without waiting, one worker could finish everything before another has started.
     """
     note = f'snprintf(path, sizeof path, "{folder}/%d %d", int(getpid()), int(p->hi)); fclose(fopen(path, "w"));'
     count = f"system(\"test $(ls '{folder}' | cut -d' ' -f1 | sort -u | wc -l) -ge {workers}\")"
@@ -55,13 +55,13 @@ def meets(folder: Path, workers: int) -> Fault:
 
 
 class ManyWorkers(FaultyDevice):
-    """Several workers; as many of them start as are allowed, and some kernels have the same code or take scratch."""
+    """Several workers, a limited number of which start; some kernels have identical code or use scratch memory."""
 
     def __init__(self, *faults: Fault, workers: int = 2) -> None:
         super().__init__(*faults)
         self.workers = workers
         self.starts_left = 1000
-        self.refusal: Path | None = None  # a file that is there once a worker was not started
+        self.refusal: Path | None = None  # exists once a worker was not started
         self.codes: dict[str, str] = {}
         self.scratch: dict[str, int] = {}
 
@@ -84,7 +84,7 @@ class ManyWorkers(FaultyDevice):
 
 
 class Runs:
-    """Runs of a device on six problems, into one folder."""
+    """Runs of a device on six problems, in one folder."""
 
     def __init__(self, folder: Path, device: ManyWorkers) -> None:
         self.device, self.out = device, folder / "run"
@@ -115,21 +115,21 @@ class Runs:
 
 @pytest.fixture(autouse=True)
 def _own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    # What is beside a library is made by the device of one test.
+    # The metadata of a library is specific to the device of one test.
     monkeypatch.setenv("CKH_CACHE_DIR", str(tmp_path / "cache"))
 
 
 def make_runs(
     folder: Path, monkeypatch: pytest.MonkeyPatch, faults: Sequence[Fault], workers: int = 2
 ) -> tuple[Runs, ManyWorkers]:
-    """Have `Campaign` open such a device."""
+    """Make `Campaign` open such a device."""
     device = ManyWorkers(*faults, workers=workers)
     monkeypatch.setattr(campaign_module, "open_device", lambda _kind, _options: device)
     return Runs(folder, device), device
 
 
 def test_every_pair_is_measured_once_by_one_of_two_workers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Both work, a problem is wholly measured by one of them, and failures of kernels are rows as ever."""
+    """Both work, a problem is measured by one of them only, and failures of kernels are rows as usual."""
     met = tmp_path / "met"
     met.mkdir()
     faults = [meets(met, 2), meets(met, 2), FAULTS["zeros"][0], GOOD]
@@ -151,7 +151,7 @@ def test_every_pair_is_measured_once_by_one_of_two_workers(tmp_path: Path, monke
 
 
 def test_leaders_of_each_problem_are_measured_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With three workers each problem's leaders are in one piece in the journal."""
+    """With three workers each problem's leaders are contiguous in the journal."""
     runs, _ = make_runs(tmp_path, monkeypatch, [GOOD] * 3, workers=3)
     outcome = runs.run()
     assert outcome.totals.remeasured == 18
@@ -164,7 +164,7 @@ def test_leaders_of_each_problem_are_measured_again(tmp_path: Path, monkeypatch:
 def test_a_worker_without_a_device_ends_the_run_and_nothing_is_lost(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """When one worker cannot be started again, the other stops too; all that was measured is there to go on from."""
+    """If one worker cannot be restarted, the other stops too; all results are available for resuming."""
     met = tmp_path / "met"
     met.mkdir()
     # Both workers run the first kernel of a problem; the segfault of one then needs a third process.
@@ -187,11 +187,11 @@ def test_a_worker_without_a_device_ends_the_run_and_nothing_is_lost(
 
 
 def test_the_failure_of_one_worker_ends_the_work_of_the_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A good worker gives up after the problem that it has, rather than to go on alone."""
+    """A working worker stops after its current problem instead of continuing alone."""
     met, marks = tmp_path / "met", tmp_path / "marks"
     met.mkdir()
     marks.mkdir()
-    # Of two workers that have met the first aborts; the other waits for its failure, and gives it time to be heard of.
+    # Of two workers that have met the first aborts; the other waits for its failure, and gives it time to be noticed.
     kernel = (
         f'{meeting(met, 2)} if (symlink("x", "{marks}/aborted") == 0) abort();'
         f'for (int i = 0; i < 600 && access("{marks}/refusal", F_OK); ++i) usleep(100000);'
@@ -218,7 +218,7 @@ def test_without_any_worker_the_run_fails_at_once(tmp_path: Path, monkeypatch: p
 
 
 def test_the_same_code_is_measured_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One kernel of three with the same code runs on a problem; the others have its numbers, and say whose they are."""
+    """One kernel of three with identical code runs on a problem; the others have its times, and name it."""
     runs, device = make_runs(tmp_path, monkeypatch, [GOOD] * 4, workers=1)
     device.codes = dict.fromkeys(device.names[:3], "one code")
     outcome = runs.run()
@@ -244,7 +244,7 @@ def test_the_same_code_is_measured_once(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 def test_a_failure_is_shared_by_kernels_of_the_same_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A wrong result of the one that ran is the other's too, with the reason."""
+    """A wrong result is shared too, with the reason."""
     runs, device = make_runs(tmp_path, monkeypatch, [FAULTS["zeros"][0]] * 2, workers=1)
     device.codes = dict.fromkeys(device.names, "one code")
     assert runs.run().totals.statuses == {"wrong_result": 12}
@@ -256,7 +256,7 @@ def test_a_failure_is_shared_by_kernels_of_the_same_code(tmp_path: Path, monkeyp
 def test_what_is_left_of_the_same_code_is_measured_when_resuming(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of a run that was cut between two kernels of one code, the second has a row of its own afterwards."""
+    """If a run was cut between two kernels of identical code, the second has its own row afterwards."""
     runs, device = make_runs(tmp_path, monkeypatch, [GOOD] * 2, workers=1)
     device.codes = dict.fromkeys(device.names, "one code")
     runs.run()
@@ -269,7 +269,7 @@ def test_what_is_left_of_the_same_code_is_measured_when_resuming(
 
 
 def test_kernels_with_too_much_scratch_memory_are_not_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """More than is allowed is an invalid row with the number; as much, less and unknown are measured."""
+    """A kernel above the limit is an invalid row with the size; those at the limit, below and unknown are measured."""
     met = tmp_path / "met"
     met.mkdir()
     runs, device = make_runs(tmp_path, monkeypatch, [meets(met, 1), GOOD, GOOD, GOOD], workers=1)
@@ -289,7 +289,7 @@ def test_kernels_with_too_much_scratch_memory_are_not_run(tmp_path: Path, monkey
 def test_a_kernel_without_scratch_memory_is_measured_if_none_is_allowed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """0 is a limit, and not that there is none."""
+    """0 is a limit, not the absence of one."""
     runs, device = make_runs(tmp_path, monkeypatch, [GOOD] * 2, workers=1)
     device.scratch = dict(zip(device.names, (4, 0), strict=True))
     assert runs.run(max_scratch=0).totals.statuses == {"invalid": 6, "ok": 6}
@@ -310,7 +310,7 @@ def test_a_resumed_run_keeps_the_limit_of_scratch_memory(tmp_path: Path, monkeyp
 
 
 def test_the_journal_says_what_each_kernel_takes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Once a kernel, before its first row, under the hash that rows refer to."""
+    """Once per kernel, before its first row, under the hash that rows refer to."""
     runs, device = make_runs(tmp_path, monkeypatch, [GOOD] * 2, workers=1)
     device.scratch = {device.names[0]: 8}
     runs.run()
@@ -329,13 +329,13 @@ def test_the_journal_says_what_each_kernel_takes(tmp_path: Path, monkeypatch: py
 
 
 def test_a_run_on_two_gpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, hip_library: Path) -> None:
-    """All of the device `hip` but the GPUs and the compiler: kernels compiled, resources kept, each pair once."""
+    """The complete device `hip` except GPUs and compiler: kernels compiled, resources kept, each pair once."""
     monkeypatch.setattr(hip_device_module, "visible_gpus", lambda: tuple(Gpu(i, "gfx942", 304, 2100) for i in (0, 1)))
     monkeypatch.setenv("CKH_HIP_LIBRARY", str(hip_library))
     monkeypatch.setenv("CKH_STUB_GPUS", "2")
     source = Path(hip_stub.__file__).with_name("kernel.cpp")
     flags = " ".join(f"'{flag}'" for flag in hip_stub.StubKernel().flags)
-    # The stub's kernel in the place of what the fake compiles, with a number of its own, so that no two are the same.
+    # The stub's kernel instead of the fake's output, with a unique number, so that no two are the same.
     gcc = f"exec g++ -std=c++17 -shared -fPIC -s {flags} '{source}' '{hip_library}' -o \"$library\" -x c++ - <<END"
     code = "extern \"C\" int ckh_number(void) { return $(echo $name | cksum | cut -c1-8 | tr -d ' '); }\nEND\n"
     hipcc = FakeHipcc(scratch=8).write(tmp_path / "bin/hipcc")

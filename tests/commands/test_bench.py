@@ -1,4 +1,4 @@
-"""`ckh bench` as it is called: real kernels of the host, kills, signals, bad options."""
+"""`ckh bench` on the command line: real host kernels, kills, signals, bad options."""
 
 from __future__ import annotations
 
@@ -51,18 +51,18 @@ PROBLEMS = [
 ]
 KERNELS = [full_name(kernel) for kernel in conv_pool(Direction.FORWARD, load_arch("host"))[:240:60]]
 PAIRS = Counter((problem, kernel) for problem in PROBLEMS for kernel in KERNELS)
-MANY_SAMPLES = ["--samples", "100"]  # 12 pairs then last for long enough to be interrupted
+MANY_SAMPLES = ["--samples", "100"]  # so that 12 pairs last long enough to be interrupted
 
 
 @pytest.fixture(scope="session")
 def bench_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where kernels are compiled to, once for all tests."""
+    """Cache folder of compiled kernels, shared by all tests."""
     return tmp_path_factory.mktemp("bench-cache")
 
 
 @pytest.fixture
 def args(bench_cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The command line of a run of three problems and four kernels into `run`, started in an empty folder."""
+    """The command line of a run of three problems and four kernels into `run`, in an empty folder."""
     monkeypatch.setenv("CKH_CACHE_DIR", str(bench_cache))
     monkeypatch.delenv("CXX", raising=False)
     (tmp_path / "problems.txt").write_text("\n".join(PROBLEMS), encoding="utf-8")
@@ -73,7 +73,7 @@ def args(bench_cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 @pytest.mark.slow
 def test_a_file_system_without_locks_is_measured_on(args: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    """As some of NFS and Lustre: all pairs, and nothing but the journal is left."""
+    """As on some NFS and Lustre mounts: all pairs are measured, and only the journal is left."""
 
     def flock(_file: int, _how: int) -> None:
         raise OSError(errno.ENOLCK, "No locks available")
@@ -85,19 +85,19 @@ def test_a_file_system_without_locks_is_measured_on(args: list[str], monkeypatch
 
 
 def document(capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
-    """The one JSON document on stdout."""
+    """The JSON document on stdout."""
     parsed: dict[str, Any] = json.loads(capsys.readouterr().out)
     return parsed
 
 
 def first_pass(out: Path = Path("run")) -> Counter[tuple[str, str]]:
-    """How often each pair has a row that is not of a leader measured again."""
+    """Number of rows of each pair, except remeasured leaders."""
     return Counter((row.problem, row.kernel) for row in read_journal(out).rows if not row.remeasured)
 
 
 def start(args: Sequence[str]) -> subprocess.Popen[str]:
     """`ckh` as a process, in the current folder, once it has journalled three results."""
-    run(["bench", "--device", "host", *args[3:7], "--out", "warm"])  # compiles
+    run(["bench", "--device", "host", *args[3:7], "--out", "warm"])  # compile
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     process = subprocess.Popen(
         [sys.executable, "-m", "ckh", *args],
@@ -117,7 +117,7 @@ def start(args: Sequence[str]) -> subprocess.Popen[str]:
 
 @pytest.mark.slow
 def test_every_pair_is_measured(args: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    """Real kernels give twelve rows that are right, with times, and the summary counts them."""
+    """Real kernels give twelve right rows with times, and the summary counts them."""
     assert run([*args, "--json"]) == ExitCode.OK
     summary = document(capsys)
     assert first_pass() == PAIRS
@@ -143,7 +143,7 @@ def test_the_table_says_what_came_of_it(args: list[str], capsys: pytest.CaptureF
 
 
 def test_a_dry_run_counts_what_is_measured_then(args: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    """--dry-run says what a run does, compiles nothing and creates no folder; a finished run has nothing left."""
+    """--dry-run prints the pairs of a run, compiles nothing and creates no folder; a finished run has none left."""
     assert run([*args, "--dry-run", "--json"]) == ExitCode.OK
     before = document(capsys)
     assert (before["pairs"], before["problems"], before["kernels"], before["pairs_done"]) == (12, 3, 4, 0)
@@ -161,7 +161,7 @@ def test_a_dry_run_counts_what_is_measured_then(args: list[str], capsys: pytest.
     ("kernels", "count"), [("sample:5", 15), ("sample:1000", 900), ("*_compv3_*_16x64x64_*", 12), ("all", 900)]
 )
 def test_the_choice_of_kernels(args: list[str], kernels: str, count: int, capsys: pytest.CaptureFixture[str]) -> None:
-    """A sample, a pattern and all give the pairs that they say; 300 kernels apply to each problem."""
+    """A sample, a pattern and all give the requested pairs; 300 kernels apply to each problem."""
     assert run([*args, "--kernels", kernels, "--dry-run", "--json"]) == ExitCode.OK
     outlook = document(capsys)
     assert outlook["pairs"] == count
@@ -170,7 +170,7 @@ def test_the_choice_of_kernels(args: list[str], kernels: str, count: int, capsys
 
 @pytest.mark.slow
 def test_the_best_kernels_are_the_models(args: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    """With best:3+2 each problem is measured with the three that `ckh predict` has first, and two others."""
+    """With best:3+2 each problem is measured with the first three of `ckh predict`, and two others."""
     best, other = (
         ROOT / "models" / "grouped_conv_forward_fp32_host",
         ROOT / "models" / "grouped_conv_bwd_data_fp32_host",
@@ -191,7 +191,7 @@ def test_the_best_kernels_are_the_models(args: list[str], capsys: pytest.Capture
 
 
 def test_a_killed_run_is_resumed(args: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    """After SIGKILL and half a line at the end, --resume measures each missing pair once and loses none."""
+    """After SIGKILL and a truncated last line, --resume measures each missing pair once and loses none."""
     process = start([*args, *MANY_SAMPLES])
     process.kill()
     process.communicate()
@@ -213,7 +213,7 @@ def test_a_killed_run_is_resumed(args: list[str], capsys: pytest.CaptureFixture[
 def test_an_interrupted_run_says_how_to_go_on(
     args: list[str], number: signal.Signals, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """SIGINT and SIGTERM end a run with code 130 and its summary; the command that it prints completes it."""
+    """SIGINT and SIGTERM end a run with code 130 and its summary; the printed command completes it."""
     process = start([*args, *MANY_SAMPLES, "--json"])
     process.send_signal(number)
     out, err = process.communicate(timeout=60)
@@ -232,7 +232,7 @@ def test_an_interrupted_run_says_how_to_go_on(
 
 
 def test_a_used_up_budget_is_no_failure(args: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    """--budget ends a run with code 0, says how many pairs are left, and --resume does them."""
+    """--budget ends a run with code 0 and the number of remaining pairs, and --resume measures them."""
     assert run([*args, "--budget", "0.05s", "--json"]) == ExitCode.OK
     summary = document(capsys)
     assert summary["ended"] == "budget"
@@ -243,7 +243,7 @@ def test_a_used_up_budget_is_no_failure(args: list[str], capsys: pytest.CaptureF
 
 
 def test_a_budget_that_ends_before_the_first_pair_is_said(args: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    """Code 0, a warning that says what to do, and no share of a measuring that there was not."""
+    """Code 0, a warning with a remedy, and no statistics of measurements."""
     assert run([*args, "--budget", "0.001s"]) == ExitCode.OK
     out, err = capsys.readouterr()
     expect_warning(err, "budget", "--resume", "--plan auto")
@@ -255,7 +255,7 @@ def test_a_budget_that_ends_before_the_first_pair_is_said(args: list[str], capsy
 
 
 def test_a_run_is_not_written_over(args: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    """A second run into the same folder needs --resume or --force; without, the journal is as it was."""
+    """A second run into the same folder needs --resume or --force; otherwise the journal is unchanged."""
     assert run(args) == ExitCode.OK
     before = Path("run/journal.jsonl").read_bytes()
     capsys.readouterr()
@@ -278,9 +278,9 @@ def test_a_run_is_not_written_over(args: list[str], capsys: pytest.CaptureFixtur
 def test_a_journal_without_a_run_is_not_resumed_but_started(
     args: list[str], left: bytes, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A kill at the very start leaves nothing or half a line: --resume is refused, and a new run needs no force.
+    """After a kill at the very start --resume is refused, and a new run needs no force.
 
-    Resuming it would start a run of the defaults, forward and on another set of problems.
+    Resuming would start a run with defaults, i.e. forward and another set of problems.
     """
     Path("run").mkdir()
     Path("run/journal.jsonl").write_bytes(left)
@@ -295,7 +295,7 @@ def test_a_journal_without_a_run_is_not_resumed_but_started(
 def test_what_is_no_journal_is_neither_resumed_nor_replaced(
     args: list[str], content: bytes, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A file without a run at its start stays as it is, and is bad data for --resume."""
+    """A file without a run at its start is unchanged, and is bad data for --resume."""
     Path("run").mkdir()
     Path("run/journal.jsonl").write_bytes(content)
     assert run([*args, "--resume"]) == ExitCode.BAD_DATA
@@ -321,7 +321,7 @@ def test_what_is_no_journal_is_neither_resumed_nor_replaced(
 def test_what_contradicts_the_run_is_refused(
     args: list[str], options: list[str], values: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A resumed run keeps its settings: another one is an error that names both, and nothing is written."""
+    """A resumed run keeps its settings: another value is an error that names both, and nothing is written."""
     assert run([*args, "--budget", "0.05s"]) == ExitCode.OK
     before = Path("run/journal.jsonl").read_bytes()
     capsys.readouterr()
@@ -333,7 +333,7 @@ def test_what_contradicts_the_run_is_refused(
 def test_a_run_is_resumed_from_anywhere(
     args: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The pairs are in the journal: the files that they came from may be gone, changed, and the folder another."""
+    """The pairs are in the journal: input files may be missing or changed, and the working folder another one."""
     assert run([*args, "--budget", "0.05s"]) == ExitCode.OK
     assert first_pass() != PAIRS
     Path("problems.txt").write_text(PROBLEMS[0].replace("_n1_", "_n2_"), encoding="utf-8")
@@ -349,7 +349,7 @@ def test_a_run_is_resumed_from_anywhere(
 
 
 def test_runs_of_earlier_versions_are_resumed(args: list[str]) -> None:
-    """Their journals hold no plan: it is made of the recorded settings again, and is in the journal from then on."""
+    """Their journals have no plan: it is made again from the recorded settings, and journalled."""
     assert run([*args, "--budget", "0.05s"]) == ExitCode.OK
     path = Path("run/journal.jsonl")
     lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
@@ -365,7 +365,7 @@ def test_runs_of_earlier_versions_are_resumed(args: list[str]) -> None:
 
 @pytest.mark.slow
 def test_a_run_of_the_best_kernels_needs_its_model_no_more(args: list[str], tmp_path: Path) -> None:
-    """What the model chose is in the journal: without the model the same pairs are measured."""
+    """The model's choice is in the journal: without the model the same pairs are measured."""
     shutil.copytree(ROOT / "models" / "grouped_conv_forward_fp32_host", tmp_path / "model")
     assert run([*args, "--kernels", "best:3+1", "--model", "model", "--budget", "0.05s"]) == ExitCode.OK
     planned = [(task.problem, len(task.kernels)) for task in read_journal(Path("run")).tasks]
@@ -378,7 +378,7 @@ def test_a_run_of_the_best_kernels_needs_its_model_no_more(args: list[str], tmp_
 def test_a_run_in_which_everything_fails_is_no_success(
     args: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Twelve rows and not one time: exit code 5 with the reason; that nothing is left to do changes nothing."""
+    """Twelve rows without a time: exit code 5 with the reason, also if nothing is left to do."""
     compiler = tmp_path / "c++"
     compiler.write_text(
         '#!/bin/sh\ncase "$*" in */least.cpp*) ;; *.cpp*) echo "error: no" >&2; exit 1;; esac\nexec g++ "$@"\n'
@@ -393,7 +393,7 @@ def test_a_run_in_which_everything_fails_is_no_success(
 
 
 def test_another_device_is_not_resumed_on(args: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    """A journal of another processor is refused, and left as it was."""
+    """A journal of another processor is refused and unchanged."""
     assert run([*args, "--budget", "0.05s"]) == ExitCode.OK
     path = Path("run/journal.jsonl")
     values = json.loads(path.read_text(encoding="utf-8").splitlines()[0])
@@ -406,7 +406,7 @@ def test_another_device_is_not_resumed_on(args: list[str], capsys: pytest.Captur
 
 
 def test_two_runs_do_not_share_a_journal(args: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    """While a run writes its journal, another on the same folder is refused."""
+    """While a run writes its journal, another one in the same folder is refused."""
     first = JournalWriter(Path("run"))
     for options in ([], ["--force"]):
         assert run([*args, *options]) == ExitCode.USAGE
@@ -427,7 +427,7 @@ def test_two_runs_do_not_share_a_journal(args: list[str], capsys: pytest.Capture
 def test_what_another_run_wrote_meanwhile_is_not_added_to(
     args: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A run that began and ended while this one was planned has its journal for itself."""
+    """The journal of a run that began and ended while this one was planned is not modified."""
     monkeypatch.setattr(campaign, "JournalWriter", writer_behind_another)
     assert run(args) == ExitCode.USAGE
     expect_error(capsys.readouterr().err, "written-meanwhile", "run/journal.jsonl")
@@ -470,7 +470,7 @@ def test_bad_options_are_one_clear_line(
     value: str,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """What cannot be measured is an error with its exit code; nothing is printed on stdout, nothing is written."""
+    """Each is an error with its exit code; nothing is printed on stdout, nothing is written."""
     Path("empty.txt").write_text("\n# nothing\n", encoding="utf-8")
     Path("kernels.txt").write_text("\n".join(KERNELS), encoding="utf-8")
     before = sorted(Path().iterdir())
@@ -485,7 +485,7 @@ def test_bad_options_are_one_clear_line(
 
 @pytest.mark.parametrize("options", [["--samples", "0"], ["--jobs", "0"], ["--ndim", "4"], ["--device", "abacus"]])
 def test_values_out_of_range_are_wrong_usage(args: list[str], options: list[str]) -> None:
-    """Numbers and names that an option does not take end in exit code 2, before anything is written."""
+    """Invalid numbers and names of an option give exit code 2, before anything is written."""
     assert run([*args, *options]) == ExitCode.USAGE
     assert not Path("run").exists()
 
@@ -493,7 +493,7 @@ def test_values_out_of_range_are_wrong_usage(args: list[str], options: list[str]
 def test_without_a_compiler_there_is_no_device(
     args: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A compiler that does not run is exit code 3, and says which was looked for."""
+    """A compiler that does not run is exit code 3, and the error names those that were tried."""
     monkeypatch.setenv("CXX", "/nonexistent")
     assert run(args) == ExitCode.NO_DEVICE
     expect_error(capsys.readouterr().err, "no-compiler", "/nonexistent")
@@ -505,7 +505,7 @@ HIP = ["--device", "hip", "--arch", "gfx942", "--problems", "resnet50"]
 
 @pytest.fixture
 def hip(args: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The command line of a run for gfx942 on a machine without a GPU and, unless a test makes them, tools."""
+    """The command line of a run for gfx942 on a machine without a GPU and, by default, without tools."""
     for name in ("HIPCC", "ROCM_PATH", "CK_TILE_INCLUDE"):
         monkeypatch.delenv(name, raising=False)
     (tmp_path / "cache").mkdir(mode=0o700)
@@ -546,7 +546,7 @@ def test_a_run_without_a_gpu_writes_nothing(
 
 
 def test_without_a_gpu_nothing_is_planned(hip: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    """That there is none is found out before, unless nothing is to be measured."""
+    """The missing GPU is detected first, unless nothing is to be measured."""
     planned = []
 
     def plan(*arguments: Any) -> Plan:
@@ -562,7 +562,7 @@ def test_without_a_gpu_nothing_is_planned(hip: list[str], monkeypatch: pytest.Mo
 
 
 def test_without_a_gpu_an_architecture_is_asked_for(args: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    """Neither --cold nor --gpus makes one; that they are for hip is understood."""
+    """--cold and --gpus do not name one, but imply hip."""
     for options in (["--cold"], ["--gpus", "0"]):
         assert run(["bench", "--problems", "resnet50", "--out", "run", *options]) == ExitCode.NO_DEVICE
         expect_error(capsys.readouterr().err, "no-gpu", "--arch")
@@ -570,7 +570,7 @@ def test_without_a_gpu_an_architecture_is_asked_for(args: list[str], capsys: pyt
 
 
 def test_a_dry_run_needs_no_compiler(hip: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    """It counts pairs all the same, and says that kernels cannot be compiled here, and why."""
+    """It counts pairs, and reports that kernels cannot be compiled here, with the reason."""
     args = [*hip, "--hipcc", "/nonexistent/hipcc", "--rule-set", "tiny", "--dry-run"]
     assert run([*args, "--json"]) == ExitCode.OK
     outlook = document(capsys)
@@ -592,7 +592,7 @@ def test_a_dry_run_needs_no_compiler(hip: list[str], capsys: pytest.CaptureFixtu
 def test_a_dry_run_with_a_compiler_says_what_is_in_the_cache(
     hip: list[str], tools: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """What --compile-only made need not be compiled again; what is unsupported never is."""
+    """Kernels compiled by --compile-only need not be compiled again; unsupported ones never are."""
     args = [*hip, "--filter", "pipeline in ['mem', 'compv6'] and tile_m == 16 and not split_image"]
     assert run([*args, "--dry-run", "--json"]) == ExitCode.OK
     before = document(capsys)
@@ -610,7 +610,7 @@ def test_a_dry_run_with_a_compiler_says_what_is_in_the_cache(
 def test_a_dry_run_estimates_by_the_compilers_times_that_were_seen(
     hip: list[str], tools: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Without any it takes a constant; a kernel that took an hour makes all that are left take one each."""
+    """Without any it uses a constant; if a kernel took an hour, all remaining ones are estimated at an hour."""
     args = [*hip, "--dry-run", "--jobs", "2"]
     assert run([*args, "--json"]) == ExitCode.OK
     before = document(capsys)
@@ -651,7 +651,7 @@ def test_compile_only(hip: list[str], tools: Path, capsys: pytest.CaptureFixture
 def test_compile_only_fails_with_a_kernel_that_does_not_compile(
     hip: list[str], tools: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The gate is failed, and the reason is counted."""
+    """The gate fails, and the reason is counted."""
     FakeHipcc(version="HIP version: 7", fails="_16x64x64_").write(tools)
     assert run([*hip, *COMPILED, "--compile-only"]) == ExitCode.GATE_FAILED
     out = capsys.readouterr().out
@@ -662,9 +662,9 @@ def test_compile_only_fails_with_a_kernel_that_does_not_compile(
 def test_a_compiler_that_hangs_is_named_and_ended(
     hip: list[str], tools: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Progress says at once which kernel is compiled, and --compile-timeout makes a row of one that takes longer."""
+    """The progress line names the kernel being compiled, and one that exceeds --compile-timeout becomes a row."""
     monkeypatch.setattr("ckh.text.progress._FIRST_LINE_S", 0.2)
-    monkeypatch.setattr("ckh.text.progress._INTERVAL_S", 0.2)  # the first line may be of the toolchain's probe
+    monkeypatch.setattr("ckh.text.progress._INTERVAL_S", 0.2)  # the first line may be of the toolchain's check
     FakeHipcc(version="HIP version: 8", hangs="grouped_conv").write(tools)
     name = next(full_name(k) for k in conv_pool(Direction.FORWARD, load_arch("gfx942")) if k.pipeline == "compv3")
     options = ["--kernels", name, "--compile-timeout", "1s", "--compile-only", "--json"]
@@ -679,7 +679,7 @@ def test_a_compiler_that_hangs_is_named_and_ended(
 def test_compiling_that_is_interrupted_is_no_failed_gate(
     hip: list[str], tools: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """SIGINT while a compiler hangs ends it with code 130, what was reached is said; a used-up budget is code 0."""
+    """SIGINT while a compiler hangs ends it with code 130 and a summary; a used-up budget is code 0."""
     FakeHipcc(version="HIP version: 9", hangs="grouped_conv").write(tools)
     command = [*hip, *COMPILED, "--compile-only", "--json"]
     assert run([*command, "--budget", "0.1s"]) == ExitCode.OK
@@ -698,7 +698,7 @@ def test_compiling_that_is_interrupted_is_no_failed_gate(
 
 
 def test_compile_only_needs_a_compiler(hip: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    """Without one it is exit code 3 and one line."""
+    """Without one it ends with exit code 3 and one line."""
     assert run([*hip, "--hipcc", "/nonexistent/hipcc", "--compile-only"]) == ExitCode.NO_DEVICE
     out, err = capsys.readouterr()
     assert out == ""
@@ -709,7 +709,7 @@ def test_compile_only_needs_a_compiler(hip: list[str], capsys: pytest.CaptureFix
 def test_a_registry_is_written_and_chosen_from(
     hip: list[str], capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    """What --write-registry writes gives the same plan with --registry; neither measures or compiles anything."""
+    """The file of --write-registry gives the same plan with --registry; neither measures or compiles anything."""
     choice = ["--filter", "pipeline == 'mem' and tile_m == 16"]
     assert run([*hip, *choice, "--write-registry", "mem.json", "--json"]) == ExitCode.OK
     written = document(capsys)
@@ -730,7 +730,7 @@ def test_a_registry_is_written_and_chosen_from(
 
 
 def test_splits_of_k_go_through_a_registry(hip: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    """Backward weight is planned with each split; asked for again with a registry that has them, nothing doubles."""
+    """Backward weight is planned with each split; with a registry that has them, nothing is duplicated."""
     weight = [*hip, "--variant", "bwd_weight", "--filter", "pipeline == 'mem' and tile_m == 16"]
     counts = []
     for splits in ("2", "1,4"):
@@ -781,7 +781,7 @@ def test_bad_options_of_a_gpu_are_one_clear_line(
     value: str,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """What cannot be is an error with its exit code; nothing is printed on stdout, nothing is written."""
+    """Each is an error with its exit code; nothing is printed on stdout, nothing is written."""
     assert run(["bench", *HIP, "--arch", "gfx90a", "--rule-set", "tiny", "--write-registry", "other.json"]) == 0
     capsys.readouterr()
     before = sorted(Path().iterdir())
@@ -795,7 +795,7 @@ def test_bad_options_of_a_gpu_are_one_clear_line(
 
 
 def test_padded_channels_are_other_problems(hip: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    """No kernel applies to a first layer of 3 channels, some do when they became 8."""
+    """No kernel applies to a first layer of 3 channels, some do when padded to 8."""
     Path("rgb.txt").write_text("conv_forward_fp16_nhwgc_2d_n1_c3_k64_g1_i64x64_f7x7_s2x2_p3x3_d1x1\n", encoding="utf-8")
     args = [*hip, "--problems", "rgb.txt", "--dtype", "fp16", "--dry-run", "--json"]
     assert run(args) == run([*args, "--no-pad-channels"]) == ExitCode.NO_KERNEL

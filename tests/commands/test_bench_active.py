@@ -1,4 +1,4 @@
-"""`ckh bench --active`: pairs chosen while results come in, stopped by what more would bring, and gone on with."""
+"""`ckh bench --active`: pairs chosen as results arrive, the stop by expected gain, and resuming."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ KERNELS = [full_name(kernel) for kernel in conv_pool(Direction.FORWARD, load_arc
 
 @pytest.fixture
 def args(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The command line of an active run among twenty problems and eight kernels into `run`, in an empty folder."""
+    """The command line of an active run on twenty problems and eight kernels into `run`, in an empty folder."""
     monkeypatch.setenv("CKH_CACHE_DIR", str(tmp_path / "cache"))
     (tmp_path / "problems.txt").write_text("\n".join(PROBLEMS), encoding="utf-8")
     (tmp_path / "kernels").write_text("\n".join(KERNELS), encoding="utf-8")
@@ -39,13 +39,13 @@ def args(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def document(capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
-    """The one JSON document on stdout."""
+    """The JSON document on stdout."""
     parsed: dict[str, Any] = json.loads(capsys.readouterr().out)
     return parsed
 
 
 def pairs_of(journal: Journal) -> tuple[set[tuple[str, str]], set[tuple[str, str]]]:
-    """The pairs that were chosen, and those that were measured, by name."""
+    """The chosen pairs, and the measured pairs, by name."""
     (plan,) = journal.plans
     chosen = {(one.problem, plan.kernels[number]) for one in journal.chosen for number in one.kernels}
     return chosen, {(row.problem, row.kernel) for row in journal.rows}
@@ -55,13 +55,13 @@ def pairs_of(journal: Journal) -> tuple[set[tuple[str, str]], set[tuple[str, str
 def test_a_run_chooses_until_more_would_bring_little(
     args: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It ends as soon as it knows what a minute brings; what it chose, and nothing else, is measured; it goes on.
+    """It ends as soon as the gain of a minute is known; exactly the chosen pairs are measured; it can be resumed.
 
-    The machine is looked at before the first pair of a run and behind its last, whyever it ends.
+    There is a reference measurement before the first pair of a run and after its last, whatever ends it.
     """
     monkeypatch.setattr(sweep, "LEAST_PAIRS", 1)
     monkeypatch.setattr(reference, "EVERY_S", 1e6)
-    monkeypatch.setattr(reference, "DRIFT", 1e6)  # nothing is measured again
+    monkeypatch.setattr(reference, "DRIFT", 1e6)  # nothing is remeasured
     assert run([*args, "--stop-gain", "100"]) == ExitCode.OK
     stopped = document(capsys)
     assert (stopped["ended"], stopped["next"].split()[:2]) == ("gain", ["ckh", "convert"])
@@ -84,18 +84,18 @@ def test_a_run_chooses_until_more_would_bring_little(
 
 
 def check_models(models: int) -> None:
-    """Check that models are of six problems or more, each of 1.3 times as many pairs, and none that chose of twelve."""
+    """Check that models have six problems or more, each 1.3 times as many pairs, and none chose for twelve."""
     chosen = read_journal(Path("run")).chosen
     pairs = list(accumulate(len(one.kernels) for one in chosen))
     learned = dict.fromkeys(int(one.chosen_by.split()[3]) for one in chosen if one.chosen_by.startswith("a model"))
     of_problems = [1 + pairs.index(of_pairs) for of_pairs in learned]
     assert all(6 <= problems < 12 for problems in of_problems)
     assert all(later >= 1.3 * earlier for earlier, later in pairwise(learned))
-    assert len(learned) <= models <= len(learned) + 1  # the last one is of twelve problems, and chooses nothing
+    assert len(learned) <= models <= len(learned) + 1  # the last one is of twelve problems, and makes no choice
 
 
 def check_looks(runs: int) -> None:
-    """Check that each run of the journal has two looks, the last behind all of its first measurements."""
+    """Check that each run of the journal has two reference measurements, the last after its first pass."""
     journal = read_journal(Path("run"))
     assert len(journal.references) == 2 * runs
     last = journal.references[-1]
@@ -105,7 +105,7 @@ def check_looks(runs: int) -> None:
 
 @pytest.mark.slow
 def test_a_run_that_was_killed_goes_on_choosing(args: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    """Pairs measured before are not measured again, and later choices follow from them."""
+    """Pairs measured before are not measured again, and are used for later choices."""
     assert run([*args, "--stop-gain", "100"]) == ExitCode.OK
     capsys.readouterr()
     journal = Path("run/journal.jsonl")
@@ -126,7 +126,7 @@ def test_a_run_that_was_killed_goes_on_choosing(args: list[str], capsys: pytest.
 def test_two_ways_of_choosing_are_refused(
     args: list[str], options: list[str], says: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Wrong usage, said in one line; nothing is created."""
+    """It is a usage error in one line; nothing is created."""
     assert run([*args, *options]) == ExitCode.USAGE
     assert says in capsys.readouterr().err
     assert not Path("run").exists()

@@ -1,4 +1,4 @@
-"""`ckh bench --plan`: few problems and kernels, measured and resumed as any other run."""
+"""`ckh bench --plan`: few problems and kernels, measured and resumed like any other run."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ KERNELS = [full_name(kernel) for kernel in conv_pool(Direction.FORWARD, load_arc
 
 @pytest.fixture
 def args(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The command line of a run among four problems and four kernels into `run`, started in an empty folder."""
+    """The command line of a run on four problems and four kernels into `run`, in an empty folder."""
     monkeypatch.setenv("CKH_CACHE_DIR", str(tmp_path / "cache"))
     (tmp_path / "problems.txt").write_text("\n".join(PROBLEMS), encoding="utf-8")
     (tmp_path / "kernels").write_text("\n".join(KERNELS), encoding="utf-8")
@@ -36,14 +36,14 @@ def args(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def document(capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
-    """The one JSON document on stdout."""
+    """The JSON document on stdout."""
     parsed: dict[str, Any] = json.loads(capsys.readouterr().out)
     return parsed
 
 
 @pytest.mark.slow
 def test_a_plan_is_shown_measured_and_resumed(args: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    """The pairs that --dry-run shows are those that are measured; a resumed run goes on with them."""
+    """The pairs printed by --dry-run are those measured; a resumed run continues them."""
     assert run([*args, "--plan", "2", "--dry-run", "--json"]) == ExitCode.OK
     shown = document(capsys)
     assert shown["chosen_by"] == "grouped_conv_forward_fp32_host"
@@ -66,7 +66,7 @@ def test_a_plan_is_shown_measured_and_resumed(args: list[str], capsys: pytest.Ca
 def test_auto_fits_the_budget(
     args: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The estimated time of what auto chooses is within the budget; the text says it, and lists the first problems."""
+    """The estimated time of auto's choice is within the budget; the text states it, and lists the first problems."""
     monkeypatch.setattr("ckh.commands.bench.output._TASKS_SHOWN", 1)
     whole = [word for word in args if word not in ("--kernels", "kernels")]
     assert run([*whole, "--plan", "auto", "--budget", "10s", "--jobs", "2", "--dry-run", "--json"]) == ExitCode.OK
@@ -94,7 +94,7 @@ def test_auto_fits_the_budget(
 def test_impossible_plans_are_refused(
     args: list[str], options: list[str], code: str, value: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Each is wrong usage, said in one line, and nothing is created."""
+    """Each is a usage error in one line, and nothing is created."""
     assert run([*args, *options]) == ExitCode.USAGE
     expect_error(capsys.readouterr().err, code, value)
     assert not Path("run").exists()

@@ -1,4 +1,4 @@
-"""docs/ci.md: the steps of its workflow, run through the shell."""
+"""docs/ci.md: the steps of its workflow, run by a shell."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ STEP = re.compile(r"^ +- name: (.+)\n((?: +if: .+\n)?)( +)run: (\|\n(?:\3  .+\n)
 
 
 def steps() -> dict[str, str]:
-    """The commands of the workflow's steps by name."""
+    """Commands of the workflow's steps by name."""
     found = {}
     for name, _, _, text in STEP.findall(PAGE.read_text(encoding="utf-8")):
         found[name] = textwrap.dedent(text.removeprefix("|\n"))
@@ -32,7 +32,7 @@ def steps() -> dict[str, str]:
 
 
 def shell(text: str, folder: Path) -> int:
-    """The exit code of a step, as a runner calls it, with this interpreter's ckh."""
+    """Exit code of a step, as run by CI, with this interpreter's ckh."""
     (folder / "bin").mkdir(exist_ok=True)
     ckh = folder / "bin" / "ckh"
     ckh.write_text(f'#!/bin/sh\nexec {sys.executable} -m ckh "$@"\n', encoding="utf-8")
@@ -43,7 +43,7 @@ def shell(text: str, folder: Path) -> int:
 
 @pytest.fixture
 def repository(tmp_path: Path) -> Path:
-    """What the page says to keep: models, a hold-out and golden choices."""
+    """The files that the page requires: models, a hold-out and golden choices."""
     for name in ("current", "candidate"):
         silent(saved(tmp_path / "models" / name))
     write_dataset(measured(), tmp_path / "holdout.parquet")
@@ -55,10 +55,10 @@ def repository(tmp_path: Path) -> Path:
 
 @pytest.mark.slow
 def test_the_workflow_passes_and_fails(repository: Path) -> None:
-    """With an equal model all steps pass and the page has both verdicts; a choice that nobody measured fails one."""
+    """With an equal model all steps pass and the page has both verdicts; an unmeasured choice fails one."""
     install, compare, selection, show = steps().values()
     assert install.startswith("pip install ")
-    # Of the data here only some kernels were measured.
+    # Only some kernels were measured in these data.
     compare = compare.replace("ckh validate compare", "ckh validate compare --among measured")
     assert [shell(step, repository) for step in (compare, selection, show)] == [0, 0, 0]
     page = (repository / "page.md").read_text(encoding="utf-8")

@@ -1,4 +1,4 @@
-"""`ckh convert` as it is called."""
+"""`ckh convert` on the command line."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def document(capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
 
 
 def test_a_csv_becomes_a_dataset(csv: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The summary counts rows, statuses, problems and kernels, and the file holds them."""
+    """The summary counts rows, statuses, problems and kernels, and the file contains them."""
     out = csv.with_name("data.parquet")
     assert run(["convert", str(csv), "--arch", "gfx942", "--out", str(out), "--json"]) == ExitCode.OK
     summary = document(capsys)
@@ -102,7 +102,7 @@ def test_journals_and_csv_are_merged(csv: Path, tmp_path: Path, capsys: pytest.C
 
 
 def test_bad_rows_refuse_or_are_skipped(csv: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A bad row ends in exit code 4 with nothing written; --skip-bad leaves it out and says so."""
+    """A bad row gives exit code 4 with nothing written; --skip-bad leaves it out with a warning."""
     out = csv.with_name("data.parquet")
     csv.write_text(csv.read_text(encoding="utf-8").replace(KERNELS[0], "mystery", 1), encoding="utf-8")
     args = ["convert", str(csv), "--arch", "gfx942", "--out", str(out)]
@@ -129,7 +129,7 @@ def test_bad_rows_refuse_or_are_skipped(csv: Path, capsys: pytest.CaptureFixture
     ],
 )
 def test_errors_leave_the_old_output(csv: Path, content: str | None, args: list[str], code: ExitCode) -> None:
-    """Whatever is wrong, an output that exists and is to be replaced is not touched."""
+    """After any error, an existing output that was to be replaced is unchanged."""
     out = csv.with_name("data.parquet")
     assert run(["convert", str(csv), "--arch", "gfx942", "--out", str(out)]) == ExitCode.OK
     before = out.read_bytes()
@@ -141,14 +141,14 @@ def test_errors_leave_the_old_output(csv: Path, content: str | None, args: list[
 
 
 def test_an_output_folder_that_is_missing_is_created(csv: Path) -> None:
-    """The dataset is in it."""
+    """It then contains the dataset."""
     out = csv.parent / "none" / "data.parquet"
     assert run(["convert", str(csv), "--arch", "gfx942", "--out", str(out)]) == ExitCode.OK
     assert len(read_dataset(out)) > 0
 
 
 def test_where_nothing_can_be_written_is_said_before_reading(csv: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The message names the file that cannot be written, although the input is bad too."""
+    """The message names the output, although the input is bad too."""
     out = csv / "data.parquet"
     assert run(["convert", str(csv), "--arch", "nonsense", "--out", str(out)]) == ExitCode.INPUT_OUTPUT
     expect_error(capsys.readouterr().err, "unwritable", out)
@@ -158,7 +158,7 @@ def test_where_nothing_can_be_written_is_said_before_reading(csv: Path, capsys: 
 def test_only_force_replaces_and_only_the_same_kind(
     csv: Path, tmp_path: Path, to: str, name: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Each format's file needs --force to be replaced by one like it; other content of that name stays as it is."""
+    """Each format's file needs --force to be replaced by the same format; other content of that name is unchanged."""
     table, out = tmp_path / "tuned.csv", tmp_path / name
     table.write_text("gfx,cu_num,M,N,K,q_dtype_w,us,kernelName\ngfx950,256,16,1280,8192,torch.int8,8.0,k\n")
     source = [str(table)] if to == "problems" else [str(csv), "--arch", "gfx942"]
@@ -177,7 +177,7 @@ def test_only_force_replaces_and_only_the_same_kind(
 
 
 def test_an_input_is_never_the_output(csv: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Neither a file itself, by whatever name, nor the journal in an input folder; both stay as they were."""
+    """Neither a file itself, by any of its names, nor the journal in an input folder; both are unchanged."""
     (tmp_path / "link.csv").symlink_to(csv)
     before = csv.read_bytes()
     for out in (csv, tmp_path / "link.csv"):
@@ -193,7 +193,7 @@ def test_an_input_is_never_the_output(csv: Path, tmp_path: Path, capsys: pytest.
 
 
 def test_amd_csv_round_trip(csv: Path) -> None:
-    """Written back as AMD's 24 columns and read again, the rows are the same."""
+    """Written as AMD's 24 columns and read again, the rows are the same."""
     back, parquet, again = (csv.with_name(name) for name in ("back.csv", "data.parquet", "again.parquet"))
     arch = ["--arch", "gfx942"]
     assert run(["convert", str(csv), *arch, "--to", "csv", "--out", str(back)]) == ExitCode.OK
@@ -205,7 +205,7 @@ def test_amd_csv_round_trip(csv: Path) -> None:
 
 
 def test_export_never_aliases_kernels(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Kernels that AMD's short names do not tell apart keep their complete names; failures are left out aloud."""
+    """Kernels with the same short name keep their complete names; failures are left out with a warning."""
     kernels = [FULL.format("mem", waves) for waves in ("1x2x1", "2x1x1")]
     rows = [ResultRow("run1", PROBLEM, kernel, Status.OK, "", 1.0, 1.0, 0.0, (1e6,), 1) for kernel in kernels]
     folder = journal(
@@ -221,7 +221,7 @@ def test_export_never_aliases_kernels(tmp_path: Path, capsys: pytest.CaptureFixt
 
 
 def test_the_formats_of_all_operations_can_be_named(csv: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """`--help` names what `--from` and `--to` take, readers in the order in which they look; others are refused."""
+    """`--help` lists the values of `--from` and `--to`, readers in the order of detection; others are refused."""
     formats = ["journal", "amd-csv", "amd-parquet", "miopen-fdb", "miopen-fdb-parquet", "tile-engine-json", "bench-log"]
     formats += ["tile-engine-csv", "master-csv", "gemm-parquet", "aiter-csv"]
     formats += ["aiter-parquet", "fbgemm-parquet", "aiter-moe-parquet", "aiter-moe-csv"]
@@ -253,7 +253,7 @@ def test_rows_of_another_operation_have_no_csv(tmp_path: Path, capsys: pytest.Ca
 
 
 def test_tuned_tables_become_a_problem_file(tmp_path: Path, csv: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """AITER's winners are written where problems are asked for, and only these; as a dataset they are refused."""
+    """AITER's problems are written if requested, and nothing else; as a dataset its tables are refused."""
     table, out = tmp_path / "tuned.csv", tmp_path / "shapes.csv"
     table.write_text(
         "gfx,cu_num,M,N,K,q_dtype_w,us,kernelName\n"
@@ -273,7 +273,7 @@ def test_tuned_tables_become_a_problem_file(tmp_path: Path, csv: Path, capsys: p
 
 
 def test_a_folder_is_replaced_by_force_alone(csv: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """And only if it is a partitioned dataset; other formats are one file."""
+    """It is replaced only if it is a partitioned dataset; other formats are single files."""
     folder = tmp_path / "parts"
     args = ["convert", str(csv), "--arch", "gfx942", "--partition-rows", "1000", "--out", str(folder)]
     assert run(args) == ExitCode.OK
@@ -292,7 +292,7 @@ def test_a_folder_is_replaced_by_force_alone(csv: Path, tmp_path: Path, capsys: 
 def test_an_exported_model_has_nothing_to_convert(
     to: str, file: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A folder that holds a model and no choices, and its files, are refused in one line that says so."""
+    """A folder with a model and no choices, and its files, are refused in one line with the reason."""
     model = ROOT / "models" / "grouped_conv_forward_bf16_gfx950"
     folder = tmp_path / "exported"
     args = ["--arch", "gfx950"] if to == "inductor" else []
@@ -307,7 +307,7 @@ def test_an_exported_model_has_nothing_to_convert(
 
 
 def test_a_folder_of_tables_names_them(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Which files of an export are tables is said; one of them is read back, and trains no model."""
+    """The tables of an export are named; one of them is read back, and trains no model."""
     shapes, out = tmp_path / "a8w8_blockscale_untuned_gemm.csv", tmp_path / "tables"
     shapes.write_text("M,N,K\n16,1536,7168\n")
     assert run(["export", "--to", "aiter", "--arch", "gfx942", "--problems", str(shapes), "--out", str(out)]) == 0

@@ -1,4 +1,4 @@
-"""`ckh doctor`: what it tells of CK Tile's headers."""
+"""`ckh doctor`: its report on CK Tile's headers, models and tools."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ STUB = Path(__file__).parent.parent / "bench/codegen/current_stub/include"
 
 
 def report(include: Path, capsys: pytest.CaptureFixture[str]) -> dict[str, object]:
-    """What is told of headers, as JSON."""
+    """JSON report on headers."""
     assert run(["doctor", "--json", "--ck-include", str(include)]) == ExitCode.OK
     found = json.loads(capsys.readouterr().out)["ck_tile"]
     assert isinstance(found, dict)
@@ -28,7 +28,7 @@ def report(include: Path, capsys: pytest.CaptureFixture[str]) -> dict[str, objec
 
 
 def test_headers_are_told_with_what_they_have(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Interface, version, pipelines and directions, also where there is no HIP compiler."""
+    """Interface, version, pipelines and directions, also without a HIP compiler."""
     include = write_templates(tmp_path / "include", Interface.LATE_2025)
     (tmp_path / "CMakeLists.txt").write_text("set(version 1.2.0)\n", encoding="utf-8")
     found = report(include, capsys)
@@ -49,7 +49,7 @@ def test_headers_are_told_with_what_they_have(tmp_path: Path, capsys: pytest.Cap
 
 @pytest.mark.slow
 def test_headers_that_nobody_compiled_are_called_not_verified(capsys: pytest.CaptureFixture[str]) -> None:
-    """Those of the current interface; in text with what each operation's kernels can have."""
+    """Those of the current interface; the text lists the supported features of each operation's kernels."""
     assert report(STUB, capsys)["is_verified"] is False
     assert run(["doctor", "--ck-include", str(STUB)]) == ExitCode.OK
     text = capsys.readouterr().out
@@ -93,13 +93,13 @@ def test_an_architecture_that_nobody_compiled_for_is_said(
 
 
 def test_a_folder_without_headers_is_an_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """It was named, so another is not told of in its place."""
+    """As it was requested, no other folder is used instead."""
     assert run(["doctor", "--ck-include", str(tmp_path)]) == ExitCode.NO_DEVICE
     expect_error(capsys.readouterr().err, "no-headers", tmp_path)
 
 
 def test_every_model_says_what_it_was_measured_on(capsys: pytest.CaptureFixture[str]) -> None:
-    """As `ckh predict` does: the device, or where the data do not name one the architecture."""
+    """As in `ckh predict`: the device, or the architecture if the data name no device."""
     assert run(["doctor"]) == ExitCode.OK
     rows = [line.split() for line in capsys.readouterr().out.splitlines() if "models/" in line]
     (place,) = (row[-1] for row in rows if row[0].endswith("grouped_conv_forward_bf16_gfx950"))
@@ -107,7 +107,7 @@ def test_every_model_says_what_it_was_measured_on(capsys: pytest.CaptureFixture[
 
 
 def checks(capsys: pytest.CaptureFixture[str], *options: str) -> dict[str, dict[str, Any]]:
-    """What was tried, by name."""
+    """Results of the checks by name."""
     assert run(["doctor", "--json", *options]) == ExitCode.OK
     return {one["name"]: one for one in json.loads(capsys.readouterr().out)["checks"]}
 
@@ -115,7 +115,7 @@ def checks(capsys: pytest.CaptureFixture[str], *options: str) -> dict[str, dict[
 def test_what_is_found_is_tried(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Without a GPU and ROCm the C++ compiler and the headers work, and each fault has a remedy and the exit code 3."""
+    """Without a GPU and ROCm the C++ compiler and the headers work, and each fault has a remedy and exit code 3."""
     for name in ("HIPCC", "ROCM_PATH"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("CKH_CACHE_DIR", str(tmp_path / "cache"))
@@ -134,7 +134,7 @@ def test_what_is_found_is_tried(
 def test_a_full_disk_is_no_fault_of_a_compiler(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Its check says what could not be written, and has the exit code for that."""
+    """Its check reports the failed write, with the exit code for that."""
     monkeypatch.setenv("CKH_CACHE_DIR", str(tmp_path / "cache"))
 
     def full(_cache: KernelCache) -> None:

@@ -1,4 +1,4 @@
-"""`ckh doctor --check`: the whole way on each kind of device, and an archive without secrets."""
+"""`ckh doctor --check`: end-to-end on each kind of device, and an archive without secrets."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 
 USER, HOST = "jdoe", "node17"
 STEPS = ["device", "toolchain", "kernels", "run-1", "run-2", "comparison"]
-STUB_MS = 30.0  # what tests/bench/hip_stub/kernel.cpp says
+STUB_MS = 30.0  # as stated in tests/bench/hip_stub/kernel.cpp
 HIP_STUB = Path(__file__).parents[1] / "bench/hip_stub"
-# As hipcc: a kernel is the stub's, whatever the source says but for its name.
+# A fake hipcc: any kernel is the stub's, with the name in the source.
 HIPCC = f"""#!/bin/sh
 [ "$1" = --version ] && echo 'HIP version: 7.0' && echo 'clang version 21.0.0' && exit 0
 for word; do [ "$before" = -o ] && library=$word; before=$word; done
@@ -45,14 +45,14 @@ EMULATED = [
 
 @dataclass(frozen=True)
 class Checked:
-    """The exit code, the document that was printed, and the texts of the archive by name."""
+    """The exit code, the printed document, and the texts of the archive by name."""
 
     code: int
     document: dict[str, Any]
     files: dict[str, str]
 
     def steps(self) -> list[tuple[str, bool]]:
-        """The names of the steps, and whether each is ok."""
+        """Names of the steps, and whether each is ok."""
         return [(step["name"], step["ok"]) for step in self.document["steps"]]
 
 
@@ -72,7 +72,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def check(options: Sequence[str], capsys: pytest.CaptureFixture[str]) -> Checked:
-    """Run the check, and read what it wrote."""
+    """Run the check, and read its output."""
     code = run(["doctor", "--check", *options, "--json", "--out", "check.tar.gz"])
     with tarfile.open("check.tar.gz") as archive:
         members = archive.getmembers()
@@ -86,7 +86,7 @@ def check(options: Sequence[str], capsys: pytest.CaptureFixture[str]) -> Checked
 
 
 def require_no_secrets(files: dict[str, str], home: Path) -> None:
-    """Nothing of an archive names the user, the machine, the home folder or the environment."""
+    """Check that an archive does not name the user, the machine, the home folder or the environment."""
     text = "".join(files.values())
     for secret in (USER, HOST, str(home), "hunter2", os.uname().nodename):
         assert not re.search(rf"(?i)\b{re.escape(secret)}\b", text), secret
@@ -108,7 +108,7 @@ def stub_with(folder: Path, monkeypatch: pytest.MonkeyPatch, before: str = "") -
 def test_a_gpu_is_checked_from_the_compiler_to_the_clock(
     home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """On the stub of HIP: all steps are ok, three kernels have the stub's time twice on two problems, nothing leaks."""
+    """On the HIP stub all steps are ok, three kernels have the stub's time twice on two problems, nothing leaks."""
     stub_with(home, monkeypatch)
     found = check(["--device", "hip", "--arch", "gfx942"], capsys)
     assert found.steps() == [(step, True) for step in STEPS]
@@ -130,7 +130,7 @@ def test_a_gpu_is_checked_from_the_compiler_to_the_clock(
 def test_a_gpu_that_computes_wrongly_fails_the_check(
     home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """No kernel is right: exit code 5, the first run is the step that failed, and the archive has its rows."""
+    """No kernel is right: exit code 5, the first run is the failed step, and the archive has its rows."""
     stub_with(home, monkeypatch, before="return 0")
     found = check(["--device", "hip", "--arch", "gfx942"], capsys)
     assert found.code == ExitCode.NO_KERNEL
@@ -143,7 +143,7 @@ def test_a_gpu_that_computes_wrongly_fails_the_check(
 def test_without_a_gpu_the_archive_says_so(
     home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Exit code 3 with the remedy, nothing is compiled, and the archive is written all the same."""
+    """Exit code 3 with the remedy, nothing is compiled, and the archive is written nevertheless."""
     stub_with(home, monkeypatch)
     monkeypatch.setenv("CKH_STUB_GPUS", "0")
     found = check(["--device", "hip", "--arch", "gfx942"], capsys)
@@ -156,7 +156,7 @@ def test_without_a_gpu_the_archive_says_so(
 
 @pytest.mark.slow
 def test_the_cpu_is_checked(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Three kernels are right on two problems in both runs; how steady times are is the machine's matter."""
+    """Three kernels are right on two problems in both runs; the stability of times depends on the machine."""
     found = check(["--device", "host"], capsys)
     assert found.steps()[:5] == [(step, True) for step in STEPS[:5]]
     assert found.code in (ExitCode.OK, ExitCode.GATE_FAILED)
@@ -186,7 +186,7 @@ def test_an_emulated_gpu_is_checked(
 
 
 def test_options_of_a_check_need_one() -> None:
-    """Without --check they would do nothing."""
+    """Without --check they would have no effect."""
     for options in (["--device", "host"], ["--out", "a.tar.gz"], ["--force"]):
         assert run(["doctor", *options]) == ExitCode.USAGE
     assert run(["doctor", "--check", "--device", "abacus"]) == ExitCode.USAGE
@@ -203,7 +203,7 @@ def test_options_of_a_check_need_one() -> None:
     ],
 )
 def test_names_are_replaced_as_words(text: str, wanted: str) -> None:
-    """User, host and home folders of anybody, wherever they stand; what only contains a name stays."""
+    """User, host and anyone's home folders, as whole words; longer words that contain a name are unchanged."""
     names = Anonymizer({"USER": USER, "HOSTNAME": f"{HOST}.example.org"})
     assert names.text(text) == wanted
     assert names.value({"a": [text, 1, None], "b": {"c": text}}) == {"a": [wanted, 1, None], "b": {"c": wanted}}

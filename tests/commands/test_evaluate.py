@@ -1,4 +1,4 @@
-"""`ckh evaluate` as it is called."""
+"""`ckh evaluate` on the command line."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def model(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def data(tmp_path: Path) -> Path:
-    """What it was trained on."""
+    """The training data of the model."""
     path = tmp_path / "data.parquet"
     write_dataset(measured(), path)
     return path
@@ -80,7 +80,7 @@ def test_the_table_tells_the_whole_and_its_parts(model: Path, data: Path, capsys
 
 
 def test_the_training_data_are_found(model: Path, data: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """One file by its digest, several by what they are from; where they are not the model's the table says so."""
+    """A single file is found by its digest, several by their source; the table states if they differ."""
     args = ["evaluate", *MEASURED, "--model", str(model), "--data", str(data), "--with-trained"]
     assert run([*args, "--train-data", str(data)]) == ExitCode.OK
     named = capsys.readouterr().out
@@ -113,7 +113,7 @@ def test_the_training_data_are_found(model: Path, data: Path, capsys: pytest.Cap
 
 
 def test_json_holds_everything(model: Path, data: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """One document: figures, baselines that learned, and the choices, worst first."""
+    """One document: figures, trained baselines, and the choices, worst first."""
     args = [
         "evaluate",
         *MEASURED,
@@ -160,7 +160,7 @@ def test_parts_change_no_figure(
 
 
 def test_the_worst_choices_are_listed(model: Path, data: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """--worst lists as many, in ascending order, and cuts the choices of --json."""
+    """--worst lists as many, in ascending order, and truncates the choices of --json."""
     args = ["evaluate", *MEASURED, "--model", str(model), "--data", str(data), "--with-trained", "--worst", "3"]
     assert run(args) == ExitCode.OK
     listed = [line.split() for line in capsys.readouterr().out.splitlines() if line.startswith("conv_forward_")]
@@ -170,7 +170,7 @@ def test_the_worst_choices_are_listed(model: Path, data: Path, capsys: pytest.Ca
 
 
 def test_gates(model: Path, data: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A figure under its gate ends in exit code 1 and a warning; at its gate it passes."""
+    """A figure below its gate gives exit code 1 and a warning; at its gate it passes."""
     least = float(efficiencies(model).min())
     args = [
         "evaluate",
@@ -193,7 +193,7 @@ def test_gates(model: Path, data: Path, capsys: pytest.CaptureFixture[str]) -> N
 
 
 def test_a_gate_does_not_rest_on_training_data(model: Path, data: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Problems that were trained on are left out, and too few others are no verdict; --with-trained is said aloud."""
+    """Training problems are left out, and too few others give no verdict; --with-trained gives a warning."""
     gate = ["--fail-under", "mean_efficiency=0"]
     args = ["evaluate", *MEASURED, "--model", str(model), "--data", str(data), "--json"]
     assert run([*args, *gate]) == ExitCode.BAD_DATA
@@ -213,7 +213,7 @@ def test_a_gate_does_not_rest_on_training_data(model: Path, data: Path, capsys: 
 
 
 def test_a_hold_out_that_was_trained_on_is_refused(model: Path, data: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Without a gate too: nothing is judged on training data alone, and of mixed data the new problems are."""
+    """Also without a gate: evaluation needs new problems, and mixed data are evaluated on those."""
     args = ["evaluate", *MEASURED, "--model", str(model), "--data", str(data), "--json"]
     assert run(args) == ExitCode.BAD_DATA
     stdout, stderr = capsys.readouterr()
@@ -229,7 +229,7 @@ def test_a_hold_out_that_was_trained_on_is_refused(model: Path, data: Path, caps
 def test_the_same_layer_at_another_batch_is_apart(
     model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Problems that differ from trained ones in the batch alone are a slice, those of other layers another."""
+    """Problems that differ from training ones only in the batch are a slice, those of other layers another."""
     copies = [replace(problem, n=problem.n + 100) for problem in problems()[:3]]
     others = [replace(copies[0], c=40), replace(copies[1], k=24)]
     rows = [(one, kernel, time_ms(one, kernel)) for one in (*copies, *others) for kernel in kernels()]
@@ -241,7 +241,7 @@ def test_the_same_layer_at_another_batch_is_apart(
 
 
 def test_unstable_data_are_refused(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Above a share of unstable times nothing is judged, and the message says the share and what to do."""
+    """Above a share of unstable times there is no evaluation, and the message states the share and a remedy."""
     frame = measured().frame.assign(N=measured().frame["N"] + 100)
     rows = np.flatnonzero(frame["is_valid"])[::2]
     frame.loc[rows, "status"] = "unstable"
@@ -301,7 +301,7 @@ def test_gates_that_make_no_sense(
 
 
 def test_new_problems_are_not_warned_of(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Nothing is said where no problem was trained on; of data to learn from, training is expected."""
+    """There is no warning if no problem was trained on; for training data of baselines, training is expected."""
     frame = measured().frame.assign(N=measured().frame["N"] + 100)
     write_dataset(type(measured())(frame), tmp_path / "new.parquet")
     write_dataset(measured(), tmp_path / "old.parquet")
@@ -313,7 +313,7 @@ def test_new_problems_are_not_warned_of(model: Path, tmp_path: Path, capsys: pyt
 
 
 def test_rows_of_other_directions_are_left_out(model: Path, data: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Mixed data are judged on what the model is for, which is said; data of nothing else are an error."""
+    """Mixed data are evaluated on the model's direction, with a note; data without it are an error."""
     other = data.with_name("other.parquet")
     rows = [(problem, kernel, time_ms(problem, kernel)) for problem in problems()[:2] for kernel in kernels()[:4]]
     turned = [(one.with_direction(Direction.BWD_DATA), kernel, ms) for one, kernel, ms in rows]
@@ -332,7 +332,7 @@ def test_rows_of_other_directions_are_left_out(model: Path, data: Path, capsys: 
 def test_a_model_that_does_not_say_what_it_has_seen(
     model: Path, data: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Its own training data are judged on as if they were new, and a line says that this cannot be known."""
+    """Its own training data are evaluated as if they were new, with a warning that this is unknown."""
     (model / "train_manifest.json").write_text("{}", encoding="utf-8")
     assert run(["evaluate", *MEASURED, "--model", str(model), "--data", str(data)]) == ExitCode.OK
     stdout, stderr = capsys.readouterr()

@@ -331,7 +331,7 @@ def test_choices_are_measured_again_on_the_device(
 def test_a_model_of_another_machine_is_not_measured_here(
     data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Without the GPU that the model is for there is nothing to measure on."""
+    """Without the model's GPU there is no device to measure on."""
     amd_model(tmp_path / "forward", NAMES_83)
     frame = read_dataset(data).frame.assign(arch="gfx950", dtype="bf16")
     write_dataset(type(measured())(frame), data)

@@ -1,4 +1,4 @@
-"""`ckh validate kernels` as it is called."""
+"""`ckh validate kernels` on the command line."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ARGS = ["validate", "kernels", "--variant", "forward", "--ndim", "2", "--device"
 
 
 def test_the_pipelines_of_the_host_work(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The six pipelines of the host run and are right, the other two are refused; the file holds what is printed."""
+    """The six pipelines of the host run and are right, the other two are refused; the file has the printed table."""
     out = tmp_path / "pipelines.json"
     assert run([*ARGS, "--matrix", "pipelines", "--json", "--out", str(out)]) == ExitCode.OK
     document = json.loads(capsys.readouterr().out)
@@ -32,7 +32,7 @@ def test_the_pipelines_of_the_host_work(tmp_path: Path, capsys: pytest.CaptureFi
 
 
 def test_a_wrong_direction_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    """It is usage, in one line."""
+    """It is wrong usage, in one line."""
     assert run(["validate", "kernels", "--variant", "sideways"]) == ExitCode.USAGE
     assert "unknown direction 'sideways'" in capsys.readouterr().err
 
@@ -40,7 +40,7 @@ def test_a_wrong_direction_is_refused(capsys: pytest.CaptureFixture[str]) -> Non
 def test_without_a_gpu_only_compiling_is_possible(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Running on an architecture that is not here ends with exit code 3 and the reason."""
+    """Running on an absent architecture ends with exit code 3 and the reason."""
     monkeypatch.setenv("CKH_HIP_LIBRARY", "/nowhere/libamdhip64.so")
     assert run(["validate", "kernels", "--device", "hip", "--arch", "gfx942"]) == ExitCode.NO_DEVICE
     assert "no usable device" in capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""`ckh validate parity`: equal picks pass, a broken export of each consumer is found, what cannot be tried is said."""
+"""`ckh validate parity`: equal picks pass, broken exports of each consumer are detected, missing tools are reported."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ needs_compiler = pytest.mark.skipif(not (shutil.which("gcc") and shutil.which("g
 
 
 def compared(capsys: pytest.CaptureFixture[str], *args: str | Path) -> tuple[int, dict[str, Any]]:
-    """The exit code and the document of a call."""
+    """Exit code and document of a call."""
     capsys.readouterr()
     code = run(["validate", "parity", "--json", *map(str, args)])
     return code, json.loads(capsys.readouterr().out)
 
 
 def only(document: dict[str, Any]) -> dict[str, Any]:
-    """The one consumer of a document."""
+    """The only consumer of a document."""
     (found,) = document["consumers"]
     return dict(found)
 
@@ -58,7 +58,7 @@ def layers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.mark.slow
 @pytest.mark.parametrize("embed", [[], ["--embed"]])
 def test_a_broken_c_export_is_found(layers: Path, embed: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    """Fresh and existing C pick as ckh does; of an export that names kernels wrongly every pick differs."""
+    """Fresh and existing C pick as ckh does; with an export that names kernels wrongly every pick differs."""
     call = ("--problems", layers, "--model", "model", "--consumer", "c")
     code, document = compared(capsys, *call)
     assert (code, document["passes"], only(document)["compared"]) == (ExitCode.OK, True, 3)
@@ -76,7 +76,7 @@ def test_a_broken_c_export_is_found(layers: Path, embed: list[str], capsys: pyte
 
 
 def break_names(folder: Path) -> None:
-    """Have exported C name kernels by the number before theirs."""
+    """Make exported C name each kernel by the previous one's name."""
     source = next(path for path in folder.glob("*.c") if NAMED in path.read_text())
     source.write_text(source.read_text().replace(NAMED, MOVED))
 
@@ -110,7 +110,7 @@ def test_a_broken_dispatcher_export_is_found(tmp_path: Path, capsys: pytest.Capt
 @needs_compiler
 @pytest.mark.slow
 def test_the_dispatcher_of_gemms_gets_identifiers(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Of GEMMs the first identifier is ckh's first kernel, without the operation's name."""
+    """For GEMMs the first identifier is ckh's first kernel, without the operation's name."""
     path = tmp_path / "gemms.csv"
     path.write_text("m,n,k\n16,1024,4096\n2048,2048,2048\n")
     model = ROOT / "models" / "gemm_universal_fp8_gfx950"
@@ -144,7 +144,7 @@ def edit_cells(path: Path, name: str, value: str, row: int = 0) -> None:
 def test_a_broken_aiter_table_is_found(
     name: str, value: str, consumer: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A row with another kernel, split or key is not what ckh picked; the other rows, one padded to M, still are."""
+    """A row with another kernel, split or key differs from ckh's pick; the other rows, one padded to M, agree."""
     path, out = tmp_path / "a8w8_bpreshuffle_untuned_gemm.csv", tmp_path / "out"
     path.write_text("M,N,K\n16,9216,4096\n290,9216,4096\n")
     call = ("--problems", path, "--arch", "gfx950", "--consumer", "aiter")
@@ -160,7 +160,7 @@ def test_a_broken_aiter_table_is_found(
 
 
 def test_aiter_finds_padded_rows(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Without a row of its own, M = 15 gets that of 16: what the table then gives is compared."""
+    """Without its own row, M = 15 uses that of 16: the result of the lookup is compared."""
     path, out = tmp_path / "a8w8_untuned_gemm.csv", tmp_path / "out"
     path.write_text("M,N,K\n16,1280,8192\n")
     assert run(["export", "--to", "aiter", "--arch", "gfx950", "--problems", str(path), "--out", str(out)]) == 0
@@ -172,7 +172,7 @@ def test_aiter_finds_padded_rows(tmp_path: Path, capsys: pytest.CaptureFixture[s
 
 
 def test_a_broken_table_of_mixtures_is_found(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Tokens are looked up as AITER pads them; the row of 64 with another kernel is wrong for 64 tokens alone."""
+    """Tokens are looked up with AITER's padding; the row of 64 with another kernel is wrong for 64 tokens only."""
     path, out = tmp_path / "untuned_fmoe.csv", tmp_path / "out"
     names = "token,model_dim,inter_dim,expert,topk,act_type,dtype,q_dtype_a,q_dtype_w,q_type,use_g1u1,doweight_stage1"
     types = "torch.bfloat16,torch.float8_e4m3fn,torch.float8_e4m3fn,QuantType.per_1x128,1,0"
@@ -194,20 +194,20 @@ def test_a_broken_table_of_mixtures_is_found(tmp_path: Path, capsys: pytest.Capt
 
 @dataclass
 class FakeTemplate:
-    """A template with instances of CK."""
+    """A template with CK instances."""
 
     input_nodes: Sequence[Any]
     layout: Any = None
 
     def gen_ops(self) -> list[CkOp]:
-        """Instances of a few tiles, the smallest first."""
+        """Instances of a few tiles, smallest first."""
         sizes = ((64, 64, 1, 1), (128, 128, 2, 2), (256, 256, 4, 4))
         return [tiled(*one, a_element_dtype="BF16") for one in sizes]
 
 
 @pytest.fixture
 def torch(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Stand-ins for the parts of PyTorch that ckh's hook uses."""
+    """Replacements for the parts of PyTorch that ckh's hook uses."""
     rocm = SimpleNamespace(ck_tile_max_profiling_configs=None, ck_max_profiling_configs=None)
 
     @contextmanager
@@ -241,7 +241,7 @@ def torch(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_broken_hook_is_found(
     torch: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The first instance is ckh's first of Inductor's kernels; of a hook that puts them last it is another."""
+    """The first instance is ckh's first of Inductor's kernels; with a hook that puts them last it is another."""
     path = tmp_path / "gemms.csv"
     path.write_text("m,n,k\n4096,4096,4096\n16,1024,4096\n")
     call = (
@@ -285,7 +285,7 @@ def test_what_cannot_be_tried_is_not_equal(
 
 
 def test_estimates_are_not_exported_to_c(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """GEMMs that an estimate answers have no model to export; the headers of the dispatcher are asked for."""
+    """GEMMs answered by an estimate have no model to export; the dispatcher's headers are requested."""
     path = tmp_path / "gemms.csv"
     path.write_text("m,n,k\n16,1024,4096\n")
     call = ("--problems", path, "--op", "gemm_universal", "--dtype", "bf16", "--arch", "gfx90a")
@@ -307,7 +307,7 @@ def test_estimates_are_not_exported_to_c(tmp_path: Path, capsys: pytest.CaptureF
 def test_bad_input_is_one_line(
     layers: Path, args: list[str], code: str, values: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Unknown consumers, folders that are none, and consumers that cannot be compared."""
+    """Unknown consumers, invalid folders, and consumers that cannot be compared."""
     found = run(["validate", "parity", "--problems", str(layers), "--model", "model", *args])
     assert found not in (ExitCode.OK, ExitCode.GATE_FAILED)
     expect_error(capsys.readouterr().err, code, *values)

@@ -1,4 +1,4 @@
-"""`ckh validate selection` as it is called."""
+"""`ckh validate selection` on the command line."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def edit(path: Path, change: Callable[[dict[str, Any]], Any]) -> None:
 
 
 def measured(problem: ConvProblem, times: dict[str, float], *, failed: bool = False) -> None:
-    """Write `data.parquet` with times of kernels by name on one problem; the last failed, if that is said."""
+    """Write `data.parquet` with times of kernels by name on one problem; with `failed`, the last one failed."""
     rows = [(problem, parse_kernel_name(name), ms) for name, ms in times.items()]
     write_dataset(build(rows, [len(rows) - 1] if failed else []), "data.parquet")
 
@@ -54,7 +54,7 @@ def other_kernel(but: str) -> str:
 
 
 def test_golden_choices_are_those_of_predict(golden: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The file has what `ckh predict` puts first, and comparing at once passes."""
+    """The file has the first choices of `ckh predict`, and an immediate comparison passes."""
     kept = json.loads(golden.read_text(encoding="utf-8"))
     assert (kept["schema"], kept["op"], kept["arch"]) == ("ckh.selection", "grouped_conv", "host")
     capsys.readouterr()
@@ -79,7 +79,7 @@ def test_golden_choices_are_those_of_predict(golden: Path, capsys: pytest.Captur
 def test_a_change_is_worth_what_was_measured(
     golden: Path, now_ms: float, options: list[str], code: ExitCode, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Slower by at most 2 %, or what is said, passes; times are those of the data."""
+    """Slower by at most 2 %, or the given limit, passes; times are those of the data."""
     problem = LIST[0]
     now = json.loads(golden.read_text(encoding="utf-8"))["kernels"][problem.canonical()]
     was = other_kernel(now)
@@ -115,7 +115,7 @@ def test_a_change_that_failed_is_refused(golden: Path, capsys: pytest.CaptureFix
 
 
 def test_what_nobody_measured_fails_unless_allowed(golden: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Without a time of both kernels nothing is known of a change."""
+    """Without a time of both kernels a change cannot be evaluated."""
     name = LIST[0].canonical()
     edit(golden, lambda document: document["kernels"].update({name: other_kernel(document["kernels"][name])}))
     args = ["validate", "selection", "golden.json", "--model", "model"]
@@ -125,7 +125,7 @@ def test_what_nobody_measured_fails_unless_allowed(golden: Path, capsys: pytest.
 
 
 def test_json_of_create_is_the_file(golden: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """What is written is printed too; without --json nothing is."""
+    """The written file is printed too; without --json nothing is."""
     args = ["validate", "selection", "golden.json", "--create", "--model", "model", "--force"]
     capsys.readouterr()
     for more, printed in ([], ""), (["--json"], golden.read_text(encoding="utf-8")):
@@ -134,7 +134,7 @@ def test_json_of_create_is_the_file(golden: Path, capsys: pytest.CaptureFixture[
 
 
 def test_changes_are_accepted_with_force(golden: Path) -> None:
-    """The file is replaced only then, and keeps its list where none is named."""
+    """The file is replaced only then, and keeps its list unless another is named."""
     first = golden.read_bytes()
     name = LIST[0].canonical()
     edit(golden, lambda document: document["kernels"].update({name: other_kernel(document["kernels"][name])}))
@@ -153,7 +153,7 @@ def test_changes_are_accepted_with_force(golden: Path) -> None:
     ],
 )
 def test_another_file_is_none(golden: Path, text: str, code: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """What is no file of golden choices is named, and not replaced even with --force."""
+    """Another kind of file is named, and not replaced even with --force."""
     golden.write_text(text, encoding="utf-8")
     assert run(["validate", "selection", "golden.json"]) == ExitCode.BAD_DATA
     expect_error(capsys.readouterr().err, code, "golden.json")
@@ -175,7 +175,7 @@ def test_options_that_do_not_go_together(args: list[str], tmp_path: Path, monkey
 def test_changes_are_measured_on_the_device(
     golden: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """Both kernels are compiled, run in turns and compared."""
+    """Both kernels are compiled, run interleaved and compared."""
     monkeypatch.setenv("CKH_CACHE_DIR", str(tmp_path / "cache"))
     name = LIST[1].canonical()
     edit(golden, lambda document: document["kernels"].update({name: other_kernel(document["kernels"][name])}))

@@ -1,9 +1,9 @@
-"""Damages what ckh keeps and asks again, in a process of its own, since what C reads may end it.
+"""Damages cached files and repeats queries, in a separate process, since C code reading them may crash it.
 
     python tests/reliability/damage.py forests|answers|probes [--count 1000] [--seed 0]
 
-After each damage `ckh predict` must say what it said before, or for measured times what it said before they were
-measured; forests and prepared answers must be rebuilt. The exit code is 1 at the first other answer.
+After each damage `ckh predict` must give the same answer, or for measured times the answer from before they were
+measured; forests and prepared answers must be rebuilt. The exit code is 1 at the first different answer.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def _damage_all(home: Path, kind: str, count: int, seed: int) -> int:
 
 
 def damaged(content: bytes, random: random.Random) -> bytes:
-    """A bit flipped, bytes overwritten with zeros or noise, the end missing or something behind it."""
+    """A bit flipped, bytes overwritten with zeros or noise, the end truncated or extended."""
     at = random.randrange(len(content))
     size = random.choice((1, 4, 64, 4096))
     kind = random.randrange(5)
@@ -93,7 +93,7 @@ def damaged(content: bytes, random: random.Random) -> bytes:
 
 
 def _replace(file: Path, content: bytes) -> None:
-    """Put a new file there: what is mapped into memory of the old one stays."""
+    """Replace a file: mappings of the old one stay valid."""
     file.unlink(missing_ok=True)
     file.write_bytes(content)
 
@@ -108,7 +108,7 @@ def _predict() -> str:
 
 
 def _measure() -> None:
-    """Remember times of two kernels, twice: the later ones count."""
+    """Store times of two kernels, twice: the later ones count."""
     import json
 
     from ckh.entry import run

@@ -1,10 +1,10 @@
-"""Gives a reader damaged inputs, in a process of its own with bounds of time and memory.
+"""Gives a reader damaged inputs, in a separate process with limits of time and memory.
 
     python tests/reliability/fuzz.py READER [--count 100000] [--seed 0] [--keep FOLDER]
 
 An input must be read, or refused with one of ckh's own errors. Anything else is a failure: another exception, a warning
-of Python or NumPy, more than 5 s of processor time, more than 1 GB of memory. Failures at different places are printed
-with their tracebacks, their inputs are kept, and the exit code is 1.
+of Python or NumPy, more than 5 s of CPU time, more than 1 GB of memory. Failures at different places are printed with
+their tracebacks, their inputs are kept, and the exit code is 1.
 """
 
 from __future__ import annotations
@@ -59,10 +59,10 @@ def main() -> int:
 
 
 def _try_all(target: Target, reader: Reader, count: int, seed: int, keep: Path) -> tuple[int, set[str]]:
-    """How many inputs were accepted, and the places of failures."""
+    """Number of accepted inputs, and the places of failures."""
     mutator = Mutator(target.samples(), seed)
     for sample in target.samples():
-        _quietly(reader, sample)  # what is not damaged is read
+        _quietly(reader, sample)  # the undamaged sample must be read
     _limit()
     accepted, failures = 0, set[str]()
     for number in range(count):

@@ -43,7 +43,7 @@ _MOST_STARTS = 400  # of one run: it goes on a little each time, or is stuck
 _ENDS = {ExitCode.OK, ExitCode.INTERRUPTED, ExitCode.NO_DEVICE, ExitCode.NO_KERNEL}
 _KILLS_WITHIN = 3  # of workers or compilers, in one start of a run
 
-# Compiles each source once, and then takes what that gave: as a compiler does, it waits for a process of its own.
+# Compiles each source once, and then returns the cached result: like a compiler, it waits for a subprocess.
 _COMPILER = """#!/bin/sh
 out= source=
 for word in "$@"; do
@@ -64,7 +64,7 @@ sleep 0.05
 cp "{store}/$key" "$out"
 """
 
-# An interrupt that reaches a callback of Python's import system is printed and lost there: the run goes on.
+# An interrupt in a callback of Python's import system is printed and lost there: the run continues.
 _IGNORED_WHILE_IMPORTING = re.compile(
     r"Exception ignored in: <function _get_module_lock.*\nTraceback .*\n"
     r"(?:  File \"<frozen importlib.*\n)+KeyboardInterrupt: *\n"
@@ -73,7 +73,7 @@ _IGNORED_WHILE_IMPORTING = re.compile(
 
 @dataclass(slots=True)
 class Figures:
-    """What a series of kills did: kills, starts of runs, and runs that came to their end."""
+    """Statistics of a series of kills: kills, starts of runs, and completed runs."""
 
     kills: int = 0
     starts: int = 0
@@ -82,7 +82,7 @@ class Figures:
 
 
 def counting(journal: Journal) -> list[ResultRow]:
-    """The rows since each problem's device was another one: those before were set aside."""
+    """Rows since the last change of each problem's device: earlier ones were set aside."""
     found: dict[str, list[ResultRow]] = {}
     for row in journal.rows:
         rows = found.setdefault(row.problem, [])
@@ -93,14 +93,14 @@ def counting(journal: Journal) -> list[ResultRow]:
 
 
 class Series:
-    """Runs in a folder of their own, killed until there were so many kills.
+    """Runs in a separate folder, killed until the number of kills is reached.
 
     Args:
-        folder: what the runs use: their outputs, caches and temporary files.
+        folder: folder of the runs: their outputs, caches and temporary files.
         target: "supervisor", "worker" or "compiler"; or "node", a process of the cluster.
         number: the signal.
-        seed: of when it is sent.
-        cluster: the address of one; empty: none.
+        seed: seed of the times of kills.
+        cluster: address of a cluster; empty: none.
     """
 
     def __init__(self, folder: Path, target: str, number: signal.Signals, seed: int, cluster: str = "") -> None:
@@ -121,21 +121,21 @@ class Series:
         (folder / "kernels").write_text("\n".join(KERNELS), encoding="utf-8")
 
     def run(self, kills: int) -> Figures:
-        """Have so many processes killed, each run gone on with until it is complete, and checked then."""
+        """Kill this many processes; each run is resumed until it is complete, and then checked."""
         self._seconds, self._most = self._seconds or self._undisturbed(), kills
         while self.figures.kills < kills:
             self._until_complete(self._seconds)
         return self.figures
 
     def aim(self, target: str, number: signal.Signals) -> None:
-        """Kill others from now on, and count anew."""
+        """Change the target of kills, and reset the counts."""
         self._target, self._number = target, number
         self._random = random.Random(f"{target} {number} {self._seed}")
         self._first += self.figures.runs
         self.figures = Figures()
 
     def _undisturbed(self) -> float:
-        """Seconds that a run takes, with the compiler's answers known; it gives the pairs that all others must."""
+        """Duration of a run in seconds, with cached compiler results; it provides the expected pairs."""
         for name in ("first", "second"):
             start = time.monotonic()
             process = self._start(name)
@@ -150,10 +150,10 @@ class Series:
             process = self._start(name)
             self.figures.starts += 1
             if self._cluster and self.figures.kills >= self._most:
-                pass  # nodes take seconds to start: what is gone on with last is left alone
+                pass  # nodes take seconds to start: the last resumed run is left undisturbed
             elif self._target == "supervisor":
                 time.sleep(self._random.uniform(0, seconds))
-                if process.poll() is None:  # one that has ended takes a signal too, and nothing comes of it
+                if process.poll() is None:  # one that has ended can still be signalled, without effect
                     self._kill(process.pid)
             else:
                 self._kill_below(process, seconds)
@@ -171,11 +171,11 @@ class Series:
         shutil.rmtree(self._folder / f"{name}-cache")
 
     def _interrupted(self, name: str) -> bool:
-        """Whether kernels are left that a killed compiler could not compile."""
+        """True if there are kernels whose compiler was killed."""
         return any(row.status in TRIED_AGAIN for row in read_journal(self._folder / name).final_rows())
 
     def _start(self, name: str) -> subprocess.Popen[str]:
-        """A run: a new one, or if there is one, that goes on; each has a cache of its own."""
+        """Start a new run, or resume an existing one; each has its own cache."""
         out = self._folder / name
         is_old = is_started(out / JOURNAL_NAME)
         which = ["--resume"] if is_old else ["--problems", "problems.txt", "--kernels", "kernels", "--samples", "30"]
@@ -204,7 +204,7 @@ class Series:
             self.figures.kills += 1
 
     def _kill_below(self, process: subprocess.Popen[str], seconds: float) -> None:
-        """Kill workers or compilers of a run, some of them, at random points of its time."""
+        """Kill some workers or compilers of a run, at random times."""
         for _ in range(_KILLS_WITHIN):
             time.sleep(self._random.uniform(0, seconds / _KILLS_WITHIN))
             while process.poll() is None:
@@ -221,7 +221,7 @@ class Series:
         return names[self._target] in command
 
     def _processes(self) -> list[tuple[int, bytes]]:
-        """All that runs started and that is still there, with their command lines."""
+        """All remaining processes started by runs, with their command lines."""
         found = []
         mark = f"{_MARK}={self._mark}".encode()
         for entry in Path("/proc").iterdir():
@@ -233,7 +233,7 @@ class Series:
         return found
 
     def _is_python_starting(self, said: str) -> bool:
-        """Whether an interrupt came while Python loads ckh, when nothing of ckh runs that could take it in."""
+        """True if an interrupt came while Python loads ckh, before any code of ckh can handle it."""
         return (
             self._number == signal.SIGINT and said.endswith("KeyboardInterrupt\n") and "in _run_module_as_main" in said
         )
@@ -245,7 +245,7 @@ class Series:
             time.sleep(0.005)
 
     def _check(self, name: str) -> None:
-        """The pairs of an undisturbed run, each once, every line whole, and no file left."""
+        """Check for the pairs of an undisturbed run, each once, complete lines, and no left-over files."""
         journal = read_journal(self._folder / name)
         rows = counting(journal)
         final = [row for row in rows if row.status not in TRIED_AGAIN]
@@ -259,6 +259,6 @@ class Series:
         known = {".so", ".json", ".lock"} if self._cluster else {".so", ".json"}
         assert all(path.suffix in known and not path.name.startswith(".") for path in cached), cached
         left = {path.name for path in (self._folder / "temporary").iterdir()}
-        if self._cluster:  # the scratch folders of clients that were killed
+        if self._cluster:  # the scratch folders of killed clients
             left = {name for name in left if not name.startswith("ckh-dask-")}
         assert not left

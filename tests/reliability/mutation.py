@@ -1,4 +1,4 @@
-"""Damaging inputs at random, with knowledge of what they are: bytes, lines, fields, JSON values."""
+"""Random damage of inputs, aware of their structure: bytes, lines, fields, JSON values."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-HUGE = b"9" * 5000  # more digits than Python turns into an integer
+HUGE = b"9" * 5000  # more digits than Python converts to an integer
 TOKENS: tuple[bytes, ...] = (
     *(b"", b" ", b"\n", b"\r", b"\r\n", b"\t", b"\0", b"\x1b[31m", b"\x1b]0;x\x07", b"\xff\xfe", b"\xef\xbb\xbf"),
     *(b'"', b"'", b"\\", b",", b";", b":", b"=", b"_", b"-", b"x", b"{", b"}", b"[", b"]", b"(", b")", b"../", b"/"),
@@ -30,7 +30,7 @@ _FIELD = re.compile(rb"[^\s,;:=]+")
 
 
 class Mutator:
-    """Damages samples, the same for the same seed."""
+    """Damages samples, deterministic for a seed."""
 
     def __init__(self, samples: Sequence[bytes], seed: int) -> None:
         self.random = random.Random(seed)
@@ -43,7 +43,7 @@ class Mutator:
         ]
 
     def next(self) -> bytes:
-        """One more damaged input."""
+        """Return another damaged input."""
         if self._documents and self.random.random() < 0.5:
             content = self._json()
             if self.random.random() < 0.8:
@@ -119,7 +119,7 @@ class Mutator:
         return self._field(content, lambda fields: self.random.choice(fields)[0])
 
     def _json(self) -> bytes:
-        """A document, or a line of a file of JSON lines, with some values of another type, missing, or repeated."""
+        """A document, or a line of a JSON lines file, with some values of another type, missing, or repeated."""
         lines = copy.deepcopy(self.random.choice(self._documents))
         for _ in range(self.random.choice((1, 1, 2, 3))):
             self._change(self.random.choice(lines))
@@ -164,7 +164,7 @@ def _nested(value: Any, depth: int) -> Any:
 
 
 def _parsed(sample: bytes) -> list[Any] | None:
-    """The one document of a sample, or those of its lines; None if it is no JSON."""
+    """The document of a sample, or those of its lines; None if it is not JSON."""
     for parts in ([sample], sample.splitlines()):
         try:
             documents = [json.loads(part) for part in parts]

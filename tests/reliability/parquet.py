@@ -1,4 +1,4 @@
-"""Damaged Parquet files: bytes of a good one, and files whose columns and metadata are not a dataset's."""
+"""Damaged Parquet files: bytes of a valid one, and files whose columns and metadata are not a dataset's."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ _METADATA = {"schema_version": SCHEMA_VERSION, "sources": [], "runs": []}
 
 
 def damaged_parquet(mutator: Mutator) -> bytes:
-    """One more file: of every four, three are damaged in their bytes, the last one is written with strange columns."""
+    """Another file: of every four, three have damaged bytes, the last one has unexpected columns."""
     return _strange(mutator, samples.table()) if mutator.random.random() < 0.25 else mutator.next()
 
 
 def damaged_table(table: Callable[[], Any]) -> Callable[[Mutator], bytes]:
-    """As `damaged_parquet`, of a table that is no dataset; half of the files have strange columns."""
+    """Same as `damaged_parquet`, for a table that is not a dataset; half of the files have unexpected columns."""
     return lambda mutator: _strange(mutator, table()) if mutator.random.random() < 0.5 else mutator.next()
 
 

@@ -1,4 +1,4 @@
-"""Small good files of every format that ckh reads: what the fuzzer damages."""
+"""Small valid files of every format that ckh reads, as input of the fuzzer."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ _HARDWARE = load_arch("gfx942").hardware.to_dict() | {"num_cus": 4}
 
 @cache
 def journal() -> list[bytes]:
-    """Two runs of convolutions, with a failure, and what the compiler said."""
+    """Two runs of convolutions, with a failure, and compiler output."""
     run = host_run(_HARDWARE)
     known = Resources(**{field.name: 8 for field in dataclasses.fields(Resources)})
     names = [kernel_name(kernel) for kernel in _HOST_POOL[:3]]
@@ -77,7 +77,7 @@ def journal() -> list[bytes]:
 
 @cache
 def amd_csv() -> list[bytes]:
-    """AMD's 24 columns, and the older 17, with line ends of both kinds."""
+    """AMD's 24 columns, and the older 17, with both kinds of line ends."""
     row = (SHORT_NAMES[0], 0, 2, 64, 128, 2, 1, 28, 28, 1, 3, 3, 1, 1, 1, 0, 1, 1, 1, 1, 1, 0.5, 231.211008, 7)
     values = dict(zip(AMD_COLUMNS, row, strict=True))
     old = [name for name in AMD_COLUMNS if not name.startswith("dilation") and name not in _DEPTH]
@@ -110,7 +110,7 @@ def tile_engine_json() -> list[bytes]:
 
 
 def tile_engine_csv() -> list[bytes]:
-    """AMD's sweep of GEMMs, as it was published."""
+    """AMD's sweep of GEMMs, as published."""
     return [(AMD_FILES / "sweep_results.csv").read_bytes()]
 
 
@@ -121,7 +121,7 @@ def master_csv() -> list[bytes]:
 
 
 def gemm_table() -> Any:
-    """GEMMs as AMD's scripts write them to Parquet, but for columns that are not read."""
+    """GEMMs as written to Parquet by AMD's scripts, without columns that are not read."""
     import pandas as pd
     import pyarrow as pa
 
@@ -132,7 +132,7 @@ def gemm_table() -> Any:
 
 
 def conv_table() -> Any:
-    """Convolutions as AMD's scripts write them to Parquet, but for columns that are not read."""
+    """Convolutions as written to Parquet by AMD's scripts, without columns that are not read."""
     import pandas as pd
     import pyarrow as pa
 
@@ -141,7 +141,7 @@ def conv_table() -> Any:
 
 
 def bench_log() -> list[bytes]:
-    """Objects between noise, with and without a problem of their own."""
+    """JSON objects between noise, with and without their own problem."""
     layouts = {"layout_a": "RowMajor", "layout_b": "ColumnMajor", "layout_c": "RowMajor"}
     problem = {"split_k": 1, "m": 16, "n": 4096, "k": 2048, "dtype_a": "fp16", **layouts}
     perf = {"latency(ms)": 0.12, "tflops(TFlops)": 2.24, "bandwidth(GB/s)": 3.0}
@@ -324,19 +324,19 @@ def filters() -> list[bytes]:
 
 @cache
 def specs() -> list[bytes]:
-    """The specs of the models that ship, with fewer features of the large ones, and AMD's of GEMMs."""
+    """The specs of the shipped models, with fewer features of the large ones, and AMD's of GEMMs."""
     ours = sorted(data_dir("models").glob("*/feature_spec.json"))[::2]
     return [path.read_bytes() for path in (*ours, *sorted(AMD_FILES.glob("gemm_*/feature_spec.json")))]
 
 
 def manifests() -> list[bytes]:
-    """A manifest as training writes it."""
+    """A manifest written by training."""
     ours = {"rank_objective": "lambdarank", "problems": ["a1", "b2"], "ensemble": 2, "seed": 42, "rows": 10}
     return [json.dumps({"ckh": ours, "params": {"num_leaves": 31, "learning_rate": 0.1}}, indent=1).encode()]
 
 
 def measured() -> list[bytes]:
-    """What a model learned from, as JSON: two problems of one kernel."""
+    """Training data of a model, as JSON: two problems of one kernel."""
     op = operation("grouped_conv")
     sizes = [name.lower() for name in op.problems.sizes]
     document = {
@@ -353,17 +353,17 @@ def measured() -> list[bytes]:
 
 
 def learned() -> list[bytes]:
-    """Tiles and variants that a model has learned from."""
+    """Tiles and variants in a model's training data."""
     return [path.read_bytes() for path in sorted(data_dir("models").glob("*/kernels.json"))]
 
 
 def calibrations() -> list[bytes]:
-    """The calibrations of two models that ship."""
+    """Calibrations of two shipped models."""
     return [path.read_bytes() for path in sorted(data_dir("models").glob("*/calibration.json"))[:2]]
 
 
 def timed() -> list[bytes]:
-    """Two kernels that times are known of, as JSON."""
+    """Two kernels with known times, as JSON."""
     return [json.dumps({"version": 1, "arch": "gfx942", "kernels": list(FULL_NAMES[:2])}).encode()]
 
 
@@ -417,7 +417,7 @@ def archs() -> list[bytes]:
 
 
 def archs_common() -> list[bytes]:
-    """What is the same on all."""
+    """Rules common to all architectures."""
     return [(data_dir("archspecs") / "common.json").read_bytes()]
 
 

@@ -1,4 +1,4 @@
-"""The readers of strangers' files and text: samples of what each reads, and how it is called."""
+"""Readers of untrusted files and text: samples of their inputs, and how to call them."""
 
 from __future__ import annotations
 
@@ -70,10 +70,10 @@ class Target:
 
     Attributes:
         name: what it reads.
-        samples: good inputs.
-        open: given a folder to put files in, a function that reads an input.
-        make: a damaged input.
-        share: what part of the number of inputs it gets in CI, where it is slow.
+        samples: valid inputs.
+        open: given a folder for files, returns a function that reads an input.
+        make: makes a damaged input.
+        share: share of the number of inputs in CI, for slow readers.
     """
 
     name: str
@@ -99,7 +99,7 @@ def _file(name: str, read: Callable[[Path], object]) -> Callable[[Path], Reader]
 
 
 def _suffixed(read: Callable[[Path], object]) -> Callable[[Path], Reader]:
-    """A reader of problem files, which tells formats by their names."""
+    """A reader of problem files, whose format is determined by the name."""
 
     def opened(folder: Path) -> Reader:
         def reader(content: bytes) -> object:
@@ -115,7 +115,7 @@ def _suffixed(read: Callable[[Path], object]) -> Callable[[Path], Reader]:
 
 
 def _data(name: str, file: str, arch: str | None = None) -> Target:
-    """A format of measurements: told by its first bytes and read, with and without bad rows."""
+    """A format of measurements: detected by its first bytes and read, with and without bad rows."""
 
     def read(path: Path) -> object:
         if path.stat().st_size:
@@ -130,7 +130,7 @@ def _data(name: str, file: str, arch: str | None = None) -> Target:
 
 
 def _text(read: Callable[[str], Any], again: Callable[[Any], str] | None = None) -> Callable[[Path], Reader]:
-    """A reader of text; what it takes must be what its own text says."""
+    """A reader of text; accepted input must equal the text of the result."""
 
     def reader(content: bytes) -> object:
         found = read(content.decode("utf-8", "replace"))
@@ -156,7 +156,7 @@ def _manifest(path: Path) -> object:
 
 
 def _measured(path: Path) -> object:
-    """Inputs are the JSON, as a damaged archive is refused before it; what is read is used."""
+    """Inputs are the JSON, as a damaged archive is refused before it; the result is used."""
     path.write_bytes(gzip.compress(path.read_bytes(), mtime=0))
     op = operation("grouped_conv")
     found = read_measured(path.parent, map(str.lower, op.problems.sizes))
@@ -166,7 +166,7 @@ def _measured(path: Path) -> object:
 
 
 def _learned(path: Path) -> object:
-    """What is read judges a kernel of each pipeline."""
+    """The result is evaluated on a kernel of each pipeline."""
     found = learned_kernels(path.parent)
     assert found is not None
     return [(found.reason(kernel), found.new_kind(kernel)) for kernel in _GPU_POOL]
@@ -180,7 +180,7 @@ def _calibration(path: Path) -> object:
 
 
 def _candidates(path: Path) -> object:
-    """What is read answers for a problem of one of the groups."""
+    """The result answers for a problem of one of the groups."""
     table, problem = read_candidates(path.parent), parse_miopen_problem(samples.MIOPEN[0])
     return candidates(problem, table), [
         candidates(problem, CandidateTable({group_name(problem): many})) for many in table.groups.values()
@@ -228,7 +228,7 @@ def _kernels(path: Path) -> object:
 
 
 def _table(name: str, file: str, table: Callable[[], Any]) -> Target:
-    """A format of measurements in Parquet that is no dataset of ckh."""
+    """A format of measurements in Parquet that is not a dataset of ckh."""
 
     def read(path: Path) -> object:
         options = ReadOptions(skip_bad=path.stat().st_size % 2 == 0)
@@ -251,7 +251,7 @@ def _prepared(path: Path) -> object:
 
 
 def _damaged_answer(mutator: Mutator) -> bytes:
-    """A damaged model file, mostly with the length and checksum of what it holds, so that more than these is tried."""
+    """A damaged model file, mostly with a valid length and checksum, so that later checks are reached."""
     content = mutator.next()
     if len(content) < HEADER.size or mutator.random.random() < 0.2:
         return content

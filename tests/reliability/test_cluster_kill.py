@@ -1,4 +1,4 @@
-"""A cluster in pieces: a connection is cut, the scheduler killed, then a nanny; what is resumed has every pair once."""
+"""A broken cluster: a cut connection, a killed scheduler, a killed nanny; a resumed run has every pair once."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ PROBLEMS = [
     for size in range(7, 31)
 ]
 _NODES = 3
-_MOST_STARTS = 60  # devices of a busy machine may differ by more than is allowed
+_MOST_STARTS = 60  # devices of a busy machine may differ by more than the limit
 KILLS = {"short": 1, "long": 50}
 _TIMEOUT_S = 300
 
 
 class _Proxy:
-    """A port that leads to a scheduler, until it is cut."""
+    """A port that forwards to a scheduler, until it is cut."""
 
     def __init__(self, target: int) -> None:
         self._target = target
@@ -73,11 +73,11 @@ def _pump(source: socket.socket, target: socket.socket) -> None:
         while data := source.recv(1 << 16):
             target.sendall(data)
     with suppress(OSError):
-        target.shutdown(socket.SHUT_RDWR)  # the other end is gone
+        target.shutdown(socket.SHUT_RDWR)  # the other end is closed
 
 
 class _Cluster:
-    """A scheduler with nodes, and a port that leads to it."""
+    """A scheduler with nodes, and a port that forwards to it."""
 
     def __init__(self, bench: _Bench) -> None:
         with socket.create_server(("127.0.0.1", 0)) as free:
@@ -92,7 +92,7 @@ class _Cluster:
         self.is_usable = True
 
     def address(self, kind: str) -> str:
-        """Where clients connect: the port that is cut, or the scheduler's own."""
+        """Address for clients: the port that is cut, or the scheduler's own."""
         return f"tcp://127.0.0.1:{self._proxy.port if kind == 'connection' else self._port}"
 
     def break_(self, kind: str) -> None:
@@ -108,12 +108,12 @@ class _Cluster:
             self.is_usable = len(self._nannies) > 1
 
     def end(self) -> None:
-        """Kill all that is left."""
+        """Kill everything that is left."""
         self._proxy.cut()
 
 
 class _Bench:
-    """Runs in folders, started again and again, with a cache for all of their processes."""
+    """Runs in folders, started repeatedly, with a cache for all of their processes."""
 
     def __init__(self, folder: Path) -> None:
         self.folder, self._random, self._started = folder, random.Random(0), list[subprocess.Popen[str]]()
@@ -123,7 +123,7 @@ class _Bench:
         (folder / "kernels").write_text("\n".join(KERNELS), encoding="utf-8")
 
     def start(self, *command: str, stderr: int = subprocess.DEVNULL) -> subprocess.Popen[str]:
-        """A process of its own session."""
+        """A process in a new session."""
         process = subprocess.Popen(
             [sys.executable, "-m", *command],
             cwd=self.folder,
@@ -137,13 +137,13 @@ class _Bench:
         return process
 
     def rows(self, name: str) -> int:
-        """How many results a journal has."""
+        """Number of results in a journal."""
         with suppress(OSError):
             return (self.folder / name / JOURNAL_NAME).read_bytes().count(b'{"kind": "result"')
         return 0
 
     def go_on(self, name: str, kind: str) -> bool:
-        """Start or resume a run, and break the cluster after some results, unless `kind` is empty; whether it was."""
+        """Start or resume a run, and break the cluster after some results if `kind` is given; True if it was broken."""
         cluster = self._usable_cluster()
         until = self.rows(name) + self._random.randint(1, len(PROBLEMS) * len(KERNELS) // 3)
         what = ["--problems", "problems.txt", "--kernels", "kernels", "--samples", "30"]
@@ -165,7 +165,7 @@ class _Bench:
         return is_broken
 
     def _usable_cluster(self) -> _Cluster:
-        """A cluster that is whole enough."""
+        """Return a working cluster."""
         if self._cluster is None or not self._cluster.is_usable:
             self.end()
             self._cluster = _Cluster(self)
@@ -182,7 +182,7 @@ class _Bench:
         self._started.clear()
 
     def is_complete(self, name: str) -> bool:
-        """Whether a run has all of its pairs; each is then there once, measured by one device a problem."""
+        """True if a run has all of its pairs; each is then there once, measured by one device per problem."""
         if not is_started(self.folder / name / JOURNAL_NAME):
             return False
         journal = read_journal(self.folder / name)
@@ -196,7 +196,7 @@ class _Bench:
 
 
 def _nodes(journal: Journal) -> dict[str, set[str]]:
-    """The devices of each problem's rows that count."""
+    """Devices of each problem's final rows."""
     found: dict[str, set[str]] = {}
     for row in journal.final_rows():
         found.setdefault(row.problem, set()).add(row.node)
@@ -206,12 +206,12 @@ def _nodes(journal: Journal) -> dict[str, set[str]]:
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["connection", "scheduler", "nanny"])
 def test_nothing_is_lost_when_a_cluster_breaks(tmp_path: Path, kind: str, reliability: str) -> None:
-    """A cut connection and a dead scheduler end a run with how to go on; without a nanny the others do all."""
+    """A cut connection and a dead scheduler end a run with a hint to resume; without a nanny the others do all."""
     bench, kills, starts, runs = _Bench(tmp_path), 0, 0, 0
     try:
         while kills < KILLS[reliability]:
             for _ in range(_MOST_STARTS):
-                # Nodes take seconds to start: what is gone on with last is left alone.
+                # Nodes take seconds to start: the last resumed run is left undisturbed.
                 kills += bench.go_on(f"run{runs}", kind if kills < KILLS[reliability] else "")
                 starts += 1
                 if bench.is_complete(f"run{runs}"):

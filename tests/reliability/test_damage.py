@@ -1,4 +1,4 @@
-"""What ckh keeps is damaged: the answers stay the same, or it is made again. For kernels see test_kernel_cache."""
+"""Damaged caches: answers are the same, or files are rebuilt. For kernels see test_kernel_cache."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SHORT, LONG = 100, 1000
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["forests", "answers", "probes"])
 def test_answers_survive_damage(kind: str, reliability: str) -> None:
-    """Packed forests, prepared answers and measured times: never another answer, never a crash."""
+    """For packed forests, prepared answers and measured times there is no different answer and no crash."""
     if kind == "answers" and not is_available():
         pytest.skip("ckh was installed without its C part")
     count = SHORT if reliability == "short" else LONG

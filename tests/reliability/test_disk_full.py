@@ -1,4 +1,4 @@
-"""Disk full: what writes ends with one clear line and its exit code, and files are as they were."""
+"""Disk full: every writer ends with one clear line and its exit code, and files are unchanged."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ TRAIN = ["--trees", "4", "--leaves", "7", "--folds", "0", "--jobs", "1", "--targ
 
 
 class SmallDisk:
-    """A file system of two megabytes, that can be filled until so much room is left."""
+    """A file system of two megabytes that can be filled up to a given free space."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -46,11 +46,11 @@ class SmallDisk:
             file.write(b"\0" * max(0, free - room // BLOCK * BLOCK))
 
     def empty(self) -> None:
-        """Make room again."""
+        """Free the disk space."""
         self._filler.unlink()
 
     def content(self) -> dict[str, bytes]:
-        """All other files, hidden ones too, and folders."""
+        """All other files, including hidden ones, and folders."""
         return {
             str(path.relative_to(self.path)): path.read_bytes() if path.is_file() else b"folder"
             for path in self.path.rglob("*")
@@ -81,7 +81,7 @@ def disk(tmp_path: Path) -> Iterator[SmallDisk]:
 
 
 def require_one_line(capsys: pytest.CaptureFixture[str], path: Path) -> None:
-    """Nothing on stdout, and one line about what cannot be written, and perhaps a hint."""
+    """Check for an empty stdout, and one line about the file that cannot be written, with an optional hint."""
     out, err = capsys.readouterr()
     lines = [line for line in err.splitlines() if not line.startswith(("hint: ", "note: "))]
     assert out == ""
@@ -92,7 +92,7 @@ def require_one_line(capsys: pytest.CaptureFixture[str], path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def kernel_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where kernels are compiled to, once."""
+    """Shared cache folder of compiled kernels."""
     return tmp_path_factory.mktemp("kernels")
 
 
@@ -106,7 +106,7 @@ def test_a_journal_is_gone_on_with_once_there_is_room(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """Wherever the disk is full, all results before are whole; with room, --resume measures what is missing, once."""
+    """Wherever the disk is full, earlier results are intact; with space, --resume measures the missing ones."""
     monkeypatch.setenv("CKH_CACHE_DIR", str(kernel_cache))
     monkeypatch.chdir(tmp_path)
     Path("problems.txt").write_text("\n".join(PROBLEMS), encoding="utf-8")
@@ -129,7 +129,7 @@ def test_a_journal_is_gone_on_with_once_there_is_room(
 
 
 def test_a_dataset_is_the_old_one(disk: SmallDisk, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Convert leaves neither a part nor another file, with a dataset there and without."""
+    """Convert leaves neither a partial nor another file, with an existing dataset and without."""
     journal = tmp_path / "run"
     problem, kernel = PROBLEMS[0], KERNELS[0]
     writer = JournalWriter(journal)
@@ -158,7 +158,7 @@ def test_a_dataset_is_the_old_one(disk: SmallDisk, tmp_path: Path, capsys: pytes
 
 @pytest.mark.slow
 def test_a_model_is_the_old_one(disk: SmallDisk, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Train leaves neither a part nor another folder, with a model there and without."""
+    """Train leaves neither a partial nor another folder, with an existing model and without."""
     data, out = tmp_path / "data.parquet", disk.path / "model"
     write_dataset(measured(), data)
     args = ["train", str(data), "--out", str(out), *TRAIN]
@@ -179,7 +179,7 @@ def test_a_model_is_the_old_one(disk: SmallDisk, tmp_path: Path, capsys: pytest.
 
 @pytest.mark.parametrize("to", ["c", "lgbm"])
 def test_an_export_is_the_old_one(disk: SmallDisk, to: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Export leaves neither a part nor another folder, with an export there and without."""
+    """Export leaves neither a partial nor another folder, with an existing export and without."""
     model, out = saved(tmp_path / "mine"), disk.path / "export"
     args = ["export", "--model", str(model), "--to", to, "--out", str(out)]
     disk.leave(3 * BLOCK)
@@ -202,7 +202,7 @@ def test_an_export_is_the_old_one(disk: SmallDisk, to: str, tmp_path: Path, caps
 def test_kernels_that_find_no_room_to_be_compiled_in_are_not_judged(
     disk: SmallDisk, blocks: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A disk without room for folders, or for what compiler and linker write: no gate has failed."""
+    """Without disk space for folders, or for compiler and linker output, no gate has failed."""
     monkeypatch.setenv("CKH_CACHE_DIR", str(disk.path / "cache"))
     disk.leave(blocks * BLOCK)
     args = ["validate", "kernels", "--variant", "forward", "--ndim", "2", "--device", "host", "--matrix", "pipelines"]
@@ -219,7 +219,7 @@ def test_kernels_that_find_no_room_to_be_compiled_in_are_not_judged(
 def test_a_full_cache_changes_no_answer(
     disk: SmallDisk, blocks: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """predict, which packs a model into the cache, answers as with room, and leaves no part of a file there."""
+    """predict, which packs a model into the cache, answers as usual, and leaves no partial file there."""
     args = ["predict", "--n", "1", "--c", "64", "--model", str(saved(tmp_path / "mine"))]
     monkeypatch.setenv("CKH_CACHE_DIR", str(tmp_path / "roomy"))
     assert entry.run(args) == ExitCode.OK

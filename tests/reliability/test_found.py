@@ -1,4 +1,4 @@
-"""What was found in use and by fuzzing, kept: each is refused in one line, with the exit code of what is wrong."""
+"""Regression tests of inputs from use and fuzzing: each is refused in one line, with its exit code."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ REFUSED: list[tuple[str, bytes]] = [
 
 @pytest.mark.parametrize(("name", "content"), REFUSED, ids=[f"{i}-{name}" for i, (name, _) in enumerate(REFUSED)])
 def test_what_was_found_is_refused(name: str, content: bytes, tmp_path: Path) -> None:
-    """One of ckh's own errors, whose line can be printed."""
+    """It is one of ckh's own errors, with a printable line."""
     assert content not in TARGETS[name].samples(), "the case differs from what is good"
     with pytest.raises(CkhError) as refused:
         TARGETS[name].open(tmp_path)(content)
@@ -91,7 +91,7 @@ def test_what_was_found_is_refused(name: str, content: bytes, tmp_path: Path) ->
 
 @pytest.mark.parametrize("cell", [b"1.5", b"1e3", DIGITS, b"9" * 30, b"nan", b"", b"\xd9\xa3"])
 def test_a_size_that_is_no_integer_is_a_bad_row(cell: bytes, tmp_path: Path) -> None:
-    """A cell of a CSV file that is not a whole number, or one that nothing can hold, is named with its line."""
+    """A cell of a CSV file that is not an integer, or one out of range, is named with its line."""
     path = tmp_path / "amd.csv"
     path.write_bytes(AMD.replace(b",2,64,128", b"," + cell + b",64,128", 1))
     assert path.read_bytes() != AMD
@@ -101,7 +101,7 @@ def test_a_size_that_is_no_integer_is_a_bad_row(cell: bytes, tmp_path: Path) -> 
 
 @pytest.mark.parametrize(("layout", "why"), [("ngchw_2d", "channels-last"), ("nwgc_1d", "1D")])
 def test_kernels_of_other_layouts_are_bad_rows(layout: str, why: str, tmp_path: Path) -> None:
-    """A time of a channels-first or a 1D kernel is none of a channels-last problem: the row says why."""
+    """A time of a channels-first or a 1D kernel does not apply to a channels-last problem: the row has the reason."""
     name = samples.FULL_NAMES[0].replace("ndhwgc_3d", layout)
     assert layout in name
     path = tmp_path / "amd.csv"
@@ -112,7 +112,7 @@ def test_kernels_of_other_layouts_are_bad_rows(layout: str, why: str, tmp_path: 
 
 @pytest.mark.parametrize("change", ["text", "nested", "twice"])
 def test_a_parquet_file_of_other_columns_is_refused(change: str, tmp_path: Path) -> None:
-    """Text that is no UTF-8, values that are lists, a column that is there twice."""
+    """Text that is not UTF-8, list values, a duplicate column."""
     import pyarrow as pa
 
     table = samples.table()
@@ -129,7 +129,7 @@ def test_a_parquet_file_of_other_columns_is_refused(change: str, tmp_path: Path)
 
 
 def test_a_parquet_file_whose_column_has_no_rows_is_refused(tmp_path: Path) -> None:
-    """A footer in which one byte is wrong, so that a column's chunk has no metadata and pyarrow reads nothing of it."""
+    """A footer with one wrong byte, so that a column's chunk has no metadata and pyarrow reads nothing of it."""
     good = TARGETS["parquet"].samples()[0]
     chunk = re.compile(rb"\x26[\x80-\xff]*[\x00-\x7f](\x1c)\x15(?=.{,60}occupancy)", re.DOTALL)
     footer = len(good) - 8 - int.from_bytes(good[-8:-4], "little")
@@ -151,7 +151,7 @@ def test_a_parquet_file_whose_column_has_no_rows_is_refused(tmp_path: Path) -> N
     ],
 )
 def test_a_dataset_of_nonsense_is_refused(changes: dict[str, Any], code: str, values: list[str]) -> None:
-    """Names that are no kernels', architectures that do not exist, times and sizes that cannot be."""
+    """Invalid kernel names, unknown architectures, impossible times and sizes."""
     from ckh.data.dataset import make_dataset
     from ckh.data.tables import to_pandas
 
@@ -161,7 +161,7 @@ def test_a_dataset_of_nonsense_is_refused(changes: dict[str, Any], code: str, va
 
 
 def test_a_gzip_bomb_is_not_unpacked(tmp_path: Path) -> None:
-    """A model of 1 MB that holds 1 GB is refused before a tenth of it is in memory."""
+    """A model of 1 MB that expands to 1 GB is refused before a tenth of it is in memory."""
     path = tmp_path / "model_tflops.lgbm.gz"
     piece = gzip.compress(b"tree\n" + bytes(1 << 24), mtime=0)
     path.write_bytes(piece * 64)
@@ -174,7 +174,7 @@ def test_a_gzip_bomb_is_not_unpacked(tmp_path: Path) -> None:
 
 
 def test_a_bz2_bomb_is_not_unpacked(tmp_path: Path) -> None:
-    """A find database whose lines repeat without end is refused at a hundred times its size."""
+    """A find database whose lines repeat endlessly is refused at a hundred times its size."""
     path = tmp_path / "gfx90a68.fdb.txt.bz2"
     path.write_bytes(bz2.compress(b"x" * (1 << 26)))
     with expect_refusal(DataError, "too-large", "16 MiB"):
@@ -183,7 +183,7 @@ def test_a_bz2_bomb_is_not_unpacked(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("damage", [lambda c: c[:-9], lambda c: c + b"x", lambda c: c[:20] + b"zzzz" + c[24:]])
 def test_a_damaged_gzip_file_is_refused(damage: object) -> None:
-    """Cut off, with something behind, changed inside."""
+    """Truncated, with trailing data, changed inside."""
     content = gzip.compress(b"hello" * 99, mtime=0)
     assert unpacked(content * 2, "m") == b"hello" * 198
     assert callable(damage)
@@ -192,7 +192,7 @@ def test_a_damaged_gzip_file_is_refused(damage: object) -> None:
 
 
 def test_integers_and_csv() -> None:
-    """One parser of integers, of at most 18 digits; CSV with quotes that end."""
+    """One parser of integers, of at most 18 digits; CSV with terminated quotes."""
     assert [integer(text) for text in ("7", " -64.0 ", "+1", "9" * 18)] == [7, -64, 1, 10**18 - 1]
     for text in ("", "1.5", "1e3", "9" * 19, "٣", "0x1", "1_0", "nan"):
         with pytest.raises(ValueError, match="not an integer"):
@@ -214,7 +214,7 @@ def test_integers_and_csv() -> None:
     ],
 )
 def test_json_that_nobody_writes(text: str | bytes, message: str) -> None:
-    """Depth and integers have bounds, and so has trust."""
+    """Depth and integers are limited."""
     with pytest.raises(JsonError, match=message):
         parse_json(text)
     assert parse_json("[" * 64 + "]" * 64)
@@ -222,7 +222,7 @@ def test_json_that_nobody_writes(text: str | bytes, message: str) -> None:
 
 
 def test_names() -> None:
-    """What leads elsewhere, ends a string or is not seen is no name."""
+    """Names that lead elsewhere, end a string or are invisible are refused."""
     assert require_name("grouped_conv_fp16_gfx942.v2", "x") == "grouped_conv_fp16_gfx942.v2"
     for text in ("../x", "..", ".x", "a/b", 'a"b', "a b", "a\nb", "", "é", "-rf", "a" * 129, "a\x1b[31m", None):
         with expect_refusal(DataError, "bad-name"):

@@ -1,6 +1,6 @@
-"""GEMM kernels that compile for real, of each interface of CK Tile's headers: each pipeline, layout, dtype and option.
+"""GEMM kernels compiled for real, for each interface of CK Tile's headers: each pipeline, layout, dtype and option.
 
-The tests compile them where there is a HIP compiler; so can whoever checks another version of the headers.
+The tests compile them if there is a HIP compiler; they can also be used to check another version of the headers.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from ckh.ops.gemm_universal.kernels.names import parse_kernel_name
 if TYPE_CHECKING:
     from ckh.ops.gemm_universal.kernel import GemmKernel
 
-# Architecture -> names without their common head. Each costs a compiler about 30 s, most of it for the cases of the
-# main loop, with and without split-K.
+# Architecture -> names without their common prefix. Each takes about 30 s to compile, mostly for the cases of the main
+# loop, with and without split-K.
 _OF_MID_2025: dict[str, tuple[str, ...]] = {
     "gfx942": (
         "fp16_rcr_basic_v1_cshuffle_intrawave_True_True_True_False_64x64x32_2x2x1_32x32x8",
@@ -53,7 +53,7 @@ _OF_LATE_2025: dict[str, tuple[str, ...]] = {
         "fp32_rcr_compv3_default_intrawave_True_True_True_False_64x64x32_2x2x1_32x32x8",
     ),
 }
-# The current interface has no emission of these.
+# Not emitted for the current interface.
 _NOT_CURRENT = ("_compv5_", "_comp_async_")
 _OF_CURRENT = {
     arch: tuple(name for name in names if not any(one in name for one in _NOT_CURRENT))

@@ -1,6 +1,6 @@
-"""Convolutions that compile for real, of each interface of CK Tile's headers: each pipeline, direction, dtype, option.
+"""Convolution kernels compiled for real, for each interface of CK Tile's headers: each pipeline, direction and so on.
 
-The tests compile them where there is a HIP compiler; so can whoever checks another version of the headers.
+The tests compile them if there is a HIP compiler; they can also be used to check another version of the headers.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from ckh.ops.grouped_conv.kernels.names import parse_kernel_name
 if TYPE_CHECKING:
     from ckh.ops.grouped_conv.kernel import ConvKernel
 
-# Architecture -> names without their common head. Each costs a compiler about 20 s.
+# Architecture -> names without their common prefix. Each takes about 20 s to compile.
 _OF_MID_2025: dict[str, tuple[str, ...]] = {
     "gfx942": (
         "fwd_fp16_nhwgc_2d_basic_v1_cshuffle_intrawave_16x16x64_1x1x1_16x16x32_vec8_8_4_bpc2",
@@ -78,7 +78,7 @@ def _parsed(names: dict[str, tuple[str, ...]]) -> dict[str, tuple[ConvKernel, ..
     return {arch: tuple(parse_kernel_name(f"grouped_conv_{name}") for name in some) for arch, some in names.items()}
 
 
-# What late 2025 has, the current interface has too.
+# Features of late 2025 that the current interface has too.
 REAL_KERNELS: dict[Interface, dict[str, tuple[ConvKernel, ...]]] = {
     Interface.MID_2025: _parsed(_OF_MID_2025),
     Interface.LATE_2025: _parsed(_OF_LATE_2025),

@@ -1,4 +1,4 @@
-"""Our headers for CK Tile: those that all kernels share, and each operation's own."""
+"""ckh's headers for CK Tile: the shared ones, and those of each operation."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ OPERATIONS = {op: _of(op) for op in ("grouped_conv", "gemm_universal")}
 
 
 def copy_templates(op: str, folder: Path) -> Path:
-    """All the headers that an operation's sources include, in one folder."""
+    """Copy all headers included by an operation's sources into one folder."""
     for source in (SHARED, OPERATIONS[op]):
         shutil.copytree(source, folder, dirs_exist_ok=True)
     return folder

@@ -1,4 +1,4 @@
-"""Emitted CK Tile kernels: their text against golden files, what headers lack, and compiled for real where possible."""
+"""Emitted CK Tile kernels: golden files, missing features of headers, and real compilation where possible."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ LATE_2025 = ConvHeaders(
     one_channel={Direction.FORWARD: "AB"},
 )
 HEADERS = {Interface.MID_2025: MID_2025, Interface.LATE_2025: LATE_2025, Interface.CURRENT: CURRENT}
-# File -> headers and the kernel's name without its common head.
+# File -> headers and the kernel's name without the common prefix.
 EMITTED: dict[str, tuple[ConvHeaders, str]] = {
     "fwd_basic_v1": (MID_2025, "fwd_fp16_nhwgc_2d_basic_v1_cshuffle_intrawave_64x64x32_2x2x1_32x32x8_vec8_8_8_bpc2"),
     "fwd_mem_3d": (MID_2025, "fwd_bf16_ndhwgc_3d_mem_cshuffle_interwave_64x64x32_2x2x1_32x32x8_vec8_8_4_filter3x3"),
@@ -130,18 +130,18 @@ EMITTED: dict[str, tuple[ConvHeaders, str]] = {
         "fwd_bf16_nhwgc_2d_mem_cshuffle_intrawave_64x64x64_2x2x1_32x32x16_filter1x1_stride1_pad0_explicit_gemm",
     ),
 }
-GROUPS: dict[str, Any] = {"wave_m": 1, "wave_n": 1, "wave_k": 2, "num_wave_groups": 2}  # as compv5 needs them
+GROUPS: dict[str, Any] = {"wave_m": 1, "wave_n": 1, "wave_k": 2, "num_wave_groups": 2}  # as compv5 requires
 TOO_WIDE = "too few for vectors of 8 elements of B"
 PLAIN = parse_kernel_name("grouped_conv_fwd_fp16_nhwgc_2d_mem_cshuffle_intrawave_64x64x64_2x2x1_32x32x16")
 
 
 def kernel_of(name: str) -> ConvKernel:
-    """The kernel of a name without its head."""
+    """The kernel of a name without prefix."""
     return parse_kernel_name(f"grouped_conv_{name}")
 
 
 def check_golden(path: Path, text: str, what: str) -> None:
-    """Compare with a golden file, or write it if that is asked for."""
+    """Compare with a golden file, or write it on request."""
     if os.environ.get(UPDATE) == "1":
         path.write_text(text, encoding="utf-8")
     golden = path.read_text(encoding="utf-8") if path.exists() else ""
@@ -150,13 +150,13 @@ def check_golden(path: Path, text: str, what: str) -> None:
 
 @pytest.mark.parametrize("name", EMITTED)
 def test_emitted_text_does_not_drift(name: str) -> None:
-    """A kernel's source is byte for byte what was looked at when its golden file was written."""
+    """A kernel's source is byte for byte that of the reviewed golden file."""
     headers, kernel = EMITTED[name]
     check_golden(GOLDEN / f"{name}.cpp", emit(kernel_of(kernel), headers, GFX942), "the emitted source")
 
 
 def test_templates_do_not_drift() -> None:
-    """A changed header of ours changes every kernel: it must be meant, and real kernels compiled again."""
+    """A changed header changes every kernel: it must be intended, and real kernels compiled again."""
     folders = (SHARED, *OPERATIONS.values())
     headers = sorted((header for folder in folders for header in folder.glob("*.hpp")), key=lambda header: header.name)
     text = "".join(f"{hashlib.sha256(header.read_bytes()).hexdigest()}  {header.name}\n" for header in headers)
@@ -164,12 +164,12 @@ def test_templates_do_not_drift() -> None:
 
 
 def test_golden_files_are_those_of_the_table() -> None:
-    """None is left over."""
+    """There are no left-over golden files."""
     assert {path.name for path in GOLDEN.iterdir()} == {"templates.sha256", *(f"{name}.cpp" for name in EMITTED)}
 
 
 def test_every_choice_is_in_the_source() -> None:
-    """Kernels that differ in one field alone have different sources, and that not only by their label."""
+    """Kernels that differ in a single field have different sources, not only in their label."""
     changes: dict[str, Any] = {
         **dict.fromkeys(("tile_m", "tile_n", "tile_k", "wave_m", "wave_n", "wave_k"), 7),
         **dict.fromkeys(("warp_tile_m", "warp_tile_n", "warp_tile_k", "vector_a", "vector_b", "vector_c"), 7),
@@ -189,12 +189,12 @@ def test_every_choice_is_in_the_source() -> None:
 
 
 def text_of(kernel: ConvKernel, headers: ConvHeaders = CURRENT) -> str:
-    """The source without the line of the label; of headers that may spread tiles in any way."""
+    """Source without the line of the label, for headers that allow any distribution of tiles."""
     return "\n".join(line for line in emit(kernel, headers, GFX942).splitlines() if "label" not in line)
 
 
 def test_the_label_leaves_room_for_the_longest_name() -> None:
-    """It is a field of fixed size, so a name that does not fit would not compile."""
+    """The label has a fixed size, and a name that does not fit would not compile."""
     long = replace(
         kernel_of(EMITTED["fwd_explicit_gemm"][1]), num_wave_groups=16, vector_a=16, vector_b=16, split_k=128
     )
@@ -268,7 +268,7 @@ def test_the_label_leaves_room_for_the_longest_name() -> None:
     ],
 )
 def test_what_headers_lack_is_said(headers: ConvHeaders, changes: dict[str, Any], reason: str) -> None:
-    """Each reason alone is why a kernel is not emitted; nothing is put in the place of what is missing."""
+    """Each reason alone prevents emission; missing features are never replaced."""
     kernel = replace(PLAIN, **changes)
     assert missing(PLAIN, headers, GFX942) == []
     assert missing(kernel, headers, GFX942) == [reason]
@@ -278,7 +278,7 @@ def test_what_headers_lack_is_said(headers: ConvHeaders, changes: dict[str, Any]
 
 
 def test_operands_are_transposed_where_an_architecture_can() -> None:
-    """gfx950's LDS transposes them, for some instructions; elsewhere registers do, and forward transposes nothing."""
+    """gfx950 transposes them in LDS, for some instructions; elsewhere registers do, and forward transposes nothing."""
     gfx950 = load_arch("gfx950")
     weight = replace(PLAIN, variant=Direction.BWD_WEIGHT)
     other = replace(weight, warp_tile_m=16, warp_tile_n=16, warp_tile_k=32)
@@ -289,7 +289,7 @@ def test_operands_are_transposed_where_an_architecture_can() -> None:
 
 
 def test_tiles_are_spread_over_the_waves_of_an_architecture() -> None:
-    """Waves of 32 lanes load half as many vectors at a time: tiles that fit one kind need not fit the other."""
+    """Waves of 32 lanes load half as many vectors at once: tiles that fit one wave size may not fit the other."""
     narrow = replace(PLAIN, tile_k=8, wave_m=1, wave_n=1, vector_a=8, vector_b=8)
     assert share_of_thread(GFX942, (2, 2, 1), 64, 64, 8) == (2, 8)
     assert share_of_thread(GFX942, (1, 1, 2), 64, 64, 8, wave_groups=2) == (8, 8)
@@ -301,7 +301,7 @@ def test_tiles_are_spread_over_the_waves_of_an_architecture() -> None:
 
 
 def test_all_reasons_are_said_at_once() -> None:
-    """A kernel that lacks much says all of it."""
+    """A kernel with several missing features reports all of them."""
     kernel = replace(PLAIN, dtype="int8", pipeline="compv6", two_stage=True, split_image=True)
     with pytest.raises(UnsupportedKernelError) as caught:
         emit(kernel, MID_2025, GFX942)
@@ -309,7 +309,7 @@ def test_all_reasons_are_said_at_once() -> None:
 
 
 def test_headers_of_mid_2025_are_recognised(tmp_path: Path) -> None:
-    """Pipelines, buffers and directions are those whose files are there."""
+    """Pipelines, buffers and directions are those whose files exist."""
     headers = detect_interface(write_headers(tmp_path))
     assert headers == Headers(
         tmp_path,
@@ -324,7 +324,7 @@ def test_headers_of_mid_2025_are_recognised(tmp_path: Path) -> None:
 
 
 def test_what_a_kernel_for_3x3_filters_refuses_is_read(tmp_path: Path) -> None:
-    """The operands whose vectors have to divide the channels, of kernels that take one channel a group."""
+    """Operands whose vector widths must divide the channels are parsed from kernels with one channel per group."""
     folder = write_headers(tmp_path) / "ck_tile/ops/grouped_convolution/kernel"
     forward = folder / "grouped_convolution_forward_kernel.hpp"
     checks = """
@@ -345,7 +345,7 @@ def test_what_a_kernel_for_3x3_filters_refuses_is_read(tmp_path: Path) -> None:
 
 
 def write_templates(include: Path, interface: Interface) -> Path:
-    """An include folder in which the templates that tell interfaces apart have the parameters of one."""
+    """Write an include folder whose templates have the parameters of an interface."""
     write_headers(include)
     for name, (file, wanted) in TEMPLATES.items():
         path = include / file
@@ -358,7 +358,7 @@ def write_templates(include: Path, interface: Interface) -> Path:
 
 @pytest.mark.parametrize("interface", Interface)
 def test_an_interface_is_recognised_by_its_templates(tmp_path: Path, interface: Interface) -> None:
-    """Nothing is unlike it."""
+    """No template differs from the detected interface."""
     headers = detect_interface(write_templates(tmp_path, interface))
     assert (headers.interface, headers.unlike) == (interface, ())
 
@@ -398,7 +398,7 @@ def test_the_unified_framework_is_switched_off(tmp_path: Path, switch: str, is_u
 def test_headers_of_no_interface_are_taken_for_the_nearest(
     tmp_path: Path, there: Interface, instead: str, nearest: Interface
 ) -> None:
-    """They are not refused; the template that is not as there is named, unless it only has more parameters."""
+    """They are not refused; a template that differs is named, unless it only has additional parameters."""
     launch = write_templates(tmp_path, there) / TEMPLATES["make_kernel"][0]
     launch.write_text(f"template <int {instead}> CK_TILE_HOST auto make_kernel", encoding="utf-8")
     headers = detect_interface(tmp_path)
@@ -415,7 +415,7 @@ VERSIONS = {
 
 @pytest.mark.parametrize("file", VERSIONS)
 def test_the_version_is_read_where_it_is_written(tmp_path: Path, file: str) -> None:
-    """In a header, in CMake's files of an installation, or in those of the sources; else there is none."""
+    """It is in a header, in CMake's files of an installation, or in those of the sources; otherwise there is none."""
     write_headers(tmp_path / "include")
     assert detect_interface(tmp_path / "include").version == ""
     (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
@@ -424,7 +424,7 @@ def test_the_version_is_read_where_it_is_written(tmp_path: Path, file: str) -> N
 
 
 def test_a_folder_without_the_headers_is_refused(tmp_path: Path) -> None:
-    """Nothing there, CK Tile without GEMMs, and a file in the folder's place."""
+    """An empty folder, CK Tile without GEMMs, and a file instead of the folder are refused."""
     folder = tmp_path / "ck_tile/ops/gemm"
     for step in ("nothing", "no pipelines", "file"):
         if step == "no pipelines":
@@ -438,7 +438,7 @@ def test_a_folder_without_the_headers_is_refused(tmp_path: Path) -> None:
 
 
 def test_headers_without_convolutions_have_no_direction(tmp_path: Path) -> None:
-    """They may be good for other operations."""
+    """They may still support other operations."""
     (tmp_path / "ck_tile/ops/gemm/pipeline").mkdir(parents=True)
     headers = detect_conv(detect_interface(tmp_path))
     assert headers.directions == frozenset()
@@ -446,7 +446,7 @@ def test_headers_without_convolutions_have_no_direction(tmp_path: Path) -> None:
 
 
 def test_a_pipeline_whose_header_is_no_text_is_not_there(tmp_path: Path) -> None:
-    """Such a file is a broken checkout: its kernels are unsupported, the rest works."""
+    """Such a file means a broken checkout: its kernels are unsupported, the others work."""
     write_headers(tmp_path)
     (tmp_path / ck_tile.PIPELINE_HEADERS["mem"]).write_bytes(b"\xff")
     assert detect_interface(tmp_path).pipelines == {"basic_v1", "compv3", "compv4"}
@@ -458,7 +458,7 @@ compiled = compiles(*((arch, "grouped_conv", kernel_name(kernel)) for arch, kern
 
 
 def device_of(arch: str) -> HipDevice:
-    """With the compiler and headers of the environment."""
+    """They cover every direction, pipeline and dtype without duplicates; only compv5's waves cannot be built."""
     return HipDevice(DeviceOptions(arch))
 
 
@@ -509,7 +509,7 @@ def real(real_kernels: Real) -> Real:
     ("arch", "kernel"), ALL_REAL, ids=[f"{arch}-{kernel_name(kernel)}" for arch, kernel in ALL_REAL]
 )
 def test_a_real_kernel_compiles_and_loads(real_kernels: Real, arch: str, kernel: ConvKernel) -> None:
-    """It becomes a library that a process without a GPU can load, and the compiler tells what it takes."""
+    """It becomes a library that loads without a GPU, and the compiler reports its resources."""
     report = real_kernels[arch, kernel]
     assert (report.status, report.message) == (Status.OK, "")
     taken = report.resources
@@ -524,7 +524,7 @@ def test_a_real_kernel_compiles_and_loads(real_kernels: Real, arch: str, kernel:
 @pytest.mark.slow
 @compiled
 def test_real_kernels_say_their_own_names(real: Real) -> None:
-    """The name in a library is that of the kernel it was emitted for, which ends up in no other."""
+    """The name in a library is that of its kernel, and unique."""
     worker = WorkerProcess(device_of("gfx942"), replace(device_of("gfx942").worker_configs()[0], load_only=True))
     try:
         for (_, kernel), report in real.items():
@@ -538,7 +538,7 @@ def test_real_kernels_say_their_own_names(real: Real) -> None:
 @pytest.mark.slow
 @compiled
 def test_real_kernels_are_all_different_code(real: Real) -> None:
-    """No choice of theirs is without effect: our headers read it."""
+    """No parameter is ignored by ckh's headers."""
     devices = [(device_of(arch), kernel) for arch, kernel in real]
     binaries = {device.inspect(kernel, device.emit(kernel), "") for device, kernel in devices}
     assert len({binary.code_hash for binary in binaries if binary is not None}) == len(real)
@@ -547,7 +547,7 @@ def test_real_kernels_are_all_different_code(real: Real) -> None:
 @pytest.mark.slow
 @compiled
 def test_two_buffers_take_twice_the_lds(real: Real) -> None:
-    """compv4 has twice what mem has for the same tile."""
+    """compv4 uses twice the LDS of mem for the same tile."""
     lds = {kernel.pipeline: real["gfx942", kernel].resources for kernel in REAL_HERE["gfx942"] if _is_64(kernel)}
     assert lds["compv4"] is not None
     assert lds["mem"] is not None

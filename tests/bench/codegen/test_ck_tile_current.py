@@ -1,6 +1,6 @@
-"""CK Tile's current interface: told from others, and what is emitted for it type-checked against stubs of it.
+"""CK Tile's current interface: detection, and type-checking of emitted sources against stubs.
 
-The stubs in `current_stub` declare what CK Tile publishes, as far as the templates use it; they compute nothing.
+The stubs in `current_stub` declare the part of CK Tile's interface used by the templates; they compute nothing.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ BWD_DATA = replace(FORWARD, variant=Direction.BWD_DATA)
 BWD_WEIGHT = replace(FORWARD, variant=Direction.BWD_WEIGHT)
 IN_3D: dict[str, Any] = {"ndim_spatial": 3, "layout": "ndhwgc"}
 EXPLICIT: dict[str, Any] = {"explicit_gemm": True, "specialization": FILTER1X1_STRIDE1_PAD0}
-GROUPS: dict[str, Any] = {"wave_m": 1, "wave_n": 1, "wave_k": 2, "num_wave_groups": 2}  # as compv5 needs them
+GROUPS: dict[str, Any] = {"wave_m": 1, "wave_n": 1, "wave_k": 2, "num_wave_groups": 2}  # as compv5 requires
 INTERWAVE: dict[str, Any] = {"scheduler": Scheduler.INTERWAVE}
 DOUBLE: dict[str, Any] = {"double_smem_buffer": True}
 
@@ -98,12 +98,12 @@ KERNELS = {
 
 @pytest.fixture(scope="module")
 def headers() -> ConvHeaders:
-    """The stubs, as ckh sees them."""
+    """The stubs as headers."""
     return detect_conv(detect_interface(STUB))
 
 
 def syntax_errors(kernel: ConvKernel, headers: ConvHeaders, folder: Path, templates: tuple[Path, ...]) -> str:
-    """What the compiler says of a kernel's source; empty if it accepts it for the host and for the GPU."""
+    """Compiler errors of a kernel's source; empty if it is accepted for the host and for the GPU."""
     source = folder / "kernel.hip"
     source.write_text(emit(kernel, headers, GFX942))
     include = [f"-I{headers.common.include}", *(f"-I{one}" for one in templates)]
@@ -117,13 +117,13 @@ def syntax_errors(kernel: ConvKernel, headers: ConvHeaders, folder: Path, templa
 @needs_hipcc
 @pytest.mark.parametrize("name", KERNELS)
 def test_kernels_fit_the_published_templates(name: str, headers: ConvHeaders, tmp_path: Path) -> None:
-    """A kernel's source passes CK Tile's templates what they take, where they take it."""
+    """A kernel's source passes the arguments that CK Tile's templates take, in their order."""
     assert syntax_errors(KERNELS[name], headers, tmp_path, TEMPLATES) == ""
 
 
 @needs_hipcc
 def test_a_complete_compv5_fits(tmp_path: Path) -> None:
-    """Once its pipeline has what convolutions ask for, a kernel with compv5 is emitted and fits."""
+    """Once its pipeline has the members that convolutions require, a compv5 kernel is emitted and compiles."""
     tree = tmp_path / "include"
     shutil.copytree(STUB, tree)
     file = PIPELINES.relative_to(STUB) / "gemm_pipeline_ag_bg_cr_comp_v5.hpp"
@@ -134,7 +134,7 @@ def test_a_complete_compv5_fits(tmp_path: Path) -> None:
     assert syntax_errors(kernel, detect_conv(detect_interface(tree)), tmp_path, TEMPLATES) == ""
 
 
-# Mistakes that the check must see: what stands in a template of ours, and what else might.
+# Mistakes that the check must detect: text of a ckh template, and its replacement.
 MISTAKES = {
     "vectors": (
         "forward",
@@ -154,7 +154,7 @@ MISTAKES = {
 
 
 def is_of_current(header: Path) -> bool:
-    """Whether a header of ours is for the current interface, alone or with others."""
+    """True if a ckh header is for the current interface, alone or with others."""
     return not header.name.startswith(("late2025", "mid2025", "looped"))
 
 
@@ -162,7 +162,7 @@ def is_of_current(header: Path) -> bool:
 @needs_hipcc
 @pytest.mark.parametrize("mistake", MISTAKES)
 def test_the_check_sees_wrong_arguments(mistake: str, headers: ConvHeaders, tmp_path: Path) -> None:
-    """Arguments in another order, or of another kind, do not pass."""
+    """Arguments in another order, or of another kind, are rejected."""
     name, right, wrong = MISTAKES[mistake]
     templates = copy_templates("grouped_conv", tmp_path / "templates")
     having = [header for header in templates.glob("*.hpp") if right in header.read_text() and is_of_current(header)]
@@ -172,7 +172,7 @@ def test_the_check_sees_wrong_arguments(mistake: str, headers: ConvHeaders, tmp_
 
 
 def library(kernel: ConvKernel, headers: ConvHeaders, folder: Path) -> ctypes.CDLL:
-    """A kernel built with the stubs, as far as the host's half goes."""
+    """A kernel built with the stubs, host part only."""
     source, built = folder / "kernel.hip", folder / "kernel.so"
     source.write_text(emit(kernel, headers, GFX942))
     include = [f"-I{headers.common.include}", *(f"-I{one}" for one in TEMPLATES)]
@@ -188,7 +188,7 @@ def library(kernel: ConvKernel, headers: ConvHeaders, folder: Path) -> ctypes.CD
 
 @needs_hipcc
 def test_short_reductions_of_compv6_are_refused(headers: ConvHeaders, tmp_path: Path) -> None:
-    """Of backward data with stride 2, the shortest GEMM has one tap of a 3x3 filter: K of a group is all it reduces."""
+    """In backward data with stride 2, the shortest GEMM has one tap of a 3x3 filter: it reduces only K of a group."""
     loaded = library(replace(BWD_DATA, pipeline="compv6"), headers, tmp_path)
 
     def refusal(k: int, stride: int) -> bytes | None:
@@ -203,7 +203,7 @@ def test_short_reductions_of_compv6_are_refused(headers: ConvHeaders, tmp_path: 
 
 @needs_hipcc
 def test_two_stages_take_a_workspace_and_no_large_tensors(headers: ConvHeaders, tmp_path: Path) -> None:
-    """The workspace holds the filter in fp32; a tensor of 2^31 bytes or more, which is not cut, is refused."""
+    """The workspace holds the filter in fp32; an uncut tensor of 2^31 bytes or more is refused."""
     loaded = library(replace(BWD_WEIGHT, two_stage=True), headers, tmp_path)
     problem = "conv_bwd_weight_fp16_nhwgc_2d_n{}_c64_k32_g2_i256x256_f3x3_s1x1_p1x1_d1x1"
     small, large = (c_problem(parse_conv_problem(problem.format(n))) for n in (255, 256))
@@ -213,7 +213,7 @@ def test_two_stages_take_a_workspace_and_no_large_tensors(headers: ConvHeaders, 
 
 
 def test_the_checked_kernels_cover_every_option() -> None:
-    """Each pipeline that can be built, direction, type, dimension and option is in one of the checked kernels."""
+    """Each supported pipeline, direction, type, dimension and option is in one of the checked kernels."""
     kernels = KERNELS.values()
     assert {kernel.pipeline for kernel in kernels} == set(ck_tile.PIPELINE_HEADERS) - {"compv5"}
     assert {kernel.variant for kernel in kernels} == set(Direction)
@@ -227,7 +227,7 @@ def test_the_checked_kernels_cover_every_option() -> None:
 
 
 def test_the_stubs_are_of_the_current_interface(headers: ConvHeaders) -> None:
-    """All pipelines are there, two of them double buffered, two of them interwave, and compv5 lacks what is asked."""
+    """All pipelines exist, two of them double buffered, two of them interwave, and compv5 lacks required members."""
     common = headers.common
     assert common.interface is Interface.CURRENT
     assert (common.unlike, headers.unlike) == ((), "")
@@ -239,7 +239,7 @@ def test_the_stubs_are_of_the_current_interface(headers: ConvHeaders) -> None:
     assert headers.split_images == {Direction.FORWARD}
 
 
-# What distinguishes trees between mid-2025 and now: a header, what stands there now, and what stood there.
+# Differences of trees between mid-2025 and now: a header, its current text, and the earlier text.
 OTHER_TREES = {
     "epilogue that permutes": (
         "ops/epilogue/cshuffle_epilogue.hpp",
@@ -271,7 +271,7 @@ OTHER_TREES = {
 
 @pytest.mark.parametrize("tree", OTHER_TREES)
 def test_other_trees_are_told_apart(tree: str, tmp_path: Path) -> None:
-    """Headers whose templates take other parameters are still taken for the nearest, with the template named."""
+    """Headers with other template parameters are assigned to the nearest interface, and the template is named."""
     file, now, then = OTHER_TREES[tree]
     include = tmp_path / "include"
     shutil.copytree(STUB, include)
@@ -285,7 +285,7 @@ def test_other_trees_are_told_apart(tree: str, tmp_path: Path) -> None:
 
 
 def test_an_absent_header_is_named(tmp_path: Path) -> None:
-    """A tree that lacks a template altogether is told from one that has other parameters."""
+    """A missing template is distinguished from one with other parameters."""
     include = tmp_path / "include"
     shutil.copytree(STUB, include)
     (include / "ck_tile/ops/epilogue/cshuffle_epilogue.hpp").unlink()
@@ -314,14 +314,14 @@ IMPOSSIBLE = {
 
 @pytest.mark.parametrize("reason", IMPOSSIBLE)
 def test_what_the_interface_lacks_is_said(reason: str, headers: ConvHeaders) -> None:
-    """A kernel that the interface cannot build is refused for the one reason that it has."""
+    """A kernel that the interface cannot build is refused for exactly one reason."""
     assert len(missing(IMPOSSIBLE[reason], headers, GFX942)) == 1
     with pytest.raises(UnsupportedKernelError, match=reason):
         emit(IMPOSSIBLE[reason], headers, GFX942)
 
 
 def test_split_images_need_kernels_that_set_their_first_piece(headers: ConvHeaders) -> None:
-    """Where a kernel leaves the pieces of an image unset, it would compute with garbage."""
+    """If a kernel left the pieces of an image uninitialised, it would compute garbage."""
     older = replace(headers, split_images=frozenset())
     assert missing(FORWARD, older, GFX942) == []
     assert "no split images" in missing(replace(FORWARD, split_image=True), older, GFX942)[0]

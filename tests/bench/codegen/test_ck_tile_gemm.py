@@ -1,4 +1,4 @@
-"""Emitted CK Tile GEMM kernels: their text against golden files, what headers lack, and real ones compiled."""
+"""Emitted CK Tile GEMM kernels: golden files, missing features of headers, and real compilation."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ LATE_2025 = replace(
         }
     ),
 )
-# File -> the kernel's name without its common head, for headers of mid-2025.
+# File -> the kernel's name without the common prefix, for headers of mid-2025.
 EMITTED = {
     "basic_v1": "fp16_rcr_basic_v1_cshuffle_intrawave_True_True_True_False_64x64x32_2x2x1_32x32x8",
     "mem_interwave_default": "fp16_ccr_mem_default_interwave_True_False_True_False_128x128x64_2x2x1_32x32x16",
@@ -130,7 +130,7 @@ ALL_EMITTED = EMITTED | EMITTED_LATE | EMITTED_CURRENT
 
 
 def kernel_of(name: str) -> GemmKernel:
-    """The kernel of a name without its head."""
+    """The kernel of a name without prefix."""
     return parse_kernel_name(f"gemm_universal_{name}")
 
 
@@ -139,7 +139,7 @@ PLAIN = kernel_of("fp16_rcr_compv3_cshuffle_intrawave_True_True_True_False_64x64
 
 @pytest.mark.parametrize("name", ALL_EMITTED)
 def test_emitted_text_does_not_drift(name: str) -> None:
-    """A kernel's source is byte for byte what was looked at when its golden file was written."""
+    """A kernel's source is byte for byte that of the reviewed golden file."""
     path, text = GOLDEN / f"{name}.cpp", emit(kernel_of(ALL_EMITTED[name]), HEADERS[name], GFX942)
     if os.environ.get(UPDATE) == "1":
         path.write_text(text, encoding="utf-8")
@@ -148,12 +148,12 @@ def test_emitted_text_does_not_drift(name: str) -> None:
 
 
 def test_golden_files_are_those_of_the_table() -> None:
-    """None is left over."""
+    """There are no left-over golden files."""
     assert {path.name for path in GOLDEN.iterdir()} == {f"{name}.cpp" for name in ALL_EMITTED}
 
 
 def test_the_name_is_in_the_label() -> None:
-    """The label is the common prefix and the whole name, in a field of a fixed size that has room for any name."""
+    """The label is the common prefix and the full name, in a field of fixed size with room for any name."""
     longest = replace(
         PLAIN, persistent=False, pad_m=False, pad_n=False, pad_k=False, vector_a=8, vector_b=8, vector_c=8
     )
@@ -163,12 +163,12 @@ def test_the_name_is_in_the_label() -> None:
 
 
 def text_of(kernel: GemmKernel) -> str:
-    """The source without the line of the label."""
+    """Source without the line of the label."""
     return "\n".join(line for line in emit(kernel, MID_2025, GFX942).splitlines() if "label" not in line)
 
 
 def test_every_choice_is_in_the_source() -> None:
-    """Kernels that differ in one field alone have different sources, and that not only by their label."""
+    """Kernels that differ in a single field have different sources, not only in their label."""
     plain = replace(PLAIN, pipeline="mem")
     changes: dict[str, Any] = {
         **dict.fromkeys(("tile_m", "tile_n", "tile_k", "wave_m", "wave_n"), 8),
@@ -199,7 +199,7 @@ def test_every_choice_is_in_the_source() -> None:
 def test_types_of_operands_sums_and_results(
     dtype: str, warp_tile: tuple[int, int, int], types: tuple[str, str, str]
 ) -> None:
-    """Results have the dtype that problems of a dtype have them in, and integers are summed as integers."""
+    """Results have the result dtype of their problems, and integers are summed as integers."""
     m, n, k = warp_tile
     text = emit(replace(PLAIN, dtype=dtype, warp_tile_m=m, warp_tile_n=n, warp_tile_k=k), MID_2025, GFX942)
     for name, spelled in zip(("Element", "Accumulator", "Output"), types, strict=True):
@@ -208,7 +208,7 @@ def test_types_of_operands_sums_and_results(
 
 @pytest.mark.parametrize("layout", ["rcr", "rrr", "crr", "ccr"])
 def test_layouts_are_spelled_by_their_letters(layout: str) -> None:
-    """The first letter is A's, the second B's: r lies by rows, c by columns."""
+    """The first letter is A's, the second B's: r is row-major, c is column-major."""
     words = {"r": "RowMajor", "c": "ColumnMajor"}
     text = emit(replace(PLAIN, layout=layout), MID_2025, GFX942)
     assert f"using ALayout = {words[layout[0]]};\nusing BLayout = {words[layout[1]]};" in text
@@ -264,7 +264,7 @@ def test_layouts_are_spelled_by_their_letters(layout: str) -> None:
     ],
 )
 def test_what_headers_lack_is_said(changes: dict[str, Any], reason: str) -> None:
-    """Each reason alone is why a kernel is not emitted; nothing is put in the place of what is missing."""
+    """Each reason alone prevents emission; missing features are never replaced."""
     kernel = replace(PLAIN, **changes)
     assert missing(PLAIN, MID_2025, GFX942) == []
     assert missing(kernel, MID_2025, GFX942) == [reason]
@@ -295,7 +295,7 @@ def test_what_headers_lack_is_said(changes: dict[str, Any], reason: str) -> None
     ],
 )
 def test_what_late_headers_lack_is_said(changes: dict[str, Any], reason: str) -> None:
-    """Those of late 2025 transpose with any width and run persistent kernels right; fp32 and basic_v1 are in ours."""
+    """Headers of late 2025 transpose with any width and run persistent kernels correctly."""
     expected = [reason.format("the CK Tile headers (late2025)")] if reason else []
     assert missing(replace(PLAIN, **changes), LATE_2025, GFX942) == expected
 
@@ -312,7 +312,7 @@ def test_what_late_headers_lack_is_said(changes: dict[str, Any], reason: str) ->
     ],
 )
 def test_gfx950_transposes_in_lds_for_some_instructions(changes: dict[str, Any], is_built: bool) -> None:
-    """A lane takes 8 bytes at a time, and the headers must have the instruction for that many accesses."""
+    """A lane reads 8 bytes at a time, and the headers must have the instruction for that many accesses."""
     kernel = replace(PLAIN, **{"layout": "ccr", **changes})
     m, n, k = kernel.warp_tile
     reason = (
@@ -324,7 +324,7 @@ def test_gfx950_transposes_in_lds_for_some_instructions(changes: dict[str, Any],
 
 
 def test_basic_v1_does_not_know_of_operands_that_lds_transposes() -> None:
-    """So on gfx950 it is refused in all layouts but the one that transposes nothing."""
+    """On gfx950 it is refused in all layouts except the one without transposition."""
     kernel = replace(PLAIN, pipeline="basic_v1")
     assert missing(kernel, LATE_2025, GFX950) == []
     reasons = missing(replace(kernel, layout="rrr"), LATE_2025, GFX950)
@@ -332,7 +332,7 @@ def test_basic_v1_does_not_know_of_operands_that_lds_transposes() -> None:
 
 
 def test_all_reasons_are_said_at_once() -> None:
-    """A kernel that lacks much says all of it."""
+    """A kernel with several missing features reports all of them."""
     kernel = replace(PLAIN, dtype="fp64", pipeline="basic_v1", layout="crr", persistent=True, epilogue="tdm")
     with pytest.raises(UnsupportedKernelError) as caught:
         emit(kernel, MID_2025, GFX942)
@@ -340,19 +340,19 @@ def test_all_reasons_are_said_at_once() -> None:
 
 
 def test_headers_without_the_kernel_are_refused() -> None:
-    """Older headers have another GEMM kernel."""
+    """Older headers have another GEMM kernel template."""
     expect_reasons(missing(PLAIN, replace(MID_2025, has_kernel=False), GFX942), (WHICH, "GEMM"))
 
 
 @pytest.mark.parametrize("pipeline", ["basic_v1", "mem", "compv3", "compv4"])
 def test_a_pipeline_that_is_not_there_is_refused(pipeline: str) -> None:
-    """Though our templates know it."""
+    """It is refused although ckh's templates support it."""
     bare = replace(MID_2025, common=replace(MID_2025.common, pipelines=frozenset()))
     assert missing(replace(PLAIN, pipeline=pipeline), bare, GFX942) == [f"{WHICH} have no pipeline {pipeline}"]
 
 
 def test_what_headers_have_is_read_from_them(tmp_path: Path) -> None:
-    """Files that are not there, or no text, have nothing; matrix instructions are those of the dispatcher."""
+    """Missing or unreadable files provide nothing; matrix instructions are those of the dispatcher."""
     common = ck_tile.detect_interface(write_headers(tmp_path))
     empty: frozenset[Any] = frozenset()
     nothing = GemmHeaders(
@@ -394,7 +394,7 @@ def test_what_headers_have_is_read_from_them(tmp_path: Path) -> None:
 
 
 def test_the_device_emits_gemm_kernels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """`HipDevice.emit` passes them on with what its headers have, here nothing."""
+    """`HipDevice.emit` emits them for its headers, which support nothing here."""
     monkeypatch.setenv("HIPCC", "true")
     device = HipDevice(DeviceOptions("gfx942", ck_include=str(write_headers(tmp_path))))
     with pytest.raises(UnsupportedKernelError, match="GEMM"):
@@ -402,7 +402,7 @@ def test_the_device_emits_gemm_kernels(tmp_path: Path, monkeypatch: pytest.Monke
 
 
 def test_resources_of_gemm_kernels_are_found(tmp_path: Path) -> None:
-    """The compiler names their functions after CK Tile's class; what else is in the messages does not count."""
+    """Their functions are named after CK Tile's class; other messages are ignored."""
     messages = REMARKS.replace("@scratch@", "0")
     gemm = messages.replace("33GroupedConvolutionForwardKernel", "19UniversalGemmKernel")
     device = HipDevice(DeviceOptions("gfx942"))
@@ -448,7 +448,7 @@ KINDS: dict[Interface, dict[str, set[Any]]] = {
 
 @pytest.mark.parametrize("interface", KINDS)
 def test_the_real_kernels_are_of_every_kind(interface: Interface) -> None:
-    """Architectures, pipelines, layouts, dtypes, options; none twice, and all but the waves of compv5 can be built."""
+    """They cover every pipeline, layout, dtype and option without duplicates; only compv5's waves cannot be built."""
     everything = [(arch, kernel) for arch, kernels in REAL_GEMM_KERNELS[interface].items() for kernel in kernels]
     kernels = [kernel for _, kernel in everything]
     assert len(set(kernels)) == len(kernels) >= 10
@@ -471,7 +471,7 @@ def real(real_kernels: Real) -> Real:
     ("arch", "kernel"), ALL_REAL, ids=[f"{arch}-{kernel_name(kernel)}" for arch, kernel in ALL_REAL]
 )
 def test_a_real_kernel_compiles_and_loads(real_kernels: Real, arch: str, kernel: GemmKernel) -> None:
-    """It becomes a library that a process without a GPU can load, and the compiler tells what it takes."""
+    """It becomes a library that loads without a GPU, and the compiler reports its resources."""
     report = real_kernels[arch, kernel]
     assert (report.status, report.message) == (Status.OK, "")
     taken = report.resources
@@ -484,7 +484,7 @@ def test_a_real_kernel_compiles_and_loads(real_kernels: Real, arch: str, kernel:
 @pytest.mark.slow
 @compiles()
 def test_gfx950_adds_to_the_compilers_own_bf16() -> None:
-    """With the element type that CK Tile has from HIP 7 on, whatever HIP headers are here, split K compiles."""
+    """Split K compiles with CK Tile's element type since HIP 7, whichever HIP headers are installed."""
     if interface_here() is not Interface.LATE_2025:
         pytest.skip("the headers are not of late 2025")
     kernel = kernel_of("bf16_rcr_compv3_cshuffle_intrawave_True_True_True_False_32x32x32_1x2x1_16x16x16")
@@ -496,7 +496,7 @@ def test_gfx950_adds_to_the_compilers_own_bf16() -> None:
 @pytest.mark.slow
 @compiled
 def test_real_kernels_say_their_own_names(real: Real) -> None:
-    """The name in a library is that of the kernel it was emitted for, and no two have the same code."""
+    """The name in a library is that of its kernel, and no two have the same code."""
     device = HipDevice(DeviceOptions("gfx942"))
     worker = WorkerProcess(device, replace(device.worker_configs()[0], load_only=True))
     try:
@@ -515,7 +515,7 @@ BASIC = "fp16_rcr_basic_v1_cshuffle_intrawave_True_True_True_False_64x64x32_2x2x
 DEEP = "bf16_rrr_compv3_cshuffle_intrawave_True_True_True_False_64x64x64_2x2x1_32x32x16"
 DIRECT = "fp32_rcr_compv3_default_intrawave_True_True_True_False_64x64x32_2x2x1_32x32x8"
 UNPADDED = "bf16_rcr_compv4_default_intrawave_False_False_False_False_64x64x32_2x2x1_16x16x16"
-# What a compv4 that does not pad K is refused for.
+# Reason for which a compv4 kernel without padding of K is refused.
 HERE = interface_here()
 ONE_TILE = {Interface.MID_2025: "compv4 without padding of K reads beyond it if it has 1 or 3 tiles"}.get(
     interface_here()
@@ -559,7 +559,7 @@ THREE_TILES = {
 def test_real_kernels_refuse_what_they_would_get_wrong(
     real: Real, name: str, sizes: tuple[int, int, int, int], reason: str | None
 ) -> None:
-    """A problem whose result would be wrong is refused before it is launched, which takes no GPU to ask."""
+    """A problem with a wrong result is refused before the launch, which can be tested without a GPU."""
     report = next(report for (_, kernel), report in real.items() if kernel == kernel_of(name))
     m, n, k, split_k = sizes
     problem = c_gemm_problem(GemmProblem(m, n, k, split_k=split_k))

@@ -1,6 +1,6 @@
-"""GEMM kernels for CK Tile's current interface: told from other trees, and type-checked against stubs of it.
+"""GEMM kernels for CK Tile's current interface: detection, and type-checking against stubs.
 
-The stubs in `current_stub` declare what CK Tile publishes, as far as the templates use it; they compute nothing.
+The stubs in `current_stub` declare the part of CK Tile's interface used by the templates; they compute nothing.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ COMPV3 = f"{GEMM}/pipeline/gemm_pipeline_ag_bg_cr_comp_v3.hpp"
 
 
 def kernel_of(name: str) -> GemmKernel:
-    """The kernel of a name without its head."""
+    """The kernel of a name without prefix."""
     return parse_kernel_name(f"gemm_universal_{name}")
 
 
@@ -71,18 +71,18 @@ def tree_in(folder: Path) -> Path:
 
 
 def detect(tree: Path) -> GemmHeaders:
-    """What ckh finds in an include folder."""
+    """Headers detected in an include folder."""
     return detect_gemm(ck_tile.detect_interface(tree))
 
 
 @pytest.fixture(scope="module")
 def headers(tmp_path_factory: pytest.TempPathFactory) -> GemmHeaders:
-    """The stubs, as ckh sees them."""
+    """The stubs as headers."""
     return detect(tree_in(tmp_path_factory.mktemp("stubs")))
 
 
 def syntax_errors(kernel: GemmKernel, headers: GemmHeaders, folder: Path, templates: tuple[Path, ...]) -> str:
-    """What the compiler says of a kernel's source; empty if it accepts it for the host and for the GPU."""
+    """Compiler errors of a kernel's source; empty if it is accepted for the host and for the GPU."""
     source = folder / "kernel.hip"
     source.write_text(emit(kernel, headers, GFX942))
     include = [f"-I{headers.common.include}", *(f"-I{one}" for one in templates)]
@@ -96,12 +96,12 @@ def syntax_errors(kernel: GemmKernel, headers: GemmHeaders, folder: Path, templa
 @needs_hipcc
 @pytest.mark.parametrize("name", KERNELS)
 def test_kernels_fit_the_published_templates(name: str, headers: GemmHeaders, tmp_path: Path) -> None:
-    """A kernel's source passes CK Tile's templates what they take, where they take it."""
+    """A kernel's source passes the arguments that CK Tile's templates take, in their order."""
     assert syntax_errors(KERNELS[name], headers, tmp_path, TEMPLATES) == ""
 
 
 def test_the_checked_kernels_cover_every_option() -> None:
-    """Each pipeline that is emitted, layout, type and option is in one of the checked kernels."""
+    """Each emitted pipeline, layout, type and option is in one of the checked kernels."""
     kernels = KERNELS.values()
     assert {kernel.pipeline for kernel in kernels} == {"basic_v1", "mem", "compv3", "compv4", "compv6"}
     assert {kernel.layout for kernel in kernels} == set(GEMM_LAYOUTS)
@@ -112,7 +112,7 @@ def test_the_checked_kernels_cover_every_option() -> None:
         assert {getattr(kernel, option) for kernel in kernels} == {False, True}, option
 
 
-# Mistakes that the check must see: the kernel, a template of ours, what stands there, and what else might.
+# Mistakes that the check must detect: the kernel, a ckh template, its text, and the replacement.
 MISTAKES = {
     "tile and waves": ("plain", "kernel::tile_n, kernel::wave_m", "kernel::wave_m, kernel::tile_n"),
     "results and sums": ("plain", "NoTensors, Accumulator, Output", "NoTensors, Output, Accumulator"),
@@ -129,7 +129,7 @@ MISTAKES = {
 @needs_hipcc
 @pytest.mark.parametrize("mistake", MISTAKES)
 def test_the_check_sees_wrong_arguments(mistake: str, headers: GemmHeaders, tmp_path: Path) -> None:
-    """Arguments in another order, or of another kind, do not pass."""
+    """Arguments in another order, or of another kind, are rejected."""
     name, right, wrong = MISTAKES[mistake]
     templates = copy_templates("gemm_universal", tmp_path / "templates")
     text = (templates / "gemm_current_kernel.hpp").read_text()
@@ -139,7 +139,7 @@ def test_the_check_sees_wrong_arguments(mistake: str, headers: GemmHeaders, tmp_
 
 
 def library(kernel: GemmKernel, headers: GemmHeaders, folder: Path) -> KernelLibrary:
-    """A kernel built with the stubs, as far as the host's half goes."""
+    """A kernel built with the stubs, host part only."""
     source, built = folder / "kernel.hip", folder / "kernel.so"
     source.write_text(emit(kernel, headers, GFX942))
     include = [f"-I{headers.common.include}", *(f"-I{one}" for one in TEMPLATES)]
@@ -151,7 +151,7 @@ def library(kernel: GemmKernel, headers: GemmHeaders, folder: Path) -> KernelLib
 INCOMPLETE = "a line of A or B ends within a vector, or within a tile that is not padded"
 NOTHING_LEFT = "split-K leaves nothing for the last part"
 BEYOND_END = "parts of K would be added to bf16 rows beyond the end of C"
-# Kernel -> M, N, K, parts of K, and the reason. Loads are of 16 bytes but for the widths that a kernel has.
+# Kernel -> M, N, K, parts of K, and the reason. Loads are of 16 bytes except for a kernel's own widths.
 REFUSED: dict[str, list[tuple[tuple[int, int, int, int], str | None]]] = {
     # rcr, fp16, padded: K must be whole vectors of 8; warp tiles are 16 deep.
     "plain": [
@@ -174,7 +174,7 @@ REFUSED: dict[str, list[tuple[tuple[int, int, int, int], str | None]]] = {
     "own widths": [((100, 72, 33, 1), None), ((98, 72, 33, 1), INCOMPLETE), ((100, 76, 33, 1), INCOMPLETE)],
     # rcr, bf8: vectors of 16 for A and of 4 for B, both along K.
     "one width": [((100, 72, 48, 1), None), ((100, 72, 40, 1), INCOMPLETE)],
-    # rcr, fp32, not padded; K beside the tile is not zero.
+    # rcr, fp32, not padded; K after the tile is not zero.
     "default, fp32": [
         ((100, 64, 64, 1), None),
         ((100, 64, 48, 1), INCOMPLETE),
@@ -198,7 +198,7 @@ REFUSED: dict[str, list[tuple[tuple[int, int, int, int], str | None]]] = {
 @needs_hipcc
 @pytest.mark.parametrize("name", REFUSED)
 def test_what_kernels_would_get_wrong_is_refused(name: str, headers: GemmHeaders, tmp_path: Path) -> None:
-    """Where a problem is not refused, the leading dimensions that the stub gets are those of dense operands."""
+    """For accepted problems, the leading dimensions passed to the stub are those of dense operands."""
     loaded = library(KERNELS[name], headers, tmp_path)
     found = []
     for sizes, _ in REFUSED[name]:
@@ -239,7 +239,7 @@ def test_what_the_stubs_have_is_read_from_them(headers: GemmHeaders) -> None:
     }
 
 
-# What distinguishes other trees: a header, what stands there, what else may, and what a kernel is then refused for.
+# Differences of other trees: a header, its text, the replacement, and the reason for which a kernel is then refused.
 OTHER_TREES = {
     "pipeline that is told of its loop": (
         COMPV3,
@@ -282,7 +282,7 @@ OTHER_TREES = {
 
 @pytest.mark.parametrize("name", OTHER_TREES)
 def test_other_trees_are_told(name: str, tmp_path: Path) -> None:
-    """A kernel is refused for what its headers have otherwise, and for nothing else."""
+    """A kernel is refused only for the difference of its headers."""
     file, now, then, reason = OTHER_TREES[name]
     tree = tree_in(tmp_path)
     text = (tree / file).read_text()
@@ -293,7 +293,7 @@ def test_other_trees_are_told(name: str, tmp_path: Path) -> None:
 
 
 def test_trees_that_transpose_anything_are_told(headers: GemmHeaders, tmp_path: Path) -> None:
-    """With them a row-major B of fp32 can be transposed, without them it cannot."""
+    """A row-major B of fp32 can be transposed with them, and not without."""
     tree = tree_in(tmp_path)
     file = tree / "ck_tile/core/utility/transpose_vectors.hpp"
     file.parent.mkdir(parents=True)
@@ -331,19 +331,19 @@ def test_trees_that_transpose_anything_are_told(headers: GemmHeaders, tmp_path: 
     ],
 )
 def test_what_headers_lack_is_said(changes: dict[str, Any], reason: str, headers: GemmHeaders) -> None:
-    """Each reason alone is why a kernel is not emitted."""
+    """Each reason alone prevents emission."""
     assert missing(replace(PLAIN, **changes), headers, GFX942) == [reason]
 
 
 def test_other_widths_than_native_can_be_transposed(headers: GemmHeaders) -> None:
-    """The current policy loads and transposes with the same width, which that of mid-2025 does not."""
+    """The current policy loads and transposes with the same width, unlike that of mid-2025."""
     assert missing(replace(PLAIN, layout="ccr", vector_a=4), headers, GFX942) == []
     assert missing(replace(PLAIN, pipeline="basic_v1", layout="rrr"), headers, GFX942) == []
 
 
 @pytest.mark.parametrize("pipeline", GPU.pipelines)
 def test_every_pipeline_of_the_pool_is_emitted_or_refused_by_name(pipeline: str, headers: GemmHeaders) -> None:
-    """The source names the pipeline that the kernel has; where there is none, its reason does."""
+    """The source names the kernel's pipeline; if it is refused, the reason does."""
     kernel = replace(PLAIN, pipeline=pipeline)
     reasons = missing(kernel, headers, GFX942)
     assert bool(reasons) == (pipeline in {"compv5", "preshufflev2"})

@@ -1,4 +1,4 @@
-"""Emitted GEMM kernels: compiled for real, right on awkward sizes, and different wherever their parameters are."""
+"""Emitted GEMM host kernels: compiled for real, right on awkward sizes, and distinct for distinct parameters."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ TEMPLATES = MEASURED.host.templates
 SIMD = HostSimd(64, 32)
 PADS = tuple(product((True, False), repeat=3))
 NAN_BYTE = 0xFF
-ODD_BYTES = 4  # operands start one float behind a page
+ODD_BYTES = 4  # operands start one float after a page boundary
 
 # Ones, primes that no tile divides, less and more than a tile along every axis, exact multiples, more than one tile of
 # K even where tile_k counts vectors.
@@ -73,7 +73,7 @@ SIZES: dict[str, Triple] = {
 
 
 def choose(layout: str) -> list[GemmKernel]:
-    """A kernel of every pipeline and scheduler, which take turns at tiles, blocks and all combinations of padding."""
+    """A kernel of every pipeline and scheduler, with alternating tiles, blocks and all combinations of padding."""
     pool = gemm_pool(HOST, layout=layout)
     ways = dict.fromkeys((kernel.pipeline, kernel.scheduler) for kernel in pool)
     turn = GEMM_LAYOUTS.index(layout)
@@ -92,10 +92,10 @@ PLAIN = parse_kernel_name(
 )
 IN_PLACE = replace(PLAIN, pipeline="basic_v1")
 DOTS = replace(IN_PLACE, layout="rcr")
-# Rows of a register block follow from the waves only where they are fewer than the registers hold.
+# Rows of a register block depend on the waves only if they are fewer than the registers hold.
 FLAT = replace(PLAIN, warp_tile_m=1)
 
-# A kernel and the change of one parameter, which must change what the processor executes.
+# A kernel and a change of one parameter, which must change the machine code.
 CHANGES: dict[str, tuple[GemmKernel, dict[str, Any]]] = {
     "tile_m": (PLAIN, {"tile_m": 32}),
     "tile_n": (PLAIN, {"tile_n": 128}),
@@ -120,7 +120,7 @@ CHANGED = {name: (kernel, replace(kernel, **changes)) for name, (kernel, changes
 
 
 def build(kernels: Iterable[GemmKernel], folder: Path, simd: HostSimd) -> dict[GemmKernel, Path]:
-    """Compile every kernel once, two at a time."""
+    """Compile every kernel once, two in parallel."""
 
     def one(number: int, kernel: GemmKernel) -> Path:
         source, library = folder / f"{number}.cpp", folder / f"{number}.so"
@@ -144,18 +144,18 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Libraries:
 
 @pytest.fixture(scope="module")
 def changed(tmp_path_factory: pytest.TempPathFactory) -> dict[GemmKernel, Path]:
-    """The kernels with a changed parameter and those they differ from, for the registers of one CPU on all."""
+    """The kernels with a changed parameter and their originals, all for the registers of the same CPU."""
     kernels = [kernel for pair in CHANGED.values() for kernel in pair]
     return build(kernels, tmp_path_factory.mktemp("changed"), HostSimd(32, 16))
 
 
 def as_argument(m: int, n: int, k: int, split_k: int = 1) -> Any:
-    """The sizes as the functions of a library take them."""
+    """The sizes as arguments of a library's functions."""
     return ctypes.byref(CGemmProblem(m, n, k, split_k))
 
 
 def sizes_for(kernel: GemmKernel, sizes: Triple) -> Triple:
-    """The sizes, rounded up to whole tiles along axes that the kernel does not pad."""
+    """Sizes rounded up to whole tiles along axes that the kernel does not pad."""
     m, n, k = (
         size if padded else -(-size // tile) * tile
         for size, tile, padded in zip(sizes, kernel.tile, kernel.pads, strict=True)
@@ -170,7 +170,7 @@ def unaligned(values: Array) -> Array:
 
 @lru_cache(maxsize=64)
 def case(sizes: Triple) -> tuple[Array, Array, Array, Array]:
-    """A, B, their product in double precision and the error that verify.py allows."""
+    """A, B, their product in double precision and the tolerance of verify.py."""
     m, n, k = sizes
     rng = np.random.default_rng(prod(sizes))
     a, b = (rng.standard_normal(shape).astype(np.float32) for shape in ((m, k), (k, n)))
@@ -179,7 +179,7 @@ def case(sizes: Triple) -> tuple[Array, Array, Array, Array]:
 
 
 def assert_right(library: KernelLibrary, layout: str, sizes: Triple) -> None:
-    """C is that of NumPy in double precision, and nothing is written beside it or beside the workspace."""
+    """C equals NumPy's double-precision result, and nothing is written outside C and the workspace."""
     m, n, k = sizes
     a, b, exact, allowed = case(sizes)
     stored_a, stored_b = (unaligned(x if order == "r" else x.T) for x, order in zip((a, b), layout[:2], strict=True))
@@ -193,11 +193,11 @@ def assert_right(library: KernelLibrary, layout: str, sizes: Triple) -> None:
     assert (out.overrun(), workspace.overrun()) == ("", "")
     assert (out.data[:ODD_BYTES] == NAN_BYTE).all()
     c = out.data[ODD_BYTES:].view(np.float32).reshape(m, n)
-    assert (np.abs(c - exact) <= allowed).all()  # which NaN is not
+    assert (np.abs(c - exact) <= allowed).all()  # false for NaN
 
 
 def instructions(library: Path) -> list[str]:
-    """The machine code without the addresses of jumps and data, which may move for other reasons."""
+    """Machine code without the addresses of jumps and data, which may move for other reasons."""
     command = ["objdump", "-d", "-j", ".text", "--no-show-raw-insn", "--no-addresses", str(library)]
     text = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     lines = (line.partition("#")[0].strip() for line in text.splitlines() if line.startswith("\t"))
@@ -218,20 +218,20 @@ def test_chosen_kernels_cover_what_there_is(layout: str) -> None:
 @pytest.mark.parametrize("layout", GEMM_LAYOUTS)
 @pytest.mark.parametrize("sizes", SIZES.values(), ids=SIZES.keys())
 def test_results_are_right(sizes: Triple, layout: str, built: Libraries) -> None:
-    """Every chosen kernel gives NumPy's result from operands that are not aligned, and writes nowhere else."""
+    """Every chosen kernel gives NumPy's result for unaligned operands, and writes nowhere else."""
     for kernel in CHOSEN[layout]:
         assert_right(built[kernel], layout, sizes_for(kernel, sizes))
 
 
 @pytest.mark.parametrize("name", ["one product", "skinny", "primes", "long reduction"])
 def test_results_of_changed_kernels_are_right(name: str, changed: dict[GemmKernel, Path]) -> None:
-    """Kernels that no pool holds, for a CPU with fewer and shorter registers, compute the same."""
+    """Kernels outside the pools, for a CPU with fewer and shorter registers, compute the same."""
     for kernel, path in changed.items():
         assert_right(KernelLibrary(str(path)), kernel.layout, sizes_for(kernel, SIZES[name]))
 
 
 def test_results_are_right_with_the_shortest_registers(tmp_path: Path) -> None:
-    """Register blocks wider than a tile, of vectors of four floats, leave an edge that even unpadded kernels handle."""
+    """Register blocks wider than a tile leave a remainder that even unpadded kernels handle."""
     narrow = [replace(CHOSEN[layout][0], tile_n=24, warp_tile_n=8, wave_n=2, pad_n=False) for layout in GEMM_LAYOUTS]
     for kernel, path in build(narrow, tmp_path, HostSimd(16, 16)).items():
         assert_right(KernelLibrary(str(path)), kernel.layout, sizes_for(kernel, SIZES["primes"]))
@@ -241,15 +241,15 @@ def test_results_are_right_with_the_shortest_registers(tmp_path: Path) -> None:
 def test_every_parameter_changes_the_machine_code(
     kernel: GemmKernel, other: GemmKernel, changed: dict[GemmKernel, Path]
 ) -> None:
-    """No parameter stands in the source for show: the processor executes something else."""
+    """No parameter is without effect on the machine code."""
     plain = instructions(changed[kernel])
     assert len(plain) > 500
-    differs = plain != instructions(changed[other])  # out of the assertion, which would print thousands of lines
+    differs = plain != instructions(changed[other])  # outside the assertion, which would print thousands of lines
     assert differs
 
 
 def test_every_pipeline_executes_something_else(tmp_path: Path) -> None:
-    """No two pipelines of the same tile, block and scheduler are the same machine code."""
+    """No two pipelines have the same machine code for the same tile, block and scheduler."""
     kernels = [replace(PLAIN, pipeline=pipeline) for pipeline in TABLE_PIPELINES]
     codes = {tuple(instructions(path)) for path in build(kernels, tmp_path, SIMD).values()}
     assert len(codes) == len(TABLE_PIPELINES)
@@ -262,13 +262,13 @@ def test_every_kernel_of_the_pools_has_a_source_of_its_own() -> None:
 
 
 def test_library_says_its_name_and_its_version(built: Libraries) -> None:
-    """A library has the kernel's complete name and speaks version 1 of the interface, or would not have loaded."""
+    """A library has the kernel's complete name and version 1 of the ABI, or would not have loaded."""
     for kernel, library in built.items():
         assert library.name() == kernel_name(kernel)
 
 
 def test_time_is_measured_per_loop(built: Libraries) -> None:
-    """Every sample is a positive time, and what was timed is the whole product."""
+    """Every sample is a positive time, and the whole product was timed."""
     kernel = CHOSEN["rcr"][0]
     m, n, k = sizes_for(kernel, SIZES["tiny"])
     problem, ns = as_argument(m, n, k), (ctypes.c_double * 3)()
@@ -283,7 +283,7 @@ def test_time_is_measured_per_loop(built: Libraries) -> None:
 
 @pytest.mark.parametrize("layout", GEMM_LAYOUTS)
 def test_what_a_kernel_cannot_run_is_refused_with_the_axis(layout: str, built: Libraries) -> None:
-    """A size that an unpadded tile does not divide is refused exactly where the rules refuse it, and not run."""
+    """A size that an unpadded tile does not divide is refused, without running, exactly if the rules refuse it."""
     for kernel in CHOSEN[layout]:
         library = built[kernel]
         for axis, (name, padded) in enumerate(zip("mnk", kernel.pads, strict=True)):
@@ -297,7 +297,7 @@ def test_what_a_kernel_cannot_run_is_refused_with_the_axis(layout: str, built: L
 
 
 def test_split_k_and_sizes_of_zero_are_refused(built: Libraries) -> None:
-    """The host does not split K, and there is nothing to do for a size of zero."""
+    """The host does not split K, and a size of zero is nothing to compute."""
     library = built[CHOSEN["rrr"][0]]
     m, n, k = CHOSEN["rrr"][0].tile
     assert library.unsupported(as_argument(m, n, k, 2)) == b"the host does not split K"
@@ -307,13 +307,13 @@ def test_split_k_and_sizes_of_zero_are_refused(built: Libraries) -> None:
 
 
 def test_source_depends_on_the_registers() -> None:
-    """Another CPU gets another source, so a shared cache never mixes them up."""
+    """Another CPU gets another source, so a shared cache never confuses them."""
     registers = [HostSimd(vector_bytes, number) for vector_bytes in (16, 32, 64) for number in (16, 32)]
     assert len({emit(PLAIN, simd) for simd in registers}) == 6
 
 
 def test_the_key_covers_both_directories_of_headers(tmp_path: Path) -> None:
-    """A change of any header that a kernel includes makes another library."""
+    """A change of any header that a kernel includes results in another library."""
     device = HostDevice()
     shared = list(host.template_dir().glob("*.hpp"))
     assert shared
@@ -332,7 +332,7 @@ def test_the_key_covers_both_directories_of_headers(tmp_path: Path) -> None:
 
 
 def test_incomplete_kernel_is_refused() -> None:
-    """AMD's short names leave out what a source needs; the message says what."""
+    """AMD's short names lack fields that a source needs; the message names them."""
     with pytest.raises(UsageError) as caught:
         emit(parse_kernel_name(short_name(PLAIN)), SIMD)
     assert caught.value.code == "incomplete-kernel"
@@ -352,6 +352,6 @@ def test_incomplete_kernel_is_refused() -> None:
     ],
 )
 def test_what_the_host_does_not_have_is_refused(change: dict[str, Any], message: str) -> None:
-    """It is not replaced by something else."""
+    """Missing features are not replaced."""
     with pytest.raises(UsageError, match=message):
         emit(replace(PLAIN, **change), SIMD)

@@ -1,4 +1,4 @@
-"""Emitted host kernels: compiled for real, right on awkward problems, and different wherever their parameters are."""
+"""Emitted host kernels: compiled for real, right on awkward problems, and distinct for distinct parameters."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ Build = dict[Any, "Built"]
 HOST = load_arch("host")
 SIMD = HostSimd(64, 32)
 
-# What is awkward about them: primes that no tile divides, few channels, lanes that span groups, pixels without a tap.
+# Awkward problems: primes that no tile divides, few channels, lanes that span groups, pixels without a tap.
 PROBLEMS: dict[str, str] = {
     "primes": "fp32_nhwgc_2d_n2_c13_k11_g1_i17x19_f5x3_s1x1_p2x1_d1x1",
     "first layer": "fp32_nhwgc_2d_n1_c3_k67_g1_i31x29_f7x7_s2x2_p3x3_d1x1",
@@ -59,7 +59,7 @@ PROBLEMS: dict[str, str] = {
     "depthwise with stride": "fp32_nhwgc_2d_n1_c150_k150_g150_i13x9_f5x3_s2x2_p2x1_d1x2",
     "three channels a group": "fp32_nhwgc_2d_n1_c21_k14_g7_i9x10_f3x3_s1x1_p1x0_d1x1",
     "wide groups": "fp32_nhwgc_2d_n1_c46_k58_g2_i9x8_f3x3_s1x2_p0x1_d1x1",
-    # Input and output are larger than the half megabyte of which split_image makes a band.
+    # Input and output exceed the half megabyte of a band of split_image.
     "several bands": "fp32_nhwgc_2d_n1_c67_k65_g1_i61x59_f3x1_s1x1_p1x0_d1x1",
     "3D": "fp32_ndhwgc_3d_n1_c5_k18_g1_i5x6x7_f3x3x3_s2x1x1_p1x1x1_d1x2x1",
     "3D, depthwise": "fp32_ndhwgc_3d_n2_c19_k19_g19_i4x5x6_f3x1x3_s1x1x2_p1x0x2_d1x1x1",
@@ -73,7 +73,7 @@ def problem(text: str, direction: Direction) -> ConvProblem:
 
 
 def choose(direction: Direction) -> list[ConvKernel]:
-    """A kernel of every pipeline and scheduler, which take turns at the ten tiles and the four pairs of flags."""
+    """A kernel of every pipeline and scheduler, with alternating tiles and flags."""
     pool = conv_pool(direction, HOST)
     ways = dict.fromkeys((kernel.pipeline, kernel.scheduler) for kernel in pool)
     chosen = []
@@ -88,7 +88,7 @@ CHOSEN = {direction: choose(direction) for direction in Direction}
 
 
 def find(direction: Direction, short_end: str) -> ConvKernel:
-    """The kernel of the pool whose short name ends so."""
+    """The kernel of the pool with this end of its short name."""
     (kernel,) = (k for k in conv_pool(direction, HOST) if amd_short_name(k).endswith(f"_{short_end}"))
     return kernel
 
@@ -96,10 +96,10 @@ def find(direction: Direction, short_end: str) -> ConvKernel:
 FORWARD = find(Direction.FORWARD, "64x64x64_compv3_intrawave")
 DATA = find(Direction.BWD_DATA, "64x64x64_mem_intrawave")
 WEIGHT = find(Direction.BWD_WEIGHT, "64x64x64_basic_v1_intrawave")
-# Rows of a register block follow from the waves only where they are fewer than the registers hold.
+# Rows of a register block depend on the waves only if they are fewer than the registers hold.
 FLAT = replace(DATA, warp_tile_m=1)
 
-# A kernel and the change of one parameter, which must change what the processor executes.
+# A kernel and a change of one parameter, which must change the machine code.
 CHANGES: dict[str, tuple[ConvKernel, dict[str, Any]]] = {
     "tile_m": (FORWARD, {"tile_m": 32}),
     "tile_n": (DATA, {"tile_n": 128}),
@@ -124,7 +124,7 @@ CHANGED = {name: (kernel, replace(kernel, **changes)) for name, (kernel, changes
 
 
 class OtherSimd(HostDevice):
-    """This CPU with the SIMD registers of another; the compiler splits what is too wide for it."""
+    """This CPU with the SIMD registers of another; the compiler splits wider vectors."""
 
     def __init__(self, simd: HostSimd) -> None:
         super().__init__()
@@ -136,7 +136,7 @@ class OtherSimd(HostDevice):
 
 @pytest.fixture(scope="module")
 def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """A cache of this module's own."""
+    """A separate cache for this module."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("CKH_CACHE_DIR", str(tmp_path_factory.mktemp("cache")))
         yield
@@ -154,12 +154,12 @@ def built(cache: None) -> Build:
 
 @pytest.fixture(scope="module")
 def changed(cache: None) -> Build:
-    """The kernels with a changed parameter and those they differ from, for the registers of one CPU on all."""
+    """The kernels with a changed parameter and their originals, all for the registers of the same CPU."""
     return build(OtherSimd(HostSimd(32, 16)), [kernel for pair in CHANGED.values() for kernel in pair])
 
 
 def assert_right(p: ConvProblem, libraries: Iterable[str]) -> None:
-    """Run every library on the problem, with guards around what it writes; a wrong result raises `KernelFailure`."""
+    """Run every library on the problem, with guards around its output; a wrong result raises `KernelFailure`."""
     bench = Bench(HostMemory(), PhaseClock())
     assert bench.set_problem(Job(Op.PROBLEM, 1, p.canonical())).status is Status.OK
     for library in libraries:
@@ -168,7 +168,7 @@ def assert_right(p: ConvProblem, libraries: Iterable[str]) -> None:
 
 
 def instructions(library: str) -> list[str]:
-    """The machine code without the addresses of jumps and data, which may move for other reasons."""
+    """Machine code without the addresses of jumps and data, which may move for other reasons."""
     command = ["objdump", "-d", "-j", ".text", "--no-show-raw-insn", "--no-addresses", library]
     text = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     lines = (line.partition("#")[0].strip() for line in text.splitlines() if line.startswith("\t"))
@@ -177,7 +177,7 @@ def instructions(library: str) -> list[str]:
 
 
 def test_chosen_kernels_cover_what_there_is() -> None:
-    """Between them they have every pipeline with every scheduler, tile, and flag, in every direction."""
+    """Together they have every pipeline with every scheduler, tile, and flag, in every direction."""
     everything = [kernel for chosen in CHOSEN.values() for kernel in chosen]
     assert {tile_of(kernel) for kernel in everything} == {row.tile for row in CONV_TILES}
     for direction, chosen in CHOSEN.items():
@@ -202,7 +202,7 @@ def test_results_are_right(text: str, direction: Direction, built: Build) -> Non
 
 @pytest.mark.parametrize("name", ["primes", "depthwise", "three channels a group", "3D"])
 def test_results_of_changed_kernels_are_right(name: str, changed: Build) -> None:
-    """Kernels that no pool holds, with other waves, warp tiles and vectors, compute the same."""
+    """Kernels outside the pools, with other waves, warp tiles and vectors, compute the same."""
     for direction in Direction:
         libraries = [result.library for kernel, result in changed.items() if kernel.variant is direction]
         assert_right(problem(PROBLEMS[name], direction), libraries)
@@ -221,25 +221,25 @@ def test_results_are_right_with_other_registers(simd: HostSimd) -> None:
 
 @pytest.mark.parametrize(("kernel", "other"), CHANGED.values(), ids=CHANGED.keys())
 def test_every_parameter_changes_the_machine_code(kernel: ConvKernel, other: ConvKernel, changed: Build) -> None:
-    """No parameter stands in the source for show: the processor executes something else."""
+    """No parameter is without effect on the machine code."""
     plain = instructions(changed[kernel].library)
     assert len(plain) > 1000
     differs = plain != instructions(
         changed[other].library
-    )  # out of the assertion, which would print thousands of lines
+    )  # outside the assertion, which would print thousands of lines
     assert differs
 
 
 @pytest.mark.parametrize("direction", list(Direction))
 def test_every_kernel_of_a_pool_has_a_source_of_its_own(direction: Direction) -> None:
-    """No two kernels are compiled to the same library, but 2D and 3D share theirs."""
+    """No two kernels are compiled to the same library, except that 2D and 3D share theirs."""
     sources = [emit(kernel, SIMD) for kernel in conv_pool(direction, HOST)]
     assert len(set(sources)) == len(sources)
     assert [emit(kernel, SIMD) for kernel in conv_pool(direction, HOST, 3)] == sources
 
 
 def test_source_id_is_of_the_source(built: Build) -> None:
-    """A library says which source it was made of, each another, and speaks version 1 of the interface."""
+    """A library states a unique id of its source, and version 1 of the ABI."""
     ids = set()
     for kernel, result in built.items():
         library = ctypes.CDLL(result.library)
@@ -272,7 +272,7 @@ def test_source_is_the_same_in_another_process() -> None:
 
 
 def test_source_depends_on_the_registers() -> None:
-    """Another CPU gets another source, so a shared cache never mixes them up."""
+    """Another CPU gets another source, so a shared cache never confuses them."""
     kernel = CHOSEN[Direction.FORWARD][0]
     registers = [HostSimd(vector_bytes, number) for vector_bytes in (16, 32, 64) for number in (16, 32)]
     assert len({emit(kernel, simd) for simd in registers}) == 6
@@ -280,7 +280,7 @@ def test_source_depends_on_the_registers() -> None:
 
 @pytest.mark.parametrize("direction", list(Direction))
 def test_problem_that_no_kernel_can_run_is_refused(direction: Direction, built: Build) -> None:
-    """Channels that groups do not divide, and a size of zero, are answered with a reason and not run."""
+    """Channels that groups do not divide, and a size of zero, are refused with a reason and not run."""
     library = KernelLibrary(built[CHOSEN[direction][0]].library)
     p = problem(PROBLEMS["three channels a group"], direction)
     assert library.unsupported(ctypes.byref(c_problem(p))) is None
@@ -292,7 +292,7 @@ def test_problem_that_no_kernel_can_run_is_refused(direction: Direction, built: 
 
 
 def test_incomplete_kernel_is_refused() -> None:
-    """AMD's short names leave out what a source needs; the message says what."""
+    """AMD's short names lack fields that a source needs; the message names them."""
     kernel = parse_kernel_name("grouped_conv_forward_fp32_2d_64x64x64_compv3_intrawave")
     with pytest.raises(UsageError) as caught:
         emit(kernel, SIMD)
@@ -311,7 +311,7 @@ def test_other_types_are_refused(dtype: str) -> None:
 
 @pytest.mark.parametrize("pipeline", ["compv1", "comp_async", "wavelet"])
 def test_other_pipelines_are_refused(pipeline: str) -> None:
-    """What the host device does not have is not replaced by something else."""
+    """Pipelines that the host does not have are not replaced."""
     with expect_refusal(UsageError, "unknown-name", pipeline):
         emit(replace(CHOSEN[Direction.FORWARD][0], pipeline=pipeline), SIMD)
 

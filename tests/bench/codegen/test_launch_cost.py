@@ -1,4 +1,4 @@
-"""What the host does to launch a kernel that is timed, counted with a HIP runtime whose calls cost nothing."""
+"""Host cost of launching a timed kernel, counted with a HIP runtime whose calls cost nothing."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ def wanted() -> Iterator[tuple[str, str, str]]:
 
 @pytest.fixture
 def ask(tmp_path: Path) -> Iterator[Any]:
-    """Measures libraries in a process that has the free runtime as its HIP."""
-    runtimes = [build_free_runtime(tmp_path, major) for major in (6, 7)]  # whichever a compiler links to
+    """Measure libraries in a process whose HIP runtime is the free one."""
+    runtimes = [build_free_runtime(tmp_path, major) for major in (6, 7)]  # whichever version a compiler links
     command = [sys.executable, "-m", "tests.bench.hip_stub.launch_cost", *map(str, runtimes)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdin is not None
@@ -62,7 +62,7 @@ def ask(tmp_path: Path) -> Iterator[Any]:
 @pytest.mark.slow
 @compiles(*wanted())
 def test_a_timed_launch_takes_the_host_less_than_a_microsecond(real_kernels: Real, ask: Any) -> None:
-    """Of every kernel: arguments are made before the timed loop, and nothing is zeroed between its launches."""
+    """For every kernel: arguments are prepared before the timed loop, and nothing is zeroed between launches."""
     for arch, kernel in REAL:
         op = operation_of_kernel(kernel)
         trials = measured_of(op).trials
@@ -72,7 +72,7 @@ def test_a_timed_launch_takes_the_host_less_than_a_microsecond(real_kernels: Rea
         found, problem = next((one, text) for text in problems if not (one := ask(library, op.name, text))["reason"])
         launches, rest = divmod(found["launches"], LOOPS * SAMPLES)
         name = op.kernels.name(kernel)
-        # One kernel a launch, two of two stages; a last untimed launch where results are added to what is there.
+        # One kernel per launch, two with two stages; a last untimed launch if results are accumulated.
         stages = 2 if getattr(kernel, "two_stage", False) else 1
         assert (launches, rest in {0, stages}) == (stages, True), (name, found)
         assert found["zeroed"] == (1 if rest else 0), (name, found)
@@ -82,7 +82,7 @@ def test_a_timed_launch_takes_the_host_less_than_a_microsecond(real_kernels: Rea
         assert turns["launches"] == found["launches"], (name, turns)
         assert 0 < turns["ns"] < MOST_NS, (name, turns)
 
-        # A graph is of 35 launches, seven of each set of operands, and is started 58 times a sample and once before.
+        # A graph has 35 launches, seven of each set of operands, and is started 58 times per sample and once before.
         graph = ask(library, op.name, problem, how=BY_GRAPH, sets=5)
         assert graph["launches"] == 35 * (58 * SAMPLES + 1) * stages + rest, (name, graph)
         assert (graph["graphs"], graph["open"]) == (1, 0), (name, graph)
@@ -96,7 +96,7 @@ def test_a_timed_launch_takes_the_host_less_than_a_microsecond(real_kernels: Rea
 def test_a_graph_that_cannot_be_made_is_an_error(
     monkeypatch: pytest.MonkeyPatch, real_kernels: Real, request: pytest.FixtureRequest
 ) -> None:
-    """It is said with HIP's reason; nothing is launched, and nothing is left open."""
+    """HIP's reason is reported; nothing is launched, and nothing is left open."""
     monkeypatch.setenv("CKH_STUB_NO_GRAPH", "1")
     arch, kernel = REAL[0]
     op = operation_of_kernel(kernel)

@@ -1,4 +1,4 @@
-"""Several kernels in one translation unit: each is what it is alone, whatever is shared."""
+"""Several kernels in one translation unit: each is the same as alone, whatever is shared."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parents[3]
 
-# Of a kernel that gives out its value, as ours are: a vocabulary, headers that read its parameters, and one that does
-# not but includes one of them.
+# A minimal version of ckh's headers for a kernel that returns its value: a vocabulary, headers that read its
+# parameters, and one that only includes one of them.
 TEMPLATES = {
     "vocabulary.hpp": """#pragma once
 #include <cstdint>
@@ -89,7 +89,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def source_of(name: str, value: int, more: int = 1, unread: int = 0) -> str:
-    """A kernel alone."""
+    """The source of a single kernel."""
     return f"""#include "vocabulary.hpp"
 
 namespace ckh::kernel {{
@@ -107,7 +107,7 @@ inline constexpr int unread = {unread};
 
 @pytest.fixture
 def compiled(folder: Path, tmp_path: Path) -> Callable[[Sequence[str]], bytes]:
-    """Compiles the unit of some sources to a library."""
+    """Compile the unit of some sources to a library."""
 
     def compile_unit(sources: Sequence[str]) -> bytes:
         (tmp_path / "unit.cpp").write_text(unit_source(sources, [folder]), encoding="utf-8")
@@ -120,7 +120,7 @@ def compiled(folder: Path, tmp_path: Path) -> Callable[[Sequence[str]], bytes]:
 
 
 def test_each_copy_is_the_kernel_that_was_chosen(compiled: Callable[[Sequence[str]], bytes], tmp_path: Path) -> None:
-    """Its name, its parameters, and variables of its own; a library that nothing was chosen of is the first's."""
+    """It has its own name, parameters and variables; a library without selection is the first kernel's."""
     library = compiled([source_of("one", 3), source_of("two", 4, 5), source_of("three", 6)])
     first, second, third = (chosen(library, number) for number in range(3))
     for file, copy, name, total in (
@@ -144,7 +144,7 @@ def test_each_copy_is_the_kernel_that_was_chosen(compiled: Callable[[Sequence[st
 
 
 def test_only_what_depends_on_a_kernel_is_repeated(folder: Path) -> None:
-    """Other headers are included once, in front of all kernels."""
+    """Other headers are included once, before all kernels."""
     text = unit_source([source_of("one", 3), source_of("two", 4)], [folder])
     assert [line for line in text.splitlines() if line.startswith("#include")] == [
         '#include "vocabulary.hpp"',
@@ -156,18 +156,18 @@ def test_only_what_depends_on_a_kernel_is_repeated(folder: Path) -> None:
 
 @pytest.mark.parametrize("library", [b"", b"no mark", b"ckh-chosen:\0....ckh-chosen:\0...."])
 def test_a_library_that_is_no_units_has_no_choices(library: bytes) -> None:
-    """Where there is no mark, or more than one."""
+    """Libraries without a marker, or with more than one."""
     assert chosen(library, 2) == b""
 
 
 def test_nothing_but_the_number_is_changed() -> None:
-    """The library is as long as before."""
+    """The library has the same length as before."""
     library = b"ab ckh-chosen:\0\0\0\0\0 cd"
     assert (chosen(library, 0), chosen(library, 258)) == (library, b"ab ckh-chosen:\0\2\1\0\0 cd")
 
 
 def test_remarks_are_those_of_the_kernels_own_functions() -> None:
-    """The first kernel's are not those of the eleventh."""
+    """The first kernel's remarks are not those of the eleventh."""
     messages = "a.cpp:1: warning: nothing\n" + "".join(
         REMARKS.replace("NS_33", f"N{len(space)}{space}9OwnKernelINS_33").replace("@scratch@", str(scratch))
         for space, scratch in (("ckh_u1", 8), ("ckh_u10", 16), ("ckh_u2", 24), ("ckh_u1", 4))
@@ -180,7 +180,7 @@ def test_remarks_are_those_of_the_kernels_own_functions() -> None:
 
 
 def test_code_is_the_same_where_nothing_that_is_read_differs(folder: Path) -> None:
-    """Neither a name nor a parameter that no header reads is code; one that a header reads is."""
+    """Names, and parameters that no header reads, are not part of the code; parameters that a header reads are."""
     plain = code_hash(source_of("one", 3), [folder])
     assert code_hash(source_of("another", 3, unread=7), [folder]) == plain
     assert len({plain, *(code_hash(source_of("one", *values), [folder]) for values in ((4, 1), (3, 2)))}) == 3
@@ -188,26 +188,26 @@ def test_code_is_the_same_where_nothing_that_is_read_differs(folder: Path) -> No
 
 
 def test_kernels_of_one_tile_are_neighbours() -> None:
-    """Whatever their names and pipelines are."""
+    """They are adjacent whatever their names and pipelines."""
     line = 'label = "ckh-kernel:{}";\nPipeline::{}\nck_tile::index_t tile_m = {};\n'
     sources = [line.format(n, *kernel) for n, kernel in enumerate([("mem", 16), ("v3", 32), ("v3", 16), ("mem", 32)])]
     assert [sources.index(one) for one in sorted(sources, key=similarity)] == [0, 2, 3, 1]
 
 
 def device_code(library: bytes) -> Iterator[tuple[str, bytes]]:
-    """As the benchmark reads it."""
+    """As read by the benchmark."""
     spec = importlib.util.spec_from_file_location("compile_cost", ROOT / "benchmarks/compile_cost.py")
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module  # where dataclasses look
+    sys.modules[spec.name] = module  # where dataclasses look it up
     spec.loader.exec_module(module)
     found: Iterator[tuple[str, bytes]] = module.device_code(library)
     return found
 
 
 class _Alone(HipDevice):
-    """Each kernel by a compiler of its own."""
+    """A device that compiles each kernel separately."""
 
     @property
     def unit_kernels(self) -> int:
@@ -224,7 +224,7 @@ def is_emitted(device: HipDevice, kernel: ConvKernel) -> bool:
 @pytest.mark.slow
 @compiles()
 def test_real_kernels_have_the_same_device_code_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Byte by byte, and take the same resources, as compiled alone."""
+    """It is the same byte by byte, with the same resources, as compiled alone."""
     skip_without_compiler()
     alone, together = _Alone(DeviceOptions("gfx942")), HipDevice(DeviceOptions("gfx942"))
     kernels = [k for k in rule_set("tiny", Direction.FORWARD, 2, "bf16", together.arch) if is_emitted(together, k)][:2]
@@ -238,7 +238,7 @@ def test_real_kernels_have_the_same_device_code_together(tmp_path: Path, monkeyp
         assert (first.status, second.status) == (Status.OK, Status.OK)
         assert first.binary == second.binary is not None
         every = device_code(Path(first.library).read_bytes())
-        code = {name: one for name, one in every if "kentry" in name}  # the headers have functions of their own besides
+        code = {name: one for name, one in every if "kentry" in name}  # the headers also have functions of their own
         number = Path(loadable(second.library)).read_bytes().partition(b"ckh-chosen:\0")[2][0]
         own = {
             name: one

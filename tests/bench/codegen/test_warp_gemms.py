@@ -1,4 +1,4 @@
-"""The dispatcher of matrix instructions, which later trees of late 2025 wrote in another way."""
+"""The dispatcher of matrix instructions, whose notation changed in late 2025."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ FP32 = "gemm_universal_fp32_rcr_compv3_default_intrawave_True_True_True_False_64
 
 
 def headers_of(text: str, folder: Path) -> Headers:
-    """Headers with that dispatcher."""
+    """Headers with this dispatcher."""
     path = folder / DISPATCHER
     path.parent.mkdir(parents=True)
     path.write_text(text)
@@ -54,7 +54,7 @@ def headers_of(text: str, folder: Path) -> Headers:
 def test_the_dispatcher_is_read_however_it_is_written(
     text: str, name: str, fp8_accesses: set[int], tmp_path: Path
 ) -> None:
-    """Its name, its instructions, and how often a lane accesses LDS; of a template on accesses, any number."""
+    """Its name, its instructions, and a lane's number of LDS accesses; any number for a template on accesses."""
     headers = headers_of(text, tmp_path)
     assert dispatcher_macro(headers) == f"CKH_WARP_GEMM_DISPATCHER={name}"
     assert warp_gemms(headers) == {("float", (16, 16, 4)), FP16, FP8}
@@ -66,7 +66,7 @@ def test_the_dispatcher_is_read_however_it_is_written(
 @pytest.mark.slow
 @compiles()
 def test_fp32_compiles_where_the_dispatcher_has_a_namespace(tmp_path: Path) -> None:
-    """In headers of late 2025 whose dispatcher was written anew, our instructions are joined to it all the same."""
+    """With the dispatcher of late 2025, ckh's instructions are still added to it."""
     if interface_here() is not Interface.LATE_2025:
         pytest.skip("the headers are not of late 2025")
     shutil.copytree(Path(os.environ["CK_TILE_INCLUDE"]) / "ck_tile", tmp_path / "ck_tile")

@@ -14,7 +14,7 @@ _CXX = "g++"
 
 @dataclass(frozen=True, slots=True)
 class StubKernel:
-    """What a kernel is compiled with; see kernel.cpp. `element` is fp32, fp16, bf16 or bf16_cut."""
+    """Parameters of a kernel; see kernel.cpp. `element` is fp32, fp16, bf16 or bf16_cut."""
 
     element: str = "fp16"
     before: str = ""
@@ -26,13 +26,13 @@ class StubKernel:
 
     @property
     def flags(self) -> list[str]:
-        """Of the compiler."""
+        """Compiler flags."""
         names = ("element", "before", "after", "skip", "workspace", "short", "graph")
         return [f"-D{name.upper()}={getattr(self, name)}" for name in names]
 
 
 def build_runtime(folder: Path, soname: str = "") -> Path:
-    """The stub of the HIP runtime; kernels that are linked to it look for it by its soname, if it has one."""
+    """Build the stub of the HIP runtime; kernels linked to it find it by its soname, if it has one."""
     library = folder / "libstub.so"
     named = [f"-Wl,-soname,{soname}"] if soname else []
     _compile("gcc", "-O1", "-Wall", "-Wextra", "-Werror", str(_HERE / "stub.c"), "-lm", *named, "-o", str(library))
@@ -40,7 +40,7 @@ def build_runtime(folder: Path, soname: str = "") -> Path:
 
 
 def build_free_runtime(folder: Path, major: int) -> Path:
-    """The runtime whose calls cost nothing, in place of a ROCm of this major version."""
+    """Build the runtime whose calls cost nothing, as a ROCm of this major version."""
     library = folder / f"libfree{major}.so"
     soname = f"-Wl,-soname,libamdhip64.so.{major}"
     _compile("gcc", "-O1", "-Wall", "-Wextra", "-Werror", str(_HERE / "free.c"), soname, "-o", str(library))
@@ -48,14 +48,14 @@ def build_free_runtime(folder: Path, major: int) -> Path:
 
 
 def build_kernel(kernel: StubKernel, runtime: Path, name: str) -> str:
-    """A kernel, next to the runtime that it is linked to; its path."""
+    """Build a kernel next to the runtime that it is linked to; returns its path."""
     library = runtime.with_name(f"{name}.so")
     _compile(_CXX, "-std=c++17", "-O1", *kernel.flags, str(_HERE / "kernel.cpp"), str(runtime), "-o", str(library))
     return str(library)
 
 
 def build_exported(folder: Path) -> Path:
-    """exported.cpp, compiled: what kernels with the exported functions of real ones share, and each has for itself."""
+    """Compile exported.cpp, with the functions that kernels with the exports of real ones share."""
     part = folder / "exported.o"
     headers = (f"-I{_HERE / 'include'}", f"-I{template_dir()}")
     flags = ("-std=c++17", "-O1", "-fPIC", "-fno-gnu-unique")

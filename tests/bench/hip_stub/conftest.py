@@ -1,4 +1,4 @@
-"""Workers of these tests find the stub of the HIP runtime; kernels are compiled for it once."""
+"""Workers of these tests use the stub of the HIP runtime; kernels are compiled for it once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A device with the GPU that stub.c is: how long kernels take, and what goes wrong with them, is given."""
+"""A device with the GPU of stub.c, with given kernel times and faults."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class GpuKernel:
-    """A right kernel: what it takes at full speed, and the faults that it arms (see stub.c) when it is run first."""
+    """A right kernel: its time at full speed, and the faults (see stub.c) that it triggers in its first run."""
 
     us: float = 100.0
     fault: str = ""
 
     def source(self, name: str) -> str:
-        """The file of C that is linked to exported.cpp."""
+        """The C source that is linked to exported.cpp."""
         return (
             f'const char stub_label[] = "ckh-kernel:{name}";\n'
             f"const double stub_ns = {self.us * 1e3!r};\n"
@@ -40,8 +40,8 @@ class StubGpus(HostDevice):
     Args:
         runtime: the stub.
         exported: exported.cpp, compiled.
-        kernels: what they do; kernels of the host's pool lend them their names.
-        gpus: how many workers there are.
+        kernels: their behaviour; their names are those of the host's pool.
+        gpus: number of workers.
     """
 
     def __init__(self, runtime: Path, exported: Path, kernels: Sequence[GpuKernel], gpus: int = 1) -> None:
@@ -52,7 +52,7 @@ class StubGpus(HostDevice):
         self._of_kernel = dict(zip(self.kernels, kernels, strict=True))
 
     def emit(self, kernel: Any) -> str:
-        """What tells it from the others."""
+        """The part of the source that is specific to the kernel."""
         return self._of_kernel[kernel].source(full_name(kernel))
 
     def cache_salt(self) -> bytes:
@@ -60,10 +60,10 @@ class StubGpus(HostDevice):
         return str(self._runtime).encode()
 
     def compile_command(self, kernel: Any, source: Path, library: Path) -> list[str]:
-        """Only what tells it from the others is compiled."""
+        """Compile only the part that is specific to the kernel."""
         shared = ("-x", "none", str(self._exported), str(self._runtime))
         return ["g++", "-shared", "-fPIC", "-s", "-o", str(library), "-x", "c", str(source), *shared]
 
     def worker_configs(self) -> tuple[WorkerConfig, ...]:
-        """One a GPU."""
+        """One worker per GPU."""
         return tuple(WorkerConfig(0, None, HIP, number) for number in range(self._gpus))

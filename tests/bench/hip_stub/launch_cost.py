@@ -1,7 +1,7 @@
 """`python -m tests.bench.hip_stub.launch_cost RUNTIME...`: the host's CPU time of launching kernels.
 
-A JSON line on stdin has a kernel's library, its operation and a problem, how it is timed, and with how many sets of
-operands; without these two, as all kernels are. Runtimes are `free.c`, compiled.
+A JSON line on stdin has a kernel's library, its operation and a problem, its timing method, and the number of operand
+sets; by default both are as for any kernel. Runtimes are compiled from `free.c`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _COUNTERS = ("launches", "zeroed", "graphs", "open")
 
 
 def main() -> None:
-    """Answer each line with ns of CPU a launch, what was counted while timed, or why it is refused."""
+    """Answer each line with CPU ns per launch and the counted calls, or the reason of a refusal."""
     # All have the functions of the first.
     runtime, *_ = [ctypes.CDLL(path, mode=ctypes.RTLD_GLOBAL) for path in sys.argv[1:]]
     counters = {name: ctypes.c_long.in_dll(runtime, f"stub_{name}") for name in _COUNTERS}

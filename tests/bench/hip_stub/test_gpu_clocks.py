@@ -1,6 +1,6 @@
-"""The suite "Evil GPU", its clock: whatever the clock does while kernels are measured, their ranking is right.
+"""The suite "Evil GPU", clocks: rankings are right whatever the clock does during measurements.
 
-A whole sweep runs in this process, on a GPU whose time is simulated (stub.c): a hundred runs of each kind of clock.
+A whole sweep runs in this process, on a GPU with simulated time (stub.c): a hundred runs of each kind of clock.
 """
 
 from __future__ import annotations
@@ -82,13 +82,13 @@ class LocalDriver(Driver):
 
     @contextmanager
     def worker(self, *_: Any, **__: Any) -> Iterator[Worker]:
-        """A new one."""
+        """Return a new worker."""
         yield Worker()
 
 
 @dataclass(frozen=True, slots=True)
 class Gpu:
-    """The simulated GPU and what is measured on it: kernels whose names are in the order of their true times."""
+    """The simulated GPU and its kernels, whose names are in the order of their true times."""
 
     stub: ctypes.CDLL
     driver: LocalDriver
@@ -98,7 +98,7 @@ class Gpu:
     folder: Path
 
     def ranking(self, clock: str, seed: int) -> tuple[str, ...]:
-        """Measure in a random order; the kernels that have a time, fastest first."""
+        """Measure in a random order; returns the kernels that have a time, fastest first."""
         task = self.plan.tasks[0]
         kernels = random.Random(seed).sample(task.kernels, len(task.kernels))
         plan = replace(self.plan, tasks=(replace(task, kernels=tuple(kernels)),))
@@ -135,9 +135,9 @@ def gpu(hip_library: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator
 @pytest.mark.slow
 @pytest.mark.parametrize("name", CLOCKS)
 def test_rankings_are_right(name: str, gpu: Gpu, reliability: str) -> None:
-    """In 95 of 100 runs kernels that differ by 3 % and more are in the order of their true times.
+    """In 95 of 100 runs, kernels that differ by 3 % or more are in the order of their true times.
 
-    Runs of a clock that is lower from 30 s on begin so that it falls while they last.
+    Runs of a clock that falls after 30 s are started so that it falls during the run.
     """
     runs = RUNS[reliability]
     right = 0

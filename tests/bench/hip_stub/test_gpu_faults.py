@@ -1,4 +1,4 @@
-"""The suite "Evil GPU": whatever a GPU does becomes a row of the kernel at work, or one line that ends the run.
+"""The suite "Evil GPU": any GPU fault becomes a row of the current kernel, or one line that ends the run.
 
 Kernels are compiled with the exported functions of real ones (`exports.hpp`), and run on stub.c.
 """
@@ -41,14 +41,14 @@ RIGHT = 10  # kernels
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """What goes wrong, the status that the kernel's row must have, and a part of its message."""
+    """A fault, the required status of the kernel's row, and a part of its message."""
 
     faults: str
     status: Status
     message: str = ""
 
 
-# Of the GPU while a kernel is at work: armed by the kernel when it is run first.
+# Faults during a kernel's execution, triggered by the kernel in its first run.
 AT_WORK = {
     "hangs in a launch": Fault("hipLaunchKernel=hang", Status.TIMEOUT, "no result within"),
     "hangs when it is waited for": Fault("hipDeviceSynchronize=hang", Status.TIMEOUT, "no result within"),
@@ -74,7 +74,7 @@ AT_WORK = {
     "events without a time": Fault("hipEventElapsedTime=ms:nan", Status.LAUNCH_ERROR, "it took nan ns"),
 }
 
-# What happens to the GPU once, and not because of the kernel that is at work then.
+# Faults that occur once, and are not caused by the current kernel.
 ONCE = {
     "uncorrectable bits of memory": "hipDeviceSynchronize=214!",
     "reset": "hipDeviceSynchronize=reset",
@@ -82,7 +82,7 @@ ONCE = {
     "hangs": "hipDeviceSynchronize=hang",
 }
 
-# What a worker meets when it starts, and what the one line says.
+# Faults at the start of a worker, and the resulting line.
 AT_START = {
     "no GPU": ("hipGetDeviceCount=100", "HIP finds no GPU"),
     "no GPUs": ("hipGetDeviceCount=count:0", "HIP finds no GPU"),
@@ -99,7 +99,7 @@ AT_START = {
     "a GPU whose memory hangs": ("hipMalloc=hang", "no reply in time"),
 }
 
-# What takes the GPU away for good while kernels are measured.
+# Faults that make the GPU unavailable during measurements.
 LOST = {
     "lost": ("always *=999!", "hipGetDeviceCount: unknown error (error 999)"),
     "unplugged": ("always hipGetDeviceCount=100 hipDeviceSynchronize=100!", "HIP finds no GPU"),
@@ -111,7 +111,7 @@ LOST = {
 
 
 class Runs:
-    """Runs of kernels on the stub, into one folder."""
+    """Runs of kernels on the stub, in one folder."""
 
     def __init__(
         self, folder: Path, device: StubGpus, patch: pytest.MonkeyPatch, problems: Sequence[ConvProblem] = (PROBLEM,)
@@ -137,20 +137,20 @@ class Runs:
 
     @property
     def statuses(self) -> Counter[Status]:
-        """Of these rows."""
+        """Number of these rows by status."""
         return Counter(row.status for rows in self.rows.values() for row in rows)
 
 
 @dataclass(frozen=True, slots=True)
 class Stub:
-    """The stub of this session, and makes runs on it."""
+    """The stub of this session; makes runs on it."""
 
     runtime: Path
     exported: Path
     patch: pytest.MonkeyPatch
 
     def runs(self, folder: Path, *kernels: GpuKernel, gpus: int = 1, problems: int = 1) -> Runs:
-        """Of these kernels."""
+        """Runs of these kernels."""
         device = StubGpus(self.runtime, self.exported, kernels, gpus)
         self.patch.setenv("CKH_STUB_GPUS", str(gpus))
         return Runs(folder, device, self.patch, (PROBLEM, OTHER_PROBLEM, THIRD_PROBLEM)[:problems])
@@ -164,7 +164,7 @@ def exported(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def stub(hip_library: Path, exported: Path, monkeypatch: pytest.MonkeyPatch) -> Stub:
-    """The stub, with which workers of this test work."""
+    """The stub, as used by the workers of this test."""
     return Stub(hip_library, exported, monkeypatch)
 
 
@@ -172,7 +172,7 @@ def stub(hip_library: Path, exported: Path, monkeypatch: pytest.MonkeyPatch) -> 
 def met(
     hip_library: Path, exported: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> tuple[dict[str, list[ResultRow]], list[ResultRow]]:
-    """One run that meets all faults of a GPU at work: rows by fault, and those of right kernels between them."""
+    """One run with all faults during execution: rows by fault, and those of right kernels between them."""
     with pytest.MonkeyPatch.context() as patch:
         folder = tmp_path_factory.mktemp("faults")
         patch.setenv("CKH_CACHE_DIR", str(folder / "cache"))
@@ -187,14 +187,14 @@ def met(
 @pytest.mark.slow
 @pytest.mark.parametrize("name", AT_WORK)
 def test_each_fault_is_the_row_of_its_kernel(name: str, met: tuple[dict[str, list[ResultRow]], Any]) -> None:
-    """One row, with its status and the reason."""
+    """There is one row, with its status and the reason."""
     (row,) = met[0][name]
     assert (row.status, AT_WORK[name].message in row.message, row.latency_ms) == (AT_WORK[name].status, True, None)
 
 
 @pytest.mark.slow
 def test_kernels_between_faults_are_measured(met: tuple[Any, list[ResultRow]]) -> None:
-    """Each right one has its time, as if nothing had happened."""
+    """Each right kernel has its time, unaffected by the faults."""
     times = [row.latency_ms for row in met[1] if row.status is Status.OK]
     assert times == pytest.approx([GOOD.us / 1e3] * RIGHT, rel=0.01)
 
@@ -202,14 +202,14 @@ def test_kernels_between_faults_are_measured(met: tuple[Any, list[ResultRow]]) -
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ONCE)
 def test_what_happens_once_is_no_kernels_fault(name: str, stub: Stub, tmp_path: Path) -> None:
-    """The kernel at work, though the first of its worker, is tried again and measured."""
+    """The current kernel, though the first of its worker, is retried and measured."""
     runs = stub.runs(tmp_path, *[GpuKernel(fault=f"once {ONCE[name]}")] * 3)
     outcome = runs.run()
     assert (runs.statuses, outcome.totals.restarts) == ({Status.OK: 3}, 1)
 
 
 def test_a_reset_of_all_gpus_is_no_kernels_fault(stub: Stub, tmp_path: Path) -> None:
-    """A kernel resets its GPU, and another worker's with it: that goes on in a new worker, all kernels are measured."""
+    """A kernel resets its GPU and another worker's: that continues in a new worker, and all kernels are measured."""
     resets = GpuKernel(fault="once hipDeviceSynchronize=all")
     runs = stub.runs(tmp_path, resets, *[GOOD] * 9, gpus=2, problems=3)
     outcome = runs.run()
@@ -222,7 +222,7 @@ def test_a_reset_of_all_gpus_is_no_kernels_fault(stub: Stub, tmp_path: Path) -> 
 def test_what_a_worker_meets_when_it_starts_is_one_line(
     name: str, stub: Stub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The run ends with the exit code of a missing device and the reason, and has no rows."""
+    """The run ends with the exit code of a missing device and the reason, without rows."""
     faults, message = AT_START[name]
     monkeypatch.setattr(process, "_START_TIMEOUT_S", 1.5)
     monkeypatch.setenv("CKH_STUB_FAULTS", faults)
@@ -233,7 +233,7 @@ def test_what_a_worker_meets_when_it_starts_is_one_line(
     assert "\n" not in caught.value.message
     assert caught.value.exit_code is ExitCode.NO_DEVICE
     if faults.startswith("hipGetDeviceCount=") and "crash" not in faults:
-        assert caught.value.hint  # of permissions, drivers and hangs
+        assert caught.value.hint  # for permissions, drivers and hangs
 
 
 @pytest.mark.parametrize(
@@ -242,7 +242,7 @@ def test_what_a_worker_meets_when_it_starts_is_one_line(
 def test_a_problem_without_inputs_is_a_row_of_each_kernel(
     faults: str, message: str, stub: Stub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Memory that is not there, or never comes, is a launch error of each kernel, and the run goes on to its end."""
+    """Missing memory, or a hanging allocation, is a launch error of each kernel, and the run is completed."""
     monkeypatch.setenv("CKH_STUB_FAULTS", faults)
     runs = stub.runs(tmp_path, GOOD, GOOD)
     assert runs.run(limits=BenchLimits(timeout_s=0.4, jobs=2)).reason is StopReason.COMPLETE
@@ -251,7 +251,7 @@ def test_a_problem_without_inputs_is_a_row_of_each_kernel(
 
 
 def test_kernels_of_another_rocm_are_rows_that_say_so(stub: Stub, tmp_path: Path) -> None:
-    """They need a library that is not there: each is a launch error with its name."""
+    """Each is a launch error that names the missing library."""
     other = build_runtime(tmp_path, "libamdhip64.so.99")
     runs = replace(stub, runtime=other).runs(tmp_path, GOOD, GOOD)
     assert runs.run().reason is StopReason.COMPLETE
@@ -273,7 +273,7 @@ def test_kernels_of_another_rocm_are_rows_that_say_so(stub: Stub, tmp_path: Path
 def test_kernels_of_half_a_microsecond(
     fault: str, status: Status, us: float, stub: Stub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """They are timed by a graph, with its half microsecond a kernel; without graphs their times are of launches."""
+    """They are timed by a graph, as half a microsecond; without graphs their times are those of launches."""
     monkeypatch.setenv("CKH_STUB_CLOCK", "gap=0.5 launch=2")
     runs = stub.runs(tmp_path, GpuKernel(0.5, fault), GpuKernel(0.5, fault))
     runs.run()
@@ -285,7 +285,7 @@ def test_kernels_of_half_a_microsecond(
 def test_times_beside_another_process_are_right_or_unstable(
     stub: Stub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One that takes half of the GPU, half a millisecond at a time."""
+    """The other process uses half of the GPU, half a millisecond at a time."""
     monkeypatch.setenv("CKH_STUB_CLOCK", "other=0.5,0.5 seed=2")
     runs = stub.runs(tmp_path, GOOD, GOOD, GOOD)
     runs.run()
@@ -299,7 +299,7 @@ def test_times_beside_another_process_are_right_or_unstable(
 @pytest.mark.slow
 @pytest.mark.parametrize("name", LOST)
 def test_a_gpu_that_is_lost_ends_the_run_and_nothing_else(name: str, stub: Stub, tmp_path: Path) -> None:
-    """One line; what was measured is in the journal, and a resumed run measures the rest when the GPU is back."""
+    """It ends with one line; results are in the journal, and a resumed run measures the rest when the GPU is back."""
     faults, message = LOST[name]
     runs = stub.runs(tmp_path, GOOD, GOOD, GpuKernel(fault=faults), GOOD, problems=2)
     with pytest.raises(DeviceError) as caught:
@@ -307,7 +307,7 @@ def test_a_gpu_that_is_lost_ends_the_run_and_nothing_else(name: str, stub: Stub,
     assert caught.value.message == f"no usable device: {message}"
     assert caught.value.exit_code is ExitCode.NO_DEVICE
     before = runs.statuses
-    assert before[Status.CRASH] == 1  # of the kernel that was at work
+    assert before[Status.CRASH] == 1  # of the current kernel
     runs.state.write_text("over\n", encoding="utf-8")
     outcome = runs.run(resume=True)
     assert (outcome.reason, outcome.totals.statuses.total()) == (StopReason.COMPLETE, 8 - before.total())

@@ -1,4 +1,4 @@
-"""A GPU that is missing, full or broken: what becomes of the kernels, the worker and the run."""
+"""Effects of a missing, full or broken GPU on kernels, worker and run."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ LOST = "hipMalloc of 0.0 MB: unspecified launch failure (error 719)"
 
 
 def test_an_error_that_lasts_ends_the_worker(build: Callable[[StubKernel], str]) -> None:
-    """The kernel that breaks the GPU's context is a crash, in its own words and HIP's, and the worker is gone."""
+    """The kernel that breaks the GPU's context is a crash, with its own message and HIP's, and the worker ends."""
     worker = WorkerProcess(FaultyDevice(), config())
     try:
         assert ask(worker, setup()).status is Status.OK
@@ -40,14 +40,14 @@ def test_an_error_that_lasts_ends_the_worker(build: Callable[[StubKernel], str])
 
 
 def test_kernels_after_an_error_that_lasts_are_measured(build: Callable[[StubKernel], str]) -> None:
-    """It is confirmed in a new worker; the next kernels get another one."""
+    """The failure is confirmed in a new worker; the next kernels get another one."""
     replies, restarts = supervise([build(GOOD), build(StubKernel(before=STICKY)), build(GOOD), build(GOOD)])
     assert [reply.status for reply in replies] == [Status.OK, Status.CRASH, Status.OK, Status.OK]
     assert restarts == 2
 
 
 def test_an_error_that_passes_is_a_launch_error(build: Callable[[StubKernel], str]) -> None:
-    """A kernel that returns an error and leaves the GPU usable says why, and the worker goes on."""
+    """A kernel that returns an error and leaves the GPU usable reports the reason, and the worker continues."""
     refuses = StubKernel(before='reason = "no such tile"; return 3')
     worker = WorkerProcess(FaultyDevice(), config())
     try:
@@ -96,7 +96,7 @@ def test_a_gpu_that_stays_broken_ends_the_run(
 def test_a_problem_that_the_gpu_has_no_memory_for_is_an_answer(
     build: Callable[[StubKernel], str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its kernels get replies that say so, and the device is not lost."""
+    """Its kernels get replies with the reason, and the device is not lost."""
     monkeypatch.setenv("CKH_STUB_MEMORY", "8300")
     replies, _ = supervise([build(GOOD)] * 2)
     assert [reply.status for reply in replies] == [Status.LAUNCH_ERROR] * 2
@@ -127,14 +127,14 @@ def test_without_the_gpu_there_is_no_worker(monkeypatch: pytest.MonkeyPatch, gpu
 
 
 def test_without_a_runtime_there_is_no_worker(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The error names the file that is not there."""
+    """The error names the missing file."""
     monkeypatch.setenv("CKH_HIP_LIBRARY", "/nonexistent/libamdhip64.so")
     with expect_refusal(DeviceError, "no-device", "/nonexistent/lib"):
         WorkerProcess(FaultyDevice(), config())
 
 
 def test_with_the_machines_own_runtime_there_is_a_gpu_or_a_reason(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whether ROCm is missing or finds nothing, it is said in a line; with a GPU the worker starts."""
+    """If ROCm is missing or finds nothing, one line states the reason; with a GPU the worker starts."""
     monkeypatch.delenv("CKH_HIP_LIBRARY")
     found: DeviceError | None = None
     try:
@@ -151,7 +151,7 @@ def test_with_the_machines_own_runtime_there_is_a_gpu_or_a_reason(monkeypatch: p
 def test_libraries_are_loaded_where_there_is_no_gpu(
     build: Callable[[StubKernel], str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A worker for loading answers with the kernel's name, and refuses everything else."""
+    """A worker for loading replies with the kernel's name, and refuses all other jobs."""
     monkeypatch.setenv("CKH_STUB_GPUS", "0")
     jobs = [Job(Op.LOAD, 0, library=build(GOOD)), Job(Op.LOAD, 1, library="/nonexistent.so")]
     jobs.append(Job(Op.MEASURE, 2, library=build(GOOD), samples=1))

@@ -1,4 +1,4 @@
-"""Kernels on a GPU through the real worker and supervisor: all of the way but the GPU, which is a stub."""
+"""Kernels on a GPU through the real worker and supervisor; only the GPU is a stub."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-SAMPLE_NS = 30e6  # what kernel.cpp says
+SAMPLE_NS = 30e6  # as stated by kernel.cpp
 OUTPUTS = 2 * 4 * 4 * 8
 
 
@@ -26,14 +26,14 @@ OUTPUTS = 2 * 4 * 4 * 8
     ("element", "dtype"), [("fp32", "fp32"), ("fp16", "fp16"), ("bf16", "bf16"), ("bf16_cut", "bf16")]
 )
 def test_a_right_kernel_is_measured(build: Callable[[StubKernel], str], element: str, dtype: str) -> None:
-    """Inputs of the dtype arrive, the result comes back and is right, and the samples are the kernel's own."""
+    """Inputs of the dtype arrive, the result is returned and right, and the samples are the kernel's own."""
     replies, _ = supervise([build(StubKernel(element))], dtype)
     assert [(reply.status, reply.message, reply.samples_ns) for reply in replies] == [(Status.OK, "", (SAMPLE_NS,) * 3)]
 
 
 @pytest.mark.parametrize("element", ["fp32", "fp16", "bf16", "bf16_cut"])
 def test_a_product_that_is_left_out_is_found(build: Callable[[StubKernel], str], element: str) -> None:
-    """One product of one element, which is more than its rounding, makes the result wrong."""
+    """One missing product of one element exceeds the rounding error and makes the result wrong."""
     kernel = StubKernel(element, skip="n==1&&h==2&&w==2&&k==5&&y==1&&x==1&&c==2")
     (reply,), _ = supervise([build(kernel)], element.removesuffix("_cut"))
     assert reply.status is Status.WRONG_RESULT
@@ -51,7 +51,7 @@ def test_a_product_that_is_left_out_is_found(build: Callable[[StubKernel], str],
     ],
 )
 def test_a_wrong_kernel_is_found(build: Callable[[StubKernel], str], kernel: StubKernel, message: str) -> None:
-    """Guards and NaN on the GPU show what a kernel did, and the next kernel is right, in the same worker."""
+    """Guards and NaN on the GPU reveal the error, and the next kernel is right, in the same worker."""
     replies, restarts = supervise([build(kernel), build(GOOD)])
     assert [reply.status for reply in replies] == [Status.WRONG_RESULT, Status.OK]
     assert message in replies[0].message
@@ -59,7 +59,7 @@ def test_a_wrong_kernel_is_found(build: Callable[[StubKernel], str], kernel: Stu
 
 
 def test_a_kernel_that_overwrites_its_inputs_is_blamed_and_no_other(build: Callable[[StubKernel], str]) -> None:
-    """Inputs are restored after a wrong result; one that spoils them and is right itself does not fail the next."""
+    """Inputs are restored after a wrong result; a right kernel that overwrites them does not fail the next one."""
     spoils_first = StubKernel(before="b[7] = ELEMENT::of(float(b[7]) + 3)")
     spoils_last = StubKernel(after="a[11] = ELEMENT::of(5)")
     good = build(GOOD)
@@ -74,7 +74,7 @@ def test_a_kernel_that_overwrites_its_inputs_is_blamed_and_no_other(build: Calla
 def test_a_kernel_whose_inputs_went_bad_is_run_again(
     build: Callable[[StubKernel], str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Memory that changes under a right kernel costs a second run and not the result."""
+    """Memory that changes under a right kernel causes a second run, not a failure."""
     monkeypatch.setenv("CKH_STUB_CORRUPT_AT", "1")
     (reply,), _ = supervise([build(GOOD)])
     assert reply.status is Status.OK
@@ -83,7 +83,7 @@ def test_a_kernel_whose_inputs_went_bad_is_run_again(
 def test_inputs_are_uploaded_once(
     build: Callable[[StubKernel], str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """Three right kernels on a problem cost two uploads, of the operands."""
+    """Three right kernels on a problem cause two uploads, of the operands."""
     log = tmp_path / "log"
     monkeypatch.setenv("CKH_STUB_LOG", str(log))
     replies, _ = supervise([build(GOOD)] * 3)
@@ -93,13 +93,13 @@ def test_inputs_are_uploaded_once(
 
 
 def test_caches_are_flushed_if_that_is_wanted(build: Callable[[StubKernel], str]) -> None:
-    """The kernel gets a buffer on the GPU that it can write."""
+    """The kernel gets a writable buffer on the GPU."""
     (reply,), _ = supervise([build(GOOD)], flush_bytes=12_288)
     assert reply.samples_ns == (SAMPLE_NS + 12_288,) * 3
 
 
 def test_the_first_run_is_no_sample(build: Callable[[StubKernel], str]) -> None:
-    """A GPU's first run loads the kernel: that it took long neither counts nor says that the kernel is hopeless."""
+    """A GPU's first run loads the kernel: its time is neither a sample nor evidence of a hopeless kernel."""
     slow_first = build(StubKernel(before="if (!timing) { timespec t{0, 300000000}; nanosleep(&t, nullptr); }"))
     worker = WorkerProcess(FaultyDevice(), config())
     try:
@@ -124,14 +124,14 @@ def test_the_first_run_is_no_sample(build: Callable[[StubKernel], str]) -> None:
 def test_a_kernel_shorter_than_three_launches_is_timed_by_a_graph(
     build: Callable[[StubKernel], str], kernel: StubKernel, found: tuple[float, float, bool]
 ) -> None:
-    """Where there are graphs; the reply has what launching takes in the same way."""
+    """If there are graphs; the reply has the launch time of the same method."""
     (reply,), _ = supervise([build(kernel)])
     assert reply.status is Status.OK, reply.message
     assert (reply.samples_ns[0], reply.launch_ns, reply.by_graph) == found
 
 
 def test_leaders_are_timed_by_graphs_too(build: Callable[[StubKernel], str]) -> None:
-    """A kernel whose sample is of many runs is short."""
+    """A kernel with many runs per sample is short."""
     library = build(StubKernel(short="2500", graph="1500"))
     worker = WorkerProcess(FaultyDevice(), config())
     try:

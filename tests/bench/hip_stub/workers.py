@@ -1,4 +1,4 @@
-"""Workers and supervisors for the stub of the HIP runtime, and the problem that they measure kernels on."""
+"""Workers and supervisors for the stub of the HIP runtime, and the measured problem."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ GOOD = StubKernel()
 
 
 def problem(dtype: str = "fp16") -> ConvProblem:
-    """A grouped convolution with strides and padding, 36 products to an element."""
+    """A grouped convolution with strides and padding, 36 products per element."""
     return ConvProblem(
         Direction.FORWARD,
         n=2,
@@ -43,12 +43,12 @@ def setup(dtype: str = "fp16") -> Job:
 
 
 def config(*, gpu: int = 0, flush_bytes: int = 0, load_only: bool = False) -> WorkerConfig:
-    """Of a GPU, with a limit of address space that no worker could live with if it were applied."""
+    """Configuration of a GPU worker, with a limit of address space that would end the worker if it were applied."""
     return WorkerConfig(1 << 20, None, "hip", gpu, flush_bytes, load_only)
 
 
 def supervise(libraries: list[str], dtype: str = "fp16", flush_bytes: int = 0) -> tuple[list[Reply], int]:
-    """Replies of kernels measured one after another, and how often a worker was started again."""
+    """Replies of kernels measured one after another, and the number of worker restarts."""
     jobs = [Job(Op.MEASURE, number, library=library, samples=3) for number, library in enumerate(libraries)]
     options = SupervisorOptions(20.0, config(flush_bytes=flush_bytes))
     with Supervisor(FaultyDevice(), options, lambda: False) as supervisor:
