@@ -102,7 +102,7 @@ class EstimatedDocument:
 
 
 class Anatomy(Document, Shown):
-    """ckh explain --json: where a kernel's clocks go, by its machine code."""
+    """ckh explain --json: cycle breakdown of a kernel from its machine code."""
 
     schema = "explain"
 
@@ -125,7 +125,7 @@ class Anatomy(Document, Shown):
     estimated: EstimatedDocument | None
     """Analytic estimate of the problem; null without a problem, or for kernels without tiles."""
     advice: str
-    """What an author of kernels could do."""
+    """Advice for the kernel's author."""
 
     def __repr__(self) -> str:
         return f"<ckh.Anatomy {self.kernel} on {self.arch}: {len(self.functions)} functions>"

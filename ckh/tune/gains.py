@@ -48,7 +48,7 @@ class TunedShape(Record):
 
 
 class TuneDocument(Document, Shown):
-    """ckh tune --json: what tuned kernels bring to a model."""
+    """ckh tune --json: gain of the tuned kernels for a model."""
 
     schema = "tune"
 

@@ -77,7 +77,7 @@ def _until(is_so: Any) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
 def test_what_a_stopped_client_measured_does_not_hold_up_the_next(number: signal.Signals) -> None:
-    """A problem that would take minutes is left when its client dies or is stopped: the next one has the device."""
+    """A problem that would take minutes is abandoned when its client dies: the next client has the device."""
     with shared_cluster(1) as cluster:
         first = _bench(cluster, _problem(32, 2048, 28), "--timeout", "3600", "--out", "first")
         _until(lambda: any("run_jobs" in str(key) for keys in cluster.client.processing().values() for key in keys))
@@ -153,7 +153,7 @@ exec g++ "$@"
 def test_a_node_that_dies_while_it_compiles_and_comes_back_goes_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Also if it is the only one: what it has is taken note of anew, without which it would get nothing to compile."""
+    """This also holds for the only node: its resources are registered again, else it would get nothing to compile."""
     compiler = tmp_path / "compiler"
     compiler.write_text(_COMPILER.format(folder=tmp_path), encoding="utf-8")
     compiler.chmod(0o755)

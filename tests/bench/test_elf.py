@@ -59,7 +59,7 @@ def test_a_function_that_is_missing_or_wanted_from_elsewhere_is_named(library: b
     ],
 )
 def test_another_kind_of_file_is_none(source: str, flags: tuple[str, ...], fault: str, tmp_path: Path) -> None:
-    """Programs and object files are ELF files too; one that can lie anywhere is a shared library without functions."""
+    """Programs and object files are ELF files too; a position-independent one is a library without functions."""
     expect_values(fault_of_library(compiled(tmp_path, source, *flags), ENTRY_POINTS), fault)
 
 

@@ -86,7 +86,7 @@ def test_a_row_replaces_what_another_device_measured() -> None:
 
 
 def test_runs_plans_and_looks_are_kept(tmp_path: Path) -> None:
-    """All but rows is there in the journal's order, and rows are counted by run and problem, repeated ones not."""
+    """All other records are kept in the journal's order, and rows are counted by run and problem."""
     row = ResultRow(_RUN.run_id, "p", "k0", Status.CRASH)
     others: list[Record] = [
         PlanRecord(_RUN.run_id, ("k0", "k1")),

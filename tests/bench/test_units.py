@@ -100,7 +100,7 @@ def files(cache: Path) -> list[str]:
 
 
 def test_one_compiler_makes_the_libraries_of_all(cache: Path) -> None:
-    """The library is there once, a file for each under the hash of its own source, and the next build finds them."""
+    """The library is stored once, with a file for each kernel under its hash, and the next build finds them."""
     device, advanced = Together(), []
     builder = KernelBuilder(device)
     built = builder.build(KERNELS[:4], 1, lambda count, _text: advanced.append(count))
@@ -281,7 +281,7 @@ def test_units_are_the_smallest_that_need_no_further_round(kernels: int, jobs: i
 
 
 def test_compilers_times_are_remembered(tmp_path: Path) -> None:
-    """Of the architecture, else of another GPU, never of another operation or the host; damage is skipped."""
+    """Times of the architecture are used, else of another GPU, never of another operation; damage is skipped."""
     assert KernelCache().seconds_by_kind(HOST, GROUPED_CONV) == {}
     KernelBuilder(Together()).build(KERNELS[:4], 1, ignore)
     cache = KernelCache()

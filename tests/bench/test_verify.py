@@ -212,7 +212,7 @@ def test_a_product_forgotten_everywhere_is_found_in_long_sums(dtype: str) -> Non
 
 @pytest.mark.parametrize(("dtype", "unit"), [("fp16", 2.0**-10), ("bf16", 2.0**-7)])
 def test_narrow_limits_are_the_numbers_next_to_the_sum(dtype: str, unit: float) -> None:
-    """A sum between two numbers may become the nearer one, or for bf16 that towards zero; the next ones are wrong."""
+    """A sum between two numbers may become the nearer one, or for bf16 the one towards zero, and no other."""
     p = ConvProblem(Direction.FORWARD, n=1, c=2, k=1, g=1, hi=1, wi=1, y=1, x=1, dtype=dtype)
     element = element_type(dtype)
     # 1 * 1 + 0.75 * unit, whose neighbours are 1 and 1 + unit.

@@ -164,7 +164,7 @@ def test_what_no_single_element_shows_all_together_do(rounding: str) -> None:
 
 
 def test_limits_of_two_products_by_hand() -> None:
-    """1 + 1 in two parts of fp16 may be off by 6 half units of 1: three below 2, where 1.5 are rounded above it."""
+    """1 + 1 in two parts of fp16 may err by 6 half units of 1: three below 2, where 1.5 are rounded above it."""
     problem = GemmProblem(1, 1, 2, split_k=2, dtype="fp16", layout="rcr")
     ones = np.ones((1, 2), np.float16)
     limits = Limits(problem, ones, ones)

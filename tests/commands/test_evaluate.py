@@ -342,7 +342,7 @@ def test_a_model_that_does_not_say_what_it_has_seen(
 
 
 def test_a_model_that_is_missing_or_damaged(model: Path, data: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Both are told in one line and exit code 4."""
+    """Both are reported in one line with exit code 4."""
     assert run(["evaluate", *MEASURED, "--model", str(model / "none"), "--data", str(data)]) == ExitCode.BAD_DATA
     expect_error(capsys.readouterr().err, "no-model", model / "none")
     (model / "model_rank.lgbm.gz").write_bytes(b"hello")
@@ -357,7 +357,7 @@ def test_a_model_that_is_missing_or_damaged(model: Path, data: Path, capsys: pyt
 def test_amds_recipe_stands_beside(
     model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Its efficiency is that of LightGBM on AMD's features and log TFLOPS, fitted here; it takes training data."""
+    """Its efficiency is that of LightGBM on AMD's features and log TFLOPS, fitted here; it needs training data."""
     monkeypatch.setattr(amd_recipe, "TreeParams", lambda: TREES)
     write_dataset(measured(), tmp_path / "old.parquet")
     new = type(measured())(measured().frame.assign(N=measured().frame["N"] + 100))
@@ -379,7 +379,7 @@ def test_amds_recipe_stands_beside(
     hardware, known = load_model(model).hardware, measured().valid()
 
     def matrix(dataset: Dataset) -> np.ndarray:
-        """The 97 features of AMD, with the tiles as its tools name them."""
+        """AMD's 97 features, with tiles as named by its tools."""
         columns = legacy_columns({name: dataset.frame[name].to_numpy() for name in dataset.op.training.input_columns})
         return GROUPED_CONV.matrix(columns, hardware, CORE_NAMES)
 

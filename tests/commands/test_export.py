@@ -1,4 +1,4 @@
-"""`ckh export` as it is called."""
+"""`ckh export` on the command line."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def model(tmp_path: Path) -> Path:
 
 
 def test_c_is_written_and_told(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The folder holds all that a compiler needs, and the report says what is in it."""
+    """The folder has everything that a compiler needs, and the report lists its contents."""
     out = tmp_path / "c"
     assert run(["export", "--model", str(model), "--to", "c", "--out", str(out)]) == ExitCode.OK
     printed = capsys.readouterr().out
@@ -52,7 +52,7 @@ def test_text_is_written(model: Path, tmp_path: Path, capsys: pytest.CaptureFixt
 
 
 def test_nothing_is_overwritten_unasked(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """An export needs --force to be replaced, by a whole one; a folder of anything else stays, even the model's own."""
+    """An export needs --force to be replaced, as a whole; any other folder is unchanged, even the model's own."""
     out = tmp_path / "out"
     args = ["export", "--model", str(model), "--to", "c", "--out", str(out)]
     assert run(args) == ExitCode.OK
@@ -96,7 +96,7 @@ def test_wrong_calls(
     code: str,
     value: str,
 ) -> None:
-    """One line says what is wrong, and nothing is written."""
+    """The error is one line, and nothing is written."""
     out = tmp_path / "out"
     assert run(["export", "--model", str(model), "--out", str(out), *args]) == exit_code
     expect_error(capsys.readouterr().err, code, value)

@@ -1,4 +1,4 @@
-"""`ckh help` shows the pages of docs/."""
+"""`ckh help` prints the pages of docs/."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ def test_all_pages_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
 
 @pytest.mark.parametrize("name", ["gpu", "predict"])
 def test_a_page_is_printed_as_it_is(name: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """Where stdout is no terminal, Markdown stays."""
+    """If stdout is not a terminal, Markdown is kept."""
     assert run(["help", name]) == ExitCode.OK
     assert capsys.readouterr().out == PAGES[name]
 
 
 def test_a_page_is_laid_out_at_a_terminal(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    """Lines fit its width, and marks of Markdown are gone."""
+    """Lines fit its width, and Markdown marks are removed."""
     monkeypatch.setattr(help_command, "sys", SimpleNamespace(stdout=SimpleNamespace(isatty=lambda: True)))
     monkeypatch.setenv("COLUMNS", "60")
     assert run(["help", "ci"]) == ExitCode.OK
@@ -43,6 +43,6 @@ def test_a_page_is_laid_out_at_a_terminal(monkeypatch: pytest.MonkeyPatch, capsy
 
 @pytest.mark.parametrize(("topic", "hint"), [("reliabilty", "reliability"), ("bench", "ckh bench --help")])
 def test_an_unknown_topic_is_refused(topic: str, hint: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """With the nearest page, or where a command's help is."""
+    """The hint has the nearest page, or names a command's --help."""
     assert run(["help", topic]) == ExitCode.USAGE
     expect_error(capsys.readouterr().err, "unknown-name", topic, hint)

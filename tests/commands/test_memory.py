@@ -1,4 +1,4 @@
-"""Peak memory of the commands by the number of rows: what a further row may take."""
+"""Peak memory of the commands by the number of rows: limits per additional row."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 SCRIPT = Path(__file__).parents[2] / "benchmarks" / "memory.py"
 FEW, MANY = 60_000, 240_000
 QUICK = ("--folds", "0", "--trees", "2", "--targets", "tflops", "--jobs", "1")
-# Bytes a row, of which the 200,000 rows that LightGBM samples are a part.
-# Before rows were compact and came in blocks it was 1,700, 3,800 and 4,200.
+# Bytes per row, including a part of the 200,000 rows sampled by LightGBM. Before rows were compact and read in blocks
+# it was 1,700, 3,800 and 4,200.
 MOST = {"train": 3000, "evaluate": 1500}
-# Rows of several blocks of 8 MB, and what a further row may take of memory whose use differs from run to run.
+# Rows of several blocks of 8 MB, and the limit per additional row, as memory use varies between runs.
 SOME_BLOCKS, MORE_BLOCKS, MOST_CONVERTED = 200_000, 600_000, 40
 JOURNALS, MOST_OF_JOURNALS = (100_000, 300_000), 1.1
-# The most that was in use at a time, in bytes.
+# Maximum memory in use at a time, in bytes.
 IN_USE = """
 import sys, tracemalloc
 import pyarrow
@@ -44,7 +44,7 @@ def script() -> ModuleType:
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module  # dataclasses look themselves up
+    sys.modules[spec.name] = module  # dataclasses look it up
     spec.loader.exec_module(module)
     return module
 
@@ -52,7 +52,7 @@ def script() -> ModuleType:
 def least_peaks(
     script: Any, sources: list[Path], options: tuple[str, ...], is_enough: Callable[[list[float]], bool]
 ) -> list[float]:
-    """Peak memory of converting each source in MB, the least of up to three runs, as it varies by some MB."""
+    """Peak memory of converting each source in MB, the minimum of up to three runs, as it varies by some MB."""
     least = [math.inf] * len(sources)
     for attempt in range(3):
         for place, source in enumerate(sources):
@@ -66,7 +66,7 @@ def least_peaks(
 @pytest.mark.slow
 @pytest.mark.parametrize("to", ["parquet", "csv"])
 def test_convert_takes_as_much_for_any_number_of_rows(script: Any, tmp_path: Path, to: str) -> None:
-    """Three times the rows take the same memory, whatever they are written as."""
+    """Three times the rows need the same memory, in any output format."""
     sizes = (SOME_BLOCKS, MORE_BLOCKS)
     for rows in sizes:
         script.write_amd_csv(tmp_path / f"{rows}.csv", rows)
@@ -83,7 +83,7 @@ def test_convert_takes_as_much_for_any_number_of_rows(script: Any, tmp_path: Pat
 
 @pytest.mark.slow
 def test_convert_takes_as_much_for_a_journal_of_any_length(script: Any, tmp_path: Path) -> None:
-    """Three times the rows of a journal take a tenth more at most, of freed memory in pieces; it was 70 % more."""
+    """Three times the rows of a journal need at most a tenth more, of freed memory in fragments; it was 70 % more."""
     for rows in JOURNALS:
         script.write_journal(tmp_path / f"{rows}.jsonl", rows)
     sources = [tmp_path / f"{rows}.jsonl" for rows in JOURNALS]
@@ -93,7 +93,7 @@ def test_convert_takes_as_much_for_a_journal_of_any_length(script: Any, tmp_path
 
 @pytest.mark.slow
 def test_convert_keeps_nothing_of_a_journals_rows(script: Any, tmp_path: Path) -> None:
-    """A further row of a journal takes next to nothing of what is in use at a time, in Python, NumPy and Arrow."""
+    """An additional row of a journal adds next to nothing to the memory in use, in Python, NumPy and Arrow."""
     used = []
     for rows in JOURNALS:
         script.write_journal(tmp_path / "journal.jsonl", rows)
@@ -106,7 +106,7 @@ def test_convert_keeps_nothing_of_a_journals_rows(script: Any, tmp_path: Path) -
 
 @pytest.mark.slow
 def test_what_a_row_takes(script: Any, tmp_path: Path) -> None:
-    """Four times the rows take no more than a stated number of bytes for each further one, in train and evaluate."""
+    """Four times the rows need no more than a stated number of bytes per additional row, in train and evaluate."""
     few, many = (script.measure(tmp_path, rows, tuple(MOST), QUICK) for rows in (FEW, MANY))
     for command, most in MOST.items():
         slope = (many[command].peak_mb - few[command].peak_mb) * 2**20 / (MANY - FEW)

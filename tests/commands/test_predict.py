@@ -1,4 +1,4 @@
-"""`ckh predict` as it is called."""
+"""`ckh predict` on the command line."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ HEAVY = ("lightgbm", "pandas", "sklearn", "pyarrow", "scipy", "joblib")
 
 @pytest.fixture(autouse=True)
 def nothing_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """No model but those of the test: not the user's, not those that ship."""
+    """Only the test's models: not the user's, not the shipped ones."""
     (tmp_path / "models").mkdir()
     monkeypatch.setenv("CKH_MODELS", str(tmp_path / "models"))
     monkeypatch.setenv("CKH_DATA_DIR", str(tmp_path / "user"))
@@ -43,13 +43,13 @@ def nothing_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def model(tmp_path: Path) -> Path:
-    """A small model where models are looked for."""
+    """A small model in the search path."""
     (tmp_path / "models").mkdir(exist_ok=True)
     return saved(tmp_path / "models" / "mine")
 
 
 def rows(model: Path, **sizes: Any) -> list[list[Ranked]]:
-    """What the model says of the whole pool, where those that were measured are first: a list for each score."""
+    """The model's ranking of the whole pool, measured kernels first: a list for each score."""
     defaults: dict[str, Any] = {"n": 1, "c": 64, "k": 64, "g": 1, "hi": 28, "wi": 28, "y": 3, "x": 3}
     problem = ConvProblem(Direction.FORWARD, **(defaults | {"pad_h": 1, "pad_w": 1} | sizes))
     pool, measured = conv_pool(Direction.FORWARD, HOST, problem.ndim), set(kernels())
@@ -75,7 +75,7 @@ def fails(capsys: pytest.CaptureFixture[str], code: ExitCode, *args: str) -> str
 
 
 def test_the_table_has_the_best_kernels(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """With nothing but --model: the defaults in words, where the model was measured, and the best five."""
+    """With only --model: the defaults, the device of the measurements, and the best five."""
     assert run(["predict", "--model", str(model)]) == ExitCode.OK
     stdout, stderr = capsys.readouterr()
     lines = stdout.splitlines()
@@ -92,7 +92,7 @@ def test_the_table_has_the_best_kernels(model: Path, capsys: pytest.CaptureFixtu
 
 
 def test_json_has_the_complete_kernels(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The model is found by itself; all 300 kernels come once, with the numbers of the model."""
+    """The model is found automatically; all 300 kernels are listed once, with the model's predictions."""
     assert run(["predict", "--c", "128", "--n", "4", "--top", "999", "--json"]) == ExitCode.OK
     document = json.loads(capsys.readouterr().out)
     assert (document["model"], document["arch"], document["device"]) == (str(model), "host", "a test")
@@ -117,7 +117,7 @@ def test_json_has_the_complete_kernels(model: Path, capsys: pytest.CaptureFixtur
 
 
 def test_speeds_that_do_not_fall_are_explained(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Where the predicted TFLOPS are not in the order of the ranking a line says why, and JSON says so."""
+    """If the predicted TFLOPS are not in the order of the ranking a line and a JSON field explain it."""
     speeds = [one.tflops or 0 for one in ranked(model)]
     assert speeds != sorted(speeds, reverse=True)
     fall = next(count for count in range(1, len(speeds)) if speeds[count] > speeds[count - 1]) + 1
@@ -131,7 +131,7 @@ def test_speeds_that_do_not_fall_are_explained(model: Path, capsys: pytest.Captu
 def test_a_table_of_many_problems_explains_its_speeds(
     model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Below it stand the lines of one problem: speeds that do not fall, and problems without any."""
+    """Its footnotes are those of a single problem: speeds that do not fall, and problems without any."""
     path = tmp_path / "problems.csv"
     for channels, lines in (("64", (False, True)), ("8000000", (True, False))):
         path.write_text(f"N,C,K,Hi,Wi,Y,X\n1,{channels},8,14,14,1,1\n", encoding="utf-8")
@@ -144,7 +144,7 @@ def test_a_table_of_many_problems_explains_its_speeds(
 def test_far_outside_of_the_training_data_no_speed_is_predicted(
     model: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Kernels are ranked, but for a size beyond 8 times the model's largest threshold there is no time, and why."""
+    """Kernels are ranked, but a size beyond 8 times the model's largest threshold has no time, with the reason."""
     largest = load_model(model).reach["c"]
     inside, outside = int(8 * largest), int(8 * largest) + 1
     for c, is_told in ((inside, True), (outside, False)):
@@ -180,7 +180,7 @@ def test_far_outside_of_the_training_data_no_speed_is_predicted(
 def test_what_is_left_out_has_defaults(
     model: Path, args: str, problem: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """K is C, width is height, padding keeps the size, and 3D follows from a depth."""
+    """K is C, width is height, padding keeps the size, and a depth implies 3D."""
     assert run(["predict", *args.split(), "--json", "--top", "1"]) == ExitCode.OK
     document = json.loads(capsys.readouterr().out)
     layout = "ndhwgc" if problem.startswith("3d") else "nhwgc"
@@ -245,14 +245,14 @@ def test_many_problems_have_one_ranking_each(
 def test_what_makes_no_sense_is_refused(
     model: Path, args: str, code: str, values: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """One line with what is wrong, and the exit code of wrong usage."""
+    """The error is one line, with the exit code of wrong usage."""
     exit_code = ExitCode.BAD_DATA if "nowhere" in args else ExitCode.USAGE
     expect_error(fails(capsys, exit_code, *args.split()), code, *values)
 
 
 @pytest.mark.parametrize("args", ["--c many", "--ndim 4", "--top 0", "--variant sideways", "--c 1.5"])
 def test_options_of_the_wrong_type(model: Path, args: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """What no option takes is wrong usage, too."""
+    """An invalid value of an option is wrong usage, too."""
     assert run(["predict", *args.split()]) == ExitCode.USAGE
     stdout, stderr = capsys.readouterr()
     assert stdout == ""
@@ -260,7 +260,7 @@ def test_options_of_the_wrong_type(model: Path, args: str, capsys: pytest.Captur
 
 
 def test_no_model_fits(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The models that exist are named; those of another architecture do not help where it must be measured."""
+    """The existing models are named; those of another architecture are not used if measurements are required."""
     amd_model(tmp_path / "models" / "bwd_data", NAMES_83)
     there = "grouped_conv bwd_data bf16 on gfx950, grouped_conv forward fp32 on host"
     wanted = "grouped_conv bwd_weight fp32 on host"
@@ -270,7 +270,7 @@ def test_no_model_fits(model: Path, tmp_path: Path, capsys: pytest.CaptureFixtur
 
 
 def test_other_models_that_fit_are_named(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Below the model in the table, and in JSON; a model that was named with --model has no others."""
+    """They are below the model in the table, and in JSON; a model named with --model has no others."""
     shipped = saved(tmp_path / "shipped" / "models" / "zwei")
     assert run(["predict"]) == ExitCode.OK
     lines = capsys.readouterr().out.splitlines()
@@ -286,7 +286,7 @@ def test_other_models_that_fit_are_named(model: Path, tmp_path: Path, capsys: py
 def test_miopen_answers_with_its_own_defaults(
     arch: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """With no other option than the operation and the architecture there is an answer, in fp32."""
+    """With only the operation and the architecture there is an answer, in fp32."""
     monkeypatch.undo()
     assert run(["predict", "--op", "miopen_conv", "--arch", arch, "--json"]) == ExitCode.OK
     document = json.loads(capsys.readouterr().out)
@@ -295,7 +295,7 @@ def test_miopen_answers_with_its_own_defaults(
 
 
 def test_a_model_for_something_else_is_not_used(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """--model must be for the direction and architecture that are asked for."""
+    """--model must be for the requested direction and architecture."""
     named = ("--model", str(model))
     error = fails(capsys, ExitCode.USAGE, *named, "--variant", "bwd_data")
     expect_error(error, "model-mismatch", "forward fp32 on host", "bwd_data fp32 on host")
@@ -304,7 +304,7 @@ def test_a_model_for_something_else_is_not_used(model: Path, capsys: pytest.Capt
 
 
 def test_no_kernel_applies(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A dtype without kernels is an exit code of its own."""
+    """A dtype without kernels has its own exit code."""
     path = model / "feature_spec.json"
     path.write_text(path.read_text(encoding="utf-8").replace('"fp32"', '"fp16"'), encoding="utf-8")
     message = fails(capsys, ExitCode.NO_KERNEL, "--model", str(model))
@@ -312,7 +312,7 @@ def test_no_kernel_applies(model: Path, capsys: pytest.CaptureFixture[str]) -> N
 
 
 def test_some_of_many_problems_have_no_kernel(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Those that have are printed all the same, and the exit code tells of the others."""
+    """The other problems are printed nevertheless, and the exit code shows that some have none."""
     amd_model(tmp_path / "forward", NAMES_83)
     good = "conv_forward_bf16_nhwgc_2d_n1_c64_k64_g1_i28x28_f3x3_s1x1_p1x1_d1x1"
     path = tmp_path / "layers.txt"
@@ -326,20 +326,20 @@ def test_some_of_many_problems_have_no_kernel(tmp_path: Path, capsys: pytest.Cap
 
 @pytest.mark.parametrize("name", ["feature_spec.json", "model_rank.lgbm.gz", "model_tflops.lgbm.gz"])
 def test_a_damaged_model_is_named(model: Path, name: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """Half of a file is an error that names it, not a guess."""
+    """A truncated file is an error that names it."""
     path = model / name
     path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
     assert name in fails(capsys, ExitCode.BAD_DATA, "--model", str(model))
 
 
 def test_a_missing_model_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The folder that does not exist stands in the message."""
+    """The message has the missing folder."""
     folder = tmp_path / "none"
     expect_error(fails(capsys, ExitCode.BAD_DATA, "--model", str(folder)), "no-model", folder)
 
 
 def test_predicting_imports_numpy_alone(model: Path) -> None:
-    """In a process of its own, none of the heavy libraries is loaded for a prediction."""
+    """In a separate process, no heavy library is loaded for a prediction."""
     code = f"""
 import sys
 from ckh.cli import run
@@ -378,7 +378,7 @@ def test_some_of_many_problems_may_be_skipped(tmp_path: Path, capsys: pytest.Cap
 
 
 def test_models_of_times_and_bandwidths_are_shown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A folder of AMD's with three models shows the ms and GB/s of two of them, as LightGBM predicts them."""
+    """AMD's folder with three models has the ms and GB/s of two of them, as predicted by LightGBM."""
     folder = tmp_path / "forward"
     booster = amd_model(folder, NAMES_83, targets=["tflops", "latency", "bandwidth"], log_targets=["tflops"])
     for target in ("latency", "bandwidth"):

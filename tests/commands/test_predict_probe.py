@@ -1,4 +1,4 @@
-"""`ckh predict --probe` measures on this machine, remembers, and says what it knows."""
+"""`ckh predict --probe`: measures on this machine, stores the results, and reports them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SMALL = ("--n", "1", "--c", "16", "--hi", "8")
 
 @pytest.fixture(autouse=True)
 def nothing_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A small model, and nothing that was measured before."""
+    """A small model, and no earlier measurements."""
     (tmp_path / "models").mkdir()
     saved(tmp_path / "models" / "mine")
     monkeypatch.setenv("CKH_MODELS", str(tmp_path / "models"))
@@ -39,7 +39,7 @@ def predict(capsys: pytest.CaptureFixture[str], *args: str) -> dict[str, Any]:
 def test_probing_measures_the_first_choices_and_the_next_call_knows(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Two kernels are compiled and timed here; later they are in front, by their times, and nothing is measured."""
+    """Two kernels are compiled and timed here; later they come first, by their times, and nothing is measured."""
     before = predict(capsys, *SMALL, "--top", "300")
     assert before["measured"] is None
     names = [one["kernel"] for one in before["kernels"]]
@@ -50,7 +50,7 @@ def test_probing_measures_the_first_choices_and_the_next_call_knows(
     assert all(0 < time < 1000 for time in times.values())
     rest = [one["kernel"] for one in probed["kernels"][2:]]
     assert [one["kernel"] for one in probed["kernels"][:2]] == sorted(names[:2], key=times.__getitem__)
-    assert [name for name in rest if name not in alike] == names[2:]  # what was not measured of a tie is a row again
+    assert [name for name in rest if name not in alike] == names[2:]  # unmeasured kernels of a tie are rows again
     assert [one["measured_latency_ms"] for one in probed["kernels"][:3]] == [*sorted(times.values()), None]
 
     def no_measuring(*_: object) -> None:
@@ -74,7 +74,7 @@ def test_solvers_cannot_be_probed(capsys: pytest.CaptureFixture[str], monkeypatc
 
 
 def test_a_model_of_another_machine_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """There is no gfx950 here: one line, and nothing is remembered."""
+    """There is no gfx950 here: the error is one line, and nothing is stored."""
     amd_model(tmp_path / "forward", NAMES_83)
     args = ["predict", "--model", str(tmp_path / "forward"), "--c", "64", "--probe", "2"]
     assert run(args) == ExitCode.NO_DEVICE

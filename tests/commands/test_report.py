@@ -1,4 +1,4 @@
-"""`ckh report` as it is called."""
+"""`ckh report` on the command line."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def data() -> str:
 
 
 def test_a_home_that_cannot_be_written_is_no_matter(data: str) -> None:
-    """What draws keeps its own cache there, and would say much about it."""
+    """Matplotlib keeps its own cache there, and would print long warnings."""
     environment = {**os.environ, "HOME": "/proc/1/none", "MPLCONFIGDIR": ""}
     command = [sys.executable, "-m", "ckh", "report", data, "--out", "page.html"]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
@@ -58,7 +58,7 @@ def start(folder: str, kernels_of_run: str = "all") -> Writer:
 
 
 def rows(count: int) -> list[ResultRow]:
-    """Results of three problems, a minute apart, every seventh a failure; the first twelve were measured again."""
+    """Results of three problems, a minute apart, every seventh a failure; the first twelve were remeasured."""
     made = []
     for i in range(count):
         problem, kernel = problems()[2 + i % 3], kernels()[i // 3]
@@ -94,7 +94,7 @@ def figures(stdout: str) -> list[str]:
 
 @pytest.mark.slow
 def test_a_dataset(data: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """The page and the pictures are written, and not replaced but with --force."""
+    """The page and the pictures are written, and replaced only with --force."""
     args = ["report", data, "--plots", "pictures", "--json"]
     assert run(args) == ExitCode.OK
     names = figures(capsys.readouterr().out)
@@ -108,7 +108,7 @@ def test_a_dataset(data: str, capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_a_run(capsys: pytest.CaptureFixture[str]) -> None:
-    """What a journal holds: progress of the plan, and drift of what was measured again."""
+    """It has the progress of the plan, and the drift of remeasured pairs."""
     writer = start("run")
     writer.add(*rows(60))
     for i, ms in enumerate((1.0, 1.0, 1.1)):
@@ -132,7 +132,7 @@ def test_a_run(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_a_search(capsys: pytest.CaptureFixture[str]) -> None:
-    """The best found against measurements; the place of the best is that of the least time."""
+    """The best time by number of measurements; the position of the best is that of the minimum time."""
     writer = start("search", "search:anneal")
     found = [one for one in rows(60) if one.problem == problems()[2].canonical() and not one.remeasured]
     writer.add(*found)
@@ -146,7 +146,7 @@ def test_a_search(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_a_run_is_watched_until_it_ends(capsys: pytest.CaptureFixture[str]) -> None:
-    """The page is written again while rows come, asks to be read again, and is finished when the run is."""
+    """The page is rewritten as rows arrive, reloads itself, and is final when the run ends."""
     writer = start("run")
     writer.add(*rows(6))
     pages: list[str] = []
@@ -173,7 +173,7 @@ def test_a_run_is_watched_until_it_ends(capsys: pytest.CaptureFixture[str]) -> N
 
 @pytest.mark.slow
 def test_models(data: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """One is judged, two are compared; the heat map has the sizes that were chosen."""
+    """One is evaluated, two are compared; the heat map has the requested sizes."""
     for name in ("old", "new"):
         silent(saved(Path(name)))
     assert (
@@ -223,7 +223,7 @@ def test_models(data: str, capsys: pytest.CaptureFixture[str]) -> None:
 def test_what_does_not_go_is_said(
     args: list[str], code: str, value: str, data: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """In one line, before anything is written."""
+    """The error is one line, before anything is written."""
     silent(saved(Path("old")))
     assert run(["report", *args]) == ExitCode.USAGE
     expect_error(capsys.readouterr().err, code, value)
@@ -233,14 +233,14 @@ def test_what_does_not_go_is_said(
 def test_without_matplotlib_the_extra_is_named(
     data: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The library that draws is an extra."""
+    """Matplotlib is an optional dependency."""
     monkeypatch.setattr("importlib.util.find_spec", lambda _name: None)
     assert run(["report", data]) == ExitCode.USAGE
     expect_error(capsys.readouterr().err, "not-installed", "ckh[report]")
 
 
 def test_an_empty_folder_is_nothing(capsys: pytest.CaptureFixture[str]) -> None:
-    """What is neither run, model nor dataset is bad data."""
+    """A folder that is neither run, model nor dataset is bad data."""
     Path("empty").mkdir()
     assert run(["report", "empty"]) == ExitCode.BAD_DATA
     expect_error(capsys.readouterr().err, "unknown-format", "empty")

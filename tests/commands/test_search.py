@@ -1,4 +1,4 @@
-"""`ckh search` as it is called: asking models, measuring real kernels of the host, bad options."""
+"""`ckh search` on the command line: by models, by measuring real host kernels, bad options."""
 
 from __future__ import annotations
 
@@ -40,13 +40,13 @@ GEMM = ["--m", "32", "--n", "64", "--k", "64"]
 
 @pytest.fixture(scope="session")
 def kernel_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where kernels are compiled to, once for all tests."""
+    """Cache folder of compiled kernels, shared by all tests."""
     return tmp_path_factory.mktemp("search-cache")
 
 
 @pytest.fixture(autouse=True)
 def alone(tmp_path: Path, kernel_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """No models but those of the test, small spaces, and an empty current folder."""
+    """Only the test's models, small spaces, and an empty current folder."""
     monkeypatch.setenv("CKH_CACHE_DIR", str(kernel_cache))
     (tmp_path / "models").mkdir()
     monkeypatch.setenv("CKH_MODELS", str(tmp_path / "models"))
@@ -60,20 +60,20 @@ def alone(tmp_path: Path, kernel_cache: Path, monkeypatch: pytest.MonkeyPatch) -
 
 @pytest.fixture
 def model(tmp_path: Path) -> Path:
-    """A small model of forward convolutions where models are looked for."""
+    """A small model of forward convolutions in the search path."""
     (tmp_path / "models").mkdir(exist_ok=True)
     return saved(tmp_path / "models" / "mine")
 
 
 def document(capsys: pytest.CaptureFixture[str], *args: str, code: ExitCode = ExitCode.OK) -> dict[str, Any]:
-    """The one JSON document of a search."""
+    """The JSON document of a search."""
     assert run(["search", *args, "--json"]) == code
     parsed: dict[str, Any] = json.loads(capsys.readouterr().out)
     return parsed
 
 
 def fails(capsys: pytest.CaptureFixture[str], code: ExitCode, *args: str) -> str:
-    """The lines on stderr of a search that fails with one error, prints no result and writes nothing."""
+    """The stderr lines of a search that fails with one error, prints no result and writes nothing."""
     assert run(["search", *args]) == code
     stdout, stderr = capsys.readouterr()
     assert stdout == ""
@@ -84,12 +84,12 @@ def fails(capsys: pytest.CaptureFixture[str], code: ExitCode, *args: str) -> str
 
 
 def measured(out: str = "run") -> list[ResultRow]:
-    """The rows of a run that are no second time of a kernel."""
+    """Rows of a run, except remeasurements."""
     return [row for row in read_journal(Path(out)).rows if not row.remeasured]
 
 
 def test_a_model_alone_finds_the_best_of_all(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The best is no worse than what predict says; all kernels that are told are legal; nothing is written."""
+    """The best is at least as good as predict's; all listed kernels are legal; nothing is written."""
     found = document(capsys, *SMALL, "--top", "60")
     assert run(["predict", *SMALL, "--top", "1", "--json"]) == ExitCode.OK
     predicted = json.loads(capsys.readouterr().out)["kernels"][0]
@@ -105,7 +105,7 @@ def test_a_model_alone_finds_the_best_of_all(model: Path, capsys: pytest.Capture
 
 
 def test_the_table_has_the_best_kernels(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Without --json the best kernels stand in a table with their complete names, under what was searched."""
+    """Without --json the best kernels are a table with complete names, below the searched space."""
     args = [*SMALL, "--top", "3"]
     found = document(capsys, *args)
     assert run(["search", *args]) == ExitCode.OK
@@ -118,7 +118,7 @@ def test_the_table_has_the_best_kernels(model: Path, capsys: pytest.CaptureFixtu
 
 
 def test_a_search_says_what_its_speeds_are(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """As predict: that they do not fall with the ranking, and that there is none far outside of the training data."""
+    """As in predict: speeds that do not fall with the ranking, and none far outside of the training data."""
     for args, is_far in ((SMALL, False), (["--c", "8000000", "--k", "8"], True)):
         found = document(capsys, *args, "--top", "60")
         speeds = [one["tflops"] for one in found["kernels"]]
@@ -136,7 +136,7 @@ def test_a_search_says_what_its_speeds_are(model: Path, capsys: pytest.CaptureFi
     "option", ["--strategy local", "--evaluations 9", "--seed 1", "--budget 10m", "--out run", "--cold", "--measure"]
 )
 def test_options_of_measuring_name_its_command(model: Path, option: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """A model scores everything: the hint names the command that has the option, as for --measure of earlier days."""
+    """A model scores everything: the hint names the command with the option, also for the earlier --measure."""
     error = fails(capsys, ExitCode.USAGE, *SMALL, *option.split())
     expect_error(error, "inapplicable-option", option.split(maxsplit=1)[0], "ckh search measure")
 
@@ -152,7 +152,7 @@ def test_options_of_measuring_name_its_command(model: Path, option: str, capsys:
     ],
 )
 def test_earlier_spellings_name_those_of_today(args: str, now: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """One line says what to write instead."""
+    """One line has the new spelling."""
     assert now in fails(capsys, ExitCode.USAGE, *args.split())
 
 
@@ -163,7 +163,7 @@ def test_options_of_a_subcommand_come_after_it(option: str, capsys: pytest.Captu
 
 
 def test_no_model_means_measuring(capsys: pytest.CaptureFixture[str]) -> None:
-    """Without a model there is nothing to ask; the hint says what to do."""
+    """The hint names the command that needs no model."""
     assert run(["search", *GEMM]) == ExitCode.BAD_DATA
     err = capsys.readouterr().err
     expect_error(err, "no-model", "gemm_universal fp32 on host", "ckh search measure")
@@ -191,7 +191,7 @@ def test_measuring_journals_what_convert_reads(model: Path, capsys: pytest.Captu
 
 @pytest.mark.slow
 def test_the_first_choice_is_measured_first_and_compared(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """With a model the search begins with what predict says, and prints its time by that of the best."""
+    """With a model the search begins with predict's first choice, and prints its time relative to the best."""
     found = document(capsys, "measure", *SMALL, "--evaluations", "3", "--top", "1", "--out", "run")
     assert run(["predict", *SMALL, "--top", "1", "--json"]) == ExitCode.OK
     first = json.loads(capsys.readouterr().out)["kernels"][0]
@@ -206,7 +206,7 @@ def test_the_first_choice_is_measured_first_and_compared(model: Path, capsys: py
 
 
 def test_a_gemm_is_measured_without_a_model(capsys: pytest.CaptureFixture[str]) -> None:
-    """No model is needed: it is said, nothing is compared, and the table's last line is the next command."""
+    """Without a model there is a note and no comparison, and the table's last line is the next command."""
     assert run(["search", "measure", *GEMM, "--evaluations", "2", "--strategy", "local", "--out", "run"]) == ExitCode.OK
     out, err = capsys.readouterr()
     expect_values(err, "gemm_universal fp32 on host")
@@ -218,7 +218,7 @@ def test_a_gemm_is_measured_without_a_model(capsys: pytest.CaptureFixture[str]) 
 
 
 def test_failures_cost_as_much(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    """With kernels that do not compile there are as many rows as the budget, and the exit code is that of no kernel."""
+    """If kernels do not compile there are as many rows as evaluations, and the exit code of no kernel."""
     failing = Path("cxx")
     simplest = '*--version*) echo "cxx 1.0";; */least.cpp*) exec g++ "$@";;'
     failing.write_text(f'#!/bin/sh\ncase "$*" in {simplest} *) echo "error: no" >&2; exit 1;; esac\n')
@@ -236,7 +236,7 @@ def test_failures_cost_as_much(capsys: pytest.CaptureFixture[str], monkeypatch: 
 def test_what_another_search_wrote_meanwhile_is_kept(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A folder that was empty when the search began and is not when it would measure is refused, and as it was."""
+    """A folder that was empty when the search began, but is not when it would measure, is refused and unchanged."""
     monkeypatch.setattr(journal_module, "JournalWriter", writer_behind_another)
     assert run(["search", "measure", *SMALL, "--evaluations", "3", "--out", "run"]) == ExitCode.USAGE
     expect_error(capsys.readouterr().err, "written-meanwhile", "run/journal.jsonl")
@@ -247,7 +247,7 @@ def test_what_another_search_wrote_meanwhile_is_kept(
 def test_an_interrupted_search_keeps_its_rows(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Ctrl-C after two kernels ends with code 130, both rows, and the best of them as they were measured."""
+    """Ctrl-C after two kernels gives code 130, both rows, and the better of them as measured."""
     measure = Measurer.measure
     done: list[ResultRow] = []
 
@@ -272,7 +272,7 @@ def test_an_interrupted_search_keeps_its_rows(
 def test_kernels_that_will_follow_are_compiled_together(
     jobs: int, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Three compilers get what is asked for and the next two, one gets each alone; the same kernels are measured."""
+    """Three compilers get the requested kernel and the next two, one gets each alone; the same kernels are measured."""
     build = KernelBuilder.build
     together: list[list[Kernel]] = []
 
@@ -290,12 +290,12 @@ def test_kernels_that_will_follow_are_compiled_together(
 
 @pytest.mark.slow
 def test_time_ends_a_search(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    """When the time is used up nothing more is proposed, the best are compared all the same, and the code is 0."""
+    """When the time is used up, the search ends, the best are still compared, and the code is 0."""
     measure = Measurer.measure
     done: list[ResultRow] = []
 
     class AfterOne(Stop):
-        """Its time is over after one measurement."""
+        """A stop condition that is true after one measurement."""
 
         def __init__(self, budget_s: float | None = None) -> None:
             super().__init__()
@@ -318,13 +318,13 @@ def test_time_ends_a_search(capsys: pytest.CaptureFixture[str], monkeypatch: pyt
 
 
 def test_no_time_at_all(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    """A search that ends before its first measurement says so, with the exit code of no kernel."""
+    """A search that ends before its first measurement reports it, with the exit code of no kernel."""
     assert run(["search", "measure", *SMALL, "--budget", "0.000001s", "--out", "run"]) == ExitCode.NO_KERNEL
     expect_error(capsys.readouterr().err, "not-measured")
 
 
 def test_a_run_is_not_written_over(capsys: pytest.CaptureFixture[str]) -> None:
-    """A folder with something else for a journal is wrong usage, and it stays as it was."""
+    """A folder with a foreign journal is wrong usage, and unchanged."""
     Path("run").mkdir()
     Path("run/journal.jsonl").write_text("{}\n", encoding="utf-8")
     assert run(["search", "measure", *SMALL, "--out", "run"]) == ExitCode.USAGE
@@ -355,13 +355,13 @@ def test_a_run_is_not_written_over(capsys: pytest.CaptureFixture[str]) -> None:
 def test_what_makes_no_sense_is_refused(
     args: str, exit_code: ExitCode, code: str, values: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The error says what is wrong, with its exit code, and nothing is written."""
+    """Each is an error with its exit code, and nothing is written."""
     expect_error(fails(capsys, exit_code, *args.split()), code, *values)
 
 
 @pytest.mark.parametrize("args", ["--evaluations 0", "--top 0", "--strategy best", "--seed -1", "--device cuda"])
 def test_options_of_the_wrong_type(args: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """What no option takes is wrong usage, too."""
+    """An invalid value of an option is wrong usage, too."""
     assert run(["search", "measure", *args.split()]) == ExitCode.USAGE
     stdout, stderr = capsys.readouterr()
     assert stdout == ""
@@ -369,14 +369,14 @@ def test_options_of_the_wrong_type(args: str, capsys: pytest.CaptureFixture[str]
 
 
 def test_a_named_model_must_fit(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """--model is for its direction only, when asking and when measuring."""
+    """--model must be for the direction, both when scoring and when measuring."""
     for more in ([], ["measure"]):
         error = fails(capsys, ExitCode.USAGE, *more, "--model", str(model), "--variant", "bwd_data")
         expect_error(error, "model-mismatch", "forward fp32 on host", "bwd_data")
 
 
 def test_search_without_a_model_is_scored_by_the_estimate(capsys: pytest.CaptureFixture[str]) -> None:
-    """Where no model fits the estimate scores the whole space and says NOT MEASURED; --require measured refuses."""
+    """Without a model the estimate scores the whole space, marked NOT MEASURED; --require measured refuses."""
     words = ["search", "--m", "128", "--n", "512", "--k", "1024", "--arch", "gfx950", "--dtype", "bf16", "--top", "3"]
     assert run(words) == ExitCode.OK
     text = capsys.readouterr().out

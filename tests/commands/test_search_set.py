@@ -1,4 +1,4 @@
-"""`ckh search set` as it is called, and the commands that take the registry which it writes."""
+"""`ckh search set` on the command line, and the commands that read its registry."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A measured dataset, and a model of it where models are looked for."""
+    """A measured dataset, and a model of it in the search path."""
     monkeypatch.setenv("CKH_CACHE_DIR", str(tmp_path / "cache"))
     monkeypatch.setenv("CKH_MODELS", str(tmp_path / "models"))
     (tmp_path / "models").mkdir()
@@ -31,14 +31,14 @@ def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def document(capsys: pytest.CaptureFixture[str], *args: str) -> dict[str, Any]:
-    """The one JSON document of a command that works."""
+    """The JSON document of a successful command."""
     assert run([*args, "--json"]) == ExitCode.OK
     parsed: dict[str, Any] = json.loads(capsys.readouterr().out)
     return parsed
 
 
 def test_a_set_keeps_what_its_figures_say(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The mean and the worst efficiency are those of the best of its kernels on each measured problem."""
+    """Mean and worst efficiency are those of the best of its kernels on each measured problem."""
     found = document(capsys, "search", "set", "--size", "50", "--keep", "0.97", "--data", str(data))
     frame = measured().frame
     times = frame.assign(ms=np.where(frame["is_valid"], frame["latency_ms"], np.inf), problem=measured().problem_ids)
@@ -54,7 +54,7 @@ def test_a_set_keeps_what_its_figures_say(data: Path, capsys: pytest.CaptureFixt
 def test_the_registry_of_a_set_limits_what_follows(
     data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """`predict` ranks those kernels alone, as it would among all; `export` ships no other, `bench` takes no other."""
+    """`predict` ranks only those kernels, in the order among all; `export` and `bench` use no others."""
     registry, exported = tmp_path / "set.json", tmp_path / "c"
     found = document(capsys, "search", "set", "--size", "4", "--data", str(data), "--write-registry", str(registry))
     asked = ["predict", "--c", "16", "--hi", "7", "--top", "400"]
@@ -84,7 +84,7 @@ def test_the_registry_of_a_set_limits_what_follows(
 def test_what_cannot_be_meant_is_refused(
     args: list[str], code: str, value: str, data: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """One error, which says what is wrong, and the data as they were."""
+    """It is one error, and the data are unchanged."""
     before = data.read_bytes()
     assert run(["search", "set", *(str(data) if arg == "DATA" else arg for arg in args)]) == ExitCode.USAGE
     stdout, stderr = capsys.readouterr()

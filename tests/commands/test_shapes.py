@@ -1,4 +1,4 @@
-"""`ckh shapes`, and its lists where commands take problems."""
+"""`ckh shapes`, and its lists as the problems of other commands."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def document(capsys: pytest.CaptureFixture[str], *args: str) -> dict[str, Any]:
 
 
 def test_csv_where_nobody_looks(capsys: pytest.CaptureFixture[str]) -> None:
-    """Without a terminal the list is CSV with count, layers and the columns of a problem's identity."""
+    """Without a terminal the list is CSV with count, layers and the columns that identify a problem."""
     assert run(["shapes", *LLAMA]) == ExitCode.OK
     lines = capsys.readouterr().out.splitlines()
     assert lines[:2] == ["op,count,layers,dtype,layout,m,n,k,split_k", "gemm_universal,80,qkv,bf16,rcr,16,1280,8192,1"]
@@ -39,7 +39,7 @@ def test_csv_where_nobody_looks(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_document(capsys: pytest.CaptureFixture[str]) -> None:
-    """The document has each problem's share of the operations, which add up to one."""
+    """The document has each problem's share of the operations; shares sum to one."""
     found = document(capsys, "shapes", *LLAMA)
     assert [one["layers"] for one in found["problems"]] == [["qkv"], ["o"], ["gate_up"], ["down"], ["lm_head"]]
     assert sum(one["share"] for one in found["problems"]) == pytest.approx(1)
@@ -63,7 +63,7 @@ def test_a_written_list_is_read_again(tmp_path: Path, capsys: pytest.CaptureFixt
 
 
 def test_predict_reads_lists_and_sources(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """`--problems` takes the list, the ready model and stdin, and finds the operation."""
+    """`--problems` accepts the list, the ready model and stdin, and detects the operation."""
     out = tmp_path / "shapes.csv"
     listed = [one["problem"] for one in document(capsys, "shapes", *LLAMA, "--out", str(out))["problems"]]
     found = document(capsys, "predict", "--problems", str(out), "--arch", "gfx942", "--top", "1")
@@ -71,7 +71,7 @@ def test_predict_reads_lists_and_sources(tmp_path: Path, capsys: pytest.CaptureF
 
 
 def test_predict_reads_stdin(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    """- is stdin, read once although the operation is looked for in it first."""
+    """- is stdin, read once although the operation is detected from it first."""
     assert run(["shapes", *LLAMA]) == ExitCode.OK
     text = capsys.readouterr().out
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(text.encode())))
@@ -85,7 +85,7 @@ def test_predict_reads_stdin(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Cap
 def test_pipes_are_read_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A named pipe is a source, as <(zcat server.log.gz) is; devices and longer pipes are refused."""
+    """A named pipe is a source, like <(zcat server.log.gz); devices and longer pipes are refused."""
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
 
@@ -121,7 +121,7 @@ def test_pipes_are_read_once(
 def test_formats_that_are_not_read(
     content: bytes, code: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Packed and binary files, logs of JSON without shapes and half a JSON document are refused."""
+    """Packed and binary files, JSON logs without shapes and truncated JSON documents are refused."""
     path = tmp_path / "some.log"
     path.write_bytes(content)
     assert run(["shapes", str(path)]) == ExitCode.BAD_DATA
@@ -129,7 +129,7 @@ def test_formats_that_are_not_read(
 
 
 def test_bench_reads_a_model(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A plan on the host takes a log's shapes of the operation with most work, in the device's element type."""
+    """A plan on the host uses a log's shapes of the operation with the most work, in the device's element type."""
     log = tmp_path / "gemms.log"
     line = "hipblaslt-bench -m {m} -n 8 -k 64 --transA T --transB N --a_type f32_r --b_type f32_r\n"
     log.write_text("".join(line.format(m=m) for m in (16, 32, 16)), encoding="utf-8")
@@ -193,7 +193,7 @@ def test_a_table_at_a_terminal(monkeypatch: pytest.MonkeyPatch, capsys: pytest.C
     ],
 )
 def test_wrong_usage(args: list[str], code: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """What is wrong is one line with a code, and never exit code 1."""
+    """Each error is one line with a code, and never exit code 1."""
     assert run(["shapes", *args]) in (ExitCode.USAGE, ExitCode.BAD_DATA)
     expect_error(capsys.readouterr().err, code)
 
@@ -220,6 +220,6 @@ def test_bad_rows_of_a_list(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
 
 
 def test_an_operation_without_shapes(capsys: pytest.CaptureFixture[str]) -> None:
-    """A command's own operation that a source has nothing of is an error that says what is there."""
+    """If a source has no problem of a command's operation, the error lists those that it has."""
     assert run(["predict", "--op", "grouped_conv", "--problems", "llama3-8b"]) == ExitCode.BAD_DATA
     expect_error(capsys.readouterr().err, "no-problems", "grouped_conv", "llama3-8b", "gemm_universal")

@@ -1,4 +1,4 @@
-"""`ckh train` as it is called."""
+"""`ckh train` on the command line."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def data(tmp_path: Path) -> Path:
 
 @pytest.mark.slow
 def test_a_model_is_trained_and_judged(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A line for each target and the next command; the model has what was asked for, and no file of other targets."""
+    """There is a line for each target and the next command; the model has the requested targets, and no other files."""
     out = data.with_name("model")
     assert run(["train", "--data", str(data), "--out", str(out), "--seed", "7", *SMALL]) == ExitCode.OK
     text = capsys.readouterr().out
@@ -60,7 +60,7 @@ def test_a_model_is_trained_and_judged(data: Path, capsys: pytest.CaptureFixture
 
 
 def test_of_many_rows_some_problems_are_learned(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Whole problems are drawn by the seed, which is said and stands in the manifest."""
+    """Whole problems are sampled by the seed, which is reported and recorded in the manifest."""
     out = data.with_name("model")
     assert run(["train", "--data", str(data), "--out", str(out), "--sample", "130", *SMALL]) == ExitCode.OK
     said = "120 rows of 5 problems were drawn from the 336 rows of 14 problems of the data: --sample 130, --seed 42"
@@ -71,7 +71,7 @@ def test_of_many_rows_some_problems_are_learned(data: Path, capsys: pytest.Captu
 
 
 def test_json_is_what_the_folds_measured(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """One document with the numbers of the files that were written."""
+    """The document has the numbers of the written files."""
     out = data.with_name("model")
     assert run(["train", str(data), "--out", str(out), "--rank", "lambdarank", "--json", *SMALL]) == ExitCode.OK
     document = json.loads(capsys.readouterr().out)
@@ -87,7 +87,7 @@ def test_json_is_what_the_folds_measured(data: Path, capsys: pytest.CaptureFixtu
 
 
 def test_directions_are_chosen(data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Data of two directions need --variant; with it the model is of that one."""
+    """Data of two directions need --variant; the model is then of that direction."""
     other = tmp_path / "other.parquet"
     write_dataset(measured(Direction.BWD_DATA), other)
     out = tmp_path / "model"
@@ -103,7 +103,7 @@ def test_directions_are_chosen(data: Path, tmp_path: Path, capsys: pytest.Captur
 
 @pytest.mark.slow
 def test_only_force_replaces_a_model(data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A model stays unless --force is given."""
+    """A model is unchanged unless --force is given."""
     out = saved(tmp_path / "model")
     before = (out / "feature_spec.json").read_bytes()
     args = ["train", str(data), "--out", str(out), *SMALL]
@@ -116,7 +116,7 @@ def test_only_force_replaces_a_model(data: Path, tmp_path: Path, capsys: pytest.
 
 @pytest.mark.parametrize("force", [[], ["--force"]])
 def test_what_is_no_model_is_never_replaced(data: Path, force: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    """A folder of other things and a file stay as they are, even with --force."""
+    """Other folders and files are unchanged, even with --force."""
     folder = data.with_name("thesis")
     folder.mkdir()
     (folder / "thesis.tex").write_text("precious", encoding="utf-8")
@@ -163,7 +163,7 @@ def test_data_that_cannot_be_read(data: Path, damage: str, capsys: pytest.Captur
 def test_options_that_make_no_sense(
     data: Path, args: list[str], code: str, value: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Wrong usage is an error before anything is trained."""
+    """Wrong usage is an error before training."""
     assert run(["train", str(data), "--out", str(data.with_name("model")), *args]) == ExitCode.USAGE
     stdout, stderr = capsys.readouterr()
     assert stdout == ""
@@ -175,7 +175,7 @@ def test_options_that_make_no_sense(
 def test_too_few_folds_are_refused_before_data_are_read(
     tmp_path: Path, folds: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Data that cannot be read are not even looked for."""
+    """Unreadable data are not even opened."""
     assert run(["train", str(tmp_path / "none.parquet"), "--out", "x", "--folds", folds]) == ExitCode.USAGE
     expect_error(capsys.readouterr().err, "out-of-range", f"--folds {folds}")
 
@@ -183,7 +183,7 @@ def test_too_few_folds_are_refused_before_data_are_read(
 def test_an_interrupted_training_says_what_is_kept(
     data: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Nothing but what was there before; threads wait asleep unless the user says otherwise."""
+    """Only the previous contents; threads sleep while waiting unless the user requests otherwise."""
     monkeypatch.setenv("OMP_WAIT_POLICY", "active")
     monkeypatch.setattr("ckh.learn.training.train.train", _interrupt)
     args = ["train", str(data), "--out", str(data.with_name("model")), *SMALL]
@@ -214,7 +214,7 @@ def test_nothing_to_train_on(tmp_path: Path, capsys: pytest.CaptureFixture[str])
 def test_data_that_nothing_can_be_learned_from(
     tmp_path: Path, damage: str, code: str, value: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """One row, and rows without TFLOPS, are refused in one line that says so; no model is written."""
+    """One row, and rows without TFLOPS, are refused in one line; no model is written."""
     valid = measured().valid()
     frame = valid.frame.iloc[:1] if damage == "one row" else valid.frame.assign(tflops=float("nan"))
     write_dataset(type(valid)(frame.reset_index(drop=True)), tmp_path / "data.parquet")
@@ -229,7 +229,7 @@ def test_data_that_nothing_can_be_learned_from(
 
 
 def test_data_of_another_operation(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Data of another operation than the one that was asked for are not trained on."""
+    """Data of another operation than the requested one are refused."""
     write_dataset(measured(), tmp_path / "data.parquet")
     args = ["train", str(tmp_path / "data.parquet"), "--out", str(tmp_path / "model"), *SMALL]
     assert run([*args, "--op", "gemm_universal"]) == ExitCode.BAD_DATA
@@ -238,14 +238,14 @@ def test_data_of_another_operation(tmp_path: Path, capsys: pytest.CaptureFixture
 
 
 def test_data_of_an_unknown_operation(tmp_path: Path) -> None:
-    """Rows of an operation that ckh does not have are no dataset."""
+    """Rows of an operation that ckh does not have are not a dataset."""
     data = measured()
     with expect_refusal(DataError, "unknown-op", "'pooling'"):
         write_dataset(type(data)(data.frame.assign(op_type="pooling")), tmp_path / "data.parquet")
 
 
 def test_too_few_problems_are_warned_of(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Two problems train a model that nothing validates, which is said."""
+    """Two problems train a model without validation, which gives a warning."""
     data = measured()
     write_dataset(data.select(data.problem_ids < 2), tmp_path / "data.parquet")
     args = ["train", str(tmp_path / "data.parquet"), "--out", str(tmp_path / "model"), *SMALL]
@@ -256,7 +256,7 @@ def test_too_few_problems_are_warned_of(tmp_path: Path, capsys: pytest.CaptureFi
 
 
 def test_a_model_is_continued(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Trees are added to a model's own targets; what held-out problems say of it stands in the document."""
+    """Trees are added to a model's own targets; the held-out results are in the document."""
     few, out = data.with_name("few.parquet"), data.with_name("model")
     write_dataset(measured().select(measured().problem_ids < 4), few)
     start = data.with_name("start")
@@ -283,7 +283,7 @@ def test_a_model_is_continued(data: Path, capsys: pytest.CaptureFixture[str]) ->
 
 @pytest.mark.slow
 def test_a_continued_model_knows_the_kernels_of_both(data: Path) -> None:
-    """Its candidates are those that its start or the new data had; all where the start does not say."""
+    """Its candidates are those of its start or the new data; all if the start does not state them."""
     tiles = ["tile_m", "tile_n", "tile_k"]
     frame = measured().frame
     is_small = (frame["tile_m"] < 64).to_numpy()
@@ -305,7 +305,7 @@ def test_a_continued_model_knows_the_kernels_of_both(data: Path) -> None:
 def test_a_model_is_compared_with_what_answers_today(
     data: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Held-out choices stand beside those of the model that predict would take, on problems that it does not know."""
+    """Held-out choices are compared with those of predict's current model, on problems that it does not know."""
     models = data.parent / "models"
     models.mkdir()
     monkeypatch.setenv("CKH_MODELS", str(models))
@@ -345,7 +345,7 @@ def test_a_model_is_compared_with_what_answers_today(
 def test_nothing_is_said_of_a_model_that_saw_it_all(
     data: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """What learned from these very problems on this device is not compared; on another device it is."""
+    """A model trained on these problems on this device is not compared; on another device it is."""
     models = data.parent / "models"
     models.mkdir()
     monkeypatch.setenv("CKH_MODELS", str(models))
@@ -362,12 +362,12 @@ def test_nothing_is_said_of_a_model_that_saw_it_all(
 
 
 def test_a_worse_model_is_warned_of(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Trees that learn from shuffled times spoil a model, which is said with the figures of both."""
+    """Trees trained on shuffled times make a model worse, which gives a warning with both efficiencies."""
     start, bad = saved(data.with_name("start")), data.with_name("bad.parquet")
     frame = measured().frame.copy()
     columns = ["latency_ms", "latency_min_ms", "tflops", "bandwidth_gb_s"]
     usable = frame["is_valid"].to_numpy(dtype=bool)
-    # Only half of the problems are wrong: the start is good on the others, what is added is not.
+    # Only half of the problems are wrong: the start is good on the others, the new trees are not.
     rows = np.flatnonzero(usable & (measured().problem_ids % 2 == 0))
     frame.loc[rows, columns] = frame.loc[np.random.default_rng(1).permutation(rows), columns].to_numpy()
     write_dataset(type(measured())(frame), bad)
@@ -384,7 +384,7 @@ def test_a_worse_model_is_warned_of(data: Path, capsys: pytest.CaptureFixture[st
 
 
 def test_a_start_that_does_not_fit(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Differences are told in one line, and nothing is written; a start that is none is bad data."""
+    """Differences are reported in one line, and nothing is written; an invalid start is bad data."""
     start, out = saved(data.with_name("start")), data.with_name("model")
     args = ["train", str(data), "--out", str(out), "--warm-start"]
     assert run([*args, str(start), *SMALL, "--rank", "lambdarank", "--targets", "tflops"]) == ExitCode.USAGE
@@ -398,7 +398,7 @@ def test_a_start_that_does_not_fit(data: Path, capsys: pytest.CaptureFixture[str
 
 @pytest.mark.slow
 def test_settings_are_tuned(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """All settings stand in the document and in tuning.json; the model has the chosen one's parameters."""
+    """All settings are in the document and in tuning.json; the model has the best one's parameters."""
     out = data.with_name("model")
     args = ["train", str(data), "--out", str(out), "--tune", "3", "--mine", "1", *SMALL]
     assert run([*args, "--json"]) == ExitCode.OK

@@ -20,7 +20,7 @@ SIZES = "N,C,K,Hi,Wi,Y,X\n1,8,8,6,6,3,3\n1,16,8,7,7,1,1\n2,8,16,5,5,3,3\n"
 
 @pytest.fixture(autouse=True)
 def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A folder of its own to work in and to keep models in, on a machine without a GPU."""
+    """A separate folder to work in and for models, on a machine without a GPU."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("CKH_DATA_DIR", str(tmp_path / "mine"))
     monkeypatch.setattr(defaults, "default_arch", lambda: HOST)
@@ -28,7 +28,7 @@ def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.slow
 def test_shipped_data_are_trained_on_where_nothing_was_measured(capsys: pytest.CaptureFixture[str]) -> None:
-    """A line says the data, without hold-outs, and the folder, which is called as the shipped model is."""
+    """The output names the data, without hold-outs, and the folder, which has the shipped model's name."""
     assert run(["train", "--op", "grouped_conv", "--trees", "5", "--folds", "0"]) == ExitCode.OK
     model = Path("mine", "models", "grouped_conv_forward_fp32_host").resolve()
     said = " ".join(capsys.readouterr().err.split())
@@ -37,7 +37,7 @@ def test_shipped_data_are_trained_on_where_nothing_was_measured(capsys: pytest.C
 
 
 def test_complete_runs_go_before_shipped_data(capsys: pytest.CaptureFixture[str]) -> None:
-    """The newest is named; a run whose journal does not say its end is not trained on."""
+    """The newest is named; a run without an end in its journal is not used."""
     Path("p.csv").write_text(SIZES)
     assert run(["bench", "--problems", "p.csv", "--kernels", "sample:4", "--out", "runs/a", "--samples", "1"]) == 0
     capsys.readouterr()
@@ -50,7 +50,7 @@ def test_complete_runs_go_before_shipped_data(capsys: pytest.CaptureFixture[str]
 
 
 def test_nothing_to_train_on_is_said(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where nothing was measured and nothing ships for the GPU, one line says what to do, and nothing is written."""
+    """Without measured or shipped data for the GPU, one line has a remedy, and nothing is written."""
     monkeypatch.setattr(defaults, "default_arch", lambda: "gfx1201")
     assert run(["train", "--op", "grouped_conv"]) == ExitCode.USAGE
     error = capsys.readouterr().err
@@ -59,7 +59,7 @@ def test_nothing_to_train_on_is_said(capsys: pytest.CaptureFixture[str], monkeyp
 
 
 def test_the_countdown_is_for_terminals(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    """At one it is a line that is wiped at the end; elsewhere nothing is waited for."""
+    """At a terminal it is a line that is erased at the end; otherwise there is no waiting."""
     waited: list[int] = []
     monkeypatch.setattr(time, "sleep", waited.append)
     bench._count_down(3)

@@ -33,8 +33,8 @@ def shapes(tmp_path: Path) -> Path:
 def test_a_list_of_shapes_is_tuned(
     shapes: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each step is done once, the gain is that of the times in the dataset, and a further call does nothing more."""
-    monkeypatch.setattr(steps, "PLAN", ("--kernels", "best:3"))  # which are soon compiled
+    """Each step is done once, the gain is that of the dataset's times, and a second call does nothing more."""
+    monkeypatch.setattr(steps, "PLAN", ("--kernels", "best:3"))  # which compile quickly
     out = tmp_path / "tuned"
     line = ["tune", str(shapes), "--device", "host", "--to", "amd-registry", "--out", str(out)]
     assert run([*line, "--budget", "10m"]) == ExitCode.OK
@@ -59,7 +59,7 @@ def test_a_list_of_shapes_is_tuned(
 
 
 def test_a_dry_run_prints_the_steps(shapes: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    """Of an operation that ckh does not measure without a plan of measuring."""
+    """For an operation that ckh does not measure, without a measuring plan."""
     out = tmp_path / "tuned"
     assert run(["tune", "llama3-8b", "--op", "aiter_gemm", "--arch", "gfx942", "--dry-run", "--out", str(out)]) == 0
     printed = capfd.readouterr().out
@@ -80,7 +80,7 @@ def test_a_dry_run_prints_the_steps(shapes: Path, tmp_path: Path, capfd: pytest.
 def test_wrong_options_make_no_folder(
     options: list[str], code: str, shapes: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """They are refused before anything is done."""
+    """They are refused before any step."""
     out = tmp_path / "tuned"
     assert run(["tune", str(shapes), "--out", str(out), *options]) == ExitCode.USAGE
     expect_error(capsys.readouterr().err, code)

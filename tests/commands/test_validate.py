@@ -1,4 +1,4 @@
-"""`ckh validate` as it is called."""
+"""`ckh validate` on the command line."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ MEASURED = ("--among", "measured")  # 24 of the 300 candidates were measured
 
 @pytest.fixture
 def model(tmp_path: Path) -> Path:
-    """A small model that does not say what it was trained on."""
+    """A small model that does not state its training problems."""
     return silent(saved(tmp_path / "model"))
 
 
 def silent(model: Path) -> Path:
-    """The model without the ids of the problems that it was trained on, as AMD's are."""
+    """The model without the ids of its training problems, like AMD's."""
     path = model / "train_manifest.json"
     document = json.loads(path.read_text(encoding="utf-8"))
     document["ckh"]["problems"] = None
@@ -46,7 +46,7 @@ def silent(model: Path) -> Path:
 
 @pytest.fixture
 def data(tmp_path: Path) -> Path:
-    """What it was trained on."""
+    """The training data of the model."""
     path = tmp_path / "data.parquet"
     write_dataset(measured(), path)
     return path
@@ -54,7 +54,7 @@ def data(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def opposite(tmp_path: Path) -> Path:
-    """The same model with the signs of its leaves turned: it puts the worst first."""
+    """The same model with negated leaves: it ranks the worst first."""
     path = silent(saved(tmp_path / "opposite")) / "model_rank.lgbm.gz"
     text = gzip.decompress(path.read_bytes()).decode()
     turned = re.sub(
@@ -62,13 +62,13 @@ def opposite(tmp_path: Path) -> Path:
         lambda match: "leaf_value=" + " ".join(repr(-float(value)) for value in match[1].split()),
         text,
     )
-    # The trees have other lengths now; LightGBM reads them without being told.
+    # The trees now have different lengths, which LightGBM detects.
     path.write_bytes(gzip.compress(re.sub(r"(?m)^tree_sizes=.*\n", "", turned).encode()))
     return path.parent
 
 
 def test_the_oracle_gives_the_verdict(model: Path, data: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The figures are those of a plain loop; a gate just under them passes, one just above fails."""
+    """The figures are those of a plain loop; a gate just below them passes, one just above fails."""
     found = efficiencies(model)
     args = [
         "validate",
@@ -104,7 +104,7 @@ def test_the_oracle_gives_the_verdict(model: Path, data: Path, capsys: pytest.Ca
 def test_what_a_model_was_trained_on_gives_no_verdict(
     command: str, data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Not PASS, and no failed gate either: the data say nothing about new problems."""
+    """Neither PASS nor a failed gate: the data say nothing about new problems."""
     trained = str(saved(tmp_path / "trained"))
     which = ["--model", trained] if command == "oracle" else [str(silent(saved(tmp_path / "old"))), trained]
     args = ["validate", command, *which, "--data", str(data), "--json"]
@@ -119,7 +119,7 @@ def test_what_a_model_was_trained_on_gives_no_verdict(
 def test_problems_that_were_held_out_give_the_verdict(
     data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Of data that hold both, only the others are judged; it takes as many as --min-problems says."""
+    """Of mixed data only the new problems are evaluated, at least as many as --min-problems."""
     path = saved(tmp_path / "partly") / "train_manifest.json"
     document = json.loads(path.read_text(encoding="utf-8"))
     document["ckh"]["problems"] = [problem_id(problem) for problem in measured().problems()[:3]]
@@ -145,7 +145,7 @@ def test_problems_that_were_held_out_give_the_verdict(
 
 
 def test_a_single_row_gives_no_verdict(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A problem with one measured kernel is chosen right by every model."""
+    """Every model is right on a problem with a single measured kernel."""
     one = measured().select(np.array([0]))
     write_dataset(one, tmp_path / "one.parquet")
     args = ["validate", "oracle", *MEASURED, "--model", str(model), "--data", str(tmp_path / "one.parquet")]
@@ -157,7 +157,7 @@ def test_a_single_row_gives_no_verdict(model: Path, tmp_path: Path, capsys: pyte
 
 
 def test_what_cannot_be_known_is_said(model: Path, data: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A manifest without the problems gives a verdict, and a warning with it."""
+    """A manifest without the problems gives a verdict with a warning."""
     args = [
         "validate",
         "oracle",
@@ -180,7 +180,7 @@ def test_what_cannot_be_known_is_said(model: Path, data: Path, capsys: pytest.Ca
 def test_the_tenth_percentile_is_a_gate_of_its_own(
     opposite: Path, data: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A model that chooses the worst fails on both gates by default, and passes where nothing is asked."""
+    """A model that chooses the worst fails on both gates by default, and passes without requirements."""
     args = ["validate", "oracle", *MEASURED, "--model", str(opposite), "--data", str(data)]
     assert run(args) == ExitCode.GATE_FAILED
     stdout, stderr = capsys.readouterr()
@@ -203,7 +203,7 @@ def test_the_tenth_percentile_is_a_gate_of_its_own(
 def test_options_that_make_no_sense(
     model: Path, data: Path, args: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """They are refused before anything is measured."""
+    """They are refused before any measurement."""
     assert run(["validate", "oracle", *MEASURED, "--model", str(model), "--data", str(data), *args]) == ExitCode.USAGE
     assert capsys.readouterr().out == ""
 
@@ -211,7 +211,7 @@ def test_options_that_make_no_sense(
 def test_a_model_compared_with_itself_passes(
     model: Path, data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """All choices agree and nothing is lost, so that even thresholds of nothing pass."""
+    """All choices agree and nothing is lost, so that even zero thresholds pass."""
     nothing = [f"--max-{name}-loss=0" for name in ("mean", "median", "p10", "problem")]
     again = silent(saved(tmp_path / "again"))
     args = ["validate", "compare", *MEASURED, str(model), str(again), "--data", str(data), *nothing]
@@ -231,7 +231,7 @@ def _p10(values: np.ndarray) -> float:
 
 
 def test_a_worse_model_fails(model: Path, opposite: Path, data: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The verdict says what was lost, worst problem first; the other way round it is an improvement."""
+    """The verdict lists losses, worst problem first; the reverse comparison is an improvement."""
     args = ["validate", "compare", *MEASURED, str(model), str(opposite), "--data", str(data)]
     assert run([*args, "--json"]) == ExitCode.GATE_FAILED
     stdout, stderr = capsys.readouterr()
@@ -254,7 +254,7 @@ def test_a_worse_model_fails(model: Path, opposite: Path, data: Path, capsys: py
 def test_models_of_different_objectives_compare(
     model: Path, data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Scores need no common scale: only choices count."""
+    """Scores need no common scale: only choices are compared."""
     other = silent(saved(tmp_path / "other", RankObjective.LAMBDARANK))
     loose = [f"--max-{name}-loss=1" for name in ("mean", "median", "p10", "problem")]
     assert (
@@ -271,7 +271,7 @@ def test_models_of_different_objectives_compare(
 def test_models_for_different_things_are_not_compared(
     model: Path, data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A model of a GPU is no predecessor of the host's."""
+    """A model of a GPU cannot replace one of the host."""
     amd_model(tmp_path / "forward", NAMES_83)
     args = ["validate", "compare", *MEASURED, str(tmp_path / "forward"), str(model), "--data", str(data)]
     assert run(args) == ExitCode.USAGE
@@ -282,7 +282,7 @@ def test_models_for_different_things_are_not_compared(
 
 @pytest.mark.parametrize("command", ["oracle", "compare"])
 def test_missing_models_are_named(data: Path, command: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """Both verdicts need models that exist."""
+    """Both verdicts require existing models."""
     folder = str(data.with_name("none"))
     which = ["--model", folder] if command == "oracle" else [folder, folder]
     assert run(["validate", command, *which, "--data", str(data)]) == ExitCode.BAD_DATA
