@@ -1,4 +1,4 @@
-"""Runs as journals record them."""
+"""Runs as recorded in journals."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def host_run(hardware: Mapping[str, int], **changes: Any) -> RunRecord:
-    """A run of forward convolutions on a CPU that has these quantities, but for the fields that are given."""
+    """A run of forward convolutions on a CPU with these quantities, except the given fields."""
     run = RunRecord(
         run_id="run1",
         ckh_version="0",
@@ -39,7 +39,7 @@ ANOTHER = host_run({"num_cus": 1}, run_id="another")
 
 
 def writer_behind_another(folder: Path, **how: bool) -> JournalWriter:
-    """The writer of a journal into which another run has written all that it measured."""
+    """The writer of a journal in which another run has already stored all of its results."""
     other = JournalWriter(folder)
     other.start_run(ANOTHER)
     other.close()

@@ -1,4 +1,4 @@
-"""Where data are that the repository does not have: beside the checkout in `../shared`, or where `CKH_SHARED` says."""
+"""Location of data that are not in the repository: `../shared` beside the checkout, or `CKH_SHARED`."""
 
 from __future__ import annotations
 

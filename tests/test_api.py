@@ -1,4 +1,4 @@
-"""The Python API: its names, what importing it costs, and the examples in docs/python.md."""
+"""The Python API: its names, import time, and the examples in docs/python.md."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ GEMM = GemmProblem(64, 64, 64, "fp32")
 
 @pytest.fixture(autouse=True)
 def only_what_ships(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """No model of the user's; paths of the examples are those of the repository."""
+    """No user models; paths of the examples are those of the repository."""
     monkeypatch.delenv("CKH_MODELS", raising=False)
     monkeypatch.setenv("CKH_DATA_DIR", str(tmp_path / "user"))
     monkeypatch.setenv("CKH_CACHE_DIR", str(tmp_path / "cache"))
@@ -39,14 +39,14 @@ def only_what_ships(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_examples_of_the_guide_give_what_they_say() -> None:
-    """Every example in docs/python.md runs as it stands there."""
+    """Every example in docs/python.md runs as written."""
     found = doctest.testfile(str(GUIDE), module_relative=False, optionflags=doctest.ELLIPSIS)
     assert found.attempted >= 15
     assert found.failed == 0
 
 
 def test_the_guide_names_every_public_name() -> None:
-    """What is exported is documented, and what is documented is exported."""
+    """Every exported name is documented, and vice versa."""
     text = GUIDE.read_text(encoding="utf-8")
     missing = [name for name in ckh.__all__ if f"ckh.{name}" not in text and f"`{name}`" not in text]
     assert missing == []
@@ -56,7 +56,7 @@ def test_the_guide_names_every_public_name() -> None:
     "how", ["import ckh; f = ckh.rank", "from ckh import rank as f", "import ckh.learn.answers.ranking as a"]
 )
 def test_rank_stays_a_function(how: str) -> None:
-    """However it is imported, and after it was called: no module takes its place."""
+    """However it is imported, and after it was called: no module replaces it."""
     code = f"""
 {how}
 import ckh
@@ -70,7 +70,7 @@ assert callable(rank)
 
 
 def test_a_module_with_a_public_name_is_what_the_name_means() -> None:
-    """An imported submodule replaces the attribute of its package: those of functions are called as these."""
+    """An imported submodule replaces the attribute of its package: submodules named like functions are callable."""
     modules = {
         path.stem for path in (ROOT / "ckh").iterdir() if path.suffix == ".py" or (path / "__init__.py").exists()
     }
@@ -103,7 +103,7 @@ def test_importing_ckh_imports_nothing() -> None:
 
 
 def test_every_public_name_is_there() -> None:
-    """`from ckh import *`, `dir(ckh)` and the attributes agree; another name is an AttributeError."""
+    """`from ckh import *`, `dir(ckh)` and the attributes agree; any other name is an AttributeError."""
     space: dict[str, object] = {}
     exec("from ckh import *", space)  # noqa: S102 - what a user types
     assert set(ckh.__all__) <= set(space) & set(dir(ckh))
@@ -126,7 +126,7 @@ LAYER = ConvProblem(Direction.FORWARD, n=16, c=256, k=256, g=1, hi=28, wi=28, y=
 def test_what_is_known_is_what_predict_says(
     problem: ConvProblem | GemmProblem, arch: str, words: str, is_known: bool, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Of sizes inside and outside of what was measured, where another GPU's model answers, and on the CPU."""
+    """For sizes inside and outside of the measured range, for another GPU's model, and on the CPU."""
     assert run(["predict", *words.split(), "--arch", arch, "--json"]) == ExitCode.OK
     document = ckh.known(problem, arch=arch).document()
     assert document == json.loads(capsys.readouterr().out)["known"]
@@ -159,7 +159,7 @@ def test_an_answer_has_the_caveats_of_predict(
 
 
 def test_the_api_is_typed() -> None:
-    """The type checker accepts this; a name that is lost or changes its type fails there."""
+    """The type checker accepts this file; a name that is lost or changes its type fails there."""
     layer = ConvProblem(Direction.FORWARD, n=1, c=8, k=8, g=1, hi=8, wi=8, y=1, x=1)
     model: Model = load_model(ROOT / "models" / "grouped_conv_forward_fp32_host")
     best: Ranked = rank(layer, top=1, model=model)[0]
@@ -169,7 +169,7 @@ def test_the_api_is_typed() -> None:
 
 
 def test_a_model_is_named_by_its_folder_too() -> None:
-    """A path as `str` or `Path` gives what the loaded model gives, in each function that takes a model."""
+    """A path as `str` or `Path` is equivalent to the loaded model, in each function that takes a model."""
     folder = data_dir("models") / "gemm_universal_fp32_host"
     problem, model = GEMM, ckh.load_model(folder)
     for named in (str(folder), folder):
@@ -181,7 +181,7 @@ def test_a_model_is_named_by_its_folder_too() -> None:
 
 
 def test_a_problem_is_its_canonical_text_too() -> None:
-    """Texts give what their problems give; another text is refused."""
+    """Texts are equivalent to their problems; any other text is refused."""
     text = GEMM.canonical()
     assert ckh.rank(text, 3) == ckh.rank(GEMM, 3)
     assert ckh.rank_many([f" {text}", GEMM], 3) == ckh.rank_many([GEMM, GEMM], 3)
@@ -209,6 +209,6 @@ def test_a_problem_is_its_canonical_text_too() -> None:
     ],
 )
 def test_another_type_is_named(name: str, args: list[Any], options: dict[str, Any]) -> None:
-    """An argument of another type is a TypeError that says what it must be."""
+    """An argument of another type is a TypeError that names the required type."""
     with pytest.raises(TypeError, match="must be"):
         getattr(ckh, name)(*args, **options)

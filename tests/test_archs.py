@@ -1,4 +1,4 @@
-"""Architecture specs: what the shipped files say, how they are found, and how a bad one is reported."""
+"""Architecture specs: contents of the shipped files, lookup, and errors."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ KB = 1024
 
 @pytest.fixture
 def specs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A copy of the shipped specs, which ckh reads instead."""
+    """A copy of the shipped specs, used by ckh instead."""
     folder = tmp_path / "archspecs"
     shutil.copytree(data_dir("archspecs"), folder)
     monkeypatch.setattr(archs, "data_dir", lambda name: folder)
@@ -86,18 +86,18 @@ def test_hardware_profiles_are_those_of_amds_datasets(name: str, numbers: tuple[
     ],
 )
 def test_lds_budget(arch: str, pipeline: str, dsb: bool, kb: int) -> None:  # a table's column
-    """A pipeline has its fraction of the architecture's LDS, and half of that if it must hold two buffers."""
+    """A pipeline has its share of the architecture's LDS, and half of that with two buffers."""
     assert load_arch(arch).lds_budget(pipeline, double_smem_buffer=dsb) == kb * KB
 
 
 def test_lds_budget_of_an_unknown_pipeline_is_an_error() -> None:
-    """No budget is made up."""
+    """There is no default budget."""
     with pytest.raises(UsageError, match="compv99"):
         load_arch("gfx942").lds_budget("compv99")
 
 
 def test_gfx1250_is_as_published() -> None:
-    """Wave32 with 320 KB of LDS and WMMA of K = 32, 64 and 128; peak rates are not public, and that is said."""
+    """4,4,1 and 8,2,1 cost gfx942 and older two tiles."""
     arch = load_arch("gfx1250")
     assert (arch.wavefront_size, arch.lds_capacity, arch.hardware.num_cus) == (32, 320 * KB, 256)
     assert arch.warp_tiles_for("bf16") == ((16, 16, 32),)
@@ -108,13 +108,13 @@ def test_gfx1250_is_as_published() -> None:
 
 
 def test_waves_of_sixteen_exist_only_on_gfx950_and_host() -> None:
-    """4,4,1 and 8,2,1 are what gfx942 and older lose two tiles for."""
+    """Asynchronous loads exist only on gfx950."""
     for wave in ((4, 4, 1), (8, 2, 1)):
         assert {name for name in arch_names() if load_arch(name).supports_wave(wave)} == {"gfx950", "host"}
 
 
 def test_async_pipelines_exist_only_on_gfx950() -> None:
-    """The asynchronous loads are gfx950's."""
+    """Every dtype of a spec has matrix instructions."""
     for pipeline in ("comp_async", "basic_async_v1"):
         assert [name for name in arch_names() if pipeline in load_arch(name).pipelines] == ["gfx950"]
 
@@ -128,7 +128,7 @@ def test_every_dtype_has_an_accumulator_and_warp_tiles() -> None:
 
 
 def test_accumulators() -> None:
-    """Floats are summed in fp32, int8 in int32, and an impossible pair is an error."""
+    """A dtype's table, the mixed one and the preshuffle one are distinguished; a missing one is empty."""
     arch = load_arch("gfx950")
     assert arch.accumulator("bf16") == "fp32"
     assert arch.accumulator("fp8", "bf8") == "fp32"
@@ -148,7 +148,7 @@ def test_warp_tiles() -> None:
 
 
 def test_interwave_is_unsupported_with_compute_pipelines() -> None:
-    """Compute pipelines are intrawave only, whatever the epilogue."""
+    """The name reported by the driver is accepted."""
     arch = load_arch("gfx950")
     assert arch.is_trait_unsupported("compv4", "default", "interwave")
     assert not arch.is_trait_unsupported("compv4", "default", "intrawave")
@@ -156,12 +156,12 @@ def test_interwave_is_unsupported_with_compute_pipelines() -> None:
 
 
 def test_target_features_are_cut_off() -> None:
-    """The name that the driver reports is understood."""
+    """The error lists the existing names; the file of common rules is not among them."""
     assert load_arch("gfx942:sramecc+:xnack-") is load_arch("gfx942")
 
 
 def test_unknown_architecture_names_the_known() -> None:
-    """An unknown name says which exist; the file of common rules is not one."""
+    """Compute units are those of AMD's data sheets if a product has fewer than its architecture's largest."""
     with pytest.raises(UsageError, match="gfx000") as caught:
         load_arch("gfx000")
     assert "gfx942" in caught.value.hint
@@ -189,27 +189,27 @@ def test_unknown_architecture_names_the_known() -> None:
     ],
 )
 def test_products_name_their_architecture(name: str, arch: str, num_cus: int) -> None:
-    """Compute units are those of AMD's data sheets where a product has fewer than the largest of its architecture."""
+    """It is refused as typed."""
     assert archs.arch_of_gpu(name) == (arch, num_cus)
     assert load_arch(name) is load_arch(arch)
 
 
 @pytest.mark.parametrize("name", ["gfx000", "mi", "m", "mi999x", "common"])
 def test_what_is_no_product_is_left_as_it_is(name: str) -> None:
-    """It is refused as it was typed."""
+    """The most similar name comes first in the list."""
     assert archs.arch_of_gpu(name) == (name, 0)
 
 
 @pytest.mark.parametrize(("typed", "meant"), [("gfx492", "gfx942"), ("mi300xx", "mi300x"), ("hots", "host")])
 def test_a_misspelt_architecture_is_suggested(typed: str, meant: str) -> None:
-    """The most similar name comes before the list of all."""
+    """A new file is listed and loaded without any change to code."""
     with pytest.raises(UsageError) as caught:
         load_arch(typed)
     assert caught.value.hint.partition("?")[0].split()[-1] == meant
 
 
 def test_adding_an_architecture_is_adding_a_file(specs: Path) -> None:
-    """A new file is listed and loaded without any change to code."""
+    """Wrong types, missing fields and misspelt ones are named; there are no defaults."""
     shutil.copy(specs / "gfx950.json", specs / "gfx1250.json")
     edit(specs / "gfx1250.json", wavefront_size=32, lds_capacity=320 * KB)
     assert "gfx1250" in arch_names()
@@ -231,7 +231,7 @@ def test_adding_an_architecture_is_adding_a_file(specs: Path) -> None:
     ],
 )
 def test_malformed_file_is_reported_by_file_and_field(specs: Path, changes: dict[str, Any], words: str) -> None:
-    """Wrong types, missing fields and misspelt ones are named, never defaulted."""
+    """A truncated file is bad data, not a traceback."""
     edit(specs / "gfx942.json", **changes)
     with pytest.raises(DataError) as caught:
         load_arch("gfx942")
@@ -261,7 +261,7 @@ def test_gpu_is_detected_from_the_drivers_topology(
 
 
 def test_nodes_are_taken_in_numerical_order(tmp_path: Path) -> None:
-    """Node 2 comes before node 10."""
+    """It is the GPU's if it has a spec, else the host's."""
     for node, version in ((10, 90402), (2, 90500)):
         (tmp_path / str(node)).mkdir()
         (tmp_path / str(node) / "properties").write_text(f"gfx_target_version {version}\n")
@@ -276,7 +276,7 @@ def test_default_architecture(monkeypatch: pytest.MonkeyPatch, found: str | None
 
 
 def fake_machine(root: Path) -> Path:
-    """Two sockets of one core with two threads each, 3.5 GHz, AVX2."""
+    """Cores, threads, sockets, clock, caches and vectors are read from Linux's files."""
     for cpu in range(4):
         folder = root / f"sys/devices/system/cpu/cpu{cpu}"
         files = {
@@ -306,7 +306,7 @@ def fake_machine(root: Path) -> Path:
 
 
 def test_machine_is_read_from_its_files(tmp_path: Path) -> None:
-    """Cores, threads, sockets, clock, caches and vectors come from where Linux keeps them."""
+    """Without readable files there are no zeros by which a formula divides."""
     machine = read_machine(fake_machine(tmp_path))
     assert (machine.cores, machine.threads_per_core, machine.sockets) == (2, 2, 2)
     assert machine.max_clock_mhz == 3500
@@ -316,7 +316,7 @@ def test_machine_is_read_from_its_files(tmp_path: Path) -> None:
 
 
 def test_machine_without_files_still_has_sane_numbers(tmp_path: Path) -> None:
-    """Nothing readable gives numbers that no formula divides by zero with."""
+    """The number of cores is this machine's; the LDS size that determines the pool is the file's."""
     machine = read_machine(tmp_path)
     assert machine.cores >= 1
     assert machine.threads_per_core == 1
@@ -325,7 +325,7 @@ def test_machine_without_files_still_has_sane_numbers(tmp_path: Path) -> None:
 
 
 def test_host_profile_comes_from_the_machine_but_its_limits_do_not() -> None:
-    """The cores are this machine's; the LDS that decides the pool is the file's."""
+    """Rates of gfx950 and gfx942 are the flops per pass of the ISA documents; on no GPU one exceeds the type's peak."""
     host = load_arch("host")
     assert host.machine is not None
     assert host.hardware.num_cus == host.machine.cores
@@ -336,7 +336,7 @@ def test_host_profile_comes_from_the_machine_but_its_limits_do_not() -> None:
 
 
 def test_rates_of_matrix_instructions() -> None:
-    """Rates of gfx950 and gfx942 are flops a pass of the ISA documents; on no GPU one is above the type's peak."""
+    """The rates in an architecture's file equal those computed from llvm-mca's passes."""
     mi350, mi300 = load_arch("gfx950").peaks, load_arch("gfx942").peaks
     assert mi350 is not None
     assert mi300 is not None

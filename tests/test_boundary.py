@@ -1,4 +1,4 @@
-"""The error boundary: what ends a command otherwise than it should becomes two lines and a code that is not 1."""
+"""The error boundary: any failure of a command becomes two lines and an exit code other than 1."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ PREDICT = ["predict", "--n", "16", "--top"]
 
 
 def shell(redirection: str, *args: str, quick: str = "1", **variables: str) -> subprocess.CompletedProcess[str]:
-    """A command with streams as a shell redirects them."""
+    """A command with streams redirected by a shell."""
     command = " ".join([*CKH, *args, redirection])
     environment = {**os.environ, "PYTHONUNBUFFERED": "", "CKH_QUICK": quick, **variables}
     return subprocess.run(
@@ -48,7 +48,7 @@ def raising(error: BaseException) -> Callable[[], int]:
 
 @pytest.mark.parametrize("quick", ["0", "1"])
 def test_a_full_stdout_is_said_in_a_line(quick: str) -> None:
-    """The full command and quick answers alike; the code is not that of a gate."""
+    """The full command and quick answers behave alike; the exit code is not that of a gate."""
     done = shell(">/dev/full", *PREDICT, "5", quick=quick)
     assert done.returncode == ExitCode.INPUT_OUTPUT
     assert len(done.stderr.splitlines()) == 1
@@ -58,13 +58,13 @@ def test_a_full_stdout_is_said_in_a_line(quick: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("args", [["--help"], ["--version"], ["predict", "--help"], ["doctor", "--json"]])
 def test_help_to_a_full_stdout_is_no_success(args: list[str]) -> None:
-    """What could not be printed is not success, whatever it was."""
+    """Output that could not be printed is not a success."""
     done = shell(">/dev/full", *args)
     assert (done.returncode, len(done.stderr.splitlines())) == (74, 1)
 
 
 def test_a_closed_stdout_is_said_before_the_work() -> None:
-    """Otherwise the first file that is opened would become stdout."""
+    """Otherwise the first opened file would become stdout."""
     done = shell(">&-", *PREDICT, "5")
     assert done.returncode == ExitCode.INPUT_OUTPUT
     expect_error(done.stderr, "stdout")
@@ -72,7 +72,7 @@ def test_a_closed_stdout_is_said_before_the_work() -> None:
 
 
 def test_a_closed_stdin_or_stderr_does_no_harm() -> None:
-    """The answer and the exit code are those of open ones."""
+    """The answer and the exit code are those with open streams."""
     expected = shell("", *PREDICT, "5")
     done = shell("<&- 2>&-", *PREDICT, "5")
     assert (done.returncode, done.stdout, done.stderr) == (0, expected.stdout, "")
@@ -81,7 +81,7 @@ def test_a_closed_stdin_or_stderr_does_no_harm() -> None:
 
 @pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
 def test_a_stream_that_encodes_less_has_every_line(encoding: str) -> None:
-    """Tables are as wide, and cut names are told from dots; only the sign of the cut is another."""
+    """Tables have the same width, and shortened names differ from dots; only the ellipsis is replaced."""
     many = ("predict", "--op", "miopen_conv", "--arch", "gfx90a", "--problems", "resnet50", "--top", "2")
     expected, done = (shell("", *many, PYTHONIOENCODING=one, COLUMNS="50") for one in ("utf-8", encoding))
     assert "…" in expected.stdout
@@ -93,7 +93,7 @@ def test_a_stream_that_encodes_less_has_every_line(encoding: str) -> None:
 
 
 def test_names_that_are_no_text_keep_their_bytes(tmp_path: Path) -> None:
-    """A folder of a model whose name is not UTF-8 is loaded, prepared and printed, alike each time."""
+    """A model folder whose name is not UTF-8 is loaded, prepared and printed, always in the same way."""
     folder = Path(os.fsdecode(bytes(saved(tmp_path / "model")) + b"\xff"))
     (tmp_path / "model").rename(folder)
     command = [*CKH, "predict", "--c", "64", "--model", str(folder)]
@@ -108,7 +108,7 @@ def test_names_that_are_no_text_keep_their_bytes(tmp_path: Path) -> None:
 @pytest.mark.parametrize("unbuffered", ["", "1"])
 @pytest.mark.parametrize("quick", ["0", "1"])
 def test_a_reader_that_left_is_no_failure_to_speak_of(quick: str, unbuffered: str) -> None:
-    """`| head -1` gives its line, no word on stderr, and the code of a broken pipe: neither success nor a gate."""
+    """`| head -1` gives its line, nothing on stderr, and the code of a broken pipe: neither success nor a gate."""
     args = ["predict", "--problems", "host-holdout", "--wide", "--top", "300"]
     done = shell("| (read -r line; echo $line)", *args, quick=quick, PYTHONUNBUFFERED=unbuffered)
     assert (done.returncode, done.stderr) == (141, "")
@@ -116,7 +116,7 @@ def test_a_reader_that_left_is_no_failure_to_speak_of(quick: str, unbuffered: st
 
 
 def test_an_error_inside_is_one_line_and_where(capsys: pytest.CaptureFixture[str]) -> None:
-    """Line, place and what to do; the traceback only with CKH_DEBUG."""
+    """Line, place and remedy; the traceback only with CKH_DEBUG."""
     assert guarded(raising(ValueError("two\nlines"))) == ExitCode.INTERNAL
     out, err = capsys.readouterr()
     assert out == ""
@@ -125,7 +125,7 @@ def test_an_error_inside_is_one_line_and_where(capsys: pytest.CaptureFixture[str
 
 
 def test_the_place_of_an_error_inside(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    """It is the last line of ckh's own; with CKH_DEBUG the whole traceback stands before."""
+    """It is the last line in ckh's own code; with CKH_DEBUG the full traceback precedes it."""
 
     def command() -> int:
         parse_kernel_name(3)
@@ -145,7 +145,7 @@ def test_the_place_of_an_error_inside(monkeypatch: pytest.MonkeyPatch, capsys: p
 
 
 def test_a_library_without_memory_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
-    """Whatever stands around what the loader said; another import that fails is an error inside."""
+    """Whatever surrounds the loader's message; another failing import is an internal error."""
 
     def numpy_of(why: str) -> int:
         raise ImportError(f"IMPORTANT: PLEASE READ THIS {why}") from ImportError(why)
@@ -171,7 +171,7 @@ def test_a_library_without_memory_is_one_line(capsys: pytest.CaptureFixture[str]
 def test_every_error_has_its_code(
     error: Exception, code: ExitCode, line: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Those of files name the file; a pipe that broke elsewhere than at stdout is no reader that left."""
+    """File errors name the file; a broken pipe other than stdout is not a closed reader."""
     assert guarded(raising(error)) == code
     assert capsys.readouterr().err.startswith(line)
 
@@ -183,7 +183,7 @@ def test_ctrl_c_says_nothing(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_the_guide_lists_every_code() -> None:
-    """No code is left out, and none is only in the guide."""
+    """No code is missing, and none is only in the guide."""
     table = GUIDE.read_text(encoding="utf-8").partition("## Exit codes")[2].partition("\n## ")[0]
     assert [int(code) for code in re.findall(r"^\| (\d+) \|", table, re.MULTILINE)] == [int(one) for one in ExitCode]
     assert list(EXIT_CODE_MEANING) == list(ExitCode)

@@ -24,7 +24,7 @@ ALL = [
 
 
 def test_help_names_every_command_and_exit_code(capsys: pytest.CaptureFixture[str]) -> None:
-    """`ckh --help` lists all commands and what each exit code means."""
+    """`ckh --help` lists all commands and the meaning of each exit code."""
     assert run(["--help"]) == ExitCode.OK
     text = " ".join(capsys.readouterr().out.split())
     assert all(name in text for name in COMMANDS)
@@ -33,7 +33,7 @@ def test_help_names_every_command_and_exit_code(capsys: pytest.CaptureFixture[st
 
 @pytest.mark.parametrize("name", sorted(COMMANDS))
 def test_every_command_has_examples(name: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """Every command's help shows how it is used."""
+    """Every command's help shows its usage."""
     assert run([name, "--help"]) == ExitCode.OK
     assert f"ckh {name}" in capsys.readouterr().out.split("Examples:")[-1]
 
@@ -41,7 +41,7 @@ def test_every_command_has_examples(name: str, capsys: pytest.CaptureFixture[str
 @pytest.mark.usefixtures("narrow")
 @pytest.mark.parametrize("command", ALL, ids=" ".join)
 def test_help_fits_80_columns(command: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    """No line of a command's help is wider, and an example that is wrapped is one command for a shell."""
+    """No line of a command's help is wider, and a wrapped example is a single shell command."""
     assert run([*command, "--help"]) == ExitCode.OK
     lines = capsys.readouterr().out.splitlines()
     assert max(map(len, lines)) <= 80
@@ -53,7 +53,7 @@ def test_help_fits_80_columns(command: list[str], capsys: pytest.CaptureFixture[
 
 @pytest.mark.parametrize("command", ALL, ids=" ".join)
 def test_every_option_is_in_a_panel(command: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    """The last panel, of what names none, has --help alone."""
+    """The last panel, for options without one, has only --help."""
     assert run([*command, "--help"]) == ExitCode.OK
     options = capsys.readouterr().out.partition("\nOptions:\n")[2].partition("\n\n")[0]
     assert [line.split()[:2] for line in options.splitlines()] == [["-h,", "--help"]]
@@ -64,7 +64,7 @@ def test_every_option_is_in_a_panel(command: list[str], capsys: pytest.CaptureFi
 def test_help_shows_the_options_of_the_requested_operation(
     op: str, args: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Those of the problem are the operation's, in its order; --variant and --pad-channels are for convolutions."""
+    """Problem options are the operation's, in its order; --variant and --pad-channels are for convolutions."""
     assert run(["predict", "--help", *(arg.format(op) for arg in args)]) == ExitCode.OK
     panel = capsys.readouterr().out.partition("\nProblem:\n")[2].partition("\n\n")[0]
     has_directions = operation(op).has_directions
@@ -78,7 +78,7 @@ def test_help_shows_the_options_of_the_requested_operation(
 def test_help_without_an_operation_is_of_the_meant_one(
     args: list[str], op: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """That is a convolution, or with --m a GEMM, as in predictions."""
+    """It is a convolution, or with --m a GEMM, as in predictions."""
     assert run(["predict", *args, "--help"]) == ExitCode.OK
     meant = capsys.readouterr().out
     assert run(["predict", "--op", op, "--help"]) == ExitCode.OK
@@ -87,7 +87,7 @@ def test_help_without_an_operation_is_of_the_meant_one(
 
 @pytest.mark.parametrize("args", [[], ["validate"]], ids=len)
 def test_a_group_alone_shows_its_help(args: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    """The same text as with --help, and an exit code that says that nothing was done."""
+    """The same text as with --help, and an exit code other than 0."""
     assert run([*args, "--help"]) == ExitCode.OK
     text = capsys.readouterr().out
     assert run(args) == ExitCode.USAGE
@@ -117,7 +117,7 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
     ],
 )
 def test_wrong_usage_exits_with_2(args: list[str], said: str, place: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """An unknown command, option or value is a line that says which, and one with the help to read."""
+    """An unknown command, option or value is one line that names it, and one that names the help."""
     assert run(args) == ExitCode.USAGE
     out, err = capsys.readouterr()
     line, hint = err.splitlines()
@@ -127,7 +127,7 @@ def test_wrong_usage_exits_with_2(args: list[str], said: str, place: str, capsys
 
 
 def test_an_error_is_one_line_and_its_exit_code(capsys: pytest.CaptureFixture[str]) -> None:
-    """A problem that cannot be gives one clear line on stderr, nothing on stdout, and exit code 2."""
+    """An impossible problem gives one clear line on stderr, nothing on stdout, and exit code 2."""
     assert run(["predict", "--c", "10", "--g", "3"]) == ExitCode.USAGE
     out, err = capsys.readouterr()
     assert out == ""
@@ -136,7 +136,7 @@ def test_an_error_is_one_line_and_its_exit_code(capsys: pytest.CaptureFixture[st
 
 @pytest.mark.parametrize("args", [["--help"], ["predict", "--help"], ["search", "--help"]], ids=" ".join)
 def test_help_imports_nothing_heavy(args: list[str]) -> None:
-    """Help stays instant because it imports no data or learning library, nor what Typer checks values with."""
+    """Help is fast because it imports no data or learning library, nor Typer's validation."""
     heavy = ["pydantic", "numpy", "pandas", "pyarrow", "lightgbm", "sklearn", "rich.progress", "joblib"]
     code = f"import sys; from ckh.cli import run; run({args}); print([m for m in {heavy} if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -1,4 +1,4 @@
-"""Calls on a real Dask cluster of local worker processes: results, errors, workers and schedulers that die."""
+"""Calls on a real Dask cluster of local worker processes: results, errors, and dying workers and schedulers."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def local() -> Iterator[Cluster]:
 
 
 def test_every_call_gives_its_result(local: Cluster) -> None:
-    """Calls come back with what they give, each once."""
+    """Every call returns its result, once."""
     found = {call.args: result for call, result in local.results(Call(pow, (base, 2)) for base in range(100))}
     assert found == {(base, 2): base**2 for base in range(100)}
 
@@ -66,7 +66,7 @@ def test_a_call_that_fails_raises_its_error_here(local: Cluster) -> None:
 
 
 def test_a_call_goes_to_the_worker_that_is_named(local: Cluster) -> None:
-    """Calls for one worker run in its process."""
+    """Calls bound to one worker run in its process."""
     pids = local.everywhere(os.getpid)
     node = local.nodes()[1]
     found = {result for _, result in local.results(Call(os.getpid, (), on=node.address) for _ in range(5))}
@@ -74,7 +74,7 @@ def test_a_call_goes_to_the_worker_that_is_named(local: Cluster) -> None:
 
 
 def test_workers_that_are_there_are_never_missed(local: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    """However often Dask's own timer looks at the cluster meanwhile, every look finds all workers."""
+    """However often Dask's own timer queries the cluster, every query finds all workers."""
     import dask
 
     monkeypatch.setattr(calls_module, "_LOOK_S", 0.0)
@@ -86,14 +86,14 @@ def test_workers_that_are_there_are_never_missed(local: Cluster, monkeypatch: py
 
 
 def test_calls_of_one_key_run_once(local: Cluster) -> None:
-    """Two calls of one key have one result: the same moment."""
+    """Two calls with the same key have one result: the same moment."""
     moments = [result for _, result in local.results(Call(time.time_ns, (), key="moment") for _ in range(4))]
     assert len(moments) == 4
     assert len(set(moments)) == 1
 
 
 def test_what_another_client_computes_is_waited_for(local: Cluster, tmp_path: Path) -> None:
-    """Of names that two clients want each is computed once: the second client joins the call of the first."""
+    """Each name needed by two clients is computed once: the second client joins the call of the first."""
     slow = Call(_write_slowly, (str(tmp_path / "runs"), "ab"), key="first")
     with connected(local.client.scheduler.address) as other:
         assert local.claim(["a", "b"], "first") == {}
@@ -118,7 +118,7 @@ def _has_call(key: str, dask_scheduler: Any) -> bool:
 
 
 def _write_slowly(path: str, text: str) -> str:
-    """Leave a sign of each run."""
+    """Leave a mark of each run."""
     time.sleep(1.0)
     with Path(path).open("a", encoding="utf-8") as file:
         file.write(text)
@@ -126,7 +126,7 @@ def _write_slowly(path: str, text: str) -> str:
 
 
 def test_no_more_than_needed_is_given_out(local: Cluster) -> None:
-    """Calls are made when workers are about to need them, and not at all after a stop."""
+    """Calls are submitted when workers are about to need them, and not after a stop."""
     made: list[int] = []
 
     def calls() -> Iterator[Call]:
@@ -154,7 +154,7 @@ def test_a_worker_that_dies_loses_no_call(local: Cluster) -> None:
 
 @pytest.mark.slow
 def test_a_call_that_kills_every_worker_is_an_error(local: Cluster) -> None:
-    """It is not tried for ever."""
+    """It is not retried forever."""
     with expect_refusal(DeviceError, "workers-died"):
         list(local.results([Call(signal.raise_signal, (signal.SIGKILL,))]))
 
@@ -177,7 +177,7 @@ def test_the_job_script_for_slurm_can_be_built() -> None:
 def test_judging_on_a_cluster_gives_the_same_figures(
     among: str, local: Cluster, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Parts that workers score, of a model that only the client has, give the report that one process gives."""
+    """Parts scored by workers, with a model that only the client has, give the report of a single process."""
     monkeypatch.setattr(parts_module, "PART_ROWS", 40)
     rows = measured()
     write_dataset(rows, tmp_path / "measured.parquet")
@@ -199,7 +199,7 @@ def _has_scored() -> bool:
 
 @pytest.mark.slow
 def test_training_on_a_cluster_gives_the_same_model(local: Cluster, tmp_path: Path) -> None:
-    """Folds and trials that other processes fit give the same bytes as those fitted here."""
+    """Folds and trials fitted by other processes give the same bytes as those fitted here."""
     data = tmp_path / "measured.parquet"
     write_dataset(measured(), data)
     args = [
@@ -231,7 +231,7 @@ def test_training_on_a_cluster_gives_the_same_model(local: Cluster, tmp_path: Pa
 def test_a_model_of_rows_that_are_spread_chooses_as_one_fitted_here(
     local: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rank: str
 ) -> None:
-    """Its choices are no worse by two points; it is an ordinary model, and no address of a worker is in it."""
+    """Its choices are at most two points worse; it is an ordinary model, without addresses of workers."""
     monkeypatch.setattr(parts_module, "PART_ROWS", 40)
     data, rows = tmp_path / "measured.parquet", measured()
     write_dataset(rows, data)
@@ -243,7 +243,7 @@ def test_a_model_of_rows_that_are_spread_chooses_as_one_fitted_here(
     valid = rows.valid()
     here, there = (load_model(tmp_path / name) for name in ("here", "there"))
     near, far_away = (float(_efficiency(valid, model.scores(valid))) for model in (here, there))
-    assert far_away > near - 0.02  # it may well be better: its trees are others
+    assert far_away > near - 0.02  # it may well be better, as its trees differ
     assert min(near, far_away) > 0.9
     manifest = json.loads((tmp_path / "there" / "train_manifest.json").read_text(encoding="utf-8"))
     assert manifest["ckh"]["distributed"]["workers"] > 1
@@ -265,7 +265,7 @@ sys.exit(run(sys.argv[1:]))
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
 def test_workers_that_fit_together_end_with_their_client(tmp_path: Path, number: signal.Signals) -> None:
-    """All of them, though each waits for the others in every round: the next client has them at once."""
+    """All of them do, though each waits for the others in every round: the next client has them at once."""
     data = tmp_path / "measured.parquet"
     write_dataset(measured(), data)
     args = ["train", "--data", str(data), "--trees", "100000", "--learning-rate", "0.001", "--folds", "0"]
@@ -273,7 +273,7 @@ def test_workers_that_fit_together_end_with_their_client(tmp_path: Path, number:
     with shared_cluster(2) as cluster:
         command = [sys.executable, "-c", _SPREADING, *args, cluster.client.scheduler.address]
         client = subprocess.Popen(command, stderr=subprocess.DEVNULL)
-        while not cluster.client.run_on_scheduler(_has_answers):  # to workers behind their first round
+        while not cluster.client.run_on_scheduler(_has_answers):  # wait until workers have finished their first round
             assert client.poll() is None
             time.sleep(0.1)
         client.send_signal(number)
@@ -289,14 +289,14 @@ def _has_answers(dask_scheduler: Any) -> bool:
 
 
 def _efficiency(rows: Dataset, scores: NDArray[np.float64]) -> float:
-    """Mean efficiency of what scores choose."""
+    """Mean efficiency of the choices by scores."""
     times = times_of(rows)
     return float(times.efficiency()[choices(scores, rows.problem_ids, times.count)].mean())
 
 
 @pytest.mark.slow
 def test_what_cannot_be_spread_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Without a cluster, or with a model of several: one line, before anything is started."""
+    """Without a cluster, or with a blend of models: one line, before anything is started."""
     write_dataset(measured(), tmp_path / "data.parquet")
     args = ["train", "--data", str(tmp_path / "data.parquet"), "--out", str(tmp_path / "model"), "--distributed"]
     assert run(args) == ExitCode.USAGE

@@ -1,4 +1,4 @@
-"""Connecting to a Dask cluster: addresses, schedulers and workers that cannot be used, what is said of them."""
+"""Connecting to a Dask cluster: unusable addresses, schedulers and workers, and their errors."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def local() -> Iterator[Cluster]:
 
 
 def test_a_scheduler_that_dies_is_one_error(tmp_path: Path) -> None:
-    """Whoever waits for results is told that the cluster is gone, and how to go on."""
+    """Anyone waiting for results gets an error that the cluster is gone, with a hint to continue."""
     with (
         _scheduler(tmp_path, "--no-dashboard") as (file, scheduler),
         _started("distributed.cli.dask_worker", "--scheduler-file", file, "--no-dashboard"),
@@ -58,7 +58,7 @@ def test_a_scheduler_that_dies_is_one_error(tmp_path: Path) -> None:
 
 @contextmanager
 def _started(module: str, *args: str, before: str = "") -> Iterator[subprocess.Popen[bytes]]:
-    """A process of Dask; `before` runs there first."""
+    """A Dask process; `before` runs in it first."""
     code = f"{before}\nimport runpy\nrunpy.run_module({module!r}, run_name='__main__', alter_sys=True)"
     with subprocess.Popen([sys.executable, "-c", code, *args], stderr=subprocess.DEVNULL) as process:
         try:
@@ -69,7 +69,7 @@ def _started(module: str, *args: str, before: str = "") -> Iterator[subprocess.P
 
 @contextmanager
 def _scheduler(folder: Path, *args: str, before: str = "") -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
-    """A scheduler, and the file that it has written."""
+    """A scheduler, and its scheduler file."""
     file = folder / "scheduler.json"
     where = ("--host", "127.0.0.1", "--port", "0", "--dashboard-address", "127.0.0.1:0", "--scheduler-file", str(file))
     with _started("distributed.cli.dask_scheduler", *where, *args, before=before) as process:
@@ -90,7 +90,7 @@ _NO_CKH = "import sys; sys.modules['ckh'] = None"
 def test_a_dashboard_that_does_not_exist_is_not_linked(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], args: list[str]
 ) -> None:
-    """With --no-dashboard, or without Bokeh, the scheduler's pages answer 404, or say what is missing."""
+    """With --no-dashboard, or without Bokeh, the scheduler's pages answer 404, or state what is missing."""
     with (
         _scheduler(tmp_path, *args, before="" if args else _NO_BOKEH) as (file, _),
         _started("distributed.cli.dask_worker", "--scheduler-file", file, "--no-dashboard"),
@@ -112,7 +112,7 @@ def test_the_dashboard_is_linked(local: Cluster, capsys: pytest.CaptureFixture[s
 
 
 def test_who_has_no_ckh_is_refused(tmp_path: Path) -> None:
-    """A worker, and a scheduler, of a Python without ckh are named in one line."""
+    """A worker, and a scheduler, with a Python without ckh are named in one line."""
     worker = ("distributed.cli.dask_worker", "--no-dashboard", "--no-nanny", "--scheduler-file")
     with (
         _scheduler(tmp_path, before=_NO_CKH) as (file, _),
@@ -135,7 +135,7 @@ def test_who_has_no_ckh_is_refused(tmp_path: Path) -> None:
 def test_a_cluster_without_workers_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """After a time in which one might come; that it is waited for is said."""
+    """After a time in which one might join; a note states that it waits."""
     monkeypatch.setattr(connection_module, "_WORKER_S", 0.5)
     with (
         _scheduler(tmp_path) as (file, _),
@@ -151,20 +151,20 @@ def test_a_cluster_without_workers_is_refused(
     "address", ["local:", "local:0", "local:-1", "local:x", "local:99999999999", "nowhere", "http://127.0.0.1:1"]
 )
 def test_what_is_no_address_is_refused(address: str) -> None:
-    """One error, and nothing is started."""
+    """It is one error, and nothing is started."""
     with pytest.raises(UsageError, match="--cluster"), connected(address):
         pass
 
 
 def test_nobody_at_the_address(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A scheduler that does not answer is no usable device."""
+    """A scheduler that does not answer is not a usable device."""
     monkeypatch.setattr(connection_module, "_CONNECT_S", 0.5)
     with expect_refusal(DeviceError, "no-cluster"), connected("tcp://127.0.0.1:9"):
         pass
 
 
 def test_a_scheduler_that_says_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever takes a connection and never answers, as a stopped scheduler does, is given up in one line."""
+    """Waiting for a peer that accepts a connection but never answers, as a stopped scheduler, ends with one line."""
     monkeypatch.setattr(connection_module, "_ANSWER_S", 0.5)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         address = f"tcp://127.0.0.1:{silent.getsockname()[1]}"
@@ -174,7 +174,7 @@ def test_a_scheduler_that_says_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_scheduler_that_says_nothing_but_its_greeting(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever greets, and then does not answer Dask's client, is given up too; it says how long that was waited for."""
+    """A peer that only shakes hands is given up too; the error states the waiting time."""
     monkeypatch.setattr(connection_module, "_CONNECT_S", 1.5)
     with (
         _greeting_only() as address,
@@ -186,7 +186,7 @@ def test_a_scheduler_that_says_nothing_but_its_greeting(monkeypatch: pytest.Monk
 
 @contextmanager
 def _greeting_only() -> Iterator[str]:
-    """The address of what takes connections as a scheduler does, and says nothing more."""
+    """Address of a peer that accepts connections like a scheduler, and sends nothing more."""
     from distributed.comm import listen
 
     loop = asyncio.new_event_loop()
@@ -207,7 +207,7 @@ def _greeting_only() -> Iterator[str]:
 
 @pytest.mark.parametrize("text", ["{}", "[]", "{", ""])
 def test_a_file_of_no_scheduler_is_refused(tmp_path: Path, text: str) -> None:
-    """It is named."""
+    """The file is named."""
     file = tmp_path / "scheduler.json"
     file.write_text(text, encoding="utf-8")
     with pytest.raises(CkhError, match=r"scheduler\.json"), connected(str(file)):
@@ -215,7 +215,7 @@ def test_a_file_of_no_scheduler_is_refused(tmp_path: Path, text: str) -> None:
 
 
 def test_who_has_no_certificate_is_refused(tmp_path: Path) -> None:
-    """A scheduler with TLS takes clients with a certificate of its authority; others are refused in one line each."""
+    """A scheduler with TLS accepts clients with a certificate of its authority; others are refused in one line."""
     import dask
     from distributed import LocalCluster
     from distributed.security import Security
@@ -242,7 +242,7 @@ def test_who_has_no_certificate_is_refused(tmp_path: Path) -> None:
 
 
 def _certificate(folder: Path) -> dict[str, str]:
-    """A certificate that has signed itself, as the arguments of Dask's `Security`."""
+    """A self-signed certificate, as the arguments of Dask's `Security`."""
     folder.mkdir()
     pair, key = str(folder / "cert.pem"), str(folder / "key.pem")
     new = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "1", "-subj", "/CN=ckh"]
@@ -254,7 +254,7 @@ def _certificate(folder: Path) -> dict[str, str]:
 
 
 def _as_configured(certificate: dict[str, str]) -> dict[str, Any]:
-    """What stands in Dask's configuration for a client with a certificate."""
+    """Dask's configuration for a client with a certificate."""
     keys = {"ca-file": "tls_ca_file", "client.cert": "tls_client_cert", "client.key": "tls_client_key"}
     return {f"distributed.comm.tls.{key}": certificate[name] for key, name in keys.items()}
 
@@ -274,9 +274,9 @@ except (OSError, TypeError, ValueError) as error:
 
 @pytest.mark.parametrize("protocol", ["tls", "tcp"])
 def test_local_workers_run_nothing_of_who_has_not_their_key(local: Cluster, protocol: str) -> None:
-    """A process that knows the port of the scheduler gets nothing done.
+    """A process that knows the port of the scheduler cannot run anything.
 
-    It is another user's where tests run as root, and other users can load what they run.
+    It is another user's process if tests run as root, and other users can load what they run.
     """
     distributed = pytest.importorskip("distributed")
     address = local.client.scheduler.address.replace("tls:", f"{protocol}:")
@@ -296,7 +296,7 @@ def _no_key() -> dict[str, str]:
 
 
 def test_local_workers_need_what_makes_their_key(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without the package that makes certificates nothing is started, and the hint says how to get it."""
+    """Without the package for certificates nothing is started, and the hint names it."""
     monkeypatch.setitem(sys.modules, "cryptography", None)
     with pytest.raises(UsageError, match="cryptography") as caught, connected("local:1"):
         pass
@@ -321,7 +321,7 @@ if __name__ == "__main__":
 
 @pytest.mark.slow
 def test_an_interrupted_client_leaves_no_folder(tmp_path: Path) -> None:
-    """What Dask keeps of local workers is gone after Ctrl-C, which all processes get."""
+    """Dask's files of local workers are removed after Ctrl-C, which all processes receive."""
     script, folder = tmp_path / "interrupted.py", tmp_path / "temporary"
     script.write_text(_INTERRUPTED, encoding="utf-8")
     folder.mkdir()
@@ -343,7 +343,7 @@ def test_another_ckh_is_refused(local: Cluster, monkeypatch: pytest.MonkeyPatch)
 
 @pytest.mark.slow
 def test_dask_itself_says_nothing() -> None:
-    """What happens to a connection is said in one line: Dask's own loggers, are quiet."""
+    """Connection events are reported by ckh in one line: Dask's own loggers are quiet."""
     with connected("local:1"):
         names = [name for name in logging.root.manager.loggerDict if name.partition(".")[0] == "distributed"]
         assert "distributed.client" in names

@@ -1,4 +1,4 @@
-"""Shell completion: what bash, zsh and fish are offered, through the executable's own entry."""
+"""Shell completion for bash, zsh and fish, through the executable's own entry point."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ CKH = [sys.executable, "-m", "ckh"]
 
 
 def ask(shell: str, line: str, cwd: Path) -> list[str]:
-    """What a shell is offered for the last word of a command line."""
+    """Completions of the last word of a command line."""
     variables = {"_CKH_COMPLETE": f"complete_{shell}", "_TYPER_COMPLETE_ARGS": line, "COMP_WORDS": line}
     variables |= {"COMP_CWORD": str(len(line.split(" ")) - 1), "_TYPER_COMPLETE_FISH_ACTION": "get-args"}
     environment = {name: value for name, value in os.environ.items() if name != "CKH_MODELS"} | variables
@@ -55,28 +55,28 @@ def test_commands_options_and_values_are_offered(line: str, expected: list[str],
 
 @pytest.mark.parametrize("shell", ["zsh", "fish"])
 def test_other_shells_are_offered_the_same(shell: str, tmp_path: Path) -> None:
-    """In the words that each shell reads."""
+    """In the format of each shell."""
     text = " ".join(ask(shell, "ckh predict --arch gfx9", tmp_path))
     assert [name for name in arch_names() if name in text] == [name for name in arch_names() if name.startswith("gfx9")]
 
 
 def test_folders_are_offered_as_models_too(tmp_path: Path) -> None:
-    """A model need not lie where models are looked for."""
+    """A model may be outside of the search path."""
     (tmp_path / "mine").mkdir()
     (tmp_path / "minor.txt").touch()
     assert ask("bash", "ckh export --model mi", tmp_path) == ["mine/"]
 
 
 def test_all_sets_of_all_operations_are_offered(tmp_path: Path) -> None:
-    """Whatever operation stands before or after."""
+    """Whatever operation is given before or after."""
     names = {name for op in operation_names() for name in operation(op).problems.set_names()}
     assert set(ask("bash", "ckh bench --problems ", tmp_path)) == names
 
 
 @pytest.mark.parametrize(("shell", "file"), [("bash", ".bashrc"), ("zsh", ".zshrc"), ("fish", ".config/fish")])
 def test_it_installs_itself(shell: str, file: str, tmp_path: Path) -> None:
-    """`--install-completion` writes what the shell reads when it starts; `--show-completion` prints it."""
-    # Typer takes the shell that runs it, unless its tests have that turned off.
+    """`--install-completion` writes the file read by the shell when it starts; `--show-completion` prints it."""
+    # Typer detects the running shell, unless this is disabled as in its own tests.
     environment = {**os.environ, "HOME": str(tmp_path), "_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION": "1"}
     done = subprocess.run(
         [*CKH, "--install-completion", shell], capture_output=True, text=True, env=environment, check=False

@@ -1,4 +1,4 @@
-"""README, CONTRIBUTING and the guides: links lead somewhere, commands parse, paths exist, answers are today's."""
+"""README, CONTRIBUTING and the guides: links work, commands parse, paths exist, and outputs are current."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("[a-z]*/README.md")])
-GUIDES = [page for page in PAGES if page.name != "CHANGELOG.md"]  # what was may have had other names
+GUIDES = [page for page in PAGES if page.name != "CHANGELOG.md"]  # former versions may have had other names
 
 FENCE = re.compile(r"^```\w*\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 CODE = re.compile(r"`([^`\n]+)`")
@@ -29,12 +29,12 @@ HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
 PROMPT = "$ "
 SEPARATORS = {"&&", ";", "|"}
 FOLDERS = ("ckh/", "tests/", "docs/", "benchmarks/", "data/", "models/", "archspecs/", ".ci/")
-OTHERS = {"--install-completion", "--reliability"}  # options of Typer's, and of our tests
+OTHERS = {"--install-completion", "--reliability"}  # options of Typer, and of the tests
 
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """A command line with the output that stands below it."""
+    """A command line with the output shown below it."""
 
     page: str
     command: str
@@ -42,7 +42,7 @@ class Shown:
 
     @property
     def judges(self) -> bool:
-        """Whether it is `ckh evaluate`, whose slices may be left out."""
+        """True for `ckh evaluate`, whose slices may be left out."""
         return self.command.startswith("ckh evaluate ")
 
 
@@ -52,24 +52,24 @@ def name_of(page: Path) -> str:
 
 
 def blocks(page: Path) -> list[str]:
-    """What stands in fences, with continued lines joined."""
+    """Contents of code fences, with continued lines joined."""
     return [text.replace("\\\n", " ") for text in FENCE.findall(page.read_text(encoding="utf-8"))]
 
 
 def spans(page: Path) -> list[str]:
-    """What stands between backticks; a bar is escaped in tables."""
+    """Contents of backticks; a bar is escaped in tables."""
     return [text.replace("\\|", "|") for text in CODE.findall(FENCE.sub("", page.read_text(encoding="utf-8")))]
 
 
 def command_lines(block: str) -> list[str]:
-    """The lines of a block that are commands: those with a prompt, or all if there is none."""
+    """The commands of a block: lines with a prompt, or all if there is none."""
     lines = block.splitlines()
     prompted = [line.removeprefix(PROMPT) for line in lines if line.startswith(PROMPT)]
     return prompted or lines
 
 
 def calls_of_ckh(line: str) -> Iterator[list[str]]:
-    """The arguments of each call of ckh in a line for a shell."""
+    """The arguments of each call of ckh in a shell line."""
     words = shlex.shlex(line, posix=True, punctuation_chars=";&|")
     words.whitespace_split = True
     simple: list[list[str]] = [[]]
@@ -86,19 +86,19 @@ def calls_of_ckh(line: str) -> Iterator[list[str]]:
 
 
 def shortened(part: str | list[str]) -> str:
-    """How a page or a call is named in the report of the tests."""
+    """Name of a page or a call in the test report."""
     return part if isinstance(part, str) else " ".join(part)
 
 
 def written_calls() -> list[tuple[str, list[str]]]:
-    """Page and arguments of each call of ckh in a fence."""
+    """Page and arguments of each call of ckh in a code fence."""
     lines = [(name_of(page), line) for page in PAGES for block in blocks(page) for line in command_lines(block)]
     return [(page, call) for page, line in lines if "ckh " in line for call in calls_of_ckh(line)]
 
 
 @cache
 def options_of(*names: str) -> frozenset[str]:
-    """The options of a command, or of a command of a command."""
+    """The options of a command, or of a subcommand."""
     command = typer.main.get_command(build_app(names[:1]))
     for name in names:
         command = command.commands[name]  # type: ignore[attr-defined]
@@ -107,13 +107,13 @@ def options_of(*names: str) -> frozenset[str]:
 
 @cache
 def subcommands(name: str) -> tuple[str, ...]:
-    """The commands of a command."""
+    """The subcommands of a command."""
     command = typer.main.get_command(build_app([name]))
     return tuple(getattr(command.commands.get(name), "commands", ()))  # type: ignore[attr-defined]
 
 
 def unknown_in(call: list[str]) -> list[str]:
-    """Words of a call that are no command or no option of it, whatever the values."""
+    """Words of a call that are neither a command nor an option of it, ignoring values."""
     names = call[:1] + [word for word in call[1:2] if word in subcommands(call[0])]
     if not call or call[0].startswith("-"):
         return [word for word in call if word.startswith("-") and word not in options_of() | OTHERS]
@@ -124,7 +124,7 @@ def unknown_in(call: list[str]) -> list[str]:
 
 
 def shown_answers() -> list[Shown]:
-    """Each call of `ckh predict` and `ckh evaluate` that stands with its output."""
+    """Each call of `ckh predict` and `ckh evaluate` that is shown with its output."""
     found = []
     for page in PAGES:
         for block in blocks(page):
@@ -135,14 +135,14 @@ def shown_answers() -> list[Shown]:
 
 
 def anchors(page: Path) -> set[str]:
-    """The anchors that GitHub gives a page's headings."""
+    """The anchors that GitHub generates for a page's headings."""
     headings = HEADING.findall(FENCE.sub("", page.read_text(encoding="utf-8")))
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_links_lead_somewhere(page: Path) -> None:
-    """The file of each relative link exists, and so does the heading that it names."""
+    """The file of each relative link exists, and so does its heading."""
     for link in LINK.findall(FENCE.sub("", page.read_text(encoding="utf-8"))):
         if re.match(r"[a-z]+:", link):
             continue
@@ -154,7 +154,7 @@ def test_links_lead_somewhere(page: Path) -> None:
 
 @pytest.mark.parametrize("page", GUIDES, ids=name_of)
 def test_paths_exist(page: Path) -> None:
-    """A file of the repository that is named, by itself or in a command, is there; `<…>` and `*` stand for any text."""
+    """Each named file of the repository, in text or in a command, exists; `<…>` and `*` match any text."""
     words = [word for text in spans(page) for word in text.split() if word.startswith(FOLDERS)]
     lines = [line for block in blocks(page) for line in command_lines(block)]
     words += [word for line in lines for word in line.split() if word.startswith(("benchmarks/", "tests/", ".ci/"))]
@@ -164,7 +164,7 @@ def test_paths_exist(page: Path) -> None:
 
 @pytest.mark.parametrize(("page", "call"), written_calls(), ids=shortened)
 def test_written_commands_parse(page: str, call: list[str]) -> None:
-    """A call of ckh in a fence has options that exist, values of their kinds and all arguments; it is not run."""
+    """A call of ckh in a code fence has existing options, values of their kinds and all arguments; it is not run."""
     command = typer.main.get_command(build_app(call[:1]))
     while call[:1] and call[0] in getattr(command, "commands", ()):
         name, *call = call
@@ -174,7 +174,7 @@ def test_written_commands_parse(page: str, call: list[str]) -> None:
 
 @pytest.mark.parametrize("page", GUIDES, ids=name_of)
 def test_mentioned_commands_and_options_exist(page: Path) -> None:
-    """So do calls and options in running text, which may be parts of a call."""
+    """The same for calls and options in running text, which may be parts of a call."""
     texts = spans(page)
     calls = [call for text in texts if text.startswith("ckh ") for call in calls_of_ckh(text)]
     assert [word for call in calls for word in unknown_in(call)] == []
@@ -192,7 +192,7 @@ def test_mentioned_commands_and_options_exist(page: Path) -> None:
 def test_answers_are_those_of_today(
     shown: Shown, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The output below a call is what it prints with what ships, on their CPU without a GPU; slices may be left out."""
+    """The output below a call is that of the shipped models, on their CPU without a GPU; slices may be left out."""
     monkeypatch.chdir(ROOT)
     monkeypatch.delenv("CKH_MODELS", raising=False)
     monkeypatch.setenv("CKH_DATA_DIR", str(tmp_path / "user"))
@@ -200,7 +200,7 @@ def test_answers_are_those_of_today(
     monkeypatch.setenv("ROCR_VISIBLE_DEVICES", "")  # no GPU
     monkeypatch.setattr(
         "ckh.hardware.machine.processor_name", lambda: "AMD EPYC"
-    )  # which the host models were measured on
+    )  # of the host models' measurements
     assert run(shlex.split(shown.command)[1:]) == ExitCode.OK
     printed = capsys.readouterr().out.replace("\\\n", " ")  # as in `blocks`
     assert printed.startswith(shown.output)
@@ -208,7 +208,7 @@ def test_answers_are_those_of_today(
 
 
 def test_the_guides_are_there() -> None:
-    """What is tested above are not a few pages by accident: all guides, many calls, and the answers of README."""
+    """The tests above cover all guides, many calls, and the answers of README."""
     assert {"README.md", "CONTRIBUTING.md", "docs/results.md", "benchmarks/README.md"} <= {name_of(p) for p in PAGES}
     assert len(written_calls()) >= 30
     assert sum(shown.judges for shown in shown_answers()) == 4  # every shipped model that was measured here

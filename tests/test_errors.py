@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[1]
 
 
 def codes_in_source() -> set[str]:
-    """Codes that errors are raised with or that their classes have."""
+    """Codes of raised errors and of their classes."""
     found = set()
     for path in (ROOT / "ckh").rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
@@ -31,7 +31,7 @@ def codes_in_source() -> set[str]:
 
 
 def warning_codes_in_source() -> set[str]:
-    """Codes that `warn` is called with."""
+    """Codes of `warn` calls."""
     calls = [
         node
         for path in (ROOT / "ckh").rglob("*.py")
@@ -43,7 +43,7 @@ def warning_codes_in_source() -> set[str]:
 
 
 def test_codes_are_those_of_the_table() -> None:
-    """Every code that is raised is declared, and every declared code is raised."""
+    """Every raised code is declared, and every declared code is raised."""
     assert codes_in_source() == set(ERROR_CODES)
 
 
@@ -70,7 +70,7 @@ def test_the_code_is_printed_behind_the_message(capsys: pytest.CaptureFixture[st
 
 
 def test_a_code_is_of_the_error_or_of_its_class() -> None:
-    """Without one the class says it."""
+    """Without its own code it has that of its class."""
     assert CkhError("m").code == "bad-data"
     assert DeviceError("m").code == "no-device"
     assert DeviceError("m", code="no-gpu").code == "no-gpu"
@@ -95,7 +95,7 @@ def test_a_code_is_of_the_error_or_of_its_class() -> None:
 def test_json_prints_the_error(
     args: list[str], code: str, exit_code: ExitCode, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """One document on stdout with what stderr says; without --json nothing on stdout."""
+    """One document on stdout with the text of stderr; without --json nothing on stdout."""
     assert run([*args, "--json"]) == exit_code
     printed = capsys.readouterr()
     document = json.loads(printed.out)

@@ -1,4 +1,4 @@
-"""The floors of the house: imports run down only, an operation is named in its folder alone, a class name once."""
+"""Layering: imports only go down, an operation is named only in its folder, class names are unique."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from collections import Counter
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-# From the top down, by package or module of `ckh`; "ops.*" is the folder of any operation, "" what `import ckh` gives.
+# From top to bottom, by package or module of `ckh`; "ops.*" is the folder of any operation, "" the names of `import
+# ckh`.
 FLOORS = (
     ("__main__",),
     ("entry",),
@@ -38,8 +39,8 @@ FLOORS = (
     ("text", "documents"),
     ("errors", "records", "strenum", "version", "callables"),
 )
-LINES = 500  # of a file of ckh: one that is longer has more than one purpose
-MODULES_A_ROOM = 15  # besides __init__.py: what is in a folder is seen at once
+LINES = 500  # per file of ckh; a longer one has more than one purpose
+MODULES_A_ROOM = 15  # besides __init__.py: a folder should be readable at a glance
 _OWN = (path.name for path in sorted((ROOT / "ckh" / "ops").iterdir()) if (path / "operation.py").is_file())
 OPERATION = re.compile(r"(?i)(?<![a-z])(" + "|".join(_OWN) + ")(?![a-z])")
 _FLOOR_OF = {name: len(FLOORS) - index for index, names in enumerate(FLOORS) for name in names}
@@ -59,7 +60,7 @@ def _room(module: str) -> str:
 
 
 def _imports(path: Path) -> set[tuple[str, str]]:
-    """Modules of ckh that a file imports anywhere, each with the name that it takes from it."""
+    """Modules of ckh that a file imports anywhere, each with the imported name."""
     found = set()
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "ckh":
@@ -76,14 +77,14 @@ ARROWS = [(module, *taken) for module, path in MODULES.items() for taken in sort
 
 
 def test_imports_run_down_only() -> None:
-    """No module imports, anywhere in it, what stands on its own floor in another room or above."""
+    """No module imports, anywhere in it, another package of its own layer or of a higher one."""
     between = {(importer, imported) for importer, imported, _ in ARROWS if _room(importer) != _room(imported)}
     up = {pair for pair in between if _FLOOR_OF[_room(pair[0])] <= _FLOOR_OF[_room(pair[1])]}
     assert not up
 
 
 def _reached(module: str) -> set[str]:
-    """Modules that a module imports, and those that these import."""
+    """Modules imported by a module, directly or indirectly."""
     found: set[str] = set()
     waiting = {module}
     while waiting:
@@ -93,41 +94,41 @@ def _reached(module: str) -> set[str]:
 
 
 def test_imports_form_no_circle() -> None:
-    """No module imports itself by way of others, imports for types and inside functions included."""
-    # `import ckh` itself is left out: it gives problems of operations far above its errors.
+    """No module imports itself indirectly, including imports for types and inside functions."""
+    # `import ckh` itself is left out: it provides problems of operations far above its errors.
     assert {module for module in MODULES if module in _reached(module) and module} == set()
 
 
 def test_no_source_is_long() -> None:
-    """No source file of ckh, in Python or C, is longer than its readers' patience."""
+    """No source file of ckh, in Python or C, exceeds the limit."""
     sources = [path for path in (ROOT / "ckh").rglob("*") if path.suffix in {".py", ".c", ".h", ".hpp"}]
     assert [path.name for path in sources if len(path.read_text(encoding="utf-8").splitlines()) > LINES] == []
 
 
 def test_rooms_are_small() -> None:
-    """No package has more modules than a reader takes in at once."""
+    """No package has more modules than the limit."""
     sizes = Counter(path.parent for path in MODULES.values() if path.name != "__init__.py")
     assert {str(folder): size for folder, size in sizes.items() if size > MODULES_A_ROOM} == {}
 
 
-# Names of modules that say a role: one in each operation, or where the role is defined.
+# Module names that state a role: one in each operation, or where the role is defined.
 ROLES = {
     *("operation", "problem", "problem_files", "requested", "shaped", "formats", "consumers", "files"),
     *("kernel", "columns", "features", "pool", "names", "validity", "arch_rules", "problem_rules", "search_space"),
     *("amd_lists", "hip", "hip_rules", "hip_headers", "host", "measured", "trials", "tuned", "tuned_csv", "base"),
 }
-# Of quick answers and of full ones; of values and of shapes; of datasets and of models; of a bench and of a tuning.
+# For quick and for full answers; for values and shapes; for datasets and models; for a bench and a tuning.
 ALIKE = {"answer", "problems", "tables", "settings"}
 
 
 def test_a_module_name_occurs_twice_for_roles_alone() -> None:
-    """What two modules of one name are for is the same; those of commands are called as what is typed."""
+    """Modules with the same name have the same role; those of commands are named like the commands."""
     names = Counter(path.stem for module, path in MODULES.items() if not module.startswith("commands"))
     assert {name for name, count in names.items() if count > 1} - ROLES - ALIKE == {"__init__"}
 
 
 def test_no_private_name_crosses_a_package() -> None:
-    """What begins with an underscore is used in its own package alone."""
+    """A name that begins with an underscore is used only in its own package."""
     crossing = [
         arrow
         for arrow in ARROWS
@@ -137,14 +138,14 @@ def test_no_private_name_crosses_a_package() -> None:
 
 
 def test_a_class_name_occurs_once() -> None:
-    """Two classes of one name are two things that a reader takes for one."""
+    """Two classes with the same name would be confused by readers."""
     trees = {path: ast.parse(path.read_text(encoding="utf-8")) for path in MODULES.values()}
     names = Counter(node.name for tree in trees.values() for node in ast.walk(tree) if isinstance(node, ast.ClassDef))
     assert [name for name, count in names.items() if count > 1] == []
 
 
 def _names_operations(path: Path) -> bool:
-    """Whether a file has an operation's name in its code or texts, but for the commands that help shows as examples."""
+    """True if a file has an operation's name in its code or strings, except in commands shown as examples."""
     tree = ast.parse(path.read_text(encoding="utf-8"))
     calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and ast.unparse(node.func) == "examples"]
     shown = {id(text) for call in calls for text in ast.walk(call)}
@@ -159,13 +160,13 @@ def _text(node: ast.AST) -> str:
 
 
 def test_an_operation_is_named_in_its_folder_alone() -> None:
-    """Besides it, the registry has the table of ckh's own operations, and `import ckh` gives their problems."""
+    """Other places are the registry's table of ckh's own operations, and `import ckh`, which exports their problems."""
     naming = {module for module, path in MODULES.items() if _room(module) != "ops.*" and _names_operations(path)}
     assert naming == {"ops", ""}
 
 
 def test_operations_import_what_a_package_may() -> None:
-    """Our own operations use no more of ckh than the guide names for those of a package, and all of that."""
+    """ckh's own operations use exactly the parts of ckh that the guide lists for packages."""
     text = (ROOT / "docs" / "adding-an-operation.md").read_text(encoding="utf-8")
     table = text.partition("## What it may import")[2].partition("## ")[0]
     rows = [line.split("|")[1] for line in table.splitlines() if line.startswith("| `")]
@@ -177,7 +178,7 @@ def test_operations_import_what_a_package_may() -> None:
 
 
 def test_the_map_shows_the_floors() -> None:
-    """docs/architecture.md lists every room, in this order."""
+    """docs/architecture.md lists every package, in this order."""
     text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
     rooms = [name for names in FLOORS for name in names if name]
     places = [text.find(f"`{name}`") for name in rooms]

@@ -1,4 +1,4 @@
-"""Documents of --json: each names its schema, the schemas are described, and no field of a version goes."""
+"""Documents of --json: each names its schema, the schemas have descriptions, and fields of a version are kept."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_schemas_are_schemas(name: str) -> None:
 
 
 def test_schemas_are_generated_from_documents() -> None:
-    """Each file is what a document's dataclass gives, and there are no others; CKH_UPDATE_GOLDEN=1 writes them."""
+    """Each file is generated from a document's dataclass, and there are no others; CKH_UPDATE_GOLDEN=1 writes them."""
     made = {name: schema_text(document) for name, document in documents().items()}
     if os.environ.get("CKH_UPDATE_GOLDEN"):
         for name, text in made.items():
@@ -47,7 +47,7 @@ def test_schemas_are_generated_from_documents() -> None:
 
 
 def test_no_field_of_this_version_goes() -> None:
-    """What was ever listed is still required, with the same type; CKH_UPDATE_GOLDEN=1 adds new fields."""
+    """Every listed field is still required, with the same type; CKH_UPDATE_GOLDEN=1 adds new fields."""
     now = sorted(line for name in NAMES for line in fields(name))
     kept = FIELDS.read_text(encoding="utf-8").splitlines() if FIELDS.exists() else []
     assert set(kept) <= set(now)
@@ -84,7 +84,7 @@ class _Longer(RegistryDocument):
     [_Longer("a.json", "host", 3), *(RegistryDocument("a.json", "host", one) for one in ("3", None))],  # type: ignore[arg-type] # on purpose
 )
 def test_what_is_not_described_is_found(document: Document) -> None:
-    """A field that the schema lacks, one of another type, and one that is null where it must not be."""
+    """A field that the schema lacks, one of another type, and one that is null but must not be."""
     with pytest.raises(AssertionError, match="jsonschemas/bench_registry"):
         json_text(document)
 
@@ -110,14 +110,14 @@ class _Whole(Document):
 
 
 def test_documents_as_json() -> None:
-    """Properties and inline mappings stand beside fields, sequences are lists, and an absent field is left out."""
+    """Properties and inline mappings are fields, sequences are lists, and an absent field is left out."""
     whole = _Whole((_Part(3, {"a": 1}),), "here", None)
     assert plain(whole) == {"parts": [{"a": 1, "value": 3, "double": 6}], "from": "here", "null": None}
     assert plain(replace(whole, absent=5))["absent"] == 5
 
 
 def test_quick_answers_say_it_too() -> None:
-    """What C answers from a prepared file in a process of its own has the same schema as the full command."""
+    """Answers given by C from a prepared file in a separate process have the same schema as the full command's."""
     found = {}
     for quick in ("1", "0"):
         result = subprocess.run(
@@ -133,6 +133,6 @@ def test_quick_answers_say_it_too() -> None:
 
 
 def test_doctor_says_it(capsys: pytest.CaptureFixture[str]) -> None:
-    """A command that writes what it gathers."""
+    """A command that prints collected facts."""
     assert run(["doctor", "--json"]) == ExitCode.OK
     assert json.loads(capsys.readouterr().out)["schema"] == "ckh.doctor"

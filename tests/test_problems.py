@@ -1,4 +1,4 @@
-"""Terms that operations share: spellings of element types, and suggestions for unknown names."""
+"""Terms shared by operations: spellings of element types, and suggestions for unknown names."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_numpys_names_are_types_of_the_same_size(name: str) -> None:
     ],
 )
 def test_other_libraries_names_are_known(spelling: str, name: str) -> None:
-    """PyTorch's and CK's; what is unknown stays as it is, for the message."""
+    """PyTorch's and CK's names; unknown ones are unchanged, for the message."""
     assert dtype_name(spelling) == name
 
 
@@ -49,7 +49,7 @@ def test_names_of_types_are_their_own_spellings() -> None:
 
 @pytest.mark.parametrize(("typed", "meant"), [("bflot16", "bfloat16"), ("fp61", "fp64"), ("fp-8", "fp8")])
 def test_a_misspelt_type_is_suggested(typed: str, meant: str) -> None:
-    """The most similar name comes before the list of all."""
+    """The most similar name comes first in the list."""
     hint = unknown_dtype(typed).hint
     assert hint is not None
     assert hint.partition("?")[0].split()[-1] == meant
@@ -60,7 +60,7 @@ def test_a_misspelt_type_is_suggested(typed: str, meant: str) -> None:
     [("gemm", "gemm_universal"), ("conv", "grouped_conv"), ("MIOpen", "miopen_conv"), ("moe", "aiter_moe")],
 )
 def test_short_names_of_operations(short: str, name: str) -> None:
-    """They are the same record; none is the name of another operation."""
+    """They give the same record; none is the name of another operation."""
     assert operation(short) is operation(name)
     assert short not in operation_names()
 
@@ -74,7 +74,7 @@ def test_a_misspelt_operation_is_suggested() -> None:
 
 @pytest.mark.parametrize("letters", ["NN", "NT", "TN", "TT"])
 def test_blas_letters_are_layouts_of_row_major_operands(letters: str) -> None:
-    """A letter T is an operand that is stored transposed; NumPy's strides say what is contiguous."""
+    """A letter T is an operand that is stored transposed; NumPy's strides determine which is contiguous."""
     stored = {"N": np.zeros((5, 3)), "T": np.zeros((3, 5)).T}
     axes = ["r" if stored[letter].strides[1] < stored[letter].strides[0] else "c" for letter in letters]
     found = canonical_options({"m": 1, "layout": letters})["layout"]
@@ -91,12 +91,12 @@ def test_blas_letters_are_layouts_of_row_major_operands(letters: str) -> None:
     ],
 )
 def test_a_smaller_gpu_states_its_compute_units(given: dict[str, object], num_cus: int | None) -> None:
-    """Where a command without sizes has --num-cus, as `ckh export` and `ckh convert` have, unless it is given."""
+    """For commands without sizes that have --num-cus, as `ckh export` and `ckh convert`, unless it is given."""
     assert canonical_options({"op": None, "num_cus": None, **given})["num_cus"] == num_cus
 
 
 def test_options_without_spellings_stay_as_they_are() -> None:
-    """So do values of commands that have no such option, and what was not given."""
+    """The same for values of commands without such an option, and for missing values."""
     given = {"op": None, "arch": "gfx942", "dtype": None, "layout": "RCR", "top": 5}
     assert canonical_options(given) == given
     assert canonical_options({"op": "bogus", "dtype": "Bogus", "arch": "bogus"})["op"] == "bogus"

@@ -1,6 +1,6 @@
-"""Files that others measured and published load as they are: what `ckh convert` makes of each, without further options.
+"""Published measurements of others load unchanged: the result of `ckh convert`, without further options.
 
-They are facts of other people and no part of the repository: a test is left where its file is not there.
+They are not part of the repository: a test is skipped if its file is missing.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def test_a_published_file_is_converted(
 
 
 def test_amds_csv_with_problems_that_were_measured_twice(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """AMD's benchmark of CK Tile, as CSV: a problem that stands there twice is a repeated measurement, and no error."""
+    """AMD's benchmark of CK Tile, as CSV: a repeated problem is a repeated measurement, not an error."""
     frame = pd.read_parquet(real("new/cktile_conv_fwd_bf16_gfx950_20kernels.parquet"))
     sizes = ["N", "C", "K", "G", "Hi", "Wi", "Y", "X", "stride_h", "stride_w", "pad_h", "pad_w"]
     kernel = "grouped_conv_forward_bf16_2d_" + frame["tile"] + "_" + frame["pipeline"]
@@ -66,7 +66,7 @@ def test_amds_csv_with_problems_that_were_measured_twice(tmp_path: Path, capsys:
     dataset = read_dataset(out)
     assert len(dataset.problems()) == len(frame[sizes].drop_duplicates())
     assert len(dataset) == len(frame) - again
-    # Of a pair that was measured twice the geometric mean, as published.
+    # The geometric mean of a pair that was measured twice, as published.
     twice = frame[frame.duplicated([*sizes, "tile", "pipeline"], keep=False)]
     one = twice.iloc[0]
     times = twice.loc[(twice[[*sizes, "tile", "pipeline"]] == one[[*sizes, "tile", "pipeline"]]).all(axis=1)]

@@ -1,4 +1,4 @@
-"""Records are frozen dataclasses to everything that uses them."""
+"""Records behave like frozen dataclasses."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class _Dataclass:
 
 
 def test_a_record_does_what_a_frozen_dataclass_does() -> None:
-    """Equality, hash, order, representation and functions of `dataclasses` agree with those of a dataclass."""
+    """Equality, hash, order, representation and the functions of `dataclasses` agree with those of a dataclass."""
     one, other = _Point(1), _Point(x=1, y=3)
     as_dataclass = _Dataclass(1), _Dataclass(x=1, y=3)
     assert (one == other, one == _Point(1, 2), hash(one) == hash(_Point(1)), one < other) == (False, True, True, True)
@@ -63,7 +63,7 @@ def test_a_field_that_is_declared_again_keeps_its_place() -> None:
 
 
 def test_a_record_is_frozen() -> None:
-    """No field can be set or deleted, and there is room for no other."""
+    """No field can be set or deleted, and no other can be added."""
     point = _Point(1)
     for name in ("x", "z"):
         with pytest.raises(AttributeError):
@@ -78,6 +78,6 @@ def test_a_record_is_frozen() -> None:
     [((), {}), ((1, 2, 3), {}), ((1,), {"x": 1}), ((1,), {"z": 1}), ((), {"y": 1, "z": 1})],
 )
 def test_wrong_arguments_are_refused(values: tuple[int, ...], named: dict[str, int]) -> None:
-    """Missing fields, too many values, a field twice, and unknown ones."""
+    """Missing fields, too many values, a duplicate field, and unknown ones."""
     with pytest.raises(TypeError, match="_Point"):
         _Point(*values, **named)

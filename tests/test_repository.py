@@ -1,4 +1,4 @@
-"""Files for people who find the repository: citation, issue forms, workflows."""
+"""Repository files: citation, issue forms, workflows."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def test_the_citation_is_of_this_version() -> None:
 
 @pytest.mark.parametrize("path", FORMS, ids=lambda path: path.stem)
 def test_issue_forms_ask_for_the_archive_of_the_check(path: Path) -> None:
-    """Each is valid YAML, requires the archive, and its fields have names of their own."""
+    """Each is valid YAML, requires the archive, and has unique field names."""
     yaml = pytest.importorskip("yaml")
     form = yaml.safe_load(path.read_text(encoding="utf-8"))
     fields = {one["id"]: one for one in form["body"]}
@@ -31,7 +31,7 @@ def test_issue_forms_ask_for_the_archive_of_the_check(path: Path) -> None:
 
 
 def test_public_ci_runs_what_ci_runs() -> None:
-    """The workflow runs the scripts in .ci, and installs the wheel on every Python that ckh is for."""
+    """The workflow runs the scripts in .ci, and installs the wheel on every supported Python."""
     yaml = pytest.importorskip("yaml")
     jobs = yaml.safe_load((ROOT / ".github" / "workflows" / "ci.yml").read_text(encoding="utf-8"))["jobs"]
     commands = {step["run"].split()[0] for job in jobs.values() for step in job["steps"] if "run" in step}

@@ -12,18 +12,18 @@ if TYPE_CHECKING:
 
 TESTS = Path(__file__).parent
 MAX_WORDS = 3
-OUTPUTS = {"test_docs.py"}  # compares whole outputs with README and docs
+OUTPUTS = {"test_docs.py"}  # compares complete outputs with README and docs
 _WORD = re.compile(r"""[("']*[A-Za-z]?[a-z]+(?:'s|s')?[,.;:)"'?!]*""")
 _COMMAND = re.compile(r"ckh [a-z]+( .*|$)")
 
 
 def words_of(text: str) -> int:
-    """Number of English words of a text, without commands that it quotes."""
+    """Number of English words of a text, without quoted commands."""
     return sum(_WORD.fullmatch(word) is not None for word in _COMMAND.sub("", text).split())
 
 
 def texts_of(node: ast.AST) -> Iterator[str]:
-    """Texts below a node, f-strings in one piece, without keys that values are looked up by."""
+    """Texts below a node, f-strings in one piece, without lookup keys."""
     if isinstance(node, ast.JoinedStr):
         yield "".join(str(part.value) if isinstance(part, ast.Constant) else "{}" for part in node.values)
     elif isinstance(node, ast.Constant) and isinstance(node.value, str):

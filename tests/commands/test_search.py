@@ -171,7 +171,7 @@ def test_no_model_means_measuring(capsys: pytest.CaptureFixture[str]) -> None:
 
 @pytest.mark.slow
 def test_measuring_journals_what_convert_reads(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Five proposals are five rows of legal kernels, the best are timed in turns, and convert reads the journal."""
+    """Five proposals are five rows of legal kernels, the best are remeasured, and convert reads the journal."""
     found = document(capsys, "measure", *SMALL, "--evaluations", "5", "--top", "2", "--out", "run")
     rows = measured()
     assert (found["evaluations"], len(rows), found["ended"]) == (5, 5, "complete")

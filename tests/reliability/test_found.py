@@ -230,7 +230,7 @@ def test_names() -> None:
 
 
 def test_terminal_escapes_of_a_file_are_not_printed(capsys: pytest.CaptureFixture[str]) -> None:
-    """Errors, warnings, notes and tables have no control character but line ends, and errors a bounded length."""
+    """Errors, warnings, notes and tables have no control characters except line ends, and errors a bounded length."""
     evil = "\x1b]0;owned\x07\x9b31m\u202e\r\udcff"
     print_error(DataError(evil + "\nerror: forged", evil))
     warn(evil, "gate")
@@ -247,7 +247,7 @@ def test_terminal_escapes_of_a_file_are_not_printed(capsys: pytest.CaptureFixtur
 def test_terminal_escapes_of_a_model_are_not_printed(
     quick: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The device that a stranger's model names is printed without control characters, by the quick path as well."""
+    """The device named by an untrusted model is printed without control characters, by the quick path as well."""
     monkeypatch.setenv("CKH_QUICK", quick)
     model = shutil.copytree(data_dir("models") / "grouped_conv_forward_fp32_host", tmp_path / "model")
     spec = json.loads((model / "feature_spec.json").read_bytes())
@@ -262,7 +262,7 @@ def test_terminal_escapes_of_a_model_are_not_printed(
 
 
 def test_lines_of_a_model_are_not_forged(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A model's folder and the problems it was measured on are each shown on one line, by predict and search."""
+    """A model's folder and the problems it was measured on are each printed on one line, by predict and search."""
     forged = "\nmodel    FORGED\x9b\n"
     model = shutil.copytree(data_dir("models") / "grouped_conv_forward_bf16_gfx950", tmp_path / f"model{forged}")
     content = json.loads(gzip.decompress((model / "measured.json.gz").read_bytes()))
@@ -279,7 +279,7 @@ def test_lines_of_a_model_are_not_forged(tmp_path: Path, capsys: pytest.CaptureF
 
 
 def test_markup_of_a_model_is_not_exported(tmp_path: Path) -> None:
-    """A device's name is text in the README of exported C, whatever Markdown or HTML it holds."""
+    """A device's name is text in the README of exported C, whatever Markdown or HTML it contains."""
     model = shutil.copytree(data_dir("models") / "grouped_conv_forward_fp32_host", tmp_path / "model")
     spec = json.loads((model / "feature_spec.json").read_bytes())
     spec["ckh"]["device"] = "\x1b[31m | <script> ![a](b) `c`"
@@ -295,7 +295,7 @@ def test_markup_of_a_model_is_not_exported(tmp_path: Path) -> None:
 def test_a_model_whose_folder_cannot_stand_in_c_is_not_exported(
     name: str, to: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A quote in a folder's name ended a string of example.c: such a name is refused, and nothing is written."""
+    """A quote in a folder's name would end a string of example.c: such a name is refused, and nothing is written."""
     folder = tmp_path / "models" / name
     folder.parent.mkdir()
     shutil.copytree(data_dir("models") / "grouped_conv_forward_fp32_host", folder)
@@ -319,7 +319,7 @@ def test_a_model_whose_folder_cannot_stand_in_c_is_not_exported(
 def test_options_of_nonsense_are_wrong_usage(
     args: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Exit code 2, a line that says so, and no file."""
+    """Exit code 2, one line with the reason, and no file."""
     monkeypatch.chdir(tmp_path)
     assert cli.run(args) == ExitCode.USAGE
     assert capsys.readouterr().err
@@ -329,7 +329,7 @@ def test_options_of_nonsense_are_wrong_usage(
 def test_models_that_are_looked_for_in_no_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """CKH_MODELS with a typing error is not passed over in silence."""
+    """A CKH_MODELS that does not exist is not ignored."""
     monkeypatch.setenv("CKH_MODELS", str(tmp_path / "nowhere"))
     assert cli.run(["predict"]) == ExitCode.USAGE
     expect_error(capsys.readouterr().err, "no-file", tmp_path / "nowhere")
@@ -337,7 +337,7 @@ def test_models_that_are_looked_for_in_no_folder(
 
 @pytest.mark.parametrize("half", [b"\\ud800", b"\xed\xa0\x80"])
 def test_half_of_a_character_in_json_is_refused(half: bytes, tmp_path: Path) -> None:
-    """It was a UnicodeEncodeError where a table was made of it; whole pairs and other escapes are texts."""
+    """It was a UnicodeEncodeError when written to a table; complete pairs and other escapes are accepted."""
     path = tmp_path / "b.json"
     content = samples.tile_engine_json()[0]
     path.write_bytes(content.replace(b"compv3", half, 1))

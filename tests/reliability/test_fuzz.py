@@ -1,4 +1,4 @@
-"""Every reader of strangers' files: damaged inputs are read or refused with ckh's own errors, within bounds."""
+"""Every reader of untrusted files: damaged inputs are read or refused with ckh's own errors, within limits."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SHORT, LONG = 2_000, 100_000
 @pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(TARGETS))
 def test_damaged_inputs(name: str, reliability: str, tmp_path: Path) -> None:
-    """Each input is accepted or refused in one line: no other exception or warning, 5 s and 1 GB at most."""
+    """Each input is accepted or refused in one line: no other exception or warning, at most 5 s and 1 GB."""
     count = SHORT if reliability == "short" else LONG
     command = [sys.executable, str(SCRIPT), name, "--count", str(count), "--keep", str(tmp_path)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -28,7 +28,7 @@ def test_damaged_inputs(name: str, reliability: str, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_the_fuzzer_finds_what_is_wrong(tmp_path: Path) -> None:
-    """A reader that fails at one byte in a thousand, takes a gigabyte or does not end is found."""
+    """A reader that fails at one byte in a thousand, takes a gigabyte or does not end is detected."""
     broken = tmp_path / "broken.py"
     for body, error in (
         ("int(content[:0] or 'x')", "ValueError"),
@@ -49,7 +49,7 @@ def test_the_fuzzer_finds_what_is_wrong(tmp_path: Path) -> None:
 
 
 def test_a_seed_gives_the_same_inputs() -> None:
-    """What fails can be tried again."""
+    """Failures are reproducible."""
     samples = TARGETS["journal"].samples()
     first, second = ([mutator.next() for _ in range(50)] for mutator in (Mutator(samples, 3), Mutator(samples, 3)))
     assert first == second

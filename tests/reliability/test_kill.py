@@ -1,7 +1,7 @@
-"""Kill: processes of a bench killed at random points; what is resumed has every pair once, and nothing is left over.
+"""Kill: processes of a bench killed at random times; a resumed run has every pair once, and nothing is left over.
 
-`pytest tests/reliability/test_kill.py --reliability=long` kills each kind of process 200 times by each signal; in CI it
-is a few times. The figures are in docs/reliability.md.
+`pytest tests/reliability/test_kill.py --reliability=long` kills each kind of process 200 times with each signal; in CI
+it is a few times. The figures are in docs/reliability.md.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 KILLS = {"short": 3, "long": 200}
-CLUSTER_KILLS = {"short": 1, "long": 50}  # a start takes as long as that of its nodes
+CLUSTER_KILLS = {"short": 1, "long": 50}  # a start includes that of its nodes
 CLUSTER_TARGETS = (
     ("supervisor", signal.SIGKILL),
     ("supervisor", signal.SIGINT),

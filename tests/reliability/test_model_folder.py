@@ -1,4 +1,4 @@
-"""A stranger's model folder: each file is read within bounds, and a damaged one ends in one line that names it."""
+"""Untrusted model folders: each file is read within limits, and a damaged one is reported in one line that names it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-# A problem outside of what was measured, so that all of the folder is read.
+# A problem outside of the measured range, so that all files of the folder are read.
 CONV = "conv_forward_bf16_nhwgc_2d_n9999_c256_k256_g1_i28x28_f3x3_s1x1_p1x1_d1x1"
 GEMM = "gemm_fp8_rcr_m128_n1536_k7168_splitk1"
 MIOPEN = "miopen_conv_gfx90a"
@@ -43,7 +43,7 @@ def _wide(count: int) -> bytes:
     return b"[" + b",".join([b'{"a":[0]}'] * count) + b"]"
 
 
-# Small files that take hundreds of megabytes if nothing bounds what is read of them.
+# Small files that would take hundreds of megabytes if read without limits.
 BOMBS: dict[str, Callable[[], bytes]] = {
     "objects": lambda: _wide(5_000_000),
     "a field of objects": lambda: b'{"version": 1, "op_type": ' + _wide(4_000_000) + b"}",
@@ -71,7 +71,7 @@ def _copied(tmp_path: Path, folder: str) -> Path:
 
 
 def _use(folder: Path, text: str) -> None:
-    """Read all of a model's folder: what ranks, what is said beside it, and what a training would continue."""
+    """Read all of a model's folder: for ranking, for caveats, and for continuing its training."""
     model = load_model(folder)
     if text:
         problem = model.spec.op.problems.parse(text)
@@ -82,7 +82,7 @@ def _use(folder: Path, text: str) -> None:
 
 
 def _read(folder: Path, file: str) -> Callable[[], object]:
-    """What reads a file of a folder."""
+    """The reader of a file of a folder."""
     if file == "candidates.json":
         from ckh.ops.miopen_conv.kernels.pool import read_candidates
 
@@ -93,7 +93,7 @@ def _read(folder: Path, file: str) -> Callable[[], object]:
 @pytest.mark.slow
 @pytest.mark.parametrize(("folder", "file"), FILES, ids=[f"{folder}-{file}" for folder, file in FILES])
 def test_a_bomb_takes_little_memory(folder: str, file: str, tmp_path: Path) -> None:
-    """Of what unpacks to a hundred times its size, or parses to fifty times, a bounded part is held."""
+    """Only a bounded part is held of a file that unpacks to a hundred times its size, or parses to fifty times."""
     made = _copied(tmp_path, folder)
     read = _read(made, file)
     is_text = ".lgbm" in file
@@ -115,7 +115,7 @@ PREDICTED = [(folder, file) for folder, file in FILES if file != "train_manifest
 
 @pytest.mark.parametrize(("folder", "file"), PREDICTED, ids=[f"{folder}-{file}" for folder, file in PREDICTED])
 def test_damage_ends_in_exit_code_4(folder: str, file: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The command says in one line which file of the folder is damaged."""
+    """The command names the damaged file of the folder in one line."""
     made = _copied(tmp_path, folder)
     whole = (made / file).read_bytes()
     if ".lgbm" in file:
@@ -136,7 +136,7 @@ def test_damage_ends_in_exit_code_4(folder: str, file: str, tmp_path: Path, caps
     "content", [b"", b"[]", b'{"ckh": 1}', b'{"ckh": {"labels": 1}}', b'{"ckh": {"problems": [[]]}}']
 )
 def test_a_damaged_manifest_is_refused(content: bytes, tmp_path: Path) -> None:
-    """By those who need it: what was learned and of which problems. Models that are put in order by it stay."""
+    """It is refused by users of its training data and problems. Models that are only ordered by it are kept."""
     (tmp_path / "train_manifest.json").write_bytes(content)
     assert problem_count(tmp_path) == 0
     with pytest.raises(ModelError, match=r"train_manifest\.json"):
@@ -144,7 +144,7 @@ def test_a_damaged_manifest_is_refused(content: bytes, tmp_path: Path) -> None:
 
 
 def test_values_that_add_up_to_nothing_are_refused(tmp_path: Path) -> None:
-    """Names that are no field, divisors of zero, rows of other lengths, numbers that are none."""
+    """Unknown fields, zero divisors, rows of other lengths, and invalid numbers."""
     conv, miopen = _copied(tmp_path, "grouped_conv_forward_bf16_gfx950"), _copied(tmp_path, MIOPEN)
     solver = {"measured": 60, "fixed": {}, "divisors": {}}
     wrong: list[tuple[Path, str, Any]] = [
