@@ -198,9 +198,7 @@ def test_answers_are_those_of_today(
     monkeypatch.setenv("CKH_DATA_DIR", str(tmp_path / "user"))
     monkeypatch.setenv("CKH_CACHE_DIR", str(tmp_path / "cache"))
     monkeypatch.setenv("ROCR_VISIBLE_DEVICES", "")  # no GPU
-    monkeypatch.setattr(
-        "ckh.hardware.machine.processor_name", lambda: "AMD EPYC"
-    )  # of the host models' measurements
+    monkeypatch.setattr("ckh.hardware.machine.processor_name", lambda: "AMD EPYC")  # of the host models' measurements
     assert run(shlex.split(shown.command)[1:]) == ExitCode.OK
     printed = capsys.readouterr().out.replace("\\\n", " ")  # as in `blocks`
     assert printed.startswith(shown.output)

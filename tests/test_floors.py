@@ -166,7 +166,7 @@ def test_an_operation_is_named_in_its_folder_alone() -> None:
 
 
 def test_operations_import_what_a_package_may() -> None:
-    """ckh's own operations use exactly the parts of ckh that the guide lists for packages."""
+    """Shipped operations use exactly the parts of ckh that the guide lists for packages."""
     text = (ROOT / "docs" / "adding-an-operation.md").read_text(encoding="utf-8")
     table = text.partition("## What it may import")[2].partition("## ")[0]
     rows = [line.split("|")[1] for line in table.splitlines() if line.startswith("| `")]
