@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from ckh.api.evaluating import Evaluated, evaluate
     from ckh.api.learning import train
     from ckh.api.requests import problem
+    from ckh.api.showing import progress
     from ckh.api.tuner import tune
     from ckh.data.dataset import Dataset, read_dataset
     from ckh.errors import CkhError, DataError, DeviceError, ModelError, NoKernelError, OutputError, UsageError
@@ -63,6 +64,7 @@ __all__ = [
     "known",
     "load_model",
     "problem",
+    "progress",
     "rank",
     "rank_many",
     "read_dataset",
@@ -80,6 +82,7 @@ _HOMES = {
     "BenchRun": "ckh.api.benching",
     "TuneDocument": "ckh.tune.gains",
     "problem": "ckh.api.requests",
+    "progress": "ckh.api.showing",
     "train": "ckh.api.learning",
     **dict.fromkeys(("Dataset", "read_dataset"), "ckh.data.dataset"),
     **dict.fromkeys(

@@ -8,10 +8,37 @@ import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from ckh.strenum import StrEnum
 from ckh.text.log import note
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+
+
+class ProgressStyle(StrEnum):
+    """How progress is shown: bars on a terminal and in a notebook, else lines; always bars or lines; or not at all."""
+
+    AUTO = "auto"
+    BARS = "bars"
+    LINES = "lines"
+    NONE = "none"
+
+
+_chosen = {"style": ProgressStyle.AUTO}
+
+
+def show_progress(style: ProgressStyle) -> None:
+    """Choose how progress is shown from now on."""
+    _chosen["style"] = style
+
+
+def _style() -> ProgressStyle:
+    style = _chosen["style"]
+    if style is not ProgressStyle.AUTO:
+        return style
+    is_shown = sys.stderr.isatty() or "ipykernel" in sys.modules
+    return ProgressStyle.BARS if is_shown else ProgressStyle.LINES
+
 
 # Times of lines without a bar: the first soon, to show that the work has begun.
 _FIRST_LINE_S = 2.0
@@ -19,16 +46,23 @@ _INTERVAL_S = 30.0
 _BAR_WIDTH = 16
 
 
+def _no_progress(_steps: int, _text: str = "") -> None:
+    """Show nothing."""
+
+
 @contextmanager
 def progress(title: str, total: int) -> Iterator[Callable[[int, str], None]]:
     """Show the progress of some work, with rate and remaining time.
 
     Yields:
-        A function `advance(steps, text)`: `steps` more are done, `text` is the current step. On a terminal it moves a
-        bar; elsewhere (CI logs) a line is printed after two seconds, and then every thirty. `advance(0, text)` marks
-        the beginning of work: steps before the first such call do not count for the rate.
+        A function `advance(steps, text)`: `steps` more are done, `text` is the current step. On a terminal and in a
+        notebook it moves a bar; elsewhere (CI logs) a line is printed after two seconds, and then every thirty.
+        `advance(0, text)` marks the beginning of work: steps before the first such call do not count for the rate.
     """
-    if sys.stderr.isatty():
+    style = _style()
+    if style is ProgressStyle.NONE:
+        yield _no_progress
+    elif style is ProgressStyle.BARS:
         with _bar(title, total) as advance:
             yield advance
     else:
@@ -57,7 +91,7 @@ def _bar(title: str, total: int) -> Iterator[Callable[[int, str], None]]:
         TimeRemainingColumn(),
         # The current step is shortened first, as kernels have long names.
         TextColumn("{task.fields[text]}", table_column=Column(ratio=1, no_wrap=True, overflow="ellipsis")),
-        console=Console(stderr=True),
+        console=Console(stderr=True, force_terminal=True if _chosen["style"] is ProgressStyle.BARS else None),
         expand=True,
         transient=True,
     )
