@@ -1,1 +1,1 @@
-"""`aiter_gemm`: which kernel of Composable Kernel AITER should run for a quantised matrix product."""
+"""`aiter_gemm`: Composable Kernel's fastest kernel for a quantised matrix product in AITER."""

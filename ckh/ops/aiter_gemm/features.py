@@ -1,4 +1,4 @@
-"""Features of AITER's matrix products and kernels: each declared once, as the engine wants it."""
+"""Features of AITER's matrix products and kernels, each declared once for the feature engine."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def _share(part: str, whole: str) -> Formula:
 
 
 def _divisor(name: str) -> Formula:
-    """Base-2 logarithm of the greatest power of two that divides a size."""
+    """Base-2 logarithm of the largest power of two that divides a size."""
 
     def formula(c: Columns) -> Any:
         whole = c[name].astype(np.int64)
@@ -57,7 +57,7 @@ def _tiles(size: str, tile: str) -> Formula:
 
 
 def _fill(size: str, tile: str) -> Formula:
-    """Share of whole tiles that a size fills."""
+    """Utilization of whole tiles by a size."""
     return lambda c: c[size] / (np.ceil(c[size] / np.maximum(c[tile], 1)) * np.maximum(c[tile], 1))
 
 
@@ -65,7 +65,7 @@ def _grid(width: int) -> Formula:
     return lambda c: np.ceil(c["n"] / width) / c["cus"]
 
 
-# Quantities that several features share. `split_k` is a power of two.
+# Quantities shared by several features. `split_k` is a power of two.
 _DERIVED: dict[str, Formula] = {
     "cus": lambda c: np.maximum(c["num_cus"], 1),
     "parts": lambda c: np.exp2(c["split_k"]),

@@ -1,4 +1,4 @@
-"""`AiterKernel`: a kernel that AITER's tuners try, as its name says it."""
+"""`AiterKernel`: a kernel that AITER's tuners try, parsed from its name."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from ckh.errors import DataError
 from ckh.ops.aiter_gemm.problem import CK, CKTILE, FBGEMM
 
 _WAVE = 64  # lanes
-_WITH_REPEATS = 3  # pairs of a name that states the instructions of a wave
+_WITH_REPEATS = 3  # pairs in a name that states the instructions of a wave
 _MOST_SPLIT = 15
 _SPLIT = re.compile(r"(?P<base>.+)_splitk(?P<split>[1-9][0-9]?)")
 
 _ROWWISE = "a8w8_rowwise"
 _OF_FBGEMM = {"fp8_rowwise": "a8w8", "fp8_rowwise_preshuffle": "a8w8_bpreshuffle"}
-# What a name begins with -> the family of the kernel.
+# Prefix of a name -> the family of the kernel.
 _FAMILY_OF = {
     _ROWWISE: "a8w8",
     "a8w8_bpreshuffle": "a8w8_bpreshuffle",
@@ -26,10 +26,10 @@ _FAMILY_OF = {
     "a4w4_blockscale": "a4w4_blockscale",
     **_OF_FBGEMM,
 }
-_WITHOUT_LOADS = (_ROWWISE, *_OF_FBGEMM)  # whose names do not say what threads load at a time
+_WITHOUT_LOADS = (_ROWWISE, *_OF_FBGEMM)  # names without the elements that a thread loads at a time
 _N = "[1-9][0-9]{0,3}"  # a size
 _TRIPLE = f"{_N}x{_N}x{_N}"
-# Pairs are the matrix instruction's tile, before it what threads load at a time, behind it the instructions of a wave.
+# Pairs are the matrix instruction's tile, before it the elements loaded per thread, after it instructions per wave.
 _CK = re.compile(
     r"(?P<prefix>fp8_rowwise(?:_preshuffle)?|a8w8_rowwise|a8w8_bpreshuffle|a8w8_blockscale(?:_bpreshuffle)?_1x128x128|a4w4_blockscale)"
     rf"_(?P<block>{_N})x(?P<tile>{_TRIPLE})_(?P<pairs>{_N}x{_N}(?:_{_N}x{_N}){{1,2}})"
@@ -45,13 +45,13 @@ _CKTILE = re.compile(
 
 @dataclass(frozen=True, slots=True, order=True)
 class AiterKernel:
-    """A kernel and what its name says. What a name leaves out is 0.
+    """A kernel and the parameters that its name states; 0 if it does not.
 
     Attributes:
-        base: AITER's name, which says nothing of split-K, or FBGEMM's, which does.
-        split_k: what AITER's tables call splitK, in CK the power of two of the parts that share the sum over K.
+        base: AITER's name, without split-K, or FBGEMM's, with it.
+        split_k: splitK of AITER's tables; for CK the exponent of two of the number of parts of K.
         library: one of `LIBRARIES`.
-        family: of CK's kernels; CK Tile's block-scaled ones serve both families of that name.
+        family: family of CK's kernels; CK Tile's block-scaled kernels serve both families of that name.
         block: threads of a workgroup.
         tile_m, tile_n, tile_k: the workgroup's tile.
         mfma_m, mfma_n: the matrix instruction's tile.
@@ -61,10 +61,10 @@ class AiterKernel:
         c_n: threads along N that store C.
         c_store: elements that a thread stores at a time.
         shuffle_m, shuffle_n: tiles of instructions that are stored together.
-        interwave: whether waves take turns at the matrix units.
-        version: of the pipeline.
+        interwave: whether the scheduler is interwave.
+        version: version of the pipeline.
         per_cu: workgroups per compute unit that it was compiled for.
-        transposed: number of the option that CK Tile's block-scaled kernels end with.
+        transposed: index of the option at the end of the names of CK Tile's block-scaled kernels.
     """
 
     base: str
@@ -93,12 +93,12 @@ class AiterKernel:
 
     @property
     def name(self) -> str:
-        """FBGEMM's name, or AITER's with the split of K where there is one."""
+        """FBGEMM's name, or AITER's with the split of K, if any."""
         return f"{self.base}_splitk{self.split_k}" if self.split_k and self.library != FBGEMM else self.base
 
     @property
     def pipeline(self) -> str:
-        """The pipeline in a word, such as `intrawave_v3`; `cktile` for kernels of CK Tile, `fbgemm_…` for FBGEMM's."""
+        """The pipeline as a word, such as `intrawave_v3`; `cktile` for CK Tile's kernels, `fbgemm_…` for FBGEMM's."""
         if self.library == CKTILE:
             return CKTILE
         found = f"{'interwave' if self.interwave else 'intrawave'}_v{self.version}"
@@ -113,7 +113,7 @@ def parse_kernel(name: str) -> AiterKernel:
     """Parse a kernel's name.
 
     Raises:
-        DataError: it is not a name of a kernel of Composable Kernel in AITER.
+        DataError: it is not a name of a Composable Kernel kernel in AITER.
     """
     split = _SPLIT.fullmatch(name)
     base, parts = (split["base"], int(split["split"])) if split else (name, 0)
@@ -135,7 +135,7 @@ def _of_ck(base: str, match: re.Match[str]) -> AiterKernel:
     if len(pairs) == _WITH_REPEATS or match["prefix"] in _WITHOUT_LOADS:
         wave_m = tile_m // (mfma[0] * pairs[-1][0])
     else:
-        # The rows that waves store at a time are those of their threads; or else the columns are.
+        # Waves store as many rows at a time as their threads cover, or else as many columns.
         stored_n = threads[3] * c_store // (shuffle[1] * mfma[1])
         wave_m = threads[1] // (shuffle[0] * mfma[0]) or block // _WAVE // max(1, stored_n)
     return AiterKernel(

@@ -1,6 +1,6 @@
-"""`aiter_gemm` as the rest of ckh sees it: kernels are AITER's, measured by others, and nothing is emitted.
+"""Record of the operation `aiter_gemm`: kernels are AITER's, measured by others, and nothing is emitted.
 
-`JUDGED` says how good answers are for AITER's GEMMs by the model of another GPU
+`JUDGED` is the evaluated accuracy of answers for AITER's GEMMs by another GPU's model
 (`benchmarks/transfer.py` prints it).
 """
 
@@ -40,8 +40,8 @@ if TYPE_CHECKING:
     from ckh.ops.base import Encoding
     from ckh.training import TrainOptions
 
-# Source and target -> family, library, problems, shares of winners that are first and among the first five, and the
-# 95 % interval of the former.
+# Source and target -> family, library, problems, shares of winners ranked first and in the top five, and the 95 %
+# interval of the former.
 _HITS = {
     ("gfx942", "gfx950"): (
         ("a4w4_blockscale", CK, 218, (0.234, 0.711), (0.171, 0.312)),
@@ -85,7 +85,7 @@ _TEXTS = {
     "library": "pool of kernels: ck, cktile or fbgemm",
     "dtype": "element type of A and B",
 }
-_WEIGHT_OF_KIND = 4.0  # another family is as far as a factor 16 in a size
+_WEIGHT_OF_KIND = 4.0  # another family counts as much as a factor of 16 in a size
 _DECODE_M, _MEDIUM_M = 64, 1024
 
 
@@ -141,14 +141,14 @@ def _is(name: str, value: str) -> Callable[[AiterGemm], bool]:
 
 
 def _place(problem: AiterGemm) -> list[float]:
-    """Logarithms of the sizes, and which family and library it is."""
+    """Logarithms of the sizes, and the family and library."""
     sizes = [log2(size) for size in (problem.m, problem.n, problem.k, max(problem.num_cus, 1))]
     kinds = [*(problem.family == name for name in FAMILIES), problem.library == "ck"]
     return sizes + [_WEIGHT_OF_KIND * is_kind for is_kind in kinds]
 
 
 def _train_defaults(_rows: int) -> TrainOptions:
-    """Options of training, as `benchmarks/aiter_folds.py` judges them."""
+    """Training options, as evaluated by `benchmarks/aiter_folds.py`."""
     from ckh.training import PLAIN_TREES, winner_options
 
     params = replace(PLAIN_TREES, n_estimators=150, learning_rate=0.1, num_leaves=63, colsample_bytree=0.5)

@@ -22,7 +22,7 @@ FAMILIES: dict[str, tuple[str, ...]] = {
     "a8w8_blockscale_bpreshuffle": ("fp8",),
     "a4w4_blockscale": ("pk_fp4",),
 }
-# What AITER computes and ckh has no answer for: family and element type -> why.
+# Problems that AITER computes and ckh does not answer: family and element type -> reason.
 UNANSWERED = {("a8w8_bpreshuffle", "int8"): "AITER's tuned kernels for it are assembly, none is Composable Kernel's"}
 CK, CKTILE, FBGEMM = "ck", "cktile", "fbgemm"
 LIBRARIES = (CK, CKTILE, FBGEMM)
@@ -38,23 +38,23 @@ _CANONICAL = (
     r"_m(?P<m>[0-9]{1,10})_n(?P<n>[0-9]{1,10})_k(?P<k>[0-9]{1,10})"
 )
 
-# What FBGEMM's kernels are for: families and an element type.
+# Families and element type of FBGEMM's kernels.
 _OF_FBGEMM = ("a8w8", "a8w8_bpreshuffle")
 _DTYPE_OF_FBGEMM = "fp8"
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class AiterGemm:
-    """C (M x N) = A (M x K) x B (N x K)^T, both operands quantised and row by row.
+    """C (M x N) = A (M x K) x B (N x K)^T, with quantised, row-major operands.
 
     Attributes:
         m: rows of A, the tokens.
         n: rows of B.
-        k: what is summed over.
+        k: the reduction dimension.
         family: one of `FAMILIES`: how the operands are scaled and whether B is shuffled beforehand.
         dtype: element type of A and B.
-        library: the pool of kernels to choose from: AITER tunes those of CK and of CK Tile each for themselves; FBGEMM
-            has kernels of CK of its own, of which the winners are known without times.
+        library: the pool of kernels to choose from: AITER tunes CK's and CK Tile's kernels separately; FBGEMM has its
+            own CK kernels, whose winners are known without times.
         num_cus: compute units of the device, 0 for those of the architecture's whole GPU (`tuned_device.whole_gpu`).
 
     Raises:
@@ -92,34 +92,34 @@ class AiterGemm:
 
     @property
     def flops(self) -> int:
-        """Operations, 2 M N K."""
+        """Number of floating-point operations, 2 M N K."""
         return 2 * self.m * self.n * self.k
 
     @property
     def bytes(self) -> int:
-        """Bytes of A, B and C together, the least that must move; scales are left out."""
+        """Bytes of A, B and C together, the minimum to move; scales are ignored."""
         return math.ceil((self.m + self.n) * self.k * DTYPE_BYTES[self.dtype]) + self.m * self.n * _OUTPUT_BYTES
 
     def canonical(self) -> str:
-        """Text that holds the whole identity; `parse_aiter_gemm` reads it back."""
+        """Text that holds the complete identity; `parse_aiter_gemm` parses it."""
         kind = f"{self.family}_{self.library}_{self.dtype}_cu{self.num_cus}"
         return f"{PREFIX}{kind}_m{self.m}_n{self.n}_k{self.k}"
 
     def to_dict(self) -> dict[str, Any]:
-        """All fields, for JSON; `AiterGemm(**d)` reads it back."""
+        """All fields, for JSON; `AiterGemm(**d)` restores the problem."""
         return {field.name: getattr(self, field.name) for field in fields(self)}
 
 
 def has_pool(family: str, library: str, dtype: str) -> bool:
-    """True if a library's problems can be of a family and element type."""
+    """True if a library has problems of a family and element type."""
     return library != FBGEMM or (family in _OF_FBGEMM and dtype == _DTYPE_OF_FBGEMM)
 
 
 def parse_aiter_gemm(text: str) -> AiterGemm:
-    """Read a problem from the text that `AiterGemm.canonical` writes.
+    """Parse the text that `AiterGemm.canonical` returns.
 
     Raises:
-        UsageError: the text does not have that form, or its sizes are not valid.
+        UsageError: the text is malformed, or its sizes are invalid.
     """
     match = re.fullmatch(_CANONICAL, text.strip())
     if match is None:
@@ -133,13 +133,13 @@ def parse_aiter_gemm(text: str) -> AiterGemm:
 
 
 def family_of(dtype: str, default: str) -> str:
-    """The family of an element type where none is stated: the default if it has the type, else the first that has."""
+    """Return the default family if it has the element type, else the first family that has it."""
     having = [name for name, dtypes in FAMILIES.items() if dtype in dtypes]
     return default if default in having or not having else having[0]
 
 
 def check_size(name: str, value: object, least: int = 1) -> None:
-    """Refuse what is not a size.
+    """Reject a value that is not a size.
 
     Raises:
         UsageError: it is not an integer from `least` to 2^31 - 1.

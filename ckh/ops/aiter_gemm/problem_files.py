@@ -3,10 +3,10 @@
     M,N,K,q_dtype_w
     shape is M:16, N:7168, K:2048, not found tuned config in a8w8_bpreshuffle_tuned_gemm.csv, will use default config!
 
-A log's line has the family in the name of its table; lines of other tables, as those of bf16, are passed over with a
-warning, and so are element types that AITER has no kernels of Composable Kernel for. A CSV file may have columns of a
-problem's other fields (`family`, `library`, `dtype`, `num_cus` or AITER's `cu_num`); without a family, the
-file's name decides it.
+A log's line has the family in the name of its table; lines of other tables, such as bf16, are skipped with a warning,
+as are element types for which AITER has no kernels of Composable Kernel. A CSV file may have columns of a problem's
+other fields (`family`, `library`, `dtype`, `num_cus` or AITER's `cu_num`); a missing family is derived from the file's
+name.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from ckh.text.log import warn
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    # A file's entries: the line, and what makes a problem of it, given an element type for one without; in words one
-    # without kernels.
+    # A file's entries: the line, and a function that returns the problem given the default element type, or a
+    # description of an unsupported one.
     _Entries = Iterator[tuple[int, Callable[[str], AiterGemm | str]]]
 
 _CSV = ".csv"
-_TABLE = "table"  # of a log's line, where that is of no family
+_TABLE = "table"  # of a log's line, if the table is of no family
 MISSED = "not found tuned config"
 _MISS = re.compile(
     r"shape is M:\s*(?P<m>[0-9]{1,19}),\s*N:\s*(?P<n>[0-9]{1,19}),\s*K:\s*(?P<k>[0-9]{1,19})"
@@ -49,7 +49,7 @@ _SIZES = ("m", "n", "k", "num_cus")
 def load_problems(
     source: str, variant: str | None, dtype: str | None, default_dtype: str = _DEFAULT_DTYPE
 ) -> tuple[AiterGemm, ...]:
-    """The distinct problems of a file, in order.
+    """Return the distinct problems of a file, in order.
 
     Raises:
         UsageError: there is no such file, or a direction was given.
@@ -78,14 +78,12 @@ def load_problems(
             f"{path} has no problem of aiter_gemm" + (f", only {others}" if others else ""), code="no-problems"
         )
     if others:
-        warn(
-            f"{path}: passed over, for AITER has no kernels of Composable Kernel for them: {others}", "skipped-problems"
-        )
+        warn(f"{path}: skipped, AITER has no kernels of Composable Kernel for them: {others}", "skipped-problems")
     return tuple(problems)
 
 
 def is_untuned(path: Path, head: str) -> bool:
-    """True if a CSV file is one of AITER's, by its header or its name."""
+    """True if a CSV file has AITER's format, by its header or its name."""
     names = {name.strip() for name in head.split("\n", 1)[0].split(",")}
     if not {"M", "N", "K"} <= names:
         return False
@@ -93,7 +91,7 @@ def is_untuned(path: Path, head: str) -> bool:
 
 
 def _foreign(values: dict[str, Any]) -> str:
-    """The table, or family and element type, of a row that Composable Kernel does not serve; empty of another."""
+    """Return the table, or family and element type, of a row that Composable Kernel does not support; else empty."""
     if _TABLE in values:
         return str(values[_TABLE])
     family, dtype = values.get("family"), values.get("dtype")
@@ -105,7 +103,7 @@ def _foreign(values: dict[str, Any]) -> str:
 
 
 def _text(path: Path) -> _Entries:
-    """Canonical texts and a log's misses; what else a log holds is passed over."""
+    """Yield canonical texts and a log's lookup misses; other lines of a log are skipped."""
     for line, text in enumerate(read_text(path).splitlines(), 1):
         if (missed := _missed(text)) is not None:
             yield line, partial(_entry, missed)
@@ -118,7 +116,7 @@ def _entry(values: dict[str, Any], dtype: str) -> AiterGemm | str:
 
 
 def _missed(text: str) -> dict[str, Any] | None:
-    """The fields of the shape that a log's line reports as missing, or None."""
+    """Return the fields of the shape that a log's line reports as missing, or None."""
     if (match := _MISS.search(text)) is None:
         return None
     table = Path(match["table"]).name or "a table without a name"
@@ -129,13 +127,13 @@ def _missed(text: str) -> dict[str, Any] | None:
 
 
 def stated_key(text: str) -> tuple[tuple[str, str], ...]:
-    """The element type of a log's miss, as PyTorch names it, under its column."""
+    """Return the element type of a log's miss, as PyTorch names it, with its column."""
     match = _DTYPE_IN_LOG.search(text)
     return (("q_dtype_w", f"torch.{match['dtype']}"),) if match else ()
 
 
 def missed_problem(text: str, _path: Path, _number: int) -> AiterGemm | str | None:
-    """The problem that a log's line reports as missing; in words one without kernels; None for another line.
+    """Return the problem that a log's line reports as missing; a description if unsupported; None for another line.
 
     Raises:
         UsageError: a size is wrong.
@@ -146,7 +144,7 @@ def missed_problem(text: str, _path: Path, _number: int) -> AiterGemm | str | No
 
 
 def untuned_rows(path: Path) -> _Entries:
-    """The rows of a CSV file: the line, and what gives the problem, or in words one without kernels.
+    """Yield the rows of a CSV file: the line, and a function that returns the problem, or a description if unsupported.
 
     Raises:
         DataError: it is not CSV, or a column is missing.
@@ -185,7 +183,7 @@ def _typed(values: dict[str, str]) -> dict[str, Any]:
 
 
 def stated_family(name: str) -> str:
-    """The family that a table's name states: the longest that it holds; empty without one."""
+    """Return the longest family that a table's name contains; empty if none."""
     return max((family for family in FAMILIES if name.startswith(family) or f"_{family}" in name), key=len, default="")
 
 

@@ -1,4 +1,4 @@
-"""How AITER's matrix products are requested: their options, and the problem that these say."""
+"""Requests of AITER's matrix products: their options, and the problem that options state."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from ckh.ops.aiter_gemm.problem import AiterGemm
 
-FAMILY, LIBRARY, DTYPE = "a8w8", "ck", "fp8"  # of problems that state none
+FAMILY, LIBRARY, DTYPE = "a8w8", "ck", "fp8"  # defaults of problems
 _OPTIONS = (
     SizeOption("m", "Tokens (rows of the result)"),
     SizeOption("n", "Rows of B (columns of the result)"),
@@ -38,7 +38,7 @@ def _completed(problem: AiterGemm, arch: str) -> AiterGemm:
 
     if problem.num_cus:
         return problem
-    from dataclasses import replace  # which quick answers have no time to import
+    from dataclasses import replace  # quick answers do not import it
 
     return replace(problem, num_cus=compute_units(0, arch))
 

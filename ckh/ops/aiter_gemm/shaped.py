@@ -1,4 +1,4 @@
-"""What AITER's matrix products make of shapes, and why a lookup of one missed."""
+"""Conversion of shapes to AITER's matrix products, and reasons why the lookup of a shape missed."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def _problem(shape: Matmul, dtype: str) -> AiterGemm:
     family = _FAMILY_OF.get((shape.scaling, shape.is_shuffled))
     if family is None:
         raise UsageError(
-            f"products in {shape.dtype or dtype} without scales, which no quantised kernel of AITER reads",
+            f"products in {shape.dtype or dtype} without scales, not supported by AITER's quantised kernels",
             "name the model's quantisation: ckh shapes --dtype fp8",
             code="unsupported",
         )

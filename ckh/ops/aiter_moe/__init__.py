@@ -1,1 +1,1 @@
-"""`aiter_moe`: which two kernels AITER should run for the two matrix products of a mixture of experts."""
+"""`aiter_moe`: the two kernels for the two matrix products of a mixture of experts in AITER."""

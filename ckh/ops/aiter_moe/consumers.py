@@ -1,8 +1,7 @@
-"""Exported C, and tuned tables for AITER, of mixtures of experts that nobody tuned.
+"""Exported C, and tuned tables for AITER, of mixtures of experts without tuning.
 
-Predicted rows stand apart from measured ones. An installed AITER's own generator and lookup check the tables.
-
-The kernels of experts that an installed AITER, or its source, builds: those that its own generator emits.
+Predicted rows are separate from measured ones. An installed AITER's own generator and lookup check the tables. The
+kernels that an installed AITER, or its source, builds are those that its own generator emits.
 """
 
 from __future__ import annotations
@@ -52,9 +51,9 @@ if TYPE_CHECKING:
 
 _GENERATOR = "csrc/ck_gemm_moe_2stages_codegen/gen_instances.py"
 _TIMEOUT_S = 120
-_WRONG_USAGE = 2  # how argparse ends, also where a version has no such activation
+_WRONG_USAGE = 2  # exit code of argparse, also if a version does not have the activation
 _TYPES = {"per_token": "f8", "per_1x128": "f8", "per_1x32": "fp4x2", "none": "b16"}
-# Runs the generator in a folder of its own, and prints the names in its table. Its queries of a GPU get fixed answers.
+# Runs the generator in a temporary folder, and prints the names in its table. Its queries of a GPU get fixed answers.
 _PRINT = """
 import json, os, re, runpy, sys, tempfile, types
 from pathlib import Path
@@ -73,12 +72,12 @@ print(json.dumps(sorted({name for text in texts for name in re.findall(r'"(moe_c
 
 
 def built_kernels(root: Path, arch: str, problem: AiterMoe) -> frozenset[str]:
-    """The names of the kernels that AITER builds for a kind of mixtures; none where it does not know its activation.
+    """Return the names of the kernels that AITER builds for a kind of mixtures; none if it lacks the activation.
 
     Args:
-        root: AITER's source, or its package where it is installed.
+        root: AITER's source, or its installed package.
         arch: the architecture.
-        problem: of the kind.
+        problem: a problem of that kind.
 
     Raises:
         UsageError: there is no AITER.
@@ -143,7 +142,7 @@ EXPORTED = Exported(KIND, _groups)
 
 
 def check_tables(folder: Path, document: Mapping[str, Any], root: Path) -> list[CheckedTable]:
-    """What AITER's code makes of an export of mixtures of experts.
+    """Check an export of mixtures of experts with AITER's code.
 
     Raises:
         CkhError: there is no AITER, it lacks a file, or its code cannot be run.
@@ -177,7 +176,7 @@ def _is_same(kernel: str, row: Mapping[str, str]) -> bool:
     return [newer_name(part.name) for part in parts(kernel)] == [row["kernelName1"], row["kernelName2"]]
 
 
-# Of AITER's lookup since 2026: rows of other activations, but for CK's kernels, and of smaller tiers of tokens.
+# In AITER's lookup since 2026: rows of other activations, except for CK's kernels, and of smaller tiers of tokens.
 _ANY_ACTIVATION, _SMALLER_TIERS = "_ACT_TYPE_DISABLED_KEY", "_PADDED_M_TIERS[:"
 _OF_CK = "moe_ck2stages"
 _HOW_TO = """
@@ -190,9 +189,9 @@ _HOW_TO = """
 
 
 def write_tables(choices: Choices) -> WrittenChoices:
-    """The tables for the mixtures of answers. Of several that AITER pads to one row, the one of most tokens decides.
+    """Write the tables for the mixtures of answers. If AITER pads several to one row, the one with most tokens is used.
 
-    Mixtures without a kernel, and those of one product alone, are listed as missing.
+    Mixtures without a kernel, and those of a single product, are listed as missing.
 
     Raises:
         CkhError: no mixture has a kernel, or AITER's lists cannot be read.
@@ -235,7 +234,7 @@ def write_tables(choices: Choices) -> WrittenChoices:
 
 
 def _kept(own: OwnTable, root: Path | None, wanted: TunedMixture) -> Mapping[str, str] | None:
-    """The row that AITER finds: of the tokens, in newer versions else of another activation, else of a smaller tier."""
+    """Return the row that AITER finds: for the tokens, in newer versions else another activation or a smaller tier."""
     source, tokens = source_text(root, "fused_moe.py"), wanted.problem.tokens
     smaller = [tier for tier in reversed(TIERS) if tier < tokens] if _SMALLER_TIERS in source else []
     for looked_for in (tokens, *smaller):
@@ -250,7 +249,7 @@ def _kept(own: OwnTable, root: Path | None, wanted: TunedMixture) -> Mapping[str
 
 
 def _predicted(answer: Ranking, installed: Path | None) -> TunedMixture:
-    """The row of an answer's first choice that AITER has, for the tokens that it looks up."""
+    """Return the row of the best-ranked answer that AITER has, for the tokens that it looks up."""
     if answer.failure is not None:
         raise answer.failure
     problem: Any = answer.problem
@@ -305,7 +304,7 @@ def _padded(problem: AiterMoe, tokens: int) -> str:
 
 
 def picked_mixtures(folder: Path, arch: str, problems: Sequence[AiterMoe]) -> list[str]:
-    """The kernels of both products that AITER finds in an export, by its rules; empty where it finds no row.
+    """Return the kernels of both products that AITER finds in an export, by its rules; empty where it finds no row.
 
     Raises:
         DataError: the table is not CSV.

@@ -1,4 +1,4 @@
-"""Features of mixtures of experts and of the kernels for their products: each declared once, as the engine wants it."""
+"""Features of mixtures of experts and their kernels, each declared once for the feature engine."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ def _code(name: str) -> Formula:
 
 
 def _active(c: Columns) -> Any:
-    """Experts that some token chooses, expected of choices at random."""
+    """Expected number of experts that some token chooses, for random choices."""
     return c["experts"] * (1 - np.exp2(c["choices"] * np.log2(np.maximum(1 - 1 / c["experts"], 1e-9))))
 
 
 def _tiles(product: int) -> Formula:
-    """Tiles of a product, 0 where there is no kernel for it."""
+    """Number of tiles of a product, 0 without a kernel for it."""
 
     def formula(c: Columns) -> Any:
         tile_n = c[f"tile_n{product}"]
@@ -50,7 +50,7 @@ def _tiles(product: int) -> Formula:
 
 
 def _work(product: int) -> Formula:
-    """The work of a compute unit in its rounds of tiles of a product."""
+    """Work of a compute unit in its waves of tiles of a product."""
     return lambda c: (
         np.ceil(c[f"waves{product}"]) * c["block_m"] * np.maximum(c[f"tile_n{product}"], 1) * c[f"k{product}"]
     )
@@ -64,7 +64,7 @@ def _of_products(name: str, formula: Callable[[int], Formula]) -> dict[str, Form
     return {f"{name}{product}": formula(product) for product in (1, 2)}
 
 
-# Quantities that several features share. Tokens are sorted by expert, in tiles of `block_m` rows.
+# Quantities shared by several features. Tokens are sorted by expert, in tiles of `block_m` rows.
 _DERIVED: dict[str, Formula] = {
     "cus": lambda c: np.maximum(c["num_cus"], 1),
     "choices": lambda c: c["tokens"] * c["topk"],

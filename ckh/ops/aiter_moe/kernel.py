@@ -1,4 +1,4 @@
-"""`MoeChoice`: a kernel for one of the two products, or one for each with tiles of as many rows."""
+"""`MoeChoice`: a kernel for one of the two products, or a pair of kernels whose tiles have the same number of rows."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import NamedTuple
 from ckh.errors import DataError
 from ckh.ops.aiter_moe.problem import BOTH, STAGE1, STAGE2
 
-CK_TILE = "moe_cktile2stages_"  # what the names of CK Tile's kernels begin with
+CK_TILE = "moe_cktile2stages_"  # prefix of the names of CK Tile's kernels
 _JOINED = "+"
 _PAIR = 2  # kernels of a joint choice
 _N = "[1-9][0-9]{0,3}"  # a size
@@ -34,16 +34,16 @@ class _Part(NamedTuple):
 
 @dataclass(frozen=True, slots=True, order=True)
 class MoeChoice:
-    """Kernels for one or both products, and what their names say. What there is none of is 0.
+    """Kernels for one or both products, and the parameters that their names state; 0 if absent.
 
     Attributes:
-        name: AITER's name of a kernel, or those of both with a plus between them.
-        stage: what it is for.
-        block_m: rows of a tile, which both products share, as tokens are sorted for it.
+        name: AITER's name of a kernel, or both names joined by a plus.
+        stage: the stage of its products.
+        block_m: rows of a tile, shared by both products, as tokens are sorted for it.
         block1, block2: threads of a workgroup of the first and of the second product.
-        tile_n1, tile_n2, tile_k1, tile_k2: its tile.
-        wave_m1, wave_m2, wave_n1, wave_n2: its waves along M and N.
-        version1, version2: of CK's pipelines.
+        tile_n1, tile_n2, tile_k1, tile_k2: tile of each.
+        wave_m1, wave_m2, wave_n1, wave_n2: waves along M and N of each.
+        version1, version2: versions of CK's pipelines.
         mfma_k1, mfma_k2: depth of the matrix instruction of CK Tile's kernels.
         per_cu1, per_cu2: workgroups per compute unit that CK Tile's kernels were compiled for.
     """
@@ -96,15 +96,15 @@ def parse_choice(name: str) -> MoeChoice:
 
 
 def joint(first: str, second: str) -> str:
-    """The name of a choice for both products."""
+    """Return the name of a choice for both products."""
     return f"{first}{_JOINED}{second}"
 
 
 def parts(name: str) -> tuple[MoeChoice, MoeChoice]:
-    """The two kernels of a joint choice.
+    """Return the two kernels of a joint choice.
 
     Raises:
-        DataError: it is none.
+        DataError: it is not a joint choice.
     """
     first, _, second = name.partition(_JOINED)
     return parse_choice(first), parse_choice(second)

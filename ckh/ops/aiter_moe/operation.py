@@ -1,9 +1,7 @@
-"""`aiter_moe` as the rest of ckh sees it: a kernel is one for a product, or a pair for both; nothing is emitted.
+"""Record of the operation `aiter_moe`: a kernel is one for a product, or a pair for both; nothing is emitted.
 
-`JUDGED` says how good answers are for AITER's mixtures by the model of another GPU
-(`benchmarks/transfer.py` prints it).
-
-Each GPU's kernels were chosen among those that were measured.
+`JUDGED` is the evaluated accuracy of answers for AITER's mixtures by another GPU's model
+(`benchmarks/transfer.py` prints it). Each GPU's kernels were chosen among the measured ones.
 """
 
 from __future__ import annotations
@@ -58,7 +56,7 @@ JUDGED = tuple(
 )
 
 
-_WEIGHT_OF_KIND = 4.0  # another kind is as far as a factor 16 in a size
+_WEIGHT_OF_KIND = 4.0  # another kind counts as much as a factor of 16 in a size
 _FEW_TOKENS = 64
 
 
@@ -105,14 +103,14 @@ def _is(name: str, value: str) -> Callable[[AiterMoe], bool]:
 
 
 def _place(problem: AiterMoe) -> list[float]:
-    """Logarithms of the sizes, and of what kind it is."""
+    """Logarithms of the sizes, and the kind."""
     sizes = [log2(max(getattr(problem, name), 1)) for name in SIZES]
     kinds = [getattr(problem, name) == value for name, values in KINDS.items() for value in values]
     return sizes + [_WEIGHT_OF_KIND * is_kind for is_kind in kinds]
 
 
 def _train_defaults(_rows: int) -> TrainOptions:
-    """Options of training, as `benchmarks/aiter_moe_folds.py` judges them."""
+    """Training options, as evaluated by `benchmarks/aiter_moe_folds.py`."""
     from ckh.training import PLAIN_TREES, TFLOPS, RankObjective, TrainOptions
 
     small = replace(PLAIN_TREES, num_leaves=15, min_child_samples=10)

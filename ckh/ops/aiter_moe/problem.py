@@ -17,11 +17,11 @@ PREFIX = "aiter_moe_"
 
 BOTH, STAGE1, STAGE2 = "both", "stage1", "stage2"
 STAGES = (BOTH, STAGE1, STAGE2)
-DTYPES = ("fp8", "bf16", "pk_fp4")  # of what the products read
-# How the experts are scaled -> their element type.
+DTYPES = ("fp8", "bf16", "pk_fp4")  # of the inputs of the products
+# Scaling of the experts -> their element type.
 QUANTS: dict[str, str] = {"per_token": "fp8", "per_1x128": "fp8", "per_1x32": "pk_fp4", "none": "bf16"}
 ACTIVATIONS = ("silu", "swiglu")
-# What AITER computes and ckh has no answer for: element types of tokens and experts, scales -> why.
+# Problems that AITER computes and ckh does not answer: element types of tokens and experts, scaling -> reason.
 UNANSWERED: dict[tuple[str, str, str], str] = {
     ("fp8", "fp8", "per_1x32"): "mxfp8: AITER tunes FlyDSL's kernels for it, none of Composable Kernel's",
     ("fp8", "int4", "per_token"): "no measurement is public, and no estimate covers int4 experts",
@@ -39,7 +39,7 @@ KINDS: dict[str, tuple[str, ...]] = {
 IDENTITY: tuple[str, ...] = (*KINDS, *SIZES)
 
 _OUTPUT_BYTES = 2  # bf16
-_GATES = 2  # halves of the first product, of which one gates the other
+_GATES = 2  # halves of the first product, one of which gates the other
 _SHORT = {"tokens": "t", "model_dim": "d", "inter_dim": "i", "experts": "e", "topk": "k"}
 _CANONICAL = (
     PREFIX
@@ -56,18 +56,18 @@ class AiterMoe:
     Attributes:
         tokens: rows of X.
         model_dim: columns of X and of Y.
-        inter_dim: columns of what lies between, of one device.
-        experts: how many there are on the device.
-        topk: how many each token chooses.
-        stage: both products, which share the rows of their tiles, or one of them.
-        dtype: element type of what the first product reads.
-        quant: how the experts are scaled, which determines their element type.
-        activation: between the products.
+        inter_dim: columns of the intermediate result, per device.
+        experts: number of experts on the device.
+        topk: number of experts that each token chooses.
+        stage: both products, whose tiles have the same number of rows, or one of them.
+        dtype: element type of the first product's input.
+        quant: scaling of the experts, which determines their element type.
+        activation: activation between the products.
         num_cus: compute units of the device, 0 for those of the architecture's whole GPU.
 
     Raises:
-        UsageError: a size is not a positive integer below 2^31, a name is unknown, or a token chooses more experts
-            than there are.
+        UsageError: a size is not a positive integer below 2^31, a name is unknown, or a token chooses more experts than
+            exist.
     """
 
     tokens: int
@@ -98,13 +98,13 @@ class AiterMoe:
 
     @property
     def flops(self) -> int:
-        """Operations of its stages."""
+        """Number of floating-point operations of its stages."""
         each = 2 * self.tokens * self.topk * self.model_dim * self.inter_dim
         return each * ((self.stage != STAGE2) * _GATES + (self.stage != STAGE1))
 
     @property
     def bytes(self) -> int:
-        """Bytes of its stages that must move at least, if every choice of an expert is another as long as there are."""
+        """Minimum bytes that its stages move, if choices are spread over as many experts as possible."""
         active, rows = min(self.experts, self.tokens * self.topk), self.tokens * self.topk
         weight, element = DTYPE_BYTES[QUANTS[self.quant]], DTYPE_BYTES[self.dtype]
         product = self.model_dim * self.inter_dim
@@ -115,21 +115,21 @@ class AiterMoe:
         return math.ceil((self.stage != STAGE2) * first + (self.stage != STAGE1) * second)
 
     def canonical(self) -> str:
-        """Text that holds the whole identity; `parse_aiter_moe` reads it back."""
+        """Text that holds the complete identity; `parse_aiter_moe` parses it."""
         kind = "_".join(str(getattr(self, name)) for name in KINDS)
         sizes = "".join(f"_{letter}{getattr(self, name)}" for name, letter in _SHORT.items())
         return f"{PREFIX}{kind}_cu{self.num_cus}{sizes}"
 
     def to_dict(self) -> dict[str, Any]:
-        """All fields, for JSON; `AiterMoe(**d)` reads it back."""
+        """All fields, for JSON; `AiterMoe(**d)` restores the problem."""
         return {field.name: getattr(self, field.name) for field in fields(self)}
 
 
 def parse_aiter_moe(text: str) -> AiterMoe:
-    """Read a problem from the text that `AiterMoe.canonical` writes.
+    """Parse the text that `AiterMoe.canonical` returns.
 
     Raises:
-        UsageError: the text does not have that form, or its sizes are not valid.
+        UsageError: the text is malformed, or its sizes are invalid.
     """
     match = re.fullmatch(_CANONICAL, text.strip())
     if match is None:

@@ -3,8 +3,8 @@
     token,model_dim,inter_dim,expert,topk,act_type,dtype,q_dtype_a,q_dtype_w,q_type,use_g1u1,doweight_stage1
     [fused_moe] using 2stage default for ('gfx950', 256, 64, 7168, 256, 256, 8, 'ActivationType.Silu', …)
 
-The values of a log's line are those of a tuned table's key. What ckh has no kernels for, as experts without a gate, is
-passed over with a warning.
+The values of a log's line are the key of a tuned table. Unsupported mixtures, such as experts without a gate, are
+skipped with a warning.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from ckh.text.log import warn
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    # A file's entries: the line, and what gives the problem, or in words one without kernels.
+    # A file's entries: the line, and a function that returns the problem, or a description if unsupported.
     _Entries = Iterator[tuple[int, Callable[[str], AiterMoe | str]]]
 
 _CSV = ".csv"
@@ -45,7 +45,7 @@ _TRUE, _FALSE = ("1", "true"), ("0", "false")
 
 
 def is_of_mixtures(source: str) -> bool:
-    """True if a file is of mixtures of experts, and of nothing else."""
+    """True if a file has mixtures of experts and no other problems."""
     path = Path(source)
     if not path.is_file():
         return False
@@ -59,7 +59,7 @@ def is_of_mixtures(source: str) -> bool:
 def load_problems(
     source: str, variant: str | None, dtype: str | None, default_dtype: str = "fp8"
 ) -> tuple[AiterMoe, ...]:
-    """The distinct problems of a file, in order.
+    """Return the distinct problems of a file, in order.
 
     Raises:
         UsageError: there is no such file, or a direction was given.
@@ -91,15 +91,15 @@ def load_problems(
             code="no-problems",
         )
     if others:
-        warn(f"{path}: passed over, for ckh has no kernels of AITER's for them: {others}", "skipped-problems")
+        warn(f"{path}: skipped, ckh has no kernels of AITER's for them: {others}", "skipped-problems")
     return tuple(problems)
 
 
 def problem_of(path: Path, line: int, values: Mapping[str, str]) -> AiterMoe | str:
-    """The problem of a row of AITER's, by column; or in words what ckh has no kernels for.
+    """Return the problem of a row of AITER's, by column; or a description if unsupported.
 
     Raises:
-        DataError: a size is none, or a column is missing.
+        DataError: a size is invalid, or a column is missing.
     """
     fields: dict[str, Any] = {}
     for column, name in _SIZES.items():
@@ -142,13 +142,13 @@ def _foreign(values: Mapping[str, str]) -> str | None:
 
 
 def _word(text: str) -> str:
-    """A name of PyTorch's or of an enumeration of AITER's, without its class and number."""
+    """Return a name of PyTorch or of an AITER enumeration, without its class and number."""
     bare = text.strip().strip("'\"<>").partition(":")[0].strip().strip("'\"<>")
     return bare.rpartition(".")[2].lower()
 
 
 def untuned_rows(path: Path) -> _Entries:
-    """The rows of a CSV file: the line, and what gives the problem, or in words one without kernels.
+    """Yield the rows of a CSV file: the line, and a function that returns the problem, or a description if unsupported.
 
     Raises:
         DataError: it is not CSV, or a column is missing.
@@ -170,7 +170,7 @@ def _row(path: Path, line: int, header: list[str], cells: list[str], _dtype: str
 
 
 def _text(path: Path) -> _Entries:
-    """Canonical texts and a log's misses; what else stands there is passed over, but a line that is neither."""
+    """Yield canonical texts and a log's lookup misses; other lines of a log are skipped, in a list they are errors."""
     is_log = False
     for line, text in enumerate(read_text(path).splitlines(), 1):
         content = text.partition("#")[0].strip()
@@ -182,7 +182,7 @@ def _text(path: Path) -> _Entries:
 
 
 def missed_problem(text: str, path: Path, line: int) -> AiterMoe | str | None:
-    """The problem that a log's line reports as missing; in words one without kernels; None for another line.
+    """Return the problem that a log's line reports as missing; a description if unsupported; None for another line.
 
     Raises:
         DataError: the line has other values than AITER prints, or a size is wrong.
@@ -197,7 +197,7 @@ def missed_problem(text: str, path: Path, line: int) -> AiterMoe | str | None:
 
 
 def stated_key(text: str) -> tuple[tuple[str, str], ...]:
-    """The whole key of a log's miss but its flags, by column."""
+    """Return the complete key of a log's miss, except its flags, by column."""
     match = _MISS.search(text)
     values = [one.strip().strip(_QUOTES) for one in match["key"].split(",")] if match else []
     names = (*(("gfx",) if len(values) > len(_LOGGED) else ()), *_LOGGED)
@@ -206,5 +206,5 @@ def stated_key(text: str) -> tuple[tuple[str, str], ...]:
 
 
 def is_untuned(_path: Path, head: str) -> bool:
-    """True if a CSV file is one of AITER's, by its header."""
+    """True if a CSV file has AITER's format, by its header."""
     return {"model_dim", "inter_dim"} <= {name.strip() for name in head.split("\n", 1)[0].split(",")}

@@ -1,4 +1,4 @@
-"""How mixtures of experts are requested: their options, and the problem that these say."""
+"""Requests of mixtures of experts: their options, and the problem that options state."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from ckh.ops.aiter_moe.problem import AiterMoe
 
 STAGE, DTYPE, QUANT, ACTIVATION = "both", "fp8", "per_token", "silu"
-_QUANTS = {"fp8": QUANT, "bf16": "none", "pk_fp4": "per_1x32"}  # of an element type, where none is stated
+_QUANTS = {"fp8": QUANT, "bf16": "none", "pk_fp4": "per_1x32"}  # default by element type
 _NEEDED = ("tokens", "model_dim", "inter_dim", "experts", "topk")
 _OPTIONS = (
     SizeOption("tokens", "Tokens"),
@@ -44,7 +44,7 @@ def _completed(problem: AiterMoe, arch: str) -> AiterMoe:
 
     if problem.num_cus:
         return problem
-    from dataclasses import replace  # which quick answers have no time to import
+    from dataclasses import replace  # quick answers do not import it
 
     return replace(problem, num_cus=compute_units(0, arch))
 

@@ -1,4 +1,4 @@
-"""What AITER's mixtures of experts make of shapes, and why a lookup of one missed."""
+"""Conversion of shapes to AITER's mixtures of experts, and reasons why the lookup of a shape missed."""
 
 from __future__ import annotations
 
@@ -37,7 +37,9 @@ def _problem(shape: ExpertProducts, dtype: str) -> AiterMoe:
     quant = _QUANT_OF[shape.scaling]
     own = shape.dtype or dtype
     if own != QUANTS[quant]:
-        raise UsageError(f"mixtures of experts in {own} ({quant}), which AITER has no kernels for", code="unsupported")
+        raise UsageError(
+            f"mixtures of experts in {own} ({quant}), not supported by AITER's kernels", code="unsupported"
+        )
     sizes = (shape.tokens, shape.model_dim, shape.inter_dim, shape.experts, shape.topk)
     return AiterMoe(*sizes, dtype=own, quant=quant, activation=shape.activation)
 

@@ -1,12 +1,12 @@
-"""A stand-in for AITER of August 2026, in few lines: what its code does with tables that ckh exports.
+"""A mock of AITER of August 2026 in few lines: its handling of tables that ckh exports.
 
-As in its public sources: a list of files is joined, and a shape (by the columns of the untuned table) that stands twice
-ends the start and leaves the fastest of its rows in the files (`aiter/jit/core.py`); rows are found by architecture,
-compute units, M or M padded, N, K and the type of the weights, in the newest also by the largest M of a layer
-(`aiter/ops/gemm_op_a8w8.py`); the generator goes by `kernelId` and refuses numbers that it does not have, for the
-devices that AITER_GPU_TARGETS names before those of GPU_ARCHS and CU_NUM (`aiter/jit/utils/build_targets.py`). Rows of
-mixtures are found for tokens padded up to powers of two or down to a tier, else by a row of another activation that is
-not CK's, else by one of a smaller tier (`aiter/fused_moe.py`).
+As in its public sources: a list of files is joined, and a duplicate shape (by the columns of the untuned table) ends
+the start and leaves the fastest of its rows in the files (`aiter/jit/core.py`); rows are looked up by architecture,
+compute units, M or padded M, N, K and the type of the weights, in the newest version also by the largest M of a layer
+(`aiter/ops/gemm_op_a8w8.py`); the generator uses `kernelId` and refuses unknown numbers, for the devices that
+AITER_GPU_TARGETS names before those of GPU_ARCHS and CU_NUM (`aiter/jit/utils/build_targets.py`). Rows of mixtures are
+looked up for tokens padded up to powers of two or down to a tier, else by a row of another activation that is not CK's,
+else by a row of a smaller tier (`aiter/fused_moe.py`).
 """
 
 from __future__ import annotations
@@ -159,19 +159,19 @@ FP8 = "torch.float8_e4m3fn"
 
 
 def table_row(m: int, name: str, number: int, us: float, library: str = "ck") -> str:
-    """A row of AITER's own table, of one layer on gfx950."""
+    """Return a row of AITER's own table, of one layer on gfx950."""
     return f"gfx950,256,{m},9216,4096,{FP8},{library},{number},0,{us},{name},0,0,0.0\n"
 
 
 def write_aiter(folder: Path, kernels: Mapping[int, str], base: str, model: str, *, newest: bool = False) -> Path:
-    """An AITER that builds these kernels and has these rows of its own.
+    """Write an AITER that builds these kernels and has these rows of its own.
 
     Args:
-        folder: where.
+        folder: the folder to write to.
         kernels: names by number.
         base: rows of its own table.
         model: rows of a model's table.
-        newest: look shapes above a layer's largest M up too.
+        newest: whether shapes above a layer's largest M are looked up too.
     """
     texts = {
         "aiter/jit/core.py": _CORE,
@@ -188,7 +188,7 @@ def write_aiter(folder: Path, kernels: Mapping[int, str], base: str, model: str,
 
 
 def write_aiter_of_mixtures(folder: Path, generator: str, table: str) -> Path:
-    """An AITER with a generator of kernels for mixtures of experts, and this table of its own."""
+    """Write an AITER with a generator of kernels for mixtures of experts, and this table of its own."""
     texts = {
         "aiter/jit/core.py": _CORE,
         "aiter/fused_moe.py": _MIXTURES,

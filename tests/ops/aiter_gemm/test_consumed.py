@@ -1,4 +1,4 @@
-"""Tuned tables for AITER: what is in them, which kernels AITER's own generator makes of them, and reading them back."""
+"""Tuned tables for AITER: their content, the kernels that AITER's generator makes of them, and reading them back."""
 
 from __future__ import annotations
 
@@ -30,20 +30,20 @@ FAST = "a8w8_bpreshuffle_256x16x64x512_16x16_16x16_32x8x1_32x8x1_1x16x1x16_4x4x1
 SMALL = "a8w8_bpreshuffle_128x16x32x512_16x16_16x16_32x4x1_32x4x1_1x16x1x8_4x4x1_1x1_intrawave_v1"
 NAME = "a8w8_bpreshuffle_untuned_gemm.csv"
 TUNED = "a8w8_bpreshuffle_tuned_gemm.csv"
-# Where AITER's generators of kernels are: the folder of that name in its source distribution, on PYTHONPATH.
+# AITER's generators of kernels: the folder of that name in its source distribution, on PYTHONPATH.
 _META = importlib.util.find_spec("aiter_meta")
 AITER = None if _META is None else Path(next(iter(_META.submodule_search_locations or [])))
 
 
 def shapes(folder: Path, *sizes: tuple[int, int, int], name: str = NAME) -> Path:
-    """An untuned table."""
+    """Write an untuned table."""
     path = folder / name
     path.write_text("M,N,K\n" + "".join(f"{m}, {n}, {k}\n" for m, n, k in sizes))
     return path
 
 
 def tuned(folder: Path, *rows: tuple[int, str, float]) -> Path:
-    """A tuned table of one layer on gfx950: rows of A, kernel and time of each."""
+    """Write a tuned table of one layer on gfx950: rows of A, kernel and time of each."""
     path = folder / TUNED
     head = "gfx,cu_num,M,N,K,q_dtype_w,libtype,kernelId,splitK,us,kernelName,tflops,bw,errRatio\n"
     path.write_text(
@@ -54,12 +54,12 @@ def tuned(folder: Path, *rows: tuple[int, str, float]) -> Path:
 
 
 def export(problems: Path, out: Path, *args: str, arch: str = "gfx950") -> int:
-    """Call the command."""
+    """Run the export command."""
     return run(["export", "--to", "aiter", "--arch", arch, "--problems", str(problems), "--out", str(out), *args])
 
 
 def rows_of(path: Path) -> list[dict[str, str]]:
-    """The rows of a table by column."""
+    """Return the rows of a table by column."""
     with path.open(newline="") as file:
         return list(csv.DictReader(file))
 
@@ -86,14 +86,14 @@ def test_predictions_are_marked_and_named_as_aiter_wants(tmp_path: Path, capsys:
 
 
 def test_the_floats_of_gfx942_are_its_own(tmp_path: Path) -> None:
-    """On gfx942 the element type is torch.float8_e4m3fnuz, and the compute units are those of the whole GPU."""
+    """On gfx942 the element type is torch.float8_e4m3fnuz, and the compute units are the whole GPU's."""
     assert export(shapes(tmp_path, (16, 7168, 2048)), tmp_path / "out", arch="gfx942") == ExitCode.OK
     (row,) = rows_of(tmp_path / "out" / "predicted" / TUNED)
     assert (row["cu_num"], row["q_dtype_w"]) == ("304", "torch.float8_e4m3fnuz")
 
 
 def test_a_part_of_a_gpu_can_be_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """An MI308X has 80 compute units; shapes that state others keep them."""
+    """An MI308X has 80 compute units; shapes that state another number keep it."""
     plain, stated = shapes(tmp_path, (16, 7168, 2048)), tmp_path / "a8w8_bpreshuffle_more.csv"
     stated.write_text("M,N,K,cu_num\n16,7168,2048,304\n")
     for number, (path, num_cus) in enumerate(((plain, "80"), (stated, "304"))):
@@ -106,7 +106,7 @@ def test_a_part_of_a_gpu_can_be_named(tmp_path: Path, capsys: pytest.CaptureFixt
 
 
 def test_logs_are_problems(tmp_path: Path) -> None:
-    """The lines of a server's log that AITER found no row for are shapes, each once."""
+    """Lookup misses in a server's log are read as shapes, without duplicates."""
     log = tmp_path / "server.log"
     line = "shape is M:{m}, N:9216, K:4096, q_dtype_w:torch.float8_e4m3fn, not found tuned config in /x/{table}, will"
     log.write_text("\n".join(["INFO starting", *(line.format(m=m, table=TUNED) for m in (5, 5, 9))]))
@@ -124,7 +124,7 @@ def test_rows_are_padded_as_aiter_pads(m: int, n: int, fine: int, coarse: int) -
 
 
 def test_measured_winners_go_before_and_apart(tmp_path: Path) -> None:
-    """A shape that AITER finds measured, padded or not, gets that row in a table of its own; the rest is predicted."""
+    """A shape with a measured row, padded or not, gets that row in a separate table; the rest is predicted."""
     data = tuned(tmp_path, (16, SMALL, 9.5), (16, FAST, 8.25), (64, FAST, 20.0))
     problems = shapes(tmp_path, (16, 9216, 4096), (9, 9216, 4096), (40, 9216, 4096), (65, 9216, 4096), (1, 512, 7168))
     assert export(problems, tmp_path / "out", "--data", str(data)) == ExitCode.OK
@@ -140,7 +140,7 @@ def test_measured_winners_go_before_and_apart(tmp_path: Path) -> None:
 
 
 def test_a_measured_time_bounds_a_prediction(tmp_path: Path) -> None:
-    """The kernel's least time for more rows of the layer bounds its time; else the slowest of all winners does."""
+    """The kernel's minimum time for more rows of the layer bounds its time; else the slowest of all winners does."""
     problem = AiterGemm(3, 9216, 4096, "a8w8_bpreshuffle", num_cus=256)
     plain = shapes(tmp_path, (3, 9216, 4096))
     assert export(plain, tmp_path / "plain") == ExitCode.OK
@@ -156,7 +156,7 @@ def test_a_measured_time_bounds_a_prediction(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("arch", ["gfx942", "gfx950"])
 def test_no_winner_is_slower_than_the_bound(arch: str) -> None:
-    """All winners that ship keep to the bound that predictions without a measured time have."""
+    """All shipped winners are within the bound of predictions without a measured time."""
     frame = read_dataset(ROOT / "data" / f"aiter-gemm-{arch}.parquet").valid()
     for problem, row in zip(frame.problems(), frame.first_rows, strict=True):
         limit = SLOWEST * (roofline_us(problem, arch) + ADDED_US)
@@ -164,7 +164,7 @@ def test_no_winner_is_slower_than_the_bound(arch: str) -> None:
 
 
 def test_wrong_rows_are_refused() -> None:
-    """A name that AITER does not have, two rows of a shape, and measured beside predicted rows never become a table."""
+    """Unknown kernel names, duplicate shapes, and tables of both measured and predicted rows are refused."""
     problem = AiterGemm(3, 9216, 4096, "a8w8_bpreshuffle", num_cus=256)
     line = TunedLine("gfx950", problem, FAST, 1.0, is_predicted=False)
     wrong = FAST.replace("256x16x64x512", "256x48x64x512")
@@ -178,7 +178,7 @@ def test_wrong_rows_are_refused() -> None:
 
 
 def test_a_round_trip_loses_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Read back as a dataset and written again, measured and predicted tables are the same, byte for byte."""
+    """Measured and predicted tables that are read as a dataset and written again are byte-identical."""
     data = tuned(tmp_path, (16, FAST, 8.2513), (64, f"{FAST}", 20.00417))
     problems = shapes(tmp_path, (16, 9216, 4096), (64, 9216, 4096), (65, 9216, 4096), (1, 512, 7168))
     assert export(problems, tmp_path / "out", "--data", str(data)) == ExitCode.OK
@@ -197,7 +197,7 @@ def test_a_round_trip_loses_nothing(tmp_path: Path, capsys: pytest.CaptureFixtur
 
 
 def fake_aiter(folder: Path, names: Sequence[str]) -> Path:
-    """An AITER that builds only some kernels."""
+    """Write an AITER that builds only some kernels."""
     path = folder / "aiter_source" / "csrc" / "ck_gemm_a8w8_bpreshuffle"
     path.mkdir(parents=True)
     text = "class K:\n    def __init__(self, name):\n        self.name = name\n\nkernels_list = {"
@@ -207,7 +207,7 @@ def fake_aiter(folder: Path, names: Sequence[str]) -> Path:
 
 
 def test_an_installed_aiter_decides(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Of the kernels that it builds the best is taken, with its number; a measured one that it lacks is refused."""
+    """The best kernel that it builds is chosen, with its number; a measured kernel that it lacks is refused."""
     source = fake_aiter(tmp_path, [SMALL])
     problems = shapes(tmp_path, (1, 9216, 4096))
     assert export(problems, tmp_path / "out", "--installed", str(source)) == ExitCode.OK
@@ -223,7 +223,7 @@ def test_an_installed_aiter_decides(tmp_path: Path, capsys: pytest.CaptureFixtur
 
 
 def test_older_names_are_written_as_an_installed_aiter_has_them(tmp_path: Path) -> None:
-    """A kernel that an older AITER calls by a shorter name is found there, and its row has that name."""
+    """A kernel that an older AITER has with a shorter name is found, and its row has that name."""
     longer = "a8w8_blockscale_1x128x128_256x16x64x256_16x16_16x16_1x1_16x16x1_16x16x1_1x16x1x16_4_1x1_intrawave_v1"
     shorter = longer.replace("_16x16_16x16_1x1_", "_16x16_16x16_")
     path = tmp_path / "csrc" / "x" / "gemm_a8w8_blockscale_common.py"
@@ -242,7 +242,7 @@ NO_CUDA = "class cuda:\n    is_available = staticmethod(lambda: False)\n"
 @pytest.mark.skipif(AITER is None, reason="AITER's source is absent: unpack amd-aiter's, and put it on PYTHONPATH")
 @pytest.mark.parametrize("family", FAMILIES)
 def test_aiters_generator_emits_exactly_these_kernels(family: str, tmp_path: Path) -> None:
-    """AITER's own generator takes the table, maps each shape to the chosen kernel, and emits no others but defaults."""
+    """AITER's own generator maps each shape of the table to the chosen kernel, and emits no others but defaults."""
     assert AITER is not None
     problems = shapes(tmp_path, (1, 9216, 4096), (77, 512, 7168), (2048, 7168, 2048), name=f"{family}_untuned_gemm.csv")
     assert export(problems, tmp_path / "out", "--installed", str(AITER)) == ExitCode.OK
@@ -273,14 +273,14 @@ def test_aiters_generator_emits_exactly_these_kernels(family: str, tmp_path: Pat
 
 
 def _defaults(folder: Path, family: str) -> set[str]:
-    """Names of the kernels that AITER builds whatever its tables say."""
+    """Return the names of the kernels that AITER builds independently of its tables."""
     code = f"import gemm_{family}_common as m; print('\\n'.join(k.name for k in m.default_kernels_dict.values()))"
     done = subprocess.run([sys.executable, "-c", code], cwd=folder, capture_output=True, text=True, check=True)
     return set(done.stdout.split())
 
 
 def test_json_says_what_was_chosen(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """One document: the choice of each problem, what its time is from, and the files."""
+    """One document states the choice of each problem, the basis of its time, and the files."""
     data = tuned(tmp_path, (1, SMALL, 3.5))
     problems = shapes(tmp_path, (1, 9216, 4096), (7, 512, 7168))
     assert export(problems, tmp_path / "out", "--data", str(data), "--json") == ExitCode.OK

@@ -1,4 +1,4 @@
-"""What names of AITER's kernels say, and which kernels there are to choose from."""
+"""Names of AITER's kernels, and pools of kernels."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ CKTILE = "a8w8_blockscale_cktile_192x256x128_4x2x1_16x16x128_intrawave_0x1x0_3_a
 
 
 def test_a_name_says_tile_waves_and_pipeline() -> None:
-    """Worked out by hand from one name of each library; the split of K is behind AITER's name."""
+    """Parsed by hand for one name of each library; the split of K follows AITER's name."""
     kernel = parse_kernel(CK + "_splitk2")
     assert kernel == AiterKernel(
         *(CK, 2, "ck", "a8w8_bpreshuffle", 128, 16, 32, 512, 16, 16, 1, 2, 16, 32, 32, 8, 4, 1, 1, 0, 1)
@@ -39,13 +39,13 @@ def test_a_name_says_tile_waves_and_pipeline() -> None:
     "name", ["", "gemm", CK + "_splitk0", CK + "_splitk99", CK[:-1], CK + "x", "_ZN5aiter41f4gemm"]
 )
 def test_what_is_no_name_is_refused(name: str) -> None:
-    """Whatever is not a whole name is none."""
+    """Incomplete names and other texts are refused."""
     with pytest.raises(DataError):
         parse_kernel(name)
 
 
 def test_names_say_what_amd_parsed_from_them() -> None:
-    """All 1,169 candidates of AITER's tuners, column by column, and the pools hold exactly them."""
+    """All 1,169 candidates of AITER's tuners equal AMD's parsing, column by column, and are exactly the pools."""
     pandas = pytest.importorskip("pandas")
     if not LISTED.exists():
         pytest.skip(f"{LISTED} is not there")
@@ -62,19 +62,19 @@ def test_names_say_what_amd_parsed_from_them() -> None:
             assert getattr(kernel, field) == row[column], (row["kernel"], field)
     for (pool, arch), part in frame.groupby(["pool", "gfx"]):
         if (pool, arch) == ("a4w4_blockscale", "gfx942"):
-            continue  # AITER's lists do not tell architectures apart here, and gfx942 has no fp4
+            continue  # AITER's lists do not distinguish architectures here, and gfx942 has no fp4
         family, library = str(pool).removesuffix("_cktile"), "cktile" if str(pool).endswith("cktile") else "ck"
         assert {kernel.base for kernel in kernel_pool(family, library, str(arch))} == set(part["kernel"])
 
 
 def test_kernels_differ_in_what_the_model_sees() -> None:
-    """No two kernels of a pool look alike, or a model could not tell them apart."""
+    """No two kernels of a pool have the same features, so that a model can distinguish them."""
     pool = kernel_pool("a8w8_bpreshuffle", "cktile", "gfx942")
     assert len({repr(kernel).replace(kernel.base, "") for kernel in pool}) == len(pool) > 200
 
 
 def test_older_names_are_those_of_today() -> None:
-    """A renamed family, and a pair of numbers that names did not have."""
+    """A renamed family, and a pair of numbers that older names omit."""
     new = "a8w8_blockscale_1x128x128_256x16x64x256_16x16_16x16_1x1_16x16x1_16x16x1_1x16x1x16_4_1x1_intrawave_v1"
     assert resolved(new.replace("_1x1_16x16x1_16x16x1", "_16x16x1_16x16x1")) == new
     shuffled = (
@@ -85,7 +85,7 @@ def test_older_names_are_those_of_today() -> None:
 
 
 def test_a_device_without_kernels_says_so() -> None:
-    """AITER has no CK Tile kernels of a8w8: there is nothing to choose, with the reason."""
+    """AITER has no CK Tile kernels of a8w8: there are no candidates, with the reason."""
     found = candidates(AiterGemm(1, 64, 64, library="cktile", num_cus=256), load_arch("gfx950"))
     assert len(found.kernels) == 0
     expect_reasons(found.refused, ("cktile", "a8w8", "gfx950"))
@@ -102,11 +102,11 @@ NEWER = sorted(DATA.glob("aiter_*_tuned_gemm.csv"))
 @pytest.mark.skipif(not NEWER, reason=f"AITER's tables of 2026 are not in {DATA}")
 @pytest.mark.parametrize("path", NEWER, ids=lambda path: path.stem)
 def test_aiters_newer_tables_number_kernels_as_the_list_does(path: Path) -> None:
-    """In AITER's tables of August 2026 every kernel of CK's that ckh knows has the number that the list has."""
+    """In AITER's tables of August 2026 every CK kernel known to ckh has the number in the list."""
     frame = pd.read_csv(path)
     frame = frame[frame["kernelName"].map(resolved).isin(kernel_numbers().keys())]
     assert len(frame) > 100
     pairs = set(zip(frame["kernelName"].map(resolved), frame["kernelId"], strict=True))
-    # AITER's list has three of them twice, and its tuner takes the later.
+    # AITER's list has three duplicates, and its tuner uses the later.
     differing = {(kernel_numbers()[name], number) for name, number in pairs if kernel_numbers()[name] != number}
     assert differing <= {(5, 11), (19, 25), (65, 144)}

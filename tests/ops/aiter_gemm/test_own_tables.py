@@ -1,4 +1,4 @@
-"""AITER's own tables: an export loses and displaces none of their rows, and AITER's code finds what was written."""
+"""AITER's own tables: an export loses and displaces none of their rows, and AITER's code finds the written rows."""
 
 from __future__ import annotations
 
@@ -47,13 +47,13 @@ def export(folder: Path, sizes: Sequence[int], *args: str, library: str = "ck") 
 
 
 def rows_of(path: Path) -> list[dict[str, str]]:
-    """The rows of a table."""
+    """Return the rows of a table."""
     with path.open(newline="") as file:
         return list(csv.DictReader(file))
 
 
 def choices(folder: Path) -> list[dict[str, Any]]:
-    """What the export's list says of each problem."""
+    """Return the entries of the export's list by problem."""
     found: list[dict[str, Any]] = json.loads((folder / "out" / "export.json").read_text())["choices"]
     return found
 
@@ -83,7 +83,7 @@ def test_what_aiter_measured_is_left_out_and_kept(program: Path, tmp_path: Path)
 
 @pytest.mark.parametrize(("newest", "basis"), [(True, "AITER's own table at M=300"), (False, "bounded by the slowest")])
 def test_a_shape_above_all_of_a_layer(newest: bool, basis: str, tmp_path: Path) -> None:
-    """Where AITER takes the row of a layer's largest M for every larger one, such a shape gets no choice."""
+    """If AITER uses the row of a layer's largest M for every larger M, such a shape gets no choice."""
     base = table_row(16, SMALL, 10, 8.5) + table_row(300, ASM, 99, 40.0, "asm")
     program = write_aiter(tmp_path / "aiter", {5: FAST, 10: SMALL}, base, "", newest=newest)
     args = ("--installed", str(program), "--check", str(program))
@@ -97,7 +97,7 @@ def test_a_shape_above_all_of_a_layer(newest: bool, basis: str, tmp_path: Path) 
 def test_the_device_of_a_check_is_that_of_the_export(
     program: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A device that the environment names for AITER's generators, in any of its variables, is not that of the check."""
+    """The environment's device for AITER's generators, in any of its variables, is not used in the check."""
     (program / "aiter/configs/model_configs/a8w8_bpreshuffle_tuned_gemm_dsv3.csv").unlink()
     for name, value in (("GPU_ARCHS", "gfx942"), ("CU_NUM", "80"), ("AITER_GPU_TARGETS", "gfx942:80")):
         monkeypatch.setenv(name, value)
@@ -105,7 +105,7 @@ def test_the_device_of_a_check_is_that_of_the_export(
 
 
 def test_replaced_rows_are_asked_for(program: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """With --replace a choice takes the place of AITER's row of the shape, once; without an AITER it is refused."""
+    """With --replace a choice replaces AITER's row of the shape, once; without an AITER the option is refused."""
     assert export(tmp_path, [16], "--replace") == ExitCode.USAGE
     assert "name it with --installed" in capsys.readouterr().err
     model = program / "aiter/configs/model_configs/a8w8_bpreshuffle_tuned_gemm_dsv3.csv"
@@ -117,7 +117,7 @@ def test_replaced_rows_are_asked_for(program: Path, tmp_path: Path, capsys: pyte
 
 
 def test_own_measurements_go_before_aiters_where_they_are_faster(program: Path, tmp_path: Path) -> None:
-    """Of --data and AITER's row for a shape the faster is in the merged table, as AITER itself would keep it."""
+    """The merged table has the faster of the rows in --data and AITER's tables, as AITER itself would keep it."""
     for us, written in ((8.0, True), (9.0, False)):
         data = tmp_path / TABLE
         data.write_text(HEAD + table_row(16, FAST, 5, us))
@@ -129,7 +129,7 @@ def test_own_measurements_go_before_aiters_where_they_are_faster(program: Path, 
 
 
 def test_numbers_are_never_left_open(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Without an AITER numbers are those of the list that ships; kernels of CK Tile, which have none, are refused."""
+    """Without an AITER numbers come from the shipped list; kernels of CK Tile, which have none, are refused."""
     assert export(tmp_path, [1, 100, 4000]) == ExitCode.OK
     listed = (Path(__file__).parents[3] / "ckh/ops/aiter_gemm/kernels/kernels.txt").read_text().splitlines()
     numbers = dict(line.split() for line in listed if line.count(" ") == 1 and not line.startswith("#"))
@@ -166,10 +166,10 @@ def test_a_partial_export_lists_what_is_missing(tmp_path: Path, capsys: pytest.C
 
 
 def test_aiters_own_code_is_run_on_an_export(program: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The check shows the row of today beside that of the export, loses none, and leaves AITER's files as they are."""
+    """The check shows the rows before and after the export, loses none, and leaves AITER's files unchanged."""
     own = {path: path.read_bytes() for path in program.rglob("*.csv")}
     model = next(path for path in own if "dsv3" in path.name and "untuned" not in path.name)
-    own[model] = (HEAD + table_row(64, SMALL, 10, 20.0)).encode()  # newer versions refuse a shape that stands twice
+    own[model] = (HEAD + table_row(64, SMALL, 10, 20.0)).encode()  # newer versions refuse a duplicate shape
     model.write_bytes(own[model])
     assert export(tmp_path, [50, 1000], "--installed", str(program)) == ExitCode.OK
     capsys.readouterr()
@@ -203,7 +203,7 @@ def _unnumbered(text: str) -> str:
 def test_a_check_finds_what_is_wrong(
     damage: Any, why: str, program: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Numbers that AITER does not have, rows that are lost and shapes that stand twice fail the check: exit 1."""
+    """Unknown numbers, lost rows and duplicate shapes fail the check: exit 1."""
     (program / "aiter/configs/model_configs/a8w8_bpreshuffle_tuned_gemm_dsv3.csv").unlink()
     assert export(tmp_path, [1000], "--installed", str(program)) == ExitCode.OK
     merged = tmp_path / "out" / "merged" / TABLE
@@ -216,7 +216,7 @@ def test_a_check_finds_what_is_wrong(
 
 
 def test_what_cannot_be_checked_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """No export, and a folder without AITER, are said in one line."""
+    """A missing export, and a folder without AITER, are refused in one line."""
     args = ["export", "--to", "aiter", "--out", str(tmp_path), "--check"]
     assert run([*args, str(tmp_path)]) == ExitCode.BAD_DATA
     expect_error(capsys.readouterr().err, "not-an-export", tmp_path)
@@ -238,7 +238,7 @@ def test_what_cannot_be_checked_is_refused(tmp_path: Path, capsys: pytest.Captur
 def test_no_row_of_a_published_aiter_is_lost(
     name: str, arch: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """AITER's own lists: its generator takes the table, its lookup finds each row, and no earlier row is lost."""
+    """For AITER's own lists its generator accepts the table, its lookup finds each row, and no earlier row is lost."""
     assert AITER is not None
     args = ["export", "--to", "aiter", "--arch", arch, "--problems", str(AITER / "configs" / name)]
     args += ["--installed", str(AITER), "--check", str(AITER), "--out", str(tmp_path / "out"), "--json"]

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def test_untuned_tables(tmp_path: Path) -> None:
-    """AITER's columns; the family is that of the file's name, and shapes that stand twice are one."""
+    """AITER's columns; the family comes from the file's name, and duplicate shapes are read once."""
     path = tmp_path / "a8w8_blockscale_bpreshuffle_untuned_gemm.csv"
     path.write_text("M,N,K\n16,7168,2048\n1,512,7168\n16,7168,2048\n", encoding="utf-8")
     assert load_problems(str(path), None, None) == tuple(
@@ -28,7 +28,7 @@ def test_untuned_tables(tmp_path: Path) -> None:
 
 
 def test_misses_of_a_log(tmp_path: Path) -> None:
-    """The lines that AITER prints where a table has no row, among others."""
+    """Lines that AITER prints if a table has no row are read among others."""
     path = tmp_path / "server.log"
     path.write_text(
         "INFO starting\n[aiter] shape is M:16, N:7168, K:2048, not found tuned config in "
@@ -46,7 +46,7 @@ def test_misses_of_a_log(tmp_path: Path) -> None:
 def test_what_composable_kernel_does_not_serve_is_passed_over(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Misses of tables of other families, and types that only others' kernels have, are counted, not taken for ours."""
+    """Misses in tables of other families, and unsupported element types, are counted and skipped."""
     miss = "shape is M:{m}, N:512, K:7168{more}, not found tuned config in {table}, will use default config!\n"
     tables = "/x/bf16_tuned_gemm.csv", "/x/a8w8_bpreshuffle_tuned_gemm.csv", "CKGEMM or asmGEMM"
     log = tmp_path / "server.log"
@@ -68,7 +68,7 @@ def test_what_composable_kernel_does_not_serve_is_passed_over(
 
 
 def test_canonical_texts_come_back(tmp_path: Path) -> None:
-    """Each problem is a line of text, and whatever else is no problem is refused."""
+    """Each problem survives the round trip as a line of text, and other texts are refused."""
     problems = (
         AiterGemm(1, 2, 3, "a4w4_blockscale", "pk_fp4", num_cus=256),
         AiterGemm(5, 6, 7, "a8w8_blockscale_bpreshuffle", library="cktile"),

@@ -1,4 +1,4 @@
-"""AITER's tuned tables become datasets of winners; what cannot be learned from is counted or refused."""
+"""AITER's tuned tables become datasets of winners; unusable rows are counted or refused."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ ROW: dict[str, Any] = dict(
 
 
 def write(folder: Path, *rows: dict[str, Any]) -> Path:
-    """A table of rows, each given by what differs from a good one."""
+    """Write a table of rows, each given by its differences from a valid row."""
     path = folder / "a8w8_tuned_gemm.csv"
     lines = [",".join(COLUMNS), *(",".join(str((ROW | row)[name]) for name in COLUMNS) for row in rows)]
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
@@ -33,7 +33,7 @@ def write(folder: Path, *rows: dict[str, Any]) -> Path:
 
 
 def test_a_row_is_a_measured_winner(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Shape, type, device, kernel with its split and time; another library's winner is left out and counted."""
+    """Shape, type, device, kernel with its split and time; another library's winner is skipped and counted."""
     path = write(tmp_path, {}, {"M": 32, "kernelName": "_ZN5aiter6triton"}, {"cu_num": 304, "splitK": 0, "us": 4})
     out = tmp_path / "data.parquet"
     assert run(["convert", str(path), "--out", str(out)]) == ExitCode.OK
@@ -74,7 +74,7 @@ def test_what_is_impossible_stops_the_conversion(
 
 
 def test_a_collection_is_read_as_its_tables(tmp_path: Path) -> None:
-    """Parquet of many tables: of a shape that was tuned again with the same winner the later time counts."""
+    """In Parquet of many tables, the later time of a shape tuned again with the same winner is used."""
     columns: dict[str, list[Any]] = {
         "family": ["a8w8"] * 3,
         "gfx": ["gfx942", "gfx942", ""],
@@ -98,7 +98,7 @@ def test_a_collection_is_read_as_its_tables(tmp_path: Path) -> None:
 
 
 def test_a_real_table_is_read(tmp_path: Path) -> None:
-    """AITER's own file, as it is in its repository."""
+    """AITER's own file, as in its repository."""
     path = DATA / "aiter_a8w8_bpreshuffle_tuned_gemm.csv"
     if not path.exists():
         pytest.skip(f"{path} is not there")

@@ -1,4 +1,4 @@
-"""Mixtures of experts: names of kernels, pairs with tiles of as many rows, data, and the joint choice."""
+"""Mixtures of experts: names of kernels, pairs whose tiles have the same number of rows, data, and the joint choice."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ LAYER: dict[str, Any] = {"model_dim": 6144, "inter_dim": 384, "experts": 128, "t
 
 
 def test_a_name_says_tile_and_pipeline() -> None:
-    """Worked out by hand; a pair has what both names say, and one number of rows."""
+    """Parsed by hand; a pair has the parameters of both names, and one number of rows."""
     pair = parse_choice(joint(FIRST.format(64), SECOND.format(64)))
     assert (pair.stage, pair.block_m) == ("both", 64)
     assert (pair.block1, pair.tile_n1, pair.tile_k1, pair.wave_m1, pair.wave_n1, pair.version1) == (
@@ -52,7 +52,7 @@ def test_a_name_says_tile_and_pipeline() -> None:
     ["", "moe", joint(FIRST.format(64), FIRST.format(64)), joint(SECOND.format(64), FIRST.format(64)), FIRST + "+"],
 )
 def test_what_is_no_choice_is_refused(name: str) -> None:
-    """A kernel, or one for the first product and then one for the second."""
+    """A valid name is a kernel, or a kernel for the first product followed by one for the second."""
     with pytest.raises(DataError):
         parse_choice(name)
     with expect_refusal(DataError, "bad-kernel", "tiles", "32", "64"):
@@ -60,7 +60,7 @@ def test_what_is_no_choice_is_refused(name: str) -> None:
 
 
 def test_pairs_share_their_rows() -> None:
-    """All pairs with one number of rows and no other: block_m is chosen for both products together."""
+    """All pairs with the same number of rows and no others: block_m is chosen for both products together."""
     kind = ("fp8", "per_token", "swiglu")
     firsts, seconds, pairs = (moe_pool("gfx942", stage, *kind) for stage in ("stage1", "stage2", "both"))
     expected = {(a.name, b.name) for a in firsts for b in seconds if a.block_m == b.block_m}
@@ -69,7 +69,7 @@ def test_pairs_share_their_rows() -> None:
 
 
 def test_older_and_newer_names_of_bf16_are_one_kernel() -> None:
-    """gfx950 has the six and nine kernels in bf16 that AMD timed; one that has two names is known by both."""
+    """gfx950 has the six and nine bf16 kernels that AMD timed; a kernel with two names is known by both."""
     kind = ("bf16", "none", "silu")
     firsts, seconds = (moe_pool("gfx950", stage, *kind) for stage in ("stage1", "stage2"))
     assert (len(firsts), len(seconds)) == (6, 9)
@@ -88,7 +88,7 @@ BEST = DATA / "new" / "aiter_moe_best_per_type.parquet"
 @pytest.mark.skipif(not BEST.is_file(), reason=f"{BEST} is absent")
 @pytest.mark.parametrize("name", ["aiter_moe_all_candidates", "aiter_moe_best_per_type"])
 def test_every_kernel_that_amd_timed_is_a_candidate(name: str) -> None:
-    """All kernels of CK and CK Tile in AMD's tunings, of kinds that ckh has, are in the pool of their problems."""
+    """All kernels of CK and CK Tile in AMD's tunings, of kinds that ckh supports, are in the pool of their problems."""
     frame = pd.read_parquet(DATA / "new" / f"{name}.parquet")
     frame = frame.rename(columns={"kernel_name": "kernel"}).assign(cus=256)
     is_ck = frame["kernel"].astype(str).str.startswith(("moe_ck2stages_", "moe_cktile2stages_"))
@@ -106,7 +106,7 @@ def test_every_kernel_that_amd_timed_is_a_candidate(name: str) -> None:
 
 
 def test_a_kernel_needs_whole_steps() -> None:
-    """inter_dim 384 is no multiple of 256: as AMD's measurements failed, such kernels are refused with the reason."""
+    """inter_dim 384 is not a multiple of 256: such kernels, which failed in AMD's measurements, are rejected."""
     found = candidates(AiterMoe(1, **LAYER, stage="stage2", activation="swiglu", num_cus=80), load_arch("gfx942"))
     assert all(choice.tile_k2 in (64, 128) for choice in found.kernels)
     expect_reasons(found.refused, ("inter_dim = 384", "tile_k 256"))
@@ -117,7 +117,7 @@ def test_a_kernel_needs_whole_steps() -> None:
 
 
 def test_work_of_both_is_that_of_the_two_products() -> None:
-    """Operations by hand: the first product has twice the columns; texts come back, and impossible sizes do not."""
+    """The first product has twice the columns, by hand; texts survive the round trip, impossible sizes fail."""
     problem = AiterMoe(3, 64, 32, 8, 2, num_cus=80)
     by_stage = {stage: AiterMoe(**{**problem.to_dict(), "stage": stage}) for stage in ("stage1", "stage2")}
     assert by_stage["stage1"].flops == 2 * (3 * 2) * 64 * (2 * 32)
@@ -132,7 +132,7 @@ def test_work_of_both_is_that_of_the_two_products() -> None:
 
 
 def _table(path: Path) -> None:
-    """Two layers in one run: each kernel three times, one of them slow once, and one kernel that failed."""
+    """Write two layers in one run: each kernel three times, one of them slow once, and one kernel that failed."""
     rows = []
     for inter_dim in (384, 768):
         for token in (1, 16, 256, 4096):
@@ -149,7 +149,7 @@ def _table(path: Path) -> None:
 
 
 def test_the_whole_loop(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Medians and sums in the data; a model of them chooses the rows of tiles for both products together."""
+    """Data have medians and sums; a model of them chooses the rows of tiles for both products together."""
     source, data, model = tmp_path / "moe.parquet", tmp_path / "data.parquet", tmp_path / "model"
     _table(source)
     assert run(["convert", str(source), "--out", str(data)]) == ExitCode.OK

@@ -1,4 +1,4 @@
-"""Tuned tables of mixtures of experts for AITER: what is in them, which shapes they are for, and reading them back."""
+"""Tuned tables of mixtures of experts for AITER: their content, their shapes, and reading them back."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 ROOT = Path(__file__).parents[3]
-# Where AITER's generators of kernels are: the folder of that name in its source distribution, on PYTHONPATH.
+# AITER's generators of kernels: the folder of that name in its source distribution, on PYTHONPATH.
 _META = importlib.util.find_spec("aiter_meta")
 AITER = None if _META is None else Path(next(iter(_META.submodule_search_locations or [])))
 needs_aiter = pytest.mark.skipif(
@@ -38,7 +38,7 @@ FP4 = "torch.float4_e2m1fn_x2"
 FP8 = "torch.float8_e4m3fn"
 ASM = "_ZN5aiter_of_experts"
 HEAD = "token,model_dim,inter_dim,expert,topk,act_type,dtype,q_dtype_a,q_dtype_w,q_type,use_g1u1,doweight_stage1\n"
-# Of AITER's own table, gfx950, 256 compute units; the second has kernels of another library.
+# From AITER's own table, gfx950, 256 compute units; the second has kernels of another library.
 TUNED = (
     "cu_num,token,model_dim,inter_dim,expert,topk,act_type,dtype,q_dtype_a,q_dtype_w,q_type,use_g1u1,doweight_stage1,"
     "block_m,ksplit,us1,kernelName1,err1,us2,kernelName2,err2,us,run_1stage,tflops,bw,_tag\n"
@@ -52,30 +52,30 @@ TUNED = (
 
 
 def untuned(folder: Path, *rows: str) -> Path:
-    """An untuned table of AITER's."""
+    """Write an untuned table of AITER's."""
     path = folder / "untuned_fmoe.csv"
     path.write_text(HEAD + "".join(f"{row}\n" for row in rows))
     return path
 
 
 def row(tokens: int, kind: str = f"{FP4},{FP4},QuantType.per_1x32", rest: str = "1,0", act: str = "Silu") -> str:
-    """A row of it."""
+    """Return a row of an untuned table."""
     return f"{tokens},7168,256,256,8,ActivationType.{act},torch.bfloat16,{kind},{rest}"
 
 
 def export(problems: Path, out: Path, *args: str, arch: str = "gfx950") -> int:
-    """Call the command."""
+    """Run the export command."""
     return run(["export", "--to", "aiter", "--arch", arch, "--problems", str(problems), "--out", str(out), *args])
 
 
 def table(path: Path) -> list[dict[str, str]]:
-    """The rows of a table."""
+    """Return the rows of a table."""
     with path.open(newline="") as file:
         return list(csv.DictReader(file))
 
 
 def test_predicted_rows_have_aiters_key_and_are_marked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Columns and key as get_2stage_cfgs reads them, kernels of the pool with one block_m, a bound for a time."""
+    """Columns and key as get_2stage_cfgs reads them, kernels of the pool with one block_m, an upper bound as time."""
     problems = untuned(tmp_path, row(64), row(100, f"{FP8},{FP8},QuantType.per_1x128"))
     assert export(problems, tmp_path / "out", "--json") == ExitCode.OK
     document = json.loads(capsys.readouterr().out)
@@ -95,13 +95,13 @@ def test_predicted_rows_have_aiters_key_and_are_marked(tmp_path: Path, capsys: p
     chosen = names[exact["kernelName1"], exact["kernelName2"]]
     assert exact["block_m"] == str(chosen.block_m)
     assert float(exact["us"]) == pytest.approx(SLOWEST * (roofline_us(problem, "gfx950") + ADDED_US))
-    # Tokens are those that AITER looks up.
+    # The tokens that AITER looks up.
     assert padded["token"].strip() == f"{128}"
     assert document["choices"][1]["basis"].endswith("for 128 tokens")
 
 
 def test_no_winner_exceeds_the_bound() -> None:
-    """The bound of a prediction is above every winner of the data that ship."""
+    """The bound of a prediction is above every winner of the shipped data."""
     for arch in ("gfx950", "gfx942"):
         dataset = read_dataset(ROOT / "data" / f"aiter-moe-{arch}.parquet").valid()
         best = dataset.frame["latency_ms"].groupby(dataset.problem_ids).min()
@@ -111,7 +111,7 @@ def test_no_winner_exceeds_the_bound() -> None:
 
 
 def test_measured_rows_go_before_and_the_table_is_read_back(tmp_path: Path) -> None:
-    """A tuned table of AITER's gives its winner, and what is written is read and written again byte for byte."""
+    """A tuned table of AITER's gives its winner, and a written table is read and written again byte for byte."""
     tuned = tmp_path / "tuned_fmoe.csv"
     tuned.write_text(TUNED)
     problems = untuned(tmp_path, row(64), row(128))
@@ -133,7 +133,7 @@ def test_measured_rows_go_before_and_the_table_is_read_back(tmp_path: Path) -> N
 
 
 def test_names_of_bf16_are_those_of_newer_lists(tmp_path: Path) -> None:
-    """Where older names stated no types, newer ones are written, and read back as those that models know."""
+    """Where older names stated no types, newer names are written, and read back as the names known to models."""
     problems = untuned(tmp_path, row(64, "torch.bfloat16,torch.bfloat16,QuantType.No"))
     assert export(problems, tmp_path / "out") == ExitCode.OK
     path = tmp_path / "out" / "predicted" / "tuned_fmoe.csv"
@@ -143,7 +143,7 @@ def test_names_of_bf16_are_those_of_newer_lists(tmp_path: Path) -> None:
 
 
 def test_a_servers_log_names_the_shapes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Lines "[fused_moe] using … default for" are problems; hits of tables and experts without a gate are none."""
+    """Lines "[fused_moe] using … default for" are problems; table hits and experts without a gate are not."""
     key = f"torch.bfloat16, {FP8}, {FP8}, QuantType.per_1x128, {{gate}}, False"
     line = "[aiter] [fused_moe] using 2stage default for ('gfx950', 256, {tokens}, 7168, 256, 256, 8, {act}, {key}) \n"
     log = tmp_path / "vllm.log"
@@ -182,7 +182,7 @@ def test_tokens_are_padded_as_aiter_pads_them(tokens: int, found: int) -> None:
 def test_what_cannot_be_written_is_refused(
     tmp_path: Path, rows: Sequence[str], args: Sequence[str], why: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """In one line, and nothing is written."""
+    """The input is refused in one line, and nothing is written."""
     assert export(untuned(tmp_path, *rows), tmp_path / "out", *args) in (ExitCode.BAD_DATA, ExitCode.USAGE)
     assert why in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
@@ -190,7 +190,7 @@ def test_what_cannot_be_written_is_refused(
 
 
 def test_gemms_are_still_exported_without_naming_the_operation(tmp_path: Path) -> None:
-    """A table of GEMMs is one of GEMMs, though two operations write for AITER."""
+    """A table of GEMMs is read as GEMMs, although two operations export to AITER."""
     path = tmp_path / "a8w8_bpreshuffle_untuned_gemm.csv"
     path.write_text("M,N,K\n16,7168,2048\n")
     assert export(path, tmp_path / "out") == ExitCode.OK
@@ -215,7 +215,7 @@ with open(os.path.join(args.w, "gemm_moe_ck2stages_lookup.h"), "w") as file:
 
 
 def fake_aiter(folder: Path, *names: str, chip: str = "aiter.jit.utils.chip_info") -> Path:
-    """An AITER that builds these kernels alone, of one kind."""
+    """Write an AITER that builds only these kernels, of one kind."""
     path = folder / "csrc" / "ck_gemm_moe_2stages_codegen" / "gen_instances.py"
     path.parent.mkdir(parents=True)
     path.write_text(GENERATOR.format(names=names, chip=chip))
@@ -226,7 +226,7 @@ def fake_aiter(folder: Path, *names: str, chip: str = "aiter.jit.utils.chip_info
 def test_only_kernels_that_the_installed_aiter_builds(
     chip: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """With --installed its generator says what there is: the best of that is chosen, and nothing where it has none."""
+    """With --installed the best kernel that its generator emits is chosen, and none if it emits none."""
     source = fake_aiter(tmp_path / "aiter", *ONE, chip=chip)
     problems = untuned(tmp_path, row(64, f"{FP8},{FP8},QuantType.per_Token"))
     assert export(problems, tmp_path / "out", "--installed", str(source)) == ExitCode.OK
@@ -242,7 +242,7 @@ def test_only_kernels_that_the_installed_aiter_builds(
 def test_a_measured_kernel_that_the_installed_aiter_lacks_is_refused(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A winner of a table that this AITER does not build never becomes a row for it."""
+    """A table's winner that this AITER does not build never becomes a row for it."""
     tuned, source = tmp_path / "tuned_fmoe.csv", fake_aiter(tmp_path / "aiter", *ONE)
     kind = f"{FP8},{FP8},QuantType.per_Token"
     first = SMALL.format(1, "64x128", "0_silu")
@@ -262,16 +262,16 @@ def test_a_measured_kernel_that_the_installed_aiter_lacks_is_refused(
     [
         (64, "Silu", "AITER's own table"),
         (40000, "Silu", "AITER's own table for 32768 tokens"),
-        (200000, "Silu", "AITER's own table for 32768 tokens"),  # of a smaller tier, as there is none of this
-        (128, "Silu", "AITER's own table"),  # of another activation, by kernels that are not CK's
-        (256, "Silu", "bounded by the slowest of all winners"),  # those of CK are of their activation alone
+        (200000, "Silu", "AITER's own table for 32768 tokens"),  # of a smaller tier, as there is none for these tokens
+        (128, "Silu", "AITER's own table"),  # of another activation, by kernels other than CK's
+        (256, "Silu", "bounded by the slowest of all winners"),  # CK's kernels are specific to their activation
         (500, "Silu", "bounded by the slowest of all winners for 512 tokens"),
     ],
 )
 def test_mixtures_that_aiter_finds_a_row_for(
     tokens: int, act: str, basis: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """What newer versions find by tokens, activation or tier gets no choice; their code finds all that is written."""
+    """Mixtures that newer versions find by tokens, activation or tier get no choice; all written rows are found."""
     kind = f"{FP8},{FP8},QuantType.per_Token"
     rows = [TUNED.splitlines()[0]]
     for own, of, first in ((64, "Silu", ASM), (32768, "Silu", ASM), (128, "Swiglu", ASM), (256, "Swiglu", ONE[0])):
@@ -315,7 +315,7 @@ def test_aiter_builds_and_finds_what_is_chosen(arch: str, tmp_path: Path) -> Non
 
 
 def _read_as_aiter(source: Path, table: Path) -> dict[tuple[Any, ...], dict[str, Any]]:
-    """The table by key, as the function in AITER's source reads it; the module itself needs a GPU."""
+    """Return the table by key, as the function in AITER's source reads it; the module itself needs a GPU."""
     functions = [one for one in ast.walk(ast.parse(source.read_text())) if isinstance(one, ast.FunctionDef)]
     (reading,) = (one for one in functions if one.name == "get_cfg_2stages")
     names: dict[str, Any] = {}

@@ -1,4 +1,4 @@
-"""What an installed AITER makes of exported tables: its own generator and lookup, run without a GPU."""
+"""Check of exported tables by an installed AITER: its own generator and lookup, run without a GPU."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
 _TIMEOUT_S = 600
-# The lookup of a family, below AITER's package.
+# AITER's file with the lookup of a family, below its package.
 _LOOKUP, _LOOKUP_OF_A4W4 = "ops/gemm_op_a8w8.py", "ops/gemm_op_a4w4.py"
-# Runs a generator as on a GPU of so many compute units; what needs PyTorch or rocminfo is replaced.
+# Runs a generator as on a GPU with this many compute units; PyTorch and rocminfo are replaced.
 _GENERATE = """
 import os, runpy, sys, types
 path, num_cus, *args = sys.argv[1:]
@@ -51,13 +51,13 @@ class TableCheck:
     """A table to check.
 
     Attributes:
-        name: of AITER's table, without `.csv`.
-        variable: that names the table.
+        name: name of AITER's table, without `.csv`.
+        variable: environment variable that names the table.
         key: the columns by which AITER looks a row up.
         source: AITER's file with the lookup, below its package.
         device: architecture and compute units.
         choices: rows of the export's list.
-        shapes: the key of each, as the lookup wants it.
+        shapes: the key of each choice, as the lookup takes it.
     """
 
     name: str
@@ -70,7 +70,7 @@ class TableCheck:
 
 
 def check_tables(folder: Path, document: Mapping[str, Any], root: Path) -> list[CheckedTable]:
-    """What AITER's code makes of an export of GEMMs.
+    """Check an export of GEMMs with AITER's code.
 
     Raises:
         CkhError: there is no AITER, it lacks a file, or its code cannot be run.
@@ -105,15 +105,16 @@ def check_table(
     built: Callable[[Path, tuple[str, int]], Callable[[Mapping[str, Any]], str]],
     is_same: Callable[[str, Mapping[str, str]], bool],
 ) -> CheckedTable | None:
-    """What AITER's code makes of one table; None where the export has none of that name.
+    """Check one table with AITER's code; None if the export has no table of that name.
 
     Args:
         folder: the export.
-        document: its list.
+        document: the export's list.
         root: AITER.
-        table: what is checked.
-        built: for the file that AITER reads and the device, what is wrong with the kernel of a choice, in words.
-        is_same: whether a row that AITER found is of a kernel that was chosen.
+        table: the table to check.
+        built: given the file that AITER reads and the device, returns a function that describes what is wrong with the
+            kernel of a choice.
+        is_same: whether a row that AITER found has the chosen kernel.
     """
     paths = [folder / kind / f"{table.name}.csv" for kind in ("merged", "measured", "predicted")]
     paths = [path for path in paths if path.is_file()]
@@ -161,7 +162,7 @@ def _shape(
     *,
     replaces: bool,
 ) -> dict[str, Any]:
-    """Of a problem the rows that AITER takes without and with the export, and what is wrong with that; for JSON."""
+    """Return the rows that AITER finds for a problem without and with the export, and the fault if any; for JSON."""
     wrong = ""
     if now is None:
         wrong = "AITER finds no row"
@@ -247,12 +248,12 @@ def run_aiter(command: list[str], text: str, environment: Mapping[str, str]) -> 
 
 
 def last_line(text: str) -> str:
-    """The last line of what a program wrote."""
+    """Return the last line of a program's output."""
     return next((line for line in reversed(text.splitlines()) if line.strip()), "it failed")
 
 
 def _built(root: Path, family: str, device: tuple[str, int], file: Path) -> Callable[[Mapping[str, Any]], str]:
-    """What the generator of a family leaves out of a table, by choice."""
+    """Return what the generator of a family omits from a table, by choice."""
     bases = (root, root / "aiter_meta", root.parent / "aiter_meta", root.parent)
     paths = [base / "csrc" / f"ck_gemm_{family}" / "gen_instances.py" for base in bases]
     path = next((path for path in paths if path.is_file()), None)
@@ -283,7 +284,7 @@ def _built(root: Path, family: str, device: tuple[str, int], file: Path) -> Call
 
 
 def _built_for(arch: str, num_cus: int) -> dict[str, str]:
-    """What tells AITER's generators the device: the last one, of 2026, goes before the others."""
+    """Return the environment that sets the device of AITER's generators; the last variable has precedence."""
     return {"GPU_ARCHS": arch, "CU_NUM": str(num_cus), "AITER_GPU_TARGETS": f"{arch}:{num_cus}"}
 
 

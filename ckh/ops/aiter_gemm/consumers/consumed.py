@@ -1,7 +1,7 @@
-"""Tuned tables for AITER, of shapes that nobody tuned; predicted ones stand apart from measured ones.
+"""Tuned tables for AITER, of shapes without tuning; predicted rows are separate from measured ones.
 
-A shape that AITER would find in measured rows, padded or not, gets no predicted row: neither in those of `--data` nor
-in the tables of the AITER that is installed. All others get the best ranked kernel that AITER builds.
+A shape for which AITER finds a measured row, padded or not, gets no predicted row, whether that row is in `--data` or
+in the tables of the installed AITER. All other shapes get the best-ranked kernel that AITER builds.
 """
 
 from __future__ import annotations
@@ -51,8 +51,8 @@ if TYPE_CHECKING:
     from ckh.learn.models.artifact import Model
     from ckh.ops.aiter_moe.problem import AiterMoe
 
-# No winner of AMD's tables took longer than this many times the roofline's time with that much added
-# (tests/ops/aiter_gemm/test_consumed.py goes over all that ship).
+# No winner of AMD's tables is slower than this factor times the roofline time plus this offset
+# (tests/ops/aiter_gemm/test_consumed.py checks all shipped winners).
 SLOWEST, ADDED_US = 250.0, 10.0
 _HOW_TO = """
 - `measured/` has measured times of the shapes, in AITER's own columns.
@@ -70,20 +70,20 @@ class _Measured:
     times: dict[tuple[Any, ...], list[tuple[int, float]]] = field(default_factory=lambda: defaultdict(list))
 
     def found(self, arch: str, problem: AiterGemm) -> TunedLine | None:
-        """The row of a shape."""
+        """Return the row of a shape."""
         return self.rows.get(_layer(arch, problem), {}).get(problem.m)
 
     def at_most_us(self, arch: str, problem: AiterGemm, kernel: str) -> float | None:
-        """The least measured time of a kernel for this many rows of the layer or more: it needs no more for these."""
+        """Minimum measured time of a kernel for at least this many rows of the layer: an upper bound for this shape."""
         known = self.times.get((*_layer(arch, problem), kernel), [])
         return min((time for m, time in known if m >= problem.m), default=None)
 
 
 def roofline_us(problem: AiterGemm | AiterMoe, arch: str) -> float:
-    """The least time that a device's peaks allow, in microseconds.
+    """Return the minimum time that a device's peak rates allow, in microseconds.
 
     Raises:
-        DataError: the architecture's peaks are not known for the element type.
+        DataError: the architecture's peak rates for the element type are unknown.
     """
     spec = load_arch(arch)
     rate = None if spec.peaks is None else spec.peaks.flops_per_cu_clock.get(problem.dtype)
@@ -94,7 +94,7 @@ def roofline_us(problem: AiterGemm | AiterMoe, arch: str) -> float:
 
 
 def write_tables(choices: Choices) -> WrittenChoices:
-    """The tables for the problems of answers; those without a kernel are listed as missing.
+    """Write the tables for the problems of answers; problems without a kernel are listed as missing.
 
     Raises:
         CkhError: no problem has a kernel, or AITER's lists cannot be read.
@@ -140,7 +140,7 @@ def write_tables(choices: Choices) -> WrittenChoices:
 
 
 def _kept(answer: Ranking, measured: _Measured, choices: Choices) -> tuple[TunedLine | Mapping[str, str], str] | None:
-    """The measured row that AITER finds for a problem first: of --data, or its own, the faster where both have it."""
+    """Return the measured row that AITER finds for a problem: of --data or its own, the faster if both have it."""
     arch, problem, root = answer.model.spec.arch, _problem(answer), choices.installed
     own = None if root is None or choices.replaces else own_table(root, f"{problem.family}_tuned_gemm", KEY)
     for m in looked_up(problem) if pads_rows(root, problem.family) else (problem.m,):
@@ -156,7 +156,7 @@ def _kept(answer: Ranking, measured: _Measured, choices: Choices) -> tuple[Tuned
 
 
 def _predicted(answer: Ranking, measured: _Measured, root: Path | None) -> tuple[TunedLine, str]:
-    """The row of the best ranked kernel that AITER builds, and what its time is from."""
+    """Return the row of the best-ranked kernel that AITER builds, and the basis of its time."""
     arch, problem = answer.model.spec.arch, _problem(answer)
     if problem.library == FBGEMM:
         raise NoKernelError(f"AITER has no kernels of FBGEMM: {problem.canonical()}")
@@ -174,7 +174,7 @@ def _predicted(answer: Ranking, measured: _Measured, root: Path | None) -> tuple
 
 
 def _built(kernel: str, problem: AiterGemm, root: Path | None) -> InstalledKernel:
-    """The name and number of a kernel in the installed AITER, or in the list that ships."""
+    """Return name and number of a kernel in the installed AITER, or in the shipped list."""
     base = parse_kernel(kernel).base
     if root is None:
         if base not in kernel_numbers():

@@ -1,8 +1,8 @@
-"""Which rows AITER finds for shapes, by its own code: a script that runs apart, with what needs a GPU replaced.
+"""Rows that AITER finds for shapes, by its own code: a script that runs separately, with GPU dependencies replaced.
 
 Reads a JSON document on stdin and prints one. AITER's modules are not imported, as they need PyTorch and a GPU: the
-functions that join tables (`aiter/jit/core.py`) and those that look rows up are taken out of their sources. Files that
-they write go to a folder of the caller's.
+functions that join tables (`aiter/jit/core.py`) and those that look rows up are extracted from their sources. Files
+that they write go to a folder of the caller's.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ import types
 from pathlib import Path
 from typing import Any
 
-# Of compute units, as AITER infers an architecture where a table states none.
+# By compute units, as AITER infers the architecture of tables that do not state it.
 _ARCHS = {80: "gfx942", 304: "gfx942", 256: "gfx950"}
-# The lookup of mixtures, its name for the row that it finds, and the functions that pad tokens.
+# The lookup of mixtures, its variable for the row that it finds, and the functions that pad tokens.
 _OF_MIXTURES, _FOUND, _PADDING = "get_2stage_cfgs", "cfg", ("nextPow2", "get_padded_M")
 _INDEX_OF_MIXTURES = (
     *("cu_num", "token", "model_dim", "inter_dim", "expert", "topk", "act_type", "dtype", "q_dtype_a"),
@@ -29,7 +29,7 @@ _INDEX_OF_MIXTURES = (
 
 
 def _compiled(nodes: list[Any]) -> list[types.CodeType]:
-    """The code of statements, functions without decorators."""
+    """Compile statements, with functions stripped of decorators."""
     found = []
     for node in nodes:
         for inner in ast.walk(node):
@@ -40,7 +40,7 @@ def _compiled(nodes: list[Any]) -> list[types.CodeType]:
 
 
 def _run(statements: list[types.CodeType], names: dict[str, Any]) -> None:
-    """Execute statements one by one; what cannot be executed is of no lookup."""
+    """Execute statements one by one; statements that fail are not needed by the lookup."""
     for statement in statements:
         try:
             exec(statement, names)  # noqa: S102 - the user's own AITER
@@ -49,7 +49,7 @@ def _run(statements: list[types.CodeType], names: dict[str, Any]) -> None:
 
 
 def _joining(core: str, wanted: dict[str, Any]) -> Any:
-    """AITER's `get_config_file`, which joins tables; its files go below the caller's folder."""
+    """Return AITER's `get_config_file`, which joins tables; its files go below the caller's folder."""
     text = Path(core).read_text(encoding="utf-8").replace("/tmp/", wanted["work"] + "/")  # noqa: S108
     nodes = [
         node
@@ -74,7 +74,7 @@ def _joining(core: str, wanted: dict[str, Any]) -> Any:
 
 
 class _Files:
-    """AITER's constants that name a table, all of them the one in question."""
+    """AITER's constants that name a table, each resolved to the table in question."""
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -84,7 +84,7 @@ class _Files:
 
 
 def _gemm_rows(wanted: dict[str, Any], file: str) -> list[Any]:
-    """The row of each GEMM, by AITER's own lookup."""
+    """Return the row of each GEMM, by AITER's own lookup."""
     import pandas as pd
 
     text = Path(wanted["source"]).read_text(encoding="utf-8")
@@ -120,7 +120,7 @@ def _gemm_rows(wanted: dict[str, Any], file: str) -> list[Any]:
 
 
 def _mixture_rows(wanted: dict[str, Any], file: str) -> list[Any]:
-    """The row of each mixture of experts, by AITER's own padding, reading of its table, and lookup."""
+    """Return the row of each mixture of experts, by AITER's own padding, reading of its table, and lookup."""
     tree = ast.parse(Path(wanted["source"]).read_text(encoding="utf-8"))
     (whole,) = (node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == _OF_MIXTURES)
     names: dict[str, Any] = {
@@ -143,7 +143,7 @@ def _mixture_rows(wanted: dict[str, Any], file: str) -> list[Any]:
 
 
 def _up_to_the_row(whole: ast.FunctionDef) -> list[ast.stmt]:
-    """The functions and assignments of AITER's lookup, up to that of the row that it finds."""
+    """Return the functions and assignments of AITER's lookup, up to the assignment of the row that it finds."""
     found: list[ast.stmt] = []
     for node in whole.body:
         if isinstance(node, (ast.FunctionDef, ast.Assign)):
@@ -154,7 +154,7 @@ def _up_to_the_row(whole: ast.FunctionDef) -> list[ast.stmt]:
 
 
 def _mixture_row(shape: dict[str, Any], lookup: list[types.CodeType], names: dict[str, Any]) -> Any:
-    """The row of a mixture, by the statements of AITER's lookup; by the whole key where these need PyTorch."""
+    """Return the row of a mixture, by the statements of AITER's lookup; by the whole key if these need PyTorch."""
     pad = names.get("get_padded_M", lambda tokens: tokens)
     key = {**shape, "token": pad(shape["token"])}
     names |= key | {"activation": shape["act_type"]}

@@ -1,7 +1,7 @@
-"""The tuned tables that an installed AITER reads by itself: its own and those of models, joined as it joins them.
+"""Tuned tables that an installed AITER reads by default: its own and those of models, joined as AITER joins them.
 
-AITER leaves its tables of models out as soon as a variable names a file, and newer versions rewrite the files of a list
-in which a shape stands twice. A single file is taken as it is by all of them, so that an export has one with all rows.
+AITER ignores its tables of models if a variable names a file, and newer versions rewrite the files of a list that has a
+duplicate shape. All versions read a single file unchanged, so that an export has one with all rows.
 """
 
 from __future__ import annotations
@@ -22,22 +22,22 @@ if TYPE_CHECKING:
     from ckh.learn.answers.ranking import Ranking
     from ckh.ops.aiter_gemm.readers.tuned_csv import TableRow
 
-TAG = "_tag"  # of rows that are an alternative and not the choice for a shape
+TAG = "_tag"  # of rows that are alternatives and not the choice for a shape
 _MODELS, _UNTUNED = "model_configs", "untuned"
 _GEMM_LOOKUP = "ops/gemm_op_a8w8.py"
 _WITHOUT_PADDING = "def get_bpreshuffle_GEMM_config("  # newer versions have one lookup for two families
-_ABOVE_ALL = "_config_for_m_above_table("  # versions of the second half of 2026
+_ABOVE_ALL = "_config_for_m_above_table("  # in versions of the second half of 2026
 _TRUTHS = {"True": "1", "False": "0"}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class OwnTable:
-    """The rows of AITER's own tables for one family, each shape once.
+    """The rows of AITER's own tables for one family, without duplicate shapes.
 
     Attributes:
-        columns: of all tables.
-        key: those of the columns by which AITER looks a row up.
-        rows: by their values of these.
+        columns: columns of all tables.
+        key: the columns among them by which AITER looks a row up.
+        rows: rows by their values of the key.
     """
 
     columns: tuple[str, ...]
@@ -45,19 +45,19 @@ class OwnTable:
     rows: Mapping[tuple[str, ...], Mapping[str, str]]
 
     def find(self, cells: Mapping[str, Any]) -> Mapping[str, str] | None:
-        """The row that AITER finds for the key of another one."""
+        """Return the row that AITER finds for the key of these cells."""
         return self.rows.get(_key(cells, self.key))
 
     def but_for(self, column: str, cells: Mapping[str, Any]) -> list[Mapping[str, str]]:
-        """The rows whose key is that of another one but for a column, in the order of the tables."""
+        """Return the rows whose key equals that of these cells except in a column, in the order of the tables."""
         return _by_others(self, column).get(_key(cells, _others(self, column)), [])
 
     def merged(self, lines: Iterable[TableRow], columns: Sequence[str]) -> str:
-        """The text of one table with these rows too, which replace rows of the same shape.
+        """Return the text of one table that includes these rows, which replace rows of the same shape.
 
         Args:
             lines: the rows.
-            columns: those of a table where AITER has none.
+            columns: the columns of a table that AITER does not have.
         """
         added = [{**line.cells(), PREDICTED: int(line.is_predicted)} for line in lines]
         replaced = {_key(row, self.key) for row in added}
@@ -69,7 +69,7 @@ class OwnTable:
 
 @cache
 def _by_others(own: OwnTable, column: str) -> dict[tuple[str, ...], list[Mapping[str, str]]]:
-    """The rows of a table by the values of its key but for a column."""
+    """Return the rows of a table by the values of its key except a column."""
     found: dict[tuple[str, ...], list[Mapping[str, str]]] = {}
     for row in own.rows.values():
         found.setdefault(_key(row, _others(own, column)), []).append(row)
@@ -81,10 +81,10 @@ def _others(own: OwnTable, column: str) -> tuple[str, ...]:
 
 
 def configs_of(root: Path) -> Path | None:
-    """The folder of AITER's tuned tables; None if there is none.
+    """Return the folder of AITER's tuned tables; None if there is none.
 
     Args:
-        root: AITER's source, or its package where it is installed.
+        root: AITER's source, or its installed package.
 
     Raises:
         UsageError: there is no such folder.
@@ -97,11 +97,11 @@ def configs_of(root: Path) -> Path | None:
 
 @cache
 def source_text(root: Path | None, name: str) -> str:
-    """The text of a file of AITER's package; empty where there is none.
+    """Return the text of a file of AITER's package; empty if it does not exist.
 
     Args:
         root: AITER's source or package.
-        name: of the file, below the package.
+        name: the file, below the package.
 
     Raises:
         UsageError: there is no such folder.
@@ -112,12 +112,12 @@ def source_text(root: Path | None, name: str) -> str:
 
 
 def pads_rows(root: Path | None, family: str) -> bool:
-    """True if AITER looks for padded M too; versions of 2025 do not for shuffled operands."""
+    """True if AITER also looks up padded M; versions of 2025 do not for shuffled operands."""
     return family != "a8w8_bpreshuffle" or _WITHOUT_PADDING not in source_text(root, _GEMM_LOOKUP)
 
 
 def row_above_all(own: OwnTable, root: Path | None, cells: Mapping[str, Any]) -> Mapping[str, str] | None:
-    """The row of a layer's largest M, which newer versions take for every larger one; None where they do not.
+    """Return the row of a layer's largest M, which newer versions use for every larger M; None if they do not.
 
     Args:
         own: AITER's table.
@@ -131,7 +131,7 @@ def row_above_all(own: OwnTable, root: Path | None, cells: Mapping[str, Any]) ->
 
 
 def table_files(root: Path, name: str) -> list[Path]:
-    """The files that AITER joins where no variable names any: its own table and those of models."""
+    """Return the files that AITER joins if no variable names any: its own table and those of models."""
     folder = configs_of(root)
     if folder is None:
         return []
@@ -142,11 +142,11 @@ def table_files(root: Path, name: str) -> list[Path]:
 
 @cache
 def own_table(root: Path, name: str, key: tuple[str, ...]) -> OwnTable:
-    """The rows that AITER reads by itself; of a shape that stands twice the fastest, as AITER keeps it.
+    """Return the rows that AITER reads by default; the fastest of duplicate rows, as AITER does.
 
     Args:
-        root: AITER's source, or its package where it is installed.
-        name: of the table, without `.csv`.
+        root: AITER's source, or its installed package.
+        name: name of the table, without `.csv`.
         key: the columns by which newer versions of AITER look a row up; older tables lack some.
 
     Raises:
@@ -171,7 +171,7 @@ def own_table(root: Path, name: str, key: tuple[str, ...]) -> OwnTable:
 
 
 def _missing(column: str, row: Mapping[str, str]) -> str:
-    """What stands for a cell that a file has not: for the architecture that of its compute units."""
+    """Return the default of a missing cell: for the architecture, the one with these compute units."""
     if column == "gfx":
         return ARCH_OF_CUS.get(int(row.get("cu_num", "0") or 0), "0")
     return "" if column == TAG else "0"
@@ -195,10 +195,10 @@ Row = dict[str, Any]
 def chosen(
     answers: Iterable[Ranking], choose: Callable[[Ranking], Row]
 ) -> tuple[dict[Any, Row], tuple[dict[str, str], ...]]:
-    """What each problem got, by problem, and the problems that got nothing with the reason.
+    """Return the row of each problem, and the problems without a row with the reason.
 
     Raises:
-        CkhError: all problems got nothing; the error of the first.
+        CkhError: no problem has a row; the error of the first.
     """
     rows: dict[Any, Row] = {}
     errors: list[tuple[str, CkhError]] = []
@@ -213,7 +213,7 @@ def chosen(
 
 
 def kept_row(answer: Ranking, row: Mapping[str, str], kernel: str, padded: str) -> Row:
-    """What a problem got that AITER finds a row for by itself, for JSON."""
+    """Return the entry of a problem for which AITER has a row of its own, for JSON."""
     time_us = _time(row)
     return {
         "problem": answer.problem.canonical(),
@@ -228,7 +228,7 @@ def kept_row(answer: Ranking, row: Mapping[str, str], kernel: str, padded: str) 
 
 
 def environment(name: str, paths: Sequence[str], *, is_merged: bool) -> str:
-    """The shell's word for the value of a variable that has AITER read its own tables and those of an export."""
+    """Return the shell's value of a variable by which AITER reads its own tables and those of an export."""
     if is_merged:
         return f"OUT/merged/{name}.csv"
     own = f"$AITER/configs/{name}.csv $AITER/configs/{_MODELS}/*{name}*.csv"
@@ -246,7 +246,7 @@ export AITER_REBUILD=1    # once: kernels of some families are compiled in from 
 
 `ckh export --to aiter --out THIS_FOLDER --check AITER` runs AITER's own generator and lookup on it.
 """
-JOINED_HOW_TO = """AITER's own tables were not looked at. The value names them first, because AITER leaves its tables in
+JOINED_HOW_TO = """AITER's own tables were not checked. The value names them first, because AITER leaves its tables in
 `model_configs` out as soon as the variable is set; $AITER is the folder of its package:
 
 ```console
@@ -261,7 +261,7 @@ what AITER has, and writes one file that all versions take.
 
 
 def how_to(variables: Mapping[str, str], root: Path | None, more: str) -> str:
-    """The README of an export: how AITER takes it, and what is in it."""
+    """Return the README of an export: how to use it with AITER, and its content."""
     exports = "\n".join(f'export {name}="{value.replace("OUT/", "$PWD/")}"' for name, value in variables.items())
     if not variables:
         return "AITER has rows for all shapes: nothing is to be set.\n"

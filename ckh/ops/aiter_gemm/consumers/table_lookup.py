@@ -1,4 +1,4 @@
-"""AITER's lookup in the tables of an export, by its rules alone: the exact key, then M as AITER pads it."""
+"""AITER's lookup in the tables of an export, by its rules only: the exact key, then M as AITER pads it."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ if TYPE_CHECKING:
 
     from ckh.ops.aiter_gemm.problem import AiterGemm
 
-_FOLDERS = ("measured", "predicted")  # read where there is no merged table
+_FOLDERS = ("measured", "predicted")  # used if there is no merged table
 _TRUTHS = {"True": "1", "False": "0"}
 
 Rows = dict[tuple[str, ...], dict[str, str]]
 
 
 def found_rows(folder: Path, name: str, key: Sequence[str], wanted: Sequence[Sequence[Mapping[str, Any]]]) -> list[Any]:
-    """The row that AITER takes for each shape; None where it takes its default.
+    """Return the row that AITER uses for each shape; None where it uses its default.
 
     Args:
         folder: the export.
-        name: of the table, without `.csv`.
-        key: the columns of a shape; a table without one does not look at it.
-        wanted: for each shape the keys that AITER tries, in this order.
+        name: name of the table, without `.csv`.
+        key: the key columns of a shape; columns that a table lacks are ignored.
+        wanted: for each shape the keys that AITER tries, in order.
 
     Raises:
         DataError: a table is not CSV.
@@ -40,7 +40,7 @@ def found_rows(folder: Path, name: str, key: Sequence[str], wanted: Sequence[Seq
 
 
 def _rows(folder: Path, name: str, key: Sequence[str]) -> tuple[tuple[str, ...], Rows]:
-    """The columns of the key that the tables have, and their rows by it; of a shape that stands twice the fastest."""
+    """Return the key columns that the tables have, and their rows by key; the fastest of duplicate rows."""
     merged = folder / "merged" / f"{name}.csv"
     paths = [merged] if merged.is_file() else [folder / one / f"{name}.csv" for one in _FOLDERS]
     columns: tuple[str, ...] = ()
@@ -62,7 +62,7 @@ def _key(cells: Mapping[str, Any], columns: Sequence[str]) -> tuple[str, ...]:
 
 
 def picked_gemms(folder: Path, arch: str, problems: Sequence[AiterGemm]) -> list[str]:
-    """The kernels, with their split of K, that AITER finds in an export; empty where it finds no row.
+    """Return the kernels, with their split of K, that AITER finds in an export; empty where it finds no row.
 
     Raises:
         DataError: a table is not CSV.

@@ -1,1 +1,1 @@
-"""AITER's kernels of matrix products: what its tuners try, and what an installed AITER builds."""
+"""AITER's kernels of matrix products: kernels that its tuners try, and kernels that an installed AITER builds."""

@@ -1,4 +1,4 @@
-"""The kernels that an installed AITER, or its source, builds: by its own lists, which are Python files of it."""
+"""Kernels that an installed AITER, or its source, builds, by its own lists in Python."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 
 _TIMEOUT_S = 60
 _MOST_KERNELS = 100_000
-# What files with lists of kernels end in, by age.
+# Suffixes of files with lists of kernels, by age.
 _ENDINGS = ("_common.py", "_instance.py")
-# Prints the numbers and names of the kernels of a file's longest list; its imports find files beside it.
+# Prints the numbers and names of the kernels of a file's longest list; its imports find files in the same folder.
 _PRINT = """
 import importlib.util, json, os, sys
 path = sys.argv[1]
@@ -38,7 +38,7 @@ print(json.dumps(max(lists, key=len, default=[])))
 
 
 class InstalledKernel(NamedTuple):
-    """A kernel as one version of AITER has it: its name and its number (`kernelId`) there."""
+    """A kernel in one version of AITER: its name and its number (`kernelId`)."""
 
     name: str
     number: int
@@ -46,10 +46,10 @@ class InstalledKernel(NamedTuple):
 
 @cache
 def installed_kernels(root: Path, family: str, library: str) -> dict[str, InstalledKernel]:
-    """The kernels of a family by the names that ckh knows them by; older versions had others.
+    """Return the kernels of a family by the names that ckh uses; older versions had other names.
 
     Args:
-        root: AITER's source, or its package where it is installed.
+        root: AITER's source, or its installed package.
         family: the family.
         library: `ck` or `cktile`.
 

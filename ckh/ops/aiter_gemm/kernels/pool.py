@@ -1,9 +1,8 @@
-"""Pools: the kernels that AITER's tuners try for a family, as kernels.txt lists them, with what K may be split into.
+"""Pools: the kernels that AITER's tuners try for a family, as listed in kernels.txt, and their splits of K.
 
-FBGEMM's are those that its dispatch has ever named (state of August 2026).
-
-Behind a name stands its number (`kernelId`) in the lists of `NUMBERED_BY`. Those of CK Tile's kernels differ between
-versions of AITER, and are not listed.
+FBGEMM's are the kernels that its dispatch has ever named (state of August 2026).
+A name is followed by its number (`kernelId`) in the lists of `NUMBERED_BY`. The numbers of CK Tile's kernels differ
+between versions of AITER, and are not listed.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
 _LIST = Path(__file__).with_name("kernels.txt")
 # AITER's own tables of August 2026 have the same numbers (tests/ops/aiter_gemm/test_kernel.py).
 NUMBERED_BY = "amd-aiter 0.1.7.post2.dev18"
-# Family and library -> pool. Those that are missing have no kernels.
+# Family and library -> pool. Missing combinations have no kernels.
 _POOLS = {
     ("a8w8", CK): "a8w8",
     ("a8w8_bpreshuffle", CK): "a8w8_bpreshuffle",
@@ -41,7 +40,7 @@ _POOLS = {
     ("a8w8", FBGEMM): "fbgemm_rowwise",
     ("a8w8_bpreshuffle", FBGEMM): "fbgemm_rowwise_preshuffle",
 }
-# What AITER calls splitK, by pool; the greatest that a tuning has chosen.
+# Largest splitK of AITER that a tuning has chosen, by pool.
 _MOST_SPLIT = {
     "a8w8": 3,
     "a8w8_bpreshuffle": 1,
@@ -50,14 +49,14 @@ _MOST_SPLIT = {
     "a8w8_blockscale_cktile": 3,
     "a8w8_blockscale_bpreshuffle": 3,
     "a4w4_blockscale": 1,
-    "fbgemm_rowwise": 0,  # whose names say it
+    "fbgemm_rowwise": 0,  # whose names state it
     "fbgemm_rowwise_preshuffle": 0,
 }
 
 
 @cache
 def _listed() -> dict[tuple[str, str], tuple[str, ...]]:
-    """Names by pool and architecture; a heading says both of the names below it."""
+    """Return the names by pool and architecture, which a heading states for the names below it."""
     found: dict[tuple[str, str], list[str]] = {}
     below: list[list[str]] = []
     for line in _lines():
@@ -76,14 +75,14 @@ def _lines() -> list[str]:
 
 @cache
 def kernel_numbers() -> dict[str, int]:
-    """The numbers of CK's kernels by AITER's name."""
+    """Return the numbers of CK's kernels by AITER's name."""
     numbered = (line.split() for line in _lines() if not line.startswith("#") and " " in line)
     return {name: int(number) for name, number in numbered}
 
 
 @cache
 def kernel_pool(family: str, library: str, arch: str) -> tuple[AiterKernel, ...]:
-    """The kernels of a family that AITER builds for an architecture, each with every split of K."""
+    """Return the kernels of a family that AITER builds for an architecture, each with every split of K."""
     name = _POOLS.get((family, library), "")
     return tuple(
         parse_kernel(f"{base}_splitk{split}" if split else base)
@@ -94,15 +93,15 @@ def kernel_pool(family: str, library: str, arch: str) -> tuple[AiterKernel, ...]
 
 @cache
 def known_names(family: str, library: str, arch: str) -> frozenset[str]:
-    """Names of a pool's kernels."""
+    """Return the names of a pool's kernels."""
     return frozenset(kernel.name for kernel in kernel_pool(family, library, arch))
 
 
 @cache
 def resolved(name: str) -> str:
-    """A name as the lists have it, of one that AITER's tables once had; a name that is none of these as it is.
+    """Return the listed name for a name of older AITER tables; other names are returned unchanged.
 
-    Older tables call `bpreshuffle` of block-scaled kernels `wpreshuffle`, and leave out the pair that states the
+    Older tables write `wpreshuffle` for `bpreshuffle` of block-scaled kernels, and omit the pair that states the
     instructions of a wave.
     """
     newer = name.replace("_wpreshuffle_", "_bpreshuffle_")
@@ -121,12 +120,12 @@ def _shorter(name: str) -> frozenset[str]:
 
 
 def candidates(problem: AiterGemm, arch: ArchSpec) -> Candidates[AiterKernel]:
-    """The kernels to rank: the whole pool. Which of them refuse a problem, AITER only finds when it runs them."""
+    """Return the kernels to rank: the whole pool. AITER detects only at run time which of them reject a problem."""
     pool = kernel_pool(problem.family, problem.library, arch.name)
     why = f"there are no kernels of {problem.library} for {problem.family} on {arch.name}"
     return Candidates(pool, np.arange(len(pool)), {} if pool else {why: 1})
 
 
 def candidates_key(problem: AiterGemm) -> Hashable:
-    """All that `candidates` reads in a problem."""
+    """Return the part of a problem that `candidates` reads."""
     return problem.family, problem.library

@@ -1,4 +1,4 @@
-"""Reader of the kernels that FBGEMM's dispatch names for shapes: winners of tunings by others, without times."""
+"""Reader of the kernels that FBGEMM's dispatch names for shapes: winners of third-party tunings, without times."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ FORMAT = "fbgemm-parquet"
 OTHER_KIND = "of grouped or batched GEMMs, whose number of groups aiter_gemm has no size for"
 REPLACED = "of a kernel that a later version of FBGEMM replaced"
 BAD = "with a size or kernel that is impossible"
-_ARCH = "gfx942"  # MI300X, by the pull requests that brought the tables
+_ARCH = "gfx942"  # MI300X, according to the pull requests that added the tables
 _COLUMNS = (
     Column("op", "string", "", "kind of GEMM"),
     Column("table", "string", "", "shape, or layer: up to this M"),
@@ -41,7 +41,7 @@ _KINDS = ("fp8_rowwise", "fp8_rowwise_preshuffle")
 
 
 def sniff(head: bytes) -> bool:
-    """True if a Parquet file's columns are those of FBGEMM's collected dispatch."""
+    """True if a Parquet file has the columns of FBGEMM's collected dispatch."""
     return parquet_columns(head).issuperset(column.name for column in _COLUMNS)
 
 
@@ -49,7 +49,8 @@ def read(path: Path, options: ReadOptions) -> Reading:
     """Read the kernel that FBGEMM last named for each shape.
 
     Raises:
-        DataError: the file cannot be read, lacks a column, has an impossible row that is not to be skipped, or no row.
+        DataError: the file cannot be read, lacks a column, has no row, or has an impossible row that is not to be
+            skipped.
     """
     frame = parquet_frame(path, _COLUMNS).sort_values("last", kind="stable")
     left_out: Counter[str] = Counter()
@@ -67,7 +68,7 @@ def read(path: Path, options: ReadOptions) -> Reading:
         except CkhError as error:
             if not options.skip_bad:
                 raise DataError(
-                    f"{path}: a row {BAD}: {error.message}", "leave such rows out with --skip-bad", code="bad-row"
+                    f"{path}: a row {BAD}: {error.message}", "skip such rows with --skip-bad", code="bad-row"
                 ) from None
             left_out[BAD] += 1
             continue

@@ -1,4 +1,4 @@
-"""Readers of AITER's tuned GEMM tables: its CSV files, and Parquet files of many of them."""
+"""Readers of AITER's tuned GEMM tables: its CSV files, and Parquet files of collected tables."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ _COLUMNS = (
 
 
 def sniff_csv(head: bytes) -> bool:
-    """True if the first line names the columns of AITER's tables."""
+    """True if the first line has the columns of AITER's tables."""
     names = {name.strip().strip('"') for name in head.split(b"\n", 1)[0].decode("utf-8-sig", "replace").split(",")}
     return names.issuperset(_REQUIRED)
 
 
 def sniff_parquet(head: bytes) -> bool:
-    """True if a Parquet file's columns are those of collected tables."""
+    """True if a Parquet file has the columns of collected tables."""
     return parquet_columns(head).issuperset(column.name for column in _COLUMNS[:-1])
 
 
@@ -52,7 +52,7 @@ def read_csv(path: Path, options: ReadOptions) -> Reading:
     """Read a tuned table.
 
     Raises:
-        DataError: it is no such table, has no row to learn from, or cells are bad and not to be skipped.
+        DataError: it is not such a table, has no usable row, or has bad cells that are not to be skipped.
     """
     content = read_bytes(path)
     names = read_header(path, content)
@@ -72,10 +72,10 @@ def read_csv(path: Path, options: ReadOptions) -> Reading:
 
 
 def read_parquet(path: Path, options: ReadOptions) -> Reading:
-    """Read a Parquet file of collected tables. Of a shape that was tuned again with the same winner the last counts.
+    """Read a Parquet file of collected tables. For a shape tuned again with the same winner, the last row is used.
 
     Raises:
-        DataError: it cannot be read, lacks a column, or has no row to learn from.
+        DataError: it cannot be read, lacks a column, or has no usable row.
     """
     frame = parquet_frame(path, _COLUMNS).sort_values("last", kind="stable")
     left_out: Counter[str] = Counter()

@@ -1,7 +1,7 @@
-"""Rows of AITER's tuned tables, whatever file they come from: for each shape the kernel that won, and its time.
+"""Rows of AITER's tuned tables, from any file format: for each shape the winning kernel and its time.
 
-Times of the other kernels are unknown, so such data are for `ckh train --labels winners`. Rows of other libraries and
-of kernels that are not in AITER's current lists, are left out and counted.
+Times of the other kernels are unknown, so that such data are for `ckh train --labels winners`. Rows of other libraries,
+and of kernels that are not in AITER's current lists, are skipped and counted.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from ckh.ops.aiter_gemm.kernel import AiterKernel
 
 FOREIGN = "of a library other than Composable Kernel"
-UNLISTED = "of a kernel that AITER's lists do not hold"
-UNKNOWN_ARCH = "of an architecture that ckh does not know, or that is not stated"
+UNLISTED = "of a kernel that is not in AITER's lists"
+UNKNOWN_ARCH = "of an architecture that is unknown or not stated"
 OTHER_ARCH = "of another architecture than --arch"
 BAD = "with a size, time or element type that is impossible"
 
@@ -40,13 +40,13 @@ _US_PER_MS = 1000.0
 
 
 class TunedRow(NamedTuple):
-    """A row of a table, as it stands there.
+    """A row of a table, as stated there.
 
     Attributes:
-        arch: empty where only compute units are stated.
-        dtype: of the weights, without `torch.`; empty if the table has no such column.
-        hint: a family, or the file's name; it decides the family of kernels that serve two.
-        is_predicted: whether ckh predicted the kernel, and the time is a bound.
+        arch: empty if only compute units are stated.
+        dtype: element type of the weights, without `torch.`; empty if the table has no such column.
+        hint: a family, or the file's name; it selects the family of kernels that serve two.
+        is_predicted: whether ckh predicted the kernel, and the time is an upper bound.
     """
 
     arch: str
@@ -63,7 +63,7 @@ class TunedRow(NamedTuple):
 
 
 class LeftOut(Exception):  # noqa: N818 - the row is left out and counted
-    """A row that is not taken over, and why. Those that are impossible stop a conversion."""
+    """A skipped row, with the reason. Impossible rows stop a conversion."""
 
     def __init__(self, reason: str, detail: str = "") -> None:
         super().__init__(reason)
@@ -72,7 +72,7 @@ class LeftOut(Exception):  # noqa: N818 - the row is left out and counted
 
 @dataclass(frozen=True, slots=True)
 class Won:
-    """A winner: on which architecture, the problem, the kernel, and its time, or if it is predicted a bound."""
+    """A winner: architecture, problem, kernel, and its time, or an upper bound if predicted."""
 
     arch: str
     problem: AiterGemm
@@ -82,10 +82,10 @@ class Won:
 
 
 def winner_of(row: TunedRow, options: ReadOptions) -> Won:
-    """The winner of a row.
+    """Return the winner of a row.
 
     Raises:
-        LeftOut: it is of something else, or impossible.
+        LeftOut: the row is unsupported, or impossible.
     """
     try:
         kernel = parse_kernel(_named(row))
@@ -105,10 +105,10 @@ def winner_of(row: TunedRow, options: ReadOptions) -> Won:
 
 
 def tables(rows: Iterable[TunedRow], options: ReadOptions, path: Path, left_out: Counter[str]) -> Iterator[pa.Table]:
-    """The winners as rows of a dataset, a table for each device; what is left out is counted.
+    """Yield the winners as rows of a dataset, a table per device; skipped rows are counted.
 
     Raises:
-        DataError: a row is impossible and not to be skipped, or not one row is left.
+        DataError: a row is impossible and not to be skipped, or no row is left.
     """
     found: dict[tuple[str, int], list[Won]] = {}
     for row in rows:
@@ -117,14 +117,14 @@ def tables(rows: Iterable[TunedRow], options: ReadOptions, path: Path, left_out:
         except LeftOut as why:
             if why.reason == BAD and not options.skip_bad:
                 raise DataError(
-                    f"{path}: a row {BAD}: {why.detail}", "leave such rows out with --skip-bad", code="bad-row"
+                    f"{path}: a row {BAD}: {why.detail}", "skip such rows with --skip-bad", code="bad-row"
                 ) from None
             left_out[why.reason] += 1
             continue
         found.setdefault((won.arch, won.problem.num_cus), []).append(won)
     if not found:
         reasons = ", ".join(f"{count} {reason}" for reason, count in left_out.items())
-        raise DataError(f"{path}: no row has a kernel to choose from ({reasons or 'it has none'})", code="empty")
+        raise DataError(f"{path}: no usable row ({reasons or 'the file has no rows'})", code="empty")
     for (arch, num_cus), some in sorted(found.items()):
         yield _table(arch, num_cus, some, path.name)
 
@@ -174,13 +174,13 @@ def _arch(row: TunedRow, options: ReadOptions) -> str:
 
 
 def _family(kernel: AiterKernel, hint: str) -> str:
-    """A kernel's own family; CK Tile's block-scaled kernels serve shuffled operands too."""
+    """Return a kernel's own family; CK Tile's block-scaled kernels serve shuffled operands too."""
     serves_both = kernel.library == CKTILE and kernel.family == "a8w8_blockscale"
     return f"{kernel.family}_{_SHUFFLED}" if serves_both and _SHUFFLED in hint else kernel.family
 
 
 def _dtype(row: TunedRow, family: str) -> str:
-    """The element type; AITER's tuner of `a8w8` made int8 before its tables had a column for it."""
+    """Return the element type; AITER's tuner of `a8w8` used int8 before its tables had a column for it."""
     if len(FAMILIES[family]) == 1:
         return FAMILIES[family][0]
     if not row.dtype:

@@ -1,8 +1,8 @@
-"""AITER's tuned tables as they are written: columns, cells, and which row AITER finds for a shape.
+"""Format of AITER's tuned tables: columns, cells, and the row that AITER looks up for a shape.
 
-Measured rows have AITER's columns. Predicted rows have another, `predicted`, and are written to separate tables: their
-`us` is not a measured time but an upper bound, so that no predicted row displaces a measured row where AITER merges
-tables (it keeps the row with the least `us`).
+Measured rows have AITER's columns. Predicted rows have an additional column, `predicted`, and are written to separate
+tables: their `us` is not a measured time but an upper bound, so that no predicted row displaces a measured row when
+AITER merges tables (it keeps the row with the smallest `us`).
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ if TYPE_CHECKING:
     from ckh.ops.base import Operation
 
 PREDICTED = "predicted"  # the column
-NO_ID = -1  # of CK Tile's kernels, where a dataset is written without an AITER that numbers them
+NO_ID = -1  # of CK Tile's kernels, if a dataset is written without an AITER that numbers them
 
-# Of each family what its tables state besides.
+# Further columns of each family's tables.
 _STATED = {
     "a8w8": ("q_dtype_w",),
     "a8w8_bpreshuffle": ("q_dtype_w", "libtype"),
@@ -40,8 +40,8 @@ _STATED = {
     "a4w4_blockscale": (),
 }
 _KEY = ("gfx", "cu_num", "M", "N", "K")
-KEY = (*_KEY, "q_dtype_w")  # of a shape, in those tables that state it
-# What names the table of a family.
+KEY = (*_KEY, "q_dtype_w")  # of a shape, in tables that have the column
+# Environment variable that names the table of a family.
 VARIABLES = {
     "a8w8": "AITER_CONFIG_GEMM_A8W8",
     "a8w8_bpreshuffle": "AITER_CONFIG_GEMM_A8W8_BPRESHUFFLE",
@@ -51,7 +51,7 @@ VARIABLES = {
 }
 _CHOICE = ("kernelId", "splitK", "us", "kernelName", "tflops", "bw", "errRatio")
 _US_FLOPS_PER_TFLOPS, _US_BYTES_PER_GB_S = 1e6, 1e3
-# Up to which M rows are padded to which multiple, and above all of these.
+# M up to a limit is padded to a multiple; above all limits to powers of two.
 _FINE_STEPS = ((256, 16), (1024, 32), (4096, 64))
 _FINEST_ABOVE = 128
 _MOST_M, _WIDE_N = 8192, 4096
@@ -64,15 +64,15 @@ class TableRow(Protocol):
 
     @property
     def key(self) -> tuple[Any, ...]:
-        """The values by which AITER looks it up."""
+        """The values by which AITER looks the row up."""
 
     @property
     def time_us(self) -> float:
-        """The measured time, or if predicted a bound from above."""
+        """The measured time, or if predicted an upper bound."""
 
     @property
     def is_predicted(self) -> bool:
-        """True if nobody measured it."""
+        """True if it was not measured."""
 
     def cells(self) -> dict[str, Any]:
         """The row by column."""
@@ -89,9 +89,9 @@ class TunedLine:
         arch: the architecture.
         problem: the shape, with the device's compute units.
         kernel: the complete name, with the split of K.
-        time_us: what was measured, or if predicted a bound from above.
-        is_predicted: whether nobody measured it.
-        built_as: what the AITER that builds the kernel calls it, and its number there; None: as `NUMBERED_BY`.
+        time_us: the measured time, or if predicted an upper bound.
+        is_predicted: whether it was predicted and not measured.
+        built_as: name and number of the kernel in the AITER that builds it; None: as in `NUMBERED_BY`.
     """
 
     arch: str
@@ -103,7 +103,7 @@ class TunedLine:
 
     @property
     def key(self) -> tuple[Any, ...]:
-        """The values by which AITER looks a row up, and the family, whose table it is in."""
+        """The values by which AITER looks a row up, and the family, which selects the table."""
         problem = self.problem
         return self.arch, problem.num_cus, problem.m, problem.n, problem.k, problem.dtype, problem.family
 
@@ -129,14 +129,14 @@ class TunedLine:
 
 
 def torch_dtype(dtype: str, arch: str) -> str:
-    """PyTorch's name of the element type on an architecture; floats of eight bits differ between generations."""
+    """Return PyTorch's name of the element type on an architecture; 8-bit floats differ between generations."""
     if dtype == "fp8":
         return "torch.float8_e4m3fnuz" if load_arch(arch).fnuz_floats else "torch.float8_e4m3fn"
     return f"torch.{dtype}"
 
 
 def padded_m(m: int, n: int, level: int) -> int:
-    """The M that AITER looks up where a table does not have M itself (`getPaddedM` of its gemm_common.cu).
+    """Return the padded M that AITER looks up if a table lacks M (`getPaddedM` of its gemm_common.cu).
 
     Args:
         m: rows of A.
@@ -150,34 +150,32 @@ def padded_m(m: int, n: int, level: int) -> int:
 
 
 def looked_up(problem: AiterGemm) -> tuple[int, ...]:
-    """The M's that AITER looks a shape up by, in this order."""
+    """Return the values of M by which AITER looks a shape up, in order."""
     return tuple(dict.fromkeys([problem.m, *(padded_m(problem.m, problem.n, level) for level in (0, 1))]))
 
 
 def key_cells(arch: str, problem: AiterGemm) -> dict[str, Any]:
-    """The cells of a shape's row by which AITER looks it up; which of them its table has depends on the family."""
+    """Return the cells by which AITER looks up a shape's row; which of them its table has depends on the family."""
     sizes = (arch, problem.num_cus, problem.m, problem.n, problem.k)
     return dict(zip(KEY, (*sizes, torch_dtype(problem.dtype, arch)), strict=True))
 
 
 def columns_of(family: str) -> list[str]:
-    """The columns of a family's measured tables."""
+    """Return the columns of a family's measured tables."""
     return [*_KEY, *_STATED[family], *_CHOICE]
 
 
 def table_text(lines: Sequence[TunedLine]) -> str:
-    """A table of rows of one family.
+    """Return the text of a table of rows of one family.
 
     Raises:
-        DataError: rows are of several families, measured and predicted, or of kernels that AITER does not have; or two
-            are of one shape.
+        DataError: rows are of several families, or both measured and predicted, or of kernels that AITER does not have;
+            or a shape is duplicated.
     """
     families = {line.problem.family for line in lines}
     if len(families) != 1 or len({line.is_predicted for line in lines}) != 1:
         what = "of several families" if len(families) > 1 else "measured and predicted, or none at all"
-        raise DataError(
-            f"rows of one table of AITER must not be {what}", "write tables of their own", code="mixed-data"
-        )
+        raise DataError(f"rows of one table of AITER must not be {what}", "write separate tables", code="mixed-data")
     family = families.pop()
     seen: set[tuple[Any, ...]] = set()
     for line in lines:
@@ -187,12 +185,12 @@ def table_text(lines: Sequence[TunedLine]) -> str:
 
 
 def written(lines: Iterable[TableRow], names: Sequence[str]) -> str:
-    """The text of a table with these columns."""
+    """Return the text of a table with these columns."""
     return csv_text((line.cells() for line in lines), names)
 
 
 def csv_text(rows: Iterable[Mapping[str, Any]], names: Sequence[str]) -> str:
-    """CSV of rows by column, with these columns of them."""
+    """Return CSV text of these columns of the rows."""
     text = io.StringIO(newline="")
     writer = csv.DictWriter(text, names, extrasaction="ignore", lineterminator="\n")
     writer.writeheader()
@@ -208,7 +206,7 @@ def _check(line: TunedLine, family: str, seen: set[tuple[Any, ...]]) -> None:
     if line.key in seen:
         raise DataError(
             f"duplicate shape for AITER: {line.problem.canonical()}",
-            "leave one of them out",
+            "omit one of them",
             code="duplicate-rows",
         )
     seen.add(line.key)
@@ -218,7 +216,7 @@ def write_tuned(rows: MeasuredRows, path: Path) -> list[str]:
     """Write a dataset's rows as a tuned table: the winner of each shape, or predictions that were read back.
 
     Raises:
-        DataError: as `table_text`; or no row is of a winner or a prediction.
+        DataError: as `table_text`; or no row is a winner or a prediction.
         OutputError: the file cannot be written.
     """
     lines = dataset_lines(rows)
@@ -226,7 +224,7 @@ def write_tuned(rows: MeasuredRows, path: Path) -> list[str]:
 
 
 def write_lines(path: Path, text: str, omitted: int, what: str) -> list[str]:
-    """Write a table of a dataset's rows; the warning counts those that it has not, and says what they are.
+    """Write a table of a dataset's rows; the warning counts and describes the omitted rows.
 
     Raises:
         OutputError: the file cannot be written.
@@ -236,14 +234,14 @@ def write_lines(path: Path, text: str, omitted: int, what: str) -> list[str]:
 
 
 def dataset_lines(rows: MeasuredRows) -> list[TunedLine]:
-    """The winners of a dataset's shapes in the order of the rows, whatever library has them, and its predictions."""
+    """Return the winners of a dataset's shapes, of any library, in the order of the rows, and its predictions."""
     from ckh.ops.aiter_gemm.operation import OPERATION
 
     return fastest(TunedLine(*fields) for fields in timed_rows(rows, OPERATION))
 
 
 def timed_rows(rows: MeasuredRows, op: Operation[Any, Any]) -> Iterator[tuple[str, Any, str, float, bool]]:
-    """The rows of a dataset that have a time or a bound: architecture, problem, kernel, us, whether it is predicted."""
+    """Yield the rows of a dataset with a time or a bound: architecture, problem, kernel, us, is_predicted."""
     names = [*op.problems.identity, "arch", "kernel", "status", "is_valid", "latency_ms", "message"]
     for block in rows.blocks(names):
         for row in block.to_pylist():
@@ -254,7 +252,7 @@ def timed_rows(rows: MeasuredRows, op: Operation[Any, Any]) -> Iterator[tuple[st
 
 
 def fastest(lines: Iterable[_Row]) -> list[_Row]:
-    """The fastest of the rows that AITER would look up for one shape, measured and predicted ones by themselves."""
+    """Return the fastest of the rows that AITER would look up for one shape, measured and predicted rows separately."""
     found: dict[tuple[Any, ...], _Row] = {}
     for line in lines:
         key = (*line.key, line.is_predicted)
@@ -267,12 +265,12 @@ _BOUND = "at most "
 
 
 def bound_message(time_us: float) -> str:
-    """The message of a dataset's row on the bound of a prediction; `bound_of` reads it."""
+    """Return the message of a dataset's row that states the bound of a prediction; `bound_of` parses it."""
     return f"{_BOUND}{time_us!r} us"
 
 
 def bound_of(message: str) -> float:
-    """The bound of a prediction in microseconds.
+    """Return the bound of a prediction in microseconds.
 
     Raises:
         DataError: the text states none.
@@ -284,7 +282,7 @@ def bound_of(message: str) -> float:
 
 
 def by_family(lines: Iterable[TunedLine]) -> dict[str, list[TunedLine]]:
-    """The rows of each family."""
+    """Return the rows by family."""
     found: dict[str, list[TunedLine]] = {}
     for line in lines:
         found.setdefault(line.problem.family, []).append(line)

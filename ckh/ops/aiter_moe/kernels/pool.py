@@ -1,7 +1,7 @@
-"""Pools: the kernels that AITER's tuners try for a kind of mixtures, as kernels.txt lists them, and their pairs.
+"""Pools: the kernels that AITER's tuners try for a kind of mixtures, as listed in kernels.txt, and their pairs.
 
-Kinds below a heading that says `untuned` are those of AITER's generators (gemm_moe_ck2stages_common.py, and
-moe_cktile2stages_common.py of May 2026), of which no measurement is public that ckh has.
+Kinds below a heading with `untuned` are those of AITER's generators (gemm_moe_ck2stages_common.py, and
+moe_cktile2stages_common.py of May 2026), without public measurements known to ckh.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ BOOK = RuleBook()
 
 @BOOK.rule
 def _whole_steps(problem: AiterMoe, tile_k1: int, tile_k2: int) -> Iterator[str]:
-    """AMD's kernels failed on every problem whose K is not a multiple of their tile's, and on no other."""
+    """AMD's kernels failed on exactly the problems whose K is not a multiple of their tile's."""
     if tile_k1 and problem.model_dim % tile_k1:
         yield f"model_dim = {problem.model_dim} is not a multiple of tile_k {tile_k1} of the first product"
     if tile_k2 and problem.inter_dim % tile_k2:
@@ -42,7 +42,7 @@ RULES = (_whole_steps,)
 
 @cache
 def _listed() -> dict[tuple[str, ...], tuple[str, ...]]:
-    """Names by architecture and `KINDS` of one stage; a heading says both of the names below it."""
+    """Return the names by architecture and `KINDS` of one stage, which a heading states for the names below it."""
     found: dict[tuple[str, ...], list[str]] = {}
     below: list[str] = []
     for line in _LIST.read_text(encoding="utf-8").splitlines():
@@ -53,38 +53,38 @@ def _listed() -> dict[tuple[str, ...], tuple[str, ...]]:
     return {key: tuple(names) for key, names in found.items()}
 
 
-# Names of kernels in bf16 stated no types before 2026; some stand in the list as they were measured then.
+# Names of bf16 kernels stated no types before 2026; the list has some as they were measured then.
 _OLD, _NEW, _TYPES = "_Nswizzle0_no_", "_Nswizzle0_Quant0_", "_B16_B16_B16"
 
 
 def newer_name(name: str) -> str:
-    """The name of a kernel, or of each of two, as AITER's newest lists have it."""
+    """Return the name of a kernel, or of each of two, in AITER's newest lists."""
     parts = name.split("+")
     return "+".join(one.replace(_OLD, _NEW) + _TYPES if _OLD in one else one for one in parts)
 
 
 def other_names(choice: MoeChoice) -> tuple[str, ...]:
-    """The name of a choice in AITER's newest lists, where it has changed."""
+    """Return the name of a choice in AITER's newest lists, if it has changed."""
     newer = newer_name(choice.name)
     return () if newer == choice.name else (newer,)
 
 
 def known_name(name: str, arch: str, problem: AiterMoe) -> str:
-    """A kernel's name as ckh's lists have it, of one that may be newer; as it is if it is none of these."""
+    """Return ckh's name of a kernel, given a possibly newer name; unknown names are returned unchanged."""
     kernels = {newer_name(one.name): one.name for one in moe_pool(arch, *kind_of(problem))}
     return kernels.get(name, name)
 
 
 @cache
 def _tuned() -> frozenset[tuple[str, ...]]:
-    """Architecture and `KINDS` of what was measured."""
+    """Return architecture and `KINDS` of measured kernels."""
     headings = [line.split()[1:] for line in _LIST.read_text(encoding="utf-8").splitlines() if line.startswith("#")]
     return frozenset(tuple(words) for words in headings if _UNTUNED not in words)
 
 
 @cache
 def moe_pool(arch: str, stage: str, *others: str) -> tuple[MoeChoice, ...]:
-    """The choices for a stage on an architecture, by the values of the other `KINDS`; none if it has no kernels."""
+    """Return the choices for a stage on an architecture, by the values of the other `KINDS`; empty without kernels."""
     if stage != BOTH:
         return tuple(map(parse_choice, _listed().get((arch, stage, *others), ())))
     firsts, seconds = (moe_pool(arch, one, *others) for one in (STAGE1, STAGE2))
@@ -93,15 +93,15 @@ def moe_pool(arch: str, stage: str, *others: str) -> tuple[MoeChoice, ...]:
 
 
 def kind_of(problem: AiterMoe) -> tuple[str, ...]:
-    """The values of `KINDS`."""
+    """Return the values of `KINDS` of a problem."""
     return tuple(str(getattr(problem, name)) for name in KINDS)
 
 
 def candidates(problem: AiterMoe, arch: ArchSpec) -> Candidates[MoeChoice]:
-    """The kernels, or pairs of kernels, that apply to a problem."""
+    """Return the kernels, or pairs of kernels, that support a problem."""
     pool = moe_pool(arch.name, *kind_of(problem))
     kind = " ".join(kind_of(problem))
-    refused = {} if pool else {f"ckh knows no kernel of AITER's for {kind} on {arch.name}": 1}
+    refused = {} if pool else {f"no known kernel of AITER's for {kind} on {arch.name}": 1}
     chosen, reasons = _rules(arch.name, *kind_of(problem)).judge(problem)
     others = kind_of(problem)[1:]
     is_tuned = all((arch.name, stage, *others) in _tuned() for stage in _stages(problem.stage))
@@ -120,5 +120,5 @@ def _rules(arch: str, *kind: str) -> ProblemRules:
 
 
 def candidates_key(problem: AiterMoe) -> Hashable:
-    """All that `candidates` reads in a problem."""
+    """Return the part of a problem that `candidates` reads."""
     return kind_of(problem), problem.model_dim, problem.inter_dim

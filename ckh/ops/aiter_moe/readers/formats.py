@@ -1,9 +1,9 @@
 """Reader of AITER's MoE tuning with all candidates, collected in Parquet.
 
-A row is a kernel for one of the two products. Kernels measured several times for a problem in one run of the tuner
-become one row with the median. Choices for both products are rows too: of all pairs of kernels whose tiles have as many
-rows, with the sum of the two times. Times of different runs are never compared: of a problem that two runs measured,
-the run with more kernels counts, or the later one.
+A row is a kernel for one of the two products. Repeated measurements of a kernel for a problem in one run of the tuner
+become one row with the median. Choices for both products are rows too: all pairs of kernels whose tiles have the same
+number of rows, with the sum of the two times. Times of different runs are never compared: of two runs that measured a
+problem, the run with more kernels is used, or the later one.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ _US_PER_MS = 1000.0
 
 
 class _Time(NamedTuple):
-    """The time of a choice: its median in ms, its spread relative to that, and of how many measurements."""
+    """The time of a choice: its median in ms, its relative spread, and the number of measurements."""
 
     latency_ms: float
     spread: float
@@ -66,7 +66,7 @@ _Times = dict[AiterMoe, dict[MoeChoice, _Time]]
 
 
 def sniff(head: bytes) -> bool:
-    """True if a Parquet file's columns are those of collected tunings."""
+    """True if a Parquet file has the columns of collected tunings."""
     return parquet_columns(head).issuperset(column.name for column in _COLUMNS[:-1])
 
 
@@ -80,7 +80,7 @@ def read(path: Path, options: ReadOptions) -> Reading:
     left_out: Counter[str] = Counter()
     tables = list(_tables(_usable(frame, options, left_out), left_out, path.name))
     if not tables:
-        raise DataError(f"{path}: no row has a kernel to choose from", code="empty")
+        raise DataError(f"{path}: no usable row", code="empty")
     return Reading(store(tables, options.output), (source_of_file(path, NAME),), bad=dict(left_out))
 
 
@@ -97,7 +97,7 @@ def _usable(frame: pd.DataFrame, options: ReadOptions, left_out: Counter[str]) -
 
 
 def _tables(frame: pd.DataFrame, left_out: Counter[str], run_id: str) -> Iterator[pa.Table]:
-    """The rows of a dataset, a table for each device."""
+    """Yield the rows of a dataset, a table per device."""
     for (arch, num_cus), part in frame.groupby(["gfx", "cus"]):
         found: _Times = {}
         for run in sorted((run for _, run in part.groupby("blob")), key=_weight):
@@ -107,12 +107,12 @@ def _tables(frame: pd.DataFrame, left_out: Counter[str], run_id: str) -> Iterato
 
 
 def _weight(run: pd.DataFrame) -> tuple[int, str]:
-    """The key that decides between runs that measured the same: how much they measured, then when."""
+    """Sort key of runs that measured the same problem: number of measurements, then date."""
     return len(run), max(run["date"].astype(str))
 
 
 def _run(frame: pd.DataFrame, left_out: Counter[str]) -> _Times:
-    """The rows of one run of the tuner."""
+    """Return the rows of one run of the tuner."""
     samples: dict[AiterMoe, dict[MoeChoice, list[float]]] = defaultdict(lambda: defaultdict(list))
     for row in frame.to_dict("records"):
         try:
@@ -143,7 +143,7 @@ def _median(times: list[float]) -> _Time:
 
 
 def _joint(measured: _Times) -> Iterator[tuple[AiterMoe, dict[MoeChoice, _Time]]]:
-    """The choices for both products, of those problems whose two products were measured."""
+    """Yield the choices for both products, for problems whose two products were measured."""
     for problem, firsts in measured.items():
         seconds = measured.get(_with_stage(problem, STAGE2), {})
         if problem.stage != STAGE1:

@@ -1,7 +1,7 @@
-"""Reader of AITER's tuned tables of mixtures of experts (tuned_fmoe.csv), ckh's own among them.
+"""Reader of AITER's tuned tables of mixtures of experts (tuned_fmoe.csv), including ckh's.
 
-A row is the winner of one tuning: both products, and where their times stand there each. What is of other libraries,
-or of a kind that ckh has no kernels for, is left out and counted; predictions of ckh's keep their bound.
+A row is the winner of one tuning: both products, and the time of each if stated. Rows of other libraries, or of
+unsupported kinds, are skipped and counted; predictions of ckh keep their bound.
 """
 
 from __future__ import annotations
@@ -34,16 +34,16 @@ if TYPE_CHECKING:
 
 NAME = "aiter-moe-csv"
 FOREIGN = "of kernels that are not of Composable Kernel, or of one kernel for both products"
-UNLISTED = "of kernels that ckh's lists do not hold"
+UNLISTED = "of kernels that are not in ckh's lists"
 OTHER_KIND = "of a kind that ckh has no kernels for"
-OTHER_ARCH = "of another architecture than --arch, or of one that ckh does not know"
+OTHER_ARCH = "of another architecture than --arch, or of an unknown one"
 BAD_TIME = "with a time that is impossible"
 _REQUIRED = ("cu_num", "token", "model_dim", "inter_dim", "expert", "kernelName1", "kernelName2", "us")
 _US_PER_MS = 1000.0
 
 
 class _Row(NamedTuple):
-    """A choice with its time in microseconds, or if it is predicted a bound."""
+    """A choice with its time in microseconds, or if predicted an upper bound."""
 
     problem: AiterMoe
     kernel: str
@@ -52,11 +52,11 @@ class _Row(NamedTuple):
 
 
 class _LeftOut(Exception):  # noqa: N818 - the row is left out and counted
-    """A row that is not taken over, and why."""
+    """A skipped row, with the reason."""
 
 
 def sniff(head: bytes) -> bool:
-    """True if the first line names the columns of such tables."""
+    """True if the first line has the columns of such tables."""
     names = {name.strip().strip('"') for name in head.split(b"\n", 1)[0].decode("utf-8-sig", "replace").split(",")}
     return names.issuperset(_REQUIRED)
 
@@ -65,7 +65,7 @@ def read(path: Path, options: ReadOptions) -> Reading:
     """Read a tuned table.
 
     Raises:
-        DataError: the file is malformed, or not one row is of kernels of Composable Kernel.
+        DataError: the file is malformed, or no row is of kernels of Composable Kernel.
     """
     content = read_bytes(path)
     rows = ((line, cells) for line, cells in csv_rows(path, as_text(path, content)) if any(cells))
@@ -87,7 +87,7 @@ def read(path: Path, options: ReadOptions) -> Reading:
         found[arch, some[0].problem.num_cus] += some
     if not found:
         reasons = ", ".join(f"{count} {reason}" for reason, count in left_out.items())
-        raise DataError(f"{path}: no row has kernels to choose from ({reasons or 'it has none'})", code="empty")
+        raise DataError(f"{path}: no usable row ({reasons or 'the file has no rows'})", code="empty")
     tables = [_table(arch, cus, _fastest(some), path.name) for (arch, cus), some in sorted(found.items())]
     return Reading(store(tables, options.output), (source_of(path, content, NAME),), bad=dict(left_out))
 

@@ -1,7 +1,7 @@
-"""AITER's tuned tables of mixtures of experts (tuned_fmoe.csv) as written: columns, cells, which row is found.
+"""Format of AITER's tuned tables of mixtures of experts (tuned_fmoe.csv): columns, cells, and lookup.
 
-As of GEMMs, measured rows have AITER's own columns, and predicted ones a column `predicted` more, tables of their own,
-and for `us` a bound from above. A row is a kernel for each of the two products.
+As for GEMMs, measured rows have AITER's columns; predicted rows have an additional column `predicted`, separate tables,
+and an upper bound for `us`. A row has a kernel for each of the two products.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from ckh.data.formats import MeasuredRows
 
-NAME, VARIABLE = "tuned_fmoe", "AITER_CONFIG_FMOE"  # of the table, and what names it
+NAME, VARIABLE = "tuned_fmoe", "AITER_CONFIG_FMOE"  # name of the table, and the environment variable that names it
 KEY = (
     *("gfx", "cu_num", "token", "model_dim", "inter_dim", "expert", "topk", "act_type", "dtype", "q_dtype_a"),
     *("q_dtype_w", "q_type", "use_g1u1", "doweight_stage1"),
@@ -36,7 +36,7 @@ _US_FLOPS_PER_TFLOPS, _US_BYTES_PER_GB_S = 1e6, 1e3
 _OUTPUT = "torch.bfloat16"
 _FP4 = "torch.float4_e2m1fn_x2"
 QUANT_NAMES = {"per_token": "per_Token", "per_1x128": "per_1x128", "per_1x32": "per_1x32", "none": "No"}
-# AITER's get_padded_M: powers of two below the first of these tiers, from there on the largest that is not above.
+# AITER's get_padded_M: powers of two below the first tier, above it the largest tier that is not larger.
 TIERS = (32768, 131072)
 
 TUNED = FileKind("tuned table of AITER's mixtures of experts", lambda path: b"kernelName2" in head_of(path))
@@ -49,10 +49,10 @@ class TunedMixture:
     Attributes:
         arch: the architecture.
         problem: both products, with the device's compute units.
-        kernel: the names of both kernels, as `MoeChoice` has them.
-        time_us: what was measured, or if predicted a bound from above.
-        is_predicted: whether nobody measured it.
-        times_us: of each product, where they are known.
+        kernel: the names of both kernels, as in `MoeChoice`.
+        time_us: the measured time, or if predicted an upper bound.
+        is_predicted: whether it was predicted and not measured.
+        times_us: the time of each product, if known.
     """
 
     arch: str
@@ -109,22 +109,23 @@ def _torch(dtype: str, arch: str) -> str:
 
 
 def looked_up(problem: AiterMoe) -> AiterMoe:
-    """The problem whose row AITER finds: tokens up to the next power of two, or down to one of the large tiers."""
+    """Return the problem that AITER looks up: tokens padded to the next power of two, or down to a large tier."""
     tokens = problem.tokens
     tiers = [tier for tier in TIERS if tier <= tokens]
     return replace(problem, tokens=tiers[-1] if tiers else 1 << (tokens - 1).bit_length())
 
 
 def table_text(lines: Sequence[TunedMixture]) -> str:
-    """A table of rows.
+    """Return the text of a table of rows.
 
     Raises:
-        DataError: rows are measured and predicted, or of kernels that AITER does not have; or two are of one shape.
+        DataError: rows are both measured and predicted, or of kernels that AITER does not have; or a shape is
+            duplicated.
     """
     if len({line.is_predicted for line in lines}) != 1:
         raise DataError(
-            "rows of one table of AITER must not be measured and predicted, or none at all",
-            "write tables of their own",
+            "rows of one table of AITER must not be both measured and predicted, nor empty",
+            "write separate tables",
             code="mixed-data",
         )
     seen: set[tuple[Any, ...]] = set()
@@ -152,7 +153,7 @@ def write_tuned(rows: MeasuredRows, path: Path) -> list[str]:
 
 
 def dataset_lines(rows: MeasuredRows) -> list[TunedMixture]:
-    """The best choices for both products in the order of the rows, with the times of each, and predictions."""
+    """Return the best choices for both products in order of the rows, with the time of each, and predictions."""
     from ckh.ops.aiter_moe.operation import OPERATION
 
     both: list[TunedMixture] = []
@@ -166,7 +167,7 @@ def dataset_lines(rows: MeasuredRows) -> list[TunedMixture]:
 
 
 def _of_each(line: TunedMixture, single: dict[tuple[str, AiterMoe, str], float]) -> tuple[float | None, float | None]:
-    """The times of each product, if they were measured."""
+    """Return the time of each product, if measured."""
     first, second = (
         single.get((line.arch, replace(line.problem, stage=stage), part.name))
         for stage, part in zip((STAGE1, STAGE2), parts(line.kernel), strict=True)

@@ -1,7 +1,7 @@
 """Reader of raw logs of AMD's GEMM benchmarks: JSON objects among other output.
 
-    Shape 3: M=16 N=4096 K=4096 dtype=fp8 layout=rcr {"name": "gemm_universal_fp8_rcr_...", "problem": {"m": 16, ...},
-    "perf_result": {"latency(ms)": 0.02, ...}}
+    Shape 3: M=16 N=4096 K=4096 dtype=fp8 layout=rcr
+    {"name": "gemm_universal_fp8_rcr_...", "problem": {"m": 16, ...}, "perf_result": {"latency(ms)": 0.02, ...}}
 
 Sizes, element type and layout come from an object's `problem`, missing ones from the last `Shape` line; neither may
 contradict the kernel's name. Kernels are taken as named, including the padding of `mem` kernels, which tile_engine_json

@@ -3,8 +3,8 @@
 ckh's grammar is AMD's full grammar with every optional token of both of its generations, and a token for the split of
 K, so that AMD's full names are valid:
 
-    grouped_conv_{fwd|bwd_data|bwd_weight}_{dtype}_{layout}_{n}d_{pipeline}_{epilogue}_{scheduler}_{tile}_{wave}_ {warp
-    tile}[_vecA_B_C][_bpcN][_wgN][_gmN][_dsb][_2stage][_{specialization}][_explicit_gemm][_streamk_{strategy}]
+    grouped_conv_{fwd|bwd_data|bwd_weight}_{dtype}_{layout}_{n}d_{pipeline}_{epilogue}_{scheduler}_{tile}_{wave}_
+    {warp tile}[_vecA_B_C][_bpcN][_wgN][_gmN][_dsb][_2stage][_{specialization}][_explicit_gemm][_streamk_{strategy}]
     [_persistent][_large_tensor][_padMNK][_splitkN]
 
 An absent token has its default: vectors 4,8,8, one block per CU, no flags, all padded.
