@@ -43,7 +43,7 @@ def real(name: str) -> Path:
 def test_a_published_file_is_converted(
     name: str, rows: int, problems: int, archs: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """With no option but --out; what is not of Composable Kernel or MIOpen is counted, and nothing is an error."""
+    """With only --out; rows of programs other than CK and MIOpen are counted, and nothing is an error."""
     out = tmp_path / "out.parquet"
     assert run(["convert", str(real(name)), "--out", str(out), "--json"]) == ExitCode.OK
     document = json.loads(capsys.readouterr().out)

@@ -99,7 +99,7 @@ class Cluster:
                 self._looked_at = time.monotonic()
                 self._alone_since = None if self._nodes else self._alone_since or now
             if self._alone_since is not None and now > self._alone_since + _ALONE_S:
-                raise DeviceError("no worker of the cluster is left", "go on with --resume", code="no-nodes")
+                raise DeviceError("no worker of the cluster is left", "continue with --resume", code="no-nodes")
             return self._nodes
 
     def open_calls(self) -> dict[str, int]:

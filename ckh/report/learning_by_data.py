@@ -38,7 +38,7 @@ def learning_curve(judged: Judged) -> Drawing | None:
     return Drawing(
         "learning",
         f"{half} of {trees[-1]} trees come within half a point of all of them",
-        "Efficiency on the judged problems if only the first trees choose, among the measured kernels. A curve that "
+        "Efficiency on the evaluated problems if only the first trees choose, among the measured kernels. A curve that "
         "still rises calls for more "
         "trees; one that is flat, for more data or other features.",
         efficiency_lines("trees", trees, found),
@@ -97,7 +97,7 @@ def learning_by_data(judged: Judged, learned_from: Dataset, jobs: int, advance: 
     return Drawing(
         "learning-by-data",
         f"The last doubling of the data, to {counts[-1]:,} problems, brought {gained:+.1f} points of mean efficiency",
-        "Efficiency on the judged problems, among the measured kernels, of models "
+        "Efficiency on the evaluated problems, among the measured kernels, of models "
         "with these settings that learned from a part of the training "
         "problems. A curve that still rises calls for more measurements. Each is one model of the order, without a "
         "blend's regression and a law of time, so the last may choose a little worse than the model itself.",

@@ -74,7 +74,7 @@ def report_model(
     )
     return Report(
         title=f"Model: {judged.name}",
-        subtitle=f"{spec.purpose}, judged on {len(efficiency):,} measured problems"
+        subtitle=f"{spec.purpose}, evaluated on {len(efficiency):,} measured problems"
         + (f", each as often as it runs ({weight.sum():,.0f} in all)" if is_weighted else ""),
         facts=[
             ("mean efficiency", f"{weights.mean(efficiency, weight):.1%}"),

@@ -28,7 +28,7 @@ def listed(dataset: Dataset, source: str) -> tuple[Dataset, NDArray[np.float64]]
     counts = counts_of(dataset.op, source, dataset.problems())
     if counts is None:
         raise UsageError(
-            f"{source} does not say how often a problem runs", "name a list of ckh shapes", code="inapplicable-option"
+            f"{source} states no counts of its problems", "name a list of ckh shapes", code="inapplicable-option"
         )
     is_listed = np.array([problem in counts for problem in dataset.problems()])
     if not is_listed.any():

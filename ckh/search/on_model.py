@@ -101,7 +101,7 @@ def search_model(problem: Problem, model: Model, arch: ArchSpec, top: int) -> Mo
     bases, rows = bases[bases >= 0], rows[bases >= 0]
     legal = product.legal(problem, (bases, rows))
     if not legal.any():
-        raise NoKernelError(f"no kernel of {arch.name} that can be built applies to {problem.canonical()}")
+        raise NoKernelError(f"no buildable kernel of {arch.name} applies to {problem.canonical()}")
     count = int(space.groups.max()) + 1
     of_group = np.stack([legal[:, space.groups == group].any(axis=1) for group in range(count)], axis=1).reshape(-1)
     own = np.full(len(of_group), -1, np.intp)  # option set of a candidate

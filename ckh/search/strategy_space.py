@@ -57,7 +57,7 @@ class Space:
         self._is_ordered = np.array([parameter.is_ordered for parameter in parameters])
         self._steps = np.array([max(len(parameter.values) - 1, 1) for parameter in parameters], dtype=np.float64)
         if len(self._index) < len(codes):
-            raise DataError("the search space holds a configuration twice", code="duplicate-rows")
+            raise DataError("the search space has duplicate configurations", code="duplicate-rows")
 
     def __len__(self) -> int:
         return len(self.codes)

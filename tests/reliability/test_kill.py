@@ -32,7 +32,7 @@ CLUSTER_TARGETS = (
 def test_nothing_is_lost_when_a_process_is_killed(
     tmp_path: Path, target: str, number: signal.Signals, reliability: str
 ) -> None:
-    """After each run: the pairs of an undisturbed one, none twice, no torn line, no process, no temporary file."""
+    """After each run: the pairs of an undisturbed one, no duplicates, truncated lines, processes or temporary files."""
     figures = Series(tmp_path, target, number, seed=0).run(KILLS[reliability])
     assert figures.kills >= KILLS[reliability]
     print(f"{target} {number.name}: {figures}")  # noqa: T201 - for docs/reliability.md

@@ -178,7 +178,7 @@ def test_values_that_add_up_to_nothing_are_refused(tmp_path: Path) -> None:
 def test_a_folder_of_many_is_left_out_with_one_line(
     is_damaged: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A model that nobody named, with a damaged spec or without trees that order, is not used; the answer stays."""
+    """An unnamed model with a damaged spec or without ranking trees is not used; the answer is unchanged."""
     made = _copied(tmp_path, "grouped_conv_forward_bf16_gfx950")
     if is_damaged:
         (made / "feature_spec.json").write_text('{"op_type": "grouped_conv", "arch": "gfx950", "dtype": "')

@@ -144,7 +144,7 @@ class Checkup:
         if not cases:
             raise NoKernelError(
                 "these headers build none of the kernels of the check",
-                "ckh doctor says what they have",
+                "ckh doctor lists what they support",
                 code="no-kernel",
             )
         problems = [cases[0].problem]

@@ -74,7 +74,9 @@ def try_cases(driver: Driver, cases: Sequence[Case[Any, Any]], *, run: bool) -> 
     )
     for kernel, one in built.items():
         if lacks_room(one.status, one.message):  # says nothing about the kernel
-            raise CacheError(f"cannot compile {full_name(kernel)}: {one.message}", "make room, or set CKH_CACHE_DIR")
+            raise CacheError(
+                f"cannot compile {full_name(kernel)}: {one.message}", "free disk space, or set CKH_CACHE_DIR"
+            )
     with progress("trying kernels", len(cases)) as advance:
         tried = _tried_at_once(driver, cases, built, advance) if driver.is_spread and run else {}
         for number, (case, why) in enumerate(zip(cases, reasons, strict=True)):
@@ -124,7 +126,7 @@ def _try_with(worker: JobRunner, driver: Driver, case: Case[Any, Any], built: Bu
         return Finding(case, loaded.status, loaded.message, "")
     name, wanted = loaded.message or full_name(case.kernel), full_name(case.kernel)
     if name != wanted:
-        return Finding(case, Status.WRONG_RESULT, f"the library holds another kernel than {wanted}", name)
+        return Finding(case, Status.WRONG_RESULT, f"the library contains another kernel than {wanted}", name)
     if not run:
         return Finding(case, Status.OK, "compiled and loaded, not run", name)
     replies = dict(execute(worker, built.library, _problems(driver, case)))

@@ -192,7 +192,7 @@ class KernelBuilder:
                 made = self._build_all(BuildOrder(sources, workshop, should_stop), jobs, advance)
         except OSError as error:
             text = f"cannot build kernels in {self._cache.folder}: {error.strerror}"
-            raise CacheError(text, "make room, or set CKH_CACHE_DIR") from error
+            raise CacheError(text, "free disk space, or set CKH_CACHE_DIR") from error
         return built | {kernel: made[key] for kernel, key in hashes.items() if key in made}
 
     def _build_all(self, order: BuildOrder, jobs: int, advance: Callable[[int, str], None]) -> dict[str, Built]:
@@ -311,7 +311,7 @@ class KernelBuilder:
             if not why and not chosen(library.read_bytes(), 0):
                 why = "none can be chosen"
             if why:
-                note(f"{len(unit)} kernels are compiled alone; together: {why}")
+                note(f"compiling {len(unit)} kernels one by one; together they failed: {why}")
                 return {}
             name, built = self._cache.put_unit(library), {}
             kernels = [order.sources[key][0] for key in unit]

@@ -18,7 +18,7 @@ def main() -> None:
     except OSError as error:
         sys.exit(str(error))
     if len(runtimes := _runtimes()) > 1:
-        sys.exit(f"it brings another HIP runtime than workers open: {' and '.join(runtimes)}")
+        sys.exit(f"it loads another HIP runtime than workers use: {' and '.join(runtimes)}")
 
 
 def _runtimes() -> list[str]:

@@ -63,7 +63,7 @@ def checked(name: str, find: Callable[[], str]) -> ToolCheck:
     except CkhError as error:
         found, remedy, code = error.message, error.hint, error.exit_code
     except OSError as error:
-        found, remedy, code = f"cannot write: {error}", "make room, or set CKH_CACHE_DIR", ExitCode.INPUT_OUTPUT
+        found, remedy, code = f"cannot write: {error}", "free disk space, or set CKH_CACHE_DIR", ExitCode.INPUT_OUTPUT
     return ToolCheck(name, found, remedy, int(code), round(time.monotonic() - start, 3))
 
 

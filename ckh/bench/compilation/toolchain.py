@@ -104,7 +104,7 @@ def require_toolchain(device: Device, folder: Path, should_stop: Callable[[], bo
         if run.status is not Status.OK:
             raise _broken(f"{command[0]} does not compile and link the simplest kernel", run.message)
         if not library.is_file():
-            raise _broken(f"{command[0]} ends well and writes no library", "")
+            raise _broken(f"{command[0]} succeeds without writing a library", "")
         load = [sys.executable, "-m", "ckh.bench.compilation.load", str(library)]
         loaded = run_compiler(load, library, _TIMEOUT_S, should_stop, device.worker_environment())
         if loaded is not None and loaded.status is Status.COMPILE_ERROR:

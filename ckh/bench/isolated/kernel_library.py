@@ -33,7 +33,7 @@ class KernelLibrary:
         self._stay_alone()
         version, unsupported, workspace_bytes, run, time = ENTRY_POINTS
         if (found := self._function(version, ctypes.c_int32)()) != ABI_VERSION:
-            raise OSError(f"{path} speaks ABI version {found}, not {ABI_VERSION}")
+            raise OSError(f"{path} has ABI version {found}, not {ABI_VERSION}")
         # The layout of a problem depends on the operation; the kernel and its caller agree on it.
         pointer = problem = ctypes.c_void_p
         buffers, counts = (pointer,) * 4, (ctypes.c_int32,) * 2

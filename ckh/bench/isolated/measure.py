@@ -421,7 +421,7 @@ class Bench:
     def _warm_up(self, library: KernelLibrary, problem: _Problem, run_ns: float, *, by_graph: bool = False) -> float:
         warm_ns = self._stopwatch.warm_up(library, problem.c, run_ns, by_graph=by_graph)
         if not warm_ns:
-            reason = "the GPU's events show the same time of some runs and of twice as many"
+            reason = "the GPU's events report the same time for n runs and for 2n"
             raise KernelFailure(Status.LAUNCH_ERROR, reason)
         return warm_ns
 

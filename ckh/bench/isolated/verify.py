@@ -159,7 +159,7 @@ class Limits:
         if right is not self._range and split.parts > _FEW_PARTS and stored.size:
             most = _MOST_TOGETHER * (1 + _CHANCE / sqrt(stored.size))
             if (found := right.together(self._element.widened(stored))) > most:
-                return f"all outputs together are wrong: {found:.3f} of what each may err in the mean, not {most:.3f}"
+                return f"the outputs' mean error is {found:.3f} of their limits, above {most:.3f}"
         return ""
 
     def error(self, result: Array, split: Split = _WHOLE) -> float:

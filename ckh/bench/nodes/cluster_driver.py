@@ -148,7 +148,7 @@ class ClusterDriver(Driver):
                 raise DeviceError(
                     f"the nodes have different devices, {first} ({other.name}) and {address} ({facts.identity.name}): "
                     f"{what}",
-                    "measure each kind in a run of its own",
+                    "measure each kind in a separate run",
                     code="nodes-differ",
                 )
 
@@ -200,7 +200,7 @@ class ClusterDriver(Driver):
             if running:
                 alone_since = time.monotonic()
             elif time.monotonic() > alone_since + _ALONE_S:
-                raise DeviceError("no worker of the cluster is left", "go on with --resume", code="no-nodes")
+                raise DeviceError("no worker of the cluster is left", "continue with --resume", code="no-nodes")
             time.sleep(_LOOK_S)
             running = {name: thread for name, thread in running.items() if thread.is_alive()}
         if serving.failures:

@@ -293,14 +293,14 @@ class Campaign:
         path = self.out / JOURNAL_NAME
         inputs = [Path(text) for name in SOURCES if (text := given[name]) is not None]
         force = self._force or not is_started(path)
-        check_output(path, JOURNAL, force=force, inputs=inputs, instead="go on with --resume, ")
+        check_output(path, JOURNAL, force=force, inputs=inputs, instead="continue with --resume, ")
 
     def _refuse_other_pairs(self, made: Plan) -> None:
         """Refuse problem or kernel files that changed since the run began."""
         if made.pair_names() != self.plan.pair_names():
             raise UsageError(
                 f"the options give {made.pairs} pairs, the run in {self.out} has {self.plan.pairs}",
-                "leave them out to go on with the run, or choose another --out",
+                "omit them to continue the run, or choose another --out",
                 code="run-mismatch",
             )
 
@@ -353,7 +353,7 @@ def _read_run(out: Path, given: Given) -> History:
         if wanted != had:
             raise UsageError(
                 f"{as_option(name)} is {_in_words(wanted)}, the run in {out} has {_in_words(had)}",
-                "leave the option out to go on with the run, or choose another --out",
+                "omit the option to continue the run, or choose another --out",
                 code="run-mismatch",
             )
     return history

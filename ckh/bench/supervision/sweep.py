@@ -277,7 +277,7 @@ class Sweep:
         limit, binary = self._run.max_scratch, built.binary
         if limit is None or binary is None or binary.resources is None or binary.resources.scratch_bytes <= limit:
             return built
-        message = f"it takes {binary.resources.scratch_bytes} bytes of scratch memory a lane, {limit} are allowed"
+        message = f"it uses {binary.resources.scratch_bytes} bytes of scratch memory per lane; the limit is {limit}"
         return replace(built, status=Status.INVALID, message=message)
 
     def _watch(self, left: Plan, built: dict[str, Built]) -> ReferenceWatch | None:

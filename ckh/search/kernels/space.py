@@ -106,7 +106,7 @@ def kernel_space(
             if kernel not in kernels and can_build(kernel):
                 kernels[kernel] = None
     if not kernels:
-        raise NoKernelError(f"no kernel of {arch.name} that can be built applies to {problem.canonical()}")
+        raise NoKernelError(f"no buildable kernel of {arch.name} applies to {problem.canonical()}")
     return KernelSpace(tuple(kernels), pool_size, left_out, _space_of(tuple(kernels), product.parameters))
 
 

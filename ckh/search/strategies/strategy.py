@@ -125,7 +125,7 @@ class Strategy(ABC):
         if index != self._pending:
             raise ValueError(f"configuration {index} was not the last one requested")
         if time_ms is not None and not (np.isfinite(time_ms) and time_ms > 0):
-            raise ValueError(f"a time needs to be a positive number, not {time_ms}; a failure is None")
+            raise ValueError(f"a time must be a positive number, not {time_ms}; a failure is None")
         self._time_ms[index] = np.inf if time_ms is None else time_ms
         self._answered.append(index)
         self._pending = None

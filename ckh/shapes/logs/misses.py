@@ -158,7 +158,7 @@ def _why(lookup: Lookup, row: Mapping[str, str], differs: Mapping[str, str], loo
             reasons.append(f"tuned in {row[name]}, not {differs[name]}{of_chips}")
     if lookup.rows in differs:
         tried = ", ".join(map(str, looked_up))
-        reasons.append(f"{lookup.rows} {row[lookup.rows]} is none of those that are looked up ({tried})")
+        reasons.append(f"{lookup.rows} {row[lookup.rows]} is not looked up ({tried} are)")
     if lookup.columns in differs:
         reasons.append(
             f"{lookup.columns} {row[lookup.columns]} instead of {differs[lookup.columns]}: fused, split or padded "
