@@ -108,8 +108,7 @@ def _kernel_columns(kernels: Sequence[ConvKernel], _encoding: Encoding) -> dict[
         "tile_n": [kernel.tile_n for kernel in kernels],
         "tile_k": [kernel.tile_k for kernel in kernels],
         # The feature engine's names. AMD's converter calls them block_size, gemm_m, gemm_n in the order of the name,
-        # which is
-        # m, n, k: its block_size is actually tile_m.
+        # which is m, n, k: its block_size is actually tile_m.
         "block_size": [kernel.tile_k for kernel in kernels],
         "gemm_m_per_block": [kernel.tile_m for kernel in kernels],
         "gemm_n_per_block": [kernel.tile_n for kernel in kernels],

@@ -67,9 +67,8 @@ JUDGED = tuple(
 )
 
 
-# Availability on other GPUs of solvers that AMD measured on Instincts, by the devices that MIOpen's sources name. Those
-# of
-# rocBLAS and of OpenCL, FFT and the naive ones name none (src/solver/conv: gemm*.cpp, conv_ocl_*.cpp, fft.cpp,
+# Availability on other GPUs of solvers that AMD measured on Instincts, by the devices in MIOpen's sources. Solvers
+# of rocBLAS, OpenCL, FFT and the naive ones name none (src/solver/conv: gemm*.cpp, conv_ocl_*.cpp, fft.cpp,
 # conv_direct_naive_conv*.cpp); Winograd RxS names gfx9, gfx10 and gfx11 (conv_winoRxS.cpp). All others name devices of
 # gfx9, or need their matrix instructions.
 _MEASURED_ON = "gfx9"

@@ -1,4 +1,4 @@
-"""FBGEMM's kernels: their names, the winners that its dispatch names without times, and what is learned of these."""
+"""FBGEMM's kernels: their names, the winners that its dispatch names without times, and models of them."""
 
 from __future__ import annotations
 
@@ -40,20 +40,20 @@ ROWS: list[dict[str, Any]] = [
 
 
 def written(path: Path, rows: list[dict[str, Any]]) -> Path:
-    """A collected dispatch of FBGEMM."""
+    """Write a collected dispatch of FBGEMM."""
     pd.DataFrame([{"table": "shape", "repo": "pytorch/FBGEMM", **row} for row in rows]).to_parquet(path)
     return path
 
 
 def converted(folder: Path, rows: list[dict[str, Any]]) -> Dataset:
-    """The dataset of some rows."""
+    """Return the dataset of some rows."""
     path = written(folder / "fbgemm.parquet", rows)
     assert run(["convert", str(path), "--out", str(folder / "out.parquet")]) == ExitCode.OK
     return read_dataset(folder / "out.parquet")
 
 
 def test_names_say_tile_waves_and_split() -> None:
-    """Tile, instruction, waves and pipeline stand in AITER's places; the number behind is parts of K, not a splitK."""
+    """Tile, instruction, waves and pipeline are where AITER has them; the last number is parts of K, not a splitK."""
     small, shuffled = parse_kernel(SMALL), parse_kernel(SHUFFLED)
     assert (small.library, small.family, small.block) == ("fbgemm", "a8w8", 128)
     assert (small.tile_m, small.tile_n, small.tile_k, small.mfma_m) == (16, 32, 128, 16)
@@ -71,7 +71,7 @@ def test_names_say_tile_waves_and_split() -> None:
     ("family", "count", "splits"), [("a8w8", 73, {0, 1, 2, 3}), ("a8w8_bpreshuffle", 11, {0, 1, 2, 3})]
 )
 def test_the_pool_is_what_the_dispatch_names(family: str, count: int, splits: set[int]) -> None:
-    """Every kernel once, on gfx942 alone."""
+    """Every kernel occurs once, only on gfx942."""
     pool = kernel_pool(family, "fbgemm", "gfx942")
     assert (len(pool), len({kernel.name for kernel in pool})) == (count, count)
     assert {kernel.split_k for kernel in pool} == splits
@@ -79,7 +79,7 @@ def test_the_pool_is_what_the_dispatch_names(family: str, count: int, splits: se
 
 
 def test_problems_are_fp8_of_two_families() -> None:
-    """Canonical texts read back; FBGEMM's row-wise kernels are for no other family or element type."""
+    """Canonical texts survive the round trip; FBGEMM's row-wise kernels have no other family or element type."""
     problem = AiterGemm(16, 1280, 8192, library="fbgemm", num_cus=304)
     assert parse_aiter_gemm(problem.canonical()) == problem
     for family, dtype in (("a8w8", "int8"), ("a8w8_blockscale", "fp8"), ("a4w4_blockscale", "pk_fp4")):
@@ -88,7 +88,7 @@ def test_problems_are_fp8_of_two_families() -> None:
 
 
 def test_winners_are_read_without_times(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The last kernel of a shape counts; rows have a status of their own and no time; grouped ones are left out."""
+    """The last kernel of a shape is used; rows have their own status and no time; grouped GEMMs are skipped."""
     path = written(tmp_path / "fbgemm.parquet", ROWS)
     assert run(["convert", str(path), "--out", str(tmp_path / "out.parquet"), "--json"]) == ExitCode.OK
     document = json.loads(capsys.readouterr().out)
@@ -107,7 +107,7 @@ def test_winners_are_read_without_times(tmp_path: Path, capsys: pytest.CaptureFi
 
 
 def test_winners_are_learned_against_all_other_kernels(tmp_path: Path) -> None:
-    """Of each problem the named kernel has efficiency 1, every other candidate 0."""
+    """For each problem the named kernel has efficiency 1, every other candidate 0."""
     dataset = converted(tmp_path, ROWS)
     rows = with_rivals(dataset.winners(), seed=1)
     efficiency = efficiency_of(rows)
@@ -119,7 +119,7 @@ def test_winners_are_learned_against_all_other_kernels(tmp_path: Path) -> None:
 
 
 def test_data_without_times_are_for_winners_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A regression of times has no row to learn from."""
+    """A regression of times has no usable row."""
     converted(tmp_path, ROWS)
     capsys.readouterr()
     call = ["train", "--data", str(tmp_path / "out.parquet"), "--out", str(tmp_path / "model")]

@@ -68,7 +68,7 @@ def test_kinds_with_a_public_list_are_answered_and_marked(
 def test_kinds_without_an_answer_are_refused_with_the_reason(
     row: str, kind: tuple[str, str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A table of one such kind is refused; beside others it is passed over, with the reason."""
+    """A table of one such kind is refused; among others it is skipped, with the reason."""
     path = rows_of(tmp_path / "untuned_fmoe.csv", row)
     call = ["predict", "--op", "aiter_moe", "--arch", "gfx950", "--problems", str(path), "--json"]
     assert run(call) == ExitCode.BAD_DATA

@@ -1,10 +1,10 @@
-"""The shapes of AITER's tuned GEMM tables (`a8w8_*_tuned_gemm.csv`), with what won beside them, as a problem file.
+"""Conversion of AITER's tuned GEMM tables (`a8w8_*_tuned_gemm.csv`) to problem files with their winners.
 
-What was computed is not quite `gemm_universal`: inputs are scaled, by row or by block, and results are bf16. Datasets
-of such tables are those of `aiter_gemm`.
+The computation differs from `gemm_universal`: inputs are scaled, by row or by block, and results are bf16. Datasets of
+such tables belong to `aiter_gemm`.
 
-A is M x K and B is N x K, both row by row, which is layout rcr. The element type is that of `q_dtype_w`; block-scaled
-tables have none and are fp8. Of a shape that one device has twice, the faster row counts.
+A is M x K and B is N x K, both row-major, which is layout rcr. The element type is `q_dtype_w`; block-scaled tables
+have no such column and are fp8. Of duplicate shapes on a device, the faster row is kept.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _REQUIRED = ("cu_num", "M", "N", "K", "us", "kernelName")
 _LAYOUT = "rcr"
 _DTYPES = ("int8", "fp8", "bf16", "fp16")
 _BLOCK_SCALED = ("a8w8_blockscale", "fp8")
-# Tables from before the column gfx. 256 compute units are gfx950's and gfx1250's.
+# Tables without the column gfx. 256 compute units are gfx950's and gfx1250's.
 _ARCH_OF_CUS = {80: "gfx942", 304: "gfx942"}
 _TFLOPS_TOLERANCE = 0.01
 _ROUNDING = 0.005
@@ -49,7 +49,7 @@ _BATCHED = "B"
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Winners:
-    """The winners of one table in its order; rows left out by reason, and those that gave way to a faster one."""
+    """The winners of one table in order; number of skipped rows by reason, and of slower duplicates."""
 
     winners: tuple[Winner, ...]
     source: dict[str, Any]
@@ -62,7 +62,7 @@ def read_winners(path: Path, options: ReadOptions) -> Winners:
     """Read a tuned table.
 
     Raises:
-        DataError: it is no such table, or rows are bad and not to be skipped.
+        DataError: it is not such a table, or there are bad rows that are not to be skipped.
     """
     content = read_bytes(path)
     names = read_header(path, content)
@@ -102,7 +102,7 @@ def read_winners(path: Path, options: ReadOptions) -> Winners:
 
 
 def write_problems(inputs: Sequence[Path], out: Path, options: ReadOptions) -> WinnerSummary:
-    """Write the winners of tuned tables as one problem file; nothing is written unless all is well.
+    """Write the winners of tuned tables as one problem file, atomically.
 
     Raises:
         CkhError: an input is unusable, or the output cannot be written.
@@ -183,7 +183,7 @@ def _arch(row: dict[str, str], num_cus: int, options: ReadOptions) -> str:
 
 
 def _differs(row: dict[str, str], winner: Winner) -> bool:
-    """True if the table's own TFLOPS are others than flops / time."""
+    """True if the table's own TFLOPS differ from flops / time."""
     if "tflops" not in row:
         return False
     return not abs(_float(row["tflops"]) - winner.tflops) <= _TFLOPS_TOLERANCE * winner.tflops + _ROUNDING
@@ -203,7 +203,7 @@ def _integer(row: dict[str, str], name: str) -> int:
 
 
 def _float(text: str) -> float:
-    """The number that a cell holds, NaN if none."""
+    """Parse the number in a cell, NaN if it is not a number."""
     try:
         return float(text.replace("_", "no number"))
     except ValueError:
