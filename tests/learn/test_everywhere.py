@@ -20,6 +20,7 @@ SIZES = {
 }
 DTYPES = ("fp32", "fp16", "bf16", "fp8", "bf8", "int8")
 GPUS = [name for name in arch_names() if name != HOST]
+ESTIMATED = [name for name in GPUS if load_arch(name).peaks is not None]
 INSTINCT = [name for name in GPUS if name.startswith("gfx9")]
 
 
@@ -30,7 +31,7 @@ def predicted(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str
 
 
 @pytest.mark.parametrize("op", ["grouped_conv", "gemm_universal"])
-@pytest.mark.parametrize("arch", GPUS)
+@pytest.mark.parametrize("arch", ESTIMATED)
 def test_all_element_types_of_a_gpu_are_answered(arch: str, op: str, capsys: pytest.CaptureFixture[str]) -> None:
     """Each element type of its matrix instructions has ranked kernels; any other is refused for lack of kernels."""
     peaks = load_arch(arch).peaks
@@ -54,8 +55,24 @@ def test_all_element_types_of_a_gpu_are_answered(arch: str, op: str, capsys: pyt
             assert len(document["not_measured"]["next_commands"]) == 2
 
 
+@pytest.mark.parametrize("dtype", load_arch("gfx1250").dtypes)
+def test_without_peak_rates_a_model_stands_in_for_gemms(dtype: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """gfx1250 has GEMMs in order by gfx950's model, marked and not evaluated, and no kernels of convolutions."""
+    assert sorted(set(GPUS) - set(ESTIMATED)) == ["gfx1250"]
+    words = ["--arch", "gfx1250", "--dtype", dtype]
+    code, out, err = predicted(capsys, "--op", "gemm_universal", *words, *SIZES["gemm_universal"])
+    assert code == ExitCode.OK, err
+    document = json.loads(out)
+    assert len(document["kernels"]) > 1
+    assert (document["not_measured"]["basis"], document["not_measured"]["worth"]) == ("model", None)
+    for direction in ("forward", "bwd_data", "bwd_weight"):
+        code, _, err = predicted(capsys, "--variant", direction, *words, *SIZES["grouped_conv"])
+        assert code == ExitCode.NO_KERNEL
+        expect_error(err, "no-kernel", "gfx1250")
+
+
 @pytest.mark.parametrize("direction", ["bwd_data", "bwd_weight"])
-@pytest.mark.parametrize("arch", GPUS)
+@pytest.mark.parametrize("arch", ESTIMATED)
 def test_backward_directions_are_answered(arch: str, direction: str, capsys: pytest.CaptureFixture[str]) -> None:
     """On every GPU an estimate ranks the kernels of backward convolutions in fp16."""
     words = ["--op", "grouped_conv", "--arch", arch, "--dtype", "fp16", "--variant", direction]

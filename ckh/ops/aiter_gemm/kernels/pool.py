@@ -122,7 +122,8 @@ def _shorter(name: str) -> frozenset[str]:
 def candidates(problem: AiterGemm, arch: ArchSpec) -> Candidates[AiterKernel]:
     """Return the kernels to rank: the whole pool. AITER detects only at run time which of them reject a problem."""
     pool = kernel_pool(problem.family, problem.library, arch.name)
-    why = f"there are no kernels of {problem.library} for {problem.family} on {arch.name}"
+    program = "FBGEMM" if problem.library == FBGEMM else "AITER"
+    why = f"{program} has no kernels of {problem.library} for {problem.family} on {arch.name}"
     return Candidates(pool, np.arange(len(pool)), {} if pool else {why: 1})
 
 
