@@ -160,7 +160,7 @@ def test_the_next_candidate_takes_the_place_of_one_that_fails(faulty: Any, capsy
     assert chosen.name == names[3]
     for found in results:
         np.testing.assert_array_equal(found, expected(CONV, *operands(CONV)))
-    (line,) = capsys.readouterr().err.splitlines()
+    (line,) = (one for one in capsys.readouterr().err.splitlines() if one.startswith("warning"))
     expect_values(line, names[3], names[0], "compile_error", "[no-working-kernel]")
     assert ckh.kernel(CONV, device="host").name == names[3]
 
