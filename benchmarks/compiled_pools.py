@@ -106,15 +106,20 @@ def compile_group(work: Path, device: Device, group: Group) -> None:
 
 
 def compile_unit(work: Path, device: Device, arch: str, some: list[tuple[str, Any, str]]) -> Iterator[dict[str, Any]]:
-    """Compile a unit of sources; returns the results of each."""
+    """Compile a few sources as one, or each alone if that fails, and yield what is known of each."""
     first = some[0][1]
     source, output = work / "unit.cpp", work / "unit.co"
     source.write_text(device.emit_unit(first, [text for _, _, text in some]), encoding="utf-8")
     command = [*device.compile_command(first, source, output), *DEVICE_ONLY]
     run = subprocess.run(command, capture_output=True, text=True, check=False)
     name = f"{arch}-{some[0][0]}.co"
+    if run.returncode and len(some) > 1:
+        for one in some:
+            yield from compile_unit(work, device, arch, [one])
+        return
     if run.returncode:
-        print(run.stderr[-1000:], file=sys.stderr)
+        errors = [line for line in run.stderr.splitlines() if "error:" in line]
+        print(OP.kernels.name(first), *errors[:3], sep="\n", file=sys.stderr)
     else:
         output.chmod(0o600)
         output.rename(work / name)
