@@ -271,15 +271,20 @@ def _print_one(found: Ranking, top: int, again: str, *, as_json: bool, why: bool
 
 def _code_lines(kernel: str, found: Ranking) -> tuple[str, ...]:
     """Lines on a kernel's machine code: of one compiled here, else its shipped registers; empty otherwise."""
+    from ckh.archs import load_arch
+    from ckh.isa.describe import shipped_occupancy
     from ckh.isa.source import of_compiled
     from ckh.isa.text import brief_lines, shipped_lines
-    from ckh.kernels.compiled import shipped
+    from ckh.kernels.compiled import shipped, shipped_compiler
 
     spec = found.model.spec
     if (anatomy := of_compiled(kernel, found.problem, spec.arch)) is not None:
         return tuple(brief_lines(anatomy))
     ships = shipped(spec.arch, spec.op_type).get(kernel)
-    return () if ships is None else tuple(shipped_lines(ships))
+    if ships is None:
+        return ()
+    occupancy = shipped_occupancy(spec.op.kernels.parse(kernel), ships, load_arch(spec.arch))
+    return tuple(shipped_lines(ships, shipped_compiler(spec.arch, spec.op_type), occupancy))
 
 
 def _print_many(rankings: Sequence[Ranking], top: int, again: str, *, as_json: bool) -> None:

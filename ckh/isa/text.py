@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from ckh.isa.anatomy import Anatomy, EstimatedDocument, FunctionDocument, SimulatedDocument, TripDocument
+    from ckh.isa.describe import Occupancy
     from ckh.isa.loops import Wait
     from ckh.kernels.compiled import ShippedKernel
     from ckh.schema import Resources
@@ -43,15 +44,20 @@ def anatomy_text(found: Anatomy) -> str:
 def short_lines(found: Anatomy) -> list[str]:
     """Lines on registers, occupancy and the bottleneck of an iteration."""
     main = next(one for one in found.functions if one.runs)
-    blocks = f"{main.blocks_per_cu} block{'s' * (main.blocks_per_cu != 1)} per CU"
-    return [f"resources  {_resources(main.resources)}; {blocks}, bound by {main.bound_by}"]
+    return [f"resources  {_resources(main.resources)}; {_bound(main)}"]
 
 
-def shipped_lines(one: ShippedKernel) -> list[str]:
-    """The same for a kernel that was not compiled here, from the shipped data."""
+def shipped_lines(one: ShippedKernel, compiler: str, occupancy: Occupancy) -> list[str]:
+    """The same for a kernel that was not compiled here, from the shipped data, with its compiler."""
     functions = f"functions for {', '.join(one.trips)} trips; {one.code_bytes:,} bytes of code"
-    where = "with the headers and the compiler of archspecs/compiled; ckh explain compiles it here"
-    return [f"resources  {_resources(one.resources)}; {functions} ({where})"]
+    return [
+        f"resources  {_resources(one.resources)}; {_bound(occupancy)}; {functions}",
+        f"compiled   not here, but by {compiler} (archspecs/compiled); ckh explain compiles it here",
+    ]
+
+
+def _bound(one: FunctionDocument | Occupancy) -> str:
+    return f"{one.blocks_per_cu} block{'s' * (one.blocks_per_cu != 1)} per CU, bound by {one.bound_by}"
 
 
 def _resources(taken: Resources) -> str:

@@ -79,6 +79,12 @@ def shipped(arch: str, op: str) -> Mapping[str, ShippedKernel]:
     }
 
 
+def shipped_compiler(arch: str, op: str) -> str:
+    """The compiler, and the interface of CK Tile's headers, that what ships of an operation is of."""
+    with shipped_path(arch, op).open(encoding="utf-8") as lines:
+        return str(json.loads(next(lines))["compiler"])
+
+
 def shipped_path(arch: str, op: str) -> Path:
     """File of shipped results: a header line, then one line per kernel."""
     return data_dir("archspecs") / COMPILED / f"{arch}-{op}.jsonl"

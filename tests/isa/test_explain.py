@@ -16,6 +16,8 @@ import pytest
 import ckh
 from ckh.cli import run
 from ckh.errors import ExitCode
+from ckh.kernels.compiled import shipped, shipped_compiler
+from ckh.ops import operation
 from ckh.ops.grouped_conv.problem import ConvProblem
 from ckh.problems import Direction
 from tests.emulator.keep import KEPT
@@ -144,6 +146,42 @@ def test_a_function_without_a_loop(least: Path, capsys: pytest.CaptureFixture[st
     found = _explained(capsys, "empty_kernel", "--code-object", least)
     assert found["trip"] is None
     assert [one["instructions"] for one in found["functions"]] == [1]
+
+
+def _predicted_code(capsys: pytest.CaptureFixture[str]) -> tuple[str, list[str]]:
+    """The first kernel of an answer that is explained, and the lines on its machine code."""
+    args = ["--n", "16", "--c", "256", "--arch", "gfx950", "--explain", "--json"]
+    assert run(["predict", *args]) == ExitCode.OK
+    found = json.loads(capsys.readouterr().out)["explanation"]
+    return found["first"], found["code"]
+
+
+def test_predict_explains_shipped_registers(capsys: pytest.CaptureFixture[str]) -> None:
+    """Without code of this machine `predict --explain` has what ships, the occupancy it allows, and its compiler."""
+    first, (resources, compiler) = _predicted_code(capsys)
+    ships = shipped("gfx950", "grouped_conv")[first]
+    kernel: Any = operation("grouped_conv").kernels.parse(first)
+    taken, waves = ships.resources, kernel.wave_m * kernel.wave_n * kernel.wave_k
+    by_registers = 512 // (-(-(taken.vgprs + taken.agprs) // 8) * 8)  # waves on each of the four SIMDs
+    blocks = min(by_registers * 4 // waves, (160 << 10) // taken.lds_bytes)
+    numbers = [int(one) for one in re.findall(r"\b\d+\b", resources.replace(",", ""))]
+    assert numbers[:5] == [taken.vgprs, taken.agprs, taken.sgprs, taken.lds_bytes // 1024, taken.scratch_bytes]
+    assert numbers[5] == blocks
+    assert numbers[-1] == ships.code_bytes
+    assert "bound by vector registers" in resources
+    assert shipped_compiler("gfx950", "grouped_conv") in compiler
+    assert "CK Tile late2025" in compiler
+
+
+def test_predict_explains_what_was_compiled_here(
+    least: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A kernel that was compiled on this machine is explained by its own code, not by what ships."""
+    monkeypatch.setattr("ckh.isa.source.of_compiled", lambda *_: ckh.explain(LEAST, code_object=least))
+    _, lines = _predicted_code(capsys)
+    (clocks,) = (one for one in lines if one.startswith("one trip"))
+    assert "vector ALU 464" in clocks
+    assert not any(one.startswith("compiled") for one in lines)
 
 
 def test_code_of_another_target(least: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
