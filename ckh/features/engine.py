@@ -182,9 +182,9 @@ class TimeLaw:
         shared: names of kernel columns, all non-negative, that explain differences of coefficients within a family:
             each coefficient is about a sum of these with non-negative factors; a constant is always added.
         varied: samples problems of other sizes around given ones: maps raw columns of problems by name, shape
-            (problems,), and a random generator to the same columns.
+            (problems,), the range of sizes in octaves up and down, and a random generator to the same columns.
     """
 
     terms: tuple[str, ...]
     shared: tuple[str, ...]
-    varied: Callable[[Mapping[str, NDArray[Any]], np.random.Generator], dict[str, NDArray[Any]]]
+    varied: Callable[[Mapping[str, NDArray[Any]], float, np.random.Generator], dict[str, NDArray[Any]]]

@@ -17,6 +17,7 @@ from ckh.learn.analytic.corrected import CorrectedEstimate, complete_kernels
 from ckh.learn.analytic.estimate import estimated_us
 from ckh.learn.analytic.prior import has_prior, prior_rows
 from ckh.ops.grouped_conv.kernels.names import amd_short_name
+from ckh.ops.grouped_conv.law import LAW_TERMS
 from tests.learn.conftest import AMD_KERNELS, measured
 
 if TYPE_CHECKING:
@@ -144,15 +145,31 @@ def test_without_an_estimate_there_is_no_correction() -> None:
 
 
 def test_few_rows_have_the_estimate_as_their_prior_and_many_the_law_too() -> None:
-    """Twenty rows are too few for a time model; the estimate's weight falls as sqrt(rows), to 0 at 3,000."""
+    """Twenty rows are too few for a time model; the estimate's weight falls as sqrt(rows), to 0 at 3,000.
+
+    The time model's weight rises with the rows until there are as many as coefficients of all twenty kernels.
+    """
     data = amd()
     efficiency = np.ones(len(data))
-    few, many = (np.random.default_rng(2).choice(len(data), count, replace=False) for count in (20, 1000))
+    few, more, many = (np.random.default_rng(2).choice(len(data), count, replace=False) for count in (20, 100, 1000))
     assert has_prior(data, few)
-    weights = [prior_rows(data, rows, efficiency, 1) for rows in (few, many, np.arange(len(data)))]
+    weights = [prior_rows(data, rows, efficiency, 1) for rows in (few, more, many, np.arange(len(data)))]
     last = 30 / 3000**0.5
-    expected = [30 / 20**0.5 - last, 1 + 30 / 1000**0.5 - last, 1]
+    law = 100 / (20 * (len(LAW_TERMS) + 1))
+    expected = [30 / 20**0.5 - last, law + 30 / 100**0.5 - last, 1 + 30 / 1000**0.5 - last, 1]
     assert [one.weight for one in weights if one is not None] == pytest.approx(expected)
+
+
+def test_trees_learn_the_estimate_from_more_problems_than_the_time_model() -> None:
+    """With fifty rows 600 problems are drawn; with all rows, where there is no estimate, eight around each problem."""
+    data = amd()
+    for rows, fewest in ((np.arange(0, len(data), len(data) // 50), 600), (np.arange(len(data)), 8 * 158)):
+        found = prior_rows(data, rows, np.ones(len(data)), 1)
+        assert found is not None
+        problems = len(np.unique(data.problem_ids[rows]))
+        kernels, rest = divmod(len(found.efficiency), problems * (1 + fewest // problems))
+        assert rest == 0
+        assert kernels >= len(np.unique(data.frame["kernel"].to_numpy(str)[rows]))
 
 
 @pytest.mark.slow

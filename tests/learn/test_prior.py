@@ -98,13 +98,16 @@ def test_unmeasured_terms_come_from_the_family() -> None:
     assert found == pytest.approx(truth, rel=1e-3)
 
 
-def test_drawn_problems_are_valid() -> None:
-    """Sizes drawn around measured problems are positive integers of valid problems."""
+@pytest.mark.parametrize("octaves", [1.0, 4.0])
+def test_drawn_problems_are_valid(octaves: float) -> None:
+    """Sizes drawn around measured problems are positive integers of valid problems, within the range."""
     law, frame = lawful().op.training.law, lawful().frame
     assert law is not None
     columns = {name: frame[name].to_numpy() for name in lawful().op.problems.sizes}
-    drawn = law.varied(columns, np.random.default_rng(3))
+    drawn = law.varied(columns, octaves, np.random.default_rng(3))
     assert {name for name in columns if (drawn[name] != columns[name]).any()} == {"N", "C", "K", "Hi", "Wi"}
+    apart = np.abs(np.log2(drawn["Hi"] / columns["Hi"])).max()
+    assert octaves - 1 < apart <= octaves + 0.1  # they are whole
     for row in frame.assign(**drawn).to_dict("records"):
         assert 1 <= row["N"] <= 64
         assert lawful().op.problems.of_row(row).flops > 0

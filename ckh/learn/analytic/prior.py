@@ -45,6 +45,9 @@ _EACH_ALONE = 12  # up to this many problems, cross-validation leaves one out: t
 _MOST_ERROR = 0.35
 _COPIES = 8  # minimum number of problems drawn around each measured one
 _FEWEST_DRAWN = 300  # problems in total: trees also learn the time model of a few measured ones
+_OCTAVES = 2.0  # range of drawn sizes around measured ones, up and down
+# With an estimate, which is valid for all sizes, more problems of a wider range: trees do not extrapolate.
+_FEWEST_DRAWN_BY_ESTIMATE, _OCTAVES_OF_ESTIMATE = 600, 4.0
 _PASSES = 4
 _MOST_STEPS = 30  # of a fit, per coefficient
 _FAR_OFF = 0.15  # relative error above which a row gets less weight
@@ -87,6 +90,8 @@ def prior_rows(
     is_few = len(rows) < _ROWS_WITHOUT_ESTIMATE
     estimate = CorrectedEstimate.of(dataset, rows, seed) if is_few else None
     law_weight = 1.0 if _law_holds(dataset, rows) else 0.0
+    if estimate is not None:  # better than a time model with more coefficients than rows
+        law_weight *= min(1.0, len(rows) / law.coefficients)
     fade = len(rows) ** -0.5 - _ROWS_WITHOUT_ESTIMATE**-0.5
     estimate_weight = 0.0 if estimate is None else _ESTIMATE_WEIGHT * fade
     if not (weight := law_weight + estimate_weight):
@@ -143,8 +148,11 @@ class _Grid:
             name: values[first] for name, values in law.raw.items() if name not in op.training.engine.kernel_columns
         }
         random = np.random.default_rng(seed)
-        copies = max(_COPIES, _FEWEST_DRAWN // len(first))
-        drawn = [measured, *(op.training.law.varied(measured, random) for _ in range(copies))]
+        fewest, octaves = _FEWEST_DRAWN, _OCTAVES
+        if estimate is not None:
+            fewest, octaves = _FEWEST_DRAWN_BY_ESTIMATE, _OCTAVES_OF_ESTIMATE
+        copies = max(_COPIES, fewest // len(first))
+        drawn = [measured, *(op.training.law.varied(measured, octaves, random) for _ in range(copies))]
         problems = {name: np.concatenate([one[name] for one in drawn]) for name in measured}
         kernels = {name: values[law.first_kernel] for name, values in law.raw.items() if name not in measured}
         if estimate is not None:
@@ -205,6 +213,11 @@ class _Law:
     first_kernel: NDArray[np.int64]
     shared: NDArray[np.float64]
     families: NDArray[np.str_]
+
+    @property
+    def coefficients(self) -> int:
+        """Number of coefficients of all kernels."""
+        return len(self.first_kernel) * int(self.measured.terms.shape[1])
 
     @classmethod
     def of(cls, dataset: Dataset, rows: NDArray[np.int64], efficiency: NDArray[np.float64]) -> _Law:

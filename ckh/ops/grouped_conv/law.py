@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from ckh.features.engine import Columns
 
 _VECTOR = 8  # channels per load
-_MOST_FACTOR = 2.0  # octaves by which a size is varied, up and down
 _ALIGNMENTS = (1, 2, 8, 32, 64)
 _MOST_IMAGES = 64
 _AXES = (("Di", "Z", "d"), ("Hi", "Y", "h"), ("Wi", "X", "w"))
@@ -76,13 +75,15 @@ def _is_unaligned(c: Columns) -> Any:
     return np.mod(c["c_per_group"], _VECTOR) != 0
 
 
-def _varied(columns: Mapping[str, NDArray[Any]], random: np.random.Generator) -> dict[str, NDArray[Any]]:
-    """Scale images, channels and pixels by 1/4 to 4; channels remain multiples of the groups, filters remain valid."""
+def _varied(
+    columns: Mapping[str, NDArray[Any]], octaves: float, random: np.random.Generator
+) -> dict[str, NDArray[Any]]:
+    """Scale images, channels and pixels by up to `octaves`; channels remain multiples of the groups, filters valid."""
     made = dict(columns)
     groups = np.asarray(made["G"], dtype=np.int64)
 
     def scaled(name: str) -> NDArray[np.float64]:
-        factor = 2.0 ** random.uniform(-_MOST_FACTOR, _MOST_FACTOR, len(groups))
+        factor = 2.0 ** random.uniform(-octaves, octaves, len(groups))
         return np.maximum(np.rint(made[name] * factor), 1)
 
     made["N"] = np.minimum(scaled("N"), _MOST_IMAGES).astype(np.int64)
