@@ -53,7 +53,7 @@ def test_parameters_are_told_from_measurements(tmp_path: Path, capsys: pytest.Ca
         (lambda frame: frame.drop(columns=["tile", "mode"]), "no column of a parameter"),
         (lambda frame: frame.assign(time_ms=-1.0), "positive time_ms"),
         (lambda frame: frame.assign(status="timeout"), "at least one"),
-        (lambda frame: frame.drop(columns="mode"), "twice"),
+        (lambda frame: frame.drop(columns="mode"), "duplicate"),
     ],
 )
 def test_unusable_recordings_are_refused(
