@@ -151,16 +151,16 @@ def test_its_models_become_c(ckh: Ckh, tmp_path: Path) -> None:
         (
             "broken:OPERATION",
             CHANGED + "replace(GOOD, measured=lambda: 7)\n",
-            "its part measured gives 7, not a Measured",
+            "its Measured is 7",
         ),
         (
             "broken:OPERATION",
             CHANGED + "replace(GOOD, measured=lambda: 1 / 0)\n",
-            "its part measured raises ZeroDivisionError: division by zero",
+            "its Measured raises ZeroDivisionError: division by zero",
         ),
         (
             "broken:OPERATION",
-            CHANGED + "replace(GOOD, identity=('rows', 'width'))\n",
+            CHANGED + "replace(GOOD, problems=replace(GOOD.problems, identity=('rows', 'width')))\n",
             "it has no columns width",
         ),
     ],

@@ -70,7 +70,7 @@ AT_WORK = {
     "an event that is never recorded": Fault("hipEventElapsedTime=400", Status.LAUNCH_ERROR, "invalid resource handle"),
     "events at one time": Fault("hipEventElapsedTime=ms:0", Status.LAUNCH_ERROR, "it took 0 ns"),
     "events back in time": Fault("hipEventElapsedTime=ms:-0.5", Status.LAUNCH_ERROR, "it took -"),
-    "events that stand still": Fault("hipEventElapsedTime=ms:0.25", Status.LAUNCH_ERROR, "the same time of some runs"),
+    "events that stand still": Fault("hipEventElapsedTime=ms:0.25", Status.LAUNCH_ERROR, "report the same time"),
     "events without a time": Fault("hipEventElapsedTime=ms:nan", Status.LAUNCH_ERROR, "it took nan ns"),
 }
 

@@ -73,8 +73,6 @@ def _split_k(kernel: ConvKernel, arch: ArchSpec) -> Iterator[str]:
             yield f"{kernel.dtype} results can be added from {_MAX_HALF_SPLIT_K} parts at most, not {kernel.split_k}"
         if kernel.vector_c is not None and kernel.vector_c % 2:
             yield f"atomic addition of {kernel.dtype} needs an even vector_c, not {kernel.vector_c}"
-    elif kernel.vector_c in (8, 16):
-        yield f"atomic addition of fp32 needs a vector_c of 4 at most, not {kernel.vector_c}"
 
 
 def _explicit_gemm(kernel: ConvKernel, arch: ArchSpec) -> Iterator[str]:

@@ -71,10 +71,6 @@ def depthwise_on(arch: ArchSpec, direction: Direction) -> ConvProblem:
         ({"split_k": 0}, "split_k must be 1 or more, not 0"),
         ({"split_k": 129}, "bf16 results can be added from 128 parts at most, not 129"),
         ({"split_k": 2, "vector_c": 1}, "atomic addition of bf16 needs an even vector_c, not 1"),
-        (
-            {"split_k": 4, "vector_c": 8, "two_stage": True},
-            "atomic addition of fp32 needs a vector_c of 4 at most, not 8",
-        ),
         ({"split_k": 2, "streamk": "tree"}, "split-K and stream-K exclude each other"),
         ({"num_groups_to_merge": 0}, "num_groups_to_merge must be 1 or more"),
         ({"num_wave_groups": 0}, "num_wave_groups must be 1 or more"),

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
 _FP32_BYTES = DTYPE_BYTES["fp32"]
 _MAX_HALF_SPLIT_K = 128
-_MAX_FP32_ATOMIC = 4  # elements of a buffer atomic, by CK Tile's `amd_buffer_atomic_add_impl`
 
 rule = RuleBook().rule
 
@@ -93,8 +92,6 @@ def _split_k(
             yield f"{dtype} results can be added from {_MAX_HALF_SPLIT_K} parts at most, not {split_k}"
         if vector_c is not None and vector_c % 2:
             yield f"atomic addition of {dtype} needs an even vector_c, not {vector_c}"
-    elif vector_c is not None and vector_c > _MAX_FP32_ATOMIC:
-        yield f"atomic addition of fp32 needs a vector_c of {_MAX_FP32_ATOMIC} at most, not {vector_c}"
 
 
 @rule

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from ckh.ops.grouped_conv.measuring.hip_headers import ConvHeaders
 
 _LANES, _FP32_SIDES = 64, (16, 32)
+_MAX_FP32_ATOMIC = 4  # elements
 # Operands in which K is not contiguous, since late 2025.
 _TRANSPOSED = {Direction.FORWARD: "", Direction.BWD_DATA: "B", Direction.BWD_WEIGHT: "AB"}
 ELEMENTS = {"fp16": "ck_tile::half_t", "bf16": "ck_tile::bf16_t", "fp32": "float"}
@@ -108,6 +109,31 @@ def _options(
 
 
 @rule
+def _atomics(
+    arch: ArchSpec,
+    dtype: str,
+    two_stage: bool,
+    split_k: int,
+    tile: Triple,
+    wave: Triple,
+    warp_tile: Triple,
+    vectors: Triple,
+    *,
+    headers: ConvHeaders,
+) -> Iterator[str]:
+    """Refuse parts of K in fp32 that the epilogue stores in vectors too wide for `amd_buffer_atomic_add_impl`.
+
+    The width is that of CK Tile's CShuffleEpilogue: at most the elements that a thread has of a shuffled tile.
+    """
+    if split_k == 1 or not (two_stage or dtype == "fp32") or headers.common.interface is Interface.CURRENT:
+        return
+    width, elements = vectors[2] or 1, max(warp_tile[0] * warp_tile[1] // arch.wavefront_size, 1)
+    repeats = max(min(width // elements, tile[0] // (warp_tile[0] * wave[0])), 1)
+    if min(width, elements * repeats) > _MAX_FP32_ATOMIC:
+        yield f"{headers.common} adds at most {_MAX_FP32_ATOMIC} fp32 elements atomically, not {width}"
+
+
+@rule
 def _waves(
     is_complete: bool, pipeline: str, wave: Triple, num_wave_groups: int, *, headers: ConvHeaders
 ) -> Iterator[str]:
@@ -191,7 +217,7 @@ def _transposition(
         yield f"{headers.common} have no {instruction} whose operands {arch.name} transposes in LDS"
 
 
-_CHOICES = (_parts, _other_parts, _buffers, _options, _waves, _one_channel, _together)
+_CHOICES = (_parts, _other_parts, _buffers, _options, _atomics, _waves, _one_channel, _together)
 _GEOMETRY = (_instructions, _loads, _transposition)  # for kernels that passed the rules before
 
 
