@@ -50,7 +50,7 @@ COVERAGE = "coverage"  # the figure of coverage
 
 @dataclass(frozen=True, slots=True)
 class EvaluateOptions:
-    """What is evaluated, and how.
+    """Data, model and options of an evaluation.
 
     Attributes:
         train_data: training data of the baselines; empty: the model's, if found.

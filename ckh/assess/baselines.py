@@ -33,7 +33,7 @@ def random_efficiency(times: Times) -> NDArray[np.float64]:
 
 
 class Learned:
-    """What baselines know from other data, in twelve bytes per row.
+    """Training data of the baselines, in twelve bytes per row.
 
     Args:
         parts: the data, in parts of whole problems.

@@ -302,7 +302,7 @@ def evaluate(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _JudgedPart:
-    """What is kept of an evaluated part: figures by problem, and counts.
+    """Results of an evaluated part: figures by problem, and counts.
 
     Attributes:
         rows: number of rows.

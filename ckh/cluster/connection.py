@@ -84,7 +84,7 @@ def everywhere_or_here(address: str | None) -> Iterator[Cluster | None]:
 
 @contextmanager
 def _backend(address: str) -> Iterator[str | LocalCluster]:
-    """What a client connects to: a scheduler's address, or local workers with the lifetime of the context."""
+    """Yield the address of a scheduler, or of local workers that end with the context."""
     if address.startswith(_LOCAL):
         with _scratch_folder(), _local(address) as local:
             yield local

@@ -60,7 +60,7 @@ class WarmWorker:
 
     @property
     def fnuz_floats(self) -> bool:
-        """Whether the device's floating-point numbers of eight bits are those of CDNA3."""
+        """True if 8-bit floating-point numbers have CDNA3's FNUZ encoding."""
         return self._driver.configs[0].fnuz_floats
 
     def compiled(self, kernel: Kernel) -> Built:

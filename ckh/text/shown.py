@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
@@ -39,9 +40,9 @@ class Shown:
 
     __slots__ = ()
 
+    @abstractmethod
     def table(self) -> ShownTable:
-        """The value as a table."""
-        raise NotImplementedError
+        """Return the value as a table."""
 
     def to_frame(self) -> pd.DataFrame:
         """The table as a data frame, with all of its rows."""

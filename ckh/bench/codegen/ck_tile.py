@@ -196,7 +196,7 @@ def dispatcher_macro(headers: Headers) -> str:
 
 
 def framework_flags(headers: Headers, target: str) -> tuple[str, ...]:
-    """What a compiler is told of the unified framework, for a target such as gfx942; nothing where there is none.
+    """Compiler flags that disable CK's unified framework, for a target such as gfx942; empty if the headers lack it.
 
     It is switched off: the instructions that ckh reads in the headers are those of the dispatcher without it, and CK
     itself switches it off for gfx1250. Host code must be told the target.

@@ -89,7 +89,7 @@ class WarmUp:
 
     idle_s: float | None
     stands_still: bool = False
-    """Whether the device's clock does not advance: it showed the same time for some runs and for twice as many."""
+    """True if the device's clock does not advance: n runs and 2n runs took the same time."""
     _times_ns: list[float] = field(default_factory=list)
     _spent_ns: float = 0.0
     _last: tuple[int, float] = (0, 0.0)
