@@ -61,7 +61,7 @@ def sources(device: Device, group: Group) -> tuple[dict[str, list[tuple[Any, str
     _, variant, ndim, dtype = group
     emission = measured_of(OP).hip
     assert emission is not None
-    folders = (Path(__file__).parents[1] / "ckh/bench/codegen/templates/ck_tile", emission.templates)
+    folders = (Path(__file__).parents[1] / "ckh/bench/codegen/templates/ck_tile", *emission.templates)
     found: dict[str, list[tuple[Any, str]]] = {}
     refused: Counter[str] = Counter()
     for kernel in SetCandidates().of(variant, ndim, dtype, device.arch)[0]:

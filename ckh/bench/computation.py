@@ -161,13 +161,13 @@ class HostEmission(Generic[K]):
 
     Attributes:
         emit: C++ source of a kernel for the CPU's SIMD registers.
-        templates: folder of headers that sources include in addition to the shared ones.
+        templates: folders of headers that sources include in addition to the shared ones.
         problems: default problem set to measure.
         compile_s: default CPU seconds to compile a kernel, by kind; "" for all other kinds.
     """
 
     emit: Callable[[K, HostSimd], str]
-    templates: Path
+    templates: tuple[Path, ...]
     problems: str
     compile_s: Mapping[str, float] = field(default_factory=lambda: {"": 0.9})
 
@@ -194,7 +194,7 @@ class HipEmission(Generic[K]):
     Attributes:
         emit: C++ source of a kernel for a version of CK Tile's headers and an architecture; raises
             `UnsupportedKernelError`.
-        templates: folder of headers that sources include in addition to the shared ones.
+        templates: folders of headers that sources include in addition to the shared ones.
         problems: default problem set to measure.
         functions: substring of the mangled names of the kernels' GPU functions.
         found: features of headers for these kernels, described, by name.
@@ -203,7 +203,7 @@ class HipEmission(Generic[K]):
     """
 
     emit: Callable[[K, Headers, ArchSpec], str]
-    templates: Path
+    templates: tuple[Path, ...]
     problems: str
     functions: tuple[str, ...]
     found: Callable[[Headers], Mapping[str, tuple[str, ...]]]

@@ -145,9 +145,10 @@ class Device(Protocol):
         """Environment variables of a worker."""
 
 
-def headers_comment(folder: Path) -> str:
+def headers_comment(folders: tuple[Path, ...]) -> str:
     """Comment with a hash of an operation's own headers, which the salt of the cache does not cover."""
-    return f"// headers {hashlib.sha256(header_contents(folder)).hexdigest()}\n"
+    contents = b"".join(map(header_contents, folders))
+    return f"// headers {hashlib.sha256(contents).hexdigest()}\n"
 
 
 def worker_module_command() -> list[str]:

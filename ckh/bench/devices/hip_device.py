@@ -251,7 +251,7 @@ class HipDevice:
 
 def _folders(kernel: Kernel) -> tuple[Path, ...]:
     """Folders of ckh's headers for a kernel."""
-    return ck_tile.template_dir(), _emission(kernel).templates
+    return ck_tile.template_dir(), *_emission(kernel).templates
 
 
 def _emission(kernel: Kernel) -> HipEmission[Kernel]:

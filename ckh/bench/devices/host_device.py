@@ -94,8 +94,8 @@ class HostDevice:
 
     def compile_command(self, kernel: Kernel, source: Path, library: Path) -> list[str]:
         """One call of the C++ compiler."""
-        folder = f"-I{_emission(kernel).templates}"
-        return [*self._compiler.command, *compile_flags(), folder, "-o", str(library), str(source)]
+        folders = (f"-I{folder}" for folder in _emission(kernel).templates)
+        return [*self._compiler.command, *compile_flags(), *folders, "-o", str(library), str(source)]
 
     @property
     def least_source(self) -> str:

@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 def _of(op: str) -> Path:
     emission = measured_of(operation(op)).hip
     assert emission is not None
-    return emission.templates
+    (folder,) = emission.templates
+    return folder
 
 
 SHARED = ck_tile.template_dir()

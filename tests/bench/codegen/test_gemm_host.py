@@ -51,7 +51,7 @@ Libraries = dict[GemmKernel, KernelLibrary]
 
 HOST = load_arch("host")
 assert MEASURED.host is not None
-TEMPLATES = MEASURED.host.templates
+(TEMPLATES,) = MEASURED.host.templates
 SIMD = HostSimd(64, 32)
 PADS = tuple(product((True, False), repeat=3))
 NAN_BYTE = 0xFF
@@ -318,15 +318,17 @@ def test_the_key_covers_both_directories_of_headers(tmp_path: Path) -> None:
     shared = list(host.template_dir().glob("*.hpp"))
     assert shared
     assert all(header.read_bytes() in device.cache_salt() for header in shared)
-    assert device.emit(PLAIN).endswith(headers_comment(TEMPLATES))
+    assert device.emit(PLAIN).endswith(headers_comment((TEMPLATES,)))
     own = Path(shutil.copytree(TEMPLATES, tmp_path / "own"))
-    comments = {headers_comment(own)}
-    assert comments == {headers_comment(TEMPLATES)}
+    comments = {headers_comment((own,))}
+    assert comments == {headers_comment((TEMPLATES,))}
     headers = list(own.glob("*.hpp"))
     for header in headers:
         header.write_text(header.read_text(encoding="utf-8") + "// more\n", encoding="utf-8")
-        comments.add(headers_comment(own))
+        comments.add(headers_comment((own,)))
     assert len(comments) == 1 + len(headers) > 1
+    with_shared = headers_comment((own, host.template_dir()))
+    assert with_shared not in {*comments, headers_comment((host.template_dir(),))}
     command = device.compile_command(PLAIN, tmp_path / "a.cpp", tmp_path / "a.so")
     assert [word for word in command if word.startswith("-I")] == [f"-I{host.template_dir()}", f"-I{TEMPLATES}"]
 

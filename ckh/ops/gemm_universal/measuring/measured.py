@@ -214,10 +214,10 @@ MEASURED: Measured[GemmProblem, GemmKernel] = Measured(
         _split,
         _arrays,
     ),
-    host=HostEmission(host.emit, _TEMPLATES / "host", "host-gemm-train"),
+    host=HostEmission(host.emit, (_TEMPLATES / "host",), "host-gemm-train"),
     hip=HipEmission(
         _emit_hip,
-        _TEMPLATES / "ck_tile",
+        (_TEMPLATES / "ck_tile",),
         "gemm-train",
         ("UniversalGemmKernel",),
         _found,

@@ -242,9 +242,9 @@ MEASURED: Measured[ConvProblem, ConvKernel] = Measured(
         _split,
         array_forms,
     ),
-    host=HostEmission(host.emit, _TEMPLATES / "host", "host-train"),
+    host=HostEmission(host.emit, (_TEMPLATES / "host",), "host-train"),
     hip=HipEmission(
-        _emit_hip, _TEMPLATES / "ck_tile", "train", ("GroupedConvolution",), _found, _hip_rules, _COMPILE_S
+        _emit_hip, (_TEMPLATES / "ck_tile",), "train", ("GroupedConvolution",), _found, _hip_rules, _COMPILE_S
     ),
     problems=_problems,
     candidate_source=_candidate_source,

@@ -175,7 +175,7 @@ def _measured() -> Measured[MatvecProblem, MatvecKernel]:
             c_problem=lambda p: _Problem(p.rows, p.cols),
             split=lambda *_: Split(),
         ),
-        host=HostEmission(emit, Path(__file__).parent, "squares"),
+        host=HostEmission(emit, (Path(__file__).parent,), "squares"),
         hip=None,
         problems=lambda settings: _load_problems(settings.problems, None, settings.dtype),
         candidate_source=_candidate_source,
