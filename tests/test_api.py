@@ -38,7 +38,7 @@ def only_what_ships(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(ROOT)
 
 
-def test_the_examples_of_the_guide_give_what_they_say() -> None:
+def test_examples_of_the_guide_return_what_they_show() -> None:
     """Every example in docs/python.md runs as written."""
     found = doctest.testfile(str(GUIDE), module_relative=False, optionflags=doctest.ELLIPSIS)
     assert found.attempted >= 15
@@ -69,7 +69,7 @@ assert callable(rank)
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
-def test_a_module_with_a_public_name_is_what_the_name_means() -> None:
+def test_a_public_name_wins_over_a_module_of_that_name() -> None:
     """An imported submodule replaces the attribute of its package: submodules named like functions are callable."""
     modules = {
         path.stem for path in (ROOT / "ckh").iterdir() if path.suffix == ".py" or (path / "__init__.py").exists()
@@ -123,7 +123,7 @@ LAYER = ConvProblem(Direction.FORWARD, n=16, c=256, k=256, g=1, hi=28, wi=28, y=
         (GemmProblem(3, 1, 70_000), "host", "--m 3 --n 1 --k 70000", False),
     ],
 )
-def test_what_is_known_is_what_predict_says(
+def test_known_matches_predict(
     problem: ConvProblem | GemmProblem, arch: str, words: str, is_known: bool, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """For sizes inside and outside of the measured range, for another GPU's model, and on the CPU."""
@@ -168,7 +168,7 @@ def test_the_api_is_typed() -> None:
     assert best.name == model.spec.op.kernels.name(best.kernel)
 
 
-def test_a_model_is_named_by_its_folder_too() -> None:
+def test_a_model_is_accepted_by_folder() -> None:
     """A path as `str` or `Path` is equivalent to the loaded model, in each function that takes a model."""
     folder = data_dir("models") / "gemm_universal_fp32_host"
     problem, model = GEMM, ckh.load_model(folder)
@@ -180,7 +180,7 @@ def test_a_model_is_named_by_its_folder_too() -> None:
         ckh.rank(problem, model="nowhere")
 
 
-def test_a_problem_is_its_canonical_text_too() -> None:
+def test_a_problem_is_accepted_as_canonical_text() -> None:
     """Texts are equivalent to their problems; any other text is refused."""
     text = GEMM.canonical()
     assert ckh.rank(text, 3) == ckh.rank(GEMM, 3)
@@ -208,7 +208,7 @@ def test_a_problem_is_its_canonical_text_too() -> None:
         ("rank_many", [[GEMM]], {"kernels": "one_name"}),
     ],
 )
-def test_another_type_is_named(name: str, args: list[Any], options: dict[str, Any]) -> None:
+def test_a_wrong_type_is_named(name: str, args: list[Any], options: dict[str, Any]) -> None:
     """An argument of another type is a TypeError that names the required type."""
     with pytest.raises(TypeError, match="must be"):
         getattr(ckh, name)(*args, **options)

@@ -45,7 +45,7 @@ def test_every_shipped_architecture_loads() -> None:
     assert {load_arch(name).name for name in arch_names()} == expected
 
 
-def test_only_cdna3_has_its_own_floats_of_eight_bits() -> None:
+def test_only_cdna3_has_fnuz_floats() -> None:
     """The others have OCP's, or none."""
     assert [name for name in arch_names() if load_arch(name).fnuz_floats] == ["gfx942"]
 
@@ -64,7 +64,7 @@ def test_hardware_profile_has_the_columns_of_the_dataset() -> None:
         ("gfx90a", (110, 4, 8, 1700, 32, 64, 65536, 16, 8192, 131072, 1)),
     ],
 )
-def test_hardware_profiles_are_those_of_amds_datasets(name: str, numbers: tuple[int, ...]) -> None:
+def test_hardware_profiles_match_amds_datasets(name: str, numbers: tuple[int, ...]) -> None:
     """The profiles agree with the hw_ columns that AMD's converter writes."""
     assert tuple(load_arch(name).hardware.to_dict().values()) == numbers
 
@@ -97,7 +97,7 @@ def test_lds_budget_of_an_unknown_pipeline_is_an_error() -> None:
 
 
 def test_gfx1250_is_as_published() -> None:
-    """4,4,1 and 8,2,1 cost gfx942 and older two tiles."""
+    """Wave size, LDS, instructions and compute units are those of public documents; it is the only unverified one."""
     arch = load_arch("gfx1250")
     assert (arch.wavefront_size, arch.lds_capacity, arch.hardware.num_cus) == (32, 320 * KB, 256)
     assert arch.warp_tiles_for("bf16") == ((16, 16, 32),)
@@ -107,20 +107,20 @@ def test_gfx1250_is_as_published() -> None:
     assert load_arch("mi455x") is arch
 
 
-def test_waves_of_sixteen_exist_only_on_gfx950_and_host() -> None:
-    """Asynchronous loads exist only on gfx950."""
+def test_sixteen_waves_exist_only_on_gfx950_and_host() -> None:
+    """Without 4,4,1 and 8,2,1 gfx942 and older architectures lose two tiles."""
     for wave in ((4, 4, 1), (8, 2, 1)):
         assert {name for name in arch_names() if load_arch(name).supports_wave(wave)} == {"gfx950", "host"}
 
 
 def test_async_pipelines_exist_only_on_gfx950() -> None:
-    """Every dtype of a spec has matrix instructions."""
+    """Asynchronous loads exist only on gfx950."""
     for pipeline in ("comp_async", "basic_async_v1"):
         assert [name for name in arch_names() if pipeline in load_arch(name).pipelines] == ["gfx950"]
 
 
 def test_every_dtype_has_an_accumulator_and_warp_tiles() -> None:
-    """What a spec says it runs, it has matrix instructions for."""
+    """Every dtype of a spec has matrix instructions."""
     for name in arch_names():
         arch = load_arch(name)
         for dtype in arch.dtypes:
@@ -128,7 +128,7 @@ def test_every_dtype_has_an_accumulator_and_warp_tiles() -> None:
 
 
 def test_accumulators() -> None:
-    """A dtype's table, the mixed one and the preshuffle one are distinguished; a missing one is empty."""
+    """Floats are summed in fp32, int8 in int32, and an impossible pair is an error."""
     arch = load_arch("gfx950")
     assert arch.accumulator("bf16") == "fp32"
     assert arch.accumulator("fp8", "bf8") == "fp32"
@@ -138,7 +138,7 @@ def test_accumulators() -> None:
 
 
 def test_warp_tiles() -> None:
-    """A dtype's table, the mixed one and the preshuffle one are told apart; a missing one is empty."""
+    """A dtype's table, the mixed one and the preshuffle one are distinguished; a missing one is empty."""
     gfx942 = load_arch("gfx942")
     assert gfx942.warp_tiles_for("fp32") == ((16, 16, 4), (16, 16, 8), (16, 16, 16), (32, 32, 4), (32, 32, 8))
     assert gfx942.warp_tiles_for("bf8", dtype_b="fp8") == ((32, 32, 16),)
@@ -148,7 +148,7 @@ def test_warp_tiles() -> None:
 
 
 def test_interwave_is_unsupported_with_compute_pipelines() -> None:
-    """The name reported by the driver is accepted."""
+    """Compute pipelines are intrawave only, with any epilogue."""
     arch = load_arch("gfx950")
     assert arch.is_trait_unsupported("compv4", "default", "interwave")
     assert not arch.is_trait_unsupported("compv4", "default", "intrawave")
@@ -156,12 +156,12 @@ def test_interwave_is_unsupported_with_compute_pipelines() -> None:
 
 
 def test_target_features_are_cut_off() -> None:
-    """The error lists the existing names; the file of common rules is not among them."""
+    """The name reported by the driver is accepted."""
     assert load_arch("gfx942:sramecc+:xnack-") is load_arch("gfx942")
 
 
-def test_unknown_architecture_names_the_known() -> None:
-    """Compute units are those of AMD's data sheets if a product has fewer than its architecture's largest."""
+def test_an_unknown_architecture_lists_the_known_ones() -> None:
+    """The error lists the existing names; the file of common rules is not among them."""
     with pytest.raises(UsageError, match="gfx000") as caught:
         load_arch("gfx000")
     assert "gfx942" in caught.value.hint
@@ -189,27 +189,27 @@ def test_unknown_architecture_names_the_known() -> None:
     ],
 )
 def test_products_name_their_architecture(name: str, arch: str, num_cus: int) -> None:
-    """It is refused as typed."""
+    """Compute units are those of AMD's data sheets if a product has fewer than its architecture's largest."""
     assert archs.arch_of_gpu(name) == (arch, num_cus)
     assert load_arch(name) is load_arch(arch)
 
 
 @pytest.mark.parametrize("name", ["gfx000", "mi", "m", "mi999x", "common"])
-def test_what_is_no_product_is_left_as_it_is(name: str) -> None:
-    """The most similar name comes first in the list."""
+def test_names_of_no_product_are_unchanged(name: str) -> None:
+    """Such a name is refused as typed."""
     assert archs.arch_of_gpu(name) == (name, 0)
 
 
 @pytest.mark.parametrize(("typed", "meant"), [("gfx492", "gfx942"), ("mi300xx", "mi300x"), ("hots", "host")])
 def test_a_misspelt_architecture_is_suggested(typed: str, meant: str) -> None:
-    """A new file is listed and loaded without any change to code."""
+    """The most similar name comes first in the hint."""
     with pytest.raises(UsageError) as caught:
         load_arch(typed)
     assert caught.value.hint.partition("?")[0].split()[-1] == meant
 
 
 def test_adding_an_architecture_is_adding_a_file(specs: Path) -> None:
-    """Wrong types, missing fields and misspelt ones are named; there are no defaults."""
+    """A new file is listed and loaded without any change to code."""
     shutil.copy(specs / "gfx950.json", specs / "gfx1250.json")
     edit(specs / "gfx1250.json", wavefront_size=32, lds_capacity=320 * KB)
     assert "gfx1250" in arch_names()
@@ -231,7 +231,7 @@ def test_adding_an_architecture_is_adding_a_file(specs: Path) -> None:
     ],
 )
 def test_malformed_file_is_reported_by_file_and_field(specs: Path, changes: dict[str, Any], words: str) -> None:
-    """A truncated file is bad data, not a traceback."""
+    """Wrong types, missing fields and misspelt ones are named; there are no defaults."""
     edit(specs / "gfx942.json", **changes)
     with pytest.raises(DataError) as caught:
         load_arch("gfx942")
@@ -239,8 +239,8 @@ def test_malformed_file_is_reported_by_file_and_field(specs: Path, changes: dict
     assert words in caught.value.message
 
 
-def test_file_that_is_no_json_is_reported(specs: Path) -> None:
-    """A file cut short is bad data, not a traceback."""
+def test_invalid_json_is_reported(specs: Path) -> None:
+    """A truncated file is bad data, not a traceback."""
     (specs / "gfx942.json").write_text('{"family": ')
     with pytest.raises(DataError, match=r"gfx942\.json"):
         load_arch("gfx942")
@@ -260,8 +260,8 @@ def test_gpu_is_detected_from_the_drivers_topology(
     assert detect_gpu_arch(tmp_path) == expected
 
 
-def test_nodes_are_taken_in_numerical_order(tmp_path: Path) -> None:
-    """It is the GPU's if it has a spec, else the host's."""
+def test_nodes_are_sorted_numerically(tmp_path: Path) -> None:
+    """Node 2 comes before node 10."""
     for node, version in ((10, 90402), (2, 90500)):
         (tmp_path / str(node)).mkdir()
         (tmp_path / str(node) / "properties").write_text(f"gfx_target_version {version}\n")
@@ -270,13 +270,13 @@ def test_nodes_are_taken_in_numerical_order(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("found", "expected"), [("gfx950", "gfx950"), ("gfx1030", "host"), (None, "host")])
 def test_default_architecture(monkeypatch: pytest.MonkeyPatch, found: str | None, expected: str) -> None:
-    """It is the GPU's if there is a spec for it, else the host's."""
+    """It is the GPU's if it has a spec, else the host's."""
     monkeypatch.setattr(archs, "detect_gpu_arch", lambda: found)
     assert default_arch() == expected
 
 
 def fake_machine(root: Path) -> Path:
-    """Cores, threads, sockets, clock, caches and vectors are read from Linux's files."""
+    """Two sockets of one core with two threads each, 3.5 GHz, AVX2."""
     for cpu in range(4):
         folder = root / f"sys/devices/system/cpu/cpu{cpu}"
         files = {
@@ -305,8 +305,8 @@ def fake_machine(root: Path) -> Path:
     return root
 
 
-def test_machine_is_read_from_its_files(tmp_path: Path) -> None:
-    """Without readable files there are no zeros by which a formula divides."""
+def test_the_machine_profile_is_read_from_system_files(tmp_path: Path) -> None:
+    """Cores, threads, sockets, clock, caches and vectors are read from Linux's files."""
     machine = read_machine(fake_machine(tmp_path))
     assert (machine.cores, machine.threads_per_core, machine.sockets) == (2, 2, 2)
     assert machine.max_clock_mhz == 3500
@@ -315,8 +315,8 @@ def test_machine_is_read_from_its_files(tmp_path: Path) -> None:
     assert (machine.vector_bytes, machine.vector_registers) == (32, 16)
 
 
-def test_machine_without_files_still_has_sane_numbers(tmp_path: Path) -> None:
-    """The number of cores is this machine's; the LDS size that determines the pool is the file's."""
+def test_a_machine_without_system_files_has_defaults(tmp_path: Path) -> None:
+    """Without readable files no number is zero, since formulas divide by them."""
     machine = read_machine(tmp_path)
     assert machine.cores >= 1
     assert machine.threads_per_core == 1
@@ -324,8 +324,8 @@ def test_machine_without_files_still_has_sane_numbers(tmp_path: Path) -> None:
     assert (machine.l1_cache_kb, machine.l2_cache_kb, machine.vector_bytes) == (32, 512, 16)
 
 
-def test_host_profile_comes_from_the_machine_but_its_limits_do_not() -> None:
-    """Rates of gfx950 and gfx942 are the flops per pass of the ISA documents; on no GPU one exceeds the type's peak."""
+def test_host_profile_is_read_but_limits_are_fixed() -> None:
+    """The number of cores is this machine's; the LDS size that determines the pool is the file's."""
     host = load_arch("host")
     assert host.machine is not None
     assert host.hardware.num_cus == host.machine.cores
@@ -336,7 +336,7 @@ def test_host_profile_comes_from_the_machine_but_its_limits_do_not() -> None:
 
 
 def test_rates_of_matrix_instructions() -> None:
-    """The rates in an architecture's file equal those computed from llvm-mca's passes."""
+    """Rates of gfx950 and gfx942 are the flops per pass of the ISA documents; none exceeds the type's peak."""
     mi350, mi300 = load_arch("gfx950").peaks, load_arch("gfx942").peaks
     assert mi350 is not None
     assert mi300 is not None
@@ -356,8 +356,8 @@ def test_rates_of_matrix_instructions() -> None:
 
 
 @pytest.mark.parametrize("name", ["gfx908", "gfx90a", "gfx942", "gfx950"])
-def test_rates_are_llvms(name: str) -> None:
-    """The rates in an architecture's file are those that llvm-mca's passes give."""
+def test_rates_match_llvm(name: str) -> None:
+    """The rates in an architecture's file equal those computed from llvm-mca's passes."""
     program = os.environ.get("LLVM_MCA") or shutil.which("llvm-mca")
     if program is None or _major_of_llvm(program) < 20:
         pytest.skip("there is no llvm-mca of LLVM 20 or newer; LLVM_MCA names one")

@@ -47,7 +47,7 @@ def raising(error: BaseException) -> Callable[[], int]:
 
 
 @pytest.mark.parametrize("quick", ["0", "1"])
-def test_a_full_stdout_is_said_in_a_line(quick: str) -> None:
+def test_a_full_stdout_is_one_line(quick: str) -> None:
     """The full command and quick answers behave alike; the exit code is not that of a gate."""
     done = shell(">/dev/full", *PREDICT, "5", quick=quick)
     assert done.returncode == ExitCode.INPUT_OUTPUT
@@ -57,13 +57,13 @@ def test_a_full_stdout_is_said_in_a_line(quick: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("args", [["--help"], ["--version"], ["predict", "--help"], ["doctor", "--json"]])
-def test_help_to_a_full_stdout_is_no_success(args: list[str]) -> None:
+def test_help_to_a_full_stdout_fails(args: list[str]) -> None:
     """Output that could not be printed is not a success."""
     done = shell(">/dev/full", *args)
     assert (done.returncode, len(done.stderr.splitlines())) == (74, 1)
 
 
-def test_a_closed_stdout_is_said_before_the_work() -> None:
+def test_a_closed_stdout_is_reported_before_the_work() -> None:
     """Otherwise the first opened file would become stdout."""
     done = shell(">&-", *PREDICT, "5")
     assert done.returncode == ExitCode.INPUT_OUTPUT
@@ -80,7 +80,7 @@ def test_a_closed_stdin_or_stderr_does_no_harm() -> None:
 
 
 @pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
-def test_a_stream_that_encodes_less_has_every_line(encoding: str) -> None:
+def test_an_ascii_stream_gets_every_line(encoding: str) -> None:
     """Tables have the same width, and shortened names differ from dots; only the ellipsis is replaced."""
     many = ("predict", "--op", "miopen_conv", "--arch", "gfx90a", "--problems", "resnet50", "--top", "2")
     expected, done = (shell("", *many, PYTHONIOENCODING=one, COLUMNS="50") for one in ("utf-8", encoding))
@@ -92,7 +92,7 @@ def test_a_stream_that_encodes_less_has_every_line(encoding: str) -> None:
     )
 
 
-def test_names_that_are_no_text_keep_their_bytes(tmp_path: Path) -> None:
+def test_undecodable_names_keep_their_bytes(tmp_path: Path) -> None:
     """A model folder whose name is not UTF-8 is loaded, prepared and printed, always in the same way."""
     folder = Path(os.fsdecode(bytes(saved(tmp_path / "model")) + b"\xff"))
     (tmp_path / "model").rename(folder)
@@ -107,7 +107,7 @@ def test_names_that_are_no_text_keep_their_bytes(tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("unbuffered", ["", "1"])
 @pytest.mark.parametrize("quick", ["0", "1"])
-def test_a_reader_that_left_is_no_failure_to_speak_of(quick: str, unbuffered: str) -> None:
+def test_a_closed_pipe_is_no_error(quick: str, unbuffered: str) -> None:
     """`| head -1` gives its line, nothing on stderr, and the code of a broken pipe: neither success nor a gate."""
     args = ["predict", "--problems", "host-holdout", "--wide", "--top", "300"]
     done = shell("| (read -r line; echo $line)", *args, quick=quick, PYTHONUNBUFFERED=unbuffered)
@@ -115,7 +115,7 @@ def test_a_reader_that_left_is_no_failure_to_speak_of(quick: str, unbuffered: st
     assert done.stdout.startswith("problem predicted TFLOPS")
 
 
-def test_an_error_inside_is_one_line_and_where(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_internal_error_is_a_line_with_its_location(capsys: pytest.CaptureFixture[str]) -> None:
     """Line, place and remedy; the traceback only with CKH_DEBUG."""
     assert guarded(raising(ValueError("two\nlines"))) == ExitCode.INTERNAL
     out, err = capsys.readouterr()
@@ -124,7 +124,7 @@ def test_an_error_inside_is_one_line_and_where(capsys: pytest.CaptureFixture[str
     assert len(err.splitlines()) == 2
 
 
-def test_the_place_of_an_error_inside(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_location_of_an_internal_error(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     """It is the last line in ckh's own code; with CKH_DEBUG the full traceback precedes it."""
 
     def command() -> int:
@@ -144,7 +144,7 @@ def test_the_place_of_an_error_inside(monkeypatch: pytest.MonkeyPatch, capsys: p
     assert lines[-2] == line
 
 
-def test_a_library_without_memory_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+def test_out_of_memory_in_a_library_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     """Whatever surrounds the loader's message; another failing import is an internal error."""
 
     def numpy_of(why: str) -> int:
@@ -176,7 +176,7 @@ def test_every_error_has_its_code(
     assert capsys.readouterr().err.startswith(line)
 
 
-def test_ctrl_c_says_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+def test_ctrl_c_prints_nothing(capsys: pytest.CaptureFixture[str]) -> None:
     """Its code is the shell's."""
     assert guarded(raising(KeyboardInterrupt())) == ExitCode.INTERRUPTED
     assert capsys.readouterr().err == ""

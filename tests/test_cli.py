@@ -61,7 +61,7 @@ def test_every_option_is_in_a_panel(command: list[str], capsys: pytest.CaptureFi
 
 @pytest.mark.parametrize("op", operation_names())
 @pytest.mark.parametrize("args", [["--op={}"], ["--op", "{}"]], ids=len)
-def test_help_shows_the_options_of_the_requested_operation(
+def test_help_shows_options_of_the_requested_operation(
     op: str, args: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Problem options are the operation's, in its order; --variant and --pad-channels are for convolutions."""
@@ -75,9 +75,7 @@ def test_help_shows_the_options_of_the_requested_operation(
 
 
 @pytest.mark.parametrize(("args", "op"), [([], "grouped_conv"), (["--m", "8"], "gemm_universal")])
-def test_help_without_an_operation_is_of_the_meant_one(
-    args: list[str], op: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_help_infers_the_operation(args: list[str], op: str, capsys: pytest.CaptureFixture[str]) -> None:
     """It is a convolution, or with --m a GEMM, as in predictions."""
     assert run(["predict", *args, "--help"]) == ExitCode.OK
     meant = capsys.readouterr().out

@@ -52,20 +52,20 @@ def local() -> Iterator[Cluster]:
         yield cluster
 
 
-def test_every_call_gives_its_result(local: Cluster) -> None:
+def test_every_call_returns_its_result(local: Cluster) -> None:
     """Every call returns its result, once."""
     found = {call.args: result for call, result in local.results(Call(pow, (base, 2)) for base in range(100))}
     assert found == {(base, 2): base**2 for base in range(100)}
 
 
-def test_a_call_that_fails_raises_its_error_here(local: Cluster) -> None:
+def test_a_failed_call_raises_its_error_in_the_client(local: Cluster) -> None:
     """An error of ckh is the same error on the client, with its hint."""
     with expect_refusal(UsageError, "unknown-op") as caught:
         list(local.results([Call(operation, ("nothing",))]))
     assert caught.value.hint
 
 
-def test_a_call_goes_to_the_worker_that_is_named(local: Cluster) -> None:
+def test_a_call_runs_on_the_requested_worker(local: Cluster) -> None:
     """Calls bound to one worker run in its process."""
     pids = local.everywhere(os.getpid)
     node = local.nodes()[1]
@@ -73,7 +73,7 @@ def test_a_call_goes_to_the_worker_that_is_named(local: Cluster) -> None:
     assert found == {pids[node.address]}
 
 
-def test_workers_that_are_there_are_never_missed(local: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_present_workers_are_never_reported_missing(local: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     """However often Dask's own timer queries the cluster, every query finds all workers."""
     import dask
 
@@ -85,14 +85,14 @@ def test_workers_that_are_there_are_never_missed(local: Cluster, monkeypatch: py
         assert {len(other.nodes()) for _ in range(2000)} == {3}
 
 
-def test_calls_of_one_key_run_once(local: Cluster) -> None:
+def test_calls_with_the_same_key_run_once(local: Cluster) -> None:
     """Two calls with the same key have one result: the same moment."""
     moments = [result for _, result in local.results(Call(time.time_ns, (), key="moment") for _ in range(4))]
     assert len(moments) == 4
     assert len(set(moments)) == 1
 
 
-def test_what_another_client_computes_is_waited_for(local: Cluster, tmp_path: Path) -> None:
+def test_a_call_waits_for_the_result_of_another_client(local: Cluster, tmp_path: Path) -> None:
     """Each name needed by two clients is computed once: the second client joins the call of the first."""
     slow = Call(_write_slowly, (str(tmp_path / "runs"), "ab"), key="first")
     with connected(local.client.scheduler.address) as other:
@@ -125,7 +125,7 @@ def _write_slowly(path: str, text: str) -> str:
     return text
 
 
-def test_no_more_than_needed_is_given_out(local: Cluster) -> None:
+def test_only_the_needed_calls_are_submitted(local: Cluster) -> None:
     """Calls are submitted when workers are about to need them, and not after a stop."""
     made: list[int] = []
 
@@ -141,7 +141,7 @@ def test_no_more_than_needed_is_given_out(local: Cluster) -> None:
     assert len(made) <= 5 + 2 * 3
 
 
-def test_a_worker_that_dies_loses_no_call(local: Cluster) -> None:
+def test_no_call_is_lost_when_a_worker_dies(local: Cluster) -> None:
     """A call whose worker is killed runs again on another."""
     pids = set(local.everywhere(os.getpid).values())
     found = []
@@ -174,7 +174,7 @@ def test_the_job_script_for_slurm_can_be_built() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("among", ["candidates", "measured"])
-def test_judging_on_a_cluster_gives_the_same_figures(
+def test_evaluation_on_a_cluster_gives_the_same_figures(
     among: str, local: Cluster, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Parts scored by workers, with a model that only the client has, give the report of a single process."""
@@ -228,7 +228,7 @@ def test_training_on_a_cluster_gives_the_same_model(local: Cluster, tmp_path: Pa
 
 @pytest.mark.slow
 @pytest.mark.parametrize("rank", ["efficiency", "lambdarank"])
-def test_a_model_of_rows_that_are_spread_chooses_as_one_fitted_here(
+def test_a_model_fitted_on_distributed_rows_chooses_like_a_local_one(
     local: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rank: str
 ) -> None:
     """Its choices are at most two points worse; it is an ordinary model, without addresses of workers."""
@@ -264,7 +264,7 @@ sys.exit(run(sys.argv[1:]))
 
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
-def test_workers_that_fit_together_end_with_their_client(tmp_path: Path, number: signal.Signals) -> None:
+def test_fitting_workers_end_with_their_client(tmp_path: Path, number: signal.Signals) -> None:
     """All of them do, though each waits for the others in every round: the next client has them at once."""
     data = tmp_path / "measured.parquet"
     write_dataset(measured(), data)
@@ -295,7 +295,7 @@ def _efficiency(rows: Dataset, scores: NDArray[np.float64]) -> float:
 
 
 @pytest.mark.slow
-def test_what_cannot_be_spread_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_work_that_cannot_be_distributed_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Without a cluster, or with a blend of models: one line, before anything is started."""
     write_dataset(measured(), tmp_path / "data.parquet")
     args = ["train", "--data", str(tmp_path / "data.parquet"), "--out", str(tmp_path / "model"), "--distributed"]

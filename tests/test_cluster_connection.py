@@ -87,9 +87,7 @@ _NO_CKH = "import sys; sys.modules['ckh'] = None"
 
 
 @pytest.mark.parametrize("args", [["--no-dashboard"], []])
-def test_a_dashboard_that_does_not_exist_is_not_linked(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], args: list[str]
-) -> None:
+def test_a_missing_dashboard_is_not_linked(tmp_path: Path, capsys: pytest.CaptureFixture[str], args: list[str]) -> None:
     """With --no-dashboard, or without Bokeh, the scheduler's pages answer 404, or state what is missing."""
     with (
         _scheduler(tmp_path, *args, before="" if args else _NO_BOKEH) as (file, _),
@@ -111,7 +109,7 @@ def test_the_dashboard_is_linked(local: Cluster, capsys: pytest.CaptureFixture[s
         assert b"bokeh" in page.read().lower()
 
 
-def test_who_has_no_ckh_is_refused(tmp_path: Path) -> None:
+def test_workers_without_ckh_are_refused(tmp_path: Path) -> None:
     """A worker, and a scheduler, with a Python without ckh are named in one line."""
     worker = ("distributed.cli.dask_worker", "--no-dashboard", "--no-nanny", "--scheduler-file")
     with (
@@ -150,20 +148,20 @@ def test_a_cluster_without_workers_is_refused(
 @pytest.mark.parametrize(
     "address", ["local:", "local:0", "local:-1", "local:x", "local:99999999999", "nowhere", "http://127.0.0.1:1"]
 )
-def test_what_is_no_address_is_refused(address: str) -> None:
+def test_an_invalid_address_is_refused(address: str) -> None:
     """It is one error, and nothing is started."""
     with pytest.raises(UsageError, match="--cluster"), connected(address):
         pass
 
 
-def test_nobody_at_the_address(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_scheduler_at_the_address(monkeypatch: pytest.MonkeyPatch) -> None:
     """A scheduler that does not answer is not a usable device."""
     monkeypatch.setattr(connection_module, "_CONNECT_S", 0.5)
     with expect_refusal(DeviceError, "no-cluster"), connected("tcp://127.0.0.1:9"):
         pass
 
 
-def test_a_scheduler_that_says_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_silent_scheduler_times_out(monkeypatch: pytest.MonkeyPatch) -> None:
     """Waiting for a peer that accepts a connection but never answers, as a stopped scheduler, ends with one line."""
     monkeypatch.setattr(connection_module, "_ANSWER_S", 0.5)
     with socket.create_server(("127.0.0.1", 0)) as silent:
@@ -173,7 +171,7 @@ def test_a_scheduler_that_says_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "\n" not in caught.value.message
 
 
-def test_a_scheduler_that_says_nothing_but_its_greeting(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_scheduler_that_stops_after_its_greeting_times_out(monkeypatch: pytest.MonkeyPatch) -> None:
     """A peer that only shakes hands is given up too; the error states the waiting time."""
     monkeypatch.setattr(connection_module, "_CONNECT_S", 1.5)
     with (
@@ -206,7 +204,7 @@ def _greeting_only() -> Iterator[str]:
 
 
 @pytest.mark.parametrize("text", ["{}", "[]", "{", ""])
-def test_a_file_of_no_scheduler_is_refused(tmp_path: Path, text: str) -> None:
+def test_an_invalid_scheduler_file_is_refused(tmp_path: Path, text: str) -> None:
     """The file is named."""
     file = tmp_path / "scheduler.json"
     file.write_text(text, encoding="utf-8")
@@ -214,7 +212,7 @@ def test_a_file_of_no_scheduler_is_refused(tmp_path: Path, text: str) -> None:
         pass
 
 
-def test_who_has_no_certificate_is_refused(tmp_path: Path) -> None:
+def test_connections_without_a_certificate_are_refused(tmp_path: Path) -> None:
     """A scheduler with TLS accepts clients with a certificate of its authority; others are refused in one line."""
     import dask
     from distributed import LocalCluster
@@ -273,7 +271,7 @@ except (OSError, TypeError, ValueError) as error:
 
 
 @pytest.mark.parametrize("protocol", ["tls", "tcp"])
-def test_local_workers_run_nothing_of_who_has_not_their_key(local: Cluster, protocol: str) -> None:
+def test_local_workers_reject_clients_without_their_key(local: Cluster, protocol: str) -> None:
     """A process that knows the port of the scheduler cannot run anything.
 
     It is another user's process if tests run as root, and other users can load what they run.
@@ -295,7 +293,7 @@ def _no_key() -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if not name.startswith("DASK_")}
 
 
-def test_local_workers_need_what_makes_their_key(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_local_workers_require_the_cryptography_package(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without the package for certificates nothing is started, and the hint names it."""
     monkeypatch.setitem(sys.modules, "cryptography", None)
     with pytest.raises(UsageError, match="cryptography") as caught, connected("local:1"):
@@ -342,7 +340,7 @@ def test_another_ckh_is_refused(local: Cluster, monkeypatch: pytest.MonkeyPatch)
 
 
 @pytest.mark.slow
-def test_dask_itself_says_nothing() -> None:
+def test_dask_prints_nothing() -> None:
     """Connection events are reported by ckh in one line: Dask's own loggers are quiet."""
     with connected("local:1"):
         names = [name for name in logging.root.manager.loggerDict if name.partition(".")[0] == "distributed"]

@@ -48,33 +48,33 @@ def ask(shell: str, line: str, cwd: Path) -> list[str]:
         ("ckh evaluate --model ", [str(path) for path in sorted(data_dir("models").iterdir()) if path.is_dir()]),
     ],
 )
-def test_commands_options_and_values_are_offered(line: str, expected: list[str], tmp_path: Path) -> None:
+def test_commands_options_and_values_complete(line: str, expected: list[str], tmp_path: Path) -> None:
     """Names of commands and options, and values of options: operations, types, architectures, sets, models."""
     assert sorted(ask("bash", line, tmp_path)) == sorted(expected)
 
 
 @pytest.mark.parametrize("shell", ["zsh", "fish"])
-def test_other_shells_are_offered_the_same(shell: str, tmp_path: Path) -> None:
+def test_other_shells_get_the_same_completions(shell: str, tmp_path: Path) -> None:
     """In the format of each shell."""
     text = " ".join(ask(shell, "ckh predict --arch gfx9", tmp_path))
     assert [name for name in arch_names() if name in text] == [name for name in arch_names() if name.startswith("gfx9")]
 
 
-def test_folders_are_offered_as_models_too(tmp_path: Path) -> None:
+def test_folders_complete_as_models(tmp_path: Path) -> None:
     """A model may be outside of the search path."""
     (tmp_path / "mine").mkdir()
     (tmp_path / "minor.txt").touch()
     assert ask("bash", "ckh export --model mi", tmp_path) == ["mine/"]
 
 
-def test_all_sets_of_all_operations_are_offered(tmp_path: Path) -> None:
+def test_sets_of_every_operation_complete(tmp_path: Path) -> None:
     """Whatever operation is given before or after."""
     names = {name for op in operation_names() for name in operation(op).problems.set_names()}
     assert set(ask("bash", "ckh bench --problems ", tmp_path)) == names
 
 
 @pytest.mark.parametrize(("shell", "file"), [("bash", ".bashrc"), ("zsh", ".zshrc"), ("fish", ".config/fish")])
-def test_it_installs_itself(shell: str, file: str, tmp_path: Path) -> None:
+def test_completion_is_installed(shell: str, file: str, tmp_path: Path) -> None:
     """`--install-completion` writes the file read by the shell when it starts; `--show-completion` prints it."""
     # Typer detects the running shell, unless this is disabled as in its own tests.
     environment = {**os.environ, "HOME": str(tmp_path), "_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION": "1"}

@@ -141,7 +141,7 @@ def anchors(page: Path) -> set[str]:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
-def test_links_lead_somewhere(page: Path) -> None:
+def test_links_resolve(page: Path) -> None:
     """The file of each relative link exists, and so does its heading."""
     for link in LINK.findall(FENCE.sub("", page.read_text(encoding="utf-8"))):
         if re.match(r"[a-z]+:", link):
@@ -189,7 +189,7 @@ def test_mentioned_commands_and_options_exist(page: Path) -> None:
     ids=lambda shown: f"{shown.page}: {shown.command}",
 )
 @pytest.mark.usefixtures("narrow")
-def test_answers_are_those_of_today(
+def test_shown_output_is_current(
     shown: Shown, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The output below a call is that of the shipped models, on their CPU without a GPU; slices may be left out."""
@@ -205,7 +205,7 @@ def test_answers_are_those_of_today(
     assert printed == shown.output or shown.judges
 
 
-def test_the_guides_are_there() -> None:
+def test_the_guides_exist() -> None:
     """The tests above cover all guides, many calls, and the answers of README."""
     assert {"README.md", "CONTRIBUTING.md", "docs/results.md", "benchmarks/README.md"} <= {name_of(p) for p in PAGES}
     assert len(written_calls()) >= 30

@@ -42,12 +42,12 @@ def warning_codes_in_source() -> set[str]:
     return {str(call.args[1].value) for call in calls if isinstance(call.args[1], ast.Constant)}
 
 
-def test_codes_are_those_of_the_table() -> None:
+def test_error_codes_match_the_table() -> None:
     """Every raised code is declared, and every declared code is raised."""
     assert codes_in_source() == set(ERROR_CODES)
 
 
-def test_warning_codes_are_those_of_the_table() -> None:
+def test_warning_codes_match_the_table() -> None:
     """Every code of a warning is declared, there or as an error's, and every declared code is used."""
     assert warning_codes_in_source() - set(ERROR_CODES) == set(WARNING_CODES) - set(ERROR_CODES)
     assert set(WARNING_CODES) <= warning_codes_in_source()
@@ -62,14 +62,14 @@ def test_docs_have_the_tables() -> None:
     assert rows[-len(codes) :] == codes
 
 
-def test_the_code_is_printed_behind_the_message(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_code_follows_the_message(capsys: pytest.CaptureFixture[str]) -> None:
     """In brackets, for errors and warnings alike."""
     print_error(DeviceError("m", "h", code="no-gpu"))
     warn("w", "gate")
     assert capsys.readouterr().err.splitlines() == ["error: m [no-gpu]", "hint: h", "warning: w [gate]"]
 
 
-def test_a_code_is_of_the_error_or_of_its_class() -> None:
+def test_a_code_belongs_to_the_error_or_its_class() -> None:
     """Without its own code it has that of its class."""
     assert CkhError("m").code == "bad-data"
     assert DeviceError("m").code == "no-device"
@@ -105,7 +105,7 @@ def test_json_prints_the_error(
     assert capsys.readouterr().out == ""
 
 
-def test_a_result_that_was_printed_stays_the_only_document(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_a_printed_result_remains_the_only_document(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     """Answers of some problems and an error for the others are one document."""
     problems = tmp_path / "problems.csv"
     problems.write_text("N,C,K,Hi,Wi,Y,X\n1,64,64,28,28,3,3\n1,64,64,60000,60000,3,3\n")

@@ -76,7 +76,7 @@ def _imports(path: Path) -> set[tuple[str, str]]:
 ARROWS = [(module, *taken) for module, path in MODULES.items() for taken in sorted(_imports(path))]
 
 
-def test_imports_run_down_only() -> None:
+def test_imports_point_to_lower_layers_only() -> None:
     """No module imports, anywhere in it, another package of its own layer or of a higher one."""
     between = {(importer, imported) for importer, imported, _ in ARROWS if _room(importer) != _room(imported)}
     up = {pair for pair in between if _FLOOR_OF[_room(pair[0])] <= _FLOOR_OF[_room(pair[1])]}
@@ -93,19 +93,19 @@ def _reached(module: str) -> set[str]:
     return found
 
 
-def test_imports_form_no_circle() -> None:
+def test_imports_have_no_cycles() -> None:
     """No module imports itself indirectly, including imports for types and inside functions."""
     # `import ckh` itself is left out: it provides problems of operations far above its errors.
     assert {module for module in MODULES if module in _reached(module) and module} == set()
 
 
-def test_no_source_is_long() -> None:
+def test_no_source_file_is_too_long() -> None:
     """No source file of ckh, in Python or C, exceeds the limit."""
     sources = [path for path in (ROOT / "ckh").rglob("*") if path.suffix in {".py", ".c", ".h", ".hpp"}]
     assert [path.name for path in sources if len(path.read_text(encoding="utf-8").splitlines()) > LINES] == []
 
 
-def test_rooms_are_small() -> None:
+def test_packages_are_small() -> None:
     """No package has more modules than the limit."""
     sizes = Counter(path.parent for path in MODULES.values() if path.name != "__init__.py")
     assert {str(folder): size for folder, size in sizes.items() if size > MODULES_A_ROOM} == {}
@@ -121,13 +121,13 @@ ROLES = {
 ALIKE = {"answer", "problems", "tables", "settings"}
 
 
-def test_a_module_name_occurs_twice_for_roles_alone() -> None:
+def test_only_role_modules_share_a_name() -> None:
     """Modules with the same name have the same role; those of commands are named like the commands."""
     names = Counter(path.stem for module, path in MODULES.items() if not module.startswith("commands"))
     assert {name for name, count in names.items() if count > 1} - ROLES - ALIKE == {"__init__"}
 
 
-def test_no_private_name_crosses_a_package() -> None:
+def test_private_names_stay_in_their_package() -> None:
     """A name that begins with an underscore is used only in its own package."""
     crossing = [
         arrow
@@ -137,7 +137,7 @@ def test_no_private_name_crosses_a_package() -> None:
     assert not crossing
 
 
-def test_a_class_name_occurs_once() -> None:
+def test_class_names_are_unique() -> None:
     """Two classes with the same name would be confused by readers."""
     trees = {path: ast.parse(path.read_text(encoding="utf-8")) for path in MODULES.values()}
     names = Counter(node.name for tree in trees.values() for node in ast.walk(tree) if isinstance(node, ast.ClassDef))
@@ -159,13 +159,13 @@ def _text(node: ast.AST) -> str:
     return " ".join(str(getattr(node, name)) for name in names if isinstance(getattr(node, name, None), str))
 
 
-def test_an_operation_is_named_in_its_folder_alone() -> None:
+def test_an_operation_is_named_only_in_its_folder() -> None:
     """Other places are the registry's table of ckh's own operations, and `import ckh`, which exports their problems."""
     naming = {module for module, path in MODULES.items() if _room(module) != "ops.*" and _names_operations(path)}
     assert naming == {"ops", ""}
 
 
-def test_operations_import_what_a_package_may() -> None:
+def test_operations_import_only_what_a_plugin_may() -> None:
     """Shipped operations use exactly the parts of ckh that the guide lists for packages."""
     text = (ROOT / "docs" / "adding-an-operation.md").read_text(encoding="utf-8")
     table = text.partition("## What it may import")[2].partition("## ")[0]
@@ -177,7 +177,7 @@ def test_operations_import_what_a_package_may() -> None:
     assert {name for name, found in of_name.items() if not found} == set()
 
 
-def test_the_map_shows_the_floors() -> None:
+def test_the_architecture_page_shows_the_layers() -> None:
     """docs/architecture.md lists every package, in this order."""
     text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
     rooms = [name for names in FLOORS for name in names if name]

@@ -46,7 +46,7 @@ def test_schemas_are_generated_from_documents() -> None:
     assert {path.stem: path.read_text(encoding="utf-8") for path in FOLDER.glob("*.json")} == made
 
 
-def test_no_field_of_this_version_goes() -> None:
+def test_no_field_of_this_version_is_removed() -> None:
     """Every listed field is still required, with the same type; CKH_UPDATE_GOLDEN=1 adds new fields."""
     now = sorted(line for name in NAMES for line in fields(name))
     kept = FIELDS.read_text(encoding="utf-8").splitlines() if FIELDS.exists() else []
@@ -55,7 +55,7 @@ def test_no_field_of_this_version_goes() -> None:
         FIELDS.write_text("\n".join(now) + "\n", encoding="utf-8")
 
 
-def test_an_answer_is_described_alike_alone_and_among_many() -> None:
+def test_single_and_batch_answers_share_a_schema() -> None:
     """Each field of an answer in `ckh.predict_many` is that of `ckh.predict`."""
     alone, many = read_schema("predict"), read_schema("predict_many")["$defs"]["PredictDocument"]
     own = {"schema", "schema_version", "ckh_version"}
@@ -63,7 +63,7 @@ def test_an_answer_is_described_alike_alone_and_among_many() -> None:
     assert many["properties"] == {name: field for name, field in alone["properties"].items() if name not in own}
 
 
-def test_a_document_says_what_it_is() -> None:
+def test_a_document_names_its_kind() -> None:
     """Schema, its version and ckh's version come first."""
     document = json.loads(json_text(RegistryDocument("a.json", "host", 3)))
     assert list(document.items())[:3] == [
@@ -83,7 +83,7 @@ class _Longer(RegistryDocument):
     "document",
     [_Longer("a.json", "host", 3), *(RegistryDocument("a.json", "host", one) for one in ("3", None))],  # type: ignore[arg-type] # on purpose
 )
-def test_what_is_not_described_is_found(document: Document) -> None:
+def test_undescribed_fields_are_detected(document: Document) -> None:
     """A field that the schema lacks, one of another type, and one that is null but must not be."""
     with pytest.raises(AssertionError, match="jsonschemas/bench_registry"):
         json_text(document)
@@ -109,14 +109,14 @@ class _Whole(Document):
     absent: int | None = None
 
 
-def test_documents_as_json() -> None:
+def test_documents_serialize_to_json() -> None:
     """Properties and inline mappings are fields, sequences are lists, and an absent field is left out."""
     whole = _Whole((_Part(3, {"a": 1}),), "here", None)
     assert plain(whole) == {"parts": [{"a": 1, "value": 3, "double": 6}], "from": "here", "null": None}
     assert plain(replace(whole, absent=5))["absent"] == 5
 
 
-def test_quick_answers_say_it_too() -> None:
+def test_quick_answers_name_their_kind_too() -> None:
     """Answers given by C from a prepared file in a separate process have the same schema as the full command's."""
     found = {}
     for quick in ("1", "0"):
@@ -132,7 +132,7 @@ def test_quick_answers_say_it_too() -> None:
     assert found["1"]["schema"] == "ckh.predict"
 
 
-def test_doctor_says_it(capsys: pytest.CaptureFixture[str]) -> None:
+def test_doctor_names_its_kind(capsys: pytest.CaptureFixture[str]) -> None:
     """A command that prints collected facts."""
     assert run(["doctor", "--json"]) == ExitCode.OK
     assert json.loads(capsys.readouterr().out)["schema"] == "ckh.doctor"

@@ -30,7 +30,7 @@ def _run(source: str, space: dict[str, Any], where: str) -> Any:
     return eval(compile(ast.Expression(last.value), where, "eval"), space)  # noqa: S307 - the same
 
 
-def test_there_are_two_without_outputs() -> None:
+def test_both_notebooks_have_no_outputs() -> None:
     """They are kept without outputs, which depend on the machine."""
     assert len(NOTEBOOKS) == 2
     code = [cell for path in NOTEBOOKS for cell in _cells(path) if cell["cell_type"] == "code"]

@@ -37,12 +37,12 @@ def test_numpys_names_are_types_of_the_same_size(name: str) -> None:
         ("Bogus", "Bogus"),
     ],
 )
-def test_other_libraries_names_are_known(spelling: str, name: str) -> None:
+def test_names_of_other_libraries_are_known(spelling: str, name: str) -> None:
     """PyTorch's and CK's names; unknown ones are unchanged, for the message."""
     assert dtype_name(spelling) == name
 
 
-def test_names_of_types_are_their_own_spellings() -> None:
+def test_type_names_map_to_themselves() -> None:
     """No spelling is the name of another type."""
     assert all(dtype_name(name) == name for name in DTYPE_BYTES)
 

@@ -33,7 +33,7 @@ class _Dataclass:
     y: int = 2
 
 
-def test_a_record_does_what_a_frozen_dataclass_does() -> None:
+def test_a_record_behaves_like_a_frozen_dataclass() -> None:
     """Equality, hash, order, representation and the functions of `dataclasses` agree with those of a dataclass."""
     one, other = _Point(1), _Point(x=1, y=3)
     as_dataclass = _Dataclass(1), _Dataclass(x=1, y=3)
@@ -53,7 +53,7 @@ def test_a_record_does_what_a_frozen_dataclass_does() -> None:
     assert _Point.unit == "m"
 
 
-def test_a_field_that_is_declared_again_keeps_its_place() -> None:
+def test_a_redeclared_field_keeps_its_position() -> None:
     """Inherited fields come first, in their order."""
     named = _Named(1, 4, "q")
     assert (named.x, named.y, named.name) == (1, 4, "q")

@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[1]
 FORMS = sorted((ROOT / ".github" / "ISSUE_TEMPLATE").glob("[!c]*.yml"))
 
 
-def test_the_citation_is_of_this_version() -> None:
+def test_the_citation_has_the_current_version() -> None:
     """CITATION.cff has ckh's version."""
     text = (ROOT / "CITATION.cff").read_text(encoding="utf-8")
     assert re.findall(r"^version: (\S+)$", text, re.MULTILINE) == [__version__]

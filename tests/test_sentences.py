@@ -46,7 +46,7 @@ def asserted(tree: ast.AST) -> Iterator[str]:
                     yield from texts_of(keyword.value)
 
 
-def test_no_assertion_is_on_a_sentence() -> None:
+def test_no_assertion_compares_a_sentence() -> None:
     """No text in an assertion has more English words than a value may have."""
     sentences = {
         (path.name, text)

@@ -77,7 +77,7 @@ def test_problems_have_the_defaults_of_predict(
         ({"text": "conv_"}, "bad-problem"),
     ],
 )
-def test_impossible_problems(given: dict[str, Any], code: str) -> None:
+def test_invalid_problems(given: dict[str, Any], code: str) -> None:
     """Each is a `ckh.CkhError` with a code."""
     with pytest.raises(ckh.CkhError) as caught:
         ckh.problem(**given)
@@ -96,7 +96,7 @@ def test_datasets_are_written_and_read(tmp_path: Path) -> None:
     pd.testing.assert_frame_equal(read.to_frame(), read.frame)
 
 
-def test_training_gives_the_model_of_the_command(tmp_path: Path) -> None:
+def test_train_writes_the_same_model_as_the_command(tmp_path: Path) -> None:
     """Of a dataset in memory or its file the same bytes, and a loaded model that ranks."""
     data = measured()
     data.write(tmp_path / "data.parquet")
@@ -111,7 +111,7 @@ def test_training_gives_the_model_of_the_command(tmp_path: Path) -> None:
     assert ckh.rank(problem, 3, own) == ckh.rank(problem, 3, tmp_path / "typed")
 
 
-def test_training_refuses_what_the_command_refuses(tmp_path: Path) -> None:
+def test_train_rejects_the_same_input_as_the_command(tmp_path: Path) -> None:
     """Unknown names, values and outputs that exist; nothing is written."""
     data = measured()
     for options, code in (
@@ -134,7 +134,7 @@ def test_training_refuses_what_the_command_refuses(tmp_path: Path) -> None:
         ckh.train(5, tmp_path / "other")  # type: ignore[arg-type]
 
 
-def test_evaluation_has_the_figures_of_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_evaluate_returns_the_figures_of_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Of a loaded model or its folder, and data in memory; the mean is that of a plain loop."""
     folder, data = saved(tmp_path / "model"), measured()
     data.write(tmp_path / "data.parquet")
@@ -184,7 +184,7 @@ def test_measurements(tmp_path: Path) -> None:
         (("no-such-set", "run"), {"device": "host"}, "unknown-set"),
     ],
 )
-def test_measurements_that_are_refused(args: tuple[Any, ...], options: dict[str, Any], code: str) -> None:
+def test_invalid_measurements_are_refused(args: tuple[Any, ...], options: dict[str, Any], code: str) -> None:
     """Each is a `ckh.CkhError` with a code, and no run begins."""
     with pytest.raises(ckh.CkhError) as caught:
         ckh.bench(*args, **options)
@@ -192,7 +192,7 @@ def test_measurements_that_are_refused(args: tuple[Any, ...], options: dict[str,
     assert not Path("run", JOURNAL_NAME).exists()
 
 
-def test_tuning_that_is_refused(tmp_path: Path) -> None:
+def test_invalid_tuning_is_refused(tmp_path: Path) -> None:
     """Wrong options, and a step that fails: the error names it, and its own message is on stderr."""
     for sources, options, code in (
         ((), {}, "missing-option"),

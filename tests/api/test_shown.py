@@ -104,7 +104,7 @@ def test_values_show_themselves(kind: str, values: Mapping[str, Any]) -> None:
     assert len(value.to_frame()) >= len(rows) or kind == "evaluated"
 
 
-def test_frames_have_the_names_of_datasets(values: Mapping[str, Any]) -> None:
+def test_frames_have_the_column_names_of_datasets(values: Mapping[str, Any]) -> None:
     """Kernel, speed and time are called as in measured data; all rows are there."""
     ranked = values["ranked"]
     frame = ranked.to_frame()
@@ -116,7 +116,7 @@ def test_frames_have_the_names_of_datasets(values: Mapping[str, Any]) -> None:
     assert len(values["evaluated"].to_frame()) == values["evaluated"].result.coverage.problems
 
 
-def test_what_is_shown_is_escaped() -> None:
+def test_shown_values_are_escaped() -> None:
     """Names of strangers' files are text, in HTML and for rich."""
 
     class Strange(Shown):

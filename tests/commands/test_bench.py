@@ -254,7 +254,7 @@ def test_a_budget_that_ends_before_the_first_pair_is_said(args: list[str], capsy
     assert "orchestration" in out
 
 
-def test_a_run_is_not_written_over(args: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_run_is_not_overwritten(args: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     """A second run into the same folder needs --resume or --force; otherwise the journal is unchanged."""
     assert run(args) == ExitCode.OK
     before = Path("run/journal.jsonl").read_bytes()

@@ -58,7 +58,7 @@ def document(capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
     return parsed
 
 
-def test_a_csv_becomes_a_dataset(csv: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_csv_is_converted_to_a_dataset(csv: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The summary counts rows, statuses, problems and kernels, and the file contains them."""
     out = csv.with_name("data.parquet")
     assert run(["convert", str(csv), "--arch", "gfx942", "--out", str(out), "--json"]) == ExitCode.OK
@@ -147,7 +147,7 @@ def test_an_output_folder_that_is_missing_is_created(csv: Path) -> None:
     assert len(read_dataset(out)) > 0
 
 
-def test_where_nothing_can_be_written_is_said_before_reading(csv: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_unwritable_output_is_reported_before_reading(csv: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The message names the output, although the input is bad too."""
     out = csv / "data.parquet"
     assert run(["convert", str(csv), "--arch", "nonsense", "--out", str(out)]) == ExitCode.INPUT_OUTPUT
@@ -155,7 +155,7 @@ def test_where_nothing_can_be_written_is_said_before_reading(csv: Path, capsys: 
 
 
 @pytest.mark.parametrize(("to", "name"), [("parquet", "data.parquet"), ("csv", "out.csv"), ("problems", "shapes.csv")])
-def test_only_force_replaces_and_only_the_same_kind(
+def test_only_force_replaces_files_of_the_same_kind(
     csv: Path, tmp_path: Path, to: str, name: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Each format's file needs --force to be replaced by the same format; other content of that name is unchanged."""
@@ -204,7 +204,7 @@ def test_amd_csv_round_trip(csv: Path) -> None:
     pd.testing.assert_frame_equal(left, right)
 
 
-def test_export_never_aliases_kernels(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_exported_kernels_are_never_aliased(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Kernels with the same short name keep their complete names; failures are left out with a warning."""
     kernels = [FULL.format("mem", waves) for waves in ("1x2x1", "2x1x1")]
     rows = [ResultRow("run1", PROBLEM, kernel, Status.OK, "", 1.0, 1.0, 0.0, (1e6,), 1) for kernel in kernels]
@@ -220,7 +220,7 @@ def test_export_never_aliases_kernels(tmp_path: Path, capsys: pytest.CaptureFixt
     assert read_dataset(tmp_path / "data.parquet").frame["kernel"].tolist() == kernels
 
 
-def test_the_formats_of_all_operations_can_be_named(csv: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_formats_of_every_operation_are_accepted(csv: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """`--help` lists the values of `--from` and `--to`, readers in the order of detection; others are refused."""
     formats = ["journal", "amd-csv", "amd-parquet", "miopen-fdb", "miopen-fdb-parquet", "tile-engine-json", "bench-log"]
     formats += ["tile-engine-csv", "master-csv", "gemm-parquet", "aiter-csv"]
@@ -272,7 +272,7 @@ def test_tuned_tables_become_a_problem_file(tmp_path: Path, csv: Path, capsys: p
     assert sorted(path.name for path in tmp_path.iterdir()) == ["amd.csv", "shapes.csv", "tuned.csv"]
 
 
-def test_a_folder_is_replaced_by_force_alone(csv: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_only_force_replaces_a_folder(csv: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """It is replaced only if it is a partitioned dataset; other formats are single files."""
     folder = tmp_path / "parts"
     args = ["convert", str(csv), "--arch", "gfx942", "--partition-rows", "1000", "--out", str(folder)]
@@ -289,9 +289,7 @@ def test_a_folder_is_replaced_by_force_alone(csv: Path, tmp_path: Path, capsys: 
 
 
 @pytest.mark.parametrize(("to", "file"), [("inductor", "ckh_inductor.py"), ("ck-dispatcher", "MODEL.hpp")])
-def test_an_exported_model_has_nothing_to_convert(
-    to: str, file: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_exported_model_is_refused(to: str, file: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A folder with a model and no choices, and its files, are refused in one line with the reason."""
     model = ROOT / "models" / "grouped_conv_forward_bf16_gfx950"
     folder = tmp_path / "exported"
@@ -306,7 +304,7 @@ def test_an_exported_model_has_nothing_to_convert(
     assert not (tmp_path / "x.parquet").exists()
 
 
-def test_a_folder_of_tables_names_them(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_folder_of_tables_lists_them(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The tables of an export are named; one of them is read back, and trains no model."""
     shapes, out = tmp_path / "a8w8_blockscale_untuned_gemm.csv", tmp_path / "tables"
     shapes.write_text("M,N,K\n16,1536,7168\n")

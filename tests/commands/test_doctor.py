@@ -27,7 +27,7 @@ def report(include: Path, capsys: pytest.CaptureFixture[str]) -> dict[str, objec
     return found
 
 
-def test_headers_are_told_with_what_they_have(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_headers_are_listed_with_their_features(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Interface, version, pipelines and directions, also without a HIP compiler."""
     include = write_templates(tmp_path / "include", Interface.LATE_2025)
     (tmp_path / "CMakeLists.txt").write_text("set(version 1.2.0)\n", encoding="utf-8")
@@ -48,7 +48,7 @@ def test_headers_are_told_with_what_they_have(tmp_path: Path, capsys: pytest.Cap
 
 
 @pytest.mark.slow
-def test_headers_that_nobody_compiled_are_called_not_verified(capsys: pytest.CaptureFixture[str]) -> None:
+def test_untested_headers_are_marked_not_verified(capsys: pytest.CaptureFixture[str]) -> None:
     """Those of the current interface; the text lists the supported features of each operation's kernels."""
     assert report(STUB, capsys)["is_verified"] is False
     assert run(["doctor", "--ck-include", str(STUB)]) == ExitCode.OK
@@ -79,9 +79,7 @@ def test_the_unified_framework_is_named(tmp_path: Path, capsys: pytest.CaptureFi
 
 
 @pytest.mark.parametrize(("arch", "count"), [("gfx1250", 1), ("mi455x", 1), ("gfx942", 0)])
-def test_an_architecture_that_nobody_compiled_for_is_said(
-    arch: str, count: int, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_untested_architecture_is_reported(arch: str, count: int, capsys: pytest.CaptureFixture[str]) -> None:
     """A warning of the report, and a line of each answer, also of the second call for a kind of problem."""
     assert run(["doctor", "--arch", arch, "--json"]) == ExitCode.OK
     warnings = json.loads(capsys.readouterr().out)["warnings"]
@@ -98,7 +96,7 @@ def test_a_folder_without_headers_is_an_error(tmp_path: Path, capsys: pytest.Cap
     expect_error(capsys.readouterr().err, "no-headers", tmp_path)
 
 
-def test_every_model_says_what_it_was_measured_on(capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_model_names_its_device(capsys: pytest.CaptureFixture[str]) -> None:
     """As in `ckh predict`: the device, or the architecture if the data name no device."""
     assert run(["doctor"]) == ExitCode.OK
     rows = [line.split() for line in capsys.readouterr().out.splitlines() if "models/" in line]
@@ -112,7 +110,7 @@ def checks(capsys: pytest.CaptureFixture[str], *options: str) -> dict[str, dict[
     return {one["name"]: one for one in json.loads(capsys.readouterr().out)["checks"]}
 
 
-def test_what_is_found_is_tried(
+def test_detected_tools_are_tried(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Without a GPU and ROCm the C++ compiler and the headers work, and each fault has a remedy and exit code 3."""
@@ -131,7 +129,7 @@ def test_what_is_found_is_tried(
     assert all(bool(one["remedy"]) is not one["ok"] for one in found.values())
 
 
-def test_a_full_disk_is_no_fault_of_a_compiler(
+def test_a_full_disk_is_not_blamed_on_the_compiler(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Its check reports the failed write, with the exit code for that."""

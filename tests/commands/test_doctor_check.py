@@ -140,7 +140,7 @@ def test_a_gpu_that_computes_wrongly_fails_the_check(
     require_no_secrets(found.files, home)
 
 
-def test_without_a_gpu_the_archive_says_so(
+def test_the_archive_reports_a_missing_gpu(
     home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Exit code 3 with the remedy, nothing is compiled, and the archive is written nevertheless."""
@@ -185,7 +185,7 @@ def test_an_emulated_gpu_is_checked(
     assert {tuple(pair["times_ms"]) for pair in found.document["pairs"]} == {(None, None)}
 
 
-def test_options_of_a_check_need_one() -> None:
+def test_check_options_require_check() -> None:
     """Without --check they would have no effect."""
     for options in (["--device", "host"], ["--out", "a.tar.gz"], ["--force"]):
         assert run(["doctor", *options]) == ExitCode.USAGE
@@ -202,7 +202,7 @@ def test_options_of_a_check_need_one() -> None:
         ("gfx942, root", "gfx942, root"),
     ],
 )
-def test_names_are_replaced_as_words(text: str, wanted: str) -> None:
+def test_names_are_replaced_as_whole_words(text: str, wanted: str) -> None:
     """User, host and anyone's home folders, as whole words; longer words that contain a name are unchanged."""
     names = Anonymizer({"USER": USER, "HOSTNAME": f"{HOST}.example.org"})
     assert names.text(text) == wanted

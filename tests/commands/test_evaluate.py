@@ -51,7 +51,7 @@ def data(tmp_path: Path) -> Path:
     return path
 
 
-def test_the_table_tells_the_whole_and_its_parts(model: Path, data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_table_shows_total_and_slices(model: Path, data: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The model's line has the mean and percentiles of a plain loop; baselines, first k and slices follow."""
     assert run(["evaluate", *MEASURED, "--model", str(model), "--data", str(data), "--with-trained"]) == ExitCode.OK
     stdout, stderr = capsys.readouterr()
@@ -112,7 +112,7 @@ def test_the_training_data_are_found(model: Path, data: Path, capsys: pytest.Cap
     assert "nearest training problem" not in capsys.readouterr().out
 
 
-def test_json_holds_everything(model: Path, data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_json_has_every_figure(model: Path, data: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """One document: figures, trained baselines, and the choices, worst first."""
     args = [
         "evaluate",
@@ -138,7 +138,7 @@ def test_json_holds_everything(model: Path, data: Path, capsys: pytest.CaptureFi
     assert (document["rows"], document["failures"]) == (14 * 24, [])
 
 
-def test_parts_change_no_figure(
+def test_slices_change_no_figure(
     model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Rows in random order in two files give the same document read at once and in parts, to the last digit."""
@@ -192,7 +192,7 @@ def test_gates(model: Path, data: Path, capsys: pytest.CaptureFixture[str]) -> N
     assert "all gates passed" not in stderr
 
 
-def test_a_gate_does_not_rest_on_training_data(model: Path, data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_gate_ignores_training_data(model: Path, data: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Training problems are left out, and too few others give no verdict; --with-trained gives a warning."""
     gate = ["--fail-under", "mean_efficiency=0"]
     args = ["evaluate", *MEASURED, "--model", str(model), "--data", str(data), "--json"]
@@ -212,7 +212,7 @@ def test_a_gate_does_not_rest_on_training_data(model: Path, data: Path, capsys: 
     assert "--min-problems needs a gate" in capsys.readouterr().err
 
 
-def test_a_hold_out_that_was_trained_on_is_refused(model: Path, data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_holdout_in_the_training_data_is_refused(model: Path, data: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Also without a gate: evaluation needs new problems, and mixed data are evaluated on those."""
     args = ["evaluate", *MEASURED, "--model", str(model), "--data", str(data), "--json"]
     assert run(args) == ExitCode.BAD_DATA
@@ -226,7 +226,7 @@ def test_a_hold_out_that_was_trained_on_is_refused(model: Path, data: Path, caps
     assert json.loads(capsys.readouterr().out)["efficiency"]["problems"] == 3
 
 
-def test_the_same_layer_at_another_batch_is_apart(
+def test_the_same_layer_at_another_batch_is_held_out(
     model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Problems that differ from training ones only in the batch are a slice, those of other layers another."""
@@ -256,7 +256,7 @@ def test_unstable_data_are_refused(model: Path, tmp_path: Path, capsys: pytest.C
     assert json.loads(capsys.readouterr().out)["unstable"] == pytest.approx(share)
 
 
-def test_the_worst_have_the_command_that_measures_them_again(
+def test_the_worst_choices_have_a_command_to_remeasure_them(
     model: Path, data: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The printed command, run by a shell, writes the problems and plans a bench of them with all kernels."""
@@ -288,7 +288,7 @@ def test_the_worst_have_the_command_that_measures_them_again(
         ("mean_efficiency=95", "out-of-range", "'95'"),
     ],
 )
-def test_gates_that_make_no_sense(
+def test_invalid_gates_are_refused(
     model: Path, data: Path, gate: str, code: str, value: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """They are refused, so that no gate passes by accident."""
@@ -300,7 +300,7 @@ def test_gates_that_make_no_sense(
     expect_error(stderr, code, value)
 
 
-def test_new_problems_are_not_warned_of(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_held_out_problems_give_no_warning(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """There is no warning if no problem was trained on; for training data of baselines, training is expected."""
     frame = measured().frame.assign(N=measured().frame["N"] + 100)
     write_dataset(type(measured())(frame), tmp_path / "new.parquet")
@@ -312,7 +312,7 @@ def test_new_problems_are_not_warned_of(model: Path, tmp_path: Path, capsys: pyt
     assert "nearest training problem" in stdout
 
 
-def test_rows_of_other_directions_are_left_out(model: Path, data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_rows_of_other_directions_are_skipped(model: Path, data: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Mixed data are evaluated on the model's direction, with a note; data without it are an error."""
     other = data.with_name("other.parquet")
     rows = [(problem, kernel, time_ms(problem, kernel)) for problem in problems()[:2] for kernel in kernels()[:4]]
@@ -329,9 +329,7 @@ def test_rows_of_other_directions_are_left_out(model: Path, data: Path, capsys: 
     expect_error(stderr, "model-mismatch", "grouped_conv forward fp32", "grouped_conv bwd_data")
 
 
-def test_a_model_that_does_not_say_what_it_has_seen(
-    model: Path, data: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_model_without_its_training_problems(model: Path, data: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Its own training data are evaluated as if they were new, with a warning that this is unknown."""
     (model / "train_manifest.json").write_text("{}", encoding="utf-8")
     assert run(["evaluate", *MEASURED, "--model", str(model), "--data", str(data)]) == ExitCode.OK
@@ -341,7 +339,7 @@ def test_a_model_that_does_not_say_what_it_has_seen(
     assert stderr.count("[unknown-training-data]") == 1
 
 
-def test_a_model_that_is_missing_or_damaged(model: Path, data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_missing_or_damaged_model(model: Path, data: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Both are reported in one line with exit code 4."""
     assert run(["evaluate", *MEASURED, "--model", str(model / "none"), "--data", str(data)]) == ExitCode.BAD_DATA
     expect_error(capsys.readouterr().err, "no-model", model / "none")
@@ -354,7 +352,7 @@ def test_a_model_that_is_missing_or_damaged(model: Path, data: Path, capsys: pyt
     expect_error(stderr, "damaged-model", model, "rank")
 
 
-def test_amds_recipe_stands_beside(
+def test_amds_baseline_is_shown(
     model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Its efficiency is that of LightGBM on AMD's features and log TFLOPS, fitted here; it needs training data."""

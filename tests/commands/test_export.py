@@ -22,7 +22,7 @@ def model(tmp_path: Path) -> Path:
     return saved(tmp_path / "mine")
 
 
-def test_c_is_written_and_told(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_c_is_written_and_reported(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The folder has everything that a compiler needs, and the report lists its contents."""
     out = tmp_path / "c"
     assert run(["export", "--model", str(model), "--to", "c", "--out", str(out)]) == ExitCode.OK
@@ -51,7 +51,7 @@ def test_text_is_written(model: Path, tmp_path: Path, capsys: pytest.CaptureFixt
     assert "features" in capsys.readouterr().out
 
 
-def test_nothing_is_overwritten_unasked(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_nothing_is_overwritten_without_force(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """An export needs --force to be replaced, as a whole; any other folder is unchanged, even the model's own."""
     out = tmp_path / "out"
     args = ["export", "--model", str(model), "--to", "c", "--out", str(out)]
@@ -87,7 +87,7 @@ def test_nothing_is_overwritten_unasked(model: Path, tmp_path: Path, capsys: pyt
         (["--to", "c", "--model", "missing"], ExitCode.BAD_DATA, "no-model", "missing"),
     ],
 )
-def test_wrong_calls(
+def test_wrong_usage_is_refused(
     model: Path,
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],

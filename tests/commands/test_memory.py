@@ -65,7 +65,7 @@ def least_peaks(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("to", ["parquet", "csv"])
-def test_convert_takes_as_much_for_any_number_of_rows(script: Any, tmp_path: Path, to: str) -> None:
+def test_convert_takes_constant_memory_in_rows(script: Any, tmp_path: Path, to: str) -> None:
     """Three times the rows need the same memory, in any output format."""
     sizes = (SOME_BLOCKS, MORE_BLOCKS)
     for rows in sizes:
@@ -82,7 +82,7 @@ def test_convert_takes_as_much_for_any_number_of_rows(script: Any, tmp_path: Pat
 
 
 @pytest.mark.slow
-def test_convert_takes_as_much_for_a_journal_of_any_length(script: Any, tmp_path: Path) -> None:
+def test_convert_takes_constant_memory_in_journal_length(script: Any, tmp_path: Path) -> None:
     """Three times the rows of a journal need at most a tenth more, of freed memory in fragments; it was 70 % more."""
     for rows in JOURNALS:
         script.write_journal(tmp_path / f"{rows}.jsonl", rows)
@@ -92,7 +92,7 @@ def test_convert_takes_as_much_for_a_journal_of_any_length(script: Any, tmp_path
 
 
 @pytest.mark.slow
-def test_convert_keeps_nothing_of_a_journals_rows(script: Any, tmp_path: Path) -> None:
+def test_convert_keeps_no_journal_rows_in_memory(script: Any, tmp_path: Path) -> None:
     """An additional row of a journal adds next to nothing to the memory in use, in Python, NumPy and Arrow."""
     used = []
     for rows in JOURNALS:
@@ -105,7 +105,7 @@ def test_convert_keeps_nothing_of_a_journals_rows(script: Any, tmp_path: Path) -
 
 
 @pytest.mark.slow
-def test_what_a_row_takes(script: Any, tmp_path: Path) -> None:
+def test_memory_per_row(script: Any, tmp_path: Path) -> None:
     """Four times the rows need no more than a stated number of bytes per additional row, in train and evaluate."""
     few, many = (script.measure(tmp_path, rows, tuple(MOST), QUICK) for rows in (FEW, MANY))
     for command, most in MOST.items():

@@ -116,7 +116,7 @@ def test_json_has_the_complete_kernels(model: Path, capsys: pytest.CaptureFixtur
     assert any(one["ties"] > 1 for one in document["kernels"])
 
 
-def test_speeds_that_do_not_fall_are_explained(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_non_monotonic_speeds_are_explained(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """If the predicted TFLOPS are not in the order of the ranking a line and a JSON field explain it."""
     speeds = [one.tflops or 0 for one in ranked(model)]
     assert speeds != sorted(speeds, reverse=True)
@@ -141,9 +141,7 @@ def test_a_table_of_many_problems_explains_its_speeds(
         assert is_said == lines
 
 
-def test_far_outside_of_the_training_data_no_speed_is_predicted(
-    model: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_no_speed_is_predicted_far_out_of_distribution(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Kernels are ranked, but a size beyond 8 times the model's largest threshold has no time, with the reason."""
     largest = load_model(model).reach["c"]
     inside, outside = int(8 * largest), int(8 * largest) + 1
@@ -177,7 +175,7 @@ def test_far_outside_of_the_training_data_no_speed_is_predicted(
         ("--z 1 --stride 1x2x2", "3d_n1_c64_k64_g1_i8x28x28_f1x3x3_s1x2x2_p0x1x1_d1x1x1"),
     ],
 )
-def test_what_is_left_out_has_defaults(
+def test_omitted_options_have_defaults(
     model: Path, args: str, problem: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """K is C, width is height, padding keeps the size, and a depth implies 3D."""
@@ -242,7 +240,7 @@ def test_many_problems_have_one_ranking_each(
         ("--problems resnet50 --c 64", "conflicting-options", ["--c", "--problems"]),
     ],
 )
-def test_what_makes_no_sense_is_refused(
+def test_invalid_input_is_refused(
     model: Path, args: str, code: str, values: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The error is one line, with the exit code of wrong usage."""
@@ -251,7 +249,7 @@ def test_what_makes_no_sense_is_refused(
 
 
 @pytest.mark.parametrize("args", ["--c many", "--ndim 4", "--top 0", "--variant sideways", "--c 1.5"])
-def test_options_of_the_wrong_type(model: Path, args: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_option_values_of_the_wrong_type(model: Path, args: str, capsys: pytest.CaptureFixture[str]) -> None:
     """An invalid value of an option is wrong usage, too."""
     assert run(["predict", *args.split()]) == ExitCode.USAGE
     stdout, stderr = capsys.readouterr()
@@ -259,7 +257,7 @@ def test_options_of_the_wrong_type(model: Path, args: str, capsys: pytest.Captur
     assert args.split(maxsplit=1)[0] in stderr
 
 
-def test_no_model_fits(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_no_matching_model(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The existing models are named; those of another architecture are not used if measurements are required."""
     amd_model(tmp_path / "models" / "bwd_data", NAMES_83)
     there = "grouped_conv bwd_data bf16 on gfx950, grouped_conv forward fp32 on host"
@@ -269,7 +267,7 @@ def test_no_model_fits(model: Path, tmp_path: Path, capsys: pytest.CaptureFixtur
     expect_error(error, "no-model", there)
 
 
-def test_other_models_that_fit_are_named(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_other_matching_models_are_named(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """They are below the model in the table, and in JSON; a model named with --model has no others."""
     shipped = saved(tmp_path / "shipped" / "models" / "zwei")
     assert run(["predict"]) == ExitCode.OK
@@ -338,7 +336,7 @@ def test_a_missing_model_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[
     expect_error(fails(capsys, ExitCode.BAD_DATA, "--model", str(folder)), "no-model", folder)
 
 
-def test_predicting_imports_numpy_alone(model: Path) -> None:
+def test_predict_imports_only_numpy(model: Path) -> None:
     """In a separate process, no heavy library is loaded for a prediction."""
     code = f"""
 import sys

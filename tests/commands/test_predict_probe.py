@@ -36,7 +36,7 @@ def predict(capsys: pytest.CaptureFixture[str], *args: str) -> dict[str, Any]:
     return document
 
 
-def test_probing_measures_the_first_choices_and_the_next_call_knows(
+def test_probe_measures_the_top_candidates_and_stores_them(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Two kernels are compiled and timed here; later they come first, by their times, and nothing is measured."""

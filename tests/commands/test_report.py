@@ -41,7 +41,7 @@ def data() -> str:
     return "data.parquet"
 
 
-def test_a_home_that_cannot_be_written_is_no_matter(data: str) -> None:
+def test_an_unwritable_home_is_no_error(data: str) -> None:
     """Matplotlib keeps its own cache there, and would print long warnings."""
     environment = {**os.environ, "HOME": "/proc/1/none", "MPLCONFIGDIR": ""}
     command = [sys.executable, "-m", "ckh", "report", data, "--out", "page.html"]
@@ -145,7 +145,7 @@ def test_a_search(capsys: pytest.CaptureFixture[str]) -> None:
     assert re.search(rf"best of {len(found)}\D*{best}\D", text)
 
 
-def test_a_run_is_watched_until_it_ends(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_run_is_watched_until_its_end(capsys: pytest.CaptureFixture[str]) -> None:
     """The page is rewritten as rows arrive, reloads itself, and is final when the run ends."""
     writer = start("run")
     writer.add(*rows(6))
@@ -220,7 +220,7 @@ def test_models(data: str, capsys: pytest.CaptureFixture[str]) -> None:
         (["data.parquet", "--out", "data.parquet", "--force"], "unsafe-output", "data.parquet"),
     ],
 )
-def test_what_does_not_go_is_said(
+def test_unsupported_input_is_refused(
     args: list[str], code: str, value: str, data: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The error is one line, before anything is written."""
@@ -239,7 +239,7 @@ def test_without_matplotlib_the_extra_is_named(
     expect_error(capsys.readouterr().err, "not-installed", "ckh[report]")
 
 
-def test_an_empty_folder_is_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_empty_folder_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     """A folder that is neither run, model nor dataset is bad data."""
     Path("empty").mkdir()
     assert run(["report", "empty"]) == ExitCode.BAD_DATA

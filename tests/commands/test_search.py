@@ -88,7 +88,7 @@ def measured(out: str = "run") -> list[ResultRow]:
     return [row for row in read_journal(Path(out)).rows if not row.remeasured]
 
 
-def test_a_model_alone_finds_the_best_of_all(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_model_search_finds_the_best_kernel(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The best is at least as good as predict's; all listed kernels are legal; nothing is written."""
     found = document(capsys, *SMALL, "--top", "60")
     assert run(["predict", *SMALL, "--top", "1", "--json"]) == ExitCode.OK
@@ -117,7 +117,7 @@ def test_the_table_has_the_best_kernels(model: Path, capsys: pytest.CaptureFixtu
     expect_values(out, found["space"]["distinct"])
 
 
-def test_a_search_says_what_its_speeds_are(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_search_describes_its_speeds(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """As in predict: speeds that do not fall with the ranking, and none far outside of the training data."""
     for args, is_far in ((SMALL, False), (["--c", "8000000", "--k", "8"], True)):
         found = document(capsys, *args, "--top", "60")
@@ -135,7 +135,7 @@ def test_a_search_says_what_its_speeds_are(model: Path, capsys: pytest.CaptureFi
 @pytest.mark.parametrize(
     "option", ["--strategy local", "--evaluations 9", "--seed 1", "--budget 10m", "--out run", "--cold", "--measure"]
 )
-def test_options_of_measuring_name_its_command(model: Path, option: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_measuring_options_name_their_command(model: Path, option: str, capsys: pytest.CaptureFixture[str]) -> None:
     """A model scores everything: the hint names the command with the option, also for the earlier --measure."""
     error = fails(capsys, ExitCode.USAGE, *SMALL, *option.split())
     expect_error(error, "inapplicable-option", option.split(maxsplit=1)[0], "ckh search measure")
@@ -151,7 +151,7 @@ def test_options_of_measuring_name_its_command(model: Path, option: str, capsys:
         ("measure --gpu 1", "--gpus"),
     ],
 )
-def test_earlier_spellings_name_those_of_today(args: str, now: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_old_option_names_suggest_the_new_ones(args: str, now: str, capsys: pytest.CaptureFixture[str]) -> None:
     """One line has the new spelling."""
     assert now in fails(capsys, ExitCode.USAGE, *args.split())
 
@@ -162,7 +162,7 @@ def test_options_of_a_subcommand_come_after_it(option: str, capsys: pytest.Captu
     expect_error(fails(capsys, ExitCode.USAGE, *option.split(), "measure"), "usage", "ckh search measure")
 
 
-def test_no_model_means_measuring(capsys: pytest.CaptureFixture[str]) -> None:
+def test_without_a_model_search_measures(capsys: pytest.CaptureFixture[str]) -> None:
     """The hint names the command that needs no model."""
     assert run(["search", *GEMM]) == ExitCode.BAD_DATA
     err = capsys.readouterr().err
@@ -217,7 +217,7 @@ def test_a_gemm_is_measured_without_a_model(capsys: pytest.CaptureFixture[str]) 
     assert run(["convert", "run", "--out", "run.parquet"]) == ExitCode.OK
 
 
-def test_failures_cost_as_much(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failures_count_against_the_budget(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     """If kernels do not compile there are as many rows as evaluations, and the exit code of no kernel."""
     failing = Path("cxx")
     simplest = '*--version*) echo "cxx 1.0";; */least.cpp*) exec g++ "$@";;'
@@ -233,7 +233,7 @@ def test_failures_cost_as_much(capsys: pytest.CaptureFixture[str], monkeypatch: 
     assert len(measured()) == 3
 
 
-def test_what_another_search_wrote_meanwhile_is_kept(
+def test_rows_of_a_concurrent_search_are_kept(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A folder that was empty when the search began, but is not when it would measure, is refused and unchanged."""
@@ -269,7 +269,7 @@ def test_an_interrupted_search_keeps_its_rows(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("jobs", [1, 3])
-def test_kernels_that_will_follow_are_compiled_together(
+def test_upcoming_kernels_are_compiled_together(
     jobs: int, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Three compilers get the requested kernel and the next two, one gets each alone; the same kernels are measured."""
@@ -289,7 +289,7 @@ def test_kernels_that_will_follow_are_compiled_together(
 
 
 @pytest.mark.slow
-def test_time_ends_a_search(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_time_budget_ends_a_search(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     """When the time is used up, the search ends, the best are still compared, and the code is 0."""
     measure = Measurer.measure
     done: list[ResultRow] = []
@@ -317,13 +317,13 @@ def test_time_ends_a_search(capsys: pytest.CaptureFixture[str], monkeypatch: pyt
     assert read_journal(Path("run")).ends[-1].reason == "budget"
 
 
-def test_no_time_at_all(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_zero_time_budget(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     """A search that ends before its first measurement reports it, with the exit code of no kernel."""
     assert run(["search", "measure", *SMALL, "--budget", "0.000001s", "--out", "run"]) == ExitCode.NO_KERNEL
     expect_error(capsys.readouterr().err, "not-measured")
 
 
-def test_a_run_is_not_written_over(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_run_is_not_overwritten(capsys: pytest.CaptureFixture[str]) -> None:
     """A folder with a foreign journal is wrong usage, and unchanged."""
     Path("run").mkdir()
     Path("run/journal.jsonl").write_text("{}\n", encoding="utf-8")
@@ -352,7 +352,7 @@ def test_a_run_is_not_written_over(capsys: pytest.CaptureFixture[str]) -> None:
         ("measure --dtype fp16", ExitCode.NO_KERNEL, "no-kernel", ["host"]),
     ],
 )
-def test_what_makes_no_sense_is_refused(
+def test_invalid_input_is_refused(
     args: str, exit_code: ExitCode, code: str, values: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Each is an error with its exit code, and nothing is written."""
@@ -360,7 +360,7 @@ def test_what_makes_no_sense_is_refused(
 
 
 @pytest.mark.parametrize("args", ["--evaluations 0", "--top 0", "--strategy best", "--seed -1", "--device cuda"])
-def test_options_of_the_wrong_type(args: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_option_values_of_the_wrong_type(args: str, capsys: pytest.CaptureFixture[str]) -> None:
     """An invalid value of an option is wrong usage, too."""
     assert run(["search", "measure", *args.split()]) == ExitCode.USAGE
     stdout, stderr = capsys.readouterr()

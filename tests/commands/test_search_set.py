@@ -37,7 +37,7 @@ def document(capsys: pytest.CaptureFixture[str], *args: str) -> dict[str, Any]:
     return parsed
 
 
-def test_a_set_keeps_what_its_figures_say(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_set_reaches_its_stated_figures(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Mean and worst efficiency are those of the best of its kernels on each measured problem."""
     found = document(capsys, "search", "set", "--size", "50", "--keep", "0.97", "--data", str(data))
     frame = measured().frame
@@ -51,7 +51,7 @@ def test_a_set_keeps_what_its_figures_say(data: Path, capsys: pytest.CaptureFixt
     assert [step["kernels"] for step in found["curve"]] == [*range(1, len(found["curve"]) + 1)]
 
 
-def test_the_registry_of_a_set_limits_what_follows(
+def test_the_registry_of_a_set_limits_later_commands(
     data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """`predict` ranks only those kernels, in the order among all; `export` and `bench` use no others."""
@@ -81,7 +81,7 @@ def test_the_registry_of_a_set_limits_what_follows(
         (["--size", "3", "--data", "DATA", "--write-registry", "DATA", "--force"], "unsafe-output", ".parquet"),
     ],
 )
-def test_what_cannot_be_meant_is_refused(
+def test_contradictory_options_are_refused(
     args: list[str], code: str, value: str, data: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """It is one error, and the data are unchanged."""

@@ -30,7 +30,7 @@ def document(capsys: pytest.CaptureFixture[str], *args: str) -> dict[str, Any]:
     return found
 
 
-def test_csv_where_nobody_looks(capsys: pytest.CaptureFixture[str]) -> None:
+def test_piped_output_is_csv(capsys: pytest.CaptureFixture[str]) -> None:
     """Without a terminal the list is CSV with count, layers and the columns that identify a problem."""
     assert run(["shapes", *LLAMA]) == ExitCode.OK
     lines = capsys.readouterr().out.splitlines()
@@ -47,7 +47,7 @@ def test_document(capsys: pytest.CaptureFixture[str]) -> None:
     assert found["problems"][2]["share"] == pytest.approx(80 * 7168 * 8 / weights)
 
 
-def test_a_written_list_is_read_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_written_list_is_read_back(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A list with GEMMs, AITER's GEMMs and experts gives the same problems, counts and layers."""
     out = tmp_path / "shapes.csv"
     assert run(["shapes", "deepseek-v3", "--tp", "8", "--tokens", "1,64", "--out", str(out)]) == ExitCode.OK
@@ -118,9 +118,7 @@ def test_pipes_are_read_once(
     ],
     ids=("gzip", "binary", "lines", "half"),
 )
-def test_formats_that_are_not_read(
-    content: bytes, code: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_unsupported_formats(content: bytes, code: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Packed and binary files, JSON logs without shapes and truncated JSON documents are refused."""
     path = tmp_path / "some.log"
     path.write_bytes(content)
@@ -150,7 +148,7 @@ def test_export_reads_a_model(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     assert sum(len(lines) - 1 for lines in rows) == 4 * 6
 
 
-def test_golden_choices_of_a_log(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_golden_choices_from_a_log(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Golden choices are created for a log's convolutions."""
     golden = tmp_path / "golden.json"
     log = str(FILES / "miopen.log")

@@ -43,7 +43,7 @@ def data(tmp_path: Path) -> Path:
 
 
 @pytest.mark.slow
-def test_a_model_is_trained_and_judged(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_model_is_trained_and_evaluated(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """There is a line for each target and the next command; the model has the requested targets, and no other files."""
     out = data.with_name("model")
     assert run(["train", "--data", str(data), "--out", str(out), "--seed", "7", *SMALL]) == ExitCode.OK
@@ -59,7 +59,7 @@ def test_a_model_is_trained_and_judged(data: Path, capsys: pytest.CaptureFixture
     assert {path.name for path in out.glob("model_*")} == {"model_tflops.lgbm.gz", "model_rank.lgbm.gz"}
 
 
-def test_of_many_rows_some_problems_are_learned(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_problems_are_sampled_from_many_rows(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Whole problems are sampled by the seed, which is reported and recorded in the manifest."""
     out = data.with_name("model")
     assert run(["train", "--data", str(data), "--out", str(out), "--sample", "130", *SMALL]) == ExitCode.OK
@@ -70,7 +70,7 @@ def test_of_many_rows_some_problems_are_learned(data: Path, capsys: pytest.Captu
     assert manifest["ckh"]["drawn_from"] == {"rows": 336, "problems": 14}
 
 
-def test_json_is_what_the_folds_measured(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_json_has_the_figures_of_the_folds(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The document has the numbers of the written files."""
     out = data.with_name("model")
     assert run(["train", str(data), "--out", str(out), "--rank", "lambdarank", "--json", *SMALL]) == ExitCode.OK
@@ -115,7 +115,7 @@ def test_only_force_replaces_a_model(data: Path, tmp_path: Path, capsys: pytest.
 
 
 @pytest.mark.parametrize("force", [[], ["--force"]])
-def test_what_is_no_model_is_never_replaced(data: Path, force: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_only_models_are_replaced(data: Path, force: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     """Other folders and files are unchanged, even with --force."""
     folder = data.with_name("thesis")
     folder.mkdir()
@@ -127,7 +127,7 @@ def test_what_is_no_model_is_never_replaced(data: Path, force: list[str], capsys
 
 
 @pytest.mark.parametrize("damage", ["missing", "empty", "cut", "text", "folder"])
-def test_data_that_cannot_be_read(data: Path, damage: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_unreadable_data(data: Path, damage: str, capsys: pytest.CaptureFixture[str]) -> None:
     """The error names the file, nothing is printed on stdout and nothing written."""
     content = data.read_bytes()
     data.unlink()
@@ -160,7 +160,7 @@ def test_data_that_cannot_be_read(data: Path, damage: str, capsys: pytest.Captur
         (["--mine", "1", "--folds", "0"], "missing-option", "mined"),
     ],
 )
-def test_options_that_make_no_sense(
+def test_invalid_options_are_refused(
     data: Path, args: list[str], code: str, value: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Wrong usage is an error before training."""
@@ -180,7 +180,7 @@ def test_too_few_folds_are_refused_before_data_are_read(
     expect_error(capsys.readouterr().err, "out-of-range", f"--folds {folds}")
 
 
-def test_an_interrupted_training_says_what_is_kept(
+def test_an_interrupted_training_reports_what_is_kept(
     data: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Only the previous contents; threads sleep while waiting unless the user requests otherwise."""
@@ -211,7 +211,7 @@ def test_nothing_to_train_on(tmp_path: Path, capsys: pytest.CaptureFixture[str])
 @pytest.mark.parametrize(
     ("damage", "code", "value"), [("one row", "few-problems", "1"), ("no tflops", "bad-column", "tflops")]
 )
-def test_data_that_nothing_can_be_learned_from(
+def test_data_without_a_choice(
     tmp_path: Path, damage: str, code: str, value: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """One row, and rows without TFLOPS, are refused in one line; no model is written."""
@@ -244,7 +244,7 @@ def test_data_of_an_unknown_operation(tmp_path: Path) -> None:
         write_dataset(type(data)(data.frame.assign(op_type="pooling")), tmp_path / "data.parquet")
 
 
-def test_too_few_problems_are_warned_of(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_too_few_problems_give_a_warning(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Two problems train a model without validation, which gives a warning."""
     data = measured()
     write_dataset(data.select(data.problem_ids < 2), tmp_path / "data.parquet")
@@ -255,7 +255,7 @@ def test_too_few_problems_are_warned_of(tmp_path: Path, capsys: pytest.CaptureFi
     assert ["tflops", "5", "-", "-", "-", "-"] in [line.split() for line in stdout.splitlines()]
 
 
-def test_a_model_is_continued(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_model_is_warm_started(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Trees are added to a model's own targets; the held-out results are in the document."""
     few, out = data.with_name("few.parquet"), data.with_name("model")
     write_dataset(measured().select(measured().problem_ids < 4), few)
@@ -282,7 +282,7 @@ def test_a_model_is_continued(data: Path, capsys: pytest.CaptureFixture[str]) ->
 
 
 @pytest.mark.slow
-def test_a_continued_model_knows_the_kernels_of_both(data: Path) -> None:
+def test_a_warm_started_model_knows_both_kernel_sets(data: Path) -> None:
     """Its candidates are those of its start or the new data; all if the start does not state them."""
     tiles = ["tile_m", "tile_n", "tile_k"]
     frame = measured().frame
@@ -302,7 +302,7 @@ def test_a_continued_model_knows_the_kernels_of_both(data: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_model_is_compared_with_what_answers_today(
+def test_a_model_is_compared_with_the_current_one(
     data: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Held-out choices are compared with those of predict's current model, on problems that it does not know."""
@@ -342,7 +342,7 @@ def test_a_model_is_compared_with_what_answers_today(
 
 
 @pytest.mark.slow
-def test_nothing_is_said_of_a_model_that_saw_it_all(
+def test_no_comparison_with_a_model_trained_on_the_same_data(
     data: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A model trained on these problems on this device is not compared; on another device it is."""
@@ -361,7 +361,7 @@ def test_nothing_is_said_of_a_model_that_saw_it_all(
     assert (said[1]["validation"]["problems"], said[1]["validation"]["seen"]) == (14, 14)
 
 
-def test_a_worse_model_is_warned_of(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_worse_model_gives_a_warning(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Trees trained on shuffled times make a model worse, which gives a warning with both efficiencies."""
     start, bad = saved(data.with_name("start")), data.with_name("bad.parquet")
     frame = measured().frame.copy()
@@ -383,7 +383,7 @@ def test_a_worse_model_is_warned_of(data: Path, capsys: pytest.CaptureFixture[st
     expect_warning(capsys.readouterr().err, "not-compared")
 
 
-def test_a_start_that_does_not_fit(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_incompatible_warm_start(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Differences are reported in one line, and nothing is written; an invalid start is bad data."""
     start, out = saved(data.with_name("start")), data.with_name("model")
     args = ["train", str(data), "--out", str(out), "--warm-start"]
@@ -417,7 +417,7 @@ def test_settings_are_tuned(data: Path, capsys: pytest.CaptureFixture[str]) -> N
     expect_values(text, f"round {document['mining']['kept']}")
 
 
-def test_the_nearest_model_is_found_and_continued(
+def test_the_nearest_model_is_warm_started(
     data: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """`--warm-start nearest` adds trees to the model that would answer for the data, and names it."""

@@ -27,7 +27,7 @@ def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.slow
-def test_shipped_data_are_trained_on_where_nothing_was_measured(capsys: pytest.CaptureFixture[str]) -> None:
+def test_without_measurements_shipped_data_are_used(capsys: pytest.CaptureFixture[str]) -> None:
     """The output names the data, without hold-outs, and the folder, which has the shipped model's name."""
     assert run(["train", "--op", "grouped_conv", "--trees", "5", "--folds", "0"]) == ExitCode.OK
     model = Path("mine", "models", "grouped_conv_forward_fp32_host").resolve()
@@ -36,7 +36,7 @@ def test_shipped_data_are_trained_on_where_nothing_was_measured(capsys: pytest.C
     assert (model / "feature_spec.json").is_file()
 
 
-def test_complete_runs_go_before_shipped_data(capsys: pytest.CaptureFixture[str]) -> None:
+def test_complete_runs_take_precedence_over_shipped_data(capsys: pytest.CaptureFixture[str]) -> None:
     """The newest is named; a run without an end in its journal is not used."""
     Path("p.csv").write_text(SIZES)
     assert run(["bench", "--problems", "p.csv", "--kernels", "sample:4", "--out", "runs/a", "--samples", "1"]) == 0
@@ -49,7 +49,7 @@ def test_complete_runs_go_before_shipped_data(capsys: pytest.CaptureFixture[str]
     assert defaults._measured("grouped_conv", None) is None
 
 
-def test_nothing_to_train_on_is_said(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_to_train_on_is_reported(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     """Without measured or shipped data for the GPU, one line has a remedy, and nothing is written."""
     monkeypatch.setattr(defaults, "default_arch", lambda: "gfx1201")
     assert run(["train", "--op", "grouped_conv"]) == ExitCode.USAGE
@@ -58,7 +58,9 @@ def test_nothing_to_train_on_is_said(capsys: pytest.CaptureFixture[str], monkeyp
     assert not Path("mine").exists()
 
 
-def test_the_countdown_is_for_terminals(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_countdown_is_shown_only_at_terminals(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """At a terminal it is a line that is erased at the end; otherwise there is no waiting."""
     waited: list[int] = []
     monkeypatch.setattr(time, "sleep", waited.append)

@@ -77,7 +77,7 @@ def test_a_dry_run_prints_the_steps(shapes: Path, tmp_path: Path, capfd: pytest.
         (["--op", "gemm_universl"], "unknown-op"),
     ],
 )
-def test_wrong_options_make_no_folder(
+def test_wrong_options_create_no_folder(
     options: list[str], code: str, shapes: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """They are refused before any step."""
@@ -87,9 +87,7 @@ def test_wrong_options_make_no_folder(
     assert not out.exists()
 
 
-def test_a_folder_of_something_else_is_left_alone(
-    shapes: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_foreign_folder_is_left_untouched(shapes: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Even with --force."""
     out = tmp_path / "mine"
     out.mkdir()

@@ -101,7 +101,7 @@ def test_the_oracle_gives_the_verdict(model: Path, data: Path, capsys: pytest.Ca
 
 
 @pytest.mark.parametrize("command", ["oracle", "compare"])
-def test_what_a_model_was_trained_on_gives_no_verdict(
+def test_training_data_give_no_verdict(
     command: str, data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Neither PASS nor a failed gate: the data say nothing about new problems."""
@@ -116,9 +116,7 @@ def test_what_a_model_was_trained_on_gives_no_verdict(
     assert "PASS" not in stderr
 
 
-def test_problems_that_were_held_out_give_the_verdict(
-    data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_held_out_problems_give_the_verdict(data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Of mixed data only the new problems are evaluated, at least as many as --min-problems."""
     path = saved(tmp_path / "partly") / "train_manifest.json"
     document = json.loads(path.read_text(encoding="utf-8"))
@@ -156,7 +154,7 @@ def test_a_single_row_gives_no_verdict(model: Path, tmp_path: Path, capsys: pyte
     expect_error(stderr, "few-problems", 0)
 
 
-def test_what_cannot_be_known_is_said(model: Path, data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_unknown_figures_are_reported(model: Path, data: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A manifest without the problems gives a verdict with a warning."""
     args = [
         "validate",
@@ -177,7 +175,7 @@ def test_what_cannot_be_known_is_said(model: Path, data: Path, capsys: pytest.Ca
     assert stderr.splitlines()[-1] == "PASS"
 
 
-def test_the_tenth_percentile_is_a_gate_of_its_own(
+def test_the_tenth_percentile_is_a_separate_gate(
     opposite: Path, data: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A model that chooses the worst fails on both gates by default, and passes without requirements."""
@@ -200,7 +198,7 @@ def test_the_tenth_percentile_is_a_gate_of_its_own(
         ["--on-device", "--timeout", "soon"],
     ],
 )
-def test_options_that_make_no_sense(
+def test_invalid_options_are_refused(
     model: Path, data: Path, args: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     """They are refused before any measurement."""
@@ -290,7 +288,7 @@ def test_missing_models_are_named(data: Path, command: str, capsys: pytest.Captu
 
 
 @pytest.mark.slow
-def test_choices_are_measured_again_on_the_device(
+def test_choices_are_remeasured_on_the_device(
     model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Two tiny problems of the host: oracle and two choices are compiled, run and compared."""

@@ -37,7 +37,7 @@ def test_a_wrong_direction_is_refused(capsys: pytest.CaptureFixture[str]) -> Non
     assert "unknown direction 'sideways'" in capsys.readouterr().err
 
 
-def test_without_a_gpu_only_compiling_is_possible(
+def test_without_a_gpu_kernels_are_only_compiled(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Running on an absent architecture ends with exit code 3 and the reason."""

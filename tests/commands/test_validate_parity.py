@@ -57,7 +57,7 @@ def layers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @needs_compiler
 @pytest.mark.slow
 @pytest.mark.parametrize("embed", [[], ["--embed"]])
-def test_a_broken_c_export_is_found(layers: Path, embed: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_broken_c_export_is_detected(layers: Path, embed: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     """Fresh and existing C pick as ckh does; with an export that names kernels wrongly every pick differs."""
     call = ("--problems", layers, "--model", "model", "--consumer", "c")
     code, document = compared(capsys, *call)
@@ -88,7 +88,7 @@ MOVED = f"""{NAMED}
 
 @needs_compiler
 @pytest.mark.slow
-def test_a_broken_dispatcher_export_is_found(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_broken_dispatcher_export_is_detected(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """AMD's dispatcher selects ckh's first kernels; with a header that lists them backwards it selects others."""
     path = tmp_path / "layers.csv"
     path.write_text("N,C,K,Hi,Wi,Y,X,pad_h,pad_w\n4,64,128,56,56,3,3,1,1\n8,256,512,28,28,1,1,0,0\n")
@@ -141,7 +141,7 @@ def edit_cells(path: Path, name: str, value: str, row: int = 0) -> None:
         ("q_dtype_w", "torch.int8", "no row"),
     ],
 )
-def test_a_broken_aiter_table_is_found(
+def test_a_broken_aiter_table_is_detected(
     name: str, value: str, consumer: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A row with another kernel, split or key differs from ckh's pick; the other rows, one padded to M, agree."""
@@ -171,7 +171,7 @@ def test_aiter_finds_padded_rows(tmp_path: Path, capsys: pytest.CaptureFixture[s
     assert only(document)["differences"][0]["consumer"].endswith("_splitk7")
 
 
-def test_a_broken_table_of_mixtures_is_found(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_broken_moe_table_is_detected(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Tokens are looked up with AITER's padding; the row of 64 with another kernel is wrong for 64 tokens only."""
     path, out = tmp_path / "untuned_fmoe.csv", tmp_path / "out"
     names = "token,model_dim,inter_dim,expert,topk,act_type,dtype,q_dtype_a,q_dtype_w,q_type,use_g1u1,doweight_stage1"
@@ -238,7 +238,7 @@ def torch(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setitem(sys.modules, name, made)
 
 
-def test_a_broken_hook_is_found(
+def test_a_broken_hook_is_detected(
     torch: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The first instance is ckh's first of Inductor's kernels; with a hook that puts them last it is another."""
@@ -273,7 +273,7 @@ def test_a_broken_hook_is_found(
     ]
 
 
-def test_what_cannot_be_tried_is_not_equal(
+def test_untestable_exports_are_not_reported_equal(
     layers: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Without a compiler nothing was compared: exit code 3, a line with the reason, and no verdict of equality."""

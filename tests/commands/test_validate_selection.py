@@ -53,7 +53,7 @@ def other_kernel(but: str) -> str:
     return next(name for one in kernels() if (name := kernel_name(one)) != but)
 
 
-def test_golden_choices_are_those_of_predict(golden: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_golden_choices_match_predict(golden: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The file has the first choices of `ckh predict`, and an immediate comparison passes."""
     kept = json.loads(golden.read_text(encoding="utf-8"))
     assert (kept["schema"], kept["op"], kept["arch"]) == ("ckh.selection", "grouped_conv", "host")
@@ -76,7 +76,7 @@ def test_golden_choices_are_those_of_predict(golden: Path, capsys: pytest.Captur
         (1.021, ["--max-loss", "0.03"], ExitCode.OK),
     ],
 )
-def test_a_change_is_worth_what_was_measured(
+def test_a_change_is_rated_by_measurements(
     golden: Path, now_ms: float, options: list[str], code: ExitCode, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Slower by at most 2 %, or the given limit, passes; times are those of the data."""
@@ -114,7 +114,7 @@ def test_a_change_that_failed_is_refused(golden: Path, capsys: pytest.CaptureFix
     assert run([*args, "--force"]) == ExitCode.GATE_FAILED
 
 
-def test_what_nobody_measured_fails_unless_allowed(golden: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_unmeasured_changes_fail_unless_allowed(golden: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Without a time of both kernels a change cannot be evaluated."""
     name = LIST[0].canonical()
     edit(golden, lambda document: document["kernels"].update({name: other_kernel(document["kernels"][name])}))
@@ -152,7 +152,7 @@ def test_changes_are_accepted_with_force(golden: Path) -> None:
         ("nonsense", "bad-json"),
     ],
 )
-def test_another_file_is_none(golden: Path, text: str, code: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_wrong_file_is_refused(golden: Path, text: str, code: str, capsys: pytest.CaptureFixture[str]) -> None:
     """Another kind of file is named, and not replaced even with --force."""
     golden.write_text(text, encoding="utf-8")
     assert run(["validate", "selection", "golden.json"]) == ExitCode.BAD_DATA
@@ -165,7 +165,7 @@ def test_another_file_is_none(golden: Path, text: str, code: str, capsys: pytest
     "args",
     [["--create"], ["--problems", "list.txt"], ["--data", "a.parquet", "--on-device"], ["--create", "--on-device"]],
 )
-def test_options_that_do_not_go_together(args: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_conflicting_options_are_refused(args: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """They are refused before anything is read."""
     monkeypatch.chdir(tmp_path)
     assert run(["validate", "selection", "golden.json", *args]) == ExitCode.USAGE

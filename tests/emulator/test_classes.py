@@ -76,7 +76,7 @@ def test_the_sample() -> None:
     assert sum("," in one.kernel_class for one in chosen) > len(chosen) // 3
 
 
-def test_the_record_names_kernels_of_its_classes() -> None:
+def test_the_record_names_its_kernels() -> None:
     """Each kernel of the record parses, belongs to its class, and stands once."""
     found = executed_classes()
     assert len({(one.op, one.arch, one.kernel_class) for one in found}) == len(found)
@@ -90,7 +90,7 @@ def test_the_record_names_kernels_of_its_classes() -> None:
     assert record_text(list(found)) == record_text(sorted(found))
 
 
-def test_what_was_never_executed_is_said() -> None:
+def test_never_executed_classes_are_reported() -> None:
     """A kernel of a recorded class was executed on its architecture, and on no other."""
     one = VERIFIED[0]
     kernel = operation(one.op).kernels.parse(one.kernel)

@@ -27,7 +27,7 @@ def without_first(kernel: list[str], beginning: str) -> list[str]:
 
 
 @pytest.mark.parametrize("kept", KEPT, ids=lambda kept: kept.file)
-def test_each_kernel_is_damaged(kept: Kept, library: EmulatorLibrary) -> None:
+def test_each_damaged_kernel_is_detected(kept: Kept, library: EmulatorLibrary) -> None:
     """Each kernel loses its own first matrix instruction, also where several begin with the same bytes."""
     content = kept.library()
     before = names(content, kept, library)

@@ -34,13 +34,13 @@ def test_operands_that_do_not_exist_are_refused(wave: Wave, words: Sequence[int]
 
 
 @pytest.mark.parametrize("cut", [2, 3])
-def test_an_instruction_that_is_cut_off_is_refused(wave: Wave, cut: int) -> None:
+def test_a_truncated_instruction_is_refused(wave: Wave, cut: int) -> None:
     """Where the program ends within an instruction, nothing behind its end is read as a part of it."""
     with pytest.raises(WaveError, match="no instruction"):
         wave.run("v_mul_lo_u32 v6, v0, v2", "s_nop 0", cut=cut)
 
 
-def test_a_cut_off_instruction_is_as_long_as_what_is_there(library: EmulatorLibrary) -> None:
+def test_a_truncated_instruction_has_the_remaining_length(library: EmulatorLibrary) -> None:
     """The decoder names it, and says of how many words it is that are there."""
     words = (ctypes.c_uint32 * 2)(*vop3(649, 8, V0, 8))
     assert library.instruction(ctypes.addressof(words), 2) == ("v_readlane_b32", 2)
@@ -65,7 +65,7 @@ def test_a_loop_with_a_barrier_ends(wave: Wave) -> None:
         wave.run((0xBF8A0000, 0xBF82FFFE), threads=128)  # s_barrier; s_branch to it
 
 
-def test_the_limit_is_of_all_instructions(wave: Wave) -> None:
+def test_the_limit_counts_all_instructions(wave: Wave) -> None:
     """Programs of up to so many instructions run, however many barriers are among them."""
     assert wave.run(*["s_barrier", "s_nop 0"] * 499, "s_nop 0").sgprs[128] == 0
     with pytest.raises(WaveError, match="stopped with 3"):
@@ -131,7 +131,7 @@ def test_damaged_code_objects_are_refused(old: bytes, new: bytes, message: str) 
         CodeObject(elf.replace(old, new))
 
 
-def test_a_bundle_that_is_cut_off() -> None:
+def test_a_truncated_bundle() -> None:
     """A bundle that says more bytes than are mapped behind it is refused before any is read."""
     library = KEPT[0].library()
     start = library.index(BUNDLE_MAGIC)

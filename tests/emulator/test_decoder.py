@@ -55,7 +55,7 @@ def disassembled(elf: Path, arch: str) -> dict[int, tuple[str, int]]:
 
 
 @pytest.mark.parametrize("arch", ["gfx942", "gfx950"])
-def test_what_the_assembler_wrote_is_read(library: EmulatorLibrary, arch: str) -> None:
+def test_assembler_output_is_decoded(library: EmulatorLibrary, arch: str) -> None:
     """Each instruction that LLVM's assembler translated has its name and length."""
     for text, words in assembled(arch).items():
         code = (ctypes.c_uint32 * len(words))(*words)

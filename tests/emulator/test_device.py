@@ -62,7 +62,7 @@ def test_a_run_is_verified_and_has_no_times(bench: list[str], capsys: pytest.Cap
     assert {(row.status, row.latency_ms, row.samples_ns) for row in journal.rows} == {(Status.VERIFIED, None, ())}
 
 
-def test_no_dataset_takes_such_rows(bench: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_no_dataset_accepts_emulated_rows(bench: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     """The command convert refuses them in one line, so that nothing is trained on, judged by or answered from them."""
     assert run(bench) == ExitCode.OK
     capsys.readouterr()
@@ -90,7 +90,7 @@ def test_a_wrong_kernel_is_a_row(
     assert "emulator: LDS race" in message
 
 
-def test_small_problems_are_asked_for(bench: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_large_problems_are_refused(bench: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     """Without --problems a run is refused in one line: the default ones would take days."""
     at = bench.index("--problems")
     assert run([*bench[:at], *bench[at + 2 :]]) == ExitCode.USAGE
@@ -104,7 +104,7 @@ def test_options_of_real_gpus_are_refused() -> None:
             open_device(EMULATED_KIND, options)
 
 
-def test_without_a_c_compiler_it_says_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_missing_c_compiler_is_reported(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """One clear line, and nothing is built."""
     monkeypatch.setenv("CKH_CACHE_DIR", str(tmp_path / "cache"))
     monkeypatch.setenv("CC", "/nonexistent/cc")
@@ -116,7 +116,7 @@ def test_without_a_c_compiler_it_says_so(monkeypatch: pytest.MonkeyPatch, tmp_pa
     assert not list(cache_dir("emulator").rglob("*.so"))
 
 
-def test_a_library_that_others_can_change_is_not_loaded(runtime: Path) -> None:
+def test_a_library_writable_by_others_is_not_loaded(runtime: Path) -> None:
     """The cache's rules hold: what others can write to is refused."""
     real = runtime.resolve()
     real.chmod(0o777)

@@ -59,7 +59,7 @@ def test_scratch_memory(wave90a: Wave) -> None:
         wave90a.run(STORE, vgprs=inputs, sgprs=SCRATCH, scratch=16)
 
 
-def test_other_architectures_have_no_such_buffers(library: EmulatorLibrary) -> None:
+def test_other_architectures_lack_these_buffer_instructions(library: EmulatorLibrary) -> None:
     """A swizzled buffer of a gfx942 is not emulated, and said so."""
     with pytest.raises(WaveError, match="in this form"):
         Wave(library, "gfx942").run(

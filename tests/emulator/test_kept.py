@@ -62,7 +62,7 @@ def test_kernels_are_right(kept: Kept, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("runtime")
-def test_the_race_of_comp_async_is_found(tmp_path: Path) -> None:
+def test_the_race_of_comp_async_is_detected(tmp_path: Path) -> None:
     """Its last loads to LDS are under way when the epilogue writes there, but where the loop ends with a third tile."""
     (kept,) = (one for one in KEPT if one.races)
     problems = [f"gemm_fp16_rcr_m128_n128_k{64 * tiles}_splitk1" for tiles in (1, 2, 3, 4)]

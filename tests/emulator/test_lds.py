@@ -68,7 +68,7 @@ def test_reads_into_a_half(wave: Wave) -> None:
     assert wave.run("ds_read_u16_d16_hi v6, v4 offset:16", vgprs=inputs, lds=lds).vgprs[6, 0] == 0x1234_BBBB
 
 
-def test_two_places_at_once(wave: Wave) -> None:
+def test_two_addresses_at_once(wave: Wave) -> None:
     """Offsets of read2 and write2 count elements, with st64 64 of them."""
     near = wave.run("ds_write2_b32 v4, v0, v1 offset0:2 offset1:5", vgprs={0: DATA, 4: LANE * 32}, lds=bytes(4096))
     words = near.lds[: 64 * 32].copy().view(np.uint32).reshape(64, 8)
@@ -125,7 +125,7 @@ def test_atomics(wave: Wave) -> None:
     np.testing.assert_array_equal(after, np.where(LANE % 2 == 0, LANE + 100, 8))
 
 
-def test_races_are_found(wave: Wave) -> None:
+def test_races_are_detected(wave: Wave) -> None:
     """Two waves that touch a byte without a barrier between, one of them writing, fail; with a barrier they do not."""
     write, read = "ds_write_b32 v4, v0 offset:16", "ds_read_b32 v6, v4 offset:16"
     inputs = {0: DATA, 4: LANE * 4}
@@ -138,7 +138,7 @@ def test_races_are_found(wave: Wave) -> None:
     assert got.vgprs[6].sum() == 0
 
 
-def test_bounds_are_found(wave: Wave) -> None:
+def test_out_of_bounds_accesses_are_detected(wave: Wave) -> None:
     """An address behind the LDS is a failure that names lane and byte."""
     with pytest.raises(WaveError, match=r"lane 63\D.* LDS: byte 65536"):
         wave.run("ds_write_b32 v4, v0 offset:16", vgprs={0: DATA, 4: LANE * 4 + (65536 - 16 - 63 * 4)})

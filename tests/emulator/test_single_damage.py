@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 @pytest.mark.usefixtures("runtime")
-def test_a_missing_barrier_or_wait_is_found(tmp_path: Path, library: EmulatorLibrary) -> None:
+def test_a_missing_barrier_or_wait_is_detected(tmp_path: Path, library: EmulatorLibrary) -> None:
     """Without the last barrier of a kernel its waves race, without a wait it uses what has not arrived."""
     kept = RIGHT[0]
     bench = Bench(kept, tmp_path)

@@ -39,7 +39,7 @@ def test_a_register_is_not_written_while_it_is_loaded(wave: Wave) -> None:
         wave.run("ds_read_b32 v6, v4 offset:16", MOVE_TO_V6, lds=bytes(1024), vgprs=INPUTS)
 
 
-def test_the_oldest_are_waited_for(wave: Wave) -> None:
+def test_waits_complete_the_oldest_loads(wave: Wave) -> None:
     """To wait until one access is left is to wait for all but the last, stores among them."""
     store = [0xDC708000, 0x00040004]  # global_store_dword v4, v0, s[4:5]
     memory = MEMORY.copy()
@@ -49,7 +49,7 @@ def test_the_oldest_are_waited_for(wave: Wave) -> None:
         wave.run(store, LOAD, VM_1, MOVE_TO_V0, sgprs=address(memory), vgprs=INPUTS)
 
 
-def test_scalar_loads_come_in_any_order(wave: Wave) -> None:
+def test_scalar_loads_return_in_any_order(wave: Wave) -> None:
     """Only when nothing is left of their counter has a scalar load ended for sure."""
     load, read, use = (
         "s_load_dwordx2 s[8:9], s[4:5], 0x8",

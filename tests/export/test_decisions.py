@@ -71,7 +71,7 @@ def _loop(a: Any, b: Any) -> bool:
 
 
 @pytest.mark.parametrize("function", [_chain, _smallest, _tuple, _rests, _loop])
-def test_decisions_are_the_functions(function: Callable[[Any, Any], bool]) -> None:
+def test_decision_chains_equal_the_functions(function: Callable[[Any, Any], bool]) -> None:
     """For all small sizes the way through the decisions ends where the function does."""
     tree = decisions(lambda size: function(size(0), size(1)))
     rules = make_rules([[tree], [tree]])
@@ -93,7 +93,7 @@ def _words(a: Any, b: Any) -> bool | str:
     return b < 9 or ("" if b == 9 else f"{a + b} in all: too many")
 
 
-def test_reasons_have_their_sizes() -> None:
+def test_reasons_have_sizes_as_values() -> None:
     """Texts, of which each has a number, and which have the values of the problem that is asked about."""
     tree = decisions(lambda size: _words(size(0), size(1)))
     rules = make_rules([[tree], [True]])
@@ -110,18 +110,18 @@ def test_reasons_have_their_sizes() -> None:
 
 
 @pytest.mark.parametrize("words", [lambda a: f"{a!r}", lambda a: f"{a:d}", chr, lambda a: "1" * a])
-def test_sizes_do_not_get_into_reasons_as_numbers(words: Callable[[Any], str]) -> None:
+def test_sizes_are_not_baked_into_reasons(words: Callable[[Any], str]) -> None:
     """Only what is written as it is."""
     with expect_refusal(ModelError, "bad-formula"):
         decisions(lambda size: words(size(0)))
 
 
-def test_what_is_always_so_needs_no_decision() -> None:
+def test_constant_conditions_need_no_decision() -> None:
     """Branches that lead to the same are none."""
     assert decisions(lambda size: size(0) > 3 or size(0) <= 3) is True
 
 
-def test_values_are_those_of_the_function() -> None:
+def test_traced_values_equal_the_function() -> None:
     """An expression of sums, products, quotients and rests."""
     found = value_of(lambda size: (2 * size(0) - 3) // size(1) + (7 - size(0)) % 5 * -size(1))
     for a, b in itertools.product(range(-4, 9), range(1, 6)):
@@ -139,7 +139,7 @@ def test_values_are_those_of_the_function() -> None:
         lambda a: a > 1.5,
     ],
 )
-def test_sizes_do_not_become_numbers_unnoticed(function: Callable[[Any], Any]) -> None:
+def test_sizes_are_not_silently_made_constants(function: Callable[[Any], Any]) -> None:
     """What would forget the expression is refused."""
     with expect_refusal(ModelError, "bad-formula"):
         decisions(lambda size: bool(function(size(0))))

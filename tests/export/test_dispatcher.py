@@ -190,7 +190,7 @@ int main()
 
 @pytest.mark.slow
 @pytest.mark.parametrize("pipeline", ["compv3", "compv4", "mem"])
-def test_each_declared_kernel_is_found_by_its_declaration(exported: Path, pipeline: str) -> None:
+def test_each_kernel_declaration_is_matched(exported: Path, pipeline: str) -> None:
     """Also kernels of compv4, whose full names end in _dsb, which declarations leave out; order is Python's."""
     found = best_first()
     some = [kernel for kernel in found if is_declarable(kernel) and kernel.pipeline == pipeline]
@@ -200,7 +200,7 @@ def test_each_declared_kernel_is_found_by_its_declaration(exported: Path, pipeli
         assert lines == [stem(some[0]), *map(stem, some)]
 
 
-def test_a_name_never_takes_a_kernel_with_a_longer_one(exported: Path) -> None:
+def test_a_name_never_matches_a_longer_one(exported: Path) -> None:
     """Where _large_tensor of the best is registered beside it, its name is not given: the next kernel is taken."""
     found = best_first()
     first, second = [kernel for kernel in found if is_declarable(kernel) and kernel.pipeline == "compv3"][:2]
@@ -226,7 +226,7 @@ def test_a_name_never_takes_a_kernel_with_a_longer_one(exported: Path) -> None:
         "p.N = -1;",
     ],
 )  # fmt: skip
-def test_what_the_model_is_not_for_has_no_names(exported: Path, settings: str) -> None:
+def test_problems_outside_the_model_get_no_names(exported: Path, settings: str) -> None:
     """Another element type, direction or split, unequal paddings and impossible sizes leave it to the dispatcher."""
     *names, _, _ = ran(exported, CONV, "GroupedConvDispatcher", CONV_SETTINGS + settings)
     assert names == []

@@ -32,7 +32,7 @@ def worth(order: tuple[int, ...], efficiency: np.ndarray, applies: np.ndarray) -
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_the_list_is_nearly_the_best_of_all_orders(seed: int) -> None:
+def test_the_greedy_order_is_nearly_optimal(seed: int) -> None:
     """Its efficiency is that of the rule "first fit", and within 2% of the best of all lists of four kernels."""
     draw = np.random.default_rng(seed)
     efficiency = draw.uniform(0.2, 1.0, (12, 5))
@@ -46,7 +46,7 @@ def test_the_list_is_nearly_the_best_of_all_orders(seed: int) -> None:
     assert found.single_efficiency == pytest.approx(max(alone))
 
 
-def test_a_special_kernel_stands_before_the_general_one() -> None:
+def test_a_specialized_kernel_precedes_a_general_one() -> None:
     """A kernel that runs few problems, and these faster, comes first; one that nothing is left to is not there."""
     efficiency = np.array([[0.5, 1.0, 0.4], [0.9, 0.1, 0.4]])
     applies = np.array([[True, True, True], [True, False, True]])
@@ -80,7 +80,7 @@ def test_a_list_of_predictions_is_written(tmp_path: Path, capsys: pytest.Capture
     assert (found["problems"], found["covered"], found["basis"]) == (3, 3, "predicted, not measured")
 
 
-def test_the_best_of_problems_are_written_with_the_smallest_configuration(
+def test_the_best_kernels_are_written_with_the_smallest_configuration(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The registry has the first two of each problem and nothing else; the configuration says how many it describes."""

@@ -111,7 +111,7 @@ def assert_same(found: list[Found], problems: list[Any], model: Model) -> int:
 @pytest.mark.parametrize("name", [FORWARD, GEMM])
 @pytest.mark.parametrize("is_cpp", [False, True], ids=["c11", "c++17"])
 @pytest.mark.parametrize("pair", COMPILERS, ids=lambda pair: pair[0])
-def test_ranks_as_python(shipped: Path, pair: tuple[str, str], is_cpp: bool, name: str) -> None:
+def test_ranks_like_python(shipped: Path, pair: tuple[str, str], is_cpp: bool, name: str) -> None:
     """Ten thousand scores and their order, whatever compiles it, with warnings as errors."""
     model = load_model(MODELS / name)
     random = Random(f"{pair} {is_cpp}")
@@ -125,7 +125,7 @@ def test_ranks_as_python(shipped: Path, pair: tuple[str, str], is_cpp: bool, nam
 
 
 @pytest.mark.slow
-def test_other_models_rank_as_python(tmp_path: Path) -> None:
+def test_other_models_rank_like_python(tmp_path: Path) -> None:
     """A model of AMD's for a GPU: all directions, kernels refused by vectors and loops, TFLOPS that order by log."""
     amd_model(tmp_path / "any", CORE_NAMES, arch="gfx942", hardware=None)
     model = load_model(tmp_path / "any")
@@ -140,7 +140,7 @@ def test_other_models_rank_as_python(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("tile", [{"tile_m", "tile_n", "tile_k"}, {"tile_m", "pad_n"}, set()], ids=len)
-def test_pools_taken_apart_otherwise(tmp_path: Path, tile: set[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pools_factored_differently(tmp_path: Path, tile: set[str], monkeypatch: pytest.MonkeyPatch) -> None:
     """Features of tile, variant and problem together, and pools of several blocks, give what they always give."""
     model = gemm_model(tmp_path / "small")
     problems = gemm_problems(Random(9), 12, "fp32")
@@ -156,7 +156,7 @@ def test_pools_taken_apart_otherwise(tmp_path: Path, tile: set[str], monkeypatch
 
 
 @pytest.mark.slow
-def test_gemms_of_a_gpu_rank_as_python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_gemms_of_a_gpu_rank_like_python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Rules on padding, vectors and splits of K, with every 61st kernel of gfx942."""
 
     def every_61st(*group: Any) -> KernelTable[GemmKernel]:
@@ -174,7 +174,7 @@ def test_gemms_of_a_gpu_rank_as_python(tmp_path: Path, monkeypatch: pytest.Monke
 
 
 @pytest.mark.slow
-def test_miopen_ranks_as_python(tmp_path: Path) -> None:
+def test_miopen_ranks_like_python(tmp_path: Path) -> None:
     """Solvers of MIOpen, all groups; layouts beside the default one; no TFLOPS."""
     model = load_model(MODELS / "miopen_conv_gfx942")
     program = compile_program(export(tmp_path / "c", [model]), HARNESS, "-O1")
@@ -191,7 +191,7 @@ def test_miopen_ranks_as_python(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_the_example_of_a_model_that_tells_the_first_speed_alone(tmp_path: Path) -> None:
+def test_the_example_of_a_model_with_only_a_first_speed(tmp_path: Path) -> None:
     """It prints the time of the first solver, of the others their names, and no number that is none."""
     folder = export(tmp_path / "c", [load_model(MODELS / "miopen_conv_gfx942")])
     out = run([compile_program(folder, folder / "example.c", "-O1")], cwd=folder).splitlines()
@@ -200,7 +200,7 @@ def test_the_example_of_a_model_that_tells_the_first_speed_alone(tmp_path: Path)
     assert all(line.startswith(("Conv", "Gemm")) and " " not in line for line in out[1:])
 
 
-def test_a_layout_left_out_is_the_operations_own(harness: Path, shipped: Path) -> None:
+def test_an_omitted_layout_has_the_operations_default(harness: Path, shipped: Path) -> None:
     """0 stands for NHWGC or NDHWGC."""
     problem = conv_problems(Random(3), 1, (Direction.FORWARD,), "fp32")[0]
     numbers = line_of(problem).split()
@@ -210,7 +210,7 @@ def test_a_layout_left_out_is_the_operations_own(harness: Path, shipped: Path) -
     assert both[0].kernels == both[1].kernels != []
 
 
-def test_no_speed_is_told_far_outside_of_the_training_data(harness: Path, shipped: Path) -> None:
+def test_no_speed_is_returned_far_out_of_distribution(harness: Path, shipped: Path) -> None:
     """At 8 times the largest size that a model tells apart there is a time, one further there is none, as in Python."""
     model = load_model(MODELS / FORWARD)
     most = int(8 * max(model.reach["n"], 1.0))
@@ -220,7 +220,7 @@ def test_no_speed_is_told_far_outside_of_the_training_data(harness: Path, shippe
     assert [all(np.isnan(numbers[1:]).all() for numbers in one.numbers) for one in found] == [False, True]
 
 
-def test_impossible_sizes_are_refused_as_in_python(harness: Path, shipped: Path) -> None:
+def test_invalid_sizes_are_refused_like_in_python(harness: Path, shipped: Path) -> None:
     """An error exactly where Python has one, or where products of sizes leave 64 bits."""
     random, model = Random(4), load_model(MODELS / FORWARD)
     tried = [any_conv(random) for _ in range(400)]
@@ -242,7 +242,7 @@ def test_impossible_sizes_are_refused_as_in_python(harness: Path, shipped: Path)
     assert 100 < errors < 300
 
 
-def test_enums_and_models_that_do_not_fit(harness: Path, shipped: Path) -> None:
+def test_mismatching_enums_and_models(harness: Path, shipped: Path) -> None:
     """Unknown codes are one error, known ones that the model is not for another."""
     sizes = line_of(conv_problems(Random(5), 1, (Direction.FORWARD,), "fp32")[0]).split()[5:]
     kinds = [
@@ -266,7 +266,7 @@ def test_enums_and_models_that_do_not_fit(harness: Path, shipped: Path) -> None:
 
 
 @pytest.mark.slow
-def test_threads_get_what_one_gets(shipped: Path) -> None:
+def test_threads_give_the_single_threaded_result(shipped: Path) -> None:
     """Six threads rank with one model; the thread sanitizer watches, where there is one."""
     problems = conv_problems(Random(6), 12, (Direction.FORWARD,), "fp32")
     program = compile_program(shipped, HARNESS, "-O1", "-g", "-fsanitize=thread")
@@ -295,7 +295,7 @@ def test_damaged_files_are_refused(tmp_path: Path, kind: str) -> None:
     assert sum(opened.values()) == 400
 
 
-def test_files_that_are_none(tmp_path: Path, harness: Path, shipped: Path) -> None:
+def test_files_of_another_format_are_refused(tmp_path: Path, harness: Path, shipped: Path) -> None:
     """A missing file, a folder, an empty file, and a model of another version each have their error."""
     (tmp_path / "empty").write_bytes(b"")
     other = tmp_path / "other.ckhm"
@@ -314,7 +314,7 @@ def _of_version(content: bytes, version: int) -> bytes:
     return HEADER.pack(magic, order, version, *rest) + content[HEADER.size :]
 
 
-def test_any_export_of_a_version_opens_a_model(tmp_path: Path, harness: Path) -> None:
+def test_an_export_opens_any_model_of_its_version(tmp_path: Path, harness: Path) -> None:
     """Sources do not depend on the models that were exported with them."""
     saved(tmp_path / "small")
     model = load_model(tmp_path / "small")
@@ -354,7 +354,7 @@ def test_cmake_builds_the_example(tmp_path: Path) -> None:
     assert len((folder / "example.c").read_text().splitlines()) < 25
 
 
-def test_two_models_of_one_name_are_refused(tmp_path: Path) -> None:
+def test_models_with_the_same_name_are_refused(tmp_path: Path) -> None:
     """Names tell embedded models apart."""
     saved(tmp_path / "a" / "same")
     shutil.copytree(tmp_path / "a", tmp_path / "b")

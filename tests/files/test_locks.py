@@ -70,7 +70,7 @@ def holding(path: Path) -> Iterator[subprocess.Popen[str]]:
 
 
 @pytest.mark.usefixtures("system")
-def test_one_at_a_time_has_a_lock(path: Path) -> None:
+def test_a_lock_has_one_holder(path: Path) -> None:
     """Its holder alone can take it again, for another file at the path too, and others when it is given up."""
     first, second, file, other = FileLock(path), FileLock(path), os.open(path, os.O_RDWR), os.open(path, os.O_RDWR)
     assert first.take(file)
@@ -86,7 +86,7 @@ def test_one_at_a_time_has_a_lock(path: Path) -> None:
     assert [one.name for one in path.parent.iterdir()] == ["file"]
 
 
-def test_a_lock_of_the_living_is_kept_and_of_the_dead_is_not(
+def test_only_locks_of_dead_processes_are_broken(
     path: Path, holding: subprocess.Popen[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The process is named; when it was killed, the next one has the lock at once."""
@@ -111,9 +111,7 @@ def test_a_lock_is_waited_for(path: Path, holding: subprocess.Popen[str], monkey
 
 
 @pytest.mark.parametrize("text", ["", "12", "1 2 of-another-boot/pid:[1] node7\n", "x y z\n", "\udcff"])
-def test_a_holder_that_cannot_be_looked_at_keeps_its_lock(
-    path: Path, text: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_uninspectable_holder_keeps_its_lock(path: Path, text: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """On another machine, before another boot, or in a file that is being written, or is of something else."""
     _fail(monkeypatch, errno.EOPNOTSUPP)
     lock = FileLock(path)
@@ -122,7 +120,7 @@ def test_a_holder_that_cannot_be_looked_at_keeps_its_lock(
     assert lock.holder() == ("process 1 on node7" if "node7" in text else "")
 
 
-def test_another_error_is_one(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_errors_are_raised(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A disk that fails is no file system without locks; a journal says it in one line."""
     _fail(monkeypatch, errno.EIO)
     with pytest.raises(OSError, match="Input/output"):
@@ -142,7 +140,7 @@ def test_a_journal_has_one_writer(tmp_path: Path) -> None:
     assert [one.name for one in tmp_path.iterdir()] == ["journal.jsonl"]
 
 
-def test_a_journal_says_whom_to_wait_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_journal_names_the_process_that_holds_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """And what to delete if that process has ended on another machine."""
     _fail(monkeypatch, errno.ENOLCK)
     holder = FileLock(tmp_path / "journal.jsonl").holder_path
@@ -154,7 +152,7 @@ def test_a_journal_says_whom_to_wait_for(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 @pytest.mark.usefixtures("system")
-def test_a_workshop_of_the_living_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_temporary_folders_of_live_processes_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Kernels are compiled in folders that no other process takes for left ones, and that are gone in the end."""
     monkeypatch.setenv("CKH_CACHE_DIR", str(tmp_path / "cache"))
     cache = KernelCache()

@@ -32,7 +32,7 @@ def album(tmp_path: Path) -> Path:
     return tmp_path / "album"
 
 
-def test_a_new_place_needs_no_force_and_stays_untouched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_new_path_needs_no_force_and_is_not_created(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A file or folder that does not exist, below folders that do not either, is fine; checking creates nothing."""
     monkeypatch.chdir(tmp_path)
     for out in (Path("new"), Path("some/new/place"), tmp_path / "other"):
@@ -41,7 +41,7 @@ def test_a_new_place_needs_no_force_and_stays_untouched(tmp_path: Path, monkeypa
     assert list(tmp_path.iterdir()) == []
 
 
-def test_what_exists_needs_force(tmp_path: Path, album: Path) -> None:
+def test_an_existing_output_needs_force(tmp_path: Path, album: Path) -> None:
     """One of the same kind is replaced with force only; the hint says so. An empty folder holds nothing to lose."""
     letter, empty = tmp_path / "letter", tmp_path / "empty"
     letter.write_bytes(b"Dear Ann")
@@ -54,7 +54,7 @@ def test_what_exists_needs_force(tmp_path: Path, album: Path) -> None:
     check_output(empty, ALBUM, force=False)
 
 
-def test_nothing_but_the_same_kind_is_replaced(tmp_path: Path, album: Path) -> None:
+def test_only_the_same_kind_is_replaced(tmp_path: Path, album: Path) -> None:
     """Force replaces no file or folder of another kind, and no folder with one file that is not its kind's."""
     thesis, pipe = tmp_path / "thesis.tex", tmp_path / "pipe"
     thesis.write_bytes(b"Never again")
@@ -104,7 +104,7 @@ def test_an_input_is_never_an_output(tmp_path: Path, album: Path, monkeypatch: p
         check_output(Path("album"), ALBUM, force=True, inputs=[Path("album/deep/1.jpg")])
 
 
-def test_where_nothing_can_be_written_is_found_out_before(tmp_path: Path, album: Path) -> None:
+def test_an_unwritable_output_is_detected_early(tmp_path: Path, album: Path) -> None:
     """Below a file, under a name that is too long, on a file system that only reads: one line with the reason."""
     (tmp_path / "file").write_bytes(b"")
     for out, why in (
@@ -134,7 +134,7 @@ def test_folders_are_replaced_whole(tmp_path: Path, album: Path) -> None:
 
 
 @pytest.mark.parametrize("can_exchange", [True, False])
-def test_a_failure_leaves_what_was_there(
+def test_a_failure_leaves_the_old_output(
     tmp_path: Path, album: Path, can_exchange: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A file that cannot be written, or a rename that fails, is an error; the old folder is whole and alone."""
@@ -186,7 +186,7 @@ def test_a_folder_is_exchanged_in_one_step(tmp_path: Path, album: Path, monkeypa
     assert seen == [{"cover": b"c", "deep/1.jpg": b"1"}, {"cover": b"2"}]
 
 
-def test_what_another_process_wrote_meanwhile_is_not_replaced(tmp_path: Path) -> None:
+def test_output_of_a_concurrent_process_is_not_replaced(tmp_path: Path) -> None:
     """Where nothing was when the work began, what is there at its end stays, and the result is kept beside it."""
     letter, album = tmp_path / "letter.txt", tmp_path / "album"
     check_output(letter, LETTER, force=False)
@@ -245,7 +245,7 @@ def test_files_are_written_whole_or_not_at_all(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="links of other users are root's to make")
 @pytest.mark.parametrize("target", ["victim", "none"])
-def test_links_of_other_users_in_a_folder_as_tmp_lead_no_output_anywhere(tmp_path: Path, target: str) -> None:
+def test_links_of_other_users_in_tmp_are_not_followed(tmp_path: Path, target: str) -> None:
     """Dangling or not, they are refused before the work and when it is written; our own are followed as ever."""
     shared = tmp_path / "tmp"
     shared.mkdir()

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def test_installed_data_comes_before_a_checkouts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_installed_data_takes_precedence_over_a_checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Beside the package is looked only when it is not inside."""
     package = tmp_path / "ckh"
     (tmp_path / "models").mkdir()
@@ -43,7 +43,7 @@ def test_cache_dir_is_private_and_follows_the_environment(tmp_path: Path, monkey
     assert cache_dir() == tmp_path / "home/.cache/ckh"
 
 
-def test_cache_dir_that_cannot_be_made_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_uncreatable_cache_dir_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A file in the way is an error with a hint."""
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("CKH_CACHE_DIR", str(tmp_path / "file/cache"))
@@ -66,7 +66,7 @@ def test_user_data_dir_follows_the_environment(tmp_path: Path, monkeypatch: pyte
     assert user_data_dir() == tmp_path / "own"
 
 
-def test_write_atomic_replaces_and_heeds_the_umask(tmp_path: Path) -> None:
+def test_write_atomic_replaces_and_respects_the_umask(tmp_path: Path) -> None:
     """The content is replaced, the mode is 0644 less the umask, and no part is left."""
     path = tmp_path / "spec.json"
     path.write_bytes(b"old")

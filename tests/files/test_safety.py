@@ -34,7 +34,7 @@ def folder(tmp_path: Path) -> Path:
     return inner
 
 
-def test_what_is_ours_alone_is_safe(folder: Path) -> None:
+def test_private_files_are_safe(folder: Path) -> None:
     """Others may read it."""
     assert why_unsafe(folder) == ""
     (folder / "file").write_text("text", encoding="utf-8")
@@ -42,13 +42,13 @@ def test_what_is_ours_alone_is_safe(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("mode", [0o777, 0o757, 0o702, 0o1777])
-def test_what_everybody_can_write_is_not(folder: Path, mode: int) -> None:
+def test_world_writable_files_are_not_safe(folder: Path, mode: int) -> None:
     """Nor with the sticky bit: files can be put there."""
     folder.chmod(mode)
     expect_values(why_unsafe(folder), folder)
 
 
-def test_a_folder_above_counts_unless_it_is_sticky(folder: Path) -> None:
+def test_parent_folders_count_unless_sticky(folder: Path) -> None:
     """What is in a folder that everybody can write to can be replaced, except where /tmp's rule holds."""
     folder.parent.chmod(0o777)
     expect_values(why_unsafe(folder), folder.parent)
@@ -56,7 +56,7 @@ def test_a_folder_above_counts_unless_it_is_sticky(folder: Path) -> None:
     assert why_unsafe(folder) == ""
 
 
-def test_a_link_is_judged_by_where_it_leads(folder: Path, tmp_path: Path) -> None:
+def test_a_link_is_checked_at_its_target(folder: Path, tmp_path: Path) -> None:
     """The link's own place is not what is loaded."""
     link = tmp_path / "link"
     link.symlink_to(folder)
@@ -67,16 +67,14 @@ def test_a_link_is_judged_by_where_it_leads(folder: Path, tmp_path: Path) -> Non
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
 @pytest.mark.parametrize("of", [lambda inner: inner, lambda inner: inner.parent])
-def test_what_belongs_to_another_user_is_not_safe(folder: Path, of: Callable[[Path], Path]) -> None:
+def test_files_of_another_user_are_not_safe(folder: Path, of: Callable[[Path], Path]) -> None:
     """The folder, and one above it."""
     os.chown(of(folder), STRANGER, -1)
     expect_values(why_unsafe(folder), of(folder), STRANGER)
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
-def test_an_owner_whom_a_container_does_not_know_is_judged_by_modes(
-    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_unmapped_owner_is_checked_by_mode(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Root of the machine, as a rule; but where all owners are known the same number is a user like any other."""
     known, unknown = tmp_path / "known", tmp_path / "unknown"
     unknown.write_text(f"{STRANGER}\n", encoding="utf-8")
@@ -91,7 +89,7 @@ def test_an_owner_whom_a_container_does_not_know_is_judged_by_modes(
     expect_values(why_unsafe(folder), folder.parent, STRANGER)
 
 
-def test_what_a_group_can_write_is_not_safe(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_group_writable_files_are_not_safe(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Unless it is its owner's own group, without other members: then it is as good as the owner."""
     folder.chmod(0o775)
     state = folder.stat()
@@ -155,7 +153,7 @@ def _link(at: Path, target: str, owner: int) -> Path:
 
 
 @pytest.mark.parametrize("target", ["victim", "../victim", "gone/none"])
-def test_a_link_of_another_user_in_a_folder_as_tmp_is_found(shared: Path, target: str) -> None:
+def test_links_of_another_user_in_tmp_are_detected(shared: Path, target: str) -> None:
     """At a path, on the way to it, behind another link, and behind `..`; where it leads does not matter."""
     link = _link(shared / "link", target, STRANGER)
     ours = _link(shared.parent / "ours", "tmp/link", 0)
@@ -176,13 +174,13 @@ def test_other_links_count(shared: Path) -> None:
         assert planted_link(link) is None
 
 
-def test_links_without_end_are_nobodys(shared: Path) -> None:
+def test_circular_links_are_not_safe(shared: Path) -> None:
     """Whoever follows them gets an error of the system."""
     _link(shared / "one", "two", 0)
     assert planted_link(_link(shared / "two", "one", 0)) is None
 
 
-def test_a_cache_that_another_users_link_leads_to_is_not_made(shared: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cache_behind_another_users_link_is_not_created(shared: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is created where the link leads."""
     (shared.parent / "victim").mkdir(mode=0o700)
     _link(shared / "link", "../victim", STRANGER)

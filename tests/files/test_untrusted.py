@@ -35,7 +35,7 @@ WHOLE += ("arch", "kernel-lists", "aiter-gemm-problem-files", "aiter-moe-problem
 
 
 @pytest.mark.parametrize("name", WHOLE)
-def test_text_that_is_read_whole_has_a_limit(name: str, tmp_path: Path) -> None:
+def test_text_size_is_limited(name: str, tmp_path: Path) -> None:
     """A file of one byte more is refused with the limit, and how to go on."""
     reader = TARGETS[name].open(tmp_path)
     with expect_refusal(DataError, "too-large", "64", "\ncut "):
@@ -43,7 +43,7 @@ def test_text_that_is_read_whole_has_a_limit(name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["spec", "candidates", "calibration", "learned-kernels"])
-def test_a_file_of_a_models_folder_has_a_limit(name: str, tmp_path: Path) -> None:
+def test_model_file_size_is_limited(name: str, tmp_path: Path) -> None:
     """A lower one; nobody can cut such a file into several, and the hint says what to do instead."""
     with expect_refusal(ModelError, "too-large", "16", "train the model"):
         TARGETS[name].open(tmp_path)(b" " * untrusted.MOST_MODEL_BYTES + b"1")
@@ -60,7 +60,7 @@ def test_json_of_many_values_is_refused(text: str | bytes) -> None:
     assert peak < 1 << 20
 
 
-def test_a_find_database_has_a_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_find_database_size_is_limited(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As text too: of each solver a row is held."""
     monkeypatch.setattr("ckh.ops.miopen_conv.readers.fdb.MOST_DATABASE_BYTES", 2 << 20)
     path = tmp_path / "gfx90a68.fdb.txt"
@@ -113,7 +113,7 @@ def test_a_dataset_of_more_rows_than_bytes_is_refused(tmp_path: Path) -> None:
         ({"time_us": ["fast", "slow"]}, "column time_us must be float64, not string"),
     ],
 )
-def test_columns_of_a_strangers_parquet_have_types(change: dict[str, Any], message: str, tmp_path: Path) -> None:
+def test_columns_of_foreign_parquet_are_type_checked(change: dict[str, Any], message: str, tmp_path: Path) -> None:
     """What is of another type, or missing in a row, is named with its column."""
     import pyarrow as pa
     import pyarrow.parquet as pq

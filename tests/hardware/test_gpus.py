@@ -90,7 +90,7 @@ def test_all_gpus_in_the_order_of_their_nodes(nodes: Path) -> None:
         ({"ROCR_VISIBLE_DEVICES": "2,1", "CUDA_VISIBLE_DEVICES": "0"}, ["gfx1100"]),
     ],
 )
-def test_what_the_environment_leaves(nodes: Path, environ: Mapping[str, str], archs: list[str]) -> None:
+def test_the_environment_hides_gpus(nodes: Path, environ: Mapping[str, str], archs: list[str]) -> None:
     """A list chooses by number or unique id and ends at what names no GPU; what is left is numbered from 0.
 
     The expectations follow ROCr's rvd_filter and clr's Device::init.
@@ -98,7 +98,7 @@ def test_what_the_environment_leaves(nodes: Path, environ: Mapping[str, str], ar
     assert [(number, arch) for number, arch, _ in seen(nodes, **environ)] == list(enumerate(archs))
 
 
-def test_gpus_without_a_unique_id_are_told_apart(tmp_path: Path) -> None:
+def test_gpus_without_a_unique_id_are_distinguished(tmp_path: Path) -> None:
     """Radeons have the id 0, which names none of them; by number they are different GPUs."""
     for number in range(2):
         (tmp_path / str(number)).mkdir()
@@ -108,7 +108,7 @@ def test_gpus_without_a_unique_id_are_told_apart(tmp_path: Path) -> None:
     assert seen(tmp_path, ROCR_VISIBLE_DEVICES="GPU-0000000000000000") == []
 
 
-def test_there_may_be_no_gpu(tmp_path: Path) -> None:
+def test_no_gpu(tmp_path: Path) -> None:
     """Without the driver, or with CPUs alone, there is none, and no architecture."""
     assert visible_gpus(tmp_path / "missing", {}) == ()
     (tmp_path / "0").mkdir()
@@ -118,7 +118,7 @@ def test_there_may_be_no_gpu(tmp_path: Path) -> None:
     assert detect_gpu_arch(tmp_path) is None
 
 
-def test_a_sparse_node_is_a_gpu_all_the_same(tmp_path: Path) -> None:
+def test_a_sparse_node_is_still_a_gpu(tmp_path: Path) -> None:
     """Old drivers do not tell everything: what is missing is 0."""
     (tmp_path / "7").mkdir()
     (tmp_path / "7/properties").write_text("gfx_target_version 90500\n", encoding="utf-8")
@@ -152,7 +152,7 @@ def test_each_reason_for_no_gpu_has_its_remedy(tmp_path: Path, monkeypatch: pyte
     expect_values(remedy(tmp_path, {"HIP_VISIBLE_DEVICES": "9"}), "/dev/kfd", "render", "video")
 
 
-def test_what_a_card_is_and_how_it_is_divided(tmp_path: Path) -> None:
+def test_product_and_partitions_of_a_card(tmp_path: Path) -> None:
     """Product, address, dies and partition; the address is the card's, whatever partition of it a node is."""
     cards, nodes = tmp_path / "cards", tmp_path / "nodes"
     for number, (device_id, function) in enumerate(((0x74A1, 0), (0x74A5, 5), (0x7777, 0))):

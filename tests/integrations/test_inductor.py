@@ -117,7 +117,7 @@ def tiled(m: int, n: int, per_wave_m: int, per_wave_n: int, **others: Any) -> Ck
 GEMM = Template([node(512, 4096), node(4096, 1024)])
 
 
-def test_ck_gemms_are_understood() -> None:
+def test_ck_gemms_are_translated() -> None:
     """Sizes, split, layout, tile, waves, instruction, pipeline and padding come from the instance's fields."""
     one = CkOp(CkGemm(), 2)
     assert GEMMS.problem(GEMM, one) == GemmProblem(512, 1024, 4096, "fp16", "rcr", split_k=2)
@@ -126,7 +126,7 @@ def test_ck_gemms_are_understood() -> None:
     assert (kernel.pipeline, str(kernel.scheduler), kernel.pads) == ("compv3", "intrawave", (True, True, False))
 
 
-def test_ck_convolutions_are_understood() -> None:
+def test_ck_convolutions_are_translated() -> None:
     """Sizes come from both operands, steps and groups from the template."""
     template = Template([node(8, 64, 56, 48), node(128, 32, 3, 5)], groups=2)
     sizes: dict[str, Any] = {"n": 8, "c": 64, "k": 128, "g": 2, "hi": 56, "wi": 48, "y": 3, "x": 5}
@@ -140,7 +140,7 @@ def test_ck_convolutions_are_understood() -> None:
     assert op.kernels.parse(op.kernels.name(kernel)) == kernel
 
 
-def test_an_order_is_that_of_the_estimate_where_nothing_was_measured(capsys: pytest.CaptureFixture[str]) -> None:
+def test_without_measurements_the_estimate_orders(capsys: pytest.CaptureFixture[str]) -> None:
     """Of GEMMs of gfx90a no model is near: times are estimated, fastest first, and that is said."""
     ops = [tiled(*one) for one in TILES]
     inductor._say.cache_clear()
@@ -171,7 +171,7 @@ def test_a_shipped_model_orders_convolutions() -> None:
 
 
 @pytest.mark.parametrize("arch", ["gfx90a", "gfx942"])
-def test_what_cannot_be_told_apart_shares_a_place(arch: str) -> None:
+def test_indistinguishable_kernels_share_a_rank(arch: str) -> None:
     """Kernels that differ in padding alone are one, to the estimate and to a model that knows padding.
 
     The first are different tiles, not one tile in all paddings.
@@ -183,7 +183,7 @@ def test_what_cannot_be_told_apart_shares_a_place(arch: str) -> None:
     assert {one.op.gemm_specialization.rpartition("::")[2] for one in first} == {"Default"}
 
 
-def test_what_is_none_of_ckhs_keeps_its_order() -> None:
+def test_unknown_kernels_keep_their_order() -> None:
     """Sizes that are not known yet, and instances with strange values, stay as they are, behind the others."""
     strange, good = CkOp(CkGemm(block_gemm_pipeline_version="v9"), 1), CkOp(CkGemm(), 1)
     assert inductor.choose(GEMM, [strange, good, strange], arch="gfx942") == [good, strange, strange]
@@ -200,7 +200,7 @@ def test_what_is_none_of_ckhs_keeps_its_order() -> None:
         {"block_gemm_pipeline_scheduler": None},
     ],
 )
-def test_a_strange_instance_is_passed_over(broken: dict[str, Any], capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_unknown_instance_is_skipped(broken: dict[str, Any], capsys: pytest.CaptureFixture[str]) -> None:
     """An instance whose fields ckh cannot read comes last; the others are ranked as without it."""
     inductor._PASSED_OVER.clear()
     template = Template([node(4096, 4096), node(4096, 4096)])
@@ -265,7 +265,7 @@ def _strange_template(draw: random.Random) -> Template:
 
 
 @pytest.mark.slow
-def test_whatever_an_instance_is_an_order_comes_back(capsys: pytest.CaptureFixture[str]) -> None:
+def test_any_instance_gives_an_order(capsys: pytest.CaptureFixture[str]) -> None:
     """Of 1,500 lists of strange instances each comes back whole, with one warning; what is known is ranked."""
     draw, good = random.Random(7), [tiled(*sizes) for sizes in TILES]
     inductor._PASSED_OVER.clear()
@@ -315,7 +315,7 @@ def test_other_gpus_are_refused() -> None:
 
 
 @pytest.mark.skipif(HAS_TORCH, reason="PyTorch is here")
-def test_no_pytorch_is_said() -> None:
+def test_a_missing_pytorch_is_reported() -> None:
     """One line says what is missing."""
     with expect_refusal(UsageError, "not-installed", "PyTorch", "CKTileGemmTemplate"):
         inductor.install(arch="gfx942")
@@ -366,7 +366,7 @@ def test_architectures_are_those_of_inductor(torch: Any) -> None:
 
 
 @needs_torch
-def test_inductor_takes_the_first_of_the_order(torch: Any) -> None:
+def test_inductor_uses_the_first_instance(torch: Any) -> None:
     """Installed, the template gives as many as it would draw, the best first; afterwards it draws again."""
     from torch._inductor import config
 

@@ -52,7 +52,7 @@ def test_shipped_registers_are_known_by_complete_and_by_short_names() -> None:
 
 
 @pytest.mark.usefixtures("not_compiled")
-def test_nothing_is_said_where_nothing_is_known() -> None:
+def test_unknown_kernels_have_no_registers() -> None:
     """Of a kernel that does not ship, and of an architecture without a file."""
     assert brief(CONV, LEAST.replace("16x64x64", "256x256x64"), PROBLEM, "gfx950") is None
     assert brief(CONV, LEAST, PROBLEM, "gfx1200") is None
@@ -82,7 +82,7 @@ def test_clocks_of_a_kernel_that_was_compiled(least: Path, monkeypatch: pytest.M
 
 
 @pytest.mark.usefixtures("not_compiled")
-def test_a_host_has_no_machine_code_to_show() -> None:
+def test_the_host_has_no_machine_code() -> None:
     """Without a known kernel there is no table."""
     spec = load_model(ROOT / "models" / "grouped_conv_forward_fp32_host").spec
     name = "grouped_conv_fwd_fp32_nhwgc_2d_compv3_cshuffle_intrawave_64x64x64_4x1x1_16x16x16"

@@ -39,7 +39,7 @@ def _refused(capsys: pytest.CaptureFixture[str], *args: str | Path) -> tuple[int
     return code, str(json.loads(capsys.readouterr().out)["code"])
 
 
-def test_the_least_address_arithmetic(least: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_kernel_with_little_address_arithmetic(least: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A trip of 16x64x64 has 464 clocks of vector ALU and 64 of matrix work, as counted by hand, and vmcnt(0) in it."""
     found = _explained(capsys, LEAST, "--code-object", least)
     trip, (main,) = found["trip"], [one for one in found["functions"] if one["runs"]]
@@ -56,14 +56,14 @@ def test_the_least_address_arithmetic(least: Path, capsys: pytest.CaptureFixture
     assert "vmcnt(0)" in found["advice"]
 
 
-def test_the_most_address_arithmetic(most: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_kernel_with_much_address_arithmetic(most: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A trip of 128x64x128 with sixteen waves has 2,432 clocks of vector ALU a SIMD against 512 of matrix work."""
     clocks = _explained(capsys, MOST, "--code-object", most)["trip"]["clocks"]
     assert (clocks["vector ALU"], clocks["matrix"]) == (2432, 512)
 
 
 @pytest.mark.parametrize(("c", "trips", "loops"), [(64, 1, False), (128, 2, False), (192, 3, True), (640, 10, True)])
-def test_trips_decide_which_function_runs(
+def test_iterations_decide_which_function_runs(
     c: int, trips: int, loops: bool, least: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """compv3 has a function for one trip, for two, and for more."""
@@ -79,7 +79,7 @@ def test_trips_decide_which_function_runs(
     )
 
 
-def test_python_gives_the_same(least: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_python_returns_the_same_document(least: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """`ckh.explain` returns what the command prints."""
     problem = ConvProblem(Direction.FORWARD, n=1, c=256, k=64, g=1, hi=28, wi=28, y=1, x=1, dtype="bf16")
     anatomy = ckh.explain(LEAST, problem, code_object=least)
@@ -98,7 +98,7 @@ def test_the_simulation_is_no_faster_than_any_pipe(most: Path, capsys: pytest.Ca
     assert all(0 <= share <= 1 for share in (*simulated["busy"].values(), simulated["waiting"]))
 
 
-def test_the_text_says_what_the_document_says(least: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_text_and_document_agree(least: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The table has each pipe's clocks, and the functions."""
     assert run(["explain", LEAST, "--code-object", str(least), "--c", "256", "--k", "64"]) == ExitCode.OK
     text = capsys.readouterr().out
@@ -135,7 +135,7 @@ def test_kept_libraries(kept: Any, tmp_path: Path, capsys: pytest.CaptureFixture
         assert found["trip"]["instructions"]["matrix"] % (products / tile / waves) == pytest.approx(0)
 
 
-def test_code_of_others(least: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_foreign_machine_code(least: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Without a kernel's name, functions are described by parts of their names; a pass of the loop is a trip."""
     found = _explained(capsys, "GroupedConvolutionForwardKernel", "--code-object", least)
     assert found["trip"]["instructions"]["matrix"] == 4

@@ -62,7 +62,7 @@ def _taken(
 
 
 @pytest.mark.parametrize("kept", [one for one in KEPT if one.file in PAIRS], ids=lambda kept: kept.file)
-def test_a_pass_takes_as_many_instructions_as_the_loop_has(
+def test_an_iteration_executes_the_instructions_of_the_loop(
     kept: Kept, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With more trips over K, waves take the loop's instructions once more for each pass, and no others."""

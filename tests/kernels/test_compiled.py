@@ -28,7 +28,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "cache"
 
 
-def test_the_last_of_a_name_is_found_for_its_architecture_alone() -> None:
+def test_the_last_entry_of_a_name_wins_per_architecture() -> None:
     """Compiled again, by another compiler, a kernel is what it is now; of another GPU or operation nothing is known."""
     newer = replace(TAKES, vgprs=64, occupancy=5)
     add_compiled("gfx942", "op", "one", TAKES)
@@ -38,7 +38,7 @@ def test_the_last_of_a_name_is_found_for_its_architecture_alone() -> None:
     assert compiled("gfx950", "op") == compiled("gfx942", "other") == {}
 
 
-def test_damage_costs_its_line_alone(cache: Path) -> None:
+def test_damage_costs_only_its_line(cache: Path) -> None:
     """Lines that are cut off, of other fields, negative, or no JSON are none; what is added after them is read."""
     add_compiled("gfx942", "op", "one", TAKES)
     (file,) = (cache / "resources").iterdir()
@@ -49,7 +49,7 @@ def test_damage_costs_its_line_alone(cache: Path) -> None:
     assert compiled("gfx942", "op") == {"one": TAKES, "two": TAKES}
 
 
-def test_a_cache_that_others_write_to_is_not_believed(cache: Path) -> None:
+def test_a_cache_writable_by_others_is_ignored(cache: Path) -> None:
     """An answer without it is still one."""
     add_compiled("gfx942", "op", "one", TAKES)
     cache.chmod(0o777)
@@ -78,7 +78,7 @@ def test_every_amd_convolution_ships() -> None:
         assert 2000 < one.code_bytes < 100_000
 
 
-def test_what_is_compiled_here_comes_before_what_ships() -> None:
+def test_local_registers_take_precedence_over_shipped_ones() -> None:
     """By name; others stay as they ship."""
     first, second = sorted(shipped("gfx950", "grouped_conv"))[:2]
     add_compiled("gfx950", "grouped_conv", first, TAKES)

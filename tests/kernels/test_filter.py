@@ -66,13 +66,13 @@ MEANINGS: tuple[tuple[str, Callable[[ConvKernel], bool]], ...] = (
 
 
 @pytest.mark.parametrize(("text", "condition"), MEANINGS, ids=[text for text, _ in MEANINGS])
-def test_filter_selects_what_the_condition_says(text: str, condition: Callable[[ConvKernel], bool]) -> None:
+def test_a_filter_selects_matching_kernels(text: str, condition: Callable[[ConvKernel], bool]) -> None:
     """A filter is true of exactly the kernels for which the same words are true in Python."""
     is_chosen = parse_filter(text, ConvKernel)
     assert [is_chosen(kernel) for kernel in KERNELS] == [bool(condition(kernel)) for kernel in KERNELS]
 
 
-def test_the_meanings_tell_kernels_apart() -> None:
+def test_conditions_distinguish_kernels() -> None:
     """All but four of the filters above are true of some kernels and false of others."""
     decisive = [text for text, condition in MEANINGS if len({bool(condition(kernel)) for kernel in KERNELS}) == 2]
     assert len(MEANINGS) - len(decisive) == 4
@@ -102,7 +102,7 @@ _TEXTS = st.recursive(
 
 
 @given(_TEXTS)
-def test_nested_conditions_mean_what_python_means(text: str) -> None:
+def test_nested_conditions_follow_python(text: str) -> None:
     """And, or, not and parentheses bind as they do in Python, whose own evaluation is the reference."""
     is_chosen = parse_filter(text, Thing)
     code = compile(ast.parse(text, mode="eval"), "filter", "eval")
@@ -111,7 +111,7 @@ def test_nested_conditions_mean_what_python_means(text: str) -> None:
         assert is_chosen(thing) == eval(code, {}, names)  # noqa: S307 - text is made of the atoms above
 
 
-def test_a_field_that_a_name_left_out_is_neither_less_nor_more() -> None:
+def test_an_unknown_field_compares_as_false() -> None:
     """A kernel of a short name has no vectors, so no filter on their width chooses it, and None does."""
     kernel = parse_kernel_name("grouped_conv_forward_bf16_2d_64x64x64_compv3_intrawave")
     for text in ("vector_a < 9", "vector_a <= 9", "vector_a > 0", "vector_a >= 0", "vector_a == 4", "explicit_gemm"):
@@ -173,21 +173,21 @@ def test_refused(text: str, words: str) -> None:
 @pytest.mark.parametrize(
     ("text", "closest"), [("tile_mm > 3", "tile_m"), ("pipelin == 'mem'", "pipeline"), ("twostage", "two_stage")]
 )
-def test_unknown_field_names_the_closest(text: str, closest: str) -> None:
+def test_an_unknown_field_suggests_the_closest(text: str, closest: str) -> None:
     """A misspelt field is refused with the one that was probably meant."""
     with expect_refusal(UsageError, "unknown-field") as error:
         parse_filter(text, ConvKernel)
     assert error.value.hint == f"did you mean {closest}?"
 
 
-def test_fields_that_only_share_none_are_not_compared() -> None:
+def test_fields_of_different_types_are_not_compared() -> None:
     """That two fields may both be left out does not make a number a text."""
     with expect_refusal(UsageError, "filter-type", "vector_a", "streamk"):
         parse_filter("vector_a == streamk", ConvKernel)
     assert not parse_filter("vector_a == vector_c", ConvKernel)(replace(KERNELS[0], vector_a=8, vector_c=4))
 
 
-def test_impossible_choice_is_refused() -> None:
+def test_an_impossible_value_is_refused() -> None:
     """A field with known values is not compared with any other text."""
     for text in ('variant == "forwrad"', 'variant in ("forward", "forwrad")', '"forwrad" != variant'):
         with pytest.raises(UsageError, match="forwrad") as error:
@@ -207,13 +207,13 @@ def test_impossible_choice_is_refused() -> None:
         "x" * (MAX_LENGTH + 1),
     ],
 )
-def test_absurdly_deep_or_long_is_refused(text: str) -> None:
+def test_deep_or_long_filters_are_refused(text: str) -> None:
     """Depth and length end in a usage error, never in a RecursionError."""
     with expect_refusal(UsageError, "bad-filter"):
         parse_filter(text, Thing)
 
 
-def test_long_but_flat_is_fine() -> None:
+def test_long_flat_filters_are_accepted() -> None:
     """Length alone is no depth: many alternatives side by side are read."""
     is_chosen = parse_filter(" or ".join(f"size == {number}" for number in range(250)), Thing)
     assert is_chosen(Thing(249, "a", flag=False))

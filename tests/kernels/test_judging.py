@@ -120,7 +120,7 @@ def conv_kernels(variant: Direction, ndim: int, dtype: str) -> KernelTable[ConvK
 
 
 @pytest.mark.parametrize("name", arch_names())
-def test_whole_pools_of_convolutions_are_judged_as_kernel_by_kernel(name: str) -> None:
+def test_convolution_pools_are_checked_like_single_kernels(name: str) -> None:
     """Of all 300 kernels of every direction, dimension and dtype: who is refused, with which words, and the counts."""
     arch = load_arch(name)
     for variant in Direction:
@@ -136,7 +136,7 @@ def test_whole_pools_of_convolutions_are_judged_as_kernel_by_kernel(name: str) -
 
 
 @pytest.mark.parametrize("name", arch_names())
-def test_spaces_of_gemms_are_judged_as_kernel_by_kernel(name: str) -> None:
+def test_gemm_spaces_are_checked_like_single_kernels(name: str) -> None:
     """Of a few thousand random kernels of the architecture's space and of AMD's: who is refused, with which words."""
     arch, draw = load_arch(name), random.Random(5)
     for space, dtype, layout in ((space_of(arch), arch.dtypes[0], "rcr"), (AMD_SEARCH, arch.dtypes[-1], "crr")):
@@ -149,7 +149,7 @@ def test_spaces_of_gemms_are_judged_as_kernel_by_kernel(name: str) -> None:
         assert verdicts.counts() == Counter(one[0] for one in expected if one)
 
 
-def test_the_hosts_whole_pool_of_gemms_is_judged_as_kernel_by_kernel() -> None:
+def test_the_host_gemm_pool_is_checked_like_single_kernels() -> None:
     """All 1,584 combinations in every layout, and in a dtype that the host does not run."""
     host = load_arch("host")
     for layout, dtype in ((GEMM_LAYOUTS[0], "fp32"), (GEMM_LAYOUTS[3], "fp32"), ("rcr", "bf16")):
@@ -164,7 +164,7 @@ def test_the_hosts_whole_pool_of_gemms_is_judged_as_kernel_by_kernel() -> None:
 
 @pytest.mark.parametrize("name", ["host", "gfx908", "gfx942", "gfx950", "gfx1201"])
 @pytest.mark.parametrize("op", ["conv", "gemm"])
-def test_damaged_kernels_break_the_same_rules_in_the_same_words(op: str, name: str) -> None:
+def test_damaged_kernels_break_the_same_rules_with_the_same_reasons(op: str, name: str) -> None:
     """Kernels with wrong fields, complete and not, on an architecture and for a problem: every sentence, in order."""
     arch, draw = load_arch(name), random.Random(7)
     rules: Any = CONV_RULES if op == "conv" else GEMM_RULES
@@ -188,7 +188,7 @@ def test_damaged_kernels_break_the_same_rules_in_the_same_words(op: str, name: s
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["host", "gfx90a", "gfx942", "gfx950"])
 @pytest.mark.parametrize("op", ["grouped_conv", "gemm_universal"])
-def test_candidates_of_random_problems_are_those_of_asking_kernel_by_kernel(op: str, name: str) -> None:
+def test_candidates_of_random_problems_equal_single_checks(op: str, name: str) -> None:
     """Pool, chosen kernels and refusals with texts, counts and order, of 40 problems."""
     arch, draw = load_arch(name), random.Random(11)
     for _ in range(40 if op == "grouped_conv" or name == "host" else 4):
@@ -233,7 +233,7 @@ def rules_of_parity() -> tuple[list[tuple[Any, ...]], tuple[Any, ...]]:
     return calls, (odd, deep)
 
 
-def test_a_rule_is_called_once_for_what_it_reads() -> None:
+def test_a_rule_is_called_once_per_distinct_input() -> None:
     """Of a product of axes each distinct combination is looked at once, and only of kernels that are left."""
     calls, rules = rules_of_parity()
     axes = [(("tile_m",), [(2,), (4,), (3,), (2,)]), (("tile_n",), [(1,), (9,)]), (("tile_k",), [(5,), (5,)])]

@@ -19,9 +19,7 @@ from ckh.kernels.main_loops import most_steps
         ((64, 64, 32), 2, "fp16", 2),
     ],
 )
-def test_mem_is_run_until_its_loop_has_ended_in_every_way(
-    tile: tuple[int, int, int], waves: int, dtype: str, stages: int
-) -> None:
+def test_mem_is_executed_for_every_loop_tail(tile: tuple[int, int, int], waves: int, dtype: str, stages: int) -> None:
     """With each remainder by its stages without the loop and with it, and no fewer tiles than the other pipelines."""
     assert most_steps("mem", tile, waves, dtype) == max(6, 2 * stages)
 

@@ -53,7 +53,7 @@ def specialized(*names: str) -> set[str]:
     return {one for name in names for one in words(header(name).read_text(), r"struct \w+<Pipeline::(\w+)")}
 
 
-def test_codes_are_amds() -> None:
+def test_codes_match_amd() -> None:
     """The numbers of AMD's feature engines, which its models were trained on."""
     assert list(PIPELINE_CODES.items()) == [
         ("compv3", 0),
@@ -66,7 +66,7 @@ def test_codes_are_amds() -> None:
     ]
 
 
-def test_every_pipeline_can_be_named_and_those_of_architectures_are_in_the_table() -> None:
+def test_every_pipeline_has_a_name_and_a_table_row() -> None:
     """A row that no kernel's name could hold, or an architecture's pipeline without a row, would be a mistake."""
     assert all(PIPELINE.fullmatch(name) for name in PIPELINES)
     for name in arch_names():
@@ -83,7 +83,7 @@ def test_the_host_has_every_pipeline_of_the_table() -> None:
         host.staging_constants("comp_async")
 
 
-def test_pipelines_that_features_name_are_in_the_table() -> None:
+def test_pipelines_of_features_are_in_the_table() -> None:
     """A feature `is_compv3` of a pipeline that is renamed would be 0 for ever."""
     columns = {name for name in PIPELINES if f"is_{name}" in CONVOLUTION_FEATURES}
     assert columns == {"compv3", "compv4", "compv5", "compv6", "mem"}
@@ -95,7 +95,7 @@ def test_ck_tiles_vocabularies_have_the_pipelines_with_a_header() -> None:
     assert enumerators(header("gemm_vocabulary.hpp")) == [*TABLE_PIPELINES, "comp_async"]
 
 
-def test_what_is_emitted_is_what_templates_are_specialized_for() -> None:
+def test_emitted_pipelines_match_the_template_specializations() -> None:
     """A pipeline that a rule lets through and no template has would not compile; one without is never emitted."""
     emitted = ck_tile_gemm_rules.EMITTED
     assert specialized("looped_pipelines.hpp") == emitted[Interface.LATE_2025] > emitted[Interface.MID_2025]
@@ -103,7 +103,7 @@ def test_what_is_emitted_is_what_templates_are_specialized_for() -> None:
     assert specialized("current_pipelines.hpp") | specialized("current.hpp") == set(CONV_PIPELINES)
 
 
-def test_only_compv5_steps_through_wave_groups() -> None:
+def test_only_compv5_iterates_over_wave_groups() -> None:
     """It needs two, 1x1x2, which is what a GEMM's template gives it; the others compute wrong results in two."""
     (groups,) = words(header("gemm_widths.hpp").read_text(), r"Pipeline::compv5 \? (\d+) : 1")
     stated = {name: str(row.wave_groups) for name, row in PIPELINES.items() if row.wave_groups}

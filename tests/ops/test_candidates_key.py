@@ -57,7 +57,9 @@ def convolutions(draw: st.DrawFn) -> ConvProblem:
 
 @settings(max_examples=60, deadline=None)
 @given(first=convolutions(), second=convolutions(), factor=st.sampled_from([1, 3, 16, 11]))
-def test_convolutions_of_one_key_have_the_same_candidates(first: ConvProblem, second: ConvProblem, factor: int) -> None:
+def test_convolutions_with_the_same_key_have_the_same_candidates(
+    first: ConvProblem, second: ConvProblem, factor: int
+) -> None:
     """On a GPU, where vectors must divide channels; sizes that no rule reads are arbitrary."""
     op, arch = operation("grouped_conv"), load_arch("gfx942")
     larger = replace(first, n=first.n * factor, c=first.c * factor, k=first.k * factor, hi=first.hi + factor)
@@ -75,7 +77,7 @@ def test_convolutions_of_one_key_have_the_same_candidates(first: ConvProblem, se
     layout=st.sampled_from(["rcr", "rrr", "ccr"]),
 )
 @pytest.mark.parametrize("arch", ["host", "gfx942"])
-def test_gemms_of_one_key_have_the_same_candidates(
+def test_gemms_with_the_same_key_have_the_same_candidates(
     sizes: tuple[int, int, int], turns: tuple[int, int, int], layout: str, arch: str
 ) -> None:
     """Sizes that differ by common multiples of all tiles are equivalent, if offsets reach both or neither."""
@@ -119,7 +121,7 @@ def one_by_one(
     sizes=st.tuples(st.integers(1, 3000), st.integers(1, 3000), st.integers(1, 3000)), parts=st.sampled_from([1, 2, 8])
 )
 @pytest.mark.parametrize("arch", ["host", "gfx942"])
-def test_kernels_of_a_gemm_are_judged_one_by_one(sizes: tuple[int, int, int], parts: int, arch: str) -> None:
+def test_gemm_candidates_equal_single_checks(sizes: tuple[int, int, int], parts: int, arch: str) -> None:
     """Checking one of equivalent kernels gives the same candidates and reason counts as checking each of a sample."""
     spec = load_arch(arch)
     problem = replace(gemm(sizes, spec.default_dtype, "rcr"), split_k=min(parts, sizes[2]))
@@ -139,7 +141,7 @@ def test_kernels_of_a_gemm_are_judged_one_by_one(sizes: tuple[int, int, int], pa
 
 @settings(max_examples=60, deadline=None)
 @given(problem=convolutions())
-def test_kernels_of_a_convolution_are_judged_one_by_one(problem: ConvProblem) -> None:
+def test_convolution_candidates_equal_single_checks(problem: ConvProblem) -> None:
     """The same, on the architecture that rejects the most."""
     spec = load_arch("gfx942")
     pool = conv_pool(problem.variant, spec, problem.ndim, problem.dtype)
@@ -152,7 +154,7 @@ def test_kernels_of_a_convolution_are_judged_one_by_one(problem: ConvProblem) ->
     }
 
 
-def test_a_key_tells_apart_what_rules_tell_apart() -> None:
+def test_a_key_distinguishes_what_rules_distinguish() -> None:
     """For GEMM sizes from 1 to 300, equal keys have equal candidates, and some keys differ."""
     op, arch = operation("gemm_universal"), load_arch("host")
     seen: dict[object, tuple[int, ...]] = {}
@@ -165,7 +167,7 @@ def test_a_key_tells_apart_what_rules_tell_apart() -> None:
 
 @settings(max_examples=60, deadline=None)
 @given(first=convolutions(), factor=st.sampled_from([1, 2, 3, 5]))
-def test_solvers_of_one_key_are_the_same(first: ConvProblem, factor: int) -> None:
+def test_problems_with_the_same_key_have_the_same_solvers(first: ConvProblem, factor: int) -> None:
     """In the shipped table of solvers, batch and image never matter, channels only by their divisors."""
     op, arch, folder = operation("miopen_conv"), load_arch("gfx90a"), data_dir("models") / "miopen_conv_gfx90a"
     one = from_convolution(first)

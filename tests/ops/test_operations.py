@@ -74,7 +74,7 @@ def test_records_are_consistent(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["grouped_conv", "gemm_universal"])
-def test_kernels_come_back_from_their_names(name: str, tmp_path: Path) -> None:
+def test_kernels_round_trip_through_names(name: str, tmp_path: Path) -> None:
     """A candidate's complete name parses, identifies the operation, and has the dataset's columns."""
     op = operation(name)
     problem = op.problems.load("host-train" if name == "grouped_conv" else "host-llm", None, "fp32")[0]
@@ -90,7 +90,7 @@ def test_kernels_come_back_from_their_names(name: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("arch", ["host", "gfx942"])
 @pytest.mark.parametrize("name", ["grouped_conv", "gemm_universal"])
-def test_models_are_told_kernels_as_their_data_tell_them(name: str, arch: str, tmp_path: Path) -> None:
+def test_models_and_datasets_describe_kernels_alike(name: str, arch: str, tmp_path: Path) -> None:
     """Datasets and predictions encode kernels in the same columns; on a GPU `mem` is padded whatever its name."""
     op, spec = operation(name), load_arch(arch)
     encoding = Encoding(is_gpu=arch != "host")
@@ -112,7 +112,7 @@ def test_models_are_told_kernels_as_their_data_tell_them(name: str, arch: str, t
         assert pads >= {(True, True, 1), (False, True, 1), (True, False, 1 if encoding.is_gpu else 0)}
 
 
-def test_what_is_no_operation_is_refused() -> None:
+def test_an_unknown_operation_is_refused() -> None:
     """Unknown names, problem texts and kernels are refused."""
     with expect_refusal(UsageError, "unknown-op", "pooling"):
         operation("pooling")
@@ -122,7 +122,7 @@ def test_what_is_no_operation_is_refused() -> None:
         operation_of_kernel("compv3")
 
 
-def test_a_kernel_of_a_loaded_operation_loads_no_other() -> None:
+def test_a_kernel_loads_no_other_operation() -> None:
     """A prediction imports only its own operation."""
     program = (
         "import sys\n"
@@ -171,7 +171,7 @@ def test_a_gemm_goes_through_the_whole_loop(tmp_path: Path, capsys: pytest.Captu
 
 
 @pytest.mark.parametrize("names", [NAMES_72, NAMES_55], ids=["72", "55"])
-def test_gemm_models_of_amd_predict_what_they_were_trained_for(names: tuple[str, ...], tmp_path: Path) -> None:
+def test_gemm_models_of_amd_predict_their_data(names: tuple[str, ...], tmp_path: Path) -> None:
     """A spec without ckh's key is AMD's: kernels of `mem` are encoded as padded, and values equal LightGBM's."""
     folder = tmp_path / "gemm_universal_fp16_gfx942"
     folder.mkdir()

@@ -117,7 +117,7 @@ def test_its_kernels_are_listed_in_a_registry(ckh: Ckh, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_its_models_become_c(ckh: Ckh, tmp_path: Path) -> None:
+def test_its_models_are_exported_to_c(ckh: Ckh, tmp_path: Path) -> None:
     """The example ranks as `ckh predict` does, to the printed digits, with a type and functions of its own."""
     compiler = next(filter(None, map(shutil.which, ("cc", "gcc", "clang", "clang-19"))))
     out = tmp_path / "c"

@@ -64,7 +64,7 @@ def _forget() -> None:
     ops._of_class.clear()
 
 
-def test_the_table_says_what_the_records_say() -> None:
+def test_the_table_matches_the_records() -> None:
     """Name, prefix and kernel class of ckh's own operations, including the default one."""
     assert operation_names()[: len(BUILT_IN)] == BUILT_IN
     assert DEFAULT_OPERATION in BUILT_IN
@@ -84,7 +84,7 @@ def test_own_operations_are_entry_points_like_others() -> None:
 
 
 @pytest.mark.usefixtures("installed")
-def test_an_installed_operation_is_one_like_others() -> None:
+def test_an_installed_operation_works_like_the_others() -> None:
     """It is listed after ckh's own, which it cannot replace, and found by name, problem and kernel."""
     assert {point.name for point in entry_points(group="ckh.operations")} >= {"axpy", "absent", "other"}
     assert operation_names() == (*BUILT_IN, "axpy", "absent", "other", "taken")
@@ -154,7 +154,7 @@ def test_the_command_line_has_the_options_of_installed_operations(installed: Pat
         expect_warning(done.stderr, "duplicate-name", f"--{name} of axpy")
 
 
-def test_a_prediction_reads_its_own_operation_and_model_alone(tmp_path: Path) -> None:
+def test_a_prediction_reads_only_its_operation_and_model(tmp_path: Path) -> None:
     """For a GEMM on the host nothing of convolutions is imported, and one spec is parsed."""
     program = (
         "import os, sys\nfrom ckh.learn.models import artifact\nread, read_spec = [], artifact.read_spec\n"

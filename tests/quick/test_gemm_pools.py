@@ -41,7 +41,7 @@ def random_gemms(seed: int) -> Iterator[str]:
         ("--arch gfx1100 --dtype fp16", 2, "estimate"),
     ],
 )
-def test_answers_are_those_of_the_full_command(
+def test_answers_equal_the_full_command(
     options: str, few: int, basis: str | None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Of eight random sizes after the first, as text and JSON, by a model, with the estimate, and by that alone."""
@@ -61,7 +61,7 @@ def test_answers_are_those_of_the_full_command(
 
 
 @pytest.mark.usefixtures("alone")
-def test_kernels_that_headers_lack_stand_last(
+def test_kernels_missing_in_headers_rank_last(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """With headers that lack matrix instructions the first rows, and those that they lack, are the full command's."""

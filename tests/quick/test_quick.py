@@ -82,9 +82,7 @@ def full(capsys: pytest.CaptureFixture[str], line: str) -> str:
 @pytest.mark.usefixtures("alone")
 @pytest.mark.parametrize("lines", [CONVOLUTIONS, GEMMS], ids=["conv", "gemm"])
 @pytest.mark.parametrize("flags", ["", " --json", " --why", " --why --json --no-measured"])
-def test_answers_are_those_of_the_full_command(
-    lines: Sequence[str], flags: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_answers_equal_the_full_command(lines: Sequence[str], flags: str, capsys: pytest.CaptureFixture[str]) -> None:
     """Of every problem, as text or JSON, whether it was the one that was asked first or another of its kind."""
     for line in lines:
         assert prepare(asked(line))
@@ -93,9 +91,7 @@ def test_answers_are_those_of_the_full_command(
 
 
 @pytest.mark.usefixtures("alone")
-def test_colours_are_those_of_the_full_command(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_colours_equal_the_full_command(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     """The model's line is green, by both ways; NO_COLOR wins, and JSON has none."""
     line = "--n 16 --c 256"
     assert prepare(asked(line))
@@ -111,9 +107,7 @@ def test_colours_are_those_of_the_full_command(
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("alone")
-def test_solvers_are_those_of_the_full_command(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_solvers_equal_the_full_command(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     """MIOpen's, of the model that ships: with and without groups, and in another layout."""
     monkeypatch.delenv("CKH_MODELS")
     for line in (
@@ -148,7 +142,7 @@ def random_convolutions(seed: int) -> Iterator[str]:
         (random_convolutions, "--arch gfx950 --dtype fp16", "model"),
     ],
 )
-def test_answers_without_a_model_are_those_of_the_full_command(
+def test_answers_without_a_model_equal_the_full_command(
     problems: Callable[[int], Iterator[str]],
     options: str,
     basis: str,
@@ -168,9 +162,7 @@ def test_answers_without_a_model_are_those_of_the_full_command(
 
 
 @pytest.mark.usefixtures("alone")
-def test_a_stand_in_for_a_model_that_fits_is_prepared(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_substitute_model_is_prepared(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     """The model of gfx942 measured another kind of mixtures: what stands in for it answers for all sizes of this."""
     monkeypatch.delenv("CKH_MODELS")
     kind = "--op aiter_moe --arch gfx942 --model-dim 7168 --inter-dim 256 --experts 256 --topk 8 --json"
@@ -181,7 +173,7 @@ def test_a_stand_in_for_a_model_that_fits_is_prepared(
 
 
 @pytest.mark.usefixtures("alone")
-def test_a_compiled_kernel_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_compiled_kernel_invalidates_the_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     """What was prepared of an estimate does not count once a kernel of the operation was compiled for the GPU."""
     monkeypatch.delenv("CKH_MODELS")
     line, none = asked("--c 64 --arch gfx942"), Resources(*range(len(RESOURCE_NAMES)))
@@ -212,7 +204,7 @@ def test_the_second_call_is_quick(capsys: pytest.CaptureFixture[str], monkeypatc
 
 
 @pytest.mark.usefixtures("alone")
-def test_other_models_that_fit_are_named_too(
+def test_other_matching_models_are_named(
     models: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A quick answer says which models were not chosen, as the full command does."""
@@ -227,7 +219,7 @@ def test_other_models_that_fit_are_named_too(
 
 
 @pytest.mark.usefixtures("alone")
-def test_another_model_is_asked_again(models: Path) -> None:
+def test_another_model_invalidates_the_answer(models: Path) -> None:
     """Once a file of a model has changed, or a model appears, what was prepared does not count."""
     line = asked("--c 48")
     assert prepare(line)
@@ -255,7 +247,7 @@ def test_large_pools_are_not_prepared(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("alone")
 @pytest.mark.parametrize("flags", ["", " --json", " --why", " --top 300 --json", " --top 1"])
-def test_what_was_measured_comes_first(flags: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_measured_kernels_rank_first(flags: str, capsys: pytest.CaptureFixture[str]) -> None:
     """The kernels that were probed are in front by their times, those that failed last, as in the full command."""
     assert prepare(asked("--c 48"))
     plain = quick(asked(f"--c 48{flags}"))
@@ -289,7 +281,7 @@ def test_kernels_are_refused_for_reasons(capsys: pytest.CaptureFixture[str]) -> 
 
 @pytest.mark.usefixtures("alone")
 @pytest.mark.parametrize("where", ["ckh.quick.prepare.prepare", "ckh.quick.answer.text_of", "ckh.cli.dispatch"])
-def test_an_interrupt_is_no_traceback(where: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupt_prints_no_traceback(where: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Ctrl-C ends with its code, also while answers are prepared or quickly given."""
 
     def interrupted(_: object) -> bool:
@@ -310,7 +302,7 @@ def test_without_c_there_is_no_quick_answer(monkeypatch: pytest.MonkeyPatch) -> 
 
 @pytest.mark.usefixtures("alone")
 @pytest.mark.parametrize("content", [b"", b"CKHMODEL", b"\0" * 4096])
-def test_damaged_files_are_no_answer(content: bytes) -> None:
+def test_damaged_files_give_no_answer(content: bytes) -> None:
     """Nor are missing ones; preparing again mends them."""
     line = asked("--c 48")
     assert prepare(line)
@@ -349,7 +341,7 @@ def test_without_a_cache_the_full_command_answers(
 @pytest.mark.parametrize(
     "line", ["--c 7 --g 2", "--n 0", "--hi 1 --y 9 --pad 0", "--c 48 --split-k 2", "--c 48 --layout nhwgc", "--ndim 5"]
 )
-def test_errors_are_told_by_the_full_command(line: str) -> None:
+def test_errors_are_left_to_the_full_command(line: str) -> None:
     """Impossible sizes, and options of other operations, have no quick answer."""
     assert prepare(asked("--c 48"))
     assert quick(asked(line)) is None
@@ -373,7 +365,7 @@ def test_errors_are_told_by_the_full_command(line: str) -> None:
         "--c 1e3",
     ],
 )
-def test_other_lines_are_for_the_full_command(line: str) -> None:
+def test_other_commands_are_left_to_the_full_command(line: str) -> None:
     """Flags, other spellings, and what is wrong."""
     assert parse(["predict", *line.split()]) is None
 
@@ -397,12 +389,12 @@ def test_other_lines_are_for_the_full_command(line: str) -> None:
         ),
     ],
 )
-def test_other_spellings_ask_the_same(typed: str, same: str) -> None:
+def test_other_spellings_give_the_same_answer(typed: str, same: str) -> None:
     """Products, element types, operations and layouts have canonical names before an answer is looked for."""
     assert asked(typed) == asked(same)
 
 
-def test_options_are_those_of_predict() -> None:
+def test_options_match_predict() -> None:
     """Each has the name and type that the full command gives it, and flags are those that print or leave out."""
     parameters = inspect.signature(command.predict).parameters
     types = {name: str(one.annotation).removeprefix("<class '") for name, one in parameters.items()}
@@ -420,7 +412,7 @@ def test_options_are_those_of_predict() -> None:
     assert set(FLAGS["predict"]) == {"measured", "no_measured", "why", "wide", "json"}
 
 
-def test_little_is_imported(models: Path, tmp_path: Path) -> None:
+def test_imports_are_few(models: Path, tmp_path: Path) -> None:
     """A quick answer imports neither NumPy nor Typer nor what they bring, and makes no dataclass."""
     code = (
         "import sys; from ckh.entry import run; "
@@ -489,7 +481,7 @@ def printed_before(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]
 
 
 @pytest.mark.parametrize("more", [[], ["--json"], ["--why", "--top", "2"]])
-def test_an_estimate_is_printed_again(
+def test_an_estimate_is_answered_quickly(
     more: list[str], printed_before: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The second call with the same options prints the same without the full command; other options do not."""
@@ -507,7 +499,7 @@ def test_an_estimate_is_printed_again(
     assert run([*args, "--no-measured"]) == 77
 
 
-def test_what_is_printed_follows_from_what_was_probed(
+def test_output_follows_probed_times(
     printed_before: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A probing, a compiled kernel or a damaged file, and the full command answers; --probe is never kept."""

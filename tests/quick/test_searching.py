@@ -18,7 +18,7 @@ from ckh.text.log import written
     "line",
     ["--n 16 --c 256", "--c 64 --k 128 --hi 56 --stride 2 --top 3 --wide", "--m 128 --n 96 --k 256 --json --top 20"],
 )
-def test_searches_are_those_of_the_full_command(line: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_searches_equal_the_full_command(line: str, capsys: pytest.CaptureFixture[str]) -> None:
     """Of convolutions and GEMMs, as text and as JSON."""
     request = parse(["search", *line.split()])
     assert request is not None
@@ -28,7 +28,7 @@ def test_searches_are_those_of_the_full_command(line: str, capsys: pytest.Captur
 
 @pytest.mark.usefixtures("alone")
 @pytest.mark.parametrize("line", ["--c 10 --g 3", "--c 64 --arch gfx90a", "--c 64 --dtype bf16 --arch host"])
-def test_what_no_model_answers_is_for_the_full_command(line: str) -> None:
+def test_searches_without_a_model_are_left_to_the_full_command(line: str) -> None:
     """It refuses what is impossible, and says what stands in for a model."""
     request = parse(["search", *line.split()])
     assert request is not None
@@ -36,7 +36,7 @@ def test_what_no_model_answers_is_for_the_full_command(line: str) -> None:
 
 
 @pytest.mark.parametrize("line", ["measure --c 64", "--require measured --c 64", "--c 64 --why", "set --size 20"])
-def test_other_searches_are_for_the_full_command(line: str) -> None:
+def test_other_searches_are_left_to_the_full_command(line: str) -> None:
     """Measuring, sets, and the flags of other commands."""
     assert parse(["search", *line.split()]) is None
 

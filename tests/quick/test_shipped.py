@@ -75,7 +75,7 @@ def test_the_first_answer_is_quick(line: str, capsys: pytest.CaptureFixture[str]
 
 
 @pytest.mark.slow
-def test_other_models_are_not_passed_over(
+def test_user_models_are_not_ignored(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A user's own model, a folder of models, and a model that is named may answer instead."""
@@ -89,12 +89,12 @@ def test_other_models_are_not_passed_over(
 
 
 @pytest.mark.parametrize("line", ["--arch gfx90a", "--dtype fp16", "--c 64 --layout nhwgc", "--op nothing"])
-def test_what_no_shipped_model_is_for_has_no_answer(line: str) -> None:
+def test_problems_outside_shipped_models_have_no_answer(line: str) -> None:
     """The full command has an error to tell."""
     assert text_of(asked(line)) is None
 
 
-def test_models_that_have_changed_have_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_changed_models_have_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     """What was prepared holds for the models that it was prepared from."""
     assert shipped.find(asked("--c 64")) is not None
     monkeypatch.setattr(shipped, "__version__", "9.9")
@@ -120,7 +120,7 @@ def test_large_models_are_unpacked_once(installed: Path, tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("name", ["index.json", "0.json", "grouped_conv_forward_fp32_host.ckhm"])
-def test_damaged_answers_are_none(installed: Path, name: str) -> None:
+def test_damaged_answers_are_ignored(installed: Path, name: str) -> None:
     """A bit that is wrong in any file that an answer needs."""
     line = asked("--c 64")
     facts = shipped.find(line)

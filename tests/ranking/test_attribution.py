@@ -61,7 +61,7 @@ def test_shares_are_shapley_values(seed: int) -> None:
     assert found.sum() == pytest.approx(first - second, abs=1e-9)
 
 
-def test_what_is_equal_has_no_share() -> None:
+def test_equal_features_have_no_share() -> None:
     """Features with the same value in both rows add nothing, and equal rows differ by nothing."""
     forest = pack(parse_forest(booster(0).model_to_string()))
     row = np.array([0.3, -1.0, 0.5, 1.0, 0.0, 3.0])

@@ -63,7 +63,7 @@ def _assert_same(ours: NDArray[np.float64], reference: NDArray[np.float64], boos
 @pytest.mark.parametrize("options", SETTINGS, ids=str)
 @hypothesis_settings
 @given(seed=st.integers(0, 2**32), rows=st.integers(1, 300), problems=st.integers(1, 3))
-def test_scores_and_order_are_those_of_lightgbm(
+def test_scores_and_order_equal_lightgbm(
     backend: str, options: tuple[tuple[str, Any], ...], is_product: bool, seed: int, rows: int, problems: int
 ) -> None:
     """Random pools and problems, with NaN, infinity, zeros of both signs and unknown categories."""
@@ -93,7 +93,7 @@ def test_both_implementations_agree_bit_for_bit(library: Path, seed: int, rows: 
         assert ours.tobytes() == portable.tobytes() == ranker.scores(columns).tobytes()
 
 
-def test_scores_that_are_logarithms_are_told_as_what_they_are_of(backend: str) -> None:
+def test_logarithmic_scores_are_converted(backend: str) -> None:
     """Of each forest by itself, exp(x) - 1."""
     random = np.random.default_rng(7)
     kernels, problem, forest = random_columns(random, 90), random_problem(random, 3), train().forest
@@ -105,7 +105,7 @@ def test_scores_that_are_logarithms_are_told_as_what_they_are_of(backend: str) -
     np.testing.assert_allclose(told[1], np.expm1(raw[1]), rtol=1e-15)
 
 
-def test_a_feature_that_no_program_computes_is_numpys(library: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_features_are_computed_by_numpy(library: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The whole pool is then ranked by NumPy, to the same scores."""
     monkeypatch.setattr(c_part, "LIBRARY", library)
     odd = replace(ENGINE.features[0], formula=lambda c: np.sort(c["p"]))
@@ -164,7 +164,7 @@ def test_many_problems_together_score_as_each_alone(
     assert len(np.unique(together, axis=0)) > 30
 
 
-def test_candidates_that_differ_in_nothing_tie_in_their_order(backend: str) -> None:
+def test_equal_candidates_tie_in_order(backend: str) -> None:
     """Of equal candidates the first comes first, however the pool is taken apart."""
     random = np.random.default_rng(5)
     once = random_columns(random, 60)
@@ -176,7 +176,7 @@ def test_candidates_that_differ_in_nothing_tie_in_their_order(backend: str) -> N
     assert (place[:60] < place[60:]).all()
 
 
-def test_a_product_is_taken_apart(library: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_product_is_factored(library: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Columns that no problem-dependent feature reads become variants: fewer keys than candidates."""
     grid = np.meshgrid([1.0, 2.0, 3.0, 4.0], np.arange(12.0), [0.0, 2.0], [0, 1, 2], indexing="ij")
     a, b, u, v = (axis.ravel() for axis in grid)
@@ -215,7 +215,7 @@ def test_one_candidate(backend: str) -> None:
     _assert_same(scores[0, 0], model.reference(kernels, problem), model.booster)
 
 
-def test_a_few_huge_leaves_cost_the_others_no_digits(backend: str) -> None:
+def test_huge_leaves_cost_no_precision(backend: str) -> None:
     """Where one integer a leaf would not do, there are two."""
     assert not train().forest.leaves[:, 1].any()
     model = _huge()
@@ -319,7 +319,9 @@ def test_wrong_inputs_are_refused() -> None:
         Ranker([train().forest], ENGINE, ENGINE.names[:3], HARDWARE, kernels, {"p": [1.0], "q": [1.0]})
 
 
-def test_the_variable_chooses(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, library: Path) -> None:
+def test_the_environment_variable_selects_the_backend(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, library: Path
+) -> None:
     """$CKH_RANK_BACKEND forces an implementation, and asking for C where there is none is an error."""
     monkeypatch.delenv("CKH_RANK_BACKEND", raising=False)
     monkeypatch.setattr(c_part, "LIBRARY", library)

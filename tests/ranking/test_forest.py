@@ -52,7 +52,7 @@ def test_a_tree_of_one_leaf_is_a_constant() -> None:
     ("params", "word"),
     [({"objective": "poisson"}, "poisson"), ({"reg_sqrt": True}, "sqrt"), ({"linear_tree": True}, "linear")],
 )
-def test_models_whose_output_is_no_sum_of_leaves_are_refused(params: dict[str, object], word: str) -> None:
+def test_models_with_transformed_output_are_refused(params: dict[str, object], word: str) -> None:
     """Link functions and linear trees are refused by name."""
     random = np.random.default_rng(0)
     data = lightgbm.Dataset(random.random((300, 3)), random.random(300), params={"verbose": -1, **params})

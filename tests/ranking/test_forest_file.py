@@ -47,13 +47,13 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "cache" / "forests"
 
 
-def test_a_forest_comes_back_from_its_file() -> None:
+def test_a_forest_round_trips_through_its_file() -> None:
     """Encoding and decoding change nothing."""
     forest = train().forest
     _assert_equal(decode(encode(forest)), forest)
 
 
-def test_plain_and_gzipped_texts_are_one_forest(tmp_path: Path, cache: Path) -> None:
+def test_plain_and_gzipped_texts_share_a_forest(tmp_path: Path, cache: Path) -> None:
     """Both are read, built once each, and mapped from the cache afterwards."""
     (tmp_path / "plain.lgbm").write_bytes(_text())
     (tmp_path / "small.lgbm.gz").write_bytes(gzip.compress(_text()))
@@ -67,7 +67,7 @@ def test_plain_and_gzipped_texts_are_one_forest(tmp_path: Path, cache: Path) -> 
 
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(place=st.floats(0, 1, exclude_max=True), bit=st.integers(0, 7), is_repaired=st.booleans())
-def test_a_flipped_bit_is_an_error_or_does_no_harm(place: float, bit: int, is_repaired: bool) -> None:
+def test_a_flipped_bit_is_an_error_or_harmless(place: float, bit: int, is_repaired: bool) -> None:
     """Checksums notice it; and where they are made to fit, no index that lies outside gets through."""
     content = bytearray(encode(train(rounds=3).forest))
     content[int(place * len(content))] ^= 1 << bit
@@ -108,7 +108,7 @@ def test_a_truncated_file_is_an_error(place: float) -> None:
 
 
 @pytest.mark.parametrize("damage", [b"", b"x", b"\0" * 56, None])
-def test_a_damaged_cache_entry_is_built_anew(cache: Path, damage: bytes | None) -> None:
+def test_a_damaged_cache_entry_is_rebuilt(cache: Path, damage: bytes | None) -> None:
     """Whatever stands in the cache, the answer is right and the entry is mended."""
     forest = forest_of(_text(), "model")
     (entry,) = cache.iterdir()

@@ -44,7 +44,7 @@ def packed(tmp_path: Path) -> str:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("compiler", COMPILERS)
-def test_compilers_have_nothing_to_say(tmp_path: Path, compiler: str) -> None:
+def test_compilers_give_no_warnings(tmp_path: Path, compiler: str) -> None:
     """Both gcc and clang accept it as C11 with all warnings as errors."""
     compile_library(tmp_path / "ckh_rank.so", "-O3", *_STRICT, compiler=compiler)
 
@@ -66,7 +66,7 @@ def test_sanitizers_find_nothing_in_a_trained_forest(packed: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.skipif(not COMPILERS, reason="no C compiler")
-def test_little_memory_for_sets_changes_nothing(tmp_path: Path, packed: str) -> None:
+def test_a_small_set_buffer_changes_nothing(tmp_path: Path, packed: str) -> None:
     """When the sets of variants are forgotten after every tree, scores stay the same to the last bit.
 
     The same when few problems are ranked together.

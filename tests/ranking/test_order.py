@@ -16,7 +16,7 @@ _SCORES = st.one_of(st.integers(-3, 3).map(float), st.floats(allow_nan=False))
 
 @settings(max_examples=100, deadline=None)
 @given(scores=arrays(np.float64, array_shapes(min_dims=1, max_dims=3, max_side=40), elements=_SCORES))
-def test_the_order_is_that_of_a_stable_sort(scores: np.ndarray) -> None:
+def test_the_order_equals_a_stable_sort(scores: np.ndarray) -> None:
     """Best first along the last axis; of equal scores, whatever the sign of a zero, the first comes first."""
     assert np.array_equal(best_first(scores), np.argsort(-scores, axis=-1, kind="stable"))
 
@@ -26,7 +26,7 @@ def test_the_order_is_that_of_a_stable_sort(scores: np.ndarray) -> None:
     scores=arrays(np.float64, array_shapes(min_dims=1, max_dims=2, max_side=80), elements=_SCORES),
     top=st.integers(0, 100),
 )
-def test_the_first_ones_are_those_of_the_whole_order(scores: np.ndarray, top: int) -> None:
+def test_a_partial_order_is_a_prefix(scores: np.ndarray, top: int) -> None:
     """However many tie with the last that is wanted."""
     whole = np.argsort(-scores, axis=-1, kind="stable")
     assert np.array_equal(best_first(scores, top), whole[..., :top])
@@ -41,7 +41,7 @@ def test_large_pools(count: int) -> None:
     assert np.array_equal(best_first(scores, 5), whole[:5])
 
 
-def test_no_candidates_and_none_wanted() -> None:
+def test_no_candidates_and_none_requested() -> None:
     """Nothing in, nothing out, of the right shape."""
     assert best_first(np.zeros((3, 0))).shape == (3, 0)
     assert best_first(np.zeros((2, 4)), 0).shape == (2, 0)

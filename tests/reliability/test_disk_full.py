@@ -98,7 +98,7 @@ def kernel_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("blocks", [0, 1, 3, 5])
-def test_a_journal_is_gone_on_with_once_there_is_room(
+def test_a_journal_continues_after_space_is_freed(
     disk: SmallDisk,
     blocks: int,
     tmp_path: Path,
@@ -128,7 +128,7 @@ def test_a_journal_is_gone_on_with_once_there_is_room(
     assert list(disk.content()) == ["run", "run/journal.jsonl"]
 
 
-def test_a_dataset_is_the_old_one(disk: SmallDisk, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_old_dataset_remains(disk: SmallDisk, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Convert leaves neither a partial nor another file, with an existing dataset and without."""
     journal = tmp_path / "run"
     problem, kernel = PROBLEMS[0], KERNELS[0]
@@ -157,7 +157,7 @@ def test_a_dataset_is_the_old_one(disk: SmallDisk, tmp_path: Path, capsys: pytes
 
 
 @pytest.mark.slow
-def test_a_model_is_the_old_one(disk: SmallDisk, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_old_model_remains(disk: SmallDisk, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Train leaves neither a partial nor another folder, with an existing model and without."""
     data, out = tmp_path / "data.parquet", disk.path / "model"
     write_dataset(measured(), data)
@@ -178,7 +178,7 @@ def test_a_model_is_the_old_one(disk: SmallDisk, tmp_path: Path, capsys: pytest.
 
 
 @pytest.mark.parametrize("to", ["c", "lgbm"])
-def test_an_export_is_the_old_one(disk: SmallDisk, to: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_old_export_remains(disk: SmallDisk, to: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Export leaves neither a partial nor another folder, with an existing export and without."""
     model, out = saved(tmp_path / "mine"), disk.path / "export"
     args = ["export", "--model", str(model), "--to", to, "--out", str(out)]
@@ -199,7 +199,7 @@ def test_an_export_is_the_old_one(disk: SmallDisk, to: str, tmp_path: Path, caps
 
 @pytest.mark.slow
 @pytest.mark.parametrize("blocks", [2, 30, 90])
-def test_kernels_that_find_no_room_to_be_compiled_in_are_not_judged(
+def test_kernels_are_not_blamed_for_a_full_disk(
     disk: SmallDisk, blocks: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Without disk space for folders, or for compiler and linker output, no gate has failed."""

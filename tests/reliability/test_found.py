@@ -81,7 +81,7 @@ REFUSED: list[tuple[str, bytes]] = [
 
 
 @pytest.mark.parametrize(("name", "content"), REFUSED, ids=[f"{i}-{name}" for i, (name, _) in enumerate(REFUSED)])
-def test_what_was_found_is_refused(name: str, content: bytes, tmp_path: Path) -> None:
+def test_fuzzing_findings_are_refused(name: str, content: bytes, tmp_path: Path) -> None:
     """It is one of ckh's own errors, with a printable line."""
     assert content not in TARGETS[name].samples(), "the case differs from what is good"
     with pytest.raises(CkhError) as refused:
@@ -90,7 +90,7 @@ def test_what_was_found_is_refused(name: str, content: bytes, tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("cell", [b"1.5", b"1e3", DIGITS, b"9" * 30, b"nan", b"", b"\xd9\xa3"])
-def test_a_size_that_is_no_integer_is_a_bad_row(cell: bytes, tmp_path: Path) -> None:
+def test_a_fractional_size_is_a_bad_row(cell: bytes, tmp_path: Path) -> None:
     """A cell of a CSV file that is not an integer, or one out of range, is named with its line."""
     path = tmp_path / "amd.csv"
     path.write_bytes(AMD.replace(b",2,64,128", b"," + cell + b",64,128", 1))
@@ -150,7 +150,7 @@ def test_a_parquet_file_whose_column_has_no_rows_is_refused(tmp_path: Path) -> N
         ({"N": 1.5}, "column-type", ["column N ", "int64"]),
     ],
 )
-def test_a_dataset_of_nonsense_is_refused(changes: dict[str, Any], code: str, values: list[str]) -> None:
+def test_a_nonsense_dataset_is_refused(changes: dict[str, Any], code: str, values: list[str]) -> None:
     """Invalid kernel names, unknown architectures, impossible times and sizes."""
     from ckh.data.dataset import make_dataset
     from ckh.data.tables import to_pandas
@@ -213,7 +213,7 @@ def test_integers_and_csv() -> None:
         (b"\xff", "not text in UTF-8"),
     ],
 )
-def test_json_that_nobody_writes(text: str | bytes, message: str) -> None:
+def test_unusual_json(text: str | bytes, message: str) -> None:
     """Depth and integers are limited."""
     with pytest.raises(JsonError, match=message):
         parse_json(text)
@@ -261,7 +261,7 @@ def test_terminal_escapes_of_a_model_are_not_printed(
         assert not any(line.startswith("model    FORGED") for line in stdout.splitlines())
 
 
-def test_lines_of_a_model_are_not_forged(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_model_cannot_forge_lines(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A model's folder and the problems it was measured on are each printed on one line, by predict and search."""
     forged = "\nmodel    FORGED\x9b\n"
     model = shutil.copytree(data_dir("models") / "grouped_conv_forward_bf16_gfx950", tmp_path / f"model{forged}")
@@ -292,7 +292,7 @@ def test_markup_of_a_model_is_not_exported(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ['x", &model); exit(7); ("', "a b", "x\n", "${x}"])
 @pytest.mark.parametrize("to", ["c", "lgbm"])
-def test_a_model_whose_folder_cannot_stand_in_c_is_not_exported(
+def test_a_model_with_an_unexportable_folder_name_is_refused(
     name: str, to: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A quote in a folder's name would end a string of example.c: such a name is refused, and nothing is written."""
@@ -316,7 +316,7 @@ def test_a_model_whose_folder_cannot_stand_in_c_is_not_exported(
         ("bench", "--arch", "gfx999", "--out", "run"),
     ],
 )
-def test_options_of_nonsense_are_wrong_usage(
+def test_nonsense_options_are_wrong_usage(
     args: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Exit code 2, one line with the reason, and no file."""
@@ -326,7 +326,7 @@ def test_options_of_nonsense_are_wrong_usage(
     assert not list(tmp_path.iterdir())
 
 
-def test_models_that_are_looked_for_in_no_folder(
+def test_an_empty_model_path(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A CKH_MODELS that does not exist is not ignored."""
@@ -336,7 +336,7 @@ def test_models_that_are_looked_for_in_no_folder(
 
 
 @pytest.mark.parametrize("half", [b"\\ud800", b"\xed\xa0\x80"])
-def test_half_of_a_character_in_json_is_refused(half: bytes, tmp_path: Path) -> None:
+def test_a_lone_surrogate_in_json_is_refused(half: bytes, tmp_path: Path) -> None:
     """It was a UnicodeEncodeError when written to a table; complete pairs and other escapes are accepted."""
     path = tmp_path / "b.json"
     content = samples.tile_engine_json()[0]

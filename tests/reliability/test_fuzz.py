@@ -27,7 +27,7 @@ def test_damaged_inputs(name: str, reliability: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_the_fuzzer_finds_what_is_wrong(tmp_path: Path) -> None:
+def test_the_fuzzer_detects_a_defect(tmp_path: Path) -> None:
     """A reader that fails at one byte in a thousand, takes a gigabyte or does not end is detected."""
     broken = tmp_path / "broken.py"
     for body, error in (

@@ -143,7 +143,7 @@ def test_a_damaged_manifest_is_refused(content: bytes, tmp_path: Path) -> None:
         labels_of(tmp_path), trained_problems(tmp_path)
 
 
-def test_values_that_add_up_to_nothing_are_refused(tmp_path: Path) -> None:
+def test_inconsistent_values_are_refused(tmp_path: Path) -> None:
     """Unknown fields, zero divisors, rows of other lengths, and invalid numbers."""
     conv, miopen = _copied(tmp_path, "grouped_conv_forward_bf16_gfx950"), _copied(tmp_path, MIOPEN)
     solver = {"measured": 60, "fixed": {}, "divisors": {}}
@@ -175,7 +175,7 @@ def test_values_that_add_up_to_nothing_are_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("is_damaged", [True, False])
-def test_a_folder_of_many_is_left_out_with_one_line(
+def test_a_damaged_model_among_many_is_skipped_with_one_line(
     is_damaged: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """An unnamed model with a damaged spec or without ranking trees is not used; the answer is unchanged."""

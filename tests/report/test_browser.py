@@ -177,7 +177,7 @@ def test_a_page_needs_no_script(pages: dict[str, Path]) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["model", "data"])
-def test_a_page_is_dark_where_that_is_wanted(pages: dict[str, Path], name: str) -> None:
+def test_a_page_follows_the_dark_colour_scheme(pages: dict[str, Path], name: str) -> None:
     """Paper and ink follow the browser's preference."""
     dark = seen(pages[name], 800, "--blink-settings=preferredColorScheme=0")
     light = seen(pages[name], 800, "--blink-settings=preferredColorScheme=1")

@@ -44,7 +44,7 @@ def figure(body: Body) -> Drawing:
     return Drawing("some", "A < B & C", 'a "note"', body)
 
 
-def test_few_places_of_a_logarithmic_axis_are_named() -> None:
+def test_few_ticks_of_a_logarithmic_axis_are_labelled() -> None:
     """Where a curve has few points, these are its ticks, as plain numbers; no power of ten stands between."""
     counts = [54, 108, 216, 432]
     svg = page_svg(figure(Lines([Line("a", counts, [0.1, 0.2, 0.3, 0.4])], "problems", "y", log_x=True)), narrow=True)
@@ -58,7 +58,7 @@ def places_of_marks(svg: str, axis: str) -> list[float]:
     return sorted(float(place) for place in re.findall(rf'<use [^>]* {axis}="([\d.]+)"[^>]*><title>', svg))
 
 
-def test_zero_has_a_place_of_its_own_among_sizes() -> None:
+def test_zero_has_its_own_tick_among_sizes() -> None:
     """Each value of each size is a dot: 0 left of 1, the others at equal distances where they are powers of two."""
     sizes = {"pad_h": np.array([0.0] * 5 + [1, 1]), "C": np.array([1.0, 2, 4, 8, 16, 32, 64])}
     found = measurements.coverage(sizes, np.ones(7))
@@ -86,7 +86,7 @@ def test_no_point_is_lost_on_logarithmic_axes() -> None:
 
 
 @pytest.mark.parametrize("body", BODIES, ids=lambda body: type(body).__name__)
-def test_one_description_is_svg_and_png_and_numbers(body: Body) -> None:
+def test_a_figure_renders_as_svg_png_and_numbers(body: Body) -> None:
     """Each kind is drawn as both, at two widths, with title, name for screen readers and a table."""
     one = figure(body)
     root = ET.fromstring(file_svg(one))  # noqa: S314 - our own text
@@ -145,7 +145,7 @@ def test_a_page_loads_nothing_and_hides_no_markup() -> None:
     assert len(set(ids)) == len(ids)
 
 
-def test_the_only_script_is_the_one_that_the_policy_names() -> None:
+def test_the_only_script_is_allowed_by_the_policy() -> None:
     """A page with a table of data has a script, whose hash is the only one allowed; names of kernels are no markup."""
     evil = "</td><script>alert(1)</script>"
     made = Report("a", "b", [], [], [PageTable(evil, ["kernel", "ms"], [[evil, "1"]], frozenset({0}), is_data=True)])
@@ -158,7 +158,7 @@ def test_the_only_script_is_the_one_that_the_policy_names() -> None:
     assert "script-src" not in page(Report("a", "b", [], []), "now").decode()
 
 
-def test_a_dataset_is_summed_up() -> None:
+def test_a_dataset_is_summarized() -> None:
     """Winners and failures are those that a loop over the rows finds."""
     data = measured()
     made = report_dataset(data, [Path("a.parquet")])
@@ -180,7 +180,7 @@ def test_a_dataset_is_summed_up() -> None:
     assert ("measurements", f"{len(frame):,}") in made.facts
 
 
-def test_a_model_is_judged(tmp_path: Path) -> None:
+def test_a_model_is_evaluated(tmp_path: Path) -> None:
     """Efficiency, regret and baselines are those of a loop; the heat map holds every problem once."""
     model, data = load_model(saved(tmp_path / "model")), measured()
     judged = judge(model, data, measured_alone=True)
@@ -217,7 +217,7 @@ def test_a_model_is_judged(tmp_path: Path) -> None:
     assert {row[1] for row in worst.rows} == {data.problems()[i].canonical() for i in below}
 
 
-def test_a_model_learns_from_ever_more_data(tmp_path: Path) -> None:
+def test_the_learning_curve_is_drawn(tmp_path: Path) -> None:
     """With all of its data a model of the same settings chooses as the model does; before, from fewer problems."""
     data = measured()
     judged = judge(load_model(saved(tmp_path / "model")), data, measured_alone=True)
@@ -262,7 +262,7 @@ def test_noise_and_its_drift_are_quantiles() -> None:
     assert measurements.noise(np.full(3, np.nan)) is None
 
 
-def test_the_machine_is_drawn_from_its_looks() -> None:
+def test_the_machine_chart_uses_reference_measurements() -> None:
     """Drift is against a run's median; clock and temperature are drawn where known, and one look is no drift."""
     looks = [Look(60.0 * i, 1.0 + 0.1 * (i == 4), 3000.0 - 100 * i if i else None, None) for i in range(5)]
     found = machine({"a": looks, "b": looks[:1]})
@@ -278,7 +278,7 @@ def test_the_machine_is_drawn_from_its_looks() -> None:
     assert machine({"b": looks[:1]}) == []
 
 
-def test_looks_come_from_a_dataset_s_metadata() -> None:
+def test_reference_measurements_come_from_dataset_metadata() -> None:
     """Those that are whole; what a stranger wrote there instead is passed over."""
     good = [0.0, 1.5, None, 61.0]
     bad: list[Any] = [[0.0, 1.5], [0.0, "1", None, None], [0.0, None, None, None], "text", [float("inf"), 1, 1, 1]]
@@ -286,7 +286,7 @@ def test_looks_come_from_a_dataset_s_metadata() -> None:
     assert looks_of_runs(runs) == {"r": [Look(0.0, 1.5, None, 61.0)]}
 
 
-def test_repeated_problems_show_how_far_they_drifted() -> None:
+def test_repeated_problems_show_drift() -> None:
     """Each problem is the median of its kernels' second times over their first, in the order of measuring."""
     problem = np.repeat(np.arange(12), 5)
     earlier = np.random.default_rng(0).uniform(1, 2, 60)

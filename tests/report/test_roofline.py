@@ -104,7 +104,7 @@ def test_a_failed_kernel_is_not_drawn() -> None:
     assert all(y > 0 for line in body.lines for y in line.y)
 
 
-def test_weights_are_counts() -> None:
+def test_problem_weights_are_counts() -> None:
     """Mean and quantiles are those of values that are repeated as often as they count."""
     random = np.random.default_rng(3)
     values, counts = random.uniform(size=50), random.integers(1, 9, 50).astype(float)
@@ -117,7 +117,7 @@ def test_weights_are_counts() -> None:
     assert weights.quantiles(values, shares, np.ones(50)) == pytest.approx(np.quantile(values, shares))
 
 
-def test_figures_of_a_dataset_count_a_problem_as_often_as_it_runs() -> None:
+def test_dataset_figures_weigh_problems_by_count() -> None:
     """Wins of a kernel are the sum of the counts of its problems."""
     data, counts = measured(), np.arange(1, 15, dtype=float)
     made = report_dataset(data, [Path("a.parquet")], counts)
@@ -131,7 +131,7 @@ def test_figures_of_a_dataset_count_a_problem_as_often_as_it_runs() -> None:
     assert dict(zip(bars.labels, bars.values, strict=True)) == wins
 
 
-def test_figures_of_a_model_count_a_problem_as_often_as_it_runs(tmp_path: Path) -> None:
+def test_model_figures_weigh_problems_by_count(tmp_path: Path) -> None:
     """The mean efficiency is weighted, and each problem's count stands in the table beside the chosen kernel."""
     data, counts = measured(), np.arange(1, 15, dtype=float)
     judged = judge(load_model(saved(tmp_path / "model")), data, counts, measured_alone=True)

@@ -60,7 +60,7 @@ def test_matrix_products(layout: str) -> None:
     np.testing.assert_array_equal(chosen(np.asfortranarray(a), b[:, ::-1][:, ::-1], verify=True), a @ b)
 
 
-def test_other_shapes_and_texts() -> None:
+def test_other_shapes_and_canonical_texts() -> None:
     """Channels of all groups may be one axis, which the result then has too; a problem may be its canonical text."""
     x, w = operands(CONV)
     y = ckh.run(CONV.canonical(), x.reshape(2, 7, 5, 12), w.reshape(6, 3, 2, 4), device="host")
@@ -68,7 +68,7 @@ def test_other_shapes_and_texts() -> None:
     np.testing.assert_array_equal(y.reshape(CONV.output_shape), expected(CONV, x, w))
 
 
-def test_it_is_the_choice_of_predict() -> None:
+def test_run_uses_the_kernel_of_predict() -> None:
     """The kernel is the first of `ckh.rank`, and its signature is shown."""
     chosen = ckh.kernel(CONV, device="host")
     assert chosen.name == ckh.rank(CONV, top=1, arch="host")[0].name
@@ -117,7 +117,7 @@ def test_wrong_arrays(arrays: tuple[Any, ...], code: str, values: tuple[str, ...
         ckh.run(GEMM, *arrays, device="host")
 
 
-def test_what_cannot_be_run() -> None:
+def test_problems_that_cannot_be_run() -> None:
     """An operation whose kernels ckh does not build, an unknown device, and a model of another architecture."""
     text = "aiter_gemm_a8w8_gfx942_fp8_fp8_bf16_m1_n1_k1"
     with pytest.raises(ckh.CkhError):
@@ -153,7 +153,7 @@ def _called(times: int = 1, **options: Any) -> tuple[ckh.RunnableKernel, list[An
     return chosen, [chosen(x, w) for _ in range(times)]
 
 
-def test_the_next_candidate_takes_the_place_of_one_that_fails(faulty: Any, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_next_candidate_replaces_a_failed_one(faulty: Any, capsys: pytest.CaptureFixture[str]) -> None:
     """A compile error, a crash and a refusal lead to the fourth candidate, with one warning and once."""
     names = faulty(FAULTS["does not compile"][0], SEGFAULT, FAULTS["unsupported"][0], GOOD)
     chosen, results = _called(2)
@@ -174,7 +174,7 @@ def test_a_hang_ends_after_the_time_limit(faulty: Any, capsys: pytest.CaptureFix
     expect_values(capsys.readouterr().err, "timeout")
 
 
-def test_a_wrong_kernel_is_found_by_verifying_alone(faulty: Any, capsys: pytest.CaptureFixture[str]) -> None:
+def test_only_verification_detects_a_wrong_kernel(faulty: Any, capsys: pytest.CaptureFixture[str]) -> None:
     """Without `verify` its result is returned; with it the next candidate's is."""
     wrong = FAULTS["one wrong number"][0]
     names = faulty(wrong, GOOD)
@@ -185,20 +185,22 @@ def test_a_wrong_kernel_is_found_by_verifying_alone(faulty: Any, capsys: pytest.
     expect_values(capsys.readouterr().err, names[0], "wrong_result")
 
 
-def test_writing_out_of_bounds_is_found_without_verifying(faulty: Any) -> None:
+def test_out_of_bounds_writes_are_detected_without_verification(faulty: Any) -> None:
     """What lies behind the result is looked at after each call."""
     names = faulty(FAULTS["write behind"][0], GOOD)
     assert _called()[0].name == names[1]
 
 
-def test_where_no_candidate_works(faulty: Any) -> None:
+def test_no_working_candidate(faulty: Any) -> None:
     """The error has the first candidate and its reason; the worker of the next call is a new one."""
     names = faulty(*[SEGFAULT] * 8)
     with expect_refusal(ckh.NoKernelError, "no-working-kernel", "8", names[0], "SIGSEGV"):
         _called()
 
 
-def test_exhaustive_measuring_chooses_the_fastest(faulty: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_exhaustive_measurement_chooses_the_fastest(
+    faulty: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     """All candidates are measured once, and the times are kept."""
     from tests.bench.faults import claims
 

@@ -52,7 +52,7 @@ def test_the_gradient_is_that_of_the_loss(features: Features) -> None:
         assert np.isclose(gradient[i], (above - below) / 2e-5, rtol=1e-4, atol=1e-6)
 
 
-def test_it_says_when_it_is_full(features: Features) -> None:
+def test_a_full_model_reports_it(features: Features) -> None:
     """After as many additions as there is room for, it has to be conditioned anew."""
     process = GaussianProcess(features)
     process.condition(np.arange(1), np.arange(60))

@@ -89,7 +89,7 @@ def test_every_kind_of_legal_kernel_is_scored(model: Model) -> None:
     assert all(CONV_RULES.check(one.kernel, HOST, PROBLEM) == [] for one in search.found)
 
 
-def test_the_best_are_what_is_asked_for_and_never_below_the_pool(model: Model) -> None:
+def test_results_have_the_requested_length_and_beat_the_pool(model: Model) -> None:
     """The first of all; candidates stand for what the model cannot tell apart from them, and are marked."""
     pool = ranking_of(PROBLEM, model).ranked
     every, few = search_model(PROBLEM, model, HOST, 10**6), search_model(PROBLEM, model, HOST, 3)
@@ -100,7 +100,7 @@ def test_the_best_are_what_is_asked_for_and_never_below_the_pool(model: Model) -
     assert marked == {one.kernel for one in pool}
 
 
-def test_speeds_are_those_of_predict_and_doubts_are_said() -> None:
+def test_speeds_and_caveats_match_predict() -> None:
     """Candidates have the speeds of `ckh predict`; kinds of found kernels of which none was measured are named."""
     model = load_model(data_dir("models") / "grouped_conv_forward_bf16_gfx950")
     problem = replace(GPU_PROBLEM, n=16, c=256, k=256, hi=28, wi=28)
@@ -142,7 +142,7 @@ def test_no_legal_kernel_is_an_error(gpu_model: Model) -> None:
 
 
 @pytest.mark.parametrize("rank", [RankObjective.RELATIVE, RankObjective.TFLOPS])
-def test_speeds_have_the_order_of_the_scores(rank: RankObjective, tmp_path: Path) -> None:
+def test_speeds_are_ordered_like_scores(rank: RankObjective, tmp_path: Path) -> None:
     """What strategies take for a time falls as the score grows, for models that order by TFLOPS or by a score."""
     model = load_model(saved(tmp_path / "model", rank))
     space = kernel_space(PROBLEM, HOST, [one.kernel for one in ranking_of(PROBLEM, model).ranked], 9000)

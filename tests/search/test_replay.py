@@ -32,7 +32,7 @@ def _frame() -> pd.DataFrame:
     return frame
 
 
-def test_parameters_are_told_from_measurements(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_parameters_are_distinguished_from_measurements(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Columns that vary and are no measurement are parameters; a row that is not ok failed, whatever its time.
 
     Nothing in a recording tells whether it is whole, which is said.
@@ -80,7 +80,7 @@ def test_random_replay_has_the_expected_value(synthetic: Recording) -> None:
     assert measured == pytest.approx(float(np.median(drawn)), rel=0.1)
 
 
-def test_ending_at_the_optimum_fills_the_trace(synthetic: Recording) -> None:
+def test_stopping_at_the_optimum_fills_the_trace(synthetic: Recording) -> None:
     """A trace is as long as the budget, falls, and ends at the optimum if that was found."""
     result = replay(synthetic, len(synthetic.space), [0, 1], "random")
     assert result.best_ms.shape == (2, len(synthetic.space))

@@ -9,7 +9,7 @@ from ckh.search.strategies import make_strategy
 from ckh.search.strategy_space import Space
 
 
-def test_the_trace_says_the_best_so_far() -> None:
+def test_the_trace_has_the_best_so_far() -> None:
     """The best time is None until something works, and never rises."""
     answers: list[float | None] = [None, 4.0, 5.0, None, 3.0]
     told = iter(answers)
@@ -21,7 +21,7 @@ def test_the_trace_says_the_best_so_far() -> None:
     assert result.failures == 2
 
 
-def test_a_search_stops_when_told_to() -> None:
+def test_a_search_stops_on_request() -> None:
     """No measurement is made after the stop, and the next run goes on with the same strategy."""
     measured: list[int] = []
 
@@ -38,14 +38,14 @@ def test_a_search_stops_when_told_to() -> None:
     assert sorted(measured) == list(range(10))
 
 
-def test_no_budget_measures_nothing() -> None:
+def test_a_zero_budget_measures_nothing() -> None:
     """A budget of zero gives an empty result without a best."""
     result = run(make_strategy("random", Space(("tile",), ([1, 2],))), lambda _: 1.0, 0)
     assert (result.trace, result.best, result.failures) == ((), None, 0)
     assert Step(0, None, None).best_ms is None
 
 
-def test_a_measurement_that_is_stopped_ends_the_search() -> None:
+def test_a_stopped_measurement_ends_the_search() -> None:
     """What was measured before is kept, and the stopped measurement is not in the trace."""
     told = iter([3.0, 2.0])
 

@@ -50,7 +50,7 @@ def test_proposals_are_legal_distinct_and_as_many_as_allowed(name: str, syntheti
 @pytest.mark.slow
 @every_strategy
 @pytest.mark.parametrize("has_prior", [False, True])
-def test_the_seed_decides(name: str, synthetic: Recording, has_prior: bool) -> None:
+def test_proposals_depend_on_the_seed(name: str, synthetic: Recording, has_prior: bool) -> None:
     """The same seed asks for the same configurations, another seed for others."""
     prior = _prior(synthetic) if has_prior else None
     first, again, other = (_search(name, synthetic, 60, seed, prior) for seed in (3, 3, 4))
@@ -60,7 +60,7 @@ def test_the_seed_decides(name: str, synthetic: Recording, has_prior: bool) -> N
 
 @every_strategy
 @pytest.mark.parametrize("size", [1, 2, 7, 40])
-def test_the_whole_space_is_searched_if_the_budget_allows(name: str, size: int) -> None:
+def test_a_large_budget_searches_the_whole_space(name: str, size: int) -> None:
     """A budget beyond the space measures everything once, the optimum among it, and then ends."""
     times = np.random.default_rng(5).random(size) + 0.1
     recording = Recording(Space(("tile", "kind"), (np.arange(size) // 2, np.arange(size) % 2)), times)
@@ -71,7 +71,7 @@ def test_the_whole_space_is_searched_if_the_budget_allows(name: str, size: int) 
 
 
 @every_strategy
-def test_a_space_where_everything_fails_is_searched_to_the_end(name: str) -> None:
+def test_a_space_of_failures_is_searched_completely(name: str) -> None:
     """Failures only: no best configuration, every one tried."""
     recording = Recording(Space(("tile",), (np.arange(30),)), np.full(30, np.nan))
     result = _search(name, recording, 100)
@@ -79,7 +79,7 @@ def test_a_space_where_everything_fails_is_searched_to_the_end(name: str) -> Non
 
 
 @every_strategy
-def test_what_will_be_asked_for_is_told_ahead(name: str, synthetic: Recording) -> None:
+def test_upcoming_proposals_are_announced(name: str, synthetic: Recording) -> None:
     """Asking ahead changes nothing that is asked for; what is told is left and distinct, and mostly comes soon."""
     strategy = make_strategy(name, synthetic.space, 3)
     told: list[list[int]] = []
@@ -100,7 +100,7 @@ def test_what_will_be_asked_for_is_told_ahead(name: str, synthetic: Recording) -
 
 
 @every_strategy
-def test_asking_and_telling_take_turns(name: str) -> None:
+def test_ask_and_tell_alternate(name: str) -> None:
     """A second question, an answer to no question and an impossible time are refused."""
     strategy = make_strategy(name, Space(("tile",), (np.arange(9),)))
     index = strategy.ask()
@@ -115,7 +115,7 @@ def test_asking_and_telling_take_turns(name: str) -> None:
         strategy.tell(index, 1.0)
 
 
-def test_nothing_is_left_after_the_last_one() -> None:
+def test_an_exhausted_space_proposes_nothing() -> None:
     """Asking an exhausted strategy is an error."""
     strategy = make_strategy("random", Space(("tile",), ([4],)))
     strategy.tell(strategy.ask(), 1.0)

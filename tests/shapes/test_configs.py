@@ -145,7 +145,7 @@ def test_a_dtype_quantises(tmp_path: Path) -> None:
     assert {(one.op, one.problem.dtype) for one in fp16} == {("gemm_universal", "fp16")}
 
 
-def test_an_operation_takes_models_quantised(tmp_path: Path) -> None:
+def test_an_operation_quantises_models(tmp_path: Path) -> None:
     """AITER's GEMMs of a model in bf16 are those of the model quantised to fp8; the vocabulary is not among them."""
     found = read(tmp_path, LLAMA_70B, tokens=(1,), op="aiter_gemm")
     assert {name for one in found for name in one.layers} == {"qkv", "o", "gate_up", "down"}
@@ -208,7 +208,7 @@ def test_a_published_file() -> None:
     ]
 
 
-def test_parts_that_are_not_read(tmp_path: Path) -> None:
+def test_unsupported_parts_are_reported(tmp_path: Path) -> None:
     """An encoder of images beside the text is counted as left out."""
     path = tmp_path / "config.json"
     config = {
@@ -261,7 +261,7 @@ def test_ranks_that_do_not_divide(tmp_path: Path, tp: int, what: str) -> None:
         read(tmp_path, LLAMA_70B, tp=tp)
 
 
-def test_what_can_be_divided_is_kept(tmp_path: Path) -> None:
+def test_divisible_layers_are_kept(tmp_path: Path) -> None:
     """On three ranks neither heads nor the vocabulary can be divided; the feed-forward of 12288 columns is kept."""
     path = tmp_path / "config.json"
     path.write_text(json.dumps({**LLAMA_70B, "intermediate_size": 12288}), encoding="utf-8")
@@ -287,7 +287,7 @@ def test_a_bad_source_among_several(tmp_path: Path) -> None:
         ckh.shapes.read(str(path), skip_bad=True)
 
 
-def test_json_that_is_no_model(tmp_path: Path) -> None:
+def test_json_without_a_model_is_refused(tmp_path: Path) -> None:
     """Another JSON object says what is missing."""
     with expect_refusal(DataError, "unknown-format", "model_type"):
         read(tmp_path, {"name": "x"})

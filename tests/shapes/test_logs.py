@@ -165,7 +165,7 @@ def test_bad_lines(tmp_path: Path, line: str, code: str) -> None:
         "hipblaslt-bench -m 4 -n 4 -k 4 --transA T --transB N --a_type f8_r --b_type bf8_r\n",
     ],
 )
-def test_what_no_operation_computes(tmp_path: Path, line: str) -> None:
+def test_unsupported_operators(tmp_path: Path, line: str) -> None:
     """Transposed and int4 convolutions, complex products and others are no faults of a log: they are counted."""
     path = tmp_path / "some.log"
     path.write_text(2 * line + DRIVER.format(n=1, k=64), encoding="utf-8")
@@ -174,7 +174,7 @@ def test_what_no_operation_computes(tmp_path: Path, line: str) -> None:
     assert list(found.left_out.values()) == [2]
 
 
-def test_a_million_lines_take_no_memory(tmp_path: Path) -> None:
+def test_a_million_lines_take_constant_memory(tmp_path: Path) -> None:
     """A log's memory grows with its distinct shapes: a hundred thousand lines take less than 4 MB."""
     path = tmp_path / "long.log"
     noise = "INFO 11-26 engine.py: 4321 tokens/s\n" * 9
@@ -189,7 +189,7 @@ def test_a_million_lines_take_no_memory(tmp_path: Path) -> None:
     assert peak < 4e6
 
 
-def test_a_line_without_an_end_takes_no_memory(tmp_path: Path) -> None:
+def test_an_endless_line_takes_constant_memory(tmp_path: Path) -> None:
     """Of a line of 40 MB the beginning counts."""
     path = tmp_path / "wide.log"
     line = DRIVER.format(n=1, k=64).strip().encode()

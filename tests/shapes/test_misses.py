@@ -57,7 +57,7 @@ def missed(tmp_path: Path, capsys: pytest.CaptureFixture[str], log: str, table: 
         (16, 512, 512, FNUZ, {"M": "16"}),
     ],
 )
-def test_what_differs(
+def test_differing_fields_are_named(
     m: int, n: int, k: int, dtype: str, differs: dict[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The nearest key differs from the one that was looked up in GPU, element type, rows or fused columns."""
@@ -96,7 +96,7 @@ def test_the_nearest_of_several(tmp_path: Path, capsys: pytest.CaptureFixture[st
         del lines[expected]
 
 
-def test_nothing_is_near(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_no_near_miss(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Without a row of that K there is no key."""
     (found,) = missed(tmp_path, capsys, LINE.format(m=1, n=2, k=3, dtype=FN), TABLE)
     assert found["key"] is None
@@ -150,7 +150,7 @@ def test_a_folder_of_tables(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     ("table", "code"),
     [("a,b\n1,2\n", "missing-column"), (HEADER + "gfx942,304\n", "bad-row"), ('gfx,cu_num\n"x', "not-csv")],
 )
-def test_tables_that_are_none(table: str, code: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_invalid_tables_are_refused(table: str, code: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A file that is no tuned table is refused."""
     (tmp_path / "server.log").write_text(LINE.format(m=1, n=2, k=3, dtype=FN), encoding="utf-8")
     (tmp_path / "tuned.csv").write_text(table, encoding="utf-8")

@@ -120,7 +120,7 @@ def test_the_same_network_by_its_table(torch: Any) -> None:
     assert {(one.problem, one.count) for one in found} == {(one.problem, one.count) for one in ready}
 
 
-def test_a_module_that_looks_at_values(torch: Any) -> None:
+def test_a_value_dependent_module(torch: Any) -> None:
     """What depends on values cannot be traced, which is said."""
 
     class Looks(torch.nn.Module):  # type: ignore[misc]

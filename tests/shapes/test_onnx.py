@@ -117,7 +117,7 @@ def test_a_truncated_model(tmp_path: Path) -> None:
         ckh.shapes.read(str(path))
 
 
-def test_a_shape_that_depends_on_values(tmp_path: Path) -> None:
+def test_a_value_dependent_shape(tmp_path: Path) -> None:
     """A shape that cannot be inferred is named; what is known is kept where such are left out."""
     nodes = [
         node("Conv", "x w", "a"),
@@ -154,7 +154,7 @@ def test_impossible_convolutions(tmp_path: Path, attributes: dict[str, Any], cod
     assert [one.op for one in ckh.shapes.read(path, skip_bad=True)] == ["gemm_universal"]
 
 
-def test_what_no_operation_computes(tmp_path: Path) -> None:
+def test_unsupported_operators(tmp_path: Path) -> None:
     """Convolutions of four dimensions are counted as left out."""
     nodes = [node("Conv", "x w", "a"), node("MatMul", "y v", "out")]
     inputs = {"x": [1, 4, 5, 5, 5, 5], "y": [2, 8]}

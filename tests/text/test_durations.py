@@ -22,7 +22,7 @@ from tests.refusals import expect_refusal
         ("1m30", 90),
     ],
 )
-def test_lengths_are_read(text: str, seconds: float) -> None:
+def test_durations_are_parsed(text: str, seconds: float) -> None:
     """Hours, minutes and seconds add up; a number alone is seconds."""
     assert parse_duration(text) == seconds
 
@@ -30,7 +30,7 @@ def test_lengths_are_read(text: str, seconds: float) -> None:
 @pytest.mark.parametrize(
     "text", ["", "0", "0s", "-5", "5d", "five", "5 m", "1h ", ".5", "1e3", "h", "inf", "nan", "5ms"]
 )
-def test_what_is_no_length_is_refused(text: str) -> None:
+def test_invalid_durations_are_refused(text: str) -> None:
     """Nothing is guessed, and nothing takes no time; the message quotes what was typed."""
     with expect_refusal(UsageError, "bad-number", repr(text)) as error:
         parse_duration(text)
@@ -51,6 +51,6 @@ def test_what_is_no_length_is_refused(text: str) -> None:
         (7530, "2 h 5 min"),
     ],
 )
-def test_lengths_are_written(seconds: float, text: str) -> None:
+def test_durations_are_formatted(seconds: float, text: str) -> None:
     """The two largest units, a decimal only below ten seconds."""
     assert format_duration(seconds) == text

@@ -31,7 +31,7 @@ def test_colour_follows_the_environment(
     assert use_colour() is expected
 
 
-def test_an_error_is_one_line_and_a_hint(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_error_is_a_line_and_a_hint(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     """An error says what is wrong in a line and what to do in a second, on stderr."""
     monkeypatch.setenv("NO_COLOR", "1")
     print_error(DataError("bad.csv:3", "use --skip-bad"))
@@ -59,7 +59,7 @@ def test_a_terminal_gets_lines_that_fit(
         assert text.split() == ["warning:", *words.split(), "[gate]"]
 
 
-def test_progress_without_a_terminal_is_a_line_now_and_then(
+def test_progress_without_a_terminal_prints_occasional_lines(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In a CI log progress is a plain line with what is done and worked on, from the beginning, moved on or not."""
@@ -84,13 +84,13 @@ def test_progress_without_a_terminal_is_a_line_now_and_then(
     assert capsys.readouterr().err == ""
 
 
-def test_rate_and_time_left_follow_from_the_time_so_far() -> None:
+def test_rate_and_time_left_follow_from_the_elapsed_time() -> None:
     """62 steps in 31 seconds are 2 a second, and leave 19 seconds for the other 38."""
     assert _line("measuring", (0, 62, 100), 31.0, "") == "measuring: 62/100 (2.0/s, 19 s left)"
 
 
 @pytest.mark.parametrize(("basis", "colour"), [(MEASURED, "\x1b[32m"), (BORROWED, "\x1b[33m"), (ESTIMATED, "\x1b[35m")])
-def test_results_are_coloured_by_what_they_are_based_on(
+def test_results_are_coloured_by_their_source(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, basis: str, colour: str
 ) -> None:
     """Each line with colours, the same words without; what a stranger's text steers a terminal with stays escaped."""

@@ -47,7 +47,9 @@ def test_bar_count_rate_and_time_left_fit_into_80_columns() -> None:
     assert re.search(r"measuring \S*━\S* +40000/100000 +[\d.]+/s +left +0:00:\d\d +grouped_conv_f\S*…", last), last
 
 
-def test_what_was_there_counts_for_no_rate(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_finished_items_do_not_count_towards_the_rate(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     """Nine of twenty steps are done before one is begun, which takes 0.2 s: there are at most five a second."""
     monkeypatch.setattr(progress_module, "_FIRST_LINE_S", 0.05)
     monkeypatch.setattr(progress_module, "_INTERVAL_S", 0.05)

@@ -39,7 +39,7 @@ def test_a_table_fits_80_columns() -> None:
 
 
 @pytest.mark.usefixtures("narrow")
-def test_wide_cuts_nothing() -> None:
+def test_wide_tables_cut_nothing() -> None:
     """A table is as wide as it is, and after it others fit again."""
     with whole_names(is_whole=True):
         text = table_text("", COLUMNS, ROWS)
@@ -59,14 +59,14 @@ def test_sentences_are_wrapped_not_cut() -> None:
 
 
 @pytest.mark.usefixtures("narrow")
-def test_columns_come_closer_before_names_in_words_are_wrapped() -> None:
+def test_column_gaps_shrink_before_names_wrap() -> None:
     """A table that fits with one space between its columns takes a line for each row; names that are cut keep two."""
     words = ["best single kernel", *["96.32%"] * 8]
     assert table_text("", ["", *map(str, range(8))], [words]).splitlines()[-1] == " ".join(words)
     assert "  grou" in table_text("", COLUMNS, ROWS)
 
 
-def test_the_terminal_decides(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_width_follows_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     """COLUMNS, which shells set, is the width; a terminal that is wide enough shows all."""
     for columns, is_whole in (("60", False), ("200", True)):
         monkeypatch.setenv("COLUMNS", columns)
@@ -76,7 +76,7 @@ def test_the_terminal_decides(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("names", [["abcdefghij_x", "abcdefghij_y"], ["x_abcdefghij", "y_abcdefghij"], KERNELS])
-def test_shortened_names_stay_apart(names: list[str]) -> None:
+def test_shortened_names_stay_distinct(names: list[str]) -> None:
     """Wherever they differ, the cut is elsewhere."""
     for width in (9, 10, 12):
         cut = shortened(names, width)
@@ -87,7 +87,7 @@ def test_shortened_names_stay_apart(names: list[str]) -> None:
 
 
 @pytest.mark.parametrize("command", [name for name in COMMANDS if name != "validate"])
-def test_every_command_has_it(command: str) -> None:
+def test_every_command_has_the_wide_option(command: str) -> None:
     """--wide is an option of each command, and of each command of `validate`."""
     assert "--wide" in options_of(command)
     for name in ("oracle", "compare", "selection", "kernels"):
@@ -155,7 +155,7 @@ def test_commands_print_lines_that_fit(
 
 
 @pytest.mark.usefixtures("narrow")
-def test_commands_to_copy_go_on_with_a_backslash() -> None:
+def test_long_commands_continue_with_a_backslash() -> None:
     """A command that is wrapped is the same for a shell; one that fits stays as it is."""
     command = "ckh bench --op gemm_universal --problems 'a b' --out runs/x && ckh convert runs/x --out x.parquet"
     lines = paragraphs(f"next: {command}").split("\n")
@@ -168,7 +168,7 @@ def test_commands_to_copy_go_on_with_a_backslash() -> None:
 @pytest.mark.parametrize(
     "name", [b"plain/data.parquet", b"a b", b"$(c) `d`", b"it's", b"\xe9\xe90 '1.parquet", "größe".encode(), b"\n\t\\"]
 )
-def test_names_in_commands_are_read_by_a_shell_as_they_are(name: bytes) -> None:
+def test_names_in_commands_are_quoted_for_the_shell(name: bytes) -> None:
     """Whatever bytes a path has, a command to copy names it, in characters that a terminal shows."""
     word = shell_word(os.fsdecode(name))
     assert word.isprintable()
@@ -186,7 +186,7 @@ def test_a_sparkline_has_a_bar_for_each_value() -> None:
 
 
 @pytest.mark.usefixtures("narrow")
-def test_prose_takes_lines_and_leaves_names_whole() -> None:
+def test_prose_wraps_without_breaking_names() -> None:
     """Lines end before column 80, further ones are indented; a long name is a line of its own; --wide has one line."""
     name = "conv_forward_fp32_nhwgc_2d_n16_c256_k256_g1_i28x28_f3x3_s1x1_p1x1_d1x1_and_more_of_it_still"
     text = "worth    " + "some words and others " * 10 + name + " and the end"

@@ -18,7 +18,7 @@ LARGE, SMALL = (
 TIMES = {"a": MeasuredTime(4.0, 0.1), "b": MeasuredTime(2.0, 0.02), "c": MeasuredTime(8.0, 0.0)}
 
 
-def test_a_ratio_is_that_of_weighted_sums() -> None:
+def test_the_gain_is_a_ratio_of_weighted_sums() -> None:
     """Its interval is that of random times with these errors."""
     today, tuned, counts = (
         [MeasuredTime(4.0, 0.1), MeasuredTime(1.0, 0.2)],
@@ -35,13 +35,13 @@ def test_a_ratio_is_that_of_weighted_sums() -> None:
     assert found.interval == pytest.approx(np.percentile(drawn[0] / drawn[1], [2.5, 97.5]), rel=2e-3)
 
 
-def test_a_kernel_that_stays_gains_nothing_for_sure() -> None:
+def test_an_unchanged_kernel_gains_exactly_nothing() -> None:
     """Its time is the same, however uncertain."""
     time = MeasuredTime(4.0, 1.0)
     assert ratio([time], [time], [5]).interval == (1.0, 1.0)
 
 
-def test_the_fastest_measured_kernel_is_compared_with_todays() -> None:
+def test_the_fastest_measured_kernel_is_compared_with_the_current_one() -> None:
     """A shape's share is of the time with today's kernels; what was not measured has no gain."""
     one = compared(LARGE, "a", TIMES)
     assert (one.kernel, one.best) == ("b", TIMES["b"])
@@ -53,7 +53,7 @@ def test_the_fastest_measured_kernel_is_compared_with_todays() -> None:
     assert (nothing.today, nothing.kernel, nothing.latency_ms) == (None, None, None)
 
 
-def test_the_whole_counts_shapes_with_both_times() -> None:
+def test_the_total_counts_shapes_with_both_times() -> None:
     """A shape that lacks one of its times is left out."""
     both = compared(LARGE, "a", TIMES), compared(SMALL, "c", TIMES), compared(SMALL, "d", TIMES)
     found = whole(both)
@@ -65,7 +65,7 @@ def test_the_whole_counts_shapes_with_both_times() -> None:
 
 
 @pytest.mark.parametrize(("before", "error", "expected"), [(1.2, 0.01, True), (1.2, 0.2, False), (1.005, 0.0, False)])
-def test_what_is_worth_it(before: float, error: float, expected: bool) -> None:
+def test_gains_below_the_noise_are_not_worth_it(before: float, error: float, expected: bool) -> None:
     """A gain beyond noise and one percent."""
     found = ratio([MeasuredTime(before, error)], [MeasuredTime(1.0, 0.0)], [1])
     assert is_worth_it(found) is expected

@@ -25,14 +25,14 @@ def _with(folder: Path, done: list[str]) -> None:
         progress.mark(name)
 
 
-def test_a_folder_remembers_what_is_done(tmp_path: Path) -> None:
+def test_a_folder_records_finished_steps(tmp_path: Path) -> None:
     """Step by step."""
     _with(tmp_path / "tuned", DONE[:3])
     assert progress_of(tmp_path / "tuned", SETTINGS).done == DONE[:3]
 
 
 @pytest.mark.parametrize(("change", "left"), [({"budget": "1h"}, DONE[:2]), ({"to": "inductor"}, DONE[:5]), ({}, DONE)])
-def test_another_budget_or_target_repeats_what_follows_from_it(
+def test_a_new_budget_or_target_repeats_dependent_steps(
     change: dict[str, str], left: list[str], tmp_path: Path
 ) -> None:
     """More time is more measuring; a target is an export."""
@@ -41,7 +41,7 @@ def test_another_budget_or_target_repeats_what_follows_from_it(
 
 
 @pytest.mark.parametrize("change", [{"sources": ("other.json",)}, {"device": "hip"}, {"options": ("--tp", "4")}])
-def test_other_settings_are_refused_once_something_was_chosen(change: dict[str, object], tmp_path: Path) -> None:
+def test_settings_are_fixed_once_kernels_were_chosen(change: dict[str, object], tmp_path: Path) -> None:
     """A list of shapes alone is made anew."""
     other = replace(SETTINGS, **change)  # type: ignore[arg-type]
     _with(tmp_path, DONE[:2])
@@ -78,7 +78,7 @@ def test_steps_are_commands_of_ckh(tmp_path: Path) -> None:
     assert [step.name for step in steps.measuring(emulated, tmp_path, "gemm_universal", is_begun=False)][-1] == "bench"
 
 
-def test_few_problems_train_no_model(tmp_path: Path) -> None:
+def test_too_few_problems_train_no_model(tmp_path: Path) -> None:
     """A target that needs one is then refused, another is made of the measured rows."""
     assert [one.name for one in steps.learning(tmp_path, "gemm_universal", 6, directions=())] == ["train"]
     assert not list(steps.learning(tmp_path, "gemm_universal", 5, directions=()))

@@ -458,7 +458,7 @@ compiled = compiles(*((arch, "grouped_conv", kernel_name(kernel)) for arch, kern
 
 
 def device_of(arch: str) -> HipDevice:
-    """They cover every direction, pipeline and dtype without duplicates; only compv5's waves cannot be built."""
+    """A device with the compiler and headers of the environment."""
     return HipDevice(DeviceOptions(arch))
 
 
@@ -481,7 +481,7 @@ KINDS: dict[Interface, dict[str, set[Any]]] = {
 
 @pytest.mark.parametrize("interface", KINDS)
 def test_the_real_kernels_are_of_every_kind(interface: Interface) -> None:
-    """Of every direction, pipeline, dtype and so on; none twice, and all but the waves of compv5 can be built."""
+    """They cover every direction, pipeline and dtype without duplicates; only compv5's waves cannot be built."""
     everything = [(arch, kernel) for arch, kernels in REAL_KERNELS[interface].items() for kernel in kernels]
     kernels = [kernel for _, kernel in everything]
     assert len(set(everything)) == len(everything) >= 16

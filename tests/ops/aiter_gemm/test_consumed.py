@@ -64,7 +64,7 @@ def rows_of(path: Path) -> list[dict[str, str]]:
         return list(csv.DictReader(file))
 
 
-def test_predictions_are_marked_and_named_as_aiter_wants(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_predictions_are_marked_and_named_for_aiter(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Each shape gets a row with AITER's columns and keys, a kernel of its lists, and the mark of a prediction."""
     assert export(shapes(tmp_path, (1, 9216, 4096), (33, 512, 7168)), tmp_path / "out") == ExitCode.OK
     assert "NOT MEASURED: 2 of 2" in capsys.readouterr().out
@@ -85,7 +85,7 @@ def test_predictions_are_marked_and_named_as_aiter_wants(tmp_path: Path, capsys:
         assert row["tflops"] == row["bw"] == ""
 
 
-def test_the_floats_of_gfx942_are_its_own(tmp_path: Path) -> None:
+def test_gfx942_uses_fnuz_floats(tmp_path: Path) -> None:
     """On gfx942 the element type is torch.float8_e4m3fnuz, and the compute units are the whole GPU's."""
     assert export(shapes(tmp_path, (16, 7168, 2048)), tmp_path / "out", arch="gfx942") == ExitCode.OK
     (row,) = rows_of(tmp_path / "out" / "predicted" / TUNED)
@@ -118,12 +118,12 @@ def test_logs_are_problems(tmp_path: Path) -> None:
     ("m", "n", "fine", "coarse"),
     [(1, 512, 16, 1), (17, 512, 32, 32), (300, 512, 320, 512), (1025, 64, 1088, 2048), (9000, 8192, 9088, 8192)],
 )
-def test_rows_are_padded_as_aiter_pads(m: int, n: int, fine: int, coarse: int) -> None:
+def test_rows_are_padded_like_in_aiter(m: int, n: int, fine: int, coarse: int) -> None:
     """Multiples of 16, 32, 64 and 128 by size; then powers of two, and 8192 for large and wide products."""
     assert (padded_m(m, n, 0), padded_m(m, n, 1)) == (fine, coarse)
 
 
-def test_measured_winners_go_before_and_apart(tmp_path: Path) -> None:
+def test_measured_winners_take_precedence_and_are_marked(tmp_path: Path) -> None:
     """A shape with a measured row, padded or not, gets that row in a separate table; the rest is predicted."""
     data = tuned(tmp_path, (16, SMALL, 9.5), (16, FAST, 8.25), (64, FAST, 20.0))
     problems = shapes(tmp_path, (16, 9216, 4096), (9, 9216, 4096), (40, 9216, 4096), (65, 9216, 4096), (1, 512, 7168))
@@ -206,7 +206,7 @@ def fake_aiter(folder: Path, names: Sequence[str]) -> Path:
     return folder / "aiter_source"
 
 
-def test_an_installed_aiter_decides(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_installed_aiter_decides(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The best kernel that it builds is chosen, with its number; a measured kernel that it lacks is refused."""
     source = fake_aiter(tmp_path, [SMALL])
     problems = shapes(tmp_path, (1, 9216, 4096))
@@ -222,7 +222,7 @@ def test_an_installed_aiter_decides(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert export(problems, tmp_path / "no", "--installed", str(tmp_path)) == ExitCode.BAD_DATA
 
 
-def test_older_names_are_written_as_an_installed_aiter_has_them(tmp_path: Path) -> None:
+def test_older_names_are_written_as_in_the_installed_aiter(tmp_path: Path) -> None:
     """A kernel that an older AITER has with a shorter name is found, and its row has that name."""
     longer = "a8w8_blockscale_1x128x128_256x16x64x256_16x16_16x16_1x1_16x16x1_16x16x1_1x16x1x16_4_1x1_intrawave_v1"
     shorter = longer.replace("_16x16_16x16_1x1_", "_16x16_16x16_")
@@ -279,7 +279,7 @@ def _defaults(folder: Path, family: str) -> set[str]:
     return set(done.stdout.split())
 
 
-def test_json_says_what_was_chosen(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_json_lists_the_choices(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """One document states the choice of each problem, the basis of its time, and the files."""
     data = tuned(tmp_path, (1, SMALL, 3.5))
     problems = shapes(tmp_path, (1, 9216, 4096), (7, 512, 7168))

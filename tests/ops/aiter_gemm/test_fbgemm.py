@@ -52,7 +52,7 @@ def converted(folder: Path, rows: list[dict[str, Any]]) -> Dataset:
     return read_dataset(folder / "out.parquet")
 
 
-def test_names_say_tile_waves_and_split() -> None:
+def test_names_have_tile_waves_and_split() -> None:
     """Tile, instruction, waves and pipeline are where AITER has them; the last number is parts of K, not a splitK."""
     small, shuffled = parse_kernel(SMALL), parse_kernel(SHUFFLED)
     assert (small.library, small.family, small.block) == ("fbgemm", "a8w8", 128)
@@ -70,7 +70,7 @@ def test_names_say_tile_waves_and_split() -> None:
 @pytest.mark.parametrize(
     ("family", "count", "splits"), [("a8w8", 73, {0, 1, 2, 3}), ("a8w8_bpreshuffle", 11, {0, 1, 2, 3})]
 )
-def test_the_pool_is_what_the_dispatch_names(family: str, count: int, splits: set[int]) -> None:
+def test_the_pool_has_the_kernels_of_the_dispatch(family: str, count: int, splits: set[int]) -> None:
     """Every kernel occurs once, only on gfx942."""
     pool = kernel_pool(family, "fbgemm", "gfx942")
     assert (len(pool), len({kernel.name for kernel in pool})) == (count, count)
@@ -106,7 +106,7 @@ def test_winners_are_read_without_times(tmp_path: Path, capsys: pytest.CaptureFi
     assert winner_rows(dataset).tolist() == [0, 1, 2]
 
 
-def test_winners_are_learned_against_all_other_kernels(tmp_path: Path) -> None:
+def test_winners_are_ranked_against_all_other_kernels(tmp_path: Path) -> None:
     """For each problem the named kernel has efficiency 1, every other candidate 0."""
     dataset = converted(tmp_path, ROWS)
     rows = with_rivals(dataset.winners(), seed=1)
@@ -118,7 +118,7 @@ def test_winners_are_learned_against_all_other_kernels(tmp_path: Path) -> None:
         assert set(efficiency[inside]) == {0.0, 1.0}
 
 
-def test_data_without_times_are_for_winners_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_data_without_times_need_the_winner_objective(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A regression of times has no usable row."""
     converted(tmp_path, ROWS)
     capsys.readouterr()
@@ -139,7 +139,7 @@ def test_bad_rows_are_named(change: dict[str, Any], tmp_path: Path, capsys: pyte
     assert len(read_dataset(tmp_path / "out.parquet")) == 3
 
 
-def test_other_gpus_and_aiter_do_not_have_them(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_other_gpus_and_aiter_lack_these_kernels(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The rows are of gfx942; AITER's tables name no kernel of FBGEMM."""
     path = written(tmp_path / "fbgemm.parquet", ROWS)
     out = str(tmp_path / "out.parquet")

@@ -23,7 +23,7 @@ CK = "a8w8_bpreshuffle_128x16x32x512_16x16_16x16_32x4x1_32x4x1_1x16x1x8_4x4x1_1x
 CKTILE = "a8w8_blockscale_cktile_192x256x128_4x2x1_16x16x128_intrawave_0x1x0_3_aqrm"
 
 
-def test_a_name_says_tile_waves_and_pipeline() -> None:
+def test_a_name_has_tile_waves_and_pipeline() -> None:
     """Parsed by hand for one name of each library; the split of K follows AITER's name."""
     kernel = parse_kernel(CK + "_splitk2")
     assert kernel == AiterKernel(
@@ -38,13 +38,13 @@ def test_a_name_says_tile_waves_and_pipeline() -> None:
 @pytest.mark.parametrize(
     "name", ["", "gemm", CK + "_splitk0", CK + "_splitk99", CK[:-1], CK + "x", "_ZN5aiter41f4gemm"]
 )
-def test_what_is_no_name_is_refused(name: str) -> None:
+def test_invalid_names_are_refused(name: str) -> None:
     """Incomplete names and other texts are refused."""
     with pytest.raises(DataError):
         parse_kernel(name)
 
 
-def test_names_say_what_amd_parsed_from_them() -> None:
+def test_names_are_parsed_like_by_amd() -> None:
     """All 1,169 candidates of AITER's tuners equal AMD's parsing, column by column, and are exactly the pools."""
     pandas = pytest.importorskip("pandas")
     if not LISTED.exists():
@@ -67,13 +67,13 @@ def test_names_say_what_amd_parsed_from_them() -> None:
         assert {kernel.base for kernel in kernel_pool(family, library, str(arch))} == set(part["kernel"])
 
 
-def test_kernels_differ_in_what_the_model_sees() -> None:
+def test_kernels_differ_in_features() -> None:
     """No two kernels of a pool have the same features, so that a model can distinguish them."""
     pool = kernel_pool("a8w8_bpreshuffle", "cktile", "gfx942")
     assert len({repr(kernel).replace(kernel.base, "") for kernel in pool}) == len(pool) > 200
 
 
-def test_older_names_are_those_of_today() -> None:
+def test_older_names_map_to_current_names() -> None:
     """A renamed family, and a pair of numbers that older names omit."""
     new = "a8w8_blockscale_1x128x128_256x16x64x256_16x16_16x16_1x1_16x16x1_16x16x1_1x16x1x16_4_1x1_intrawave_v1"
     assert resolved(new.replace("_1x1_16x16x1_16x16x1", "_16x16x1_16x16x1")) == new
@@ -84,7 +84,7 @@ def test_older_names_are_those_of_today() -> None:
     assert resolved("somebody_elses") == "somebody_elses"
 
 
-def test_a_device_without_kernels_says_so() -> None:
+def test_a_device_without_kernels_is_refused() -> None:
     """AITER has no CK Tile kernels of a8w8: there are no candidates, with the reason."""
     found = candidates(AiterGemm(1, 64, 64, library="cktile", num_cus=256), load_arch("gfx950"))
     assert len(found.kernels) == 0
@@ -101,7 +101,7 @@ NEWER = sorted(DATA.glob("aiter_*_tuned_gemm.csv"))
 
 @pytest.mark.skipif(not NEWER, reason=f"AITER's tables of 2026 are not in {DATA}")
 @pytest.mark.parametrize("path", NEWER, ids=lambda path: path.stem)
-def test_aiters_newer_tables_number_kernels_as_the_list_does(path: Path) -> None:
+def test_newer_aiter_tables_use_the_kernel_numbers_of_the_list(path: Path) -> None:
     """In AITER's tables of August 2026 every CK kernel known to ckh has the number in the list."""
     frame = pd.read_csv(path)
     frame = frame[frame["kernelName"].map(resolved).isin(kernel_numbers().keys())]

@@ -58,7 +58,7 @@ def choices(folder: Path) -> list[dict[str, Any]]:
     return found
 
 
-def test_what_aiter_measured_is_left_out_and_kept(program: Path, tmp_path: Path) -> None:
+def test_shapes_measured_by_aiter_are_skipped_and_kept(program: Path, tmp_path: Path) -> None:
     """Rows that AITER finds by M or padded M, of any library, get no choice; the merged table has each of them once."""
     assert export(tmp_path, [16, 50, 290, 1000], "--installed", str(program)) == ExitCode.OK
     found = choices(tmp_path)
@@ -82,7 +82,7 @@ def test_what_aiter_measured_is_left_out_and_kept(program: Path, tmp_path: Path)
 
 
 @pytest.mark.parametrize(("newest", "basis"), [(True, "AITER's own table at M=300"), (False, "bounded by the slowest")])
-def test_a_shape_above_all_of_a_layer(newest: bool, basis: str, tmp_path: Path) -> None:
+def test_a_batch_above_every_tuned_one(newest: bool, basis: str, tmp_path: Path) -> None:
     """If AITER uses the row of a layer's largest M for every larger M, such a shape gets no choice."""
     base = table_row(16, SMALL, 10, 8.5) + table_row(300, ASM, 99, 40.0, "asm")
     program = write_aiter(tmp_path / "aiter", {5: FAST, 10: SMALL}, base, "", newest=newest)
@@ -94,9 +94,7 @@ def test_a_shape_above_all_of_a_layer(newest: bool, basis: str, tmp_path: Path) 
     assert above["written"] != newest
 
 
-def test_the_device_of_a_check_is_that_of_the_export(
-    program: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_check_uses_the_device_of_the_export(program: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The environment's device for AITER's generators, in any of its variables, is not used in the check."""
     (program / "aiter/configs/model_configs/a8w8_bpreshuffle_tuned_gemm_dsv3.csv").unlink()
     for name, value in (("GPU_ARCHS", "gfx942"), ("CU_NUM", "80"), ("AITER_GPU_TARGETS", "gfx942:80")):
@@ -104,7 +102,7 @@ def test_the_device_of_a_check_is_that_of_the_export(
     assert export(tmp_path, [1000], "--installed", str(program), "--check", str(program)) == ExitCode.OK
 
 
-def test_replaced_rows_are_asked_for(program: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_replacing_rows_requires_an_option(program: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """With --replace a choice replaces AITER's row of the shape, once; without an AITER the option is refused."""
     assert export(tmp_path, [16], "--replace") == ExitCode.USAGE
     assert "name it with --installed" in capsys.readouterr().err
@@ -116,7 +114,7 @@ def test_replaced_rows_are_asked_for(program: Path, tmp_path: Path, capsys: pyte
     assert len(merged) == 4
 
 
-def test_own_measurements_go_before_aiters_where_they_are_faster(program: Path, tmp_path: Path) -> None:
+def test_faster_own_measurements_replace_aiters(program: Path, tmp_path: Path) -> None:
     """The merged table has the faster of the rows in --data and AITER's tables, as AITER itself would keep it."""
     for us, written in ((8.0, True), (9.0, False)):
         data = tmp_path / TABLE
@@ -128,7 +126,7 @@ def test_own_measurements_go_before_aiters_where_they_are_faster(program: Path, 
         assert float(row["us"]) == min(us, 8.5)
 
 
-def test_numbers_are_never_left_open(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_kernel_numbers_are_never_empty(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Without an AITER numbers come from the shipped list; kernels of CK Tile, which have none, are refused."""
     assert export(tmp_path, [1, 100, 4000]) == ExitCode.OK
     listed = (Path(__file__).parents[3] / "ckh/ops/aiter_gemm/kernels/kernels.txt").read_text().splitlines()
@@ -200,7 +198,7 @@ def _unnumbered(text: str) -> str:
         (lambda text: text + text.splitlines()[1].replace("8.5", "8.25") + "\n", "index must be unique"),
     ],
 )
-def test_a_check_finds_what_is_wrong(
+def test_a_check_detects_errors(
     damage: Any, why: str, program: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Unknown numbers, lost rows and duplicate shapes fail the check: exit 1."""
@@ -215,7 +213,7 @@ def test_a_check_finds_what_is_wrong(
     assert code == ExitCode.GATE_FAILED
 
 
-def test_what_cannot_be_checked_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_uncheckable_input_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A missing export, and a folder without AITER, are refused in one line."""
     args = ["export", "--to", "aiter", "--out", str(tmp_path), "--check"]
     assert run([*args, str(tmp_path)]) == ExitCode.BAD_DATA

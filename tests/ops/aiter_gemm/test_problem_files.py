@@ -43,9 +43,7 @@ def test_misses_of_a_log(tmp_path: Path) -> None:
     )
 
 
-def test_what_composable_kernel_does_not_serve_is_passed_over(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_rows_of_other_libraries_are_skipped(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Misses in tables of other families, and unsupported element types, are counted and skipped."""
     miss = "shape is M:{m}, N:512, K:7168{more}, not found tuned config in {table}, will use default config!\n"
     tables = "/x/bf16_tuned_gemm.csv", "/x/a8w8_bpreshuffle_tuned_gemm.csv", "CKGEMM or asmGEMM"
@@ -67,7 +65,7 @@ def test_what_composable_kernel_does_not_serve_is_passed_over(
         load_problems(str(log), None, None)
 
 
-def test_canonical_texts_come_back(tmp_path: Path) -> None:
+def test_canonical_texts_round_trip(tmp_path: Path) -> None:
     """Each problem survives the round trip as a line of text, and other texts are refused."""
     problems = (
         AiterGemm(1, 2, 3, "a4w4_blockscale", "pk_fp4", num_cus=256),

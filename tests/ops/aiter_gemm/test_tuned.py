@@ -59,7 +59,7 @@ def test_a_row_is_a_measured_winner(tmp_path: Path, capsys: pytest.CaptureFixtur
         ({"q_dtype_w": "torch.float4"}, "the element type is 'float4'"),
     ],
 )
-def test_what_is_impossible_stops_the_conversion(
+def test_impossible_rows_stop_the_conversion(
     row: dict[str, Any], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """One line with the reason, and no file; with --skip-bad the other rows are read."""

@@ -30,7 +30,7 @@ CKTILE = "moe_cktile2stages_gemm1_256x32x256x256_1x4_16x16x32_3perCU_1x32_HasBia
 LAYER: dict[str, Any] = {"model_dim": 6144, "inter_dim": 384, "experts": 128, "topk": 4}
 
 
-def test_a_name_says_tile_and_pipeline() -> None:
+def test_a_name_has_tile_and_pipeline() -> None:
     """Parsed by hand; a pair has the parameters of both names, and one number of rows."""
     pair = parse_choice(joint(FIRST.format(64), SECOND.format(64)))
     assert (pair.stage, pair.block_m) == ("both", 64)
@@ -51,7 +51,7 @@ def test_a_name_says_tile_and_pipeline() -> None:
     "name",
     ["", "moe", joint(FIRST.format(64), FIRST.format(64)), joint(SECOND.format(64), FIRST.format(64)), FIRST + "+"],
 )
-def test_what_is_no_choice_is_refused(name: str) -> None:
+def test_rows_without_a_choice_are_refused(name: str) -> None:
     """A valid name is a kernel, or a kernel for the first product followed by one for the second."""
     with pytest.raises(DataError):
         parse_choice(name)
@@ -68,7 +68,7 @@ def test_pairs_share_their_rows() -> None:
     assert len({pair.block_m for pair in pairs}) == 4
 
 
-def test_older_and_newer_names_of_bf16_are_one_kernel() -> None:
+def test_old_and_new_bf16_names_are_the_same_kernel() -> None:
     """gfx950 has the six and nine bf16 kernels that AMD timed; a kernel with two names is known by both."""
     kind = ("bf16", "none", "silu")
     firsts, seconds = (moe_pool("gfx950", stage, *kind) for stage in ("stage1", "stage2"))
@@ -182,7 +182,7 @@ def test_the_whole_loop(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> N
         assert first.count("+") == 1
 
 
-def test_what_is_missing_is_said(capsys: pytest.CaptureFixture[str]) -> None:
+def test_missing_columns_are_reported(capsys: pytest.CaptureFixture[str]) -> None:
     """One line, exit code 2."""
     assert run(["predict", "--op", "aiter_moe", "--arch", "gfx950", "--tokens", "4"]) == ExitCode.USAGE
     assert "--model-dim is missing" in capsys.readouterr().err

@@ -110,7 +110,7 @@ def test_no_winner_exceeds_the_bound() -> None:
                 assert best[number] * 1e3 < SLOWEST * (roofline_us(problem, arch) + ADDED_US) / 5
 
 
-def test_measured_rows_go_before_and_the_table_is_read_back(tmp_path: Path) -> None:
+def test_measured_rows_take_precedence_and_are_read_back(tmp_path: Path) -> None:
     """A tuned table of AITER's gives its winner, and a written table is read and written again byte for byte."""
     tuned = tmp_path / "tuned_fmoe.csv"
     tuned.write_text(TUNED)
@@ -132,7 +132,7 @@ def test_measured_rows_go_before_and_the_table_is_read_back(tmp_path: Path) -> N
         read_dataset(tmp_path / "predicted.parquet")
 
 
-def test_names_of_bf16_are_those_of_newer_lists(tmp_path: Path) -> None:
+def test_bf16_names_follow_newer_lists(tmp_path: Path) -> None:
     """Where older names stated no types, newer names are written, and read back as the names known to models."""
     problems = untuned(tmp_path, row(64, "torch.bfloat16,torch.bfloat16,QuantType.No"))
     assert export(problems, tmp_path / "out") == ExitCode.OK
@@ -165,7 +165,7 @@ def test_a_servers_log_names_the_shapes(tmp_path: Path, capsys: pytest.CaptureFi
     ("tokens", "found"),
     [(1, 1), (3, 4), (4, 4), (1000, 1024), (20000, 32768), (40000, 32768), (131071, 32768), (200000, 131072)],
 )
-def test_tokens_are_padded_as_aiter_pads_them(tokens: int, found: int) -> None:
+def test_tokens_are_padded_like_in_aiter(tokens: int, found: int) -> None:
     """Up to powers of two, and from 32768 on down to 32768 or 131072."""
     assert looked_up(AiterMoe(tokens, 7168, 256, 256, 8)).tokens == found
 
@@ -179,7 +179,7 @@ def test_tokens_are_padded_as_aiter_pads_them(tokens: int, found: int) -> None:
         ((row(64, rest="1"),), (), "11 cells under 12 columns"),
     ],
 )
-def test_what_cannot_be_written_is_refused(
+def test_unwritable_rows_are_refused(
     tmp_path: Path, rows: Sequence[str], args: Sequence[str], why: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The input is refused in one line, and nothing is written."""
@@ -189,7 +189,7 @@ def test_what_cannot_be_written_is_refused(
     assert load_arch("gfx950").peaks is not None
 
 
-def test_gemms_are_still_exported_without_naming_the_operation(tmp_path: Path) -> None:
+def test_gemms_are_exported_without_an_operation_option(tmp_path: Path) -> None:
     """A table of GEMMs is read as GEMMs, although two operations export to AITER."""
     path = tmp_path / "a8w8_bpreshuffle_untuned_gemm.csv"
     path.write_text("M,N,K\n16,7168,2048\n")
@@ -268,7 +268,7 @@ def test_a_measured_kernel_that_the_installed_aiter_lacks_is_refused(
         (500, "Silu", "bounded by the slowest of all winners for 512 tokens"),
     ],
 )
-def test_mixtures_that_aiter_finds_a_row_for(
+def test_mixtures_with_a_row_in_aiter(
     tokens: int, act: str, basis: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Mixtures that newer versions find by tokens, activation or tier get no choice; all written rows are found."""
@@ -291,7 +291,7 @@ def test_mixtures_that_aiter_finds_a_row_for(
 
 @needs_aiter
 @pytest.mark.parametrize("arch", ["gfx942", "gfx950"])
-def test_aiter_builds_and_finds_what_is_chosen(arch: str, tmp_path: Path) -> None:
+def test_aiter_builds_and_looks_up_the_choices(arch: str, tmp_path: Path) -> None:
     """AITER's own generator has the chosen kernels, and its own code finds the row of each key in the table."""
     assert AITER is not None
     kinds = [f"{FP8},{FP8},QuantType.per_Token", f"{FP8},{FP8},QuantType.per_1x128", "torch.bfloat16,torch.bfloat16"]

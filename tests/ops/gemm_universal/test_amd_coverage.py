@@ -72,7 +72,7 @@ def _is_edge(shape: Shape) -> bool:
     ("name", "belongs", "count"),
     [("wide", _is_wide, 706), ("edge", _is_edge, 2 * 14 * 12 - 14 + 2 * 4 * 7 * 4)],
 )
-def test_the_grids_are_what_the_conditions_say(name: str, belongs: Callable[[Shape], bool], count: int) -> None:
+def test_the_grids_match_their_conditions(name: str, belongs: Callable[[Shape], bool], count: int) -> None:
     """A list has exactly the shapes of its conditions, in the order of M, N and K."""
     shapes = [(p.m, p.n, p.k) for p in problem_set(name)]
     assert set(shapes) == {shape for shape in product(SIZES, SIZES, SIZES) if belongs(shape)}
@@ -92,12 +92,12 @@ def test_the_grids_are_what_the_conditions_say(name: str, belongs: Callable[[Sha
         ("edge", (4096, 15, 1024)),
     ],
 )
-def test_shapes_of_the_sources_are_there(name: str, shape: Shape) -> None:
+def test_shapes_of_the_sources_are_included(name: str, shape: Shape) -> None:
     """Shapes named in AMD's loops are in the list."""
     assert shape in {(p.m, p.n, p.k) for p in problem_set(name)}
 
 
 @pytest.mark.parametrize("name", ["wide", "edge"])
-def test_lists_have_the_layout_that_amd_measures_them_in(name: str) -> None:
+def test_lists_have_amds_layout(name: str) -> None:
     """AMD's lists are rcr without split K, whereas ckh's sets cycle through layouts."""
     assert {(p.layout, p.split_k, p.dtype) for p in load_problems(name, None, "fp8")} == {("rcr", 1, "fp8")}

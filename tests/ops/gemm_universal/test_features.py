@@ -63,7 +63,7 @@ def test_the_72_equal_amds_engine_bit_for_bit() -> None:
 
 
 @pytest.mark.skipif(not GOLDEN.exists(), reason="the reference vectors are not beside this checkout")
-def test_problems_and_kernels_give_the_columns_that_rows_do() -> None:
+def test_problems_and_kernels_give_the_columns_of_rows() -> None:
     """A reference row parsed as a problem and a kernel name gives the features of the row."""
     golden = pd.read_parquet(GOLDEN)
     for row in golden[golden["split_k"] <= golden["k"]].head(60).to_dict("records"):
@@ -78,7 +78,7 @@ def test_problems_and_kernels_give_the_columns_that_rows_do() -> None:
         np.testing.assert_array_equal(GEMM_UNIVERSAL.matrix(columns, REFERENCE_HARDWARE, NAMES_72)[0], expected)
 
 
-def test_numbers_worked_out_by_hand() -> None:
+def test_values_computed_by_hand() -> None:
     """Sizes, utilization, ratios and padding of one pair, computed by hand."""
     assert _one(["M", "N", "K", "split_k", "layout"]) == [100, 300, 96, 2, 3]
     assert _one(["aspect_ratio_mn", "aspect_ratio_mk", "aspect_ratio_nk"]) == [100 / 300, 100 / 96, 300 / 96]
@@ -103,7 +103,7 @@ def test_numbers_worked_out_by_hand() -> None:
     assert _one(["tile_eff_k", "any_dim_too_small", "ratio_K_to_tile_k"], 2) == [1, 0, 3]
 
 
-def test_ours_worked_out_by_hand() -> None:
+def test_own_features_computed_by_hand() -> None:
     """Additional features of M=100, N=300, K=96 in fp16 and ccr on a 64x128x64 tile of 4x2 waves of 16x32."""
     assert _one(["block_m", "block_n", "block_aspect", "blocks_m", "blocks_n"]) == [64, 64, 1, 1, 2]
     assert _one(["average_fill_m", "average_fill_n", "average_fill_k"]) == [100 / 128, 300 / 384, 96 / 128]
@@ -127,7 +127,7 @@ def test_ours_worked_out_by_hand() -> None:
     assert _one(["code_path", "padding"], 1) == [1 * 8, 7]
 
 
-def test_unknown_words_have_amds_codes() -> None:
+def test_unknown_values_have_amds_codes() -> None:
     """Unknown values are encoded as compv3, default and one byte per element, as in AMD's tables."""
     columns = {**problem_columns([PROBLEM]), **kernel_columns([KERNELS[0]])}
     columns |= {"pipeline": np.array(["comp_async"]), "epilogue": np.array(["tdm"]), "dtype": np.array(["fp9"])}
@@ -135,7 +135,7 @@ def test_unknown_words_have_amds_codes() -> None:
     assert list(GEMM_UNIVERSAL.matrix(columns, REFERENCE_HARDWARE, names)[0]) == [0, 0, 192 * 64]
 
 
-def test_hardware_changes_only_what_it_may() -> None:
+def test_hardware_affects_only_its_features() -> None:
     """Compute units, SIMDs and LDS affect exactly the features that AMD's tests list."""
     names = list(NAMES_72)
     base = _one(names)
@@ -150,7 +150,7 @@ def test_hardware_changes_only_what_it_may() -> None:
     assert changed(l2_cache_kb=1) == {"hw_l2_cache_kb"}
 
 
-def test_a_batch_equals_its_rows() -> None:
+def test_a_batch_equals_single_rows() -> None:
     """A single row is a batch of one, and one row of problem columns is broadcast over all kernels."""
     together = GEMM_UNIVERSAL.matrix({**problem_columns([PROBLEM]), **kernel_columns(KERNELS)}, REFERENCE_HARDWARE)
     assert together.shape == (3, len(GEMM_UNIVERSAL.names))
@@ -158,7 +158,7 @@ def test_a_batch_equals_its_rows() -> None:
         np.testing.assert_array_equal(_one(list(GEMM_UNIVERSAL.names), index), row)
 
 
-def test_traced_dependence_is_true() -> None:
+def test_traced_dependencies_are_real() -> None:
     """A feature traced as dependent on the problem only is equal for all kernels, and vice versa."""
     other = GemmProblem(17, 8192, 50, "fp16", "rrr")
     a, b = (
@@ -183,7 +183,7 @@ def test_schema_of_55_is_a_subset_and_categories_are_amds() -> None:
     assert GEMM_UNIVERSAL.encoding_version == 0
 
 
-def test_mem_counts_as_padded_where_a_model_was_trained_so() -> None:
+def test_mem_counts_as_padded_for_models_trained_that_way() -> None:
     """AMD's JSON converter marks every `mem` kernel as padded, unlike its name."""
     assert [kernel_columns(KERNELS)[f"pad_{axis}"].tolist() for axis in "mnk"] == [[0, 1, 0], [1, 1, 0], [0, 1, 0]]
     padded = kernel_columns(KERNELS, mem_is_padded=True)

@@ -60,7 +60,7 @@ _COMPLETE = st.builds(
 )
 
 
-def test_full_name_of_amd_is_read_field_by_field() -> None:
+def test_amds_full_name_is_parsed() -> None:
     """Every token of AMD's name is parsed to a field, and the name is valid in ckh."""
     assert parse_kernel_name(FULL) == KERNEL
     assert kernel_name(KERNEL) == FULL
@@ -76,7 +76,7 @@ def test_round_trip_of_any_complete_kernel(kernel: GemmKernel) -> None:
 
 @_PATIENT
 @given(_COMPLETE)
-def test_short_name_keeps_what_it_holds_and_leaves_the_rest_open(kernel: GemmKernel) -> None:
+def test_a_short_name_leaves_other_fields_open(kernel: GemmKernel) -> None:
     """A field of a kernel parsed from a short name equals the kernel's or is not set."""
     parsed = parse_kernel_name(short_name(kernel))
     held = {"dtype", "layout", "tile_m", "tile_n", "tile_k", "pipeline", "scheduler"}
@@ -87,7 +87,7 @@ def test_short_name_keeps_what_it_holds_and_leaves_the_rest_open(kernel: GemmKer
     assert {"wave_m", "epilogue", "pad_k", "persistent", "vector_c"} <= set(parsed.missing)
 
 
-def test_names_of_a_pool_are_distinct_and_read_back() -> None:
+def test_names_of_a_pool_are_distinct_and_round_trip() -> None:
     """Every kernel of the host's pool has a unique name that restores it."""
     pool = gemm_pool(load_arch("host"))
     assert len({kernel_name(kernel) for kernel in pool}) == len(pool)
@@ -104,13 +104,13 @@ def test_names_of_a_pool_are_distinct_and_read_back() -> None:
         ("_more", (0, 0, 0), "_more"),
     ],
 )
-def test_vector_widths_and_what_follows_them(suffix: str, vectors: tuple[int, int, int], rest: str) -> None:
+def test_vector_widths_and_following_fields(suffix: str, vectors: tuple[int, int, int], rest: str) -> None:
     """No widths, or `native`, mean native ones; suffixes that AMD's parser skips are kept, as part of the identity."""
     kernel = parse_kernel_name(FULL + suffix)
     assert (kernel.vectors, kernel.suffix) == (vectors, rest)
 
 
-def test_truth_values_written_as_numbers() -> None:
+def test_booleans_written_as_numbers() -> None:
     """1 is true, although AMD's parser treats it as false."""
     kernel = parse_kernel_name(FULL.replace("False_True_False_True", "0_1_0_1"))
     assert kernel == KERNEL
@@ -139,7 +139,7 @@ def test_truth_values_written_as_numbers() -> None:
         (SHORT + "_dsb", "end '_dsb'"),
     ],
 )
-def test_text_that_is_no_name_says_which_part_is_wrong(text: str, part: str) -> None:
+def test_an_invalid_name_reports_the_wrong_part(text: str, part: str) -> None:
     """The message names the first invalid part."""
     with pytest.raises(DataError) as caught:
         parse_kernel_name(text)
@@ -147,7 +147,7 @@ def test_text_that_is_no_name_says_which_part_is_wrong(text: str, part: str) -> 
     assert repr(text) in caught.value.message
 
 
-def test_kernel_that_cannot_be_named_is_refused() -> None:
+def test_an_unnameable_kernel_is_refused() -> None:
     """An incomplete kernel, or a kernel with a value without token, has no complete name."""
     with pytest.raises(UsageError, match="lacks wave_m"):
         kernel_name(parse_kernel_name(SHORT))

@@ -63,7 +63,7 @@ def test_pools_of_large_gpus(name: str, dtype: str, size: int) -> None:
     assert len(gemm_pool(arch, dtype)) == _counted(arch, dtype) == size
 
 
-def test_the_spaces_are_as_large_as_the_facts_say() -> None:
+def test_the_spaces_have_the_documented_sizes() -> None:
     """AMD's product: 100 tiles, 7 arrangements of waves, 80 warp tiles, 7 pipelines, 2 x 2 x 8 x 2 options."""
     assert len(AMD_SEARCH) == 100 * 7 * 80 * 7 * 2 * 2 * 8 * 2
     assert len(GPU) == 100 * 7 * 80 * 7 * 2 * 2 * 2 * 2
@@ -72,7 +72,7 @@ def test_the_spaces_are_as_large_as_the_facts_say() -> None:
     assert space_of(load_arch("gfx942")) is GPU
 
 
-def test_a_bench_chooses_among_persistent_kernels_too() -> None:
+def test_bench_includes_persistent_kernels() -> None:
     """On a GPU half of a run's unfiltered candidates are persistent: every plain kernel has a persistent variant."""
     found = BENCH_POOLS.of(load_arch("gfx942"), "bf16", "rcr")
     persistent = {kernel for kernel in found if kernel.persistent}
@@ -97,7 +97,7 @@ def test_pool_of_the_host(layout: str) -> None:
     assert all(one.is_complete and GEMM_RULES.of_arch(one, host) == () for one in pool)
 
 
-def test_pool_and_refused_make_up_all_candidates() -> None:
+def test_pool_and_refused_add_up_to_all_candidates() -> None:
     """Every candidate that is not in the host's pool is rejected with a reason."""
     host = load_arch("host")
     refused = list(refused_pool(host))
@@ -107,7 +107,7 @@ def test_pool_and_refused_make_up_all_candidates() -> None:
 
 
 @pytest.mark.parametrize(("name", "more"), [("gfx1100", ()), ("gfx950", ("preshufflev2",))])
-def test_narrowing_a_space_loses_no_kernel(name: str, more: tuple[str, ...]) -> None:
+def test_restricting_a_space_loses_no_kernel(name: str, more: tuple[str, ...]) -> None:
     """Removing values that an architecture does not list gives the same pool as checking every candidate."""
     space = replace(AMD_SEARCH, tiles=((128, 128, 64),), pads=AMD_SEARCH.pads[:1], persistent=(True,))
     arch = load_arch(name)
@@ -121,7 +121,7 @@ def test_narrowing_a_space_loses_no_kernel(name: str, more: tuple[str, ...]) -> 
 
 
 @pytest.mark.slow
-def test_refused_kernels_of_a_gpu_come_one_by_one_with_all_reasons() -> None:
+def test_refused_gpu_kernels_have_all_reasons() -> None:
     """The first candidate of AMD's space on gfx942 breaks several rules, including the one on warp tiles."""
     first = next(iter(islice(refused_pool(load_arch("gfx942"), "fp16"), 1)))
     assert any(has_values(reason, "4x4x8", "fp16") for reason in first.reasons)

@@ -71,7 +71,7 @@ def test_work_bytes_and_intensity_by_hand() -> None:
     assert [output_dtype(name) for name in ("bf16", "bf8", "int8")] == ["bf16", "fp16", "int32"]
 
 
-def test_columns_are_amds() -> None:
+def test_columns_match_amd() -> None:
     """The dataset's size columns have the names of AMD's parquet files."""
     assert GemmProblem(3, 5, 7, split_k=2).columns() == {"m": 3, "n": 5, "k": 7, "split_k": 2}
     assert tuple(GEMM_COLUMNS) == ("m", "n", "k", "split_k")
@@ -105,7 +105,7 @@ def test_contiguous_axes(layout: str, axes: tuple[str, str, str]) -> None:
         ({"layout": "rrc"}, "unknown layout 'rrc'"),
     ],
 )
-def test_what_cannot_be_computed_is_refused_in_one_line(changes: dict[str, Any], words: str) -> None:
+def test_uncomputable_problems_are_refused_in_one_line(changes: dict[str, Any], words: str) -> None:
     """The error names the invalid size, dtype or layout."""
     with pytest.raises(UsageError, match=words) as caught:
         GemmProblem(**{"m": 8, "n": 16, "k": 32, **changes})
@@ -115,7 +115,7 @@ def test_what_cannot_be_computed_is_refused_in_one_line(changes: dict[str, Any],
 @pytest.mark.parametrize(
     "text", ["", "gemm_fp16_rcr_m1_n2_k3", "gemm_fp16_rcr_m1_n2_k3_splitk1_", "gemm_fp16_m1_n2_k3"]
 )
-def test_text_that_is_no_problem_is_refused(text: str) -> None:
+def test_invalid_problem_text_is_refused(text: str) -> None:
     """Text with missing or extra parts is refused."""
     with expect_refusal(UsageError, "bad-problem"):
         parse_gemm_problem(text)

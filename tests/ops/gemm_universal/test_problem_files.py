@@ -33,7 +33,7 @@ def write(folder: Path, suffix: str, text: str) -> Path:
 
 
 @pytest.mark.parametrize("suffix", FORMS)
-def test_all_formats_say_the_same(tmp_path: Path, suffix: str) -> None:
+def test_all_formats_agree(tmp_path: Path, suffix: str) -> None:
     """Distinct problems are read in order, with defaults for missing values."""
     path = write(tmp_path, suffix, FORMS[suffix])
     assert is_problem_file(str(path))
@@ -61,7 +61,7 @@ def test_all_formats_say_the_same(tmp_path: Path, suffix: str) -> None:
         (".json", '[{"m": 1, "n": 1, "k": 1, "layout": "abc"}]', "unknown layout 'abc'"),
     ],
 )
-def test_what_is_wrong_is_said_in_one_line(tmp_path: Path, suffix: str, text: str, message: str) -> None:
+def test_errors_are_one_line(tmp_path: Path, suffix: str, text: str, message: str) -> None:
     """The message states file, entry and reason."""
     with pytest.raises(DataError) as caught:
         read_problems(write(tmp_path, suffix, text))
@@ -76,7 +76,7 @@ def test_a_file_of_another_dtype_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("suffix", [".csv", ".json"])
-def test_the_dtype_of_entries_that_state_none(tmp_path: Path, suffix: str) -> None:
+def test_the_default_dtype_of_entries(tmp_path: Path, suffix: str) -> None:
     """It is the requested one, else the default: a file without dtypes is valid for every device."""
     text = {
         ".csv": "m,n,k,dtype\n1,2,3,\n4,5,6,fp16\n",
@@ -89,7 +89,7 @@ def test_the_dtype_of_entries_that_state_none(tmp_path: Path, suffix: str) -> No
         read_problems(path, "bf16")
 
 
-def test_a_missing_file_is_said(tmp_path: Path) -> None:
+def test_a_missing_file_is_reported(tmp_path: Path) -> None:
     """A missing file is refused in one line."""
     with expect_refusal(DataError, "unreadable", "No such file"):
         read_problems(tmp_path / "nowhere.csv")

@@ -92,7 +92,7 @@ WEIGHTS = {
 
 
 @pytest.mark.parametrize("name", WEIGHTS)
-def test_weights_are_the_published_ones(name: str) -> None:
+def test_weights_match_published_ones(name: str) -> None:
     """Every projection derived from a configuration has its published size."""
     assert {p.name: (p.n, p.k) for p in MODELS[name].projections()} == WEIGHTS[name]
 
@@ -125,7 +125,7 @@ def test_mixtures_add_up_to_their_published_sizes() -> None:
     ("name", "tokens", "rows"),
     [("mixtral-8x7b", 1, 1), ("mixtral-8x7b", 100, 25), ("deepseek-v3", 32, 1), ("deepseek-v3", 8192, 256)],
 )
-def test_an_expert_gets_its_even_share_of_tokens(name: str, tokens: int, rows: int) -> None:
+def test_experts_get_equal_shares_of_tokens(name: str, tokens: int, rows: int) -> None:
     """Two of eight experts, or eight of 256, process each token; a share below one is one row."""
     model = MODELS[name]
     by_name = {p.name: model.rows(p, tokens) for p in model.projections()}
@@ -166,7 +166,7 @@ def test_no_training_set_holds_a_holdout_weight(training: str) -> None:
     assert not {(p.n, p.k) for p in learned} & {(p.n, p.k) for p in held_out}
 
 
-def test_llm_is_all_models() -> None:
+def test_llm_contains_all_models() -> None:
     """`llm` is the union of the models' sets; each has the model's layers at every number of tokens."""
     whole = problem_set("llm", "bf16")
     assert set(whole) == {p for name in MODELS for p in problem_set(f"llm-{name}", "bf16")}
@@ -175,7 +175,7 @@ def test_llm_is_all_models() -> None:
 
 
 @pytest.mark.parametrize("name", set_names())
-def test_every_set_is_distinct_described_and_as_asked(name: str) -> None:
+def test_every_set_is_distinct_described_and_as_requested(name: str) -> None:
     """A set has no duplicates, a one-line description, and the requested dtype and layout."""
     problems = problem_set(name, "fp8", "crr")
     assert len(set(problems)) == len(problems) > 0
@@ -223,7 +223,7 @@ def test_training_covers_edges_and_all_regimes(name: str, least: int, aligned: i
     assert sum(p.m <= 64 for p in problems) >= least * 2 // 5  # where language models spend most time
 
 
-def test_further_training_problems_are_others() -> None:
+def test_additional_training_problems_are_different() -> None:
     """No further problem is in the set that it extends."""
     assert not set(problem_set("host-gemm-more")) & set(problem_set("host-gemm-train"))
     assert len(problem_set("host-gemm-more")) == 2000

@@ -10,7 +10,7 @@ from ckh.ops.gemm_universal.problem_sets import problem_set
 
 
 @pytest.mark.parametrize("kind", SLICES)
-def test_slices_of_a_kind_part_the_problems(kind: str) -> None:
+def test_slices_of_a_kind_partition_the_problems(kind: str) -> None:
     """Every problem is in exactly one slice of each kind."""
     for problem in (*problem_set("gemm-train"), *problem_set("llm", layout="crr")):
         assert sum(test(problem) for test in SLICES[kind].values()) == 1
@@ -27,7 +27,7 @@ def test_slices_of_a_kind_part_the_problems(kind: str) -> None:
         (4096, 9000, "large M", "deep K"),
     ],
 )
-def test_limits_are_amds(m: int, k: int, shape: str, depth: str) -> None:
+def test_limits_match_amd(m: int, k: int, shape: str, depth: str) -> None:
     """M is split at 32, 256 and 4096, K at 512 and 4096, as in AMD's evaluation."""
     problem = GemmProblem(m, 8, k, layout="crr")
     assert [name for name, test in SLICES["shape"].items() if test(problem)] == [shape]

@@ -42,7 +42,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "model"
 
 
-def test_all_kernels_that_were_measured_are_candidates(model: Path) -> None:
+def test_all_measured_kernels_are_candidates(model: Path) -> None:
     """The 84 are first in the pool, including the 12 of a tile that is in no space; the rest of the pool follows."""
     names = tile_engine.names()
     found = OPERATION.kernels.candidates(DIVIDED, GFX942, model)
@@ -56,7 +56,7 @@ def test_all_kernels_that_were_measured_are_candidates(model: Path) -> None:
 
 
 @pytest.mark.slow
-def test_rules_of_the_problem_hold_for_what_was_measured(model: Path) -> None:
+def test_problem_rules_apply_to_measured_kernels(model: Path) -> None:
     """K = 1000 is not a multiple of an unpadded tile of 64; mem supports every size on a GPU."""
     found = OPERATION.kernels.candidates(REST, GFX942, model)
     timed = [kernel for kernel in found.kernels if OPERATION.kernels.name(kernel) in set(tile_engine.names())]
@@ -81,7 +81,7 @@ def test_an_export_has_the_same_pool_as_an_answer(model: Path) -> None:
     assert list(group.kernels) == list(pool)
 
 
-def test_on_another_architecture_nothing_counts_as_measured(model: Path) -> None:
+def test_measurements_do_not_count_on_another_architecture(model: Path) -> None:
     """On an architecture without measured times its own rules decide."""
     found = OPERATION.kernels.candidates(DIVIDED, GFX950, model)
     assert found.timed is None

@@ -30,7 +30,7 @@ def test_a_persistent_kernel_has_more_tiles_than_blocks() -> None:
     assert any(one.m // m * (one.n // n) > 2 * 4 and one.k // k == 2 for one in loop_end_problems(kernel))
 
 
-def test_an_unpadded_kernel_refuses_ragged_problems_alone() -> None:
+def test_an_unpadded_kernel_refuses_only_ragged_problems() -> None:
     """Problems that it does not support are rejected by its rules; whole tiles remain."""
     measured = measured_of(operation("gemm_universal"))
     kernel = next(one for one in representatives(ARCH)["fp16 rcr compv3 intrawave"] if one.pad_m)
@@ -48,7 +48,7 @@ def test_classes() -> None:
     assert {name.split()[1] for name in found} == {"rcr", "rrr", "crr", "ccr"}
 
 
-def test_what_stands_for_a_class_of_mem_is_quickly_compiled() -> None:
+def test_representatives_of_mem_classes_compile_quickly() -> None:
     """It prefetches as few tiles as `mem` allows, since each remainder is compiled; in one class the most."""
     first = {name: kernels[0] for name, kernels in representatives(ARCH).items() if " mem " in name}
     ahead = {name: loaded_ahead("mem", kernel.tile, 4, kernel.dtype) for name, kernel in first.items()}

@@ -56,7 +56,7 @@ def kernel(name: str = PLAIN, **changes: Any) -> GemmKernel:
         ({"suffix": "_more"}, "the suffix _more of the name has no known meaning"),
     ],
 )
-def test_each_rule_of_an_architecture_has_its_words(changes: dict[str, Any], words: str) -> None:
+def test_each_architecture_rule_has_a_reason(changes: dict[str, Any], words: str) -> None:
     """A kernel that breaks the rule is rejected with a reason that states the value and the limit."""
     arch = load_arch("gfx942")
     assert GEMM_RULES.check(kernel(), arch) == []
@@ -76,7 +76,7 @@ def test_all_broken_rules_are_given() -> None:
     assert list(reasons) == GEMM_RULES.check(bad, arch)
 
 
-def test_preshuffled_kernels_keep_rules_of_their_own() -> None:
+def test_preshuffled_kernels_have_their_own_rules() -> None:
     """A preshuffle pipeline has a larger minimum tile, and warp tiles that plain kernels lack."""
     arch = load_arch("gfx950")
     small = kernel(pipeline="preshufflev2", tile_m=32, wave_m=1)
@@ -87,7 +87,7 @@ def test_preshuffled_kernels_keep_rules_of_their_own() -> None:
     assert any("16x16x64 warp tile for" in r for r in GEMM_RULES.of_arch(kernel(**special), arch))
 
 
-def test_incomplete_kernels_are_judged_by_what_is_known() -> None:
+def test_incomplete_kernels_are_checked_by_known_fields() -> None:
     """A short name is checked by the rules on its parameters, and rejected as incomplete; nothing is assumed."""
     arch = load_arch("gfx942")
     short = parse_kernel_name("gemm_universal_fp16_rcr_512x128x64_compv3_interwave")
@@ -133,7 +133,7 @@ def test_rules_of_the_host(changes: dict[str, Any], words: str) -> None:
         ({}, {"k": 40, "split_k": 4}, ["K = 40 in 4 parts of 16 leaves nothing for the last"]),
     ],
 )
-def test_each_rule_of_a_problem_has_its_words(changes: dict[str, Any], sizes: dict[str, Any], words: list[str]) -> None:
+def test_each_problem_rule_has_a_reason(changes: dict[str, Any], sizes: dict[str, Any], words: list[str]) -> None:
     """On a GPU padding and whole vectors matter along the contiguous axes; `mem` needs no padding."""
     problem = GemmProblem(**{"m": 128, "n": 128, "k": 128, "dtype": "fp16", **sizes})
     assert GEMM_RULES.of_problem(kernel(**changes), load_arch("gfx942"), problem) == words
@@ -148,7 +148,7 @@ def test_unpadded_axes_follow_the_layout() -> None:
     expect_values(reason, "M = 136", "tile_m 128")
 
 
-def test_the_host_needs_every_axis_whole_or_padded_and_does_not_split() -> None:
+def test_the_host_needs_whole_or_padded_axes_and_no_split() -> None:
     """An unpadded host kernel has no code for the remainder of any axis; vectors do not matter on the host."""
     arch, odd = load_arch("host"), GemmProblem(63, 127, 129)
     assert GEMM_RULES.of_problem(kernel(HOST), arch, odd) == []
@@ -157,7 +157,7 @@ def test_the_host_needs_every_axis_whole_or_padded_and_does_not_split() -> None:
     expect_reasons(GEMM_RULES.of_problem(kernel(HOST), arch, GemmProblem(64, 64, 64, split_k=2)), ("host", "split"))
 
 
-def test_as_amd_measured_no_gpu_kernel_runs_one_column_or_one_deep() -> None:
+def test_no_gpu_kernel_runs_with_n_or_k_of_one() -> None:
     """AMD measured no valid kernel for N = 1 or K = 1, but valid ones for M = 1; the rules agree.
 
     Padded kernels that store single elements (including those of `mem`) pass the rules for N = 1.

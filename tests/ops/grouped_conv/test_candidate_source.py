@@ -57,7 +57,7 @@ def test_the_kernels_of_a_rule_set(name: str) -> None:
     assert all(one.reasons for one in refused)
 
 
-def test_the_default_candidates_are_those_that_models_rank() -> None:
+def test_the_default_candidates_are_the_ranked_pool() -> None:
     """Without settings the candidates are the pool, with its rejected kernels."""
     kernels, refused = make_candidates("default", None, None, (1,)).of(*FORWARD, GFX942)
     assert kernels == conv_pool(Direction.FORWARD, GFX942, dtype="fp16")
@@ -65,7 +65,7 @@ def test_the_default_candidates_are_those_that_models_rank() -> None:
     assert len(kernels) + len(refused) == 300
 
 
-def test_a_filter_is_for_the_refused_too() -> None:
+def test_a_filter_applies_to_refused_kernels() -> None:
     """The filter applies to rejected kernels too: others are neither measured nor counted."""
     candidates = make_candidates("default", None, 'pipeline == "compv4" and tile_m >= 64', (1,))
     kernels, refused = candidates.of(*FORWARD, GFX942)
@@ -92,7 +92,7 @@ def test_only_backward_weight_is_split() -> None:
         assert refused == refused_of_rule_set("tiny", direction, 2, "fp16", GFX942)
 
 
-def test_a_split_that_cannot_be_is_refused_and_counted() -> None:
+def test_an_impossible_split_is_refused_and_counted() -> None:
     """0 parts, more parts than half precision can add, and atomics of odd vectors are rejected with the reason."""
     count = len(rule_set("default", *WEIGHT, GFX942))
     unbuilt = len(refused_of_rule_set("default", *WEIGHT, GFX942))
@@ -104,7 +104,7 @@ def test_a_split_that_cannot_be_is_refused_and_counted() -> None:
     assert all(has_values(reason, "fp16", 128, 1000) for reason in by_split[1000])
 
 
-def test_default_kernels_for_weights_have_what_wins_on_a_gpu() -> None:
+def test_default_backward_weight_kernels_include_gpu_winners() -> None:
     """Split-K, merged groups and two stages beside the pool; on the host, and with an explicit split, only the pool."""
     found, refused = SetCandidates().of(*WEIGHT, GFX942)
     assert set(rule_set("default", *WEIGHT, GFX942)) < set(found)
@@ -119,7 +119,7 @@ def test_default_kernels_for_weights_have_what_wins_on_a_gpu() -> None:
         assert {replace(kernel, split_k=1) for kernel in plain} == set(rule_set("default", *WEIGHT, arch))
 
 
-def test_a_filter_can_ask_for_a_split() -> None:
+def test_a_filter_selects_a_split() -> None:
     """The filter is applied to kernels with their split."""
     kernels, refused = make_candidates("tiny", None, "split_k > 1 or tile_m > 16", (1, 4)).of(*WEIGHT, GFX942)
     assert all(kernel.split_k > 1 or kernel.tile_m > 16 for kernel in kernels)
@@ -140,7 +140,7 @@ def test_the_kernels_of_a_registry(registry: Path) -> None:
     assert candidates.of(Direction.FORWARD, 3, "fp16", GFX942) == ((), ())
 
 
-def test_the_splits_of_a_registry_stay_unless_others_are_asked_for(registry: Path) -> None:
+def test_splits_of_a_registry_are_kept_by_default(registry: Path) -> None:
     """With requested splits, a kernel that a registry has with two splits occurs once with each."""
     kernels, _ = make_candidates("default", registry, None, (1,)).of(*WEIGHT, GFX942)
     assert splits(kernels) == [1, 1, 4]
@@ -156,7 +156,7 @@ def test_a_registry_of_another_architecture_is_refused(registry: Path) -> None:
         candidates.of(*FORWARD, load_arch("gfx90a"))
 
 
-def test_settings_that_cannot_be(registry: Path, tmp_path: Path) -> None:
+def test_invalid_settings_are_refused(registry: Path, tmp_path: Path) -> None:
     """A rule set with a registry, an unknown rule set, a missing registry and a bad filter are refused at once."""
     with expect_refusal(UsageError, "conflicting-options", "--registry", "--rule-set"):
         make_candidates("tiny", registry, None, (1,))

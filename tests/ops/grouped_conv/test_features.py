@@ -57,7 +57,7 @@ def test_the_97_equal_amds_engine_bit_for_bit() -> None:
     np.testing.assert_array_equal(GROUPED_CONV.matrix(raw, REFERENCE_HARDWARE, CORE_NAMES), expected.to_numpy())
 
 
-def test_numbers_worked_out_by_hand() -> None:
+def test_values_computed_by_hand() -> None:
     """Sizes, utilization and ratios of one pair, computed by hand."""
     # Ho = (9 + 2 - 3) // 2 + 1 = 5, Wo = 7; forward GEMM: M = 2*35 = 70, N = 24, K = 3 channels * 3 taps = 9.
     names = ["Ho", "Wo", "gemm_m_output", "gemm_n_output", "gemm_k_output", "num_tiles_m", "num_tiles_n", "num_tiles_k"]
@@ -84,7 +84,7 @@ def test_our_gemm_sizes_follow_the_direction() -> None:
     assert _one(["kernel_variant", "tile_shape"]) == [27, 6]
 
 
-def test_hardware_changes_only_what_it_may() -> None:
+def test_hardware_affects_only_its_features() -> None:
     """Compute units and LDS affect exactly the features that the reference engine lists."""
     names = list(CORE_NAMES)
     base = _one(names)
@@ -98,7 +98,7 @@ def test_hardware_changes_only_what_it_may() -> None:
     assert changed(l2_cache_kb=1) == {"hw_l2_cache_kb"}
 
 
-def test_a_batch_equals_its_rows_and_short_columns_broadcast() -> None:
+def test_a_batch_equals_single_rows_and_columns_broadcast() -> None:
     """A single row is a batch of one, and one row of problem columns is broadcast over all kernels."""
     kernels = [parse_kernel_name(f"grouped_conv_bwd_data_fp32_2d_{t}") for t in _TILES]
     together = GROUPED_CONV.matrix({**problem_columns([PROBLEM]), **kernel_columns(kernels)}, REFERENCE_HARDWARE)
@@ -110,7 +110,7 @@ def test_a_batch_equals_its_rows_and_short_columns_broadcast() -> None:
 _TILES = ("16x64x64_compv3_intrawave", "128x128x64_compv4_intrawave_dsb_si", "128x64x128_basic_v1_interwave_si")
 
 
-def test_traced_dependence_is_true() -> None:
+def test_traced_dependencies_are_real() -> None:
     """A feature traced as dependent on the problem only is equal for all kernels, and vice versa."""
     kernels = [parse_kernel_name(f"grouped_conv_bwd_data_fp32_2d_{t}") for t in _TILES]
     other = ConvProblem(Direction.BWD_DATA, n=1, c=64, k=32, g=1, hi=20, wi=30, y=1, x=1)
@@ -133,7 +133,7 @@ def test_older_schemas_are_subsets() -> None:
     assert len(GROUPED_CONV.select(NAMES_83)) == 83
 
 
-def test_legacy_tiles_are_named_as_amd_trained() -> None:
+def test_legacy_tiles_have_amds_training_names() -> None:
     """In AMD's models a kernel 16x64x128 has block_size 16, gemm_m 64, gemm_n 128; in ckh's the correct meaning."""
     names = ("block_size", "gemm_m_per_block", "gemm_n_per_block")
     assert [float(kernel_columns([KERNEL])[n][0]) for n in names] == [128, 16, 64]

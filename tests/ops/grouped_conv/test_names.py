@@ -27,7 +27,7 @@ def plain() -> ConvKernel:
     return conv_pool(Direction.FORWARD, load_arch("gfx950"))[0]
 
 
-def test_plain_kernel_has_the_name_that_amd_gives_it(plain: ConvKernel) -> None:
+def test_a_plain_kernel_has_amds_name(plain: ConvKernel) -> None:
     """A kernel without options has no optional token."""
     assert kernel_name(plain) == amd_full_name(plain) == PLAIN
 
@@ -100,7 +100,7 @@ def test_round_trip_of_any_complete_kernel(kernel: ConvKernel) -> None:
 
 
 @given(_COMPLETE)
-def test_short_name_keeps_what_it_holds_and_leaves_the_rest_open(kernel: ConvKernel) -> None:
+def test_a_short_name_leaves_other_fields_open(kernel: ConvKernel) -> None:
     """A field of a kernel parsed from a short name equals the kernel's or is not set."""
     parsed = parse_kernel_name(amd_short_name(kernel))
     held = {"variant", "dtype", "ndim_spatial", "tile_m", "tile_n", "tile_k", "pipeline", "scheduler"}
@@ -177,7 +177,7 @@ def test_names_of_different_kernels_differ(plain: ConvKernel) -> None:
         (SHORT.replace("compv3", "compv3_fast"), "end '_fast_intrawave'"),
     ],
 )
-def test_text_that_is_no_name_says_which_part_is_wrong(text: str, part: str) -> None:
+def test_an_invalid_name_reports_the_wrong_part(text: str, part: str) -> None:
     """The message names the first invalid part."""
     with pytest.raises(DataError) as caught:
         parse_kernel_name(text)
@@ -185,7 +185,7 @@ def test_text_that_is_no_name_says_which_part_is_wrong(text: str, part: str) -> 
     assert repr(text) in caught.value.message
 
 
-def test_kernel_that_cannot_be_named_is_refused(plain: ConvKernel) -> None:
+def test_an_unnameable_kernel_is_refused(plain: ConvKernel) -> None:
     """An incomplete kernel, or a kernel with a value without token, has no complete name."""
     with pytest.raises(UsageError, match="incomplete"):
         kernel_name(parse_kernel_name(SHORT))

@@ -39,7 +39,7 @@ def test_the_multiple_can_be_another() -> None:
     assert padded("c3_k33_g1", 32) == "c32_k64_g1"
 
 
-def test_problems_that_become_the_same_are_one() -> None:
+def test_problems_equal_after_padding_are_merged() -> None:
     """Order is kept, and a problem that equals another's padding occurs once."""
     texts = ("c3_k8_g1", "c16_k8_g1", "c8_k8_g1", "c7_k1_g1")
     problems = [parse_conv_problem(f"conv_bwd_data_fp32_nhwgc_2d_n1_{text}_i4x4_f1x1_s1x1_p0x0_d1x1") for text in texts]

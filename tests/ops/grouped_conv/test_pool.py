@@ -25,7 +25,7 @@ def test_pool_sizes(arch: str, forward: int, backward: int, ndim: int) -> None:
     assert sizes == {Direction.FORWARD: forward, Direction.BWD_DATA: backward, Direction.BWD_WEIGHT: backward}
 
 
-def test_pool_and_refused_make_up_all_candidates() -> None:
+def test_pool_and_refused_add_up_to_all_candidates() -> None:
     """Every candidate that is not in the pool is rejected with a reason."""
     arch = load_arch("gfx942")
     pool = conv_pool(Direction.BWD_DATA, arch)
@@ -47,7 +47,7 @@ def test_gfx942_refuses_the_tiles_of_sixteen_waves_for_their_waves() -> None:
 
 @pytest.mark.parametrize("arch", ["gfx1100", "gfx1200", "gfx1201"])
 @pytest.mark.parametrize("dtype", ["fp16", "bf16"])
-def test_rdna_has_tiles_of_its_own(arch: str, dtype: str) -> None:
+def test_rdna_has_its_own_tiles(arch: str, dtype: str) -> None:
     """It has one matrix instruction, blocks of eight waves, and the tile of CK's own examples among them."""
     pool = conv_pool(Direction.FORWARD, load_arch(arch), dtype=dtype)
     assert {warp_tile_of(kernel) for kernel in pool} == {(16, 16, 16)}

@@ -138,13 +138,13 @@ def test_impossible_problems_are_refused(changes: dict[str, Any], words: str) ->
         "conv_forward_fp32_nhwgc_2d_n1_c64_k64_g1_i28x28_f3x3_s1x1_p1x1_d1x1_x",
     ],
 )
-def test_text_that_is_no_problem_is_refused(text: str) -> None:
+def test_invalid_problem_text_is_refused(text: str) -> None:
     """A malformed text, or a text of the wrong number of dimensions, is refused."""
     with pytest.raises(UsageError, match="not a"):
         parse_conv_problem(text)
 
 
-def test_columns_are_amds_nineteen() -> None:
+def test_columns_are_the_19_of_amd() -> None:
     """The sizes have AMD's names, in AMD's order."""
     columns = problem(pad_h=2).columns()
     assert len(columns) == 19
@@ -161,7 +161,7 @@ def test_columns_are_amds_nineteen() -> None:
         (["--problems", "conv_forward_fp32_ngchw_2d_n1_c64_k64_g1_i28x28_f3x3_s1x1_p1x1_d1x1"], "channels last"),
     ],
 )
-def test_a_refused_shape_has_what_to_do(
+def test_a_refused_shape_has_a_remedy(
     args: list[str], hint: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """1D and channels-first layouts are refused with the reason and the equivalent convolution that ckh supports."""

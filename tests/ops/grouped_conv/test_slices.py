@@ -57,6 +57,6 @@ def test_every_problem_is_in_one_slice_of_each_kind(kind: str) -> None:
         ("batch", "N > 8", {"n": 9}),
     ],
 )
-def test_slices_are_what_their_names_say(kind: str, name: str, sizes: dict[str, int]) -> None:
+def test_slices_match_their_names(kind: str, name: str, sizes: dict[str, int]) -> None:
     """Boundaries of each slice, and filters of depth 1."""
     assert SLICES[kind][name](problem(**sizes))

@@ -50,14 +50,14 @@ def bordered(kernel: ConvKernel) -> set[int]:
 
 
 @pytest.mark.parametrize("direction", [Direction.FORWARD, Direction.BWD_WEIGHT])
-def test_borders_at_every_end_of_the_loop(direction: Direction) -> None:
+def test_borders_at_every_loop_tail(direction: Direction) -> None:
     """A 1x1 filter reads rows and columns outside two images at every number of iterations, unless rejected."""
     plain = replace(PLAIN, variant=direction)
     assert bordered(plain) == {32, 64, 72, 96, 128, 160, 192}
     assert bordered(replace(plain, specialization=FILTER1X1_PAD0)) == set()
 
 
-def test_more_blocks_than_rows_of_a_group_of_them() -> None:
+def test_more_blocks_than_rows_of_a_block_group() -> None:
     """Some problem has at least five tiles along M and two along N."""
     sizes = [one.gemm_sizes for one in loop_end_problems(PLAIN)]
     assert any(m > 4 * 128 and n > 64 for m, n, _ in sizes)
@@ -69,7 +69,7 @@ def test_merged_groups_have_enough_groups() -> None:
     assert {one.g % 4 for one in problems} == {0}
 
 
-def test_specialized_kernels_have_problems_of_their_own() -> None:
+def test_specialized_kernels_have_their_own_problems() -> None:
     """A kernel for 3x3 filters with one channel per group has such problems, with and without a stride."""
     kernel = replace(PLAIN, specialization="filter3x3", vector_a=1, vector_b=1, vector_c=1)
     allowed = [one for one in loop_end_problems(kernel) if not CONV_RULES.check(kernel, load_arch("gfx942"), one)]
@@ -98,7 +98,7 @@ def test_representatives_belong_to_their_class() -> None:
     assert {kernel.ndim_spatial for kernel in found["forward fp16 compv3 intrawave, 3D"]} == {3}
 
 
-def test_what_stands_for_a_class_of_mem_is_quickly_compiled() -> None:
+def test_representatives_of_mem_classes_compile_quickly() -> None:
     """It prefetches as few tiles as `mem` allows, since each remainder is compiled; forward's first kind more."""
     found = representatives(load_arch("gfx942"))
     ahead = {

@@ -79,7 +79,7 @@ def depthwise_on(arch: ArchSpec, direction: Direction) -> ConvProblem:
         ({"pipeline": "compv6", "tile_n": 16, "vector_b": 16}, "compv6 needs a vector of B for each of 256 threads"),
     ],
 )
-def test_each_rule_of_an_architecture_has_its_words(changes: dict[str, Any], words: str) -> None:
+def test_each_architecture_rule_has_a_reason(changes: dict[str, Any], words: str) -> None:
     """A kernel that breaks the rule is rejected with a reason that states the value and the limit."""
     arch = load_arch("gfx942")
     assert CONV_RULES.check(kernel_on(arch), arch) == []
@@ -156,7 +156,7 @@ def test_options_of_bwd_weight() -> None:
         ({"dtype": "bf16"}, "host does not run bf16 (it runs fp32)"),
     ],
 )
-def test_what_the_host_does_not_offer(changes: dict[str, Any], words: str) -> None:
+def test_features_missing_on_the_host(changes: dict[str, Any], words: str) -> None:
     """The host rejects by its own limits, for exactly that reason."""
     host = load_arch("host")
     assert CONV_RULES.check(kernel_on(host, **changes), host) == [words]
@@ -215,7 +215,7 @@ def test_depthwise_is_refused_by_all_on_gfx942_and_by_none_on_host(direction: Di
     assert sum(bool(CONV_RULES.check(kernel, host, depthwise_on(host, direction))) for kernel in pool) == 0
 
 
-def test_kernel_and_problem_must_be_of_one_kind() -> None:
+def test_kernel_and_problem_must_have_the_same_kind() -> None:
     """Direction, dtype, dimensions and layout are compared independently."""
     arch = load_arch("gfx942")
     problem = replace(problem_on(arch, Direction.BWD_DATA), ndim=3, layout="ndhwgc", dtype="fp16")
@@ -271,7 +271,7 @@ def test_specializations(specialization: str, sizes: dict[str, Any], missing: li
     assert reasons == [f"the specialization {specialization} needs {words}" for words in missing]
 
 
-def test_compv6_in_bwd_weight_needs_four_trips_over_k() -> None:
+def test_compv6_in_bwd_weight_needs_four_iterations_over_k() -> None:
     """N * Ho * Wo of less than four tiles of K is rejected on a GPU and not on the host."""
     direction = Direction.BWD_WEIGHT
     for name, expected in (("gfx942", ["compv6 in bwd_weight needs 4 iterations over K, 192 gives 3"]), ("host", [])):
@@ -293,7 +293,7 @@ def test_compv6_in_bwd_weight_needs_four_trips_over_k() -> None:
         ("host", 4, 12, False),
     ],
 )
-def test_compv4_in_bwd_weight_overruns_parts_of_three_trips(
+def test_compv4_in_bwd_weight_overruns_parts_of_three_iterations(
     arch_name: str, parts: int, images: int, is_refused: bool
 ) -> None:
     """On a GPU three iterations over a part of K become five; without split K the excess adds zeros."""
@@ -326,7 +326,7 @@ def test_tensors_beyond_32_bit_offsets(direction: Direction, sizes: dict[str, in
     assert not CONV_RULES.of_problem(kernel_on(host, direction), host, problem_on(host, direction, **sizes))
 
 
-def test_explicit_gemms_and_two_stages_reach_less() -> None:
+def test_explicit_gemms_and_two_stages_address_less() -> None:
     """An explicit GEMM takes the batch as a whole, forward as if it were fp32; two stages have an fp32 filter."""
     arch = load_arch("gfx942")
     plain = {"y": 1, "x": 1, "pad_h": 0, "pad_w": 0, "k": 8}

@@ -79,7 +79,7 @@ def test_tiles_are_covered_by_their_waves() -> None:
 
 
 @pytest.mark.parametrize("triple", [wave_of, warp_tile_of, vectors_of])
-def test_triples_that_a_short_name_left_out_are_an_error(triple: object) -> None:
+def test_ambiguous_short_names_are_an_error(triple: object) -> None:
     """Unknown waves, warp tile or vectors are not substituted."""
     assert callable(triple)
     with expect_refusal(UsageError, "incomplete-kernel"):

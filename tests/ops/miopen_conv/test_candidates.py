@@ -41,14 +41,14 @@ def many(frame: pd.DataFrame) -> pd.DataFrame:
     return made
 
 
-def test_what_few_rows_have_in_common_says_nothing(frame: pd.DataFrame) -> None:
+def test_few_rows_derive_no_condition(frame: pd.DataFrame) -> None:
     """A solver measured once is a candidate for its whole group unless its name excludes it; most measured first."""
     table = make_table(from_frame(frame, DEVICE).frame)
     assert candidates(DENSE_3X3, table).solvers == ("ConvBinWinogradRxSf3x2", "GemmFwdRest")
     assert candidates(DENSE_3X3, table).refused == {"GemmFwd1x1_0_2 is for 1x1 filters": 1}
 
 
-def test_what_was_known_before_is_added_to(frame: pd.DataFrame, many: pd.DataFrame) -> None:
+def test_known_candidates_are_extended(frame: pd.DataFrame, many: pd.DataFrame) -> None:
     """A table extended by new rows equals the table of all rows, and a solver requires what both have in common."""
     first = make_table(from_frame(many, DEVICE).frame)
     wider = many.assign(C=8 * (1 + many["Hi"] % 3))
@@ -73,7 +73,7 @@ def test_a_solver_for_1x1_filters_is_no_candidate_for_others() -> None:
     assert found.refused["GemmFwd1x1_0_2 is for 1x1 filters"] == 1
 
 
-def test_what_all_of_many_rows_have_in_common_is_needed(many: pd.DataFrame) -> None:
+def test_many_rows_derive_a_condition(many: pd.DataFrame) -> None:
     """After 60 problems a solver of strided 1x1 filters and channels divisible by 16 is a candidate for such only."""
     table = make_table(from_frame(many, DEVICE).frame)
     assert candidates(DENSE_3X3, table).solvers == ()

@@ -41,12 +41,12 @@ def _write(folder: Path, content: str | bytes, name: str = "gfx90a68.fdb.txt") -
         ("gfx1100_48.fdb.txt", FdbDevice("gfx1100", 48)),
     ],
 )
-def test_the_file_name_tells_the_device(tmp_path: Path, name: str, device: FdbDevice) -> None:
+def test_the_file_name_has_the_device(tmp_path: Path, name: str, device: FdbDevice) -> None:
     """Compute units are hex after the architecture, or decimal after an underscore."""
     assert device_of(tmp_path / name) == device
 
 
-def test_what_is_given_goes_before_the_name(tmp_path: Path) -> None:
+def test_given_options_take_precedence_over_the_name(tmp_path: Path) -> None:
     """Architecture and compute units can be given, singly or both."""
     assert device_of(tmp_path / "gfx90a68.fdb.txt", "gfx942") == FdbDevice("gfx942", 104)
     assert device_of(tmp_path / "gfx90a68.fdb.txt", num_cus=7) == FdbDevice("gfx90a", 7)
@@ -67,7 +67,7 @@ def test_an_unknown_architecture_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("pack", [bytes, bz2.compress])
-def test_both_forms_are_read_plain_and_packed(tmp_path: Path, pack: type[bytes]) -> None:
+def test_both_forms_are_read_plain_and_compressed(tmp_path: Path, pack: type[bytes]) -> None:
     """Lines of both forms, a blank line, CRLF and a byte-order mark: three rows in order, and one without a time."""
     text = "\ufeff" + NEW.replace("\n", "\r\n") + "\n" + OLD + NO_TIME
     path = _write(tmp_path, pack(text.encode()))
@@ -89,7 +89,7 @@ def test_bad_lines_are_counted_by_reason_and_refuse_the_file(tmp_path: Path) -> 
     assert sorted(tally.bad.values()) == [1, 1, 2]
 
 
-def test_a_line_without_end_is_passed_over(tmp_path: Path) -> None:
+def test_an_endless_line_is_skipped(tmp_path: Path) -> None:
     """A line of three megabytes is one bad line, and the next line is read."""
     tally = Tally()
     path = _write(tmp_path, b"1" * 3_000_000 + b"\n" + NEW.encode())

@@ -13,7 +13,7 @@ ANY = "=ConvAsm3x3U:0.25,0,miopenConvolutionFwdAlgoDirect"
 KEY = "256-14-16-3x5-128-14-8-32-1x2-1x2-1x1-0-NCHW-FP32-F"
 
 
-def test_a_line_of_the_present_form() -> None:
+def test_a_line_of_the_current_format() -> None:
     """Solver, time, workspace and algorithm follow the key; the number of groups, 2, ends the key."""
     line = parse_line(
         "256-14-16-3x5-128-14-8-32-1x2-1x2-1x1-0-NCHW-FP32-F_g2=ConvBinWinogradRxSf3x2:0.25,0,"
@@ -24,7 +24,7 @@ def test_a_line_of_the_present_form() -> None:
     assert line == FdbLine(problem, (winograd, SolverTime("GemmFwdRest", 1.5, 7340032, Algorithm.GEMM)))
 
 
-def test_a_line_of_the_older_form() -> None:
+def test_a_line_of_the_older_format() -> None:
     """In the older form the algorithm comes first, and a library is in the place of the algorithm."""
     line = parse_line(
         "32-30-30-3x3-3-32-32-100-0x0-1x1-1x1-0-NCHW-FP32-B=miopenConvolutionBwdDataAlgoGEMM:gemm,3.904,97200,rocBlas,"
@@ -66,7 +66,7 @@ def test_nhwc_repeats_the_layout_of_every_tensor() -> None:
     assert nhwc.columns() == nchw.columns()
 
 
-def test_a_time_of_zero_is_read_as_it_stands() -> None:
+def test_a_time_of_zero_is_read() -> None:
     """The meaning of 0 is left to the caller."""
     assert parse_line(KEY + ANY.replace("0.25", "0")).solvers[0].time_ms == 0
 
@@ -105,7 +105,7 @@ def test_a_time_of_zero_is_read_as_it_stands() -> None:
         (KEY + ANY + ";;" + ANY[1:], "value"),
     ],
 )
-def test_malformed_lines_are_told_by_reason(text: str, reason: str) -> None:
+def test_malformed_lines_are_counted_by_reason(text: str, reason: str) -> None:
     """Each kind of fault has its own reason, by which it is counted."""
     with pytest.raises(LineError) as caught:
         parse_line(text)

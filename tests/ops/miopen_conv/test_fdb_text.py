@@ -43,7 +43,7 @@ def write(folder: Path, *lines: str, name: str = NAME) -> Path:
 
 
 @pytest.mark.parametrize("line", LINES)
-def test_a_line_is_written_as_it_was_read(line: str) -> None:
+def test_a_line_round_trips(line: str) -> None:
     """Key, solvers, times, workspaces and algorithms equal MIOpen's text."""
     record = parse_line(line)
     assert line_text(record) == line
@@ -89,7 +89,7 @@ def test_databases_are_merged(tmp_path: Path, capsys: pytest.CaptureFixture[str]
         ("mine.ufdb.txt", ExitCode.USAGE, "does not state architecture"),
     ],
 )
-def test_a_database_is_for_the_device_that_was_measured(
+def test_a_database_names_the_measured_device(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str, code: ExitCode, words: str
 ) -> None:
     """The name must state the rows' architecture and compute units; otherwise nothing is written."""

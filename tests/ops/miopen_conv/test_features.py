@@ -52,7 +52,7 @@ def _alignment(number: int) -> int:
 
 
 @pytest.mark.parametrize("problem", PROBLEMS)
-def test_sizes_are_those_of_the_problem(problem: MiopenProblem) -> None:
+def test_sizes_match_the_problem(problem: MiopenProblem) -> None:
     """Outputs, flops, bytes, GEMM sizes and channels equal the problem's."""
     have = _features(problem)
     m, n, k = problem.gemm_sizes
@@ -93,7 +93,7 @@ def test_divisors_are_powers_of_two_up_to_4096(problem: MiopenProblem) -> None:
 
 
 @pytest.mark.parametrize("problem", PROBLEMS)
-def test_a_layer_is_told_whatever_its_batch(problem: MiopenProblem) -> None:
+def test_layer_features_ignore_the_batch(problem: MiopenProblem) -> None:
     """Work and bytes per image equal those of the problem with N = 1, without the filter, and for N = 7."""
     have, one = _features(problem), replace(problem, n=1)
     assert have["log2_image_flops"] == pytest.approx(math.log2(one.flops), rel=1e-14)
@@ -156,7 +156,7 @@ def test_tiles_fill_the_compute_units(problem: MiopenProblem) -> None:
     assert _features(problem, cus=304)["hw_num_cus"] == 304
 
 
-def test_blas_sees_one_image_and_group() -> None:
+def test_blas_computes_one_image_and_group() -> None:
     """Per image the GEMM is K x pixels x CYX forward, CYX x pixels x K back, K x CYX x pixels for weights."""
     for problem in PROBLEMS:
         have = _features(problem)
@@ -193,7 +193,7 @@ def test_nhwc_solvers_transpose_nchw_tensors() -> None:
     assert _features(NCHW, "GemmFwdRest")["log2_transposed_bytes"] == 0
 
 
-def test_a_solver_is_its_number_and_its_family() -> None:
+def test_solver_features_are_number_and_family() -> None:
     """The solver's own features equal the properties of its name; an unknown solver is -1 in the category only."""
     for name in ("ConvBinWinogradRxSf2x3g1", "ConvMlirIgemmWrWXdlops", "ConvOclBwdWrW2<8>", "SomethingNewNHWC"):
         have, solver = _features(NCHW, name), parse_solver(name)
@@ -206,7 +206,7 @@ def test_a_solver_is_its_number_and_its_family() -> None:
     assert _features(NCHW, "SomethingNewNHWC")["solver"] == -1
 
 
-def test_a_batch_of_rows_equals_the_rows_alone(frame: pd.DataFrame) -> None:
+def test_a_batch_equals_single_rows(frame: pd.DataFrame) -> None:
     """Rows of several problems and solvers in one batch have the same values as on their own; all are finite."""
     table = from_frame(frame, FdbDevice("gfx90a", CUS))
     whole = MIOPEN_CONV.matrix({name: table.frame[name].to_numpy() for name in INPUT_COLUMNS}, {"num_cus": [CUS]})
@@ -216,7 +216,7 @@ def test_a_batch_of_rows_equals_the_rows_alone(frame: pd.DataFrame) -> None:
     assert np.isfinite(whole).all()
 
 
-def test_traced_dependence_is_true() -> None:
+def test_traced_dependencies_are_real() -> None:
     """Features of the problem do not change with the solver, features of the solver not with problem or hardware."""
     base, other_solver = _features(WEIGHT), _features(WEIGHT, "ConvBinWinogradRxSf2x3")
     other_problem = _features(NCHW, "GemmFwdRest", cus=7)

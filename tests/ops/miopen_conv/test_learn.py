@@ -50,7 +50,7 @@ def world() -> SolverTable:
     return from_frame(pd.DataFrame(rows), FdbDevice("gfx90a", 104))
 
 
-def test_what_separates_the_solvers_is_learned(world: SolverTable) -> None:
+def test_the_deciding_feature_is_learned(world: SolverTable) -> None:
     """Held-out sizes always get the best solver; the better of the two alone would be right for half of them."""
     is_held = held_out(world)
     asked = world.select(is_held)
@@ -70,7 +70,7 @@ def test_held_out_sizes_are_held_out_in_all_directions(world: SolverTable) -> No
     assert (np.sum(folds, axis=0) == 1).all()
 
 
-def test_efficiency_is_that_of_the_chosen_rows(world: SolverTable) -> None:
+def test_efficiency_is_computed_from_the_chosen_rows(world: SolverTable) -> None:
     """Scores that choose the slow solver give 1 / 2, negative times as scores give 1."""
     times = times_of(world).latency_ms
     assert efficiency_of(world, -times).tolist() == [1.0] * 160
@@ -113,7 +113,7 @@ def test_the_regression_is_of_relative_time(world: SolverTable) -> None:
     np.testing.assert_allclose(average, in_four_digits, rtol=1e-6)
 
 
-def test_a_base_is_corrected(world: SolverTable) -> None:
+def test_a_base_model_is_corrected(world: SolverTable) -> None:
     """Trees trained on the scores of an always wrong model correct it."""
     wrong = SolverTable(world.frame.assign(latency_ms=3.0 - world.frame["latency_ms"]), world.device, 0, {})
     base = train_order(wrong, TINY)
@@ -169,7 +169,7 @@ def _data(world: SolverTable) -> lightgbm.Dataset:
     return lightgbm.Dataset(matrix_of(world), times_of(world).latency_ms)
 
 
-def test_models_that_do_not_fit_are_not_joined(world: SolverTable) -> None:
+def test_mismatching_models_are_not_joined(world: SolverTable) -> None:
     """Models with different inputs, and texts without trees, are refused."""
     other = lightgbm.train({"verbose": -1, "min_data_in_leaf": 5}, _data(world), 2).model_to_string()
     with expect_refusal(ModelError, "model-inputs"):
@@ -179,7 +179,7 @@ def test_models_that_do_not_fit_are_not_joined(world: SolverTable) -> None:
             join_trees([text])
 
 
-def test_the_recipes_order_and_tell_speeds() -> None:
+def test_recipes_rank_and_predict_speeds() -> None:
     """Both recipes are blends with a speed model of fewer leaves; the small recipe has smaller trees."""
     for recipe in (RECIPE, SMALL_RECIPE):
         assert (recipe.targets, str(recipe.rank)) == (("tflops",), "blend")

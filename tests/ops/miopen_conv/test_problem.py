@@ -14,7 +14,7 @@ from ckh.problems import Direction
 FORWARD = Direction.FORWARD
 
 
-def test_the_text_of_a_problem_reads_back_in_every_direction_dtype_and_layout() -> None:
+def test_problem_text_round_trips() -> None:
     """All 3 x 4 x 4 kinds of problems survive the round trip, with distinct texts."""
     texts = set()
     for direction, dtype, ndim in itertools.product(Direction, DTYPES, LAYOUTS):
@@ -28,14 +28,14 @@ def test_the_text_of_a_problem_reads_back_in_every_direction_dtype_and_layout() 
     assert len(texts) == 3 * 4 * 4
 
 
-def test_the_canonical_text_says_everything() -> None:
+def test_the_canonical_text_is_complete() -> None:
     """The text of a strided, padded, dilated and grouped problem equals one written by hand."""
     problem = MiopenProblem(FORWARD, 2, 12, 24, 4, 9, 7, 3, 1, 2, 1, 1, 0, dilation_h=2, dtype="bf16", layout="nhwc")
     assert problem.canonical() == "miopen_conv_forward_bf16_nhwc_2d_n2_c12_k24_g4_i9x7_f3x1_s2x1_p1x0_d2x1"
 
 
 @pytest.mark.parametrize("direction", Direction)
-def test_sizes_are_those_of_the_same_convolution(direction: Direction) -> None:
+def test_sizes_equal_grouped_conv(direction: Direction) -> None:
     """Flops, bytes and GEMM sizes equal those of a ConvProblem; only the layout differs."""
     sizes = (direction, 2, 12, 24, 4, 9, 7, 3, 1)
     here, there = MiopenProblem(*sizes), ConvProblem(*sizes)
@@ -77,7 +77,7 @@ def test_impossible_problems_are_refused(changes: dict[str, object], message: st
         "miopen_conv_forward_fp32_nchw_2d_n99999999999_c1_k1_g1_i1x1_f1x1_s1x1_p0x0_d1x1",
     ],
 )
-def test_other_texts_are_no_problems(text: str) -> None:
+def test_invalid_problem_texts_are_refused(text: str) -> None:
     """Texts of another form, direction or layout are refused."""
     with pytest.raises(UsageError):
         parse_miopen_problem(text)

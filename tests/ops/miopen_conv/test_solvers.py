@@ -30,7 +30,7 @@ LOGGED = {
 }
 
 
-def test_ids_are_miopens() -> None:
+def test_ids_match_miopen() -> None:
     """Ten ids equal those of MIOpen's registry, and all ids are unique."""
     assert {name: SOLVER_IDS[name] for name in LOGGED} == LOGGED
     assert len(set(SOLVER_IDS.values())) == len(SOLVER_IDS)
@@ -90,7 +90,7 @@ def test_winograd_tiles(name: str, tile: tuple[int, int, int, int]) -> None:
     assert _tile(parse_solver(name)) == tile
 
 
-def test_smaller_facts() -> None:
+def test_tables_of_solver_properties() -> None:
     """Layout, filter, padding, groups, version and batches of names that state them, and of one that does not."""
     assert parse_solver("ConvAsmImplicitGemmGTCDynamicBwdXdlopsNHWC").is_nhwc
     assert parse_solver("ConvAsm1x1UV2").is_1x1
@@ -111,7 +111,7 @@ def test_smaller_facts() -> None:
     )
 
 
-def test_a_newer_solver_has_everything_but_a_number() -> None:
+def test_an_unknown_solver_has_no_number() -> None:
     """The family is derived from a name that is not in the registry."""
     solver = parse_solver("ConvHipImplicitGemmGroupFwdXdlopsV7")
     assert solver.id == UNKNOWN_ID

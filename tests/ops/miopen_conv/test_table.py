@@ -148,7 +148,7 @@ def test_convert_reads_parquet_of_find_databases(frame: pd.DataFrame, tmp_path: 
     assert read_dataset(out).hardware()["num_cus"] == 304
 
 
-def test_parquet_that_is_damaged_or_of_no_format_is_refused(tmp_path: Path) -> None:
+def test_damaged_or_unknown_parquet_is_refused(tmp_path: Path) -> None:
     """Convert names a Parquet file that is unreadable, of an unknown format, or a dataset already."""
     (tmp_path / "cut.parquet").write_bytes(b"PAR1nothing")
     with expect_refusal(DataError, "unreadable"):

@@ -129,7 +129,7 @@ def test_a_whole_space_leaves_nothing_out() -> None:
     assert len({kernel.pads for kernel in space.kernels}) == 8
 
 
-def test_what_is_left_out_is_counted() -> None:
+def test_omitted_kernels_are_counted() -> None:
     """Each combination is a kernel of the space, refused, or left out."""
     whole, part = space_for(GEMM, limit=10**9), space_for(GEMM, limit=12_000)
     assert whole.left_out == 0
@@ -164,7 +164,7 @@ def test_gpu_proposals_beyond_the_pool_can_be_loaded() -> None:
             assert share % width == 0 or width % share == 0
 
 
-def test_what_a_device_cannot_build_is_left_out() -> None:
+def test_kernels_that_a_device_cannot_build_are_omitted() -> None:
     """A further test of kernels holds for those of the pool, too."""
     pool = operation("grouped_conv").kernels.candidates(CONV, load_arch("host"), Path()).kernels
     space: Any = kernel_space(CONV, load_arch("host"), pool, 1000, lambda kernel: asdict(kernel)["pipeline"] == "mem")
@@ -184,7 +184,7 @@ def test_solvers_cannot_be_searched() -> None:
         searched(operation("miopen_conv"))
 
 
-def test_look_alikes_are_what_a_model_reads_alike(tmp_path: Path) -> None:
+def test_look_alikes_have_equal_features(tmp_path: Path) -> None:
     """A model of convolutions reads tile, pipeline, scheduler, buffers and images: kernels alike in these are one."""
     space = space_for(CONV, limit=3000)
     alike = look_alikes(space.kernels, load_model(saved(tmp_path / "model")))
@@ -204,7 +204,7 @@ def test_look_alikes_are_what_a_model_reads_alike(tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize(("arch", "dtype"), ARCH_DTYPES)
 @pytest.mark.parametrize("op", ["conv", "gemm"])
-def test_a_product_is_judged_as_its_kernels_are(op: str, arch: str, dtype: str) -> None:
+def test_a_product_is_checked_like_its_kernels(op: str, arch: str, dtype: str) -> None:
     """Of random bases with random options, for several problems: legal is what no rule refuses one by one."""
     spec, rng = load_arch(arch), random.Random(f"{op} {arch}")
     rules: Any = CONV_RULES if op == "conv" else GEMM_RULES
@@ -238,7 +238,7 @@ def can_load(kernel: Any, spec: ArchSpec) -> bool:
     return not spec.is_gpu or (kernel.tile_n % kernel.vector_c == 0 and all(fits))
 
 
-def test_a_products_pool_is_legal_whatever_rules_say() -> None:
+def test_a_products_pool_is_legal_under_any_rules() -> None:
     """Candidates are in the space; kernels that are no such combination have no number."""
     spec = load_arch("host")
     pool = operation("grouped_conv").kernels.candidates(CONV, spec, Path()).kernels

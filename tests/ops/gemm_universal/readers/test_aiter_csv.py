@@ -78,7 +78,7 @@ def test_block_scaled_tables_are_fp8(tmp_path: Path) -> None:
         read_winners(write(tmp_path, {}, columns=BLOCK), ANY)
 
 
-def test_older_tables_tell_the_architecture_by_compute_units(tmp_path: Path) -> None:
+def test_the_architecture_of_older_tables_follows_from_compute_units(tmp_path: Path) -> None:
     """80 and 304 compute units are gfx942; 256 is ambiguous, so that --arch is required."""
     rows = [{"cu_num": 80}, {"cu_num": 304}]
     found = read_winners(write(tmp_path, *rows, columns=OLD), ANY).winners
@@ -89,7 +89,7 @@ def test_older_tables_tell_the_architecture_by_compute_units(tmp_path: Path) -> 
     assert read_winners(new, ReadOptions(arch="gfx950")).winners[0].arch == "gfx950"
 
 
-def test_an_architecture_can_be_picked(tmp_path: Path) -> None:
+def test_an_architecture_can_be_selected(tmp_path: Path) -> None:
     """With --arch, rows of other architectures are bad, and skipped on request."""
     path = write(tmp_path, {}, {"gfx": "gfx950", "cu_num": 256}, {"gfx": "gfx1250", "cu_num": 256})
     found = read_winners(path, ReadOptions(arch="gfx950", skip_bad=True))
@@ -97,7 +97,7 @@ def test_an_architecture_can_be_picked(tmp_path: Path) -> None:
     assert found.bad == {aiter_csv.OTHER_ARCH: 2}
 
 
-def test_of_a_shape_that_is_there_twice_the_faster_counts(tmp_path: Path) -> None:
+def test_the_faster_of_duplicate_shapes_is_kept(tmp_path: Path) -> None:
     """The fastest of duplicate rows is kept, per device and type; slower ones are counted."""
     rows: list[dict[str, Any]] = [
         {},
@@ -111,7 +111,7 @@ def test_of_a_shape_that_is_there_twice_the_faster_counts(tmp_path: Path) -> Non
     assert found.repeated == 2
 
 
-def test_tflops_that_contradict_the_time_are_noted(tmp_path: Path) -> None:
+def test_tflops_contradicting_the_time_are_reported(tmp_path: Path) -> None:
     """The warning names the location; rounding to two decimals is no contradiction."""
     tiny = {"M": 1, "N": 64, "K": 64, "us": 3.0, "tflops": 0.0}
     found = read_winners(write(tmp_path, tiny, {"tflops": 50.0}), ANY)
@@ -176,7 +176,7 @@ def test_an_unusable_table_is_refused(
         read_winners(write(tmp_path, *rows, columns=columns), ANY)
 
 
-def test_not_one_good_row(tmp_path: Path) -> None:
+def test_no_good_row(tmp_path: Path) -> None:
     """A table without a valid row, and bytes that are not text, are refused."""
     with expect_refusal(DataError, "no-good-row"):
         read_winners(write(tmp_path, {"us": "inf"}), SKIP_BAD)
@@ -186,7 +186,7 @@ def test_not_one_good_row(tmp_path: Path) -> None:
         read_winners(path, ANY)
 
 
-def test_written_winners_are_no_table_of_aiter(tmp_path: Path) -> None:
+def test_written_winners_are_not_an_aiter_table(tmp_path: Path) -> None:
     """A written file of winners is not readable as a dataset."""
     written = tmp_path / "winners.csv"
     write_winners(read_winners(write(tmp_path, {}), ANY).winners, written)
@@ -215,7 +215,7 @@ def test_a_file_of_winners_is_a_problem_file(tmp_path: Path) -> None:
     assert "split_k" not in written[0]
 
 
-def test_what_cannot_be_written_is_refused(tmp_path: Path) -> None:
+def test_unwritable_rows_are_refused(tmp_path: Path) -> None:
     """Another suffix, no winners, and a missing folder are refused."""
     winners = read_winners(write(tmp_path, {}), ANY).winners
     with expect_refusal(UsageError, "unknown-format"):

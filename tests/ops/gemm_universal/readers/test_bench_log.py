@@ -80,7 +80,7 @@ def test_exact_values(tmp_path: Path) -> None:
     assert {name: row[name] for name in expected} == expected
 
 
-def test_what_an_object_leaves_out_the_last_shape_line_says(tmp_path: Path) -> None:
+def test_missing_fields_come_from_the_last_shape_line(tmp_path: Path) -> None:
     """A `Shape` line may begin anywhere in a line and applies until the next; an object's own problem wins."""
     next_shape = "[rank 0] " + SHAPE.replace("M=16", "M=64") + " tuning...\n"
     path = write(tmp_path, SHAPE + "\n", bare(), next_shape, bare(), result(m=8, tflops=FLOPS / 2 / 0.125 / 1e9))
@@ -103,7 +103,7 @@ def test_braces_and_quotes_in_strings_do_not_count(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("end", ["\n", "\r\n"])
-def test_objects_are_found_in_noise(tmp_path: Path, end: str) -> None:
+def test_objects_are_parsed_amid_noise(tmp_path: Path, end: str) -> None:
     """Objects are found among progress bars, control characters, binary data, and both kinds of line ends."""
     noise = "\x1b[32m[ 3%]\x1b[0m }}} \"quote ' { :\n\n   \t\nWARN: don't\n"
     text = (noise + result() + noise + "   " + result(name=OTHER).replace("\n", "\n   ") + "\n" + noise).encode()
@@ -112,7 +112,7 @@ def test_objects_are_found_in_noise(tmp_path: Path, end: str) -> None:
     assert [row["kernel"] for row in rows_of(path)] == [NAME, OTHER]
 
 
-def test_interleaved_output_costs_only_what_it_tears(tmp_path: Path) -> None:
+def test_interleaved_output_costs_only_torn_objects(tmp_path: Path) -> None:
     """An object interrupted by another is dropped; the other, and objects on one line, are kept."""
     first = result(0.125).splitlines(keepends=True)
     torn = "".join(first[:3]) + result(0.25, name=OTHER) + "".join(first[3:])
@@ -122,18 +122,18 @@ def test_interleaved_output_costs_only_what_it_tears(tmp_path: Path) -> None:
     assert bad == {bench_log.CUT_OFF: 1}
 
 
-def test_an_object_that_begins_behind_noise_is_found(tmp_path: Path) -> None:
+def test_an_object_after_noise_is_parsed(tmp_path: Path) -> None:
     """An object whose first brace follows other output on the same line is found."""
     assert len(rows_of(write(tmp_path, "progress 50%", result()))) == 1
 
 
-def test_the_best_instance_is_not_counted_again(tmp_path: Path) -> None:
+def test_the_best_instance_is_not_counted_twice(tmp_path: Path) -> None:
     """The best result, which the tile engine prints again at its end, is not counted twice."""
     path = write(tmp_path, result(), "***\nThe best kernel instance is: ", result(), "***\n")
     assert len(rows_of(path)) == 1
 
 
-def test_a_line_of_noise_in_an_object_makes_it_malformed(tmp_path: Path) -> None:
+def test_noise_inside_an_object_makes_it_malformed(tmp_path: Path) -> None:
     """Only the object that contains the line is dropped, once."""
     broken = result().replace(' "problem"', 'HIP warning\n "problem"')
     times, bad = skipping(write(tmp_path, broken, result(0.25, name=OTHER)))
@@ -156,7 +156,7 @@ def test_a_shape_line_ends_an_object(tmp_path: Path) -> None:
     assert (times, bad) == ([0.5], {bench_log.CUT_OFF: 1})
 
 
-def test_an_object_that_never_ends_takes_nothing_with_it(tmp_path: Path) -> None:
+def test_an_unterminated_object_loses_only_itself(tmp_path: Path) -> None:
     """It is dropped after 1 MiB or at the end of the file; objects within it are found."""
     filler = '"x": 1,\n' * 200_000
     path = write(tmp_path, "{\n", filler, '"list": [\n', bare(), SHAPE, "\n", bare(), '{"results": [\n', bare(OTHER))
@@ -174,7 +174,7 @@ def test_an_endless_line_is_given_up(tmp_path: Path) -> None:
     assert (len(times), sum(bad.values())) == (1, 2)
 
 
-def test_a_file_that_is_one_line_is_read(tmp_path: Path) -> None:
+def test_a_single_line_file_is_read(tmp_path: Path) -> None:
     """Objects that follow each other without line ends are found, also across buffer boundaries."""
     names = [NAME.replace("128x64", f"{tile}x64") for tile in range(16, 16016, 2)]
     path = write(tmp_path, SHAPE, "\n", *(bare(name).rstrip("\n") for name in names))
@@ -182,7 +182,7 @@ def test_a_file_that_is_one_line_is_read(tmp_path: Path) -> None:
     assert [row["kernel"] for row in rows_of(path)] == names
 
 
-def test_nesting_has_a_bound(tmp_path: Path) -> None:
+def test_nesting_is_limited(tmp_path: Path) -> None:
     """Unclosed brackets are dropped in time linear in the file size."""
     start = time.process_time()
     times, bad = skipping(write(tmp_path, '{"a":\n' * 100_000, "\n", '{"a":1,\n' * 50_000, result()))
@@ -232,14 +232,14 @@ def test_a_dropped_object_is_named_or_counted(tmp_path: Path, bad: str, reason: 
     assert skipping(with_good) == ([0.25], {reason: 1})
 
 
-def test_a_problem_that_nobody_says_is_refused(tmp_path: Path) -> None:
+def test_a_missing_problem_is_refused(tmp_path: Path) -> None:
     """An object without a problem before any `Shape` line is refused."""
     with expect_refusal(DataError, "bad-row", "1"):
         rows_of(write(tmp_path, bare()))
 
 
 @pytest.mark.parametrize(("latency", "tflops"), [("-1.00", "-1.00"), ("0.00", "0.00"), ("0.5", "0"), ("0", "0.01")])
-def test_a_run_without_a_time_is_a_failure(tmp_path: Path, latency: str, tflops: str) -> None:
+def test_a_missing_time_is_a_failure(tmp_path: Path, latency: str, tflops: str) -> None:
     """It is kept as a row without numbers, with the printed values in its message."""
     row = rows_of(write(tmp_path, result(latency, tflops)))[0]
     assert (row["status"], row["is_valid"], row["latency_ms"], row["tflops"]) == ("launch_error", False, None, None)
@@ -261,7 +261,7 @@ def test_times_of_two_decimals_follow_from_tflops(tmp_path: Path) -> None:
     assert [round(row["latency_ms"], 2) for row in rows] == [0.01] * 4
 
 
-def test_a_kernel_that_failed_verification_has_a_wrong_result(tmp_path: Path) -> None:
+def test_failed_verification_is_a_wrong_result(tmp_path: Path) -> None:
     """The line follows the object; the kernel never counts as measured, even if another run succeeds."""
     failed = f"Verification failed, skip kernel: {NAME}\n"
     path = write(
@@ -273,7 +273,7 @@ def test_a_kernel_that_failed_verification_has_a_wrong_result(tmp_path: Path) ->
     assert statuses == {NAME: "wrong_result", OTHER: "ok"}
 
 
-def test_several_runs_in_one_file_are_merged_like_runs(tmp_path: Path) -> None:
+def test_runs_in_one_file_are_merged_like_separate_runs(tmp_path: Path) -> None:
     """Of three measurements of a pair the last time applies, and a failure does not replace it."""
     path = write(tmp_path, result(0.125), result(0.5, name=OTHER), result(0.25), result("-1", "-1"))
     merged = merge([read_input(path, GFX950)])
@@ -291,7 +291,7 @@ def test_an_empty_file_is_refused(tmp_path: Path, content: str) -> None:
         read_input(path, GFX950, "bench-log")
 
 
-def test_what_cannot_be_read_is_refused(tmp_path: Path) -> None:
+def test_unreadable_files_are_refused(tmp_path: Path) -> None:
     """A missing file is bad data, a missing architecture a usage error."""
     with expect_refusal(DataError, "unreadable"):
         read_input(tmp_path / "none.log", GFX950, "bench-log")
@@ -299,14 +299,14 @@ def test_what_cannot_be_read_is_refused(tmp_path: Path) -> None:
         read_input(write(tmp_path, result()), ReadOptions())
 
 
-def test_a_file_of_no_format_is_told_the_formats(tmp_path: Path) -> None:
+def test_an_unknown_format_lists_the_known_ones(tmp_path: Path) -> None:
     """The hint lists all formats."""
     with expect_refusal(DataError, "unknown-format") as caught:
         read_input(write(tmp_path, "hello\n"), GFX950)
     assert all(name in caught.value.hint for name in readers())
 
 
-def test_a_log_becomes_a_dataset(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_log_is_converted_to_a_dataset(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A log is converted to Parquet and back, every dropped object is counted, and nothing is written on error."""
     log = write(tmp_path, result("0.02", "13.42"), "{oops}\n", result("-1.00", "-1.00", OTHER))
     line = result().count("\n") + 1

@@ -106,7 +106,7 @@ def test_a_time_of_two_decimals_follows_from_tflops(tmp_path: Path) -> None:
     expect_values(reading.warnings[0], 2)
 
 
-def test_tflops_that_contradict_the_time_do_not_count(tmp_path: Path) -> None:
+def test_tflops_contradicting_the_time_are_ignored(tmp_path: Path) -> None:
     """The time is kept, and a warning names the location."""
     reading = read_input(write(tmp_path, entry(OK | {"tflops": 99.0})), GFX950)
     assert reading.rows.table()["latency_ms"].to_pylist() == [0.125]
@@ -141,7 +141,7 @@ def test_a_short_name_is_completed_by_its_configuration(tmp_path: Path) -> None:
     assert (row["wave_m"], row["warp_tile_m"]) == (2, 32)
 
 
-def test_amds_other_spelling_is_the_same_kernel(tmp_path: Path) -> None:
+def test_alternative_spellings_are_the_same_kernel(tmp_path: Path) -> None:
     """A name that begins with gemm_ and has numeric flags is converted; widths and suffixes stay distinct."""
     odd = NAME.replace("gemm_universal", "gemm").replace("False_False_False_False", "1_0_0_0")
     wide = NAME + "_vec8_8_4"
@@ -152,7 +152,7 @@ def test_amds_other_spelling_is_the_same_kernel(tmp_path: Path) -> None:
     ]
 
 
-def test_dtype_and_layout_are_those_of_metadata_then_kernel_then_defaults(tmp_path: Path) -> None:
+def test_dtype_and_layout_precedence(tmp_path: Path) -> None:
     """fp16 and rcr are assumed only if nothing states them, with a warning."""
     name = NAME.replace("fp16_rcr", "bf16_crr")
     assert rows_of(write(tmp_path, entry(OK, name=name, dtype="bf16", layout="crr"), metadata={}))[0]["dtype"] == "bf16"
@@ -238,7 +238,7 @@ def test_an_unusable_document_is_refused(tmp_path: Path, content: str, message: 
     assert "\n" not in caught.value.message
 
 
-def test_not_one_good_row(tmp_path: Path) -> None:
+def test_no_good_row(tmp_path: Path) -> None:
     """A file without a valid row is refused."""
     with expect_refusal(DataError, "no-good-row"):
         read_input(write(tmp_path, entry(OK, name="x")), SKIP_BAD)
@@ -254,7 +254,7 @@ def test_the_architecture_must_be_given(tmp_path: Path) -> None:
     assert rows_of(path, ReadOptions(arch="gfx942", num_cus=304))[0]["hw_num_cus"] == 304
 
 
-def test_a_pair_that_is_there_twice_counts_once(tmp_path: Path) -> None:
+def test_duplicate_pairs_count_once(tmp_path: Path) -> None:
     """As between runs: times take precedence over failures, and later times over earlier ones."""
     faster = OK | {"avg_time_ms": 0.0625, "tflops": 4.294967296}
     merged = merge([read_input(write(tmp_path, entry(OK, faster, FAILED)), GFX950)])
@@ -280,7 +280,7 @@ def test_several_files_become_one_dataset(tmp_path: Path, capsys: pytest.Capture
     assert {source["format"] for source in dataset.metadata["sources"]} == {"tile-engine-json"}
 
 
-def test_a_bad_file_leaves_nothing_behind(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_bad_file_leaves_no_output(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """One bad benchmark in one of two files ends in one line and exit code 4."""
     one, two = write(tmp_path, entry(OK), name="1.json"), write(tmp_path, entry(OK, OK | {"m": -1}), name="2.json")
     out = tmp_path / "gemm.parquet"

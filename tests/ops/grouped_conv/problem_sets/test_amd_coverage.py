@@ -102,7 +102,7 @@ OBLONG = [(1, 28), (28, 1), (4, 112), (112, 4), (7, 56), (56, 7), (3, 48), (48, 
 
 
 @pytest.mark.parametrize(("name", "belongs", "count"), [("wide", _is_wide, 1631), ("edge", _is_edge, 1514)])
-def test_the_grids_are_what_the_conditions_say(name: str, belongs: Callable[[Shape], bool], count: int) -> None:
+def test_the_grids_match_their_conditions(name: str, belongs: Callable[[Shape], bool], count: int) -> None:
     """A list has exactly the shapes of its conditions, in the order of AMD's columns, N, G, C, K and so on."""
     shapes = _shapes(name)
     assert set(shapes) == {shape for shape in _candidates([*SQUARE, *OBLONG]) if belongs(shape)}
@@ -135,7 +135,7 @@ def _forward(
         ("edge", _forward(2, 8, 8, (1, 1), 1, 1, 0)),
     ],
 )
-def test_shapes_of_the_sources_are_there(name: str, problem: ConvProblem) -> None:
+def test_shapes_of_the_sources_are_included(name: str, problem: ConvProblem) -> None:
     """Shapes named in AMD's loops are in the list."""
     assert problem in problem_set(name)
 

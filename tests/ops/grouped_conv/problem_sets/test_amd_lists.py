@@ -71,7 +71,7 @@ def test_backward_validation_is_ten_problems_of_the_training_grids(variant: Dire
     assert {(p.n, p.c, p.k, p.hi) for p in problems} >= {(4, 64, 128, 32), (16, 256, 128, 14), (4, 32, 64, 112)}
 
 
-def test_miopen_shapes_keep_what_amd_filtered_them_by() -> None:
+def test_miopen_shapes_satisfy_amds_filter() -> None:
     """299 are valid convolutions; C and K are multiples of 16 from 64 on, and N is at most 16, as AMD states."""
     rows = _rows(MIOPEN_FILE)
     assert len(rows) == 299
@@ -85,7 +85,7 @@ def test_miopen_shapes_keep_what_amd_filtered_them_by() -> None:
 
 
 @pytest.mark.parametrize(("variant", "count"), [(Direction.BWD_DATA, 1562), (Direction.BWD_WEIGHT, 2237)])
-def test_training_leaves_nothing_out(variant: Direction, count: int) -> None:
+def test_training_is_complete(variant: Direction, count: int) -> None:
     """`training` is all of AMD's families, whereas `train` excludes the hold-out layers."""
     whole = set(problem_set("training", variant))
     assert whole == _families(variant)
@@ -93,7 +93,7 @@ def test_training_leaves_nothing_out(variant: Direction, count: int) -> None:
     assert whole - set(problem_set("train", variant)) == whole & set(problem_set("holdout", variant))
 
 
-def test_forward_training_begins_with_the_shapes_of_miopen() -> None:
+def test_forward_training_starts_with_the_shapes_of_miopen() -> None:
     """AMD lists them before its grids; six of them are in both."""
     problems, shapes = problem_set("training"), load_problems(str(MIOPEN_FILE))
     assert problems[: len(shapes)] == shapes

@@ -53,7 +53,7 @@ def test_json_round_trip(tmp_path: Path) -> None:
     assert load_problems(path, Direction.BWD_DATA, "bf16") == MIXED
 
 
-def test_there_is_one_group_unless_it_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_default_is_one_group(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A CSV or JSON without G has dense convolutions, without a warning."""
     csv_file = _write(tmp_path / "p.csv", "N,C,K,Hi,Wi,Y,X,pad_h,pad_w\n1,8,16,28,28,3,3,1,1\n")
     row = {"N": 1, "C": 8, "K": 16, "Hi": 28, "Wi": 28, "Y": 3, "X": 3, "pad_h": 1, "pad_w": 1}
@@ -62,16 +62,14 @@ def test_there_is_one_group_unless_it_is_said(tmp_path: Path, capsys: pytest.Cap
     assert capsys.readouterr().err == ""
 
 
-def test_columns_that_say_nothing_of_the_problem_are_left_out(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_unrelated_columns_are_ignored(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A layer's name or count does no harm; a note names the ignored columns."""
     path = _write(tmp_path / "p.csv", f"layer,{HEADER},uses\nconv1,{GOOD},3\n")
     assert [problem.canonical() for problem in load_problems(path)] == [LINE]
     expect_values(capsys.readouterr().err, path, "'layer', 'uses'")
 
 
-def test_amds_name_of_the_direction_counts(tmp_path: Path) -> None:
+def test_amds_direction_names_are_accepted(tmp_path: Path) -> None:
     """A CSV in the format of AMD's shape generators is read, and JSON with the same names."""
     header = "N,G,C,K,Hi,Wi,Y,X,stride_h,stride_w,pad_h,pad_w,direction"
     path = _write(tmp_path / "p.csv", f"{header}\n1,1,8,16,28,28,3,3,1,1,1,1,bwd_data\n")
@@ -84,14 +82,14 @@ def test_amds_name_of_the_direction_counts(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("column", ["strides", "STRIDE_H", "padding", "dilation", "groups", "g", "M", "data_type"])
-def test_columns_that_look_like_sizes_are_refused(tmp_path: Path, column: str) -> None:
+def test_unknown_size_columns_are_refused(tmp_path: Path, column: str) -> None:
     """A size that would silently be ignored is an error: in a CSV's header and in JSON."""
     path = _write(tmp_path / "p.csv", f"{HEADER},{column}\n{GOOD},2\n")
     with expect_refusal(DataError, "bad-header", column):
         load_problems(path)
 
 
-def test_the_dtype_of_entries_that_state_none(tmp_path: Path) -> None:
+def test_the_default_dtype_of_entries(tmp_path: Path) -> None:
     """It is the requested one, else the default; an entry that states one keeps it, and must be as requested."""
     path = _write(tmp_path / "p.csv", f"{HEADER},dtype\n{GOOD},\n{GOOD},fp16\n")
     assert [problem.dtype for problem in load_problems(path, None, None, "bf16")] == ["bf16", "fp16"]
@@ -113,7 +111,7 @@ def test_a_depth_makes_a_row_3d(tmp_path: Path) -> None:
     assert (problem.ndim, problem.layout, problem.do) == (3, "ndhwgc", 2)
 
 
-def test_a_named_set_is_a_source_too() -> None:
+def test_a_named_set_is_a_source() -> None:
     """The name of a set is a source of problems, forward and fp32 by default."""
     assert load_problems("vgg16") == problem_set("vgg16")
     assert load_problems("vgg16", Direction.BWD_DATA, "fp16") == problem_set("vgg16", Direction.BWD_DATA, "fp16")
@@ -187,7 +185,7 @@ def test_bad_json_objects(tmp_path: Path, change: dict[str, object], message: st
     assert message in caught.value.message
 
 
-def test_another_direction_or_dtype_is_refused_not_rewritten(tmp_path: Path) -> None:
+def test_another_direction_or_dtype_is_refused(tmp_path: Path) -> None:
     """A file that states another direction or dtype than asked for is refused."""
     path = _write(tmp_path / "p.txt", LINE)
     with expect_refusal(DataError, "mismatch", "1", "variant", "forward", "bwd_data"):

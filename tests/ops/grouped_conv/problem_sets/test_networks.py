@@ -57,13 +57,13 @@ LAYERS = {
 
 
 @pytest.mark.parametrize("name", GMACS)
-def test_multiply_adds_are_the_published_ones(name: str) -> None:
+def test_multiply_adds_match_published_ones(name: str) -> None:
     """A network's layers, with duplicates, do the published work within 3 %."""
     assert sum(layer.flops for layer in NETWORKS[name].layers()) / 2e9 == pytest.approx(GMACS[name], rel=0.03)
 
 
 @pytest.mark.parametrize("name", MILLION_WEIGHTS)
-def test_weights_are_the_published_ones(name: str) -> None:
+def test_weights_match_published_ones(name: str) -> None:
     """A network's filters hold the published number of weights within 3 %."""
     weights = sum(p.k * p.c_per_group * p.z * p.y * p.x for p in NETWORKS[name].layers())
     assert weights / 1e6 == pytest.approx(MILLION_WEIGHTS[name], rel=0.03)
@@ -90,7 +90,7 @@ def test_layer_counts(name: str) -> None:
         ("unet", "n1_c512_k1024_g1_i32x32_f2x2_s2x2_p0x0_d1x1"),
     ],
 )
-def test_known_layers_are_there(name: str, layer: str) -> None:
+def test_known_layers_are_included(name: str, layer: str) -> None:
     """A characteristic layer of the network is among its layers."""
     assert parse_conv_problem(f"conv_forward_fp32_nhwgc_2d_{layer}") in network(name)
 

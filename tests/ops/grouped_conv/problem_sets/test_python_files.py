@@ -33,7 +33,7 @@ def _call(problem: ConvProblem) -> str:
 
 
 @pytest.mark.parametrize("variant", Direction)
-def test_problems_come_back_as_they_were_written(tmp_path: Path, variant: Direction) -> None:
+def test_problems_round_trip(tmp_path: Path, variant: Direction) -> None:
     """2D and 3D problems of each direction, with Di=1 and Z=1 stated in 2D, are restored in order."""
     problems = (*problem_set("host-holdout", variant, "bf16"), *problem_set("train-3d", variant, "bf16"))
     path = _write(tmp_path / "p.py", "PROBLEMS = [", *map(_call, problems), "]")
@@ -48,7 +48,7 @@ def test_nothing_is_executed(tmp_path: Path) -> None:
     assert not ruin.exists()
 
 
-def test_computed_problems_are_left_out_with_a_note(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_computed_problems_are_skipped_with_a_note(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Problems in loops, of variables or with positional values are counted, with the line of the first."""
     others = ["for n in (1, 2):", f"    P.append(GroupedConvProblem({GOOD.replace('1', 'n', 1)}))"]
     others += [f"GroupedConvProblem(**sizes, {GOOD})", "GroupedConvProblem(1, 8, 16)"]
@@ -81,7 +81,7 @@ def test_computed_problems_are_left_out_with_a_note(tmp_path: Path, capsys: pyte
         (f"GroupedConvProblem({GOOD}, direction=1)", ":1: variant must be text, not 1"),
     ],
 )
-def test_a_file_that_is_not_right_is_one_line(tmp_path: Path, content: str, message: str) -> None:
+def test_a_malformed_file_is_one_line(tmp_path: Path, content: str, message: str) -> None:
     """The error names the file and, if there is one, the line."""
     path = _write(tmp_path / "p.py", content)
     with pytest.raises(DataError, match=message) as caught:
@@ -106,7 +106,7 @@ def test_a_large_file_is_refused_unparsed(tmp_path: Path, monkeypatch: pytest.Mo
         load_problems(_write(tmp_path / "p.py", "#" * (1 << 20), "x = ("))
 
 
-def test_odd_strings_warn_of_nothing(tmp_path: Path) -> None:
+def test_odd_strings_give_no_warning(tmp_path: Path) -> None:
     """Python's warnings about the file's source are suppressed."""
     assert len(load_problems(_write(tmp_path / "p.py", r"x = '\d'", f"GroupedConvProblem({GOOD})"))) == 1
 

@@ -67,7 +67,7 @@ def test_amd_family_counts(variant: Direction, counts: list[int]) -> None:
 
 
 @pytest.mark.parametrize("variant", DIRECTIONS)
-def test_train_is_the_union_of_its_parts(variant: Direction) -> None:
+def test_train_is_the_union_of_its_subsets(variant: Direction) -> None:
     """`train` is the union of the families, and `train-2d` and `train-3d` partition it."""
     whole = set(problem_set("train", variant))
     parts = [set(problem_set(f"train-{name}", variant)) for name in amd_families.FAMILIES]
@@ -94,7 +94,7 @@ def test_host_train_holds_no_layer_at_any_batch() -> None:
 
 
 @pytest.mark.parametrize("name", set_names())
-def test_every_set_is_distinct_described_and_as_asked(name: str) -> None:
+def test_every_set_is_distinct_described_and_as_requested(name: str) -> None:
     """A set has no duplicates, a description, and the requested direction and dtype."""
     problems = problem_set(name, Direction.BWD_WEIGHT, "fp16")
     assert len(set(problems)) == len(problems) > 0
@@ -204,7 +204,7 @@ def test_an_unknown_set_is_refused_with_the_names(call: object) -> None:
 
 
 @pytest.mark.parametrize("call", [problem_set, describe, load_problems])
-def test_a_list_that_amd_keeps_is_refused_with_what_to_do(call: object) -> None:
+def test_an_unshipped_amd_list_is_refused_with_a_remedy(call: object) -> None:
     """The name of an unpublished list is a usage error that states so and asks for the file."""
     assert callable(call)
     with expect_refusal(UsageError, "unpublished-set", "crawler") as caught:

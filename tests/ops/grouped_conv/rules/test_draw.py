@@ -59,7 +59,7 @@ def test_every_fifth_takes_ranks_five_ten_and_so_on() -> None:
     assert numbers(every_fifth(numbered(12))) == [5, 10]
 
 
-def test_every_fifth_ranks_each_category_and_dtype_by_itself() -> None:
+def test_every_fifth_ranks_each_category_and_dtype_separately() -> None:
     """Kernels with two stages or another dtype do not shift ranks; of fewer than five the first is drawn."""
     staged = numbered(3, 100, replace(PLAIN, two_stage=True))
     other = numbered(6, 200, replace(PLAIN, dtype="fp16"))
@@ -67,7 +67,7 @@ def test_every_fifth_ranks_each_category_and_dtype_by_itself() -> None:
     assert numbers(every_fifth(mixed)) == [101, 205, 5]
 
 
-def test_every_fifth_adds_a_pipeline_that_none_has() -> None:
+def test_every_fifth_adds_missing_pipelines() -> None:
     """The second and third pipelines, not at rank five, are represented by their first kernels."""
     compv3 = numbered(2, 100, replace(PLAIN, pipeline="compv3"))
     interwave = numbered(2, 200, replace(PLAIN, scheduler=Scheduler.INTERWAVE))
@@ -103,7 +103,7 @@ def test_first_of_each_covers_every_key() -> None:
     assert first_of_each(kernels) == ()
 
 
-def test_sizes_over_the_whole_set_are_those_of_amd() -> None:
+def test_sizes_over_the_whole_set_match_amd() -> None:
     """AMD's samples of the whole have about 2,800 and 35 kernels, including three depthwise kinds that ckh lacks."""
     fifth = every_fifth(whole())
     assert 2_750 <= len(fifth) <= 2_850

@@ -39,7 +39,7 @@ def candidates(variant: Direction, dtype: str, ndim: int = 2, arch: str = "gfx94
 
 
 @pytest.mark.parametrize("arch", ["gfx942", "gfx950"])
-def test_sizes_are_those_of_amd(arch: str) -> None:
+def test_sizes_match_amd(arch: str) -> None:
     """Every direction, dtype and number of dimensions has as many combinations as in AMD's rules, 13,988 in all."""
     total = 0
     for (variant, dtypes), counts in AMD_COUNTS.items():
@@ -185,7 +185,7 @@ def test_kernels_differ_in_name(variant: Direction) -> None:
         assert len({kernel_name(kernel) for kernel in kernels}) == len(set(kernels)) == len(kernels)
 
 
-def test_nothing_for_what_the_tables_do_not_have() -> None:
+def test_unknown_combinations_have_no_kernels() -> None:
     """There are no tables for fp8 or one dimension."""
     assert candidates(Direction.FORWARD, "fp8") == ()
     assert candidates(Direction.FORWARD, "fp16", 1) == ()

@@ -59,7 +59,7 @@ def test_names() -> None:
 
 
 @pytest.mark.parametrize("arch", ARCHS)
-def test_sets_are_parts_of_the_full_one(arch: str) -> None:
+def test_sets_are_subsets_of_the_full_set(arch: str) -> None:
     """Tiny is a subset of full-tests; full-tests, tests and profiler of full; none is empty unless full is."""
     spec = load_arch(arch)
     full = of_arch("full", spec)
@@ -95,7 +95,7 @@ def test_kernels_of_a_set_can_be_built_in_the_order_of_the_tables(arch: str) -> 
 
 
 @pytest.mark.parametrize("arch", ["gfx908", "gfx942", "gfx950", "gfx1100", "host"])
-def test_nothing_vanishes(arch: str) -> None:
+def test_every_kernel_is_accounted_for(arch: str) -> None:
     """Each candidate of the tables is in the full set or rejected with its reasons."""
     spec = load_arch(arch)
     for variant, ndim, dtype in SLICES:
@@ -137,7 +137,7 @@ def test_why_kernels_of_the_full_set_are_refused() -> None:
 
 
 @pytest.mark.parametrize("arch", ["gfx908", "gfx90a", "gfx942", "gfx950"])
-def test_tests_and_profiler_leave_out_no_kind_of_kernel(arch: str) -> None:
+def test_tests_and_profiler_include_every_kind_of_kernel(arch: str) -> None:
     """Both have every tile, specialization, and pipeline with its options; the profiler each tile's vectors too."""
     spec = load_arch(arch)
     for key, full in of_arch("full", spec).items():
@@ -156,7 +156,7 @@ def test_tests_and_profiler_leave_out_no_kind_of_kernel(arch: str) -> None:
         }
 
 
-def test_tests_and_profiler_are_about_as_large_as_amds_lists() -> None:
+def test_tests_and_profiler_match_the_size_of_amds_lists() -> None:
     """No list differs from AMD's by more than 60 percent, and all together by less than 15."""
     sizes = {key: len(rule_set(key[0], key[1], 2, key[2], load_arch("gfx950"))) for key in AMD_LISTS}
     for key, size in sizes.items():
@@ -177,7 +177,7 @@ def test_full_tests_is_a_fifth_and_tiny_is_ten(arch: str) -> None:
         assert {(k.pipeline, k.scheduler) for k in fifth} == {(k.pipeline, k.scheduler) for k in full}
 
 
-def test_default_is_the_pool_that_models_rank() -> None:
+def test_default_is_the_ranked_pool() -> None:
     """The default set and its rejected kernels equal those of the pool."""
     arch = load_arch("gfx942")
     assert rule_set("default", Direction.BWD_DATA, 3, "bf16", arch) == conv_pool(Direction.BWD_DATA, arch, 3, "bf16")
