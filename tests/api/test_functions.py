@@ -1,4 +1,4 @@
-"""Functions of the Python API do what the commands of their names do."""
+"""Functions of the Python API do the same as the commands of their names."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ GEMM = ckh.GemmProblem(48, 40, 64)
 
 @pytest.fixture(autouse=True)
 def own_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing of the user's."""
+    """Folders without the user's files."""
     monkeypatch.setenv("CKH_DATA_DIR", str(tmp_path / "user"))
     monkeypatch.setenv("CKH_CACHE_DIR", str(tmp_path / "cache"))
     monkeypatch.delenv("CKH_MODELS", raising=False)
@@ -56,7 +56,7 @@ def own_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_problems_have_the_defaults_of_predict(
     given: dict[str, Any], typed: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Of sizes, strides as numbers and pairs, other spellings, and element types of architectures."""
+    """Sizes, strides as numbers and pairs, other spellings, and element types by architecture."""
     assert run(["predict", *typed.split(), "--json", "--top", "1"]) == ExitCode.OK
     text = json.loads(capsys.readouterr().out)["problem"]
     assert ckh.problem(**given).canonical() == text
@@ -97,7 +97,7 @@ def test_datasets_are_written_and_read(tmp_path: Path) -> None:
 
 
 def test_train_writes_the_same_model_as_the_command(tmp_path: Path) -> None:
-    """Of a dataset in memory or its file the same bytes, and a loaded model that ranks."""
+    """A dataset in memory or its file gives the same bytes, and a loaded model that ranks."""
     data = measured()
     data.write(tmp_path / "data.parquet")
     own = ckh.train(data, tmp_path / "own", folds=3, **TREE_OPTIONS)
@@ -112,7 +112,7 @@ def test_train_writes_the_same_model_as_the_command(tmp_path: Path) -> None:
 
 
 def test_train_rejects_the_same_input_as_the_command(tmp_path: Path) -> None:
-    """Unknown names, values and outputs that exist; nothing is written."""
+    """Unknown names, invalid values and existing outputs; nothing is written."""
     data = measured()
     for options, code in (
         ({"leaves": 3}, "unknown-field"),
@@ -135,7 +135,7 @@ def test_train_rejects_the_same_input_as_the_command(tmp_path: Path) -> None:
 
 
 def test_evaluate_returns_the_figures_of_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Of a loaded model or its folder, and data in memory; the mean is that of a plain loop."""
+    """For a loaded model or its folder, and data in memory; the mean is that of a plain loop."""
     folder, data = saved(tmp_path / "model"), measured()
     data.write(tmp_path / "data.parquet")
     options: dict[str, Any] = {"among": "measured", "with_trained": True}
@@ -152,7 +152,7 @@ def test_evaluate_returns_the_figures_of_the_command(tmp_path: Path, capsys: pyt
 
 
 def test_measurements(tmp_path: Path) -> None:
-    """A list of problems and kernels is measured and becomes a dataset; the run can be resumed and is not replaced."""
+    """Listed problems and kernels are measured into a dataset; the run can be resumed and is not replaced."""
     names = [one.name for one in ckh.rank(GEMM, 2, arch="host")]
     problems: list[Any] = [GEMM, GEMM.replaced(m=16).canonical()]
     done = ckh.bench(problems, tmp_path / "run", kernels=names, device="host", samples=3)
@@ -185,7 +185,7 @@ def test_measurements(tmp_path: Path) -> None:
     ],
 )
 def test_invalid_measurements_are_refused(args: tuple[Any, ...], options: dict[str, Any], code: str) -> None:
-    """Each is a `ckh.CkhError` with a code, and no run begins."""
+    """Each is a `ckh.CkhError` with a code, and no run starts."""
     with pytest.raises(ckh.CkhError) as caught:
         ckh.bench(*args, **options)
     assert caught.value.code == code
@@ -193,7 +193,7 @@ def test_invalid_measurements_are_refused(args: tuple[Any, ...], options: dict[s
 
 
 def test_invalid_tuning_is_refused(tmp_path: Path) -> None:
-    """Wrong options, and a step that fails: the error names it, and its own message is on stderr."""
+    """Wrong options, and a failing step: the error names it, and its own message is on stderr."""
     for sources, options, code in (
         ((), {}, "missing-option"),
         (("x",), {"tile": 3}, "unknown-field"),

@@ -1,4 +1,4 @@
-"""`ckh.progress` chooses how progress is shown."""
+"""`ckh.progress` selects the style of progress output."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 
 @pytest.fixture(autouse=True)
 def as_before() -> Iterator[None]:
-    """The choice of a test is its own."""
+    """Restores the style after a test."""
     yield
     ckh.progress("auto")
 
 
 def _shown(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> str:
-    """What a step of work prints on stderr, a line after a moment."""
+    """The stderr output of a step of work, with a line after a moment."""
     monkeypatch.setattr(module, "_FIRST_LINE_S", 0.01)
     with module.progress("title", 2) as advance:
         advance(1, "some text")
@@ -40,7 +40,7 @@ def _shown(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) 
 def test_styles(
     style: str, is_line: bool, is_bar: bool, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nothing, lines, or a bar also where stderr is no terminal."""
+    """Nothing, lines, or a bar also if stderr is not a terminal."""
     ckh.progress(style)
     text = _shown(capsys, monkeypatch)
     assert ("title: 1/2" in text) is is_line
@@ -49,13 +49,13 @@ def test_styles(
 
 
 def test_auto_is_a_bar_in_a_notebook(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Lines where there is neither a terminal nor a notebook."""
+    """Without a terminal and a notebook it is lines."""
     assert module._style() == "lines"
     monkeypatch.setitem(sys.modules, "ipykernel", ModuleType("ipykernel"))
     assert module._style() == "bars"
 
 
 def test_another_style_is_refused() -> None:
-    """With the styles that there are."""
+    """The error lists the styles."""
     with expect_refusal(ckh.UsageError, "unknown-name", "loud"):
         ckh.progress("loud")

@@ -1,4 +1,4 @@
-"""Values that show themselves: short representations, tables for notebooks and rich, and data frames."""
+"""Displayed values: short representations, tables for notebooks and rich, and data frames."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class _Cells(HTMLParser):
 
 @pytest.fixture(scope="module")
 def values(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Any]:
-    """One of each kind, with what is in its first row."""
+    """One value of each kind, with the content of its first row."""
     folder: Path = tmp_path_factory.mktemp("shown")
     data = measured()
     shape = TunedShape("p", 2, ("a", "b"), "k", 2.0, "best", 1.0, 2.0, (1.5, 2.5), 1.0)
@@ -89,7 +89,7 @@ FIRST: dict[str, Callable[[Any], str]] = {
 
 @pytest.mark.parametrize("kind", FIRST)
 def test_values_show_themselves(kind: str, values: Mapping[str, Any]) -> None:
-    """A line, a table of up to twenty rows in a notebook and for rich, and a frame of all."""
+    """One line, a table of up to twenty rows in a notebook and for rich, and a complete frame."""
     value = values[kind]
     assert len(repr(value)) < MOST_CHARACTERS
     assert "\n" not in repr(value)
@@ -105,7 +105,7 @@ def test_values_show_themselves(kind: str, values: Mapping[str, Any]) -> None:
 
 
 def test_frames_have_the_column_names_of_datasets(values: Mapping[str, Any]) -> None:
-    """Kernel, speed and time are called as in measured data; all rows are there."""
+    """Kernel, speed and time have the names of measured data; all rows are included."""
     ranked = values["ranked"]
     frame = ranked.to_frame()
     assert frame["kernel"].tolist() == [one.name for one in ranked]
@@ -117,7 +117,7 @@ def test_frames_have_the_column_names_of_datasets(values: Mapping[str, Any]) -> 
 
 
 def test_shown_values_are_escaped() -> None:
-    """Names of strangers' files are text, in HTML and for rich."""
+    """Foreign names are text, in HTML and for rich."""
 
     class Strange(Shown):
         def table(self) -> ShownTable:

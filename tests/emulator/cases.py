@@ -1,4 +1,4 @@
-"""All instructions that the tests run, by architecture: what assemble.py has LLVM's assembler translate."""
+"""All tested instructions by architecture, for assemble.py to assemble."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ SMALL_BITS = {"fp8": 8, "bf8": 8, "fp6": 6, "bf6": 6, "fp4": 4}
 
 
 def small_text(name: str, type_a: str, type_b: str, scales: str = "") -> str:
-    """The instruction on small elements, with registers as `matrix_text` has them; scales in v[48] and v[49]."""
+    """The instruction on small elements, with the registers of `matrix_text`, and scales in v[48] and v[49]."""
     results = SMALL_SHAPES[name.replace("_scale", "")][0] ** 2 // 64
     a, b = (_range("v", start, SMALL_BITS[kind] * 4) for start, kind in ((0, type_a), (16, type_b)))
     formats = f" cbsz:{SMALL.index(type_a)} blgp:{SMALL.index(type_b)}"

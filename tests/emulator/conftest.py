@@ -1,4 +1,4 @@
-"""The emulated GPU, built once for all tests, in a cache of its own."""
+"""The emulated GPU, built once for all tests, in a separate cache."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="session")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The cache with the stand-in for libamdhip64."""
+    """The cache with the emulated libamdhip64."""
     try:
         find_c_compiler()
     except DeviceError as error:
@@ -33,7 +33,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def runtime(built: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The stand-in, with its cache as ckh's."""
+    """The emulated runtime, with its cache as ckh's."""
     monkeypatch.setenv("CKH_CACHE_DIR", str(built))
     return emulated_runtime()
 

@@ -1,4 +1,4 @@
-"""Negative controls: kernels with instructions taken out of their GPU code. A check that calls them right is none."""
+"""Negative controls: kernels with GPU instructions removed. A check that accepts them is worthless."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _NOP = (0xBF800000).to_bytes(4, "little")
 
 
 class Damage(StrEnum):
-    """What is taken out; the value is what the instructions' names begin with."""
+    """The removed instructions, by the beginning of their names."""
 
     BARRIERS = "s_barrier"  # all
     MATRIX = "v_mfma"  # the first of each kernel, as of all that follow
@@ -28,7 +28,7 @@ class Damage(StrEnum):
 
 
 def damaged(library: bytes, kind: Damage, arch: str, emulator: EmulatorLibrary) -> bytes:
-    """A copy of a library without the instructions: all barriers, of others the first of each kernel."""
+    """A copy of a library without all barriers, or without the first of the other instructions of each kernel."""
     code, changed = CodeObject(code_of(library, arch)[0]), bytearray(library)
     first = place_of_code(library, arch, code)
     for kernel in code.kernels.values():
@@ -39,7 +39,7 @@ def damaged(library: bytes, kind: Damage, arch: str, emulator: EmulatorLibrary) 
 
 
 def code_of(library: bytes, arch: str) -> tuple[bytes, int]:
-    """The code object for an architecture in a library, and where it begins."""
+    """The code object for an architecture in a library, and its offset."""
     start = library.index(BUNDLE_MAGIC)
     bundle = mmap.mmap(-1, len(library) - start)  # one mapping, as of a loaded library; the heap may be several
     bundle[:] = library[start:]
@@ -48,7 +48,7 @@ def code_of(library: bytes, arch: str) -> tuple[bytes, int]:
 
 
 def place_of_code(library: bytes, arch: str, code: CodeObject) -> int:
-    """Where in a library an offset of 0 from `code.base` would be."""
+    """The offset in a library of `code.base`."""
     elf, start = code_of(library, arch)
     address, size = code.text
     return start + elf.index(ctypes.string_at(code.base + address, size)) - address
@@ -57,7 +57,7 @@ def place_of_code(library: bytes, arch: str, code: CodeObject) -> int:
 def instructions_of(
     kernel: CompiledKernel, code: CodeObject, library: EmulatorLibrary
 ) -> Iterator[tuple[int, str, int]]:
-    """The instructions of a kernel in the order of their places: offset from `code.base`, name, bytes."""
+    """The instructions of a kernel by address: offset from `code.base`, name, bytes."""
     at, end = kernel.entry, kernel.entry + kernel.code_size
     while at < end:
         name, dwords = library.instruction(code.base + at, (end - at) // 4)

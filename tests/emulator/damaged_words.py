@@ -1,4 +1,4 @@
-"""Instructions that no assembler writes, as words: operands that do not exist, and fields without a meaning."""
+"""Instructions that no assembler emits, as words: operands that do not exist, and reserved fields."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ _VOP3, _SOP1, _SMEM, _LITERAL, V0, _SDWA, _DPP = 0xD0000000, 0xBE800000, 0xC0000
 
 
 def vop1(opcode: int, dst: int, src: int) -> int:
-    """The word of a vector instruction of one source."""
+    """The word of a vector instruction with one source."""
     return 0x7E000000 | dst << 17 | opcode << 9 | src
 
 
 def vop3(opcode: int, dst: int, *sources: int) -> tuple[int, int]:
-    """The words of a vector instruction of up to three sources."""
+    """The words of a vector instruction with up to three sources."""
     return _VOP3 | opcode << 16 | dst, sum(source << 9 * k for k, source in enumerate(sources))
 
 
 def sop1(opcode: int, dst: int, src: int) -> tuple[int]:
-    """The word of a scalar instruction of one source."""
+    """The word of a scalar instruction with one source."""
     return (_SOP1 | dst << 16 | opcode << 8 | src,)
 
 

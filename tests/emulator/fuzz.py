@@ -86,7 +86,7 @@ def sanitizer() -> Path | None:
 
 
 class Fuzzer:
-    """Makes inputs and runs them; each from a seed of its own."""
+    """Makes inputs and runs them, each from its own seed."""
 
     def __init__(self, library: EmulatorLibrary) -> None:
         self.library = library
@@ -126,7 +126,7 @@ class Fuzzer:
         return sum(self._runs(gpu, name, pointers) for name in code.kernels) > 0
 
     def _runs(self, gpu: EmulatedGpu, name: str, pointers: Any) -> bool:
-        """Run a kernel of the loaded code object; True if it comes to its end."""
+        """Run a kernel of the loaded code object; True if it ends normally."""
         try:
             gpu.launch(name, 0, (1, 1, 1), (self.random.choice((1, 64, 100, 128)), 1, 1), pointers, 0)
         except (ValueError, EmulatorError):
@@ -134,7 +134,7 @@ class Fuzzer:
         return True
 
     def _bundle(self) -> bool:
-        """Look for code in a damaged bundle, which ends where its memory ends."""
+        """Search for code in a damaged bundle that ends at the end of its memory."""
         content = self._damaged(self._header)
         if not content:
             return False
@@ -162,7 +162,7 @@ class Fuzzer:
         return True
 
     def programs(self) -> bool:
-        """Run a random program on random registers; True if all waves come to its end."""
+        """Run a random program on random registers; True if all waves end normally."""
         arch = self.random.choice(_ARCHS)
         self.library.set_arch(arch, races=self.random.random() < 0.5)
         words = [word for _ in range(self.random.randint(1, 8)) for word in self._instruction(arch)]
@@ -206,7 +206,7 @@ class Fuzzer:
         scalars[EXEC], scalars[EXEC + 1] = exec_mask & 0xFFFFFFFF, exec_mask >> 32
 
     def _instruction(self, arch: str) -> list[int]:
-        """The words of an instruction: one of `DAMAGED`, one that LLVM's assembler wrote, damaged, or random ones."""
+        """The words of an instruction: from `DAMAGED`, from LLVM's assembler with damage, or random."""
         kind = self.random.random()
         if kind < 0.1:
             return list(self.random.choice(list(DAMAGED.values())))
@@ -221,7 +221,7 @@ class Fuzzer:
         return [self.random.getrandbits(32)]
 
     def _damaged(self, good: bytes) -> bytes:
-        """Bytes with some that are changed, missing, doubled, or numbers at the limits of what they can be."""
+        """Bytes with some changed, missing, doubled, or replaced by extreme numbers."""
         content, kind = bytearray(good), self.random.randrange(5)
         if kind == 0:
             del content[self.random.randrange(len(content)) :]
@@ -249,7 +249,7 @@ KINDS: dict[str, Callable[[Fuzzer], bool]] = {
 
 
 def run_inputs(kind: str, library: Path, seed: int, count: int, progress: int) -> None:
-    """Run so many inputs; the seed of each is written to a file before."""
+    """Run a number of inputs; the seed of each is written to a file beforehand."""
     fuzzer, accepted = Fuzzer(EmulatorLibrary(library)), 0
     for number in range(seed, seed + count):
         os.pwrite(progress, b"%20d" % number, 0)
@@ -259,7 +259,7 @@ def run_inputs(kind: str, library: Path, seed: int, count: int, progress: int) -
 
 
 def under_sanitizers(kind: str, library: Path, seed: int, count: int) -> int:
-    """Run inputs in a process that has the sanitizers loaded; its exit code."""
+    """Run inputs in a process with the sanitizers loaded; its exit code."""
     runtime = sanitizer()
     if runtime is None:
         return NO_SANITIZERS
@@ -285,7 +285,7 @@ def under_sanitizers(kind: str, library: Path, seed: int, count: int) -> int:
 
 
 def main(arguments: list[str]) -> int:
-    """Run inputs of a kind."""
+    """Run inputs of one kind."""
     parser = argparse.ArgumentParser(description="fuzz the emulated GPU")
     parser.add_argument("kind", choices=KINDS)
     parser.add_argument("--seed", type=int, default=0)

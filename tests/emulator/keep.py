@@ -24,7 +24,7 @@ FOLDER = Path(__file__).with_name("kept")
 
 @dataclass(frozen=True)
 class Kept:
-    """A kernel that is kept: its file's name, operation, name and architecture; whether it races, by CK's fault."""
+    """A kept kernel: file name, operation, name and architecture; whether it has a race, which is CK's."""
 
     file: str
     op: str
@@ -39,7 +39,7 @@ class Kept:
 
     @property
     def path(self) -> Path:
-        """Where it is kept, compressed."""
+        """The path of the compressed library."""
         return FOLDER / f"{self.file}.so.xz"
 
     def library(self) -> bytes:
@@ -47,7 +47,7 @@ class Kept:
         return lzma.decompress(self.path.read_bytes())
 
     def problems(self) -> Sequence[Any]:
-        """The problems that reach every end of its loops."""
+        """The problems that reach every tail of its loops."""
         measured, device = measured_of(operation(self.op)), open_device(HIP_KIND, DeviceOptions(self.arch))
         assert measured.trials is not None
         return [
@@ -122,7 +122,7 @@ RIGHT = tuple(kept for kept in KEPT if not kept.races)
 
 
 def main() -> None:
-    """Compile those that are kept."""
+    """Compile the kept kernels."""
     from ckh.bench.compilation.compile import KernelBuilder
 
     FOLDER.mkdir(exist_ok=True)

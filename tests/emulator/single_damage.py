@@ -84,7 +84,7 @@ _KINDS = (
 
 @dataclass(frozen=True, slots=True)
 class Instruction:
-    """An instruction: its place in the library's file, how far it is from its function's entry, its bytes and words."""
+    """An instruction: its offset in the library's file and from its function's entry, its bytes and words."""
 
     kind: Kind
     name: str
@@ -95,12 +95,12 @@ class Instruction:
 
 
 def kind_of(name: str) -> Kind | None:
-    """What kind of instruction it is; None of those that only hint or save time."""
+    """The kind of an instruction; None for those that only hint or save time."""
     return next(kind for beginnings, kind in _KINDS if name.startswith(beginnings))
 
 
 def reached(kept: Kept, content: bytes, changes: dict[int, bool], emulator: EmulatorLibrary) -> Iterator[Instruction]:
-    """The instructions at these offsets from where the code begins; of some kinds those that changed something."""
+    """The instructions at these offsets from the start of the code; of some kinds those that changed something."""
     code = CodeObject(code_of(content, kept.arch)[0])
     start = place_of_code(content, kept.arch, code)
     for kernel in code.kernels.values():
@@ -115,19 +115,19 @@ def reached(kept: Kept, content: bytes, changes: dict[int, bool], emulator: Emul
 
 
 def evenly(some: Sequence[_One], count: int) -> list[_One]:
-    """So many of some, evenly spaced; all if there are no more."""
+    """A number of items, evenly spaced; all if there are no more."""
     count = min(count, len(some))
     return [some[(2 * number + 1) * len(some) // (2 * count)] for number in range(count)]
 
 
 def samples(found: Sequence[Instruction], each: int, spaced: int) -> dict[str, list[Instruction]]:
-    """So many of each kind, and so many of all."""
+    """A number of each kind, and a number of all."""
     by_kind = [one for kind in Kind for one in evenly([one for one in found if one.kind is kind], each)]
     return {_BY_KIND: by_kind, _SPACED: evenly(found, spaced)}
 
 
 def replaced(content: bytes, instruction: Instruction, words: Sequence[int] = ()) -> bytes:
-    """A copy of a library with other words, and s_nop for the rest, in the place of an instruction."""
+    """A copy of a library with an instruction replaced by other words and s_nop."""
     count = instruction.size // 4
     changed = bytearray(content)
     new = [*words, *[_NOP] * (count - len(words))]
@@ -136,14 +136,14 @@ def replaced(content: bytes, instruction: Instruction, words: Sequence[int] = ()
 
 
 class Bench:
-    """Runs libraries of a kernel on its problems, until one is wrong."""
+    """Runs libraries of a kernel on its problems, up to the first wrong result."""
 
     def __init__(self, kept: Kept, folder: Path) -> None:
         self._device, self._folder, self._count = open_device(EMULATED_KIND, DeviceOptions(kept.arch)), folder, 0
         self._problems = [problem.canonical() for problem in kept.problems()]
 
     def replies(self, content: bytes) -> Iterator[Reply]:
-        """What the worker says of a library on each problem."""
+        """The worker's reply for a library on each problem."""
         self._count += 1
         path = self._folder / f"{self._count}.so"
         path.write_bytes(content)
@@ -155,12 +155,12 @@ class Bench:
         path.unlink()
 
     def is_found(self, content: bytes) -> Reply | None:
-        """The first reply that calls it wrong."""
+        """The first reply that reports a wrong result."""
         return next((reply for reply in self.replies(content) if reply.status in FOUND_OUT), None)
 
 
 def instructions(kept: Kept, bench: Bench, folder: Path, emulator: EmulatorLibrary) -> list[Instruction]:
-    """The instructions that the problems of an undamaged kernel reach, of the kinds that do something."""
+    """The effective instructions that the problems of an undamaged kernel reach."""
     content, note = kept.library(), folder / "reached"
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv(REACHED_VARIABLE, str(note))
@@ -171,7 +171,7 @@ def instructions(kept: Kept, bench: Bench, folder: Path, emulator: EmulatorLibra
 
 
 def damage(kept: Kept, folder: Path, each: int, spaced: int) -> Counts:
-    """Damage a kernel, and print what becomes of it."""
+    """Damage a kernel, and print the outcome."""
     content, bench = kept.library(), Bench(kept, folder)
     found = instructions(kept, bench, folder, EmulatorLibrary(emulated_runtime()))
     print(f"{kept.file}: {len(found)} instructions do something", flush=True)  # noqa: T201
@@ -191,7 +191,7 @@ _S_MOV_B32, _S_MOV_B64, _V_MOV_B32, _S_CMP_EQ, _S_CMP_LG = 0xBE800000, 0xBE80010
 
 
 def others(one: Instruction) -> list[int]:
-    """Instructions that give the same register another value, conditions both values; none where there is no result."""
+    """Instructions that give the same register another value, conditions both values; none without a result."""
     word, is_scalar = one.words[0], one.name.startswith("s_")
     vector = word & 0xFF if word >> 31 else word >> 17 & 0xFF
     if one.kind is Kind.COMPARE:
@@ -210,7 +210,7 @@ def others(one: Instruction) -> list[int]:
 
 
 class Why(StrEnum):
-    """Reasons why nothing noticed; without influence is what no result on these problems depends on."""
+    """Reasons why damage was not detected; without influence means that no result on these problems depends on it."""
 
     BARRIER = "no byte of LDS is touched by two waves between the barriers before and behind it"
     WAIT = "nothing that it waits for is used before a later wait"
@@ -223,7 +223,7 @@ _WITHOUT_INFLUENCE = (Why.BARRIER, Why.WAIT, Why.WAYS, Why.UNUSED)
 
 
 def why(one: Instruction, content: bytes, bench: Bench) -> Why:
-    """The reason why nothing noticed."""
+    """The reason why damage was not detected."""
     if one.kind is Kind.BARRIER:
         return Why.BARRIER
     if one.kind is Kind.WAIT:
@@ -251,7 +251,7 @@ def table(counts: Counts) -> str:
 
 
 def main() -> None:
-    """Damage, and print what was found."""
+    """Damage kernels, and print the detected share."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", default="", help="kernels whose file's name has this")
     parser.add_argument("--each", type=int, default=2, help="instructions of each kind of a kernel")

@@ -1,4 +1,4 @@
-"""Floating-point numbers of 8 bits or fewer by their definition, independent of the emulator's conversions."""
+"""Floating-point numbers of 8 bits or fewer by definition, independent of the emulator's conversions."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Array = NDArray[Any]
 
 @dataclass(frozen=True)
 class SmallFloat:
-    """A format: bits of exponent and mantissa, bias, and which patterns are NaN or infinite."""
+    """A format: bits of exponent and mantissa, bias, and the patterns of NaN and infinity."""
 
     exponent: int
     mantissa: int
@@ -56,7 +56,7 @@ OCP = {
 
 
 def nearest(values: Array, table: Array) -> Array:
-    """The pattern of the nearest finite value of each, ties to the even pattern; for values within range."""
+    """The pattern of the nearest finite value of each number in range, ties to even."""
     found = []
     for value in values.tolist():
         distance = np.abs(table - value)

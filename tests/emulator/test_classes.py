@@ -31,7 +31,7 @@ def kind(one: Executed) -> tuple[str, str, str, str]:
 
 
 def sample(found: list[Executed]) -> list[Executed]:
-    """Of each operation, architecture, direction and pipeline one."""
+    """One class for each operation, architecture, direction and pipeline."""
     chosen: dict[tuple[str, ...], Executed] = {}
     for one in sorted(found, key=lambda one: (-one.kernel_class.count(","), "fp16" not in one.kernel_class, one)):
         chosen.setdefault(kind(one), one)
@@ -53,7 +53,7 @@ def _cache(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("one", EACH)
 def test_kernels_of_the_record(one: Executed, real_kernels: Real) -> None:
-    """It is right on every problem."""
+    """The kernel is right on every problem."""
     device, kernel = open_device(EMULATED_KIND, DeviceOptions(one.arch)), operation(one.op).kernels.parse(one.kernel)
     built = real_kernels[one.arch, kernel]
     assert built.status is Status.OK, built.message
@@ -67,7 +67,7 @@ def test_kernels_of_the_record(one: Executed, real_kernels: Real) -> None:
 
 
 def test_the_sample() -> None:
-    """It has every pipeline of each operation and direction, on each architecture, once, and kernels with options."""
+    """It has every pipeline of each operation and direction on each architecture once, and kernels with options."""
     chosen = sample(VERIFIED)
     kinds = [kind(one) for one in chosen]
     assert len(set(kinds)) == len(kinds)
@@ -77,7 +77,7 @@ def test_the_sample() -> None:
 
 
 def test_the_record_names_its_kernels() -> None:
-    """Each kernel of the record parses, belongs to its class, and stands once."""
+    """Each kernel of the record parses, belongs to its class, and occurs once."""
     found = executed_classes()
     assert len({(one.op, one.arch, one.kernel_class) for one in found}) == len(found)
     for one in found:

@@ -1,4 +1,4 @@
-"""The damage of kernels, which checks must find, is where it is meant to be."""
+"""Damage to kernels, which checks must detect, is at the intended place."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ def names(content: bytes, kept: Kept, library: EmulatorLibrary) -> list[list[str
 
 
 def without_first(kernel: list[str], beginning: str) -> list[str]:
-    """The instructions of a kernel in which the first of a kind, of two dwords, is replaced."""
+    """The instructions of a kernel with the first of a kind, of two dwords, replaced."""
     at = next((at for at, name in enumerate(kernel) if name.startswith(beginning)), None)
     return kernel if at is None else [*kernel[:at], "s_nop", "s_nop", *kernel[at + 1 :]]
 
 
 @pytest.mark.parametrize("kept", KEPT, ids=lambda kept: kept.file)
 def test_each_damaged_kernel_is_detected(kept: Kept, library: EmulatorLibrary) -> None:
-    """Each kernel loses its own first matrix instruction, also where several begin with the same bytes."""
+    """Each kernel loses its own first matrix instruction, also if several begin with the same bytes."""
     content = kept.library()
     before = names(content, kept, library)
     after = names(damaged(content, Damage.MATRIX, kept.arch, library), kept, library)

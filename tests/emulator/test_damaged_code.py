@@ -1,4 +1,4 @@
-"""What no compiler writes is refused: registers that do not exist, fields without a meaning, ends that are cut off."""
+"""Code that no compiler emits is refused: registers that do not exist, reserved fields, truncation."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @pytest.mark.parametrize("words", DAMAGED.values(), ids=DAMAGED)
 def test_operands_that_do_not_exist_are_refused(wave: Wave, words: Sequence[int]) -> None:
-    """An instruction with such an operand ends the wave, and changes none of the inline constants behind s127."""
+    """An instruction with such an operand ends the wave, and changes no inline constant beyond s127."""
     constants = [*range(65), *(-n & 0xFFFFFFFF for n in range(1, 17))]
     with pytest.raises(WaveError, match=r"^no instruction "):
         wave.run(words, sgprs={4: 0, 5: 0, 8: 3})
@@ -35,13 +35,13 @@ def test_operands_that_do_not_exist_are_refused(wave: Wave, words: Sequence[int]
 
 @pytest.mark.parametrize("cut", [2, 3])
 def test_a_truncated_instruction_is_refused(wave: Wave, cut: int) -> None:
-    """Where the program ends within an instruction, nothing behind its end is read as a part of it."""
+    """If the program ends within an instruction, nothing beyond its end is read."""
     with pytest.raises(WaveError, match="no instruction"):
         wave.run("v_mul_lo_u32 v6, v0, v2", "s_nop 0", cut=cut)
 
 
 def test_a_truncated_instruction_has_the_remaining_length(library: EmulatorLibrary) -> None:
-    """The decoder names it, and says of how many words it is that are there."""
+    """The decoder names it, and returns the number of remaining words."""
     words = (ctypes.c_uint32 * 2)(*vop3(649, 8, V0, 8))
     assert library.instruction(ctypes.addressof(words), 2) == ("v_readlane_b32", 2)
     assert library.instruction(ctypes.addressof(words), 1) == ("v_readlane_b32", 1)
@@ -49,7 +49,7 @@ def test_a_truncated_instruction_has_the_remaining_length(library: EmulatorLibra
 
 @pytest.mark.parametrize("target", ["within an instruction", "nowhere"])
 def test_jumps_end_at_instructions(wave: Wave, target: str) -> None:
-    """A jump to bytes that are no multiple of four is outside of the program; so is the last address that there is."""
+    """A jump to a misaligned address, or to the last possible one, is outside of the program."""
     jump: tuple[int, ...]
     if target == "nowhere":
         jump = (*sop1(1, 4, 193), *sop1(29, 0, 4))  # s_mov_b64 s[4:5], -1; s_setpc_b64 s[4:5]
@@ -60,13 +60,13 @@ def test_jumps_end_at_instructions(wave: Wave, target: str) -> None:
 
 
 def test_a_loop_with_a_barrier_ends(wave: Wave) -> None:
-    """The limit of instructions counts all of a wave's, over all barriers."""
+    """The instruction limit counts all of a wave's instructions across barriers."""
     with pytest.raises(WaveError, match="stopped with 3"):
         wave.run((0xBF8A0000, 0xBF82FFFE), threads=128)  # s_barrier; s_branch to it
 
 
 def test_the_limit_counts_all_instructions(wave: Wave) -> None:
-    """Programs of up to so many instructions run, however many barriers are among them."""
+    """Programs up to the limit run, with any number of barriers."""
     assert wave.run(*["s_barrier", "s_nop 0"] * 499, "s_nop 0").sgprs[128] == 0
     with pytest.raises(WaveError, match="stopped with 3"):
         wave.run(*["s_barrier", "s_nop 0"] * 500)
@@ -74,7 +74,7 @@ def test_the_limit_counts_all_instructions(wave: Wave) -> None:
 
 @pytest.mark.parametrize("text", ["global_load_dword v6, v4, s[4:5] offset:4", "s_load_dwordx2 s[8:9], s[4:5], 0x8"])
 def test_a_window_confines_memory(wave: Wave, text: str) -> None:
-    """With a window, a kernel reads memory in it and in its arguments, and what is elsewhere is a fault."""
+    """With a window, a kernel may read the window and its arguments; other accesses are faults."""
     memory = (ctypes.c_uint32 * 64)(*range(64))
     address = ctypes.addressof(memory)
     sgprs, vgprs = {4: address & 0xFFFFFFFF, 5: address >> 32}, {4: np.arange(64, dtype=np.uint32) % 4 * 4}
@@ -96,7 +96,7 @@ def _elf() -> bytearray:
 
 
 def _descriptor() -> int:
-    """Where the descriptor of the kernel of the first kept library is in its code object."""
+    """The offset of the kernel descriptor in the first kept library's code object."""
     elf = _elf()
     entry = max(kernel.entry for kernel in CodeObject(bytes(elf)).kernels.values())
     (found,) = (at for at in range(0, 8192, 64) if at + struct.unpack_from("<q", elf, at + 16)[0] == entry)
@@ -104,7 +104,7 @@ def _descriptor() -> int:
 
 
 def test_a_kernel_with_too_much_scratch_memory_is_refused() -> None:
-    """A descriptor with more scratch memory of a lane than a GPU has is damaged."""
+    """A descriptor with more scratch memory per lane than a GPU has is damaged."""
     elf, at = _elf(), _descriptor()
     struct.pack_into("<I", elf, at + 4, MAX_SCRATCH_BYTES)
     assert {kernel.scratch for kernel in CodeObject(bytes(elf)).kernels.values()} == {0, MAX_SCRATCH_BYTES}
@@ -124,7 +124,7 @@ def test_a_kernel_with_too_much_scratch_memory_is_refused() -> None:
     ],
 )
 def test_damaged_code_objects_are_refused(old: bytes, new: bytes, message: str) -> None:
-    """Fields that are missing, and sizes that do not fit, are refused with what they are."""
+    """Missing fields and inconsistent sizes are refused by name."""
     elf = bytes(_elf())
     assert old in elf
     with pytest.raises(ValueError, match=message):
@@ -132,7 +132,7 @@ def test_damaged_code_objects_are_refused(old: bytes, new: bytes, message: str) 
 
 
 def test_a_truncated_bundle() -> None:
-    """A bundle that says more bytes than are mapped behind it is refused before any is read."""
+    """A bundle that states more bytes than are mapped is refused before any is read."""
     library = KEPT[0].library()
     start = library.index(BUNDLE_MAGIC)
     bundle = bytearray(library[start:])

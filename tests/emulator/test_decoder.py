@@ -27,7 +27,7 @@ _SUFFIX = re.compile(r"_(e32|e64|sdwa|dpp)$")
 
 
 def disassembler() -> list[str]:
-    """LLVM's disassembler: $CKH_LLVM_OBJDUMP, ROCm's, that of packages unpacked there, or the one of PATH."""
+    """LLVM's disassembler: $CKH_LLVM_OBJDUMP, ROCm's, that of unpacked packages, or the one on PATH."""
     if named := os.environ.get("CKH_LLVM_OBJDUMP"):
         return shlex.split(named)
     rocm = Path(os.environ.get("ROCM_PATH", "/opt/rocm"))
@@ -56,7 +56,7 @@ def disassembled(elf: Path, arch: str) -> dict[int, tuple[str, int]]:
 
 @pytest.mark.parametrize("arch", ["gfx942", "gfx950"])
 def test_assembler_output_is_decoded(library: EmulatorLibrary, arch: str) -> None:
-    """Each instruction that LLVM's assembler translated has its name and length."""
+    """Each instruction assembled by LLVM has its name and length."""
     for text, words in assembled(arch).items():
         code = (ctypes.c_uint32 * len(words))(*words)
         name = _SUFFIX.sub("", text.split()[0])

@@ -1,4 +1,4 @@
-"""The device `emulated` from the command line: real kernels, verified or wrong, without times."""
+"""The device `emulated` on the command line: real kernels, verified or wrong, without times."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ cp '{library}' "$library"
 
 @pytest.fixture
 def bench(runtime: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """A run of a kernel that is kept: the compiler "makes" its library."""
+    """A run of a kept kernel: the compiler "builds" its library."""
     assert runtime.exists()
     library, hipcc = tmp_path / "kept.so", tmp_path / "hipcc"
     library.write_bytes(KERNEL.library())
@@ -52,7 +52,7 @@ def bench(runtime: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> lis
 
 
 def test_a_run_is_verified_and_has_no_times(bench: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    """Rows are verified and name the emulated device; there is no number of milliseconds anywhere."""
+    """Rows are verified and name the emulated device; no field has a time."""
     assert run([*bench, "--json"]) == ExitCode.OK
     document = json.loads(capsys.readouterr().out)
     assert document["statuses"] == {"verified": 2}
@@ -63,7 +63,7 @@ def test_a_run_is_verified_and_has_no_times(bench: list[str], capsys: pytest.Cap
 
 
 def test_no_dataset_accepts_emulated_rows(bench: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    """The command convert refuses them in one line, so that nothing is trained on, judged by or answered from them."""
+    """The command convert refuses them in one line, so that no model or answer uses them."""
     assert run(bench) == ExitCode.OK
     capsys.readouterr()
     assert run(["convert", "run", "--out", "rows.parquet"]) == ExitCode.BAD_DATA
@@ -78,7 +78,7 @@ def test_no_dataset_accepts_emulated_rows(bench: list[str], capsys: pytest.Captu
 def test_a_wrong_kernel_is_a_row(
     bench: list[str], tmp_path: Path, library: EmulatorLibrary, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A kernel without its barriers is a failure that tells the race, and the run ends with the exit code for none."""
+    """A kernel without its barriers fails with the race, and the run ends with the exit code of no kernel."""
     cache = tmp_path / "cache"
     cache.mkdir(mode=0o700)
     (tmp_path / "kept.so").write_bytes(damaged(KERNEL.library(), Damage.BARRIERS, KERNEL.arch, library))
@@ -91,7 +91,7 @@ def test_a_wrong_kernel_is_a_row(
 
 
 def test_large_problems_are_refused(bench: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    """Without --problems a run is refused in one line: the default ones would take days."""
+    """Without --problems a run is refused in one line: the default problems would take days."""
     at = bench.index("--problems")
     assert run([*bench[:at], *bench[at + 2 :]]) == ExitCode.USAGE
     expect_error(capsys.readouterr().err, "missing-option", "--problems")
@@ -105,7 +105,7 @@ def test_options_of_real_gpus_are_refused() -> None:
 
 
 def test_a_missing_c_compiler_is_reported(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """One clear line, and nothing is built."""
+    """The error is one line, and nothing is built."""
     monkeypatch.setenv("CKH_CACHE_DIR", str(tmp_path / "cache"))
     monkeypatch.setenv("CC", "/nonexistent/cc")
     with expect_refusal(DeviceError, "no-compiler", "/nonexistent/cc"):
@@ -117,7 +117,7 @@ def test_a_missing_c_compiler_is_reported(monkeypatch: pytest.MonkeyPatch, tmp_p
 
 
 def test_a_library_writable_by_others_is_not_loaded(runtime: Path) -> None:
-    """The cache's rules hold: what others can write to is refused."""
+    """The cache's permission rules apply."""
     real = runtime.resolve()
     real.chmod(0o777)
     try:

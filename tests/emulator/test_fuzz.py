@@ -1,4 +1,4 @@
-"""Sanitizers find nothing in the emulated GPU, whatever code it is given."""
+"""Sanitizers find no error in the emulated GPU for any code."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _ACCEPTED = 0.05  # share at least, of each kind, so that more is tried than how
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", _COUNTS)
 def test_sanitizers_find_nothing(kind: str, sanitized: Path, reliability: str) -> None:
-    """Damaged code objects, metadata and programs are refused, or run to an end that has a name."""
+    """Damaged code objects, metadata and programs are refused, or run to a defined end."""
     count = _COUNTS[kind] if reliability == "short" else _LONG
     command = [sys.executable, "-m", "tests.emulator.fuzz", kind, "--library", str(sanitized), "--count", str(count)]
     done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=_ROOT)

@@ -1,4 +1,4 @@
-"""What is different on gfx90a: opcodes of matrix instructions, and scratch memory through buffers."""
+"""Differences of gfx90a: opcodes of matrix instructions, and scratch memory through buffers."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ LOAD = "buffer_load_dwordx2 v[6:7], v4, s[0:3], 0 offen offset:8"
 
 @pytest.mark.parametrize("own", NAMES_90A)
 def test_matrices(wave90a: Wave, own: str) -> None:
-    """D is A B + C under gfx90a's opcodes; numbers are none of the smallest, which it takes for zero."""
+    """D is A B + C under gfx90a's opcodes; subnormal numbers, which it flushes to zero, are avoided."""
     name = NAMES_90A[own]
     check_matrix(wave90a, matrix_text(name, "a").replace(name, own), MATRIX[name], "a")
 
 
 def test_subnormal_numbers_are_zero(library: EmulatorLibrary) -> None:
-    """In fp16 the least normal number counts, and half of it does not; on gfx942 both do."""
+    """In fp16 the smallest normal number counts and half of it does not; on gfx942 both do."""
     ones, zeros = np.ones((64, 4), np.float16), np.zeros((64, 4), np.float32)
     for arch, name, counted in (
         ("gfx90a", "v_mfma_f32_16x16x16f16", (True, False)),
@@ -43,7 +43,7 @@ def test_subnormal_numbers_are_zero(library: EmulatorLibrary) -> None:
 
 
 def test_scratch_memory(wave90a: Wave) -> None:
-    """Lanes read back what they stored; the SGPR's offset is that of all lanes; what is outside is a failure."""
+    """Lanes read back what they stored; the SGPR's offset applies to all lanes; accesses outside fail."""
     inputs = {0: DATA, 4: LANE % 2 * 8}
     got = wave90a.run(STORE, LOAD, vgprs=inputs, sgprs=SCRATCH, scratch=24)
     np.testing.assert_array_equal(got.vgprs[6:8].T, DATA)
@@ -60,7 +60,7 @@ def test_scratch_memory(wave90a: Wave) -> None:
 
 
 def test_other_architectures_lack_these_buffer_instructions(library: EmulatorLibrary) -> None:
-    """A swizzled buffer of a gfx942 is not emulated, and said so."""
+    """A swizzled buffer on gfx942 is not emulated, which is an error."""
     with pytest.raises(WaveError, match="in this form"):
         Wave(library, "gfx942").run(
             "buffer_load_dwordx2 v[6:7], v4, s[4:7], s8 offen offset:4",

@@ -1,4 +1,4 @@
-"""What gfx950 adds: matrices of twice the depth and of small elements, transposing reads, wide loads to LDS."""
+"""Additions of gfx950: matrices of twice the depth and of small elements, transposing reads, wide loads to LDS."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ LANE = np.arange(64, dtype=np.uint32)
 
 @pytest.mark.parametrize("case", GFX950, ids=lambda case: case.text)
 def test_arithmetic(wave950: Wave, case: VectorCase) -> None:
-    """Conversions to and from bf16, least and greatest of three, and any function of three bits."""
+    """Conversions to and from bf16, minimum and maximum of three, and any function of three bits."""
     check_arithmetic(wave950, case)
 
 
@@ -44,13 +44,13 @@ def test_deep_matrices(wave950: Wave, name: str, file: str) -> None:
 
 
 def packed(patterns: Any, bits: int) -> Any:
-    """Patterns of shape (lanes, elements), one after the other in as few bits as they take."""
+    """Bit patterns of shape (lanes, elements), packed without gaps."""
     flat = (patterns[:, :, None] >> np.arange(bits) & 1).reshape(len(patterns), -1).astype(np.uint8)
     return np.packbits(flat, axis=1, bitorder="little")
 
 
 def small_operands(type_a: str, type_b: str) -> tuple[Any, Any, dict[int, Any]]:
-    """Values of A and B by lane and element, and the registers that hold them."""
+    """Values of A and B by lane and element, and their registers."""
     random = np.random.default_rng(13)
     values, registers = [], {}
     for start, kind in ((0, type_a), (16, type_b)):
@@ -77,7 +77,7 @@ def test_matrices_of_small_elements(wave950: Wave, name: str, type_a: str, type_
 
 @pytest.mark.parametrize("name", SMALL_SHAPES)
 def test_scaled_matrices(wave950: Wave, name: str) -> None:
-    """What each lane holds is multiplied by a power of two, from the byte of its register that op_sel says."""
+    """A lane's values are multiplied by a power of two, from the byte selected by op_sel."""
     a, b, registers = small_operands("fp8", "fp4")
     size, blocks, depth = SMALL_SHAPES[name]
     random = np.random.default_rng(15)
@@ -93,7 +93,7 @@ def test_scaled_matrices(wave950: Wave, name: str) -> None:
 
 @pytest.mark.parametrize("rows", [16, 32])
 def test_exchanged_rows(wave950: Wave, rows: int) -> None:
-    """Odd rows of the first register change places with even rows of the second."""
+    """Odd rows of the first register are swapped with even rows of the second."""
     x, y = LANE + 100, LANE + 200
     state = wave950.run(f"v_permlane{rows}_swap_b32 v0, v2", vgprs={0: x, 2: y})
     is_odd = LANE // rows % 2 == 1
@@ -112,7 +112,7 @@ def test_transposing_reads(wave950: Wave, bits: int) -> None:
 
 
 def test_wide_loads_to_lds(wave950: Wave) -> None:
-    """Lanes' four dwords follow one another from M0 on, through a buffer with bounds and without one."""
+    """Lanes' four dwords are consecutive from M0 on, through a buffer with and without bounds."""
     memory = np.arange(256, dtype=np.uint32) + 1
     inputs = {4: LANE[::-1].copy() * 16}
     expect = memory.reshape(64, 4)[::-1]

@@ -1,4 +1,4 @@
-"""Kernels that a HIP compiler built are executed, and found right; damaged ones are found wrong."""
+"""Compiled kernels are executed and verified; damaged ones are detected as wrong."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ FOUND_OUT = (Status.WRONG_RESULT, Status.LAUNCH_ERROR, Status.CRASH)
 
 
 def executed(content: bytes, kept: Kept, folder: Path, problems: Sequence[str]) -> list[Reply]:
-    """What the worker of the emulated device says of a library on each problem."""
+    """The emulated worker's reply for a library on each problem."""
     path = folder / "kernel.so"
     path.write_bytes(content)
     device = open_device(EMULATED_KIND, DeviceOptions(kept.arch))
@@ -48,7 +48,7 @@ def executed(content: bytes, kept: Kept, folder: Path, problems: Sequence[str]) 
 @pytest.mark.usefixtures("runtime")
 @pytest.mark.parametrize("kept", RIGHT, ids=lambda kept: kept.file)
 def test_kernels_are_right(kept: Kept, tmp_path: Path) -> None:
-    """Every problem that reaches another end of a kernel's loops is verified, without a time."""
+    """Every problem that reaches another tail of a kernel's loops is verified, without a time."""
     problems = [problem.canonical() for problem in kept.problems()]
     replies = executed(kept.library(), kept, tmp_path, problems)
     assert len(problems) >= 6
@@ -63,7 +63,7 @@ def test_kernels_are_right(kept: Kept, tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.usefixtures("runtime")
 def test_the_race_of_comp_async_is_detected(tmp_path: Path) -> None:
-    """Its last loads to LDS are under way when the epilogue writes there, but where the loop ends with a third tile."""
+    """Its last loads to LDS are pending when the epilogue writes there, unless the loop ends with a third tile."""
     (kept,) = (one for one in KEPT if one.races)
     problems = [f"gemm_fp16_rcr_m128_n128_k{64 * tiles}_splitk1" for tiles in (1, 2, 3, 4)]
     replies = executed(kept.library(), kept, tmp_path, problems)
@@ -74,7 +74,7 @@ def test_the_race_of_comp_async_is_detected(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("runtime")
 @pytest.mark.parametrize("kind", Damage)
 def test_damaged_kernels_are_wrong(kind: Damage, tmp_path: Path, library: EmulatorLibrary) -> None:
-    """Without its barriers, a matrix instruction, a write to LDS or a compare a kernel is wrong on some problem."""
+    """Without its barriers, a matrix instruction, an LDS write or a compare a kernel is wrong on some problem."""
     kept = KEPT[0]
     content = damaged(kept.library(), kind, kept.arch, library)
     assert content != kept.library()

@@ -18,7 +18,7 @@ OLD = np.full(64, 0xCAFE_BABE, np.uint32)
 
 
 def test_between_lanes_and_scalars(wave: Wave) -> None:
-    """The first lane that is on, a lane by number, and back."""
+    """The first active lane, a lane by number, and back."""
     assert wave.run("v_readfirstlane_b32 s8, v0", vgprs={0: A}, exec_mask=0b1000).sgprs[8] == A[3]
     assert wave.run("v_readlane_b32 s8, v0, 17", vgprs={0: A}).sgprs[8] == A[17]
     got = wave.run("v_writelane_b32 v0, s8, 17", vgprs={0: A}, sgprs={8: 5}).vgprs[0]
@@ -26,7 +26,7 @@ def test_between_lanes_and_scalars(wave: Wave) -> None:
 
 
 def test_accumulation_registers(wave: Wave) -> None:
-    """What is written to an accumulation register is read from it; lanes that are off keep what they had."""
+    """Written values are read back; inactive lanes keep their values."""
     state = wave.run(
         "v_accvgpr_write_b32 a3, v0",
         "v_accvgpr_read_b32 v6, a3",
@@ -67,7 +67,7 @@ def test_sdwa(wave: Wave) -> None:
 
 
 def test_masks_and_carries(wave: Wave) -> None:
-    """A mask chooses, carries are added and given on, and a compare can turn lanes off."""
+    """A mask selects, carries propagate, and a compare can deactivate lanes."""
     mask = 0x1234_5678_9ABC_DEF0
     bits = np.array([mask >> lane & 1 for lane in range(64)], bool)
     chosen = wave.run(
@@ -83,7 +83,7 @@ def test_masks_and_carries(wave: Wave) -> None:
 
 
 def test_wide_product(wave: Wave) -> None:
-    """v_mad_u64_u32 adds 64 bits to a product, and says whether they overflow."""
+    """v_mad_u64_u32 adds 64 bits to a product, and reports overflow."""
     c = np.random.default_rng(8).integers(0, 1 << 63, 64, np.uint64) * np.uint64(2)
     state = wave.run("v_mad_u64_u32 v[6:7], vcc, v0, v2, v[4:5]", vgprs={0: A, 2: B, 4: c})
     exact = [int(a) * int(b) + int(z) for a, b, z in zip(A, B, c, strict=True)]
@@ -92,7 +92,7 @@ def test_wide_product(wave: Wave) -> None:
 
 
 def test_bits_below_a_lane(wave: Wave) -> None:
-    """The two counts of lanes below give each lane its number."""
+    """Both counts of lower lanes give each lane its number."""
     got = wave.run("v_mbcnt_lo_u32_b32 v6, -1, 0", "v_mbcnt_hi_u32_b32 v6, -1, v6").vgprs[6]
     np.testing.assert_array_equal(got, LANE)
 
@@ -114,7 +114,7 @@ def test_mixed_precision(wave: Wave) -> None:
 
 
 def test_halves_of_packed_numbers(wave: Wave) -> None:
-    """op_sel says which half a source's half comes from, and neg_lo and neg_hi turn signs."""
+    """op_sel selects the half of a source, and neg_lo and neg_hi negate."""
     random = np.random.default_rng(10)
     a, b = (random.standard_normal((64, 2)).astype(np.float16) for _ in range(2))
     text = "v_pk_add_f16 v6, v0, v2 op_sel:[1,0] op_sel_hi:[0,1] neg_lo:[0,1] neg_hi:[0,0]"

@@ -1,4 +1,4 @@
-"""LDS: what is written is read, lanes exchange values, atomics add up, races and bounds are found."""
+"""LDS: writes are read back, lanes exchange values, atomics add up, races and out-of-bounds accesses are detected."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def _memory(stride: int, fill: int = 0) -> np.ndarray:
     ],
 )
 def test_writes(wave: Wave, name: str, registers: str, size: int, shift: int) -> None:
-    """Bytes of registers lie where each lane's address and the offset say, and nothing beside them is touched."""
+    """Bytes are stored at each lane's address plus offset, and nothing else is changed."""
     state = wave.run(f"ds_write_{name} v4, {registers} offset:16", vgprs={0: DATA, 4: LANE * 32}, lds=bytes(4096))
     expected = _memory(32)
     expected[:, 16 : 16 + size] = DATA.view(np.uint8)[:, shift : shift + size]
@@ -43,7 +43,7 @@ def test_writes(wave: Wave, name: str, registers: str, size: int, shift: int) ->
     [("b32", "v6", 4), ("b64", "v[6:7]", 8), ("b96", "v[6:8]", 12), ("b128", "v[6:9]", 16)],
 )
 def test_reads(wave: Wave, name: str, result: str, size: int) -> None:
-    """Registers take the bytes at each lane's address and offset."""
+    """Registers get the bytes at each lane's address plus offset."""
     lds = RANDOM.bytes(64 * 32)
     state = wave.run(f"ds_read_{name} {result}, v4 offset:16", vgprs={4: LANE * 32}, lds=lds)
     expected = np.frombuffer(lds, np.uint8).reshape(64, 32)[:, 16 : 16 + size]
@@ -52,7 +52,7 @@ def test_reads(wave: Wave, name: str, result: str, size: int) -> None:
 
 @pytest.mark.parametrize(("name", "kind"), [("u8", np.uint8), ("i8", np.int8), ("u16", np.uint16), ("i16", np.int16)])
 def test_narrow_reads(wave: Wave, name: str, kind: type) -> None:
-    """Bytes and words are extended with zeros or their sign."""
+    """Bytes and words are zero- or sign-extended."""
     lds = RANDOM.bytes(64 * 32)
     state = wave.run(f"ds_read_{name} v6, v4 offset:16", vgprs={4: LANE * 32}, lds=lds)
     values = np.frombuffer(lds, np.uint8).reshape(64, 32)[:, 16:20].copy().view(kind)[:, 0]
@@ -60,7 +60,7 @@ def test_narrow_reads(wave: Wave, name: str, kind: type) -> None:
 
 
 def test_reads_into_a_half(wave: Wave) -> None:
-    """d16 reads leave the other half of the register as it is."""
+    """d16 reads keep the other half of the register."""
     lds = struct.pack("<16xH", 0x1234)
     old = np.full(64, 0xAAAA_BBBB, np.uint32)
     inputs = {4: LANE * 0, 6: old}
@@ -69,7 +69,7 @@ def test_reads_into_a_half(wave: Wave) -> None:
 
 
 def test_two_addresses_at_once(wave: Wave) -> None:
-    """Offsets of read2 and write2 count elements, with st64 64 of them."""
+    """Offsets of read2 and write2 count elements, with st64 64 elements."""
     near = wave.run("ds_write2_b32 v4, v0, v1 offset0:2 offset1:5", vgprs={0: DATA, 4: LANE * 32}, lds=bytes(4096))
     words = near.lds[: 64 * 32].copy().view(np.uint32).reshape(64, 8)
     np.testing.assert_array_equal(words[:, [2, 5]], DATA[:, :2])
@@ -85,7 +85,7 @@ def test_two_addresses_at_once(wave: Wave) -> None:
 
 
 def test_exchanges_between_lanes(wave: Wave) -> None:
-    """One pulls from the lane that an address names, one pushes to it, one exchanges neighbours."""
+    """Pull from an addressed lane, push to it, and swap neighbours."""
     order = RANDOM.permutation(64).astype(np.uint32)
     inputs = {0: DATA[:, 0], 4: order * 4}
     np.testing.assert_array_equal(wave.run("ds_bpermute_b32 v6, v4, v0", vgprs=inputs).vgprs[6], DATA[order, 0])
@@ -96,7 +96,7 @@ def test_exchanges_between_lanes(wave: Wave) -> None:
 
 
 def test_atomics(wave: Wave) -> None:
-    """All lanes' operations on a place count, in the order of lanes where the old value is returned."""
+    """All lanes' operations on an address count, in the order of lanes if the old value is returned."""
     small = DATA[:, 0] >> 8
     for name, expected in (
         ("add_u32", int(small.sum()) + 5),
@@ -126,7 +126,7 @@ def test_atomics(wave: Wave) -> None:
 
 
 def test_races_are_detected(wave: Wave) -> None:
-    """Two waves that touch a byte without a barrier between, one of them writing, fail; with a barrier they do not."""
+    """Two waves that access a byte without a barrier between, one of them writing, fail."""
     write, read = "ds_write_b32 v4, v0 offset:16", "ds_read_b32 v6, v4 offset:16"
     inputs = {0: DATA, 4: LANE * 4}
     with pytest.raises(WaveError, match=r"LDS race: wave 1\D.*byte 16\D.*wave 0"):
@@ -139,6 +139,6 @@ def test_races_are_detected(wave: Wave) -> None:
 
 
 def test_out_of_bounds_accesses_are_detected(wave: Wave) -> None:
-    """An address behind the LDS is a failure that names lane and byte."""
+    """An address beyond the LDS is a failure that names lane and byte."""
     with pytest.raises(WaveError, match=r"lane 63\D.* LDS: byte 65536"):
         wave.run("ds_write_b32 v4, v0 offset:16", vgprs={0: DATA, 4: LANE * 4 + (65536 - 16 - 63 * 4)})

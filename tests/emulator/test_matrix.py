@@ -1,4 +1,4 @@
-"""Matrix instructions multiply the matrices that AMD's layout of registers says, as NumPy does."""
+"""Matrix instructions multiply matrices in AMD's register layout, as NumPy does."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Array = Any
 def elements(
     kind: str, count: int, random: np.random.Generator, formats: Any = FNUZ
 ) -> tuple[Array, NDArray[np.float64]]:
-    """Random elements as they are stored, and their values."""
+    """Random elements as stored, and their values."""
     if kind == "int8":
         bits = random.integers(-128, 128, count, np.int8)
         return bits, bits.astype(np.float64)
@@ -41,7 +41,7 @@ def elements(
 
 
 def result_rows(size: int, lane: NDArray[np.int64], register: int) -> NDArray[np.int64]:
-    """The row of D that a lane's register holds: four rows a lane group in turn; of 4x4 blocks a row a register."""
+    """The row of D in a lane's register: four rows per lane group in turn; for 4x4 blocks a row per register."""
     if size == 4:
         return np.full(64, register)
     return register // 4 * 4 * (64 // size) + lane // size * 4 + register % 4
@@ -93,7 +93,7 @@ def test_matrix(wave: Wave, name: str, file: str) -> None:
 
 
 def test_rows_of_registers() -> None:
-    """The helper lays what belongs to a lane into its registers one after the other."""
+    """The helper puts a lane's values into consecutive registers."""
     halves = np.arange(256, dtype=np.uint16).reshape(64, 4)
     found = rows(halves)
     assert found.shape == (2, 64)

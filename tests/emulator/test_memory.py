@@ -19,13 +19,13 @@ _WORD = 1 << 32
 
 
 def buffer(memory: NDArray[Any], size: int, stride: int = 0, offset: int = 0) -> dict[int, int]:
-    """SGPRs 4 to 7, which describe a buffer at the memory, and 8, an offset that is added."""
+    """SGPRs 4 to 7, which describe a buffer on the memory, and 8, an additional offset."""
     at = memory.ctypes.data
     return {4: at % _WORD, 5: at >> 32 | stride << 16, 6: size, 7: 0x20000, 8: offset}
 
 
 def address(memory: NDArray[Any]) -> dict[int, int]:
-    """SGPRs 4 and 5: where the memory is."""
+    """SGPRs 4 and 5: the memory's address."""
     return {4: memory.ctypes.data % _WORD, 5: memory.ctypes.data >> 32}
 
 
@@ -33,7 +33,7 @@ def address(memory: NDArray[Any]) -> dict[int, int]:
     ("name", "result", "dwords"), [("dword", "v6", 1), ("dwordx2", "v[6:7]", 2), ("dwordx4", "v[6:9]", 4)]
 )
 def test_buffer_loads_stop_at_the_bounds(wave: Wave, name: str, result: str, dwords: int) -> None:
-    """What lies behind the bounds is 0, dword by dword; offsets of lanes, instruction and SGPR add up."""
+    """Dwords beyond the bounds are 0; offsets of lanes, instruction and SGPR add up."""
     memory, bound = RANDOM.integers(1, 255, 4096, np.uint8), 700
     text = f"buffer_load_{name} {result}, v4, s[4:7], s8 offen offset:4"
     got = wave.run(text, vgprs={4: LANE * 16}, sgprs=buffer(memory, bound, offset=8)).vgprs[6 : 6 + dwords].T
@@ -47,7 +47,7 @@ def test_buffer_loads_stop_at_the_bounds(wave: Wave, name: str, result: str, dwo
 
 
 def test_narrow_buffer_loads(wave: Wave) -> None:
-    """Bytes and words are extended; d16 loads leave the other half."""
+    """Bytes and words are extended; d16 loads keep the other half."""
     memory = RANDOM.integers(0, 255, 4096, np.uint8)
     sgprs, inputs = buffer(memory, 4096), {4: LANE * 2, 6: np.full(64, 0xAAAA_BBBB, np.uint32)}
     at = LANE.astype(np.int64) * 2 + 4
@@ -64,14 +64,14 @@ def test_narrow_buffer_loads(wave: Wave) -> None:
 
 
 def test_buffer_by_index(wave: Wave) -> None:
-    """With a stride, an index counts records, and a record behind the last is 0."""
+    """With a stride, an index counts records, and records beyond the last are 0."""
     memory = np.arange(64 * 3, dtype=np.uint32) + 1
     got = wave.run("buffer_load_dword v6, v4, s[4:7], 0 idxen", vgprs={4: LANE}, sgprs=buffer(memory, 40, stride=12))
     np.testing.assert_array_equal(got.vgprs[6], np.where(LANE < 40, LANE * 3 + 1, 0))
 
 
 def test_buffer_stores_stop_at_the_bounds(wave: Wave) -> None:
-    """Nothing is written behind the bounds."""
+    """Nothing is written beyond the bounds."""
     for name, registers, size in (("byte", "v0", 1), ("short", "v0", 2), ("dword", "v0", 4), ("dwordx4", "v[0:3]", 16)):
         memory, bound = np.zeros(4096, np.uint8), 500
         sgprs = buffer(memory, bound)
@@ -90,7 +90,7 @@ def test_buffer_stores_stop_at_the_bounds(wave: Wave) -> None:
 
 
 def test_buffer_to_lds(wave: Wave) -> None:
-    """Lanes follow one another from M0 on; out of bounds is 0."""
+    """Lanes are consecutive from M0 on; out of bounds reads are 0."""
     memory = np.arange(64, dtype=np.uint32) + 1
     state = wave.run(
         "buffer_load_dword v4, s[4:7], s8 offen lds", vgprs={4: LANE * 4}, sgprs=buffer(memory, 160) | {M0: 512}
@@ -99,7 +99,7 @@ def test_buffer_to_lds(wave: Wave) -> None:
 
 
 def test_buffer_atomics(wave: Wave) -> None:
-    """Additions of all lanes count, in integers, fp32, fp64 and pairs of fp16; out of bounds nothing happens."""
+    """Additions of all lanes count, in integers, fp32, fp64 and fp16 pairs; none out of bounds."""
     memory = np.zeros(64, np.uint32)
     wave.run(
         "buffer_atomic_add v0, v4, s[4:7], s8 offen offset:4", vgprs={0: LANE, 4: LANE % 2 * 4}, sgprs=buffer(memory, 8)
@@ -143,7 +143,7 @@ def test_buffer_atomics(wave: Wave) -> None:
 
 
 def test_global_memory(wave: Wave) -> None:
-    """Addresses of an SGPR pair and a lane's offset, or of a lane's own 64 bits."""
+    """Addresses of an SGPR pair plus a lane's offset, or a lane's own 64 bits."""
     memory = RANDOM.integers(0, _WORD, 1024, np.uint32)
     got = wave.run("global_load_dword v6, v4, s[4:5] offset:4", vgprs={4: LANE * 8}, sgprs=address(memory)).vgprs[6]
     np.testing.assert_array_equal(got, memory[LANE * 2 + 1])
@@ -179,7 +179,7 @@ def test_flat_memory(wave: Wave) -> None:
 
 
 def test_global_atomics(wave: Wave) -> None:
-    """fp32 and pairs of bf16 are added to memory; the old value is returned where it is wanted."""
+    """fp32 and bf16 pairs are added to memory; the old value is returned on request."""
     single = np.zeros(1, np.float32)
     wave.run(
         "global_atomic_add_f32 v4, v0, s[4:5]", vgprs={0: LANE.astype(np.float32), 4: LANE * 0}, sgprs=address(single)
@@ -197,7 +197,7 @@ def test_global_atomics(wave: Wave) -> None:
 
 
 def test_scratch_memory(wave: Wave) -> None:
-    """Each lane has its own; what is outside it is a failure."""
+    """Each lane has its own; accesses outside fail."""
     kept = wave.run(
         "scratch_store_dword off, v0, off offset:8",
         "scratch_load_dword v6, off, off offset:8",

@@ -1,4 +1,4 @@
-"""`ckh.run` on the emulated GPU: kernels that a HIP compiler built compute what einsum gives."""
+"""`ckh.run` on the emulated GPU: compiled kernels compute the same as einsum."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ _QUICK = "forward_basic_v1"
 
 @pytest.fixture
 def compiled(runtime: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[Kept], int]]:
-    """What has the compiler "make" the library of a kernel that is kept."""
+    """The compiler "builds" the library of a kept kernel."""
     assert runtime.exists()
     library, hipcc = tmp_path / "kept.so", tmp_path / "hipcc"
     hipcc.write_text(_COMPILER.format(library=library))
@@ -75,7 +75,7 @@ def _kernel(kept: Kept, problem: Any, **options: Any) -> Any:
     "file", [_QUICK, *(pytest.param(file, marks=pytest.mark.slow) for file in _PROBLEMS if file != _QUICK)]
 )
 def test_results_are_right(file: str, compiled: Callable[[Kept], int]) -> None:
-    """Every direction, layout and element type; sums of the operands are exact, their results rounded once."""
+    """Every direction, layout and element type; sums are exact, and results are rounded once."""
     kept, problem = _BY_FILE[file], _PROBLEMS[file]
     compiled(kept)
     fnuz = kept.arch == "gfx942"
@@ -92,7 +92,7 @@ def test_results_are_right(file: str, compiled: Callable[[Kept], int]) -> None:
 
 
 def test_channels_are_padded(compiled: Callable[[Kept], int]) -> None:
-    """Three input and five output channels, which no wide vector divides: zeros are added, and results cut off."""
+    """Three input and five output channels, which no wide vector divides, are padded with zeros."""
     kept = _BY_FILE[_QUICK]
     compiled(kept)
     problem = _CONV.replaced(c=3, k=5, g=1)
@@ -106,7 +106,7 @@ def test_channels_are_padded(compiled: Callable[[Kept], int]) -> None:
 
 @pytest.mark.slow
 def test_bfloat16_by_name(compiled: Callable[[Kept], int]) -> None:
-    """Arrays of ml_dtypes come back as such, tensors of PyTorch as tensors; plain ones hold the bits."""
+    """Arrays of ml_dtypes and PyTorch tensors keep their types; plain arrays hold the bits."""
     kept, problem = _BY_FILE["forward_gfx950_compv4"], _PROBLEMS["forward_gfx950_compv4"]
     compiled(kept)
     given = operands(problem, np.float32, 0.25)
@@ -122,7 +122,7 @@ def test_bfloat16_by_name(compiled: Callable[[Kept], int]) -> None:
 
 
 def test_no_times(compiled: Callable[[Kept], int]) -> None:
-    """Exhaustive measuring needs a device with times."""
+    """Exhaustive measurement needs a device with times."""
     compiled(_BY_FILE[_QUICK])
     with expect_refusal(ckh.UsageError, "inapplicable-option", "emulated"):
         _run(_BY_FILE[_QUICK], _CONV, exhaustive=True)

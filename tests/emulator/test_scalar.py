@@ -76,7 +76,7 @@ COMPARES: dict[str, Callable[[int, int], bool]] = {
 
 @pytest.mark.parametrize("name", TWO)
 def test_two_operands(wave: Wave, name: str) -> None:
-    """The result and SCC of every pair of values."""
+    """Result and SCC of every pair of values."""
     specs = [8 << 16 | 4, 31 << 16, 0] if name.startswith("s_bfe") else VALUES
     for a in VALUES:
         for b in specs:
@@ -87,7 +87,7 @@ def test_two_operands(wave: Wave, name: str) -> None:
 
 @pytest.mark.parametrize("name", ONE)
 def test_one_operand(wave: Wave, name: str) -> None:
-    """The result and SCC of every value."""
+    """Result and SCC of every value."""
     for a in VALUES:
         value, scc = ONE[name](a)
         state = wave.run(f"{name} s8, s4", sgprs={4: a, SCC: 1})
@@ -96,7 +96,7 @@ def test_one_operand(wave: Wave, name: str) -> None:
 
 @pytest.mark.parametrize("name", COMPARES)
 def test_compares(wave: Wave, name: str) -> None:
-    """SCC says whether the compare holds."""
+    """SCC is the result of the compare."""
     for a in VALUES:
         for b in VALUES:
             state = wave.run(f"s_cmp_{name} s4, s6", sgprs={4: a, 6: b})
@@ -104,7 +104,7 @@ def test_compares(wave: Wave, name: str) -> None:
 
 
 def test_64_bits(wave: Wave) -> None:
-    """Logic, shifts, fields and compares of pairs."""
+    """Logic, shifts, bit fields and compares of register pairs."""
     a, b = 0xFEDC_BA98_7654_3210, 0x0F0F_1234_FFFF_0000
     registers = {4: a % _WORD, 5: a >> 32, 6: b % _WORD, 7: b >> 32}
     for name, expected in (("s_and_b64", a & b), ("s_or_b64", a | b), ("s_xor_b64", a ^ b)):
@@ -130,7 +130,7 @@ def test_choice_by_scc(wave: Wave) -> None:
 
 
 def test_saved_mask(wave: Wave) -> None:
-    """s_and_saveexec keeps the old mask and turns lanes off."""
+    """s_and_saveexec saves the old mask and deactivates lanes."""
     state = wave.run("s_and_saveexec_b64 s[8:9], s[4:5]", sgprs={4: 0xFF, 5: 0}, exec_mask=0xF0F0)
     assert (state.pair(8), state.pair(EXEC), int(state.sgprs[SCC])) == (0xF0F0, 0xF0, 1)
 
@@ -146,7 +146,7 @@ def test_constants(wave: Wave) -> None:
 
 
 def test_a_loop(wave: Wave) -> None:
-    """A branch backwards is taken while SCC is set: 7 times 6."""
+    """A backward branch is taken while SCC is set: 7 times 6."""
     state = wave.run(
         *("s_add_i32 s8, s8, s4", "s_sub_u32 s6, s6, 1", "s_cmp_lg_u32 s6, 0", "s_cbranch_scc1 65532"),
         sgprs={4: 7, 6: 6, 8: 0},
@@ -155,7 +155,7 @@ def test_a_loop(wave: Wave) -> None:
 
 
 def test_branches_forward(wave: Wave) -> None:
-    """Branches skip what they are to skip, s_cbranch_execz only when all lanes are off."""
+    """Branches skip instructions, s_cbranch_execz only if all lanes are inactive."""
     skipped = "s_mov_b64 s[8:9], -1"
     assert wave.run("s_branch 1", skipped, sgprs={8: 3, 9: 0}).pair(8) == 3
     assert wave.run("s_cbranch_execz 1", skipped, sgprs={8: 3, 9: 0}).pair(8) == _PAIR - 1
@@ -163,7 +163,7 @@ def test_branches_forward(wave: Wave) -> None:
 
 
 def test_scalar_loads(wave: Wave) -> None:
-    """Loads from an address with an offset, and from a buffer, where what is out of bounds is 0."""
+    """Loads from an address plus offset, and from a buffer, where out of bounds is 0."""
     memory = np.arange(16, dtype=np.uint32) + 100
     at = memory.ctypes.data
     address = {4: at % _WORD, 5: at >> 32}

@@ -1,4 +1,4 @@
-"""A single barrier or wait that a kernel lacks is found; `python -m tests.emulator.single_damage` tries others."""
+"""A single missing barrier or wait is detected; `python -m tests.emulator.single_damage` tries others."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @pytest.mark.usefixtures("runtime")
 def test_a_missing_barrier_or_wait_is_detected(tmp_path: Path, library: EmulatorLibrary) -> None:
-    """Without the last barrier of a kernel its waves race, without a wait it uses what has not arrived."""
+    """Without the last barrier of a kernel its waves race, without a wait it uses data too early."""
     kept = RIGHT[0]
     bench = Bench(kept, tmp_path)
     found = instructions(kept, bench, tmp_path, library)
@@ -29,7 +29,7 @@ def test_a_missing_barrier_or_wait_is_detected(tmp_path: Path, library: Emulator
 
 
 def test_kinds_and_samples() -> None:
-    """Each name has a kind, hints none; samples are spread over all that there is."""
+    """Each name has a kind, hints have none; samples are evenly spread."""
     names = (
         "s_waitcnt",
         "ds_write_b64",

@@ -33,7 +33,7 @@ def test_every_pattern_to_fp32(library: EmulatorLibrary, arch: str, name: str, f
 
 @pytest.mark.parametrize(("arch", "name", "form"), FORMATS, ids=IDS)
 def test_from_fp32(library: EmulatorLibrary, arch: str, name: str, form: SmallFloat) -> None:
-    """fp32 is rounded to the nearest, ties to even; the other half of the register stays."""
+    """fp32 is rounded to the nearest, ties to even; the other half of the register is kept."""
     wave, table = Wave(library, arch), form.table()
     finite = np.sort(table[np.isfinite(table)])
     middles = ((finite[1:] + finite[:-1]) / 2)[:: len(finite) // 30][:32]
@@ -49,7 +49,7 @@ def test_from_fp32(library: EmulatorLibrary, arch: str, name: str, form: SmallFl
 
 
 def test_too_large_is_nan(library: EmulatorLibrary) -> None:
-    """Beyond the largest number is NaN in fp8, and infinite in OCP's bf8."""
+    """Numbers beyond the largest are NaN in fp8, and infinite in OCP's bf8."""
     large = np.full(64, 1e9, np.float32)
     fnuz = Wave(library, "gfx942").run("v_cvt_pk_fp8_f32 v6, v0, v2", vgprs={0: large, 2: -large, 6: large})
     assert int(fnuz.vgprs[6, 0]) & 0xFFFF == 0x8080

@@ -1,4 +1,4 @@
-"""Vector arithmetic is NumPy's, lane by lane."""
+"""Vector arithmetic equals NumPy's, lane by lane."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_arithmetic(wave: Wave, case: VectorCase) -> None:
 
 @pytest.mark.parametrize("case", COMPARES, ids=lambda case: case.text)
 def test_compares(wave: Wave, case: VectorCase) -> None:
-    """A compare sets the bits of the lanes that are on, and clears the others."""
+    """A compare sets the bits of active lanes, and clears the others."""
     inputs = _inputs(case)
     mask = 0xFFFF_0F0F_3333_7777
     state = wave.run(case.text, vgprs=inputs, exec_mask=mask)

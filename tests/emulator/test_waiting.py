@@ -1,4 +1,4 @@
-"""What is loaded arrives as late as s_waitcnt allows; accesses to LDS not waited for go on behind barriers."""
+"""Loads complete as late as s_waitcnt allows; LDS accesses without a wait may complete after barriers."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ INPUTS = {0: LANE, 2: LANE, 4: LANE * 4}
 
 
 def test_a_load_is_waited_for(wave: Wave) -> None:
-    """A register is not read before s_waitcnt has waited for the load of it; afterwards it has what was loaded."""
+    """A register may be read only after s_waitcnt; then it has the loaded value."""
     with pytest.raises(WaveError, match=r"wave 0 at \+0x8 .*v6\D.*\+0x0"):
         wave.run(LOAD, MOVE_TO_V0, sgprs=address(MEMORY), vgprs=INPUTS)
     got = wave.run(LOAD, VM_0, MOVE_TO_V0, sgprs=address(MEMORY), vgprs=INPUTS)
@@ -32,7 +32,7 @@ def test_a_load_is_waited_for(wave: Wave) -> None:
 
 
 def test_a_register_is_not_written_while_it_is_loaded(wave: Wave) -> None:
-    """The load could come after the result of another instruction."""
+    """The load could complete after another instruction's result."""
     with pytest.raises(WaveError, match="uses v6"):
         wave.run(LOAD, ADD, sgprs=address(MEMORY), vgprs=INPUTS)
     with pytest.raises(WaveError, match="uses v6"):
@@ -40,7 +40,7 @@ def test_a_register_is_not_written_while_it_is_loaded(wave: Wave) -> None:
 
 
 def test_waits_complete_the_oldest_loads(wave: Wave) -> None:
-    """To wait until one access is left is to wait for all but the last, stores among them."""
+    """Waiting until one access is pending completes all but the last, including stores."""
     store = [0xDC708000, 0x00040004]  # global_store_dword v4, v0, s[4:5]
     memory = MEMORY.copy()
     got = wave.run(LOAD, store, VM_1, MOVE_TO_V0, sgprs=address(memory), vgprs=INPUTS)
@@ -50,7 +50,7 @@ def test_waits_complete_the_oldest_loads(wave: Wave) -> None:
 
 
 def test_scalar_loads_return_in_any_order(wave: Wave) -> None:
-    """Only when nothing is left of their counter has a scalar load ended for sure."""
+    """A scalar load is known to be complete only when its counter is 0."""
     load, read, use = (
         "s_load_dwordx2 s[8:9], s[4:5], 0x8",
         "ds_read_b32 v6, v4 offset:16",
@@ -66,7 +66,7 @@ def test_scalar_loads_return_in_any_order(wave: Wave) -> None:
 
 
 def test_lds_is_waited_for_before_a_barrier(wave: Wave) -> None:
-    """What a wave writes and does not wait for may come behind the barrier, where another wave reads it."""
+    """A write without a wait may complete after the barrier, when another wave reads."""
     own = [0x24080082]  # v_lshlrev_b32 v4, 2, v0: v0 is the thread
     others = [0x2A0A08FF, 256]  # v_xor_b32 v5, 0x100, v4: the place of the other wave's thread
     write, read = "ds_write_b32 v4, v0 offset:16", [0xD86C0010, 0x06000005]  # ds_read_b32 v6, v5 offset:16
@@ -79,7 +79,7 @@ def test_lds_is_waited_for_before_a_barrier(wave: Wave) -> None:
 
 
 def test_a_load_to_lds_arrives_late(wave: Wave) -> None:
-    """Before it was waited for the LDS holds what is no number, afterwards the memory's content."""
+    """Before the wait the LDS has NaN, afterwards the memory's content."""
     load, read = "buffer_load_dword v4, s[4:7], s8 offen lds", [0xD86C0000, 0x06000005]  # ds_read_b32 v6, v5
     given: dict[str, Any] = {
         "sgprs": buffer(MEMORY, 4096) | {M0: 0},

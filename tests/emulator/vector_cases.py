@@ -1,4 +1,4 @@
-"""Vector instructions and what NumPy says of them; sources are v[0:1], v[2:3] and v[4:5], the result is v[6:7]."""
+"""Vector instructions and NumPy's results; sources are v[0:1], v[2:3] and v[4:5], the result is v[6:7]."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ f16, f32, f64 = np.float16, np.float32, np.float64
 
 @dataclass(frozen=True)
 class VectorCase:
-    """An instruction, the types of its result and sources, and the result of arrays of the sources."""
+    """An instruction, the types of its result and sources, and its NumPy function."""
 
     text: str
     result: Any
@@ -26,7 +26,7 @@ class VectorCase:
 
 
 def _same(kind: Any, count: int, table: dict[str, Callable[..., Array]]) -> list[VectorCase]:
-    """Instructions with sources and a result of one type: "v_add_u32 {d}, {a}, {b}" is written as "v_add_u32"."""
+    """Instructions with sources and result of one type: "v_add_u32 {d}, {a}, {b}" is written as "v_add_u32"."""
     return [VectorCase(_text(name, kind, (kind,) * count), kind, (kind,) * count, do) for name, do in table.items()]
 
 
@@ -84,7 +84,7 @@ def _dot4(kind: Any, wide: Any) -> Callable[..., Array]:
 
 
 def _pairs(do: Callable[..., Array]) -> Callable[..., Array]:
-    """Of two fp32 in 64 bits."""
+    """Operations on two fp32 in 64 bits."""
 
     def whole(*sources: Array) -> Array:
         parts = [np.ascontiguousarray(one).view(f32).reshape(-1, 2) for one in sources]
@@ -94,7 +94,7 @@ def _pairs(do: Callable[..., Array]) -> Callable[..., Array]:
 
 
 def _perm(a: Array, b: Array, select: Array) -> Array:
-    """Byte by byte: 0 to 3 are of b, 4 to 7 of a, 8 to 11 signs of words, 12 is 0, more 0xff."""
+    """Byte by byte: 0 to 3 from b, 4 to 7 from a, 8 to 11 signs of words, 12 is 0, above 0xff."""
     found = []
     for high, low, chosen in zip(a.tolist(), b.tolist(), select.tolist(), strict=True):
         both, out = high << 32 | low, 0
@@ -112,7 +112,7 @@ def _perm(a: Array, b: Array, select: Array) -> Array:
 
 
 def _minimum(a: Array, b: Array) -> Array:
-    """Of a quiet NaN and a number, the number; -0 is less than 0."""
+    """The number if the other is a quiet NaN; -0 is less than 0."""
     found = np.fmin(a, b)
     return np.where((a == 0) & (b == 0) & (np.signbit(a) | np.signbit(b)), -np.zeros_like(a), found)
 
@@ -373,7 +373,7 @@ def _bfloat(a: Array) -> Array:
 
 
 def _to_bfloat(a: Array) -> Array:
-    """To nearest, ties to even; a NaN is quiet."""
+    """Rounded to nearest, ties to even; a NaN is quiet."""
     bits = a.view(u32)
     rounded = (bits + u32(0x7FFF) + (bits >> u32(16) & u32(1))) >> u32(16)
     return np.where(np.isnan(a), bits >> u32(16) | u32(0x40), rounded).astype(u32)
@@ -420,7 +420,7 @@ TEXTS = [case.text for case in (*INTEGERS, *FLOATS, *CONVERSIONS, *COMPARES)]
 
 
 def sources_of(case: VectorCase, random: np.random.Generator) -> list[Array]:
-    """64 values of each source: what is special about the type first, then random bits or numbers."""
+    """64 values of each source: special values of the type first, then random bits or numbers."""
     found = []
     for kind in case.sources:
         info = np.dtype(kind)

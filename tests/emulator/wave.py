@@ -1,4 +1,4 @@
-"""Waves that carry out a few instructions on registers that a test has set."""
+"""Waves that execute a few instructions on given registers."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _END = "s_endpgm"
 
 
 class WaveError(Exception):
-    """The wave did something that is not emulated, or wrong."""
+    """The wave executed something unsupported or wrong."""
 
 
 def assembled(arch: str) -> dict[str, list[int]]:
@@ -57,7 +57,7 @@ class State:
         return int(self.sgprs[register]) | int(self.sgprs[register + 1]) << 32
 
     def vector(self, register: int, dtype: Any) -> Array:
-        """A vector register, or two for types of 64 bits, by lane; of types of 16 bits the lower half."""
+        """A vector register by lane, or two for types of 64 bits; for types of 16 bits the lower half."""
         kind = np.dtype(dtype)
         count = max(1, kind.itemsize // 4)
         rows = np.ascontiguousarray(self.vgprs[register : register + count].T)
@@ -66,7 +66,7 @@ class State:
 
 
 def rows(values: Array) -> Words:
-    """The registers that hold an array of shape (lanes, …), of all that belongs to a lane one after the other."""
+    """The registers that hold an array of shape (lanes, …), a lane's values consecutively."""
     flat = np.ascontiguousarray(values).reshape(len(values), -1)
     size = flat.dtype.itemsize * flat.shape[1]
     padded = np.zeros((len(values), -(-size // 4) * 4), np.uint8)

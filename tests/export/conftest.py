@@ -1,4 +1,4 @@
-"""What tests of the C export share: exports of models, compilers, and a program that ranks."""
+"""Shared fixtures of the tests of the C export: exported models, compilers, and a program that ranks."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _ERROR = re.compile(r"(CKH_(?:OK|ERROR_\w+)) = (\d+)")
 
 @dataclass(frozen=True)
 class Found:
-    """What the program says of a problem: the name of the error, and kernels with score, TFLOPS and ms."""
+    """The program's answer for a problem: the name of the error, and kernels with score, TFLOPS and ms."""
 
     error: str
     kernels: list[str]
@@ -54,12 +54,12 @@ def export(folder: Path, models: Sequence[Model], *, embed: bool = False) -> Pat
 
 
 def export_shipped(folder: Path, *names: str) -> Path:
-    """Export models that ship."""
+    """Export shipped models."""
     return export(folder, [load_model(MODELS / name) for name in names])
 
 
 def gemm_model(folder: Path, arch: str = "host", dtype: str = "fp32") -> Model:
-    """A small model of all features of GEMMs, of made-up speeds, as AMD's tools write models."""
+    """A small model with all features of GEMMs and synthetic speeds, in the format of AMD's tools."""
     random, spec = np.random.default_rng(0), load_arch(arch)
     names = GEMM_UNIVERSAL.names
     pool = OPERATION.kernels.candidates(GemmProblem(64, 64, 64, dtype), spec, folder).pool
@@ -84,7 +84,7 @@ def gemm_model(folder: Path, arch: str = "host", dtype: str = "fp32") -> Model:
 
 
 def run(command: Sequence[str | Path], **options: Any) -> str:
-    """What a command that must succeed prints."""
+    """Return the output of a command that must succeed."""
     done = subprocess.run(list(map(str, command)), capture_output=True, text=True, check=False, **options)
     assert not done.returncode, done.stderr[-4000:]
     return str(done.stdout)
@@ -93,7 +93,7 @@ def run(command: Sequence[str | Path], **options: Any) -> str:
 def compile_program(
     folder: Path, source: Path, *flags: str, pair: tuple[str, str] | None = None, is_cpp: bool = False
 ) -> Path:
-    """Compile an export with a program: all as C11; or what allows it, and the program, as C++17."""
+    """Compile an export with a program: everything as C11, or the parts that allow it and the program as C++17."""
     if not COMPILERS:
         pytest.skip("no C compiler")
     c, cpp = pair or COMPILERS[0]
@@ -125,18 +125,18 @@ def compile_program(
 
 
 def line_of(problem: Any) -> str:
-    """A problem as the program reads it."""
+    """Format a problem as the program reads it."""
     kind = exported(operation_of_problem(problem).name).kind
     return line(kind.name, *kind.numbers(problem))
 
 
 def line(kind: str, *numbers: int) -> str:
-    """The same of numbers that may be no problem."""
+    """Format numbers, which need not be a valid problem, likewise."""
     return " ".join([kind, *map(str, numbers)])
 
 
 def ask(program: Path, model: str | Path, lines: Sequence[str], cwd: Path | None = None) -> list[Found]:
-    """What an export says of problems."""
+    """Return an export's answers for problems."""
     out = run([program, model], input="\n".join(lines), cwd=cwd).splitlines()
     assert out[0].startswith("open 0 "), out[0]
     names = error_names(program.parents[1] / "ckh.h")
@@ -151,5 +151,5 @@ def ask(program: Path, model: str | Path, lines: Sequence[str], cwd: Path | None
 
 
 def error_names(header: Path) -> dict[int, str]:
-    """Errors by their numbers, as the header has them."""
+    """Names of errors by number, from the header."""
     return {int(number): name for name, number in _ERROR.findall(header.read_text())}

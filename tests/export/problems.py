@@ -1,4 +1,4 @@
-"""Random problems, possible and not."""
+"""Random problems, valid and invalid."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def conv_problems(random: Random, count: int, directions: tuple[Direction, ...],
 
 
 def gemm_problems(random: Random, count: int, dtype: str, *, most_split: int = 1) -> list[GemmProblem]:
-    """Matrix products of all layouts; half of them of round sizes."""
+    """Matrix products of all layouts, half of them with round sizes."""
 
     def draw() -> GemmProblem:
         sizes = random.choice([_SMALL + _BIG, tuple(range(64, 4097, 64)), tuple(range(1, 300))])
@@ -36,7 +36,7 @@ def gemm_problems(random: Random, count: int, dtype: str, *, most_split: int = 1
 
 
 def any_conv(random: Random) -> dict[str, Any]:
-    """Fields of a convolution that is often none: a few of a possible one's are changed."""
+    """Fields of an often invalid convolution: a few fields of a valid one are changed."""
     one = _drawn(lambda: _conv(random, Direction.FORWARD, "fp32"), 1)[0]
     sizes: dict[str, Any] = {field.name: getattr(one, field.name) for field in fields(one)}
     names = [name for name, value in sizes.items() if isinstance(value, int) and name != "ndim"]

@@ -1,4 +1,4 @@
-"""Decisions say what Python's functions say."""
+"""Exported decisions agree with Python's functions."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def evaluate(expression: Expression, sizes: Sequence[int]) -> int:
 
 
 def follow(tree: Tree, sizes: Sequence[int]) -> bool | str:
-    """Where decisions lead: whether something is so, or a text with the values that stand in it."""
+    """The end of a chain of decisions: a truth value, or a text with its values."""
     while isinstance(tree, Branch):
         tree = tree.yes if evaluate(tree.condition, sizes) else tree.no
     if isinstance(tree, bool):
@@ -72,7 +72,7 @@ def _loop(a: Any, b: Any) -> bool:
 
 @pytest.mark.parametrize("function", [_chain, _smallest, _tuple, _rests, _loop])
 def test_decision_chains_equal_the_functions(function: Callable[[Any, Any], bool]) -> None:
-    """For all small sizes the way through the decisions ends where the function does."""
+    """For all small sizes the chain of decisions ends with the function's result."""
     tree = decisions(lambda size: function(size(0), size(1)))
     rules = make_rules([[tree], [tree]])
     assert rules.begins[0] == rules.begins[1]
@@ -94,7 +94,7 @@ def _words(a: Any, b: Any) -> bool | str:
 
 
 def test_reasons_have_sizes_as_values() -> None:
-    """Texts, of which each has a number, and which have the values of the problem that is asked about."""
+    """Reasons are numbered texts with the values of the given problem."""
     tree = decisions(lambda size: _words(size(0), size(1)))
     rules = make_rules([[tree], [True]])
     assert rules.begins[1] == APPLIES
@@ -111,18 +111,18 @@ def test_reasons_have_sizes_as_values() -> None:
 
 @pytest.mark.parametrize("words", [lambda a: f"{a!r}", lambda a: f"{a:d}", chr, lambda a: "1" * a])
 def test_sizes_are_not_baked_into_reasons(words: Callable[[Any], str]) -> None:
-    """Only what is written as it is."""
+    """Only literal text is part of a reason."""
     with expect_refusal(ModelError, "bad-formula"):
         decisions(lambda size: words(size(0)))
 
 
 def test_constant_conditions_need_no_decision() -> None:
-    """Branches that lead to the same are none."""
+    """Branches with equal results are merged."""
     assert decisions(lambda size: size(0) > 3 or size(0) <= 3) is True
 
 
 def test_traced_values_equal_the_function() -> None:
-    """An expression of sums, products, quotients and rests."""
+    """An expression of sums, products, quotients and remainders."""
     found = value_of(lambda size: (2 * size(0) - 3) // size(1) + (7 - size(0)) % 5 * -size(1))
     for a, b in itertools.product(range(-4, 9), range(1, 6)):
         assert evaluate(found, (a, b)) == (2 * a - 3) // b + (7 - a) % 5 * -b
@@ -140,7 +140,7 @@ def test_traced_values_equal_the_function() -> None:
     ],
 )
 def test_sizes_are_not_silently_made_constants(function: Callable[[Any], Any]) -> None:
-    """What would forget the expression is refused."""
+    """Operations that would lose the expression are refused."""
     with expect_refusal(ModelError, "bad-formula"):
         decisions(lambda size: bool(function(size(0))))
     with pytest.raises(ModelError, match="decision"):

@@ -80,7 +80,7 @@ def exported(gemm_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path
 
 
 def ran(exported: Path, name: str, dispatcher: str, settings: str, *flags: str) -> list[str]:
-    """The lines that a program with the header prints."""
+    """The lines printed by a program with the header."""
     registry = "(&GroupedConvRegistry::instance())" if name == CONV else ""
     heuristic = (
         f'ckh::{CONV}::Heuristic("models/{CONV}.ckhm", nullptr)' if name == CONV else f"ckh::{name}::heuristic()"
@@ -90,7 +90,7 @@ def ran(exported: Path, name: str, dispatcher: str, settings: str, *flags: str) 
 
 
 def run_program(exported: Path, text: str, *flags: str) -> list[str]:
-    """The lines that a program beside the export prints."""
+    """The lines printed by a program beside the export."""
     (exported / "main.cpp").write_text(text)
     objects = [str(path) for path in sorted(exported.glob("*.o"))]
     warnings = ["-Wall", "-Wextra", "-Wshadow", "-Werror"]
@@ -103,7 +103,7 @@ def run_program(exported: Path, text: str, *flags: str) -> list[str]:
 @pytest.mark.slow
 @pytest.mark.parametrize("older", [False, True])
 def test_convolutions_are_ranked_as_in_python(exported: Path, older: bool) -> None:
-    """All kernels that apply, in Python's order, by AMD's names; with the problems of newer and older dispatchers."""
+    """All applicable kernels in Python's order, by AMD's names, with problems of newer and older dispatchers."""
     padding = (
         "p.padding = {0, 1, 1};" if older else 'p.padding_left = p.padding_right = {0, 1, 1}; p.dtype_in = "bf16";'
     )
@@ -119,7 +119,7 @@ def test_convolutions_are_ranked_as_in_python(exported: Path, older: bool) -> No
 
 @pytest.mark.slow
 def test_the_example_in_docs_compiles_and_ranks(exported: Path) -> None:
-    """With the export in a folder ckh_cpp of where the program runs, its lines give the first kernel as Python does."""
+    """With the export in a folder ckh_cpp of the working directory, it selects Python's first kernel."""
     block = (ROOT / "docs" / "consumers.md").read_text(encoding="utf-8").partition("```cpp\n")[2].partition("```")[0]
     include, _, lines = block.partition("\n")
     problem = f"ckh::{CONV}::Heuristic::Problem p; {CONV_SETTINGS} p.padding_left = p.padding_right = {{0, 1, 1}};"
@@ -133,7 +133,7 @@ def test_the_example_in_docs_compiles_and_ranks(exported: Path) -> None:
 
 
 def best_first() -> list[ConvKernel]:
-    """The kernels for the problem, as Python ranks them."""
+    """The kernels for the problem, in Python's order."""
     ranked = ranking_of(PROBLEM, load_model(ROOT / "models" / CONV)).ranked
     return [one.kernel for one in ranked]  # type: ignore[misc]
 
@@ -143,7 +143,7 @@ REGISTER = "GroupedConvRegistry::instance().register_set(set);"
 
 
 def is_declarable(kernel: ConvKernel) -> bool:
-    """True if a declaration says all of a kernel of the pool: none has a split image, and its buffers are as needed."""
+    """True if a declaration determines the kernel: no split image, and buffers as required."""
     return not kernel.split_image and kernel.double_smem_buffer == (kernel.pipeline == "compv4")
 
 
@@ -166,7 +166,7 @@ def declared(kernel: ConvKernel) -> str:
 
 
 def selected(exported: Path, registered: str) -> list[str]:
-    """The kernel that AMD's dispatcher selects of registered ones, how many names it gets, and what is left out."""
+    """The kernel that AMD's dispatcher selects of registered ones, the number of its names, and what is left out."""
     text = f"""#include <cstdio>
 #include "{CONV}.hpp"
 using namespace ck_tile::dispatcher;
@@ -191,7 +191,7 @@ int main()
 @pytest.mark.slow
 @pytest.mark.parametrize("pipeline", ["compv3", "compv4", "mem"])
 def test_each_kernel_declaration_is_matched(exported: Path, pipeline: str) -> None:
-    """Also kernels of compv4, whose full names end in _dsb, which declarations leave out; order is Python's."""
+    """Including kernels of compv4, whose full names end in _dsb, which declarations omit; in Python's order."""
     found = best_first()
     some = [kernel for kernel in found if is_declarable(kernel) and kernel.pipeline == pipeline]
     assert bool(some) == (pipeline in {kernel.pipeline for kernel in found})
@@ -201,7 +201,7 @@ def test_each_kernel_declaration_is_matched(exported: Path, pipeline: str) -> No
 
 
 def test_a_name_never_matches_a_longer_one(exported: Path) -> None:
-    """Where _large_tensor of the best is registered beside it, its name is not given: the next kernel is taken."""
+    """If _large_tensor of the best kernel is registered too, the next kernel is selected instead."""
     found = best_first()
     first, second = [kernel for kernel in found if is_declarable(kernel) and kernel.pipeline == "compv3"][:2]
     key = "GroupedConvKernelKey key; key.large_tensor = true; "
@@ -227,7 +227,7 @@ def test_a_name_never_matches_a_longer_one(exported: Path) -> None:
     ],
 )  # fmt: skip
 def test_problems_outside_the_model_get_no_names(exported: Path, settings: str) -> None:
-    """Another element type, direction or split, unequal paddings and impossible sizes leave it to the dispatcher."""
+    """Other element types, directions or splits, unequal paddings and invalid sizes are left to the dispatcher."""
     *names, _, _ = ran(exported, CONV, "GroupedConvDispatcher", CONV_SETTINGS + settings)
     assert names == []
 
@@ -251,7 +251,7 @@ def test_gemms_are_ranked_as_in_python(exported: Path, gemm_model: Path) -> None
 def test_models_of_other_kernels_are_refused(
     name: str, why: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The dispatcher has no MIOpen solvers and no kernels of the host; nothing is written."""
+    """The dispatcher has neither MIOpen solvers nor host kernels; nothing is written."""
     args = ["--model", str(ROOT / "models" / name), "--out", str(tmp_path / "out")]
     assert run(["export", *args, "--to", "ck-dispatcher"]) == ExitCode.USAGE
     assert why in capsys.readouterr().err

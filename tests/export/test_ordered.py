@@ -1,4 +1,4 @@
-"""Fallback lists: the first kernel that applies is taken, and the order is the best that insertion finds."""
+"""Fallback lists, of which the first applicable kernel is taken, have the best order found by insertion."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def worth(order: tuple[int, ...], efficiency: np.ndarray, applies: np.ndarray) -> float:
-    """The mean efficiency of a list, problem by problem."""
+    """The mean efficiency of a list over the problems."""
     total = 0.0
     for speeds, there in zip(efficiency, applies, strict=True):
         total += next((float(speeds[kernel]) for kernel in order if there[kernel]), 0.0)
@@ -33,7 +33,7 @@ def worth(order: tuple[int, ...], efficiency: np.ndarray, applies: np.ndarray) -
 
 @pytest.mark.parametrize("seed", range(8))
 def test_the_greedy_order_is_nearly_optimal(seed: int) -> None:
-    """Its efficiency is that of the rule "first fit", and within 2% of the best of all lists of four kernels."""
+    """Its efficiency is that of "first fit", and within 2% of the best of all lists of four kernels."""
     draw = np.random.default_rng(seed)
     efficiency = draw.uniform(0.2, 1.0, (12, 5))
     applies = draw.random((12, 5)) < np.array([1.0, 0.7, 0.5, 0.3, 0.2])
@@ -47,7 +47,7 @@ def test_the_greedy_order_is_nearly_optimal(seed: int) -> None:
 
 
 def test_a_specialized_kernel_precedes_a_general_one() -> None:
-    """A kernel that runs few problems, and these faster, comes first; one that nothing is left to is not there."""
+    """A faster kernel that supports few problems comes first; a kernel without remaining problems is omitted."""
     efficiency = np.array([[0.5, 1.0, 0.4], [0.9, 0.1, 0.4]])
     applies = np.array([[True, True, True], [True, False, True]])
     found = ordered_list(efficiency, applies, 9)
@@ -58,7 +58,7 @@ def test_a_specialized_kernel_precedes_a_general_one() -> None:
 
 
 def test_a_list_of_predictions_is_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The efficiency in JSON is that of first fit by the model's speeds; the file is read back in its order."""
+    """The efficiency in JSON is that of first fit by the model's speeds; the file reads back in its order."""
     (tmp_path / "p.txt").write_text(
         "\n".join(f"conv_forward_bf16_nhwgc_2d_n4_c{c}_k64_g1_i28x28_f3x3_s1x1_p1x1_d1x1" for c in (8, 64, 256)) + "\n"
     )
@@ -83,7 +83,7 @@ def test_a_list_of_predictions_is_written(tmp_path: Path, capsys: pytest.Capture
 def test_the_best_kernels_are_written_with_the_smallest_configuration(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The registry has the first two of each problem and nothing else; the configuration says how many it describes."""
+    """The registry has exactly the first two of each problem; the configuration states how many it describes."""
     text = "conv_forward_bf16_nhwgc_2d_n4_c64_k64_g1_i28x28_f3x3_s1x1_p1x1_d1x1"
     (tmp_path / "p.txt").write_text(text + "\n")
     command = ["export", "--to", "amd-registry", "--problems", str(tmp_path / "p.txt"), "--top", "2"]
@@ -112,7 +112,7 @@ def test_the_best_kernels_are_written_with_the_smallest_configuration(
 def test_wrong_options_write_nothing(
     options: list[str], code: int, why: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Each is one line, and there is no folder."""
+    """Each is refused in one line, and no folder is created."""
     command = ["export", "--to", "amd-registry", "--arch", "gfx950", "--dtype", "bf16", "--out", str(tmp_path / "out")]
     assert run([*command, *options]) == code
     assert why in capsys.readouterr().err

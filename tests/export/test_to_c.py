@@ -1,4 +1,4 @@
-"""The C export ranks as Python does, to the last kernel, and refuses what is wrong."""
+"""The C export ranks as Python does, to the last kernel, and refuses invalid input."""
 
 from __future__ import annotations
 
@@ -64,13 +64,13 @@ PAIRS = 10_000
 
 @pytest.fixture(scope="module")
 def shipped(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An export of a convolution and a GEMM model that ship."""
+    """An export of a shipped convolution model and a GEMM model."""
     return export_shipped(tmp_path_factory.mktemp("shipped") / "c", FORWARD, GEMM)
 
 
 @pytest.fixture(scope="module")
 def harness(shipped: Path) -> Path:
-    """The program that ranks, for them."""
+    """The program that ranks with them."""
     return compile_program(shipped, HARNESS, "-O1")
 
 
@@ -80,7 +80,7 @@ def _name(op: str, kernel: Any) -> str:
 
 
 def expected(problem: Any, model: Model) -> Found:
-    """What Python says."""
+    """Python's answer."""
     try:
         ranked = ranking_of(problem, model).unpadded.ranked  # C pads nothing
     except NoKernelError:
@@ -94,7 +94,7 @@ def expected(problem: Any, model: Model) -> Found:
 
 
 def assert_same(found: list[Found], problems: list[Any], model: Model) -> int:
-    """Compare with Python; the number of kernels that were compared."""
+    """Compare with Python, and return the number of compared kernels."""
     assert len(found) == len(problems)
     pairs = 0
     for one, problem in zip(found, problems, strict=True):
@@ -112,7 +112,7 @@ def assert_same(found: list[Found], problems: list[Any], model: Model) -> int:
 @pytest.mark.parametrize("is_cpp", [False, True], ids=["c11", "c++17"])
 @pytest.mark.parametrize("pair", COMPILERS, ids=lambda pair: pair[0])
 def test_ranks_like_python(shipped: Path, pair: tuple[str, str], is_cpp: bool, name: str) -> None:
-    """Ten thousand scores and their order, whatever compiles it, with warnings as errors."""
+    """Ten thousand scores and their order, with each compiler, and warnings as errors."""
     model = load_model(MODELS / name)
     random = Random(f"{pair} {is_cpp}")
     if name == FORWARD:
@@ -126,7 +126,7 @@ def test_ranks_like_python(shipped: Path, pair: tuple[str, str], is_cpp: bool, n
 
 @pytest.mark.slow
 def test_other_models_rank_like_python(tmp_path: Path) -> None:
-    """A model of AMD's for a GPU: all directions, kernels refused by vectors and loops, TFLOPS that order by log."""
+    """A model of AMD's for a GPU: all directions, kernels refused by vectors and loops, and log TFLOPS."""
     amd_model(tmp_path / "any", CORE_NAMES, arch="gfx942", hardware=None)
     model = load_model(tmp_path / "any")
     program = compile_program(export(tmp_path / "c", [model]), HARNESS, "-O1")
@@ -141,7 +141,7 @@ def test_other_models_rank_like_python(tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("tile", [{"tile_m", "tile_n", "tile_k"}, {"tile_m", "pad_n"}, set()], ids=len)
 def test_pools_factored_differently(tmp_path: Path, tile: set[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Features of tile, variant and problem together, and pools of several blocks, give what they always give."""
+    """Features of tile, variant and problem together, and pools of several blocks, give the same results."""
     model = gemm_model(tmp_path / "small")
     problems = gemm_problems(Random(9), 12, "fp32")
     wanted = [expected(problem, model) for problem in problems]
@@ -157,7 +157,7 @@ def test_pools_factored_differently(tmp_path: Path, tile: set[str], monkeypatch:
 
 @pytest.mark.slow
 def test_gemms_of_a_gpu_rank_like_python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Rules on padding, vectors and splits of K, with every 61st kernel of gfx942."""
+    """Rules on padding, vectors and split-K, with every 61st kernel of gfx942."""
 
     def every_61st(*group: Any) -> KernelTable[GemmKernel]:
         return KernelTable.of(GemmKernel, POOLS.of(*group)[::61])
@@ -175,7 +175,7 @@ def test_gemms_of_a_gpu_rank_like_python(tmp_path: Path, monkeypatch: pytest.Mon
 
 @pytest.mark.slow
 def test_miopen_ranks_like_python(tmp_path: Path) -> None:
-    """Solvers of MIOpen, all groups; layouts beside the default one; no TFLOPS."""
+    """MIOpen's solvers, in all groups and other layouts, without TFLOPS."""
     model = load_model(MODELS / "miopen_conv_gfx942")
     program = compile_program(export(tmp_path / "c", [model]), HARNESS, "-O1")
     from ckh.ops.miopen_conv.problem import from_convolution
@@ -192,7 +192,7 @@ def test_miopen_ranks_like_python(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_the_example_of_a_model_with_only_a_first_speed(tmp_path: Path) -> None:
-    """It prints the time of the first solver, of the others their names, and no number that is none."""
+    """It prints the time of the first solver and the names of the others, without NaN."""
     folder = export(tmp_path / "c", [load_model(MODELS / "miopen_conv_gfx942")])
     out = run([compile_program(folder, folder / "example.c", "-O1")], cwd=folder).splitlines()
     assert len(out) == 5
@@ -201,7 +201,7 @@ def test_the_example_of_a_model_with_only_a_first_speed(tmp_path: Path) -> None:
 
 
 def test_an_omitted_layout_has_the_operations_default(harness: Path, shipped: Path) -> None:
-    """0 stands for NHWGC or NDHWGC."""
+    """0 means NHWGC or NDHWGC."""
     problem = conv_problems(Random(3), 1, (Direction.FORWARD,), "fp32")[0]
     numbers = line_of(problem).split()
     both = ask(
@@ -211,7 +211,7 @@ def test_an_omitted_layout_has_the_operations_default(harness: Path, shipped: Pa
 
 
 def test_no_speed_is_returned_far_out_of_distribution(harness: Path, shipped: Path) -> None:
-    """At 8 times the largest size that a model tells apart there is a time, one further there is none, as in Python."""
+    """Up to 8 times the model's largest threshold there is a time, beyond it none, as in Python."""
     model = load_model(MODELS / FORWARD)
     most = int(8 * max(model.reach["n"], 1.0))
     problems = [replace(conv_problems(Random(3), 1, (Direction.FORWARD,), "fp32")[0], n=n) for n in (most, most + 1)]
@@ -221,7 +221,7 @@ def test_no_speed_is_returned_far_out_of_distribution(harness: Path, shipped: Pa
 
 
 def test_invalid_sizes_are_refused_like_in_python(harness: Path, shipped: Path) -> None:
-    """An error exactly where Python has one, or where products of sizes leave 64 bits."""
+    """An error exactly where Python has one, or where products of sizes exceed 64 bits."""
     random, model = Random(4), load_model(MODELS / FORWARD)
     tried = [any_conv(random) for _ in range(400)]
     codes = [0, DTYPES.index("fp32"), 0]
@@ -243,7 +243,7 @@ def test_invalid_sizes_are_refused_like_in_python(harness: Path, shipped: Path) 
 
 
 def test_mismatching_enums_and_models(harness: Path, shipped: Path) -> None:
-    """Unknown codes are one error, known ones that the model is not for another."""
+    """Unknown codes are one error, codes that do not match the model another."""
     sizes = line_of(conv_problems(Random(5), 1, (Direction.FORWARD,), "fp32")[0]).split()[5:]
     kinds = [
         ((0, 1, 0, 2), "CKH_OK"),
@@ -267,7 +267,7 @@ def test_mismatching_enums_and_models(harness: Path, shipped: Path) -> None:
 
 @pytest.mark.slow
 def test_threads_give_the_single_threaded_result(shipped: Path) -> None:
-    """Six threads rank with one model; the thread sanitizer watches, where there is one."""
+    """Six threads rank with one model, under the thread sanitizer if available."""
     problems = conv_problems(Random(6), 12, (Direction.FORWARD,), "fp32")
     program = compile_program(shipped, HARNESS, "-O1", "-g", "-fsanitize=thread")
     lines = "\n".join(map(line_of, problems))
@@ -278,7 +278,7 @@ def test_threads_give_the_single_threaded_result(shipped: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["host", "amd"])
 def test_damaged_files_are_refused(tmp_path: Path, kind: str) -> None:
-    """Hundreds of damaged and cut files under sanitizers: errors, never a read outside."""
+    """Hundreds of damaged and truncated files give errors under sanitizers, and no read out of bounds."""
     if kind == "host":
         saved(tmp_path / "model")
     else:
@@ -315,7 +315,7 @@ def _of_version(content: bytes, version: int) -> bytes:
 
 
 def test_an_export_opens_any_model_of_its_version(tmp_path: Path, harness: Path) -> None:
-    """Sources do not depend on the models that were exported with them."""
+    """Sources do not depend on the exported models."""
     saved(tmp_path / "small")
     model = load_model(tmp_path / "small")
     folder = export(tmp_path / "other", [model])
@@ -328,7 +328,7 @@ def test_an_export_opens_any_model_of_its_version(tmp_path: Path, harness: Path)
 
 @pytest.mark.slow
 def test_embedded_models(tmp_path: Path) -> None:
-    """A model that is part of the program ranks the same, and there is no file."""
+    """A model embedded in the program ranks the same, without a file."""
     saved(tmp_path / "small")
     model = load_model(tmp_path / "small")
     folder = export(tmp_path / "c", [model], embed=True)
@@ -355,7 +355,7 @@ def test_cmake_builds_the_example(tmp_path: Path) -> None:
 
 
 def test_models_with_the_same_name_are_refused(tmp_path: Path) -> None:
-    """Names tell embedded models apart."""
+    """Embedded models are distinguished by name."""
     saved(tmp_path / "a" / "same")
     shutil.copytree(tmp_path / "a", tmp_path / "b")
     with expect_refusal(UsageError, "duplicate-name", "same"):
@@ -370,7 +370,7 @@ def test_exports_are_reproducible(tmp_path: Path) -> None:
 
 
 def test_a_formula_that_cannot_be_exported_is_named(tmp_path: Path) -> None:
-    """A feature that decides by sizes in Python is refused by its name."""
+    """A feature that branches on sizes in Python is refused by name."""
     from ckh.errors import ModelError
     from ckh.features.engine import Feature
 

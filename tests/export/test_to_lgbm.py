@@ -1,4 +1,4 @@
-"""The text export is what LightGBM itself reads."""
+"""LightGBM itself reads the text export."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def test_lightgbm_reads_the_text(tmp_path: Path) -> None:
-    """With the features in the order that is written beside it, LightGBM gives the scores of ckh."""
+    """With the features in the stated order, LightGBM gives ckh's scores."""
     model = load_model(saved(tmp_path / "small"))
     files, report = lgbm_files([model])
     facts = json.loads(files["features.json"])["models"]["small"]

@@ -1,4 +1,4 @@
-"""Locks where the file system has some, and where it has none."""
+"""Locks on file systems with and without lock support."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def holding(path: Path) -> Iterator[subprocess.Popen[str]]:
 
 @pytest.mark.usefixtures("system")
 def test_a_lock_has_one_holder(path: Path) -> None:
-    """Its holder alone can take it again, for another file at the path too, and others when it is given up."""
+    """Its holder can take it again, for another file at the path too; others can when it is released."""
     first, second, file, other = FileLock(path), FileLock(path), os.open(path, os.O_RDWR), os.open(path, os.O_RDWR)
     assert first.take(file)
     assert first.take(file)
@@ -89,7 +89,7 @@ def test_a_lock_has_one_holder(path: Path) -> None:
 def test_only_locks_of_dead_processes_are_broken(
     path: Path, holding: subprocess.Popen[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The process is named; when it was killed, the next one has the lock at once."""
+    """The holder is named; once it was killed, the next process gets the lock at once."""
     _fail(monkeypatch, errno.ENOLCK)
     lock = FileLock(path)
     assert not lock.take(0)
@@ -101,7 +101,7 @@ def test_only_locks_of_dead_processes_are_broken(
 
 
 def test_a_lock_is_waited_for(path: Path, holding: subprocess.Popen[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Until its holder has ended."""
+    """A process waits until the holder has ended."""
     _fail(monkeypatch, errno.ENOSYS)
     lock = FileLock(path)
     threading.Timer(0.5, holding.kill).start()
@@ -112,7 +112,7 @@ def test_a_lock_is_waited_for(path: Path, holding: subprocess.Popen[str], monkey
 
 @pytest.mark.parametrize("text", ["", "12", "1 2 of-another-boot/pid:[1] node7\n", "x y z\n", "\udcff"])
 def test_an_uninspectable_holder_keeps_its_lock(path: Path, text: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """On another machine, before another boot, or in a file that is being written, or is of something else."""
+    """On another machine, before a reboot, or in a file being written, or of other content."""
     _fail(monkeypatch, errno.EOPNOTSUPP)
     lock = FileLock(path)
     lock.holder_path.write_bytes(text.encode(errors="surrogateescape"))
@@ -121,7 +121,7 @@ def test_an_uninspectable_holder_keeps_its_lock(path: Path, text: str, monkeypat
 
 
 def test_other_errors_are_raised(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A disk that fails is no file system without locks; a journal says it in one line."""
+    """A failing disk is not a file system without locks; a journal reports it in one line."""
     _fail(monkeypatch, errno.EIO)
     with pytest.raises(OSError, match="Input/output"):
         FileLock(path).take(0)
@@ -131,7 +131,7 @@ def test_other_errors_are_raised(path: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 @pytest.mark.usefixtures("system")
 def test_a_journal_has_one_writer(tmp_path: Path) -> None:
-    """Whatever the file system: the second run is refused, and nothing but the journal stays."""
+    """On any file system the second run is refused, and only the journal remains."""
     writer = JournalWriter(tmp_path)
     with expect_refusal(UsageError, "in-use"):
         JournalWriter(tmp_path)
@@ -141,7 +141,7 @@ def test_a_journal_has_one_writer(tmp_path: Path) -> None:
 
 
 def test_a_journal_names_the_process_that_holds_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """And what to delete if that process has ended on another machine."""
+    """The error says what to delete if that process ended on another machine."""
     _fail(monkeypatch, errno.ENOLCK)
     holder = FileLock(tmp_path / "journal.jsonl").holder_path
     holder.write_text("12 34 of-another-boot node7\n", encoding="utf-8")
@@ -153,7 +153,7 @@ def test_a_journal_names_the_process_that_holds_it(tmp_path: Path, monkeypatch: 
 
 @pytest.mark.usefixtures("system")
 def test_temporary_folders_of_live_processes_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Kernels are compiled in folders that no other process takes for left ones, and that are gone in the end."""
+    """Folders used for compiling are not removed by other processes, and are gone at the end."""
     monkeypatch.setenv("CKH_CACHE_DIR", str(tmp_path / "cache"))
     cache = KernelCache()
     with cache.workshop() as first, cache.workshop() as second:

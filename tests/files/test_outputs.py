@@ -1,4 +1,4 @@
-"""The one rule of what commands write to, and that what they write is there whole or not at all."""
+"""The rule for outputs of commands: they are written completely or not at all."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ def tree(folder: Path) -> dict[str, bytes]:
 
 @pytest.fixture
 def album(tmp_path: Path) -> Path:
-    """An album of one picture."""
+    """An album with one picture."""
     write_folder(tmp_path / "album", [("cover", b"c"), ("deep/1.jpg", b"1")])
     return tmp_path / "album"
 
 
 def test_a_new_path_needs_no_force_and_is_not_created(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A file or folder that does not exist, below folders that do not either, is fine; checking creates nothing."""
+    """A missing file or folder below missing folders is accepted; checking creates nothing."""
     monkeypatch.chdir(tmp_path)
     for out in (Path("new"), Path("some/new/place"), tmp_path / "other"):
         check_output(out, LETTER, force=False)
@@ -42,7 +42,7 @@ def test_a_new_path_needs_no_force_and_is_not_created(tmp_path: Path, monkeypatc
 
 
 def test_an_existing_output_needs_force(tmp_path: Path, album: Path) -> None:
-    """One of the same kind is replaced with force only; the hint says so. An empty folder holds nothing to lose."""
+    """The same kind is replaced only with force, as the hint states. An empty folder needs none."""
     letter, empty = tmp_path / "letter", tmp_path / "empty"
     letter.write_bytes(b"Dear Ann")
     empty.mkdir()
@@ -55,7 +55,7 @@ def test_an_existing_output_needs_force(tmp_path: Path, album: Path) -> None:
 
 
 def test_only_the_same_kind_is_replaced(tmp_path: Path, album: Path) -> None:
-    """Force replaces no file or folder of another kind, and no folder with one file that is not its kind's."""
+    """Force replaces no file or folder of another kind, nor a folder with a single foreign file."""
     thesis, pipe = tmp_path / "thesis.tex", tmp_path / "pipe"
     thesis.write_bytes(b"Never again")
     os.mkfifo(pipe)
@@ -80,7 +80,7 @@ def test_only_the_same_kind_is_replaced(tmp_path: Path, album: Path) -> None:
 
 
 def test_an_input_is_never_an_output(tmp_path: Path, album: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Neither by the same name, nor another path, a link of either sort, inside an input folder, or around one."""
+    """By the same name, another path, either kind of link, inside an input folder, or around one."""
     monkeypatch.chdir(tmp_path)
     letter = tmp_path / "letter"
     letter.write_bytes(b"Dear Ann")
@@ -105,7 +105,7 @@ def test_an_input_is_never_an_output(tmp_path: Path, album: Path, monkeypatch: p
 
 
 def test_an_unwritable_output_is_detected_early(tmp_path: Path, album: Path) -> None:
-    """Below a file, under a name that is too long, on a file system that only reads: one line with the reason."""
+    """Below a file, with a name too long, or on a read-only file system: one line with the reason."""
     (tmp_path / "file").write_bytes(b"")
     for out, why in (
         (tmp_path / "file" / "out", "Not a directory"),
@@ -118,7 +118,7 @@ def test_an_unwritable_output_is_detected_early(tmp_path: Path, album: Path) -> 
 
 
 def test_the_current_folder_is_not_replaced(album: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever kind it is, and whether it is empty: the shell stands in it."""
+    """Of any kind, empty or not: the shell is in it."""
     monkeypatch.chdir(album / "deep")
     for out in (Path(), Path(".."), album):
         with expect_refusal(UsageError, "unsafe-output", "--out"):
@@ -126,7 +126,7 @@ def test_the_current_folder_is_not_replaced(album: Path, monkeypatch: pytest.Mon
 
 
 def test_folders_are_replaced_whole(tmp_path: Path, album: Path) -> None:
-    """Nothing of the first is left, and no other file or folder; parents are created."""
+    """No old content and no other file or folder remains; parents are created."""
     write_folder(album, [("cover", b"2")])
     assert tree(tmp_path) == {"album/cover": b"2"}
     write_folder(tmp_path / "a" / "b", [("x", b"x")])
@@ -137,7 +137,7 @@ def test_folders_are_replaced_whole(tmp_path: Path, album: Path) -> None:
 def test_a_failure_leaves_the_old_output(
     tmp_path: Path, album: Path, can_exchange: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A file that cannot be written, or a rename that fails, is an error; the old folder is whole and alone."""
+    """A failing write or rename is an error; the old folder is complete, without other files."""
     before = tree(tmp_path)
     if not can_exchange:
         monkeypatch.setattr(outputs, "_exchange", lambda _one, _other: False)
@@ -164,14 +164,14 @@ def test_a_failure_leaves_the_old_output(
 def test_a_file_system_without_exchange_replaces_too(
     tmp_path: Path, album: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Two renames then do what one exchange does, and leave nothing else."""
+    """Two renames replace the exchange, and leave no other files."""
     monkeypatch.setattr(outputs, "_exchange", lambda _one, _other: False)
     write_folder(album, [("cover", b"2")])
     assert tree(tmp_path) == {"album/cover": b"2"}
 
 
 def test_a_folder_is_exchanged_in_one_step(tmp_path: Path, album: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """At the moment of the exchange, and after it, the name is there: a kill leaves the old or the new."""
+    """The name exists at every moment: a kill leaves either the old or the new folder."""
     seen = []
     exchange = outputs._exchange
 
@@ -187,7 +187,7 @@ def test_a_folder_is_exchanged_in_one_step(tmp_path: Path, album: Path, monkeypa
 
 
 def test_output_of_a_concurrent_process_is_not_replaced(tmp_path: Path) -> None:
-    """Where nothing was when the work began, what is there at its end stays, and the result is kept beside it."""
+    """Output that appeared meanwhile stays, and the result is kept beside it."""
     letter, album = tmp_path / "letter.txt", tmp_path / "album"
     check_output(letter, LETTER, force=False)
     check_output(album, ALBUM, force=False)
@@ -214,7 +214,7 @@ def test_output_of_a_concurrent_process_is_not_replaced(tmp_path: Path) -> None:
 
 
 def test_a_file_system_without_links_takes_new_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """There a rename puts them in place."""
+    """A rename is used there."""
 
     def no_link(_one: Path, _other: Path) -> None:
         raise OSError(errno.EPERM, os.strerror(errno.EPERM))
@@ -226,7 +226,7 @@ def test_a_file_system_without_links_takes_new_files(tmp_path: Path, monkeypatch
 
 
 def test_files_are_written_whole_or_not_at_all(tmp_path: Path) -> None:
-    """An error while writing leaves the old content and no other file; a symbolic link stays one."""
+    """An error while writing leaves the old content and no other file; a symbolic link is kept."""
     path, link = tmp_path / "new" / "letter", tmp_path / "link"
     write_output(path, b"Dear Ann")
     link.symlink_to(path)
@@ -246,7 +246,7 @@ def test_files_are_written_whole_or_not_at_all(tmp_path: Path) -> None:
 @pytest.mark.skipif(os.geteuid() != 0, reason="links of other users are root's to make")
 @pytest.mark.parametrize("target", ["victim", "none"])
 def test_links_of_other_users_in_tmp_are_not_followed(tmp_path: Path, target: str) -> None:
-    """Dangling or not, they are refused before the work and when it is written; our own are followed as ever."""
+    """Dangling or not, they are refused before the work and at writing; own links are followed."""
     shared = tmp_path / "tmp"
     shared.mkdir()
     shared.chmod(0o1777)

@@ -1,4 +1,4 @@
-"""Paths: what ships is found, caches are private, writes are whole."""
+"""Shipped files are found, caches are private, writes are atomic."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def test_installed_data_takes_precedence_over_a_checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Beside the package is looked only when it is not inside."""
+    """Files beside the package are used only if the package has none."""
     package = tmp_path / "ckh"
     (tmp_path / "models").mkdir()
     package.mkdir()
@@ -31,7 +31,7 @@ def test_installed_data_takes_precedence_over_a_checkout(tmp_path: Path, monkeyp
 
 
 def test_cache_dir_is_private_and_follows_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """CKH_CACHE_DIR beats XDG_CACHE_HOME beats the home folder; relative XDG paths are ignored."""
+    """CKH_CACHE_DIR, XDG_CACHE_HOME, home folder, in this order; relative XDG paths are ignored."""
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     monkeypatch.setenv("CKH_CACHE_DIR", str(tmp_path / "own"))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
@@ -54,7 +54,7 @@ def test_an_uncreatable_cache_dir_is_reported(tmp_path: Path, monkeypatch: pytes
 
 
 def test_user_data_dir_follows_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """CKH_DATA_DIR beats XDG_DATA_HOME beats the home folder, and asking creates nothing."""
+    """CKH_DATA_DIR, XDG_DATA_HOME, home folder, in this order; the call creates nothing."""
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.delenv("CKH_DATA_DIR", raising=False)
     monkeypatch.delenv("XDG_DATA_HOME", raising=False)
@@ -67,7 +67,7 @@ def test_user_data_dir_follows_the_environment(tmp_path: Path, monkeypatch: pyte
 
 
 def test_write_atomic_replaces_and_respects_the_umask(tmp_path: Path) -> None:
-    """The content is replaced, the mode is 0644 less the umask, and no part is left."""
+    """The content is replaced, the mode is 0644 without the umask, and no temporary file remains."""
     path = tmp_path / "spec.json"
     path.write_bytes(b"old")
     before = os.umask(0o027)
@@ -81,7 +81,7 @@ def test_write_atomic_replaces_and_respects_the_umask(tmp_path: Path) -> None:
 
 
 def test_write_atomic_that_fails_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A failure half way keeps the old content and leaves no part behind."""
+    """A failure half way keeps the old content and leaves no temporary file."""
     path = tmp_path / "spec.json"
     path.write_bytes(b"old")
 

@@ -1,4 +1,4 @@
-"""Whether only we can change a path: by owner and mode, of it and of all that is above it."""
+"""Whether only the user can change a path: by owner and mode of the path and its parents."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ STRANGER = 54321  # a user and a group that nobody has
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A folder in a folder, both ours alone."""
+    """A private folder in a private folder."""
     inner = tmp_path / "outer/inner"
     inner.mkdir(parents=True)
     for path in (inner, inner.parent):
@@ -43,13 +43,13 @@ def test_private_files_are_safe(folder: Path) -> None:
 
 @pytest.mark.parametrize("mode", [0o777, 0o757, 0o702, 0o1777])
 def test_world_writable_files_are_not_safe(folder: Path, mode: int) -> None:
-    """Nor with the sticky bit: files can be put there."""
+    """Also with the sticky bit: files can be added."""
     folder.chmod(mode)
     expect_values(why_unsafe(folder), folder)
 
 
 def test_parent_folders_count_unless_sticky(folder: Path) -> None:
-    """What is in a folder that everybody can write to can be replaced, except where /tmp's rule holds."""
+    """Content of a world-writable folder can be replaced, unless it is sticky like /tmp."""
     folder.parent.chmod(0o777)
     expect_values(why_unsafe(folder), folder.parent)
     folder.parent.chmod(0o1777)
@@ -57,7 +57,7 @@ def test_parent_folders_count_unless_sticky(folder: Path) -> None:
 
 
 def test_a_link_is_checked_at_its_target(folder: Path, tmp_path: Path) -> None:
-    """The link's own place is not what is loaded."""
+    """The target is loaded, not the link."""
     link = tmp_path / "link"
     link.symlink_to(folder)
     assert why_unsafe(link) == ""
@@ -68,14 +68,14 @@ def test_a_link_is_checked_at_its_target(folder: Path, tmp_path: Path) -> None:
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
 @pytest.mark.parametrize("of", [lambda inner: inner, lambda inner: inner.parent])
 def test_files_of_another_user_are_not_safe(folder: Path, of: Callable[[Path], Path]) -> None:
-    """The folder, and one above it."""
+    """The folder, or a parent."""
     os.chown(of(folder), STRANGER, -1)
     expect_values(why_unsafe(folder), of(folder), STRANGER)
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
 def test_an_unmapped_owner_is_checked_by_mode(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Root of the machine, as a rule; but where all owners are known the same number is a user like any other."""
+    """It is usually the machine's root; where all owners are mapped the same number is an ordinary user."""
     known, unknown = tmp_path / "known", tmp_path / "unknown"
     unknown.write_text(f"{STRANGER}\n", encoding="utf-8")
     monkeypatch.setattr(safety, "_KNOWN_OWNERS", known)
@@ -90,7 +90,7 @@ def test_an_unmapped_owner_is_checked_by_mode(folder: Path, tmp_path: Path, monk
 
 
 def test_group_writable_files_are_not_safe(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Unless it is its owner's own group, without other members: then it is as good as the owner."""
+    """Unless it is the owner's own group without other members."""
     folder.chmod(0o775)
     state = folder.stat()
     owner = pwd.struct_passwd(("me", "", state.st_uid, state.st_gid, "", "", ""))
@@ -107,7 +107,7 @@ def test_group_writable_files_are_not_safe(folder: Path, monkeypatch: pytest.Mon
 
 
 def test_an_unknown_group_is_not_safe(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who is in it cannot be known."""
+    """Its members cannot be known."""
 
     def unknown(_number: int) -> None:
         raise KeyError
@@ -119,7 +119,7 @@ def test_an_unknown_group_is_not_safe(folder: Path, monkeypatch: pytest.MonkeyPa
 
 @pytest.mark.parametrize("name", ["", "kernels", "answers", "forests"])
 def test_a_cache_that_others_can_write_is_refused(name: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every cache, with the reason and what to do; a folder in it counts as it does."""
+    """Every cache and its subfolders, with the reason and a remedy."""
     monkeypatch.setenv("CKH_CACHE_DIR", str(folder / "cache"))
     found = cache_dir(name)
     assert found == folder / "cache" / name
@@ -137,7 +137,7 @@ def test_a_cache_that_others_can_write_is_refused(name: str, folder: Path, monke
 
 @pytest.fixture
 def shared(tmp_path: Path) -> Path:
-    """A folder as /tmp is."""
+    """A folder like /tmp."""
     if os.geteuid() != 0:
         pytest.skip("links of other users are root's to make")
     folder = tmp_path / "tmp"
@@ -154,7 +154,7 @@ def _link(at: Path, target: str, owner: int) -> Path:
 
 @pytest.mark.parametrize("target", ["victim", "../victim", "gone/none"])
 def test_links_of_another_user_in_tmp_are_detected(shared: Path, target: str) -> None:
-    """At a path, on the way to it, behind another link, and behind `..`; where it leads does not matter."""
+    """At a path, on the way to it, behind another link, and behind `..`, whatever the target."""
     link = _link(shared / "link", target, STRANGER)
     ours = _link(shared.parent / "ours", "tmp/link", 0)
     (shared / "sub").mkdir()
@@ -163,7 +163,7 @@ def test_links_of_another_user_in_tmp_are_detected(shared: Path, target: str) ->
 
 
 def test_other_links_count(shared: Path) -> None:
-    """Ours, those of the folder's owner, and a stranger's in a folder that is not both sticky and everybody's."""
+    """Own links, the folder owner's, and foreign ones in a folder that is not both sticky and world-writable."""
     assert planted_link(_link(shared / "ours", "victim", os.geteuid()) / "file") is None
     os.chown(shared, STRANGER, STRANGER)
     link = _link(shared / "link", "victim", STRANGER)
@@ -175,7 +175,7 @@ def test_other_links_count(shared: Path) -> None:
 
 
 def test_circular_links_are_not_safe(shared: Path) -> None:
-    """Whoever follows them gets an error of the system."""
+    """Following them is a system error."""
     _link(shared / "one", "two", 0)
     assert planted_link(_link(shared / "two", "one", 0)) is None
 

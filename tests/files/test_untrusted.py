@@ -1,4 +1,4 @@
-"""Files of strangers have bounds: what is larger is refused in one line, before it fills the memory."""
+"""Untrusted files have limits: larger ones are refused in one line, before they fill the memory."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ WHOLE += ("arch", "kernel-lists", "aiter-gemm-problem-files", "aiter-moe-problem
 
 @pytest.mark.parametrize("name", WHOLE)
 def test_text_size_is_limited(name: str, tmp_path: Path) -> None:
-    """A file of one byte more is refused with the limit, and how to go on."""
+    """A file one byte too large is refused with the limit and a remedy."""
     reader = TARGETS[name].open(tmp_path)
     with expect_refusal(DataError, "too-large", "64", "\ncut "):
         reader(b" " * untrusted.MOST_TEXT_BYTES + b"1")
@@ -44,14 +44,14 @@ def test_text_size_is_limited(name: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["spec", "candidates", "calibration", "learned-kernels"])
 def test_model_file_size_is_limited(name: str, tmp_path: Path) -> None:
-    """A lower one; nobody can cut such a file into several, and the hint says what to do instead."""
+    """The limit is lower; the hint does not suggest splitting the file."""
     with expect_refusal(ModelError, "too-large", "16", "train the model"):
         TARGETS[name].open(tmp_path)(b" " * untrusted.MOST_MODEL_BYTES + b"1")
 
 
 @pytest.mark.parametrize("text", ["[" + "[]," * (1 << 22) + "1]", b"[" + b"1.5," * (1 << 22) + b"1]"])
 def test_json_of_many_values_is_refused(text: str | bytes) -> None:
-    """Twelve megabytes of text would take a hundred times as much as Python's objects."""
+    """Twelve megabytes of text would take a hundred times as much as Python objects."""
     tracemalloc.start()
     with pytest.raises(JsonError, match=str(jsonfields.MOST_VALUES)):
         parse_json(text)
@@ -61,7 +61,7 @@ def test_json_of_many_values_is_refused(text: str | bytes) -> None:
 
 
 def test_find_database_size_is_limited(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As text too: of each solver a row is held."""
+    """As text too, since a row is kept for each solver."""
     monkeypatch.setattr("ckh.ops.miopen_conv.readers.fdb.MOST_DATABASE_BYTES", 2 << 20)
     path = tmp_path / "gfx90a68.fdb.txt"
     path.write_bytes(samples.fdb()[0] * 6000)
@@ -70,7 +70,7 @@ def test_find_database_size_is_limited(tmp_path: Path, monkeypatch: pytest.Monke
 
 
 def test_a_parquet_bomb_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Rows that take more memory than a table of measurements are read no further; a long text counts once."""
+    """Reading stops when rows take more memory than a table of measurements; a long text counts once."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -90,7 +90,7 @@ def test_a_parquet_bomb_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 
 def test_a_dataset_of_more_rows_than_bytes_is_refused(tmp_path: Path) -> None:
-    """No measured times are packed so well."""
+    """Measured times do not compress that well."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -114,7 +114,7 @@ def test_a_dataset_of_more_rows_than_bytes_is_refused(tmp_path: Path) -> None:
     ],
 )
 def test_columns_of_foreign_parquet_are_type_checked(change: dict[str, Any], message: str, tmp_path: Path) -> None:
-    """What is of another type, or missing in a row, is named with its column."""
+    """A wrong type, or a value missing in a row, is named with its column."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -125,7 +125,7 @@ def test_columns_of_foreign_parquet_are_type_checked(change: dict[str, Any], mes
 
 
 def test_bad_rows_are_counted_not_kept() -> None:
-    """A million bad rows take no memory but the first few."""
+    """Only the first few of a million bad rows take memory."""
     bad = BadRows()
     for line in range(1000):
         bad.add("odd" if line % 2 else "even", line, f"row {line}")

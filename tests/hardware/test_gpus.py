@@ -1,4 +1,4 @@
-"""AMD GPUs in the kernel driver's topology: which there are, and which of them a process may use."""
+"""AMD GPUs in the kernel driver's topology, and those visible to a process."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _CPU = "cpu_cores_count 64\nsimd_count 0\ngfx_target_version 0\nunique_id 0\n"
 
 
 def gpu_properties(version: int, unique_id: int, simds: int = 912, clock_mhz: int = 2100) -> str:
-    """What the driver writes of a GPU."""
+    """The driver's properties file of a GPU."""
     return (
         f"cpu_cores_count 0\nsimd_count {simds}\nsimd_per_cu 4\ngfx_target_version {version}\n"
         f"unique_id {unique_id}\nmax_engine_clk_fcompute {clock_mhz}\nmax_engine_clk_ccompute 3700\n"
@@ -42,12 +42,12 @@ def nodes(tmp_path: Path) -> Path:
 
 
 def seen(nodes: Path, **environ: str) -> list[tuple[int, str, int]]:
-    """Number, architecture and clock of the GPUs that may be used."""
+    """Number, architecture and clock of the visible GPUs."""
     return [(gpu.number, gpu.arch, gpu.max_clock_mhz) for gpu in visible_gpus(nodes, environ)]
 
 
 def test_all_gpus_in_the_order_of_their_nodes(nodes: Path) -> None:
-    """CPUs are left out, the rest is numbered from 0, and node 10 comes after node 5."""
+    """CPUs are skipped, GPUs are numbered from 0, and node 10 comes after node 5."""
     assert visible_gpus(nodes, {}) == (
         Gpu(0, "gfx942", 228, 2100),
         Gpu(1, "gfx90a", 104, 1700),
@@ -99,7 +99,7 @@ def test_the_environment_hides_gpus(nodes: Path, environ: Mapping[str, str], arc
 
 
 def test_gpus_without_a_unique_id_are_distinguished(tmp_path: Path) -> None:
-    """Radeons have the id 0, which names none of them; by number they are different GPUs."""
+    """Radeons have the id 0, which selects none of them; by number they are distinct."""
     for number in range(2):
         (tmp_path / str(number)).mkdir()
         (tmp_path / str(number) / "properties").write_text(gpu_properties(110000, 0), encoding="utf-8")
@@ -109,7 +109,7 @@ def test_gpus_without_a_unique_id_are_distinguished(tmp_path: Path) -> None:
 
 
 def test_no_gpu(tmp_path: Path) -> None:
-    """Without the driver, or with CPUs alone, there is none, and no architecture."""
+    """Without the driver, or with CPUs only, there is no GPU and no architecture."""
     assert visible_gpus(tmp_path / "missing", {}) == ()
     (tmp_path / "0").mkdir()
     (tmp_path / "0/properties").write_text(_CPU, encoding="utf-8")
@@ -119,7 +119,7 @@ def test_no_gpu(tmp_path: Path) -> None:
 
 
 def test_a_sparse_node_is_still_a_gpu(tmp_path: Path) -> None:
-    """Old drivers do not tell everything: what is missing is 0."""
+    """Properties missing in old drivers are 0."""
     (tmp_path / "7").mkdir()
     (tmp_path / "7/properties").write_text("gfx_target_version 90500\n", encoding="utf-8")
     assert visible_gpus(tmp_path, {}) == (Gpu(0, "gfx950", 0, 0),)
@@ -128,7 +128,7 @@ def test_a_sparse_node_is_still_a_gpu(tmp_path: Path) -> None:
 def test_the_detected_architecture_is_that_of_the_first_visible_gpu(
     nodes: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What the environment hides is not detected."""
+    """GPUs hidden by the environment are not detected."""
     for name in ("ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES"):
         monkeypatch.delenv(name, raising=False)
     assert detect_gpu_arch(nodes) == "gfx942"
@@ -137,7 +137,7 @@ def test_the_detected_architecture_is_that_of_the_first_visible_gpu(
 
 
 def test_each_reason_for_no_gpu_has_its_remedy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The first of: no driver, no permission, a variable that chooses GPUs, no render device, and none of these."""
+    """No driver, no permission, hidden by a variable, no render device, or none of these, in this order."""
     assert "modprobe amdgpu" in remedy(tmp_path, {})
     (tmp_path / "dev/dri").mkdir(parents=True)
     (tmp_path / "dev/kfd").touch()
@@ -153,7 +153,7 @@ def test_each_reason_for_no_gpu_has_its_remedy(tmp_path: Path, monkeypatch: pyte
 
 
 def test_product_and_partitions_of_a_card(tmp_path: Path) -> None:
-    """Product, address, dies and partition; the address is the card's, whatever partition of it a node is."""
+    """Product, address, dies and partition; all partitions have the card's address."""
     cards, nodes = tmp_path / "cards", tmp_path / "nodes"
     for number, (device_id, function) in enumerate(((0x74A1, 0), (0x74A5, 5), (0x7777, 0))):
         (nodes / str(number)).mkdir(parents=True)

@@ -1,4 +1,4 @@
-"""PyTorch Inductor's own instances of CK Tile in ckh's order; and CK's, of stand-ins with the fields that they have."""
+"""PyTorch Inductor's own CK Tile instances in ckh's order, and stand-ins for CK's instances."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ TILES = ((256, 256, 4, 4), (64, 64, 1, 1), (128, 128, 2, 2), (256, 128, 4, 2))  
 
 @dataclass
 class CkGemm:
-    """A GEMM instance of CK with the fields of `ck4inductor` that say what it is."""
+    """A stand-in for a CK GEMM instance, with the fields of `ck4inductor` that identify it."""
 
     a_layout: str = "Row"
     b_layout: str = "Col"
@@ -59,7 +59,7 @@ class CkGemm:
 
 
 class CkOp(NamedTuple):
-    """An instance and what K is split into, as Inductor has them."""
+    """An instance and its split of K, as in Inductor."""
 
     op: CkGemm
     kBatch: int  # noqa: N815 - Inductor's
@@ -141,7 +141,7 @@ def test_ck_convolutions_are_translated() -> None:
 
 
 def test_without_measurements_the_estimate_orders(capsys: pytest.CaptureFixture[str]) -> None:
-    """Of GEMMs of gfx90a no model is near: times are estimated, fastest first, and that is said."""
+    """No model covers GEMMs of gfx90a: times are estimated, fastest first, which is reported."""
     ops = [tiled(*one) for one in TILES]
     inductor._say.cache_clear()
     found = inductor.choose(GEMM, ops, arch="gfx90a")
@@ -156,7 +156,7 @@ def test_without_measurements_the_estimate_orders(capsys: pytest.CaptureFixture[
 
 
 def test_a_shipped_model_orders_convolutions() -> None:
-    """On gfx950 the model of CK Tile's forward convolutions in bf16 ranks them, whatever their order was."""
+    """On gfx950 the model of CK Tile's forward bf16 convolutions ranks them, in any input order."""
     template = Template([node(8, 64, 56, 56), node(128, 64, 3, 3)])
     ops = [
         CkConv(m_per_block=m, n_per_block=n, m_xdl_per_wave=m // 64, n_xdl_per_wave=n // 64)
@@ -184,7 +184,7 @@ def test_indistinguishable_kernels_share_a_rank(arch: str) -> None:
 
 
 def test_unknown_kernels_keep_their_order() -> None:
-    """Sizes that are not known yet, and instances with strange values, stay as they are, behind the others."""
+    """With unknown sizes, and for instances with unknown values, the order is kept, after the known ones."""
     strange, good = CkOp(CkGemm(block_gemm_pipeline_version="v9"), 1), CkOp(CkGemm(), 1)
     assert inductor.choose(GEMM, [strange, good, strange], arch="gfx942") == [good, strange, strange]
     dynamic = Template([node("s0", 4096), node(4096, 1024)])
@@ -221,7 +221,7 @@ STRANGE: tuple[Any, ...] = (
 
 
 class Raising:
-    """Whatever is done with it raises, its text too."""
+    """Every operation on it raises, including its text."""
 
     def __getattr__(self, name: str) -> Any:
         raise RuntimeError(Raising())
@@ -239,7 +239,7 @@ class Raising:
 
 
 def _strange_instance(draw: random.Random) -> Any:
-    """An instance with one to three fields of other types or values, without some, or no instance at all."""
+    """An instance with one to three fields wrong or missing, or no instance at all."""
     if draw.random() < 0.1:
         return draw.choice([*STRANGE, Raising()])
     one: Any = draw.choice([CkGemm, CkConv])()
@@ -266,7 +266,7 @@ def _strange_template(draw: random.Random) -> Template:
 
 @pytest.mark.slow
 def test_any_instance_gives_an_order(capsys: pytest.CaptureFixture[str]) -> None:
-    """Of 1,500 lists of strange instances each comes back whole, with one warning; what is known is ranked."""
+    """1,500 lists with malformed instances come back complete, each with one warning; known ones are ranked."""
     draw, good = random.Random(7), [tiled(*sizes) for sizes in TILES]
     inductor._PASSED_OVER.clear()
     with warnings.catch_warnings():
@@ -281,7 +281,7 @@ def test_any_instance_gives_an_order(capsys: pytest.CaptureFixture[str]) -> None
 
 
 def test_a_gpu_must_be_known() -> None:
-    """Without one in the machine its architecture is an argument."""
+    """Without a GPU in the machine the architecture must be given."""
     with expect_refusal(UsageError, "no-gpu"):
         inductor.choose(GEMM, [CkOp(CkGemm(), 1)], arch="host")
 
@@ -299,7 +299,7 @@ def test_a_gpu_must_be_known() -> None:
 def test_an_export_without_use_is_refused(
     words: list[str], why: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Inductor would never ask for the order of such kernels; nothing is written."""
+    """Inductor would never request the order of such kernels; nothing is written."""
     found = [str(ROOT / "models" / word) if (ROOT / "models" / word).is_dir() else word for word in words]
     assert run(["export", "--to", "inductor", *found, "--out", str(tmp_path / "out")]) == ExitCode.USAGE
     assert why in capsys.readouterr().err
@@ -307,7 +307,7 @@ def test_an_export_without_use_is_refused(
 
 
 def test_other_gpus_are_refused() -> None:
-    """The same is said where ckh is called from Python, before PyTorch is looked for."""
+    """Calls from Python are refused likewise, before PyTorch is imported."""
     with expect_refusal(UsageError, "unsupported", "gfx1100"):
         inductor.install(arch="gfx1100")
     with expect_refusal(UsageError, "model-mismatch", "host", "gfx942"):
@@ -316,14 +316,14 @@ def test_other_gpus_are_refused() -> None:
 
 @pytest.mark.skipif(HAS_TORCH, reason="PyTorch is here")
 def test_a_missing_pytorch_is_reported() -> None:
-    """One line says what is missing."""
+    """One line names it."""
     with expect_refusal(UsageError, "not-installed", "PyTorch", "CKTileGemmTemplate"):
         inductor.install(arch="gfx942")
 
 
 @pytest.fixture
 def torch() -> Iterator[Any]:
-    """PyTorch; its warnings are its own."""
+    """PyTorch, without its own warnings."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         yield pytest.importorskip("torch")
@@ -343,7 +343,7 @@ def gemm_template(torch: Any, m: int, n: int, k: int, dtype: str = "bfloat16") -
 
 @needs_torch
 def test_every_instance_of_ck_tile_is_a_kernel(torch: Any) -> None:
-    """All of PyTorch's instances are complete kernels, each another one, with the numbers that they state."""
+    """All of PyTorch's instances are distinct complete kernels with the parameters that they state."""
     from torch._inductor.codegen.rocm.ck_tile_universal_gemm_template import ops
 
     template = gemm_template(torch, 512, 1024, 4096)
@@ -359,7 +359,7 @@ def test_every_instance_of_ck_tile_is_a_kernel(torch: Any) -> None:
 
 @needs_torch
 def test_architectures_are_those_of_inductor(torch: Any) -> None:
-    """The list of ckh is the one that Inductor goes by."""
+    """The list of architectures equals Inductor's."""
     from torch._inductor import config
 
     assert list(BUILT_FOR["inductor"]) == config.rocm.ck_supported_arch
@@ -367,7 +367,7 @@ def test_architectures_are_those_of_inductor(torch: Any) -> None:
 
 @needs_torch
 def test_inductor_uses_the_first_instance(torch: Any) -> None:
-    """Installed, the template gives as many as it would draw, the best first; afterwards it draws again."""
+    """Installed, the template gives as many as it would sample, best first; uninstalled, it samples again."""
     from torch._inductor import config
 
     template = gemm_template(torch, 512, 1024, 4096, "bfloat16")
@@ -394,7 +394,7 @@ def test_inductor_uses_the_first_instance(torch: Any) -> None:
 
 @needs_torch
 def test_no_instances_are_no_error(torch: Any) -> None:
-    """PyTorch 2.13 finds no instance of float16, and its draw divides by zero; with ckh's order it goes on without."""
+    """PyTorch 2.13 has no float16 instance, and its sampling divides by zero; ckh's order avoids that."""
     from torch._inductor import config
 
     template = gemm_template(torch, 512, 1024, 4096, "float16")
@@ -407,7 +407,7 @@ def test_no_instances_are_no_error(torch: Any) -> None:
 
 
 def test_an_export_pins_the_model(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The module of an export installs ckh's order with the model beside it; options that are strange are refused."""
+    """The exported module installs ckh's order with its own model; unknown options are refused."""
     out = tmp_path / "choices"
     model = ROOT / "models" / "grouped_conv_forward_bf16_gfx950"
     args = ["export", "--to", "inductor", "--arch", "gfx950", "--top", "4", "--out", str(out)]

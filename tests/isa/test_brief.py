@@ -1,4 +1,4 @@
-"""A kernel's registers in short, and the table of them that a report has."""
+"""A kernel's registers in short form, and the table of them in a report."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SHORT = "grouped_conv_forward_bf16_2d_16x64x64_compv3_intrawave"
 
 
 def shipped_line(name: str) -> list[object]:
-    """What archspecs/compiled says of a kernel: its name and eight counts of resources first."""
+    """A kernel's line in archspecs/compiled: its name, then eight counts of resources."""
     lines = (ROOT / "archspecs" / "compiled" / "gfx950-grouped_conv.jsonl").read_text(encoding="utf-8").splitlines()
     return next(row for row in map(json.loads, lines[1:]) if row[0] == name)
 
@@ -39,7 +39,7 @@ def not_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("not_compiled")
 def test_shipped_registers_are_known_by_complete_and_by_short_names() -> None:
-    """Registers are those of the file; blocks of four waves on four SIMDs are as many as waves on a SIMD."""
+    """Registers equal the file's; blocks of four waves on four SIMDs equal the waves per SIMD."""
     found = brief(CONV, LEAST, PROBLEM, "gfx950")
     assert found is not None
     _, vgprs, agprs, sgprs, lds, *_, occupancy = shipped_line(LEAST)[:9]
@@ -53,7 +53,7 @@ def test_shipped_registers_are_known_by_complete_and_by_short_names() -> None:
 
 @pytest.mark.usefixtures("not_compiled")
 def test_unknown_kernels_have_no_registers() -> None:
-    """Of a kernel that does not ship, and of an architecture without a file."""
+    """A kernel that does not ship, and an architecture without a file."""
     assert brief(CONV, LEAST.replace("16x64x64", "256x256x64"), PROBLEM, "gfx950") is None
     assert brief(CONV, LEAST, PROBLEM, "gfx1200") is None
     assert load_arch("gfx1200").is_gpu
@@ -61,7 +61,7 @@ def test_unknown_kernels_have_no_registers() -> None:
 
 @pytest.mark.usefixtures("decoder")
 def test_clocks_of_a_kernel_that_was_compiled(least: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """They are those of `ckh explain`, counted by hand in its test; the table has a column for each pipe."""
+    """They equal those of `ckh explain`, counted by hand in its test; the table has a column per pipe."""
     anatomy = ckh.explain(LEAST, code_object=least)
     monkeypatch.setattr(briefs, "of_compiled", lambda name, *_: anatomy if name == LEAST else None)
     found = brief(CONV, SHORT, PROBLEM, "gfx950")

@@ -1,4 +1,4 @@
-"""`ckh explain`: functions, one trip, what waits, the timeline, and what bad files come to."""
+"""`ckh explain`: functions, one iteration, stalls, the timeline, and invalid files."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ def _explained(capsys: pytest.CaptureFixture[str], *args: str | Path) -> dict[st
 
 
 def _refused(capsys: pytest.CaptureFixture[str], *args: str | Path) -> tuple[int, str]:
-    """Exit code and code of the error, which is one line."""
+    """The exit code and error code of a one-line error."""
     code = run(["explain", *map(str, args), "--json"])
     return code, str(json.loads(capsys.readouterr().out)["code"])
 
 
 def test_a_kernel_with_little_address_arithmetic(least: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A trip of 16x64x64 has 464 clocks of vector ALU and 64 of matrix work, as counted by hand, and vmcnt(0) in it."""
+    """An iteration of 16x64x64 has 464 clocks of vector ALU and 64 of matrix work, counted by hand, and vmcnt(0)."""
     found = _explained(capsys, LEAST, "--code-object", least)
     trip, (main,) = found["trip"], [one for one in found["functions"] if one["runs"]]
     assert (trip["clocks"]["vector ALU"], trip["clocks"]["matrix"]) == (464, 64)
@@ -57,7 +57,7 @@ def test_a_kernel_with_little_address_arithmetic(least: Path, capsys: pytest.Cap
 
 
 def test_a_kernel_with_much_address_arithmetic(most: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A trip of 128x64x128 with sixteen waves has 2,432 clocks of vector ALU a SIMD against 512 of matrix work."""
+    """An iteration of 128x64x128 with sixteen waves has 2,432 clocks of vector ALU per SIMD and 512 of matrix work."""
     clocks = _explained(capsys, MOST, "--code-object", most)["trip"]["clocks"]
     assert (clocks["vector ALU"], clocks["matrix"]) == (2432, 512)
 
@@ -66,7 +66,7 @@ def test_a_kernel_with_much_address_arithmetic(most: Path, capsys: pytest.Captur
 def test_iterations_decide_which_function_runs(
     c: int, trips: int, loops: bool, least: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """compv3 has a function for one trip, for two, and for more."""
+    """compv3 has a function for one iteration, for two, and for more."""
     found = _explained(capsys, LEAST, "--code-object", least, "--c", str(c), "--k", "64", "--y", "1", "--x", "1")
     (main,) = [one for one in found["functions"] if one["runs"]]
     assert (found["trips"], main["loop_instructions"] > 0) == (trips, loops)
@@ -91,7 +91,7 @@ def test_python_returns_the_same_document(least: Path, capsys: pytest.CaptureFix
 
 
 def test_the_simulation_is_no_faster_than_any_pipe(most: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A trip takes as long as its busiest pipe at least, and waits and pipes fit into it."""
+    """An iteration takes at least as long as its busiest pipe, and at least its stalls."""
     found = _explained(capsys, MOST, "--code-object", most)
     simulated = found["simulated"]
     assert simulated["trip_clocks"] >= simulated["blocks"] * max(found["trip"]["clocks"].values())
@@ -121,7 +121,7 @@ def test_the_picture_has_each_wave(least: Path, tmp_path: Path, capsys: pytest.C
 
 @pytest.mark.parametrize("kept", KEPT, ids=lambda kept: kept.file)
 def test_kept_libraries(kept: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Libraries of all operations, pipelines and GPUs are explained: trips of loops add up to the tiles' products."""
+    """Libraries of all operations, pipelines and GPUs are explained: iterations add up to the tiles' products."""
     library = tmp_path / "kernel.so"
     library.write_bytes(kept.library())
     found, kernel = _explained(capsys, kept.name, "--code-object", library), kept.kernel
@@ -136,21 +136,21 @@ def test_kept_libraries(kept: Any, tmp_path: Path, capsys: pytest.CaptureFixture
 
 
 def test_foreign_machine_code(least: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Without a kernel's name, functions are described by parts of their names; a pass of the loop is a trip."""
+    """Without a kernel's name functions are described by parts of their names, and the loop body is an iteration."""
     found = _explained(capsys, "GroupedConvolutionForwardKernel", "--code-object", least)
     assert found["trip"]["instructions"]["matrix"] == 4
     assert found["trips"] is None
 
 
 def test_a_function_without_a_loop(least: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Functions with neither loop nor matrix instructions have their resources, and no trip."""
+    """Functions with neither loop nor matrix instructions have resources and no iteration."""
     found = _explained(capsys, "empty_kernel", "--code-object", least)
     assert found["trip"] is None
     assert [one["instructions"] for one in found["functions"]] == [1]
 
 
 def _predicted_code(capsys: pytest.CaptureFixture[str]) -> tuple[str, list[str]]:
-    """The first kernel of an answer that is explained, and the lines on its machine code."""
+    """The first kernel of an explained answer, and the lines about its machine code."""
     args = ["--n", "16", "--c", "256", "--arch", "gfx950", "--explain", "--json"]
     assert run(["predict", *args]) == ExitCode.OK
     found = json.loads(capsys.readouterr().out)["explanation"]
@@ -158,7 +158,7 @@ def _predicted_code(capsys: pytest.CaptureFixture[str]) -> tuple[str, list[str]]
 
 
 def test_predict_explains_shipped_registers(capsys: pytest.CaptureFixture[str]) -> None:
-    """Without code of this machine `predict --explain` has what ships, the occupancy it allows, and its compiler."""
+    """Without local code `predict --explain` shows the shipped registers, their occupancy and compiler."""
     first, (resources, compiler) = _predicted_code(capsys)
     ships = shipped("gfx950", "grouped_conv")[first]
     kernel: Any = operation("grouped_conv").kernels.parse(first)
@@ -177,7 +177,7 @@ def test_predict_explains_shipped_registers(capsys: pytest.CaptureFixture[str]) 
 def test_predict_explains_what_was_compiled_here(
     least: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A kernel that was compiled on this machine is explained by its own code, not by what ships."""
+    """A kernel compiled on this machine is explained by its own code, not by shipped registers."""
     monkeypatch.setattr("ckh.isa.source.of_compiled", lambda *_: ckh.explain(LEAST, code_object=least))
     _, lines = _predicted_code(capsys)
     (clocks,) = (one for one in lines if one.startswith("one trip"))
@@ -186,7 +186,7 @@ def test_predict_explains_what_was_compiled_here(
 
 
 def test_code_of_another_target(least: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Code for another GPU than the one that is named, or for one that is not decoded, is refused."""
+    """Code for another GPU than the given one, or for an unsupported GPU, is refused."""
     assert _refused(capsys, LEAST, "--code-object", least, "--arch", "gfx942") == (ExitCode.BAD_DATA, "damaged")
     other, data = tmp_path / "other.co", bytearray(least.read_bytes())
     for machine, expected in (
@@ -200,7 +200,7 @@ def test_code_of_another_target(least: Path, tmp_path: Path, capsys: pytest.Capt
 
 @pytest.mark.parametrize("kind", ["empty", "text", "cut", "zeros", "no file"])
 def test_damaged_files(kind: str, least: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """What is no code object, or only part of one, is refused in one line."""
+    """Files that are not complete code objects are refused in one line."""
     file, data = tmp_path / "code.co", least.read_bytes()
     if kind != "no file":
         file.write_bytes({"empty": b"", "text": b"kernel", "cut": data[:5000], "zeros": data[:64] + bytes(8000)}[kind])
@@ -213,7 +213,7 @@ def _vgprs(capsys: pytest.CaptureFixture[str], file: Path) -> list[int]:
 
 
 def test_damaged_instructions(least: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Instructions that are none leave what else is known."""
+    """Invalid instructions leave the other information intact."""
     data = bytearray(least.read_bytes())
     start = len(data) // 2
     data[start : start + 64] = b"\xff" * 64
@@ -224,7 +224,7 @@ def test_damaged_instructions(least: Path, tmp_path: Path, capsys: pytest.Captur
 
 
 def test_wrong_names_and_problems(least: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A name that is none needs a code object and takes no problem; a problem must suit the kernel."""
+    """An unknown name needs a code object and takes no problem; a problem must match the kernel."""
     usage = ExitCode.USAGE
     assert _refused(capsys, "kernel", "--arch", "gfx950") == (usage, "incomplete-kernel")
     assert _refused(capsys, "kernel", "--code-object", least, "--c", "64") == (usage, "incomplete-kernel")
@@ -235,7 +235,7 @@ def test_wrong_names_and_problems(least: Path, capsys: pytest.CaptureFixture[str
 def test_the_page_shows_what_the_command_prints(
     least: Path, tmp_path: Path, narrow: None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The output in docs/explain.md is that of its command; CKH_UPDATE_GOLDEN=1 writes it."""
+    """The output in docs/explain.md is the command's; CKH_UPDATE_GOLDEN=1 writes it."""
     page = Path(__file__).parents[2] / "docs" / "explain.md"
     text = page.read_text(encoding="utf-8")
     _, command, shown = re.split(r"```console\n\$ ckh (.*)\n", text, maxsplit=1)

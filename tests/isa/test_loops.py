@@ -1,4 +1,4 @@
-"""Main loops of functions, against the instructions that waves take on the emulated GPU."""
+"""Main loops of functions compared with the instructions executed on the emulated GPU."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ _TOLERANCE = {"bwd_data_basic_v1": 4}
 def _taken(
     kept: Kept, problem: str, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> tuple[CodeFile, str, dict[Instruction, int]]:
-    """The code, the matrix function that a problem runs, and how many times its instructions are taken."""
+    """The code, the matrix function that a problem runs, and the execution count of each instruction."""
     note = folder / "reached"
     monkeypatch.setenv(REACHED_VARIABLE, str(note))
     (reply,) = executed(kept.library(), kept, folder, [problem])
@@ -65,7 +65,7 @@ def _taken(
 def test_an_iteration_executes_the_instructions_of_the_loop(
     kept: Kept, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With more trips over K, waves take the loop's instructions once more for each pass, and no others."""
+    """With more iterations over K, waves execute exactly the loop's instructions once more per iteration."""
     form, *sizes = PAIRS[kept.file]
     (_, name, few), (_, other, many) = (_taken(kept, form.format(size), tmp_path, monkeypatch) for size in sizes)
     assert name == other
@@ -90,7 +90,7 @@ def test_an_iteration_executes_the_instructions_of_the_loop(
 def test_the_function_that_runs(
     file: str, form: str, sizes: tuple[int, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The function that is described is the one that is executed; compv4 makes five trips where three are needed."""
+    """The described function is the executed one; compv4 makes five iterations where three are needed."""
     (kept,) = (one for one in KEPT if one.file == file)
     of_problems = operation(kept.op).problems
     assert of_problems.tiled is not None

@@ -1,4 +1,4 @@
-"""Counts by kind and clocks of straight code are those of LLVM's machine code analyser (llvm-mca)."""
+"""Counts by kind and clocks of straight-line code equal those of LLVM's machine code analyser (llvm-mca)."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def _program(name: str) -> list[str]:
 
 
 def _straight(file: Path) -> tuple[list[Instruction], list[str]]:
-    """A loop's instructions and their text, but branches, and accesses to memory, which the analyser cannot take."""
+    """A loop's instructions and their text, without branches and memory accesses, which the analyser lacks."""
     code = read_code(file, ARCH)
     functions = zip(code.functions, decoded(ARCH, [one.code for one in code.functions]), strict=True)
     found = max((parts_of(instructions).loop for _, instructions in functions), key=len)
@@ -54,7 +54,7 @@ def _straight(file: Path) -> tuple[list[Instruction], list[str]]:
 
 
 def _pressure(lines: list[str], folder: Path) -> dict[str, float]:
-    """The analyser's clocks of each resource for one pass."""
+    """The analyser's clocks of each resource per iteration."""
     source = folder / "loop.s"
     source.write_text("\n".join(lines) + "\n", encoding="utf-8")
     command = [*_program("llvm-mca"), "-mtriple=amdgcn", f"-mcpu={ARCH}", "-iterations=1", str(source)]
@@ -67,7 +67,7 @@ def _pressure(lines: list[str], folder: Path) -> dict[str, float]:
 
 @pytest.mark.parametrize("which", ["least", "most"])
 def test_straight_code(which: str, decoder: None, request: pytest.FixtureRequest, tmp_path: Path) -> None:
-    """Of each resource as many instructions; matrix instructions take as long; vector ones as long, products longer."""
+    """Counts per resource are equal; clocks of matrix and vector instructions too, except for longer products."""
     code, lines = _straight(request.getfixturevalue(which))
     found = _pressure(lines, tmp_path)
     costs = Costs(load_arch(ARCH))

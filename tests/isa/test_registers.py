@@ -1,4 +1,4 @@
-"""Registers, bytes and waits of instructions are those that LLVM's assembler wrote."""
+"""Registers, bytes and waits of instructions equal those of LLVM's assembler."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def _used(one: Instruction) -> set[int]:
 
 @pytest.mark.parametrize("arch", ["gfx90a", "gfx942", "gfx950"])
 def test_registers_are_the_assemblers(arch: str) -> None:
-    """What an instruction reads and writes is each register of its text; in products of two widths, also neighbours."""
+    """Registers read and written are those of the text; products of two widths may add neighbours."""
     checked = exact = 0
     for text, words in assembled(arch).items():
         name = re.sub(r"_(e32|e64|sdwa|dpp)$", "", text.split()[0])
@@ -72,13 +72,13 @@ def test_waits(name: str, words: tuple[int, ...], vm: int | None, lgkm: int | No
     ],
 )
 def test_kinds_and_bytes(name: str, words: tuple[int, ...], kind: InstructionKind, size: int) -> None:
-    """A wave moves 64 lanes' bytes."""
+    """A wave moves the bytes of 64 lanes."""
     one = instruction(0, name, words)
     assert (one.kind, one.bytes) == (kind, size)
 
 
 def test_branches_back() -> None:
-    """A branch's target is counted from the next instruction, in words with a sign."""
+    """A branch's target is a signed number of words from the next instruction."""
     one = instruction(100, "s_cbranch_scc1", (0xBF85FFF0,))
     assert one.target == 104 - 16 * 4
     assert not one.is_forward_branch

@@ -1,4 +1,4 @@
-"""Resources of compiled kernels by name: kept when they are compiled, read again, and no damage matters."""
+"""Resources of compiled kernels by name: stored at compilation, read back, and robust against damage."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_the_last_entry_of_a_name_wins_per_architecture() -> None:
-    """Compiled again, by another compiler, a kernel is what it is now; of another GPU or operation nothing is known."""
+    """The last compilation of a kernel counts; other GPUs and operations are independent."""
     newer = replace(TAKES, vgprs=64, occupancy=5)
     add_compiled("gfx942", "op", "one", TAKES)
     add_compiled("gfx942", "op", "two", TAKES)
@@ -39,7 +39,7 @@ def test_the_last_entry_of_a_name_wins_per_architecture() -> None:
 
 
 def test_damage_costs_only_its_line(cache: Path) -> None:
-    """Lines that are cut off, of other fields, negative, or no JSON are none; what is added after them is read."""
+    """Truncated lines, wrong fields, negative numbers and invalid JSON are skipped; later lines are read."""
     add_compiled("gfx942", "op", "one", TAKES)
     (file,) = (cache / "resources").iterdir()
     others = ['["a", 1, 2]', '["b", 1, 1, 1, 1, 1, 1, 1, -1]', '["c", 1, 1, 1, 1, 1, 1, 1, 1e9]', "[3]", "{}", "7"]
@@ -50,14 +50,14 @@ def test_damage_costs_only_its_line(cache: Path) -> None:
 
 
 def test_a_cache_writable_by_others_is_ignored(cache: Path) -> None:
-    """An answer without it is still one."""
+    """There is an answer without it."""
     add_compiled("gfx942", "op", "one", TAKES)
     cache.chmod(0o777)
     assert compiled("gfx942", "op") == {}
 
 
 def test_every_amd_convolution_ships() -> None:
-    """AMD's tiles on gfx950 have registers, code size, and a function for each way that a loop ends."""
+    """AMD's tiles on gfx950 have registers, code size, and a function for each loop tail."""
     by_pipeline = {
         "compv3": ("1", "2", "2 and more"),
         "compv4": ("1", "2", "3", "4 and more, in steps of 2", "5 and more, in steps of 2"),
@@ -79,7 +79,7 @@ def test_every_amd_convolution_ships() -> None:
 
 
 def test_local_registers_take_precedence_over_shipped_ones() -> None:
-    """By name; others stay as they ship."""
+    """Kernel by kernel; other kernels keep their shipped registers."""
     first, second = sorted(shipped("gfx950", "grouped_conv"))[:2]
     add_compiled("gfx950", "grouped_conv", first, TAKES)
     found = compiled("gfx950", "grouped_conv")
@@ -92,7 +92,7 @@ def test_local_registers_take_precedence_over_shipped_ones() -> None:
     "path", sorted(shipped_path("gfx950", "grouped_conv").parent.iterdir()), ids=lambda one: one.stem
 )
 def test_shipped_files_are_whole(path: Path) -> None:
-    """Each says compiler and headers; its lines are the kernels of its groups, each once, all of the operation."""
+    """Each has compiler and headers; its lines are the kernels of its groups, each once, all of the operation."""
     arch, _, name = path.stem.partition("-")
     head, *lines = map(json.loads, path.read_text(encoding="utf-8").splitlines())
     assert (head["arch"], head["op"]) == (arch, name)

@@ -1,4 +1,4 @@
-"""Filters: what they mean, compared with Python's own conditions, and what they refuse."""
+"""Filters compared with Python's own conditions, and refused filters."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ MEANINGS: tuple[tuple[str, Callable[[ConvKernel], bool]], ...] = (
 
 @pytest.mark.parametrize(("text", "condition"), MEANINGS, ids=[text for text, _ in MEANINGS])
 def test_a_filter_selects_matching_kernels(text: str, condition: Callable[[ConvKernel], bool]) -> None:
-    """A filter is true of exactly the kernels for which the same words are true in Python."""
+    """A filter selects exactly the kernels for which the same condition is true in Python."""
     is_chosen = parse_filter(text, ConvKernel)
     assert [is_chosen(kernel) for kernel in KERNELS] == [bool(condition(kernel)) for kernel in KERNELS]
 
@@ -112,7 +112,7 @@ def test_nested_conditions_follow_python(text: str) -> None:
 
 
 def test_an_unknown_field_compares_as_false() -> None:
-    """A kernel of a short name has no vectors, so no filter on their width chooses it, and None does."""
+    """A kernel parsed from a short name has no vector widths: no filter on them selects it, except None."""
     kernel = parse_kernel_name("grouped_conv_forward_bf16_2d_64x64x64_compv3_intrawave")
     for text in ("vector_a < 9", "vector_a <= 9", "vector_a > 0", "vector_a >= 0", "vector_a == 4", "explicit_gemm"):
         assert parse_filter(text, ConvKernel)(kernel) is False
@@ -163,7 +163,7 @@ def test_an_unknown_field_compares_as_false() -> None:
     ],
 )
 def test_refused(text: str, words: str) -> None:
-    """What is no filter on the type is refused in one line that says why, before any kernel is looked at."""
+    """An invalid filter is refused in one line with the reason, before any kernel is checked."""
     with pytest.raises(UsageError) as error:
         parse_filter(text, Thing)
     assert words in error.value.message
@@ -174,14 +174,14 @@ def test_refused(text: str, words: str) -> None:
     ("text", "closest"), [("tile_mm > 3", "tile_m"), ("pipelin == 'mem'", "pipeline"), ("twostage", "two_stage")]
 )
 def test_an_unknown_field_suggests_the_closest(text: str, closest: str) -> None:
-    """A misspelt field is refused with the one that was probably meant."""
+    """A misspelt field is refused with the most similar one."""
     with expect_refusal(UsageError, "unknown-field") as error:
         parse_filter(text, ConvKernel)
     assert error.value.hint == f"did you mean {closest}?"
 
 
 def test_fields_of_different_types_are_not_compared() -> None:
-    """That two fields may both be left out does not make a number a text."""
+    """A number is not compared with a text, although both may be None."""
     with expect_refusal(UsageError, "filter-type", "vector_a", "streamk"):
         parse_filter("vector_a == streamk", ConvKernel)
     assert not parse_filter("vector_a == vector_c", ConvKernel)(replace(KERNELS[0], vector_a=8, vector_c=4))
@@ -214,7 +214,7 @@ def test_deep_or_long_filters_are_refused(text: str) -> None:
 
 
 def test_long_flat_filters_are_accepted() -> None:
-    """Length alone is no depth: many alternatives side by side are read."""
+    """Length is not depth: many alternatives side by side are accepted."""
     is_chosen = parse_filter(" or ".join(f"size == {number}" for number in range(250)), Thing)
     assert is_chosen(Thing(249, "a", flag=False))
     assert not is_chosen(Thing(250, "a", flag=False))

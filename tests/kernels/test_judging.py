@@ -1,4 +1,4 @@
-"""Rules over columns, against the rules as they were written for one kernel at a time (`by_kernel`)."""
+"""Rules over columns compared with the rules for one kernel at a time (`by_kernel`)."""
 
 from __future__ import annotations
 
@@ -60,20 +60,20 @@ WRONG: dict[str, tuple[Any, ...]] = {
 
 
 def by_arch(kernel: ConvKernel | GemmKernel, arch: ArchSpec) -> tuple[str, ...]:
-    """Every rule of an architecture that a kernel breaks, asked as they were."""
+    """Every violated rule of an architecture, by the reference."""
     old: Any = conv_arch if isinstance(kernel, ConvKernel) else gemm_arch
     rules = old.NAME_RULES + old.COMPLETE_RULES if kernel.is_complete else old.NAME_RULES
     return tuple(reason for rule in rules for reason in rule(kernel, arch))
 
 
 def by_problem(kernel: Any, arch: ArchSpec, problem: Any) -> list[str]:
-    """The same of a problem."""
+    """Every violated rule of a problem, by the reference."""
     old: Any = conv_problem if isinstance(kernel, ConvKernel) else gemm_problem
     return [reason for rule in old.PROBLEM_RULES for reason in rule(kernel, arch, problem)]
 
 
 def outcome(ask: Any, *args: Any) -> Any:
-    """What a function gives; None of a kernel that cannot be judged, as its waves or warp tile have a size of 0."""
+    """The result of a function; None for a kernel that cannot be checked because its waves or warp tile are 0."""
     try:
         return ask(*args)
     except (ZeroDivisionError, ValueError, TypeError):
@@ -81,7 +81,7 @@ def outcome(ask: Any, *args: Any) -> Any:
 
 
 def convolution(draw: random.Random, arch: ArchSpec) -> ConvProblem:
-    """Any direction, with and without groups, of channels that fit all vectors or few; 1x1, 3x3 and others."""
+    """Any direction, with and without groups, with aligned or odd channels; 1x1, 3x3 and other filters."""
     groups, taps, ndim = draw.choice((1, 1, 2, 8, 16)), draw.choice((1, 3, 5)), draw.choice((2, 3))
     channels = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 64, 100)
     depth: dict[str, Any] = {"di": 4, "z": taps, "pad_d": taps // 2} if ndim == 3 else {}
@@ -101,7 +101,7 @@ def convolution(draw: random.Random, arch: ArchSpec) -> ConvProblem:
 
 
 def product(draw: random.Random, arch: ArchSpec) -> GemmProblem:
-    """Sizes of many and of few divisors, every layout, with and without parts of K."""
+    """Sizes with many and with few divisors, every layout, with and without split-K."""
     size = (4, 6, 8, 16, 64, 96, 100, 192, 384, 500, 768, 1000, 1536, 4096)
     sizes = (draw.choice(size), draw.choice(size), draw.choice(size))
     return GemmProblem(*sizes, draw.choice(arch.dtypes[:3]), draw.choice(GEMM_LAYOUTS), draw.choice((1, 1, 2, 4)))
@@ -121,7 +121,7 @@ def conv_kernels(variant: Direction, ndim: int, dtype: str) -> KernelTable[ConvK
 
 @pytest.mark.parametrize("name", arch_names())
 def test_convolution_pools_are_checked_like_single_kernels(name: str) -> None:
-    """Of all 300 kernels of every direction, dimension and dtype: who is refused, with which words, and the counts."""
+    """All 300 kernels of every direction, dimension and dtype: refused kernels, reasons and counts agree."""
     arch = load_arch(name)
     for variant in Direction:
         for ndim, dtype in ((2, "fp16"), (3, "bf16"), (2, "fp32")):
@@ -137,7 +137,7 @@ def test_convolution_pools_are_checked_like_single_kernels(name: str) -> None:
 
 @pytest.mark.parametrize("name", arch_names())
 def test_gemm_spaces_are_checked_like_single_kernels(name: str) -> None:
-    """Of a few thousand random kernels of the architecture's space and of AMD's: who is refused, with which words."""
+    """A few thousand random kernels of the architecture's space and AMD's: refused kernels and reasons agree."""
     arch, draw = load_arch(name), random.Random(5)
     for space, dtype, layout in ((space_of(arch), arch.dtypes[0], "rcr"), (AMD_SEARCH, arch.dtypes[-1], "crr")):
         whole = space.narrowed(arch, dtype).table(dtype, layout)
@@ -150,7 +150,7 @@ def test_gemm_spaces_are_checked_like_single_kernels(name: str) -> None:
 
 
 def test_the_host_gemm_pool_is_checked_like_single_kernels() -> None:
-    """All 1,584 combinations in every layout, and in a dtype that the host does not run."""
+    """All 1,584 combinations in every layout, and in a dtype that the host does not support."""
     host = load_arch("host")
     for layout, dtype in ((GEMM_LAYOUTS[0], "fp32"), (GEMM_LAYOUTS[3], "fp32"), ("rcr", "bf16")):
         table = space_of(host).table(dtype, layout)
@@ -165,7 +165,7 @@ def test_the_host_gemm_pool_is_checked_like_single_kernels() -> None:
 @pytest.mark.parametrize("name", ["host", "gfx908", "gfx942", "gfx950", "gfx1201"])
 @pytest.mark.parametrize("op", ["conv", "gemm"])
 def test_damaged_kernels_break_the_same_rules_with_the_same_reasons(op: str, name: str) -> None:
-    """Kernels with wrong fields, complete and not, on an architecture and for a problem: every sentence, in order."""
+    """Kernels with wrong or missing fields, on an architecture and for a problem: every reason in order."""
     arch, draw = load_arch(name), random.Random(7)
     rules: Any = CONV_RULES if op == "conv" else GEMM_RULES
     pool: tuple[Any, ...] = conv_pool(Direction.FORWARD, load_arch("gfx942"))
@@ -189,7 +189,7 @@ def test_damaged_kernels_break_the_same_rules_with_the_same_reasons(op: str, nam
 @pytest.mark.parametrize("name", ["host", "gfx90a", "gfx942", "gfx950"])
 @pytest.mark.parametrize("op", ["grouped_conv", "gemm_universal"])
 def test_candidates_of_random_problems_equal_single_checks(op: str, name: str) -> None:
-    """Pool, chosen kernels and refusals with texts, counts and order, of 40 problems."""
+    """Pool, selected kernels and refusals with texts, counts and order, for 40 problems."""
     arch, draw = load_arch(name), random.Random(11)
     for _ in range(40 if op == "grouped_conv" or name == "host" else 4):
         problem: Any = convolution(draw, arch) if op == "grouped_conv" else product(draw, arch)
@@ -208,7 +208,7 @@ def test_candidates_of_random_problems_equal_single_checks(op: str, name: str) -
 
 
 def rules_of_parity() -> tuple[list[tuple[Any, ...]], tuple[Any, ...]]:
-    """Two rules on tiles, one of them by a quantity; each notes what it was called with."""
+    """Two rules on tiles, one with a derived quantity; each records its arguments."""
     book = RuleBook()
     calls: list[tuple[Any, ...]] = []
 
@@ -234,7 +234,7 @@ def rules_of_parity() -> tuple[list[tuple[Any, ...]], tuple[Any, ...]]:
 
 
 def test_a_rule_is_called_once_per_distinct_input() -> None:
-    """Of a product of axes each distinct combination is looked at once, and only of kernels that are left."""
+    """Each distinct combination of axes is checked once, and only for remaining kernels."""
     calls, rules = rules_of_parity()
     axes = [(("tile_m",), [(2,), (4,), (3,), (2,)]), (("tile_n",), [(1,), (9,)]), (("tile_k",), [(5,), (5,)])]
     table = KernelTable.product(GemmKernel, axes, dtype="fp32", layout="rcr", pipeline="mem", scheduler="x")
@@ -249,7 +249,7 @@ def test_a_rule_is_called_once_per_distinct_input() -> None:
 
 
 def test_a_table_is_the_product_of_its_axes() -> None:
-    """In the order of nested loops; kernels, columns and parts of it are those of the objects."""
+    """Kernels are in the order of nested loops; kernels, columns and slices equal those of the objects."""
     table = conv_kernels(Direction.FORWARD, 2, "fp16")
     objects = list(table)
     assert objects[31] == table[31] == table[-269]
@@ -266,7 +266,7 @@ def test_a_table_is_the_product_of_its_axes() -> None:
 
 
 def test_an_empty_table_has_no_kernels_and_no_verdicts() -> None:
-    """An axis without values leaves nothing to judge."""
+    """An axis without values leaves nothing to check."""
     table = table_of(Direction.FORWARD, 2, "fp16", tile_axis(()), variant_axis())
     assert len(table) == 0
     assert list(islice(table, 1)) == []

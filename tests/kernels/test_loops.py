@@ -1,4 +1,4 @@
-"""How many tiles along K reach every end of a main loop."""
+"""Numbers of tiles along K that reach every tail of a main loop."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from ckh.kernels.main_loops import most_steps
     ],
 )
 def test_mem_is_executed_for_every_loop_tail(tile: tuple[int, int, int], waves: int, dtype: str, stages: int) -> None:
-    """With each remainder by its stages without the loop and with it, and no fewer tiles than the other pipelines."""
+    """Every remainder of its stages with and without the loop, and at least the tiles of the other pipelines."""
     assert most_steps("mem", tile, waves, dtype) == max(6, 2 * stages)
 
 
 @pytest.mark.parametrize("pipeline", ["basic_v1", "compv3", "compv4", "compv5", "compv6", "comp_async"])
 def test_other_pipelines_have_few_stages(pipeline: str) -> None:
-    """Whatever their tile: no more than three."""
+    """They have at most three, for any tile."""
     assert most_steps(pipeline, (32, 32, 32), 4, "fp16") == 6

@@ -1,4 +1,4 @@
-"""The table of pipelines, against AMD's figures and against what our C++ templates have."""
+"""The table of pipelines compared with AMD's numbers and with ckh's C++ templates."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ FOLDERS = (SHARED, *OPERATIONS.values())
 
 
 def header(name: str) -> Path:
-    """One of our headers for CK Tile."""
+    """One of ckh's headers for CK Tile."""
     (path,) = (folder / name for folder in FOLDERS if (folder / name).exists())
     return path
 
 
 def words(text: str, pattern: str) -> list[str]:
-    """What the groups of a pattern are in a text."""
+    """The groups matched by a pattern in a text."""
     return re.findall(pattern, text)
 
 
@@ -54,7 +54,7 @@ def specialized(*names: str) -> set[str]:
 
 
 def test_codes_match_amd() -> None:
-    """The numbers of AMD's feature engines, which its models were trained on."""
+    """They are the numbers of AMD's feature engines, which its models were trained on."""
     assert list(PIPELINE_CODES.items()) == [
         ("compv3", 0),
         ("compv4", 1),
@@ -67,14 +67,14 @@ def test_codes_match_amd() -> None:
 
 
 def test_every_pipeline_has_a_name_and_a_table_row() -> None:
-    """A row that no kernel's name could hold, or an architecture's pipeline without a row, would be a mistake."""
+    """Every row can be named by a kernel, and every pipeline of an architecture has a row."""
     assert all(PIPELINE.fullmatch(name) for name in PIPELINES)
     for name in arch_names():
         assert set(load_arch(name).pipelines) <= PIPELINES.keys()
 
 
 def test_the_host_has_every_pipeline_of_the_table() -> None:
-    """No two of them are the same there, and templates read every constant that sources state."""
+    """All are distinct there, and templates read every constant of the sources."""
     stated = {name: host.staging_constants(name) for name in TABLE_PIPELINES}
     assert len({tuple(one.values()) for one in stated.values()}) == len(TABLE_PIPELINES)
     read = {one for path in HOST_HEADERS for one in words(path.read_text(), r"kernel::(\w+)")}
@@ -84,7 +84,7 @@ def test_the_host_has_every_pipeline_of_the_table() -> None:
 
 
 def test_pipelines_of_features_are_in_the_table() -> None:
-    """A feature `is_compv3` of a pipeline that is renamed would be 0 for ever."""
+    """Otherwise a feature such as `is_compv3` would always be 0 after a pipeline is renamed."""
     columns = {name for name in PIPELINES if f"is_{name}" in CONVOLUTION_FEATURES}
     assert columns == {"compv3", "compv4", "compv5", "compv6", "mem"}
 
@@ -96,7 +96,7 @@ def test_ck_tiles_vocabularies_have_the_pipelines_with_a_header() -> None:
 
 
 def test_emitted_pipelines_match_the_template_specializations() -> None:
-    """A pipeline that a rule lets through and no template has would not compile; one without is never emitted."""
+    """Every emitted pipeline has a template, and every template is used."""
     emitted = ck_tile_gemm_rules.EMITTED
     assert specialized("looped_pipelines.hpp") == emitted[Interface.LATE_2025] > emitted[Interface.MID_2025]
     assert specialized("current_pipelines.hpp") == emitted[Interface.CURRENT] | {"compv5"}
@@ -104,7 +104,7 @@ def test_emitted_pipelines_match_the_template_specializations() -> None:
 
 
 def test_only_compv5_iterates_over_wave_groups() -> None:
-    """It needs two, 1x1x2, which is what a GEMM's template gives it; the others compute wrong results in two."""
+    """It needs two, 1x1x2, as in the GEMM template; the others compute wrong results with two."""
     (groups,) = words(header("gemm_widths.hpp").read_text(), r"Pipeline::compv5 \? (\d+) : 1")
     stated = {name: str(row.wave_groups) for name, row in PIPELINES.items() if row.wave_groups}
     assert list(stated) == ["compv5"]

@@ -1,4 +1,4 @@
-"""Small models where they are looked for, a cache of their own, and the C part."""
+"""Small models in the search path, an empty cache, and the C part."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def alone(models: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """These models, nothing that was measured or prepared before; skipped where ckh has no C part."""
+    """These models, and no measurements or prepared answers; skipped if ckh has no C part."""
     if not is_available():
         pytest.skip("ckh was installed without its C part")
     monkeypatch.setenv("CKH_MODELS", str(models))

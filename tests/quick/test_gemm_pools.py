@@ -1,4 +1,4 @@
-"""Quick answers for GEMMs on GPUs, from pools of ten thousands of kernels, are those of the full command."""
+"""Quick answers for GEMMs on GPUs, from pools of tens of thousands of kernels, equal the full command's."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def random_gemms(seed: int) -> Iterator[str]:
 def test_answers_equal_the_full_command(
     options: str, few: int, basis: str | None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Of eight random sizes after the first, as text and JSON, by a model, with the estimate, and by that alone."""
+    """Eight random sizes after the first, as text and JSON, by a model, a model with the estimate, and the estimate."""
     monkeypatch.delenv("CKH_MODELS")
     monkeypatch.setattr(scored_pool, "_FEW", few)
     problems = random_gemms(len(options))
@@ -64,7 +64,7 @@ def test_answers_equal_the_full_command(
 def test_kernels_missing_in_headers_rank_last(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """With headers that lack matrix instructions the first rows, and those that they lack, are the full command's."""
+    """With headers that lack matrix instructions the first and the unsupported rows equal the full command's."""
     monkeypatch.delenv("CKH_MODELS")
     monkeypatch.setenv("CK_TILE_INCLUDE", str(STUB))
     kind = "--arch gfx90a --dtype fp16 --m 100 --k 512"

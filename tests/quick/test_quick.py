@@ -1,4 +1,4 @@
-"""Quick answers are those of the full command, to the letter, or there is none."""
+"""Quick answers equal the full command's to the letter, or do not exist."""
 
 from __future__ import annotations
 
@@ -61,20 +61,20 @@ COMPILED = "grouped_conv_forward_bf16_nhwgc_2d_compv3_cshuffle_intrawave_64x128x
 
 
 def asked(line: str) -> Request:
-    """What a line that can be answered quickly asks."""
+    """The request of a command line that can be answered quickly."""
     found = parse(["predict", *line.split()])
     assert found is not None
     return found
 
 
 def quick(request: Request) -> str | None:
-    """The quick answer as it is printed."""
+    """The quick answer as printed."""
     text = text_of(request)
     return None if text is None else written(text)
 
 
 def full(capsys: pytest.CaptureFixture[str], line: str) -> str:
-    """What the full command prints."""
+    """The output of the full command."""
     assert cli.run(["predict", *line.split()]) == 0
     return capsys.readouterr().out
 
@@ -83,7 +83,7 @@ def full(capsys: pytest.CaptureFixture[str], line: str) -> str:
 @pytest.mark.parametrize("lines", [CONVOLUTIONS, GEMMS], ids=["conv", "gemm"])
 @pytest.mark.parametrize("flags", ["", " --json", " --why", " --why --json --no-measured"])
 def test_answers_equal_the_full_command(lines: Sequence[str], flags: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """Of every problem, as text or JSON, whether it was the one that was asked first or another of its kind."""
+    """For every problem, as text or JSON, whether it was the first request or another of its kind."""
     for line in lines:
         assert prepare(asked(line))
     for line in lines:
@@ -92,7 +92,7 @@ def test_answers_equal_the_full_command(lines: Sequence[str], flags: str, capsys
 
 @pytest.mark.usefixtures("alone")
 def test_colours_equal_the_full_command(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    """The model's line is green, by both ways; NO_COLOR wins, and JSON has none."""
+    """The model's line is green in both; NO_COLOR wins, and JSON has no colour."""
     line = "--n 16 --c 256"
     assert prepare(asked(line))
     monkeypatch.delenv("NO_COLOR", raising=False)
@@ -108,7 +108,7 @@ def test_colours_equal_the_full_command(capsys: pytest.CaptureFixture[str], monk
 @pytest.mark.slow
 @pytest.mark.usefixtures("alone")
 def test_solvers_equal_the_full_command(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    """MIOpen's, of the model that ships: with and without groups, and in another layout."""
+    """MIOpen's solvers of the shipped model, with and without groups, and in another layout."""
     monkeypatch.delenv("CKH_MODELS")
     for line in (
         "--n 16 --c 256",
@@ -124,7 +124,7 @@ def test_solvers_equal_the_full_command(capsys: pytest.CaptureFixture[str], monk
 
 
 def random_convolutions(seed: int) -> Iterator[str]:
-    """Options of convolutions, of which some need channels to be padded and some have no kernel."""
+    """Options of convolutions, some of which need padded channels and some of which have no kernel."""
     random = Random(seed)
     while True:
         groups, size = random.choice([1, 1, 4]), random.randint(5, 60)
@@ -149,7 +149,7 @@ def test_answers_without_a_model_equal_the_full_command(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """Of twelve random sizes after the first: of the estimate, and of a model that it completes."""
+    """Twelve random sizes after the first: by the estimate, and by a model that it extends."""
     monkeypatch.delenv("CKH_MODELS")
     add_compiled("gfx942", "grouped_conv", COMPILED, Resources(512, 0, 100, 65536, 0, 0, 0, occupancy=1))
     lines = problems(len(options))
@@ -163,7 +163,7 @@ def test_answers_without_a_model_equal_the_full_command(
 
 @pytest.mark.usefixtures("alone")
 def test_a_substitute_model_is_prepared(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    """The model of gfx942 measured another kind of mixtures: what stands in for it answers for all sizes of this."""
+    """The model of gfx942 measured another kind of experts: its substitute answers all sizes of this kind."""
     monkeypatch.delenv("CKH_MODELS")
     kind = "--op aiter_moe --arch gfx942 --model-dim 7168 --inter-dim 256 --experts 256 --topk 8 --json"
     assert prepare(asked(f"{kind} --tokens 16"))
@@ -174,7 +174,7 @@ def test_a_substitute_model_is_prepared(monkeypatch: pytest.MonkeyPatch, capsys:
 
 @pytest.mark.usefixtures("alone")
 def test_a_compiled_kernel_invalidates_the_answer(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What was prepared of an estimate does not count once a kernel of the operation was compiled for the GPU."""
+    """An answer prepared from the estimate is void once a kernel of the operation was compiled for the GPU."""
     monkeypatch.delenv("CKH_MODELS")
     line, none = asked("--c 64 --arch gfx942"), Resources(*range(len(RESOURCE_NAMES)))
     assert prepare(line)
@@ -186,7 +186,7 @@ def test_a_compiled_kernel_invalidates_the_answer(monkeypatch: pytest.MonkeyPatc
 
 @pytest.mark.usefixtures("alone")
 def test_the_second_call_is_quick(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    """The first one prepares; the others do without the full command, other problems of the kind too."""
+    """The first call prepares the answer; later ones, also for other problems of the kind, skip the full command."""
     assert run(["predict", "--c", "48"]) == 0
     first = capsys.readouterr().out
     expected = full(capsys, "--c 80 --n 2")
@@ -207,7 +207,7 @@ def test_the_second_call_is_quick(capsys: pytest.CaptureFixture[str], monkeypatc
 def test_other_matching_models_are_named(
     models: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A quick answer says which models were not chosen, as the full command does."""
+    """A quick answer names the models that were not chosen, as the full command does."""
     for name in ("one", "two"):
         shutil.copytree(models / "conv", tmp_path / "both" / name)
     monkeypatch.setenv("CKH_MODELS", str(tmp_path / "both"))
@@ -220,7 +220,7 @@ def test_other_matching_models_are_named(
 
 @pytest.mark.usefixtures("alone")
 def test_another_model_invalidates_the_answer(models: Path) -> None:
-    """Once a file of a model has changed, or a model appears, what was prepared does not count."""
+    """A changed or new model file voids prepared answers."""
     line = asked("--c 48")
     assert prepare(line)
     assert quick(line) is not None
@@ -239,7 +239,7 @@ def test_another_model_invalidates_the_answer(models: Path) -> None:
 
 @pytest.mark.usefixtures("alone")
 def test_large_pools_are_not_prepared(monkeypatch: pytest.MonkeyPatch) -> None:
-    """That would take longer than many answers."""
+    """Preparing would take longer than many answers."""
     monkeypatch.setattr("ckh.quick.prepare.MOST_KERNELS", 299)
     assert not prepare(asked("--c 48"))
     assert quick(asked("--c 48")) is None
@@ -248,7 +248,7 @@ def test_large_pools_are_not_prepared(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("alone")
 @pytest.mark.parametrize("flags", ["", " --json", " --why", " --top 300 --json", " --top 1"])
 def test_measured_kernels_rank_first(flags: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """The kernels that were probed are in front by their times, those that failed last, as in the full command."""
+    """Probed kernels come first by time, failed ones last, as in the full command."""
     assert prepare(asked("--c 48"))
     plain = quick(asked(f"--c 48{flags}"))
     document = json.loads(full(capsys, "--c 48 --top 300 --json"))
@@ -270,7 +270,7 @@ def test_measured_kernels_rank_first(flags: str, capsys: pytest.CaptureFixture[s
 
 @pytest.mark.usefixtures("alone")
 def test_kernels_are_refused_for_reasons(capsys: pytest.CaptureFixture[str]) -> None:
-    """The sizes of a problem that was not asked first stand in the reasons, and the numbers are those of kernels."""
+    """Reasons have the sizes of the requested problem, and counts are counts of kernels."""
     assert prepare(asked("--m 128 --n 1536 --k 7168"))
     for sizes, words in (("--m 31 --n 17 --k 3", "M = 31 is not"), ("--m 512 --n 17 --k 3", "N = 17 is not")):
         found = quick(asked(f"{sizes} --json"))
@@ -282,7 +282,7 @@ def test_kernels_are_refused_for_reasons(capsys: pytest.CaptureFixture[str]) -> 
 @pytest.mark.usefixtures("alone")
 @pytest.mark.parametrize("where", ["ckh.quick.prepare.prepare", "ckh.quick.answer.text_of", "ckh.cli.dispatch"])
 def test_an_interrupt_prints_no_traceback(where: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ctrl-C ends with its code, also while answers are prepared or quickly given."""
+    """Ctrl-C ends with its exit code, also while answers are prepared or printed."""
 
     def interrupted(_: object) -> bool:
         raise KeyboardInterrupt
@@ -293,7 +293,7 @@ def test_an_interrupt_prints_no_traceback(where: str, monkeypatch: pytest.Monkey
 
 @pytest.mark.usefixtures("alone")
 def test_without_c_there_is_no_quick_answer(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where $CKH_RANK_BACKEND leaves ranking to NumPy."""
+    """$CKH_RANK_BACKEND=numpy disables quick answers."""
     assert prepare(asked("--c 48"))
     monkeypatch.setenv("CKH_RANK_BACKEND", "numpy")
     assert quick(asked("--c 48")) is None
@@ -303,7 +303,7 @@ def test_without_c_there_is_no_quick_answer(monkeypatch: pytest.MonkeyPatch) -> 
 @pytest.mark.usefixtures("alone")
 @pytest.mark.parametrize("content", [b"", b"CKHMODEL", b"\0" * 4096])
 def test_damaged_files_give_no_answer(content: bytes) -> None:
-    """Nor are missing ones; preparing again mends them."""
+    """Missing files neither; preparing again repairs them."""
     line = asked("--c 48")
     assert prepare(line)
     expected = quick(line)
@@ -325,7 +325,7 @@ def test_damaged_files_give_no_answer(content: bytes) -> None:
 def test_without_a_cache_the_full_command_answers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A file stands where the folder should be: nothing is prepared, nothing goes wrong, and one line says so."""
+    """With a file in place of the folder nothing is prepared, nothing fails, and one line reports it."""
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("CKH_CACHE_DIR", str(tmp_path / "file" / "cache"))
     assert quick(asked("--c 48")) is None
@@ -342,7 +342,7 @@ def test_without_a_cache_the_full_command_answers(
     "line", ["--c 7 --g 2", "--n 0", "--hi 1 --y 9 --pad 0", "--c 48 --split-k 2", "--c 48 --layout nhwgc", "--ndim 5"]
 )
 def test_errors_are_left_to_the_full_command(line: str) -> None:
-    """Impossible sizes, and options of other operations, have no quick answer."""
+    """Invalid sizes, and options of other operations, have no quick answer."""
     assert prepare(asked("--c 48"))
     assert quick(asked(line)) is None
 
@@ -366,7 +366,7 @@ def test_errors_are_left_to_the_full_command(line: str) -> None:
     ],
 )
 def test_other_commands_are_left_to_the_full_command(line: str) -> None:
-    """Flags, other spellings, and what is wrong."""
+    """Flags, other spellings, and wrong usage."""
     assert parse(["predict", *line.split()]) is None
 
 
@@ -390,12 +390,12 @@ def test_other_commands_are_left_to_the_full_command(line: str) -> None:
     ],
 )
 def test_other_spellings_give_the_same_answer(typed: str, same: str) -> None:
-    """Products, element types, operations and layouts have canonical names before an answer is looked for."""
+    """Products, element types, operations and layouts are made canonical before the lookup."""
     assert asked(typed) == asked(same)
 
 
 def test_options_match_predict() -> None:
-    """Each has the name and type that the full command gives it, and flags are those that print or leave out."""
+    """Names and types equal the full command's; flags are those that print or leave out."""
     parameters = inspect.signature(command.predict).parameters
     types = {name: str(one.annotation).removeprefix("<class '") for name, one in parameters.items()}
     sizes = {option.name: option.kind.__name__ for part in built_in_requested().values() for option in part.options}
@@ -413,7 +413,7 @@ def test_options_match_predict() -> None:
 
 
 def test_imports_are_few(models: Path, tmp_path: Path) -> None:
-    """A quick answer imports neither NumPy nor Typer nor what they bring, and makes no dataclass."""
+    """A quick answer imports neither NumPy nor Typer nor their dependencies, and creates no dataclass."""
     code = (
         "import sys; from ckh.entry import run; "
         "assert run(['predict', '--c', '48', *sys.argv[1:]]) == 0; "
@@ -440,7 +440,7 @@ def test_imports_are_few(models: Path, tmp_path: Path) -> None:
 @pytest.mark.usefixtures("alone")
 @pytest.mark.parametrize("line", [CONVOLUTIONS[0], GEMMS[0]], ids=["conv", "gemm"])
 def test_damaged_programs_stay_in_bounds(line: str, tmp_path: Path) -> None:
-    """Hundreds of damaged files, mostly in the program, under sanitizers: refused, or ranked within bounds."""
+    """Hundreds of files damaged mostly in the program, under sanitizers: refused, or ranked within bounds."""
     if not COMPILERS:
         pytest.skip("no C compiler")
     sources = [path for path in sorted(CSRC.glob("*.c")) if path.name != "ckh.c"]
@@ -461,7 +461,7 @@ def test_damaged_programs_stay_in_bounds(line: str, tmp_path: Path) -> None:
 
 
 def _program_range(content: bytes) -> tuple[int, int]:
-    """Where the arrays of the program are: after those of the head."""
+    """The position of the program's arrays, after those of the header."""
     at, bounds = HEADER.size, []
     head, program = (len(lists()[f"{section}_ARRAYS"]) for section in ("HEAD", "PROGRAM"))
     for _ in range(head + program):
@@ -473,7 +473,7 @@ def _program_range(content: bytes) -> tuple[int, int]:
 
 @pytest.fixture
 def printed_before(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]:
-    """Options that an estimate answers, of a pool that is not prepared, and an empty cache and data folder."""
+    """Options answered by an estimate from an unprepared pool, and an empty cache and data folder."""
     monkeypatch.setattr("ckh.quick.prepare.MOST_KERNELS", 1)
     monkeypatch.setenv("CKH_CACHE_DIR", str(tmp_path / "cache"))
     monkeypatch.setenv("CKH_DATA_DIR", str(tmp_path / "data"))
@@ -484,7 +484,7 @@ def printed_before(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]
 def test_an_estimate_is_answered_quickly(
     more: list[str], printed_before: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The second call with the same options prints the same without the full command; other options do not."""
+    """A second call with the same options prints the same without the full command; other options do not."""
     args = [*printed_before, *more]
     assert run(args) == ExitCode.OK
     first = capsys.readouterr().out
@@ -502,7 +502,7 @@ def test_an_estimate_is_answered_quickly(
 def test_output_follows_probed_times(
     printed_before: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A probing, a compiled kernel or a damaged file, and the full command answers; --probe is never kept."""
+    """After a probe, a compiled kernel or damage the full command answers; --probe is never cached."""
     request = parse(printed_before)
     assert request is not None
     assert parse([*printed_before, "--probe", "5"]) is None
@@ -526,7 +526,7 @@ def test_output_follows_probed_times(
 
 
 def test_few_short_answers_are_kept(printed_before: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of more than the bound the oldest goes, and a text that is too long is not kept."""
+    """Above the limit the oldest is removed, and a text that is too long is not kept."""
     monkeypatch.setattr(store, "MAX_PRINTED", 3)
     monkeypatch.setattr(store, "MAX_PRINTED_BYTES", 10)
     requests = [found for top in range(1, 6) if (found := parse([*printed_before, "--top", str(top)]))]
@@ -541,7 +541,7 @@ def test_few_short_answers_are_kept(printed_before: list[str], monkeypatch: pyte
 def test_a_quick_answer_warns_of_an_unusable_model_too(
     models: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """One line on stderr names file and field, from the full command and from what it prepared; stdout is the same."""
+    """One line on stderr names file and field, in the full and the quick answer; stdout is the same."""
     damaged = tmp_path / "more" / "amd"
     damaged.mkdir(parents=True)
     (damaged / "feature_spec.json").write_text('{"op_type": "grouped_conv", "dtype": "fp32"}', encoding="utf-8")

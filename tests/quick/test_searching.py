@@ -1,4 +1,4 @@
-"""Quick searches are those of the full command, to the letter, or there is none."""
+"""Quick searches equal the full command's to the letter, or do not exist."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from ckh.text.log import written
     ["--n 16 --c 256", "--c 64 --k 128 --hi 56 --stride 2 --top 3 --wide", "--m 128 --n 96 --k 256 --json --top 20"],
 )
 def test_searches_equal_the_full_command(line: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """Of convolutions and GEMMs, as text and as JSON."""
+    """For convolutions and GEMMs, as text and as JSON."""
     request = parse(["search", *line.split()])
     assert request is not None
     assert cli.run(["search", *line.split()]) == 0
@@ -29,7 +29,7 @@ def test_searches_equal_the_full_command(line: str, capsys: pytest.CaptureFixtur
 @pytest.mark.usefixtures("alone")
 @pytest.mark.parametrize("line", ["--c 10 --g 3", "--c 64 --arch gfx90a", "--c 64 --dtype bf16 --arch host"])
 def test_searches_without_a_model_are_left_to_the_full_command(line: str) -> None:
-    """It refuses what is impossible, and says what stands in for a model."""
+    """It refuses invalid input, and reports substitutes of a model."""
     request = parse(["search", *line.split()])
     assert request is not None
     assert text_of(request) is None
@@ -43,7 +43,7 @@ def test_other_searches_are_left_to_the_full_command(line: str) -> None:
 
 @pytest.mark.usefixtures("alone")
 def test_no_library_of_the_command_line_is_imported() -> None:
-    """Nor any that reads data or learns."""
+    """Neither are libraries for data and learning."""
     code = (
         "import sys; from ckh.entry import run; assert run(['search', '--c', '64']) == 0; "
         "names = ('typer', 'pydantic', 'pandas', 'pyarrow', 'lightgbm', 'sklearn', 'scipy', 'importlib.metadata'); "

@@ -1,4 +1,4 @@
-"""Answers that ship are those of the full command, from the first call on."""
+"""Shipped answers equal the full command's, from the first call."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ LINES = [
 
 @pytest.fixture(scope="module")
 def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What the build puts into a wheel."""
+    """The files that the build puts into a wheel."""
     folder = tmp_path_factory.mktemp("wheel") / "prepared"
     with pytest.MonkeyPatch.context() as patch:
         _own_folders(patch, folder.parent)
@@ -48,7 +48,7 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(autouse=True)
 def installed(prepared: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An installation of it, in which nothing was done yet."""
+    """A fresh installation."""
     if not is_available():
         pytest.skip("ckh was installed without its C part")
     _own_folders(monkeypatch, tmp_path)
@@ -68,7 +68,7 @@ def _own_folders(patch: pytest.MonkeyPatch, folder: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("line", LINES)
 def test_the_first_answer_is_quick(line: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """Of every operation, direction and layout, to the letter."""
+    """For every operation, direction and layout, to the letter."""
     found = text_of(asked(line))
     assert found is not None
     assert written(found) == full(capsys, line)
@@ -78,7 +78,7 @@ def test_the_first_answer_is_quick(line: str, capsys: pytest.CaptureFixture[str]
 def test_user_models_are_not_ignored(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A user's own model, a folder of models, and a model that is named may answer instead."""
+    """A user's model, a folder of models, or a named model may answer instead."""
     assert written(text_of(asked("--c 64")) or "") == full(capsys, "--c 64")
     assert shipped.find(asked("--c 64 --model models/mine")) is None
     with monkeypatch.context() as patch:
@@ -90,19 +90,19 @@ def test_user_models_are_not_ignored(
 
 @pytest.mark.parametrize("line", ["--arch gfx90a", "--dtype fp16", "--c 64 --layout nhwgc", "--op nothing"])
 def test_problems_outside_shipped_models_have_no_answer(line: str) -> None:
-    """The full command has an error to tell."""
+    """The full command reports the error."""
     assert text_of(asked(line)) is None
 
 
 def test_changed_models_have_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What was prepared holds for the models that it was prepared from."""
+    """Prepared answers apply only to the models that they were made from."""
     assert shipped.find(asked("--c 64")) is not None
     monkeypatch.setattr(shipped, "__version__", "9.9")
     assert shipped.find(asked("--c 64")) is None
 
 
 def test_large_models_are_unpacked_once(installed: Path, tmp_path: Path) -> None:
-    """The first call unpacks a model into the cache; a damaged one answers nothing."""
+    """The first call unpacks a model into the cache; a damaged file gives no answer."""
     line = asked("--op miopen_conv --arch gfx90a --n 16 --c 256")
     packed = installed / "miopen_conv_gfx90a.ckhm.z"
     content = packed.read_bytes()
@@ -121,7 +121,7 @@ def test_large_models_are_unpacked_once(installed: Path, tmp_path: Path) -> None
 
 @pytest.mark.parametrize("name", ["index.json", "0.json", "grouped_conv_forward_fp32_host.ckhm"])
 def test_damaged_answers_are_ignored(installed: Path, name: str) -> None:
-    """A bit that is wrong in any file that an answer needs."""
+    """A flipped bit in any file of an answer."""
     line = asked("--c 64")
     facts = shipped.find(line)
     assert facts is not None
@@ -134,7 +134,7 @@ def test_damaged_answers_are_ignored(installed: Path, name: str) -> None:
 
 
 def _facts_name(folder: Path) -> str:
-    """The facts of forward convolutions in two dimensions."""
+    """The facts file of 2D forward convolutions."""
     names = read_facts(folder / "index.json", shipped._stamp())
     assert names is not None
     return str(names["names"]["grouped_conv fp32 host forward 2D"])

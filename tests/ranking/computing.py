@@ -1,4 +1,4 @@
-"""What programs compute, by candidate, to be compared with formulas."""
+"""Features computed by programs for each candidate, for comparison with the formulas."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def no_forest(names: tuple[str, ...]) -> PackedForest:
-    """A forest of one leaf."""
+    """Return a forest of one leaf."""
     ints = np.zeros((0, 4), np.int32)
     return PackedForest(
         feature_names=names,
@@ -80,7 +80,7 @@ def computed(
 
 
 def _by_candidate(pool: Pool, constants: Floats, rows: Floats) -> Floats:
-    """Features at their places, spread over the candidates."""
+    """Features at their positions, expanded over the candidates."""
     found = np.empty((len(constants), len(pool.tile_of), len(pool.features)))
     for index, place in enumerate(pool.placed):
         if place.kind == Kind.CONSTANT:
@@ -101,7 +101,7 @@ def by_formulas(
     problems: dict[str, Any],
     names: tuple[str, ...] | None = None,
 ) -> Floats:
-    """The same by the formulas, of every candidate for every problem."""
+    """The same features computed by the formulas, for every candidate and problem."""
     count = max(map(len, problems.values()))
     rows = []
     for problem in range(count):

@@ -1,4 +1,4 @@
-"""What tests of ranking share: the C part, compiled for them, and an engine whose features depend on everything."""
+"""Shared fixtures of the ranking tests: the C part, compiled for them, and an engine with interdependent features."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def compile_library(target: Path, *flags: str, compiler: str | None = None) -> P
 
 @pytest.fixture(scope="session")
 def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The C part as it is now, whatever is installed."""
+    """The C part compiled from the current sources, whatever is installed."""
     if not COMPILERS:
         pytest.skip("no C compiler")
     return compile_library(tmp_path_factory.mktemp("library") / "ckh_rank.so", "-O2")
@@ -57,7 +57,7 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def shared_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A cache for the session, so that forests are built once."""
+    """One cache per session, so that each forest is built once."""
     return tmp_path_factory.mktemp("cache")
 
 
@@ -105,7 +105,7 @@ HARDWARE = {"units": 4.0}
 
 @dataclass(frozen=True)
 class Trained:
-    """A model of LightGBM's, and the same packed."""
+    """A LightGBM model and its packed forest."""
 
     booster: lightgbm.Booster
     forest: PackedForest
@@ -116,7 +116,7 @@ class Trained:
 
 
 def random_columns(random: np.random.Generator, rows: int, *, is_product: bool = True) -> dict[str, Any]:
-    """Kernel columns: few tiles times few variants with some left out, or anything."""
+    """Kernel columns: a product of few tiles and variants with gaps, or random rows."""
     if is_product:
         return {
             "a": random.choice([1.0, 2.0, 3.0, 0.0, np.nan, np.inf, 1e300, 5e-324], rows),
@@ -136,7 +136,7 @@ EXTREMES = (0.0, -0.0, 1e-36, -1e-36, 1e-34, 5e-324, -1e-310, 1e300, -1e300, np.
 
 
 def random_problem(random: np.random.Generator, count: int = 1) -> dict[str, Any]:
-    """Problem columns, now and then extreme."""
+    """Problem columns, occasionally extreme."""
     extreme = random.choice(EXTREMES, (2, count))
     plain = random.normal(size=(2, count)) * 3
     p, q = np.where(random.random((2, count)) < 0.2, extreme, plain)

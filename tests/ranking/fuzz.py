@@ -68,7 +68,7 @@ _ODD = np.array([-(2**31), -2, -1, 0, 1, 2, 7, 63, 64, 2**20, 2**31 - 1])
 
 
 def random_forest(random: np.random.Generator) -> Forest:
-    """Trees of any shape, with tests and leaf values of any kind."""
+    """Trees of any shape, with splits and leaf values of any kind."""
     table: list[tuple[int, float, int, int, int, int, int]] = []
     leaves = 0
 
@@ -108,7 +108,7 @@ def _test(random: np.random.Generator) -> tuple[int, float, int, int, int]:
 
 
 def damaged(forest: PackedForest, random: np.random.Generator) -> bytes:
-    """The packed file of a forest with something wrong, at times with checksums that fit nevertheless."""
+    """The packed file of a forest with a defect, sometimes with matching checksums."""
     content = bytearray(encode(forest))
     header = forest_file._HEADER.size
     kind = random.integers(5)
@@ -166,7 +166,7 @@ def rank(forest: PackedForest, random: np.random.Generator) -> None:
 
 
 def portable_scores(ranker: Ranker, problems: dict[str, Any]) -> Any:
-    """The scores that C gives with instructions that every processor of this kind has."""
+    """Scores computed in C with baseline instructions only."""
     (known,) = ranker._prepared.values()
     assert known is not None
     sizes = np.empty((len(problems["p"]), len(known[0].numbers)))
@@ -178,7 +178,7 @@ def portable_scores(ranker: Ranker, problems: dict[str, Any]) -> Any:
 
 
 def one_case(seed: int, given: PackedForest | None) -> tuple[int, int]:
-    """Rank with one forest and with damaged ones; how many of these were refused, and how many ranked."""
+    """Rank with one forest and its damaged copies; return the numbers of refused and ranked copies."""
     random = np.random.default_rng(seed)
     forest = pack(random_forest(random)) if given is None else given
     rank(forest, random)
@@ -228,7 +228,7 @@ def under_sanitizers(arguments: list[str]) -> int:
 
 
 def main(arguments: list[str]) -> int:
-    """Run cases until their number or the time is up."""
+    """Run cases up to the given number or time."""
     parser = argparse.ArgumentParser(description="fuzz packed forests and the C part of ranking")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--cases", type=int, default=sys.maxsize)

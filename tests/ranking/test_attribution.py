@@ -17,7 +17,7 @@ FEATURES = 6
 
 
 def booster(seed: int) -> lightgbm.Booster:
-    """Twenty trees of 600 rows, whose last feature is a category and whose second has missing values."""
+    """Twenty trees of 600 rows; the last feature is categorical and the second has missing values."""
     random = np.random.default_rng(seed)
     inputs = random.normal(size=(600, FEATURES))
     inputs[:, -1] = random.integers(0, 8, 600)
@@ -28,7 +28,7 @@ def booster(seed: int) -> lightgbm.Booster:
 
 
 def brute_force(model: lightgbm.Booster, first: np.ndarray, second: np.ndarray) -> list[float]:
-    """Weighted over all sets of features that have the first row's values: what one more adds."""
+    """The weighted marginal contribution of a feature over all subsets of the others."""
 
     def value(chosen: set[int]) -> float:
         row = [first[i] if i in chosen else second[i] for i in range(FEATURES)]

@@ -1,4 +1,4 @@
-"""Partial evaluation gives what LightGBM gives, in either implementation."""
+"""Partial evaluation gives LightGBM's scores, in either implementation."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def _ranker(model: Trained, kernels: dict[str, Any]) -> Ranker:
 
 
 def _assert_same(ours: NDArray[np.float64], reference: NDArray[np.float64], booster: lightgbm.Booster) -> None:
-    """Scores equal to 1e-12 of the larger of score and leaf; the order is LightGBM's but for its rounding errors."""
+    """Scores agree to 1e-12 of the larger of score and leaf; the order is LightGBM's up to rounding errors."""
     largest = max(abs(booster.lower_bound()), abs(booster.upper_bound()))
     np.testing.assert_allclose(ours, reference, rtol=1e-12, atol=1e-14 * largest)
     in_order = reference[best_first(ours)]
@@ -81,7 +81,7 @@ def test_scores_and_order_equal_lightgbm(
 @given(seed=st.integers(0, 2**32), rows=st.integers(1, 400), problems=st.sampled_from([2, 2, 2, 64, 131]))
 @hypothesis_settings
 def test_both_implementations_agree_bit_for_bit(library: Path, seed: int, rows: int, problems: int) -> None:
-    """Sums of leaves are exact: neither implementation nor processor nor other problems change a score."""
+    """Sums of leaves are exact: implementation, processor and other problems do not affect a score."""
     random = np.random.default_rng(seed)
     columns = random_problem(random, problems)
     with pytest.MonkeyPatch.context() as patch:
@@ -94,7 +94,7 @@ def test_both_implementations_agree_bit_for_bit(library: Path, seed: int, rows: 
 
 
 def test_logarithmic_scores_are_converted(backend: str) -> None:
-    """Of each forest by itself, exp(x) - 1."""
+    """Each forest's scores are converted separately, exp(x) - 1."""
     random = np.random.default_rng(7)
     kernels, problem, forest = random_columns(random, 90), random_problem(random, 3), train().forest
     given = ([forest, forest], ENGINE, ENGINE.names, HARDWARE, kernels, {"p": [1.0], "q": [1.0]})
@@ -106,7 +106,7 @@ def test_logarithmic_scores_are_converted(backend: str) -> None:
 
 
 def test_other_features_are_computed_by_numpy(library: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The whole pool is then ranked by NumPy, to the same scores."""
+    """The whole pool is then ranked by NumPy, with the same scores."""
     monkeypatch.setattr(c_part, "LIBRARY", library)
     odd = replace(ENGINE.features[0], formula=lambda c: np.sort(c["p"]))
     engine = replace(ENGINE, features=(odd, *ENGINE.features[1:]))
@@ -119,7 +119,7 @@ def test_other_features_are_computed_by_numpy(library: Path, monkeypatch: pytest
 
 
 def test_problems_of_several_texts_are_scored_together(backend: str) -> None:
-    """Each as by itself."""
+    """Each has the same scores as alone."""
     features = (*ENGINE.features[1:], replace(ENGINE.features[0], formula=lambda c: c.codes("t", {"x": 1.0}, 5.0)))
     engine, random = replace(ENGINE, features=features), np.random.default_rng(9)
     kernels, problems = random_columns(random, 40), random_problem(random, 9)
@@ -134,7 +134,7 @@ def test_problems_of_several_texts_are_scored_together(backend: str) -> None:
 
 
 def _huge() -> Trained:
-    """A model of which leaves need two integers."""
+    """A model whose leaves need two integers."""
     booster = lightgbm.Booster(model_str=train().booster.model_to_string())
     for tree, value in ((0, 1e9), (7, -3e11), (20, 1e4)):
         booster.set_leaf_output(tree, 2, value)
@@ -165,7 +165,7 @@ def test_many_problems_together_score_as_each_alone(
 
 
 def test_equal_candidates_tie_in_order(backend: str) -> None:
-    """Of equal candidates the first comes first, however the pool is taken apart."""
+    """The first of equal candidates comes first, however the pool is factored."""
     random = np.random.default_rng(5)
     once = random_columns(random, 60)
     kernels = {name: np.concatenate([column, column]) for name, column in once.items()}
@@ -207,7 +207,7 @@ def test_more_than_a_word_of_tiles_and_of_variants(backend: str, monkeypatch: py
 
 
 def test_one_candidate(backend: str) -> None:
-    """A pool may be a single kernel."""
+    """A pool may have a single kernel."""
     random = np.random.default_rng(4)
     kernels, problem, model = random_columns(random, 1), random_problem(random), train()
     scores = _ranker(model, kernels).scores(problem)
@@ -216,7 +216,7 @@ def test_one_candidate(backend: str) -> None:
 
 
 def test_huge_leaves_cost_no_precision(backend: str) -> None:
-    """Where one integer a leaf would not do, there are two."""
+    """A leaf is stored as two integers where one is not enough."""
     assert not train().forest.leaves[:, 1].any()
     model = _huge()
     assert model.forest.leaves[:, 1].any()
@@ -246,7 +246,7 @@ def test_pools_larger_than_a_block(backend: str, monkeypatch: pytest.MonkeyPatch
 
 
 def test_trees_of_one_leaf(backend: str) -> None:
-    """A model that found nothing to split gives every candidate its constant."""
+    """A model without splits gives every candidate its constant."""
     data = lightgbm.Dataset(np.zeros((50, len(ENGINE.names))), np.full(50, 3.5), params={"verbose": -1})
     booster = lightgbm.train({"objective": "regression", "verbose": -1}, data, num_boost_round=3)
     model = Trained(booster, pack(parse_forest(booster.model_to_string())))
@@ -285,7 +285,7 @@ def test_shipped_models_rank_as_lightgbm(
 
 
 def test_many_threads_at_once(backend: str) -> None:
-    """Rankers are shared between threads, each with problems of its own."""
+    """Rankers are shared between threads that rank different problems."""
     random = np.random.default_rng(3)
     ranker = _ranker(train(), random_columns(random, 200))
     problems = [random_problem(random, 3) for _ in range(6)]
@@ -308,7 +308,7 @@ def test_many_threads_at_once(backend: str) -> None:
 
 
 def test_wrong_inputs_are_refused() -> None:
-    """A missing column, an empty pool and a model of other inputs are errors that say so."""
+    """A missing column, an empty pool and a model of other inputs are errors."""
     kernels = random_columns(np.random.default_rng(0), 5)
     ranker = _ranker(train(), kernels)
     with pytest.raises(DataError, match="'q'"):
@@ -322,7 +322,7 @@ def test_wrong_inputs_are_refused() -> None:
 def test_the_environment_variable_selects_the_backend(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, library: Path
 ) -> None:
-    """$CKH_RANK_BACKEND forces an implementation, and asking for C where there is none is an error."""
+    """$CKH_RANK_BACKEND selects an implementation; requesting C where it is missing is an error."""
     monkeypatch.delenv("CKH_RANK_BACKEND", raising=False)
     monkeypatch.setattr(c_part, "LIBRARY", library)
     assert backend_name() == "c"

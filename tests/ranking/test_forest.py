@@ -1,4 +1,4 @@
-"""Forests in NumPy give what LightGBM gives."""
+"""Forests in NumPy give LightGBM's scores."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ def _train(seed: int, **params: object) -> tuple[lightgbm.Booster, np.ndarray]:
 @pytest.mark.parametrize("params", [{}, {"zero_as_missing": True}, {"use_missing": False}, {"objective": "huber"}])
 @pytest.mark.parametrize("seed", [0, 1])
 def test_scores_equal_lightgbm(seed: int, params: dict[str, object]) -> None:
-    """Numerical, categorical and missing values take the branches that LightGBM takes."""
+    """Numerical, categorical and missing values take the same branches as in LightGBM."""
     booster, probe = _train(seed, **params)
     ours = scores(pack(parse_forest(booster.model_to_string())), probe)
     np.testing.assert_allclose(ours, booster.predict(probe), rtol=1e-12, atol=1e-13)
 
 
 def test_a_tree_of_one_leaf_is_a_constant() -> None:
-    """A model that found nothing to split predicts one value everywhere."""
+    """A model without splits predicts one value everywhere."""
     data = lightgbm.Dataset(np.zeros((50, 2)), np.full(50, 3.5), params={"verbose": -1})
     booster = lightgbm.train({"objective": "regression", "verbose": -1}, data, num_boost_round=3)
     forest = pack(parse_forest(booster.model_to_string()))
@@ -62,7 +62,7 @@ def test_models_with_transformed_output_are_refused(params: dict[str, object], w
 
 
 def test_damaged_text_is_refused() -> None:
-    """A model cut short, or with a child or a feature out of range, is an error and not a wrong answer."""
+    """A truncated model, or a child or feature out of range, is an error and not a wrong answer."""
     text = _train(0)[0].model_to_string()
     for damaged in ("", "hello", text[: len(text) // 2], text.replace("left_child=", "left_child=99999 ", 1)):
         with pytest.raises(ModelError):

@@ -1,4 +1,4 @@
-"""Packed forests as files: the same forest comes back, and damage is noticed before anything is read out of bounds."""
+"""Packed forests survive the round trip through files, and damage is detected before any access out of bounds."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def _text() -> bytes:
 
 @pytest.fixture
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty cache of its own."""
+    """An empty cache."""
     monkeypatch.setenv("CKH_CACHE_DIR", str(tmp_path / "cache"))
     return tmp_path / "cache" / "forests"
 
@@ -54,7 +54,7 @@ def test_a_forest_round_trips_through_its_file() -> None:
 
 
 def test_plain_and_gzipped_texts_share_a_forest(tmp_path: Path, cache: Path) -> None:
-    """Both are read, built once each, and mapped from the cache afterwards."""
+    """Both are read, built once, and mapped from the cache afterwards."""
     (tmp_path / "plain.lgbm").write_bytes(_text())
     (tmp_path / "small.lgbm.gz").write_bytes(gzip.compress(_text()))
     built = [open_forest(tmp_path / name) for name in ("plain.lgbm", "small.lgbm.gz")]
@@ -68,7 +68,7 @@ def test_plain_and_gzipped_texts_share_a_forest(tmp_path: Path, cache: Path) -> 
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(place=st.floats(0, 1, exclude_max=True), bit=st.integers(0, 7), is_repaired=st.booleans())
 def test_a_flipped_bit_is_an_error_or_harmless(place: float, bit: int, is_repaired: bool) -> None:
-    """Checksums notice it; and where they are made to fit, no index that lies outside gets through."""
+    """Checksums detect it; with adjusted checksums, no index out of range is accepted."""
     content = bytearray(encode(train(rounds=3).forest))
     content[int(place * len(content))] ^= 1 << bit
     if not is_repaired:
@@ -101,7 +101,7 @@ def _assert_inside(forest: PackedForest) -> None:
 @settings(max_examples=40, deadline=None)
 @given(place=st.floats(0, 1, exclude_max=True))
 def test_a_truncated_file_is_an_error(place: float) -> None:
-    """However little is missing."""
+    """Any missing number of bytes is detected."""
     content = encode(train(rounds=3).forest)
     with pytest.raises(ModelError, match="damaged"):
         decode(content[: int(place * len(content))])
@@ -109,7 +109,7 @@ def test_a_truncated_file_is_an_error(place: float) -> None:
 
 @pytest.mark.parametrize("damage", [b"", b"x", b"\0" * 56, None])
 def test_a_damaged_cache_entry_is_rebuilt(cache: Path, damage: bytes | None) -> None:
-    """Whatever stands in the cache, the answer is right and the entry is mended."""
+    """Whatever the cache contains, the answer is right and the entry is repaired."""
     forest = forest_of(_text(), "model")
     (entry,) = cache.iterdir()
     good = entry.read_bytes()
@@ -121,7 +121,7 @@ def test_a_damaged_cache_entry_is_rebuilt(cache: Path, damage: bytes | None) -> 
 
 
 def test_another_version_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A file of an older format is not read as one of this."""
+    """A file of an older format is not read."""
     content = encode(train(rounds=3).forest)
     monkeypatch.setattr(forest_file, "VERSION", forest_file.VERSION + 1)
     with expect_refusal(ModelError, "other-version"):
@@ -129,7 +129,7 @@ def test_another_version_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_without_a_cache_the_forest_is_built_each_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A cache folder that cannot be made costs time, no answer."""
+    """A cache folder that cannot be created costs only time."""
     (tmp_path / "file").touch()
     monkeypatch.setenv("CKH_CACHE_DIR", str(tmp_path / "file" / "cache"))
     _assert_equal(forest_of(_text(), "model"), train(rounds=5).forest)
@@ -157,7 +157,7 @@ def _open(path: Path) -> int:
 
 @pytest.mark.slow
 def test_several_processes_build_the_same_entry(tmp_path: Path, cache: Path) -> None:
-    """All get the forest, one complete entry stays and nothing else."""
+    """All get the forest; one complete entry and no other file remains."""
     path = tmp_path / "model.lgbm"
     path.write_bytes(_text())
     with multiprocessing.get_context("spawn").Pool(4) as pool:

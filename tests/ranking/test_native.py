@@ -1,4 +1,4 @@
-"""The C part compiles without a warning, and sanitizers find nothing in it, whatever it is fed."""
+"""The C part compiles without warnings, and sanitizers find no error for any input."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _REPORT = re.compile(r"(\d+) forests, (\d+) damaged files refused, (\d+) ranked\
 
 
 def _fuzz(*arguments: str) -> tuple[int, int, int]:
-    """Forests, damaged files that were refused, and those that were ranked."""
+    """The numbers of forests, of refused damaged files, and of ranked ones."""
     env = {**os.environ, "PYTHONPATH": str(_ROOT)}
     command = [sys.executable, str(_FUZZ), *arguments]
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=env, timeout=300)
@@ -36,7 +36,7 @@ def _fuzz(*arguments: str) -> tuple[int, int, int]:
 
 @pytest.fixture
 def packed(tmp_path: Path) -> str:
-    """A forest that LightGBM has trained, as a packed file."""
+    """A forest trained by LightGBM, as a packed file."""
     path = tmp_path / "forest.bin"
     path.write_bytes(encode(train().forest))
     return str(path)
@@ -51,7 +51,7 @@ def test_compilers_give_no_warnings(tmp_path: Path, compiler: str) -> None:
 
 @pytest.mark.slow
 def test_sanitizers_find_nothing() -> None:
-    """Forests and pools of all shapes, and damaged files: refused, or ranked as in NumPy and within bounds."""
+    """Forests and pools of all shapes, and damaged files: refused, or ranked as in NumPy within bounds."""
     forests, refused, ranked = _fuzz("--cases", "60", "--seed", "0")
     assert forests == 60
     assert refused > 200

@@ -1,4 +1,4 @@
-"""What programs compute is what formulas compute, and what they cannot is refused."""
+"""Programs compute the same values as formulas, and refuse what they cannot compute."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def _assert_equal(ours: Any, reference: Any, names: tuple[str, ...]) -> None:
     block=st.sampled_from([7, 99]),
 )
 def test_every_operation_equals_numpy(library: Path, seed: int, tiles: int, count: int, block: int) -> None:
-    """To the last bit, also of zeros, infinity, NaN and numbers near the ends, whatever splits the pool."""
+    """To the last bit, including zeros, infinity, NaN and extreme numbers, however the pool is split."""
     random = np.random.default_rng(seed)
     tile = frozenset(name for name in "abu" if random.random() < 0.7)
     with pytest.MonkeyPatch.context() as patch:
@@ -133,7 +133,7 @@ def test_every_operation_equals_numpy(library: Path, seed: int, tiles: int, coun
 
 
 def test_logarithms_equal_numpy_within_one_ulp(library: Path) -> None:
-    """Mathematical libraries differ by one unit in the last place at most; powers of two are exact."""
+    """Math libraries differ by at most one unit in the last place; powers of two are exact."""
     engine = replace(_ENGINE, features=(Feature("log2", "", lambda c: np.log2(np.maximum(c["p"], 1))),))
     random = np.random.default_rng(0)
     values = np.concatenate([np.floor(np.exp(random.uniform(0, 40, 2000))), 2.0 ** np.arange(60)])
@@ -145,7 +145,7 @@ def test_logarithms_equal_numpy_within_one_ulp(library: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("folder", [ref.path for ref in list_models([MODELS])], ids=lambda path: path.name)
 def test_every_feature_of_shipped_models_is_computed_in_c(library: Path, folder: Path) -> None:
-    """All 97, 72 and more, tested by any tree or not, to 1e-12 of the formulas."""
+    """All 97, 72 and other features, used by a tree or not, to 1e-12 of the formulas."""
     model = load_model(folder)
     spec, op = model.spec, model.spec.op
     some = problems_of(spec)
@@ -172,7 +172,7 @@ def test_every_feature_of_shipped_models_is_computed_in_c(library: Path, folder:
     ],
 )
 def test_uncomputable_features_are_refused(formula: Callable[[Columns], Any], words: str) -> None:
-    """Nothing is computed wrongly in silence."""
+    """Nothing is silently computed wrongly."""
     graph = Graph(1)
     columns = SymbolicColumns({"a": graph.size(0), "b": graph.size(1)}, {}, {}, {})
     with pytest.raises(FormulaError, match=words):

@@ -1,4 +1,4 @@
-"""Pages of reports in a real browser, at two widths, light and dark: headless Chromium, where it is installed."""
+"""Reports in headless Chromium, at two widths, light and dark, if it is installed."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def browsed(page: Path, *options: str) -> subprocess.CompletedProcess[str]:
 
 
 def seen(page: Path, width: int, *options: str) -> dict[str, Any]:
-    """What a browser finds in the page at a width, without a word on its console."""
+    """What a browser finds in the page at a width, with an empty console."""
     around = page.with_name("around.html")
     around.write_text(AROUND.format(page=page.as_uri(), width=width, word="i7x7"), encoding="utf-8")
     done = browsed(around, *options)
@@ -115,7 +115,7 @@ def seen(page: Path, width: int, *options: str) -> dict[str, Any]:
 
 @pytest.mark.slow
 def test_errors_on_the_console_are_seen(pages: dict[str, Path]) -> None:
-    """A page whose script fails, or is forbidden, is noticed: so silence means something."""
+    """A page whose script fails, or is forbidden, is detected."""
     bad = pages["model"].with_name("bad.html")
     for script in (
         "<script>nothing.at.all()</script>",
@@ -151,7 +151,7 @@ def test_a_page_fits_and_shows_every_figure(
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["model", "data"])
 def test_tables_are_sorted_and_filtered(pages: dict[str, Path], name: str) -> None:
-    """By a click on a heading, the second time the other way; rows without the words are hidden."""
+    """A click on a heading sorts, a second one reverses; rows without the words are hidden."""
     found = seen(pages[name], 1200)
     times = [float(text) for text in found["descending"]]
     assert len(times) == 14
@@ -165,7 +165,7 @@ def test_tables_are_sorted_and_filtered(pages: dict[str, Path], name: str) -> No
 
 @pytest.mark.slow
 def test_a_page_needs_no_script(pages: dict[str, Path]) -> None:
-    """Without it the table is whole and has no field that does nothing."""
+    """Without scripts the table is complete, and no control is shown."""
     page = pages["data"].with_name("plain.html")
     text = pages["data"].read_text(encoding="utf-8")
     page.write_text(re.sub(r"<script>.*?</script>", "", text, flags=re.DOTALL), encoding="utf-8")
@@ -178,7 +178,7 @@ def test_a_page_needs_no_script(pages: dict[str, Path]) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["model", "data"])
 def test_a_page_follows_the_dark_colour_scheme(pages: dict[str, Path], name: str) -> None:
-    """Paper and ink follow the browser's preference."""
+    """Colours follow the browser's preference."""
     dark = seen(pages[name], 800, "--blink-settings=preferredColorScheme=0")
     light = seen(pages[name], 800, "--blink-settings=preferredColorScheme=1")
     assert (light["paper"], dark["paper"]) == ("rgb(254, 254, 254)", "rgb(20, 24, 29)")

@@ -1,4 +1,4 @@
-"""Figures of reports: their numbers against plain loops, and what SVG, PNG and page have of them."""
+"""Figures of reports: their numbers compared with plain loops, and their contents in SVG, PNG and page."""
 
 from __future__ import annotations
 
@@ -40,12 +40,12 @@ BODIES: list[Body] = [
 
 
 def figure(body: Body) -> Drawing:
-    """A figure with a title that is markup if it is not escaped."""
+    """A figure whose title is markup unless escaped."""
     return Drawing("some", "A < B & C", 'a "note"', body)
 
 
 def test_few_ticks_of_a_logarithmic_axis_are_labelled() -> None:
-    """Where a curve has few points, these are its ticks, as plain numbers; no power of ten stands between."""
+    """A curve with few points has these as ticks, as plain numbers, without powers of ten between."""
     counts = [54, 108, 216, 432]
     svg = page_svg(figure(Lines([Line("a", counts, [0.1, 0.2, 0.3, 0.4])], "problems", "y", log_x=True)), narrow=True)
     shown = re.findall(r">([^<>]+)</text>", svg)
@@ -54,7 +54,7 @@ def test_few_ticks_of_a_logarithmic_axis_are_labelled() -> None:
 
 
 def places_of_marks(svg: str, axis: str) -> list[float]:
-    """Where points with a text are drawn along an axis, in ascending order."""
+    """Positions along an axis of points with a text, ascending."""
     return sorted(float(place) for place in re.findall(rf'<use [^>]* {axis}="([\d.]+)"[^>]*><title>', svg))
 
 
@@ -75,7 +75,7 @@ def test_zero_has_its_own_tick_among_sizes() -> None:
 
 
 def test_no_point_is_lost_on_logarithmic_axes() -> None:
-    """As many points are drawn as there are, with 0 along both axes."""
+    """All points are drawn, with 0 along both axes."""
     values = [0.0, 1e-3, 1e-2, 1e-1, 1.0]
     points = Line("", values, values, style="points", tips=[str(value) for value in values])
     svg = page_svg(figure(Lines([points], "x", "y", log_x=True, log_y=True)), narrow=False)
@@ -87,7 +87,7 @@ def test_no_point_is_lost_on_logarithmic_axes() -> None:
 
 @pytest.mark.parametrize("body", BODIES, ids=lambda body: type(body).__name__)
 def test_a_figure_renders_as_svg_png_and_numbers(body: Body) -> None:
-    """Each kind is drawn as both, at two widths, with title, name for screen readers and a table."""
+    """Each kind renders as both, at two widths, with title, accessible name and table."""
     one = figure(body)
     root = ET.fromstring(file_svg(one))  # noqa: S314 - our own text
     assert root.find("{http://www.w3.org/2000/svg}title").text == "A < B & C"  # type: ignore[union-attr]
@@ -109,7 +109,7 @@ def test_a_figure_renders_as_svg_png_and_numbers(body: Body) -> None:
 
 
 def test_points_beyond_an_axis_are_triangles_at_its_edge() -> None:
-    """No point is lost: what lies above or below what is shown of y stands at the edge, as another mark."""
+    """Points above or below the visible range are drawn at the edge with another mark."""
     points = Line("", [1, 2, 3, 4], [0.5, 9.0, 0.6, -3.0], style="points")
     drawn = []
     for y_range in (None, (0.0, 1.0)):
@@ -122,14 +122,14 @@ def test_points_beyond_an_axis_are_triangles_at_its_edge() -> None:
 
 
 def test_pictures_are_the_same_to_the_byte() -> None:
-    """Drawn twice, files do not differ: they can be kept under version control."""
+    """Two renderings are equal, so that they can be kept under version control."""
     one = figure(BODIES[0])
     assert file_svg(one) == file_svg(one)
     assert file_png(one) == file_png(one)
 
 
 def test_a_page_loads_nothing_and_hides_no_markup() -> None:
-    """There is no address in it but names of SVG's, nothing of a name is markup, and a policy forbids the rest."""
+    """It has no address but SVG namespaces, names are escaped, and a policy forbids the rest."""
     evil = "<script>alert(1)</script>"
     made = Report(evil, evil, [(evil, evil)], [figure(BODIES[1])], [PageTable(evil, [evil], [[evil]])], refresh_s=5)
     text = page(made, "now").decode()
@@ -146,7 +146,7 @@ def test_a_page_loads_nothing_and_hides_no_markup() -> None:
 
 
 def test_the_only_script_is_allowed_by_the_policy() -> None:
-    """A page with a table of data has a script, whose hash is the only one allowed; names of kernels are no markup."""
+    """A page with a data table has one script, the only allowed hash; kernel names are escaped."""
     evil = "</td><script>alert(1)</script>"
     made = Report("a", "b", [], [], [PageTable(evil, ["kernel", "ms"], [[evil, "1"]], frozenset({0}), is_data=True)])
     text = page(made, "now").decode()
@@ -159,7 +159,7 @@ def test_the_only_script_is_allowed_by_the_policy() -> None:
 
 
 def test_a_dataset_is_summarized() -> None:
-    """Winners and failures are those that a loop over the rows finds."""
+    """Winners and failures equal those of a loop over the rows."""
     data = measured()
     made = report_dataset(data, [Path("a.parquet")])
     found = {one.name: one for one in made.figures}
@@ -181,7 +181,7 @@ def test_a_dataset_is_summarized() -> None:
 
 
 def test_a_model_is_evaluated(tmp_path: Path) -> None:
-    """Efficiency, regret and baselines are those of a loop; the heat map holds every problem once."""
+    """Efficiency, regret and baselines equal those of a loop; the heat map has every problem once."""
     model, data = load_model(saved(tmp_path / "model")), measured()
     judged = judge(model, data, measured_alone=True)
     expected = efficiencies(tmp_path / "model")
@@ -218,7 +218,7 @@ def test_a_model_is_evaluated(tmp_path: Path) -> None:
 
 
 def test_the_learning_curve_is_drawn(tmp_path: Path) -> None:
-    """With all of its data a model of the same settings chooses as the model does; before, from fewer problems."""
+    """With all data a model with the same settings chooses as the model does; earlier points use fewer problems."""
     data = measured()
     judged = judge(load_model(saved(tmp_path / "model")), data, measured_alone=True)
     done: list[int] = []
@@ -232,7 +232,7 @@ def test_the_learning_curve_is_drawn(tmp_path: Path) -> None:
 
 
 def test_two_models_are_compared(tmp_path: Path) -> None:
-    """The mean of the drawn changes is the difference of the models' means; models of one name are told apart."""
+    """The mean of the drawn changes is the difference of the models' means; models with equal names differ."""
     data = measured()
     old, new = (
         judge(load_model(saved(tmp_path / name / "mine", rank)), data, measured_alone=True)
@@ -248,7 +248,7 @@ def test_two_models_are_compared(tmp_path: Path) -> None:
 
 
 def test_noise_and_its_drift_are_quantiles() -> None:
-    """The middle of the curve is the median; over time the medians follow a trend that is put in."""
+    """The middle of the curve is the median; medians over time follow an injected trend."""
     spread = np.linspace(0.001, 0.1, 1001)
     noise = measurements.noise(spread)
     assert noise is not None
@@ -263,7 +263,7 @@ def test_noise_and_its_drift_are_quantiles() -> None:
 
 
 def test_the_machine_chart_uses_reference_measurements() -> None:
-    """Drift is against a run's median; clock and temperature are drawn where known, and one look is no drift."""
+    """Drift is against a run's median; clock and temperature are drawn if known; one measurement is no drift."""
     looks = [Look(60.0 * i, 1.0 + 0.1 * (i == 4), 3000.0 - 100 * i if i else None, None) for i in range(5)]
     found = machine({"a": looks, "b": looks[:1]})
     assert [one.name for one in found] == ["machine", "clock"]
@@ -279,7 +279,7 @@ def test_the_machine_chart_uses_reference_measurements() -> None:
 
 
 def test_reference_measurements_come_from_dataset_metadata() -> None:
-    """Those that are whole; what a stranger wrote there instead is passed over."""
+    """Complete ones are used; foreign content is ignored."""
     good = [0.0, 1.5, None, 61.0]
     bad: list[Any] = [[0.0, 1.5], [0.0, "1", None, None], [0.0, None, None, None], "text", [float("inf"), 1, 1, 1]]
     runs: list[dict[str, Any]] = [{"run_id": "r", "looks": [good, *bad]}, {"run_id": "s"}, {"run_id": "t", "looks": 1}]

@@ -1,4 +1,4 @@
-"""Speeds of measured kernels, and weights of problems: against plain loops and NumPy's on repeated values."""
+"""Speeds of measured kernels, and weights of problems, compared with plain loops and repeated values in NumPy."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ def first_problems(dataset: Dataset, count: int) -> Dataset:
 
 
 def as_repeated(values: np.ndarray, counts: np.ndarray) -> np.ndarray:
-    """Values as often as they count."""
+    """Values repeated by their counts."""
     return np.repeat(values, counts.astype(int))
 
 
 def test_the_table_of_problems_has_times_and_speeds() -> None:
-    """Least time, TFLOPS and share of the peak of each problem are those of a loop over the rows."""
+    """Best time, TFLOPS and share of the peak of each problem equal those of a loop over the rows."""
     data = first_problems(read_dataset(GFX950_CONV), 12)
     table = problem_table(speeds_of(data, times_of(data), np.ones(12)))
     assert table.is_data
@@ -61,7 +61,7 @@ def test_the_table_of_problems_has_times_and_speeds() -> None:
 
 
 def test_every_problem_has_its_best_kernel_and_others_on_the_roofline() -> None:
-    """As many points are drawn as there are, none above the roof here, whose corner is where both peaks meet."""
+    """All points are drawn, none above the roof, whose corner is where both peaks meet."""
     data = first_problems(read_dataset(GFX950_CONV), 12)
     figure = roofline(speeds_of(data, times_of(data), np.ones(12)))
     assert isinstance(figure.body, Lines)
@@ -79,7 +79,7 @@ def test_every_problem_has_its_best_kernel_and_others_on_the_roofline() -> None:
 
 
 def test_the_host_has_no_peaks() -> None:
-    """Times of the CPU are called so, and no share of a peak is stated."""
+    """Times of the CPU are labelled as such, without a share of a peak."""
     data = measured()
     speeds = speeds_of(data, times_of(data), np.ones(14))
     assert "of the peak" not in problem_table(speeds).columns
@@ -105,7 +105,7 @@ def test_a_failed_kernel_is_not_drawn() -> None:
 
 
 def test_problem_weights_are_counts() -> None:
-    """Mean and quantiles are those of values that are repeated as often as they count."""
+    """Mean and quantiles equal those of values repeated by their counts."""
     random = np.random.default_rng(3)
     values, counts = random.uniform(size=50), random.integers(1, 9, 50).astype(float)
     repeated = as_repeated(values, counts)
@@ -132,7 +132,7 @@ def test_dataset_figures_weigh_problems_by_count() -> None:
 
 
 def test_model_figures_weigh_problems_by_count(tmp_path: Path) -> None:
-    """The mean efficiency is weighted, and each problem's count stands in the table beside the chosen kernel."""
+    """The mean efficiency is weighted, and the table has each problem's count beside its kernel."""
     data, counts = measured(), np.arange(1, 15, dtype=float)
     judged = judge(load_model(saved(tmp_path / "model")), data, counts, measured_alone=True)
     made = report_model(judged, data, None, lambda _worst: "")
@@ -147,7 +147,7 @@ def test_model_figures_weigh_problems_by_count(tmp_path: Path) -> None:
 
 
 def test_counts_come_from_a_list_of_shapes(tmp_path: Path) -> None:
-    """Only listed problems are left, with the counts of the list; without counts, or without a match, it is refused."""
+    """Only listed problems remain, with the list's counts; a list without counts or matches is refused."""
     data = measured()
     listed = data.problems()[3:6]
     path = tmp_path / "shapes.csv"

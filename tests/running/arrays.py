@@ -1,4 +1,4 @@
-"""Convolutions and matrix products by einsum, one tap at a time: the reference that `ckh.run` is compared with."""
+"""Convolutions and matrix products by einsum, one tap at a time: the reference for `ckh.run`."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def expected(problem: ConvProblem | GemmProblem, first: Array, second: Array) ->
 
 
 def _at(tap: tuple[int, ...]) -> Any:
-    """The index of a tap's weights, of all groups and output channels."""
+    """The index of a tap's weights, for all groups and output channels."""
     return (slice(None), slice(None), *tap)
 
 
@@ -72,7 +72,7 @@ def _inside(problem: ConvProblem) -> tuple[slice, ...]:
 
 
 def _taps(problem: ConvProblem) -> Iterator[tuple[tuple[int, ...], tuple[slice, ...]]]:
-    """Every tap, and the pixels of the padded input that it meets."""
+    """Every tap, and its pixels of the padded input."""
     axes = _axes(problem)
     outputs = problem.output_shape[1:-2]
     for tap in product(*map(range, problem.weight_shape[2:-1])):

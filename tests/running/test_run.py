@@ -1,4 +1,4 @@
-"""`ckh.run` and `ckh.kernel` on the host: results against einsum, refusals, and candidates that fail."""
+"""`ckh.run` and `ckh.kernel` on the host: results compared with einsum, refusals, and failing candidates."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ GEMM = GemmProblem(20, 12, 33)
 
 @pytest.fixture(autouse=True, scope="module")
 def _cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """A cache for all tests here, and no worker of others."""
+    """A cache for all tests of this file, and separate workers."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("CKH_CACHE_DIR", str(tmp_path_factory.mktemp("cache")))
         patch.setenv("CKH_DATA_DIR", str(tmp_path_factory.mktemp("user")))
@@ -42,7 +42,7 @@ def _cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 @pytest.mark.parametrize("direction", Direction)
 @pytest.mark.parametrize("problem", [CONV, DEEP], ids=["2d", "3d"])
 def test_convolutions(direction: Direction, problem: ConvProblem) -> None:
-    """Every direction, of groups, strides, padding and depth, is what einsum gives."""
+    """Every direction, with groups, strides, padding and depth, equals einsum."""
     problem = problem.with_direction(direction)
     first, second = operands(problem)
     found = ckh.run(problem, first, second, device="host", verify=True)
@@ -52,7 +52,7 @@ def test_convolutions(direction: Direction, problem: ConvProblem) -> None:
 
 @pytest.mark.parametrize("layout", ["rcr", "rrr", "crr", "ccr"])
 def test_matrix_products(layout: str) -> None:
-    """Operands are M x K and K x N whatever the layout, in whatever order of memory."""
+    """Operands are M x K and K x N for any layout and memory order."""
     problem = GEMM.replaced(layout=layout)
     a, b = operands(problem)
     chosen = ckh.kernel(problem, device="host")
@@ -61,7 +61,7 @@ def test_matrix_products(layout: str) -> None:
 
 
 def test_other_shapes_and_canonical_texts() -> None:
-    """Channels of all groups may be one axis, which the result then has too; a problem may be its canonical text."""
+    """Channels of all groups may be one axis, also in the result; a problem may be its canonical text."""
     x, w = operands(CONV)
     y = ckh.run(CONV.canonical(), x.reshape(2, 7, 5, 12), w.reshape(6, 3, 2, 4), device="host")
     assert y.shape == (2, 4, 6, 6)
@@ -77,7 +77,7 @@ def test_run_uses_the_kernel_of_predict() -> None:
 
 
 def test_dlpack_and_byte_order() -> None:
-    """Arrays that export themselves by DLPack, and those of another byte order, are read."""
+    """Arrays exported by DLPack, and arrays of another byte order, are read."""
 
     class Exported:
         def __init__(self, values: Any) -> None:
@@ -94,7 +94,7 @@ def test_dlpack_and_byte_order() -> None:
 
 
 def test_tensors_of_pytorch() -> None:
-    """The result of tensors is a tensor, of strided and differentiable ones too."""
+    """The result for tensors is a tensor, also for strided and differentiable ones."""
     torch = pytest.importorskip("torch", reason="PyTorch is absent: pip install torch")
     a, b = (torch.from_numpy(one) for one in operands(GEMM))
     found = ckh.run(GEMM, a.requires_grad_(), b.t().contiguous().t(), device="host")
@@ -112,7 +112,7 @@ def test_tensors_of_pytorch() -> None:
     ],
 )
 def test_wrong_arrays(arrays: tuple[Any, ...], code: str, values: tuple[str, ...]) -> None:
-    """Another number, shape or element type is refused in one line before anything runs."""
+    """A wrong number, shape or element type is refused in one line before anything runs."""
     with expect_refusal(ckh.UsageError, code, *values):
         ckh.run(GEMM, *arrays, device="host")
 
@@ -132,7 +132,7 @@ def test_problems_that_cannot_be_run() -> None:
 
 @pytest.fixture
 def faulty(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
-    """What gives the first candidates of a problem faults, in the order in which they are tried."""
+    """Injects faults into the first candidates of a problem, in the order in which they are tried."""
     monkeypatch.setenv("CKH_CACHE_DIR", str(tmp_path))
 
     def replace(*faults: Fault) -> list[str]:
@@ -166,7 +166,7 @@ def test_the_next_candidate_replaces_a_failed_one(faulty: Any, capsys: pytest.Ca
 
 
 def test_a_hang_ends_after_the_time_limit(faulty: Any, capsys: pytest.CaptureFixture[str]) -> None:
-    """The worker is ended, not this process."""
+    """The worker is killed, not this process."""
     names = faulty(HANG, GOOD)
     chosen, (found,) = _called(timeout_s=1.0)
     assert chosen.name == names[1]
@@ -175,7 +175,7 @@ def test_a_hang_ends_after_the_time_limit(faulty: Any, capsys: pytest.CaptureFix
 
 
 def test_only_verification_detects_a_wrong_kernel(faulty: Any, capsys: pytest.CaptureFixture[str]) -> None:
-    """Without `verify` its result is returned; with it the next candidate's is."""
+    """Without `verify` its result is returned, with it the next candidate's."""
     wrong = FAULTS["one wrong number"][0]
     names = faulty(wrong, GOOD)
     x, w = operands(CONV)
@@ -186,13 +186,13 @@ def test_only_verification_detects_a_wrong_kernel(faulty: Any, capsys: pytest.Ca
 
 
 def test_out_of_bounds_writes_are_detected_without_verification(faulty: Any) -> None:
-    """What lies behind the result is looked at after each call."""
+    """Memory beyond the result is checked after each call."""
     names = faulty(FAULTS["write behind"][0], GOOD)
     assert _called()[0].name == names[1]
 
 
 def test_no_working_candidate(faulty: Any) -> None:
-    """The error has the first candidate and its reason; the worker of the next call is a new one."""
+    """The error has the first candidate and its reason; the next call has a new worker."""
     names = faulty(*[SEGFAULT] * 8)
     with expect_refusal(ckh.NoKernelError, "no-working-kernel", "8", names[0], "SIGSEGV"):
         _called()
@@ -220,7 +220,7 @@ def test_exhaustive_measurement_chooses_the_fastest(
 
 
 def test_a_worker_serves_many_calls(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Calls of several problems and threads have one worker; one that was killed is replaced."""
+    """Calls of several problems and threads share a worker; a killed one is replaced."""
     started: list[WorkerProcess] = []
     start = WorkerProcess._start
 

@@ -1,4 +1,4 @@
-"""Spaces that tests search: synthetic ones with a known optimum, and recorded ones where they are."""
+"""Search spaces for tests: synthetic ones with a known optimum, and recorded ones if available."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ PIPELINES = ("basic", "compute", "memory")
 
 @pytest.fixture(scope="session")
 def recorded() -> Callable[[str], Path]:
-    """The path of a recorded space by its name; skips the test where there is none."""
+    """The path of a recorded space by name; skips the test if it is missing."""
 
     def path(name: str) -> Path:
         file = DATA / f"kernel_tuner_{name}.parquet"

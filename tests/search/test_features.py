@@ -12,7 +12,7 @@ from ckh.search.strategy_space import Space
 
 
 def test_numbers_are_ranks_and_categories_are_one_hot() -> None:
-    """A number gives its scaled rank; a category a column for each value, any two at distance 1; constants nothing."""
+    """A number is its scaled rank; categories have a column per value at distance 1; constants are dropped."""
     space = Space(("size", "kind", "constant"), ([1, 2, 8], ["x", "y", "z"], [5, 5, 5]))
     features = features_of(space)
     assert features.matrix[:, 0].tolist() == [0.0, 0.5, 1.0]
@@ -21,7 +21,7 @@ def test_numbers_are_ranks_and_categories_are_one_hot() -> None:
 
 
 def test_alignment_is_the_power_of_two_that_divides() -> None:
-    """64 and 128 are aligned, 48 and 112 less; powers of two alone need no alignment."""
+    """64 and 128 are aligned, 48 and 112 less; powers of two have no alignment feature."""
     features = features_of(Space(("block",), ([48, 64, 112, 128],)))
     assert np.allclose(features.matrix[:, 1], [0, 2 / 3, 0, 1])
     assert features_of(Space(("block",), ([16, 32, 64],))).matrix.shape == (3, 1)
@@ -40,6 +40,6 @@ def test_the_design_shows_every_value_evenly() -> None:
 
 
 def test_a_design_is_never_larger_than_the_space() -> None:
-    """Asking for more configurations than there are gives each once."""
+    """A request for more configurations than exist gives each once."""
     space = Space(("a",), (["x", "y", "z"],))
     assert sorted(balanced_design(space, 10, np.random.default_rng(0))) == [0, 1, 2]

@@ -23,7 +23,7 @@ def _targets(features: Features) -> np.ndarray[tuple[int], np.dtype[np.float64]]
 
 
 def test_predictions_equal_scikit_learn(features: Features) -> None:
-    """Observations that were fitted and ones added later give scikit-learn's mean and deviation."""
+    """Fitted and added observations give scikit-learn's mean and deviation."""
     process = GaussianProcess(features)
     targets = _targets(features)
     process.optimise(np.arange(20), targets[:20], 30)
@@ -53,7 +53,7 @@ def test_the_gradient_is_that_of_the_loss(features: Features) -> None:
 
 
 def test_a_full_model_reports_it(features: Features) -> None:
-    """After as many additions as there is room for, it has to be conditioned anew."""
+    """After its capacity of additions the model must be conditioned anew."""
     process = GaussianProcess(features)
     process.condition(np.arange(1), np.arange(60))
     for position in range(1, 60):

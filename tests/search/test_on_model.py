@@ -1,4 +1,4 @@
-"""Searching with a model alone: every legal kernel is scored, against asking about one kernel after another."""
+"""Searches on a model score every legal kernel, compared with scoring kernels one by one."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def gpu_model(tmp_path_factory: pytest.TempPathFactory) -> Model:
 
 
 def one_by_one(problem: ConvProblem, arch: ArchSpec) -> dict[tuple[Any, ...], ConvKernel]:
-    """A legal kernel of each kind that a model of convolutions tells apart, found by asking about each kernel."""
+    """A legal kernel of each kind that a convolution model distinguishes, found by single checks."""
     found: dict[tuple[Any, ...], ConvKernel] = {}
     pool = conv_pool(problem.variant, arch, problem.ndim, problem.dtype)
     tiles = dict.fromkeys([*(row.tile for row in CONV_TILES), *(row.tile for row in curated_tiles(problem.variant))])
@@ -76,7 +76,7 @@ def one_by_one(problem: ConvProblem, arch: ArchSpec) -> dict[tuple[Any, ...], Co
 
 
 def test_every_kind_of_legal_kernel_is_scored(model: Model) -> None:
-    """As many kinds as asking one by one finds, the best of them with the scores that the model gives each alone."""
+    """As many kinds as single checks find, the best of them with their single scores."""
     kinds = one_by_one(PROBLEM, HOST)
     scores = model.predict(PROBLEM, list(kinds.values()), model.spec.rank_by)
     search: Any = search_model(PROBLEM, model, HOST, len(kinds) + 5)
@@ -90,7 +90,7 @@ def test_every_kind_of_legal_kernel_is_scored(model: Model) -> None:
 
 
 def test_results_have_the_requested_length_and_beat_the_pool(model: Model) -> None:
-    """The first of all; candidates stand for what the model cannot tell apart from them, and are marked."""
+    """Results are the first of all; candidates stand for their look-alikes, and are marked."""
     pool = ranking_of(PROBLEM, model).ranked
     every, few = search_model(PROBLEM, model, HOST, 10**6), search_model(PROBLEM, model, HOST, 3)
     assert every.found[:3] == few.found
@@ -101,7 +101,7 @@ def test_results_have_the_requested_length_and_beat_the_pool(model: Model) -> No
 
 
 def test_speeds_and_caveats_match_predict() -> None:
-    """Candidates have the speeds of `ckh predict`; kinds of found kernels of which none was measured are named."""
+    """Candidates have the speeds of `ckh predict`; unmeasured kinds of found kernels are named."""
     model = load_model(data_dir("models") / "grouped_conv_forward_bf16_gfx950")
     problem = replace(GPU_PROBLEM, n=16, c=256, k=256, hi=28, wi=28)
     speeds = {one.kernel: one.tflops for one in ranking_of(problem, model).ranked}
@@ -118,7 +118,7 @@ def test_speeds_and_caveats_match_predict() -> None:
 
 
 def test_narrow_channels_have_kernels_beyond_the_pool(gpu_model: Model) -> None:
-    """With 12 channels no candidate of a GPU applies; kernels with narrower vectors do, and are legal."""
+    """With 12 channels no GPU candidate applies, but legal kernels with narrower vectors do."""
     arch, narrow = load_arch("gfx942"), replace(GPU_PROBLEM, c=12, k=20)
     search: Any = search_model(narrow, gpu_model, arch, 50)
     assert (search.candidates, search.first_choice, any(search.in_pool)) == (0, None, False)
@@ -132,7 +132,7 @@ def test_narrow_channels_have_kernels_beyond_the_pool(gpu_model: Model) -> None:
 
 
 def test_no_legal_kernel_is_an_error(gpu_model: Model) -> None:
-    """With an odd channel in each group no vector of a GPU fits B and C but single elements, and then A's must be 1."""
+    """With odd channels per group only single elements fit B and C, and A's width must be 1 too."""
     arch = load_arch("gfx942")
     odd = replace(GPU_PROBLEM, c=3, k=5)
     found: Any = search_model(odd, gpu_model, arch, 9).found
@@ -143,7 +143,7 @@ def test_no_legal_kernel_is_an_error(gpu_model: Model) -> None:
 
 @pytest.mark.parametrize("rank", [RankObjective.RELATIVE, RankObjective.TFLOPS])
 def test_speeds_are_ordered_like_scores(rank: RankObjective, tmp_path: Path) -> None:
-    """What strategies take for a time falls as the score grows, for models that order by TFLOPS or by a score."""
+    """The time passed to strategies falls as the score grows, for TFLOPS and for scores."""
     model = load_model(saved(tmp_path / "model", rank))
     space = kernel_space(PROBLEM, HOST, [one.kernel for one in ranking_of(PROBLEM, model).ranked], 9000)
     kernels = space.kernels[:: len(space) // 200]

@@ -1,4 +1,4 @@
-"""Recordings and their replay, against pandas and by hand."""
+"""Recordings and their replay, compared with pandas and by hand."""
 
 from __future__ import annotations
 
@@ -66,13 +66,13 @@ def test_unusable_recordings_are_refused(
 
 
 def test_summary_is_the_median_of_optimum_by_best() -> None:
-    """Three seeds by hand: a search that found nothing yet counts as zero."""
+    """Three seeds by hand: a search without a result counts as zero."""
     result = Replay(np.array([[np.inf, 2.0], [4.0, 1.0], [2.0, 2.0]]), optimum_ms=1.0)
     assert result.summary((1, 2)) == (0.25, 0.5)
 
 
 def test_random_replay_has_the_expected_value(synthetic: Recording) -> None:
-    """The best of 50 in random order reaches, in the median, what sampling without replacement does."""
+    """The best of 50 in random order has the median of sampling without replacement."""
     measured = replay(synthetic, 50, range(200), "random").summary((50,))[0]
     rng = np.random.default_rng(9)
     times = np.nan_to_num(synthetic.times_ms, nan=np.inf)
@@ -81,7 +81,7 @@ def test_random_replay_has_the_expected_value(synthetic: Recording) -> None:
 
 
 def test_stopping_at_the_optimum_fills_the_trace(synthetic: Recording) -> None:
-    """A trace is as long as the budget, falls, and ends at the optimum if that was found."""
+    """A trace has the length of the budget, falls, and ends at the optimum if found."""
     result = replay(synthetic, len(synthetic.space), [0, 1], "random")
     assert result.best_ms.shape == (2, len(synthetic.space))
     assert (np.diff(result.best_ms[:, 40:]) <= 0).all()
@@ -89,7 +89,7 @@ def test_stopping_at_the_optimum_fills_the_trace(synthetic: Recording) -> None:
 
 
 def test_processes_do_not_change_the_result(synthetic: Recording) -> None:
-    """Two jobs find what one finds."""
+    """Two jobs give the result of one."""
     one, two = (replay(synthetic, 30, range(3), "local", jobs=jobs) for jobs in (1, 2))
     assert np.array_equal(one.best_ms, two.best_ms)
 

@@ -1,4 +1,4 @@
-"""The search loop: budget, stopping, what the trace says."""
+"""The search loop: budget, stop, and trace."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ckh.search.strategy_space import Space
 
 
 def test_the_trace_has_the_best_so_far() -> None:
-    """The best time is None until something works, and never rises."""
+    """The best time is None until a kernel works, and never rises."""
     answers: list[float | None] = [None, 4.0, 5.0, None, 3.0]
     told = iter(answers)
     strategy = make_strategy("random", Space(("tile",), (np.arange(10),)))
@@ -22,7 +22,7 @@ def test_the_trace_has_the_best_so_far() -> None:
 
 
 def test_a_search_stops_on_request() -> None:
-    """No measurement is made after the stop, and the next run goes on with the same strategy."""
+    """No measurement is made after the stop, and the next run continues with the same strategy."""
     measured: list[int] = []
 
     def evaluate(index: int) -> float:
@@ -46,7 +46,7 @@ def test_a_zero_budget_measures_nothing() -> None:
 
 
 def test_a_stopped_measurement_ends_the_search() -> None:
-    """What was measured before is kept, and the stopped measurement is not in the trace."""
+    """Earlier measurements are kept, and the stopped one is not in the trace."""
     told = iter([3.0, 2.0])
 
     def evaluate(_index: int) -> float:

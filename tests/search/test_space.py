@@ -1,4 +1,4 @@
-"""The space against brute force over its configurations."""
+"""The space compared with brute force over its configurations."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_find_is_the_inverse_of_config(space: Space) -> None:
 
 
 def test_illegal_configurations_are_not_found(space: Space) -> None:
-    """A legal-looking combination that was left out and a value that does not exist are both None."""
+    """An omitted combination and an unknown value are both None."""
     assert space.find({"tile": 8, "layout": "a", "share": 3.0}) is None
     assert space.find({"tile": 3, "layout": "a", "share": 0.5}) is None
 

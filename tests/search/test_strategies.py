@@ -1,4 +1,4 @@
-"""What every strategy keeps to, and that strategies are better than random."""
+"""Common requirements on strategies, and their advantage over random search."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def _search(
 
 
 def _prior(recording: Recording) -> NDArray[np.float64]:
-    """What a good model says: the speed, with noise, also of what fails."""
+    """A good model's scores: the speed with noise, also for failing kernels."""
     noise = np.random.default_rng(7).normal(0, 0.3, len(recording.space))
     return np.asarray(noise - np.log(np.nan_to_num(recording.times_ms, nan=5.0)))
 
@@ -72,7 +72,7 @@ def test_a_large_budget_searches_the_whole_space(name: str, size: int) -> None:
 
 @every_strategy
 def test_a_space_of_failures_is_searched_completely(name: str) -> None:
-    """Failures only: no best configuration, every one tried."""
+    """There is no best configuration, and every one was tried."""
     recording = Recording(Space(("tile",), (np.arange(30),)), np.full(30, np.nan))
     result = _search(name, recording, 100)
     assert (len(result.trace), result.failures, result.best) == (30, 30, None)
@@ -80,7 +80,7 @@ def test_a_space_of_failures_is_searched_completely(name: str) -> None:
 
 @every_strategy
 def test_upcoming_proposals_are_announced(name: str, synthetic: Recording) -> None:
-    """Asking ahead changes nothing that is asked for; what is told is left and distinct, and mostly comes soon."""
+    """Peeking changes no proposal; announced ones are new and distinct, and mostly follow soon."""
     strategy = make_strategy(name, synthetic.space, 3)
     told: list[list[int]] = []
     asked: list[int] = []
@@ -124,7 +124,7 @@ def test_an_exhausted_space_proposes_nothing() -> None:
 
 
 def test_unknown_strategies_and_wrong_priors_are_refused(synthetic: Recording) -> None:
-    """The error names the strategies there are; a prior needs a finite score for each configuration."""
+    """The error lists the strategies; a prior needs a finite score for each configuration."""
     with pytest.raises(UsageError) as error:
         make_strategy("annealing", synthetic.space)
     assert "surrogate" in error.value.hint
@@ -148,7 +148,7 @@ def test_strategies_beat_random(name: str, at_60: float, at_150: float, syntheti
 
 @every_strategy
 def test_a_good_prior_helps(name: str, synthetic: Recording) -> None:
-    """With a model's scores a search is further after twenty measurements than without."""
+    """With a model's scores a search is better after twenty measurements than without."""
     with_prior = replay(synthetic, 20, range(9), name, prior=_prior(synthetic)).summary((20,))
     without = replay(synthetic, 20, range(9), name).summary((20,))
     assert with_prior > without
@@ -172,7 +172,7 @@ def test_a_failure_costs_a_measurement(synthetic: Recording) -> None:
 
 @pytest.mark.slow
 def test_the_default_learns_to_avoid_failures(synthetic: Recording) -> None:
-    """Where one of three pipelines never works, the default strategy soon leaves it alone, and finds the best rest."""
+    """If one of three pipelines never works, the default strategy soon avoids it, and finds the best of the rest."""
     times = synthetic.times_ms.copy()
     times[synthetic.space.codes[:, 4] == 0] = np.nan
     recording = Recording(synthetic.space, times)
@@ -183,7 +183,7 @@ def test_the_default_learns_to_avoid_failures(synthetic: Recording) -> None:
 
 
 def test_large_spaces_and_long_searches_stay_bounded(synthetic: Recording, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With a part of the space as candidates and a part of the observations, the optimum is still found."""
+    """With subsets of candidates and observations, the optimum is still found."""
     monkeypatch.setattr(surrogate_module, "_MAX_POOL", 300)
     monkeypatch.setattr(surrogate_module, "_MAX_OBSERVED", 80)
     result = _search(DEFAULT_STRATEGY, synthetic, 250)
@@ -195,7 +195,7 @@ def test_large_spaces_and_long_searches_stay_bounded(synthetic: Recording, monke
 @every_strategy
 @pytest.mark.parametrize("has_prior", [False, True])
 def test_starts_are_measured_first(name: str, synthetic: Recording, has_prior: bool) -> None:
-    """Configurations to start from come before all others, once, in their order, however many they are."""
+    """Start configurations come first, once, in order, however many there are."""
     prior = _prior(synthetic) if has_prior else None
     for starts in ([17, 3], list(range(100, 70, -1))):
         result = run(make_strategy(name, synthetic.space, 0, prior, starts), lambda _: 1.0, 60)

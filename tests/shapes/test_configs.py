@@ -1,4 +1,4 @@
-"""Shapes of models, by their configuration."""
+"""Shapes derived from models' configurations."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def sizes(problems: list[WeightedProblem]) -> dict[str, tuple[int, ...]]:
 
 
 def test_llama_on_eight_ranks(tmp_path: Path) -> None:
-    """Heads, gates and the vocabulary are divided, the output projections along K: the shapes that vLLM runs."""
+    """Heads, gates and the vocabulary are divided, output projections along K, as in vLLM."""
     found = read(tmp_path, LLAMA_70B, tp=8, tokens=(16,))
     assert sizes(found) == {
         "qkv": (16, 1280, 8192, 80),
@@ -84,19 +84,19 @@ def test_llama_on_eight_ranks(tmp_path: Path) -> None:
 
 
 def test_last_layer_has_a_row_for_each_sequence(tmp_path: Path) -> None:
-    """The vocabulary is multiplied with at most 256 rows, and counts for each number of tokens."""
+    """The vocabulary's GEMM has at most 256 rows, and is counted for each number of tokens."""
     found = sizes(read(tmp_path, LLAMA_70B, tokens=(1, 1024, 4096)))
     assert found["lm_head"] == (256, 128256, 8192, 2)
 
 
 def test_vocabulary_is_padded(tmp_path: Path) -> None:
-    """Whisper-like sizes that are no multiple of 64 are padded, as vLLM does, before they are divided."""
+    """Whisper-like sizes are padded to multiples of 64, as in vLLM, before they are divided."""
     found = sizes(read(tmp_path, {**LLAMA_70B, "vocab_size": 32001}, tp=2, tokens=(1,)))
     assert found["lm_head"][1] == 32064 // 2
 
 
 def test_latent_attention_and_experts(tmp_path: Path) -> None:
-    """Quantised layers are AITER's, the router and the vocabulary stay in bf16; low ranks are whole on each rank."""
+    """Quantised layers are AITER's, router and vocabulary stay in bf16; low-rank layers are whole on each rank."""
     found = read(tmp_path, KIMI_K2, tp=8, tokens=(64,))
     assert sizes(found) == {
         "qkv_a": (64, 1536 + 512 + 64, 7168, 61),
@@ -130,14 +130,14 @@ def test_latent_attention_and_experts(tmp_path: Path) -> None:
 
 
 def test_shared_experts_as_routed_ones(tmp_path: Path) -> None:
-    """With shared experts fused each token chooses one expert more, and their GEMMs are gone."""
+    """Fused shared experts add one expert per token and remove their GEMMs."""
     found = read(tmp_path, KIMI_K2, tp=8, tokens=(64,), fuse_shared=True)
     assert not any("shared" in name for one in found for name in one.layers)
     assert {(one.problem.experts, one.problem.topk) for one in found if one.op == "aiter_moe"} == {(385, 9)}
 
 
 def test_a_dtype_quantises(tmp_path: Path) -> None:
-    """fp8 takes the place of what is quantised; fp16 of all."""
+    """fp8 replaces quantised layers, fp16 all layers."""
     fp8 = read(tmp_path, LLAMA_70B, tokens=(1,), dtype="fp8")
     assert {one.layers[0]: one.problem.dtype for one in fp8}["lm_head"] == "bf16"
     assert {(one.op, one.problem.family) for one in fp8 if one.op == "aiter_gemm"} == {("aiter_gemm", "a8w8")}
@@ -146,18 +146,18 @@ def test_a_dtype_quantises(tmp_path: Path) -> None:
 
 
 def test_an_operation_quantises_models(tmp_path: Path) -> None:
-    """AITER's GEMMs of a model in bf16 are those of the model quantised to fp8; the vocabulary is not among them."""
+    """AITER's GEMMs of a bf16 model are those of the model quantised to fp8, without the vocabulary."""
     found = read(tmp_path, LLAMA_70B, tokens=(1,), op="aiter_gemm")
     assert {name for one in found for name in one.layers} == {"qkv", "o", "gate_up", "down"}
 
 
 def test_key_value_heads_are_repeated(tmp_path: Path) -> None:
-    """Eight heads on sixteen ranks: one a rank."""
+    """Eight heads on sixteen ranks are one per rank."""
     assert sizes(read(tmp_path, LLAMA_70B, tp=16, tokens=(1,)))["qkv"] == (1, (4 + 2) * 128, 8192, 80)
 
 
 def test_text_of_a_model_with_images(tmp_path: Path) -> None:
-    """Of a configuration in parts the text counts, with what transformers takes for fields that are left out."""
+    """The text part of a nested configuration counts, with the defaults of transformers."""
     text = {"model_type": "gemma3_text", "hidden_size": 2560, "intermediate_size": 10240, "num_hidden_layers": 34}
     found = sizes(read(tmp_path, {"model_type": "gemma3", "text_config": text}, tokens=(1,)))
     assert found["qkv"] == (1, (8 + 2 * 4) * 256, 2560, 34)
@@ -165,7 +165,7 @@ def test_text_of_a_model_with_images(tmp_path: Path) -> None:
 
 
 def test_vision_transformer() -> None:
-    """Patches are a convolution, and a batch of images has 197 rows each."""
+    """Patches are a convolution, and each image has 197 rows."""
     found = ckh.shapes.read("vit-b16", batch=(8,))
     patches = next(one for one in found if one.op == "grouped_conv")
     problem = patches.problem
@@ -179,7 +179,7 @@ def test_vision_transformer() -> None:
 
 
 def test_clip_has_two_towers() -> None:
-    """Texts of 77 positions and images of 257 patches each have their products."""
+    """Texts of 77 positions and images of 257 patches have separate products."""
     found = sizes(ckh.shapes.read("clip-vit-l14", batch=(2,)))
     assert found["text_fc1"] == (2 * 77, 3072, 768, 12)
     assert found["vision_fc1"] == (2 * 257, 4096, 1024, 24)
@@ -187,7 +187,7 @@ def test_clip_has_two_towers() -> None:
 
 
 def test_whisper_encodes_and_decodes() -> None:
-    """1500 frames are encoded once; tokens are decoded, and look at them."""
+    """1500 frames are encoded once; decoded tokens attend to them."""
     found = ckh.shapes.read("whisper-large-v3", tokens=(4,))
     convs = [one.problem for one in found if one.op == "grouped_conv"]
     assert [(one.c, one.k, one.hi, one.wi, one.x, one.stride_w) for one in convs] == [
@@ -200,7 +200,7 @@ def test_whisper_encodes_and_decodes() -> None:
 
 
 def test_a_published_file() -> None:
-    """DeepSeek-V3's whole config.json gives what the ready model has."""
+    """DeepSeek-V3's complete config.json gives the built-in model's shapes."""
     path = Path(__file__).parent / "files" / "deepseek-v3.config.json"
     found, ready = (ckh.shapes.read(name, tp=8) for name in (str(path), "deepseek-v3"))
     assert [(one.problem, one.count, one.layers) for one in found] == [
@@ -209,7 +209,7 @@ def test_a_published_file() -> None:
 
 
 def test_unsupported_parts_are_reported(tmp_path: Path) -> None:
-    """An encoder of images beside the text is counted as left out."""
+    """An image encoder beside the text is counted as skipped."""
     path = tmp_path / "config.json"
     config = {
         "model_type": "qwen3_vl",
@@ -222,20 +222,20 @@ def test_unsupported_parts_are_reported(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", MODELS)
 def test_ready_models_have_shapes(name: str) -> None:
-    """Each ready model has problems on one rank, of a family of the table."""
+    """Each built-in model has problems on one rank, of a family of the table."""
     assert ckh.shapes.read(name)
     assert any(MODELS[name][1]["model_type"] in family.types for family in FAMILIES)
 
 
 def test_networks_take_a_batch() -> None:
-    """ResNet-50's 53 convolutions count, for images of that many."""
+    """ResNet-50's 53 convolutions are counted for the given batch."""
     found = ckh.shapes.read("resnet50", batch=(32,))
     assert sum(one.count for one in found) == 53
     assert {one.problem.n for one in found} == {32}
 
 
 def test_unknown_family_names_the_nearest(tmp_path: Path) -> None:
-    """An unknown family names near ones, and how to trace a module."""
+    """An unknown family suggests similar ones, and tracing a module."""
     with expect_refusal(DataError, "unknown-name", "llama9", "llama", "--torch"):
         read(tmp_path, {**LLAMA_70B, "model_type": "llama9"})
 
@@ -256,13 +256,13 @@ def test_missing_field(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("tp", "what"), [(3, "num_attention_heads 64"), (128, "num_attention_heads 64")])
 def test_ranks_that_do_not_divide(tmp_path: Path, tp: int, what: str) -> None:
-    """Ranks that heads cannot be divided among are refused, with the size."""
+    """A number of ranks that does not divide the heads is refused with the size."""
     with expect_refusal(UsageError, "indivisible", what, tp):
         read(tmp_path, LLAMA_70B, tp=tp)
 
 
 def test_divisible_layers_are_kept(tmp_path: Path) -> None:
-    """On three ranks neither heads nor the vocabulary can be divided; the feed-forward of 12288 columns is kept."""
+    """Three ranks divide neither heads nor the vocabulary; the feed-forward layer of 12288 columns is kept."""
     path = tmp_path / "config.json"
     path.write_text(json.dumps({**LLAMA_70B, "intermediate_size": 12288}), encoding="utf-8")
     found = shapes_of([str(path)], RunOptions(tp=3, tokens=(1,), skip_bad=True))
@@ -275,7 +275,7 @@ def test_divisible_layers_are_kept(tmp_path: Path) -> None:
 
 
 def test_a_bad_source_among_several(tmp_path: Path) -> None:
-    """Of several sources the good ones are kept where bad ones are left out."""
+    """With skipping, the good sources are kept."""
     path = tmp_path / "config.json"
     path.write_text("{", encoding="utf-8")
     with expect_refusal(DataError, "bad-json", path):
@@ -288,6 +288,6 @@ def test_a_bad_source_among_several(tmp_path: Path) -> None:
 
 
 def test_json_without_a_model_is_refused(tmp_path: Path) -> None:
-    """Another JSON object says what is missing."""
+    """The error for another JSON object names the missing key."""
     with expect_refusal(DataError, "unknown-format", "model_type"):
         read(tmp_path, {"name": "x"})

@@ -27,7 +27,7 @@ def counts(name: str) -> dict[str, int]:
 
 
 def test_miopen() -> None:
-    """Convolutions of MIOpenDriver's lines count, without those of a search for a solver, in 2D and 3D."""
+    """Convolutions of MIOpenDriver lines count, except those of a solver search, in 2D and 3D."""
     assert counts("miopen.log") == {
         "conv_forward_fp32_nhwgc_2d_n128_c3_k64_g1_i32x32_f3x3_s1x1_p1x1_d1x1": 2,
         "conv_forward_bf16_ndhwgc_3d_n1_c16_k16_g1_i5x104x60_f1x1x1_s1x1x1_p0x0x0_d1x1x1": 1,
@@ -36,7 +36,7 @@ def test_miopen() -> None:
 
 
 def test_miopen_keeps_its_layouts() -> None:
-    """As MIOpen's problems they have the layout of the line, NCHW without one."""
+    """As MIOpen's problems they have the line's layout, by default NCHW."""
     found = ckh.shapes.read(str(FILES / "miopen.log"), op="miopen_conv")
     assert [one.problem.layout for one in found] == ["nchw", "ndhwc", "nhwc"]
 
@@ -50,7 +50,7 @@ def test_all_directions_of_a_driver_line(tmp_path: Path) -> None:
 
 
 def test_blas_benches() -> None:
-    """Column-major products become row-major ones: m and n change places, transA says how our B lies."""
+    """Column-major products become row-major: m and n are swapped, transA determines the layout of B."""
     assert counts("blas.log") == {
         "gemm_bf16_rcr_m1_n10240_k8192_splitk1": 2,
         "gemm_bf16_crr_m176_n48_k1024_splitk1": 1,
@@ -70,7 +70,7 @@ def test_tunable_op() -> None:
 
 
 def test_server_log() -> None:
-    """Misses of AITER in tables that ckh has kernels for, in bf16, of mixtures of experts, and vLLM's files."""
+    """AITER's misses in tables with kernels of ckh, in bf16 and of experts, and vLLM's files."""
     found = shapes_of([str(FILES / "server.log")], RunOptions(tokens=(1, 64)))
     assert [one.problem.canonical() for one in found.problems] == [
         "aiter_gemm_a8w8_ck_int8_cu0_m64_n16384_k5120",
@@ -86,7 +86,7 @@ def test_server_log() -> None:
 
 
 def test_profile() -> None:
-    """Of a profile the kernel whose name states M, N and K counts by its calls; tiles are no sizes."""
+    """Kernels of a profile whose name states M, N and K count by their calls; tiles are not sizes."""
     found = shapes_of([str(FILES / "results.stats.csv")])
     assert [(one.problem.canonical(), one.count) for one in found.problems] == [
         ("gemm_bf16_rcr_m64_n7168_k2048_splitk1", 61)
@@ -107,7 +107,7 @@ def test_profile() -> None:
     ],
 )
 def test_names_of_kernels(name: str, sizes: tuple[object, ...] | None) -> None:
-    """M, N and K of a product are read, those of a tile are not."""
+    """M, N and K of a product are parsed, those of a tile are not."""
     found = [one.shape for one in kernel_name(name)]
     assert found == ([] if sizes is None else [Matmul(*sizes)])  # type: ignore[arg-type]
 
@@ -121,7 +121,7 @@ def test_untuned_table_of_aiter() -> None:
 
 
 def test_canonical_texts(tmp_path: Path) -> None:
-    """Lines that begin with a problem count, of several operations in one file."""
+    """Lines that begin with a problem count, also of several operations in one file."""
     path = tmp_path / "some.txt"
     texts = ["gemm_bf16_rcr_m1_n2_k3_splitk1", "aiter_gemm_a8w8_ck_fp8_cu0_m1_n2_k3", "gemm_bf16_rcr_m1_n2_k3_splitk1"]
     path.write_text("# problems\n" + "\n".join(texts) + "\ngemm_layers: 3\n", encoding="utf-8")
@@ -144,7 +144,7 @@ def test_canonical_texts(tmp_path: Path) -> None:
     ],
 )
 def test_bad_lines(tmp_path: Path, line: str, code: str) -> None:
-    """A line with an impossible shape is refused with its number; the others are kept where bad ones are left out."""
+    """A line with an invalid shape is refused with its number, or skipped on request."""
     path = tmp_path / "some.log"
     path.write_text("hello\n" + line + DRIVER.format(n=1, k=64), encoding="utf-8")
     with expect_refusal(DataError, code, f"{path}:2"):
@@ -166,7 +166,7 @@ def test_bad_lines(tmp_path: Path, line: str, code: str) -> None:
     ],
 )
 def test_unsupported_operators(tmp_path: Path, line: str) -> None:
-    """Transposed and int4 convolutions, complex products and others are no faults of a log: they are counted."""
+    """Transposed and int4 convolutions, complex products and others are counted, and are not errors."""
     path = tmp_path / "some.log"
     path.write_text(2 * line + DRIVER.format(n=1, k=64), encoding="utf-8")
     found = shapes_of([str(path)])
@@ -175,7 +175,7 @@ def test_unsupported_operators(tmp_path: Path, line: str) -> None:
 
 
 def test_a_million_lines_take_constant_memory(tmp_path: Path) -> None:
-    """A log's memory grows with its distinct shapes: a hundred thousand lines take less than 4 MB."""
+    """Memory grows with distinct shapes: a hundred thousand lines take less than 4 MB."""
     path = tmp_path / "long.log"
     noise = "INFO 11-26 engine.py: 4321 tokens/s\n" * 9
     lines = (noise + DRIVER.format(n=1 + number % 8, k=64) for number in range(10_000))
@@ -190,7 +190,7 @@ def test_a_million_lines_take_constant_memory(tmp_path: Path) -> None:
 
 
 def test_an_endless_line_takes_constant_memory(tmp_path: Path) -> None:
-    """Of a line of 40 MB the beginning counts."""
+    """Only the beginning of a line of 40 MB is read."""
     path = tmp_path / "wide.log"
     line = DRIVER.format(n=1, k=64).strip().encode()
     path.write_bytes(line + b" x" * 20_000_000 + line)
@@ -202,7 +202,7 @@ def test_an_endless_line_takes_constant_memory(tmp_path: Path) -> None:
 
 
 def test_too_many_shapes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A log with more distinct shapes than any model has is refused, with bad lines left out too."""
+    """A log with more distinct shapes than any model has is refused, also when skipping bad lines."""
     monkeypatch.setattr(reading, "MAX_SHAPES", 5)
     path = tmp_path / "some.log"
     path.write_text("".join(DRIVER.format(n=1, k=number) for number in range(1, 9)), encoding="utf-8")
@@ -221,7 +221,7 @@ def test_files_without_shapes(tmp_path: Path, content: str, code: str) -> None:
 
 @pytest.mark.parametrize("name", sorted(path.name for path in FILES.iterdir()))
 def test_damaged_files_are_refused(name: str, tmp_path: Path) -> None:
-    """Files with bytes changed, cut out or put in are read or refused in one line; nothing crashes."""
+    """Files with changed, missing or added bytes are read or refused in one line; nothing crashes."""
     draw, path, whole = random.Random(name), tmp_path / name, (FILES / name).read_bytes()
     strange = (b"999999999999999999999", b"-1", b"\n", b",", b'"', b"'", b"--", b"\x1c", b"\xa4", b"MIOpenDriver conv")
     messages: list[str] = []

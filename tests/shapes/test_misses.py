@@ -1,4 +1,4 @@
-"""Why lookups in AITER's tuned tables missed."""
+"""Explanations of missed lookups in AITER's tuned tables."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def missed(tmp_path: Path, capsys: pytest.CaptureFixture[str], log: str, table: 
 def test_differing_fields_are_named(
     m: int, n: int, k: int, dtype: str, differs: dict[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The nearest key differs from the one that was looked up in GPU, element type, rows or fused columns."""
+    """The nearest key differs from the requested one in GPU, element type, rows or fused columns."""
     (found,) = missed(tmp_path, capsys, LINE.format(m=m, n=n, k=k, dtype=dtype), TABLE, "--arch", "gfx942")
     assert found["differs"] == differs
     assert (found["key"]["K"], found["count"]) == (str(k), 1)
@@ -75,7 +75,7 @@ def test_another_number_of_compute_units(tmp_path: Path, capsys: pytest.CaptureF
 
 
 def test_the_nearest_of_several(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Another GPU is nearer than another type, that than other rows, those than other columns; then sizes count."""
+    """Another GPU is nearer than another type, then rows, then columns; then sizes decide."""
     rows = {
         "columns": ("gfx942", 304, 16, 1024, FNUZ),
         "rows": ("gfx942", 304, 4096, 1280, FNUZ),
@@ -97,14 +97,14 @@ def test_the_nearest_of_several(tmp_path: Path, capsys: pytest.CaptureFixture[st
 
 
 def test_no_near_miss(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Without a row of that K there is no key."""
+    """Without a row of that K there is no nearest key."""
     (found,) = missed(tmp_path, capsys, LINE.format(m=1, n=2, k=3, dtype=FN), TABLE)
     assert found["key"] is None
     assert "K 3" in found["why"]
 
 
 def test_one_shape_in_two_types(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A shape that was looked up in both forms of fp8 is explained twice."""
+    """A shape requested in both forms of fp8 is explained twice."""
     log = "".join(LINE.format(m=16, n=1280, k=8192, dtype=dtype) for dtype in (FN, FNUZ, FN))
     found = missed(tmp_path, capsys, log, TABLE, "--arch", "gfx942")
     assert [one["differs"] for one in found] == [{"q_dtype_w": FN}, {}]
@@ -128,7 +128,7 @@ def test_mixtures_of_experts(tmp_path: Path, capsys: pytest.CaptureFixture[str])
 
 
 def test_a_folder_of_tables(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Of an installed AITER the tables of the shape's family count, not untuned lists and other families'."""
+    """In an installed AITER the tables of the shape's family are used, without untuned lists and other families."""
     folder = tmp_path / "aiter" / "configs"
     (folder / "model_configs").mkdir(parents=True)
     row = f"gfx942,304,16,1280,8192,{FNUZ},ck,1,0,5.0,name,1,1,0.0\n"
@@ -151,7 +151,7 @@ def test_a_folder_of_tables(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     [("a,b\n1,2\n", "missing-column"), (HEADER + "gfx942,304\n", "bad-row"), ('gfx,cu_num\n"x', "not-csv")],
 )
 def test_invalid_tables_are_refused(table: str, code: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A file that is no tuned table is refused."""
+    """A file that is not a tuned table is refused."""
     (tmp_path / "server.log").write_text(LINE.format(m=1, n=2, k=3, dtype=FN), encoding="utf-8")
     (tmp_path / "tuned.csv").write_text(table, encoding="utf-8")
     call = ["shapes", str(tmp_path / "server.log"), "--table", str(tmp_path / "tuned.csv")]
@@ -160,14 +160,14 @@ def test_invalid_tables_are_refused(table: str, code: str, tmp_path: Path, capsy
 
 
 def test_rows_without_numbers_are_not_near(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A row with a text for M is passed over."""
+    """A row with a text for M is skipped."""
     table = HEADER + f"gfx942,304,many,1280,8192,{FNUZ},ck,1,0,5.0,name,1,1,0.0\n"
     (found,) = missed(tmp_path, capsys, LINE.format(m=1, n=1280, k=8192, dtype=FNUZ), table)
     assert found["key"] is None
 
 
 def test_a_table_without_lookups(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A source without problems of AITER has no lookups that missed."""
+    """A source without AITER's problems has no missed lookups."""
     (tmp_path / "tuned.csv").write_text(TABLE, encoding="utf-8")
     assert run(["shapes", "resnet50", "--table", str(tmp_path / "tuned.csv")]) == ExitCode.USAGE
     expect_error(capsys.readouterr().err, "inapplicable-option", "--table")

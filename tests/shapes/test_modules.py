@@ -46,7 +46,7 @@ def torch() -> Any:
 
 
 def test_linear_layers(torch: Any) -> None:
-    """A linear layer is a product with its weight transposed; its parameters are as they were."""
+    """A linear layer is a product with its weight transposed; its parameters are unchanged."""
     module = torch.nn.Sequential(torch.nn.Linear(64, 32), torch.nn.Linear(32, 8, bias=False)).to(torch.bfloat16)
     found = ckh.shapes.of(module, torch.empty(4, 16, 64, dtype=torch.bfloat16))
     assert [(one.layers, one.problem.canonical()) for one in found] == [
@@ -73,7 +73,7 @@ def test_convolutions(torch: Any) -> None:
 
 
 def test_a_real_module(torch: Any) -> None:
-    """A transformer's layer has its four products; attention is not among them, and its switch is as it was."""
+    """A transformer layer has four products, without attention, and its switch is restored."""
     module = torch.nn.TransformerEncoderLayer(64, 4, dim_feedforward=256, batch_first=True).eval()
     found = ckh.shapes.of(module, torch.empty(2, 16, 64))
     flops = {one.layers[0]: 0 for one in found}
@@ -90,7 +90,7 @@ def test_a_real_module(torch: Any) -> None:
 
 
 def test_batched_and_scaled_products(torch: Any) -> None:
-    """Each product of a batch counts; a scaled one is AITER's."""
+    """Each product of a batch counts; a scaled product is AITER's."""
 
     class Products(torch.nn.Module):  # type: ignore[misc]
         def forward(self, a: Any, b: Any, c: Any) -> Any:
@@ -107,7 +107,7 @@ def test_batched_and_scaled_products(torch: Any) -> None:
 
 
 def test_the_same_network_by_its_table(torch: Any) -> None:
-    """VGG-16's convolutions, built with PyTorch, are those of the ready network."""
+    """VGG-16's convolutions, built with PyTorch, equal those of the built-in network."""
     layers: list[Any] = []
     channels = 3
     for width, depth in ((64, 2), (128, 2), (256, 3), (512, 3), (512, 3)):
@@ -121,7 +121,7 @@ def test_the_same_network_by_its_table(torch: Any) -> None:
 
 
 def test_a_value_dependent_module(torch: Any) -> None:
-    """What depends on values cannot be traced, which is said."""
+    """A module that depends on values cannot be traced, which is an error."""
 
     class Looks(torch.nn.Module):  # type: ignore[misc]
         def forward(self, x: Any) -> Any:
@@ -134,7 +134,7 @@ def test_a_value_dependent_module(torch: Any) -> None:
 def test_factories(
     torch: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """--torch calls a function of this folder, whose output does not mix with the list; its faults are one line."""
+    """--torch calls a function in the current folder; its output stays separate, and its errors are one line."""
     (tmp_path / "my_factory.py").write_text(FACTORY, encoding="utf-8")
     monkeypatch.chdir(tmp_path)
     assert run(["shapes", "--torch", "my_factory:net"]) == ExitCode.OK

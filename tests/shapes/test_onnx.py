@@ -18,12 +18,12 @@ onnx = pytest.importorskip("onnx", reason="the package onnx is absent: pip insta
 
 
 def light(name: str) -> str:
-    """A real network without its weights, from the tests of the package onnx."""
+    """A real network without weights, from the tests of the package onnx."""
     return str(Path(onnx.__file__).parent / "backend" / "test" / "data" / "light" / f"light_{name}.onnx")
 
 
 def save(path: Path, nodes: list[Any], inputs: dict[str, list[Any]], weights: dict[str, tuple[int, ...]]) -> str:
-    """Save a model in fp32 of nodes, inputs with their sizes and weights of zeros."""
+    """Save an fp32 model with the given nodes, inputs and zero weights."""
     make, kind = onnx.helper, onnx.TensorProto.FLOAT
     graph = make.make_graph(
         nodes,
@@ -42,7 +42,7 @@ def node(kind: str, inputs: str, output: str, **attributes: Any) -> Any:
 
 
 def test_real_networks() -> None:
-    """ResNet-50 has 53 convolutions and a classifier, AlexNet's have groups, ShuffleNet's are depthwise."""
+    """ResNet-50 has 53 convolutions and a classifier, AlexNet's are grouped, ShuffleNet's depthwise."""
     found = ckh.shapes.read(light("resnet50"))
     assert sum(one.count for one in found if one.op == "grouped_conv") == 53
     (classifier,) = (one.problem for one in found if one.op == "gemm_universal")
@@ -53,7 +53,7 @@ def test_real_networks() -> None:
 
 
 def test_open_sizes(tmp_path: Path) -> None:
-    """A batch that is left open is --batch, other sizes are --tokens; one weight makes one product of a batch."""
+    """An open batch is --batch, other sizes are --tokens; a shared weight makes one product of a batch."""
     nodes = [
         node("MatMul", "x w", "fc"),
         node("Transpose", "fc", "t", perm=[0, 2, 1]),
@@ -79,14 +79,14 @@ def test_open_sizes(tmp_path: Path) -> None:
     ],
 )
 def test_gemm(tmp_path: Path, a: tuple[int, int], b: tuple[int, int], transposes: dict[str, int], layout: str) -> None:
-    """Gemm's transposes are layouts."""
+    """Transposes of Gemm are layouts."""
     path = save(tmp_path / "model.onnx", [node("Gemm", "x w", "out", **transposes)], {"x": list(a)}, {"w": b})
     (found,) = ckh.shapes.read(path)
     assert found.problem.canonical() == f"gemm_fp32_{layout}_m8_n128_k64_splitk1"
 
 
 def test_convolutions(tmp_path: Path) -> None:
-    """Strides, dilations, groups and padding are read, "same" padding too; one dimension is an image of height 1."""
+    """Strides, dilations, groups and padding are read, also "same" padding; 1D is an image of height 1."""
     attributes = {"strides": [2, 1], "dilations": [1, 2], "pads": [1, 2, 1, 2], "group": 4}
     nodes = [
         node("Conv", "x w", "a", **attributes),
@@ -105,7 +105,7 @@ def test_convolutions(tmp_path: Path) -> None:
 
 
 def test_a_truncated_model(tmp_path: Path) -> None:
-    """A model that is cut anywhere, or random bytes, is damaged: never a crash."""
+    """A truncated model, or random bytes, is damaged and never a crash."""
     whole = Path(light("resnet50")).read_bytes()
     path = tmp_path / "model.onnx"
     for size in (1, 100, 3000, len(whole) - 1):
@@ -118,7 +118,7 @@ def test_a_truncated_model(tmp_path: Path) -> None:
 
 
 def test_a_value_dependent_shape(tmp_path: Path) -> None:
-    """A shape that cannot be inferred is named; what is known is kept where such are left out."""
+    """A shape that cannot be inferred is named; with skipping, the others are kept."""
     nodes = [
         node("Conv", "x w", "a"),
         node("NonZero", "a", "b"),
@@ -145,7 +145,7 @@ def test_a_value_dependent_shape(tmp_path: Path) -> None:
     ],
 )
 def test_impossible_convolutions(tmp_path: Path, attributes: dict[str, Any], code: str) -> None:
-    """A convolution that cannot be is refused with its node, and left out where such are."""
+    """An invalid convolution is refused with its node, or skipped on request."""
     nodes = [node("Conv", "x w", "a", **attributes), node("MatMul", "y v", "out")]
     inputs = {"x": [1, 4, 9, 9], "y": [2, 8]}
     path = save(tmp_path / "model.onnx", nodes, inputs, {"w": (8, 4, 3, 3), "v": (8, 8)})
@@ -155,7 +155,7 @@ def test_impossible_convolutions(tmp_path: Path, attributes: dict[str, Any], cod
 
 
 def test_unsupported_operators(tmp_path: Path) -> None:
-    """Convolutions of four dimensions are counted as left out."""
+    """Convolutions of four dimensions are counted as skipped."""
     nodes = [node("Conv", "x w", "a"), node("MatMul", "y v", "out")]
     inputs = {"x": [1, 4, 5, 5, 5, 5], "y": [2, 8]}
     path = save(tmp_path / "model.onnx", nodes, inputs, {"w": (8, 4, 3, 3, 3, 3), "v": (8, 8)})

@@ -1,4 +1,4 @@
-"""How many shapes of AITER's untuned lists follow from the models' configurations."""
+"""How many shapes of AITER's untuned lists are derived from models' configurations."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from benchmarks.shapes_recall import recalls
 
 
 def test_exact_recall_of_public_lists() -> None:
-    """Of 22 lists 14 are found whole; what is missing of the others is known."""
+    """14 of 22 lists are found completely; the missing shapes of the others are known."""
     every = {one.name: one for one in recalls()}
     assert (len(every), sum(not one.missing for one in every.values())) == (22, 14)
     assert sum(len(one.found) for one in every.values()) == 127

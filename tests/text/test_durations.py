@@ -1,4 +1,4 @@
-"""Lengths of time are read as people write them, and written as they read them."""
+"""Durations are parsed and formatted in the same notation."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_durations_are_parsed(text: str, seconds: float) -> None:
     "text", ["", "0", "0s", "-5", "5d", "five", "5 m", "1h ", ".5", "1e3", "h", "inf", "nan", "5ms"]
 )
 def test_invalid_durations_are_refused(text: str) -> None:
-    """Nothing is guessed, and nothing takes no time; the message quotes what was typed."""
+    """Nothing is guessed, and zero is refused; the message quotes the input."""
     with expect_refusal(UsageError, "bad-number", repr(text)) as error:
         parse_duration(text)
     assert "1h30m" in error.value.hint

@@ -1,4 +1,4 @@
-"""What is said to the person."""
+"""Messages to the user."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_colour_follows_the_environment(
 
 
 def test_an_error_is_a_line_and_a_hint(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    """An error says what is wrong in a line and what to do in a second, on stderr."""
+    """An error is a line, and its remedy a second one, on stderr."""
     monkeypatch.setenv("NO_COLOR", "1")
     print_error(DataError("bad.csv:3", "use --skip-bad"))
     out, err = capsys.readouterr()
@@ -45,7 +45,7 @@ def test_an_error_is_a_line_and_a_hint(capsys: pytest.CaptureFixture[str], monke
 def test_a_terminal_gets_lines_that_fit(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, colour: str
 ) -> None:
-    """Warnings and errors are broken between words at 80 columns, with colours or without; a file gets one line."""
+    """Warnings and errors are wrapped at 80 columns, with colours or without; a file gets one line."""
     monkeypatch.setenv("FORCE_COLOR", colour)
     monkeypatch.setenv("NO_COLOR", "" if colour else "1")
     words = "a sentence that goes on and on, much longer than a line of a terminal is, about " + "/a/folder" * 5
@@ -62,7 +62,7 @@ def test_a_terminal_gets_lines_that_fit(
 def test_progress_without_a_terminal_prints_occasional_lines(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """In a CI log progress is a plain line with what is done and worked on, from the beginning, moved on or not."""
+    """In a CI log progress is a plain line with counts and the current item, from the beginning, also if stuck."""
     monkeypatch.setattr("ckh.text.progress._FIRST_LINE_S", 0.0)
     monkeypatch.setattr("ckh.text.progress._INTERVAL_S", 0.001)
     monkeypatch.setattr(sys.stderr, "isatty", lambda: False)
@@ -93,7 +93,7 @@ def test_rate_and_time_left_follow_from_the_elapsed_time() -> None:
 def test_results_are_coloured_by_their_source(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, basis: str, colour: str
 ) -> None:
-    """Each line with colours, the same words without; what a stranger's text steers a terminal with stays escaped."""
+    """Each line is coloured without changing its text; control sequences of foreign text stay escaped."""
     text = f"a {painted(CLEAR, basis)} c\n{painted('d', basis)}\n\x0f\x0em\x1b"
     shown = {}
     for force in ("", "1"):

@@ -1,4 +1,4 @@
-"""Progress as a terminal shows it."""
+"""Progress bars in a terminal."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ with progress("measuring", 100000) as advance:
 
 
 def test_bar_count_rate_and_time_left_fit_into_80_columns() -> None:
-    """However long the name of what is worked on is: that gives way, in one line."""
+    """A long name of the current item is cut, and all fit on one line."""
     master, slave = pty.openpty()
     environment = {**os.environ, "COLUMNS": "80", "TERM": "xterm"}
     environment.pop("NO_COLOR", None)
@@ -50,7 +50,7 @@ def test_bar_count_rate_and_time_left_fit_into_80_columns() -> None:
 def test_finished_items_do_not_count_towards_the_rate(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Nine of twenty steps are done before one is begun, which takes 0.2 s: there are at most five a second."""
+    """Nine of twenty steps are done before one takes 0.2 s: the rate is at most five a second."""
     monkeypatch.setattr(progress_module, "_FIRST_LINE_S", 0.05)
     monkeypatch.setattr(progress_module, "_INTERVAL_S", 0.05)
     shown = ""

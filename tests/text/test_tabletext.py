@@ -1,4 +1,4 @@
-"""Tables that fit: what is wrapped, what is shortened, and that nothing is lost with --wide."""
+"""Tables that fit: wrapping and shortening, and complete output with --wide."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ COLUMNS = ("", "predicted TFLOPS", "predicted ms", "kernel")
 
 @pytest.mark.usefixtures("narrow")
 def test_a_table_fits_80_columns() -> None:
-    """Heads take lines first, then names are cut in the middle, and what differs is still there."""
+    """Headings wrap first, then names are cut in the middle, and stay distinct."""
     lines = table_text("", COLUMNS, ROWS).splitlines()
     assert max(map(len, lines)) == 80
     assert lines[:2] == ["   predicted  predicted", "      TFLOPS         ms" + " " * 51 + "kernel"]
@@ -40,7 +40,7 @@ def test_a_table_fits_80_columns() -> None:
 
 @pytest.mark.usefixtures("narrow")
 def test_wide_tables_cut_nothing() -> None:
-    """A table is as wide as it is, and after it others fit again."""
+    """A wide table has its full width, and later tables fit again."""
     with whole_names(is_whole=True):
         text = table_text("", COLUMNS, ROWS)
     assert all(name in text for name in KERNELS)
@@ -50,7 +50,7 @@ def test_wide_tables_cut_nothing() -> None:
 
 @pytest.mark.usefixtures("narrow")
 def test_sentences_are_wrapped_not_cut() -> None:
-    """Every word of a cell with spaces is shown, in lines; the other cells stand in the first."""
+    """Every word of a cell with spaces is shown, wrapped; the other cells are on the first line."""
     sentence = "the tiles of A and B take 49152 bytes of LDS, mem with a double smem buffer has 32768 on gfx942"
     lines = table_text("", ("why not", "kernels"), [[sentence, "12"]]).splitlines()
     assert max(map(len, lines)) <= 80
@@ -60,14 +60,14 @@ def test_sentences_are_wrapped_not_cut() -> None:
 
 @pytest.mark.usefixtures("narrow")
 def test_column_gaps_shrink_before_names_wrap() -> None:
-    """A table that fits with one space between its columns takes a line for each row; names that are cut keep two."""
+    """A table that fits with single spaces has one line per row; shortened names keep two spaces."""
     words = ["best single kernel", *["96.32%"] * 8]
     assert table_text("", ["", *map(str, range(8))], [words]).splitlines()[-1] == " ".join(words)
     assert "  grou" in table_text("", COLUMNS, ROWS)
 
 
 def test_the_width_follows_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
-    """COLUMNS, which shells set, is the width; a terminal that is wide enough shows all."""
+    """COLUMNS, set by shells, is the width; a wide terminal shows everything."""
     for columns, is_whole in (("60", False), ("200", True)):
         monkeypatch.setenv("COLUMNS", columns)
         text = table_text("", COLUMNS, ROWS)
@@ -77,7 +77,7 @@ def test_the_width_follows_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None
 
 @pytest.mark.parametrize("names", [["abcdefghij_x", "abcdefghij_y"], ["x_abcdefghij", "y_abcdefghij"], KERNELS])
 def test_shortened_names_stay_distinct(names: list[str]) -> None:
-    """Wherever they differ, the cut is elsewhere."""
+    """The cut is where the names do not differ."""
     for width in (9, 10, 12):
         cut = shortened(names, width)
         assert all(len(name) <= width for name in cut)
@@ -136,7 +136,7 @@ _SEARCHED = "--model model --c 16 --hi 7"
 def test_commands_print_lines_that_fit(
     commands: list[str], folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], narrow: None
 ) -> None:
-    """No line of a typical answer is wider than 80 columns but a whole name; nothing is shortened with --wide."""
+    """No line of a typical answer exceeds 80 columns except a whole name; --wide shortens nothing."""
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(tmp_path)
         patch.setattr("ckh.commands.search.on_device.SPACE_LIMIT", 300)
@@ -156,7 +156,7 @@ def test_commands_print_lines_that_fit(
 
 @pytest.mark.usefixtures("narrow")
 def test_long_commands_continue_with_a_backslash() -> None:
-    """A command that is wrapped is the same for a shell; one that fits stays as it is."""
+    """A wrapped command is the same for a shell; a short one is unchanged."""
     command = "ckh bench --op gemm_universal --problems 'a b' --out runs/x && ckh convert runs/x --out x.parquet"
     lines = paragraphs(f"next: {command}").split("\n")
     assert max(map(len, lines)) <= 80
@@ -169,7 +169,7 @@ def test_long_commands_continue_with_a_backslash() -> None:
     "name", [b"plain/data.parquet", b"a b", b"$(c) `d`", b"it's", b"\xe9\xe90 '1.parquet", "größe".encode(), b"\n\t\\"]
 )
 def test_names_in_commands_are_quoted_for_the_shell(name: bytes) -> None:
-    """Whatever bytes a path has, a command to copy names it, in characters that a terminal shows."""
+    """A printed command names a path of any bytes, in printable characters."""
     word = shell_word(os.fsdecode(name))
     assert word.isprintable()
     assert subprocess.run(["/bin/bash", "-c", f"printf %s {word}"], capture_output=True, check=True).stdout == name
@@ -177,7 +177,7 @@ def test_names_in_commands_are_quoted_for_the_shell(name: bytes) -> None:
 
 
 def test_a_sparkline_has_a_bar_for_each_value() -> None:
-    """From the least to the largest, or between given ends, beyond which bars are the least and the fullest."""
+    """From minimum to maximum, or between given ends, at which other values are clipped."""
     assert sparkline([0, 1, 2, 3, 4, 5, 6, 7]) == "▁▂▃▄▅▆▇█"
     assert sparkline([5, 5]) == "▁▁"
     assert sparkline([0, 1], 0, 2) == "▁▅"
@@ -187,7 +187,7 @@ def test_a_sparkline_has_a_bar_for_each_value() -> None:
 
 @pytest.mark.usefixtures("narrow")
 def test_prose_wraps_without_breaking_names() -> None:
-    """Lines end before column 80, further ones are indented; a long name is a line of its own; --wide has one line."""
+    """Lines end before column 80, further ones are indented; a long name has its own line; --wide has one line."""
     name = "conv_forward_fp32_nhwgc_2d_n16_c256_k256_g1_i28x28_f3x3_s1x1_p1x1_d1x1_and_more_of_it_still"
     text = "worth    " + "some words and others " * 10 + name + " and the end"
     lines = prose(text, 9).split("\n")

@@ -19,7 +19,7 @@ TIMES = {"a": MeasuredTime(4.0, 0.1), "b": MeasuredTime(2.0, 0.02), "c": Measure
 
 
 def test_the_gain_is_a_ratio_of_weighted_sums() -> None:
-    """Its interval is that of random times with these errors."""
+    """Its interval equals that of random times with these errors."""
     today, tuned, counts = (
         [MeasuredTime(4.0, 0.1), MeasuredTime(1.0, 0.2)],
         [MeasuredTime(2.0, 0.02), MeasuredTime(0.9, 0.05)],
@@ -36,13 +36,13 @@ def test_the_gain_is_a_ratio_of_weighted_sums() -> None:
 
 
 def test_an_unchanged_kernel_gains_exactly_nothing() -> None:
-    """Its time is the same, however uncertain."""
+    """Its time is the same on both sides, however uncertain."""
     time = MeasuredTime(4.0, 1.0)
     assert ratio([time], [time], [5]).interval == (1.0, 1.0)
 
 
 def test_the_fastest_measured_kernel_is_compared_with_the_current_one() -> None:
-    """A shape's share is of the time with today's kernels; what was not measured has no gain."""
+    """A shape's share is of the time with current kernels; unmeasured shapes have no gain."""
     one = compared(LARGE, "a", TIMES)
     assert (one.kernel, one.best) == ("b", TIMES["b"])
     row = one.row(whole_ms=400.0)
@@ -54,7 +54,7 @@ def test_the_fastest_measured_kernel_is_compared_with_the_current_one() -> None:
 
 
 def test_the_total_counts_shapes_with_both_times() -> None:
-    """A shape that lacks one of its times is left out."""
+    """A shape without one of its times is left out."""
     both = compared(LARGE, "a", TIMES), compared(SMALL, "c", TIMES), compared(SMALL, "d", TIMES)
     found = whole(both)
     assert found is not None
@@ -66,7 +66,7 @@ def test_the_total_counts_shapes_with_both_times() -> None:
 
 @pytest.mark.parametrize(("before", "error", "expected"), [(1.2, 0.01, True), (1.2, 0.2, False), (1.005, 0.0, False)])
 def test_gains_below_the_noise_are_not_worth_it(before: float, error: float, expected: bool) -> None:
-    """A gain beyond noise and one percent."""
+    """Only a gain above both noise and one percent counts."""
     found = ratio([MeasuredTime(before, error)], [MeasuredTime(1.0, 0.0)], [1])
     assert is_worth_it(found) is expected
     assert math.isclose(found.value, before)

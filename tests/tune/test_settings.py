@@ -1,4 +1,4 @@
-"""A tuning is continued where it was, unless its settings have changed."""
+"""A tuning continues where it stopped, unless its settings have changed."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def _with(folder: Path, done: list[str]) -> None:
 
 
 def test_a_folder_records_finished_steps(tmp_path: Path) -> None:
-    """Step by step."""
+    """Steps are recorded one by one."""
     _with(tmp_path / "tuned", DONE[:3])
     assert progress_of(tmp_path / "tuned", SETTINGS).done == DONE[:3]
 
@@ -35,14 +35,14 @@ def test_a_folder_records_finished_steps(tmp_path: Path) -> None:
 def test_a_new_budget_or_target_repeats_dependent_steps(
     change: dict[str, str], left: list[str], tmp_path: Path
 ) -> None:
-    """More time is more measuring; a target is an export."""
+    """A larger budget repeats measuring, a new target the export."""
     _with(tmp_path, DONE)
     assert progress_of(tmp_path, replace(SETTINGS, **change)).done == left  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("change", [{"sources": ("other.json",)}, {"device": "hip"}, {"options": ("--tp", "4")}])
 def test_settings_are_fixed_once_kernels_were_chosen(change: dict[str, object], tmp_path: Path) -> None:
-    """A list of shapes alone is made anew."""
+    """With only a list of shapes the folder starts anew."""
     other = replace(SETTINGS, **change)  # type: ignore[arg-type]
     _with(tmp_path, DONE[:2])
     before = (tmp_path / FILE).read_bytes()
@@ -56,7 +56,7 @@ def test_settings_are_fixed_once_kernels_were_chosen(change: dict[str, object], 
 
 @pytest.mark.parametrize("text", ["", "[]", '{"settings": 1, "done": []}', '{"settings": {}, "done": {}}'])
 def test_a_damaged_file_is_refused(text: str, tmp_path: Path) -> None:
-    """As bad data."""
+    """It is bad data."""
     (tmp_path / FILE).write_text(text)
     with pytest.raises(CkhError) as caught:
         progress_of(tmp_path, SETTINGS)
@@ -64,7 +64,7 @@ def test_a_damaged_file_is_refused(text: str, tmp_path: Path) -> None:
 
 
 def test_steps_are_commands_of_ckh(tmp_path: Path) -> None:
-    """Those of an operation that ckh does not measure end with today's choices."""
+    """For an operation that ckh does not measure they end with current choices."""
     found = list(steps.measuring(SETTINGS, tmp_path, "gemm_universal", is_begun=False))
     assert [step.name for step in found] == ["before", "bench", "convert"]
     assert f"--plan auto --budget 15m --out {tmp_path}/run" in found[1].line
@@ -79,7 +79,7 @@ def test_steps_are_commands_of_ckh(tmp_path: Path) -> None:
 
 
 def test_too_few_problems_train_no_model(tmp_path: Path) -> None:
-    """A target that needs one is then refused, another is made of the measured rows."""
+    """A target that needs a model is refused; others use the measured rows."""
     assert [one.name for one in steps.learning(tmp_path, "gemm_universal", 6, directions=())] == ["train"]
     assert not list(steps.learning(tmp_path, "gemm_universal", 5, directions=()))
     assert not list(steps.learning(tmp_path, "grouped_conv", 9, directions=("forward", "bwd_data")))

@@ -1,1 +1,1 @@
-"""The rules of kernels as they were before columns: one kernel at a time. What columns must agree with."""
+"""The rules checked one kernel at a time: the reference for the columnar rules."""

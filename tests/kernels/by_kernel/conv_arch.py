@@ -1,4 +1,4 @@
-"""The rules that a kernel must keep on an architecture, whatever the problem."""
+"""The rules that a kernel must satisfy on an architecture, independent of the problem."""
 
 from __future__ import annotations
 

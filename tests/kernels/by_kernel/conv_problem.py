@@ -145,7 +145,7 @@ _MOST_DEPTH = 2**20
 
 
 def rule_key(problem: ConvProblem) -> Hashable:
-    """All that the rules read in a problem: a kernel keeps to them, or not, for all problems of one key alike."""
+    """Everything that the rules read from a problem: problems with equal keys support the same kernels."""
     specialized = tuple(condition(problem) for condition in (_is_1x1, _is_stride1, _is_unpadded, _is_3x3))
     channels = (gcd(size, _MOST_DIVISOR) for size in (problem.c_per_group, problem.k_per_group, problem.g))
     # Only compv6 in backward weight asks how long K is.
@@ -155,7 +155,7 @@ def rule_key(problem: ConvProblem) -> Hashable:
 
 
 def kernel_key(kernel: ConvKernel) -> Hashable:
-    """All that the rules read in a kernel: a problem refuses kernels with one key for the same reasons, or not."""
+    """Everything that the rules read from a kernel: kernels with equal keys are refused for the same reasons."""
     kind = (kernel.variant, kernel.dtype, kernel.ndim_spatial, kernel.layout, kernel.specialization)
     widths = (kernel.vector_a, kernel.vector_b, kernel.vector_c, kernel.num_groups_to_merge)
     tensors = (kernel.explicit_gemm, kernel.two_stage)

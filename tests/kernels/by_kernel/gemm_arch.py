@@ -47,7 +47,7 @@ def _pipeline(kernel: GemmKernel, arch: ArchSpec) -> Iterator[str]:
 
 
 def _traits(kernel: GemmKernel, arch: ArchSpec) -> Iterator[str]:
-    """With the epilogue left out, only what no epilogue can do is refused."""
+    """Without an epilogue only what no epilogue supports is refused."""
     epilogues = arch.epilogues if kernel.epilogue is None else (kernel.epilogue,)
     if all(arch.is_trait_unsupported(kernel.pipeline, name, str(kernel.scheduler)) for name in epilogues):
         yield f"{kernel.pipeline}, {' or '.join(epilogues)} and {kernel.scheduler} do not work together"

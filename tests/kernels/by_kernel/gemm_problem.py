@@ -78,14 +78,14 @@ _MOST_DIVISOR = 768
 
 
 def rule_key(problem: GemmProblem) -> Hashable:
-    """All that the rules read in a problem: a kernel keeps to them, or not, for all problems of one key alike."""
+    """Everything that the rules read from a problem: problems with equal keys support the same kernels."""
     m, n = (gcd(size, _MOST_DIVISOR) for size in (problem.m, problem.n))
     k = gcd(problem.k, _MOST_DIVISOR) if problem.split_k == 1 else problem.k
     return problem.dtype, problem.layout, problem.split_k, m, n, k
 
 
 def kernel_key(kernel: GemmKernel, arch: ArchSpec) -> Hashable:
-    """All that the rules read in a kernel: a problem refuses kernels with one key for the same reasons, or not."""
+    """Everything that the rules read from a kernel: kernels with equal keys are refused for the same reasons."""
     kind = (kernel.dtype, kernel.layout, kernel.tile, kernel.pads, kernel.pipeline in ALWAYS_PADDED_PIPELINES)
     if not arch.is_gpu:
         return kind

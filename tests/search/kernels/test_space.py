@@ -1,4 +1,4 @@
-"""Spaces of kernels: what is in them is legal, against the rules of validity, and holds the candidate pool."""
+"""Spaces of kernels contain legal kernels only, and include the candidate pool."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def first_with_kernels(draw: Callable[[], P], arch: str) -> tuple[P, Any]:
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize(("arch", "dtype"), ARCH_DTYPES)
 def test_convolution_proposals_are_legal(arch: str, dtype: str, seed: int) -> None:
-    """Of random convolutions, each kernel breaks no rule, comes once, has a name that parses back, and is numbered."""
+    """Kernels of random convolutions violate no rule, are unique and numbered, and round-trip through names."""
     spec, rng = load_arch(arch), random.Random(f"{arch} {seed}")
     problem, space = first_with_kernels(lambda: random_conv(rng, dtype), arch)
     op = operation("grouped_conv")
@@ -86,7 +86,7 @@ def test_convolution_proposals_are_legal(arch: str, dtype: str, seed: int) -> No
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize(("arch", "dtype"), ARCH_DTYPES)
 def test_gemm_proposals_are_legal(arch: str, dtype: str, seed: int) -> None:
-    """Of random GEMMs, each kernel breaks no rule, comes once, has a name that parses back, and is numbered."""
+    """Kernels of random GEMMs violate no rule, are unique and numbered, and round-trip through names."""
     spec, rng = load_arch(arch), random.Random(f"{arch} {seed}")
     problem, space = first_with_kernels(lambda: random_gemm(rng, dtype), arch)
     op = operation("gemm_universal")
@@ -100,7 +100,7 @@ def test_gemm_proposals_are_legal(arch: str, dtype: str, seed: int) -> None:
 
 @pytest.mark.parametrize("problem", [CONV, GEMM])
 def test_the_pool_comes_first_whatever_the_limit(problem: ConvProblem | GemmProblem) -> None:
-    """Every candidate is there, in its order, even where there is room for nothing else."""
+    """Every candidate is included, in order, even if nothing else fits."""
     pool = operation_of(problem.canonical()).kernels.candidates(problem, load_arch("host"), Path()).kernels
     small, large = space_for(problem, limit=1), space_for(problem, limit=2000)
     assert small.kernels == pool
@@ -110,7 +110,7 @@ def test_the_pool_comes_first_whatever_the_limit(problem: ConvProblem | GemmProb
 
 
 def test_a_host_convolution_is_searched_over_all_waves_and_warp_tiles() -> None:
-    """All five waves, three warp tiles and four widths of each operand occur, and nothing that changes no code."""
+    """All five waves, three warp tiles and four widths of each operand occur, and only changes that affect the code."""
     space = space_for(CONV, limit=12_000)
     values = {parameter.name: parameter.values for parameter in space.space.parameters}
     assert values["wave"] == ("1x4x1", "2x2x1", "4x1x1", "4x4x1", "8x2x1")
@@ -122,7 +122,7 @@ def test_a_host_convolution_is_searched_over_all_waves_and_warp_tiles() -> None:
 
 
 def test_a_whole_space_leaves_nothing_out() -> None:
-    """The host's GEMM space is searched whole: more tiles than the pool's, every pad, nothing left out."""
+    """The host's GEMM space is searched completely: more tiles than the pool's, every pad."""
     space = space_for(GEMM, limit=100_000)
     assert space.left_out == 0
     assert {kernel.tile for kernel in space.kernels} > set(space_of(load_arch("host")).tiles)
@@ -130,7 +130,7 @@ def test_a_whole_space_leaves_nothing_out() -> None:
 
 
 def test_omitted_kernels_are_counted() -> None:
-    """Each combination is a kernel of the space, refused, or left out."""
+    """Each combination is in the space, refused, or omitted."""
     whole, part = space_for(GEMM, limit=10**9), space_for(GEMM, limit=12_000)
     assert whole.left_out == 0
     assert 0 < len(whole) - len(part) <= part.left_out
@@ -144,7 +144,7 @@ def test_the_same_problem_has_the_same_space() -> None:
 
 @pytest.mark.slow
 def test_a_gpu_is_searched_over_blocks_per_cu_and_persistence() -> None:
-    """On gfx942 there are kernels beyond the pool in the options that only GPUs have."""
+    """On gfx942 there are kernels beyond the pool in GPU-only options."""
     conv = space_for(ConvProblem(Direction.FORWARD, 1, 64, 64, 1, 14, 14, 1, 1, dtype="bf16"), "gfx942", 40_000)
     gemm = space_for(GemmProblem(128, 1536, 7168, "bf16"), "gfx942", 30_000)
     assert {kernel.block_per_cu for kernel in conv.kernels} == {1, 2}
@@ -154,7 +154,7 @@ def test_a_gpu_is_searched_over_blocks_per_cu_and_persistence() -> None:
 
 @pytest.mark.slow
 def test_gpu_proposals_beyond_the_pool_can_be_loaded() -> None:
-    """Every thread of a block loads as many whole vectors of A and B, whatever the vector widths."""
+    """Every thread of a block loads whole vectors of A and B, for any vector width."""
     space = space_for(ConvProblem(Direction.FORWARD, 1, 64, 64, 1, 14, 14, 1, 1, dtype="bf16"), "gfx942", 12_000)
     for kernel in space.kernels[space.pool_size :]:
         threads = 64 * kernel.wave_m * kernel.wave_n * kernel.wave_k
@@ -165,7 +165,7 @@ def test_gpu_proposals_beyond_the_pool_can_be_loaded() -> None:
 
 
 def test_kernels_that_a_device_cannot_build_are_omitted() -> None:
-    """A further test of kernels holds for those of the pool, too."""
+    """An additional check applies to the pool's kernels too."""
     pool = operation("grouped_conv").kernels.candidates(CONV, load_arch("host"), Path()).kernels
     space: Any = kernel_space(CONV, load_arch("host"), pool, 1000, lambda kernel: asdict(kernel)["pipeline"] == "mem")
     assert {kernel.pipeline for kernel in space.kernels} == {"mem"}
@@ -185,7 +185,7 @@ def test_solvers_cannot_be_searched() -> None:
 
 
 def test_look_alikes_have_equal_features(tmp_path: Path) -> None:
-    """A model of convolutions reads tile, pipeline, scheduler, buffers and images: kernels alike in these are one."""
+    """Convolution models read tile, pipeline, scheduler, buffers and images: kernels equal in these are merged."""
     space = space_for(CONV, limit=3000)
     alike = look_alikes(space.kernels, load_model(saved(tmp_path / "model")))
 
@@ -205,7 +205,7 @@ def test_look_alikes_have_equal_features(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("arch", "dtype"), ARCH_DTYPES)
 @pytest.mark.parametrize("op", ["conv", "gemm"])
 def test_a_product_is_checked_like_its_kernels(op: str, arch: str, dtype: str) -> None:
-    """Of random bases with random options, for several problems: legal is what no rule refuses one by one."""
+    """Random bases with random options, for several problems: legal means refused by no single check."""
     spec, rng = load_arch(arch), random.Random(f"{op} {arch}")
     rules: Any = CONV_RULES if op == "conv" else GEMM_RULES
     verdicts = set()
@@ -230,7 +230,7 @@ def test_a_product_is_checked_like_its_kernels(op: str, arch: str, dtype: str) -
 
 
 def can_load(kernel: Any, spec: ArchSpec) -> bool:
-    """Whether the threads of a GPU's block load A and B in whole vectors."""
+    """Whether the threads of a GPU block load A and B in whole vectors."""
     threads = spec.wavefront_size * kernel.wave_m * kernel.wave_n * kernel.wave_k
     shares = [rows * kernel.tile_k / threads for rows in (kernel.tile_m, kernel.tile_n)]
     widths = (kernel.vector_a, kernel.vector_b)
@@ -239,7 +239,7 @@ def can_load(kernel: Any, spec: ArchSpec) -> bool:
 
 
 def test_a_products_pool_is_legal_under_any_rules() -> None:
-    """Candidates are in the space; kernels that are no such combination have no number."""
+    """Candidates are in the space; kernels outside of it have no number."""
     spec = load_arch("host")
     pool = operation("grouped_conv").kernels.candidates(CONV, spec, Path()).kernels
     product = product_of(CONV, spec)
