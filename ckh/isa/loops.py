@@ -56,7 +56,8 @@ class Wait:
 def parts_of(function: Sequence[Instruction]) -> Parts:
     """Split a function; its main loop is the innermost one with the most matrix instructions.
 
-    A loop that multiplies and stores iterates over tiles of C, as in a persistent kernel, and not over K.
+    A loop that multiplies and stores iterates over tiles of C, as in a persistent kernel, and not over K. If a function
+    has matrix instructions, a loop without any does not iterate over K either: it searches the part of a large tensor.
     """
     walk = _walk_to_matrix(function)
     path = walk.path
@@ -65,6 +66,8 @@ def parts_of(function: Sequence[Instruction]) -> Parts:
         for loop in walk.loops
         if not _goes_over_tiles(path[slice(*loop)])
     }
+    if count_of(path, InstructionKind.MATRIX):
+        matrix = {loop: count for loop, count in matrix.items() if count}
     if not matrix:
         return Parts(tuple(path), (), ())
     innermost = [loop for loop in matrix if not any(matrix[other] and _is_within(other, loop) for other in matrix)]

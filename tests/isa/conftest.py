@@ -9,7 +9,7 @@ import pytest
 from ckh.bench.devices.emulated import emulated_runtime
 from ckh.emulator.build import find_c_compiler
 from ckh.errors import DeviceError
-from tests.isa.keep import LEAST, MOST, code
+from tests.isa.keep import BACKWARD_DATA, LEAST, MOST, code
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -45,3 +45,9 @@ def least(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def most(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The code object of the compv3 tile with most address arithmetic."""
     return code(MOST, tmp_path_factory.mktemp("most"))
+
+
+@pytest.fixture(scope="session")
+def backward_data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The code object of a backward-data kernel, whose functions have loops that do not iterate over K."""
+    return code(BACKWARD_DATA, tmp_path_factory.mktemp("backward_data"))

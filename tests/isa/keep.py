@@ -18,6 +18,7 @@ FOLDER = Path(__file__).with_name("kept")
 ARCH = "gfx950"
 _FORWARD = "grouped_conv_fwd_bf16_nhwgc_2d_compv3_cshuffle_intrawave_"
 LEAST, MOST = f"{_FORWARD}16x64x64_1x4x1_16x16x16", f"{_FORWARD}128x64x128_8x2x1_16x16x32"
+BACKWARD_DATA = "grouped_conv_bwd_data_bf16_nhwgc_2d_compv3_cshuffle_intrawave_16x64x64_1x4x1_16x16x16"
 _DEVICE_ONLY = ("--offload-device-only", "--no-gpu-bundle-output")
 
 
@@ -29,10 +30,10 @@ def code(name: str, folder: Path) -> Path:
 
 
 def main() -> None:
-    """Compile both."""
+    """Compile all of them."""
     device = open_device(HIP_KIND, DeviceOptions(ARCH))
     FOLDER.mkdir(exist_ok=True)
-    for name in (LEAST, MOST):
+    for name in (LEAST, MOST, BACKWARD_DATA):
         kernel = operation("grouped_conv").kernels.parse(name)
         with tempfile.TemporaryDirectory() as work:
             source, output = Path(work) / "kernel.cpp", Path(work) / "kernel.co"

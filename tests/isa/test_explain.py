@@ -21,7 +21,7 @@ from ckh.ops import operation
 from ckh.ops.grouped_conv.problem import ConvProblem
 from ckh.problems import Direction
 from tests.emulator.keep import KEPT
-from tests.isa.keep import LEAST, MOST
+from tests.isa.keep import BACKWARD_DATA, LEAST, MOST
 from tests.refusals import expect_values
 
 pytestmark = pytest.mark.usefixtures("decoder")
@@ -54,6 +54,16 @@ def test_a_kernel_with_little_address_arithmetic(least: Path, capsys: pytest.Cap
     assert (main["resources"]["vgpr_spills"], main["resources"]["scratch_bytes"]) == (0, 0)
     assert "464" in found["advice"]
     assert "vmcnt(0)" in found["advice"]
+
+
+def test_loops_that_do_not_iterate_over_k(backward_data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Backward data's functions for one and two trips have a loop that searches a GEMM, and none over K."""
+    functions = _explained(capsys, BACKWARD_DATA, "--code-object", backward_data)["functions"]
+    assert [(one["trips"], one["loop_instructions"] > 0) for one in functions] == [
+        ("2 and more", True),
+        ("1", False),
+        ("2", False),
+    ]
 
 
 def test_a_kernel_with_much_address_arithmetic(most: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -245,7 +245,7 @@ def test_compiled_kernels_are_estimated_by_their_resources(
 ) -> None:
     """The count is shown; the first kernel loses its rank once compiled, as it fills a compute unit alone."""
     monkeypatch.setenv("CKH_CACHE_DIR", str(tmp_path / "cache"))
-    command = ["predict", "--arch", "gfx942", "--variant", "bwd_data", "--n", "16", "--c", "256", "--top", "1000"]
+    command = ["predict", "--arch", "gfx942", "--variant", "bwd_weight", "--n", "16", "--c", "256", "--top", "1000"]
     assert run([*command, "--json"]) == ExitCode.OK
     before = json.loads(capsys.readouterr().out)
     assert before["not_measured"]["compiled"] == 0
