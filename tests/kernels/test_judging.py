@@ -199,7 +199,7 @@ def test_candidates_of_random_problems_equal_single_checks(op: str, name: str) -
             table = conv_kernels(problem.variant, problem.ndim, problem.dtype)
             counts.update(reasons[0] for kernel in table if (reasons := by_arch(kernel, arch)))
         elif name == "host":
-            table = space_of(arch).table(problem.dtype, problem.layout)  # type: ignore[assignment]
+            table = space_of(arch).table(problem.dtype, problem.layout)
             counts.update(reasons[0] for kernel in table if (reasons := by_arch(kernel, arch)))
         broken = [next(iter(by_problem(kernel, arch, problem)), None) for kernel in found.pool]
         counts.update(reason for reason in broken if reason)

@@ -33,13 +33,11 @@ INPUT_COLUMNS: tuple[str, ...] = (*PROBLEM_COLUMNS, *KERNEL_COLUMNS)
 AMD_WAVES: dict[str, str] = {"warp_m": "wave_m", "warp_n": "wave_n", "warp_k": "wave_k"}
 
 
-_sizes_of = attrgetter(*GEMM_COLUMNS.values())
-
-
-def problem_columns(problems: Sequence[GemmProblem]) -> dict[str, Any]:
+def problem_columns(problems: Sequence[GemmProblem], columns: Mapping[str, str] = GEMM_COLUMNS) -> dict[str, Any]:
     """One row per problem: sizes, dtype and layout. Kernels have no dtype and layout: the problem's apply."""
-    rows = np.array([_sizes_of(problem) for problem in problems], np.float64)
-    sizes = dict(zip(GEMM_COLUMNS, np.ascontiguousarray(rows.T), strict=True))
+    sizes_of = attrgetter(*columns.values())
+    rows = np.array([sizes_of(problem) for problem in problems], np.float64)
+    sizes = dict(zip(columns, np.ascontiguousarray(rows.T), strict=True))
     layouts = np.array([problem.layout for problem in problems])
     return sizes | {"dtype": np.array([problem.dtype for problem in problems]), "layout": layouts}
 

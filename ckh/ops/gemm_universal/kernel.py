@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from ckh.errors import UsageError
 from ckh.kernels.scheduler import Scheduler  # noqa: TC001 - `filter.field_types` evaluates the types
+from ckh.ops.gemm_universal.problem import OP_TYPE
 
 if TYPE_CHECKING:
     from ckh.archs import Triple
@@ -36,6 +37,8 @@ class GemmKernel:
 
     A field is `None` only if the kernel was parsed from a short name that omits it.
     """
+
+    op_type = OP_TYPE  # first part of names; subclasses are kernels of other operations
 
     dtype: str
     layout: str

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from math import log2
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ckh.kernels.timed import TIMED_NAME
 from ckh.ops.base import Kernels, Operation, Problems, TiledSizes, Training, Worth, lazily
@@ -35,7 +35,7 @@ from ckh.ops.gemm_universal.problem import (
 from ckh.schema import Column, dataset_columns
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
     from ckh.archs import ArchSpec
@@ -59,6 +59,7 @@ JUDGED = (
 )
 
 
+P = TypeVar("P", bound=GemmProblem)
 _ProblemTest = Callable[[GemmProblem], bool]
 
 # Limits of AMD's evaluation, so that figures are comparable.
@@ -92,14 +93,14 @@ _MEANING = {"tile": "block tile", "wave": "waves per block", "warp_tile": "tile 
 _WEIGHT_OF_KIND = 4.0  # another layout counts as much as a factor of 16 in a size
 
 
-def _columns() -> tuple[Column, ...]:
+def columns_of(sizes: Iterable[Column]) -> tuple[Column, ...]:
+    """Return the dataset columns of an operation on matrix products with these sizes."""
     identity = (
         Column("dtype", "string", "", "element type of A and B"),
         Column("layout", "string", "", "of A, B and C: r row-major, c column-major"),
     )
-    sizes = tuple(Column(name, "int64", "", f"problem size {name}") for name in GEMM_COLUMNS)
     kernel = tuple(Column(name, "string" if name in _TEXTS else "int64", "", _meaning(name)) for name in KERNEL_COLUMNS)
-    return dataset_columns(identity, sizes, kernel)
+    return dataset_columns(identity, tuple(sizes), kernel)
 
 
 def _meaning(name: str) -> str:
@@ -109,16 +110,24 @@ def _meaning(name: str) -> str:
     return f"whether {axis.upper()} need not divide, 0 or 1" if what == "pad" else f"kernel parameter {name}"
 
 
+def problem_of_row(row: Mapping[str, Any], kind: type[P]) -> P:
+    """Build a problem of a class from a dataset row."""
+    sizes = {name: int(row[column]) for column, name in kind.size_columns.items()}
+    return kind(**sizes, dtype=row["dtype"], layout=row["layout"])
+
+
 def _problem_of_row(row: Mapping[str, Any]) -> GemmProblem:
-    sizes = {name: int(row[column]) for column, name in GEMM_COLUMNS.items()}
-    return GemmProblem(**sizes, dtype=row["dtype"], layout=row["layout"])
+    return problem_of_row(row, GemmProblem)
 
 
-def _problem_columns(problems: Sequence[GemmProblem]) -> dict[str, list[Any]]:
+def identity_columns(
+    problems: Sequence[GemmProblem], columns: Mapping[str, str] = GEMM_COLUMNS
+) -> dict[str, list[Any]]:
+    """Dataset columns of problems, given their sizes by column."""
     return {
         "dtype": [problem.dtype for problem in problems],
         "layout": [problem.layout for problem in problems],
-        **{column: [getattr(problem, name) for problem in problems] for column, name in GEMM_COLUMNS.items()},
+        **{column: [getattr(problem, name) for problem in problems] for column, name in columns.items()},
     }
 
 
@@ -176,7 +185,7 @@ OPERATION = Operation(
         sizes=tuple(GEMM_COLUMNS),
         parse=parse_gemm_problem,
         of_row=_problem_of_row,
-        columns=_problem_columns,
+        columns=identity_columns,
         features=problem_columns,
         slices=SLICES,
         place=_place,
@@ -204,7 +213,7 @@ OPERATION = Operation(
         lists=lazily("ckh.ops.gemm_universal.kernels.amd_lists:LISTS"),
     ),
     training=Training(
-        columns=_columns(),
+        columns=columns_of(Column(name, "int64", "", f"problem size {name}") for name in GEMM_COLUMNS),
         model_per=("dtype",),
         engine=GEMM_UNIVERSAL,
         input_columns=INPUT_COLUMNS,

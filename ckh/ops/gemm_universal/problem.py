@@ -54,6 +54,8 @@ class GemmProblem(Record):
             more parts than it has elements.
     """
 
+    size_columns = GEMM_COLUMNS  # of the class; subclasses are problems of other operations
+
     m: int
     n: int
     k: int
@@ -102,6 +104,11 @@ class GemmProblem(Record):
         """Shape of C, M x N."""
         return self.m, self.n
 
+    @property
+    def spans(self) -> tuple[int, int, int]:
+        """Elements of A, B and C from the first to the last, of one matrix each."""
+        return self.m * self.k, self.k * self.n, self.m * self.n
+
     def size(self, axis: str) -> int:
         """The size along "m", "n" or "k"."""
         return {"m": self.m, "n": self.n, "k": self.k}[axis]
@@ -112,7 +119,7 @@ class GemmProblem(Record):
 
     def columns(self) -> dict[str, int]:
         """The sizes under the dataset's column names."""
-        return {column: getattr(self, name) for column, name in GEMM_COLUMNS.items()}
+        return {column: getattr(self, name) for column, name in self.size_columns.items()}
 
     def to_dict(self) -> dict[str, Any]:
         """All fields, for JSON; `GemmProblem(**d)` restores the problem."""

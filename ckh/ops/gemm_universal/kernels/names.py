@@ -12,28 +12,29 @@ AMD's other names are parsed too: names that begin with `gemm_`, and the short n
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ckh.errors import UsageError
 from ckh.kernels.name_grammar import EPILOGUES, NUMBER, PIPELINE, NameGrammar, either, three_sizes
 from ckh.kernels.scheduler import Scheduler
 from ckh.ops.gemm_universal.kernel import NATIVE_WIDTH, GemmKernel
-from ckh.ops.gemm_universal.problem import GEMM_LAYOUTS, OP_TYPE
+from ckh.ops.gemm_universal.problem import GEMM_LAYOUTS
 from ckh.problems import DTYPE_BYTES
 
 if TYPE_CHECKING:
     import re
+    from collections.abc import Callable
 
     from ckh.archs import Triple
 
+K = TypeVar("K", bound=GemmKernel)
 _FLAG = {"True": True, "1": True, "False": False, "0": False}
 _FLAG_WORDS = "|".join(_FLAG)
 
 
 # 0 is the native width.
 _WIDTHS = "_".join(f"(?P<vector_{operand}>0|{NUMBER})" for operand in "abc")
-_HEAD = (
-    ("operation", r"gemm(?:_universal)?"),
+_KIND = (
     ("dtype", rf"_(?P<dtype>{either(DTYPE_BYTES)})"),
     ("layout", rf"_(?P<layout>{either(GEMM_LAYOUTS)})"),
 )
@@ -55,8 +56,6 @@ _SHORT = (
     ("pipeline", rf"_(?P<pipeline>{PIPELINE.pattern})"),
     ("scheduler", rf"_(?P<scheduler>{either(Scheduler)})"),
 )
-# A short name has its tile where a full name has its pipeline.
-GRAMMAR = NameGrammar("GEMM kernel name", _HEAD, _FULL, _SHORT)
 
 
 def flag(text: str) -> bool:
@@ -82,26 +81,38 @@ def kernel_name(kernel: GemmKernel) -> str:
     vectors = kernel.vectors
     widths = "_vec" + "_".join(map(str, vectors)) if vectors != (NATIVE_WIDTH,) * 3 else ""
     return (
-        f"{OP_TYPE}_{kernel.dtype}_{kernel.layout}_{kernel.pipeline}_{kernel.epilogue}_{kernel.scheduler}_{flags}"
+        f"{kernel.op_type}_{kernel.dtype}_{kernel.layout}_{kernel.pipeline}_{kernel.epilogue}_{kernel.scheduler}_{flags}"
         f"_{_by(kernel.tile)}_{_by(kernel.wave)}_{_by(kernel.warp_tile)}{widths}{kernel.suffix}"
     )
 
 
 def short_name(kernel: GemmKernel) -> str:
     """Return AMD's short name, without waves, warp tile, epilogue, padding, persistence and vector widths."""
-    return f"{OP_TYPE}_{kernel.dtype}_{kernel.layout}_{_by(kernel.tile)}_{kernel.pipeline}_{kernel.scheduler}"
+    return f"{kernel.op_type}_{kernel.dtype}_{kernel.layout}_{_by(kernel.tile)}_{kernel.pipeline}_{kernel.scheduler}"
 
 
-@lru_cache(maxsize=16384)
-def parse_kernel_name(text: str) -> GemmKernel:
-    """Parse ckh's names, AMD's full names and AMD's short names.
+def parser_of(kind: type[K], operation: str) -> Callable[[str], K]:
+    """Return the parser of an operation's kernel names: ckh's names, AMD's full names and AMD's short names.
 
-    Fields that a short name omits are `None`. A full name without vector widths has native ones, as AMD defines.
+    Fields that a short name omits are `None`. A full name without vector widths has native ones, as AMD defines. The
+    parser raises `DataError` for a text that is not a kernel name; the message states which part is invalid.
 
-    Raises:
-        DataError: the text is not a kernel name; the message states which part is invalid.
+    Args:
+        kind: the class of the kernels.
+        operation: pattern of the first part of names.
     """
-    match, is_short = GRAMMAR.match(text)
+    # A short name has its tile where a full name has its pipeline.
+    grammar = NameGrammar("GEMM kernel name", (("operation", operation), *_KIND), _FULL, _SHORT)
+
+    @lru_cache(maxsize=16384)
+    def parse(text: str) -> K:
+        match, is_short = grammar.match(text)
+        return kind(**_fields(match, is_short=is_short))
+
+    return parse
+
+
+def _fields(match: re.Match[str], *, is_short: bool) -> dict[str, Any]:
     fields: dict[str, Any] = {name: match[name] for name in ("dtype", "layout", "pipeline")}
     fields |= {"scheduler": Scheduler(match["scheduler"])} | _sizes(match, "tile")
     if not is_short:
@@ -109,7 +120,10 @@ def parse_kernel_name(text: str) -> GemmKernel:
         fields |= {f"vector_{operand}": int(match[f"vector_{operand}"] or NATIVE_WIDTH) for operand in "abc"}
         fields |= {name: flag(match[name]) for name in ("pad_m", "pad_n", "pad_k", "persistent")}
         fields |= {"epilogue": match["epilogue"], "suffix": match["suffix"]}
-    return GemmKernel(**fields)
+    return fields
+
+
+parse_kernel_name = parser_of(GemmKernel, r"gemm(?:_universal)?")
 
 
 def _sizes(match: re.Match[str], what: str) -> dict[str, int]:

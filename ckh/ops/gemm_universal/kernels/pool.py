@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ckh.kernels.pools import Pools
 from ckh.ops.gemm_universal.kernel import GemmKernel
@@ -11,11 +11,13 @@ from ckh.ops.gemm_universal.kernels.spaces import GPU_BENCH, GemmSpace, space_of
 from ckh.ops.gemm_universal.kernels.validity import GEMM_RULES
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from ckh.archs import ArchSpec
-    from ckh.kernels.judging import RefusedKernel
+    from ckh.kernels.judging import RefusedKernel, Rules
     from ckh.kernels.table import KernelTable
+
+K = TypeVar("K", bound=GemmKernel)
 
 
 def gemm_pool(arch: ArchSpec, dtype: str | None = None, layout: str = "rcr") -> tuple[GemmKernel, ...]:
@@ -27,11 +29,15 @@ def gemm_pool(arch: ArchSpec, dtype: str | None = None, layout: str = "rcr") -> 
 
 
 def buildable(
-    space: GemmSpace, arch: ArchSpec, dtype: str | None = None, layout: str = "rcr"
-) -> KernelTable[GemmKernel]:
-    """Return the kernels of any space that pass all rules of the architecture."""
+    space: GemmSpace,
+    arch: ArchSpec,
+    dtype: str | None = None,
+    layout: str = "rcr",
+    kind: type[GemmKernel] = GemmKernel,
+) -> KernelTable[Any]:
+    """Return the kernels of any space, of a class, that pass all rules of the architecture."""
     dtype = dtype or arch.default_dtype
-    table = space.narrowed(arch, dtype).table(dtype, layout)
+    table = space.narrowed(arch, dtype).table(dtype, layout, kind)
     return table.take(GEMM_RULES.judge(table, arch).passed)
 
 
@@ -42,19 +48,33 @@ def refused_pool(
     return GEMM_RULES.refused((space or space_of(arch)).table(dtype or arch.default_dtype, layout), arch)
 
 
-def _table(arch: ArchSpec, dtype: str, layout: str) -> KernelTable[GemmKernel]:
-    """Return the space; for a GPU, which has far more invalid combinations than kernels, the narrowed space."""
-    space = space_of(arch)
-    return buildable(space, arch, dtype, layout) if arch.is_gpu else space.table(dtype, layout)
+def pools_of(
+    kind: type[K], rules: Rules[K], parse: Callable[[str], K], space: Callable[[ArchSpec], GemmSpace]
+) -> Pools[K]:
+    """Return the pools of an operation, by dtype and layout.
 
+    Args:
+        kind: the class of its kernels.
+        rules: their rules; those of architectures are `GEMM_RULES`'.
+        parse: parses a kernel name.
+        space: the space that an architecture's pool is filtered from.
+    """
 
-def _bench_table(arch: ArchSpec, dtype: str, layout: str) -> KernelTable[GemmKernel]:
-    return buildable(GPU_BENCH, arch, dtype, layout) if arch.is_gpu else _table(arch, dtype, layout)
+    def table(arch: ArchSpec, dtype: str, layout: str) -> KernelTable[K]:
+        """Return the space; for a GPU, which has far more invalid combinations than kernels, the narrowed space."""
+        found = space(arch)
+        return buildable(found, arch, dtype, layout, kind) if arch.is_gpu else found.table(dtype, layout, kind)
+
+    return Pools(kind, rules, table, _group, parse, kernel_name)
 
 
 def _group(kernel: GemmKernel) -> tuple[str, str]:
     return kernel.dtype, kernel.layout
 
 
-POOLS = Pools(GemmKernel, GEMM_RULES, _table, _group, parse_kernel_name, kernel_name)  # groups: dtype, layout
-BENCH_POOLS = Pools(GemmKernel, GEMM_RULES, _bench_table, _group, parse_kernel_name, kernel_name)
+def _bench_space(arch: ArchSpec) -> GemmSpace:
+    return GPU_BENCH if arch.is_gpu else space_of(arch)
+
+
+POOLS = pools_of(GemmKernel, GEMM_RULES, parse_kernel_name, space_of)
+BENCH_POOLS = pools_of(GemmKernel, GEMM_RULES, parse_kernel_name, _bench_space)

@@ -117,9 +117,8 @@ def _addressable(arch: ArchSpec, problem: GemmProblem) -> Iterator[str]:
 
 def _extents(problem: GemmProblem) -> Iterator[tuple[str, int, int]]:
     """Yield each matrix, its elements and the limit of CK Tile's offsets: elements of loads, bytes of stores."""
-    yield "A", problem.m * problem.k, _MAX_OFFSET
-    yield "B", problem.k * problem.n, _MAX_OFFSET
-    yield "C", problem.m * problem.n, _MAX_OFFSET // int(DTYPE_BYTES[output_dtype(problem.dtype)])
+    stored = _MAX_OFFSET // int(DTYPE_BYTES[output_dtype(problem.dtype)])
+    yield from zip("ABC", problem.spans, (_MAX_OFFSET, _MAX_OFFSET, stored), strict=True)
 
 
 PROBLEM_RULES: tuple[Rule, ...] = (_same_kind, _padding, _whole_vectors, _split_k, _addressable)

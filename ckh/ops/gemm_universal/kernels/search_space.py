@@ -10,16 +10,19 @@ from dataclasses import replace
 from functools import cache
 from itertools import product
 from operator import attrgetter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from ckh.ops.gemm_universal.kernel import GemmKernel
 from ckh.ops.gemm_universal.kernels.spaces import AMD_SEARCH, WaveBlock, space_of
 from ckh.ops.gemm_universal.kernels.validity import GEMM_RULES
 from ckh.search.kernels.product import KernelParameter, Options, Product, Searched, by
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from ckh.archs import ArchSpec
+    from ckh.kernels.judging import Rules
     from ckh.ops.gemm_universal.kernels.spaces import GemmSpace
-    from ckh.ops.gemm_universal.problem import GemmProblem
 
 _PARAMETERS = (
     *(KernelParameter(name, attrgetter(name)) for name in ("tile_m", "tile_n", "tile_k")),
@@ -31,21 +34,23 @@ _PARAMETERS = (
 )
 
 
-def _product_of(problem: GemmProblem, arch: ArchSpec) -> Product:
-    """Return the kernels that a search may propose for a GEMM."""
-    return _product(problem.dtype, problem.layout, arch)
+def searched_in(
+    space: Callable[[str, ArchSpec], GemmSpace], rules: Rules[Any], kind: type[GemmKernel] = GemmKernel
+) -> Searched[Any]:
+    """Return the kernels, of a class, that a search may propose in the space of a dtype and an architecture."""
+
+    @cache
+    def product_of(dtype: str, layout: str, arch: ArchSpec) -> Product:
+        whole = space(dtype, arch)
+        plain = replace(whole, pads=((True, True, True),), persistent=(False,)).narrowed(arch, dtype)
+        rows = tuple((*pads, persistent) for pads in whole.pads for persistent in whole.persistent)
+        options = Options(("pad_m", "pad_n", "pad_k", "persistent"), rows)
+        return Product(plain.table(dtype, layout, kind), options, rules, (), arch, _PARAMETERS)
+
+    return Searched(lambda problem, arch: product_of(problem.dtype, problem.layout, arch))
 
 
-@cache
-def _product(dtype: str, layout: str, arch: ArchSpec) -> Product:
-    whole = _space(dtype, arch)
-    plain = replace(whole, pads=((True, True, True),), persistent=(False,)).narrowed(arch, dtype)
-    rows = tuple((*pads, persistent) for pads in whole.pads for persistent in whole.persistent)
-    options = Options(("pad_m", "pad_n", "pad_k", "persistent"), rows)
-    return Product(plain.table(dtype, layout), options, GEMM_RULES, (), arch, _PARAMETERS)
-
-
-def _space(dtype: str, arch: ArchSpec) -> GemmSpace:
+def search_space_of(dtype: str, arch: ArchSpec) -> GemmSpace:
     """Return AMD's space with the pool's tiles; on the host also with the pool's waves and warp tiles."""
     pool = space_of(arch)
     blocks = AMD_SEARCH.blocks
@@ -60,4 +65,4 @@ def _space(dtype: str, arch: ArchSpec) -> GemmSpace:
     )
 
 
-SEARCHED = Searched(_product_of)
+SEARCHED = searched_in(search_space_of, GEMM_RULES)

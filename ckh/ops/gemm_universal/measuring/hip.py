@@ -38,6 +38,11 @@ def emit(kernel: GemmKernel, headers: GemmHeaders, arch: ArchSpec) -> str:
     reasons = missing(kernel, headers, arch)
     if reasons:
         raise UnsupportedKernelError("; ".join(reasons))
+    return source_of(kernel, headers, f"gemm_{headers.common.interface}.hpp", "gemm_exports.hpp")
+
+
+def source_of(kernel: GemmKernel, headers: GemmHeaders, *includes: str) -> str:
+    """Return the source of a kernel that can be built: its parameters, then these headers of ckh's."""
     assert kernel.epilogue is not None
     values = {
         **{f"bool {name}": str(bool(getattr(kernel, name))).lower() for name in _BOOLEANS},
@@ -58,4 +63,4 @@ def emit(kernel: GemmKernel, headers: GemmHeaders, arch: ArchSpec) -> str:
         *(f"inline constexpr ck_tile::index_t {name} = {getattr(kernel, name)};" for name in _INTEGERS),
         *(f"inline constexpr {name} = {value};" for name, value in values.items()),
     ]
-    return translation_unit("gemm_vocabulary.hpp", lines, f"gemm_{headers.common.interface}.hpp", "gemm_exports.hpp")
+    return translation_unit("gemm_vocabulary.hpp", lines, *includes)

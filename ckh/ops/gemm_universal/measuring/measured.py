@@ -17,7 +17,8 @@ from ckh.bench.computation import ArrayForm, Case, Computation, HipEmission, Hos
 from ckh.errors import NoKernelError, UsageError
 from ckh.kernels.pipelines import PIPELINE_CODES
 from ckh.kernels.scheduler import Scheduler
-from ckh.ops.gemm_universal.kernels.pool import gemm_pool
+from ckh.ops import operation
+from ckh.ops.gemm_universal.kernels.pool import BENCH_POOLS, POOLS, gemm_pool
 from ckh.ops.gemm_universal.measuring import hip, host
 from ckh.ops.gemm_universal.measuring.hip_headers import detect_gemm
 from ckh.ops.gemm_universal.measuring.hip_rules import EMITTED, rules_of
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from ckh.bench.planning.candidates import CandidateSource
     from ckh.data.settings import Settings
     from ckh.kernels.judging import Rule
+    from ckh.kernels.pools import Pools
     from ckh.ops.gemm_universal.kernel import GemmKernel
 
 _TILES, _TILES_K = 2, 8  # of the problem that a kernel is tried on
@@ -152,40 +154,57 @@ def _found(headers: Headers) -> dict[str, tuple[str, ...]]:
     return {what: tuple(sorted(names)) for what, names in words.items()}
 
 
-def _problems(settings: Settings) -> tuple[GemmProblem, ...]:
-    from ckh.ops.gemm_universal.operation import OPERATION
+def problems_of_run(settings: Settings, op: str) -> tuple[Any, ...]:
+    """Return the problems of an operation that a run's settings mean.
+
+    Raises:
+        UsageError: a setting is for convolutions.
+    """
     from ckh.shapes.problems import problems_of
 
     if settings.variant or settings.ndim or settings.pad_channels:
         raise UsageError(
-            f"{OP_TYPE} has neither directions, dimensions nor channels",
+            f"{op} has neither directions, dimensions nor channels",
             "leave those options out",
             code="inapplicable-option",
         )
-    return problems_of(OPERATION, settings.problems, None, settings.dtype)
+    return problems_of(operation(op), settings.problems, None, settings.dtype)
 
 
-def _candidate_source(settings: Settings) -> CandidateSource[GemmProblem, GemmKernel]:
+def candidates_of_run(
+    settings: Settings, op: str, pools: Pools[Any], bench_pools: Pools[Any]
+) -> CandidateSource[Any, Any]:
     """Return the source of candidates for a run's settings: an architecture's pool or a registry, filtered.
+
+    Args:
+        settings: the settings.
+        op: the operation.
+        pools: its pools.
+        bench_pools: its pools for runs without a filter.
 
     Raises:
         UsageError: a setting is malformed, or is for convolutions.
         DataError: the registry cannot be read.
     """
     from ckh.bench.planning.candidates import PoolSource, registry_of, wanted_by
-    from ckh.ops import operation
-    from ckh.ops.gemm_universal.kernel import GemmKernel
-    from ckh.ops.gemm_universal.kernels.pool import BENCH_POOLS, POOLS
 
     if option := settings.first_given("rule_set", "split_k"):
-        raise UsageError(f"{OP_TYPE} has no {option}", "it is for convolutions", code="inapplicable-option")
+        raise UsageError(f"{op} has no {option}", "it is for convolutions", code="inapplicable-option")
     return PoolSource(
-        BENCH_POOLS if settings.filter is None else POOLS,
+        bench_pools if settings.filter is None else pools,
         attrgetter("dtype", "layout"),
-        wanted_by(settings.filter, GemmKernel),
-        registry_of(settings.registry, operation(OP_TYPE)),
+        wanted_by(settings.filter, pools.kind),
+        registry_of(settings.registry, operation(op)),
         settings.registry or "the pool",
     )
+
+
+def _problems(settings: Settings) -> tuple[GemmProblem, ...]:
+    return problems_of_run(settings, OP_TYPE)
+
+
+def _candidate_source(settings: Settings) -> CandidateSource[GemmProblem, GemmKernel]:
+    return candidates_of_run(settings, OP_TYPE, POOLS, BENCH_POOLS)
 
 
 def _reasons(kernel: GemmKernel, arch: ArchSpec, problem: GemmProblem) -> list[str]:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from ckh.bench.computation import Trials
 from ckh.kernels.main_loops import loaded_ahead, most_steps
+from ckh.ops.gemm_universal.kernel import GemmKernel
 from ckh.ops.gemm_universal.kernels.pool import buildable
 from ckh.ops.gemm_universal.kernels.spaces import space_of
 from ckh.ops.gemm_universal.problem import GEMM_LAYOUTS, GemmProblem
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from ckh.archs import ArchSpec, Triple
-    from ckh.ops.gemm_universal.kernel import GemmKernel
+    from ckh.ops.gemm_universal.kernels.spaces import GemmSpace
 
 _RAGGED = 16  # elements beyond whole tiles: a multiple of every vector width of pools
 _PARTS = (2, 3)  # splits of K
@@ -32,25 +33,23 @@ _PAIRS = (
 
 def loop_end_problems(kernel: GemmKernel) -> tuple[GemmProblem, ...]:
     """Return the problems; a kernel may reject some, such as sizes that are not multiples of an unpadded tile."""
-    return tuple(dict.fromkeys(_problems(kernel)))
+    found = (GemmProblem(m, n, k, kernel.dtype, kernel.layout, parts) for m, n, k, parts in loop_end_sizes(kernel))
+    return tuple(dict.fromkeys(found))
 
 
-def _problems(kernel: GemmKernel) -> Iterator[GemmProblem]:
+def loop_end_sizes(kernel: GemmKernel) -> Iterator[tuple[int, int, int, int]]:
+    """Yield M, N, K and the split of K of problems that exercise all loop remainders of a kernel."""
     m, n, k = kernel.tile
     for steps in range(1, most_steps(*_loop(kernel)) + 1):
-        yield _product(kernel, m, n, steps * k)
+        yield m, n, steps * k, 1
     # More blocks than any block order groups at a time, and than a persistent kernel launches.
-    yield _product(kernel, 7 * m, 2 * n, 2 * k)
-    yield _product(kernel, m + _RAGGED, n, k)
-    yield _product(kernel, m, n + _RAGGED, 2 * k)
-    yield _product(kernel, m, n, 2 * k + _RAGGED)
-    yield _product(kernel, m + _RAGGED, n + _RAGGED, 3 * k + _RAGGED)
+    yield 7 * m, 2 * n, 2 * k, 1
+    yield m + _RAGGED, n, k, 1
+    yield m, n + _RAGGED, 2 * k, 1
+    yield m, n, 2 * k + _RAGGED, 1
+    yield m + _RAGGED, n + _RAGGED, 3 * k + _RAGGED, 1
     for parts in _PARTS:
-        yield _product(kernel, m, n, 4 * parts * k, parts)
-
-
-def _product(kernel: GemmKernel, m: int, n: int, k: int, split_k: int = 1) -> GemmProblem:
-    return GemmProblem(m, n, k, kernel.dtype, kernel.layout, split_k)
+        yield m, n, 4 * parts * k, parts
 
 
 def kernel_class(kernel: GemmKernel) -> str:
@@ -62,14 +61,20 @@ def kernel_class(kernel: GemmKernel) -> str:
 
 def representatives(arch: ArchSpec) -> dict[str, list[GemmKernel]]:
     """Return each pipeline and scheduler of every dtype, in fp16 also persistent; other layouts: `mem` and `compv3`."""
-    space = space_of(arch)
+    return representatives_of(space_of(arch), arch)
+
+
+def representatives_of(
+    space: GemmSpace, arch: ArchSpec, kind: type[GemmKernel] = GemmKernel
+) -> dict[str, list[GemmKernel]]:
+    """Return `representatives` of a space and a class of kernels."""
     small = tuple(tile for tile in space.tiles if all(a <= b for a, b in zip(tile, _MOST_TILE, strict=True)))
     found: dict[str, list[GemmKernel]] = {}
     for dtype, layout in _PAIRS:
         pipelines = space.pipelines if layout == _PAIRS[0][1] else _USUAL
-        persistent = (False, True) if (dtype, layout) == _PAIRS[0] else (False,)
+        persistent = space.persistent if (dtype, layout) == _PAIRS[0] else (False,)
         narrowed = replace(space, tiles=small, persistent=persistent, pipelines=pipelines)
-        kernels = buildable(narrowed, arch, dtype, layout) if dtype in arch.dtypes else ()
+        kernels = buildable(narrowed, arch, dtype, layout, kind) if dtype in arch.dtypes else ()
         for kernel in sorted(kernels, key=cost):
             found.setdefault(kernel_class(kernel), []).append(kernel)
     return found

@@ -6,21 +6,24 @@ A text file has one problem per line; CSV and JSON have m, n, k and optional col
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from ckh.errors import DataError, UsageError
 from ckh.files.jsonfields import read_json
 from ckh.files.python_lists import WrittenForm, written_problems
 from ckh.files.untrusted import csv_rows, integer, read_text
-from ckh.ops.gemm_universal.problem import GEMM_COLUMNS, GemmProblem, parse_gemm_problem
+from ckh.ops.gemm_universal.problem import GemmProblem, parse_gemm_problem
 from ckh.problems import dtype_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     # A file's entries: location, and a function that returns the problem given the default element type.
-    _Entries = Iterator[tuple[int, Callable[[str], GemmProblem]]]
+    _Entries = Iterator[tuple[int, Callable[[str], "P"]]]
+
+P = TypeVar("P", bound=GemmProblem)
 
 _REQUIRED = ("m", "n", "k")
 _TEXTS = ("dtype", "layout")
@@ -39,14 +42,39 @@ def is_problem_file(source: str) -> bool:
     return Path(source).suffix.lower() in _READERS
 
 
-def read_problems(source: str | Path, dtype: str | None = None, default_dtype: str = "fp32") -> tuple[GemmProblem, ...]:
+@dataclass(frozen=True, slots=True)
+class ProblemForm(Generic[P]):
+    """The problems of a file: their class, and the parser of their canonical texts."""
+
+    kind: type[P]
+    parse: Callable[[str], P]
+
+    def problem(self, values: dict[str, Any], dtype: str) -> P:
+        """Build a problem from named values."""
+        stated = {name: value for name, value in values.items() if value not in (None, "")}
+        given: dict[str, Any] = {
+            name: _integer(name, stated[name]) for name in self.kind.size_columns if name in stated
+        }
+        given |= {name: str(stated[name]) for name in _TEXTS if name in stated}
+        if missing := [name for name in _REQUIRED if name not in given]:
+            raise UsageError(f"{missing[0]} is missing", code="missing-field")
+        return self.kind(**{**given, "dtype": dtype_name(given.get("dtype", dtype))})
+
+
+GEMMS = ProblemForm(GemmProblem, parse_gemm_problem)
+
+
+def read_problems(
+    source: str | Path, dtype: str | None = None, default_dtype: str = "fp32", form: ProblemForm[Any] = GEMMS
+) -> tuple[Any, ...]:
     """Read the distinct problems of a file in order.
 
-    Columns and keys are m, n, k and optionally split_k (default 1), dtype (`default_dtype`) and layout (rcr); they are
-    case-insensitive.
+    Columns and keys are m, n, k and optionally the class's other sizes, dtype (`default_dtype`) and layout (rcr); they
+    are case-insensitive.
 
     Args:
         source: the path.
+        form: the class of the problems.
         dtype: the element type; None: as the file states, else `default_dtype`. A file that states another is refused.
         default_dtype: the element type of entries that state none.
 
@@ -54,9 +82,9 @@ def read_problems(source: str | Path, dtype: str | None = None, default_dtype: s
         DataError: the file is unusable; the message names the entry.
     """
     path = Path(source)
-    problems: dict[GemmProblem, None] = {}
+    problems: dict[Any, None] = {}
     left_open = dtype or default_dtype
-    for where, make in _READERS[path.suffix.lower()](path):
+    for where, make in _READERS[path.suffix.lower()](path, form):
         try:
             problem = make(left_open)
         except UsageError as error:
@@ -69,61 +97,52 @@ def read_problems(source: str | Path, dtype: str | None = None, default_dtype: s
     return tuple(problems)
 
 
-def _lines(path: Path) -> _Entries:
+def _lines(path: Path, form: ProblemForm[P]) -> _Entries[P]:
     for number, line in enumerate(read_text(path).splitlines(), 1):
         content = line.partition("#")[0].strip()
         if content:
-            yield number, lambda _, content=content: parse_gemm_problem(content)  # type: ignore[misc]
+            yield number, lambda _, content=content: form.parse(content)  # type: ignore[misc]
 
 
-def _csv(path: Path) -> _Entries:
+def _csv(path: Path, form: ProblemForm[P]) -> _Entries[P]:
     rows = ((line, cells) for line, cells in csv_rows(path, read_text(path)) if any(cells))
     names = [name.lower() for name in next(rows, (0, []))[1]]
     if missing := [name for name in _REQUIRED if name not in names]:
         raise DataError(
             f"{path}: missing column {missing[0]}",
-            "the columns are m, n, k, split_k, dtype, layout",
+            "the columns are " + ", ".join((*form.kind.size_columns, *_TEXTS)),
             code="missing-column",
         )
     for line, cells in rows:
-        yield line, lambda dtype, cells=cells: _row(names, cells, dtype)  # type: ignore[misc]
+        yield line, lambda dtype, cells=cells: form.problem(_row(names, cells), dtype)  # type: ignore[misc]
 
 
-def _row(names: list[str], cells: list[str], dtype: str) -> GemmProblem:
+def _row(names: list[str], cells: list[str]) -> dict[str, Any]:
     if len(cells) != len(names):
         raise UsageError(f"{len(cells)} cells under {len(names)} columns", code="bad-row")
-    return _problem(dict(zip(names, cells, strict=True)), dtype)
+    return dict(zip(names, cells, strict=True))
 
 
-def _json(path: Path) -> _Entries:
+def _json(path: Path, form: ProblemForm[P]) -> _Entries[P]:
     entries = read_json(path, unique=True)
     if not isinstance(entries, list):
         raise DataError(f"{path} is not a list of problems", code="unknown-format")
     for number, entry in enumerate(entries, 1):
         if isinstance(entry, str):
-            yield number, lambda _, entry=entry: parse_gemm_problem(entry)  # type: ignore[misc]
+            yield number, lambda _, entry=entry: form.parse(entry)  # type: ignore[misc]
         elif isinstance(entry, dict):
             values = {str(key).lower(): value for key, value in entry.items()}
-            yield number, lambda dtype, values=values: _problem(values, dtype)  # type: ignore[misc]
+            yield number, lambda dtype, values=values: form.problem(values, dtype)  # type: ignore[misc]
         else:
             raise DataError(f"{path}:{number}: {entry!r} is not a problem", code="bad-problem")
 
 
-def _python(path: Path) -> _Entries:
+def _python(path: Path, form: ProblemForm[P]) -> _Entries[P]:
     for line, values in written_problems(path, read_text(path), _IN_PYTHON):
         lower = {name.lower(): value for name, value in values.items()}
         if len(lower) < len(values):
             raise DataError(f"{path}:{line}: duplicate value", "remove one of them", code="duplicate-name")
-        yield line, lambda dtype, values=lower: _problem(values, dtype)  # type: ignore[misc]
-
-
-def _problem(values: dict[str, Any], dtype: str) -> GemmProblem:
-    stated = {name: value for name, value in values.items() if value not in (None, "")}
-    given: dict[str, Any] = {name: _integer(name, stated[name]) for name in GEMM_COLUMNS if name in stated}
-    given |= {name: str(stated[name]) for name in _TEXTS if name in stated}
-    if missing := [name for name in _REQUIRED if name not in given]:
-        raise UsageError(f"{missing[0]} is missing", code="missing-field")
-    return GemmProblem(**{**given, "dtype": dtype_name(given.get("dtype", dtype))})
+        yield line, lambda dtype, values=lower: form.problem(values, dtype)  # type: ignore[misc]
 
 
 def _integer(name: str, value: object) -> int:
@@ -135,7 +154,7 @@ def _integer(name: str, value: object) -> int:
         raise UsageError(f"{name} must be an integer, not {value!r}", code="bad-number") from None
 
 
-_READERS: dict[str, Callable[[Path], _Entries]] = {
+_READERS: dict[str, Callable[[Path, ProblemForm[Any]], _Entries[Any]]] = {
     ".txt": _lines,
     ".csv": _csv,
     ".json": _json,
