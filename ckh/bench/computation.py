@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from ckh.errors import UsageError
 from ckh.ops import operation_of, part_of
 from ckh.ops.base import Problem
+from ckh.strenum import StrEnum
 
 if TYPE_CHECKING:
     import ctypes
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
     from numpy.typing import NDArray
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     from ckh.data.settings import Settings
     from ckh.kernels.judging import Rule
     from ckh.ops.base import AnyOperation
+
+    Bounds = tuple[NDArray[Any], NDArray[Any]]  # lower and upper
 
 Shape = tuple[int, ...]
 P = TypeVar("P", bound=Problem)
@@ -48,13 +51,49 @@ class Split:
         return self.parts == 1
 
 
+class Role(StrEnum):
+    """Role of an operand.
+
+    INPUT and SCALE are factors of the summed products; random scales are positive. BIAS is read by the epilogue only.
+    """
+
+    INPUT = "input"
+    SCALE = "scale"
+    BIAS = "bias"
+    OUTPUT = "output"
+
+
+@dataclass(frozen=True, slots=True)
+class Operand:
+    """A tensor that kernels read or write.
+
+    Attributes:
+        name: its name, e.g. "a".
+        shape: its shape.
+        dtype: its element type.
+        role: what kernels use it for.
+        strides: distance of neighbours along each axis, in elements; None: dense, in C order. Inputs may repeat
+            elements by a stride of 0. Elements between the rows of an input are NaN, those of an output must stay
+            unwritten.
+        order: the elements of a dense input in the order in which kernels read them, as an array of the same size;
+            None: as they are.
+    """
+
+    name: str
+    shape: Shape
+    dtype: str
+    role: Role = Role.INPUT
+    strides: Shape | None = None
+    order: Callable[[NDArray[Any]], NDArray[Any]] | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class ArrayForm:
     """Layout in which a user's array holds an operand or the result.
 
     Attributes:
         name: name of the array, e.g. "x".
-        place: index among the kernel's arguments: 0 is a, 1 is b, 2 is the result.
+        place: index among the problem's operands, the last of which is the result.
         shape: shape of the array.
         axes: description of its axes, e.g. "N, H, W, G, C/G".
         other_shape: alternative shape with the same elements in the same order; None if there is none.
@@ -74,43 +113,49 @@ class Computation(Generic[P]):
     """Computation of an operation.
 
     Attributes:
-        operand_shapes: shapes of a problem's operands a and b and of its result.
-        compute: the result, in the precision of the operands.
+        operands: a problem's operands in the order of the kernels' arguments: inputs, and last the result. Kernels get
+            a workspace after them.
+        compute: sums of products of the inputs and scales, which are passed in order after the problem, in their
+            precision; linear in each of them.
         reduction_length: maximum number of products summed in one element of the result.
-        result_dtypes: supported dtypes of operands, each with that of the result.
+        dtypes: supported dtypes of problems.
         c_problem: problem structure passed to kernels.
         split: how the kernel of a given name splits a problem's sums.
-        arrays: layouts of users' arrays for the operands, in the order of the arguments, and last for the result.
+        finish: epilogue that follows the sums: from lower and upper bounds of the sums, flat and in float64, and the
+            problem's biases as float64, to bounds of right results before they are rounded to the result's dtype; None:
+            the sums are the results.
+        arrays: layouts of users' arrays for the inputs, in the order of the arguments, and last for the result.
     """
 
-    operand_shapes: Callable[[P], tuple[Shape, Shape, Shape]]
-    compute: Callable[[P, NDArray[Any], NDArray[Any]], NDArray[Any]]
+    operands: Callable[[P], tuple[Operand, ...]]
+    compute: Callable[..., NDArray[Any]]
     reduction_length: Callable[[P], int]
-    result_dtypes: Mapping[str, str]
+    dtypes: Sequence[str]
     c_problem: Callable[[P], ctypes.Structure]
     split: Callable[[P, str], Split]
-    arrays: Callable[[P], tuple[ArrayForm, ArrayForm, ArrayForm]] | None = None
+    finish: Callable[[P, Bounds, Sequence[NDArray[Any]]], Bounds] | None = None
+    arrays: Callable[[P], tuple[ArrayForm, ...]] | None = None
 
-    def array_forms(self, problem: P) -> tuple[ArrayForm, ArrayForm, ArrayForm]:
-        """Layouts of users' arrays for a problem's operands and result; by default those of the kernels."""
-        if self.arrays is not None:
-            return self.arrays(problem)
-        a, b, out = self.operand_shapes(problem)
-        return ArrayForm("a", 0, a, ""), ArrayForm("b", 1, b, ""), ArrayForm("out", 2, out, "")
-
-    def result_dtype(self, problem: P) -> str:
-        """Dtype of a problem's result.
+    def operands_of(self, problem: P) -> tuple[tuple[Operand, ...], Operand]:
+        """Inputs of a problem, and its result.
 
         Raises:
             UsageError: kernels of the problem's dtype cannot be measured.
         """
-        if problem.dtype not in self.result_dtypes:
+        if problem.dtype not in self.dtypes:
             raise UsageError(
                 f"kernels of {problem.dtype} cannot be measured",
-                "one of " + ", ".join(self.result_dtypes),
+                "one of " + ", ".join(self.dtypes),
                 code="unknown-dtype",
             )
-        return self.result_dtypes[problem.dtype]
+        *inputs, result = self.operands(problem)
+        return tuple(inputs), result
+
+    def array_forms(self, problem: P) -> tuple[ArrayForm, ...]:
+        """Layouts of users' arrays for a problem's inputs and result; by default those of the kernels."""
+        if self.arrays is not None:
+            return self.arrays(problem)
+        return tuple(ArrayForm(one.name, place, one.shape, "") for place, one in enumerate(self.operands(problem)))
 
 
 @dataclass(frozen=True, slots=True)

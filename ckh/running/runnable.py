@@ -27,11 +27,9 @@ if TYPE_CHECKING:
 
     from typing_extensions import Unpack
 
-    from ckh.bench.computation import ArrayForm
     from ckh.learn.answers.ranking import Ranking
     from ckh.learn.models.artifact import Model
     from ckh.ops.base import Kernel, Problem
-    from ckh.running.arrays import Taken
     from ckh.running.workers import WarmWorker
 
     class KernelOptions(TypedDict, total=False):
@@ -101,8 +99,8 @@ class RunnableKernel:
         return RankedList(self._found.ranked)
 
     def __repr__(self) -> str:
-        first, second = (f"{one.name} {one.shape}" for one in self._operands)
-        call = f"{first}, {second} -> {self._result.name} {self._result.shape}"
+        inputs = ", ".join(f"{form.name} {form.shape}" for form in self._operands)
+        call = f"{inputs} -> {self._result.name} {self._result.shape}"
         return f"<ckh.RunnableKernel {self.problem.dtype} {call} on {self.arch}: {self._name_or_none()}>"
 
     def __call__(self, *arrays: Any, verify: bool = False) -> Any:
@@ -124,20 +122,20 @@ class RunnableKernel:
         if len(arrays) != len(self._operands):
             names = " and ".join(form.name for form in self._operands)
             raise UsageError(f"{len(arrays)} arrays were given, expected {names}", code="usage")
-        given = [self._taken(array, form) for array, form in zip(arrays, self._operands, strict=True)]
+        dtypes = [operand.dtype for operand in self._computation.operands(self.problem)]
+        given = [
+            taken(array, form, dtypes[form.place], fnuz_floats=self._worker.fnuz_floats)
+            for array, form in zip(arrays, self._operands, strict=True)
+        ]
         by_place = {form.place: one.values for form, one in zip(self._operands, given, strict=True)}
-        *shapes, result_shape = self._computation.operand_shapes(self.runs)
-        stored = [enlarged(by_place[place], shape) for place, shape in enumerate(shapes)]
-        result_dtype = self._computation.result_dtype(self.runs)
-        storage = element_type(result_dtype).storage
-        with folder_of(stored, storage.itemsize * prod(result_shape)) as folder:
+        inputs, output = self._computation.operands_of(self.runs)
+        stored = [enlarged(by_place[place], operand.shape) for place, operand in enumerate(inputs)]
+        storage = element_type(output.dtype).storage
+        with folder_of(stored, storage.itemsize * prod(output.shape)) as folder:
             self._compute(on_operands(self.runs.canonical(), folder, is_checked=verify))
-            result = result_in(folder, result_shape, storage)
-        has_its_dtype = result_dtype == self.problem.dtype
+            result = result_in(folder, output.shape, storage)
+        has_its_dtype = output.dtype == self.problem.dtype
         return given_back(result, self._result, given[0], has_its_dtype=has_its_dtype)
-
-    def _taken(self, array: object, form: ArrayForm) -> Taken:
-        return taken(array, form, self.problem.dtype, fnuz_floats=self._worker.fnuz_floats)
 
     def _compute(self, setup: Job) -> None:
         """Have the first candidate that works compute the problem of a setup; warns once of those before."""

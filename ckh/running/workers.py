@@ -19,7 +19,7 @@ from ckh.bench.devices.device import HOST_KIND, DeviceOptions
 from ckh.bench.devices.device_choice import default_device_kind, open_device
 from ckh.bench.supervision.driver import Driver
 from ckh.bench.supervision.limits import BenchLimits
-from ckh.bench.supervision.protocol import OPERANDS, RESULT, Job, Op
+from ckh.bench.supervision.protocol import RESULT, Job, Op, operand_file
 from ckh.errors import OutputError
 from ckh.schema import Status
 
@@ -139,8 +139,8 @@ def folder_of(operands: Sequence[Array], result_bytes: int) -> Iterator[Path]:
     with tempfile.TemporaryDirectory(prefix="ckh-run-", dir=_SHARED_MEMORY if has_room else None) as name:
         folder = Path(name)
         try:
-            for file, values in zip(OPERANDS, operands, strict=True):
-                values.tofile(folder / file)
+            for place, values in enumerate(operands):
+                values.tofile(folder / operand_file(place))
         except OSError as error:
             raise OutputError(
                 f"cannot write {folder}: {error.strerror}", "make room, or set TMPDIR", code="unwritable"

@@ -60,11 +60,12 @@ static const char labels[][512] = {$labels};
 const volatile struct { char mark[12]; int number; } chosen = {"ckh-chosen:", 0};
 const char* ckh_name(void) { return labels[chosen.number] + 11; }
 __attribute__((constructor)) static void start(void) { if (strstr(ckh_name(), "@crashes@")) abort(); }
-int ckh_abi_version(void) { return 1; }
+int ckh_abi_version(void) { return 2; }
+int ckh_operand_count(void) { return 4; }
 const char* ckh_unsupported(const void* p) { return 0; }
 long ckh_workspace_bytes(const void* p) { return 0; }
-int ckh_run(const void* p, void* a, void* b, void* out, void* workspace) { return 1; }
-int ckh_time(const void* p, void* a, void* b, void* out, void* w, int loops, int samples, double* ns) { return 1; }
+int ckh_run(const void* p, void* const* operands) { return 1; }
+int ckh_time(const void* p, void* const* operands, int loops, int samples, double* ns) { return 1; }
 END
 """
 

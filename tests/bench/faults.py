@@ -68,11 +68,23 @@ static void convolve(const Problem& p, const float* a, const float* b, float* ou
 
 extern "C" {
 int32_t ckh_abi_version(void) { return @abi@; }
+int32_t ckh_operand_count(void) { return @operands@; }
 const char* ckh_unsupported(const Problem* p) { return @unsupported@; }
 int64_t ckh_workspace_bytes(const Problem* p) { return @workspace@; }
-int32_t ckh_run(const Problem* p, float* a, const float* b, float* out, char* workspace) { @run@ }
-int32_t ckh_time(const Problem* p, const float* a, const float* b, float* out, char* workspace, int32_t loops,
-                 int32_t samples, double* ns) { @time@ }
+int32_t ckh_run(const Problem* p, void* const* operands) {
+    float *a = (float*)operands[0], *out = (float*)operands[2];
+    const float* b = (const float*)operands[1];
+    char* workspace = (char*)operands[3];
+    (void)a, (void)b, (void)out, (void)workspace;
+    @run@
+}
+int32_t ckh_time(const Problem* p, void* const* operands, int32_t loops, int32_t samples, double* ns) {
+    float *a = (float*)operands[0], *out = (float*)operands[2];
+    const float* b = (const float*)operands[1];
+    char* workspace = (char*)operands[3];
+    (void)a, (void)b, (void)out, (void)workspace;
+    @time@
+}
 }
 """
 _RIGHT = "convolve(*p, a, b, out);"
@@ -87,14 +99,15 @@ class Fault:
     time: str = CLAIM
     unsupported: str = "nullptr"
     workspace: str = "0"
-    abi: int = 1
+    abi: int = 2
+    operands: int = 4
     helpers: str = ""
 
     @property
     def source(self) -> str:
         """Source of the kernel."""
         text = _SOURCE
-        for name in ("run", "time", "unsupported", "workspace", "abi", "helpers"):
+        for name in ("run", "time", "unsupported", "workspace", "abi", "operands", "helpers"):
             text = text.replace(f"@{name}@", str(getattr(self, name)))
         return text
 
@@ -176,7 +189,8 @@ FAULTS: dict[str, tuple[Fault, Status, str]] = {
         "no 1125899907 MB of workspace",
     ),
     "negative workspace": (Fault(workspace="-5"), Status.LAUNCH_ERROR, "requests -5 bytes of workspace"),
-    "other ABI": (Fault(abi=2), Status.LAUNCH_ERROR, "ABI version 2"),
+    "other ABI": (Fault(abi=1), Status.LAUNCH_ERROR, "ABI version 1"),
+    "other operands": (Fault(operands=5), Status.LAUNCH_ERROR, "takes 5 pointers"),
     "does not compile": (Fault("return undeclared_name;"), Status.COMPILE_ERROR, "undeclared_name"),
     "does not load": (Fault("extern int missing(); return missing();"), Status.LAUNCH_ERROR, "undefined symbol"),
     "wrong when timed": (

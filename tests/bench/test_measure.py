@@ -35,10 +35,13 @@ typedef float number;
 static float widened(number x) { return x; }
 static number stored(float x) { return x; }
 #endif
-int32_t ckh_abi_version(void) { return 1; }
+int32_t ckh_abi_version(void) { return 2; }
+int32_t ckh_operand_count(void) { return 4; }
 const char* ckh_unsupported(const problem* p) { return 0; }
 int64_t ckh_workspace_bytes(const problem* p) { return 0; }
-int32_t ckh_run(const problem* p, const number* a, const number* b, number* out, void* workspace) {
+int32_t ckh_run(const problem* p, void* const* operands) {
+    const number *a = operands[0], *b = operands[1];
+    number* out = operands[2];
     const int64_t length = p->k / 4;
     for (int64_t i = 0; i < p->m * p->n; ++i) {
         number total = 0;
@@ -54,10 +57,9 @@ int32_t ckh_run(const problem* p, const number* a, const number* b, number* out,
     ++runs;
     return 0;
 }
-int32_t ckh_time(const problem* p, const number* a, const number* b, number* out, void* workspace, int32_t loops,
-                 int32_t samples, double* ns) {
+int32_t ckh_time(const problem* p, void* const* operands, int32_t loops, int32_t samples, double* ns) {
     for (int32_t i = 0; i < samples; ++i) {
-        ckh_run(p, a, b, out, workspace);
+        ckh_run(p, operands);
         ns[i] = 1e6;
     }
     return 0;

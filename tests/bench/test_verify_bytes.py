@@ -105,10 +105,13 @@ _KERNEL = """
 #include <time.h>
 typedef struct {{ int64_t m, n, k, split_k; }} problem;
 static const float meaning[256] = {{{meaning}}};
-int32_t ckh_abi_version(void) {{ return 1; }}
+int32_t ckh_abi_version(void) {{ return 2; }}
+int32_t ckh_operand_count(void) {{ return 4; }}
 const char* ckh_unsupported(const problem* p) {{ return 0; }}
 int64_t ckh_workspace_bytes(const problem* p) {{ return 0; }}
-int32_t ckh_run(const problem* p, const uint8_t* a, const uint8_t* b, {result}* out, void* workspace) {{
+int32_t ckh_run(const problem* p, void* const* operands) {{
+    const uint8_t *a = operands[0], *b = operands[1];
+    {result}* out = operands[2];
     for (int64_t m = 0; m < p->m; ++m)
         for (int64_t n = 0; n < p->n; ++n) {{
             {sum} sum = 0;
@@ -118,8 +121,7 @@ int32_t ckh_run(const problem* p, const uint8_t* a, const uint8_t* b, {result}* 
         }}
     return 0;
 }}
-int32_t ckh_time(const problem* p, const uint8_t* a, const uint8_t* b, {result}* out, void* workspace, int32_t loops,
-                 int32_t samples, double* ns) {{
+int32_t ckh_time(const problem* p, void* const* operands, int32_t loops, int32_t samples, double* ns) {{
     for (int32_t i = 0; i < samples; ++i) ns[i] = 1e6;
     return 0;
 }}

@@ -213,7 +213,7 @@ def test_split_gradients_of_filters_are_right(rounding: str) -> None:
     )
     element, computation = element_type(dtype), computation_of(problem)
     random = np.random.default_rng(1)
-    shapes = computation.operand_shapes(problem)[:2]
+    shapes = [operand.shape for operand in computation.operands(problem)[:2]]
     dy, x = (element.operand(random.uniform(-1, 1, shape).astype(np.float32)) for shape in shapes)
     parts = []
     for image in range(problem.n):

@@ -27,7 +27,18 @@ _SIZES = re.compile(r"\bck_tile::index_t\b|\bVariant::")
 _MARK = b"ckh-chosen:\0"
 _NUMBER_BYTES = 4
 _HOST = "#ifndef __HIP_DEVICE_COMPILE__\n"  # GPU code would otherwise need the functions in the table
-_FUNCTIONS = ("abi_version", "name", "error", "unsupported", "workspace_bytes", "run", "time", "time_by", "set_flush")
+_FUNCTIONS = (
+    "abi_version",
+    "operand_count",
+    "name",
+    "error",
+    "unsupported",
+    "workspace_bytes",
+    "run",
+    "time",
+    "time_by",
+    "set_flush",
+)
 
 # CK Tile's kernels are function templates. A type from the kernel's own namespace among the template arguments makes
 # their names unique, so that compiler remarks on a function can be attributed to one kernel.

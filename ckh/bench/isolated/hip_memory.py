@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import accumulate
 from math import prod
 from typing import TYPE_CHECKING, Any
 
@@ -148,28 +149,26 @@ class HipMemory:
         output.fill(self._unwritten_byte, output.size)
         self._runtime.synchronize()
 
-    def pointers(self) -> tuple[int, int, int, int]:
+    def pointers(self) -> tuple[int, ...]:
         """GPU addresses of the kernel's arguments."""
-        (_, a), (_, b) = self._inputs
-        return a.address, b.address, self._has_output().address, self._workspace.address
+        inputs = (buffer.address for _, buffer in self._inputs)
+        return *inputs, self._has_output().address, self._workspace.address
 
-    def operand_sets(self) -> list[tuple[int, int, int, int]]:
+    def operand_sets(self) -> list[tuple[int, ...]]:
         """Return the operands at `pointers` and their copies, which are made on the first call."""
-        a, b, out, workspace = self.pointers()
-        a_bytes, b_bytes, out_bytes = *(buffer.size for _, buffer in self._inputs), self._has_output().size
-        b_at = _rounded(a_bytes)
-        out_at = b_at + _rounded(b_bytes)
-        set_bytes = out_at + _rounded(out_bytes)
+        *inputs, _, workspace = first = self.pointers()
+        sizes = [*(buffer.size for _, buffer in self._inputs), self._has_output().size]
+        *starts, set_bytes = accumulate(map(_rounded, sizes), initial=0)
         more = self._rotating - 1 if self._rotating else min(MAX_SETS - 1, self._rotating_bytes // max(1, set_bytes))
         if not more:
-            return [(a, b, out, workspace)]
+            return [first]
         is_new = self._copies is None
         copies = self._copies = self._copies or DeviceBuffer(self._runtime, more * set_bytes)
-        starts = [copies.address + number * set_bytes for number in range(more)]
-        for start in starts if is_new else ():
-            self._runtime.copy(start, a, a_bytes)
-            self._runtime.copy(start + b_at, b, b_bytes)
-        return [(a, b, out, workspace), *((start, start + b_at, start + out_at, workspace) for start in starts)]
+        sets = [[copies.address + number * set_bytes + start for start in starts] for number in range(more)]
+        for each in sets if is_new else ():
+            for copy, address, size in zip(each, inputs, sizes, strict=False):  # the output has no content
+                self._runtime.copy(copy, address, size)
+        return [first, *((*each, workspace) for each in sets)]
 
     def overrun(self) -> str:
         """First of output and workspace with an out-of-bounds write; its guards are restored."""

@@ -1,21 +1,27 @@
-"""A compiled kernel loaded by the worker: a shared library with the C functions of ABI version 1."""
+"""A compiled kernel loaded by the worker: a shared library with the C functions of ABI version 2."""
 
 from __future__ import annotations
 
 import ctypes
 import os
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-ABI_VERSION = 1
-ENTRY_POINTS = ("ckh_abi_version", "ckh_unsupported", "ckh_workspace_bytes", "ckh_run", "ckh_time")
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+ABI_VERSION = 2
+ENTRY_POINTS = (
+    *("ckh_abi_version", "ckh_operand_count", "ckh_unsupported", "ckh_workspace_bytes"),
+    *("ckh_run", "ckh_time"),
+)
 _TIME_BY = "ckh_time_by"
 BY_GRAPH, OF_NOTHING = 1, 2  # flags of timing: launch by a graph; launch an empty kernel
 
 
-class Operands(ctypes.Structure):
-    """Memory that a launch works on."""
-
-    _fields_ = tuple((name, ctypes.c_void_p) for name in ("a", "b", "out", "workspace"))
+def pointers(*sets: Sequence[int]) -> ctypes.Array[ctypes.c_void_p]:
+    """Addresses of the operands of one or more launches, as kernels take them."""
+    addresses = [address for each in sets for address in each]
+    return (ctypes.c_void_p * len(addresses))(*addresses)
 
 
 class KernelLibrary:
@@ -31,22 +37,22 @@ class KernelLibrary:
         self._pid = os.getpid()
         self._library = ctypes.CDLL(path)
         self._stay_alone()
-        version, unsupported, workspace_bytes, run, time = ENTRY_POINTS
+        version, operand_count, unsupported, workspace_bytes, run, time = ENTRY_POINTS
         if (found := self._function(version, ctypes.c_int32)()) != ABI_VERSION:
             raise OSError(f"{path} has ABI version {found}, not {ABI_VERSION}")
         # The layout of a problem depends on the operation; the kernel and its caller agree on it.
-        pointer = problem = ctypes.c_void_p
-        buffers, counts = (pointer,) * 4, (ctypes.c_int32,) * 2
+        problem, operands, counts = ctypes.c_void_p, ctypes.POINTER(ctypes.c_void_p), (ctypes.c_int32,) * 2
+        self.operand_count = int(self._function(operand_count, ctypes.c_int32)())
         self.unsupported = self._function(unsupported, ctypes.c_char_p, problem)
         self.workspace_bytes = self._function(workspace_bytes, ctypes.c_int64, problem)
-        self.run = self._function(run, ctypes.c_int32, problem, *buffers)
+        self.run = self._function(run, ctypes.c_int32, problem, operands)
         times = ctypes.POINTER(ctypes.c_double)
-        self.time = self._function(time, ctypes.c_int32, problem, *buffers, *counts, times)
+        self.time = self._function(time, ctypes.c_int32, problem, operands, *counts, times)
         self.time_by: Any = None
         """GPU kernels only: flags, problem, operand sets, their number, index of the first set; otherwise as `time`."""
         if hasattr(self._library, _TIME_BY):
-            sets = (ctypes.POINTER(Operands), *counts)
-            self.time_by = self._function(_TIME_BY, ctypes.c_int32, ctypes.c_int32, problem, *sets, *counts, times)
+            arguments = (ctypes.c_int32, problem, operands, *counts, *counts, times)
+            self.time_by = self._function(_TIME_BY, ctypes.c_int32, *arguments)
 
     def name(self) -> str:
         """Kernel name; empty if the library has none."""

@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from time import perf_counter_ns
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -16,20 +16,22 @@ from ckh.bench.compilation.kernel_cache import loadable
 from ckh.bench.computation import Split, computation_of
 from ckh.bench.isolated import timing
 from ckh.bench.isolated.hip_runtime import HipError, HipMemoryError
-from ckh.bench.isolated.kernel_library import KernelLibrary
+from ckh.bench.isolated.kernel_library import KernelLibrary, pointers
+from ckh.bench.isolated.operands import drawn, laid_out, overwritten, stored_shape, tensor_of
 from ckh.bench.isolated.timing import Stopwatch
 from ckh.bench.isolated.typed import element_type
 from ckh.bench.isolated.verify import Limits
-from ckh.bench.supervision.protocol import OPERANDS, RESULT, Job, Phase, PhaseClock, Reply
+from ckh.bench.supervision.protocol import RESULT, Job, Phase, PhaseClock, Reply, operand_file
 from ckh.errors import CkhError
 from ckh.ops import operation_of
 from ckh.schema import Status
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
+    from ckh.bench.computation import Operand
     from ckh.bench.isolated.memory import Memory
-    from ckh.bench.isolated.typed import Array, ElementType
+    from ckh.bench.isolated.typed import Array
     from ckh.bench.supervision.protocol import Card
     from ckh.ops.base import Problem
 
@@ -69,18 +71,20 @@ class _Problem:
         computation = computation_of(problem)
         self._problem, self._split = problem, computation.split
         self.c = ctypes.byref(computation.c_problem(problem))
-        result = element_type(computation.result_dtype(problem))
-        element = element_type(problem.dtype, fnuz_floats=fnuz_floats)
-        *operands, output = computation.operand_shapes(problem)
+        operands, self._output = computation.operands_of(problem)
+        self._element = element_type(self._output.dtype, fnuz_floats=fnuz_floats)
         with clock.phase(Phase.INPUTS):
-            values = _stored(self.folder, operands, element) if job.folder else _random(problem, operands, element)
-            a, b = map(memory.add_input, values)
-            memory.set_output(output, result)
-            self.first = np.empty(output, result.storage)
+            if job.folder:
+                values = _read(self.folder, operands, fnuz_floats=fnuz_floats)
+            else:
+                values = _drawn(problem, operands, fnuz_floats=fnuz_floats)
+            tensors = [_added(memory, operand, each) for operand, each in zip(operands, values, strict=True)]
+            memory.set_output(stored_shape(self._output), self._element)
+            self.first = np.empty(stored_shape(self._output), self._element.storage)
         self._limits: Limits | None = None
         if job.is_checked:
             with clock.phase(Phase.REFERENCE):
-                self._limits = Limits(problem, a, b, fnuz_floats=fnuz_floats)
+                self._limits = Limits(problem, *tensors, fnuz_floats=fnuz_floats)
 
     @property
     def is_checked(self) -> bool:
@@ -97,31 +101,43 @@ class _Problem:
         """How a kernel splits this problem's sums."""
         return self._split(self._problem, library.name())
 
+    def tensor(self, result: Array) -> Array:
+        """The result's tensor."""
+        return tensor_of(self._output, result)
+
+    def complaint(self, result: Array, split: Split) -> str:
+        """Reason why a stored result is wrong; empty if right."""
+        if count := overwritten(self._output, result, self._element):
+            return f"the kernel wrote {count} elements between the rows of the output"
+        return self.limits.complaint(self.tensor(result), split)
+
     def differing(self, result: Array) -> int:
         """Number of elements whose bits differ from the first run."""
         bits = np.dtype(f"u{result.itemsize}")
         return int(np.count_nonzero(result.view(bits) != self.first.view(bits)))
 
 
-def _random(problem: Problem, shapes: Iterable[tuple[int, ...]], element: ElementType) -> Iterator[Array]:
-    """Random operands, seeded by the problem, so that all workers use the same ones."""
+def _drawn(problem: Problem, operands: Sequence[Operand], *, fnuz_floats: bool) -> Iterator[Array]:
+    """Stored elements of random operands, seeded by the problem, so that all workers use the same ones."""
     random = np.random.Generator(np.random.SFC64(zlib.crc32(problem.canonical().encode())))
-    for shape in shapes:
-        yield element.operand(_uniform(random, shape))
+    for operand in operands:
+        yield drawn(operand, random, fnuz_floats=fnuz_floats)
 
 
-def _stored(folder: Path, shapes: Iterable[tuple[int, ...]], element: ElementType) -> Iterator[Array]:
-    """Operands from files in a folder."""
-    for name, shape in zip(OPERANDS, shapes, strict=True):
-        yield np.fromfile(folder / name, element.storage).reshape(shape)
+def _read(folder: Path, operands: Sequence[Operand], *, fnuz_floats: bool) -> Iterator[Array]:
+    """Stored elements of operands whose dense tensors are files in a folder."""
+    for place, operand in enumerate(operands):
+        storage = element_type(operand.dtype, fnuz_floats=fnuz_floats).storage
+        values = np.fromfile(folder / operand_file(place), storage).reshape(operand.shape)
+        yield laid_out(operand, values, fnuz_floats=fnuz_floats)
 
 
-def _uniform(random: np.random.Generator, shape: tuple[int, ...]) -> Array:
-    """Uniform float32 values from -1 to 1."""
-    values = random.random(shape, dtype=np.float32)
-    values *= 2.0
-    values -= 1.0
-    return values
+def _added(memory: Memory, operand: Operand, stored: Array) -> Array:
+    """Store an input in the order in which kernels read it, and return its tensor."""
+    if operand.order is None:
+        return tensor_of(operand, memory.add_input(stored))
+    memory.add_input(np.ascontiguousarray(operand.order(stored)))
+    return stored
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,7 +210,7 @@ class Bench:
             self._run(library, problem)
             if where := self._memory.overrun():
                 raise KernelFailure(Status.WRONG_RESULT, f"the kernel wrote out of bounds: {where}")
-        self._memory.result().tofile(problem.folder / RESULT)
+        problem.tensor(self._memory.result()).tofile(problem.folder / RESULT)
         self._problem = None
         self._memory.clear()
         return Reply(job.id, Status.OK)
@@ -209,7 +225,7 @@ class Bench:
         library = self._library(job.library)
         first_ns = self._run_checked(library, problem)
         if not self._has_times:
-            error = problem.limits.error(problem.first, problem.split(library))
+            error = problem.limits.error(problem.tensor(problem.first), problem.split(library))
             return Reply(job.id, Status.VERIFIED, f"{ERROR_PREFIX}{error:.1e}{ERROR_SUFFIX}")
         times = self._time_samples(library, problem, first_ns, job.samples)
         self._check_again(library, problem)
@@ -279,8 +295,11 @@ class Bench:
 
     def _prepare(self, library: KernelLibrary, problem: _Problem) -> None:
         """Check that the kernel supports the problem, and fill workspace and output."""
-        if reason := library.unsupported(problem.c):
-            raise KernelFailure(Status.UNSUPPORTED, reason.decode(errors="replace"))
+        if (count := len(self._memory.pointers())) != library.operand_count:
+            reason = f"the kernel takes {library.operand_count} pointers, this operation's problems have {count}"
+            raise KernelFailure(Status.LAUNCH_ERROR, reason)
+        if refusal := library.unsupported(problem.c):
+            raise KernelFailure(Status.UNSUPPORTED, refusal.decode(errors="replace"))
         with self._clock.phase(Phase.VERIFY):
             size = library.workspace_bytes(problem.c)
             if size < 0:
@@ -322,7 +341,7 @@ class Bench:
                 raise KernelFailure(Status.WRONG_RESULT, f"the kernel wrote out of bounds: {where}")
             result, split = self._memory.result(), problem.split(library)
             differing = problem.differing(result)
-            complaint = problem.limits.complaint(result, split) if differing else ""
+            complaint = problem.complaint(result, split) if differing else ""
             if not complaint and (not differing or not split.repeats):
                 return
             if self._memory.repair_inputs():
@@ -334,15 +353,13 @@ class Bench:
 
     def _run(self, library: KernelLibrary, problem: _Problem) -> float:
         self._prepare(library, problem)
+        arguments = pointers(self._memory.pointers())
         with self._clock.phase(Phase.RUN):
             start = perf_counter_ns()
-            code = library.run(*self._arguments(problem))
+            code = library.run(problem.c, arguments)
             first_ns = float(perf_counter_ns() - start)
         self._check_code(library, code)
         return first_ns
-
-    def _arguments(self, problem: _Problem) -> tuple[Any, ...]:
-        return (problem.c, *self._memory.pointers())
 
     def _check_code(self, library: KernelLibrary, code: int) -> None:
         if not code:
@@ -359,7 +376,7 @@ class Bench:
     def _judged(self, problem: _Problem, split: Split) -> tuple[str, Array]:
         """Check the kernel's result; returns the complaint, empty if right, and the result."""
         where, result = self._memory.overrun(), self._memory.result()
-        return f"the kernel wrote out of bounds: {where}" if where else problem.limits.complaint(result, split), result
+        return f"the kernel wrote out of bounds: {where}" if where else problem.complaint(result, split), result
 
     def _time_samples(self, library: KernelLibrary, problem: _Problem, first_ns: float, wanted: int) -> _Times:
         is_timed = self._memory.times_first_runs

@@ -118,10 +118,10 @@ class Memory(Protocol):
     def reset(self, workspace_bytes: int) -> None:
         """Fill the output with a pattern that no kernel writes, the used workspace with NaN, and restore the guards."""
 
-    def pointers(self) -> tuple[int, int, int, int]:
-        """Arguments of the kernel: inputs a and b, output, workspace."""
+    def pointers(self) -> tuple[int, ...]:
+        """Arguments of the kernel: inputs in order, output, workspace."""
 
-    def operand_sets(self) -> list[tuple[int, int, int, int]]:
+    def operand_sets(self) -> list[tuple[int, ...]]:
         """Sets of arguments that timed runs rotate through, starting with `pointers`."""
 
     def overrun(self) -> str:
@@ -181,12 +181,11 @@ class HostMemory:
         self._output.reset()
         self._output.data.fill(self._unwritten_byte)
 
-    def pointers(self) -> tuple[int, int, int, int]:
+    def pointers(self) -> tuple[int, ...]:
         """Addresses of the kernel's arguments."""
-        a, b = self._inputs
-        return a.ctypes.data, b.ctypes.data, self._output.address, self._workspace.address
+        return *(values.ctypes.data for values in self._inputs), self._output.address, self._workspace.address
 
-    def operand_sets(self) -> list[tuple[int, int, int, int]]:
+    def operand_sets(self) -> list[tuple[int, ...]]:
         """A single set, as caches are warm."""
         return [self.pointers()]
 

@@ -16,7 +16,7 @@ from statistics import median
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
-from ckh.bench.isolated.kernel_library import BY_GRAPH, OF_NOTHING, Operands
+from ckh.bench.isolated.kernel_library import BY_GRAPH, OF_NOTHING, pointers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -203,12 +203,11 @@ class Stopwatch:
         times = (ctypes.c_double * samples)()
         self._count_pause()
         if library.time_by is None:
-            code = library.time(problem, *self._memory.pointers(), loops, samples, times)
+            code = library.time(problem, pointers(self._memory.pointers()), loops, samples, times)
         else:
             each = self._memory.operand_sets()
-            sets = (Operands * len(each))(*(Operands(*addresses) for addresses in each))
             how, first = BY_GRAPH if by_graph else 0, self._runs % len(each)
-            code = library.time_by(how, problem, sets, len(each), first, loops, samples, times)
+            code = library.time_by(how, problem, pointers(*each), len(each), first, loops, samples, times)
             self._runs += loops * samples  # the next sample continues with the least recently used operand set
         self._check(library, code)
         self._last_s = monotonic()

@@ -24,6 +24,10 @@ elements is detected by the small ones.
 
 Products of int8 are summed in int32, which is exact: a result is right if it equals the reference.
 
+Scales are factors of the products, so that they are in the reference and in the sums of magnitudes. An epilogue follows
+the sums: an operation states how it maps the bounds of a sum, and its biases, to the bounds of a result
+(`Computation.finish`), which are rounded like those of sums.
+
 A kernel that splits K into n parts and adds these in the result's own dtype, by atomic operations in any order, rounds
 2n - 1 times: each part when it is converted, and each sum of two. What it rounds are sums X_j of an element's products;
 rounding to nearest errs by at most u |X_j| each time, u being half a unit in the last place of 1.
@@ -54,13 +58,13 @@ and need none of this.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import sqrt
+from math import prod, sqrt
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ckh.bench.computation import Split, computation_of
+from ckh.bench.computation import Role, Split, computation_of
 from ckh.bench.isolated.typed import element_type
 
 if TYPE_CHECKING:
@@ -120,28 +124,35 @@ class Limits:
     """Limits of right results: lower and upper bounds of every element.
 
     Args:
-        problem: its dtype determines the storage of operands and result.
-        a, b: operands as passed to kernels, with random signs.
+        problem: its operands determine the storage of inputs and result.
+        inputs: tensors of the inputs in stored elements, factors with random signs.
         fnuz_floats: encoding of 8-bit numbers (`typed.element_type`).
     """
 
-    def __init__(self, problem: Problem, a: Array, b: Array, *, fnuz_floats: bool = False) -> None:
+    def __init__(self, problem: Problem, *inputs: Array, fnuz_floats: bool = False) -> None:
         computation = computation_of(problem)
-        self._element = element_type(computation.result_dtype(problem))
-        operand = element_type(problem.dtype, fnuz_floats=fnuz_floats)
-        a, b = operand.widened(a), operand.widened(b)
-        compute = computation.compute
-        exact = compute(problem, a.astype(np.float64), b.astype(np.float64)).reshape(-1)
+        operands, result = computation.operands_of(problem)
+        self._element = element_type(result.dtype, fnuz_floats=fnuz_floats)
+        factors: list[Array] = []
+        biases: list[Array] = []
+        for operand, values in zip(operands, inputs, strict=True):
+            widened = element_type(operand.dtype, fnuz_floats=fnuz_floats).widened(values)
+            (biases if operand.role is Role.BIAS else factors).append(widened)
+        compute, finish = computation.compute, computation.finish
+        exact = compute(problem, *(values.astype(np.float64) for values in factors)).reshape(-1)
         self._split, self._sums = _WHOLE, None
         if self._element.is_exact:
             self._range = _Range(exact, exact)
             return
-        magnitude = compute(problem, np.abs(a), np.abs(b)).reshape(-1)
+        magnitude = compute(problem, *map(np.abs, factors)).reshape(-1)
         self._tolerance = tolerance(problem)
         margin = magnitude.astype(np.float64) * self._tolerance
-        self._range = self._rounded(exact - margin, exact + margin)
-        if self._element.rounding > FP32_ROUNDING:
-            peak = float(np.max(np.abs(a), initial=0)) * float(np.max(np.abs(b), initial=0))
+        low, high = exact - margin, exact + margin
+        if finish is not None:
+            low, high = finish(problem, (low, high), [values.astype(np.float64) for values in biases])
+        self._range = self._rounded(low, high)
+        if finish is None and self._element.rounding > FP32_ROUNDING:
+            peak = prod(float(np.max(np.abs(values), initial=0)) for values in factors)
             self._sums = _Sums(exact.astype(np.float32), magnitude, peak)
 
     def complaint(self, result: Array, split: Split = _WHOLE) -> str:

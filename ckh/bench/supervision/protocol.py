@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 HIP, EMULATED = "hip", "emulated"  # the kinds of workers that have a GPU
-OPERANDS, RESULT = ("a", "b"), "out"  # files of stored elements, without a header
+RESULT = "out"  # file of a result's elements, without a header
 MAX_MESSAGE = 2000  # characters
 _SHOWN = 80
 # Statuses that a worker cannot report.
@@ -137,13 +137,18 @@ def device_name(machine: str, config: WorkerConfig) -> str:
     return f"{machine}/{config.kind}{config.gpu if config.is_hip else '' if config.cpu is None else config.cpu}"
 
 
+def operand_file(place: int) -> str:
+    """Name of the file of an operand's elements, without a header."""
+    return f"operand{place}"
+
+
 @dataclass(frozen=True, slots=True)
 class Job:
     """A job of the worker. `best_ns` is the best known time of the problem, 0 if unknown.
 
-    For a problem, `library` and `loops` are those of its anchor, if any; `folder` contains its operands in the files of
-    `OPERANDS`, and receives the result of `Op.RUN` as `RESULT`; empty: random operands. With `is_checked` there is a
-    reference.
+    For a problem, `library` and `loops` are those of its anchor, if any; `folder` contains its operands in the files
+    `operand_file`, and receives the result of `Op.RUN` as `RESULT`; empty: random operands. With `is_checked` there is
+    a reference.
     """
 
     op: Op

@@ -24,7 +24,7 @@ from ckh.bench.codegen.host_source import HostSimd
 from ckh.bench.compilation.toolchain import find_compiler
 from ckh.bench.devices.device import headers_comment
 from ckh.bench.devices.host_device import HostDevice
-from ckh.bench.isolated.kernel_library import KernelLibrary
+from ckh.bench.isolated.kernel_library import KernelLibrary, pointers
 from ckh.bench.isolated.memory import GuardedBuffer, input_array
 from ckh.bench.isolated.verify import FP32_ROUNDING
 from ckh.errors import UsageError
@@ -188,8 +188,8 @@ def assert_right(library: KernelLibrary, layout: str, sizes: Triple) -> None:
     workspace = GuardedBuffer(library.workspace_bytes(problem))
     out = GuardedBuffer(ODD_BYTES + 4 * m * n)
     workspace.data[:] = out.data[:] = NAN_BYTE
-    pointers = (stored_a.ctypes.data, stored_b.ctypes.data, out.address + ODD_BYTES, workspace.address)
-    assert library.run(problem, *pointers) == 0
+    addresses = (stored_a.ctypes.data, stored_b.ctypes.data, out.address + ODD_BYTES, workspace.address)
+    assert library.run(problem, pointers(addresses)) == 0
     assert (out.overrun(), workspace.overrun()) == ("", "")
     assert (out.data[:ODD_BYTES] == NAN_BYTE).all()
     c = out.data[ODD_BYTES:].view(np.float32).reshape(m, n)
@@ -275,8 +275,8 @@ def test_time_is_measured_per_loop(built: Libraries) -> None:
     a, b = np.ones((m, k), np.float32), np.ones((n, k), np.float32)
     out, workspace = GuardedBuffer(4 * m * n), GuardedBuffer(built[kernel].workspace_bytes(problem))
     a, b = input_array(a), input_array(b)
-    pointers = (a.ctypes.data, b.ctypes.data, out.address, workspace.address)
-    assert built[kernel].time(problem, *pointers, 2, 3, ns) == 0
+    addresses = (a.ctypes.data, b.ctypes.data, out.address, workspace.address)
+    assert built[kernel].time(problem, pointers(addresses), 2, 3, ns) == 0
     assert all(value > 0 for value in ns)
     assert (out.data.view(np.float32) == k).all()
 

@@ -59,15 +59,16 @@ namespace ckh { constexpr int sum = kernel::value + kernel::more; }  // of this 
 #include "limits.hpp"
 namespace ckh { inline int32_t flushed = 0; }
 extern "C" {
-int32_t ckh_abi_version(void) { return 1; }
+int32_t ckh_abi_version(void) { return 2; }
+int32_t ckh_operand_count(void) { return ckh::kernel::more; }
 const char* ckh_name(void) { return ckh::kernel::label + 11; }
 const char* ckh_error(void) { return "ckh-kernel: is not renamed"; }
 const char* ckh_unsupported(const ckh::Problem*) { return nullptr; }
 int64_t ckh_workspace_bytes(const ckh::Problem*) { return ckh::limit; }
-int32_t ckh_run(const ckh::Problem* p, const void*, const void*, void*, void*) {
+int32_t ckh_run(const ckh::Problem* p, const ckh::Operands*) {
     return ck_tile::kentry<100, ckh::OwnKernel<ckh::Twice>>(int(p->n) * ckh::sum) + ckh::flushed;
 }
-int32_t ckh_time(const ckh::Problem*, const void*, const void*, void*, void*, int32_t, int32_t, double*) { return 0; }
+int32_t ckh_time(const ckh::Problem*, const ckh::Operands*, int32_t, int32_t, double*) { return 0; }
 int32_t ckh_time_by(int32_t, const ckh::Problem*, const ckh::Operands* operands, int32_t count, int32_t first, int32_t,
                     int32_t, double* ns) {
     *ns = double(ckh::sum * count + first);
@@ -123,24 +124,25 @@ def test_each_copy_is_the_kernel_that_was_chosen(compiled: Callable[[Sequence[st
     """It has its own name, parameters and variables; a library without selection is the first kernel's."""
     library = compiled([source_of("one", 3), source_of("two", 4, 5), source_of("three", 6)])
     first, second, third = (chosen(library, number) for number in range(3))
-    for file, copy, name, total in (
-        ("a", library, "one", 4),
-        ("b", first, "one", 4),
-        ("c", second, "two", 9),
-        ("d", third, "three", 7),
+    for file, copy, name, more, total in (
+        ("a", library, "one", 1, 4),
+        ("b", first, "one", 1, 4),
+        ("c", second, "two", 5, 9),
+        ("d", third, "three", 1, 7),
     ):
         (tmp_path / file).write_bytes(copy)
         kernel: Any = ctypes.CDLL(str(tmp_path / file))
         kernel.ckh_name.restype = kernel.ckh_error.restype = ctypes.c_char_p
         kernel.ckh_workspace_bytes.restype = ctypes.c_int64
         assert (kernel.ckh_name().decode(), kernel.ckh_error()) == (name, b"ckh-kernel: is not renamed")
+        assert kernel.ckh_operand_count() == more
         problem = ctypes.c_int64(10)
         assert kernel.ckh_workspace_bytes(ctypes.byref(problem)) == total
         ns = ctypes.c_double()
         assert kernel.ckh_time_by(0, None, ctypes.byref(problem), 100, 7, 1, 1, ctypes.byref(ns)) == 0
         assert ns.value == 100 * total + 7
         kernel.ckh_set_flush(None, ctypes.c_int64(1000))
-        assert kernel.ckh_run(ctypes.byref(problem), None, None, None, None) == 2 * 10 * total + 100 + 1000
+        assert kernel.ckh_run(ctypes.byref(problem), None) == 2 * 10 * total + 100 + 1000
 
 
 def test_only_what_depends_on_a_kernel_is_repeated(folder: Path) -> None:

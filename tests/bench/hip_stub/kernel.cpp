@@ -96,33 +96,34 @@ static int launch(const Problem& p, void* device_a, void* device_b, void* device
     return 0;
 }
 
+struct Operands {
+    void *a, *b, *out, *workspace;
+};
+
 extern "C" {
-int32_t ckh_abi_version(void) { return 1; }
+int32_t ckh_abi_version(void) { return 2; }
+int32_t ckh_operand_count(void) { return 4; }
 const char* ckh_name(void) { return "stub kernel"; }
 const char* ckh_error(void) { return reason; }
 const char* ckh_unsupported(const Problem*) { return nullptr; }
 int64_t ckh_workspace_bytes(const Problem*) { return WORKSPACE; }
 void ckh_set_flush(void* buffer, int64_t bytes) { flush_buffer = buffer, flush_bytes = bytes; }
-int32_t ckh_run(const Problem* p, void* a, void* b, void* out, void* workspace) {
+int32_t ckh_run(const Problem* p, const Operands* operands) {
     timing = false;
-    return launch(*p, a, b, out, workspace);
+    return launch(*p, operands->a, operands->b, operands->out, operands->workspace);
 }
 // Every sample is what the kernel says it takes, 30 ms, and a nanosecond more for each byte that it flushes.
-int32_t ckh_time(const Problem* p, void* a, void* b, void* out, void* workspace, int32_t loops, int32_t samples,
-                 double* ns) {
+int32_t ckh_time(const Problem* p, const Operands* operands, int32_t loops, int32_t samples, double* ns) {
     timing = true;
     for (int32_t i = 0; i < samples; ++i) {
         if (flush_bytes && hipMemset(flush_buffer, i, size_t(flush_bytes))) return 2;
         for (int32_t j = 0; j < loops; ++j)
-            if (const int code = launch(*p, a, b, out, workspace)) return code;
+            if (const int code = launch(*p, operands->a, operands->b, operands->out, operands->workspace)) return code;
         ns[i] = 30e6 + double(flush_bytes);
     }
     return 0;
 }
 #if SHORT
-struct Operands {
-    void *a, *b, *out, *workspace;
-};
 int32_t ckh_time_by(int32_t how, const Problem* p, const Operands* operands, int32_t count, int32_t first,
                     int32_t loops, int32_t samples, double* ns) {
     const bool by_graph = how & 1, is_empty = how & 2;

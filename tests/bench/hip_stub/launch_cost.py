@@ -13,7 +13,7 @@ from typing import Any
 
 from ckh.bench.compilation.kernel_cache import loadable
 from ckh.bench.computation import computation_of
-from ckh.bench.isolated.kernel_library import KernelLibrary, Operands
+from ckh.bench.isolated.kernel_library import KernelLibrary, pointers
 from ckh.ops import operation
 
 LOOPS, SAMPLES = 2000, 9
@@ -46,10 +46,11 @@ def main() -> None:
 
 
 def _timed(library: KernelLibrary, job: dict[str, Any], c_problem: Any, times: Any) -> int:
+    operands = (_ADDRESS,) * library.operand_count
     if "how" not in job:
-        return int(library.time(c_problem, *(ctypes.c_void_p(_ADDRESS),) * 4, LOOPS, SAMPLES, times))
-    sets = (Operands * job["sets"])(*(Operands(*(_ADDRESS,) * 4) for _ in range(job["sets"])))
-    return int(library.time_by(job["how"], c_problem, sets, len(sets), 1, LOOPS, SAMPLES, times))
+        return int(library.time(c_problem, pointers(operands), LOOPS, SAMPLES, times))
+    sets = (operands,) * job["sets"]
+    return int(library.time_by(job["how"], c_problem, pointers(*sets), len(sets), 1, LOOPS, SAMPLES, times))
 
 
 if __name__ == "__main__":

@@ -13,7 +13,17 @@ from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ckh.bench.computation import ArrayForm, Case, Computation, HipEmission, HostEmission, Measured, Split
+from ckh.bench.computation import (
+    ArrayForm,
+    Case,
+    Computation,
+    HipEmission,
+    HostEmission,
+    Measured,
+    Operand,
+    Role,
+    Split,
+)
 from ckh.errors import NoKernelError, UsageError
 from ckh.kernels.pipelines import PIPELINE_CODES
 from ckh.kernels.scheduler import Scheduler
@@ -79,11 +89,12 @@ def _base(settings: MatrixSettings, layout: str) -> GemmKernel:
     return pool[0]
 
 
-def operand_shapes(problem: GemmProblem) -> tuple[tuple[int, int], tuple[int, int], tuple[int, int]]:
-    """Shapes of A, B and C in memory: a column-major matrix is stored as its transpose."""
+def operands(problem: GemmProblem) -> tuple[Operand, ...]:
+    """A, B and C as stored: a column-major matrix is stored as its transpose."""
     shapes = (problem.a_shape, problem.b_shape, problem.c_shape)
     a, b, c = (shape if letter == "r" else shape[::-1] for shape, letter in zip(shapes, problem.layout, strict=True))
-    return a, b, c
+    dtype = problem.dtype
+    return Operand("a", a, dtype), Operand("b", b, dtype), Operand("c", c, output_dtype(dtype), Role.OUTPUT)
 
 
 def _arrays(problem: GemmProblem) -> tuple[ArrayForm, ArrayForm, ArrayForm]:
@@ -102,7 +113,7 @@ def reduction_length(problem: GemmProblem) -> int:
 
 
 def multiply(problem: GemmProblem, a: NDArray[Any], b: NDArray[Any]) -> NDArray[Any]:
-    """Return C as stored in memory, in the precision of A and B, which have the shapes of `operand_shapes`."""
+    """Return C as stored in memory, in the precision of A and B, which have the shapes of `operands`."""
     left, right = (
         matrix if letter == "r" else matrix.T for matrix, letter in zip((a, b), problem.layout, strict=False)
     )
@@ -225,13 +236,13 @@ def _matrix(name: str, settings: MatrixSettings) -> tuple[Case[GemmProblem, Gemm
 
 MEASURED: Measured[GemmProblem, GemmKernel] = Measured(
     computation=Computation(
-        operand_shapes,
+        operands,
         multiply,
         reduction_length,
-        {dtype: output_dtype(dtype) for dtype in _DTYPES},
+        _DTYPES,
         c_problem,
         _split,
-        _arrays,
+        arrays=_arrays,
     ),
     host=HostEmission(host.emit, (_TEMPLATES / "host",), "host-gemm-train"),
     hip=HipEmission(

@@ -25,7 +25,7 @@ from ckh.ops.grouped_conv.kernels.validity import CONV_RULES
 from ckh.ops.grouped_conv.measuring import hip, host
 from ckh.ops.grouped_conv.measuring.hip_headers import detect_conv, found_words
 from ckh.ops.grouped_conv.measuring.hip_rules import rules_of
-from ckh.ops.grouped_conv.measuring.reference import array_forms, convolve, operand_shapes, reduction_length
+from ckh.ops.grouped_conv.measuring.reference import array_forms, convolve, operands, reduction_length
 from ckh.ops.grouped_conv.problem import CONV_LAYOUTS
 from ckh.ops.grouped_conv.rules import DEFAULT_RULE_SET, refused_of_rule_set, rule_set, weight_options
 from ckh.problems import Direction
@@ -234,13 +234,13 @@ def _trials() -> Trials[ConvProblem, ConvKernel]:
 
 MEASURED: Measured[ConvProblem, ConvKernel] = Measured(
     computation=Computation(
-        operand_shapes,
+        operands,
         convolve,
         reduction_length,
-        {dtype: dtype for dtype in ("fp32", "fp16", "bf16")},
+        ("fp32", "fp16", "bf16"),
         c_problem,
         _split,
-        array_forms,
+        arrays=array_forms,
     ),
     host=HostEmission(host.emit, (_TEMPLATES / "host",), "host-train"),
     hip=HipEmission(

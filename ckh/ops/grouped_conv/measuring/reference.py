@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ckh.bench.computation import ArrayForm
+from ckh.bench.computation import ArrayForm, Operand, Role
 from ckh.problems import Direction
 
 if TYPE_CHECKING:
@@ -44,6 +44,13 @@ _ARRAYS = {
     Direction.BWD_DATA: (("dy", 0), ("w", 1), ("dx", 2)),
     Direction.BWD_WEIGHT: (("x", 1), ("dy", 0), ("dw", 2)),
 }
+
+
+def operands(problem: ConvProblem) -> tuple[Operand, ...]:
+    """Operands a and b, and the result."""
+    a, b, out = operand_shapes(problem)
+    dtype = problem.dtype
+    return Operand("a", a, dtype), Operand("b", b, dtype), Operand("out", out, dtype, Role.OUTPUT)
 
 
 def array_forms(problem: ConvProblem) -> tuple[ArrayForm, ArrayForm, ArrayForm]:

@@ -160,7 +160,7 @@ def _candidate_source(settings: Settings) -> PoolSource[MatvecProblem, MatvecKer
 
 
 def _measured() -> Measured[MatvecProblem, MatvecKernel]:
-    from ckh.bench.computation import Computation, HostEmission, Measured, Split
+    from ckh.bench.computation import Computation, HostEmission, Measured, Operand, Role, Split
 
     def emit(kernel: MatvecKernel, _simd: object) -> str:
         constants = f"constexpr int block = {kernel.block}, unroll = {kernel.unroll};"
@@ -168,10 +168,14 @@ def _measured() -> Measured[MatvecProblem, MatvecKernel]:
 
     return Measured(
         computation=Computation(
-            operand_shapes=lambda p: ((p.rows, p.cols), (p.cols,), (p.rows,)),
+            operands=lambda p: (
+                Operand("a", (p.rows, p.cols), p.dtype),
+                Operand("x", (p.cols,), p.dtype),
+                Operand("y", (p.rows,), p.dtype, Role.OUTPUT),
+            ),
             compute=lambda _, a, x: a @ x,
             reduction_length=attrgetter("cols"),
-            result_dtypes={"fp32": "fp32"},
+            dtypes=("fp32",),
             c_problem=lambda p: _Problem(p.rows, p.cols),
             split=lambda *_: Split(),
         ),

@@ -1,6 +1,7 @@
-// The functions that a compiled kernel exports, version 1. All pointers are of the device. The same for all operations:
-// what includes this has said what a Problem is, why one is refused (reason_unsupported), how a launch is prepared
-// (prepare), what has to be zero before one (zero_result), and whether it adds to what is there (adds_to_result).
+// The functions that a compiled kernel exports, version 2. All pointers are of the device. The same for all operations:
+// the including header has defined Problem, Operands (a struct of pointers: inputs in order, the output, the workspace),
+// why a problem is refused (reason_unsupported), how a launch is prepared (prepare), what must be zero before one
+// (zero_result), and whether it adds to its output (adds_to_result).
 #pragma once
 
 #include <algorithm>
@@ -164,7 +165,9 @@ inline Launches prepared(const Problem& p, const Operands* operands, int32_t cou
 
 extern "C" {
 
-int32_t ckh_abi_version(void) { return 1; }
+int32_t ckh_abi_version(void) { return 2; }
+
+int32_t ckh_operand_count(void) { return sizeof(ckh::Operands) / sizeof(void*); }
 
 const char* ckh_name(void) { return std::strchr(ckh::kernel::label, ':') + 1; }
 
@@ -178,9 +181,9 @@ const char* ckh_unsupported(const ckh::Problem* problem) {
 
 int64_t ckh_workspace_bytes(const ckh::Problem* problem) { return ckh::workspace_bytes(*problem); }
 
-int32_t ckh_run(const ckh::Problem* problem, const void* a, const void* b, void* out, void* workspace) {
+int32_t ckh_run(const ckh::Problem* problem, const ckh::Operands* operands) {
     return ckh::guarded([&] {
-        ckh::launch(*problem, {a, b, out, workspace});
+        ckh::launch(*problem, *operands);
         ckh::check(hipGetLastError(), "launch");
         ckh::check(hipDeviceSynchronize(), "hipDeviceSynchronize");
     });
@@ -202,10 +205,9 @@ int32_t ckh_time_by(int32_t how, const ckh::Problem* problem, const ckh::Operand
     });
 }
 
-int32_t ckh_time(const ckh::Problem* problem, const void* a, const void* b, void* out, void* workspace, int32_t loops,
-                 int32_t samples, double* ns) {
-    const ckh::Operands operands{a, b, out, workspace};
-    return ckh_time_by(0, problem, &operands, 1, 0, loops, samples, ns);
+int32_t ckh_time(const ckh::Problem* problem, const ckh::Operands* operands, int32_t loops, int32_t samples,
+                 double* ns) {
+    return ckh_time_by(0, problem, operands, 1, 0, loops, samples, ns);
 }
 
 void ckh_set_flush(void* buffer, int64_t bytes) {

@@ -12,12 +12,13 @@ namespace ckh {
 // The functions of one kernel.
 struct Entry {
     int32_t (*abi_version)(void);
+    int32_t (*operand_count)(void);
     const char* (*name)(void);
     const char* (*error)(void);
     const char* (*unsupported)(const Problem*);
     int64_t (*workspace_bytes)(const Problem*);
-    int32_t (*run)(const Problem*, const void*, const void*, void*, void*);
-    int32_t (*time)(const Problem*, const void*, const void*, void*, void*, int32_t, int32_t, double*);
+    int32_t (*run)(const Problem*, const Operands*);
+    int32_t (*time)(const Problem*, const Operands*, int32_t, int32_t, double*);
     int32_t (*time_by)(int32_t, const Problem*, const Operands*, int32_t, int32_t, int32_t, int32_t, double*);
     void (*set_flush)(void*, int64_t);
 };
@@ -40,6 +41,8 @@ extern "C" {
 
 int32_t ckh_abi_version(void) { return ckh::entry().abi_version(); }
 
+int32_t ckh_operand_count(void) { return ckh::entry().operand_count(); }
+
 const char* ckh_name(void) { return ckh::entry().name(); }
 
 const char* ckh_error(void) { return ckh::entry().error(); }
@@ -48,13 +51,13 @@ const char* ckh_unsupported(const ckh::Problem* problem) { return ckh::entry().u
 
 int64_t ckh_workspace_bytes(const ckh::Problem* problem) { return ckh::entry().workspace_bytes(problem); }
 
-int32_t ckh_run(const ckh::Problem* problem, const void* a, const void* b, void* out, void* workspace) {
-    return ckh::entry().run(problem, a, b, out, workspace);
+int32_t ckh_run(const ckh::Problem* problem, const ckh::Operands* operands) {
+    return ckh::entry().run(problem, operands);
 }
 
-int32_t ckh_time(const ckh::Problem* problem, const void* a, const void* b, void* out, void* workspace, int32_t loops,
-                 int32_t samples, double* ns) {
-    return ckh::entry().time(problem, a, b, out, workspace, loops, samples, ns);
+int32_t ckh_time(const ckh::Problem* problem, const ckh::Operands* operands, int32_t loops, int32_t samples,
+                 double* ns) {
+    return ckh::entry().time(problem, operands, loops, samples, ns);
 }
 
 int32_t ckh_time_by(int32_t how, const ckh::Problem* problem, const ckh::Operands* operands, int32_t count,

@@ -44,7 +44,9 @@ inline double nanoseconds() {
 
 extern "C" {
 
-int32_t ckh_abi_version(void) { return 1; }
+int32_t ckh_abi_version(void) { return 2; }
+
+int32_t ckh_operand_count(void) { return 4; }  // a, b, the result, the workspace
 
 const char* ckh_source_id(void) { return ckh::kernel::source_id; }
 
@@ -56,21 +58,21 @@ int64_t ckh_workspace_bytes(const ckh_conv_problem* problem) {
     return counter.used();
 }
 
-int32_t ckh_run(const ckh_conv_problem* problem, const void* a, const void* b, void* out, void* workspace) {
+int32_t ckh_run(const ckh_conv_problem* problem, void* const* operands) {
     if (ckh::reason_unsupported(*problem)) return 1;
-    ckh::Workspace memory(workspace);
+    ckh::Workspace memory(operands[3]);
     ckh::with_gemm(*problem, memory, [&](auto& gemm) {
-        gemm.run(static_cast<const float*>(a), static_cast<const float*>(b), static_cast<float*>(out));
+        gemm.run(static_cast<const float*>(operands[0]), static_cast<const float*>(operands[1]),
+             static_cast<float*>(operands[2]));
     });
     return 0;
 }
 
-int32_t ckh_time(const ckh_conv_problem* problem, const void* a, const void* b, void* out, void* workspace, int32_t loops,
-                 int32_t samples, double* ns_per_loop) {
+int32_t ckh_time(const ckh_conv_problem* problem, void* const* operands, int32_t loops, int32_t samples, double* ns_per_loop) {
     for (int32_t sample = 0; sample < samples; ++sample) {
         const double start = ckh::nanoseconds();
         for (int32_t loop = 0; loop < loops; ++loop) {
-            if (const int32_t error = ckh_run(problem, a, b, out, workspace)) return error;
+            if (const int32_t error = ckh_run(problem, operands)) return error;
         }
         ns_per_loop[sample] = (ckh::nanoseconds() - start) / loops;
     }
