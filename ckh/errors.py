@@ -180,7 +180,7 @@ ERROR_CODES: dict[str, str] = {
 WARNING_CODES: dict[str, str] = {
     "skipped-problems": "problems of a file are skipped: no kernels for their kind",
     "left-out": "rows are left out",
-    "conversion": "what a reader or writer had to assume, average or leave out",
+    "conversion": "what a reader or writer had to assume, average or omit",
     "unverified": "a dataset has no checksum of its rows",
     "unranked": "some kernels cannot be ranked and keep the program's order",
     "not-measured": "the ranking is not based on measurements of this GPU",
@@ -196,7 +196,7 @@ WARNING_CODES: dict[str, str] = {
     "worse-than-start": "a continued model chooses worse than its start",
     "worse-than-current": "a new model chooses worse than the one used until now",
     "shadows-model": "a new model takes precedence over a better one",
-    "export": "what an export had to leave out",
+    "export": "what an export had to omit",
 }
 """Codes of warnings, besides those of errors, with their meanings."""
 

@@ -120,7 +120,7 @@ def bench(
         raise KeyboardInterrupt
     if outcome.is_failed:
         raise NoKernelError(
-            f"no kernel gave a correct result in {campaign.out}", "its journal says why", code="no-working-kernel"
+            f"no kernel had a correct result in {campaign.out}", "see its journal", code="no-working-kernel"
         )
     return BenchRun(campaign.out, outcome)
 
@@ -135,7 +135,7 @@ def _problem_settings(problems: object, folder: Path | None, *, is_written: bool
     listed: list[Any] = [problems] if is_one else list(problems)  # type: ignore[call-overload]
     found = list(map(as_problem, listed))
     if not found:
-        raise UsageError("there are no problems", code="no-problems")
+        raise UsageError("no problems given", code="no-problems")
     ops, dtypes = {operation_of_problem(one).name for one in found}, {one.dtype for one in found}
     for what, names in (("operations", ops), ("element types", dtypes)):
         if len(names) > 1:

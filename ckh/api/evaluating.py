@@ -134,11 +134,9 @@ def evaluated(model: Model, data: Sequence[Path], options: EvaluateOptions, *, o
             too many unstable times, or a file is unusable, or options contradict each other.
     """
     if of_winners and options.cluster is not None:
-        raise UsageError("--cluster is not used for winners", "leave out --cluster", code="conflicting-options")
+        raise UsageError("--cluster is not used for winners", "omit --cluster", code="conflicting-options")
     if of_winners and options.among is Among.MEASURED:
-        raise UsageError(
-            "--among measured needs times, not winners alone", "leave out --among", code="conflicting-options"
-        )
+        raise UsageError("--among measured needs times, not winners alone", "omit --among", code="conflicting-options")
     parts = load_judged(model, data)
     if options.least is None:
         parts = held_out(parts, [model], with_trained=options.with_trained)
@@ -195,7 +193,7 @@ def _amd_recipe(model: Model, learned_from: DatasetParts | None) -> dict[str, Sc
     if learned_from is None:
         raise UsageError("--amd-recipe needs training data", "name them with --train-data", code="missing-option")
     if not model.spec.op.training.amd_features:
-        raise UsageError(f"AMD has no recipe for {model.spec.op_type}", "leave out --amd-recipe", code="unsupported")
+        raise UsageError(f"AMD has no recipe for {model.spec.op_type}", "omit --amd-recipe", code="unsupported")
     jobs = len(os.sched_getaffinity(0))
     return {"AMD's recipe, same data": amd_scorer(learned_from.whole(), model.hardware, jobs)}
 
@@ -211,9 +209,7 @@ def _judging(model: Model, parts: DatasetParts, cluster: str | None, among: Amon
         from ckh.learn.judging.judged_answers import FarAnswers
 
         if isinstance(model, EstimateModel):
-            raise UsageError(
-                "--cluster needs a model, not an estimate", "leave out --cluster", code="conflicting-options"
-            )
+            raise UsageError("--cluster needs a model, not an estimate", "omit --cluster", code="conflicting-options")
         with connected(cluster) as nodes:  # noqa: SIM117 - in one it is too long
             with closing(FarAnswers(nodes, model, parts, measured_alone=measured_alone)) as far:
                 yield lambda _part: far.next()

@@ -100,7 +100,7 @@ def _selected(dataset: Dataset, op: str | None, variant: Direction | None) -> Da
     if variant is None:
         return dataset
     if not dataset.op.has_directions:
-        raise UsageError(f"{dataset.op.name} has no directions", "leave out --variant", code="inapplicable-option")
+        raise UsageError(f"{dataset.op.name} has no directions", "omit --variant", code="inapplicable-option")
     mask = (dataset.frame["variant"] == str(variant)).to_numpy()
     if not mask.any():
         raise DataError(

@@ -30,7 +30,7 @@ def tune(*sources: Path | str, out: Path | str = "tuned", force: bool = False, *
         CkhError: an option is wrong, or a step failed; the next call goes on with it.
     """
     if not sources:
-        raise UsageError("there is no source of shapes", "see ckh.shapes.read", code="missing-option")
+        raise UsageError("no source of shapes", "see ckh.shapes.read", code="missing-option")
     typed = {name: _typed(value) if name in _LISTS else value for name, value in options.items()}
     typed |= {"installed": str(options["installed"])} if options.get("installed") else {}
     (given,) = options_of(typed, TuneOptions)

@@ -104,7 +104,7 @@ def convert(
         autocompletion=_completion.output_formats,
         help=_TO_HELP,
     ),
-    skip_bad: bool = typer.Option(False, "--skip-bad", help="Leave out bad rows."),
+    skip_bad: bool = typer.Option(False, "--skip-bad", help="Skip bad rows."),
     force: bool = typer.Option(False, "--force", help="Replace a file of the same kind."),
     average: bool = typer.Option(False, "--average", help="Average times of pairs measured in several inputs."),
     partition_rows: int | None = typer.Option(
@@ -164,7 +164,7 @@ def _mapping(maps: list[str], op: str | None, from_format: str | None) -> dict[s
     if mapping and from_format is not None:
         raise UsageError(
             "--map and --from exclude each other",
-            "leave out one of the two",
+            "omit one of them",
             code="conflicting-options",
         )
     return mapping

@@ -18,14 +18,14 @@ if TYPE_CHECKING:
     from ckh.isa.describe import Described
     from ckh.ops.base import Problem
 
-_HELP = """Show where a kernel's clocks go, by its machine code. No GPU is needed.
+_HELP = """Show where a kernel's clocks go, from its machine code. No GPU is needed.
 
-The code is the compiled kernel of the cache, else a HIP compiler makes it; --code-object names a file: a code object
+The code is the kernel in the cache, else it is compiled with a HIP compiler; --code-object names a file: a code object
 (.co, .hsaco), or a library with GPU code for gfx90a, gfx942 or gfx950.
 
-It shows the GPU functions of the kernel, and of the one that the problem runs (without a problem: the one with the
-largest loop) one trip over K: instructions by kind, bytes, clocks of each pipe, what waits for what, registers, blocks
-on a compute unit and what bounds them. Clocks are counted, or simulated for waves in order; nothing is measured.
+It shows the kernel's GPU functions, and for the one that the problem runs (without a problem: the one with the
+largest loop) one iteration over K: instructions by kind, bytes, clocks of each pipe, waits, registers, and blocks per
+compute unit with their limit. Clocks are counted, or simulated for in-order waves; nothing is measured.
 """
 
 
@@ -36,7 +36,7 @@ def register(app: typer.Typer) -> None:
         help=_HELP,
         epilog=examples(
             "ckh explain KERNEL --arch gfx950 --n 16 --c 256",
-            "ckh explain KERNEL --code-object kernel.hsaco --svg trip.svg",
+            "ckh explain KERNEL --code-object kernel.hsaco --svg iteration.svg",
             "ckh explain Kernel --code-object kernel.co --json",
         ),
     )(explain)
@@ -51,7 +51,9 @@ def explain(
     code_object: Path | None = typer.Option(
         None, "--code-object", metavar="FILE", help="File with the machine code.  [the cache, else compiled]"
     ),
-    svg: Path | None = typer.Option(None, "--svg", metavar="FILE", help="Draw one trip's timeline of waves as SVG."),
+    svg: Path | None = typer.Option(
+        None, "--svg", metavar="FILE", help="Draw the timeline of one iteration's waves as SVG."
+    ),
     as_json: bool = typer.Option(False, "--json", help=JSON_HELP),
 ) -> None:
     """Explain and print."""
@@ -75,9 +77,7 @@ def _problem(typed: Typed, name: str) -> Problem | None:
         return None
     named = kernel_named(name)
     if named is None:
-        raise UsageError(
-            f"{name!r} is not a complete name of a kernel", "leave out the problem", code="incomplete-kernel"
-        )
+        raise UsageError(f"{name!r} is not a complete name of a kernel", "omit the problem", code="incomplete-kernel")
     op, kernel = named
     variant = typed.variant or (Direction(kernel.variant) if op.has_directions else None)
     whole = replace(typed, op=op.name, dtype=typed.dtype or kernel.dtype, variant=variant)
@@ -89,5 +89,5 @@ def _draw(found: Described, path: Path) -> None:
     from ckh.isa.svg import timeline_svg
 
     if found.timeline is None:
-        raise UsageError("there is no loop to draw", "leave out --svg", code="inapplicable-option")
+        raise UsageError("the kernel has no loop to draw", "omit --svg", code="inapplicable-option")
     write_output(path, timeline_svg(found.anatomy, found.timeline).encode())

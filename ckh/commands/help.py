@@ -43,7 +43,7 @@ def show(
     else:
         commands = getattr(context.find_root().command, "commands", ())
         hint = f"see ckh {topic} --help" if topic in commands else one_of(topic, pages)
-        raise UsageError(f"there is no page {topic!r}", hint, code="unknown-name")
+        raise UsageError(f"unknown page {topic!r}", hint, code="unknown-name")
 
 
 def _title(path: Path) -> str:

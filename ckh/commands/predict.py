@@ -130,7 +130,7 @@ def predict(
     lists = {"--kernels": kernels, "--registry": registry, "--rule-set": rule_set}
     if len(given := [name for name, value in lists.items() if value is not None]) > 1:
         raise UsageError(
-            f"{given[0]} and {given[1]} exclude each other", "leave one of them out", code="conflicting-options"
+            f"{given[0]} and {given[1]} exclude each other", "omit one of them", code="conflicting-options"
         )
     wanted = _Measuring(
         probe,
@@ -159,14 +159,10 @@ def predict(
         _print_one(found, top, again, as_json=as_json, why=why, explain=explain)
         return
     if explain:
-        raise UsageError(
-            "--explain and --problems exclude each other", "leave one of them out", code="conflicting-options"
-        )
+        raise UsageError("--explain and --problems exclude each other", "omit one of them", code="conflicting-options")
     if typed.sizes:
         name = as_option(next(iter(typed.sizes)))
-        raise UsageError(
-            f"{name} and --problems exclude each other", "leave one of them out", code="conflicting-options"
-        )
+        raise UsageError(f"{name} and --problems exclude each other", "omit one of them", code="conflicting-options")
     answers = _answered(chooser, _load(problems, typed, chooser), wanted)
     if require is Required.KNOWN:
         _refuse_unknown(answers, top)
@@ -187,13 +183,13 @@ def _refuse_unknown(answers: Sequence[Ranking], top: int) -> None:
     if lines:
         first, line = lines[0]
         count = f"{len(lines)} of {len(answers)} problems, e.g. " if len(answers) > 1 else ""
-        hint = "leave out --require known, or measure it"
+        hint = "omit --require known, or measure it"
         raise ModelError(f"{count}{first.problem.canonical()}: {line}", hint, code="unknown-problem")
 
 
 def _load(source: str, typed: Typed, chooser: Chooser) -> tuple[Problem, ...]:
     if typed.variant is not None and not chooser.op.has_directions:
-        raise UsageError(f"{chooser.op.name} has no directions", "leave out --variant", code="inapplicable-option")
+        raise UsageError(f"{chooser.op.name} has no directions", "omit --variant", code="inapplicable-option")
     variant = None if typed.variant is None else str(typed.variant)
     return chooser.load_problems(source, variant, typed.dtype)
 

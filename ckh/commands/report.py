@@ -106,11 +106,9 @@ def report(
             code="inapplicable-option",
         )
     if watch and not is_run:
-        raise UsageError(
-            "--watch needs a folder of ckh bench or ckh search", "leave it out", code="inapplicable-option"
-        )
+        raise UsageError("--watch needs a folder of ckh bench or ckh search", "omit it", code="inapplicable-option")
     if problems is not None and (is_run or (len(what) > 1 and _are_models(what))):
-        raise UsageError("--problems is for a dataset or one model", "leave it out", code="inapplicable-option")
+        raise UsageError("--problems is for a dataset or one model", "omit it", code="inapplicable-option")
     check_output(out, _page_kind(), force=force, inputs=[*what, *data, *train_data])
     if is_run:
         _refuse_for_models(data, train_data, over, "a run")
@@ -158,7 +156,7 @@ def _are_models(paths: Sequence[Path]) -> bool:
 def _refuse_for_models(data: Sequence[Path], train_data: Sequence[Path], over: str | None, what: str) -> None:
     for name, value in (("--data", data), ("--train-data", train_data), ("--over", over)):
         if value:
-            raise UsageError(f"{name} is for models, not for {what}", "leave it out", code="inapplicable-option")
+            raise UsageError(f"{name} is for models, not for {what}", "omit it", code="inapplicable-option")
 
 
 def _report_data(paths: list[Path], data: Sequence[Path], over: str | None, problems: str | None) -> Report:
@@ -273,12 +271,10 @@ def _machine_code(worst: Sequence[Choice], spec: ModelSpec) -> PageTable | None:
         rows,
         code=frozenset({0}),
         is_data=True,
-        note="By the compiler: on how many of these problems a kernel was chosen or is the best, its registers, and "
-        "what bounds the blocks on a compute unit."
+        note="Numbers of these problems on which a kernel was chosen or is the best, its registers as compiled, and "
+        "the resource that limits the blocks per compute unit."
         + (
-            " Clocks are those that a trip over K keeps a pipe busy, counted and not measured (ckh explain)."
-            if pipes
-            else ""
+            " Clocks per iteration over K that a pipe is busy are counted, not measured (ckh explain)." if pipes else ""
         ),
     )
 

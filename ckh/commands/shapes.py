@@ -26,20 +26,20 @@ if TYPE_CHECKING:
 
 _MAX_TP, _MAX_LIST = 1024, 64
 _TOKENS = ",".join(map(str, DEFAULT_TOKENS))
-_HELP = """List the problems of a model, a module or a log, with how often each runs and in which layers.
+_HELP = """List the problems of a model, a module or a log, with counts and layers.
 
-Sources are told by content: Hugging Face config.json or its folder (Llama, Qwen, Mistral, Gemma, GLM, Mixtral,
-DeepSeek, ViT, CLIP, Whisper), ONNX, ready models and networks (--list), AITER's untuned tables, logs and profiles:
+Sources are recognized by content: Hugging Face config.json or its folder (Llama, Qwen, Mistral, Gemma, GLM, Mixtral,
+DeepSeek, ViT, CLIP, Whisper), ONNX, built-in models and networks (--list), AITER's untuned tables, logs and profiles:
 MIOPEN_ENABLE_LOGGING_CMD and MIOpenDriver lines, hipblaslt-bench and rocblas-bench lines, PyTorch's TunableOp files,
 AITER's and vLLM's lines of missing configurations, rocprof tables where kernels' names carry M, N and K; problem files;
 - is stdin. --torch traces a PyTorch module on the meta device.
 
-GEMMs of language models are those of one rank of --tp, with fused projections, for each number of --tokens: sequences
-of a decode step, or tokens of a prefill. Attention itself is not among them. --batch is images, clips or samples, of
-networks and encoders.
+GEMMs of language models are those of one of --tp ranks, with fused projections, for each number of --tokens: sequences
+of a decode step, or tokens of a prefill. Attention itself is not included. --batch is the number of images, clips or
+samples of networks and encoders.
 
-At a terminal a table is printed, else CSV, which every --problems reads; --problems reads all sources directly, too.
-With --table, the shapes that AITER's log says are missing are compared with a tuned table: which key would have hit.
+The output is a table at a terminal, else CSV for --problems, which also reads all sources directly. With --table, the
+missed lookups in AITER's log are compared with a tuned table, and the nearest keys are shown.
 """
 
 
@@ -96,7 +96,7 @@ class ShapesDocument(Document):
 
 @dataclass(frozen=True, slots=True)
 class ReadyEntry:
-    """A ready model or network."""
+    """A built-in model or network."""
 
     name: str
     """Name, as a source."""
@@ -107,7 +107,7 @@ class ReadyEntry:
 
 
 class ReadyDocument(Document):
-    """ckh shapes --list --json: ready models and networks."""
+    """ckh shapes --list --json: built-in models and networks."""
 
     schema = "shapes_ready"
 
@@ -137,7 +137,7 @@ def register(app: typer.Typer) -> None:
 
 def shapes(
     sources: list[str] | None = typer.Argument(
-        None, metavar="[SOURCE]...", autocompletion=_completion.sources, help="Files, folders, ready models, or -."
+        None, metavar="[SOURCE]...", autocompletion=_completion.sources, help="Files, folders, built-in models, or -."
     ),
     tp: int = typer.Option(1, "--tp", min=1, max=_MAX_TP, metavar="N", help="Ranks of tensor parallelism."),
     tokens: str = typer.Option(_TOKENS, "--tokens", metavar="N[,N…]", help="Rows of a language model's GEMMs."),
@@ -146,21 +146,21 @@ def shapes(
         None,
         "--dtype",
         autocompletion=_completion.dtypes,
-        help="Element type of a model in place of its own; of logs, that of the lines to keep.",
+        help="Element type instead of the model's; for logs, the element type of the lines to keep.",
     ),
     op: str | None = typer.Option(
         None, "--op", autocompletion=_completion.operations, help=f"{OP_HELP}  [each shape's own]"
     ),
     variant: Direction | None = typer.Option(
-        None, "--variant", help="Direction of convolutions that state none; others are left out.  [forward, and all]"
+        None, "--variant", help="Direction of convolutions without one; others are skipped.  [forward, and all]"
     ),
     torch: str | None = typer.Option(
         None, "--torch", metavar="PKG.MODULE:FACTORY", help="Function that returns a PyTorch module and its inputs."
     ),
     fuse_shared: bool = typer.Option(
-        False, "--fuse-shared", help="Take shared experts as further routed ones, as AITER can run them."
+        False, "--fuse-shared", help="Treat shared experts as additional routed experts, as AITER can."
     ),
-    table: list[Path] = typer.Option([], "--table", help="Tuned table of AITER, or its folder: why lookups missed."),
+    table: list[Path] = typer.Option([], "--table", help="AITER's tuned table or its folder, to explain misses."),
     arch: str = typer.Option(
         "gfx942", "--arch", autocompletion=_completion.architectures, help="--table: architecture of the lookups."
     ),
@@ -169,8 +169,8 @@ def shapes(
     ),
     out: Path | None = typer.Option(None, "--out", "-o", help="CSV file to write."),
     force: bool = typer.Option(False, "--force", help="Replace a list of shapes in --out."),
-    skip_bad: bool = typer.Option(False, "--skip-bad", help="Leave out bad lines and layers."),
-    lists: bool = typer.Option(False, "--list", help="List the ready models and networks."),
+    skip_bad: bool = typer.Option(False, "--skip-bad", help="Skip bad lines and layers."),
+    lists: bool = typer.Option(False, "--list", help="List the built-in models and networks."),
     as_json: bool = typer.Option(False, "--json", help=JSON_HELP),
 ) -> None:
     """Read the sources and print or write their problems."""
@@ -291,8 +291,8 @@ def _misses(
             found.append(MissEntry(one.problem.canonical(), one.count, near.key or None, near.differs, near.why))
     if not found:
         raise UsageError(
-            "--table is for GEMMs and mixtures of experts of AITER, of which there are none",
-            "leave it out",
+            "--table needs AITER's GEMMs or mixtures of experts, and the sources have none",
+            "omit it",
             code="inapplicable-option",
         )
     return found

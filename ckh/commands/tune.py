@@ -15,18 +15,18 @@ from ckh.text.log import emit, note
 if TYPE_CHECKING:
     from ckh.tune.tuning import ModelTuning
 
-_HELP = """Tune the kernels of a model: list its shapes, measure, train, and export a table for what runs it.
+_HELP = """Tune the kernels of a model: list its shapes, measure, train, and export tuned tables.
 
 SOURCE is anything that `ckh shapes` reads, such as a Hugging Face config.json. Each step is a command of ckh on the
-folder --out, printed before it runs: shapes, predict (today's choices), bench --plan auto (shapes weighted by their
-work), convert, train (of six measured problems or more), export. Interrupted, it continues where it was when called
-again with the same options; --budget may change.
+folder --out, printed before it runs: shapes, predict (current choices), bench --plan auto (shapes weighted by their
+work), convert, train (with six or more measured problems), export. After an interruption the same command continues;
+--budget may change.
 
-The summary shows for each shape today's kernel, the fastest measured one, the gain with its 95 % interval and the
-shape's share of the model's time; for all shapes the gain, whether it is worth it, and what another hour would bring.
-The same, with the commands, is the page summary.md in the folder.
+The summary shows for each shape the current kernel, the fastest measured kernel, the gain with its 95 % interval and
+the shape's share of the model's time, and in total the gain, whether it is worthwhile, and the expected gain of another
+hour. The file summary.md in the folder has the same, with the commands.
 
-Kernels of AITER are not measured by ckh: there the steps are shapes, predict and export.
+ckh does not measure AITER's kernels: the steps are then shapes, predict and export.
 """
 
 
@@ -45,12 +45,12 @@ def register(app: typer.Typer) -> None:
 
 
 def tune(
-    sources: list[str] = typer.Argument(..., metavar="SOURCE...", help="Shapes, as of ckh shapes."),
+    sources: list[str] = typer.Argument(..., metavar="SOURCE...", help="Source of shapes, as for ckh shapes."),
     tp: int = typer.Option(1, "--tp", min=1, metavar="N", help="Ranks of tensor parallelism."),
     tokens: str | None = typer.Option(None, "--tokens", metavar="N[,N…]", help="Rows of a language model's GEMMs."),
     batch: str = typer.Option("1", "--batch", metavar="N[,N…]", help="Images, clips or samples at a time."),
     op: str | None = typer.Option(
-        None, "--op", autocompletion=_completion.operations, help=f"{OP_HELP}  [that with the most work]"
+        None, "--op", autocompletion=_completion.operations, help=f"{OP_HELP}  [the one with the most work]"
     ),
     variant: str | None = typer.Option(None, "--variant", help="Direction of convolutions.  [forward]"),
     dtype: str | None = typer.Option(
@@ -72,8 +72,8 @@ def tune(
         None, "--installed", rich_help_panel=AITER, help="--to aiter: AITER's source or package, whose tables are kept."
     ),
     out: Path = typer.Option(Path("tuned"), "--out", "-o", help="Folder."),
-    dry_run: bool = typer.Option(False, "--dry-run", help="List the shapes and print the steps and their time only."),
-    force: bool = typer.Option(False, "--force", help="Begin anew in --out."),
+    dry_run: bool = typer.Option(False, "--dry-run", help="Only list the shapes, and print the steps and their time."),
+    force: bool = typer.Option(False, "--force", help="Start over in --out."),
     as_json: bool = typer.Option(False, "--json", help=JSON_HELP),
 ) -> None:
     """Run the steps and print the summary."""

@@ -112,7 +112,7 @@ def output_kind(name: str, *, is_partitioned: bool = False) -> FileKind | Folder
     """
     if is_partitioned:
         if name != PARQUET:
-            raise UsageError(f"{name} is written as one file", "leave out --partition-rows", code="inapplicable-option")
+            raise UsageError(f"{name} is written as one file", "omit --partition-rows", code="inapplicable-option")
         return PARTITIONED
     if name == PARQUET:
         return DATASET

@@ -47,7 +47,7 @@ def _read(layout: struct.Struct, data: Any, at: int) -> tuple[Any, ...]:
         ValueError: the data end before.
     """
     if not 0 <= at <= len(data) - layout.size:
-        raise ValueError(f"a code object that is cut off: {layout.size} bytes at {at}, of {len(data)}")
+        raise ValueError(f"a truncated code object: {layout.size} bytes at {at}, of {len(data)}")
     return layout.unpack_from(data, at)
 
 
@@ -149,7 +149,7 @@ class CompiledKernel:
         if count := self.preload & 127:
             user += _read(struct.Struct(f"<{count}I"), kernarg, (self.preload >> 7) * 4)
         if len(user) > MAX_USER_SGPRS:
-            raise ValueError(f"a kernel that takes {len(user)} SGPRs from its launch; the limit is {MAX_USER_SGPRS}")
+            raise ValueError(f"a kernel with {len(user)} user SGPRs; the limit is {MAX_USER_SGPRS}")
         return user
 
 
@@ -169,7 +169,7 @@ def code_in(memory: Any, arch: str) -> tuple[int, int]:
         names.append(name)
         if _arch_of(name) == arch:
             if offset + size > len(memory):
-                raise ValueError(f"an offload bundle that is cut off: {offset + size} bytes, of {len(memory)}")
+                raise ValueError(f"a truncated offload bundle: {offset + size} bytes, of {len(memory)}")
             return offset, size
     raise ValueError(f"no code for {arch} among {', '.join(names)}")
 
@@ -255,7 +255,7 @@ class CodeObject:
         if taken > MAX_MEMORY_BYTES:
             raise ValueError(f"a code object that takes {taken} bytes of memory; the limit is {MAX_MEMORY_BYTES}")
         if any(length > size or offset + length > len(self._data) for offset, _, length, size in loaded):
-            raise ValueError("a code object with a segment that is not whole")
+            raise ValueError("a code object with an incomplete segment")
         self._memory = mmap.mmap(-1, taken + _ROOM)
         self.base = ctypes.addressof(ctypes.c_char.from_buffer(self._memory))
         for offset, at, length, _ in loaded:
@@ -324,7 +324,7 @@ def _count(given: Any, key: str) -> int:
 def _argument(given: Any, most: int) -> Argument:
     kind, offset, size = _field(given, ".value_kind", str), _field(given, ".offset", int), _field(given, ".size", int)
     if offset < 0 or size < 0 or offset + size > most:
-        raise ValueError(f"a kernel with an argument of {size} bytes at byte {offset}, behind its {most} bytes")
+        raise ValueError(f"a kernel with an argument of {size} bytes at byte {offset}, beyond its {most} bytes")
     return Argument(kind, offset, size)
 
 
@@ -352,7 +352,7 @@ def unpack(data: bytes) -> Any:
 def _value(data: bytes, at: int, depth: int) -> tuple[Any, int]:
     """A value, and the offset of its end."""
     if depth > _MOST_DEPTH:
-        raise ValueError("MessagePack that is too deep")
+        raise ValueError("MessagePack nested too deep")
     kind = data[at]
     at += 1
     if kind < _MAP:
@@ -395,5 +395,5 @@ def _values(data: bytes, count: int, at: int, depth: int) -> tuple[list[Any], in
 
 def _bytes(data: bytes, at: int, size: int) -> bytes:
     if at + size > len(data):
-        raise ValueError("MessagePack that is cut off")
+        raise ValueError("truncated MessagePack")
     return data[at : at + size]

@@ -92,7 +92,7 @@ def require_use(program: str, arch: str | None, model: Model | None) -> None:
     if model is None:
         return
     if of != wanted:
-        raise UsageError(f"{model.path} is for {of}, not {wanted}", "leave out one of them", code="model-mismatch")
+        raise UsageError(f"{model.path} is for {of}, not {wanted}", "omit one of them", code="model-mismatch")
     operations = named("instances", program)
     if model.spec.op_type not in operations:
         raise UsageError(

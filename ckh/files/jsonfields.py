@@ -80,7 +80,7 @@ def parse_json(
     try:
         require_characters(text, document)
     except UnicodeEncodeError as error:
-        raise JsonError("it holds half of a character (a surrogate)") from error
+        raise JsonError("it has an unpaired surrogate") from error
     return document
 
 

@@ -88,9 +88,7 @@ def model_folders() -> list[Path]:
     named = [Path(part) for part in os.environ.get(MODELS_VARIABLE, "").split(os.pathsep) if part]
     for folder in named:
         if not folder.is_dir():
-            raise UsageError(
-                f"{MODELS_VARIABLE} names {folder}, not a folder", "create it, or leave it out", code="no-file"
-            )
+            raise UsageError(f"{MODELS_VARIABLE} names {folder}, not a folder", "create it, or omit it", code="no-file")
     try:
         shipped = [data_dir("models")]
     except DataError:  # an installation without models works with the user's

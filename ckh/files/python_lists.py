@@ -64,7 +64,7 @@ def written_problems(path: Path, text: str, form: WrittenForm) -> Iterator[tuple
         note(f"{path}:{computed[0]}: problems with computed values are not read: {len(computed)} of {len(nodes)}")
     for node, values in written:
         if isinstance(node, ast.Call) and len(values) < len(node.args) + len(node.keywords):
-            raise DataError(f"{path}:{node.lineno}: duplicate value", "leave one of them out", code="duplicate-name")
+            raise DataError(f"{path}:{node.lineno}: duplicate value", "omit one of them", code="duplicate-name")
         for name, value in values.items():
             if isinstance(value, int) and value.bit_length() > _MAX_BITS:
                 raise DataError(

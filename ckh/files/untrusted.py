@@ -58,7 +58,7 @@ def larger_than(path: Path, most: int) -> DataError:
     """Error of a file above the size limit of its kind."""
     return DataError(
         f"{path} is larger than {_size(most)}, the limit is for this kind of file",
-        "cut it into several",
+        "split it into several files",
         code="too-large",
     )
 

@@ -85,7 +85,7 @@ class ArchSpec:
     `gpus` are products with their compute units (of a die, where one is a device);
     `options` names the kernel options that it offers beyond the plain ones; `vector_divisibility` says that channels
     must be multiples of the vector widths; `fnuz_floats` that floats of eight bits have no negative zero;
-    `least_trips` are the fewest trips over K that backward-weight kernels of some pipelines take; `peaks` is
+    `least_trips` is the minimum number of iterations over K of some backward-weight pipelines; `peaks` is
     None on the host and where they are not public, and `machine` set on the host only; `unverified` says what was never
     tried or is not known, empty if kernels have been compiled.
     """

@@ -1,4 +1,4 @@
-"""What is known of a kernel's machine code in short: of one compiled here, else of the registers that ship."""
+"""Summary of a kernel's machine code: of the locally compiled code, else of the shipped registers."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Brief:
-    """A kernel's registers and what they bound.
+    """A kernel's registers and occupancy.
 
     Attributes:
         kernel: its complete name.
-        resources: registers and LDS of the function that runs; of shipped registers, the most of all functions.
-        blocks_per_cu: blocks that a compute unit runs at once.
-        bound_by: what bounds them.
-        clocks: clocks of a trip over K that a block keeps each pipe busy; empty where it was not compiled here.
+        resources: registers and LDS of the function that runs; for shipped registers, the maximum of all functions.
+        blocks_per_cu: resident blocks per compute unit.
+        bound_by: the resource that limits them.
+        clocks: clocks per iteration over K that a block keeps each pipe busy; empty without local code.
     """
 
     kernel: str
@@ -42,9 +42,9 @@ class Brief:
 
 
 def brief(op: AnyOperation, name: str, problem: Problem, arch: str) -> Brief | None:
-    """A kernel in short; None if it was not compiled here and its registers do not ship.
+    """Return a kernel's summary; None if it was not compiled here and its registers do not ship.
 
-    A name that leaves fields out, as AMD's do, is the one shipped kernel that agrees in all others.
+    A name that omits fields, as AMD's do, matches the only shipped kernel that agrees in all others.
     """
     known = _shipped(op, arch)
     agree = [one for one in known if _agrees(one, op.kernels.parse(name))]
@@ -60,7 +60,7 @@ def _shipped(op: AnyOperation, arch: str) -> dict[Any, ShippedKernel]:
 
 
 def _agrees(complete: Any, kernel: Any) -> bool:
-    """True if a kernel has all that another one states."""
+    """True if a complete kernel has every field value that is set in another one."""
     stated = ((one.name, getattr(kernel, one.name)) for one in fields(kernel))
     return all(getattr(complete, name) == value for name, value in stated if value is not None)
 

@@ -38,9 +38,9 @@ def decoded(arch: str, functions: Sequence[bytes]) -> list[tuple[Instruction, ..
         DataError: a function is too long, or is not machine code.
     """
     if arch not in EMULATED_ARCHS:
-        raise UsageError(f"instructions of {arch} are not decoded", f"those of {', '.join(EMULATED_ARCHS)} are")
+        raise UsageError(f"instructions of {arch} cannot be decoded", f"those of {', '.join(EMULATED_ARCHS)} are")
     if any(len(code) > _MOST_BYTES or len(code) % _WORD_BYTES for code in functions):
-        raise DataError("a function that is too long, or no multiple of four bytes", code="damaged")
+        raise DataError("a function that is too long, or not a multiple of four bytes", code="damaged")
     command = [sys.executable, "-m", __name__, str(emulated_runtime()), arch, *(str(len(code)) for code in functions)]
     path = os.pathsep.join([str(Path(__file__).parents[2]), *filter(None, [os.environ.get("PYTHONPATH")])])
     try:

@@ -33,7 +33,7 @@ def timeline_svg(found: Anatomy, timeline: Timeline) -> str:
     return "\n".join(
         [
             f'<svg xmlns="http://www.w3.org/2000/svg" {size} font-family="sans-serif" font-size="10">',
-            f"<title>{escape(found.kernel)}, {escape(found.arch)}: one trip</title>",
+            f"<title>{escape(found.kernel)}, {escape(found.arch)}: one iteration</title>",
             f'<rect width="{_WIDTH}" height="{height}" fill="#ffffff"/>',
             f'<text x="{_LEFT}" y="14">{escape(found.kernel)}</text>',
             *_legend(),

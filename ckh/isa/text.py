@@ -27,12 +27,12 @@ def anatomy_text(found: Anatomy) -> str:
         lines += _trip_lines(found.trip)
     text = [prose(line, _INDENT) for line in lines]
     rows = [_row(one) for one in found.functions]
-    columns = ("for trips", "instructions", "in its loop", "bytes", "VGPRs", "AGPRs", "spills", "blocks per CU")
-    text += [table_text("GPU functions, * runs", columns, rows).rstrip("\n")]
+    columns = ("iterations", "instructions", "in the loop", "bytes", "VGPRs", "AGPRs", "spills", "blocks per CU")
+    text += [table_text("GPU functions (* runs)", columns, rows).rstrip("\n")]
     if found.trip is not None:
         text.append(
             table_text(
-                "One trip, a block's clocks", ("pipe", "clocks", "busy"), list(_pipes(found, found.trip))
+                "One iteration, clocks of a block", ("pipe", "clocks", "busy"), list(_pipes(found, found.trip))
             ).rstrip("\n")
         )
     if found.problem:
@@ -49,7 +49,7 @@ def short_lines(found: Anatomy) -> list[str]:
 
 def shipped_lines(one: ShippedKernel, compiler: str, occupancy: Occupancy) -> list[str]:
     """The same for a kernel that was not compiled here, from the shipped data, with its compiler."""
-    functions = f"functions for {', '.join(one.trips)} trips; {one.code_bytes:,} bytes of code"
+    functions = f"functions for {', '.join(one.trips)} iterations; {one.code_bytes:,} bytes of code"
     return [
         f"resources  {_resources(one.resources)}; {_bound(occupancy)}; {functions}",
         f"compiled   not here, but by {compiler} (archspecs/compiled); ckh explain compiles it here",
@@ -71,13 +71,13 @@ def brief_lines(found: Anatomy) -> list[str]:
     lines = [*short_lines(found)]
     if found.trip is not None:
         clocks = ", ".join(f"{name} {value:.0f}" for name, value in found.trip.clocks.items())
-        lines.append(f"one trip   clocks of a block: {clocks}")
+        lines.append(f"iteration  clocks of a block: {clocks}")
     return [*lines, f"advice     {found.advice}"]
 
 
 def _trip_lines(trip: TripDocument) -> Iterator[str]:
     counts = ", ".join(f"{count:g} {kind}" for kind, count in trip.instructions.items())
-    yield f"one trip   of a wave: {counts}"
+    yield f"iteration  of a wave: {counts}"
     stored = f", {trip.stored_bytes:,.0f} stored" if trip.stored_bytes else ""
     yield (
         f"           of a block: {trip.loaded_bytes:,.0f} bytes loaded{stored}, {trip.lds_written_bytes:,.0f} "
@@ -93,7 +93,7 @@ def _waits_text(waits: Sequence[Wait]) -> str:
     what = "accesses to memory" if waits[0].counter == "vmcnt" else "accesses to LDS and scalar loads"
     apart = sorted({min(one.apart for one in waits), max(one.apart for one in waits)})
     far = " to ".join(map(str, apart))
-    return f"{counts}: for {awaited} {what}, {in_trip} of this trip, {far} instructions after them"
+    return f"{counts}: for {awaited} {what}, {in_trip} of this iteration, {far} instructions later"
 
 
 def _pipes(found: Anatomy, trip: TripDocument) -> Iterator[tuple[str, str, str]]:
@@ -101,14 +101,14 @@ def _pipes(found: Anatomy, trip: TripDocument) -> Iterator[tuple[str, str, str]]
         busy = "" if found.simulated is None else f"{found.simulated.busy[name]:.0%}"
         yield name, f"{clocks:,.0f}", busy
         if name == "vector ALU":
-            yield "  of these addresses and bounds", f"{trip.address_clocks:,.0f}", ""
+            yield "  of which addresses and bounds", f"{trip.address_clocks:,.0f}", ""
     if found.simulated is not None:
-        yield f"simulated, {found.simulated.blocks} on a CU", f"{found.simulated.trip_clocks:,.0f}", ""
-        yield "  a wave waits", "", f"{found.simulated.waiting:.0%}"
+        yield f"simulated, {found.simulated.blocks} per CU", f"{found.simulated.trip_clocks:,.0f}", ""
+        yield "  a wave stalls", "", f"{found.simulated.waiting:.0%}"
 
 
 def _problem_lines(found: Anatomy) -> Iterator[str]:
-    yield f"problem    {found.problem}: {found.trips} trips"
+    yield f"problem    {found.problem}: {found.trips} iterations"
     if found.simulated is not None and found.simulated.shares:
         yield f"shares     {_shares(found.simulated)}"
     if found.estimated is not None:
@@ -116,17 +116,18 @@ def _problem_lines(found: Anatomy) -> Iterator[str]:
 
 
 def _shares(one: SimulatedDocument) -> str:
-    shares = ", ".join(f"{name} {share:.0%}" for name, share in one.shares.items())
+    names = {"trips": "iterations"}
+    shares = ", ".join(f"{names.get(name, name)} {share:.0%}" for name, share in one.shares.items())
     return f"of a block's clocks: {shares} (simulated, not measured)"
 
 
 def _estimate(one: EstimatedDocument) -> str:
-    parts = {"launch": one.launch_us, "trips": one.trips_us, "their begin and end": one.ends_us}
+    parts = {"launch": one.launch_us, "iterations": one.trips_us, "before and after them": one.ends_us}
     shown = ", ".join(f"{name} {us:.1f}" for name, us in parts.items())
-    bound = "; memory bounds it" if one.memory_us > one.trips_us + one.ends_us else ""
+    bound = "; bound by memory" if one.memory_us > one.trips_us + one.ends_us else ""
     return (
         f"{one.us:.1f} us (not measured): {shown}; memory {one.memory_us:.1f}{bound}; {one.rounds} rounds of "
-        f"{one.blocks_at_once} blocks on a CU"
+        f"{one.blocks_at_once} blocks per CU"
     )
 
 

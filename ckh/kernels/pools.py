@@ -211,7 +211,7 @@ class Pools(Generic[K]):
         return timed_file(arch, names) if names else None
 
     def _unnamed(self, name: str) -> K:
-        raise DataError(f"no names of a {self.kind.__name__} are read, {name} is none", code="bad-kernel")
+        raise DataError(f"not the name of a {self.kind.__name__}: {name}", code="bad-kernel")
 
     def _timed(self, model: Path) -> TimedKernels[K] | None:
         """Kernels with times in a model's training data, if stored in its folder."""
@@ -291,7 +291,7 @@ class Pools(Generic[K]):
                 text = self._name(kernel) if not self.rules.missing(kernel) else str(kernel)
                 raise DataError(
                     f"{only.source}: {arch.name} builds no {text}: {broken[0]}",
-                    "leave it out of the list",
+                    "omit it of the list",
                     code="bad-kernel",
                 )
         own.sort(key=lambda kernel: kernel not in were_timed)

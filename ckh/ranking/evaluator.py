@@ -51,7 +51,7 @@ def backend_name() -> str:
     wanted = os.environ.get(BACKEND_VARIABLE, "")
     if wanted not in {"", "c", "numpy"}:
         raise UsageError(
-            f"{BACKEND_VARIABLE} is {wanted!r}", 'set it to "c" or "numpy", or not at all', code="unknown-name"
+            f"{BACKEND_VARIABLE} is {wanted!r}", 'set it to "c" or "numpy", or unset it', code="unknown-name"
         )
     if wanted != "numpy" and library.is_available():
         return "c"

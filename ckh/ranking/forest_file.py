@@ -197,7 +197,7 @@ def _padded(part: bytes) -> bytes:
 def _check(forest: PackedForest) -> None:
     """Refuse a forest with an index out of bounds: evaluation does no bounds checks."""
     if not (_are_trees(forest) and _are_families(forest) and _are_sets(forest) and _are_exponents(forest)):
-        raise ModelError("damaged packed model: an index lies outside", code="damaged-model")
+        raise ModelError("damaged packed model: an index is out of range", code="damaged-model")
 
 
 def _are_trees(forest: PackedForest) -> bool:

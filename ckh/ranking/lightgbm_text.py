@@ -194,9 +194,9 @@ def _categories(tree: dict[str, str], splits: int) -> tuple[IntArray, IntArray, 
     if not ((found >= 0) & (found < len(bounds) - 1)).all():  # also fails for NaN
         raise ValueError("a split tests a set of categories that does not exist")
     if len(bounds) and not (bounds[0] >= 0 and (bounds[1:] >= bounds[:-1]).all() and bounds[-1] <= len(words)):
-        raise ValueError("a set of categories lies outside of all sets")
+        raise ValueError("a set of categories is out of range")
     if ((words < 0) | (words > _MOST_OF_WORD)).any():
-        raise ValueError("a set of categories is not of words of 32 bits")
+        raise ValueError("a set of categories does not consist of 32-bit words")
     which = found.astype(np.int64)
     start = np.where(categorical, bounds[which], 0)
     count = np.where(categorical, bounds[which + 1] - bounds[which], 0)
@@ -205,11 +205,11 @@ def _categories(tree: dict[str, str], splits: int) -> tuple[IntArray, IntArray, 
 
 def _check_indices(forest: Forest) -> None:
     if not (np.abs(forest.leaf_value) <= _LARGEST_LEAF).all():  # also fails for NaN
-        raise ValueError(f"the value of a leaf is none, or beyond {_LARGEST_LEAF:g}")
+        raise ValueError(f"a leaf value is not a number, or beyond {_LARGEST_LEAF:g}")
     nodes, leaves = len(forest.feature), len(forest.leaf_value)
     for children in (forest.left, forest.right, forest.roots):
         if len(children) and not (-leaves <= children.min() and children.max() < max(nodes, 1)):
-            raise ValueError("a child lies outside its tree")
+            raise ValueError("a child is out of range")
     for children in (forest.left, forest.right):
         inner = np.flatnonzero(children >= 0)
         if (children[inner] <= inner).any():

@@ -152,7 +152,7 @@ def _depth_first(forest: Forest) -> tuple[IntArray, IntArray]:
     seen_nodes = np.bincount(children[children >= 0], minlength=count)
     seen_leaves = np.bincount(~children[children < 0], minlength=leaves)
     if len(seen_nodes) != count or len(seen_leaves) != leaves or (seen_nodes != 1).any() or (seen_leaves != 1).any():
-        raise ModelError("damaged LightGBM model text: its trees are no trees", code="damaged-model")
+        raise ModelError("damaged LightGBM model text: its trees are invalid", code="damaged-model")
     levels = []
     level = forest.roots[forest.roots >= 0]
     while len(level):
@@ -224,7 +224,7 @@ def _integers(forest: Forest, tree_of_node: IntArray) -> tuple[NDArray[np.int64]
     with np.errstate(over="ignore"):
         total = float(largest.sum())
     if not np.isfinite(total):
-        raise ModelError("damaged LightGBM model text: its leaf values are no finite numbers", code="damaged-model")
+        raise ModelError("damaged LightGBM model text: its leaf values are not finite", code="damaged-model")
     high_exponent = int(np.frexp(total)[1]) - _SUM_BITS
     shift = low_bits_of(trees)
     scaled = np.ldexp(value, -high_exponent)

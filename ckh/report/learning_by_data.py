@@ -75,9 +75,7 @@ def learning_by_data(judged: Judged, learned_from: Dataset, jobs: int, advance: 
     """
     start = read_start(judged.model.path)
     if start.objective is None:
-        raise UsageError(
-            f"{start.path} does not say how it was trained", "leave out --learning-curve", code="bad-model"
-        )
+        raise UsageError(f"{start.path} does not state how it was trained", "omit --learning-curve", code="bad-model")
     options = TrainOptions(targets=(TFLOPS,), rank=start.objective, folds=0, jobs=jobs, params=start.params)
     target = options.rank_target
     trees = min(start.trees[judged.model.spec.rank_by], start.params.n_estimators)

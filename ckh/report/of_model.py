@@ -144,7 +144,7 @@ def _heat(judged: Judged, over: tuple[str, str] | None) -> Drawing | None:
     sizes = {name: first[name].to_numpy(dtype=np.float64) for name in judged.dataset.op.problems.sizes}
     for name in over or ():
         if name not in sizes:
-            raise UsageError(f"there is no size {name!r}", one_of(name, sizes), code="unknown-field")
+            raise UsageError(f"unknown size {name!r}", one_of(name, sizes), code="unknown-field")
     if over is None:
         varying = sorted((name for name in sizes), key=lambda name: -_variety(sizes[name]))
         over = (varying[0], varying[1])

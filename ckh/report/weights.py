@@ -33,7 +33,7 @@ def listed(dataset: Dataset, source: str) -> tuple[Dataset, NDArray[np.float64]]
     is_listed = np.array([problem in counts for problem in dataset.problems()])
     if not is_listed.any():
         raise DataError(
-            f"none of the {len(is_listed)} measured problems is in {source}", "leave out --problems", code="no-match"
+            f"none of the {len(is_listed)} measured problems is in {source}", "omit --problems", code="no-match"
         )
     selected = dataset.select(is_listed[dataset.problem_ids])
     return selected, np.array([counts[problem] for problem in selected.problems()], dtype=np.float64)

@@ -71,7 +71,7 @@ def probe_all(found: Sequence[Ranking], count: int, timeout_s: float, device: De
 
     spec = found[0].model.spec
     if spec.op.measured is None:
-        raise UsageError(f"ckh builds no kernels of {spec.op_type}", "leave out --probe", code="unsupported")
+        raise UsageError(f"ckh builds no kernels of {spec.op_type}", "omit --probe", code="unsupported")
     device = device or device_of(spec.arch)
     compiler = device.identity().compiler
     tasks = {one.run.canonical(): [choice.kernel for choice in _to_build(one, count)] for one in found}

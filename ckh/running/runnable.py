@@ -170,7 +170,7 @@ class RunnableKernel:
         raise NoKernelError(
             f"no kernel computes {text}, {len(self._candidates)} were tried; {self._op.kernels.name(first)}: "
             f"{failed[text, first]}",
-            "ckh doctor --check tries the compiler and the device",
+            "test the compiler and the device with ckh doctor --check",
             code="no-working-kernel",
         )
 
@@ -210,7 +210,7 @@ def kernel(
         raise DeviceError(f"the model is for {own}, the device is {worker.device.arch.name}", code="model-mismatch")
     if exhaustive:
         if device == EMULATED_KIND:
-            raise UsageError("the emulated device has no times", "leave out exhaustive", code="inapplicable-option")
+            raise UsageError("the emulated device has no times", "omit exhaustive", code="inapplicable-option")
         found = measured_first(found, len(found.order), timeout_s, worker.device)
     return RunnableKernel(measured_before(found), worker)
 

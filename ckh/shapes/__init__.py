@@ -47,7 +47,7 @@ def read(*sources: str, op: str | None = None, **wanted: Any) -> Shapes:
     """The problems of sources, as `ckh shapes` reads them.
 
     Args:
-        sources: files, folders or ready models.
+        sources: files, folders or built-in models.
         op: operation of the problems; None: the default for each shape.
         wanted: fields of `ckh.shapes.run_options.RunOptions`, e.g. tp=8, tokens=(1, 4096).
 

@@ -42,7 +42,7 @@ def shapes_of(names: Sequence[str], wanted: RunOptions = DEFAULT, op: str | None
     """Problems of sources.
 
     Args:
-        names: files, folders, ready models, or - for stdin.
+        names: files, folders, built-in models, or - for stdin.
         wanted: run options.
         op: operation of the problems; None: the default for each shape.
 
@@ -169,7 +169,7 @@ def _required_part(name: str) -> Shaped[Any]:
     """
     if (part := shaped_part(name)) is None:
         raise UsageError(
-            f"{name} makes no problems of shapes", "these do: " + ", ".join(all_parts()), code="inapplicable-option"
+            f"{name} has no problems from shapes", "these do: " + ", ".join(all_parts()), code="inapplicable-option"
         )
     return part
 
@@ -221,7 +221,7 @@ def problems_of(
     if not reads(source, op):
         return op.problems.load(source, variant, dtype, default_dtype)
     if variant is not None and not op.has_directions:
-        raise UsageError(f"{op.name} has no directions", "leave out --variant", code="inapplicable-option")
+        raise UsageError(f"{op.name} has no directions", "omit --variant", code="inapplicable-option")
     wanted = replace(DEFAULT, dtype=dtype, variant=variant, default_dtype=default_dtype)
     found = shapes_of([source], wanted, op.name)
     if found.left_out:

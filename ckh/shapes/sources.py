@@ -1,4 +1,4 @@
-"""Sources of shapes, detected by content: ready models and networks, `config.json`, ONNX, logs, tables of problems."""
+"""Sources of shapes, detected by content: built-in models and networks, `config.json`, ONNX, logs, problem tables."""
 
 from __future__ import annotations
 
@@ -52,8 +52,8 @@ _PROBLEM_FILES = (".csv", ".json", ".py")
 class SourceKind(StrEnum):
     """Kinds of sources."""
 
-    MODEL = "ready model"
-    NETWORK = "ready network"
+    MODEL = "built-in model"
+    NETWORK = "built-in network"
     CONFIG = "config.json"
     ONNX = "ONNX"
     TABLE = "list of shapes"
@@ -91,7 +91,7 @@ class SourceLayers:
 
 
 def ready_names() -> tuple[str, ...]:
-    """Names of the ready models and networks."""
+    """Names of the built-in models and networks."""
     return (*MODELS, *networks())
 
 
@@ -109,7 +109,7 @@ def source_of(name: str) -> Source:
         if name in networks():
             return Source(SourceKind.NETWORK, name, op=networks()[name][0])
         hint = f"name a file, a folder with a {_CONFIG}, or a model: {one_of(name, ready_names())}"
-        raise UsageError(f"{name!r} is neither a file nor a ready model", hint, code="no-file")
+        raise UsageError(f"{name!r} is neither a file nor a built-in model", hint, code="no-file")
     if path.is_dir():
         return source_of(str(path / _CONFIG))
     shown = "stdin" if name == STDIN else name
@@ -127,7 +127,7 @@ def _kept(name: str) -> BinaryIO:
         DataError: it is neither, or has more than `MAX_PIPED_BYTES`.
     """
     if name != STDIN and not Path(name).is_fifo():
-        raise DataError(f"{name} is no ordinary file", "name a file, or pipe it into -", code="unreadable")
+        raise DataError(f"{name} is not a regular file", "name a file, or pipe it into -", code="unreadable")
     file = tempfile.TemporaryFile()  # noqa: SIM115 - open as long as the process
     try:
         with nullcontext(sys.stdin.buffer) if name == STDIN else Path(name).open("rb") as pipe:
@@ -220,7 +220,7 @@ def _config(source: Source, wanted: RunOptions) -> SourceLayers:
     document = read_json(source.path)
     if not is_config(document):
         raise DataError(
-            f"{source.name}: a JSON object that is no model's {_CONFIG}: it has no model_type",
+            f"{source.name}: a JSON object that is not a model's {_CONFIG}: it has no model_type",
             "name a Hugging Face config.json",
             code="unknown-format",
         )

@@ -19,7 +19,7 @@ def parse_duration(text: str) -> float:
     parts = _PART.findall(text)
     seconds = sum(float(number) * _UNIT_S[unit or "s"] for number, unit in parts)
     if "".join(number + unit for number, unit in parts) != text or seconds <= 0:
-        raise UsageError(f"{text!r} is not a length of time", "write it like 90s, 20m or 1h30m", code="bad-number")
+        raise UsageError(f"{text!r} is not a duration", "write it like 90s, 20m or 1h30m", code="bad-number")
     return seconds
 
 

@@ -176,7 +176,7 @@ def progress_of(folder: Path, settings: TuneSettings) -> Progress:
     """Progress of a folder; empty if it is new.
 
     Raises:
-        UsageError: it was begun with other settings.
+        UsageError: it was started with other settings.
         DataError: its file is damaged.
         OSError: the folder cannot be created.
     """
@@ -196,8 +196,8 @@ def progress_of(folder: Path, settings: TuneSettings) -> Progress:
         done = []
     elif changed:
         raise UsageError(
-            f"{folder} was begun with other settings: {', '.join(changed)}",
-            "give the same options to continue, another --out, or --force to begin anew",
+            f"{folder} was started with other settings: {', '.join(changed)}",
+            "give the same options to continue, another --out, or --force to start over",
             code="run-mismatch",
         )
     found = Progress(folder, settings, [name for name in done if isinstance(name, str)])

@@ -121,7 +121,7 @@ def test_a_run_that_was_killed_goes_on_choosing(args: list[str], capsys: pytest.
 
 
 @pytest.mark.parametrize(
-    ("options", "says"), [(["--plan", "3"], "leave one out"), (["--kernels", "sample:5"], "leave out --kernels")]
+    ("options", "says"), [(["--plan", "3"], "omit one"), (["--kernels", "sample:5"], "omit --kernels")]
 )
 def test_two_ways_of_choosing_are_refused(
     args: list[str], options: list[str], says: str, capsys: pytest.CaptureFixture[str]

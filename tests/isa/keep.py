@@ -1,4 +1,4 @@
-"""Code objects that are kept with the tests: kernels whose trips were counted by hand.
+"""Code objects that are kept with the tests: kernels whose iterations were counted by hand.
 
 `python -m tests.isa.keep` compiles them anew (HIPCC, CK_TILE_INCLUDE), for the device alone, into `kept/`.
 """

@@ -46,7 +46,7 @@ def test_a_kernel_with_little_address_arithmetic(least: Path, capsys: pytest.Cap
     assert (trip["clocks"]["vector ALU"], trip["clocks"]["matrix"]) == (464, 64)
     assert trip["instructions"]["matrix"] == 4
     assert sum(count for kind, count in trip["instructions"].items() if kind.startswith("vector")) == 90
-    # A trip loads a tile of A and of B once, writes it to LDS, and each of the four waves reads its parts.
+    # An iteration loads a tile of A and of B once, writes it to LDS, and each of the four waves reads its parts.
     assert trip["loaded_bytes"] == trip["lds_written_bytes"] == (16 + 64) * 64 * 2
     assert trip["lds_read_bytes"] == (4 * 16 + 64) * 64 * 2
     (last,) = [one for one in trip["waits"] if (one["counter"], one["most"]) == ("vmcnt", 0)]
@@ -119,7 +119,7 @@ def test_text_and_document_agree(least: Path, capsys: pytest.CaptureFixture[str]
 
 def test_the_picture_has_each_wave(least: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The SVG has a row for each wave of the blocks on the compute unit, within its width."""
-    svg = tmp_path / "trip.svg"
+    svg = tmp_path / "iteration.svg"
     found = _explained(capsys, LEAST, "--code-object", least, "--svg", svg)
     root = ET.fromstring(svg.read_text(encoding="utf-8"))  # noqa: S314 - our own
     texts = [one.text or "" for one in root.iter("{http://www.w3.org/2000/svg}text")]
@@ -190,7 +190,7 @@ def test_predict_explains_what_was_compiled_here(
     """A kernel compiled on this machine is explained by its own code, not by shipped registers."""
     monkeypatch.setattr("ckh.isa.source.of_compiled", lambda *_: ckh.explain(LEAST, code_object=least))
     _, lines = _predicted_code(capsys)
-    (clocks,) = (one for one in lines if one.startswith("one trip"))
+    (clocks,) = (one for one in lines if one.startswith("iteration"))
     assert "vector ALU 464" in clocks
     assert not any(one.startswith("compiled") for one in lines)
 

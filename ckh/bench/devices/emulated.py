@@ -46,7 +46,7 @@ class EmulatedDevice(HipDevice):
         if options.gpus is not None or options.cold or options.rotating:
             raise UsageError(
                 "the emulated device has neither GPUs to select nor caches",
-                "leave the option out",
+                "omit the option",
                 code="inapplicable-option",
             )
         super().__init__(replace(options, arch=options.arch or EMULATED_ARCHS[0]))

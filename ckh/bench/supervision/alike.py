@@ -92,7 +92,7 @@ class Alike:
             raise DeviceError(
                 f"{slowest} takes {ratio:.2f} times as long as {fastest} for the same kernel, {self._allowed:g} are "
                 "allowed",
-                "leave it out, find out what slows it, or choose another --out",
+                "omit that device, find what slows it down, or choose another --out",
                 code="nodes-differ",
             )
         note(f"{len(self.times)} devices differ by {ratio - 1:.1%} on a reference kernel")

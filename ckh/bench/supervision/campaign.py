@@ -160,7 +160,7 @@ class Campaign:
         self._force = force
         if resume and force:
             raise UsageError(
-                "--resume continues a run, --force replaces it", "leave one of them out", code="conflicting-options"
+                "--resume continues a run, --force replaces it", "omit one of them", code="conflicting-options"
             )
         if resume and out is None:
             out = _newest_run(given, open_device(kind, options).arch.name)
@@ -341,7 +341,7 @@ def _read_run(out: Path, given: Given) -> History:
         DataError: it is damaged.
     """
     if not is_started(out / JOURNAL_NAME):
-        raise UsageError(f"no run to resume in {out}", "leave out --resume to start one", code="no-run")
+        raise UsageError(f"no run to resume in {out}", "omit --resume to start one", code="no-run")
     history = read_history(out)
     last = history.runs[-1]
     if last.kernels.startswith(SEARCH):
@@ -403,23 +403,23 @@ def _check_choice(settings: Settings) -> None:
     if settings.plan is not None and settings.kernels.startswith((SAMPLE, BEST)):
         raise UsageError(
             "--plan selects the kernels of each problem",
-            f"leave out --kernels {settings.kernels}",
+            f"omit --kernels {settings.kernels}",
             code="conflicting-options",
         )
     if settings.cold and settings.rotating > 1:
         raise UsageError(
-            "--cold flushes the caches before every timed run", "leave out --rotating", code="conflicting-options"
+            "--cold flushes the caches before every timed run", "omit --rotating", code="conflicting-options"
         )
     if settings.active and settings.plan is not None:
         raise UsageError(
             "--active selects while measuring, --plan before it",
-            "leave one out",
+            "omit one",
             code="conflicting-options",
         )
     if settings.active and settings.kernels.startswith((SAMPLE, BEST)):
         raise UsageError(
             "--active selects the kernels of each problem",
-            f"leave out --kernels {settings.kernels}",
+            f"omit --kernels {settings.kernels}",
             code="conflicting-options",
         )
     is_model_used = settings.active or settings.plan is not None or settings.kernels.startswith(BEST)

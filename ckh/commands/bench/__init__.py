@@ -114,7 +114,7 @@ def bench(
         if verbose and cluster is None:
             raise UsageError(
                 "--verbose needs --cluster",
-                "add --cluster, or leave it out",
+                "add --cluster, or omit it",
                 code="inapplicable-option",
             )
         nodes = None if cluster is None else stack.enter_context(connected(cluster, is_verbose=verbose))

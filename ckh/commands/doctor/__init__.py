@@ -137,7 +137,7 @@ def doctor(
         return
     if device is not None or out is not None or force:
         raise UsageError(
-            "--device, --out and --force need --check", "add --check, or leave them out", code="inapplicable-option"
+            "--device, --out and --force need --check", "add --check, or omit them", code="inapplicable-option"
         )
     report = gather(options)
     if as_json:

@@ -88,7 +88,7 @@ class _Typed:
         typed = [name for name in self.__slots__ if getattr(self, name)]
         if strange := [name for name in typed if name not in (needed, *others)]:
             raise UsageError(
-                f"{as_option(strange[0])} does not go with --to {to}", "leave it out", code="inapplicable-option"
+                f"{as_option(strange[0])} is not supported by --to {to}", "omit it", code="inapplicable-option"
             )
         if needed is not None and needed not in typed:
             raise UsageError(f"--to {to} needs {as_option(needed)}", "see ckh export --help", code="missing-option")
@@ -268,7 +268,7 @@ def _export_choices(typed: _Typed, to: str, out: Path, *, force: bool, as_json: 
     if len(typed.model) > 1:
         raise UsageError(
             f"--to {to} takes one --model",
-            "leave it out to use the first model that fits each problem",
+            "omit it to use the first model that fits each problem",
             code="several-models",
         )
     check_output(out, EXPORT, force=force, inputs=[*typed.model, *typed.data, Path(str(typed.problems))])
@@ -333,7 +333,7 @@ def _export_module(typed: _Typed, to: str, out: Path, *, force: bool, as_json: b
     if len(typed.model) > 1:
         raise UsageError(
             f"--to {to} takes one --model",
-            "leave it out to use the first model that fits each problem",
+            "omit it to use the first model that fits each problem",
             code="several-models",
         )
     check_output(out, EXPORT, force=force, inputs=typed.model)
@@ -355,7 +355,7 @@ def _export_lists(typed: _Typed, to: str, out: Path, *, force: bool, as_json: bo
     if len(typed.model) > 1:
         raise UsageError(
             f"--to {to} takes one --model",
-            "leave it out to use the first model that fits each problem",
+            "omit it to use the first model that fits each problem",
             code="several-models",
         )
     _require_source(typed)
@@ -393,13 +393,13 @@ def _require_source(typed: _Typed) -> None:
     if typed.registry is not None and (typed.ordered or typed.problems or typed.data):
         raise UsageError(
             "--registry determines the kernels",
-            "leave out --ordered, --problems and --data",
+            "omit --ordered, --problems and --data",
             code="inapplicable-option",
         )
     if typed.registry is not None and typed.top:
-        raise UsageError("--top and --registry exclude each other", "leave out --top", code="conflicting-options")
+        raise UsageError("--top and --registry exclude each other", "omit --top", code="conflicting-options")
     if typed.data and not typed.ordered:
-        raise UsageError("--data is for --ordered", "leave it out, or add --ordered", code="inapplicable-option")
+        raise UsageError("--data is for --ordered", "omit it, or add --ordered", code="inapplicable-option")
     if typed.registry is None and typed.problems is None and not typed.data:
         raise UsageError(
             f"--to {_LISTS} needs --problems or --registry", "see ckh export --help", code="missing-option"

@@ -107,7 +107,7 @@ def checked_tables(to: str, out: Path, program: Path) -> list[CheckedTable]:
         raise DataError(f"{out} is not an export of tables for {to}", "write one with --problems", code="not-an-export")
     if table.check is None:
         raise UsageError(
-            f"tables for {to} of {document['op_type']} cannot be checked", "leave out --check", code="unsupported"
+            f"tables for {to} of {document['op_type']} cannot be checked", "omit --check", code="unsupported"
         )
     try:
         found: list[CheckedTable] = table.check(out, document, program)

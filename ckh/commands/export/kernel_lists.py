@@ -99,7 +99,7 @@ def registry_files(chooser: Chooser, wanted: RegistryWanted) -> tuple[dict[str, 
     if lists is None:
         raise UsageError(
             f"AMD's registries have no kernels of {chooser.op.name}",
-            "leave out --op or name another",
+            "omit --op or name another",
             code="unsupported",
         )
     arch = load_arch(chooser.arch)
@@ -253,9 +253,7 @@ def _measured(chooser: Chooser, wanted: RegistryWanted, lists: ListFormat, arch:
         asked = set(chooser.load_problems(wanted.problems, None, None))
         numbers = np.array([number for number, one in enumerate(problems) if one in asked], np.intp)
         if not len(numbers):
-            raise DataError(
-                f"none of {wanted.problems} was measured in --data", "leave out --problems", code="not-measured"
-            )
+            raise DataError(f"none of {wanted.problems} was measured in --data", "omit --problems", code="not-measured")
         dataset = dataset.select(np.isin(dataset.problem_ids, numbers))
         problems = list(dataset.problems())
     if strange := set(dataset.frame["arch"].astype(str)) - {arch.name}:
@@ -268,7 +266,7 @@ def _measured(chooser: Chooser, wanted: RegistryWanted, lists: ListFormat, arch:
     if not kernels:
         raise DataError(
             "no kernel of --data has a complete name or is in the pool",
-            "its names leave out parameters",
+            "its names omit parameters",
             code="unknown-kernel",
         )
     if unknown := set(rows.tolist()) - set(kernel_of):

@@ -59,7 +59,7 @@ def choice_table(op: AnyOperation, table: ChoiceTable, wanted: ChoicesWanted) ->
 
     chooser = Chooser(wanted.model, wanted.arch, wanted.dtype, op.name)
     if wanted.variant is not None and not op.has_directions:
-        raise UsageError(f"{op.name} has no directions", "leave out --variant", code="inapplicable-option")
+        raise UsageError(f"{op.name} has no directions", "omit --variant", code="inapplicable-option")
     problems = _problems(chooser, wanted)
     measured = measured_rows(wanted.data, op, chooser.arch) if wanted.data else None
     return table.write(Choices(list(answered(chooser, problems)), measured, wanted.installed, wanted.replaces))
@@ -75,9 +75,7 @@ def _problems(chooser: Chooser, wanted: ChoicesWanted) -> tuple[Problem, ...]:
         return chooser.load_problems(wanted.problems, wanted.variant, wanted.dtype)
     found: Sequence[Any] = problems_of(chooser.op, wanted.problems, wanted.variant, wanted.dtype, chooser.dtype)
     if not all(hasattr(problem, "num_cus") for problem in found):
-        raise UsageError(
-            f"problems of {chooser.op.name} have no compute units", "leave out --num-cus", code="unsupported"
-        )
+        raise UsageError(f"problems of {chooser.op.name} have no compute units", "omit --num-cus", code="unsupported")
     return tuple(dict.fromkeys(one if one.num_cus else replace(one, num_cus=wanted.num_cus) for one in found))
 
 

@@ -50,8 +50,8 @@ need them. Above 60,000 rows they are validated on one fold.
 candidates count as slower, and only the order is learned. Efficiency is then the share of problems whose winner ranks
 first.
 
---prior W adds trees of an analytic time model (trips over K, rounds over the compute units, bytes), fitted to the rows,
-with weight W relative to the regression, which extrapolates to unmeasured sizes. W is 1 for convolutions up to 15,000
+--prior W adds trees of an analytic time model (iterations over K, rounds over the compute units, bytes), fitted to the
+rows, with weight W relative to the regression, which extrapolates to unmeasured sizes. W is 1 for convolutions up to 15,000
 rows; the time model is omitted if, fitted to two thirds of the problems, its median error on the rest exceeds a factor
 of 1.4, as on a CPU. Of less than 3,000 rows of a GPU the prior also has the analytic estimate of ckh predict, corrected
 by the rows, which counts the more the fewer they are.

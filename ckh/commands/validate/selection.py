@@ -117,16 +117,16 @@ def selection(
     from ckh.assess.golden import read_golden
 
     if create:
-        _refuse({"--data": data, "--on-device": on_device, "--junit": junit, "--summary": summary}, "goes without")
+        _refuse({"--data": data, "--on-device": on_device, "--junit": junit, "--summary": summary}, "excludes")
         text = create_golden(golden, problems, WantedChoices(model, arch, dtype, op, variant), force=force)
         emit(text if as_json else "")
         return
     given = {"--problems": problems, "--op": op, "--variant": variant, "--dtype": dtype, "--arch": arch}
-    _refuse(given, "goes with")
+    _refuse(given, "requires")
     if data and on_device:
         raise UsageError(
             "--data and --on-device exclude each other",
-            "leave one of them out",
+            "omit one of them",
             code="conflicting-options",
         )
     files = VerdictFiles(junit, summary)

@@ -94,7 +94,7 @@ class Table:
             raise UsageError(f"{self.where} does not state the device", hint, code="unknown-hardware")
         if given is not None and stated - {given}:
             raise UsageError(
-                f"{self.where} was measured on {stated.pop()}, not on {given}", "leave out --arch", code="mismatch"
+                f"{self.where} was measured on {stated.pop()}, not on {given}", "omit --arch", code="mismatch"
             )
         return given or stated.pop()
 

@@ -69,7 +69,7 @@ def refuse_bad(path: Path | str, counts: dict[str, int], first: list[BadRow]) ->
     total = sum(counts.values())
     raise DataError(
         f"{path}: {total} bad {'row' if total == 1 else 'rows'} ({by_reason}): {named}",
-        "fix them, or leave them out with --skip-bad",
+        "fix them, or omit them with --skip-bad",
         code="bad-row",
     )
 

@@ -68,9 +68,7 @@ class RankedAlone:
         if kernels is None:
             return cls(None, rule_set)
         if rule_set is not None:
-            raise UsageError(
-                "kernels and rule_set exclude each other", "leave one of them out", code="conflicting-options"
-            )
+            raise UsageError("kernels and rule_set exclude each other", "omit one of them", code="conflicting-options")
         if isinstance(kernels, (str, bytes, Path)) or not isinstance(kernels, Iterable):
             raise TypeError(f"kernels must be a list of complete names or kernels, not {kernels!r:.80}")
         return cls(tuple(kernels), None)
@@ -109,7 +107,7 @@ def limited_to_rule_set(model: Model, name: str, problem: Problem) -> Model:
     if sets is None:
         raise UsageError(
             f"{op.name} has no rule sets",
-            "leave out --rule-set; --kernels FILE ranks a list of kernels",
+            "omit --rule-set; --kernels FILE ranks a list of kernels",
             code="inapplicable-option",
         )
     return model.limited_to(KernelList(f"rule set {name}", sets.of(name, problem, load_arch(model.spec.arch))))
@@ -132,7 +130,7 @@ def _kernel(item: str | Kernel, op: AnyOperation, source: str) -> Kernel:
 def require_count(top: int | None) -> None:
     """Refuse a number of kernels below 0; raises `UsageError`."""
     if top is not None and top < 0:
-        raise UsageError(f"top must be 0 or more, not {top}", "leave it out for all kernels", code="out-of-range")
+        raise UsageError(f"top must be 0 or more, not {top}", "omit it for all kernels", code="out-of-range")
 
 
 def as_problem(problem: Problem | str) -> Problem:

@@ -129,7 +129,7 @@ def check_options(options: TrainOptions, start: Start | None) -> None:
     if options.ensemble > 1 and options.rank_target != RANK:
         raise UsageError(
             "an ensemble needs a ranking objective",
-            "leave out --ensemble or --rank",
+            "omit --ensemble or --rank",
             code="conflicting-options",
         )
     if options.labels is Labels.WINNERS and (options.targets or options.rank is not RankObjective.LAMBDARANK):
@@ -141,13 +141,13 @@ def check_options(options: TrainOptions, start: Start | None) -> None:
     if options.prior and (options.rank is not RankObjective.EFFICIENCY or start is not None):
         raise UsageError(
             "a prior needs a model of efficiency, without a warm start",
-            "leave out --prior",
+            "omit --prior",
             code="conflicting-options",
         )
     if options.lambdarank and not options.prior:
         raise UsageError(
             "an additional LambdaRank needs a model of efficiency with a prior",
-            "leave out --lambdarank",
+            "omit --lambdarank",
             code="conflicting-options",
         )
 
@@ -168,7 +168,7 @@ def check_distributed(options: TrainOptions, start: Start | None) -> None:
         if is_wanted:
             raise UsageError(
                 f"--distributed and {what} exclude each other",
-                "leave it out; where the operation has such a recipe, give --rank efficiency --ensemble 1",
+                "omit it; where the operation has such a recipe, give --rank efficiency --ensemble 1",
                 code="conflicting-options",
             )
 
@@ -188,7 +188,7 @@ def _check_mining(valid: Dataset, options: TrainOptions) -> None:
     if options.mine and options.rank is RankObjective.BLEND:
         raise UsageError(
             "hard examples cannot be mined for a blend, which has two objectives",
-            "leave out --mine or --rank",
+            "omit --mine or --rank",
             code="conflicting-options",
         )
     if options.mine and not options.folds:
@@ -198,9 +198,7 @@ def _check_mining(valid: Dataset, options: TrainOptions) -> None:
             code="missing-option",
         )
     if options.mine and len(np.unique(valid.split_ids)) < MIN_GROUPS:
-        raise DataError(
-            "too few problems to mine hard ones by cross-validation", "leave out --mine", code="few-problems"
-        )
+        raise DataError("too few problems to mine hard ones by cross-validation", "omit --mine", code="few-problems")
 
 
 def too_few_to_validate(dataset: Dataset) -> bool:

@@ -71,7 +71,7 @@ def make_fit(target: str, dataset: Dataset, rank: RankObjective) -> Fit:
         value = dataset.frame[TARGET_COLUMNS[target]].to_numpy(dtype=np.float64)
         if missing := int(np.count_nonzero(~np.isfinite(value))):
             rows = f"{missing} of {len(value)} usable rows"
-            hint = "leave the target out with --targets, or make the dataset again with ckh convert"
+            hint = "omit the target in --targets, or make the dataset again with ckh convert"
             raise DataError(f"column {TARGET_COLUMNS[target]} has missing values in {rows}", hint, code="bad-column")
         label = np.log1p(value) if target in LOG_TARGETS else value
         return Fit(target, label, None, {"objective": "regression"}, is_grouped=False)

@@ -69,7 +69,7 @@ def tune(
     prepared = prepare(dataset, options, start)
     splits = prepared.splits(options.folds)
     if not splits:
-        raise DataError("too few problems to tune by cross-validation", "leave out --tune", code="few-problems")
+        raise DataError("too few problems to tune by cross-validation", "omit --tune", code="few-problems")
     settings = draw(count, options.params, options.seed, fixed)
     fit = make_fit(options.rank_target, prepared.dataset, options.rank)
 

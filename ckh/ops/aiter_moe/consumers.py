@@ -207,7 +207,7 @@ def write_tables(choices: Choices) -> WrittenChoices:
         if problem.stage != BOTH:
             raise UsageError(
                 f"AITER's rows have both products: {problem.canonical()}",
-                "leave out --stage",
+                "omit --stage",
                 code="inapplicable-option",
             )
         wanted = TunedMixture(answer.model.spec.arch, looked_up(problem), "", 0.0, is_predicted=True)
@@ -270,7 +270,7 @@ def _is_built(kernel: str, problem: AiterMoe, arch: str, root: Path) -> bool:
     names = [newer_name(part.name) for part in parts(kernel)]
     if any(name.startswith(CK_TILE) for name in names):
         raise UsageError(
-            f"{root} has no list of CK Tile's mixture-of-experts kernels", "leave out --installed", code="unsupported"
+            f"{root} has no list of CK Tile's mixture-of-experts kernels", "omit --installed", code="unsupported"
         )
     return built_kernels(root, arch, problem).issuperset(names)
 

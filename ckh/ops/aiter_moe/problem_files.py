@@ -66,7 +66,7 @@ def load_problems(
         DataError: the file is unusable; the message names the line.
     """
     if variant is not None:
-        raise UsageError("aiter_moe has no directions", "leave out --variant", code="inapplicable-option")
+        raise UsageError("aiter_moe has no directions", "omit --variant", code="inapplicable-option")
     path = Path(source)
     if not path.is_file():
         hint = "name an untuned CSV of AITER, a log of it, or a .txt file"

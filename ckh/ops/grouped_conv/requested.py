@@ -74,7 +74,7 @@ def requested_convolution(given: Mapping[str, Any], variant: str, dtype: str) ->
     if ndim not in _AXES:
         raise not_2d_or_3d(ndim)
     if ndim != _3D and {"di", "z"} & given.keys():
-        raise UsageError("a 2D convolution has no --di and --z", "leave out --ndim 2", code="inapplicable-option")
+        raise UsageError("a 2D convolution has no --di and --z", "omit --ndim 2", code="inapplicable-option")
     sizes: dict[str, Any] = {name: given.get(name, default) for name, default in _DEFAULTS.items()}
     sizes |= {"k": given.get("k", sizes["c"]), "wi": given.get("wi", sizes["hi"]), "x": given.get("x", sizes["y"])}
     if ndim == _3D:

@@ -137,7 +137,7 @@ def make_strategy(
     """
     if name not in STRATEGIES:
         raise UsageError(
-            f"there is no search strategy {name!r}", f"choose one of {', '.join(STRATEGIES)}", code="unknown-name"
+            f"unknown search strategy {name!r}", f"choose one of {', '.join(STRATEGIES)}", code="unknown-name"
         )
     return STRATEGIES[name](space, seed, prior, starts)
 

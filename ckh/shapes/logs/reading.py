@@ -59,7 +59,7 @@ class ShapeCounts:
         key = _Key(name, shape, op, stated)
         if key not in self._counts:
             if len(self._counts) >= MAX_SHAPES:
-                raise DataError(f"{where}: more than {MAX_SHAPES} distinct shapes", "cut the log", code=_TOO_LARGE)
+                raise DataError(f"{where}: more than {MAX_SHAPES} distinct shapes", "split the log", code=_TOO_LARGE)
             self._where[key] = where
         self._counts[key] += count
 

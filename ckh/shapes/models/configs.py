@@ -78,7 +78,7 @@ def config_of(document: Mapping[str, Any], where: str) -> Config:
     known = one_of(name, tuple(FAMILY_OF))
     families = ", ".join(family.name for family in FAMILIES)
     raise DataError(
-        f"{where}: model_type {name[:60]!r} is of no family that ckh knows ({families})",
+        f"{where}: model_type {name[:60]!r} is not of a supported family ({families})",
         f"{known}; or trace the module: ckh shapes --torch pkg.module:factory",
         code="unknown-name",
     )

@@ -176,7 +176,7 @@ def problems_of_run(settings: Settings, op: str) -> tuple[Any, ...]:
     if settings.variant or settings.ndim or settings.pad_channels:
         raise UsageError(
             f"{op} has neither directions, dimensions nor channels",
-            "leave those options out",
+            "omit those options",
             code="inapplicable-option",
         )
     return problems_of(operation(op), settings.problems, None, settings.dtype)

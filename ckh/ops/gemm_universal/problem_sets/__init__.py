@@ -164,7 +164,7 @@ def load_problems(
         DataError: the file has a line that is not a problem.
     """
     if variant is not None:
-        raise UsageError(f"{OP_TYPE} has no directions", "leave out --variant", code="inapplicable-option")
+        raise UsageError(f"{OP_TYPE} has no directions", "omit --variant", code="inapplicable-option")
     if source in set_names():
         # A set has no layout: its problems cycle through layouts, so that all layouts are measured and evaluated
         # equally.

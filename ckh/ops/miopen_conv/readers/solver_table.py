@@ -172,7 +172,7 @@ def _integers(column: pd.Series[Any]) -> pd.Series[Any]:
         whole = column.astype("int64")
     except (TypeError, ValueError, OverflowError) as error:
         raise DataError(
-            f"{NAME}: column {column.name} holds what is not an integer: {error}", code="bad-number"
+            f"{NAME}: column {column.name} has a value that is not an integer: {error}", code="bad-number"
         ) from error
     if column.dtype.kind == "f" and (whole != column).any():
         raise DataError(
