@@ -27,8 +27,9 @@ def _of_pipes(trip: TripDocument, simulated: SimulatedDocument | None) -> str:
     matrix, vector = trip.clocks["matrix"], trip.clocks["vector ALU"]
     if vector > _MUCH_MORE * matrix:
         return (
-            f"the vector ALU is busy for {vector:.0f} clocks per iteration, {trip.address_clocks:.0f} of them on addresses "
-            f"and bounds, the matrix pipe for {matrix:.0f}: compute addresses outside of the loop, or in scalar registers"
+            f"the vector ALU is busy for {vector:.0f} clocks per iteration, {trip.address_clocks:.0f} of them on "
+            f"addresses and bounds, the matrix pipe for {matrix:.0f}: compute addresses outside of the loop, or in "
+            "scalar registers"
         )
     busiest = max(trip.clocks, key=trip.clocks.__getitem__)
     if busiest in _LARGER:

@@ -51,10 +51,10 @@ candidates count as slower, and only the order is learned. Efficiency is then th
 first.
 
 --prior W adds trees of an analytic time model (iterations over K, rounds over the compute units, bytes), fitted to the
-rows, with weight W relative to the regression, which extrapolates to unmeasured sizes. W is 1 for convolutions up to 15,000
-rows; the time model is omitted if, fitted to two thirds of the problems, its median error on the rest exceeds a factor
-of 1.4, as on a CPU. Of less than 3,000 rows of a GPU the prior also has the analytic estimate of ckh predict, corrected
-by the rows, which counts the more the fewer they are.
+rows, with weight W relative to the regression, which extrapolates to unmeasured sizes. W is 1 for convolutions up to
+15,000 rows; the time model is omitted if, fitted to two thirds of the problems, its median error on the rest exceeds a
+factor of 1.4, as on a CPU. With less than 3,000 rows of a GPU the prior also has the analytic estimate of ckh predict,
+corrected by the rows, with a weight that grows as the rows get fewer.
 With a prior, --lambdarank W adds the trees of a LambdaRank: W is 1 from 2,000 to 15,000 rows.
 
 --warm-start adds trees (500 unless --trees is given) to a model of the same operation, direction, features and targets;
