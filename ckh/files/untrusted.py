@@ -57,7 +57,7 @@ def read_bytes(path: Path, most: int = MOST_BYTES) -> bytes:
 def larger_than(path: Path, most: int) -> DataError:
     """Error of a file above the size limit of its kind."""
     return DataError(
-        f"{path} is larger than {_size(most)}, the limit is for this kind of file",
+        f"{path} is larger than {_size(most)}, the limit for this kind of file",
         "split it into several files",
         code="too-large",
     )

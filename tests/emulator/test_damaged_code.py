@@ -116,7 +116,7 @@ def test_a_kernel_with_too_much_scratch_memory_is_refused() -> None:
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        (b".kernarg_segment_size\xcd\x01\xa8", b".kernarg_segment_size\xcd\x00\x10", "behind its 16 bytes"),
+        (b".kernarg_segment_size\xcd\x01\xa8", b".kernarg_segment_size\xcd\x00\x10", "beyond its 16 bytes"),
         (b"\xa7.offset", b"\xa7.offsot", "no .offset"),
         (b"\xa7.symbol", b"\xa7.simbol", "no .symbol"),
         (b"amdhsa.kernels", b"amdhsa.kernals", "no amdhsa.kernels"),

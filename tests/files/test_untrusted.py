@@ -38,7 +38,7 @@ WHOLE += ("arch", "kernel-lists", "aiter-gemm-problem-files", "aiter-moe-problem
 def test_text_size_is_limited(name: str, tmp_path: Path) -> None:
     """A file one byte too large is refused with the limit and a remedy."""
     reader = TARGETS[name].open(tmp_path)
-    with expect_refusal(DataError, "too-large", "64", "\ncut "):
+    with expect_refusal(DataError, "too-large", "64", "\nsplit "):
         reader(b" " * untrusted.MOST_TEXT_BYTES + b"1")
 
 
