@@ -8,6 +8,7 @@
 
 #include "gemm_arguments.hpp"
 #include "gemm_current_limits.hpp"
+#include "gemm_host_arguments.hpp"
 
 namespace ckh {
 

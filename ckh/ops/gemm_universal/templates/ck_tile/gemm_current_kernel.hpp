@@ -2,7 +2,7 @@
 #pragma once
 
 #include "current_pipelines.hpp"
-#include "gemm_types.hpp"
+#include "gemm_plain.hpp"
 
 namespace ckh {
 
@@ -31,7 +31,7 @@ struct EpilogueOf;
 template <>
 struct EpilogueOf<Epilogue::cshuffle> {
     using Class = ck_tile::CShuffleEpilogue<ck_tile::CShuffleEpilogueProblem<
-        Element, Element, NoTensors, Accumulator, Output, NoTensors, RowMajor, PassThrough, kernel::tile_m,
+        Element, Element, Ds, Accumulator, Output, DLayouts, RowMajor, Elementwise, kernel::tile_m,
         kernel::tile_n, kernel::wave_m, kernel::wave_n, kernel::warp_tile_m, kernel::warp_tile_n, kernel::warp_tile_k,
         false, 1, kernel::vector_c != 0, kernel::vector_c>>;
 };
@@ -41,7 +41,7 @@ template <>
 struct EpilogueOf<Epilogue::direct> {
     static constexpr bool is_raw = sizeof(Output) == 2;
     using Class = ck_tile::DefaultGemm2DEpilogue<ck_tile::DefaultGemm2DEpilogueProblem<
-        Element, Element, NoTensors, Accumulator, Output, NoTensors, RowMajor, PassThrough, kernel::tile_m,
+        Element, Element, Ds, Accumulator, Output, DLayouts, RowMajor, Elementwise, kernel::tile_m,
         kernel::tile_n, kernel::pad_m, kernel::pad_n, kernel::warp_tile_m, kernel::warp_tile_n, kernel::warp_tile_k,
         false, is_raw>>;
 };

@@ -1,4 +1,5 @@
-// How a GEMM kernel of the interfaces of 2025 is chosen for a problem and launched.
+// How a GEMM kernel of the interfaces of 2025 is chosen for a problem and launched. To be included after its classes and
+// host_arguments.
 #pragma once
 
 #include "gemm_arguments.hpp"

@@ -12,7 +12,6 @@ using kernel::ALayout;
 using kernel::BLayout;
 using kernel::Element;
 using kernel::Output;
-using NoTensors = ck_tile::tuple<>;
 using PassThrough = ck_tile::element_wise::PassThrough;
 
 constexpr bool a_is_row_major = std::is_same_v<ALayout, RowMajor>;
