@@ -39,6 +39,7 @@ class GemmKernel:
     """
 
     op_type = OP_TYPE  # first part of names; subclasses are kernels of other operations
+    group_fields = ("dtype", "layout")  # problems of a group have one pool
 
     dtype: str
     layout: str

@@ -23,7 +23,7 @@ from ckh.problems import DTYPE_BYTES
 
 if TYPE_CHECKING:
     import re
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from ckh.archs import Triple
 
@@ -91,7 +91,9 @@ def short_name(kernel: GemmKernel) -> str:
     return f"{kernel.op_type}_{kernel.dtype}_{kernel.layout}_{_by(kernel.tile)}_{kernel.pipeline}_{kernel.scheduler}"
 
 
-def parser_of(kind: type[K], operation: str) -> Callable[[str], K]:
+def parser_of(
+    kind: type[K], operation: str, own: Callable[[re.Match[str]], Mapping[str, Any]] = lambda _match: {}
+) -> Callable[[str], K]:
     """Return the parser of an operation's kernel names: ckh's names, AMD's full names and AMD's short names.
 
     Fields that a short name omits are `None`. A full name without vector widths has native ones, as AMD defines. The
@@ -100,6 +102,7 @@ def parser_of(kind: type[K], operation: str) -> Callable[[str], K]:
     Args:
         kind: the class of the kernels.
         operation: pattern of the first part of names.
+        own: fields of the class that a match of this pattern states.
     """
     # A short name has its tile where a full name has its pipeline.
     grammar = NameGrammar("GEMM kernel name", (("operation", operation), *_KIND), _FULL, _SHORT)
@@ -107,7 +110,7 @@ def parser_of(kind: type[K], operation: str) -> Callable[[str], K]:
     @lru_cache(maxsize=16384)
     def parse(text: str) -> K:
         match, is_short = grammar.match(text)
-        return kind(**_fields(match, is_short=is_short))
+        return kind(**_fields(match, is_short=is_short), **own(match))
 
     return parse
 

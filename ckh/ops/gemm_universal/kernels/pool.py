@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ckh.kernels.pools import Pools
@@ -34,10 +35,11 @@ def buildable(
     dtype: str | None = None,
     layout: str = "rcr",
     kind: type[GemmKernel] = GemmKernel,
+    **own: Any,
 ) -> KernelTable[Any]:
-    """Return the kernels of any space, of a class, that pass all rules of the architecture."""
+    """Return the kernels of any space, of a class with its own fields, that pass all rules of the architecture."""
     dtype = dtype or arch.default_dtype
-    table = space.narrowed(arch, dtype).table(dtype, layout, kind)
+    table = space.narrowed(arch, dtype).table(dtype, layout, kind, **own)
     return table.take(GEMM_RULES.judge(table, arch).passed)
 
 
@@ -51,7 +53,7 @@ def refused_pool(
 def pools_of(
     kind: type[K], rules: Rules[K], parse: Callable[[str], K], space: Callable[[ArchSpec], GemmSpace]
 ) -> Pools[K]:
-    """Return the pools of an operation, by dtype and layout.
+    """Return the pools of an operation, by the group of its kernels.
 
     Args:
         kind: the class of its kernels.
@@ -60,16 +62,12 @@ def pools_of(
         space: the space that an architecture's pool is filtered from.
     """
 
-    def table(arch: ArchSpec, dtype: str, layout: str) -> KernelTable[K]:
+    def table(arch: ArchSpec, *group: Any) -> KernelTable[K]:
         """Return the space; for a GPU, which has far more invalid combinations than kernels, the narrowed space."""
-        found = space(arch)
-        return buildable(found, arch, dtype, layout, kind) if arch.is_gpu else found.table(dtype, layout, kind)
+        found, fields = space(arch), dict(zip(kind.group_fields, group, strict=True))
+        return buildable(found, arch, kind=kind, **fields) if arch.is_gpu else found.table(kind=kind, **fields)
 
-    return Pools(kind, rules, table, _group, parse, kernel_name)
-
-
-def _group(kernel: GemmKernel) -> tuple[str, str]:
-    return kernel.dtype, kernel.layout
+    return Pools(kind, rules, table, attrgetter(*kind.group_fields), parse, kernel_name)
 
 
 def _bench_space(arch: ArchSpec) -> GemmSpace:

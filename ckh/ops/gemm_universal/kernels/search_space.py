@@ -40,14 +40,17 @@ def searched_in(
     """Return the kernels, of a class, that a search may propose in the space of a dtype and an architecture."""
 
     @cache
-    def product_of(dtype: str, layout: str, arch: ArchSpec) -> Product:
+    def product_of(group: tuple[Any, ...], arch: ArchSpec) -> Product:
+        fields = dict(zip(kind.group_fields, group, strict=True))
+        dtype = fields["dtype"]
         whole = space(dtype, arch)
         plain = replace(whole, pads=((True, True, True),), persistent=(False,)).narrowed(arch, dtype)
         rows = tuple((*pads, persistent) for pads in whole.pads for persistent in whole.persistent)
         options = Options(("pad_m", "pad_n", "pad_k", "persistent"), rows)
-        return Product(plain.table(dtype, layout, kind), options, rules, (), arch, _PARAMETERS)
+        return Product(plain.table(kind=kind, **fields), options, rules, (), arch, _PARAMETERS)
 
-    return Searched(lambda problem, arch: product_of(problem.dtype, problem.layout, arch))
+    group_of = attrgetter(*kind.group_fields)  # problems have these fields too
+    return Searched(lambda problem, arch: product_of(group_of(problem), arch))
 
 
 def search_space_of(dtype: str, arch: ArchSpec) -> GemmSpace:

@@ -61,8 +61,8 @@ class GemmSpace:
             epilogues=tuple(name for name in self.epilogues if name in arch.epilogues),
         )
 
-    def table(self, dtype: str, layout: str, kind: type[GemmKernel] = GemmKernel) -> KernelTable[Any]:
-        """Return the candidates, of a class, as a table; there can be hundreds of thousands."""
+    def table(self, dtype: str, layout: str, kind: type[GemmKernel] = GemmKernel, **own: Any) -> KernelTable[Any]:
+        """Return the candidates, of a class with its own fields, as a table; there can be hundreds of thousands."""
         sizes = tuple(f"wave_{axis}" for axis in "mnk") + tuple(f"warp_tile_{axis}" for axis in "mnk")
         axes: list[Axis] = [
             (("tile_m", "tile_n", "tile_k"), list(self.tiles)),
@@ -72,7 +72,7 @@ class GemmSpace:
             (("persistent",), [(value,) for value in self.persistent]),
         ]
         native = dict.fromkeys(("vector_a", "vector_b", "vector_c"), NATIVE_WIDTH)
-        return KernelTable.product(kind, axes, dtype=dtype, layout=layout, **native)
+        return KernelTable.product(kind, axes, dtype=dtype, layout=layout, **native, **own)
 
     def kernels(self, dtype: str, layout: str) -> Iterator[GemmKernel]:
         """Yield the candidates."""

@@ -203,7 +203,7 @@ def candidates_of_run(
         raise UsageError(f"{op} has no {option}", "it is for convolutions", code="inapplicable-option")
     return PoolSource(
         bench_pools if settings.filter is None else pools,
-        attrgetter("dtype", "layout"),
+        attrgetter(*pools.kind.group_fields),
         wanted_by(settings.filter, pools.kind),
         registry_of(settings.registry, operation(op)),
         settings.registry or "the pool",

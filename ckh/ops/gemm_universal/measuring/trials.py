@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ckh.bench.computation import Trials
 from ckh.kernels.main_loops import loaded_ahead, most_steps
@@ -65,16 +65,16 @@ def representatives(arch: ArchSpec) -> dict[str, list[GemmKernel]]:
 
 
 def representatives_of(
-    space: GemmSpace, arch: ArchSpec, kind: type[GemmKernel] = GemmKernel
+    space: GemmSpace, arch: ArchSpec, kind: type[GemmKernel] = GemmKernel, **own: Any
 ) -> dict[str, list[GemmKernel]]:
-    """Return `representatives` of a space and a class of kernels."""
+    """Return `representatives` of a space and a class of kernels with its own fields."""
     small = tuple(tile for tile in space.tiles if all(a <= b for a, b in zip(tile, _MOST_TILE, strict=True)))
     found: dict[str, list[GemmKernel]] = {}
     for dtype, layout in _PAIRS:
         pipelines = space.pipelines if layout == _PAIRS[0][1] else _USUAL
         persistent = space.persistent if (dtype, layout) == _PAIRS[0] else (False,)
         narrowed = replace(space, tiles=small, persistent=persistent, pipelines=pipelines)
-        kernels = buildable(narrowed, arch, dtype, layout, kind) if dtype in arch.dtypes else ()
+        kernels = buildable(narrowed, arch, dtype, layout, kind, **own) if dtype in arch.dtypes else ()
         for kernel in sorted(kernels, key=cost):
             found.setdefault(kernel_class(kernel), []).append(kernel)
     return found
