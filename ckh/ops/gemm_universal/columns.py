@@ -13,13 +13,12 @@ import numpy as np
 
 from ckh.kernels.pipelines import ALWAYS_PADDED_PIPELINES
 from ckh.kernels.table import column_of
-from ckh.ops.gemm_universal.problem import GEMM_COLUMNS
+from ckh.ops.gemm_universal.problem import GemmProblem
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from ckh.ops.gemm_universal.kernel import GemmKernel
-    from ckh.ops.gemm_universal.problem import GemmProblem
 
 PROBLEM_COLUMNS: tuple[str, ...] = ("m", "n", "k", "split_k", "dtype", "layout")
 _SIZES: tuple[str, ...] = tuple(f"{what}_{axis}" for what in ("tile", "wave", "warp_tile") for axis in "mnk")
@@ -33,13 +32,12 @@ INPUT_COLUMNS: tuple[str, ...] = (*PROBLEM_COLUMNS, *KERNEL_COLUMNS)
 AMD_WAVES: dict[str, str] = {"warp_m": "wave_m", "warp_n": "wave_n", "warp_k": "wave_k"}
 
 
-def problem_columns(problems: Sequence[GemmProblem], columns: Mapping[str, str] = GEMM_COLUMNS) -> dict[str, Any]:
-    """One row per problem: sizes, dtype and layout. Kernels have no dtype and layout: the problem's apply."""
-    sizes_of = attrgetter(*columns.values())
+def problem_columns(problems: Sequence[GemmProblem], kind: type[GemmProblem] = GemmProblem) -> dict[str, Any]:
+    """One row per problem of a class: sizes and texts. Kernels have no dtype and layout: the problem's apply."""
+    sizes_of = attrgetter(*kind.size_columns.values())
     rows = np.array([sizes_of(problem) for problem in problems], np.float64)
-    sizes = dict(zip(columns, np.ascontiguousarray(rows.T), strict=True))
-    layouts = np.array([problem.layout for problem in problems])
-    return sizes | {"dtype": np.array([problem.dtype for problem in problems]), "layout": layouts}
+    sizes = dict(zip(kind.size_columns, np.ascontiguousarray(rows.T), strict=True))
+    return sizes | {name: np.array([getattr(problem, name) for problem in problems]) for name in kind.text_columns}
 
 
 def kernel_columns(kernels: Sequence[GemmKernel], *, mem_is_padded: bool = False) -> dict[str, Any]:

@@ -112,23 +112,18 @@ def _meaning(name: str) -> str:
 
 def problem_of_row(row: Mapping[str, Any], kind: type[P]) -> P:
     """Build a problem of a class from a dataset row."""
-    sizes = {name: int(row[column]) for column, name in kind.size_columns.items()}
-    return kind(**sizes, dtype=row["dtype"], layout=row["layout"])
+    fields: dict[str, Any] = {name: int(row[column]) for column, name in kind.size_columns.items()}
+    return kind(**fields | {name: str(row[name]) for name in kind.text_columns})
 
 
 def _problem_of_row(row: Mapping[str, Any]) -> GemmProblem:
     return problem_of_row(row, GemmProblem)
 
 
-def identity_columns(
-    problems: Sequence[GemmProblem], columns: Mapping[str, str] = GEMM_COLUMNS
-) -> dict[str, list[Any]]:
-    """Dataset columns of problems, given their sizes by column."""
-    return {
-        "dtype": [problem.dtype for problem in problems],
-        "layout": [problem.layout for problem in problems],
-        **{column: [getattr(problem, name) for problem in problems] for column, name in columns.items()},
-    }
+def identity_columns(problems: Sequence[GemmProblem], kind: type[GemmProblem] = GemmProblem) -> dict[str, list[Any]]:
+    """Dataset columns of problems of a class."""
+    columns = {name: name for name in kind.text_columns} | kind.size_columns
+    return {column: [getattr(problem, name) for problem in problems] for column, name in columns.items()}
 
 
 def _kernel_columns(kernels: Sequence[GemmKernel], encoding: Encoding) -> dict[str, list[Any]]:

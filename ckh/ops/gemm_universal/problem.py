@@ -24,7 +24,8 @@ GEMM_LAYOUTS: tuple[str, ...] = ("rcr", "rrr", "crr", "ccr")
 GEMM_COLUMNS: dict[str, str] = {"m": "m", "n": "n", "k": "k", "split_k": "split_k"}
 
 # Complete identity of a problem: groups, joins, oracles and splits use exactly these columns.
-GEMM_IDENTITY: tuple[str, ...] = ("dtype", "layout", *GEMM_COLUMNS)
+GEMM_TEXTS: tuple[str, ...] = ("dtype", "layout")
+GEMM_IDENTITY: tuple[str, ...] = (*GEMM_TEXTS, *GEMM_COLUMNS)
 
 # Element type of C where it differs from A and B. Source: the C types of AMD's GEMM kernels.
 _OUTPUT_DTYPE = {"fp8": "fp16", "bf8": "fp16", "int8": "int32"}
@@ -54,7 +55,9 @@ class GemmProblem(Record):
             more parts than it has elements.
     """
 
-    size_columns = GEMM_COLUMNS  # of the class; subclasses are problems of other operations
+    # Columns of the class; subclasses are problems of other operations.
+    size_columns = GEMM_COLUMNS
+    text_columns = GEMM_TEXTS
 
     m: int
     n: int

@@ -41,7 +41,6 @@ TEMPLATES = {
 #include <cstdint>
 namespace ckh {
 struct Problem { int64_t n; };
-struct Operands { const void* a; };
 template <class Kernel> using OwnKernel = Kernel;
 }
 namespace ck_tile {
@@ -65,11 +64,11 @@ const char* ckh_name(void) { return ckh::kernel::label + 11; }
 const char* ckh_error(void) { return "ckh-kernel: is not renamed"; }
 const char* ckh_unsupported(const ckh::Problem*) { return nullptr; }
 int64_t ckh_workspace_bytes(const ckh::Problem*) { return ckh::limit; }
-int32_t ckh_run(const ckh::Problem* p, const ckh::Operands*) {
+int32_t ckh_run(const ckh::Problem* p, void* const*) {
     return ck_tile::kentry<100, ckh::OwnKernel<ckh::Twice>>(int(p->n) * ckh::sum) + ckh::flushed;
 }
-int32_t ckh_time(const ckh::Problem*, const ckh::Operands*, int32_t, int32_t, double*) { return 0; }
-int32_t ckh_time_by(int32_t, const ckh::Problem*, const ckh::Operands* operands, int32_t count, int32_t first, int32_t,
+int32_t ckh_time(const ckh::Problem*, void* const*, int32_t, int32_t, double*) { return 0; }
+int32_t ckh_time_by(int32_t, const ckh::Problem*, void* const* operands, int32_t count, int32_t first, int32_t,
                     int32_t, double* ns) {
     *ns = double(ckh::sum * count + first);
     return operands == nullptr;

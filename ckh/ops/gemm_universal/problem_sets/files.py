@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 P = TypeVar("P", bound=GemmProblem)
 
 _REQUIRED = ("m", "n", "k")
-_TEXTS = ("dtype", "layout")
 # AMD's scripts have calls, and lists such as `ml_sizes = [(1, 4096, 4096), ...]` of M, N and K.
 _IN_PYTHON = WrittenForm(
     "GemmProblem(M=..., N=..., K=...), ProblemSize(...) or list of (M, N, K) called sizes, shapes or problems",
@@ -55,7 +54,7 @@ class ProblemForm(Generic[P]):
         given: dict[str, Any] = {
             name: _integer(name, stated[name]) for name in self.kind.size_columns if name in stated
         }
-        given |= {name: str(stated[name]) for name in _TEXTS if name in stated}
+        given |= {name: str(stated[name]) for name in self.kind.text_columns if name in stated}
         if missing := [name for name in _REQUIRED if name not in given]:
             raise UsageError(f"{missing[0]} is missing", code="missing-field")
         return self.kind(**{**given, "dtype": dtype_name(given.get("dtype", dtype))})
@@ -110,7 +109,7 @@ def _csv(path: Path, form: ProblemForm[P]) -> _Entries[P]:
     if missing := [name for name in _REQUIRED if name not in names]:
         raise DataError(
             f"{path}: missing column {missing[0]}",
-            "the columns are " + ", ".join((*form.kind.size_columns, *_TEXTS)),
+            "the columns are " + ", ".join((*form.kind.size_columns, *form.kind.text_columns)),
             code="missing-column",
         )
     for line, cells in rows:

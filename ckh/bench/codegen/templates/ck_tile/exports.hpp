@@ -152,6 +152,9 @@ inline void time_launches(const Launches& launches, int32_t loops, int32_t sampl
     }
 }
 
+// The sets of operands, which callers pass as pointers one after the other.
+inline const Operands* operands_of(void* const* pointers) { return reinterpret_cast<const Operands*>(pointers); }
+
 // One launch for each set of operands from `first` on, of as many as there are launches to be timed.
 inline Launches prepared(const Problem& p, const Operands* operands, int32_t count, int32_t first, int64_t timed) {
     Launches launches;
@@ -181,9 +184,9 @@ const char* ckh_unsupported(const ckh::Problem* problem) {
 
 int64_t ckh_workspace_bytes(const ckh::Problem* problem) { return ckh::workspace_bytes(*problem); }
 
-int32_t ckh_run(const ckh::Problem* problem, const ckh::Operands* operands) {
+int32_t ckh_run(const ckh::Problem* problem, void* const* operands) {
     return ckh::guarded([&] {
-        ckh::launch(*problem, *operands);
+        ckh::launch(*problem, *ckh::operands_of(operands));
         ckh::check(hipGetLastError(), "launch");
         ckh::check(hipDeviceSynchronize(), "hipDeviceSynchronize");
     });
@@ -192,21 +195,20 @@ int32_t ckh_run(const ckh::Problem* problem, const ckh::Operands* operands) {
 // Times the kernel alone: its arguments are made before, and what must be zero before a launch is not zeroed between
 // launches. What is added to what is there is then no result; a last launch, which is not timed, leaves one in the first
 // set of operands. Launches take turns with `count` sets, beginning with number `first`.
-int32_t ckh_time_by(int32_t how, const ckh::Problem* problem, const ckh::Operands* operands, int32_t count,
-                    int32_t first, int32_t loops, int32_t samples, double* ns) {
+int32_t ckh_time_by(int32_t how, const ckh::Problem* problem, void* const* operands, int32_t count, int32_t first,
+                    int32_t loops, int32_t samples, double* ns) {
     return ckh::guarded([&] {
         const int64_t timed = static_cast<int64_t>(loops) * samples;
         const bool is_empty = (how & ckh::of_nothing) != 0;
         const ckh::Launches launches = is_empty ? ckh::Launches{ckh::launch_of(ckh::empty_kernel, dim3(1), dim3(64), 0)}
-                                                : ckh::prepared(*problem, operands, count, first, timed);
+                                                : ckh::prepared(*problem, ckh::operands_of(operands), count, first, timed);
         const auto time = (how & ckh::by_graph) != 0 ? ckh::time_graph : ckh::time_launches;
         time(launches, loops, samples, ns);
-        if (!is_empty && ckh::adds_to_result(*problem)) ckh::launch(*problem, operands[0]);
+        if (!is_empty && ckh::adds_to_result(*problem)) ckh::launch(*problem, *ckh::operands_of(operands));
     });
 }
 
-int32_t ckh_time(const ckh::Problem* problem, const ckh::Operands* operands, int32_t loops, int32_t samples,
-                 double* ns) {
+int32_t ckh_time(const ckh::Problem* problem, void* const* operands, int32_t loops, int32_t samples, double* ns) {
     return ckh_time_by(0, problem, operands, 1, 0, loops, samples, ns);
 }
 

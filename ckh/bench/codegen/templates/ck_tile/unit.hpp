@@ -1,6 +1,5 @@
 // The functions that the library of several kernels exports: those of one of them, whose number stands behind a mark in
-// the file and is replaced there. To be included after a vocabulary, which says what a Problem is
-// and what Operands are.
+// the file and is replaced there. To be included after a vocabulary, which says what a Problem is.
 #pragma once
 
 #include <cstdint>
@@ -17,9 +16,9 @@ struct Entry {
     const char* (*error)(void);
     const char* (*unsupported)(const Problem*);
     int64_t (*workspace_bytes)(const Problem*);
-    int32_t (*run)(const Problem*, const Operands*);
-    int32_t (*time)(const Problem*, const Operands*, int32_t, int32_t, double*);
-    int32_t (*time_by)(int32_t, const Problem*, const Operands*, int32_t, int32_t, int32_t, int32_t, double*);
+    int32_t (*run)(const Problem*, void* const*);
+    int32_t (*time)(const Problem*, void* const*, int32_t, int32_t, double*);
+    int32_t (*time_by)(int32_t, const Problem*, void* const*, int32_t, int32_t, int32_t, int32_t, double*);
     void (*set_flush)(void*, int64_t);
 };
 
@@ -51,17 +50,16 @@ const char* ckh_unsupported(const ckh::Problem* problem) { return ckh::entry().u
 
 int64_t ckh_workspace_bytes(const ckh::Problem* problem) { return ckh::entry().workspace_bytes(problem); }
 
-int32_t ckh_run(const ckh::Problem* problem, const ckh::Operands* operands) {
+int32_t ckh_run(const ckh::Problem* problem, void* const* operands) {
     return ckh::entry().run(problem, operands);
 }
 
-int32_t ckh_time(const ckh::Problem* problem, const ckh::Operands* operands, int32_t loops, int32_t samples,
-                 double* ns) {
+int32_t ckh_time(const ckh::Problem* problem, void* const* operands, int32_t loops, int32_t samples, double* ns) {
     return ckh::entry().time(problem, operands, loops, samples, ns);
 }
 
-int32_t ckh_time_by(int32_t how, const ckh::Problem* problem, const ckh::Operands* operands, int32_t count,
-                    int32_t first, int32_t loops, int32_t samples, double* ns) {
+int32_t ckh_time_by(int32_t how, const ckh::Problem* problem, void* const* operands, int32_t count, int32_t first,
+                    int32_t loops, int32_t samples, double* ns) {
     return ckh::entry().time_by(how, problem, operands, count, first, loops, samples, ns);
 }
 
