@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from ckh.ops.base import AnyOperation, Part, Problem
 
 GROUPED_CONV, GEMM_UNIVERSAL, MIOPEN_CONV = "grouped_conv", "gemm_universal", "miopen_conv"
-AITER_GEMM, AITER_MOE = "aiter_gemm", "aiter_moe"
+AITER_GEMM, AITER_MOE, GEMM_BATCHED = "aiter_gemm", "aiter_moe", "gemm_batched"
 DEFAULT_OPERATION = GROUPED_CONV  # for commands without --op, and for journals written before the key `op` existed
 GROUP = "ckh.operations"  # of the entry points
 T = TypeVar("T")
@@ -47,6 +47,7 @@ _BUILT_IN = {
     GEMM_UNIVERSAL: _BuiltIn("gemm_", "GemmKernel", ("gemm", "matmul")),
     AITER_GEMM: _BuiltIn("aiter_gemm_", "AiterKernel", ("aiter",)),
     AITER_MOE: _BuiltIn("aiter_moe_", "MoeChoice", ("moe", "fused_moe")),
+    GEMM_BATCHED: _BuiltIn("gemm_batched_", "GemmBatchedKernel", ("batched_gemm", "bmm")),
 }
 _of_class: dict[type, AnyOperation] = {}  # types of problems and kernels looked up so far
 
@@ -148,7 +149,7 @@ def _loaded(entry: EntryPoint) -> AnyOperation:
     if unknown := found.unknown_columns():
         raise _broken(entry.name, "it has no columns " + ", ".join(unknown))
     for name, own in _BUILT_IN.items():
-        if name != entry.name and (found.prefix.startswith(own.prefix) or own.prefix.startswith(found.prefix)):
+        if entry.name not in _BUILT_IN and (found.prefix.startswith(own.prefix) or own.prefix.startswith(found.prefix)):
             raise _broken(entry.name, f"its problem prefix {found.prefix!r} conflicts with that of {name}")
     return found
 
@@ -189,9 +190,8 @@ def operation_of(problem: str) -> AnyOperation:
 
 
 def _name_of(problem: str) -> str:
-    for name, own in _BUILT_IN.items():
-        if problem.startswith(own.prefix):
-            return name
+    if own := [name for name, one in _BUILT_IN.items() if problem.startswith(one.prefix)]:
+        return max(own, key=lambda name: len(_BUILT_IN[name].prefix))
     for name in _plug_ins():
         if problem.startswith(operation(name).prefix):
             return name

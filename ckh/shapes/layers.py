@@ -55,6 +55,33 @@ class Matmul:
 
 
 @dataclass(frozen=True, slots=True)
+class BatchedMatmul:
+    """C_i (m x n) = A_i (m x k) x B_i (k x n) for i < batch; all matrices are dense.
+
+    Attributes:
+        batch: number of products.
+        m: rows of A_i.
+        n: columns of B_i.
+        k: reduction dimension.
+        dtype: element type of A and B; empty: unspecified.
+        layout: of A, B and C, r (row-major) or c.
+
+    Raises:
+        UsageError: a size is not from 1 to `MAX_SIZE`.
+    """
+
+    batch: int
+    m: int
+    n: int
+    k: int
+    dtype: str = ""
+    layout: str = "rcr"
+
+    def __post_init__(self) -> None:
+        require_sizes((one.name, getattr(self, one.name)) for one in fields(self)[:4])
+
+
+@dataclass(frozen=True, slots=True)
 class Convolution:
     """A convolution of an input n x c x spatial with a filter k x c/g x taps; two or three spatial dimensions.
 
@@ -132,7 +159,7 @@ class ExpertProducts:
 
 
 Stated: TypeAlias = tuple[tuple[str, str], ...]
-Shape: TypeAlias = Matmul | Convolution | ExpertProducts
+Shape: TypeAlias = Matmul | BatchedMatmul | Convolution | ExpertProducts
 
 
 @dataclass(frozen=True, slots=True)

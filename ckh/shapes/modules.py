@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from ckh.errors import CkhError, UsageError
 from ckh.problems import DTYPE_BYTES, dtype_name
-from ckh.shapes.layers import Convolution, Layer, Matmul, Scaling
+from ckh.shapes.layers import BatchedMatmul, Convolution, Layer, Matmul, Scaling
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -190,8 +190,11 @@ def _recorder(torch: Any) -> Any:
         def _product(self, a: Any, b: Any, *, is_scaled: bool) -> None:
             scaling = Scaling.ROW if is_scaled else Scaling.NONE
             layout = f"{_order(a)}{_order(b)}r"
-            shape = Matmul(a.shape[-2], b.shape[-1], a.shape[-1], dtype_name(str(a.dtype)), layout, scaling)
-            self._add(shape, a.shape[0] if a.dim() > _INNER else 1)
+            sizes, dtype = (a.shape[-2], b.shape[-1], a.shape[-1]), dtype_name(str(a.dtype))
+            if a.dim() > _INNER and a.shape[0] > 1:
+                self._add(BatchedMatmul(a.shape[0], *sizes, dtype, layout), 1)
+            else:
+                self._add(Matmul(*sizes, dtype, layout, scaling), 1)
 
         def _add(self, shape: Any, count: int) -> None:
             name = self.path[-1] if self.path else ""

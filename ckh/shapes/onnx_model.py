@@ -9,7 +9,7 @@ from math import prod
 from typing import TYPE_CHECKING, Any
 
 from ckh.errors import DataError, UsageError
-from ckh.shapes.layers import MAX_SIZE, Convolution, Layer, Matmul
+from ckh.shapes.layers import MAX_SIZE, BatchedMatmul, Convolution, Layer, Matmul
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -156,8 +156,7 @@ def _layers(node: Any, tensors: Mapping[str, _Tensor], where: str) -> Iterator[L
     elif node.op_type == "Gemm":
         yield Layer(name, _gemm(node, a, b), 1, where)
     else:
-        shape, count = _matmul(a, b)
-        yield Layer(name, shape, count, where)
+        yield Layer(name, _matmul(a, b), 1, where)
 
 
 def _known(tensors: Mapping[str, _Tensor], name: str) -> _Tensor:
@@ -233,8 +232,8 @@ def _gemm(node: Any, a: _Tensor, b: _Tensor) -> Matmul:
     return Matmul(rows or 0, columns or 0, inner or 0, a.dtype, layout)
 
 
-def _matmul(a: _Tensor, b: _Tensor) -> tuple[Matmul, int]:
-    """The product and its count; a batch with a shared weight is one product with all rows."""
+def _matmul(a: _Tensor, b: _Tensor) -> Matmul | BatchedMatmul:
+    """The product or products; a batch with a shared weight is one product with all rows."""
     sizes_a = [size or 0 for size in a.shape]
     sizes_b = [size or 0 for size in b.shape]
     if len(sizes_a) == 1:
@@ -244,5 +243,5 @@ def _matmul(a: _Tensor, b: _Tensor) -> tuple[Matmul, int]:
     batch = prod(sizes_b[:-2])
     inner, columns = sizes_b[-2:]
     if batch == 1:
-        return Matmul(prod(sizes_a[:-1]), columns, inner, a.dtype, "rrr"), 1
-    return Matmul(sizes_a[-2], columns, inner, a.dtype, "rrr"), max(batch, prod(sizes_a[:-2]))
+        return Matmul(prod(sizes_a[:-1]), columns, inner, a.dtype, "rrr")
+    return BatchedMatmul(max(batch, prod(sizes_a[:-2])), sizes_a[-2], columns, inner, a.dtype, "rrr")

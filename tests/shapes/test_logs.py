@@ -55,7 +55,7 @@ def test_blas_benches() -> None:
         "gemm_bf16_rcr_m1_n10240_k8192_splitk1": 2,
         "gemm_bf16_crr_m176_n48_k1024_splitk1": 1,
         "gemm_bf16_rcr_m512_n2048_k67_splitk1": 1,
-        "gemm_fp16_rrr_m3_n64_k3_splitk1": 512,
+        "gemm_batched_fp16_rrr_b512_m3_n64_k3_splitk1": 1,
     }
 
 
@@ -65,7 +65,7 @@ def test_tunable_op() -> None:
         "gemm_bf16_rcr_m16_n1536_k7168_splitk1": 1,
         "gemm_bf16_crr_m4149_n5120_k17408_splitk1": 1,
         "aiter_gemm_a8w8_ck_fp8_cu0_m12288_n64_k2048": 1,
-        "gemm_fp16_rrr_m128_n64_k256_splitk1": 12,
+        "gemm_batched_fp16_rrr_b12_m128_n64_k256_splitk1": 1,
     }
 
 
@@ -79,9 +79,9 @@ def test_server_log() -> None:
         "aiter_moe_both_fp8_per_1x128_silu_cu80_t4096_d4096_i384_e289_k9",
         "aiter_gemm_a8w8_blockscale_ck_fp8_cu0_m1_n6144_k2048",
         "aiter_gemm_a8w8_blockscale_ck_fp8_cu0_m64_n6144_k2048",
-        "gemm_bf16_rcr_m1_n1280_k8192_splitk1",
+        "gemm_batched_bf16_rcr_b16_m1_n1280_k8192_splitk1",
     ]
-    assert found.problems[-1].count == 16
+    assert found.problems[-1].count == 1
     assert found.left_out == {"swiglustep": 1}
 
 

@@ -90,7 +90,7 @@ def test_a_real_module(torch: Any) -> None:
 
 
 def test_batched_and_scaled_products(torch: Any) -> None:
-    """Each product of a batch counts; a scaled product is AITER's."""
+    """A batch of products is one problem, which is none of other operations; a scaled product is AITER's."""
 
     class Products(torch.nn.Module):  # type: ignore[misc]
         def forward(self, a: Any, b: Any, c: Any) -> Any:
@@ -102,8 +102,10 @@ def test_batched_and_scaled_products(torch: Any) -> None:
     found = {one.problem.canonical(): one.count for one in ckh.shapes.of(Products(), *inputs)}
     assert found == {
         "aiter_gemm_a8w8_ck_fp8_cu0_m16_n16_k64": 1,
-        "gemm_fp32_rcr_m8_n32_k16_splitk1": 3,
+        "gemm_batched_fp32_rcr_b3_m8_n32_k16_splitk1": 1,
     }
+    (only,) = ckh.shapes.of(Products(), *inputs, op="gemm_universal")
+    assert (only.problem.m, only.count) == (16, 1)
 
 
 def test_the_same_network_by_its_table(torch: Any) -> None:

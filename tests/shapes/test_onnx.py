@@ -63,9 +63,9 @@ def test_open_sizes(tmp_path: Path) -> None:
     found = ckh.shapes.read(path, batch=(2,), tokens=(16, 32))
     assert [(one.problem.canonical(), one.count) for one in found] == [
         ("gemm_fp32_rrr_m32_n128_k64_splitk1", 1),
-        ("gemm_fp32_rrr_m16_n16_k128_splitk1", 2),
+        ("gemm_batched_fp32_rrr_b2_m16_n16_k128_splitk1", 1),
         ("gemm_fp32_rrr_m64_n128_k64_splitk1", 1),
-        ("gemm_fp32_rrr_m32_n32_k128_splitk1", 2),
+        ("gemm_batched_fp32_rrr_b2_m32_n32_k128_splitk1", 1),
     ]
 
 

@@ -68,7 +68,7 @@ class GemmProblem(Record):
 
     def __post_init__(self) -> None:
         for column, name in GEMM_COLUMNS.items():
-            _check_size(column, getattr(self, name))
+            check_size(column, getattr(self, name))
         if self.dtype not in DTYPE_BYTES:
             raise unknown_dtype(self.dtype)
         if self.layout not in GEMM_LAYOUTS:
@@ -144,8 +144,13 @@ def parse_gemm_problem(text: str) -> GemmProblem:
     return GemmProblem(**sizes, dtype=match["dtype"], layout=match["layout"])
 
 
-def _check_size(column: str, value: object) -> None:
+def check_size(column: str, value: object, least: int = 1) -> None:
+    """Refuse a size that is not an integer from `least` to 2^31 - 1.
+
+    Raises:
+        UsageError: it is not.
+    """
     if isinstance(value, bool) or not isinstance(value, int):
         raise UsageError(f"{column} must be an integer, not {value!r}", code="bad-number")
-    if not 1 <= value <= _LIMIT:
-        raise UsageError(f"{column} must be 1 or more (and below 2^31), not {value}", code="out-of-range")
+    if not least <= value <= _LIMIT:
+        raise UsageError(f"{column} must be {least} or more (and below 2^31), not {value}", code="out-of-range")

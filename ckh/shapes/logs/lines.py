@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from ckh.errors import UsageError
 from ckh.problems import DTYPE_BYTES, dtype_name
-from ckh.shapes.layers import Convolution, Matmul, Scaling, Shape
+from ckh.shapes.layers import BatchedMatmul, Convolution, Matmul, Scaling, Shape
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -143,7 +143,7 @@ def _driver_dtype(op: str) -> str:
 
 
 def blas_line(line: str) -> Iterator[StatedShape]:
-    """The product of a hipblaslt-bench or rocblas-bench command; a batch counts once per product."""
+    """The product, or batch of products, of a hipblaslt-bench or rocblas-bench command."""
     if (match := _BLAS.search(line)) is None:
         return
     values = _options(match["rest"])
@@ -162,13 +162,12 @@ def blas_line(line: str) -> Iterator[StatedShape]:
     scaling = (
         Scaling.ROW if values.get("scaleA", "0") not in ("0", "") and a in ("fp8", "bf8", "int8") else Scaling.NONE
     )
-    yield StatedShape(
-        _blas_product(m, n, k, blas, a, scaling), count=_integer("batch_count", values.get("batch_count", "1"))
-    )
+    batch = _integer("batch_count", values.get("batch_count", "1"))
+    yield _batch_of(_blas_product(m, n, k, blas, a, scaling), batch)
 
 
 def tunable_line(line: str) -> Iterator[StatedShape]:
-    """The product of a row of PyTorch's TunableOp, untuned or tuned; a batch counts once per product."""
+    """The product, or batch of products, of a row of PyTorch's TunableOp, untuned or tuned."""
     if (match := _TUNABLE.search(line)) is None:
         return
     types = match["types"]
@@ -178,7 +177,7 @@ def tunable_line(line: str) -> Iterator[StatedShape]:
         raise UsageError(f"unknown element type {types!r:.60}", code="unknown-dtype")
     scaling = Scaling.ROW if match["scaled"] else Scaling.NONE
     shape = _blas_product(int(match["m"]), int(match["n"]), int(match["k"]), match["blas"], dtype, scaling)
-    yield StatedShape(shape, count=int(match["batch"] or 1))
+    yield _batch_of(shape, int(match["batch"] or 1))
 
 
 def missed_line(line: str) -> Iterator[StatedShape]:
@@ -190,7 +189,7 @@ def missed_line(line: str) -> Iterator[StatedShape]:
     dtype = dtype_name(stated["dtype"]) if stated else next((one for one in ("bf16", "fp16") if one in text), "")
     if dtype in DTYPE_BYTES:
         shape = Matmul(int(match["m"]), int(match["n"]), int(match["k"]), dtype)
-        yield StatedShape(shape, count=int(match["b"] or 1))
+        yield _batch_of(shape, int(match["b"] or 1))
 
 
 def vllm_line(line: str, tokens: Sequence[int]) -> Iterator[StatedShape]:
@@ -232,6 +231,13 @@ VLLM_MARK = "Config file not found at"
 # Where a statement begins in a line, after timestamps and process names.
 STATEMENT = re.compile(rf"MIOpenDriver|\w+-bench\b|\w*TunableOp_|shape is (?:B:\d+, )?M:|{VLLM_MARK}")
 IGNORED = "[LogCmdFind"  # MIOpen's solver search; the convolution itself is logged separately
+
+
+def _batch_of(one: Matmul, batch: int) -> StatedShape:
+    """A batch of equal products; scaled ones, which no kernel batches here, count once each."""
+    if batch == 1 or one.scaling:
+        return StatedShape(one, count=batch)
+    return StatedShape(BatchedMatmul(batch, one.m, one.n, one.k, one.dtype, one.layout))
 
 
 def _blas_product(m: int, n: int, k: int, blas: str, dtype: str, scaling: Scaling) -> Matmul:

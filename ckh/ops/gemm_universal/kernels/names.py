@@ -101,7 +101,7 @@ def parser_of(
 
     Args:
         kind: the class of the kernels.
-        operation: pattern of the first part of names.
+        operation: pattern of the first part of names, one group if it has alternatives.
         own: fields of the class that a match of this pattern states.
     """
     # A short name has its tile where a full name has its pipeline.

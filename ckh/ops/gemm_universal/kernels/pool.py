@@ -70,9 +70,10 @@ def pools_of(
     return Pools(kind, rules, table, attrgetter(*kind.group_fields), parse, kernel_name)
 
 
-def _bench_space(arch: ArchSpec) -> GemmSpace:
+def bench_space(arch: ArchSpec) -> GemmSpace:
+    """Return the space of a bench run without a filter."""
     return GPU_BENCH if arch.is_gpu else space_of(arch)
 
 
 POOLS = pools_of(GemmKernel, GEMM_RULES, parse_kernel_name, space_of)
-BENCH_POOLS = pools_of(GemmKernel, GEMM_RULES, parse_kernel_name, _bench_space)
+BENCH_POOLS = pools_of(GemmKernel, GEMM_RULES, parse_kernel_name, bench_space)

@@ -27,7 +27,7 @@ BOOK = RuleBook()
 rule = BOOK.rule
 
 _HALF = frozenset({"fp16", "bf16"})
-_MAX_OFFSET = 2**31 - 1
+MAX_OFFSET = 2**31 - 1
 
 
 @rule
@@ -117,8 +117,8 @@ def _addressable(arch: ArchSpec, problem: GemmProblem) -> Iterator[str]:
 
 def _extents(problem: GemmProblem) -> Iterator[tuple[str, int, int]]:
     """Yield each matrix, its elements and the limit of CK Tile's offsets: elements of loads, bytes of stores."""
-    stored = _MAX_OFFSET // int(DTYPE_BYTES[output_dtype(problem.dtype)])
-    yield from zip("ABC", problem.spans, (_MAX_OFFSET, _MAX_OFFSET, stored), strict=True)
+    stored = MAX_OFFSET // int(DTYPE_BYTES[output_dtype(problem.dtype)])
+    yield from zip("ABC", problem.spans, (MAX_OFFSET, MAX_OFFSET, stored), strict=True)
 
 
 PROBLEM_RULES: tuple[Rule, ...] = (_same_kind, _padding, _whole_vectors, _split_k, _addressable)

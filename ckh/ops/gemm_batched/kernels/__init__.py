@@ -1,0 +1,1 @@
+"""Kernels of batched matrix products: rules and pools."""

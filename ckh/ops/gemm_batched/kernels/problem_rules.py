@@ -1,0 +1,74 @@
+"""Rules for a batched kernel to support a problem: `gemm_universal`'s, and those of batch and strides.
+
+Source: CK Tile's `BatchedGemmKernel`: its grid has a row of blocks per product, offsets of matrices are 32 bits, and
+lines are loaded and stored in vectors from their first element on.
+"""
+
+from __future__ import annotations
+
+from operator import attrgetter
+from typing import TYPE_CHECKING
+
+from ckh.kernels.judging import Rules
+from ckh.ops.gemm_batched.problem import BATCH_STRIDES, LEADING
+from ckh.ops.gemm_universal.kernels.arch_rules import COMPLETE_RULES, NAME_RULES
+from ckh.ops.gemm_universal.kernels.problem_rules import BOOK, MAX_OFFSET, PROBLEM_RULES, rule_key
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable, Iterator
+
+    from ckh.archs import ArchSpec, Triple
+    from ckh.ops.gemm_batched.kernel import GemmBatchedKernel
+    from ckh.ops.gemm_batched.problem import GemmBatchedProblem
+
+MAX_BATCH = 2**16 - 1  # blocks of a grid along its second axis
+_MOST_WIDTH = 16  # elements
+
+rule = BOOK.rule
+
+
+@rule
+def _one_block_per_tile(persistent: bool | None) -> Iterator[str]:
+    if persistent:
+        yield "batched kernels are not persistent"
+
+
+@rule
+def _aligned(arch: ArchSpec, problem: GemmBatchedProblem, widths: Triple | None) -> Iterator[str]:
+    if widths is None or not arch.vector_divisibility:
+        return
+    for names in (LEADING, BATCH_STRIDES):
+        for operand, name, width in zip("abc", names, widths, strict=True):
+            if getattr(problem, name) % width:
+                yield f"{name} = {getattr(problem, name)} is not a multiple of vector_{operand} = {width}"
+
+
+@rule
+def _reaches_all(arch: ArchSpec, problem: GemmBatchedProblem) -> Iterator[str]:
+    if not arch.is_gpu:
+        return
+    if problem.batch > MAX_BATCH:
+        yield f"batch {problem.batch} exceeds the {MAX_BATCH} block rows of a grid"
+    for operand, offset in zip("ABC", _offsets(problem), strict=True):
+        if offset > MAX_OFFSET:
+            yield f"the last {operand} begins at element {offset}; CK Tile's offsets reach {MAX_OFFSET}"
+
+
+def _offsets(problem: GemmBatchedProblem) -> tuple[int, ...]:
+    """First elements of the last A, B and C."""
+    return tuple((problem.batch - 1) * stride for stride in problem.batch_strides)
+
+
+BATCHED_RULES: Rules[GemmBatchedKernel] = Rules(
+    NAME_RULES,
+    (*COMPLETE_RULES, _one_block_per_tile),
+    (*PROBLEM_RULES, _aligned, _reaches_all),
+    attrgetter("missing"),
+)
+
+
+def batched_rule_key(problem: GemmBatchedProblem) -> Hashable:
+    """Return the part of a problem that the rules read: problems of one key have the same applicable kernels."""
+    distances = (getattr(problem, name) % _MOST_WIDTH for name in (*LEADING, *BATCH_STRIDES))
+    reached = (offset <= MAX_OFFSET for offset in _offsets(problem))
+    return rule_key(problem), problem.batch <= MAX_BATCH, *distances, *reached

@@ -1,0 +1,1 @@
+"""Measuring batched matrix products: computation, emission, trials."""

@@ -1,0 +1,141 @@
+"""`GemmBatchedProblem`: a batch of equal matrix products, with complete identity.
+
+A leading dimension is the distance of the rows of a row-major matrix, or of the columns of a column-major one. A batch
+stride is the distance of the matrices of consecutive products. Both are in elements; 0 is dense, and distances that are
+dense or without effect are stored as 0, so that equal memory layouts are equal problems.
+"""
+
+from __future__ import annotations
+
+import re
+
+from ckh.errors import UsageError
+from ckh.ops.gemm_universal.problem import GEMM_COLUMNS, GEMM_IDENTITY, GemmProblem, check_size
+
+OP_TYPE = "gemm_batched"
+PREFIX = "gemm_batched_"
+
+LEADING = ("lda", "ldb", "ldc")
+BATCH_STRIDES = ("batch_stride_a", "batch_stride_b", "batch_stride_c")
+# Dataset column -> GemmBatchedProblem field.
+BATCHED_COLUMNS: dict[str, str] = {
+    "batch": "batch",
+    **GEMM_COLUMNS,
+    **{name: name for name in (*LEADING, *BATCH_STRIDES)},
+}
+# Complete identity of a problem.
+BATCHED_IDENTITY: tuple[str, ...] = (*GEMM_IDENTITY, *(name for name in BATCHED_COLUMNS if name not in GEMM_COLUMNS))
+
+# Distances in canonical texts, which state those that are not dense.
+_SHORT = {**{name: name for name in LEADING}, **{name: f"s{name[-1]}" for name in BATCH_STRIDES}}
+_NUMBER = "[0-9]{1,10}"
+_CANONICAL = (
+    rf"{PREFIX}(?P<dtype>[a-z0-9_]+?)_(?P<layout>[rc]{{3}})_b(?P<batch>{_NUMBER})_m(?P<m>{_NUMBER})_n(?P<n>{_NUMBER})"
+    rf"_k(?P<k>{_NUMBER})_splitk(?P<split_k>{_NUMBER})"
+    + "".join(rf"(?:_{short}(?P<{name}>{_NUMBER}))?" for name, short in _SHORT.items())
+)
+
+
+class GemmBatchedProblem(GemmProblem):
+    """C_i (M x N) = A_i (M x K) x B_i (K x N) for i < batch.
+
+    Raises:
+        UsageError: as `GemmProblem`, or matrices or their rows overlap, which CK Tile's batched kernels refuse.
+    """
+
+    size_columns = BATCHED_COLUMNS
+
+    batch: int = 1
+    lda: int = 0
+    ldb: int = 0
+    ldc: int = 0
+    batch_stride_a: int = 0
+    batch_stride_b: int = 0
+    batch_stride_c: int = 0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_size("batch", self.batch)
+        for name in (*LEADING, *BATCH_STRIDES):
+            check_size(name, getattr(self, name), least=0)
+        for operand, (name, (lines, length)) in zip("ABC", zip(LEADING, self.lines, strict=True), strict=True):
+            self._settle(name, length, length, f"elements of a {self._line(operand)} of {operand}", lines)
+        for operand, name, span, dense in zip("ABC", BATCH_STRIDES, self.spans, self._dense_strides, strict=True):
+            self._settle(name, span, dense, f"elements that a matrix {operand} extends over", self.batch)
+
+    def _settle(self, name: str, least: int, dense: int, what: str, count: int) -> None:
+        """Store a distance that is dense, or that nothing is at, as 0, and refuse one that is too short."""
+        given = getattr(self, name)
+        if count == 1 or given == dense:
+            object.__setattr__(self, name, 0)
+        elif 0 < given < least:
+            raise UsageError(
+                f"{name}={given} is less than the {least} {what}: they would overlap",
+                "0 is dense",
+                code="impossible-problem",
+            )
+
+    def _line(self, operand: str) -> str:
+        return "row" if self.layout["ABC".index(operand)] == "r" else "column"
+
+    @property
+    def lines(self) -> tuple[tuple[int, int], ...]:
+        """Number and length of the contiguous lines of A, B and C."""
+        shapes = (self.a_shape, self.b_shape, self.c_shape)
+        return tuple(shape if letter == "r" else shape[::-1] for shape, letter in zip(shapes, self.layout, strict=True))
+
+    @property
+    def leading(self) -> tuple[int, ...]:
+        """Distances of the lines of A, B and C in elements."""
+        return tuple(getattr(self, name) or length for name, (_, length) in zip(LEADING, self.lines, strict=True))
+
+    @property
+    def spans(self) -> tuple[int, int, int]:
+        """Elements of A, B and C from the first to the last, of one matrix each."""
+        a, b, c = (
+            (lines - 1) * distance + length for (lines, length), distance in zip(self.lines, self.leading, strict=True)
+        )
+        return a, b, c
+
+    @property
+    def _dense_strides(self) -> tuple[int, ...]:
+        return tuple(lines * distance for (lines, _), distance in zip(self.lines, self.leading, strict=True))
+
+    @property
+    def batch_strides(self) -> tuple[int, ...]:
+        """Distances of the matrices A, B and C of consecutive products in elements."""
+        dense = self._dense_strides
+        return tuple(getattr(self, name) or stride for name, stride in zip(BATCH_STRIDES, dense, strict=True))
+
+    @property
+    def flops(self) -> int:
+        """Number of floating-point operations of all products."""
+        return self.batch * super().flops
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of all matrices together, without gaps."""
+        return self.batch * super().bytes
+
+    def canonical(self) -> str:
+        """Text that holds the complete identity; `parse_batched_problem` parses it."""
+        sizes = f"b{self.batch}_m{self.m}_n{self.n}_k{self.k}_splitk{self.split_k}"
+        stated = "".join(f"_{short}{value}" for name, short in _SHORT.items() if (value := getattr(self, name)))
+        return f"{PREFIX}{self.dtype}_{self.layout}_{sizes}{stated}"
+
+
+def parse_batched_problem(text: str) -> GemmBatchedProblem:
+    """Parse the text that `GemmBatchedProblem.canonical` returns.
+
+    Raises:
+        UsageError: the text is malformed, or its sizes are invalid.
+    """
+    match = re.fullmatch(_CANONICAL, text.strip())
+    if match is None:
+        raise UsageError(
+            f"not a batched GEMM problem: {text!r}",
+            f"e.g. {PREFIX}fp16_rcr_b64_m1024_n1024_k128_splitk1",
+            code="bad-problem",
+        )
+    sizes = {name: int(match[name] or 0) for name in BATCHED_COLUMNS.values()}
+    return GemmBatchedProblem(**sizes, dtype=match["dtype"], layout=match["layout"])

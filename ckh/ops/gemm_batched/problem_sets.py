@@ -1,0 +1,122 @@
+"""Named sets of batched GEMMs: the products of attention in known models, and drawn ones.
+
+Attention computes, for every head of every request, the scores S = Q K^T (layout rcr: a key is a row of K) and the
+values P V (rrr). In a decode step the heads that share keys and values are the rows of one product. Latent attention
+multiplies each head's queries and results with its own part of a weight. Training sets contain no product of these.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cache
+from itertools import product
+from typing import TYPE_CHECKING
+
+from ckh.errors import UsageError
+from ckh.ops.gemm_batched.problem import OP_TYPE, GemmBatchedProblem, parse_batched_problem
+from ckh.ops.gemm_universal.problem import GEMM_LAYOUTS
+from ckh.ops.gemm_universal.problem_sets.drawn import FAMILIES, SizeLimits, draw_problems
+from ckh.ops.gemm_universal.problem_sets.files import ProblemForm, is_problem_file, read_problems
+from ckh.problems import unknown_set
+from ckh.shapes.models.configs import config_of, decoder_of
+from ckh.shapes.models.ready import MODELS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from ckh.shapes.models.decoders import Decoder
+
+_DECODERS = ("llama3-8b", "llama3-70b", "qwen3-8b", "qwen3-32b", "qwen3-next-80b-a3b", "gemma3-27b", "deepseek-v3")
+# Heads, rows and size of a head of the transformers that process whole images, texts and clips.
+_ENCODERS = {"vit-b16": (12, 197, 64), "clip-vit-l14": (16, 257, 64), "whisper-large-v3": (20, 1500, 64)}
+_PREFILL = tuple(product((1, 4), (512, 2048, 8192)))  # requests, tokens of each
+_DECODE = tuple(product((1, 16, 64), (1024, 8192)))  # requests, tokens before
+_TOKENS = (1, 16, 128, 2048)  # rows of a head's own weight
+_IMAGES = (1, 8, 64)
+
+_BATCHES = (2, 3, 4, 8, 12, 16, 32, 48, 64, 128, 256)
+_GPU = SizeLimits(flops=(1e6, 4e11), size=8192, bytes=1_000_000_000)
+_HOST = SizeLimits(flops=(1e6, 2e8), size=1024, bytes=64_000_000)
+_GPU_COUNT, _HOST_COUNT = 600, 200
+_HOST_LAYOUTS = ("rcr", "rrr")
+_FORM = ProblemForm(GemmBatchedProblem, parse_batched_problem)
+
+
+def _products(batch: int, rows: int, tokens: int, key: int, value: int) -> Iterator[GemmBatchedProblem]:
+    """Yield the products of attention of `rows` queries to `tokens` keys and values."""
+    yield GemmBatchedProblem(rows, tokens, key, layout="rcr", batch=batch)
+    yield GemmBatchedProblem(rows, value, tokens, layout="rrr", batch=batch)
+
+
+def _decoder(model: Decoder) -> Iterator[GemmBatchedProblem]:
+    key = value = model.head_dim
+    if latent := model.latent:
+        key, value = latent.nope_dim + latent.rope_dim, latent.value_dim
+        for tokens in _TOKENS:
+            yield GemmBatchedProblem(tokens, latent.kv_rank, latent.nope_dim, layout="rrr", batch=model.heads)
+            yield GemmBatchedProblem(tokens, latent.value_dim, latent.kv_rank, layout="rrr", batch=model.heads)
+    for requests, tokens in _PREFILL:
+        yield from _products(requests * model.heads, tokens, tokens, key, value)
+    for requests, tokens in _DECODE if model.latent is None else ():
+        yield from _products(requests * model.kv_heads, model.heads // model.kv_heads, tokens, key, value)
+
+
+def _of_model(name: str) -> Iterator[GemmBatchedProblem]:
+    if name in _ENCODERS:
+        heads, rows, size = _ENCODERS[name]
+        for images in _IMAGES:
+            yield from _products(images * heads, rows, rows, size, size)
+    else:
+        yield from _decoder(decoder_of(config_of(MODELS[name][1], name)))
+
+
+def _attention() -> Iterator[GemmBatchedProblem]:
+    for name in (*_DECODERS, *_ENCODERS):
+        yield from _of_model(name)
+
+
+def _drawn(limits: SizeLimits, count: int, layouts: tuple[str, ...]) -> Iterator[GemmBatchedProblem]:
+    """Yield `gemm_universal`'s training products in batches that stay within the limits."""
+    known = {(one.m, one.n, one.k) for one in _attention()}
+    for index, one in enumerate(draw_problems(FAMILIES, count, limits, frozenset())):
+        most = min(limits.bytes // one.bytes, limits.flops[1] // one.flops)
+        fitting = [batch for batch in _BATCHES if batch <= most]
+        if fitting and (one.m, one.n, one.k) not in known:
+            batch, layout = fitting[index % len(fitting)], layouts[index % len(layouts)]
+            yield GemmBatchedProblem(one.m, one.n, one.k, layout=layout, batch=batch)
+
+
+_SETS: dict[str, Callable[[], Iterable[GemmBatchedProblem]]] = {
+    "batched-train": lambda: _drawn(_GPU, _GPU_COUNT, GEMM_LAYOUTS),
+    "host-batched-train": lambda: _drawn(_HOST, _HOST_COUNT, _HOST_LAYOUTS),
+    **{f"attention-{name}": lambda name=name: _of_model(name) for name in (*_DECODERS, *_ENCODERS)},  # type: ignore[misc]
+    "attention": _attention,
+}
+
+
+def set_names() -> tuple[str, ...]:
+    """The names of all sets."""
+    return tuple(_SETS)
+
+
+@cache
+def _problem_set(name: str, dtype: str) -> tuple[GemmBatchedProblem, ...]:
+    return tuple(dict.fromkeys(replace(problem, dtype=dtype) for problem in _SETS[name]()))
+
+
+def load_problems(
+    source: str, variant: str | None, dtype: str | None, default_dtype: str = "fp16"
+) -> tuple[GemmBatchedProblem, ...]:
+    """Return the problems of a set or a file, in dtype `dtype`, or in `default_dtype` if neither states a dtype.
+
+    Raises:
+        UsageError: it is neither a set nor a file, or a direction is given.
+        DataError: the file has a line that is not a problem.
+    """
+    if variant is not None:
+        raise UsageError(f"{OP_TYPE} has no directions", "leave out --variant", code="inapplicable-option")
+    if source in _SETS:
+        return _problem_set(source, dtype or default_dtype)
+    if is_problem_file(source):
+        return read_problems(source, dtype, default_dtype, _FORM)
+    raise unknown_set(f"{source!r} is neither a problem set nor a .txt, .csv, .json or .py file", source, _SETS)

@@ -1,0 +1,170 @@
+"""Identity, strides and sizes of batched matrix products."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import product
+from typing import Any
+
+import numpy as np
+import pytest
+
+from ckh.errors import UsageError
+from ckh.ops import operation, operation_of
+from ckh.ops.gemm_batched.problem import BATCH_STRIDES, LEADING, GemmBatchedProblem, parse_batched_problem
+from ckh.ops.gemm_batched.problem_sets import load_problems, set_names
+from ckh.ops.gemm_universal.problem import GEMM_LAYOUTS, GemmProblem
+from tests.refusals import expect_refusal
+
+OP = operation("gemm_batched")
+PLAIN = GemmBatchedProblem(24, 32, 16, "fp16", "rcr", batch=3)
+
+
+def strided(layout: str = "rcr", **strides: int) -> GemmBatchedProblem:
+    """A problem of three products with these distances."""
+    return GemmBatchedProblem(24, 32, 16, "fp16", layout, batch=3, **strides)
+
+
+def offsets(shape: tuple[int, int], letter: str, leading: int, stride: int) -> np.ndarray[Any, Any]:
+    """Offset of every element of three matrices, by index."""
+    batch, row, column = np.indices((3, *shape))
+    return np.asarray(batch * stride + (row * leading + column if letter == "r" else column * leading + row))
+
+
+@pytest.mark.parametrize("layout", GEMM_LAYOUTS)
+def test_distances_are_those_of_memory(layout: str) -> None:
+    """Spans and batch strides equal those of the elements' offsets; dense matrices have none in between."""
+    given = {"lda": 40, "ldb": 48, "ldc": 36, "batch_stride_a": 2000, "batch_stride_b": 1900, "batch_stride_c": 1800}
+    for problem in (PLAIN, strided(layout, **given), strided(layout, ldb=33, batch_stride_c=999)):
+        shapes = (problem.a_shape, problem.b_shape, problem.c_shape)
+        parts = zip(shapes, problem.layout, problem.leading, problem.batch_strides, problem.spans, strict=True)
+        for shape, letter, leading, stride, span in parts:
+            places = offsets(shape, letter, leading, stride)
+            assert len(np.unique(places)) == places.size
+            assert int(places[0].max()) + 1 == span
+            assert int(places[1].min()) == stride
+    dense = [offsets(shape, "r", shape[1], shape[0] * shape[1]) for shape in ((24, 16), (24, 32))]
+    assert [int(places.max()) + 1 for places in dense] == [places.size for places in dense]
+
+
+def test_equal_memory_is_an_equal_problem() -> None:
+    """Dense distances, however they are stated, and those without a second line or matrix are 0."""
+    assert strided(lda=16, ldb=16, ldc=32, batch_stride_a=24 * 16, batch_stride_b=512, batch_stride_c=768) == PLAIN
+    assert strided(lda=40, batch_stride_a=24 * 40) == strided(lda=40)
+    one = GemmBatchedProblem(1, 32, 16, lda=40, batch=1, batch_stride_b=9999)
+    assert one == GemmBatchedProblem(1, 32, 16)
+    assert one != GemmProblem(1, 32, 16)
+    assert OP.layer(strided(batch_stride_a=1000)) == replace(PLAIN, batch=1)
+
+
+@pytest.mark.parametrize(
+    ("layout", "given", "least"),
+    [
+        ("rcr", {"lda": 15}, 16),
+        ("crr", {"lda": 23}, 24),
+        ("rcr", {"ldb": 15}, 16),
+        ("rrr", {"ldb": 31}, 32),
+        ("rcr", {"ldc": 31}, 32),
+        ("rcr", {"batch_stride_a": 24 * 16 - 1}, 24 * 16),
+        ("rcr", {"lda": 40, "batch_stride_a": 23 * 40 + 15}, 23 * 40 + 16),
+        ("rcr", {"batch_stride_b": 16}, 32 * 16),
+        ("rcr", {"batch_stride_c": 1}, 24 * 32),
+    ],
+)
+def test_what_overlaps_is_refused(layout: str, given: dict[str, int], least: int) -> None:
+    """Lines and matrices must not share elements: the least distance is stated, and is accepted."""
+    name, value = list(given.items())[-1]
+    with expect_refusal(UsageError, "impossible-problem", name, str(value), str(least)):
+        strided(layout, **given)
+    accepted = strided(layout, **{**given, name: least})
+    assert getattr(accepted, name) in {least, 0}
+
+
+@pytest.mark.parametrize(
+    ("given", "code"),
+    [
+        ({"batch": 0}, "out-of-range"),
+        ({"batch": 2**31}, "out-of-range"),
+        ({"batch": 1.5}, "bad-number"),
+        ({"lda": -1}, "out-of-range"),
+        ({"batch_stride_c": 2**31}, "out-of-range"),
+        ({"k": 0}, "out-of-range"),
+        ({"split_k": 17}, "indivisible"),
+        ({"layout": "rcc"}, "unknown-name"),
+        ({"dtype": "fp12"}, "unknown-dtype"),
+    ],
+)
+def test_impossible_sizes(given: dict[str, Any], code: str) -> None:
+    """Sizes out of range, and kinds that no product has, are refused."""
+    with expect_refusal(UsageError, code):
+        replace(PLAIN, **given)
+
+
+def test_texts_hold_the_identity() -> None:
+    """Every combination of distances comes back from its text, which belongs to this operation alone."""
+    values = {"lda": 32, "ldb": 40, "ldc": 48, "batch_stride_a": 4096, "batch_stride_b": 4097, "batch_stride_c": 5000}
+    assert tuple(values) == (*LEADING, *BATCH_STRIDES)
+    texts = set()
+    for chosen in product((False, True), repeat=6):
+        given = {name: values[name] for name, is_given in zip(values, chosen, strict=True) if is_given}
+        problem = strided("crr", **given)
+        assert parse_batched_problem(problem.canonical()) == problem
+        assert operation_of(problem.canonical()) is OP
+        texts.add(problem.canonical())
+    assert len(texts) == 64
+    assert operation_of(GemmProblem(1, 1, 1).canonical()) is operation("gemm_universal")
+
+
+@pytest.mark.parametrize(
+    "text", ["gemm_batched_fp16_rcr_m1_n1_k1_splitk1", "gemm_fp16_rcr_b2_m1_n1_k1_splitk1", PLAIN.canonical() + "_ld9"]
+)
+def test_other_texts_are_refused(text: str) -> None:
+    """A text without a batch, with another prefix or an unknown end is no problem."""
+    with expect_refusal(UsageError, "bad-problem"):
+        parse_batched_problem(text)
+
+
+def test_work_is_that_of_all_products() -> None:
+    """Operations and bytes are a product's times the batch; gaps are not moved."""
+    one = GemmProblem(24, 32, 16, "fp16")
+    for problem in (PLAIN, strided(lda=40, batch_stride_c=5000)):
+        assert (problem.flops, problem.bytes) == (3 * one.flops, 3 * one.bytes)
+    tiled = OP.problems.tiled
+    assert tiled is not None
+    found = tiled(GemmBatchedProblem(24, 32, 48, split_k=2, batch=5))
+    assert (found.m, found.n, found.k, found.batches) == (24, 32, 24, 10)
+
+
+def test_attention_of_a_known_model() -> None:
+    """Llama 3 8B: 32 heads of 128 in prefill, and 4 queries for each of 8 shared heads in decode."""
+    found = set(load_problems("attention-llama3-8b", None, "bf16"))
+    assert {
+        GemmBatchedProblem(2048, 2048, 128, "bf16", "rcr", batch=4 * 32),
+        GemmBatchedProblem(2048, 128, 2048, "bf16", "rrr", batch=4 * 32),
+        GemmBatchedProblem(4, 1024, 128, "bf16", "rcr", batch=16 * 8),
+        GemmBatchedProblem(4, 128, 1024, "bf16", "rrr", batch=16 * 8),
+    } <= found
+    assert GemmBatchedProblem(16, 512, 128, "fp16", "rrr", batch=128) in load_problems(
+        "attention-deepseek-v3", None, "fp16"
+    )
+
+
+def test_sets_are_apart_and_within_limits() -> None:
+    """Training sets share no product with attention's, have several batches, and repeat none."""
+    held_out = {(one.m, one.n, one.k) for one in load_problems("attention", None, "fp16")}
+    for name in set_names():
+        found = load_problems(name, None, "fp32")
+        assert len(set(found)) == len(found) > 5
+        if name.endswith("train"):
+            assert not held_out & {(one.m, one.n, one.k) for one in found}
+            assert {2, 16, 128} <= {one.batch for one in found}
+            assert max(one.bytes for one in found) <= (64_000_000 if name.startswith("host") else 1_000_000_000)
+
+
+def test_files(tmp_path: Any) -> None:
+    """Files have a column for each size; those left out are 1, or dense."""
+    path = tmp_path / "own.csv"
+    path.write_text("batch,m,n,k,lda,layout\n3,24,32,16,40,rcr\n2,1,32,16,,rrr\n", encoding="utf-8")
+    first, second = load_problems(str(path), None, None)
+    assert first == strided(lda=40)
+    assert second == GemmBatchedProblem(1, 32, 16, "fp16", "rrr", batch=2)
