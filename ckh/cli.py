@@ -37,8 +37,6 @@ COMMANDS: dict[str, str] = {
 COMPLETION_VARIABLE = "_CKH_COMPLETE"  # Typer's, derived from the name of the program
 _TYPED = ("COMP_WORDS", "_TYPER_COMPLETE_ARGS")  # set by Typer's shell scripts to the command line
 _WRONG_USAGE: type[Exception] = typer.BadParameter.__bases__[0]  # Click's UsageError, wherever Typer imports it from
-# Options of earlier versions whose present names are not similar.
-RENAMED = {("ckh search measure", "--time"): "--budget", ("ckh search set", "--set"): "--size"}
 _EPILOG = "Exit codes: " + "; ".join(f"{code.value} {meaning}" for code, meaning in EXIT_CODE_MEANING.items()) + "."
 
 
@@ -104,8 +102,8 @@ def _refuse_usage(error: Any, command: str) -> int:
         error: Typer's error.
         command: the first words of the call, for an error without context.
     """
-    if (renamed := _renamed(error)) is not None:
-        raise renamed from error
+    if (misplaced := _misplaced(error)) is not None:
+        raise misplaced from error
     said = error.format_message().removesuffix(".")
     if "\n" in said:
         error.show()
@@ -115,8 +113,8 @@ def _refuse_usage(error: Any, command: str) -> int:
     raise UsageError(said, f"see {place} --help") from error
 
 
-def _renamed(error: Any) -> UsageError | None:
-    """Error for an option that belongs to a subcommand, names one, or was renamed."""
+def _misplaced(error: Any) -> UsageError | None:
+    """Error for an option that belongs to a subcommand or has its name."""
     option = getattr(error, "option_name", None)
     if option is None or error.ctx is None:
         return None
@@ -124,8 +122,6 @@ def _renamed(error: Any) -> UsageError | None:
     for name, command in getattr(error.ctx.command, "commands", {}).items():
         if option == f"--{name}" or any(option in (*one.opts, *one.secondary_opts) for one in command.params):
             return UsageError(said, f"use {place} {name}, see {place} {name} --help", code="inapplicable-option")
-    if (now := RENAMED.get((place, option))) is not None:
-        return UsageError(said, f"it is {now}, see {place} --help", code="inapplicable-option")
     return None
 
 

@@ -44,7 +44,6 @@ _MACHINES = {
 }
 _REGISTERS, _REGISTER_GRANULE = 512, 8  # per lane, vector and accumulation registers together
 _SCALARS, _SCALAR_GRANULE = 800, 16  # per SIMD
-_VECTOR_GRANULE = 4  # granule of vector registers before accumulation registers
 _LDS_GRANULE = 512
 
 

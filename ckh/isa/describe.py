@@ -8,7 +8,6 @@ from math import ceil, prod
 from typing import TYPE_CHECKING, Any
 
 from ckh.archs import load_arch
-from ckh.isa.advice import advice
 from ckh.isa.anatomy import (
     Anatomy,
     EstimatedDocument,
@@ -41,6 +40,9 @@ if TYPE_CHECKING:
 
 
 _OVERRUN = 3  # iterations; pipelines that overrun execute two more
+_MUCH_MORE = 1.5  # times the clocks of matrix instructions
+_MOSTLY_BUSY = 0.7  # share of an iteration's clocks
+_LARGER = {"LDS": "larger wave tiles read less of it", "memory": "larger block tiles load less"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +146,7 @@ def anatomy_of(code: CodeFile, asked: Asked) -> Described:
         trip=trip,
         simulated=simulated,
         estimated=estimated,
-        advice=advice(main.function.resources, trip, simulated),
+        advice=_advice(main.function.resources, trip, simulated),
     )
     return Described(anatomy, timeline if main.parts.loop else None)
 
@@ -289,4 +291,38 @@ def _estimated(asked: Asked, arch: ArchSpec, taken: Resources) -> EstimatedDocum
         memory_us=parts.memory_us,
         rounds=ceil(parts.rounds),
         blocks_at_once=parts.blocks_at_once,
+    )
+
+
+def _advice(taken: Resources, trip: TripDocument | None, simulated: SimulatedDocument | None) -> str:
+    """The first thing that the kernel's author could change, in one line."""
+    if taken.vgpr_spills:
+        return f"it spills {taken.vgpr_spills} vector registers to memory: take a smaller tile, or prefetch fewer tiles"
+    if trip is None:
+        return "it has no loop: only other blocks can hide its memory latency"
+    parts = (_of_pipes(trip, simulated), _of_waits(trip))
+    return "; ".join(filter(None, parts)) or "no pipe is a bottleneck, and no wait is long"
+
+
+def _of_pipes(trip: TripDocument, simulated: SimulatedDocument | None) -> str:
+    matrix, vector = trip.clocks["matrix"], trip.clocks["vector ALU"]
+    if vector > _MUCH_MORE * matrix:
+        return (
+            f"the vector ALU is busy for {vector:.0f} clocks per iteration, {trip.address_clocks:.0f} of them on "
+            f"addresses and bounds, the matrix pipe for {matrix:.0f}: compute addresses outside of the loop, or in "
+            "scalar registers"
+        )
+    busiest = max(trip.clocks, key=trip.clocks.__getitem__)
+    if busiest in _LARGER:
+        return f"{busiest} is the busiest pipe, {trip.clocks[busiest]:.0f} clocks per iteration: {_LARGER[busiest]}"
+    if simulated is not None and simulated.busy[busiest] >= _MOSTLY_BUSY:
+        return f"the {busiest} pipe is busy {simulated.busy[busiest]:.0%} of an iteration: there is little to gain"
+    return ""
+
+
+def _of_waits(trip: TripDocument) -> str:
+    if not any(one.counter == "vmcnt" and one.most == 0 and one.in_trip for one in trip.waits):
+        return ""
+    return (
+        "vmcnt(0) waits for loads of the same iteration, whose latency only other blocks hide: prefetch one tile more"
     )

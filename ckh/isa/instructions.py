@@ -23,7 +23,6 @@ _PLAIN_BYTES = {"b8": 1, "u8": 1, "i8": 1, "b16": 2, "u16": 2, "i16": 2, "b64": 
 _MEMORY_BYTES = {"ubyte": 1, "sbyte": 1, "byte": 1, "ushort": 2, "sshort": 2, "short": 2}
 _DWORDS = re.compile(r"dwordx?(\d+)?")
 _DS_PERMUTES = ("bpermute", "permute", "swizzle")
-_SCALAR_UNIT = {"s_nop", "s_sleep", "s_setprio", "s_endpgm"}
 MOST_VM, MOST_LGKM = 63, 15  # maximum of the s_waitcnt counters
 
 

@@ -146,13 +146,13 @@ def test_measuring_options_name_their_command(model: Path, option: str, capsys: 
     [
         ("--set 20 --data x.parquet", "ckh search set"),
         ("--keep 0.9", "ckh search set"),
-        ("measure --time 10m", "--budget"),
-        ("set --set 20", "--size"),
         ("measure --gpu 1", "--gpus"),
     ],
 )
-def test_old_option_names_suggest_the_new_ones(args: str, now: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """One line has the new spelling."""
+def test_misplaced_or_misspelt_options_suggest_the_right_ones(
+    args: str, now: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One line names the subcommand or the similar option."""
     assert now in fails(capsys, ExitCode.USAGE, *args.split())
 
 
