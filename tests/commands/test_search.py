@@ -149,9 +149,7 @@ def test_measuring_options_name_their_command(model: Path, option: str, capsys: 
         ("measure --gpu 1", "--gpus"),
     ],
 )
-def test_misplaced_or_misspelt_options_suggest_the_right_ones(
-    args: str, now: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_wrong_options_suggest_the_right_ones(args: str, now: str, capsys: pytest.CaptureFixture[str]) -> None:
     """One line names the subcommand or the similar option."""
     assert now in fails(capsys, ExitCode.USAGE, *args.split())
 
