@@ -39,7 +39,7 @@ MEASURED = [number for number in range(len(SIZES)) if number % 4]
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("sign", "chosen_by"), [(1, "a model of 360 pairs"), (-1, "what was known before")])
-def test_a_guide_is_left_where_it_misleads(tmp_path: Path, sign: int, chosen_by: str) -> None:
+def test_a_misleading_guide_is_abandoned(tmp_path: Path, sign: int, chosen_by: str) -> None:
     """After fifteen problems a prior that puts the slowest first is replaced by a model; a right prior is kept."""
 
     def guide(problem: Problem, pool: Sequence[Kernel], numbers: NDArray[np.int64], /) -> NDArray[np.float64]:

@@ -79,7 +79,7 @@ def written(path: Path, document: object) -> Path:
     return path
 
 
-def test_a_registry_of_the_dispatcher_is_read(tmp_path: Path) -> None:
+def test_a_dispatcher_registry_is_read(tmp_path: Path) -> None:
     """Fields are the kernel's, and its name has those that they omit: here the double buffer."""
     found = read_registry(written(tmp_path / "a.json", registry()), CONV)
     assert found.arch == "gfx950"
@@ -88,7 +88,7 @@ def test_a_registry_of_the_dispatcher_is_read(tmp_path: Path) -> None:
     ]
 
 
-def test_a_registry_of_the_dispatcher_in_cpp_is_read(tmp_path: Path) -> None:
+def test_a_dispatcher_registry_in_cpp_is_read(tmp_path: Path) -> None:
     """Its signature has the element type of each tensor and the direction as `op`."""
     document = registry()
     for one in document["kernels"]:
@@ -213,7 +213,7 @@ def change(document: dict[str, Any], **values: Any) -> dict[str, Any]:
         (GEMM, FORWARD, "variant is a convolution's"),
     ],
 )
-def test_what_is_wrong_is_said_in_one_line(op: Any, document: Any, why: str, tmp_path: Path) -> None:
+def test_errors_are_one_line(op: Any, document: Any, why: str, tmp_path: Path) -> None:
     """Unknown values, empty lists, kernels of another operation, several element types or GPUs."""
     path = written(tmp_path / "a.json", document)
     with pytest.raises(DataError) as error:
@@ -235,7 +235,7 @@ def lists_of(op: Any) -> Any:
     return part_of(op, op.kernels.lists, ListFormat)
 
 
-def test_what_is_written_of_convolutions_is_read_back(tmp_path: Path) -> None:
+def test_written_convolution_kernels_are_read_back(tmp_path: Path) -> None:
     """A registry lists exactly these kernels; the smallest configuration includes all, and its count is right."""
     arch = load_arch("gfx950")
     pool = conv_pool(Direction.FORWARD, arch, 2, "bf16")
@@ -250,7 +250,7 @@ def test_what_is_written_of_convolutions_is_read_back(tmp_path: Path) -> None:
     assert files["config_forward_2d_bf16.json"].kernels == len(built) < len(pool)
 
 
-def test_what_is_written_of_gemms_is_read_back(tmp_path: Path) -> None:
+def test_written_gemm_kernels_are_read_back(tmp_path: Path) -> None:
     """Likewise; a configuration has no element type and layout."""
     arch = load_arch("gfx942")
     described = read_registry(AMD / "gemm_default_config.json", GEMM).product

@@ -26,7 +26,7 @@ def reply(anchor_ns: float, own_ns: float = 100.0) -> Reply:
         ((0, 0, 0, 0, 0), ""),
     ],
 )
-def test_kernels_at_another_clock_are_found(anchor_ns: tuple[float, ...], moved: str) -> None:
+def test_kernels_at_another_clock_are_detected(anchor_ns: tuple[float, ...], moved: str) -> None:
     """Kernels whose previous or next anchor time differs by more than 5 % from the median of the last three."""
     looks = Looks()
     for kernel, ns in zip("abcde", anchor_ns, strict=True):
@@ -34,7 +34,7 @@ def test_kernels_at_another_clock_are_found(anchor_ns: tuple[float, ...], moved:
     assert looks.moved() == set(moved)
 
 
-def test_a_clock_that_rises_while_the_anchor_is_measured_is_found() -> None:
+def test_a_clock_rising_during_the_anchor_is_detected() -> None:
     """Its own samples replace the anchor time before it."""
     looks = Looks()
     for kernel, own_ns in (("a", 200.0), ("b", 150.0), ("c", 300.0)):
@@ -42,7 +42,7 @@ def test_a_clock_that_rises_while_the_anchor_is_measured_is_found() -> None:
     assert looks.moved() == {"a"}
 
 
-def test_kernels_that_were_measured_again_are_at_one_clock() -> None:
+def test_remeasured_kernels_have_one_clock() -> None:
     """A second pass replaces the first results of a kernel."""
     looks = Looks()
     for kernel, ns in zip("abcabc", (100, 143, 143, 143, 143, 143), strict=True):
@@ -60,7 +60,7 @@ def test_leaders_are_compared_with_the_others(behind_ns: float, moved: str) -> N
     assert looks.moved() == set(moved)
 
 
-def test_the_first_right_kernel_is_the_anchor() -> None:
+def test_the_first_correct_kernel_is_the_anchor() -> None:
     """Other kernels change nothing."""
     setup = on_problem("p")
     assert with_anchor(setup, "wrong.so", Reply(0, Status.WRONG_RESULT)) == setup

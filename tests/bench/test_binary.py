@@ -30,7 +30,7 @@ def test_the_resources_of_one_function() -> None:
     assert parse_resources(ONE, FUNCTION) == RESOURCES
 
 
-def test_the_most_of_several_functions_and_the_least_occupancy() -> None:
+def test_the_maximum_of_several_functions_and_the_minimum_occupancy() -> None:
     """A kernel has as many functions as its loop has ends; functions of others do not count."""
     log = (
         remarks("_Zmemset", 200, 201, 202, 203, 1, 205, 206, 207)
@@ -44,7 +44,7 @@ def test_the_most_of_several_functions_and_the_least_occupancy() -> None:
     )
 
 
-def test_older_compilers_say_sgprs() -> None:
+def test_older_compilers_report_sgprs() -> None:
     """Before VCC and others were reported separately, the line was named SGPRs."""
     assert parse_resources(ONE.replace("TotalSGPRs", "SGPRs"), FUNCTION) == RESOURCES
 
@@ -56,6 +56,6 @@ def test_an_architecture_without_accumulation_registers_has_none() -> None:
 
 
 @pytest.mark.parametrize("log", ["", "warning: nothing\n", remarks("_Zmemset", *range(8)), "remark: VGPRs: 5\n"])
-def test_a_compiler_that_does_not_tell(log: str) -> None:
+def test_a_compiler_without_remarks(log: str) -> None:
     """Without a remark on a function of the kernel its resources are unknown, not zero."""
     assert parse_resources(log, FUNCTION) is None

@@ -18,7 +18,7 @@ SIZES = (0, 1, 4, 4095, 4096, 4097, 3_000_001)
 
 
 @pytest.mark.parametrize("size", SIZES)
-def test_buffer_starts_a_page_and_can_be_written_whole(size: int) -> None:
+def test_a_buffer_is_page_aligned_and_writable(size: int) -> None:
     """Exactly its own bytes may be written."""
     buffer = GuardedBuffer(size)
     assert buffer.data.nbytes == size
@@ -30,7 +30,7 @@ def test_buffer_starts_a_page_and_can_be_written_whole(size: int) -> None:
 
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("count", [1, 12, mmap.PAGESIZE])
-def test_writes_in_front_and_behind_are_counted(size: int, count: int) -> None:
+def test_out_of_bounds_writes_are_counted(size: int, count: int) -> None:
     """Up to a page on either side, each side is reported with its bytes, and a reset clears them."""
     buffer = GuardedBuffer(size)
     ctypes.memset(buffer.address - count, 0, count)
@@ -45,7 +45,7 @@ def test_writes_in_front_and_behind_are_counted(size: int, count: int) -> None:
     assert buffer.overrun() == ""
 
 
-def test_reset_keeps_what_is_in_the_buffer() -> None:
+def test_reset_keeps_the_content_of_the_buffer() -> None:
     """Only the guards are restored."""
     buffer = GuardedBuffer(8)
     buffer.data[:] = 7
@@ -67,14 +67,14 @@ def test_array_view_is_the_buffers_own_memory() -> None:
     assert buffer.overrun() == ""
 
 
-def test_buffer_that_no_machine_has_is_an_os_error() -> None:
+def test_an_impossible_buffer_size_is_an_os_error() -> None:
     """A petabyte is not available, and the caller gets an error."""
     with pytest.raises(OSError, match="memory"):
         GuardedBuffer(1 << 50)
 
 
 @pytest.mark.parametrize("shape", [(1,), (3, 5), (16, 64), (2, 7, 11, 1, 3), (1000, 1000)])
-def test_input_is_a_copy_that_starts_a_page_with_zeros_behind(shape: tuple[int, ...]) -> None:
+def test_an_input_is_a_page_aligned_copy_followed_by_zeros(shape: tuple[int, ...]) -> None:
     """A kernel reads the values, and zeros where its last vector extends beyond them."""
     values = np.random.default_rng(1).random(shape, dtype=np.float32) + 1
     copy = input_array(values)

@@ -49,7 +49,7 @@ def first(reasons: Sequence[str]) -> str:
 
 @pytest.mark.parametrize("arch", ["gfx942", "gfx950"])
 @pytest.mark.parametrize("interface", list(conv.HEADERS))
-def test_a_table_of_convolutions_is_judged_as_each_kernel(interface: Any, arch: str) -> None:
+def test_a_table_of_convolutions_is_checked_like_each_kernel(interface: Any, arch: str) -> None:
     """The message for each kernel of the tables is the first reason for which `emit` refuses the kernel alone."""
     headers, spec = conv.HEADERS[interface], load_arch(arch)
     kernels = [
@@ -66,7 +66,7 @@ def test_a_table_of_convolutions_is_judged_as_each_kernel(interface: Any, arch: 
 @pytest.mark.slow
 @pytest.mark.parametrize("arch", ["gfx942", "gfx950"])
 @pytest.mark.parametrize("interface", list(GEMM_HEADERS))
-def test_a_table_of_gemms_is_judged_as_each_kernel(interface: str, arch: str) -> None:
+def test_a_table_of_gemms_is_checked_like_each_kernel(interface: str, arch: str) -> None:
     """The same for GEMMs in every layout, of three element types."""
     headers, spec = GEMM_HEADERS[interface], load_arch(arch)
     pools = [POOLS.of(spec, dtype, layout) for dtype in ("fp16", "fp8") for layout in ("rcr", "rrr", "ccr", "crr")]
@@ -99,7 +99,7 @@ def planned(headers: Path | None, **settings: Any) -> Plan:
     [{"plan": "4"}, {"kernels": "sample:9"}, {"kernels": "best:4+2"}, {"active": True}],
     ids=["plan", "sample", "best", "active"],
 )
-def test_runs_choose_among_what_can_be_built(headers: Path, settings: dict[str, Any]) -> None:
+def test_runs_select_among_buildable_kernels(headers: Path, settings: dict[str, Any]) -> None:
     """With headers each kernel of a plan is accepted by `emit`; without, some are not."""
     found = known_ck_tile(str(headers))
     assert found is not None
@@ -113,12 +113,12 @@ def test_runs_choose_among_what_can_be_built(headers: Path, settings: dict[str, 
     assert kernels < all_kernels
 
 
-def test_kernels_that_are_named_are_all_planned(headers: Path) -> None:
+def test_all_named_kernels_are_planned(headers: Path) -> None:
     """A pattern is not filtered: kernels that headers cannot build become rows with the reason."""
     assert planned(headers, kernels="*_compv6_*").pairs == planned(None, kernels="*_compv6_*").pairs > 0
 
 
-def test_where_headers_build_no_kernel_the_reason_is_theirs(headers: Path) -> None:
+def test_without_buildable_kernels_the_reason_is_reported(headers: Path) -> None:
     """Such headers have no kernel of bwd_data, as the error states."""
     with pytest.raises(NoKernelError, match=r"have no bwd_data kernel"):
         planned(headers, variant="bwd_data", kernels="sample:3")

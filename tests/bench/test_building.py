@@ -83,7 +83,7 @@ def test_good_kernels_are_built_and_loaded(device_of: Callable[[FakeHipcc], HipD
     assert build(device, KERNELS) == reports
 
 
-def test_what_becomes_of_bad_kernels(device_of: Callable[[FakeHipcc], HipDevice]) -> None:
+def test_outcomes_of_bad_kernels(device_of: Callable[[FakeHipcc], HipDevice]) -> None:
     """One that does not compile, one that crashes when loaded and an unsupported one do not affect the others."""
     device = device_of(FakeHipcc(fails=tokens(KERNELS[1]), crashes=tokens(KERNELS[2])))
     reports = build(device, [*KERNELS, LACKING])
@@ -97,7 +97,7 @@ def test_what_becomes_of_bad_kernels(device_of: Callable[[FakeHipcc], HipDevice]
     assert [reports[kernel].resources is None for kernel in (KERNELS[1], LACKING)] == [True, True]
 
 
-def test_a_library_that_is_none_is_built_again(device_of: Callable[[FakeHipcc], HipDevice]) -> None:
+def test_an_invalid_library_is_rebuilt(device_of: Callable[[FakeHipcc], HipDevice]) -> None:
     """A damaged file in the cache is treated as missing."""
     device = device_of(FakeHipcc())
     first = build(device, KERNELS[:2])
@@ -106,7 +106,7 @@ def test_a_library_that_is_none_is_built_again(device_of: Callable[[FakeHipcc], 
     assert second == first
 
 
-def test_what_was_not_reached_when_stopped_is_left_out(device_of: Callable[[FakeHipcc], HipDevice]) -> None:
+def test_unreached_kernels_are_omitted_after_a_stop(device_of: Callable[[FakeHipcc], HipDevice]) -> None:
     """When stopped at once, only kernels without a compiler are reported; when stopped while loading, those loaded."""
     device = device_of(FakeHipcc())
     reports = build_and_load(Driver(device, BenchLimits(jobs=1), lambda: True), [*KERNELS, LACKING])
@@ -125,7 +125,7 @@ def test_without_a_compiler_nothing_is_built() -> None:
         build(device, KERNELS)
 
 
-def test_a_compiler_that_makes_no_file_is_said(tmp_path: Path) -> None:
+def test_a_compiler_without_output_is_reported(tmp_path: Path) -> None:
     """A wrapper that reports success without output is not a compiler, and leaves nothing behind."""
     (tmp_path / "liar").write_text("#!/bin/sh\necho version 1\n", encoding="utf-8")
     (tmp_path / "liar").chmod(0o755)
@@ -148,7 +148,7 @@ def test_a_lacking_kernel_is_unsupported_and_costs_nothing(
     assert not cache.exists() or not list(cache.rglob("*.so"))
 
 
-def test_what_is_known_of_a_library_is_kept_with_it(device_of: Callable[[FakeHipcc], HipDevice], cache: Path) -> None:
+def test_facts_about_a_library_are_stored_with_it(device_of: Callable[[FakeHipcc], HipDevice], cache: Path) -> None:
     """Code hash and resources are in its file, and read from the cache; resources are also found by name."""
     device = device_of(FakeHipcc(scratch=8))
     first = KernelBuilder(device).build(KERNELS[:1], 1, ignore)[KERNELS[0]]
@@ -160,7 +160,7 @@ def test_what_is_known_of_a_library_is_kept_with_it(device_of: Callable[[FakeHip
     assert KernelBuilder(device).build(KERNELS[:1], 1, ignore)[KERNELS[0]] == first
 
 
-def test_kernels_that_share_a_compiler_are_each_what_they_are_alone(
+def test_kernels_compiled_together_equal_those_compiled_alone(
     device_of: Callable[[FakeHipcc], HipDevice], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Two compilers make five libraries with the same metadata as alone, each with its own name."""
@@ -189,7 +189,7 @@ def log_of(device: HipDevice) -> list[str]:
     return Path(f"{hipcc}.log").read_text(encoding="utf-8").splitlines()
 
 
-def test_kernels_of_other_parameters_are_other_code(device_of: Callable[[FakeHipcc], HipDevice]) -> None:
+def test_kernels_with_other_parameters_have_other_code(device_of: Callable[[FakeHipcc], HipDevice]) -> None:
     """This also holds for the fake compiler's kernels, which all do the same."""
     built = KernelBuilder(device_of(FakeHipcc())).build(KERNELS, 2, ignore)
     assert len({one.source_hash for one in built.values()}) == len({one.code_hash for one in built.values()}) == 5

@@ -84,7 +84,7 @@ def bench(out: str, *args: str, cluster: Cluster | None) -> int:
     return run(["bench", "--device", "host", "--out", out, *where, *(args or what)])
 
 
-def test_a_cluster_gives_the_rows_of_a_run_here(nodes: Cluster, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_cluster_gives_the_rows_of_a_local_run(nodes: Cluster, capsys: pytest.CaptureFixture[str]) -> None:
     """The same pairs, right; every row names its node, and all kernels of a problem have the same one."""
     assert bench("far", cluster=nodes) == ExitCode.OK
     assert bench("near", cluster=None) == ExitCode.OK
@@ -98,7 +98,7 @@ def test_a_cluster_gives_the_rows_of_a_run_here(nodes: Cluster, capsys: pytest.C
     assert "2 devices" in capsys.readouterr().err
 
 
-def test_an_interrupted_run_goes_on_elsewhere(nodes: Cluster) -> None:
+def test_an_interrupted_run_continues_elsewhere(nodes: Cluster) -> None:
     """A local run is continued by a cluster: the remaining pairs, and the partly measured problem anew."""
     assert bench("run", cluster=None) == ExitCode.OK
     journal = Path("run") / "journal.jsonl"
@@ -147,7 +147,7 @@ def _killed_in_a_problem(cluster: Cluster) -> tuple[str, str]:
     return row.problem, row.node
 
 
-def test_a_half_measured_problem_goes_on_with_its_device(nodes: Cluster) -> None:
+def test_a_half_measured_problem_continues_on_its_device(nodes: Cluster) -> None:
     """The rest is measured by the same device, and nothing twice."""
     problem, device = _killed_in_a_problem(nodes)
     assert bench("run", "--resume", cluster=nodes) == ExitCode.OK
@@ -156,7 +156,7 @@ def test_a_half_measured_problem_goes_on_with_its_device(nodes: Cluster) -> None
     assert {row.node for row in rows} == {device}
 
 
-def test_a_half_measured_problem_whose_device_is_gone_is_measured_anew(nodes: Cluster) -> None:
+def test_a_half_measured_problem_of_a_lost_device_is_measured_again(nodes: Cluster) -> None:
     """Another device measures all of it; the row of the first one remains in the journal, and does not count."""
     problem, device = _killed_in_a_problem(nodes)
     journal = Path("run") / "journal.jsonl"
@@ -197,7 +197,7 @@ def test_kernels_can_be_compiled_only(nodes: Cluster, capsys: pytest.CaptureFixt
     assert not Path("none").exists()
 
 
-def test_kernels_that_nodes_lack_are_sent_to_them(nodes: Cluster) -> None:
+def test_missing_kernels_are_sent_to_nodes(nodes: Cluster) -> None:
     """Kernels compiled here run on nodes, which have another cache."""
     assert bench("first", cluster=nodes) == ExitCode.OK
     removed = nodes.everywhere(_empty_cache)
@@ -206,7 +206,7 @@ def test_kernels_that_nodes_lack_are_sent_to_them(nodes: Cluster) -> None:
     assert all(row.latency_ms for row in read_journal(Path("second")).final_rows())
 
 
-def test_kernels_that_nodes_have_are_not_compiled_again(
+def test_kernels_cached_on_nodes_are_not_recompiled(
     nodes: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A client with an empty cache copies them from the nodes: no compiler runs anywhere."""
@@ -286,7 +286,7 @@ def test_devices_of_another_kind_are_refused(
         make(lambda: False)
 
 
-def test_devices_that_differ_are_not_mixed(
+def test_different_devices_are_not_mixed(
     nodes: Cluster, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A device that is too slow ends the run, with both names."""
@@ -298,7 +298,7 @@ def test_devices_that_differ_are_not_mixed(
     assert read_journal(Path("run")).rows == ()
 
 
-def test_a_device_that_comes_later_and_differs_is_left_out(
+def test_a_different_device_that_joins_later_is_excluded(
     nodes: Cluster, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A device that joins during a run is compared with the others before it measures."""
@@ -350,7 +350,7 @@ def test_a_search_measures_on_one_device_of_a_cluster(nodes: Cluster, capsys: py
     assert "/host" in rows[0].node
 
 
-def test_nodes_say_what_they_do(
+def test_nodes_report_their_state(
     nodes: Cluster, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """With --verbose there is a line for each node, and one for the work of each device; it needs a cluster."""
@@ -366,7 +366,7 @@ def test_nodes_say_what_they_do(
 
 
 @pytest.mark.parametrize("damage", [lambda content: content[:-1], lambda content: content[:50] + b"x" + content[51:]])
-def test_a_kernel_that_comes_damaged_is_refused(damage: Any, tmp_path: Path) -> None:
+def test_a_kernel_damaged_in_transfer_is_refused(damage: Any, tmp_path: Path) -> None:
     """Nothing is written for it."""
     assert bench("run", cluster=None) == ExitCode.OK
     kept = next(iter(KernelCache().folder.glob("??/*.so")))

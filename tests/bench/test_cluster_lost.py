@@ -76,7 +76,7 @@ def _until(is_so: Any) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
-def test_what_a_stopped_client_measured_does_not_hold_up_the_next(number: signal.Signals) -> None:
+def test_work_of_a_stopped_client_does_not_delay_the_next(number: signal.Signals) -> None:
     """A problem that would take minutes is abandoned when its client dies: the next client has the device."""
     with shared_cluster(1) as cluster:
         first = _bench(cluster, _problem(32, 2048, 28), "--timeout", "3600", "--out", "first")
@@ -107,7 +107,7 @@ def _run_on_one_node(*options: str) -> int:
 
 
 @pytest.mark.slow
-def test_what_a_device_has_measured_is_not_measured_again_when_its_node_comes_back(
+def test_results_of_a_returning_node_are_not_measured_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """If a node is lost between a problem's first times and those of its leaders, only these are measured."""
@@ -119,7 +119,7 @@ def test_what_a_device_has_measured_is_not_measured_again_when_its_node_comes_ba
 
 
 @pytest.mark.slow
-def test_a_node_that_is_lost_while_devices_are_compared_does_not_end_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_node_lost_during_comparison_does_not_end_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
     """It takes part again when it returns."""
     lost = _lose_node_once(monkeypatch, alike_module, "measure")
     assert _run_on_one_node() == ExitCode.OK
@@ -127,7 +127,7 @@ def test_a_node_that_is_lost_while_devices_are_compared_does_not_end_the_run(mon
     assert len(read_journal(Path("run")).final_rows()) == len(_KERNELS)
 
 
-def test_a_node_that_is_lost_at_the_very_start_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_node_lost_at_the_start_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     """The driver knows its devices without contacting them; their tasks end with the reason."""
     device = HostDevice()
     with (
@@ -150,9 +150,7 @@ exec g++ "$@"
 
 
 @pytest.mark.slow
-def test_a_node_that_dies_while_it_compiles_and_comes_back_goes_on(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_node_that_restarts_while_compiling_continues(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """This also holds for the only node: its resources are registered again, else it would get nothing to compile."""
     compiler = tmp_path / "compiler"
     compiler.write_text(_COMPILER.format(folder=tmp_path), encoding="utf-8")
@@ -168,7 +166,7 @@ def test_a_node_that_dies_while_it_compiles_and_comes_back_goes_on(
         assert list(cluster.everywhere(os.getpid).values()) != [pid]
 
 
-def test_calls_for_a_worker_that_is_gone_end() -> None:
+def test_calls_for_a_lost_worker_end() -> None:
     """They are bound to it, so no other can run them: an error is raised instead of waiting."""
     with shared_cluster(2) as cluster:
         node, pids = cluster.nodes()[0], cluster.everywhere(os.getpid)
@@ -181,7 +179,7 @@ def test_calls_for_a_worker_that_is_gone_end() -> None:
 
 
 @pytest.mark.slow
-def test_a_cluster_that_is_left_without_workers_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cluster_without_workers_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     """Calls for any worker wait as long as one may join."""
     from distributed import LocalCluster
 
@@ -197,7 +195,7 @@ def test_a_cluster_that_is_left_without_workers_is_given_up(monkeypatch: pytest.
             list(found)
 
 
-def test_a_fit_that_nobody_waits_for_ends(tmp_path: Path) -> None:
+def test_a_fit_without_client_ends(tmp_path: Path) -> None:
     """It ends with its current round, so that the next training need not wait for all rounds."""
     began, ended = tmp_path / "began", tmp_path / "ended"
     with shared_cluster(1) as cluster:
@@ -217,7 +215,7 @@ def _go_on_until_ended(boosting: Boosting, began: str, ended: str) -> None:
         Path(ended).touch()
 
 
-def test_a_call_that_nobody_waits_for_knows(tmp_path: Path) -> None:
+def test_a_call_knows_when_its_client_is_gone(tmp_path: Path) -> None:
     """It is False as long as a client waits; Dask itself lets the call run on."""
     began, ended = tmp_path / "began", tmp_path / "ended"
     with shared_cluster(1) as cluster:

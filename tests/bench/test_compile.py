@@ -94,7 +94,7 @@ def ignore(_count: int, _text: str) -> None:
     pass
 
 
-def test_libraries_do_what_their_sources_say(cache: Path) -> None:
+def test_libraries_match_their_sources(cache: Path) -> None:
     """Every kernel gets the library of its own source, under its hash, and nothing else remains."""
     builder = KernelBuilder(FakeDevice())
     built = builder.build(KERNELS, 2, ignore)
@@ -130,7 +130,7 @@ def test_kernels_of_the_same_source_are_compiled_once(cache: Path) -> None:
     assert (len(device.commands), len(files(cache)), sum(advanced)) == (2, 2, 2)
 
 
-def test_another_source_or_salt_is_another_file(cache: Path) -> None:
+def test_another_source_or_salt_gives_another_file(cache: Path) -> None:
     """Everything that a library depends on is part of its name."""
     kernels = KERNELS[:1]
     devices = [FakeDevice(), FakeDevice(salt=b"-O2"), FakeDevice(lambda _: answer(9)), FakeDevice(lambda _: answer(0))]
@@ -201,7 +201,7 @@ def test_failures_do_not_stop_the_others_and_are_tried_again(cache: Path) -> Non
         ("printf 'error: %01000d' 0 >&2; exit 1", "error: " + 293 * "0"),
     ],
 )
-def test_message_of_a_compiler_that_fails(script: str, message: str, cache: Path) -> None:
+def test_message_of_a_failing_compiler(script: str, message: str, cache: Path) -> None:
     """It is the useful line, else the first one, else the exit code; cut to 300 characters."""
     device = FakeDevice(command=["sh", "-c", script])
     built = KernelBuilder(device).build(KERNELS[:1], 1, ignore)[KERNELS[0]]
@@ -209,7 +209,7 @@ def test_message_of_a_compiler_that_fails(script: str, message: str, cache: Path
     assert files(cache) == []
 
 
-def test_compiler_that_hangs_is_ended_with_its_children(cache: Path, tmp_path: Path) -> None:
+def test_a_hanging_compiler_is_killed_with_its_children(cache: Path, tmp_path: Path) -> None:
     """After the timeout neither the compiler nor its children are running, and no file is left."""
     pids = tmp_path / "pids"
     device = FakeDevice(command=["sh", "-c", f"sleep 60 & echo $$ $! > {pids}; wait"])
@@ -283,7 +283,7 @@ def test_stopped_before_the_start_nothing_is_built(cache: Path) -> None:
     assert (device.commands, files(cache)) == ([], [])
 
 
-def test_stopped_in_the_middle_the_rest_is_left_out(cache: Path) -> None:
+def test_stopped_in_the_middle_the_rest_is_omitted(cache: Path) -> None:
     """Kernels built until then are returned, and remain."""
     advanced: list[int] = []
     builder = KernelBuilder(FakeDevice())
@@ -292,7 +292,7 @@ def test_stopped_in_the_middle_the_rest_is_left_out(cache: Path) -> None:
     assert len(files(cache)) == 2
 
 
-def test_stopped_while_a_compiler_runs_it_is_ended(cache: Path, tmp_path: Path) -> None:
+def test_stopping_kills_a_running_compiler(cache: Path, tmp_path: Path) -> None:
     """The compiler ends, its kernel is not in the result, and no file is left."""
     pid = tmp_path / "pid"
     device = FakeDevice(command=["sh", "-c", f"echo $$ > {pid}; sleep 60"])
@@ -303,7 +303,7 @@ def test_stopped_while_a_compiler_runs_it_is_ended(cache: Path, tmp_path: Path) 
     assert files(cache) == []
 
 
-def test_a_cache_folder_that_cannot_be_used_is_no_bad_data(cache: Path) -> None:
+def test_an_unusable_cache_folder_is_not_bad_data(cache: Path) -> None:
     """A file in place of the folder is reported with its path."""
     cache.mkdir()
     (cache / "kernels").write_text("not a folder", encoding="utf-8")
@@ -321,7 +321,7 @@ def make_compiler(folder: Path, name: str, script: str) -> Path:
     return path
 
 
-def test_compiler_is_the_one_that_cxx_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_compiler_is_taken_from_cxx(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """$CXX is used by path or by name, with its arguments and the first line of its version."""
     path = make_compiler(tmp_path, "my-c++", "echo 'my-c++ 4.2'; echo more")
     monkeypatch.setenv("CXX", str(path))
@@ -331,7 +331,7 @@ def test_compiler_is_the_one_that_cxx_names(tmp_path: Path, monkeypatch: pytest.
     assert find_compiler().command == (str(path), "-m64", "-DNAME=a b")
 
 
-def test_without_cxx_the_first_compiler_that_runs_is_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_cxx_the_first_working_compiler_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A g++ that does not run is skipped."""
     monkeypatch.delenv("CXX", raising=False)
     make_compiler(tmp_path, "g++", "exit 1")
@@ -353,7 +353,7 @@ def test_no_compiler_is_a_device_error(tmp_path: Path, monkeypatch: pytest.Monke
 @pytest.mark.parametrize(
     ("cores", "gigabytes", "jobs"), [(8, 64.0, 8), (8, 3.5, 3), (2, 64.0, 2), (4, 0.2, 1), (1, 1.0, 1)]
 )
-def test_jobs_are_as_many_as_cores_and_memory_allow(
+def test_the_number_of_jobs_is_limited_by_cores_and_memory(
     cores: int, gigabytes: float, jobs: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """There is one compiler per core, each with a gigabyte, and at least one."""
@@ -362,6 +362,6 @@ def test_jobs_are_as_many_as_cores_and_memory_allow(
     assert default_jobs(2**30) == jobs
 
 
-def test_available_memory_is_less_than_all() -> None:
+def test_available_memory_is_less_than_total() -> None:
     """It is a positive number of bytes below the machine's memory."""
     assert 0 < available_bytes() < os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")

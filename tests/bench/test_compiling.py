@@ -56,7 +56,7 @@ ERROR, INTERRUPTED = Status.COMPILE_ERROR, Status.COMPILE_INTERRUPTED
         ("", "exit 3", ERROR, "the compiler ended with code 3"),
     ],
 )
-def test_the_reason_is_said(said: str, ending: str, status: Status, message: str, tmp_path: Path) -> None:
+def test_the_reason_is_reported(said: str, ending: str, status: Status, message: str, tmp_path: Path) -> None:
     """A crash, a signal or a lack of memory takes precedence over other output; a command line is not a reason."""
     script = f"printf %s {shlex.quote(said)} >&2; {ending}"
     run = run_compiler(["sh", "-c", script], tmp_path / "a.cpp", 10.0, lambda: False)

@@ -36,14 +36,14 @@ def compiled(folder: Path, source: str, *flags: str) -> bytes:
     return (folder / "a").read_bytes()
 
 
-def test_what_a_compiler_makes_is_whole(library: bytes, tmp_path: Path) -> None:
+def test_compiler_output_is_complete(library: bytes, tmp_path: Path) -> None:
     """It is complete with symbols and without, and with trailing data."""
     assert fault_of_library(library, ENTRY_POINTS) == ""
     assert fault_of_library(library + b"more", ENTRY_POINTS) == ""
     assert fault_of_library(compiled(tmp_path, GOOD.source, "-shared", "-s"), ENTRY_POINTS) == ""
 
 
-def test_a_function_that_is_missing_or_wanted_from_elsewhere_is_named(library: bytes, tmp_path: Path) -> None:
+def test_missing_and_undefined_functions_are_named(library: bytes, tmp_path: Path) -> None:
     """A library that only calls a function does not define it."""
     expect_values(fault_of_library(library, [*ENTRY_POINTS, "ckh_more"]), "ckh_more")
     calls = compiled(tmp_path, 'extern "C" int ckh_run(); int other() { return ckh_run(); }', "-shared")
@@ -58,12 +58,12 @@ def test_a_function_that_is_missing_or_wanted_from_elsewhere_is_named(library: b
         ("int a;", ("-c",), ElfFault.NOT_SHARED),
     ],
 )
-def test_another_kind_of_file_is_none(source: str, flags: tuple[str, ...], fault: str, tmp_path: Path) -> None:
+def test_another_kind_of_file_is_refused(source: str, flags: tuple[str, ...], fault: str, tmp_path: Path) -> None:
     """Programs and object files are ELF files too; a position-independent one is a library without functions."""
     expect_values(fault_of_library(compiled(tmp_path, source, *flags), ENTRY_POINTS), fault)
 
 
-def test_no_part_is_whole(library: bytes) -> None:
+def test_no_truncated_file_is_accepted(library: bytes) -> None:
     """This holds wherever the end is cut off, down to a single byte."""
     lengths = {*range(0, len(library), 97), *range(64), len(library) - 1}
     faults = {length: fault_of_library(library[:length], ENTRY_POINTS) for length in lengths}
@@ -76,7 +76,7 @@ def test_no_part_is_whole(library: bytes) -> None:
 @pytest.mark.parametrize(
     ("table_field", "entry_size_field", "size_field"), [(32, 54, 32), (40, 58, 32)], ids=["segment", "section"]
 )
-def test_a_part_that_ends_behind_the_file_is_missing(
+def test_a_section_beyond_the_file_is_an_error(
     library: bytes, table_field: int, entry_size_field: int, size_field: int
 ) -> None:
     """The stated size of the first non-empty part exceeds the file."""
@@ -90,7 +90,7 @@ def test_a_part_that_ends_behind_the_file_is_missing(
     assert fault_of_library(longer, ENTRY_POINTS) == ElfFault.TRUNCATED
 
 
-def test_another_machine_is_said(library: bytes) -> None:
+def test_another_machine_is_reported(library: bytes) -> None:
     """It is detected by the number of the processor, or of bits."""
     machine = AARCH64 if struct.unpack_from("<H", library, 18)[0] == X86_64 else X86_64
     other = library[:18] + struct.pack("<H", machine) + library[20:]
@@ -99,7 +99,7 @@ def test_another_machine_is_said(library: bytes) -> None:
     assert fault_of_library(b"int main;\n", ENTRY_POINTS) == ElfFault.NOT_ELF
 
 
-def test_damage_is_told_and_nothing_else_happens(library: bytes, reliability: str) -> None:
+def test_damage_is_reported_without_side_effects(library: bytes, reliability: str) -> None:
     """Random bytes in headers and tables give an answer, never an exception."""
     rng = random.Random(7)
     ends = (*range(64), *range(len(library) - 4096, len(library)))

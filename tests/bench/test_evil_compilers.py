@@ -199,7 +199,7 @@ def all_runs(folder: Path, orders: int) -> Iterator[Run]:
 
 
 @pytest.mark.parametrize("name", KINDS)
-def test_each_kind_is_a_row_of_its_own(name: str, runs: list[Run]) -> None:
+def test_each_kind_is_a_separate_row(name: str, runs: list[Run]) -> None:
     """It has the reason; only a kernel whose compiler was interrupted is tried again on resume."""
     kind = KINDS[name]
     for run in runs:
@@ -209,17 +209,17 @@ def test_each_kind_is_a_row_of_its_own(name: str, runs: list[Run]) -> None:
         assert [row.status for row in run.resumed[name]] == [Status.OK] * (kind.status is _INTERRUPTED)
 
 
-def test_right_kernels_are_measured(runs: list[Run]) -> None:
+def test_correct_kernels_are_measured(runs: list[Run]) -> None:
     """All of them are, whatever ran in parallel with their compilers."""
     assert [[row.status for row in run.right] for run in runs] == [[Status.OK] * RIGHT] * len(runs)
 
 
-def test_nothing_is_left(runs: list[Run]) -> None:
+def test_no_process_or_file_is_left(runs: list[Run]) -> None:
     """There is no process, and the cache contains only libraries."""
     assert [(run.processes, run.files) for run in runs] == [([], [])] * len(runs)
 
 
-def test_a_compiler_that_is_killed_once_is_tried_again_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_compiler_killed_once_is_retried_immediately(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It runs alone, after the others; its kernel is built normally."""
     monkeypatch.setenv("CKH_CACHE_DIR", str(tmp_path / "cache"))
     log = tmp_path / "log"
@@ -260,7 +260,9 @@ KernelBuilder(device).build(device.kernels, 1, lambda _count, _text: None)
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
-def test_compilers_die_with_us(number: signal.Signals, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_compilers_end_with_their_parent(
+    number: signal.Signals, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Their children end too; the files of a killed run are removed by the next one."""
     monkeypatch.setenv("CKH_CACHE_DIR", str(tmp_path / "cache"))
     mark = f"{MARK}={os.getpid()}.{number}.{tmp_path}"

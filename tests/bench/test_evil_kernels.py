@@ -96,7 +96,7 @@ def command_line(folder: Path, mark: bytes) -> str:
 
 
 @pytest.mark.parametrize("name", KINDS)
-def test_each_kind_is_a_row_of_its_own(name: str, runs: list[Run], reliability: str) -> None:
+def test_each_kind_is_a_separate_row(name: str, runs: list[Run], reliability: str) -> None:
     """There is one row per problem with the reason; a kernel that crashed on two problems is not run on the third."""
     kind = KINDS[name]
     for run in runs:
@@ -109,7 +109,7 @@ def test_each_kind_is_a_row_of_its_own(name: str, runs: list[Run], reliability: 
         assert len(rows) - len(judged) == is_quarantined
 
 
-def test_right_kernels_are_not_harmed(runs: list[Run], reliability: str) -> None:
+def test_correct_kernels_are_unaffected(runs: list[Run], reliability: str) -> None:
     """All are ok with their stated times, in the first pass, and again as leaders."""
     for run in runs:
         assert {row.status for row in run.right} == {Status.OK}

@@ -59,7 +59,7 @@ def test_a_plan_of_few_problems_has_few_kernels(whole: Plan) -> None:
     assert few == few_plan(whole, "7", small_tiles, 0, None, PACE)
 
 
-def test_more_problems_begin_with_the_same(whole: Plan) -> None:
+def test_longer_plans_extend_shorter_ones(whole: Plan) -> None:
     """A plan of four is the first four problems of a plan of nine: an early stop keeps the most informative ones."""
     four, nine = (few_plan(whole, count, small_tiles, 0, None, PACE) for count in ("4", "9"))
     assert [task.problem for task in four.tasks] == [task.problem for task in nine.tasks][:4]
@@ -75,7 +75,7 @@ def test_problems_that_run_often_come_first(whole: Plan) -> None:
     assert set(weighted) == set(problems)
 
 
-def test_where_nothing_is_known_kernels_are_drawn_from_all(whole: Plan) -> None:
+def test_without_knowledge_kernels_are_sampled_from_all(whole: Plan) -> None:
     """Without an order each problem has twelve of its own kernels at random."""
     few = few_plan(whole, "40", nothing, 0, None, PACE)
     assert [len(task.kernels) for task in few.tasks] == [12] * 40
@@ -83,7 +83,7 @@ def test_where_nothing_is_known_kernels_are_drawn_from_all(whole: Plan) -> None:
 
 
 @pytest.mark.parametrize("budget_s", [20.0, 120.0, 900.0])
-def test_auto_takes_what_fits(whole: Plan, budget_s: float) -> None:
+def test_auto_fills_the_budget(whole: Plan, budget_s: float) -> None:
     """The time of compiling and measuring stays within the budget; more time gives no fewer pairs."""
     few = few_plan(whole, AUTO, small_tiles, 0, budget_s, PACE)
     needs_s = PACE.compiling_s(few.kernels) + PACE.measuring_s(few.tasks)
@@ -92,7 +92,7 @@ def test_auto_takes_what_fits(whole: Plan, budget_s: float) -> None:
     assert few.pairs <= few_plan(whole, AUTO, small_tiles, 0, 2 * budget_s, PACE).pairs
 
 
-def test_auto_measures_something_in_any_case(whole: Plan) -> None:
+def test_auto_measures_at_least_one_problem(whole: Plan) -> None:
     """A budget below one kernel's compile time still gives a problem and a few kernels."""
     few = few_plan(whole, AUTO, small_tiles, 0, 0.5, PACE)
     assert len(few.tasks) == 1
@@ -108,7 +108,7 @@ def test_no_number_of_problems_is_refused(whole: Plan, count: str) -> None:
         few_plan(whole, AUTO, small_tiles, 0, None, PACE)
 
 
-def test_what_is_known_before_on_gpus_and_hosts() -> None:
+def test_prior_knowledge_on_gpus_and_hosts() -> None:
     """The estimate is used if the nearest model does not know all kernels, the shipped model on the host."""
     (conv,) = load_problems("host-holdout", Direction.FORWARD, "bf16")[:1]
     arch = load_arch("gfx942")

@@ -35,7 +35,7 @@ def defined(name: str) -> list[float]:
 
 
 @pytest.mark.parametrize("name", FORMATS)
-def test_every_code_is_the_number_that_its_bits_say(name: str) -> None:
+def test_every_code_decodes_to_its_value(name: str) -> None:
     """All 256 are checked, including negative zero and NaN."""
     np.testing.assert_array_equal(FORMATS[name].values, np.array(defined(name), np.float32))
     zeros = [code for code, number in enumerate(FORMATS[name].values) if number == 0]
@@ -51,7 +51,7 @@ def test_every_code_is_the_number_that_its_bits_say(name: str) -> None:
         ("E5M2_FNUZ", 57344.0, 2.0**-15, 2.0**-17),
     ],
 )
-def test_ranges_are_those_of_the_specifications(name: str, greatest: float, least_normal: float, least: float) -> None:
+def test_ranges_match_the_specifications(name: str, greatest: float, least_normal: float, least: float) -> None:
     """The largest number, the smallest normal one and the smallest of all, as stated by AMD and OCP."""
     encoding = FORMATS[name]
     finite = encoding.values[np.isfinite(encoding.values)]
@@ -60,7 +60,7 @@ def test_ranges_are_those_of_the_specifications(name: str, greatest: float, leas
 
 
 @pytest.mark.parametrize("name", FORMATS)
-def test_every_number_is_encoded_as_its_code(name: str) -> None:
+def test_every_value_encodes_to_its_code(name: str) -> None:
     """Decoding and encoding changes nothing, including the sign of zero if there is one."""
     encoding = FORMATS[name]
     codes = np.array([code for code, number in enumerate(defined(name)) if not isnan(number)], np.uint8)
@@ -92,7 +92,7 @@ def test_numbers_are_rounded_to_the_nearest(name: str) -> None:
     ("name", "last", "beyond"),
     [("E4M3", 464.0, nan), ("E5M2", 61439.0, inf), ("E4M3_FNUZ", 247.9, nan), ("E5M2_FNUZ", 61439.0, nan)],
 )
-def test_what_is_too_large_is_no_number(name: str, last: float, beyond: float) -> None:
+def test_too_large_values_are_nan(name: str, last: float, beyond: float) -> None:
     """This begins half a step above the largest number, and includes infinities; NaN stays NaN."""
     encoding = FORMATS[name]
     greatest = max(value for value in defined(name) if value < inf)

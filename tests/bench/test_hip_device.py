@@ -80,7 +80,7 @@ def test_without_a_gpu_an_architecture_must_be_named() -> None:
         *("gfx942:xnack+:xnack+", "gfx942:xnack+:xnack-", "gfx942:sramecc+:xnack+:foo+", "gfx942,gfx90a"),
     ],
 )
-def test_a_strange_architecture_is_refused(arch: str) -> None:
+def test_an_unknown_architecture_is_refused(arch: str) -> None:
     """Unknown names, and names that are not targets of the compiler, never reach its command line."""
     with pytest.raises(UsageError):
         HipDevice(DeviceOptions(arch))
@@ -100,7 +100,7 @@ def tools_path(name: str) -> Path:
     return Path("/build") / name
 
 
-def test_the_compiler_is_called_with_our_headers_in_front_of_ck_tiles(tools: DeviceOptions) -> None:
+def test_ckhs_headers_precede_ck_tiles(tools: DeviceOptions) -> None:
     """A single command makes the library: flags, target, both folders, output and source."""
     command = HipDevice(tools).compile_command(PLAIN, tools_path("a.cpp"), tools_path("a.so"))
     assert command[0] == tools.hipcc
@@ -156,7 +156,7 @@ def test_products_and_partitions_are_identities(monkeypatch: pytest.MonkeyPatch,
     assert identities[0].difference(identities[1]).startswith("name ")
 
 
-def test_what_slows_launches_is_said(monkeypatch: pytest.MonkeyPatch, tools: DeviceOptions) -> None:
+def test_slow_launch_settings_are_reported(monkeypatch: pytest.MonkeyPatch, tools: DeviceOptions) -> None:
     """Variables of the HIP runtime are reported if set to a value other than 0."""
     assert HipDevice(tools).identity().environment == ()
     monkeypatch.setenv("HIP_LAUNCH_BLOCKING", "0")
@@ -164,7 +164,7 @@ def test_what_slows_launches_is_said(monkeypatch: pytest.MonkeyPatch, tools: Dev
     assert HipDevice(tools).identity().environment == ("AMD_SERIALIZE_KERNEL=3",)
 
 
-def test_the_sensors_are_those_of_the_workers_card(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sensors_belong_to_the_workers_card(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each worker has its card's address, and the kernel driver's id."""
     gpus = tuple(Gpu(n, "gfx942", 304, 2100, pci=f"0000:0{n}:00.0", kfd_id=40 + n) for n in range(2))
     monkeypatch.setattr(module, "visible_gpus", lambda: gpus)
@@ -172,7 +172,7 @@ def test_the_sensors_are_those_of_the_workers_card(monkeypatch: pytest.MonkeyPat
     assert [(one.gpu, one.pci, one.kfd_id) for one in configs] == [(1, "0000:01:00.0", 41), (0, "0000:00:00.0", 40)]
 
 
-def test_a_gpu_that_the_driver_says_little_of_has_the_profile(
+def test_a_sparse_gpu_has_the_profile_of_its_architecture(
     monkeypatch: pytest.MonkeyPatch, tools: DeviceOptions
 ) -> None:
     """Missing compute units or clocks are not taken as values."""
@@ -181,7 +181,7 @@ def test_a_gpu_that_the_driver_says_little_of_has_the_profile(
         assert HipDevice(tools).identity().hardware == GFX942.hardware.to_dict()
 
 
-def test_operands_take_turns_unless_caches_are_emptied() -> None:
+def test_operands_rotate_unless_caches_are_flushed() -> None:
     """By default as many as exceed twice the size of the caches; or a given number."""
     caches = 2 * (262_144 + 8 * 4096) * KB
     expected = {
@@ -214,13 +214,13 @@ def test_one_worker_for_each_gpu(mixed: None) -> None:
 
 
 @pytest.mark.parametrize(("arch", "number"), [(None, 1), (None, 4), ("gfx90a", 0), ("gfx950", 0)])
-def test_a_gpu_that_is_not_there_is_refused(mixed: None, arch: str | None, number: int) -> None:
+def test_a_missing_gpu_is_refused(mixed: None, arch: str | None, number: int) -> None:
     """A GPU of another architecture is not used either."""
     with expect_refusal(UsageError, "no-such-gpu", arch or "gfx942", number):
         HipDevice(DeviceOptions(arch, gpus=(number,)))
 
 
-def test_each_worker_has_its_part_of_the_cores(mixed: None, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_worker_has_a_share_of_the_cores(mixed: None, monkeypatch: pytest.MonkeyPatch) -> None:
     """References are computed by BLAS on the machine's cores, which the workers share."""
     monkeypatch.setattr("os.sched_getaffinity", lambda _pid: set(range(16)))
     threads = {
@@ -242,7 +242,7 @@ def test_a_cold_run_flushes_twice_the_caches(arch: str, expected: int) -> None:
     assert config.flush_bytes == 0
 
 
-def test_the_salt_of_the_cache_is_all_that_a_library_depends_on(
+def test_the_cache_salt_has_all_dependencies_of_a_library(
     tools: DeviceOptions, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Compiler, its arguments, flags, target, CK Tile's headers and ckh's change it; their location does not."""
@@ -278,7 +278,7 @@ def test_the_salt_of_the_cache_is_all_that_a_library_depends_on(
     assert salt(hipcc=str(elsewhere), ck_include=str(moved)) == salts[0]
 
 
-def test_what_the_headers_lack_is_unsupported(tools: DeviceOptions) -> None:
+def test_features_missing_in_headers_are_unsupported(tools: DeviceOptions) -> None:
     """Kernels are emitted for the detected headers."""
     device = HipDevice(tools)
     kernels = conv_pool(Direction.FORWARD, GFX942, dtype="fp16")

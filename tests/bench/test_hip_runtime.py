@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.usefixtures("own_hip_library")
 
 
-def test_bytes_go_to_the_gpu_and_come_back() -> None:
+def test_bytes_round_trip_through_the_gpu() -> None:
     """Uploaded data are downloaded unchanged, and a fill sets the byte, at an address that is not the host's."""
     runtime = HipRuntime(0)
     sent = np.arange(100, dtype=np.int16)
@@ -32,7 +32,7 @@ def test_bytes_go_to_the_gpu_and_come_back() -> None:
     runtime.free(address)
 
 
-def test_a_failed_call_says_what_failed() -> None:
+def test_a_failed_call_names_the_function() -> None:
     """The error has the function, HIP's name and number, and is not a lack of memory."""
     runtime = HipRuntime(0)
     with pytest.raises(HipError) as caught:
@@ -41,7 +41,7 @@ def test_a_failed_call_says_what_failed() -> None:
     expect_values(caught.value.message, "hipFree: invalid argument", "error 1")
 
 
-def test_a_lack_of_memory_is_told_from_other_errors(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_out_of_memory_is_distinguished_from_other_errors(monkeypatch: pytest.MonkeyPatch) -> None:
     """It has its own type and states the requested size; less can be allocated afterwards."""
     monkeypatch.setenv("CKH_STUB_MEMORY", "1000000")
     runtime = HipRuntime(0)
@@ -51,7 +51,7 @@ def test_a_lack_of_memory_is_told_from_other_errors(monkeypatch: pytest.MonkeyPa
     runtime.free(runtime.allocate(1_000_000))
 
 
-def test_an_error_is_forgotten_when_it_was_raised(own_hip_library: Path) -> None:
+def test_an_error_is_cleared_once_raised(own_hip_library: Path) -> None:
     """A kernel that queries HIP's last error does not get ckh's."""
     runtime = HipRuntime(0)
     with pytest.raises(HipError):
@@ -67,9 +67,7 @@ def test_an_error_is_forgotten_when_it_was_raised(own_hip_library: Path) -> None
         ("4", 7, "no GPU 7: HIP has 4, numbered from 0"),
     ],
 )
-def test_a_gpu_that_is_not_there_is_a_device_error(
-    monkeypatch: pytest.MonkeyPatch, gpus: str, gpu: int, message: str
-) -> None:
+def test_a_missing_gpu_is_a_device_error(monkeypatch: pytest.MonkeyPatch, gpus: str, gpu: int, message: str) -> None:
     """The message tells whether there is no GPU or not this one."""
     monkeypatch.setenv("CKH_STUB_GPUS", gpus)
     with pytest.raises(DeviceError) as caught:
@@ -77,7 +75,7 @@ def test_a_gpu_that_is_not_there_is_a_device_error(
     assert caught.value.message == message
 
 
-def test_a_runtime_that_cannot_be_loaded_is_a_device_error(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_an_unloadable_runtime_is_a_device_error(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """A file that is not a library is named with the loader's reason."""
     wrong = tmp_path / "libamdhip64.so"
     wrong.write_text("hello")
@@ -88,14 +86,14 @@ def test_a_runtime_that_cannot_be_loaded_is_a_device_error(monkeypatch: pytest.M
     expect_values(caught.value.message, wrong)
 
 
-def test_a_library_that_is_no_runtime_is_a_device_error(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_library_without_runtime_functions_is_a_device_error(monkeypatch: pytest.MonkeyPatch) -> None:
     """The missing function is named."""
     monkeypatch.setenv("CKH_HIP_LIBRARY", "libc.so.6")
     with expect_refusal(DeviceError, "no-hip-runtime", "hipGetDeviceCount"):
         HipRuntime(0)
 
 
-def test_the_runtime_is_looked_for_in_rocm_path(
+def test_the_runtime_is_searched_in_rocm_path(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, own_hip_library: Path
 ) -> None:
     """Without a requested library, that of ROCM_PATH is used."""

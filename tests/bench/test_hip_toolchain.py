@@ -82,7 +82,7 @@ def test_a_wrong_compiler_is_one_clear_line(text: str) -> None:
         assert "HIPCC" in caught.value.hint
 
 
-def test_a_broken_compiler_of_rocm_is_not_passed_over(tmp_path: Path, opt: Path) -> None:
+def test_a_broken_rocm_compiler_is_not_skipped(tmp_path: Path, opt: Path) -> None:
     """A failing hipcc of ROCM_PATH is reported, though PATH has another."""
     broken = tmp_path / "rocm/bin/hipcc"
     broken.parent.mkdir(parents=True)
@@ -115,7 +115,7 @@ def test_the_first_place_that_has_headers_wins(tmp_path: Path, opt: Path) -> Non
             (tmp_path / place / "include/ck_tile").rename(tmp_path / place / "gone")
 
 
-def test_missing_headers_are_said_with_where_they_were_looked_for(tmp_path: Path, opt: Path) -> None:
+def test_missing_headers_are_reported_with_search_paths(tmp_path: Path, opt: Path) -> None:
     """All searched folders are named; a compiler at the root of the file system has none."""
     hipcc = Compiler((str(tmp_path / "bin/hipcc"),), "1")
     with pytest.raises(DeviceError) as caught:
@@ -147,7 +147,7 @@ def test_a_wrong_folder_of_headers_is_refused(tmp_path: Path, opt: Path, variabl
         ("clang version 190.1", False),
     ],
 )
-def test_clang_19_is_warned_of(version: str, warns: bool) -> None:
+def test_clang_19_gives_a_warning(version: str, warns: bool) -> None:
     """It moves barriers in GPU code; the advice names an unaffected compiler."""
     warning = compiler_warning(Compiler(("hipcc",), version))
     assert bool(warning) is warns

@@ -48,7 +48,7 @@ def random_rows(random: Random, count: int) -> list[ResultRow]:
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_the_rows_that_count_are_the_journals(tmp_path: Path, seed: int) -> None:
+def test_final_rows_are_the_journals(tmp_path: Path, seed: int) -> None:
     """Times, states, leaders and devices are those of the last row of each pair by the problem's last device."""
     rows = random_rows(Random(seed), 120)
     journal = read_journal(write(tmp_path / "run", [_RUN, *rows]))
@@ -73,7 +73,7 @@ def test_the_rows_that_count_are_the_journals(tmp_path: Path, seed: int) -> None
     assert results.is_any_right
 
 
-def test_a_row_replaces_what_another_device_measured() -> None:
+def test_a_row_replaces_those_of_another_device() -> None:
     """Added rows replace their pair's, and all of their problem by another device."""
     first = ResultRow("r", "p", "k1", Status.OK, "", 2.0, loops=3)
     results = PairResults([first, replace(first, kernel="k0"), replace(first, latency_ms=1.0)])
@@ -85,7 +85,7 @@ def test_a_row_replaces_what_another_device_measured() -> None:
     assert not results.is_any_right
 
 
-def test_runs_plans_and_looks_are_kept(tmp_path: Path) -> None:
+def test_runs_plans_and_reference_times_are_kept(tmp_path: Path) -> None:
     """All other records are kept in the journal's order, and rows are counted by run and problem."""
     row = ResultRow(_RUN.run_id, "p", "k0", Status.CRASH)
     others: list[Record] = [
@@ -112,7 +112,7 @@ def test_damaged_lines_are_refused(tmp_path: Path) -> None:
         read_history(folder)
 
 
-def test_a_row_takes_some_bytes(tmp_path: Path) -> None:
+def test_memory_per_row_is_bounded(tmp_path: Path) -> None:
     """Each additional row takes less than 40 bytes; a journal's line has 350."""
     peaks = []
     for problems in (5, 10):

@@ -81,7 +81,7 @@ def fill_disk_after(count: int) -> Callable[[int, bytes], int]:
     return limited
 
 
-def test_all_that_is_written_is_read_back(tmp_path: Path) -> None:
+def test_everything_written_is_read_back(tmp_path: Path) -> None:
     """Run, rows and end are read back as written, in order."""
     writer = JournalWriter(tmp_path)
     end = EndRecord("run", "complete", 1.5, {"compile": 0.5})
@@ -119,7 +119,7 @@ def test_a_full_disk_leaves_no_half_line(tmp_path: Path, monkeypatch: pytest.Mon
         assert writer.path.read_bytes() == before
 
 
-def test_rows_of_one_piece_are_written_all_or_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows_written_together_are_atomic(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """If the disk is full after the first of two rows, neither is kept."""
     before = write_rows(tmp_path, ROWS[0])
     size = len(before) - before.rfind(b"\n", 0, -1) - 1
@@ -139,7 +139,7 @@ def test_partial_writes_are_completed(tmp_path: Path, monkeypatch: pytest.Monkey
     assert read_journal(tmp_path).rows == tuple(ROWS)
 
 
-def test_a_last_line_cut_anywhere_reads_as_the_rows_before(tmp_path: Path) -> None:
+def test_a_truncated_last_line_is_ignored(tmp_path: Path) -> None:
     """Of a row cut at any byte, nothing is read; only without its newline it is complete."""
     content = write_rows(tmp_path, *ROWS)
     start = content.rfind(b"\n", 0, -1) + 1
@@ -150,7 +150,7 @@ def test_a_last_line_cut_anywhere_reads_as_the_rows_before(tmp_path: Path) -> No
         assert len(read_journal(tmp_path).rows) == complete, end
 
 
-def test_a_last_line_cut_anywhere_is_mended(tmp_path: Path) -> None:
+def test_a_truncated_last_line_is_repaired(tmp_path: Path) -> None:
     """A writer removes a truncated row, and its own rows follow on a new line."""
     content = write_rows(tmp_path, *ROWS)
     start = content.rfind(b"\n", 0, -1) + 1
@@ -182,14 +182,14 @@ def test_only_one_process_writes(tmp_path: Path) -> None:
     JournalWriter(tmp_path).close()
 
 
-def test_a_folder_that_cannot_be_made_is_an_error(tmp_path: Path) -> None:
+def test_an_uncreatable_folder_is_an_error(tmp_path: Path) -> None:
     """A file in place of the folder gives a DataError."""
     (tmp_path / "file").write_text("", encoding="utf-8")
     with expect_refusal(OutputError, "unwritable"):
         JournalWriter(tmp_path / "file")
 
 
-def test_numbers_that_are_none_are_never_written(tmp_path: Path) -> None:
+def test_nan_is_never_written(tmp_path: Path) -> None:
     """NaN is not valid JSON: a row with it is refused and leaves no trace."""
     writer = JournalWriter(tmp_path)
     with pytest.raises(ValueError, match="JSON"):
@@ -199,7 +199,7 @@ def test_numbers_that_are_none_are_never_written(tmp_path: Path) -> None:
     assert [json.loads(line)["kind"] for line in writer.path.read_text(encoding="utf-8").splitlines()] == ["run"]
 
 
-def test_a_journal_above_two_gigabytes_is_not_cut(tmp_path: Path) -> None:
+def test_a_journal_above_two_gigabytes_is_not_truncated(tmp_path: Path) -> None:
     """A file above the size of a single system read, 2 GiB, is kept; a truncated last line is removed.
 
     The file is sparse: between its rows there is a hole of 2.2 GB that takes no disk space.
@@ -222,7 +222,7 @@ def test_a_journal_above_two_gigabytes_is_not_cut(tmp_path: Path) -> None:
             assert file.read() == b"\n" + head[head.index(b"\n") + 1 :]
 
 
-def test_reads_that_give_less_cut_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_short_reads_truncate_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A system that reads seven bytes at a time finds the same last line; blocks are smaller than a line here."""
     content = write_rows(tmp_path, *ROWS)
     read = os.pread
@@ -236,7 +236,7 @@ def test_reads_that_give_less_cut_nothing(tmp_path: Path, monkeypatch: pytest.Mo
         assert path.read_bytes() == (content if end >= len(content) - 1 else content[:start]), end
 
 
-def test_lines_that_are_too_long_are_damaged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_overlong_lines_are_damaged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A line above the limit is not read into memory: it is one damaged line; the others keep their numbers."""
     content = write_rows(tmp_path, *ROWS)
     first, second, third, fourth = content.splitlines(keepends=True)

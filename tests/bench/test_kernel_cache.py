@@ -49,7 +49,9 @@ def build(count: int) -> list[Built]:
 
 @pytest.mark.parametrize("binary", [BINARY, None])
 @pytest.mark.parametrize("content", [b"", b"content" * 1000])
-def test_what_is_put_in_comes_out(cache: KernelCache, tmp_path: Path, content: bytes, binary: Binary | None) -> None:
+def test_stored_libraries_are_returned(
+    cache: KernelCache, tmp_path: Path, content: bytes, binary: Binary | None
+) -> None:
     """The library is at the beginning of its file, and its metadata is read back."""
     path = put(cache, tmp_path, content, binary)
     assert path.read_bytes().startswith(content)
@@ -59,7 +61,7 @@ def test_what_is_put_in_comes_out(cache: KernelCache, tmp_path: Path, content: b
     assert cache.find(KEY[::-1]) is None
 
 
-def test_whatever_is_damaged_is_not_found(cache: KernelCache, tmp_path: Path, reliability: str) -> None:
+def test_damaged_entries_are_not_found(cache: KernelCache, tmp_path: Path, reliability: str) -> None:
     """Any bytes changed, cut off, inserted or appended."""
     rng = random.Random(3)
     path = put(cache, tmp_path, rng.randbytes(5000), BINARY)
@@ -104,7 +106,7 @@ def test_a_library_that_others_can_write_is_not_loaded(cache: KernelCache) -> No
         cache.find(built.source_hash)
 
 
-def test_a_workshop_is_gone_when_it_is_left(cache: KernelCache) -> None:
+def test_a_temporary_folder_is_removed_on_exit(cache: KernelCache) -> None:
     """All its contents are removed, also after an error."""
     workshop = cache.workshop()
     (workshop.__enter__() / "source").write_text("text", encoding="utf-8")
@@ -113,7 +115,7 @@ def test_a_workshop_is_gone_when_it_is_left(cache: KernelCache) -> None:
     assert list(cache.folder.iterdir()) == []
 
 
-def test_workshops_of_the_dead_are_removed_and_of_the_living_are_not(cache: KernelCache) -> None:
+def test_only_temporary_folders_of_dead_processes_are_removed(cache: KernelCache) -> None:
     """A killed process leaves its folder, until another process compiles."""
     program = (
         "import sys\nfrom ckh.bench.compilation.kernel_cache import KernelCache\n"

@@ -51,7 +51,7 @@ def test_a_matrix_has_every_combination_once(name: str, count: int) -> None:
     assert len({(case.kernel.variant, case.kernel.ndim_spatial, case.label) for case in cases}) == len(cases)
 
 
-def test_pipelines_and_schedulers_are_all_there() -> None:
+def test_all_pipelines_and_schedulers_are_included() -> None:
     """The cases are the product of the tables."""
     cases = matrix("schedulers", load_arch("gfx942"), (Direction.FORWARD,), (2,), "bf16")
     expected = {(pipeline, scheduler) for pipeline in VARIANT_PIPELINES[Direction.FORWARD] for scheduler in Scheduler}
@@ -84,7 +84,7 @@ def test_unknown_matrices_and_dtypes_are_refused() -> None:
 
 
 @pytest.mark.slow
-def test_findings_tell_what_happened() -> None:
+def test_findings_report_the_outcome() -> None:
     """Right, wrong, crashed, hung, and refused by a rule: each case has its own status and does not affect others."""
     device = FaultyDevice(GOOD, WRONG, SEGFAULT, HANG, GOOD)
     some = matrix("pipelines", load_arch("host"), (Direction.FORWARD,), (2,), "fp32")[0]
@@ -98,7 +98,7 @@ def test_findings_tell_what_happened() -> None:
     assert [bool(one.built) for one in found] == [True, True, True, True, True, False]
 
 
-def test_a_library_of_another_kernel_is_found_out() -> None:
+def test_a_library_of_another_kernel_is_detected() -> None:
     """The name is the one reported by the library."""
     source = GOOD.source.replace('extern "C" {', 'extern "C" {\nconst char* ckh_name(void) { return "compv3"; }')
 

@@ -178,14 +178,14 @@ def test_pattern_matches_amds_short_names(host: ArchSpec) -> None:
     assert all(asdict(kernel)["split_image"] for kernel in split.kernels)
 
 
-def test_pattern_of_one_direction_leaves_the_other_problems_out(host: ArchSpec) -> None:
+def test_a_pattern_of_one_direction_excludes_other_problems(host: ArchSpec) -> None:
     """A problem without a kernel is not a task."""
     plan = make_plan(MIXED, "grouped_conv_bwd_data_*", host, 1, SetCandidates())
     assert [task.problem for task in plan.tasks] == [BACKWARD]
     assert plan.pairs == 260
 
 
-def test_patterns_tell_upper_and_lower_case_apart(host: ArchSpec) -> None:
+def test_patterns_are_case_sensitive(host: ArchSpec) -> None:
     """Names are lower case, on every system."""
     with expect_refusal(UsageError, "no-match", "300"):
         make_plan([FORWARD], "*_COMPV3_*", host, 1, SetCandidates())
@@ -211,7 +211,7 @@ def test_file_names_kernels_with_comments(host: ArchSpec, tmp_path: Path) -> Non
         (("# nothing", ""), " has no kernels"),
     ],
 )
-def test_error_in_a_file_says_the_line(host: ArchSpec, tmp_path: Path, lines: Sequence[str], words: str) -> None:
+def test_an_error_in_a_file_names_the_line(host: ArchSpec, tmp_path: Path, lines: Sequence[str], words: str) -> None:
     """A name outside the problems' pool is reported with file and line, and so is a file without names."""
     path = tmp_path / "kernels.txt"
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
@@ -220,7 +220,7 @@ def test_error_in_a_file_says_the_line(host: ArchSpec, tmp_path: Path, lines: Se
     assert f"{path}{words}" in caught.value.message
 
 
-def test_file_that_is_no_text_is_bad_data(host: ArchSpec, tmp_path: Path) -> None:
+def test_a_binary_file_is_bad_data(host: ArchSpec, tmp_path: Path) -> None:
     """Bytes that are not UTF-8 are an error with the file's name."""
     path = tmp_path / "kernels.txt"
     path.write_bytes(b"\xff\xfe\x00")
@@ -245,7 +245,7 @@ def test_file_that_is_no_text_is_bad_data(host: ArchSpec, tmp_path: Path) -> Non
         "best:3+0",
     ],
 )
-def test_sample_of_no_number_is_refused(host: ArchSpec, text: str) -> None:
+def test_a_sample_without_a_number_is_refused(host: ArchSpec, text: str) -> None:
     """A sample needs a number of kernels, at least one."""
     with expect_refusal(UsageError, "bad-number"):
         make_plan([FORWARD], text, host, 1, SetCandidates(), score=by_width)
@@ -256,7 +256,7 @@ def by_width(_problem: object, pool: tuple[Any, ...]) -> NDArray[np.float64]:
     return np.array([kernel.tile_n + 0.5 * (kernel.pipeline == "compv4") for kernel in pool], np.float64)
 
 
-def test_the_best_are_those_that_apply_with_the_highest_scores(host: ArchSpec) -> None:
+def test_best_selects_the_applicable_kernels_with_the_highest_scores(host: ArchSpec) -> None:
     """Of a pool, the first seven by score, ties in the pool's order; measured in random order."""
     plan = make_plan(MIXED, "best:7", host, 7, SetCandidates(), score=by_width)
     everything = {task.problem: set(task.kernels) for task in make_plan(MIXED, ALL, host, 7, SetCandidates()).tasks}
@@ -269,7 +269,7 @@ def test_the_best_are_those_that_apply_with_the_highest_scores(host: ArchSpec) -
     assert len({tuple(map(task.kernels.index, sorted(task.kernels, key=full_name))) for task in plan.tasks}) > 1
 
 
-def test_others_come_beside_the_best(host: ArchSpec) -> None:
+def test_best_plus_others_adds_random_kernels(host: ArchSpec) -> None:
     """They are a random sample of the rest, different for another seed; all of the rest, if there are fewer."""
     best = make_plan([FORWARD], "best:7", host, 7, SetCandidates(), score=by_width)
     samples = set()
@@ -283,13 +283,13 @@ def test_others_come_beside_the_best(host: ArchSpec) -> None:
     assert set(everything.kernels) == set(make_plan([FORWARD], ALL, host, 7, SetCandidates()).kernels)
 
 
-def test_the_best_need_something_that_says_so(host: ArchSpec) -> None:
+def test_best_needs_a_model(host: ArchSpec) -> None:
     """Without a model there is no best kernel."""
     with expect_refusal(UsageError, "no-model"):
         make_plan([FORWARD], "best:7", host, 1, SetCandidates())
 
 
-def test_nothing_to_measure_says_why() -> None:
+def test_nothing_to_measure_reports_the_reason() -> None:
     """If every pair is refused, the most frequent reason is given."""
     problem = ConvProblem(Direction.FORWARD, n=1, c=3, k=64, g=1, hi=8, wi=8, y=3, x=3, dtype="bf16")
     with pytest.raises(NoKernelError) as caught:
@@ -298,14 +298,14 @@ def test_nothing_to_measure_says_why() -> None:
     assert caught.value.message == words
 
 
-def test_dtype_that_the_architecture_does_not_run_is_no_kernel(host: ArchSpec) -> None:
+def test_an_unsupported_dtype_has_no_kernels(host: ArchSpec) -> None:
     """The pool is empty, and the reason is the architecture's."""
     problem = ConvProblem(Direction.FORWARD, n=1, c=16, k=16, g=1, hi=8, wi=8, y=3, x=3, dtype="bf16")
     with expect_refusal(NoKernelError, "no-kernel", "host", "bf16"):
         make_plan([problem], ALL, host, 1, SetCandidates())
 
 
-def test_without_leaves_out_exactly_what_is_done(host: ArchSpec) -> None:
+def test_without_excludes_exactly_the_finished_pairs(host: ArchSpec) -> None:
     """The remaining pairs keep their order, and the refusals are those of the whole plan."""
     plan = make_plan(MIXED, "sample:20", host, 1, SetCandidates())
     done = {(problem, name) for problem, names in orders(plan).items() for name in names[::3]}

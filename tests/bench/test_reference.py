@@ -47,7 +47,7 @@ def drifting(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("drifting")
-def test_what_was_measured_while_it_drifted_is_measured_again(
+def test_pairs_measured_during_drift_are_remeasured(
     make_runs: Callable[..., Runs],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -69,7 +69,7 @@ def test_what_was_measured_while_it_drifted_is_measured_again(
 
 
 @pytest.mark.usefixtures("drifting")
-def test_measuring_again_has_a_budget(
+def test_remeasuring_has_a_budget(
     make_runs: Callable[..., Runs],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -82,7 +82,7 @@ def test_measuring_again_has_a_budget(
     assert "2 more were not" in machine_lines(outcome.totals)[0]
 
 
-def test_the_last_look_is_behind_the_last_problem(
+def test_the_last_reference_time_follows_the_last_problem(
     make_runs: Callable[..., Runs], monkeypatch: pytest.MonkeyPatch, drifting: None
 ) -> None:
     """Within a minute there are two reference measurements, before the first problem and after the last."""
@@ -130,14 +130,14 @@ def test_the_machine_is_a_line_of_bars() -> None:
     assert "█" in many[0]
 
 
-def test_a_short_run_is_not_watched(make_runs: Callable[..., Runs]) -> None:
+def test_a_short_run_has_no_reference_times(make_runs: Callable[..., Runs]) -> None:
     """A run of few pairs ends before a machine changes."""
     runs = make_runs(GOOD, problems=(PROBLEM,))
     assert runs.run(limits=LIMITS).totals.references == []
     assert read_journal(runs.out).references == ()
 
 
-def test_unstable_times_are_told(capsys: pytest.CaptureFixture[str]) -> None:
+def test_unstable_times_are_reported(capsys: pytest.CaptureFixture[str]) -> None:
     """Above a tenth of the times their share and a remedy are printed; nothing for a stable machine."""
 
     def look(ratio: float) -> ReferenceRecord:
@@ -151,7 +151,7 @@ def test_unstable_times_are_told(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out == ""
 
 
-def test_clock_and_temperature_are_those_of_the_files(tmp_path: Path) -> None:
+def test_clock_and_temperature_are_read_from_files(tmp_path: Path) -> None:
     """Of the processor, the highest readings; nothing if there are no files."""
     assert read_sensors(tmp_path) == Sensors(None, None)
     for number, khz in enumerate((2_100_000, 2_450_000)):

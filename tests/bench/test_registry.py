@@ -93,7 +93,7 @@ def test_a_kernel_is_one_line_with_its_name_first(path: Path) -> None:
         assert entry == {"name": kernel_name(kernel), **asdict(kernel)}
 
 
-def test_no_kernels_are_a_registry_too(path: Path) -> None:
+def test_an_empty_registry_is_valid(path: Path) -> None:
     """An empty set is written and read."""
     write_registry(path, (), arch="gfx942")
     assert read_registry(path, CONVOLUTION) == Registry("gfx942", ())
@@ -185,7 +185,7 @@ def test_damage_is_named_by_entry_and_field(
 
 
 @pytest.mark.parametrize("name", ["compv4", "", "grouped_conv_fwd_bf16_nhwgc_2d_mem"])
-def test_a_name_that_is_none_is_refused(path: Path, name: str) -> None:
+def test_an_invalid_name_is_refused(path: Path, name: str) -> None:
     """A name must be parsable."""
     expect_values(damaged(path, partial(rename, name)), "kernels[1].name")
 
@@ -199,7 +199,7 @@ def test_a_name_of_another_kernel_or_a_shorter_one_is_refused(path: Path) -> Non
     expect_values(message, "kernels[0].wave_m", 1, "None")
 
 
-def test_a_name_has_one_spelling(path: Path) -> None:
+def test_names_are_canonical(path: Path) -> None:
     """A name of the kernel that is not its canonical one would escape a search, and is refused."""
     name = kernel_name(kernels()[1])
     expect_values(damaged(path, partial(rename, name.replace("_fwd_", "_forward_"))), "kernels[1].name", name)
@@ -207,7 +207,7 @@ def test_a_name_has_one_spelling(path: Path) -> None:
     expect_values(message, "kernels[1].name")
 
 
-def test_a_number_in_a_name_that_python_will_not_read(path: Path) -> None:
+def test_an_overlong_number_in_a_name(path: Path) -> None:
     """Five thousand digits are a data error like any other damage."""
     name = kernel_name(kernels()[1]).replace("_16x", "_" + "1" * 5000 + "x", 1)
     assert damaged(path, partial(rename, name)).startswith("kernels[1].name is wrong: ")
@@ -236,7 +236,7 @@ def test_a_damaged_file_is_refused(path: Path, text: str, words: str) -> None:
     assert "\n" not in error.value.message
 
 
-def test_a_file_of_bytes_or_none_at_all(path: Path) -> None:
+def test_a_binary_or_missing_file(path: Path) -> None:
     """A file that is not text is damaged; a missing one cannot be read."""
     path.write_bytes(b"\xff\xfe\x00")
     with expect_refusal(DataError, "not-text"):

@@ -26,7 +26,7 @@ def test_the_row_of_samples() -> None:
         ((1e6,), Status.OK),
     ],
 )
-def test_two_samples_that_do_not_agree_are_unstable(samples_ns: tuple[float, ...], status: Status) -> None:
+def test_two_differing_samples_are_unstable(samples_ns: tuple[float, ...], status: Status) -> None:
     """As for any number of samples, if they spread by more than 5 %; a single one cannot."""
     assert result_row("run", "problem", "kernel", Reply(1, Status.OK, "", samples_ns, 1), BUILT).status is status
 

@@ -48,7 +48,7 @@ def script() -> ModuleType:
     return module
 
 
-def test_what_each_case_takes_is_read_from_the_remarks(script: ModuleType) -> None:
+def test_resources_of_each_case_are_parsed_from_remarks(script: ModuleType) -> None:
     """By whether the main loop runs, how it ends, and whether results are stored or added."""
     names = [_NAME.format(loop=loop, tail=tail, operation=op) for loop, tail, op in ((1, 10, 0), (0, 2, 1))]
     remarks = "".join(_REMARKS.format(name=name, sgprs=30 + i) for i, name in enumerate(names))
@@ -58,7 +58,7 @@ def test_what_each_case_takes_is_read_from_the_remarks(script: ModuleType) -> No
     }
 
 
-def test_a_kernel_is_the_same_if_all_cases_that_both_have_are(script: ModuleType) -> None:
+def test_kernels_are_equal_if_all_common_cases_are(script: ModuleType) -> None:
     """The case with a main loop is shown, or the first that differs; without a common case they are not the same."""
     one, other = script.Taken(30, 96, 16, 16384, 0), script.Taken(31, 96, 16, 16384, 0)
     loop, short, added = ("1", "10", "0"), ("0", "2", "0"), ("1", "10", "1")
@@ -86,7 +86,7 @@ def test_twelve_configurations_and_more_are_compared(script: ModuleType) -> None
 
 @pytest.mark.slow
 @compiles()
-def test_kernels_are_those_that_cks_launchers_build(script: ModuleType) -> None:
+def test_kernels_match_cks_launchers(script: ModuleType) -> None:
     """A GEMM and a convolution use as many registers, LDS and scratch as CK's own, in every case of their loops."""
     skip_without_compiler()
     if (ck := script.ck_source()) is None:

@@ -67,7 +67,7 @@ def test_a_card_shows_its_own_sensors(root: Path) -> None:
     assert read_card(OTHER, 4712, root)["other_processes"] == 0.0
 
 
-def test_what_is_not_shown_is_left_out(root: Path, tmp_path: Path) -> None:
+def test_missing_sensors_are_omitted(root: Path, tmp_path: Path) -> None:
     """For a card without files, and for one with the edge temperature only."""
     assert read_card("0000:99:00.0", 0, root) == {}
     folder = root / f"sys/bus/pci/devices/{PCI}/hwmon/hwmon7"
@@ -83,7 +83,7 @@ class _SmiError(Exception):
 
 
 @pytest.mark.parametrize("is_broken", [False, True])
-def test_amd_smi_knows_better(root: Path, monkeypatch: pytest.MonkeyPatch, is_broken: bool) -> None:
+def test_amd_smi_takes_precedence(root: Path, monkeypatch: pytest.MonkeyPatch, is_broken: bool) -> None:
     """Its metrics are used if numeric, the highest clock of several dies; files provide the others."""
 
     def metrics(handle: str) -> dict[str, Any]:

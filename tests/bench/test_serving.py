@@ -13,14 +13,14 @@ class _Device:
         self.node = node
 
 
-def test_a_task_goes_on_with_the_device_that_began_it() -> None:
+def test_a_task_continues_on_its_device() -> None:
     """Its own tasks come first, then those that no device began; those of other available devices are left to them."""
     tasks = BegunTasks([("new", None), ("a's", "a"), ("b's", "b")], lambda name: name in "ab")
     assert [tasks.next("a"), tasks.next("a"), tasks.next("a")] == ["a's", "new", None]
     assert [tasks.next("b"), tasks.next("b")] == ["b's", None]
 
 
-def test_what_a_lost_device_began_is_for_the_others() -> None:
+def test_tasks_of_a_lost_device_are_reassigned() -> None:
     """As soon as the device is not available any more."""
     here = {"a", "b"}
     tasks = BegunTasks([("a's", "a")], here.__contains__)
@@ -29,7 +29,7 @@ def test_what_a_lost_device_began_is_for_the_others() -> None:
     assert [tasks.next("b"), tasks.next("b")] == ["a's", None]
 
 
-def test_a_device_without_a_task_is_asked_again_when_another_is_gone() -> None:
+def test_an_idle_device_takes_tasks_of_a_lost_one() -> None:
     """A device without tasks is not started; one that is new, or gets tasks left by others, is."""
     here = {"a", "b"}
     tasks = BegunTasks([("a's", "a")], here.__contains__)

@@ -82,7 +82,7 @@ def test_a_cold_clock_is_not_timed(kernel_ns: float) -> None:
         assert gpu.busy_ns - before_ns < most_ns
 
 
-def test_operands_take_turns_from_one_timing_to_the_next() -> None:
+def test_operands_rotate_across_timings() -> None:
     """Each begins with the set after the last one of the previous timing."""
     gpu = Gpu(20e3, sets=5)
     stopwatch = gpu.stopwatch()
@@ -108,7 +108,7 @@ def test_a_gpu_without_graphs_has_launches() -> None:
     assert gpu.probed == 1
 
 
-def test_nothing_is_emptied_within_a_graph() -> None:
+def test_caches_are_not_flushed_within_a_graph() -> None:
     """If caches are flushed before each launch, there are no graphs."""
     gpu = Gpu(1000.0, flush_bytes=1 << 20)
     assert gpu.stopwatch().launching(gpu.library) == Launching(LAUNCH_NS, 0.0)

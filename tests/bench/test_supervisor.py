@@ -103,7 +103,7 @@ def test_a_crash_in_a_new_worker_counts_at_once() -> None:
     assert restarts == 2
 
 
-def test_a_hang_is_cut_off() -> None:
+def test_a_hang_is_ended() -> None:
     """Two endless loops cost their timeouts and a restart each, no more."""
     start = time.monotonic()
     replies, restarts = supervise(HANG, HANG, GOOD, timeout_s=0.5)
@@ -174,14 +174,14 @@ def test_a_kernel_that_races_on_two_problems_is_not_run_again() -> None:
     assert (found[2][1].message, restarts) == (expected, 0)
 
 
-def test_a_problem_of_none_but_quarantined_kernels_is_not_set_up() -> None:
+def test_a_problem_with_only_quarantined_kernels_is_not_set_up() -> None:
     """No worker is started for it."""
     found, restarts = on_problems([SEGFAULT], [PROBLEM, OTHER_PROBLEM, THIRD_PROBLEM])
     assert [statuses(replies) for replies in found] == [[Status.CRASH]] * 3
     assert restarts == 1
 
 
-def test_other_failures_are_no_reason_for_quarantine() -> None:
+def test_other_failures_cause_no_quarantine() -> None:
     """Wrong results and error codes are determined again on every problem."""
     faults = [FAULTS["zeros"][0], FAULTS["error code"][0]]
     found, _ = on_problems(faults, [PROBLEM, OTHER_PROBLEM, THIRD_PROBLEM])
@@ -240,7 +240,7 @@ def test_problems_follow_each_other_in_one_worker() -> None:
     assert {"inputs", "reference", "load", "run", "verify", "time", "wait", "other"} <= set(supervisor.phase_s)
 
 
-def test_a_problem_that_cannot_be_set_up_is_an_answer() -> None:
+def test_a_problem_that_cannot_be_set_up_is_a_reply() -> None:
     """If there is no memory for the inputs, every kernel of the problem gets a reply with the reason."""
     device = FaultyDevice(GOOD, GOOD)
     big = "conv_forward_fp32_nhwgc_2d_n64_c512_k512_g1_i256x256_f3x3_s1x1_p1x1_d1x1"

@@ -104,7 +104,7 @@ def test_every_fault_becomes_a_row(make_runs: Callable[..., Runs]) -> None:
     assert {row.latency_ms for row in runs.rows} == {None, CLAIMED_MS}
 
 
-def test_the_journal_says_how_it_was_measured(make_runs: Callable[..., Runs]) -> None:
+def test_the_journal_records_the_settings(make_runs: Callable[..., Runs]) -> None:
     """The journal begins with the device, and ends with the reason and the seconds by phase."""
     runs = make_runs(GOOD, problems=(PROBLEM, OTHER_PROBLEM))
     runs.run()
@@ -156,7 +156,7 @@ def test_a_single_leader_is_not_measured_again(make_runs: Callable[..., Runs]) -
     assert not any(row.remeasured for row in runs.rows)
 
 
-def test_leaders_that_were_not_measured_again_are_when_resuming(make_runs: Callable[..., Runs]) -> None:
+def test_missing_leader_rounds_are_measured_on_resume(make_runs: Callable[..., Runs]) -> None:
     """If a run was killed between a problem's first pass and its leaders, the next run measures the leaders."""
     runs = make_runs(claims(100.0, 180.0), claims(107.0, 170.0), claims(250.0))
     runs.run()

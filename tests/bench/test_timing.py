@@ -107,7 +107,7 @@ def test_a_long_run_far_from_the_best_is_hopeless(first_ns: float, best_ns: floa
         ((400.0, 500.0, 400.0, 400.0, 900.0), False),  # all samples
     ],
 )
-def test_a_kernel_that_was_paused_gets_all_samples(samples_ns: tuple[float, ...], too_few: bool) -> None:
+def test_a_paused_kernel_gets_all_samples(samples_ns: tuple[float, ...], too_few: bool) -> None:
     """Fewer than all samples are enough only if they agree, and are as slow as estimated."""
     assert is_too_few(samples_ns, 100.0, 5) is too_few
 
@@ -179,6 +179,6 @@ def test_one_outlier_does_not_count_as_spread() -> None:
         ((-1.0,), "the kernel says that it took -1 ns"),
     ],
 )
-def test_what_is_no_time_is_said(samples_ns: tuple[float, ...], said: str) -> None:
+def test_invalid_times_are_reported(samples_ns: tuple[float, ...], said: str) -> None:
     """A time is positive and finite, and there must be at least one."""
     assert complaint(samples_ns) == said

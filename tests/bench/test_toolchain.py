@@ -55,7 +55,7 @@ def device_with(folder: Path, script: str) -> HipDevice:
     return HipDevice(DeviceOptions("gfx942", shlex.quote(str(hipcc)), str(include)))
 
 
-def test_the_host_compiler_makes_what_can_be_loaded(tmp_path: Path) -> None:
+def test_the_host_compiler_builds_loadable_libraries(tmp_path: Path) -> None:
     """A working toolchain raises no error, and leaves no file."""
     require_toolchain(HostDevice(), tmp_path)
     assert list(tmp_path.iterdir()) == []
@@ -63,7 +63,7 @@ def test_the_host_compiler_makes_what_can_be_loaded(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @compiles()
-def test_a_real_hip_compiler_makes_what_can_be_loaded(tmp_path: Path) -> None:
+def test_a_real_hip_compiler_builds_loadable_libraries(tmp_path: Path) -> None:
     """With HIP's own headers, linker and runtime."""
     skip_without_compiler()
     require_toolchain(HipDevice(DeviceOptions("gfx942")), tmp_path)
@@ -80,7 +80,7 @@ def test_each_fault_has_its_remedy(said: str, tmp_path: Path) -> None:
     assert SAID[said] in caught.value.hint
 
 
-def test_a_library_that_cannot_be_loaded_is_a_fault(tmp_path: Path) -> None:
+def test_an_unloadable_library_is_a_fault(tmp_path: Path) -> None:
     """A library that needs a missing runtime; the hint names the search path."""
     runtime = build_free_runtime(tmp_path, 9)
     device = device_with(tmp_path, f"echo 'int f;' | gcc -shared -Wl,--no-as-needed {runtime} -x c - -o $library")
@@ -106,7 +106,7 @@ def test_a_runtime_of_another_rocm_is_a_fault(tmp_path: Path, monkeypatch: pytes
     require_toolchain(device, tmp_path)
 
 
-def test_an_interrupted_compiler_says_nothing(tmp_path: Path) -> None:
+def test_an_interrupted_compiler_is_no_fault(tmp_path: Path) -> None:
     """A full disk or a lack of memory is not a fault of the toolchain."""
     require_toolchain(device_with(tmp_path, "echo 'No space left on device' >&2; exit 1"), tmp_path)
 
@@ -146,7 +146,7 @@ def test_a_node_with_a_broken_toolchain_is_named(tmp_path: Path, monkeypatch: py
     expect_values(caught.value.message, os.uname().nodename)
 
 
-def test_a_toolchain_that_breaks_meanwhile_condemns_no_kernel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_toolchain_broken_during_a_run_fails_no_kernel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """If no kernel compiles, and the simplest one does not either any more, no kernel gets a result."""
     monkeypatch.setenv("CKH_CACHE_DIR", str(tmp_path / "cache"))
     once = tmp_path / "once"
@@ -156,7 +156,7 @@ def test_a_toolchain_that_breaks_meanwhile_condemns_no_kernel(tmp_path: Path, mo
         KernelBuilder(device).build([KERNEL], 1, lambda _count, _text: None)
 
 
-def test_a_run_goes_on_when_the_toolchain_is_repaired(
+def test_a_run_continues_after_the_toolchain_is_repaired(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Exit code 3 and no row while it is broken; --resume then measures every pair, also with another version."""

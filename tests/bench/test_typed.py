@@ -74,7 +74,7 @@ def test_nan_stays_nan_in_bf16() -> None:
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_bytes_of_the_fill_are_nan(dtype: str) -> None:
+def test_fill_bytes_are_nan(dtype: str) -> None:
     """An output of any type filled with them contains only NaN."""
     element = element_type(dtype)
     stored = np.frombuffer(bytes([NAN_BYTE]) * 4 * element.storage.itemsize, element.storage)
@@ -95,7 +95,7 @@ def test_fp32_operands_are_the_values_themselves() -> None:
     assert element_type("fp32").operand(values).tobytes() == values.tobytes()
 
 
-def test_lowest_and_highest_contain_what_kernels_make() -> None:
+def test_bounds_contain_kernel_results() -> None:
     """For bf16 both roundings, for fp16 the nearest; below the normal numbers also zero."""
     bf16, fp16 = element_type("bf16"), element_type("fp16")
     values = np.array([1 + 0.6 * BF16_UNIT, -1 - 0.6 * BF16_UNIT])
@@ -106,7 +106,7 @@ def test_lowest_and_highest_contain_what_kernels_make() -> None:
     assert fp16.highest(small).tolist() == [2.0**-16, 0.0, 2.0**-14, 1.0]
 
 
-def test_limits_of_fp32_leave_their_argument_alone() -> None:
+def test_fp32_bounds_do_not_modify_their_argument() -> None:
     """Values that need no conversion are not modified."""
     values = floats(1e-45, -1e-45, 5.0)
     element = element_type("fp32")
@@ -131,9 +131,7 @@ def test_other_dtypes_are_refused(fnuz_floats: bool) -> None:
         ("bf8", True, [0x40, 0xC0, 0x3E, 0x00]),
     ],
 )
-def test_operands_of_eight_bits_are_encoded_as_the_architecture_has_them(
-    dtype: str, fnuz_floats: bool, codes: list[int]
-) -> None:
+def test_fp8_operands_use_the_encoding_of_the_architecture(dtype: str, fnuz_floats: bool, codes: list[int]) -> None:
     """CDNA3's exponents are biased by one more than OCP's."""
     element = element_type(dtype, fnuz_floats=fnuz_floats)
     operand = element.operand(floats(1, -1, 0.75, 0.9 * element.least_normal))
@@ -159,7 +157,7 @@ def test_integers_are_widened_without_loss() -> None:
     assert not element_type("fp16").is_exact
 
 
-def test_what_was_never_written_is_no_right_result() -> None:
+def test_an_unwritten_output_is_wrong() -> None:
     """It is NaN, or an integer that exceeds the sum of a hundred thousand products of int8."""
     assert np.isnan([element_type(dtype).unwritten for dtype in DTYPES]).all()
     assert abs(element_type("int32").unwritten) > 100_000 * 127 * 127

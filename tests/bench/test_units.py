@@ -99,7 +99,7 @@ def files(cache: Path) -> list[str]:
     return sorted(path.name for path in cache.rglob("*") if path.is_file())
 
 
-def test_one_compiler_makes_the_libraries_of_all(cache: Path) -> None:
+def test_one_compilation_gives_all_libraries(cache: Path) -> None:
     """The library is stored once, with a file for each kernel under its hash, and the next build finds them."""
     device, advanced = Together(), []
     builder = KernelBuilder(device)
@@ -118,7 +118,7 @@ def test_one_compiler_makes_the_libraries_of_all(cache: Path) -> None:
 
 
 @pytest.mark.parametrize("damage", [lambda unit: unit.write_bytes(unit.read_bytes()[:-1] + b"x"), Path.unlink])
-def test_a_damaged_library_of_several_is_built_again(cache: Path, damage: Any) -> None:
+def test_a_damaged_shared_library_is_rebuilt(cache: Path, damage: Any) -> None:
     """After any damage, each of its kernels is missing."""
     built = KernelBuilder(Together()).build(KERNELS[:3], 1, ignore)
     (unit,) = cache.rglob("*.unit")
@@ -129,7 +129,7 @@ def test_a_damaged_library_of_several_is_built_again(cache: Path, damage: Any) -
     assert [ask(built[kernel].library) for kernel in KERNELS[:3]] == [0, 1, 2]
 
 
-def test_a_library_of_several_that_others_can_write_to_is_refused(cache: Path) -> None:
+def test_a_shared_library_writable_by_others_is_refused(cache: Path) -> None:
     """It is not loaded."""
     KernelBuilder(Together()).build(KERNELS[:2], 1, ignore)
     (unit,) = cache.rglob("*.unit")
@@ -139,7 +139,7 @@ def test_a_library_of_several_that_others_can_write_to_is_refused(cache: Path) -
 
 
 @pytest.mark.usefixtures("cache")
-def test_a_copy_that_may_be_loaded_is_not_written_again() -> None:
+def test_a_loaded_copy_is_not_rewritten() -> None:
     """A process that loads a kernel twice keeps its mapping, as truncating the file would end it by a signal."""
     built = KernelBuilder(Together()).build(KERNELS[:2], 1, ignore)
     code = (
@@ -153,7 +153,7 @@ def test_a_copy_that_may_be_loaded_is_not_written_again() -> None:
     assert subprocess.run([sys.executable, "-c", code, built[KERNELS[0]].library], check=False).returncode == 0
 
 
-def test_copies_to_load_go_with_their_process(cache: Path) -> None:
+def test_copies_are_removed_with_their_process(cache: Path) -> None:
     """When it ends or, if it is killed, when the next kernel is built."""
     built = KernelBuilder(Together()).build(KERNELS[:2], 1, ignore)
     left = len(files(cache))
@@ -173,7 +173,7 @@ def test_copies_to_load_go_with_their_process(cache: Path) -> None:
 
 
 @pytest.mark.parametrize(("jobs", "compiled"), [(1, [3, 2]), (2, [3, 2]), (3, [2, 2, 1]), (5, [1] * 5), (9, [1] * 5)])
-def test_every_job_has_something_to_do(jobs: int, compiled: list[int]) -> None:
+def test_every_job_is_kept_busy(jobs: int, compiled: list[int]) -> None:
     """A unit is at most as large as the device allows, and small enough to keep all jobs busy."""
     device = Together()
     built = KernelBuilder(device).build(KERNELS, jobs, ignore)
@@ -181,7 +181,7 @@ def test_every_job_has_something_to_do(jobs: int, compiled: list[int]) -> None:
     assert [ask(built[kernel].library) for kernel in KERNELS] == [0, 1, 2, 3, 4]
 
 
-def test_what_is_in_the_cache_is_in_no_unit() -> None:
+def test_cached_kernels_are_in_no_unit() -> None:
     """Only missing kernels are compiled in units."""
     KernelBuilder(Together()).build(KERNELS[1:2], 1, ignore)
     device = Together()
@@ -220,7 +220,7 @@ INTERRUPTED = ("kill -9 $$", "echo 'LLVM ERROR: out of memory' >&2; exit 1", f"{
         "mkdir $library",
     ],
 )
-def test_an_evil_compiler_of_a_unit_harms_nobody(script: str, cache: Path) -> None:
+def test_a_malicious_compiler_of_a_unit_does_no_harm(script: str, cache: Path) -> None:
     """Each kernel is then compiled alone; after an interruption, first as a unit again."""
     device = Together(script)
     built = KernelBuilder(device, TIMEOUT_S).build(KERNELS[:3], 1, ignore)
@@ -230,7 +230,7 @@ def test_an_evil_compiler_of_a_unit_harms_nobody(script: str, cache: Path) -> No
 
 
 @pytest.mark.parametrize("jobs", [1, 2])
-def test_a_unit_whose_compiler_was_interrupted_stays_a_unit(jobs: int, tmp_path: Path) -> None:
+def test_an_interrupted_unit_remains_a_unit(jobs: int, tmp_path: Path) -> None:
     """It is compiled again after the others, and none of its kernels alone."""
     once = tmp_path / "once"
     device, advanced = Together(f"mkdir {once} && kill -9 $$; {COMPILE}"), []
@@ -249,7 +249,7 @@ def test_stopped_while_a_unit_is_compiled_nothing_is_built(cache: Path, tmp_path
     assert files(cache) == []
 
 
-def test_units_are_cut_by_what_they_cost(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_units_are_sized_by_cost(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each has its share; with kernels of a second and a limit of five no unit has more than two."""
     sources = {str(number): (kernel, str(number)) for number, kernel in enumerate(KERNELS)}
     assert units(sources, 4, lambda kernel: 4.0 if kernel is KERNELS[0] else 1.0) == [["0"], ["1", "2", "3", "4"]]
@@ -259,7 +259,7 @@ def test_units_are_cut_by_what_they_cost(monkeypatch: pytest.MonkeyPatch) -> Non
     assert device.compiled == [2, 2, 1]
 
 
-def test_units_are_of_one_operation() -> None:
+def test_units_have_a_single_operation() -> None:
     """Their number is minimal, and they have about equal sizes."""
     sources = {str(number): (kernel, str(number)) for number, kernel in enumerate(KERNELS)}
     assert units(sources, 4) == [["0", "1", "2"], ["3", "4"]]
@@ -268,7 +268,7 @@ def test_units_are_of_one_operation() -> None:
 
 @pytest.mark.parametrize("kernels", [1, 5, 12, 13, 100, 1_000, 14_000])
 @pytest.mark.parametrize("jobs", [1, 2, 7, 64, 800])
-def test_units_are_the_smallest_that_need_no_further_round(kernels: int, jobs: int) -> None:
+def test_units_are_minimal_without_extra_rounds(kernels: int, jobs: int) -> None:
     """All compilers have work in each wave but the last, which has no more left than it needs."""
 
     def rounds(size: int) -> int:
@@ -280,7 +280,7 @@ def test_units_are_the_smallest_that_need_no_further_round(kernels: int, jobs: i
     assert unit_size(0, 12, jobs) == 0
 
 
-def test_compilers_times_are_remembered(tmp_path: Path) -> None:
+def test_compile_times_are_recorded(tmp_path: Path) -> None:
     """Times of the architecture are used, else of another GPU, never of another operation; damage is skipped."""
     assert KernelCache().seconds_by_kind(HOST, GROUPED_CONV) == {}
     KernelBuilder(Together()).build(KERNELS[:4], 1, ignore)

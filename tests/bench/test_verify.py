@@ -66,7 +66,7 @@ def test_sums_in_the_worst_order_are_accepted() -> None:
 
 
 @pytest.mark.parametrize("channels", [1, 2, 37, 1000, 10_000])
-def test_one_forgotten_product_is_found(channels: int) -> None:
+def test_one_missing_product_is_detected(channels: int) -> None:
     """A product of usual size that is missing in one sum of up to ten thousand is detected."""
     p, x, w = matrices(13, channels, 7)
     result = exact_product(x, w)
@@ -77,7 +77,7 @@ def test_one_forgotten_product_is_found(channels: int) -> None:
     expect_values(complaint, "1 of 91", f"{5 * 7 + 3}: ")
 
 
-def test_limits_are_where_the_tolerance_says() -> None:
+def test_bounds_follow_the_tolerance() -> None:
     """Every element is right at 0.9 and wrong at 1.1 times the tolerance, on both sides."""
     p, x, w = matrices(23, 288, 17)
     limits = limits_of(p, x, w)
@@ -94,7 +94,7 @@ def test_tolerance_by_hand() -> None:
     assert tolerance(p) == 19 / 16_777_216
 
 
-def test_result_that_is_a_little_too_large_is_found() -> None:
+def test_a_slightly_too_large_result_is_detected() -> None:
     """For positive products a relative error of 1e-5 is wrong everywhere, and of 1e-7 is rounding."""
     p, x, w = matrices(11, 100, 5)
     x, w = np.abs(x), np.abs(w)
@@ -103,7 +103,7 @@ def test_result_that_is_a_little_too_large_is_found() -> None:
     assert limits.complaint((exact * (1 + 1e-7)).astype(np.float32)) == ""
 
 
-def test_swapped_pair_is_found() -> None:
+def test_a_swapped_pair_is_detected() -> None:
     """Two swapped elements are two wrong elements."""
     p, x, w = matrices(10, 64, 10)
     result = exact_product(x, w).astype(np.float32).reshape(-1)
@@ -114,7 +114,7 @@ def test_swapped_pair_is_found() -> None:
 @pytest.mark.parametrize(
     ("written", "end"), [(np.nan, "; 3 are NaN or were never written"), (np.inf, ""), (-np.inf, "")]
 )
-def test_what_is_no_number_is_never_right(written: float, end: str) -> None:
+def test_nan_and_infinity_are_never_right(written: float, end: str) -> None:
     """NaN, the initial value of an output, and infinities are counted, NaN by its name."""
     p, x, w = matrices(10, 8, 10)
     result = exact_product(x, w).astype(np.float32)
@@ -142,7 +142,7 @@ def test_element_without_products_must_be_zero() -> None:
     expect_values(complaint, "1 of 4", "3: 1e-30", 0)
 
 
-def test_the_last_of_many_elements_is_looked_at() -> None:
+def test_the_last_of_many_elements_is_checked() -> None:
     """A result of several chunks is compared to its end."""
     p, x, w = matrices(70_001, 1, 2)
     result = exact_product(x, w).astype(np.float32)
@@ -153,7 +153,7 @@ def test_the_last_of_many_elements_is_looked_at() -> None:
 
 
 @pytest.mark.parametrize("direction", list(Direction))
-def test_every_direction_has_limits_of_its_own_shape(direction: Direction) -> None:
+def test_every_direction_has_bounds_of_its_shape(direction: Direction) -> None:
     """Zeros are wrong wherever products are summed, in a result with the direction's number of elements."""
     p = ConvProblem(direction, n=1, c=6, k=4, g=2, hi=5, wi=5, y=3, x=3, pad_h=1, pad_w=1)
     shapes = {Direction.FORWARD: p.output_shape, Direction.BWD_DATA: p.input_shape}
@@ -191,7 +191,7 @@ def test_narrow_results_of_sums_in_any_order_are_accepted(dtype: str, channels: 
 
 
 @pytest.mark.parametrize(("dtype", "channels"), [("fp16", 2), ("fp16", 37), ("fp16", 1000), ("bf16", 2), ("bf16", 37)])
-def test_one_forgotten_product_of_a_narrow_type_is_found(dtype: str, channels: int) -> None:
+def test_one_missing_product_of_a_narrow_type_is_detected(dtype: str, channels: int) -> None:
     """A product of usual size that is missing in one sum exceeds the rounding error."""
     p, element, stored, (x, w) = narrow(dtype, 13, channels, 7)
     sums = exact_product(x, w)
@@ -203,7 +203,7 @@ def test_one_forgotten_product_of_a_narrow_type_is_found(dtype: str, channels: i
 
 
 @pytest.mark.parametrize("dtype", ["fp16", "bf16"])
-def test_a_product_forgotten_everywhere_is_found_in_long_sums(dtype: str) -> None:
+def test_a_product_missing_everywhere_is_detected_in_long_sums(dtype: str) -> None:
     """A kernel that omits the last of ten thousand channels has many elements with too large errors."""
     p, element, stored, (x, w) = narrow(dtype, 53, 10_000, 31)
     sums = (x[:, :-1] @ w[:, :-1].T).astype(np.float32)
@@ -235,7 +235,7 @@ def test_a_result_below_the_normal_numbers_may_be_zero(sign: int) -> None:
 
 
 @pytest.mark.parametrize("dtype", ["fp16", "bf16"])
-def test_narrow_results_that_were_never_written_are_found(dtype: str) -> None:
+def test_unwritten_narrow_results_are_detected(dtype: str) -> None:
     """The initial bytes of an output are NaN in every type."""
     p, element, stored, _ = narrow(dtype, 3, 4, 5)
     result = np.frombuffer(b"\xff" * 30, element.storage)

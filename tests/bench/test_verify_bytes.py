@@ -66,7 +66,7 @@ def test_sums_that_are_rounded_to_fp16_are_right(dtype: str, fnuz_floats: bool, 
 
 
 @pytest.mark.parametrize(("dtype", "fnuz_floats"), FLOATS)
-def test_the_encoding_of_another_architecture_is_found(dtype: str, fnuz_floats: bool) -> None:
+def test_the_encoding_of_another_architecture_is_detected(dtype: str, fnuz_floats: bool) -> None:
     """Its numbers are half or twice as large: every product is wrong."""
     problem, a, b = operands(dtype, 64, fnuz_floats=fnuz_floats)
     x, w = (numbers(dtype, codes, fnuz_floats=not fnuz_floats) for codes in (a, b))
@@ -90,7 +90,7 @@ def test_products_of_int8_are_exact(k: int) -> None:
         expect_values(limits.complaint(off), "1 of 91", "20: ")
 
 
-def test_integers_that_were_never_written_are_counted() -> None:
+def test_unwritten_integers_are_counted() -> None:
     """As NaN is for other types."""
     problem, a, b = operands("int8", 8)
     sums = a.astype(np.int32) @ b.astype(np.int32).T

@@ -97,7 +97,7 @@ def test_rounded_parts_in_any_order_are_right(rounding: str, k: int, parts: int)
 
 
 @pytest.mark.parametrize("rounding", NARROW)
-def test_parts_that_are_rounded_are_not_those_of_one_rounding(rounding: str) -> None:
+def test_rounded_parts_differ_from_a_single_rounding(rounding: str) -> None:
     """K = 512 in 4 parts: over a third of the right results are wrong for a kernel that rounds once."""
     product = Product(rounding, 512, 4)
     result = product.added(product.parts)
@@ -108,7 +108,7 @@ def test_parts_that_are_rounded_are_not_those_of_one_rounding(rounding: str) -> 
 
 
 @pytest.mark.parametrize("rounding", NARROW)
-def test_the_limit_is_not_far_from_what_happens(rounding: str) -> None:
+def test_the_bound_is_tight(rounding: str) -> None:
     """The error of a right element is less than half of the limit: twice the errors are right, thirty times are not."""
     product = Product(rounding, 512, 8)
     exact = product.parts.sum(axis=0)
@@ -125,7 +125,7 @@ def test_the_limit_is_not_far_from_what_happens(rounding: str) -> None:
         *((rounding, k, parts) for rounding in ("bf16", "bf16 cut off") for k, parts in SPLITS[:5]),
     ],
 )
-def test_a_part_missing_or_doubled_in_a_tile_is_found(
+def test_a_part_missing_or_doubled_in_a_tile_is_detected(
     rounding: str, k: int, parts: int, change: Callable[[Array], Array]
 ) -> None:
     """A workgroup that did not add its part, or added it twice, makes the result wrong."""
@@ -137,7 +137,7 @@ def test_a_part_missing_or_doubled_in_a_tile_is_found(
     ("rounding", "parts"),
     [*(("fp16", parts) for parts in (2, 4, 8, 16)), *((name, parts) for name in NARROW[1:] for parts in (2, 4))],
 )
-def test_one_wrong_element_is_found(rounding: str, parts: int) -> None:
+def test_one_wrong_element_is_detected(rounding: str, parts: int) -> None:
     """A single element lacks a part of usual size, or has its neighbour's value."""
     product = Product(rounding, 512, parts)
     right = product.added(product.parts)
@@ -154,7 +154,7 @@ def test_one_wrong_element_is_found(rounding: str, parts: int) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("rounding", ["bf16", "bf16 cut off"])
-def test_what_no_single_element_shows_all_together_do(rounding: str) -> None:
+def test_aggregate_errors_are_detected(rounding: str) -> None:
     """One part of 64 missing everywhere, and zeros for 256 parts, are wrong though each element might be right."""
     product = Product(rounding, 4096, 64)
     expect_values(product.complaint(product.added(product.parts[1:])), "mean error", "0.128")
@@ -196,7 +196,7 @@ def test_sums_of_integers_are_exact_in_any_number_of_parts() -> None:
 
 
 @pytest.mark.parametrize("written", [np.nan, np.inf])
-def test_no_number_is_never_right(written: float) -> None:
+def test_nan_is_never_right(written: float) -> None:
     """NaN and infinity in sums of parts are detected."""
     product = Product("fp16", 512, 16)
     result = product.added(product.parts)
@@ -236,7 +236,7 @@ def test_split_gradients_of_filters_are_right(rounding: str) -> None:
     assert "outputs wrong" in limits.complaint(added([0, 1, 2, 2, 3]), Split(4))
 
 
-def test_a_convolution_splits_as_its_kernel_says() -> None:
+def test_a_convolution_splits_by_its_kernel() -> None:
     """The split is in the kernel's name, and two stages add in float32; other names have none."""
     problem = ConvProblem(Direction.BWD_WEIGHT, n=1, c=64, k=64, g=1, hi=8, wi=8, y=3, x=3, dtype="fp16")
     kernel = conv_pool(Direction.BWD_WEIGHT, load_arch("gfx942"), 2, "fp16")[0]
@@ -248,7 +248,7 @@ def test_a_convolution_splits_as_its_kernel_says() -> None:
     assert (split(problem, ""), split(problem, "my kernel"), Split().repeats) == (Split(), Split(), True)
 
 
-def test_a_matrix_product_splits_as_the_problem_says() -> None:
+def test_a_matrix_product_splits_by_the_problem() -> None:
     """GEMM kernels get the number of parts at launch, and add in the result's dtype."""
     problem = GemmProblem(8, 8, 512, split_k=16, dtype="fp16")
     assert computation_of(problem).split(problem, "") == Split(16)

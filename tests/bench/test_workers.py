@@ -217,7 +217,7 @@ def test_without_any_worker_the_run_fails_at_once(tmp_path: Path, monkeypatch: p
     assert runs.first_pass == runs.all_pairs
 
 
-def test_the_same_code_is_measured_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_equal_code_is_measured_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """One kernel of three with identical code runs on a problem; the others have its times, and name it."""
     runs, device = make_runs(tmp_path, monkeypatch, [GOOD] * 4, workers=1)
     device.codes = dict.fromkeys(device.names[:3], "one code")
@@ -243,7 +243,7 @@ def test_the_same_code_is_measured_once(tmp_path: Path, monkeypatch: pytest.Monk
     assert len(journal.kernels) == 4
 
 
-def test_a_failure_is_shared_by_kernels_of_the_same_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failure_is_shared_by_kernels_of_equal_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A wrong result is shared too, with the reason."""
     runs, device = make_runs(tmp_path, monkeypatch, [FAULTS["zeros"][0]] * 2, workers=1)
     device.codes = dict.fromkeys(device.names, "one code")
@@ -253,7 +253,7 @@ def test_a_failure_is_shared_by_kernels_of_the_same_code(tmp_path: Path, monkeyp
     assert all(", measured once: " in row.message and "outputs wrong" in row.message for row in twins)
 
 
-def test_what_is_left_of_the_same_code_is_measured_when_resuming(
+def test_remaining_kernels_of_equal_code_are_measured_on_resume(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """If a run was cut between two kernels of identical code, the second has its own row afterwards."""
@@ -309,7 +309,7 @@ def test_a_resumed_run_keeps_the_limit_of_scratch_memory(tmp_path: Path, monkeyp
     assert runs.first_pass == runs.all_pairs
 
 
-def test_the_journal_says_what_each_kernel_takes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_journal_records_resources_of_each_kernel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Once per kernel, before its first row, under the hash that rows refer to."""
     runs, device = make_runs(tmp_path, monkeypatch, [GOOD] * 2, workers=1)
     device.scratch = {device.names[0]: 8}

@@ -133,7 +133,7 @@ def test_every_pair_is_measured(args: list[str], capsys: pytest.CaptureFixture[s
 
 
 @pytest.mark.slow
-def test_the_table_says_what_came_of_it(args: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_table_shows_the_outcome(args: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     """Without --json a table has the counts, and the last line is the next command."""
     assert run(args) == ExitCode.OK
     out, err = capsys.readouterr()
@@ -142,7 +142,7 @@ def test_the_table_says_what_came_of_it(args: list[str], capsys: pytest.CaptureF
     expect_values(err, 12, 4, 3)
 
 
-def test_a_dry_run_counts_what_is_measured_then(args: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_dry_run_counts_the_pairs_of_the_run(args: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     """--dry-run prints the pairs of a run, compiles nothing and creates no folder; a finished run has none left."""
     assert run([*args, "--dry-run", "--json"]) == ExitCode.OK
     before = document(capsys)
@@ -160,7 +160,7 @@ def test_a_dry_run_counts_what_is_measured_then(args: list[str], capsys: pytest.
 @pytest.mark.parametrize(
     ("kernels", "count"), [("sample:5", 15), ("sample:1000", 900), ("*_compv3_*_16x64x64_*", 12), ("all", 900)]
 )
-def test_the_choice_of_kernels(args: list[str], kernels: str, count: int, capsys: pytest.CaptureFixture[str]) -> None:
+def test_kernel_selections(args: list[str], kernels: str, count: int, capsys: pytest.CaptureFixture[str]) -> None:
     """A sample, a pattern and all give the requested pairs; 300 kernels apply to each problem."""
     assert run([*args, "--kernels", kernels, "--dry-run", "--json"]) == ExitCode.OK
     outlook = document(capsys)
@@ -210,7 +210,7 @@ def test_a_killed_run_is_resumed(args: list[str], capsys: pytest.CaptureFixture[
 
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_an_interrupted_run_says_how_to_go_on(
+def test_an_interrupted_run_prints_how_to_continue(
     args: list[str], number: signal.Signals, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """SIGINT and SIGTERM end a run with code 130 and its summary; the printed command completes it."""
@@ -231,7 +231,7 @@ def test_an_interrupted_run_says_how_to_go_on(
     assert first_pass() == PAIRS
 
 
-def test_a_used_up_budget_is_no_failure(args: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_exhausted_budget_is_no_failure(args: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     """--budget ends a run with code 0 and the number of remaining pairs, and --resume measures them."""
     assert run([*args, "--budget", "0.05s", "--json"]) == ExitCode.OK
     summary = document(capsys)
@@ -242,7 +242,7 @@ def test_a_used_up_budget_is_no_failure(args: list[str], capsys: pytest.CaptureF
     assert first_pass() == PAIRS
 
 
-def test_a_budget_that_ends_before_the_first_pair_is_said(args: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_budget_without_any_measurement_is_reported(args: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     """Code 0, a warning with a remedy, and no statistics of measurements."""
     assert run([*args, "--budget", "0.001s"]) == ExitCode.OK
     out, err = capsys.readouterr()
@@ -292,7 +292,7 @@ def test_a_journal_without_a_run_is_not_resumed_but_started(
 
 
 @pytest.mark.parametrize("content", [b"{}\n", b'{"kind": "end"}\n', b"\0" * 100 + b"\n"])
-def test_what_is_no_journal_is_neither_resumed_nor_replaced(
+def test_foreign_files_are_neither_resumed_nor_replaced(
     args: list[str], content: bytes, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A file without a run at its start is unchanged, and is bad data for --resume."""
@@ -318,7 +318,7 @@ def test_what_is_no_journal_is_neither_resumed_nor_replaced(
         (["--op", "gemm_universal"], ["--op", "gemm_universal", "grouped_conv"]),
     ],
 )
-def test_what_contradicts_the_run_is_refused(
+def test_options_contradicting_the_run_are_refused(
     args: list[str], options: list[str], values: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A resumed run keeps its settings: another value is an error that names both, and nothing is written."""
@@ -364,7 +364,7 @@ def test_runs_of_earlier_versions_are_resumed(args: list[str]) -> None:
 
 
 @pytest.mark.slow
-def test_a_run_of_the_best_kernels_needs_its_model_no_more(args: list[str], tmp_path: Path) -> None:
+def test_a_resumed_run_of_the_best_kernels_needs_no_model(args: list[str], tmp_path: Path) -> None:
     """The model's choice is in the journal: without the model the same pairs are measured."""
     shutil.copytree(ROOT / "models" / "grouped_conv_forward_fp32_host", tmp_path / "model")
     assert run([*args, "--kernels", "best:3+1", "--model", "model", "--budget", "0.05s"]) == ExitCode.OK
@@ -375,7 +375,7 @@ def test_a_run_of_the_best_kernels_needs_its_model_no_more(args: list[str], tmp_
     assert Counter(problem for problem, _ in first_pass()) == dict.fromkeys(PROBLEMS, 4)
 
 
-def test_a_run_in_which_everything_fails_is_no_success(
+def test_a_run_of_failures_is_no_success(
     args: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Twelve rows without a time: exit code 5 with the reason, also if nothing is left to do."""
@@ -392,7 +392,7 @@ def test_a_run_in_which_everything_fails_is_no_success(
     assert run(["bench", "--resume", "--out", "run"]) == ExitCode.NO_KERNEL
 
 
-def test_another_device_is_not_resumed_on(args: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_run_is_not_resumed_on_another_device(args: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     """A journal of another processor is refused and unchanged."""
     assert run([*args, "--budget", "0.05s"]) == ExitCode.OK
     path = Path("run/journal.jsonl")
@@ -424,7 +424,7 @@ def test_two_runs_do_not_share_a_journal(args: list[str], capsys: pytest.Capture
     first.close()
 
 
-def test_what_another_run_wrote_meanwhile_is_not_added_to(
+def test_the_journal_of_a_concurrent_run_is_not_extended(
     args: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The journal of a run that began and ended while this one was planned is not modified."""
@@ -561,7 +561,7 @@ def test_without_a_gpu_nothing_is_planned(hip: list[str], monkeypatch: pytest.Mo
     assert len(planned) == 1
 
 
-def test_without_a_gpu_an_architecture_is_asked_for(args: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_without_a_gpu_an_architecture_is_required(args: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     """--cold and --gpus do not name one, but imply hip."""
     for options in (["--cold"], ["--gpus", "0"]):
         assert run(["bench", "--problems", "resnet50", "--out", "run", *options]) == ExitCode.NO_DEVICE
@@ -607,7 +607,7 @@ def test_a_dry_run_with_a_compiler_says_what_is_in_the_cache(
     assert after == {**before, "to_compile": 0, "estimate_s": estimate, "compile_s": after["compile_s"]}
 
 
-def test_a_dry_run_estimates_by_the_compilers_times_that_were_seen(
+def test_a_dry_run_uses_recorded_compile_times(
     hip: list[str], tools: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Without any it uses a constant; if a kernel took an hour, all remaining ones are estimated at an hour."""
@@ -648,7 +648,7 @@ def test_compile_only(hip: list[str], tools: Path, capsys: pytest.CaptureFixture
     assert not Path("run").exists()
 
 
-def test_compile_only_fails_with_a_kernel_that_does_not_compile(
+def test_compile_only_fails_if_a_kernel_does_not_compile(
     hip: list[str], tools: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The gate fails, and the reason is counted."""
@@ -659,7 +659,7 @@ def test_compile_only_fails_with_a_kernel_that_does_not_compile(
     assert "compile_error: 3:1: error: " in out
 
 
-def test_a_compiler_that_hangs_is_named_and_ended(
+def test_a_hanging_compiler_is_named_and_killed(
     hip: list[str], tools: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The progress line names the kernel being compiled, and one that exceeds --compile-timeout becomes a row."""
@@ -676,7 +676,7 @@ def test_a_compiler_that_hangs_is_named_and_ended(
     expect_values(kernels[0]["message"], "1 s")
 
 
-def test_compiling_that_is_interrupted_is_no_failed_gate(
+def test_interrupted_compilation_is_not_a_failed_gate(
     hip: list[str], tools: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """SIGINT while a compiler hangs ends it with code 130 and a summary; a used-up budget is code 0."""
@@ -794,7 +794,7 @@ def test_bad_options_of_a_gpu_are_one_clear_line(
     assert sorted(Path().iterdir()) == before
 
 
-def test_padded_channels_are_other_problems(hip: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_padded_channels_are_different_problems(hip: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     """No kernel applies to a first layer of 3 channels, some do when padded to 8."""
     Path("rgb.txt").write_text("conv_forward_fp16_nhwgc_2d_n1_c3_k64_g1_i64x64_f7x7_s2x2_p3x3_d1x1\n", encoding="utf-8")
     args = [*hip, "--problems", "rgb.txt", "--dtype", "fp16", "--dry-run", "--json"]

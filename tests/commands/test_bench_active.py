@@ -52,7 +52,7 @@ def pairs_of(journal: Journal) -> tuple[set[tuple[str, str]], set[tuple[str, str
 
 
 @pytest.mark.slow
-def test_a_run_chooses_until_more_would_bring_little(
+def test_a_run_stops_when_the_expected_gain_is_small(
     args: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It ends as soon as the gain of a minute is known; exactly the chosen pairs are measured; it can be resumed.
@@ -104,7 +104,7 @@ def check_looks(runs: int) -> None:
 
 
 @pytest.mark.slow
-def test_a_run_that_was_killed_goes_on_choosing(args: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_killed_run_continues_selecting(args: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     """Pairs measured before are not measured again, and are used for later choices."""
     assert run([*args, "--stop-gain", "100"]) == ExitCode.OK
     capsys.readouterr()
@@ -123,7 +123,7 @@ def test_a_run_that_was_killed_goes_on_choosing(args: list[str], capsys: pytest.
 @pytest.mark.parametrize(
     ("options", "says"), [(["--plan", "3"], "omit one"), (["--kernels", "sample:5"], "omit --kernels")]
 )
-def test_two_ways_of_choosing_are_refused(
+def test_conflicting_selections_are_refused(
     args: list[str], options: list[str], says: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """It is a usage error in one line; nothing is created."""
