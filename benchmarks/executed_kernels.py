@@ -2,6 +2,7 @@
 
     python benchmarks/executed_kernels.py                    # all classes of gfx942 that the headers build
     python benchmarks/executed_kernels.py --only 'bwd_*'     # some; the record keeps the others
+    python benchmarks/executed_kernels.py --op gemm_batched  # those of an operation
     python benchmarks/executed_kernels.py --recorded         # the kernels of the record again
     python benchmarks/executed_kernels.py --pools --new      # classes of all kernels that `ckh bench` tries by default
     python benchmarks/executed_kernels.py --table            # the record as Markdown, for docs/results.md
@@ -37,6 +38,7 @@ from ckh.bench.supervision.driver import Driver
 from ckh.bench.supervision.limits import BenchLimits
 from ckh.files.paths import write_atomic
 from ckh.ops import operation, operation_names, operation_of_kernel
+from ckh.ops.gemm_batched.kernels.pool import BENCH_POOLS as BATCHED_POOLS
 from ckh.ops.gemm_universal.kernels.pool import BENCH_POOLS
 from ckh.ops.gemm_universal.measuring.trials import cost as gemm_cost
 from ckh.ops.gemm_universal.problem import GEMM_LAYOUTS
@@ -55,6 +57,7 @@ if TYPE_CHECKING:
 _TIMEOUT_S = 1800.0
 _DTYPES = ("fp16", "bf16", "fp32")
 _GEMM_DTYPES = (*_DTYPES, "fp8", "bf8", "int8")
+GEMM_POOLS: tuple[Any, ...] = (BENCH_POOLS, BATCHED_POOLS)
 Wanted = list[tuple[str, Any]]  # classes, each with one of its kernels
 
 
@@ -86,13 +89,17 @@ def pools(device: Device, pattern: str) -> Wanted:
     arch, convolutions = device.arch, SetCandidates()
     groups: list[list[Any]] = [
         *((sorted(convolutions.of(*group, arch)[0], key=conv_cost)) for group in product(Direction, (2, 3), _DTYPES)),
-        *(sorted(BENCH_POOLS.of(arch, *group), key=gemm_cost) for group in product(_GEMM_DTYPES, GEMM_LAYOUTS)),
+        *(
+            sorted(some.of(arch, *group), key=gemm_cost)
+            for some in GEMM_POOLS
+            for group in product(_GEMM_DTYPES, GEMM_LAYOUTS)
+        ),
     ]
-    found: dict[str, list[Any]] = defaultdict(list)
+    found: dict[tuple[str, str], list[Any]] = defaultdict(list)
     for kernel in chain.from_iterable(groups):
         if fnmatch(name := _class_of(kernel), pattern) and kernel.dtype in arch.dtypes:
-            found[name].append(kernel)
-    built = ((name, first_built(device, kernels)) for name, kernels in found.items())
+            found[operation_of_kernel(kernel).name, name].append(kernel)
+    built = ((name, first_built(device, kernels)) for (_, name), kernels in found.items())
     return [(name, kernel) for name, kernel in built if kernel is not None]
 
 
@@ -231,6 +238,7 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--arch", default="gfx942")
     parser.add_argument("--only", default="*", help="classes that match this pattern")
+    parser.add_argument("--op", help="classes of this operation")
     parser.add_argument("--new", action="store_true", help="only classes that are not in the record")
     parser.add_argument("--table", action="store_true", help="print the record, and execute nothing")
     parser.add_argument(
@@ -253,6 +261,7 @@ def main() -> None:
     device = open_device(EMULATED_KIND, DeviceOptions(options.arch))
     which = pools if options.pools else recorded if options.recorded else classes
     wanted = of_rule_set(device, options.rule_set, options.every) if options.rule_set else which(device, options.only)
+    wanted = [one for one in wanted if options.op in (None, operation_of_kernel(one[1]).name)]
     if options.list:
         for kernel_class, kernel in wanted:
             print(f"{operation_of_kernel(kernel).name}: {kernel_class}: {full_name(kernel)}")

@@ -92,7 +92,7 @@ def test_pipelines_of_features_are_in_the_table() -> None:
 def test_ck_tiles_vocabularies_have_the_pipelines_with_a_header() -> None:
     """Convolutions may have all of them, GEMMs those of the table and comp_async."""
     assert enumerators(header("vocabulary.hpp")) == list(CONV_PIPELINES) == list(ck_tile.PIPELINE_HEADERS)
-    assert enumerators(header("gemm_vocabulary.hpp")) == [*TABLE_PIPELINES, "comp_async"]
+    assert enumerators(header("gemm_words.hpp")) == [*TABLE_PIPELINES, "comp_async"]
 
 
 def test_emitted_pipelines_match_the_template_specializations() -> None:

@@ -119,4 +119,5 @@ OPERATION: Operation[GemmBatchedProblem, GemmBatchedKernel] = Operation(
         amd_features=(),
         formats=None,
     ),
+    measured=lazily("ckh.ops.gemm_batched.measuring.measured:MEASURED"),
 )

@@ -54,6 +54,12 @@ def _reaches_all(arch: ArchSpec, problem: GemmBatchedProblem) -> Iterator[str]:
             yield f"the last {operand} begins at element {offset}; CK Tile's offsets reach {MAX_OFFSET}"
 
 
+@rule
+def _no_gaps(arch: ArchSpec, problem: GemmBatchedProblem) -> Iterator[str]:
+    if not arch.is_gpu and any(getattr(problem, name) for name in LEADING):
+        yield f"{arch.name} has no gaps between lines"
+
+
 def _offsets(problem: GemmBatchedProblem) -> tuple[int, ...]:
     """First elements of the last A, B and C."""
     return tuple((problem.batch - 1) * stride for stride in problem.batch_strides)
@@ -62,7 +68,7 @@ def _offsets(problem: GemmBatchedProblem) -> tuple[int, ...]:
 BATCHED_RULES: Rules[GemmBatchedKernel] = Rules(
     NAME_RULES,
     (*COMPLETE_RULES, _one_block_per_tile),
-    (*PROBLEM_RULES, _aligned, _reaches_all),
+    (*PROBLEM_RULES, _aligned, _reaches_all, _no_gaps),
     attrgetter("missing"),
 )
 

@@ -27,8 +27,8 @@ _INTEGERS = tuple(f"{what}_{axis}" for what in ("tile", "wave", "warp_tile") for
 _PADS = ("pad_m", "pad_n", "pad_k")
 
 
-def emit(kernel: GemmKernel, simd: HostSimd) -> str:
-    """Return the C++ source of one kernel.
+def emit(kernel: GemmKernel, simd: HostSimd, abi: str = "gemm_abi.hpp") -> str:
+    """Return the C++ source of one kernel, whose exported functions are in the header `abi`.
 
     Raises:
         UsageError: the kernel is incomplete, or has a feature that the host device does not support.
@@ -48,7 +48,7 @@ def emit(kernel: GemmKernel, simd: HostSimd) -> str:
         "const char* name": f'"{kernel_name(kernel)}"',
     }
     lines = (f"inline constexpr {what} = {value};" for what, value in constants.items())
-    return translation_unit("kernel.hpp", lines, "gemm_abi.hpp")
+    return translation_unit("kernel.hpp", lines, abi)
 
 
 def _cpp(value: bool) -> str:  # noqa: FBT001 - a value, not an option

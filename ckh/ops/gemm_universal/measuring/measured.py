@@ -142,19 +142,19 @@ def _split(problem: GemmProblem, _kernel_name: str) -> Split:
     return Split(problem.split_k)
 
 
-_gemm_headers = cache(detect_gemm)
+gemm_headers = cache(detect_gemm)
 
 
 def _emit_hip(kernel: GemmKernel, headers: Headers, arch: ArchSpec) -> str:
-    return hip.emit(kernel, _gemm_headers(headers), arch)
+    return hip.emit(kernel, gemm_headers(headers), arch)
 
 
 def _hip_rules(headers: Headers) -> tuple[Rule, ...]:
-    return rules_of(_gemm_headers(headers))
+    return rules_of(gemm_headers(headers))
 
 
 def _found(headers: Headers) -> dict[str, tuple[str, ...]]:
-    found = _gemm_headers(headers)
+    found = gemm_headers(headers)
     pipelines = headers.pipelines & EMITTED[headers.interface] if found.has_kernel else frozenset()
     words = {
         "pipelines": pipelines - found.incomplete,

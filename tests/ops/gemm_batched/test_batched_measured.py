@@ -1,0 +1,198 @@
+"""Batched matrix products computed: operands, host kernels, sources for AMD GPUs, and execution on the emulated GPU."""
+
+from __future__ import annotations
+
+import ctypes
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+from numpy.lib.stride_tricks import as_strided
+
+from ckh.archs import load_arch
+from ckh.bench.checks.harness import execute, loop_ends
+from ckh.bench.codegen.ck_tile import template_dir
+from ckh.bench.codegen.unit import unit_source
+from ckh.bench.codegen.unit_source import UnsupportedKernelError
+from ckh.bench.computation import Role
+from ckh.bench.devices.device import EMULATED_KIND, DeviceOptions
+from ckh.bench.devices.device_choice import open_device
+from ckh.bench.supervision.supervisor import Supervisor, SupervisorOptions
+from ckh.cli import run
+from ckh.data.dataset import read_dataset
+from ckh.errors import ExitCode
+from ckh.kernels.judging import judge_table
+from ckh.kernels.table import KernelTable
+from ckh.ops.gemm_batched.kernel import GemmBatchedKernel, parse_batched_kernel
+from ckh.ops.gemm_batched.kernels.pool import POOLS
+from ckh.ops.gemm_batched.measuring import hip
+from ckh.ops.gemm_batched.measuring.measured import MEASURED, c_batched_problem, multiply_batch, operands
+from ckh.ops.gemm_batched.measuring.trials import TRIALS
+from ckh.ops.gemm_batched.problem import GemmBatchedProblem
+from ckh.ops.gemm_universal.kernels.names import kernel_name
+from ckh.ops.gemm_universal.problem import GEMM_LAYOUTS
+from ckh.schema import Status
+from tests.bench.codegen.test_ck_tile_gemm import CURRENT, LATE_2025, MID_2025
+from tests.real import Real, compiles, set_kernel_cache
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from ckh.ops.gemm_universal.measuring.hip_headers import GemmHeaders
+
+ARCH = load_arch("gfx942")
+GAPS = {"lda": 40, "ldb": 48, "ldc": 36, "batch_stride_a": 2000, "batch_stride_b": 1900, "batch_stride_c": 1800}
+EMITTED = "gemm_batched_fp16_rcr_compv3_cshuffle_intrawave_False_False_False_False_64x64x64_2x2x1_32x32x16"
+NAME = "gemm_batched_fp16_rcr_compv3_cshuffle_intrawave_False_False_False_False_32x32x32_2x2x1_16x16x32"
+
+
+@pytest.mark.parametrize("layout", GEMM_LAYOUTS)
+@pytest.mark.parametrize("gaps", [{}, GAPS])
+def test_operands_are_the_matrices_of_a_batch(layout: str, gaps: dict[str, int]) -> None:
+    """Elements lie where layout, leading dimension and batch stride say, and C is the sum of products."""
+    problem = GemmBatchedProblem(24, 32, 16, "fp32", layout, batch=3, **gaps)
+    random = np.random.default_rng(1)
+    memory, tensors = [], []
+    for operand, stride, leading in zip(operands(problem), problem.batch_strides, problem.leading, strict=True):
+        assert operand.role is (Role.OUTPUT if operand.name == "c" else Role.INPUT)
+        assert (operand.strides is None) == (not gaps)
+        strides = operand.strides or (stride, leading, 1)
+        assert strides == (stride, leading, 1)
+        memory.append(random.standard_normal(10_000).astype(np.float32))
+        tensors.append(as_strided(memory[-1], operand.shape, [4 * one for one in strides]))
+    found = multiply_batch(problem, *tensors[:2])
+    shapes = (problem.a_shape, problem.b_shape)
+    places = zip(memory, layout, problem.leading, problem.batch_strides, shapes, strict=False)
+    a, b = (
+        np.array(
+            [
+                [[values[at + (r * ld + c if letter == "r" else c * ld + r)] for c in range(n)] for r in range(m)]
+                for at in (0, stride, 2 * stride)
+            ]
+        )
+        for values, letter, ld, stride, (m, n) in places
+    )
+    np.testing.assert_allclose(found, a @ b, rtol=1e-4, atol=1e-4)
+
+
+def test_the_structure_of_kernels() -> None:
+    """Eleven 64-bit integers, those of one product first; distances are never 0."""
+    problem = GemmBatchedProblem(24, 32, 16, "fp16", "crr", split_k=2, batch=3, ldb=48)
+    words = np.frombuffer(bytes(c_batched_problem(problem)), np.int64)
+    assert words.tolist() == [24, 32, 16, 2, 3, 24, 48, 32, 24 * 16, 16 * 48, 24 * 32]
+    assert ctypes.sizeof(c_batched_problem(problem)) == 88
+
+
+def test_loop_ends_have_every_batch_dense_and_with_gaps() -> None:
+    """One to three products, each dense and with gaps, over all numbers of steps; gaps are whole vectors."""
+    kernel = parse_batched_kernel(NAME)
+    found = TRIALS.loop_ends(kernel)
+    assert {(one.batch, one.ldc > 0) for one in found} == {(n, gaps) for n in (1, 2, 3) for gaps in (False, True)}
+    assert {one.k // 32 for one in found if one.k % 32 == 0 and one.split_k == 1} >= set(range(1, 7))
+    assert {one.split_k for one in found} == {1, 2, 3}
+    padded = replace(kernel, pad_m=True, pad_n=True, pad_k=True)
+    assert [reason for one in TRIALS.loop_ends(padded) for reason in MEASURED.reasons(padded, ARCH, one)] == []
+
+
+def headers_in(
+    folder: Path, like: GemmHeaders, text: str = "struct BatchedGemmHostArgs : UniversalGemmHostArgs<>"
+) -> GemmHeaders:
+    """Headers like these whose batched kernel has this text."""
+    path = folder / "ck_tile/ops/gemm/kernel/batched_gemm_kernel.hpp"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="utf-8")
+    return replace(like, common=replace(like.common, include=folder))
+
+
+@pytest.mark.parametrize("like", [MID_2025, LATE_2025])
+def test_sources(like: GemmHeaders, tmp_path: Path) -> None:
+    """A source has the kernel's name and parameters, and includes the batched launch after an interface's classes."""
+    kernel, emission = parse_batched_kernel(EMITTED), MEASURED.hip
+    assert emission is not None
+    source = hip.emit(kernel, headers_in(tmp_path, like), ARCH)
+    assert f'"ckh-kernel:{EMITTED}"' in source
+    included = [line.split('"')[1] for line in source.splitlines() if line.startswith("#include")]
+    own = ["gemm_plain.hpp", f"gemm_{like.common.interface}_classes.hpp", "batched_launch.hpp", "batched_exports.hpp"]
+    assert included == ["gemm_vocabulary.hpp", *own]
+    assert [name for name in included if not any((folder / name).is_file() for folder in emission.templates)] == []
+    unit = unit_source([source, source.replace("tile_m = 64", "tile_m = 128")], (template_dir(), *emission.templates))
+    assert unit.count("#define UniversalGemmKernel CkhBatchedGemmKernel") == 2
+    assert unit.count("#undef UniversalGemmKernel") == 2
+    assert unit.count('#include "batched_kernel.hpp"') == 1
+
+
+@pytest.mark.parametrize(
+    ("like", "changes", "text", "word"),
+    [
+        (LATE_2025, {"pipeline": "compv4"}, None, "compv4"),
+        (MID_2025, {"pipeline": "compv5", "wave_m": 1, "wave_n": 1, "wave_k": 2}, None, "compv5"),
+        (CURRENT, {}, None, "batched"),
+        (LATE_2025, {}, "struct BatchedGemmHostArgs : GemmHostArgs", "batched"),
+        (LATE_2025, {"pipeline": "wavelet"}, None, "wavelet"),
+    ],
+)
+def test_what_headers_lack(
+    like: GemmHeaders, changes: dict[str, Any], text: str | None, word: str, tmp_path: Path
+) -> None:
+    """Pipelines that need a second buffer or group of waves, other interfaces and older kernels are refused."""
+    kernel = replace(parse_batched_kernel(EMITTED), **changes)
+    headers = headers_in(tmp_path, like, *filter(None, [text]))
+    with pytest.raises(UnsupportedKernelError, match=word):
+        hip.emit(kernel, headers, ARCH)
+    assert not judge_table(hip.batched_rules(headers), KernelTable.of(GemmBatchedKernel, [kernel]), ARCH).passed.size
+
+
+REAL = {
+    "gfx942": (
+        "gemm_batched_fp16_rcr_compv3_cshuffle_intrawave_True_True_True_False_32x32x32_2x2x1_16x16x32",
+        "gemm_batched_bf16_rrr_compv3_cshuffle_intrawave_False_False_False_False_32x32x32_2x2x1_16x16x32",
+    )
+}
+
+
+@pytest.mark.slow
+@compiles(*(("gfx942", "gemm_batched", name) for name in REAL["gfx942"]))
+@pytest.mark.parametrize("name", REAL["gfx942"])
+def test_kernels_executed_without_a_gpu(name: str, real_kernels: Real, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A compiled kernel is right on every loop end, in batches with and without gaps, in which nothing is written."""
+    set_kernel_cache(monkeypatch)
+    device, kernel = open_device(EMULATED_KIND, DeviceOptions("gfx942")), parse_batched_kernel(name)
+    built = real_kernels["gfx942", kernel]
+    assert built.status is Status.OK, built.message
+    problems = loop_ends(device, kernel)
+    options = SupervisorOptions(1800.0, device.worker_configs()[0])
+    with Supervisor(device, options, lambda: False) as supervisor:
+        replies = dict(execute(supervisor, built.library, problems))
+    right = {problem for problem, reply in replies.items() if reply.status is Status.VERIFIED}
+    wrong = {problem.canonical(): reply.message for problem, reply in replies.items() if problem not in right}
+    assert {problem: why for problem, why in wrong.items() if "IsSupported" not in why} == {}
+    assert {(one.batch, one.ldc > 0) for one in right} == {(n, gaps) for n in (1, 2, 3) for gaps in (False, True)}
+
+
+def test_the_host_measures_batches(tmp_path: Path) -> None:
+    """Host kernels of every layout are compiled, verified and timed; gaps between lines are refused."""
+    host = load_arch("host")
+    problems = [
+        GemmBatchedProblem(37, 53, 41, "fp32", "rcr", batch=3),
+        GemmBatchedProblem(64, 64, 32, "fp32", "rrr", batch=2, batch_stride_a=64 * 32 + 7, batch_stride_c=64 * 64 + 3),
+        GemmBatchedProblem(1, 5, 2, "fp32", "crr", batch=9),
+        GemmBatchedProblem(19, 23, 17, "fp32", "ccr", batch=1),
+    ]
+    (tmp_path / "problems.txt").write_text("\n".join(one.canonical() for one in problems), encoding="utf-8")
+    kernels = [
+        next(kernel for kernel in POOLS.of(host, "fp32", layout) if kernel.pipeline == pipeline and kernel.pad_m)
+        for layout, pipeline in zip(GEMM_LAYOUTS, ("mem", "compv3", "compv4", "mem"), strict=True)
+    ]
+    names = [kernel_name(kernel) for kernel in kernels]
+    (tmp_path / "kernels.txt").write_text("\n".join(names), encoding="utf-8")
+    given = ["--problems", str(tmp_path / "problems.txt"), "--kernels", str(tmp_path / "kernels.txt"), "--samples", "2"]
+    bench = ["bench", "--op", "gemm_batched", "--device", "host", *given, "--out", str(tmp_path / "run")]
+    assert run(bench) == ExitCode.OK
+    assert run(["convert", str(tmp_path / "run"), "--out", str(tmp_path / "own.parquet")]) == ExitCode.OK
+    dataset = read_dataset(tmp_path / "own.parquet")
+    assert set(dataset.problems()) == set(problems)
+    assert dataset.frame["is_valid"].all()
+    assert (dataset.frame["latency_ms"] > 0).all()
+    gaps = GemmBatchedProblem(37, 53, 41, "fp32", "rcr", batch=3, lda=48)
+    assert len(MEASURED.reasons(kernels[0], host, gaps)) == 1
