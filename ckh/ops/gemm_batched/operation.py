@@ -117,7 +117,7 @@ OPERATION: Operation[GemmBatchedProblem, GemmBatchedKernel] = Operation(
         model_files={TIMED_NAME: POOLS.timed_file},
         judged=(),
         amd_features=(),
-        formats=None,
+        formats=lazily("ckh.ops.gemm_batched.formats:FORMATS"),
     ),
     measured=lazily("ckh.ops.gemm_batched.measuring.measured:MEASURED"),
 )

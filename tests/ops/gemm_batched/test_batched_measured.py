@@ -196,3 +196,21 @@ def test_the_host_measures_batches(tmp_path: Path) -> None:
     assert (dataset.frame["latency_ms"] > 0).all()
     gaps = GemmBatchedProblem(37, 53, 41, "fp32", "rcr", batch=3, lda=48)
     assert len(MEASURED.reasons(kernels[0], host, gaps)) == 1
+
+
+def test_own_times_are_converted(tmp_path: Path) -> None:
+    """A table of anyone's times whose columns are mapped becomes a dataset; one without a batch is refused."""
+    rows = [(NAME, 3, 64, 64, 64, 0, 12.5), (NAME, 3, 64, 64, 64, 96, 13.5), ("compv3", 3, 64, 64, 64, 0, 9.0)]
+    lines = [",".join(map(str, row)) for row in rows]
+    (tmp_path / "own.csv").write_text("\n".join(["name,b,m,n,k,lda,us", *lines]), encoding="utf-8")
+    mapping = ["--map", "kernel=name", "--map", "batch=b", "--map", "latency_us=us"]
+    convert = ["convert", str(tmp_path / "own.csv"), "--op", "gemm_batched", "--arch", "gfx942"]
+    out = ["--out", str(tmp_path / "own.parquet")]
+    assert run([*convert, *mapping, "--skip-bad", *out]) == ExitCode.OK
+    dataset = read_dataset(tmp_path / "own.parquet")
+    expected = {
+        GemmBatchedProblem(64, 64, 64, "fp16", "rcr", batch=3, lda=lda): us for lda, us in ((0, 12.5), (96, 13.5))
+    }
+    found = zip(dataset.problems(), dataset.frame["latency_ms"] * 1000, strict=True)
+    assert {problem: round(us, 3) for problem, us in found} == expected
+    assert run([*convert, *mapping[:2], *mapping[4:], "--force", *out]) == ExitCode.BAD_DATA

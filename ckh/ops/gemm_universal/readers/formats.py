@@ -14,7 +14,7 @@ FORMATS = Formats(
         Reader(table.MASTER, table.sniff_master, table.read),
         Reader(table.PARQUET, table.sniff_parquet, table.read),
     ),
-    mapped=MappedTable(table.COLUMNS, table.read_table),
+    mapped=MappedTable(table.GEMMS.columns, table.read_table),
     problems=(
         ProblemsFormat(
             "problems", "AITER's shapes", WINNERS, aiter_csv.NAME, "tuned table of AITER", aiter_csv.write_problems

@@ -61,8 +61,8 @@ class Time:
     is_doubtful: bool = False
 
 
-def problem_of(sizes: Mapping[str, Any], dtype: str, layout: str) -> GemmProblem:
-    """Return the problem of m, n, k and optionally split_k.
+def problem_of(sizes: Mapping[str, Any], dtype: str, layout: str, kind: type[GemmProblem] = GemmProblem) -> GemmProblem:
+    """Return the problem, of a class, of m, n, k and optionally its other sizes.
 
     Raises:
         Unusable: a size is missing or impossible.
@@ -71,9 +71,7 @@ def problem_of(sizes: Mapping[str, Any], dtype: str, layout: str) -> GemmProblem
         if name not in sizes:
             raise Unusable(BAD_PROBLEM, f"{name} is missing")
     try:
-        return GemmProblem(
-            sizes["m"], sizes["n"], sizes["k"], dtype=dtype, layout=layout, split_k=sizes.get("split_k", 1)
-        )
+        return kind(**{name: sizes[name] for name in kind.size_columns if name in sizes}, dtype=dtype, layout=layout)
     except UsageError as error:
         raise Unusable(BAD_PROBLEM, error.message) from error
 

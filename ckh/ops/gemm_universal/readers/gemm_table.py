@@ -26,12 +26,14 @@ from ckh.data.readers.reader import BadRow, parquet_columns, refuse_bad
 from ckh.data.rows import Origin, Pairs, Results, build_table
 from ckh.data.spool import StoredRows
 from ckh.errors import DataError
+from ckh.ops.gemm_universal.kernels.names import parse_kernel_name
 from ckh.ops.gemm_universal.problem import OP_TYPE, GemmProblem
 from ckh.ops.gemm_universal.readers.gemm_rows import BAD_TIME, MISMATCH, Unusable, named, problem_of
 from ckh.ops.gemm_universal.readers.kernels import kernel_of
 from ckh.schema import SHORTEST_MS, Status
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     import numpy as np
@@ -42,9 +44,7 @@ if TYPE_CHECKING:
     from ckh.ops.gemm_universal.kernel import GemmKernel
 
 CSV, PARQUET, MASTER = "tile-engine-csv", "gemm-parquet", "master-csv"
-_SIZES = ("m", "n", "k")
-_OPTIONAL = ("split_k", "dtype", "layout", "non_zero", "verified", "is_valid", "arch")
-COLUMNS = ("kernel", *_SIZES, *TIMES, *_OPTIONAL)
+_OPTIONAL = ("dtype", "layout", "non_zero", "verified", "is_valid", "arch")
 
 # ckh's column -> AMD's names of it; the first that a table has is used.
 _AMDS = {
@@ -65,6 +65,29 @@ _FAILURES = (
     (Status.WRONG_RESULT, "all outputs are zero"),
     (Status.WRONG_RESULT, "the file marks the result as not verified"),
 )
+
+
+@dataclass(frozen=True, slots=True)
+class TableForm:
+    """The rows of a table: operation, class of problems, parser of kernel names, and the sizes that it must have."""
+
+    op: str
+    kind: type[GemmProblem]
+    parse: Callable[[str], GemmKernel]
+    sizes: tuple[str, ...] = ("m", "n", "k")
+
+    @property
+    def more_sizes(self) -> tuple[str, ...]:
+        """Sizes that a table need not have."""
+        return tuple(name for name in self.kind.size_columns if name not in self.sizes)
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """All columns that a table may have."""
+        return "kernel", *self.sizes, *TIMES, *self.more_sizes, *_OPTIONAL
+
+
+GEMMS = TableForm(OP_TYPE, GemmProblem, parse_kernel_name)
 
 
 def sniff_csv(head: bytes) -> bool:
@@ -98,8 +121,8 @@ def read(path: Path, options: ReadOptions) -> Reading:
     return read_table(open_table(path), options)
 
 
-def read_table(table: Table, options: ReadOptions) -> Reading:
-    """Read a table with these columns, named as by ckh or AMD."""
+def read_table(table: Table, options: ReadOptions, form: TableForm = GEMMS) -> Reading:
+    """Read a table with a form's columns, named as by ckh or AMD."""
     table = table.renamed(
         {
             ours: next(name for name in names if table.has(name))
@@ -107,11 +130,11 @@ def read_table(table: Table, options: ReadOptions) -> Reading:
             if not table.has(ours) and any(map(table.has, names))
         }
     )
-    require_columns(table, ("kernel", *_SIZES), TIMES)
+    require_columns(table, ("kernel", *form.sizes), TIMES)
     arch = load_arch(table.arch(options.arch))
     many = [name for name in TIMES if table.has(name)]
-    few = [name for name in COLUMNS if table.has(name) and name not in {*many, "arch"}]
-    rows = _TableRows(arch, options, f"{table.file_name}:{table.sha256[:12]}")
+    few = [name for name in form.columns if table.has(name) and name not in {*many, "arch"}]
+    rows = _TableRows(form, arch, options, f"{table.file_name}:{table.sha256[:12]}")
     for cells in table.blocks(few, many):
         rows.add(cells)
     if not rows.seen:
@@ -134,6 +157,7 @@ def _format_of(table: Table) -> str:
 class _TableRows:
     """The valid rows of a table, and counts of the others."""
 
+    form: TableForm
     arch: ArchSpec
     options: ReadOptions
     run_id: str
@@ -181,7 +205,8 @@ class _TableRows:
         import numpy as np
 
         kernels, kernel_of_row = self._kernels_of(cells, faults)
-        problems, problem_of_row = _problems([kernel for _, kernel in kernels], kernel_of_row, cells, faults)
+        own = [kernel for _, kernel in kernels]
+        problems, problem_of_row = _problems(own, kernel_of_row, cells, faults, self.form)
         timed = time_column(cells)
         given = numbers(cells, timed, faults, may_be_empty=True)
         flops = np.array([float(problem.flops) for problem in problems] or [0.0])[problem_of_row]
@@ -209,10 +234,10 @@ class _TableRows:
             Pairs(
                 problems,
                 problem_of_row[good],
-                [kernel for _, kernel in kernels],
+                own,
                 names,
                 kernel_of_row[good],
-                OP_TYPE,
+                self.form.op,
             ),
             Results(status, np.where(ran, latency_ms[good], np.nan), extra),
             Origin(self.arch.name, None, hardware, self.run_id),
@@ -239,7 +264,7 @@ class _TableRows:
     def _kernel(self, text: str) -> tuple[str, GemmKernel] | Unusable:
         if text not in self._kernels:
             try:
-                self._kernels[text] = named(kernel_of(text, {}, self.arch))
+                self._kernels[text] = named(kernel_of(text, {}, self.arch, self.form.parse))
             except Unusable as why:
                 self._kernels[text] = why
         return self._kernels[text]
@@ -256,13 +281,13 @@ def _mark(faults: Faults, group_of_row: NDArray[np.int64], complaints: dict[int,
 
 
 def _problems(
-    kernels: list[GemmKernel], kernel_of_row: NDArray[np.int64], cells: Cells, faults: Faults
+    kernels: list[GemmKernel], kernel_of_row: NDArray[np.int64], cells: Cells, faults: Faults, form: TableForm
 ) -> tuple[list[GemmProblem], NDArray[np.int64]]:
     """Return the distinct problems of the valid rows, each validated once, and each row's index among them."""
     import numpy as np
 
-    sizes = {name: integers(cells, name, faults) for name in _SIZES}
-    sizes["split_k"] = integers(cells, "split_k", faults, 1)
+    sizes = {name: integers(cells, name, faults) for name in form.sizes}
+    sizes |= {name: integers(cells, name, faults, form.kind.field_defaults[name]) for name in form.more_sizes}
     _check_stated(kernels, kernel_of_row, cells, faults)
     of_row = np.zeros(len(cells), dtype=np.int64)
     good = np.flatnonzero(faults.good)
@@ -280,7 +305,8 @@ def _problems(
     values = zip(*(one.at(first) for one in sizes.values()), strict=True)
     for i, (row, given) in enumerate(zip(first.tolist(), values, strict=True)):
         try:
-            problem = problem_of(dict(zip(sizes, given, strict=True)), *distinct[int(kind_of_row[row])])
+            kind = distinct[int(kind_of_row[row])]
+            problem = problem_of(dict(zip(sizes, given, strict=True)), *kind, form.kind)
         except Unusable as why:
             complaints[i] = why
             continue

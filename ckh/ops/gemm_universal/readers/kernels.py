@@ -15,7 +15,7 @@ from ckh.ops.gemm_universal.kernels.names import parse_kernel_name
 from ckh.ops.gemm_universal.readers.gemm_rows import Unusable
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from ckh.archs import ArchSpec
 
@@ -29,15 +29,23 @@ _WORDS: dict[str, tuple[str, ...]] = {"scheduler": tuple(map(str, Scheduler)), "
 _VECTORS = ("vector_a", "vector_b", "vector_c")
 
 
-def kernel_of(name: object, config: Mapping[str, Any], arch: ArchSpec) -> GemmKernel:
+def kernel_of(
+    name: object, config: Mapping[str, Any], arch: ArchSpec, parse: Callable[[str], GemmKernel] = parse_kernel_name
+) -> GemmKernel:
     """Return the kernel of a name; parameters that a short name omits are taken from a configuration with AMD's fields.
 
     A configuration does not state vector widths; they are native, as in a full name without them.
 
+    Args:
+        name: the name.
+        config: the configuration.
+        arch: the architecture.
+        parse: parses a name.
+
     Raises:
         Unusable: the name does not parse, the configuration contradicts it, or both omit a parameter.
     """
-    kernel = _parsed(name, arch)
+    kernel = _parsed(name, arch, parse)
     stated = _stated(config)
     for field, value in stated.items():
         own = getattr(kernel, field)
@@ -54,11 +62,11 @@ def kernel_of(name: object, config: Mapping[str, Any], arch: ArchSpec) -> GemmKe
     return kernel
 
 
-def _parsed(name: object, arch: ArchSpec) -> GemmKernel:
+def _parsed(name: object, arch: ArchSpec, parse: Callable[[str], GemmKernel]) -> GemmKernel:
     if not isinstance(name, str):
         raise Unusable(BAD_KERNEL, f"the kernel's name is {'missing' if name is None else name}")
     try:
-        kernel = parse_kernel_name(name.strip())
+        kernel = parse(name.strip())
     except DataError as error:
         raise Unusable(BAD_KERNEL, error.message) from error
     if kernel.pipeline not in arch.common.pipeline_lds:
