@@ -110,14 +110,14 @@ def predict(
     require: Required | None = typer.Option(
         None,
         "--require",
-        help="Refuse, with exit code 4, what no model of this GPU and element type answers (measured), or what lies "
-        "outside of what was measured (known).",
+        help="Refuse, with exit code 4, problems without a model of this GPU and element type (measured), or outside of "
+        "the measured range (known).",
     ),
     measured: bool = typer.Option(True, "--measured/--no-measured", help="Put kernels of earlier probes first."),
     pad_channels: bool = typer.Option(
         True,
         "--pad-channels/--no-pad-channels",
-        help="Where no kernel applies to a convolution, answer with C/G and K/G rounded up to a multiple of 8.",
+        help="If no kernel applies to a convolution, rank it with C/G and K/G rounded up to a multiple of 8.",
     ),
     skip_unsupported: bool = typer.Option(
         False, "--skip-unsupported", help="--problems: exit code 0 even if some have no kernel; they are listed."

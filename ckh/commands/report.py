@@ -74,7 +74,7 @@ def report(
     data: list[Path] = typer.Option([], "--data", help="Models: measured dataset to evaluate on; may be repeated."),
     train_data: list[Path] = typer.Option([], "--train-data", help=f"Models. {LEARNED_FROM}"),
     over: str | None = typer.Option(
-        None, "--over", metavar="SIZE,SIZE", help="Models: the two sizes of the heat map.  [those that vary most]"
+        None, "--over", metavar="SIZE,SIZE", help="Models: the two sizes of the heat map.  [the two that vary most]"
     ),
     by_data: bool = typer.Option(
         False, "--learning-curve", help="Model: train on parts of --train-data with its settings (minutes)."
@@ -83,7 +83,7 @@ def report(
         None,
         "--problems",
         metavar="SHAPES",
-        help="Dataset or model: only problems of this list (ckh shapes), as often as each runs.",
+        help="Dataset or model: only problems of this list (ckh shapes), weighted by count.",
     ),
     among: Among = AMONG,
     watch: bool = typer.Option(False, "--watch", help="Run: update the page until the run ends."),

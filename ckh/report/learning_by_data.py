@@ -37,10 +37,9 @@ def learning_curve(judged: Judged) -> Drawing | None:
     half = next(count for count, (mean, _) in zip(trees, found, strict=True) if mean >= found[-1][0] - 0.005)
     return Drawing(
         "learning",
-        f"{half} of {trees[-1]} trees come within half a point of all of them",
-        "Efficiency on the evaluated problems if only the first trees choose, among the measured kernels. A curve that "
-        "still rises calls for more "
-        "trees; one that is flat, for more data or other features.",
+        f"{half} of {trees[-1]} trees are within half a point of the full model",
+        "Efficiency on the evaluated problems with the first trees only, among the measured kernels. A rising curve "
+        "needs more trees; a flat one, more data or other features.",
         efficiency_lines("trees", trees, found),
     )
 
@@ -94,11 +93,10 @@ def learning_by_data(judged: Judged, learned_from: Dataset, jobs: int, advance: 
     gained = 100 * (found[-1][0] - found[-2][0]) if len(found) > 1 else 0.0
     return Drawing(
         "learning-by-data",
-        f"The last doubling of the data, to {counts[-1]:,} problems, brought {gained:+.1f} points of mean efficiency",
-        "Efficiency on the evaluated problems, among the measured kernels, of models "
-        "with these settings that learned from a part of the training "
-        "problems. A curve that still rises calls for more measurements. Each is one model of the order, without a "
-        "blend's regression and a law of time, so the last may choose a little worse than the model itself.",
+        f"The last doubling of the data, to {counts[-1]:,} problems, gained {gained:+.1f} points of mean efficiency",
+        "Efficiency on the evaluated problems, among the measured kernels, of models with these settings trained on "
+        "a part of the training problems. A rising curve needs more measurements. Each is a single ranking model, "
+        "without a blend's regression and time model, so the last may be slightly worse than the model itself.",
         efficiency_lines("training problems", counts, found),
     )
 

@@ -67,11 +67,11 @@ def machine(looks: Mapping[str, Sequence[Look]]) -> list[Drawing]:
     figures = [
         _over_time(
             "machine",
-            f"The machine moved by {every.min():+.1%} to {every.max():+.1%}, as the reference kernel shows",
-            "One kernel on one problem, measured again and again during the run, against its median. Above zero, all "
-            "was slower then.",
+            f"The machine drifted by {every.min():+.1%} to {every.max():+.1%}, by the reference kernel",
+            "Time of one kernel on one problem, measured repeatedly during the run, relative to its median. Above zero "
+            "the machine was slower.",
             {run: (usable[run], drift[run].tolist()) for run in longest},
-            Lines([], "", "reference kernel against its median", percent_y=True, y_range=(-far, far), zero=True),
+            Lines([], "", "reference kernel relative to its median", percent_y=True, y_range=(-far, far), zero=True),
         )
     ]
     for name, what, unit in (("clock", "clock_mhz", "MHz"), ("temperature", "temperature_c", "°C")):
@@ -80,7 +80,7 @@ def machine(looks: Mapping[str, Sequence[Look]]) -> list[Drawing]:
         flat = [value for _, some in values.values() for value in some]
         if len(flat) > 1:
             title = f"The {name} was {min(flat):.0f} to {max(flat):.0f} {unit}"
-            note = "As the system showed it when the reference kernel was measured."
+            note = "As reported by the system when the reference kernel was measured."
             figures.append(_over_time(name, title, note, values, Lines([], "", f"{name} in {unit}")))
     return figures
 
@@ -130,13 +130,13 @@ def repeats(earlier: NDArray[np.float64], later: NDArray[np.float64], problem: N
     far = max(float(np.quantile(np.abs(drift), 0.98)) * 1.1, LEAST_FAR)
     return Drawing(
         "repeats",
-        f"Measured again, half of the problems are within {np.median(np.abs(drift)):.1%} of their first time, "
-        f"by {np.median(drift):+.1%} in the middle",
-        "The median of a problem's kernels, each point a problem in the order of measuring: above zero all of it was "
-        "slower the second time. That moves all kernels alike, and with them times, not the order.",
+        f"In a repeated measurement, half of the problems are within {np.median(np.abs(drift)):.1%} of their first "
+        f"time, with a median of {np.median(drift):+.1%}",
+        "Median over a problem's kernels; each point is a problem, in the order of measurement. Above zero the second "
+        "measurement was slower. Such drift affects all kernels alike: their times, not their order.",
         Lines(
             [Line("", (np.arange(len(drift)) + 1).tolist(), drift.tolist(), style="points")],
-            "problems, in the order of measuring",
+            "problems, in the order of measurement",
             "second time over the first",
             percent_y=True,
             y_range=(-far, far),

@@ -34,8 +34,8 @@ def coverage(sizes: Mapping[str, NDArray[np.float64]], weights: NDArray[np.float
     low, high = varying[widest][0][[0, -1]]
     return Drawing(
         "coverage",
-        f"{len(weights):,} problems cover {len(varying)} sizes; {widest} reaches furthest, from {low:g} to {high:g}",
-        "Each dot is a value of a size; its area says how many problems have it. Sizes that never vary are left out.",
+        f"{len(weights):,} problems cover {len(varying)} sizes; {widest} has the widest range, {low:g} to {high:g}",
+        "Each dot is a value of a size; its area is the number of problems with it. Constant sizes are omitted.",
         Dots(
             tuple(varying),
             [values.tolist() for values, _ in varying.values()],
@@ -71,8 +71,8 @@ def winners(names: Sequence[str], weights: NDArray[np.float64], kernels: int) ->
     return Drawing(
         "winners",
         f"{len(wins)} of {kernels:,} kernels are ever the fastest; {enough} of them cover 90 % of the problems",
-        f"On how many problems each kernel has the least measured time; the {len(shown)} that win most."
-        + (" A problem counts as often as it runs." if total > len(names) else ""),
+        f"Number of problems on which a kernel has the shortest measured time; the {len(shown)} most frequent winners."
+        + (" Problems are weighted by count." if total > len(names) else ""),
         Bars(
             [name for name, _ in shown],
             [count for _, count in shown],
@@ -114,7 +114,7 @@ def noise(spread: NDArray[np.float64]) -> Drawing | None:
         "noise",
         f"Half of the measurements spread less than {np.median(known):.1%}, "
         f"{np.mean(known > _STEADY):.1%} of them more than {_STEADY:.0%}",
-        "The median absolute deviation of a measurement's samples over their median, from the steadiest to the least.",
+        "Median absolute deviation of a measurement's samples, relative to their median, in ascending order.",
         Lines(
             [Line("", at.tolist(), values.tolist())],
             "share of the measurements",

@@ -76,8 +76,8 @@ def _change(old: Judged, new: Judged, found: Comparison) -> Drawing:
         "change",
         f"On average the new model is {_in_words(mean.low, mean.high)}: {mean.new - mean.old:+.2%} "
         f"({mean.low:+.2%} to {mean.high:+.2%})",
-        "The difference in efficiency on each problem, from the greatest loss to the greatest gain. The interval is of "
-        "a bootstrap over problems, the same ones for both models.",
+        "Difference in efficiency on each problem, from the largest loss to the largest gain. The interval is from "
+        "a paired bootstrap over problems.",
         Lines(
             [
                 Line(
@@ -102,10 +102,10 @@ def _distributions(old: Judged, new: Judged, names: tuple[str, str]) -> Drawing:
     alike = np.ones(len(after))
     return Drawing(
         "efficiency",
-        f"One problem in ten is under {np.percentile(after, 10):.1%} with the new model, under "
-        f"{np.percentile(before, 10):.1%} with the old",
-        "Efficiency is the least measured time over the chosen kernel's. Thin lines go from the 5th to the 95th "
-        "percentile of the problems, thick ones cover the middle half; the ring is the median, the bar the mean.",
+        f"The P10 efficiency is {np.percentile(after, 10):.1%} with the new model, "
+        f"{np.percentile(before, 10):.1%} with the old one",
+        "Efficiency is the shortest measured time over the chosen kernel's. Thin lines go from the 5th to the 95th "
+        "percentile of the problems, thick lines from the 25th to the 75th; the ring is the median, the bar the mean.",
         Spreads(
             [spread_of(f"new: {names[1]}", after, alike), spread_of(f"old: {names[0]}", before, alike)], "efficiency"
         ),
@@ -123,7 +123,8 @@ def _regret(old: Judged, new: Judged) -> Drawing:
     at = min(5, most)
     return Drawing(
         "regret",
-        f"Of the first {at} choices the new model loses {lines['new'][at - 1]:.2%}, the old {lines['old'][at - 1]:.2%}",
+        f"The regret of the first {at} choices is {lines['new'][at - 1]:.2%}, with the old model "
+        f"{lines['old'][at - 1]:.2%}",
         "Regret is 1 - efficiency of the best of the first k choices, on average.",
         Lines(
             [Line(name, k, values.tolist()) for name, values in lines.items()],
@@ -151,7 +152,7 @@ def _slices(old: Judged, new: Judged) -> Drawing | None:
     return Drawing(
         "slices",
         f"The new model {'loses most' if worst < 0 else 'gains least'} on {name}: {worst:+.2%}",
-        "Mean difference in efficiency of kinds of problems; longer bars are larger differences, of either sign.",
+        "Mean difference in efficiency by slice; longer bars are larger differences of either sign.",
         Bars(
             [name for _, name, _ in shown],
             [abs(value) for value, _, _ in shown],
@@ -164,4 +165,4 @@ def _slices(old: Judged, new: Judged) -> Drawing | None:
 
 def _degraded(found: Comparison) -> PageTable:
     rows = [[f"{one.old_efficiency:.1%}", f"{one.new_efficiency:.1%}", one.problem] for one in found.degraded[:_WORST]]
-    return PageTable(f"The {len(rows)} greatest losses", ["old", "new", "problem"], rows, code=frozenset({2}))
+    return PageTable(f"The {len(rows)} largest losses", ["old", "new", "problem"], rows, code=frozenset({2}))

@@ -102,8 +102,8 @@ def _distribution(judged: Judged, learned_from: Dataset | None) -> Drawing:
         "efficiency",
         f"The model's choices reach {weights.mean(judged.efficiency, weight):.1%} of the best measured speed on "
         f"average, {best} {means[best]:.1%}",
-        "Efficiency is the least measured time over the chosen kernel's. Thin lines go from the 5th to the 95th "
-        "percentile of the problems, thick ones cover the middle half; the ring is the median, the bar the mean.",
+        "Efficiency is the shortest measured time over the chosen kernel's. Thin lines go from the 5th to the 95th "
+        "percentile of the problems, thick lines from the 25th to the 75th; the ring is the median, the bar the mean.",
         Spreads(
             [spread_of(name, one, weight) for name, one in {"the model": judged.efficiency, **others}.items()],
             "efficiency",
@@ -122,10 +122,9 @@ def _regret(judged: Judged) -> Drawing:
     at = min(5, most)
     return Drawing(
         "regret",
-        f"Measuring the first {at} choices leaves {mean[at - 1]:.1%} of the speed on the table, the first alone "
-        f"{mean[0]:.1%}",
-        "Regret is 1 - efficiency of the best of the first k choices: what is lost if they are all measured and the "
-        "fastest is taken.",
+        f"Measuring the first {at} choices has a regret of {mean[at - 1]:.1%}, the first alone {mean[0]:.1%}",
+        "Regret is 1 - efficiency of the best of the first k choices: the loss if these are measured and the "
+        "fastest is used.",
         Lines(
             [Line("mean", k, mean.tolist()), Line("worst tenth", k, far.tolist())],
             "first k choices",
@@ -170,7 +169,7 @@ def _heat(judged: Judged, over: tuple[str, str] | None) -> Drawing | None:
     return Drawing(
         "heat",
         f"The choices are least efficient, {least:.0%}, at {x} {x_names[column]} and {y} {y_names[row]}",
-        f"Mean efficiency of the first choices by {x} and {y}; the small number is how many problems stand behind it.",
+        f"Mean efficiency of the first choices by {x} and {y}; the small number is the number of problems.",
         Heat(y_names, x_names, values, counts, x, y),
     )
 
@@ -208,12 +207,12 @@ def _calibration(judged: Judged) -> Drawing | None:
         "calibration",
         f"Half of the predicted times are within {np.median(np.abs(off)):.1%} of the measured ones, "
         f"nine of ten within {np.quantile(np.abs(off), 0.9):.0%}",
-        "Predicted over measured time of all measured candidates, by the measured time: the line is the median, bands "
-        "hold half and nine tenths. Above zero, the model expects more time than was measured.",
+        "Predicted over measured time of all measured candidates, by measured time: the line is the median, the bands "
+        "cover 50 % and 90 %. Above zero, the model predicts too long a time.",
         Lines(
             [Line("median", x, middle, low=low, high=high), Line("", x, middle, low=quarter, high=three)],
             "measured ms",
-            "predicted time against measured",
+            "predicted over measured time",
             log_x=True,
             percent_y=True,
             zero=True,
@@ -236,10 +235,9 @@ def _worst(
     judgements = len(judged.efficiency)
     return PageTable(
         f"The {len(rows)} worst choices" + (f" of {len(below)} below the best" if len(below) > len(rows) else ""),
-        ["efficiency", "problem", "chosen", "best", "measure it again"],
+        ["efficiency", "problem", "chosen", "best", "command to remeasure"],
         rows,
         code=frozenset({1, 2, 3, 4}),
         note=f"{judgements - len(below)} of {judgements} choices are as fast as the best kernel within the "
-        "repeatability of measurements. Each command measures a problem again with all kernels, in a folder "
-        "of its own.",
+        "repeat noise. Each command measures a problem again with all kernels, in a separate folder.",
     )

@@ -115,8 +115,8 @@ def _progress(rows: Sequence[ResultRow], pairs: int | None) -> Drawing | None:
     of = f" of {pairs:,}" if pairs else ""
     return Drawing(
         "progress",
-        f"{len(hours):,}{of} pairs are measured, {rate:,.0f} an hour",
-        "Pairs of a kernel and a problem over the time since the first. A flat part is compiling, or a pause.",
+        f"{len(hours):,}{of} pairs measured, {rate:,.0f} per hour",
+        "Pairs of a kernel and a problem over the time since the first. Flat parts are compilation or pauses.",
         Lines([Line("", x.tolist(), (at + 1).tolist())], f"{unit} since the first", "pairs measured"),
     )
 
@@ -139,10 +139,10 @@ def _drift(rows: Sequence[ResultRow]) -> Drawing | None:
     far = max(float(np.quantile(np.abs(ratio), 0.9)) * 1.2, LEAST_FAR)
     return Drawing(
         "drift",
-        f"Measured again, half of the leaders are within {np.median(np.abs(ratio)):.1%} of their first time, "
-        f"by {np.median(ratio):+.1%} in the middle",
-        "Each point is a kernel that was measured a second time: above zero it was slower then. Triangles at "
-        "the edge lie beyond it. A trend is a drift of the machine.",
+        f"In a repeated measurement, half of the leaders are within {np.median(np.abs(ratio)):.1%} of their first "
+        f"time, with a median of {np.median(ratio):+.1%}",
+        "Each point is a kernel that was measured twice: above zero it was slower the second time. Triangles at "
+        "the edge are beyond it. A trend is drift of the machine.",
         Lines(
             [Line("", x.tolist(), ratio.tolist(), style="points")],
             f"{unit} since the start",
@@ -165,10 +165,9 @@ def _search(rows: Sequence[ResultRow]) -> Drawing | None:
     gain = times[good[0]] / best[-1]
     return Drawing(
         "search",
-        f"The best of {len(rows)} measurements is number {last}: {best[-1]:.4g} ms, {gain:.2f} times as fast as the "
+        f"The fastest of {len(rows)} measurements is number {last}: {best[-1]:.4g} ms, {gain:.2f} times as fast as the "
         "first",
-        "Points are the kernels that were measured, in their order, triangles those far slower; the line is the best "
-        "so far.",
+        "Points are the measured kernels in order, triangles far slower ones; the line is the best so far.",
         Lines(
             [
                 Line("best so far", place.tolist(), best.tolist(), style="steps"),

@@ -142,9 +142,9 @@ def roofline(speeds: Speeds) -> Drawing:
         "roofline",
         _roofline_title(speeds),
         f"Each column is a problem{_of_all(len(shown), len(order))}, with up to {_OTHERS} other kernels between its "
-        "fastest and its slowest. Operations a byte are of the least bytes that must move. "
+        "fastest and its slowest. Arithmetic intensity is operations per byte of minimal memory traffic. "
         f"{_peaks_in_words(speeds)}",
-        Lines(lines, "operations a byte", "TFLOPS", log_x=True, log_y=True, labels_above=True),
+        Lines(lines, "operations per byte", "TFLOPS", log_x=True, log_y=True, labels_above=True),
     )
 
 
@@ -164,16 +164,16 @@ def _roofline_title(speeds: Speeds) -> str:
         return f"The best kernels reach {best.min():.3g} to {best.max():.3g} TFLOPS{_where(speeds)}"
     return (
         f"The best kernels reach {best.min():.3g} to {best.max():.3g} TFLOPS, half of them more than "
-        f"{np.median(of_roof[known]):.0%} of the peak at their operations a byte"
+        f"{np.median(of_roof[known]):.0%} of the peak at their arithmetic intensity"
     )
 
 
 def _peaks_in_words(speeds: Speeds) -> str:
     roofs = _distinct_roofs(speeds)
     if not roofs:
-        return "The peaks of the host are not known." if speeds.is_host else "No peaks are known."
+        return "The host's peak rates are unknown." if speeds.is_host else "Peak rates are unknown."
     said = "; ".join(f"{one.name}: {one.tflops:,.0f} TFLOPS, {one.terabytes:g} TB/s" for one in roofs)
-    return f"Peaks by the maker: {said}; above the slope, operands come from caches."
+    return f"The vendor's peak rates: {said}; above the slope, operands come from caches."
 
 
 def _distinct_roofs(speeds: Speeds) -> list[Roof]:
@@ -243,13 +243,13 @@ def problem_table(speeds: Speeds) -> PageTable:
     columns |= {"kernels": [str(kernels[i]) for i in order], "best kernel": [str(names[best[i]]) for i in order]}
     code = {place for place, name in enumerate(columns) if name in {"problem", "best kernel", "chosen kernel"}}
     return PageTable(
-        f"{len(order)} problems" + ("" if len(order) == len(best) else f" of {len(best):,}, those that take longest"),
+        f"{len(order)} problems" + ("" if len(order) == len(best) else f" of {len(best):,}, the slowest first"),
         list(columns),
         [list(row) for row in zip(*columns.values(), strict=True)],
         code=frozenset(code),
         is_data=True,
         note=("Times are of the host. " if speeds.is_host else "")
-        + "The first rows take most of the time"
+        + "Rows are sorted by time"
         + (", by count and best time." if is_weighted else "."),
     )
 

@@ -16,7 +16,7 @@ FAMILY, LIBRARY, DTYPE = "a8w8", "ck", "fp8"  # defaults of problems
 _OPTIONS = (
     SizeOption("m", "Tokens (rows of the result)"),
     SizeOption("n", "Rows of B (columns of the result)"),
-    SizeOption("k", "Dimension that is summed over"),
+    SizeOption("k", "Reduction dimension"),
     SizeOption("family", "Family, e.g. a8w8_bpreshuffle, a8w8_blockscale, a4w4_blockscale", FAMILY, str),
     SizeOption("library", "Library: ck, cktile or fbgemm", LIBRARY, str),
     SizeOption("num_cus", "Compute units of the GPU", "304 on gfx942, 256 on gfx950"),

@@ -17,10 +17,10 @@ _LAYOUT = "rcr"  # default layout of problems
 _BLAS = (("nn", "rrr"), ("nt", "rcr"), ("tn", "crr"), ("tt", "ccr"))
 _OPTIONS = (
     SizeOption("n", "Columns of the result"),
-    SizeOption("k", "Dimension that is summed over"),
+    SizeOption("k", "Reduction dimension"),
     SizeOption("m", "Rows of the result"),
     SizeOption("layout", "Layouts of A, B, C, e.g. rrr; or NN to TT (row-major)", _LAYOUT, str, spellings=_BLAS),
-    SizeOption("split_k", "Parts that K is split into", "1"),
+    SizeOption("split_k", "Split-K factor", "1"),
 )
 
 
