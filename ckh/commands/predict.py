@@ -110,7 +110,7 @@ def predict(
     require: Required | None = typer.Option(
         None,
         "--require",
-        help="Refuse, with exit code 4, problems without a model of this GPU and element type (measured), or outside of "
+        help="Refuse, with exit code 4, problems without a model of this GPU and element type (measured), or outside "
         "the measured range (known).",
     ),
     measured: bool = typer.Option(True, "--measured/--no-measured", help="Put kernels of earlier probes first."),
