@@ -15,9 +15,11 @@ from ckh.bench.checks.harness import execute, loop_ends
 from ckh.bench.codegen.ck_tile import template_dir
 from ckh.bench.codegen.unit import unit_source
 from ckh.bench.codegen.unit_source import UnsupportedKernelError
+from ckh.bench.compilation.kernel_cache import loadable
 from ckh.bench.computation import Role
 from ckh.bench.devices.device import EMULATED_KIND, DeviceOptions
 from ckh.bench.devices.device_choice import open_device
+from ckh.bench.isolated.kernel_library import KernelLibrary
 from ckh.bench.supervision.supervisor import Supervisor, SupervisorOptions
 from ckh.cli import run
 from ckh.data.dataset import read_dataset
@@ -165,9 +167,40 @@ def test_kernels_executed_without_a_gpu(name: str, real_kernels: Real, monkeypat
     with Supervisor(device, options, lambda: False) as supervisor:
         replies = dict(execute(supervisor, built.library, problems))
     right = {problem for problem, reply in replies.items() if reply.status is Status.VERIFIED}
-    wrong = {problem.canonical(): reply.message for problem, reply in replies.items() if problem not in right}
-    assert {problem: why for problem, why in wrong.items() if "IsSupported" not in why} == {}
+    others = {problem: reply for problem, reply in replies.items() if reply.status is not Status.UNSUPPORTED}
+    assert {problem.canonical(): reply.message for problem, reply in others.items() if problem not in right} == {}
     assert {(one.batch, one.ldc > 0) for one in right} == {(n, gaps) for n in (1, 2, 3) for gaps in (False, True)}
+
+
+@pytest.mark.slow
+@compiles(("gfx942", "gemm_batched", REAL["gfx942"][0]))
+@pytest.mark.parametrize(
+    ("changes", "word"),
+    [
+        ({}, None),
+        ({"lda": 72, "stride_a": 72 * 48}, None),
+        ({"batch": 0}, "positive"),
+        ({"batch": 65_536}, "2^16"),
+        ({"lda": 56}, "leading dimension"),
+        ({"ldc": 31}, "leading dimension"),
+        ({"stride_c": 48 * 32 - 8}, "overlap"),
+        ({"lda": 66}, "vector"),
+        ({"stride_b": 32 * 64 + 2}, "vector"),
+        ({"stride_a": 2**31, "batch": 2}, "32-bit"),
+        ({"lda": 2**26}, "32-bit"),
+        ({"k": 62}, "IsSupportedArgument"),
+    ],
+)
+def test_real_kernels_refuse_what_they_would_get_wrong(
+    changes: dict[str, int], word: str | None, real_kernels: Real
+) -> None:
+    """A compiled kernel refuses strides that are too short, too long or not aligned, before any launch."""
+    report = real_kernels["gfx942", parse_batched_kernel(REAL["gfx942"][0])]
+    problem = c_batched_problem(GemmBatchedProblem(48, 32, 64, "fp16", batch=3))
+    for name, value in changes.items():
+        setattr(problem, name, value)
+    found = KernelLibrary(loadable(report.library)).unsupported(ctypes.byref(problem))
+    assert (found is None) if word is None else (found is not None and word in found.decode())
 
 
 def test_the_host_measures_batches(tmp_path: Path) -> None:
