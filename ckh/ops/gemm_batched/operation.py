@@ -106,7 +106,7 @@ OPERATION: Operation[GemmBatchedProblem, GemmBatchedKernel] = Operation(
         key_of=batched_rule_key,
         listed=_candidates,
         searched=lazily("ckh.ops.gemm_batched.kernels.pool:SEARCHED"),
-        lists=None,
+        lists=lazily("ckh.ops.gemm_batched.kernels.amd_lists:LISTS"),
     ),
     training=replace(
         _GEMM.training,

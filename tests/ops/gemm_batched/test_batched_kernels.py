@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import astuple, replace
 from pathlib import Path
 
@@ -9,11 +10,13 @@ import numpy as np
 import pytest
 
 from ckh.archs import load_arch
-from ckh.errors import DataError
+from ckh.cli import run
+from ckh.errors import DataError, ExitCode
 from ckh.ops import operation, operation_of_kernel
 from ckh.ops.base import Encoding
 from ckh.ops.gemm_batched.features import GEMM_BATCHED
 from ckh.ops.gemm_batched.kernel import GemmBatchedKernel, parse_batched_kernel
+from ckh.ops.gemm_batched.kernels.amd_lists import LISTS
 from ckh.ops.gemm_batched.kernels.pool import BENCH_POOLS, POOLS
 from ckh.ops.gemm_batched.kernels.problem_rules import BATCHED_RULES, batched_rule_key
 from ckh.ops.gemm_batched.problem import GemmBatchedProblem
@@ -135,3 +138,36 @@ def test_features_of_a_batch() -> None:
     assert (many["batch"], many["tiles_per_product"], many["strided"]) == (200, 3, 1 + 2**4)
     assert (many["powers_of_two_lda"], many["powers_of_two_ldb"]) == (5, 0)
     assert len(set(GEMM_BATCHED.names)) == len(GEMM_BATCHED.names)
+
+
+def test_the_tile_engines_configuration(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A configuration in the tile engine's form is the list of kernels that are ranked; its lists come back."""
+    one = {"min": 64, "max": 128, "step": 64}
+    tiles = {
+        **{f"tile_{axis}": one for axis in "mnk"},
+        **{f"warp_{axis}": {"values": [1] if axis == "k" else [2]} for axis in "mnk"},
+        **{f"warp_tile_{axis}": {"values": [16] if axis == "k" else [32]} for axis in "mnk"},
+    }
+    traits: dict[str, list[object]] = {
+        "pipeline": ["compv3", "mem"],
+        "scheduler": ["intrawave"],
+        "epilogue": ["cshuffle"],
+        **{name: [False] for name in ("pad_m", "pad_n", "pad_k", "persistent")},
+    }
+    document = {"tile_config": tiles, "trait_config": {name: {"values": values} for name, values in traits.items()}}
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(document | {"k_block_per_cu": 1}), encoding="utf-8")
+    sizes = ["--batch", "4", "--m", "128", "--n", "128", "--k", "128", "--dtype", "fp16", "--arch", "gfx942"]
+    predict = ["predict", "--op", "gemm_batched", *sizes, "--kernels", str(path), "--json", "--top", "99"]
+    assert run(predict) == ExitCode.OK
+    answer = json.loads(capsys.readouterr().out)
+    product = LISTS.read(path, json.loads(path.read_text(encoding="utf-8"))).product
+    assert product is not None
+    kernels = [kernel for kernel in product.built(ARCH, "fp16") if kernel.layout == "rcr"]
+    expected = {(m, n, k, way) for m in (64, 128) for n in (64, 128) for k in (64, 128) for way in ("compv3", "mem")}
+    assert {(*kernel.tile, kernel.pipeline) for kernel in kernels} == expected
+    assert answer["candidates"] == len(kernels) == len(expected)
+    assert {parse_batched_kernel(one["kernel"]) for one in answer["kernels"]} <= set(kernels)
+    written = LISTS.write(kernels, ARCH, "own")
+    again = LISTS.read(tmp_path / "own.json", json.loads(written["registry_fp16_rcr.json"].content))
+    assert set(again.kernels) == set(kernels)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
+from functools import partial
 from itertools import product
 from math import prod
 from pathlib import Path
@@ -17,12 +19,13 @@ from ckh.ops.gemm_universal.kernel import NATIVE_WIDTH, GemmKernel
 from ckh.ops.gemm_universal.kernels.names import kernel_name, parse_kernel_name
 from ckh.ops.gemm_universal.kernels.spaces import GemmSpace, WaveBlock
 from ckh.ops.gemm_universal.kernels.validity import GEMM_RULES
-from ckh.ops.gemm_universal.problem import GEMM_LAYOUTS, OP_TYPE, output_dtype
+from ckh.ops.gemm_universal.problem import GEMM_LAYOUTS, output_dtype
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from ckh.archs import ArchSpec
+    from ckh.kernels.judging import Rules
     from ckh.kernels.table import KernelTable
 
 # AMD's name of a size -> ckh's.
@@ -47,11 +50,25 @@ def _recognises(document: Mapping[str, Any]) -> bool:
     return is_registry or "trait_config" in document
 
 
-def _read(path: Path, document: dict[str, Any]) -> Registry[GemmKernel]:
-    return (_read_configuration if "trait_config" in document else _read_registry)(path, document)
+@dataclass(frozen=True, slots=True)
+class ListedKernels:
+    """The kernels of a list: their class, their rules, and the parser of their names."""
+
+    kind: type[GemmKernel]
+    rules: Rules[Any]
+    parse: Callable[[str], GemmKernel]
 
 
-def _read_registry(path: Path, document: dict[str, Any]) -> Registry[GemmKernel]:
+def lists_of(of: ListedKernels) -> ListFormat:
+    """Return AMD's file formats for lists of an operation's kernels."""
+
+    def read(path: Path, document: dict[str, Any]) -> Registry[Any]:
+        return (_read_configuration if "trait_config" in document else _read_registry)(of, path, document)
+
+    return ListFormat(_recognises, read, of.rules, partial(_write, of))
+
+
+def _read_registry(of: ListedKernels, path: Path, document: dict[str, Any]) -> Registry[Any]:
     """Read a registry of AMD's C++ dispatcher; a kernel's identifier has all of its parameters."""
     file = JsonFields(path, document)
     entries = document["kernels"]
@@ -61,7 +78,7 @@ def _read_registry(path: Path, document: dict[str, Any]) -> Registry[GemmKernel]
     archs: list[str] = []
     for number, entry in enumerate(entries):
         part = JsonFields(path, entry, f"kernels[{number}].")
-        kernels.append(_of_entry(part))
+        kernels.append(_of_entry(of, part))
         archs.append(part.scalar("gfx_arch", str))
         for what, there, first in (("arch", archs[-1], archs[0]), ("dtype", kernels[-1].dtype, kernels[0].dtype)):
             if there != first:
@@ -69,12 +86,12 @@ def _read_registry(path: Path, document: dict[str, Any]) -> Registry[GemmKernel]
     return Registry(archs[0], tuple(dict.fromkeys(kernels)))
 
 
-def _of_entry(part: JsonFields) -> GemmKernel:
+def _of_entry(of: ListedKernels, part: JsonFields) -> GemmKernel:
     if "identifier" not in part.names():
         part.fail("identifier", "is missing: it is not a kernel of a GEMM")
-    identifier = part.scalar("identifier", str)
+    identifier, op = part.scalar("identifier", str), of.kind.op_type
     try:
-        kernel = parse_kernel_name(identifier if identifier.startswith(OP_TYPE) else f"{OP_TYPE}_{identifier}")
+        kernel = of.parse(identifier if identifier.startswith(op) else f"{op}_{identifier}")
         kernel_name(kernel)
     except CkhError as error:
         part.fail("identifier", f"is not a kernel's: {error.message}")
@@ -90,7 +107,7 @@ def _by(sizes: Sequence[int]) -> str:
     return "x".join(map(str, sizes))
 
 
-def _read_configuration(path: Path, document: dict[str, Any]) -> Registry[GemmKernel]:
+def _read_configuration(of: ListedKernels, path: Path, document: dict[str, Any]) -> Registry[Any]:
     """Read a configuration of the tile engine; element type and layout come from the problem."""
     file = JsonFields(path, document)
     if "variant" in document:
@@ -108,13 +125,13 @@ def _read_configuration(path: Path, document: dict[str, Any]) -> Registry[GemmKe
         file.fail("tile_config", f"describes {count} kernels, ckh reads up to {MOST_COMBINATIONS}")
     space = _space(sizes, said)
 
-    def table(arch: ArchSpec, dtype: str, layout: str) -> KernelTable[GemmKernel]:
-        return space.narrowed(arch, dtype).table(dtype, layout)
+    def table(arch: ArchSpec, dtype: str, layout: str) -> KernelTable[Any]:
+        return space.narrowed(arch, dtype).table(dtype, layout, of.kind)
 
     def groups(dtype: str) -> list[tuple[Any, ...]]:
         return [(dtype, layout) for layout in GEMM_LAYOUTS]
 
-    return Registry("", (), KernelProduct(GEMM_RULES, table, groups, count))
+    return Registry("", (), KernelProduct(of.rules, table, groups, count))
 
 
 def _is_size(value: Any) -> bool:
@@ -146,7 +163,7 @@ def _space(sizes: Mapping[str, list[Any]], traits: Mapping[str, list[Any]]) -> G
     )
 
 
-def _write(kernels: Sequence[GemmKernel], arch: ArchSpec, name: str) -> dict[str, WrittenList]:
+def _write(of: ListedKernels, kernels: Sequence[GemmKernel], arch: ArchSpec, name: str) -> dict[str, WrittenList]:
     """Return, per element type and layout, a registry and, for kernels of native widths, the smallest configuration."""
     groups: dict[tuple[str, str], list[GemmKernel]] = {}
     for kernel in kernels:
@@ -158,10 +175,10 @@ def _write(kernels: Sequence[GemmKernel], arch: ArchSpec, name: str) -> dict[str
         files[f"registry_{dtype}_{layout}.json"] = WrittenList(_text(registry), len(some), "registry")
         if all(kernel.vectors == (NATIVE_WIDTH,) * 3 and not kernel.suffix for kernel in some):
             document = _configuration(some)
-            described = _read_configuration(Path(name), document).product
+            described = _read_configuration(of, Path(name), document).product
             assert described is not None
             table = described.table(arch, dtype, layout)
-            count = len(GEMM_RULES.judge(table, arch).passed)
+            count = len(of.rules.judge(table, arch).passed)
             files[f"config_{dtype}_{layout}.json"] = WrittenList(_text(document), count, "configuration")
     return files
 
@@ -185,7 +202,7 @@ def _there(kernels: Sequence[GemmKernel], name: str) -> dict[str, list[Any]]:
 
 
 def _entry(kernel: GemmKernel, arch: str) -> dict[str, Any]:
-    identifier = kernel_name(kernel).removeprefix(f"{OP_TYPE}_")
+    identifier = kernel_name(kernel).removeprefix(f"{kernel.op_type}_")
     layouts = dict(zip(("layout_a", "layout_b", "layout_c"), (_MAJOR[letter] for letter in kernel.layout), strict=True))
     shapes = {name: dict(zip("mnk", getattr(kernel, ours), strict=True)) for name, ours in _SHAPES.items()}
     traits = {"pipeline": kernel.pipeline, "scheduler": str(kernel.scheduler), "epilogue": kernel.epilogue}
@@ -203,4 +220,4 @@ def _entry(kernel: GemmKernel, arch: str) -> dict[str, Any]:
     }
 
 
-LISTS = ListFormat(_recognises, _read, GEMM_RULES, _write)
+LISTS = lists_of(ListedKernels(GemmKernel, GEMM_RULES, parse_kernel_name))
