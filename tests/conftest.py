@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import pytest
 
+# Set before NumPy and LightGBM are loaded: threads that wait for each other in a loop take most of the tests' CPU time.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+
 from ckh.bench.compilation.hip_toolchain import known_ck_tile
-from tests.real import Real, build_real, set_kernel_cache, skip_if_late, skip_without_compiler, wanted_by
+from tests.real import (
+    Real,
+    build_real,
+    set_kernel_cache,
+    skip_if_late,
+    skip_without_compiler,
+    wanted_by,
+)
 
 RELIABILITY = ("short", "long")
 
