@@ -39,7 +39,7 @@ def memory(runtime: HipRuntime) -> HipMemory:
 
 
 @pytest.mark.parametrize("count", [1, 12, GUARD_BYTES])
-def test_writes_in_front_and_behind_are_counted(runtime: HipRuntime, count: int) -> None:
+def test_out_of_bounds_writes_are_counted(runtime: HipRuntime, count: int) -> None:
     """Either side is reported with its bytes until the guards are restored; the bytes between may be written."""
     buffer = DeviceBuffer(runtime, 100)
     runtime.fill(buffer.address, 0, 100)
@@ -64,7 +64,7 @@ def test_a_reset_fills_output_and_workspace_with_nan(memory: HipMemory, runtime:
     assert found.tolist() == [0xFF] * 48 + [0] * 16
 
 
-def test_what_is_written_beside_is_named_once(memory: HipMemory, runtime: HipRuntime) -> None:
+def test_an_out_of_bounds_write_is_named_once(memory: HipMemory, runtime: HipRuntime) -> None:
     """Output and workspace are both guarded, and their guards are restored by the check."""
     memory.provide_workspace(10)
     _, _, output, workspace = memory.pointers()
@@ -76,7 +76,7 @@ def test_what_is_written_beside_is_named_once(memory: HipMemory, runtime: HipRun
     assert memory.overrun() == ""
 
 
-def test_the_result_is_what_was_written(memory: HipMemory, runtime: HipRuntime) -> None:
+def test_the_result_is_downloaded(memory: HipMemory, runtime: HipRuntime) -> None:
     """It has the shape and the dtype of the output."""
     written = np.array([1, -2, 3, 0.5, 65504], np.float16)
     runtime.upload(memory.pointers()[2], written.ctypes.data, written.nbytes)
@@ -104,9 +104,7 @@ def test_a_workspace_grows_and_stays(memory: HipMemory) -> None:
     assert memory.pointers()[3] == first
 
 
-def test_a_workspace_that_there_is_no_memory_for_leaves_a_usable_one(
-    memory: HipMemory, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_failed_workspace_allocation_keeps_the_old_one(memory: HipMemory, monkeypatch: pytest.MonkeyPatch) -> None:
     """The next kernel can have a smaller one."""
     monkeypatch.setenv("CKH_STUB_MEMORY", "100000")
     memory.provide_workspace(10_000)
@@ -130,7 +128,7 @@ def test_clearing_gives_memory_back(memory: HipMemory, runtime: HipRuntime) -> N
     assert memory.result().dtype == np.uint16
 
 
-def test_the_flush_buffer_is_made_once_and_only_if_wanted(memory: HipMemory, runtime: HipRuntime) -> None:
+def test_the_flush_buffer_is_created_once_and_on_demand(memory: HipMemory, runtime: HipRuntime) -> None:
     """It is requested by every kernel."""
     address, size = memory.flush_buffer()
     assert (size, memory.flush_buffer()) == (4096, (address, 4096))
@@ -138,7 +136,7 @@ def test_the_flush_buffer_is_made_once_and_only_if_wanted(memory: HipMemory, run
     assert HipMemory(runtime, 0).flush_buffer() == (0, 0)
 
 
-def test_a_probe_finds_an_error_that_lasts(memory: HipMemory, own_hip_library: Path) -> None:
+def test_a_probe_detects_a_permanent_error(memory: HipMemory, own_hip_library: Path) -> None:
     """It raises only after the kernel that broke the GPU."""
     memory.probe()
     stub = ctypes.CDLL(str(own_hip_library))
@@ -161,7 +159,7 @@ def test_a_probe_finds_an_error_that_lasts(memory: HipMemory, own_hip_library: P
         (0, 1 << 30, 64),
     ],
 )
-def test_operands_are_copied_to_take_turns(runtime: HipRuntime, rotating: int, rotating_bytes: int, sets: int) -> None:
+def test_operands_are_copied_for_rotation(runtime: HipRuntime, rotating: int, rotating_bytes: int, sets: int) -> None:
     """As many sets as requested, or as exceed the caches, at most 64; the first one's result is checked."""
     memory = HipMemory(runtime, 0, rotating, rotating_bytes)
     for values in (A, B):
@@ -186,7 +184,7 @@ def test_operands_are_copied_to_take_turns(runtime: HipRuntime, rotating: int, r
     memory.clear()
 
 
-def test_the_next_problem_has_copies_of_its_own(runtime: HipRuntime) -> None:
+def test_the_next_problem_has_its_own_copies(runtime: HipRuntime) -> None:
     """The copies of the previous problem are freed."""
     memory = HipMemory(runtime, 0, 2)
     for values in (A, A + 1):

@@ -93,12 +93,12 @@ def answers(folder: Path, dtype: str, split_k: int, *, turn: int = 1, forgets: i
 
 
 @pytest.mark.parametrize("dtype", ["bf16", "fp32"])
-def test_parts_that_are_added_in_another_order_each_time_are_right(tmp_path: Path, dtype: str) -> None:
+def test_parts_added_in_any_order_are_correct(tmp_path: Path, dtype: str) -> None:
     """For a problem with split K, different bits in every run are all right."""
     assert [(reply.status, reply.message) for reply in answers(tmp_path, dtype, 4)] == [(Status.OK, "")] * 2
 
 
-def test_another_order_of_what_is_not_split_is_a_race(tmp_path: Path) -> None:
+def test_varying_order_without_split_is_a_race(tmp_path: Path) -> None:
     """The sums are right within float32's limits each time, but without atomic additions they must be equal."""
     measured, _ = answers(tmp_path, "fp32", 1)
     assert measured.status is Status.NONDETERMINISTIC
@@ -107,7 +107,7 @@ def test_another_order_of_what_is_not_split_is_a_race(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("dtype", "split_k"), [("bf16", 4), ("fp32", 4), ("fp32", 1)])
 @pytest.mark.parametrize("forgets", [1, 4])
-def test_a_part_that_later_runs_forget_is_found(tmp_path: Path, dtype: str, split_k: int, forgets: int) -> None:
+def test_a_part_missing_in_later_runs_is_detected(tmp_path: Path, dtype: str, split_k: int, forgets: int) -> None:
     """Whether the second run or only the timed ones are wrong, the kernel fails."""
     measured, timed = answers(tmp_path, dtype, split_k, turn=int(split_k > 1), forgets=forgets)
     assert (measured.samples_ns, timed.samples_ns, timed.status) == ((), (), Status.WRONG_RESULT)

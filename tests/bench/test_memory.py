@@ -25,7 +25,7 @@ def memory() -> HostMemory:
     return memory
 
 
-def test_pointers_are_of_inputs_output_and_workspace(memory: HostMemory) -> None:
+def test_pointers_are_inputs_output_and_workspace(memory: HostMemory) -> None:
     """A kernel reads the operands, and its output is the result."""
     memory.provide_workspace(8)
     a, b, output, workspace = memory.pointers()
@@ -49,7 +49,7 @@ def test_a_reset_fills_the_output_with_nan(memory: HostMemory, dtype: str) -> No
     assert np.isnan(element.widened(memory.result())).tolist() == [[True] * 3] * 2
 
 
-def test_a_reset_fills_an_output_of_integers_with_what_no_kernel_writes(memory: HostMemory) -> None:
+def test_a_reset_fills_integer_outputs_with_an_impossible_value(memory: HostMemory) -> None:
     """Integers have no NaN; another type's output has NaN again."""
     element = element_type("int32")
     memory.set_output((3,), element)
@@ -60,7 +60,7 @@ def test_a_reset_fills_an_output_of_integers_with_what_no_kernel_writes(memory: 
     assert np.isnan(memory.result()).all()
 
 
-def test_a_reset_fills_the_workspace_that_is_asked_for(memory: HostMemory) -> None:
+def test_a_reset_fills_the_requested_workspace(memory: HostMemory) -> None:
     """As far as a kernel uses it; of a large one, the first megabytes."""
     memory.provide_workspace(WORKSPACE_FILL_BYTES + 100)
     workspace = memory.pointers()[3]
@@ -70,7 +70,7 @@ def test_a_reset_fills_the_workspace_that_is_asked_for(memory: HostMemory) -> No
     assert ctypes.string_at(workspace + WORKSPACE_FILL_BYTES - 2, 4) == b"\xff\xff\0\0"
 
 
-def test_what_is_written_beside_is_named_once(memory: HostMemory) -> None:
+def test_an_out_of_bounds_write_is_named_once(memory: HostMemory) -> None:
     """Output and workspace are both guarded, and their guards are restored by the check."""
     memory.provide_workspace(10)
     _, _, output, workspace = memory.pointers()

@@ -81,7 +81,7 @@ def test_a_far_slower_kernel_gets_fewer_samples(worker: WorkerProcess, libraries
         assert len(ask(worker, Job(Op.MEASURE, 2, library=libraries[0], samples=5)).samples_ns) == count
 
 
-def test_one_long_run_does_not_make_a_kernel_slow(worker: WorkerProcess, cache_folder: Path) -> None:
+def test_a_single_pause_does_not_make_a_kernel_slow(worker: WorkerProcess, cache_folder: Path) -> None:
     """A pause in a kernel's first run is not its time; one that is as slow again is timed once, by the second run."""
     pauses = Fault(f"static int runs; if (!runs++) usleep(30000); {GOOD.run}", claims(1.0).time)
     crawls = Fault(f"usleep(30000); {GOOD.run}", claims(20.0).time)
@@ -92,7 +92,7 @@ def test_one_long_run_does_not_make_a_kernel_slow(worker: WorkerProcess, cache_f
         assert ask(worker, Job(Op.MEASURE, 2, library=built[kernel].library, samples=5)).samples_ns == samples
 
 
-def test_what_a_kernel_prints_is_no_reply(worker: WorkerProcess, libraries: list[str]) -> None:
+def test_kernel_output_is_not_a_reply(worker: WorkerProcess, libraries: list[str]) -> None:
     """Garbage that looks like replies goes to stderr, and the next job is answered."""
     ask(worker, SETUP)
     for number in (4, 5):
@@ -162,7 +162,7 @@ def test_a_worker_that_does_not_start_is_a_device_error(command: tuple[str, ...]
     assert caught.value.message == message
 
 
-def test_a_worker_that_is_killed_while_it_starts_is_started_again(tmp_path: Path) -> None:
+def test_a_worker_killed_during_start_is_restarted(tmp_path: Path) -> None:
     """It is started twice more; the third start succeeds."""
     ready = Reply(-1, Status.OK).to_line().decode().strip()
     script = f"echo >> {tmp_path}/starts; test $(wc -l < {tmp_path}/starts) = 3 && echo '{ready}' && cat; kill -9 $$"
@@ -170,7 +170,7 @@ def test_a_worker_that_is_killed_while_it_starts_is_started_again(tmp_path: Path
     assert (tmp_path / "starts").read_text(encoding="utf-8") == "\n" * 3
 
 
-def test_a_worker_that_fails_by_itself_is_started_once(tmp_path: Path) -> None:
+def test_a_worker_that_fails_on_its_own_is_not_restarted(tmp_path: Path) -> None:
     """Its exit code shows that a restart would fail too."""
     with expect_refusal(DeviceError, "worker-start", "3"):
         WorkerProcess(BrokenDevice("sh", "-c", f"echo >> {tmp_path}/starts; exit 3"), CONFIG)
@@ -229,7 +229,7 @@ def liar(lie: str) -> WorkerProcess:
 
 
 @pytest.mark.parametrize("name", LIES)
-def test_a_reply_that_no_honest_worker_can_give_is_its_end(name: str) -> None:
+def test_an_impossible_reply_ends_the_worker(name: str) -> None:
     """The error states the fault of the reply, and the worker has ended."""
     lie, message = LIES[name]
     worker = liar(lie)
@@ -239,7 +239,7 @@ def test_a_reply_that_no_honest_worker_can_give_is_its_end(name: str) -> None:
     assert worker._process.poll() is not None
 
 
-def test_replies_that_are_right_are_taken() -> None:
+def test_valid_replies_are_accepted() -> None:
     """At most as many times as requested when measured, exactly as many with the same loops when timed."""
     worker = liar("right")
     for job in (Job(Op.MEASURE, 5, samples=3), Job(Op.MEASURE, 6, samples=5), Job(Op.TIME, 7, samples=3, loops=7)):
@@ -249,7 +249,7 @@ def test_replies_that_are_right_are_taken() -> None:
         worker.receive(time.monotonic() + 20)
 
 
-def test_jobs_and_replies_survive_the_wire() -> None:
+def test_jobs_and_replies_round_trip() -> None:
     """Both are one line of JSON and read back equal."""
     job = Job(Op.TIME, 7, "problem", 1.5, "/a b.so", 3, 9)
     assert job_from_line(job.to_line().decode()) == job

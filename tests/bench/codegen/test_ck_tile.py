@@ -163,12 +163,12 @@ def test_templates_do_not_drift() -> None:
     check_golden(GOLDEN / "templates.sha256", text, "a template header")
 
 
-def test_golden_files_are_those_of_the_table() -> None:
+def test_golden_files_match_the_table() -> None:
     """There are no left-over golden files."""
     assert {path.name for path in GOLDEN.iterdir()} == {"templates.sha256", *(f"{name}.cpp" for name in EMITTED)}
 
 
-def test_every_choice_is_in_the_source() -> None:
+def test_every_parameter_is_in_the_source() -> None:
     """Kernels that differ in a single field have different sources, not only in their label."""
     changes: dict[str, Any] = {
         **dict.fromkeys(("tile_m", "tile_n", "tile_k", "wave_m", "wave_n", "wave_k"), 7),
@@ -267,7 +267,7 @@ def test_the_label_leaves_room_for_the_longest_name() -> None:
         ),
     ],
 )
-def test_what_headers_lack_is_said(headers: ConvHeaders, changes: dict[str, Any], reason: str) -> None:
+def test_features_missing_in_headers_are_reported(headers: ConvHeaders, changes: dict[str, Any], reason: str) -> None:
     """Each reason alone prevents emission; missing features are never replaced."""
     kernel = replace(PLAIN, **changes)
     assert missing(PLAIN, headers, GFX942) == []
@@ -277,7 +277,7 @@ def test_what_headers_lack_is_said(headers: ConvHeaders, changes: dict[str, Any]
     assert str(caught.value) == reason
 
 
-def test_operands_are_transposed_where_an_architecture_can() -> None:
+def test_operands_are_transposed_by_architecture() -> None:
     """gfx950 transposes them in LDS, for some instructions; elsewhere registers do, and forward transposes nothing."""
     gfx950 = load_arch("gfx950")
     weight = replace(PLAIN, variant=Direction.BWD_WEIGHT)
@@ -288,7 +288,7 @@ def test_operands_are_transposed_where_an_architecture_can() -> None:
     assert missing(replace(other, variant=Direction.FORWARD), LATE_2025, gfx950) == []
 
 
-def test_tiles_are_spread_over_the_waves_of_an_architecture() -> None:
+def test_tiles_are_distributed_over_the_waves_of_an_architecture() -> None:
     """Waves of 32 lanes load half as many vectors at once: tiles that fit one wave size may not fit the other."""
     narrow = replace(PLAIN, tile_k=8, wave_m=1, wave_n=1, vector_a=8, vector_b=8)
     assert share_of_thread(GFX942, (2, 2, 1), 64, 64, 8) == (2, 8)
@@ -300,7 +300,7 @@ def test_tiles_are_spread_over_the_waves_of_an_architecture() -> None:
     assert len(missing(replace(narrow, tile_m=48), LATE_2025, GFX942)) == 1
 
 
-def test_all_reasons_are_said_at_once() -> None:
+def test_all_reasons_are_reported_at_once() -> None:
     """A kernel with several missing features reports all of them."""
     kernel = replace(PLAIN, dtype="int8", pipeline="compv6", two_stage=True, split_image=True)
     with pytest.raises(UnsupportedKernelError) as caught:
@@ -323,7 +323,7 @@ def test_headers_of_mid_2025_are_recognised(tmp_path: Path) -> None:
     assert detect_conv(headers) == ConvHeaders(headers, directions, detect_conv(headers).unlike, two_buffers=directions)
 
 
-def test_what_a_kernel_for_3x3_filters_refuses_is_read(tmp_path: Path) -> None:
+def test_restrictions_of_3x3_kernels_are_parsed(tmp_path: Path) -> None:
     """Operands whose vector widths must divide the channels are parsed from kernels with one channel per group."""
     folder = write_headers(tmp_path) / "ck_tile/ops/grouped_convolution/kernel"
     forward = folder / "grouped_convolution_forward_kernel.hpp"
@@ -395,7 +395,7 @@ def test_the_unified_framework_is_switched_off(tmp_path: Path, switch: str, is_u
         (Interface.MID_2025, "MinBlockPerCu, int Arch", Interface.MID_2025),
     ],
 )
-def test_headers_of_no_interface_are_taken_for_the_nearest(
+def test_unknown_headers_are_assigned_to_the_nearest_interface(
     tmp_path: Path, there: Interface, instead: str, nearest: Interface
 ) -> None:
     """They are not refused; a template that differs is named, unless it only has additional parameters."""
@@ -414,7 +414,7 @@ VERSIONS = {
 
 
 @pytest.mark.parametrize("file", VERSIONS)
-def test_the_version_is_read_where_it_is_written(tmp_path: Path, file: str) -> None:
+def test_the_version_is_found_in_each_place(tmp_path: Path, file: str) -> None:
     """It is in a header, in CMake's files of an installation, or in those of the sources; otherwise there is none."""
     write_headers(tmp_path / "include")
     assert detect_interface(tmp_path / "include").version == ""
@@ -445,7 +445,7 @@ def test_headers_without_convolutions_have_no_direction(tmp_path: Path) -> None:
     assert any(has_values(reason, "mid2025", PLAIN.variant) for reason in missing(PLAIN, headers, GFX942))
 
 
-def test_a_pipeline_whose_header_is_no_text_is_not_there(tmp_path: Path) -> None:
+def test_a_pipeline_with_a_broken_header_is_unsupported(tmp_path: Path) -> None:
     """Such a file means a broken checkout: its kernels are unsupported, the others work."""
     write_headers(tmp_path)
     (tmp_path / ck_tile.PIPELINE_HEADERS["mem"]).write_bytes(b"\xff")
@@ -480,7 +480,7 @@ KINDS: dict[Interface, dict[str, set[Any]]] = {
 
 
 @pytest.mark.parametrize("interface", KINDS)
-def test_the_real_kernels_are_of_every_kind(interface: Interface) -> None:
+def test_the_real_kernels_cover_every_kind(interface: Interface) -> None:
     """They cover every direction, pipeline and dtype without duplicates; only compv5's waves cannot be built."""
     everything = [(arch, kernel) for arch, kernels in REAL_KERNELS[interface].items() for kernel in kernels]
     kernels = [kernel for _, kernel in everything]
@@ -523,7 +523,7 @@ def test_a_real_kernel_compiles_and_loads(real_kernels: Real, arch: str, kernel:
 
 @pytest.mark.slow
 @compiled
-def test_real_kernels_say_their_own_names(real: Real) -> None:
+def test_real_kernels_contain_their_names(real: Real) -> None:
     """The name in a library is that of its kernel, and unique."""
     worker = WorkerProcess(device_of("gfx942"), replace(device_of("gfx942").worker_configs()[0], load_only=True))
     try:
@@ -537,7 +537,7 @@ def test_real_kernels_say_their_own_names(real: Real) -> None:
 
 @pytest.mark.slow
 @compiled
-def test_real_kernels_are_all_different_code(real: Real) -> None:
+def test_real_kernels_have_distinct_code(real: Real) -> None:
     """No parameter is ignored by ckh's headers."""
     devices = [(device_of(arch), kernel) for arch, kernel in real]
     binaries = {device.inspect(kernel, device.emit(kernel), "") for device, kernel in devices}

@@ -161,7 +161,7 @@ def is_of_current(header: Path) -> bool:
 @pytest.mark.slow
 @needs_hipcc
 @pytest.mark.parametrize("mistake", MISTAKES)
-def test_the_check_sees_wrong_arguments(mistake: str, headers: ConvHeaders, tmp_path: Path) -> None:
+def test_the_check_detects_wrong_arguments(mistake: str, headers: ConvHeaders, tmp_path: Path) -> None:
     """Arguments in another order, or of another kind, are rejected."""
     name, right, wrong = MISTAKES[mistake]
     templates = copy_templates("grouped_conv", tmp_path / "templates")
@@ -270,7 +270,7 @@ OTHER_TREES = {
 
 
 @pytest.mark.parametrize("tree", OTHER_TREES)
-def test_other_trees_are_told_apart(tree: str, tmp_path: Path) -> None:
+def test_other_trees_are_distinguished(tree: str, tmp_path: Path) -> None:
     """Headers with other template parameters are assigned to the nearest interface, and the template is named."""
     file, now, then = OTHER_TREES[tree]
     include = tmp_path / "include"
@@ -313,7 +313,7 @@ IMPOSSIBLE = {
 
 
 @pytest.mark.parametrize("reason", IMPOSSIBLE)
-def test_what_the_interface_lacks_is_said(reason: str, headers: ConvHeaders) -> None:
+def test_features_missing_in_the_interface_are_reported(reason: str, headers: ConvHeaders) -> None:
     """A kernel that the interface cannot build is refused for exactly one reason."""
     assert len(missing(IMPOSSIBLE[reason], headers, GFX942)) == 1
     with pytest.raises(UnsupportedKernelError, match=reason):

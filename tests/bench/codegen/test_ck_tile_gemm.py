@@ -147,7 +147,7 @@ def test_emitted_text_does_not_drift(name: str) -> None:
     assert text == golden, f"{path.name} says otherwise; if that is meant, run this test with {UPDATE}=1"
 
 
-def test_golden_files_are_those_of_the_table() -> None:
+def test_golden_files_match_the_table() -> None:
     """There are no left-over golden files."""
     assert {path.name for path in GOLDEN.iterdir()} == {f"{name}.cpp" for name in ALL_EMITTED}
 
@@ -167,7 +167,7 @@ def text_of(kernel: GemmKernel) -> str:
     return "\n".join(line for line in emit(kernel, MID_2025, GFX942).splitlines() if "label" not in line)
 
 
-def test_every_choice_is_in_the_source() -> None:
+def test_every_parameter_is_in_the_source() -> None:
     """Kernels that differ in a single field have different sources, not only in their label."""
     plain = replace(PLAIN, pipeline="mem")
     changes: dict[str, Any] = {
@@ -207,7 +207,7 @@ def test_types_of_operands_sums_and_results(
 
 
 @pytest.mark.parametrize("layout", ["rcr", "rrr", "crr", "ccr"])
-def test_layouts_are_spelled_by_their_letters(layout: str) -> None:
+def test_layouts_have_one_letter_per_operand(layout: str) -> None:
     """The first letter is A's, the second B's: r is row-major, c is column-major."""
     words = {"r": "RowMajor", "c": "ColumnMajor"}
     text = emit(replace(PLAIN, layout=layout), MID_2025, GFX942)
@@ -263,7 +263,7 @@ def test_layouts_are_spelled_by_their_letters(layout: str) -> None:
         ({"epilogue": "default", "vector_c": 8}, f"the default epilogue of {WHICH} stores single elements"),
     ],
 )
-def test_what_headers_lack_is_said(changes: dict[str, Any], reason: str) -> None:
+def test_features_missing_in_headers_are_reported(changes: dict[str, Any], reason: str) -> None:
     """Each reason alone prevents emission; missing features are never replaced."""
     kernel = replace(PLAIN, **changes)
     assert missing(PLAIN, MID_2025, GFX942) == []
@@ -294,7 +294,7 @@ def test_what_headers_lack_is_said(changes: dict[str, Any], reason: str) -> None
         ),
     ],
 )
-def test_what_late_headers_lack_is_said(changes: dict[str, Any], reason: str) -> None:
+def test_features_missing_in_late_2025_headers_are_reported(changes: dict[str, Any], reason: str) -> None:
     """Headers of late 2025 transpose with any width and run persistent kernels correctly."""
     expected = [reason.format("the CK Tile headers (late2025)")] if reason else []
     assert missing(replace(PLAIN, **changes), LATE_2025, GFX942) == expected
@@ -323,7 +323,7 @@ def test_gfx950_transposes_in_lds_for_some_instructions(changes: dict[str, Any],
     assert missing(kernel, LATE_2025, GFX942) == []
 
 
-def test_basic_v1_does_not_know_of_operands_that_lds_transposes() -> None:
+def test_basic_v1_does_not_support_lds_transposition() -> None:
     """On gfx950 it is refused in all layouts except the one without transposition."""
     kernel = replace(PLAIN, pipeline="basic_v1")
     assert missing(kernel, LATE_2025, GFX950) == []
@@ -331,7 +331,7 @@ def test_basic_v1_does_not_know_of_operands_that_lds_transposes() -> None:
     expect_reasons(reasons, ("basic_v1", "late2025", "gfx950"))
 
 
-def test_all_reasons_are_said_at_once() -> None:
+def test_all_reasons_are_reported_at_once() -> None:
     """A kernel with several missing features reports all of them."""
     kernel = replace(PLAIN, dtype="fp64", pipeline="basic_v1", layout="crr", persistent=True, epilogue="tdm")
     with pytest.raises(UnsupportedKernelError) as caught:
@@ -345,13 +345,13 @@ def test_headers_without_the_kernel_are_refused() -> None:
 
 
 @pytest.mark.parametrize("pipeline", ["basic_v1", "mem", "compv3", "compv4"])
-def test_a_pipeline_that_is_not_there_is_refused(pipeline: str) -> None:
+def test_a_missing_pipeline_is_refused(pipeline: str) -> None:
     """It is refused although ckh's templates support it."""
     bare = replace(MID_2025, common=replace(MID_2025.common, pipelines=frozenset()))
     assert missing(replace(PLAIN, pipeline=pipeline), bare, GFX942) == [f"{WHICH} have no pipeline {pipeline}"]
 
 
-def test_what_headers_have_is_read_from_them(tmp_path: Path) -> None:
+def test_features_are_read_from_headers(tmp_path: Path) -> None:
     """Missing or unreadable files provide nothing; matrix instructions are those of the dispatcher."""
     common = ck_tile.detect_interface(write_headers(tmp_path))
     empty: frozenset[Any] = frozenset()
@@ -401,7 +401,7 @@ def test_the_device_emits_gemm_kernels(tmp_path: Path, monkeypatch: pytest.Monke
         device.emit(PLAIN)
 
 
-def test_resources_of_gemm_kernels_are_found(tmp_path: Path) -> None:
+def test_resources_of_gemm_kernels_are_parsed(tmp_path: Path) -> None:
     """Their functions are named after CK Tile's class; other messages are ignored."""
     messages = REMARKS.replace("@scratch@", "0")
     gemm = messages.replace("33GroupedConvolutionForwardKernel", "19UniversalGemmKernel")
@@ -447,7 +447,7 @@ KINDS: dict[Interface, dict[str, set[Any]]] = {
 
 
 @pytest.mark.parametrize("interface", KINDS)
-def test_the_real_kernels_are_of_every_kind(interface: Interface) -> None:
+def test_the_real_kernels_cover_every_kind(interface: Interface) -> None:
     """They cover every pipeline, layout, dtype and option without duplicates; only compv5's waves cannot be built."""
     everything = [(arch, kernel) for arch, kernels in REAL_GEMM_KERNELS[interface].items() for kernel in kernels]
     kernels = [kernel for _, kernel in everything]
@@ -495,7 +495,7 @@ def test_gfx950_adds_to_the_compilers_own_bf16() -> None:
 
 @pytest.mark.slow
 @compiled
-def test_real_kernels_say_their_own_names(real: Real) -> None:
+def test_real_kernels_contain_their_names(real: Real) -> None:
     """The name in a library is that of its kernel, and no two have the same code."""
     device = HipDevice(DeviceOptions("gfx942"))
     worker = WorkerProcess(device, replace(device.worker_configs()[0], load_only=True))
@@ -556,7 +556,7 @@ THREE_TILES = {
         (UNPADDED, (128, 64, 128, 2), "parts of K cannot be added to 16-bit results that are stored one by one"),
     ],
 )
-def test_real_kernels_refuse_what_they_would_get_wrong(
+def test_real_kernels_refuse_problems_with_wrong_results(
     real: Real, name: str, sizes: tuple[int, int, int, int], reason: str | None
 ) -> None:
     """A problem with a wrong result is refused before the launch, which can be tested without a GPU."""

@@ -128,7 +128,7 @@ MISTAKES = {
 @pytest.mark.slow
 @needs_hipcc
 @pytest.mark.parametrize("mistake", MISTAKES)
-def test_the_check_sees_wrong_arguments(mistake: str, headers: GemmHeaders, tmp_path: Path) -> None:
+def test_the_check_detects_wrong_arguments(mistake: str, headers: GemmHeaders, tmp_path: Path) -> None:
     """Arguments in another order, or of another kind, are rejected."""
     name, right, wrong = MISTAKES[mistake]
     templates = copy_templates("gemm_universal", tmp_path / "templates")
@@ -197,7 +197,7 @@ REFUSED: dict[str, list[tuple[tuple[int, int, int, int], str | None]]] = {
 @pytest.mark.slow
 @needs_hipcc
 @pytest.mark.parametrize("name", REFUSED)
-def test_what_kernels_would_get_wrong_is_refused(name: str, headers: GemmHeaders, tmp_path: Path) -> None:
+def test_problems_with_wrong_results_are_refused(name: str, headers: GemmHeaders, tmp_path: Path) -> None:
     """For accepted problems, the leading dimensions passed to the stub are those of dense operands."""
     loaded = library(KERNELS[name], headers, tmp_path)
     found = []
@@ -218,7 +218,7 @@ def test_trees_that_pad_added_rows_may_split_any_m(tmp_path: Path) -> None:
     assert loaded.unsupported(ctypes.byref(CGemmProblem(100, 72, 136, 2))) is None
 
 
-def test_what_the_stubs_have_is_read_from_them(headers: GemmHeaders) -> None:
+def test_features_are_read_from_the_stubs(headers: GemmHeaders) -> None:
     """Pipelines, schedulers, epilogues and matrix instructions."""
     assert headers.is_current
     assert headers.has_kernel
@@ -281,7 +281,7 @@ OTHER_TREES = {
 
 
 @pytest.mark.parametrize("name", OTHER_TREES)
-def test_other_trees_are_told(name: str, tmp_path: Path) -> None:
+def test_other_trees_are_distinguished(name: str, tmp_path: Path) -> None:
     """A kernel is refused only for the difference of its headers."""
     file, now, then, reason = OTHER_TREES[name]
     tree = tree_in(tmp_path)
@@ -292,7 +292,7 @@ def test_other_trees_are_told(name: str, tmp_path: Path) -> None:
     assert missing(kernel, detect(tree), GFX942) == [reason]
 
 
-def test_trees_that_transpose_anything_are_told(headers: GemmHeaders, tmp_path: Path) -> None:
+def test_trees_with_general_transposition_are_detected(headers: GemmHeaders, tmp_path: Path) -> None:
     """A row-major B of fp32 can be transposed with them, and not without."""
     tree = tree_in(tmp_path)
     file = tree / "ck_tile/core/utility/transpose_vectors.hpp"
@@ -330,7 +330,7 @@ def test_trees_that_transpose_anything_are_told(headers: GemmHeaders, tmp_path: 
         ({"epilogue": "default", "vector_c": 8}, f"the default epilogue of {WHICH} stores single elements"),
     ],
 )
-def test_what_headers_lack_is_said(changes: dict[str, Any], reason: str, headers: GemmHeaders) -> None:
+def test_features_missing_in_headers_are_reported(changes: dict[str, Any], reason: str, headers: GemmHeaders) -> None:
     """Each reason alone prevents emission."""
     assert missing(replace(PLAIN, **changes), headers, GFX942) == [reason]
 

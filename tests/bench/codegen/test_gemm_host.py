@@ -206,7 +206,7 @@ def instructions(library: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("layout", GEMM_LAYOUTS)
-def test_chosen_kernels_cover_what_there_is(layout: str) -> None:
+def test_chosen_kernels_cover_every_combination(layout: str) -> None:
     """In every layout they have each pipeline with each of its schedulers, and all combinations of padding."""
     pool, chosen = gemm_pool(HOST, layout=layout), CHOSEN[layout]
     assert {(k.pipeline, k.scheduler) for k in chosen} == {(k.pipeline, k.scheduler) for k in pool}
@@ -248,20 +248,20 @@ def test_every_parameter_changes_the_machine_code(
     assert differs
 
 
-def test_every_pipeline_executes_something_else(tmp_path: Path) -> None:
+def test_every_pipeline_has_distinct_machine_code(tmp_path: Path) -> None:
     """No two pipelines have the same machine code for the same tile, block and scheduler."""
     kernels = [replace(PLAIN, pipeline=pipeline) for pipeline in TABLE_PIPELINES]
     codes = {tuple(instructions(path)) for path in build(kernels, tmp_path, SIMD).values()}
     assert len(codes) == len(TABLE_PIPELINES)
 
 
-def test_every_kernel_of_the_pools_has_a_source_of_its_own() -> None:
+def test_every_kernel_of_the_pools_has_its_own_source() -> None:
     """No two kernels of any layout are compiled to the same library."""
     kernels = [kernel for layout in GEMM_LAYOUTS for kernel in gemm_pool(HOST, layout=layout)]
     assert len({emit(kernel, SIMD) for kernel in kernels}) == len(kernels)
 
 
-def test_library_says_its_name_and_its_version(built: Libraries) -> None:
+def test_a_library_contains_its_name_and_abi_version(built: Libraries) -> None:
     """A library has the kernel's complete name and version 1 of the ABI, or would not have loaded."""
     for kernel, library in built.items():
         assert library.name() == kernel_name(kernel)
@@ -282,7 +282,7 @@ def test_time_is_measured_per_loop(built: Libraries) -> None:
 
 
 @pytest.mark.parametrize("layout", GEMM_LAYOUTS)
-def test_what_a_kernel_cannot_run_is_refused_with_the_axis(layout: str, built: Libraries) -> None:
+def test_unsupported_sizes_are_refused_with_the_axis(layout: str, built: Libraries) -> None:
     """A size that an unpadded tile does not divide is refused, without running, exactly if the rules refuse it."""
     for kernel in CHOSEN[layout]:
         library = built[kernel]
@@ -353,7 +353,7 @@ def test_incomplete_kernel_is_refused() -> None:
         ({"suffix": "_odd"}, "the suffix _odd is unsupported"),
     ],
 )
-def test_what_the_host_does_not_have_is_refused(change: dict[str, Any], message: str) -> None:
+def test_features_missing_on_the_host_are_refused(change: dict[str, Any], message: str) -> None:
     """Missing features are not replaced."""
     with pytest.raises(UsageError, match=message):
         emit(replace(PLAIN, **change), SIMD)

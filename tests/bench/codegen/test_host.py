@@ -176,7 +176,7 @@ def instructions(library: str) -> list[str]:
     return [re.sub(r"^((?:j\w+|call)\s).*", r"\1", line) for line in without_data]
 
 
-def test_chosen_kernels_cover_what_there_is() -> None:
+def test_chosen_kernels_cover_every_combination() -> None:
     """Together they have every pipeline with every scheduler, tile, and flag, in every direction."""
     everything = [kernel for chosen in CHOSEN.values() for kernel in chosen]
     assert {tile_of(kernel) for kernel in everything} == {row.tile for row in CONV_TILES}
@@ -231,14 +231,14 @@ def test_every_parameter_changes_the_machine_code(kernel: ConvKernel, other: Con
 
 
 @pytest.mark.parametrize("direction", list(Direction))
-def test_every_kernel_of_a_pool_has_a_source_of_its_own(direction: Direction) -> None:
+def test_every_kernel_of_a_pool_has_its_own_source(direction: Direction) -> None:
     """No two kernels are compiled to the same library, except that 2D and 3D share theirs."""
     sources = [emit(kernel, SIMD) for kernel in conv_pool(direction, HOST)]
     assert len(set(sources)) == len(sources)
     assert [emit(kernel, SIMD) for kernel in conv_pool(direction, HOST, 3)] == sources
 
 
-def test_source_id_is_of_the_source(built: Build) -> None:
+def test_the_source_id_identifies_the_source(built: Build) -> None:
     """A library states a unique id of its source, and version 2 of the ABI."""
     ids = set()
     for kernel, result in built.items():
@@ -279,7 +279,7 @@ def test_source_depends_on_the_registers() -> None:
 
 
 @pytest.mark.parametrize("direction", list(Direction))
-def test_problem_that_no_kernel_can_run_is_refused(direction: Direction, built: Build) -> None:
+def test_an_invalid_problem_is_refused(direction: Direction, built: Build) -> None:
     """Channels that groups do not divide, and a size of zero, are refused with a reason and not run."""
     library = KernelLibrary(built[CHOSEN[direction][0]].library)
     p = problem(PROBLEMS["three channels a group"], direction)
@@ -317,7 +317,7 @@ def test_other_pipelines_are_refused(pipeline: str) -> None:
 
 
 @pytest.mark.parametrize(("vector_bytes", "registers"), [(8, 16), (24, 16), (64, 8), (128, 32)])
-def test_registers_that_no_cpu_has_are_refused(vector_bytes: int, registers: int) -> None:
+def test_impossible_registers_are_refused(vector_bytes: int, registers: int) -> None:
     """SIMD vectors have 16, 32 or 64 bytes, and there are 16 or 32 of them."""
     with expect_refusal(UsageError, "bad-kernel", registers, vector_bytes):
         HostSimd(vector_bytes, registers)

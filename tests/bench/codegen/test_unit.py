@@ -119,7 +119,7 @@ def compiled(folder: Path, tmp_path: Path) -> Callable[[Sequence[str]], bytes]:
     return compile_unit
 
 
-def test_each_copy_is_the_kernel_that_was_chosen(compiled: Callable[[Sequence[str]], bytes], tmp_path: Path) -> None:
+def test_each_copy_is_the_selected_kernel(compiled: Callable[[Sequence[str]], bytes], tmp_path: Path) -> None:
     """It has its own name, parameters and variables; a library without selection is the first kernel's."""
     library = compiled([source_of("one", 3), source_of("two", 4, 5), source_of("three", 6)])
     first, second, third = (chosen(library, number) for number in range(3))
@@ -144,7 +144,7 @@ def test_each_copy_is_the_kernel_that_was_chosen(compiled: Callable[[Sequence[st
         assert kernel.ckh_run(ctypes.byref(problem), None) == 2 * 10 * total + 100 + 1000
 
 
-def test_only_what_depends_on_a_kernel_is_repeated(folder: Path) -> None:
+def test_only_kernel_dependent_code_is_repeated(folder: Path) -> None:
     """Other headers are included once, before all kernels."""
     text = unit_source([source_of("one", 3), source_of("two", 4)], [folder])
     assert [line for line in text.splitlines() if line.startswith("#include")] == [
@@ -156,18 +156,18 @@ def test_only_what_depends_on_a_kernel_is_repeated(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("library", [b"", b"no mark", b"ckh-chosen:\0....ckh-chosen:\0...."])
-def test_a_library_that_is_no_units_has_no_choices(library: bytes) -> None:
+def test_a_library_of_a_single_kernel_has_no_selection(library: bytes) -> None:
     """Libraries without a marker, or with more than one."""
     assert chosen(library, 2) == b""
 
 
-def test_nothing_but_the_number_is_changed() -> None:
+def test_only_the_number_is_changed() -> None:
     """The library has the same length as before."""
     library = b"ab ckh-chosen:\0\0\0\0\0 cd"
     assert (chosen(library, 0), chosen(library, 258)) == (library, b"ab ckh-chosen:\0\2\1\0\0 cd")
 
 
-def test_remarks_are_those_of_the_kernels_own_functions() -> None:
+def test_remarks_are_assigned_to_the_right_kernel() -> None:
     """The first kernel's remarks are not those of the eleventh."""
     messages = "a.cpp:1: warning: nothing\n" + "".join(
         REMARKS.replace("NS_33", f"N{len(space)}{space}9OwnKernelINS_33").replace("@scratch@", str(scratch))
@@ -180,7 +180,7 @@ def test_remarks_are_those_of_the_kernels_own_functions() -> None:
     assert remarks_of(3, messages) == ""
 
 
-def test_code_is_the_same_where_nothing_that_is_read_differs(folder: Path) -> None:
+def test_equal_parameters_give_equal_code(folder: Path) -> None:
     """Names, and parameters that no header reads, are not part of the code; parameters that a header reads are."""
     plain = code_hash(source_of("one", 3), [folder])
     assert code_hash(source_of("another", 3, unread=7), [folder]) == plain
@@ -188,7 +188,7 @@ def test_code_is_the_same_where_nothing_that_is_read_differs(folder: Path) -> No
     assert code_hash(source_of("one", 3).replace("// headers 0", "// headers 1"), [folder]) != plain
 
 
-def test_kernels_of_one_tile_are_neighbours() -> None:
+def test_kernels_with_the_same_tile_are_adjacent() -> None:
     """They are adjacent whatever their names and pipelines."""
     line = 'label = "ckh-kernel:{}";\nPipeline::{}\nck_tile::index_t tile_m = {};\n'
     sources = [line.format(n, *kernel) for n, kernel in enumerate([("mem", 16), ("v3", 32), ("v3", 16), ("mem", 32)])]

@@ -51,9 +51,7 @@ def headers_of(text: str, folder: Path) -> Headers:
     ("text", "name", "fp8_accesses"),
     [(OF_NOVEMBER, "WarpGemmDispatcher", {1, 4}), (OF_DECEMBER, "warp_gemm_dispatcher::Dispatcher", {1, 2, 4})],
 )
-def test_the_dispatcher_is_read_however_it_is_written(
-    text: str, name: str, fp8_accesses: set[int], tmp_path: Path
-) -> None:
+def test_every_form_of_the_dispatcher_is_parsed(text: str, name: str, fp8_accesses: set[int], tmp_path: Path) -> None:
     """Its name, its instructions, and a lane's number of LDS accesses; any number for a template on accesses."""
     headers = headers_of(text, tmp_path)
     assert dispatcher_macro(headers) == f"CKH_WARP_GEMM_DISPATCHER={name}"
@@ -65,7 +63,7 @@ def test_the_dispatcher_is_read_however_it_is_written(
 
 @pytest.mark.slow
 @compiles()
-def test_fp32_compiles_where_the_dispatcher_has_a_namespace(tmp_path: Path) -> None:
+def test_fp32_compiles_with_a_namespaced_dispatcher(tmp_path: Path) -> None:
     """With the dispatcher of late 2025, ckh's instructions are still added to it."""
     if interface_here() is not Interface.LATE_2025:
         pytest.skip("the headers are not of late 2025")

@@ -186,7 +186,7 @@ def met(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", AT_WORK)
-def test_each_fault_is_the_row_of_its_kernel(name: str, met: tuple[dict[str, list[ResultRow]], Any]) -> None:
+def test_each_fault_is_a_row_of_its_kernel(name: str, met: tuple[dict[str, list[ResultRow]], Any]) -> None:
     """There is one row, with its status and the reason."""
     (row,) = met[0][name]
     assert (row.status, AT_WORK[name].message in row.message, row.latency_ms) == (AT_WORK[name].status, True, None)
@@ -201,14 +201,14 @@ def test_kernels_between_faults_are_measured(met: tuple[Any, list[ResultRow]]) -
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ONCE)
-def test_what_happens_once_is_no_kernels_fault(name: str, stub: Stub, tmp_path: Path) -> None:
+def test_a_transient_fault_is_not_blamed_on_a_kernel(name: str, stub: Stub, tmp_path: Path) -> None:
     """The current kernel, though the first of its worker, is retried and measured."""
     runs = stub.runs(tmp_path, *[GpuKernel(fault=f"once {ONCE[name]}")] * 3)
     outcome = runs.run()
     assert (runs.statuses, outcome.totals.restarts) == ({Status.OK: 3}, 1)
 
 
-def test_a_reset_of_all_gpus_is_no_kernels_fault(stub: Stub, tmp_path: Path) -> None:
+def test_a_reset_of_all_gpus_is_not_blamed_on_a_kernel(stub: Stub, tmp_path: Path) -> None:
     """A kernel resets its GPU and another worker's: that continues in a new worker, and all kernels are measured."""
     resets = GpuKernel(fault="once hipDeviceSynchronize=all")
     runs = stub.runs(tmp_path, resets, *[GOOD] * 9, gpus=2, problems=3)
@@ -219,7 +219,7 @@ def test_a_reset_of_all_gpus_is_no_kernels_fault(stub: Stub, tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("name", AT_START)
-def test_what_a_worker_meets_when_it_starts_is_one_line(
+def test_a_failing_worker_start_is_one_line(
     name: str, stub: Stub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The run ends with the exit code of a missing device and the reason, without rows."""
@@ -250,7 +250,7 @@ def test_a_problem_without_inputs_is_a_row_of_each_kernel(
     assert all(message in row.message for rows in runs.rows.values() for row in rows)
 
 
-def test_kernels_of_another_rocm_are_rows_that_say_so(stub: Stub, tmp_path: Path) -> None:
+def test_kernels_of_another_rocm_are_launch_errors(stub: Stub, tmp_path: Path) -> None:
     """Each is a launch error that names the missing library."""
     other = build_runtime(tmp_path, "libamdhip64.so.99")
     runs = replace(stub, runtime=other).runs(tmp_path, GOOD, GOOD)

@@ -25,7 +25,7 @@ STICKY = 'stub_arm("stub_launch=700!"); reason = "illegal access"; return stub_l
 LOST = "hipMalloc of 0.0 MB: unspecified launch failure (error 719)"
 
 
-def test_an_error_that_lasts_ends_the_worker(build: Callable[[StubKernel], str]) -> None:
+def test_a_permanent_error_ends_the_worker(build: Callable[[StubKernel], str]) -> None:
     """The kernel that breaks the GPU's context is a crash, with its own message and HIP's, and the worker ends."""
     worker = WorkerProcess(FaultyDevice(), config())
     try:
@@ -39,14 +39,14 @@ def test_an_error_that_lasts_ends_the_worker(build: Callable[[StubKernel], str])
         worker.kill()
 
 
-def test_kernels_after_an_error_that_lasts_are_measured(build: Callable[[StubKernel], str]) -> None:
+def test_kernels_after_a_permanent_error_are_measured(build: Callable[[StubKernel], str]) -> None:
     """The failure is confirmed in a new worker; the next kernels get another one."""
     replies, restarts = supervise([build(GOOD), build(StubKernel(before=STICKY)), build(GOOD), build(GOOD)])
     assert [reply.status for reply in replies] == [Status.OK, Status.CRASH, Status.OK, Status.OK]
     assert restarts == 2
 
 
-def test_an_error_that_passes_is_a_launch_error(build: Callable[[StubKernel], str]) -> None:
+def test_a_transient_error_is_a_launch_error(build: Callable[[StubKernel], str]) -> None:
     """A kernel that returns an error and leaves the GPU usable reports the reason, and the worker continues."""
     refuses = StubKernel(before='reason = "no such tile"; return 3')
     worker = WorkerProcess(FaultyDevice(), config())
@@ -71,7 +71,7 @@ def test_an_error_that_passes_is_a_launch_error(build: Callable[[StubKernel], st
         ),
     ],
 )
-def test_a_gpu_that_stays_broken_ends_the_run(
+def test_a_permanently_broken_gpu_ends_the_run(
     build: Callable[[StubKernel], str],
     monkeypatch: pytest.MonkeyPatch,
     tmp_path: Path,
@@ -93,7 +93,7 @@ def test_a_gpu_that_stays_broken_ends_the_run(
     assert caught.value.exit_code is ExitCode.NO_DEVICE
 
 
-def test_a_problem_that_the_gpu_has_no_memory_for_is_an_answer(
+def test_out_of_memory_for_a_problem_is_a_reply(
     build: Callable[[StubKernel], str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its kernels get replies with the reason, and the device is not lost."""
@@ -103,7 +103,7 @@ def test_a_problem_that_the_gpu_has_no_memory_for_is_an_answer(
     expect_values(replies[0].message, "hipMalloc", "(error 2)")
 
 
-def test_a_workspace_that_the_gpu_has_no_memory_for_is_an_answer(
+def test_out_of_memory_for_a_workspace_is_a_reply(
     build: Callable[[StubKernel], str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The kernel cannot be launched; the next one can."""
@@ -133,7 +133,7 @@ def test_without_a_runtime_there_is_no_worker(monkeypatch: pytest.MonkeyPatch) -
         WorkerProcess(FaultyDevice(), config())
 
 
-def test_with_the_machines_own_runtime_there_is_a_gpu_or_a_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_installed_runtime_has_a_gpu_or_reports_a_reason(monkeypatch: pytest.MonkeyPatch) -> None:
     """If ROCm is missing or finds nothing, one line states the reason; with a GPU the worker starts."""
     monkeypatch.delenv("CKH_HIP_LIBRARY")
     found: DeviceError | None = None
@@ -148,7 +148,7 @@ def test_with_the_machines_own_runtime_there_is_a_gpu_or_a_reason(monkeypatch: p
         assert found.exit_code is ExitCode.NO_DEVICE
 
 
-def test_libraries_are_loaded_where_there_is_no_gpu(
+def test_libraries_are_loaded_without_a_gpu(
     build: Callable[[StubKernel], str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A worker for loading replies with the kernel's name, and refuses all other jobs."""

@@ -25,14 +25,14 @@ OUTPUTS = 2 * 4 * 4 * 8
 @pytest.mark.parametrize(
     ("element", "dtype"), [("fp32", "fp32"), ("fp16", "fp16"), ("bf16", "bf16"), ("bf16_cut", "bf16")]
 )
-def test_a_right_kernel_is_measured(build: Callable[[StubKernel], str], element: str, dtype: str) -> None:
+def test_a_correct_kernel_is_measured(build: Callable[[StubKernel], str], element: str, dtype: str) -> None:
     """Inputs of the dtype arrive, the result is returned and right, and the samples are the kernel's own."""
     replies, _ = supervise([build(StubKernel(element))], dtype)
     assert [(reply.status, reply.message, reply.samples_ns) for reply in replies] == [(Status.OK, "", (SAMPLE_NS,) * 3)]
 
 
 @pytest.mark.parametrize("element", ["fp32", "fp16", "bf16", "bf16_cut"])
-def test_a_product_that_is_left_out_is_found(build: Callable[[StubKernel], str], element: str) -> None:
+def test_a_missing_product_is_detected(build: Callable[[StubKernel], str], element: str) -> None:
     """One missing product of one element exceeds the rounding error and makes the result wrong."""
     kernel = StubKernel(element, skip="n==1&&h==2&&w==2&&k==5&&y==1&&x==1&&c==2")
     (reply,), _ = supervise([build(kernel)], element.removesuffix("_cut"))
@@ -50,7 +50,7 @@ def test_a_product_that_is_left_out_is_found(build: Callable[[StubKernel], str],
         (StubKernel(before="if (workspace[3]) return 0", workspace="64"), "never written"),
     ],
 )
-def test_a_wrong_kernel_is_found(build: Callable[[StubKernel], str], kernel: StubKernel, message: str) -> None:
+def test_a_wrong_kernel_is_detected(build: Callable[[StubKernel], str], kernel: StubKernel, message: str) -> None:
     """Guards and NaN on the GPU reveal the error, and the next kernel is right, in the same worker."""
     replies, restarts = supervise([build(kernel), build(GOOD)])
     assert [reply.status for reply in replies] == [Status.WRONG_RESULT, Status.OK]
@@ -58,7 +58,7 @@ def test_a_wrong_kernel_is_found(build: Callable[[StubKernel], str], kernel: Stu
     assert restarts == 0
 
 
-def test_a_kernel_that_overwrites_its_inputs_is_blamed_and_no_other(build: Callable[[StubKernel], str]) -> None:
+def test_only_the_kernel_that_overwrites_inputs_is_blamed(build: Callable[[StubKernel], str]) -> None:
     """Inputs are restored after a wrong result; a right kernel that overwrites them does not fail the next one."""
     spoils_first = StubKernel(before="b[7] = ELEMENT::of(float(b[7]) + 3)")
     spoils_last = StubKernel(after="a[11] = ELEMENT::of(5)")
@@ -71,7 +71,7 @@ def test_a_kernel_that_overwrites_its_inputs_is_blamed_and_no_other(build: Calla
     assert restarts == 0
 
 
-def test_a_kernel_whose_inputs_went_bad_is_run_again(
+def test_a_kernel_with_damaged_inputs_is_run_again(
     build: Callable[[StubKernel], str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Memory that changes under a right kernel causes a second run, not a failure."""
@@ -92,13 +92,13 @@ def test_inputs_are_uploaded_once(
     assert uploads == [f"upload {2 * 2 * 8 * 8 * 8}", f"upload {2 * 8 * 3 * 3 * 4}"]
 
 
-def test_caches_are_flushed_if_that_is_wanted(build: Callable[[StubKernel], str]) -> None:
+def test_caches_are_flushed_on_request(build: Callable[[StubKernel], str]) -> None:
     """The kernel gets a writable buffer on the GPU."""
     (reply,), _ = supervise([build(GOOD)], flush_bytes=12_288)
     assert reply.samples_ns == (SAMPLE_NS + 12_288,) * 3
 
 
-def test_the_first_run_is_no_sample(build: Callable[[StubKernel], str]) -> None:
+def test_the_first_run_is_not_a_sample(build: Callable[[StubKernel], str]) -> None:
     """A GPU's first run loads the kernel: its time is neither a sample nor evidence of a hopeless kernel."""
     slow_first = build(StubKernel(before="if (!timing) { timespec t{0, 300000000}; nanosleep(&t, nullptr); }"))
     worker = WorkerProcess(FaultyDevice(), config())

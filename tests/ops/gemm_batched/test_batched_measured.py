@@ -191,7 +191,7 @@ def test_kernels_executed_without_a_gpu(name: str, real_kernels: Real, monkeypat
         ({"k": 62}, "IsSupportedArgument"),
     ],
 )
-def test_real_kernels_refuse_what_they_would_get_wrong(
+def test_real_kernels_refuse_problems_with_wrong_results(
     changes: dict[str, int], word: str | None, real_kernels: Real
 ) -> None:
     """A compiled kernel refuses strides that are too short, too long or not aligned, before any launch."""
