@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from ckh.errors import UsageError
 from ckh.kernels.scheduler import Scheduler  # noqa: TC001 - `filter.field_types` evaluates the types
@@ -39,7 +39,7 @@ class GemmKernel:
     """
 
     op_type = OP_TYPE  # first part of names; subclasses are kernels of other operations
-    group_fields = ("dtype", "layout")  # problems of a group have one pool
+    group_fields: ClassVar[tuple[str, ...]] = ("dtype", "layout")  # problems of a group have one pool
 
     dtype: str
     layout: str

@@ -15,6 +15,8 @@ from ckh.ops.gemm_universal.measuring.hip_rules import ELEMENTS, missing
 from ckh.ops.gemm_universal.problem import output_dtype
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from ckh.archs import ArchSpec
     from ckh.ops.gemm_universal.kernel import GemmKernel
     from ckh.ops.gemm_universal.measuring.hip_headers import GemmHeaders
@@ -41,8 +43,22 @@ def emit(kernel: GemmKernel, headers: GemmHeaders, arch: ArchSpec) -> str:
     return source_of(kernel, headers, f"gemm_{headers.common.interface}.hpp", "gemm_exports.hpp")
 
 
-def source_of(kernel: GemmKernel, headers: GemmHeaders, *includes: str) -> str:
-    """Return the source of a kernel that can be built: its parameters, then these headers of ckh's."""
+def source_of(
+    kernel: GemmKernel,
+    headers: GemmHeaders,
+    *includes: str,
+    vocabulary: str = "gemm_vocabulary.hpp",
+    own: Sequence[str] = (),
+) -> str:
+    """Return the source of a kernel that can be built.
+
+    Args:
+        kernel: the kernel.
+        headers: features of CK Tile's headers.
+        includes: headers of ckh's after the parameters.
+        vocabulary: header of ckh's before them.
+        own: lines of further parameters.
+    """
     assert kernel.epilogue is not None
     values = {
         **{f"bool {name}": str(bool(getattr(kernel, name))).lower() for name in _BOOLEANS},
@@ -63,4 +79,4 @@ def source_of(kernel: GemmKernel, headers: GemmHeaders, *includes: str) -> str:
         *(f"inline constexpr ck_tile::index_t {name} = {getattr(kernel, name)};" for name in _INTEGERS),
         *(f"inline constexpr {name} = {value};" for name, value in values.items()),
     ]
-    return translation_unit("gemm_vocabulary.hpp", lines, *includes)
+    return translation_unit(vocabulary, [*lines, *own], *includes)

@@ -97,7 +97,7 @@ def operands(problem: GemmProblem) -> tuple[Operand, ...]:
     return Operand("a", a, dtype), Operand("b", b, dtype), Operand("c", c, output_dtype(dtype), Role.OUTPUT)
 
 
-def _arrays(problem: GemmProblem) -> tuple[ArrayForm, ArrayForm, ArrayForm]:
+def arrays(problem: GemmProblem) -> tuple[ArrayForm, ArrayForm, ArrayForm]:
     """A, B and C as M x K, K x N and M x N, independent of layout."""
     is_column = [letter == "c" for letter in problem.layout]
     return (
@@ -153,7 +153,8 @@ def _hip_rules(headers: Headers) -> tuple[Rule, ...]:
     return rules_of(gemm_headers(headers))
 
 
-def _found(headers: Headers) -> dict[str, tuple[str, ...]]:
+def found_features(headers: Headers) -> dict[str, tuple[str, ...]]:
+    """Return the features of headers for GEMM kernels, by name."""
     found = gemm_headers(headers)
     pipelines = headers.pipelines & EMITTED[headers.interface] if found.has_kernel else frozenset()
     words = {
@@ -242,7 +243,7 @@ MEASURED: Measured[GemmProblem, GemmKernel] = Measured(
         _DTYPES,
         c_problem,
         _split,
-        arrays=_arrays,
+        arrays=arrays,
     ),
     host=HostEmission(host.emit, (_TEMPLATES / "host",), "host-gemm-train"),
     hip=HipEmission(
@@ -250,7 +251,7 @@ MEASURED: Measured[GemmProblem, GemmKernel] = Measured(
         (_TEMPLATES / "ck_tile",),
         "gemm-train",
         ("UniversalGemmKernel",),
-        _found,
+        found_features,
         _hip_rules,
         _COMPILE_S,
     ),

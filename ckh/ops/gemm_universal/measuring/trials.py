@@ -66,10 +66,10 @@ def representatives(arch: ArchSpec) -> dict[str, list[GemmKernel]]:
 
 def representatives_of(
     space: GemmSpace, arch: ArchSpec, kind: type[GemmKernel] = GemmKernel, **own: Any
-) -> dict[str, list[GemmKernel]]:
+) -> dict[str, list[Any]]:
     """Return `representatives` of a space and a class of kernels with its own fields."""
     small = tuple(tile for tile in space.tiles if all(a <= b for a, b in zip(tile, _MOST_TILE, strict=True)))
-    found: dict[str, list[GemmKernel]] = {}
+    found: dict[str, list[Any]] = {}
     for dtype, layout in _PAIRS:
         pipelines = space.pipelines if layout == _PAIRS[0][1] else _USUAL
         persistent = space.persistent if (dtype, layout) == _PAIRS[0] else (False,)

@@ -1,0 +1,44 @@
+"""Features of GEMMs with further tensors: `gemm_universal`'s, and those of the epilogue."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ckh.features.engine import Feature, FeatureEngine
+from ckh.ops.gemm_multi_d.problem import FUNCTIONS, MATRIX, OP_TYPE, VECTOR
+from ckh.ops.gemm_universal.features import GEMM_UNIVERSAL
+
+if TYPE_CHECKING:
+    from ckh.features.engine import Columns
+
+
+def _count(c: Columns, kind: str) -> Any:
+    return np.char.count(c["ds"], kind).astype(float)
+
+
+def _d_elements(c: Columns) -> Any:
+    return _count(c, MATRIX) * c["m"] * c["n"] + _count(c, VECTOR) * c["n"]
+
+
+def _function(c: Columns) -> Any:
+    """Index of the function in `FUNCTIONS`."""
+    return sum((c["function"] == name) * float(code) for code, name in enumerate(FUNCTIONS))
+
+
+_FEATURES = (
+    Feature("d_matrices", "", lambda c: _count(c, MATRIX)),
+    Feature("d_vectors", "", lambda c: _count(c, VECTOR)),
+    Feature("d_elements_per_flop", "", lambda c: _d_elements(c) / np.maximum(2.0 * c["m"] * c["n"] * c["k"], 1.0)),
+    Feature("function", "category", _function),
+)
+
+GEMM_MULTI_D = FeatureEngine(
+    op_type=OP_TYPE,
+    features=(*GEMM_UNIVERSAL.features, *_FEATURES),
+    categorical=(*GEMM_UNIVERSAL.categorical, "function"),
+    derived=GEMM_UNIVERSAL.derived,
+    defaults={},
+    kernel_columns=GEMM_UNIVERSAL.kernel_columns,
+)

@@ -1,0 +1,225 @@
+"""Computing, building and measuring matrix products with further tensors in their epilogue."""
+
+from __future__ import annotations
+
+import ctypes
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ckh.bench.codegen.interfaces import Interface
+from ckh.bench.codegen.unit_source import UnsupportedKernelError
+from ckh.bench.computation import ArrayForm, Computation, HipEmission, Measured, Operand, Role, Split, Trials
+from ckh.bench.isolated.typed import element_type
+from ckh.ops.gemm_multi_d.kernel import GemmMultiDKernel
+from ckh.ops.gemm_multi_d.pool import BENCH_POOLS, MULTI_D_RULES, POOLS, multi_d_space
+from ckh.ops.gemm_multi_d.problem import FUNCTIONS, MAX_TENSORS, OP_TYPE, VECTOR, GemmMultiDProblem
+from ckh.ops.gemm_universal.measuring import hip, measured
+from ckh.ops.gemm_universal.measuring.hip_headers import detect_gemm
+from ckh.ops.gemm_universal.measuring.hip_rules import missing, rules_of
+from ckh.ops.gemm_universal.measuring.trials import kernel_class, loop_end_sizes, representatives_of
+from ckh.ops.gemm_universal.problem import output_dtype
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ckh.archs import ArchSpec
+    from ckh.bench.codegen.ck_tile import Headers
+    from ckh.bench.computation import Bounds
+    from ckh.bench.planning.candidates import CandidateSource
+    from ckh.data.settings import Settings
+    from ckh.kernels.judging import Rule
+
+Array = NDArray[Any]
+
+_TEMPLATES = Path(__file__).parent / "templates" / "ck_tile"
+_GEMM_TEMPLATES = Path(measured.__file__).parents[1] / "templates" / "ck_tile"
+_DTYPES = ("fp16", "bf16", "fp32", "fp8", "bf8")
+_COMPILE_S = {"": 25.0, "mem": 57.0}  # as of `gemm_universal`
+
+# Functor of each function in the emitted source: CK Tile's own, and ckh's with an activation.
+_FUNCTORS = {
+    "add": "ck_tile::element_wise::MultiDAdd",
+    "mul": "ck_tile::element_wise::MultiDMultiply",
+    **{name: f"AddThen<{name.removeprefix('add_').capitalize()}>" for name in FUNCTIONS if name.startswith("add_")},
+}
+
+# Errors of float32 arithmetic in an epilogue: of sums and products of at most three terms, relative to the sum of
+# magnitudes; of activations by a device's exponential function, relative to the result and absolute.
+_FP32, _ACTIVATION, _ACTIVATION_ABSOLUTE = 2.0**-23, 2.0**-18, 2.0**-24
+_GELU_CUBIC, _GELU_SCALE = 0.044715, 1.5957691216057308  # 2 sqrt(2 / pi)
+# Where an activation that is not monotonic has its minimum.
+_MINIMUM = {"gelu": -0.7524614, "silu": -1.2784645}
+
+
+class _CProblem(ctypes.Structure):
+    """`struct ckh_multi_d_problem`."""
+
+    _fields_ = [
+        *((name, ctypes.c_int64) for name in ("m", "n", "k", "split_k")),
+        ("d_strides", ctypes.c_int64 * MAX_TENSORS),
+    ]
+
+
+def c_problem(problem: GemmMultiDProblem) -> ctypes.Structure:
+    """Return the problem as kernels take it; a vector is a matrix whose rows are 0 elements apart."""
+    strides = [0 if kind == VECTOR else problem.n for kind in problem.ds]
+    return _CProblem(problem.m, problem.n, problem.k, 1, (ctypes.c_int64 * MAX_TENSORS)(*strides))
+
+
+def operands(problem: GemmMultiDProblem) -> tuple[Operand, ...]:
+    """A, B, the further tensors, and E."""
+    a, b, result = measured.operands(problem)
+    dtype = output_dtype(problem.dtype)
+    ds = (
+        Operand(f"d{number}", (problem.n,) if kind == VECTOR else (problem.m, problem.n), dtype, Role.BIAS)
+        for number, kind in enumerate(problem.ds)
+    )
+    return a, b, *ds, Operand("e", result.shape, dtype, Role.OUTPUT)
+
+
+def _arrays(problem: GemmMultiDProblem) -> tuple[ArrayForm, ...]:
+    a, b, _ = measured.arrays(problem)
+    *_, result = further = operands(problem)[2:]
+    forms = [
+        ArrayForm(one.name, place, one.shape, "N" if len(one.shape) == 1 else "M, N")
+        for place, one in enumerate(further, 2)
+    ]
+    assert forms[-1].name == result.name
+    return a, b, *forms
+
+
+def _activated(name: str, x: Array) -> Array:
+    if name == "relu":
+        return np.maximum(x, 0)
+    scaled = _GELU_SCALE * (x + _GELU_CUBIC * x**3) if name == "gelu" else x
+    with np.errstate(over="ignore"):
+        activated: Array = x / (1 + np.exp(-scaled))
+    return activated
+
+
+def finish(problem: GemmMultiDProblem, bounds: Bounds, biases: Sequence[Array]) -> Bounds:
+    """Bounds of results before rounding.
+
+    The epilogue of CK Tile that shuffles C rounds the sums to E's dtype first; the other one does not. Both are within
+    the bounds.
+    """
+    function = FUNCTIONS[problem.function]
+    element = element_type(output_dtype(problem.dtype))
+    low = np.minimum(bounds[0], element.lowest(bounds[0]))
+    high = np.maximum(bounds[1], element.highest(bounds[1]))
+    tensors = [np.broadcast_to(values, (problem.m, problem.n)).reshape(-1) for values in biases]
+    if function.multiplies:
+        factor = np.prod(tensors, axis=0)
+        low, high = np.minimum(low * factor, high * factor), np.maximum(low * factor, high * factor)
+        margin = _FP32 * np.maximum(np.abs(low), np.abs(high))
+    else:
+        margin = _FP32 * (np.maximum(np.abs(low), np.abs(high)) + np.abs(tensors).sum(axis=0))
+        low, high = low + np.sum(tensors, axis=0), high + np.sum(tensors, axis=0)
+    return _image(function.activation, low - margin, high + margin)
+
+
+def _image(activation: str, low: Array, high: Array) -> Bounds:
+    """Bounds of an activation's values between two arguments."""
+    if not activation:
+        return low, high
+    ends = _activated(activation, low), _activated(activation, high)
+    least, most = np.minimum(*ends), np.maximum(*ends)
+    if activation in _MINIMUM:
+        place = np.float64(_MINIMUM[activation])
+        least = np.where((low <= place) & (place <= high), _activated(activation, place), least)
+        least = least - (_ACTIVATION * np.abs(least) + _ACTIVATION_ABSOLUTE)
+        most = most + (_ACTIVATION * np.abs(most) + _ACTIVATION_ABSOLUTE)
+    return least, most
+
+
+_gemm_headers = cache(detect_gemm)
+
+
+def _emit(kernel: GemmMultiDKernel, headers: Headers, arch: ArchSpec) -> str:
+    if headers.interface is not Interface.LATE_2025:
+        raise UnsupportedKernelError(f"{OP_TYPE} needs CK Tile's interface of late 2025, this is {headers.interface}")
+    found = _gemm_headers(headers)
+    if reasons := missing(kernel, found, arch):
+        raise UnsupportedKernelError("; ".join(reasons))
+    own = (
+        f"inline constexpr ck_tile::index_t num_d = {kernel.num_d};",
+        f"using Elementwise = {_FUNCTORS[kernel.function]};",
+    )
+    return hip.source_of(kernel, found, "multi_d_late2025.hpp", vocabulary="multi_d_vocabulary.hpp", own=own)
+
+
+def _reasons(kernel: GemmMultiDKernel, arch: ArchSpec, problem: GemmMultiDProblem) -> list[str]:
+    return MULTI_D_RULES.check(kernel, arch, problem)
+
+
+def _rules(headers: Headers) -> tuple[Rule, ...]:
+    return rules_of(_gemm_headers(headers))
+
+
+def _problems(settings: Settings) -> tuple[GemmMultiDProblem, ...]:
+    return measured.problems_of_run(settings, OP_TYPE)
+
+
+def _candidate_source(settings: Settings) -> CandidateSource[GemmMultiDProblem, GemmMultiDKernel]:
+    return measured.candidates_of_run(settings, OP_TYPE, POOLS, BENCH_POOLS)
+
+
+def _class(kernel: GemmMultiDKernel) -> str:
+    return f"{kernel_class(kernel)}, {kernel.function} of {kernel.num_d}"
+
+
+def _loop_ends(kernel: GemmMultiDKernel) -> tuple[GemmMultiDProblem, ...]:
+    """Return problems of vectors and matrices in turn."""
+    return tuple(
+        GemmMultiDProblem(
+            *(m, n, k, kernel.dtype, kernel.layout),
+            function=kernel.function,
+            ds="vr"[number % 2 :][: kernel.num_d].ljust(kernel.num_d, "v"),
+        )
+        for number, (m, n, k, parts) in enumerate(loop_end_sizes(kernel))
+        if parts == 1
+    )
+
+
+def _representatives(arch: ArchSpec) -> dict[str, list[GemmMultiDKernel]]:
+    """Return `gemm_universal`'s classes for the sum of two tensors, and one kernel for each other function."""
+    found: dict[str, list[GemmMultiDKernel]] = {}
+    for function in FUNCTIONS:
+        num_d = MAX_TENSORS if function == "add" else 1
+        space = multi_d_space(arch)
+        classes = representatives_of(space, arch, GemmMultiDKernel, function=function, num_d=num_d)
+        names = list(classes) if function == "add" else list(classes)[:1]
+        found |= {_class(classes[name][0]): classes[name] for name in names}
+    return found
+
+
+MEASURED: Measured[GemmMultiDProblem, GemmMultiDKernel] = Measured(
+    computation=Computation(
+        operands,
+        measured.multiply,
+        measured.reduction_length,
+        _DTYPES,
+        c_problem,
+        lambda _problem, _name: Split(),
+        finish,
+        _arrays,
+    ),
+    host=None,
+    hip=HipEmission(
+        _emit,
+        (_TEMPLATES, _GEMM_TEMPLATES),
+        "multi-d-train",
+        ("UniversalGemmKernel",),
+        measured.found_features,
+        _rules,
+        _COMPILE_S,
+    ),
+    problems=_problems,
+    candidate_source=_candidate_source,
+    reasons=_reasons,
+    trials=lambda: Trials(_loop_ends, _class, _representatives),
+)
