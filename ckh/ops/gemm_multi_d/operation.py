@@ -121,5 +121,5 @@ OPERATION: Operation[GemmMultiDProblem, GemmMultiDKernel] = Operation(
         amd_features=(),
         formats=None,
     ),
-    measured=lazily("ckh.ops.gemm_multi_d.measuring:MEASURED"),
+    measured=lazily("ckh.ops.gemm_multi_d.measuring.measured:MEASURED"),
 )

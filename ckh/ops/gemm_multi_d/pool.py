@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from ckh.kernels.judging import Rules
 from ckh.ops.gemm_multi_d.kernel import GemmMultiDKernel, parse_multi_d_kernel
+from ckh.ops.gemm_multi_d.problem import DTYPES
 from ckh.ops.gemm_universal.kernels import spaces
 from ckh.ops.gemm_universal.kernels.arch_rules import COMPLETE_RULES, NAME_RULES
 from ckh.ops.gemm_universal.kernels.pool import bench_space, pools_of
@@ -44,8 +45,14 @@ def _on_a_gpu(arch: ArchSpec) -> Iterator[str]:
         yield "the host device has no epilogues with further tensors"
 
 
+@rule
+def _floats(dtype: str) -> Iterator[str]:
+    if dtype not in DTYPES:
+        yield f"epilogues with further tensors are in floating point, not {dtype}"
+
+
 MULTI_D_RULES: Rules[GemmMultiDKernel] = Rules(
-    (*NAME_RULES, _on_a_gpu), COMPLETE_RULES, (*PROBLEM_RULES, _same_epilogue), attrgetter("missing")
+    (*NAME_RULES, _on_a_gpu, _floats), COMPLETE_RULES, (*PROBLEM_RULES, _same_epilogue), attrgetter("missing")
 )
 
 

@@ -17,7 +17,7 @@ MAX_TENSORS = 2
 MATRIX, VECTOR = "r", "v"  # kinds of further tensors: M x N, row-major; N, added to or multiplied with every row
 
 
-class Function(NamedTuple):
+class EpilogueFunction(NamedTuple):
     """A function of an epilogue: C and the further tensors are added or multiplied, then passed to an activation.
 
     Attributes:
@@ -32,18 +32,18 @@ class Function(NamedTuple):
 
 
 # CK Tile's tile engine has the first two.
-FUNCTIONS: dict[str, Function] = {
-    "add": Function(multiplies=False, activation="", summary="sum of C and the tensors"),
-    "mul": Function(multiplies=True, activation="", summary="product of C and the tensors"),
-    "add_relu": Function(multiplies=False, activation="relu", summary="ReLU of the sum"),
-    "add_gelu": Function(multiplies=False, activation="gelu", summary="GELU (tanh form) of the sum"),
-    "add_silu": Function(multiplies=False, activation="silu", summary="SiLU of the sum"),
+FUNCTIONS: dict[str, EpilogueFunction] = {
+    "add": EpilogueFunction(multiplies=False, activation="", summary="sum of C and the tensors"),
+    "mul": EpilogueFunction(multiplies=True, activation="", summary="product of C and the tensors"),
+    "add_relu": EpilogueFunction(multiplies=False, activation="relu", summary="ReLU of the sum"),
+    "add_gelu": EpilogueFunction(multiplies=False, activation="gelu", summary="GELU (tanh form) of the sum"),
+    "add_silu": EpilogueFunction(multiplies=False, activation="silu", summary="SiLU of the sum"),
 }
 MULTI_D_TEXTS: tuple[str, ...] = (*GEMM_TEXTS, "function", "ds")
 # Complete identity of a problem.
 MULTI_D_IDENTITY: tuple[str, ...] = (*MULTI_D_TEXTS, *GEMM_COLUMNS)
 
-_DTYPES = ("fp16", "bf16", "fp32", "fp8", "bf8")
+DTYPES = ("fp16", "bf16", "fp32", "fp8", "bf8")
 _CANONICAL = (
     rf"{PREFIX}(?P<dtype>[a-z0-9]+)_(?P<layout>[rc]{{3}})_m(?P<m>[0-9]{{1,10}})_n(?P<n>[0-9]{{1,10}})"
     rf"_k(?P<k>[0-9]{{1,10}})_(?P<function>[a-z_]+)_(?P<ds>[{MATRIX}{VECTOR}]+)"
@@ -79,9 +79,9 @@ class GemmMultiDProblem(GemmProblem):
             )
         if self.split_k != 1:
             raise UsageError("the epilogue needs whole sums: K cannot be split", "omit split_k", code="out-of-range")
-        if self.dtype not in _DTYPES:
+        if self.dtype not in DTYPES:
             raise UsageError(
-                f"{OP_TYPE} has no kernels of {self.dtype}", "one of " + ", ".join(_DTYPES), code="unknown-dtype"
+                f"{OP_TYPE} has no kernels of {self.dtype}", "one of " + ", ".join(DTYPES), code="unknown-dtype"
             )
 
     @property

@@ -3,7 +3,7 @@
 
 #include <type_traits>
 
-#include "gemm_vocabulary.hpp"
+#include "gemm_words.hpp"
 
 namespace ckh {
 

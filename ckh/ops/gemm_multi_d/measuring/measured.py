@@ -16,7 +16,7 @@ from ckh.bench.computation import ArrayForm, Computation, HipEmission, Measured,
 from ckh.bench.isolated.typed import element_type
 from ckh.ops.gemm_multi_d.kernel import GemmMultiDKernel
 from ckh.ops.gemm_multi_d.pool import BENCH_POOLS, MULTI_D_RULES, POOLS, multi_d_space
-from ckh.ops.gemm_multi_d.problem import FUNCTIONS, MAX_TENSORS, OP_TYPE, VECTOR, GemmMultiDProblem
+from ckh.ops.gemm_multi_d.problem import DTYPES, FUNCTIONS, MAX_TENSORS, OP_TYPE, VECTOR, GemmMultiDProblem
 from ckh.ops.gemm_universal.measuring import hip, measured
 from ckh.ops.gemm_universal.measuring.hip_headers import detect_gemm
 from ckh.ops.gemm_universal.measuring.hip_rules import missing, rules_of
@@ -35,9 +35,8 @@ if TYPE_CHECKING:
 
 Array = NDArray[Any]
 
-_TEMPLATES = Path(__file__).parent / "templates" / "ck_tile"
+_TEMPLATES = Path(__file__).parents[1] / "templates" / "ck_tile"
 _GEMM_TEMPLATES = Path(measured.__file__).parents[1] / "templates" / "ck_tile"
-_DTYPES = ("fp16", "bf16", "fp32", "fp8", "bf8")
 _COMPILE_S = {"": 25.0, "mem": 57.0}  # as of `gemm_universal`
 
 # Functor of each function in the emitted source: CK Tile's own, and ckh's with an activation.
@@ -192,8 +191,8 @@ def _representatives(arch: ArchSpec) -> dict[str, list[GemmMultiDKernel]]:
         num_d = MAX_TENSORS if function == "add" else 1
         space = multi_d_space(arch)
         classes = representatives_of(space, arch, GemmMultiDKernel, function=function, num_d=num_d)
-        names = list(classes) if function == "add" else list(classes)[:1]
-        found |= {_class(classes[name][0]): classes[name] for name in names}
+        some = [kernels for kernels in classes.values() if kernels[0].dtype in DTYPES]
+        found |= {_class(kernels[0]): kernels for kernels in (some if function == "add" else some[:1])}
     return found
 
 
@@ -202,7 +201,7 @@ MEASURED: Measured[GemmMultiDProblem, GemmMultiDKernel] = Measured(
         operands,
         measured.multiply,
         measured.reduction_length,
-        _DTYPES,
+        DTYPES,
         c_problem,
         lambda _problem, _name: Split(),
         finish,

@@ -1,0 +1,1 @@
+"""Measuring matrix products with further tensors in their epilogue."""
