@@ -116,6 +116,7 @@ ROLES = {
     *("operation", "problem", "problem_files", "requested", "shaped", "formats", "consumers", "files"),
     *("kernel", "columns", "features", "pool", "names", "validity", "arch_rules", "problem_rules", "search_space"),
     *("amd_lists", "hip", "hip_rules", "hip_headers", "host", "measured", "trials", "tuned", "tuned_csv", "base"),
+    "problem_sets",
 }
 # For quick and for full answers; for values and shapes; for datasets and models; for a bench and a tuning.
 ALIKE = {"answer", "problems", "tables", "settings"}

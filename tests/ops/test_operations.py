@@ -22,6 +22,7 @@ from ckh.ops.aiter_gemm.problem import AiterGemm
 from ckh.ops.aiter_moe.problem import AiterMoe
 from ckh.ops.base import Encoding
 from ckh.ops.gemm_batched.problem import GemmBatchedProblem
+from ckh.ops.gemm_multi_d.problem import GemmMultiDProblem
 from ckh.ops.gemm_universal.features import NAMES_55, NAMES_72
 from ckh.ops.gemm_universal.problem import GemmProblem
 from ckh.ops.grouped_conv.problem import ConvProblem
@@ -41,6 +42,7 @@ PROBLEMS: dict[str, Any] = {
     "aiter_gemm": AiterGemm(16, 7168, 2048, "a8w8_bpreshuffle", num_cus=304),
     "aiter_moe": AiterMoe(64, 7168, 256, 256, 8, "stage2", num_cus=256),
     "gemm_batched": GemmBatchedProblem(16, 48, 33, "fp16", "crr", 2, batch=3, lda=24, batch_stride_c=800),
+    "gemm_multi_d": GemmMultiDProblem(16, 48, 33, "fp16", "crr", function="add_gelu", ds="vr"),
 }
 # One problem per line, as in MIOpen's find databases: solver, time in ms, workspace, algorithm.
 FDB = """\

@@ -7,11 +7,10 @@ Names are those of `GemmKernel` with another beginning, which states the functio
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 from ckh.kernels.name_grammar import either
 from ckh.ops.gemm_multi_d.problem import FUNCTIONS, MAX_TENSORS, PREFIX
-from ckh.ops.gemm_universal.kernel import GemmKernel
+from ckh.ops.gemm_universal.kernel import GROUP_FIELDS, GemmKernel
 from ckh.ops.gemm_universal.kernels.names import parser_of
 
 
@@ -24,7 +23,7 @@ class GemmMultiDKernel(GemmKernel):
         num_d: number of further tensors.
     """
 
-    group_fields: ClassVar[tuple[str, ...]] = ("dtype", "layout", "function", "num_d")
+    group_fields = (*GROUP_FIELDS, "function", "num_d")
 
     function: str = "add"
     num_d: int = 1

@@ -78,7 +78,9 @@ class GemmMultiDProblem(GemmProblem):
                 code="bad-problem",
             )
         if self.split_k != 1:
-            raise UsageError("the epilogue needs whole sums: K cannot be split", "omit split_k", code="out-of-range")
+            raise UsageError(
+                f"split_k={self.split_k}: the epilogue needs whole sums", "omit split_k", code="out-of-range"
+            )
         if self.dtype not in DTYPES:
             raise UsageError(
                 f"{OP_TYPE} has no kernels of {self.dtype}", "one of " + ", ".join(DTYPES), code="unknown-dtype"

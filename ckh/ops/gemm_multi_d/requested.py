@@ -38,4 +38,4 @@ def _pool(given: Mapping[str, Any]) -> str:
 
 
 _KERNEL = GEMM.kernel.replace("gemm_universal", r"gemm_multi_d_\w+?_\d")
-REQUESTED = Requested(_OPTIONS, _problem, _words, own=("function", "ds"), pool=_pool, kernel=_KERNEL)
+REQUESTED = Requested(_OPTIONS, _problem, _words, pool=_pool, kernel=_KERNEL)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 from ckh.errors import UsageError
 from ckh.kernels.scheduler import Scheduler  # noqa: TC001 - `filter.field_types` evaluates the types
@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from ckh.archs import Triple
 
 NATIVE_WIDTH = 0
+GROUP_FIELDS: tuple[str, ...] = ("dtype", "layout")
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -39,7 +40,7 @@ class GemmKernel:
     """
 
     op_type = OP_TYPE  # first part of names; subclasses are kernels of other operations
-    group_fields: ClassVar[tuple[str, ...]] = ("dtype", "layout")  # problems of a group have one pool
+    group_fields = GROUP_FIELDS  # problems of a group have one pool
 
     dtype: str
     layout: str

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from functools import cache
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,14 +12,14 @@ from numpy.typing import NDArray
 
 from ckh.bench.codegen.interfaces import Interface
 from ckh.bench.codegen.unit_source import UnsupportedKernelError
-from ckh.bench.computation import ArrayForm, Computation, HipEmission, Measured, Operand, Role, Split, Trials
+from ckh.bench.computation import ArrayForm, Computation, HipEmission, Measured, Operand, Role, Trials
 from ckh.bench.isolated.typed import element_type
 from ckh.ops.gemm_multi_d.kernel import GemmMultiDKernel
 from ckh.ops.gemm_multi_d.pool import BENCH_POOLS, MULTI_D_RULES, POOLS, multi_d_space
 from ckh.ops.gemm_multi_d.problem import DTYPES, FUNCTIONS, MAX_TENSORS, OP_TYPE, VECTOR, GemmMultiDProblem
-from ckh.ops.gemm_universal.measuring import hip, measured
-from ckh.ops.gemm_universal.measuring.hip_headers import detect_gemm
-from ckh.ops.gemm_universal.measuring.hip_rules import missing, rules_of
+from ckh.ops.gemm_universal.measuring import hip
+from ckh.ops.gemm_universal.measuring import measured as gemm
+from ckh.ops.gemm_universal.measuring.hip_rules import missing
 from ckh.ops.gemm_universal.measuring.trials import kernel_class, loop_end_sizes, representatives_of
 from ckh.ops.gemm_universal.problem import output_dtype
 
@@ -29,15 +29,11 @@ if TYPE_CHECKING:
     from ckh.archs import ArchSpec
     from ckh.bench.codegen.ck_tile import Headers
     from ckh.bench.computation import Bounds
-    from ckh.bench.planning.candidates import CandidateSource
-    from ckh.data.settings import Settings
-    from ckh.kernels.judging import Rule
+    from ckh.ops.gemm_universal.measuring.hip_headers import GemmHeaders
 
 Array = NDArray[Any]
 
 _TEMPLATES = Path(__file__).parents[1] / "templates" / "ck_tile"
-_GEMM_TEMPLATES = Path(measured.__file__).parents[1] / "templates" / "ck_tile"
-_COMPILE_S = {"": 25.0, "mem": 57.0}  # as of `gemm_universal`
 
 # Functor of each function in the emitted source: CK Tile's own, and ckh's with an activation.
 _FUNCTORS = {
@@ -71,7 +67,7 @@ def c_problem(problem: GemmMultiDProblem) -> ctypes.Structure:
 
 def operands(problem: GemmMultiDProblem) -> tuple[Operand, ...]:
     """A, B, the further tensors, and E."""
-    a, b, result = measured.operands(problem)
+    a, b, result = gemm.operands(problem)
     dtype = output_dtype(problem.dtype)
     ds = (
         Operand(f"d{number}", (problem.n,) if kind == VECTOR else (problem.m, problem.n), dtype, Role.BIAS)
@@ -81,7 +77,7 @@ def operands(problem: GemmMultiDProblem) -> tuple[Operand, ...]:
 
 
 def _arrays(problem: GemmMultiDProblem) -> tuple[ArrayForm, ...]:
-    a, b, _ = measured.arrays(problem)
+    a, b, _ = gemm.arrays(problem)
     *_, result = further = operands(problem)[2:]
     forms = [
         ArrayForm(one.name, place, one.shape, "N" if len(one.shape) == 1 else "M, N")
@@ -135,36 +131,26 @@ def _image(activation: str, low: Array, high: Array) -> Bounds:
     return least, most
 
 
-_gemm_headers = cache(detect_gemm)
+def emit(kernel: GemmMultiDKernel, headers: GemmHeaders, arch: ArchSpec) -> str:
+    """Return the C++ source of one kernel for an architecture.
 
-
-def _emit(kernel: GemmMultiDKernel, headers: Headers, arch: ArchSpec) -> str:
-    if headers.interface is not Interface.LATE_2025:
-        raise UnsupportedKernelError(f"{OP_TYPE} needs CK Tile's interface of late 2025, this is {headers.interface}")
-    found = _gemm_headers(headers)
-    if reasons := missing(kernel, found, arch):
+    Raises:
+        UnsupportedKernelError: these headers cannot build it; states the reason.
+    """
+    interface = headers.common.interface
+    if interface is not Interface.LATE_2025:
+        raise UnsupportedKernelError(f"{OP_TYPE} needs CK Tile's interface of late 2025, this is {interface}")
+    if reasons := missing(kernel, headers, arch):
         raise UnsupportedKernelError("; ".join(reasons))
     own = (
         f"inline constexpr ck_tile::index_t num_d = {kernel.num_d};",
         f"using Elementwise = {_FUNCTORS[kernel.function]};",
     )
-    return hip.source_of(kernel, found, "multi_d_late2025.hpp", vocabulary="multi_d_vocabulary.hpp", own=own)
+    return hip.source_of(kernel, headers, "multi_d_late2025.hpp", vocabulary="multi_d_vocabulary.hpp", own=own)
 
 
-def _reasons(kernel: GemmMultiDKernel, arch: ArchSpec, problem: GemmMultiDProblem) -> list[str]:
-    return MULTI_D_RULES.check(kernel, arch, problem)
-
-
-def _rules(headers: Headers) -> tuple[Rule, ...]:
-    return rules_of(_gemm_headers(headers))
-
-
-def _problems(settings: Settings) -> tuple[GemmMultiDProblem, ...]:
-    return measured.problems_of_run(settings, OP_TYPE)
-
-
-def _candidate_source(settings: Settings) -> CandidateSource[GemmMultiDProblem, GemmMultiDKernel]:
-    return measured.candidates_of_run(settings, OP_TYPE, POOLS, BENCH_POOLS)
+def _emit_hip(kernel: GemmMultiDKernel, headers: Headers, arch: ArchSpec) -> str:
+    return emit(kernel, gemm.gemm_headers(headers), arch)
 
 
 def _class(kernel: GemmMultiDKernel) -> str:
@@ -172,15 +158,14 @@ def _class(kernel: GemmMultiDKernel) -> str:
 
 
 def _loop_ends(kernel: GemmMultiDKernel) -> tuple[GemmMultiDProblem, ...]:
-    """Return problems of vectors and matrices in turn."""
+    """Return problems whose tensors are vectors and matrices in turn."""
+    sizes = [(m, n, k) for m, n, k, parts in loop_end_sizes(kernel) if parts == 1]
+    kinds = ("vr", "rv")
     return tuple(
         GemmMultiDProblem(
-            *(m, n, k, kernel.dtype, kernel.layout),
-            function=kernel.function,
-            ds="vr"[number % 2 :][: kernel.num_d].ljust(kernel.num_d, "v"),
+            *one, kernel.dtype, kernel.layout, function=kernel.function, ds=kinds[number % 2][: kernel.num_d]
         )
-        for number, (m, n, k, parts) in enumerate(loop_end_sizes(kernel))
-        if parts == 1
+        for number, one in enumerate(sizes)
     )
 
 
@@ -196,29 +181,32 @@ def _representatives(arch: ArchSpec) -> dict[str, list[GemmMultiDKernel]]:
     return found
 
 
+_GEMM: Measured[Any, Any] = gemm.MEASURED
+assert _GEMM.hip is not None
+
 MEASURED: Measured[GemmMultiDProblem, GemmMultiDKernel] = Measured(
     computation=Computation(
         operands,
-        measured.multiply,
-        measured.reduction_length,
+        gemm.multiply,
+        gemm.reduction_length,
         DTYPES,
         c_problem,
-        lambda _problem, _name: Split(),
+        _GEMM.computation.split,
         finish,
         _arrays,
     ),
     host=None,
     hip=HipEmission(
-        _emit,
-        (_TEMPLATES, _GEMM_TEMPLATES),
+        _emit_hip,
+        (_TEMPLATES, *_GEMM.hip.templates),
         "multi-d-train",
         ("UniversalGemmKernel",),
-        measured.found_features,
-        _rules,
-        _COMPILE_S,
+        _GEMM.hip.found,
+        _GEMM.hip.rules,
+        _GEMM.hip.compile_s,
     ),
-    problems=_problems,
-    candidate_source=_candidate_source,
-    reasons=_reasons,
+    problems=partial(gemm.problems_of_run, op=OP_TYPE),
+    candidate_source=partial(gemm.candidates_of_run, op=OP_TYPE, pools=POOLS, bench_pools=BENCH_POOLS),
+    reasons=MULTI_D_RULES.check,
     trials=lambda: Trials(_loop_ends, _class, _representatives),
 )

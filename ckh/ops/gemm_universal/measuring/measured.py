@@ -153,8 +153,7 @@ def _hip_rules(headers: Headers) -> tuple[Rule, ...]:
     return rules_of(gemm_headers(headers))
 
 
-def found_features(headers: Headers) -> dict[str, tuple[str, ...]]:
-    """Return the features of headers for GEMM kernels, by name."""
+def _found(headers: Headers) -> dict[str, tuple[str, ...]]:
     found = gemm_headers(headers)
     pipelines = headers.pipelines & EMITTED[headers.interface] if found.has_kernel else frozenset()
     words = {
@@ -251,7 +250,7 @@ MEASURED: Measured[GemmProblem, GemmKernel] = Measured(
         (_TEMPLATES / "ck_tile",),
         "gemm-train",
         ("UniversalGemmKernel",),
-        found_features,
+        _found,
         _hip_rules,
         _COMPILE_S,
     ),

@@ -1,0 +1,124 @@
+"""Problems with further tensors: identity, refusals, sets, kernels and answers."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from ckh.archs import load_arch
+from ckh.errors import DataError, UsageError
+from ckh.ops import operation_of
+from ckh.ops.gemm_multi_d.kernel import GemmMultiDKernel, parse_multi_d_kernel
+from ckh.ops.gemm_multi_d.operation import OPERATION
+from ckh.ops.gemm_multi_d.pool import MULTI_D_RULES, POOLS
+from ckh.ops.gemm_multi_d.problem import FUNCTIONS, GemmMultiDProblem, parse_multi_d_problem
+from ckh.ops.gemm_multi_d.problem_sets import load_problems, set_names
+from ckh.ops.gemm_universal.kernels.names import kernel_name
+from ckh.ops.gemm_universal.kernels.pool import POOLS as GEMM_POOLS
+from ckh.ops.gemm_universal.problem_sets import held_out_weights
+from tests.refusals import expect_refusal
+
+ARCH = load_arch("gfx942")
+
+
+@pytest.mark.parametrize("function", FUNCTIONS)
+@pytest.mark.parametrize("ds", ["v", "r", "vr", "rv", "rr"])
+def test_texts_hold_the_identity(function: str, ds: str) -> None:
+    """A problem is parsed from its text, by the operation with the longest matching prefix."""
+    problem = GemmMultiDProblem(16, 4096, 512, "bf16", "rrr", function=function, ds=ds)
+    assert problem.canonical() == f"gemm_multi_d_bf16_rrr_m16_n4096_k512_{function}_{ds}"
+    assert parse_multi_d_problem(problem.canonical()) == problem
+    assert operation_of(problem.canonical()).name == "gemm_multi_d"
+
+
+def test_bytes_count_the_tensors() -> None:
+    """A 4 x 8, B 8 x 16 and E 4 x 16 in fp16, one vector of 16 and one matrix of 4 x 16; fp8 has tensors of fp16."""
+    problem = GemmMultiDProblem(4, 16, 8, "fp16", ds="vr")
+    assert problem.bytes == 2 * (32 + 128 + 64 + 16 + 64)
+    assert replace(problem, dtype="fp8").bytes == 32 + 128 + 2 * (64 + 16 + 64)
+
+
+@pytest.mark.parametrize(
+    ("changes", "code"),
+    [
+        ({"function": "tanh"}, "unknown-name"),
+        ({"ds": ""}, "bad-problem"),
+        ({"ds": "vvv"}, "bad-problem"),
+        ({"ds": "x"}, "bad-problem"),
+        ({"split_k": 2}, "out-of-range"),
+        ({"dtype": "int8"}, "unknown-dtype"),
+        ({"m": 0}, "out-of-range"),
+    ],
+)
+def test_impossible_problems_are_refused(changes: dict[str, Any], code: str) -> None:
+    """Each with one line that names the value."""
+    value = str(next(iter(changes.values())))
+    with expect_refusal(UsageError, code, value):
+        replace(GemmMultiDProblem(16, 16, 64, "fp16"), **changes)
+
+
+@pytest.mark.parametrize(
+    "text", ["gemm_multi_d_fp16_rcr_m1_n1_k1", "gemm_multi_d_fp16_rcr_m1_n1_k1_add_vvv", "gemm_multi_d_"]
+)
+def test_other_texts_are_refused(text: str) -> None:
+    """Texts without function, with too many tensors, and with nothing."""
+    with pytest.raises(UsageError):
+        parse_multi_d_problem(text)
+
+
+def test_rows_are_problems_again() -> None:
+    """Dataset columns of problems restore them."""
+    problems = [*load_problems("epilogues-gpt2-xl", None, None)[:9], GemmMultiDProblem(3, 5, 7, "fp8", "ccr", ds="rv")]
+    columns = OPERATION.problems.columns(problems)
+    rows = [{name: values[row] for name, values in columns.items()} for row in range(len(problems))]
+    assert [OPERATION.problems.of_row(row) for row in rows] == problems
+
+
+def test_names_state_function_and_tensors() -> None:
+    """They are parsed again, and short names too; a name without a function is refused."""
+    kernel = POOLS.of(ARCH, "fp16", "rcr", "add_gelu", 2)[0]
+    assert kernel_name(kernel).startswith("gemm_multi_d_add_gelu_2_fp16_rcr_")
+    assert parse_multi_d_kernel(kernel_name(kernel)) == kernel
+    assert parse_multi_d_kernel("gemm_multi_d_mul_1_fp16_rcr_64x64x64_compv3_intrawave").function == "mul"
+    for wrong in ("gemm_multi_d_fp16_rcr_64x64x64_compv3_intrawave", kernel_name(kernel).replace("gelu_2", "gelu_3")):
+        with pytest.raises(DataError):
+            parse_multi_d_kernel(wrong)
+
+
+def test_pools_are_gemm_universals_with_three_pipelines() -> None:
+    """For each function and number of tensors, kernels with the same parameters."""
+    names = set(GemmMultiDKernel.__dataclass_fields__) - {"function", "num_d"}
+
+    def parameters(kernels: object) -> set[tuple[object, ...]]:
+        return {tuple(getattr(kernel, name) for name in sorted(names)) for kernel in kernels}  # type: ignore[attr-defined]
+
+    plain = parameters(k for k in GEMM_POOLS.of(ARCH, "bf16", "rcr") if k.pipeline in ("compv3", "compv4", "mem"))
+    assert len(plain) > 30_000
+    pool = POOLS.of(ARCH, "bf16", "rcr", "mul", 2)
+    assert parameters(pool) == plain
+    assert {(kernel.function, kernel.num_d) for kernel in pool} == {("mul", 2)}
+    assert POOLS.of(ARCH, "int8", "rcr", "mul", 2) == ()
+
+
+def test_kernels_of_other_epilogues_do_not_apply() -> None:
+    """Neither another function nor another number of tensors."""
+    kernel = POOLS.of(ARCH, "fp16", "rcr", "add", 1)[0]
+    problem = GemmMultiDProblem(256, 256, 256, "fp16")
+    assert MULTI_D_RULES.check(kernel, ARCH, problem) == []
+    assert len(MULTI_D_RULES.check(kernel, ARCH, replace(problem, function="mul", ds="vr"))) == 2
+    assert OPERATION.kernels.mismatch(kernel, problem) == ""
+    assert "add with 1" in OPERATION.kernels.mismatch(kernel, replace(problem, ds="vr"))
+
+
+@pytest.mark.parametrize("name", set_names())
+def test_sets_hold_distinct_problems(name: str) -> None:
+    """All of the requested element type; the training set contains no weight of the models."""
+    problems = load_problems(name, None, "bf16")
+    assert len(problems) == len(set(problems)) > 50
+    assert {problem.dtype for problem in problems} == {"bf16"}
+    if name == "multi-d-train":
+        known = held_out_weights() | {(problem.n, problem.k) for problem in load_problems("epilogues", None, "bf16")}
+        assert not known & {(problem.n, problem.k) for problem in problems}
+        assert {problem.function for problem in problems} == set(FUNCTIONS)
