@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from ckh.api.benching import BenchRun, bench
     from ckh.api.evaluating import Evaluated, evaluate
     from ckh.api.learning import train
+    from ckh.api.ranker import KernelRanker
     from ckh.api.requests import problem
     from ckh.api.showing import progress
     from ckh.api.tuner import tune
@@ -46,6 +47,7 @@ __all__ = [
     "Direction",
     "Evaluated",
     "GemmProblem",
+    "KernelRanker",
     "Known",
     "Model",
     "ModelError",
@@ -81,6 +83,7 @@ _HOMES = {
     **dict.fromkeys(("Evaluated", "evaluate"), "ckh.api.evaluating"),
     "BenchRun": "ckh.api.benching",
     "TuneDocument": "ckh.tune.gains",
+    "KernelRanker": "ckh.api.ranker",
     "problem": "ckh.api.requests",
     "progress": "ckh.api.showing",
     "train": "ckh.api.learning",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from typing import TYPE_CHECKING
 
 from ckh.errors import UsageError
@@ -18,6 +19,19 @@ class Direction(StrEnum):
     FORWARD = "forward"
     BWD_DATA = "bwd_data"
     BWD_WEIGHT = "bwd_weight"
+
+
+class PasteableProblem:
+    """Base of problems, whose representation is the Python expression that makes them."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def canonical(self) -> str:
+        """Return a text that holds the complete identity."""
+
+    def __repr__(self) -> str:
+        return f"ckh.problem({self.canonical()!r})"
 
 
 DTYPE_BYTES: dict[str, float] = {

@@ -45,11 +45,13 @@ class Dataset(Shown):
         metadata: provenance of the rows: `sources` (name, format, sha256 of every input file) and `runs` (device,
             compiler and flags that each run of ckh bench recorded). Serializable as JSON.
         op_type: name of the operation; by default that of the rows.
+        split_by: columns that make the cross-validation groups, with the architecture; by default the operation's.
     """
 
     frame: pd.DataFrame
     metadata: dict[str, Any] = field(default_factory=lambda: {key: [] for key in tables.METADATA_KEYS})
     op_type: str = ""
+    split_by: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if not self.op_type and len(self.frame):
@@ -164,8 +166,8 @@ class Dataset(Shown):
 
     @cached_property
     def split_ids(self) -> NDArray[np.int64]:
-        """Index of each row's cross-validation group, by the operation's `split_by` and the architecture."""
-        return numbering.group_numbers(self.frame, (*self.op.problems.split_by, "arch"))
+        """Index of each row's cross-validation group, by `split_by` and the architecture."""
+        return numbering.group_numbers(self.frame, (*(self.split_by or self.op.problems.split_by), "arch"))
 
     @cached_property
     def first_rows(self) -> NDArray[np.int64]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from ast import literal_eval
 from html.parser import HTMLParser
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +11,7 @@ import pytest
 from rich.console import Console
 
 import ckh
+from ckh.learn.models.choice import Chooser
 from ckh.text.shown import MAX_ROWS, Shown, ShownTable
 from ckh.tune.gains import TunedShape
 from tests.learn.conftest import measured, saved
@@ -19,6 +21,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 LAYER = ckh.problem(n=16, c=256)
+AITER_GEMM = "aiter_gemm_a8w8_blockscale_bpreshuffle_ck_fp8_cu80_m16_n512_k7168"
+AITER_MOE = "aiter_moe_stage1_bf16_none_silu_cu256_t768_d4096_i192_e128_k8"
 MOST_CHARACTERS = 400  # of a representation
 
 
@@ -58,6 +62,7 @@ def values(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Any]:
         "answer": ckh.answer(LAYER, arch="host"),
         "shapes": ckh.shapes.read("llama3-70b", tp=8),
         "dataset": data,
+        "model": ckh.load_model(saved(folder / "loaded")),
         "evaluated": ckh.evaluate(data, saved(folder / "model"), among="measured", with_trained=True),
         "tuned": ckh.TuneDocument(
             folder="f",
@@ -82,6 +87,7 @@ FIRST: dict[str, Callable[[Any], str]] = {
     "answer": lambda found: found.kernels[0].kernel,
     "shapes": lambda found: found[0].problem.canonical(),
     "dataset": lambda found: found.problem(0).canonical(),
+    "model": lambda found: str(found.path),
     "evaluated": lambda _: "model",
     "tuned": lambda _: "p",
 }
@@ -102,6 +108,34 @@ def test_values_show_themselves(kind: str, values: Mapping[str, Any]) -> None:
     Console(file=stream, width=2000).print(value)
     assert FIRST[kind](value) in stream.getvalue()
     assert len(value.to_frame()) >= len(rows) or kind == "evaluated"
+
+
+@pytest.mark.parametrize(
+    "problem",
+    [
+        LAYER,
+        ckh.problem(n=1, c=8, ndim=3, di=4, variant="bwd_data", dtype="bf16"),
+        ckh.problem(m=1, n=2, k=64, layout="rrr"),
+        ckh.problem("miopen_" + ckh.problem(n=1, c=8).canonical().replace("nhwgc", "nchw")),
+        ckh.problem(AITER_GEMM),
+        ckh.problem(AITER_MOE),
+    ],
+    ids=lambda one: type(one).__name__,
+)
+def test_repr_of_problems_can_be_pasted(problem: Any) -> None:
+    """Evaluated, the representation gives an equal problem."""
+    assert repr(problem) == f"ckh.problem({problem.canonical()!r})"
+    assert ckh.problem(literal_eval(repr(problem).removeprefix("ckh.problem"))) == problem
+
+
+def test_repr_of_loaded_models_can_be_pasted(values: Mapping[str, Any]) -> None:
+    """Models that answer for another GPU show their purpose instead."""
+    model = values["model"]
+    assert ckh.load_model(literal_eval(repr(model).removeprefix("ckh.load_model"))).spec == model.spec
+    assert values["model"].to_frame()["op_type"].tolist() == [model.spec.op_type]
+    other = Chooser(None, "gfx942", "bf16", "gemm").model(ckh.problem(m=1, n=2, k=64, dtype="bf16"), stands_in=True)
+    assert not repr(other).startswith("ckh.")
+    assert other.spec.purpose in repr(other)
 
 
 def test_frames_have_the_column_names_of_datasets(values: Mapping[str, Any]) -> None:

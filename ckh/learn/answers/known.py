@@ -100,6 +100,9 @@ class Known(NamedTuple):
         """All caveats on one line; empty inside the training distribution."""
         return "" if not self.doubts else f"{OUT_OF_DISTRIBUTION}: {'; '.join(self.doubts)}"
 
+    def __repr__(self) -> str:
+        return f"<ckh.Known {self.line or 'all'}>"
+
     def document(self) -> dict[str, Any]:
         """Format the caveats as JSON (`answer_document.KnownDocument`)."""
         return {

@@ -25,7 +25,7 @@ from ckh.learn.models.measured_set import MEASURED_NAME, read_measured
 from ckh.learn.models.published import forest_path, model_file, read_forest
 from ckh.learn.models.reach import beyond, reach_of
 from ckh.learn.models.scoring import ModelInputs, PoolScorer, Remembered
-from ckh.learn.models.spec import ANY, SPEC_NAME, ModelSpec, may_be_for, read_spec
+from ckh.learn.models.spec import ANY, SPEC_NAME, ModelSpec, ShownModel, may_be_for, read_spec
 from ckh.learn.models.unusable import leave_out
 from ckh.learn.training.feature_matrix import BLOCK_ROWS, widened
 from ckh.ops import operation_of_problem
@@ -199,7 +199,7 @@ def load_model(path: Path | str) -> Model:
     return Model(folder, read_spec(folder))
 
 
-class Model:
+class Model(ShownModel):
     """A loaded model. Its forests are read on first use.
 
     Attributes:

@@ -12,11 +12,13 @@ from ckh.errors import DataError, ModelError, UsageError
 from ckh.files.jsonfields import model_fields
 from ckh.files.untrusted import MOST_MODEL_BYTES, read_bytes, require_name
 from ckh.learn.models import published
+from ckh.learn.models.manifest import problem_count
 from ckh.ops import is_operation, operation, operation_names
 from ckh.ops.base import Encoding
 from ckh.problems import DTYPE_BYTES, Direction
 from ckh.schema import HARDWARE
 from ckh.text.log import one_line
+from ckh.text.shown import Shown, ShownTable
 from ckh.training import LOG_TARGETS, RANK, TFLOPS
 
 if TYPE_CHECKING:
@@ -92,6 +94,32 @@ class ModelSpec:
         """The model's purpose as text."""
         variant = f"{self.variant or 'any direction'} " if self.op.has_directions else ""
         return f"{self.op_type} {variant}{self.dtype} on {self.arch}"
+
+
+class ShownModel(Shown):
+    """Base of models: how they are represented.
+
+    Attributes:
+        path: folder of the model.
+        spec: its purpose and inputs.
+        only: the kernels to rank; None: all.
+        not_measured: caveat of a substitute for another GPU or element type; None: it is none.
+    """
+
+    path: Path
+    spec: ModelSpec
+    only: object
+    not_measured: object
+
+    def __repr__(self) -> str:
+        path, is_as_stored = str(self.path), self.only is None and self.not_measured is None
+        return f"ckh.load_model({path!r})" if is_as_stored else f"<ckh.Model {path}: {self.spec.purpose}>"
+
+    def table(self) -> ShownTable:
+        """One row: what the model is for, and the number of problems it was trained on."""
+        shown = ("op_type", "variant", "dtype", "arch", "device", "rank_by", "targets")
+        row = (str(self.path), problem_count(self.path) or None, *(getattr(self.spec, name) for name in shown))
+        return ShownTable(repr(self), ("model", "problems", *shown), [row])
 
 
 def spec_of(dataset: Dataset, targets: tuple[str, ...]) -> ModelSpec:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from ckh.errors import UsageError
-from ckh.problems import DTYPE_BYTES
+from ckh.problems import DTYPE_BYTES, PasteableProblem
 from ckh.text.prose import one_of
 
 OP_TYPE = "aiter_gemm"
@@ -43,8 +43,8 @@ _OF_FBGEMM = ("a8w8", "a8w8_bpreshuffle")
 _DTYPE_OF_FBGEMM = "fp8"
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class AiterGemm:
+@dataclass(frozen=True, slots=True, order=True, repr=False)
+class AiterGemm(PasteableProblem):
     """C (M x N) = A (M x K) x B (N x K)^T, with quantised, row-major operands.
 
     Attributes:

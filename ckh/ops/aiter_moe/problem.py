@@ -9,7 +9,7 @@ from typing import Any
 
 from ckh.errors import UsageError
 from ckh.ops.aiter_gemm.problem import check_size
-from ckh.problems import DTYPE_BYTES
+from ckh.problems import DTYPE_BYTES, PasteableProblem
 from ckh.text.prose import one_of
 
 OP_TYPE = "aiter_moe"
@@ -49,8 +49,8 @@ _CANONICAL = (
 )
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class AiterMoe:
+@dataclass(frozen=True, slots=True, order=True, repr=False)
+class AiterMoe(PasteableProblem):
     """Y = (act(X W1) * (X W1')) W2 for the experts that each token chooses.
 
     Attributes:

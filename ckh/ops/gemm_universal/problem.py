@@ -11,7 +11,7 @@ import re
 from typing import Any
 
 from ckh.errors import UsageError
-from ckh.problems import DTYPE_BYTES, unknown_dtype
+from ckh.problems import DTYPE_BYTES, PasteableProblem, unknown_dtype
 from ckh.records import Record
 from ckh.text.prose import one_of
 
@@ -47,7 +47,7 @@ def contiguous_axes(layout: str) -> tuple[str, str, str]:
     return "k" if a else "m", "n" if b else "k", "n" if c else "m"
 
 
-class GemmProblem(Record):
+class GemmProblem(PasteableProblem, Record):
     """C (M x N) = A (M x K) x B (K x N); `split_k` blocks share the sum over K of one tile of C.
 
     Raises:

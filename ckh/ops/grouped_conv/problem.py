@@ -11,7 +11,7 @@ from math import prod
 from typing import Any
 
 from ckh.errors import UsageError
-from ckh.problems import DTYPE_BYTES, Direction, unknown_dtype
+from ckh.problems import DTYPE_BYTES, Direction, PasteableProblem, unknown_dtype
 from ckh.records import Record
 from ckh.text.prose import one_of
 
@@ -58,7 +58,7 @@ _CANONICAL = (  # compiled on first use, never in quick answers
 )
 
 
-class ConvProblem(Record):
+class ConvProblem(PasteableProblem, Record):
     """One grouped convolution.
 
     Sizes are those of the forward pass in every direction: input N x C x [Di x] Hi x Wi, filter K x C/G x [Z x] Y x X.
