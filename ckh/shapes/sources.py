@@ -67,7 +67,10 @@ class SourceKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A source: its kind, name for messages, and file; `op` has the operation of an untuned table."""
+    """A source: its kind, name for messages, and file; `op` has the operation of an untuned table.
+
+    The name of a canonical text without a file is the text.
+    """
 
     kind: SourceKind
     name: str
@@ -108,7 +111,9 @@ def source_of(name: str) -> Source:
             return Source(SourceKind.MODEL, name)
         if name in networks():
             return Source(SourceKind.NETWORK, name, op=networks()[name][0])
-        hint = f"name a file, a folder with a {_CONFIG}, or a model: {one_of(name, ready_names())}"
+        if begins_with_problem(name):
+            return Source(SourceKind.TEXTS, name)
+        hint = f"name a file, a folder with a {_CONFIG}, a problem, or a model: {one_of(name, ready_names())}"
         raise UsageError(f"{name!r} is neither a file nor a built-in model", hint, code="no-file")
     if path.is_dir():
         return source_of(str(path / _CONFIG))
@@ -281,6 +286,8 @@ def _tallied(source: Source, wanted: RunOptions) -> SourceLayers:
         part = shaped_part(source.op)
         assert part is not None, "it recognised the file"
         _read_untuned(part, source, tally)
+    elif source.path == Path():
+        read_log([source.name.encode()], source.name, wanted, tally)
     else:
         with source.path.open("rb") as file:
             read = read_kernels if source.kind is SourceKind.PROFILE else partial(read_log, wanted=wanted)

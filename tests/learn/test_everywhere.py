@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+import ckh
 from ckh.archs import HOST, arch_names, load_arch
 from ckh.cli import run
 from ckh.errors import ExitCode
@@ -151,24 +152,23 @@ def test_without_a_kernel_the_reason_is_reported(
 
 
 @pytest.mark.slow
-def test_the_suggested_bench_command_runs(
+def test_the_suggested_tune_command_runs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The second command is a plan of few problems within its budget."""
+    """The second command plans kernels of the problem itself, within its budget."""
     monkeypatch.chdir(tmp_path)
     _, out, _ = predicted(capsys, "--arch", "gfx942", "--dtype", "fp8", *SIZES["gemm_universal"])
-    command = json.loads(out)["not_measured"]["next_commands"][1].split()
-    assert run([*command[1:], "--dry-run", "--json"]) == ExitCode.OK
-    outlook = json.loads(capsys.readouterr().out)
-    assert outlook["settings"]["plan"] == "auto"
-    assert 0 < outlook["estimate_s"] <= 15 * 60
-    assert outlook["chosen_by"] == "gemm_universal_fp8_gfx950"
+    document = json.loads(out)
+    command = document["not_measured"]["next_commands"][1].split()
+    assert command[:3] == ["ckh", "tune", document["problem"]]
+    assert run([*command[1:], "--dry-run"]) == ExitCode.OK
+    (folder,) = (tmp_path / "tuned").iterdir()
+    assert [one.problem.canonical() for one in ckh.shapes.read(folder / "shapes.csv")] == [document["problem"]]
+    assert "--plan auto --budget 15m" in capsys.readouterr().out
 
 
 def test_every_problem_that_amd_measured_is_answered() -> None:
     """All 344 convolutions of AMD's two files of gfx950 have kernels, 50 of them padded, all in distribution."""
-    import ckh
-
     files = sorted((Path(__file__).parents[2] / "data").glob("amd-gfx950-conv-*.parquet"))
     problems = list({problem: None for file in files for problem in ckh.read_dataset(file).problems()})
     found = [some[0] for some in ckh.rank_many(problems, top=1, arch="gfx950")]

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
+import ckh
 from ckh.archs import arch_names, load_arch
 from ckh.cli import run
 from ckh.errors import ExitCode
@@ -230,7 +231,11 @@ def test_predict_reports_missing_measurements(capsys: pytest.CaptureFixture[str]
     assert "source   analytic estimate" in text
     expect_values(text, "quality ", "97.4")
     assert "next     ckh predict --n 16 --c 256 --arch gfx942 --probe 5\n" in text
-    assert "next     ckh bench --op grouped_conv --variant forward --arch gfx942 --dtype bf16" in text
+    problem = ckh.problem(n=16, c=256, arch="gfx942")
+    assert f"next     ckh tune {problem.canonical()}" in text
+    for rows in (ckh.rank(problem, top=1, arch="gfx942"), ckh.rank_many([problem], top=1, arch="gfx942")[0]):
+        assert rows[0].not_measured is not None
+        assert rows[0].not_measured.next_commands[0].split()[1:3] == ["tune", problem.canonical()]
     assert run([*command, "--variant", "bwd_weight", "--json"]) == ExitCode.OK
     document = json.loads(capsys.readouterr().out)
     assert document["not_measured"]["basis"] == "estimate"

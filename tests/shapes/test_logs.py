@@ -128,6 +128,16 @@ def test_canonical_texts(tmp_path: Path) -> None:
     assert [(one.op, one.count) for one in ckh.shapes.read(str(path))] == [("gemm_universal", 2), ("aiter_gemm", 1)]
 
 
+def test_canonical_text_as_a_source() -> None:
+    """Several are given as several sources; an impossible one is refused."""
+    text = "gemm_bf16_rcr_m128_n1536_k7168_splitk1"
+    (found,) = ckh.shapes.read(text)
+    assert (found.problem.canonical(), found.op, found.count) == (text, "gemm_universal", 1)
+    assert len(ckh.shapes.read(text, text.replace("m128", "m16"))) == 2
+    with expect_refusal(DataError, "out-of-range", "m0_n1536"):
+        ckh.shapes.read(text.replace("m128", "m0"))
+
+
 @pytest.mark.parametrize(
     ("line", "code"),
     [

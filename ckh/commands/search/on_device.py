@@ -55,8 +55,11 @@ def ask_model(typed: Typed, top: int, *, must_be_measured: bool, as_json: bool) 
         hint = f"{error.hint}; or search by measuring: ckh search measure"
         raise ModelError(error.message, hint, code=error.code) from error
     if model.not_measured is not None:
-        first = f"ckh search measure {typed.as_typed()}"
-        model.not_measured = replace(model.not_measured, next_commands=(first, *model.not_measured.next_commands))
+        doubts, first = (
+            model.not_measured.of_problem(problem, model.spec.arch),
+            f"ckh search measure {typed.as_typed()}",
+        )
+        model.not_measured = replace(doubts, next_commands=(first, *doubts.next_commands))
     found = search_model(problem, model, load_arch(model.spec.arch), top)
     text = search_json(problem, model, found) if as_json else search_text(problem, model, found)
     emit(text)

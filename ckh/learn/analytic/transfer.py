@@ -30,7 +30,7 @@ from ckh.learn.analytic.estimate import (
     problem_inputs,
 )
 from ckh.learn.analytic.filled import FilledModel, TieBreakingModel
-from ckh.learn.answers.answer import NotMeasured
+from ckh.learn.answers.answer import TUNE_BUDGET, NotMeasured
 from ckh.learn.answers.batches import known_candidates
 from ckh.learn.models.artifact import Model, find_model, first_model, fitting_models, list_models, wanted_for
 from ckh.learn.models.scoring import ModelInputs
@@ -38,6 +38,7 @@ from ckh.learn.models.spec import ANY, ModelSpec
 from ckh.ops import operation
 from ckh.problems import DTYPE_BYTES, Direction
 from ckh.ranking.packed import input_forest
+from ckh.shapes.sources import STDIN
 from ckh.text.prose import shell_word
 from ckh.training import RANK
 
@@ -52,8 +53,6 @@ if TYPE_CHECKING:
     from ckh.ops.base import Kernel, Problem, Worth
     from ckh.ranking.packed import PackedForest
     from ckh.schema import Resources
-
-_BENCH_BUDGET = "15m"
 
 
 class EstimateModel(Model):
@@ -371,22 +370,24 @@ def _distance(spec: ModelSpec, wanted: Wanted) -> tuple[bool, bool, bool, int, s
 
 
 def next_commands(wanted: Wanted, problems: str = "") -> tuple[str, ...]:
-    """The command that measures, after `--probe`; or trains on others' times, if ckh builds no kernels.
+    """The command that measures; or trains on others' times, if ckh builds no kernels.
 
     Args:
         wanted: requirements that no model meets.
-        problems: the requested set or source of problems, which is then tuned; empty: the default set is measured.
+        problems: the requested set or source of problems; empty: a single one, for which `NotMeasured.of_problem` has
+            the command.
     """
     op = operation(wanted.op_type)
     if op.measured is None:
         return (f"ckh convert TIMES --out own.parquet && ckh train --data own.parquet --out MODEL  # of {wanted}",)
+    if not problems:
+        return ()
     direction = "" if wanted.variant is None else f" --variant {wanted.variant}"
-    options = f"--op {wanted.op_type}{direction} --arch {wanted.arch} --dtype {wanted.dtype} --device hip"
-    what = wanted.variant or wanted.op_type
-    folder = "-".join(filter(None, (what, wanted.arch, wanted.dtype, PurePath(problems).stem)))
-    if problems and problems not in op.problems.set_names():
-        out = shell_word(f"tuned/{folder}")
-        return (f"ckh tune {shell_word(problems)} {options} --budget {_BENCH_BUDGET} --out {out}",)
-    options += f" --problems {shell_word(problems)}" if problems else ""
-    plan = f"--plan auto --budget {_BENCH_BUDGET} --out {shell_word(f'runs/{folder}')}"
-    return (f"ckh bench {options} {plan}",)
+    options = f"--op {wanted.op_type}{direction} --arch {wanted.arch} --dtype {wanted.dtype}"
+    name = PurePath(problems).stem if problems != STDIN else ""
+    folder = "-".join(filter(None, (wanted.variant or wanted.op_type, wanted.arch, wanted.dtype, name)))
+    if problems in op.problems.set_names():  # in the sizes that the set has for the operation
+        plan = f"--problems {shell_word(problems)} --plan auto --budget {TUNE_BUDGET}"
+        return (f"ckh bench {options} --device hip {plan} --out {shell_word(f'runs/{folder}')}",)
+    out = shell_word(f"tuned/{folder}")
+    return (f"ckh tune {shell_word(problems)} {options} --budget {TUNE_BUDGET} --out {out}",)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from itertools import pairwise
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
+from zlib import crc32
 
 from ckh.records import Record
 from ckh.text.log import BORROWED, ESTIMATED, one_line
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 MAX_TIED = 100  # names of a row's tied kernels in JSON
 ORDER_ALONE = "the model was trained to rank kernels, not to predict times"
 TIMED_ALONE = "the training data have times of the fastest kernels only, which are known for the first row alone"
+TUNE_BUDGET = "15m"  # measuring time of the commands that tune
 # Places in the text: after the lines on the problem, the model and the kernels, with --why, and below the table.
 PROBLEM, MODEL, KERNELS, WHY, TABLE = "problem", "model", "kernels", "why", "table"
 
@@ -68,11 +70,21 @@ class NotMeasured(Record):
     worth: str | None
     """Expected efficiency, evaluated on the same operation, direction, pool and GPUs; None: not evaluated."""
     next_commands: tuple[str, ...]
-    """Commands that measure, the quickest first."""
+    """Commands that measure, the quickest first; empty for a model, whose answers have those of `of_problem`."""
 
-    def with_probe(self, again: str) -> NotMeasured:
-        """Return the caveat with the command that measures the first choices in front."""
-        return NotMeasured(self.basis, self.source, self.worth, (f"{again} --probe 5", *self.next_commands))
+    def of_problem(self, problem: Problem, arch: str, again: str = "") -> NotMeasured:
+        """Return the caveat for a problem, with the command that tunes it unless there is another.
+
+        Args:
+            problem: the problem.
+            arch: the architecture.
+            again: the command without measuring options, to measure the first choices with; empty: none.
+        """
+        text = problem.canonical()
+        folder = f"tuned/{arch}-{crc32(text.encode()):08x}"
+        tune = f"ckh tune {text} --arch {arch} --budget {TUNE_BUDGET} --out {folder}"
+        probe = (f"{again} --probe 5",) if again else ()
+        return NotMeasured(self.basis, self.source, self.worth, (*probe, *(self.next_commands or (tune,))))
 
     @property
     def colour(self) -> str:
@@ -234,7 +246,7 @@ class Answer(Record, Shown):
         facts: facts of the model.
         rows: the kernels.
         known: sizes, device and kernels outside the training distribution.
-        not_measured: caveat of a model of another GPU or an estimate, with the command that probes here.
+        not_measured: caveat of a model of another GPU or an estimate, with the commands that measure the problem.
         frequent: most frequent winner at the problem's size, for models of winners.
         padded: padded sizes by name, where no kernel applies to the unpadded problem.
         beyond: reason why the problem is too far outside the training data for a predicted speed; empty otherwise.

@@ -251,7 +251,9 @@ def _rows_of(found: Scored, model: Model, top: int | None, *, tflops: bool) -> I
     """Yield the first rows of problems scored together; kernels that the headers cannot build come last."""
     lacks = lacking(model.spec.op, load_arch(model.spec.arch), found.pool) if found.candidates else None
     if lacks is None or len(lacks.verdicts.passed) == len(found.pool):
-        yield from (marked(best, model.not_measured) for best in found.best(top))
+        doubts, arch = model.not_measured, model.spec.arch
+        for problem, best in zip(found.problems, found.best(top), strict=True):
+            yield marked(best, None if doubts is None else doubts.of_problem(problem, arch))
         return
     for one in rankings_of(found.problems, model):
         first = (one if tflops else replace(one, tflops=None)).buildable_first

@@ -153,7 +153,9 @@ def answer_of(
             unknown_kernels=rows.unknown_kernels,
             unmeasured=rows.unmeasured,
         ),
-        not_measured=doubts.with_probe(again) if doubts is not None and again and facts.can_probe else doubts,
+        not_measured=None
+        if doubts is None
+        else doubts.of_problem(problem, facts.arch, again if facts.can_probe else ""),
         frequent=_most_frequent(problem, facts),
         padded=padded_sizes(problem, rows.run),
         beyond=beyond(rows.run, facts.reach),

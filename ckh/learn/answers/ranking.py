@@ -132,7 +132,8 @@ class Ranking:
 
     def _told(self, ranked: list[Ranked], order: NDArray[np.intp]) -> list[Ranked]:
         """Add times on this machine and reasons why the headers cannot build a kernel."""
-        ranked = marked(ranked, self.model.not_measured)
+        doubts = self.model.not_measured
+        ranked = marked(ranked, None if doubts is None else doubts.of_problem(self.problem, self.model.spec.arch))
         if self.lacking is not None:
             reasons = zip(ranked, self.lacking.reasons(order), strict=True)
             ranked = [replace(one, not_in_headers=reason) if reason else one for one, reason in reasons]

@@ -13,7 +13,6 @@ from ckh.ops import DEFAULT_OPERATION, operation, requested
 from ckh.problems import dtype_name
 from ckh.requested import requested_problem
 from ckh.shapes.problems import problems_of
-from ckh.shapes.sources import STDIN
 from ckh.text.log import warn
 
 if TYPE_CHECKING:
@@ -92,7 +91,7 @@ class Chooser:
         Raises:
             CkhError: there is no such set, or the file is unusable.
         """
-        self._models.source = "" if source == STDIN else source  # stdin cannot be read by another command
+        self._models.source = source
         found = problems_of(self.op, source, variant, dtype, self.dtype)
         if self._requested is None:
             return found
