@@ -32,9 +32,11 @@ class TunedShape(Record):
     layers: tuple[str, ...]
     """Names of layers."""
     today: str | None
-    """Kernel chosen by ckh predict before tuning; null if none applies."""
+    """Kernel of the consumer's own table, else the choice of ckh predict before tuning; null if none applies."""
     today_ms: float | None
     """Measured time of today's kernel; null if it was not measured."""
+    table_ms: float | None
+    """Time of today's kernel in the consumer's own table, measured by its authors; null if it is not in a table."""
     kernel: str | None
     """Fastest measured kernel; null if none was measured."""
     latency_ms: float | None
@@ -97,6 +99,14 @@ class MeasuredTime:
 
 
 @dataclass(frozen=True, slots=True)
+class TableRow:
+    """A kernel in the consumer's own table, and its time there in ms if stated."""
+
+    kernel: str
+    ms: float | None
+
+
+@dataclass(frozen=True, slots=True)
 class Ratio:
     """A ratio of times, with its 95 % confidence interval."""
 
@@ -136,13 +146,17 @@ def ratio(today: Sequence[MeasuredTime], tuned: Sequence[MeasuredTime], counts: 
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """A shape with today's kernel and the fastest measured one; None if a kernel or its time is unknown."""
+    """A shape with today's kernel and the fastest measured one; None if a kernel or its time is unknown.
+
+    `table_ms` is the time of today's kernel in the consumer's own table.
+    """
 
     shape: WeightedProblem
     today: str | None
     before: MeasuredTime | None
     kernel: str | None
     best: MeasuredTime | None
+    table_ms: float | None = None
 
     def row(self, whole_ms: float) -> TunedShape:
         """Row of the shape in JSON, given the total time."""
@@ -153,6 +167,7 @@ class Compared:
             layers=self.shape.layers,
             today=self.today,
             today_ms=None if self.before is None else self.before.ms,
+            table_ms=self.table_ms,
             kernel=self.kernel,
             latency_ms=None if self.best is None else self.best.ms,
             gain=None if one is None else one.value,
@@ -161,11 +176,15 @@ class Compared:
         )
 
 
-def compared(shape: WeightedProblem, today: str | None, times: Mapping[str, MeasuredTime]) -> Compared:
-    """Compare today's kernel of a shape with its fastest measured kernel."""
+def compared(
+    shape: WeightedProblem, today: str | None, times: Mapping[str, MeasuredTime], table: TableRow | None = None
+) -> Compared:
+    """Compare today's kernel of a shape, that of a table if given, with its fastest measured kernel."""
     fastest = min(times, key=lambda name: times[name].ms, default=None)
+    today = today if table is None else table.kernel
     before = None if today is None else times.get(today)
-    return Compared(shape, today, before, fastest, None if fastest is None else times[fastest])
+    best = None if fastest is None else times[fastest]
+    return Compared(shape, today, before, fastest, best, None if table is None else table.ms)
 
 
 def whole(shapes: Sequence[Compared]) -> tuple[float, float, Ratio] | None:

@@ -19,14 +19,16 @@ if TYPE_CHECKING:
 PLAN = ("--plan", "auto")  # options of ckh bench that choose kernels
 FEWEST_PROBLEMS = 6  # minimum to train a model; with fewer, the fastest measured kernels are exported
 PAGE = "summary.md"
-SHAPES, BEFORE, RUN, MEASURED, MODEL, EXPORT = (
+SHAPES, BEFORE, RUN, MEASURED, MODEL, EXPORT, EXPORTED = (
     "shapes.csv",
     "before.json",
     "run",
     "measured.parquet",
     "model",
     "export",
+    "export.json",
 )
+_OWN_TABLES = "aiter"  # the target whose tables have times
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,4 +131,7 @@ def exporting(
     installed = ("--installed", settings.installed) if settings.installed else ()
     chosen = (*ordered, *problems, *source, *installed)
     args = ("export", "--to", settings.to, *chosen, "--out", str(folder / EXPORT), "--force")
-    yield TuneStep("export", args, is_gate_ignored=True)
+    if settings.to == _OWN_TABLES:
+        yield TuneStep("export", (*args, "--json"), folder / EXPORTED, is_gate_ignored=True)
+    else:
+        yield TuneStep("export", args, is_gate_ignored=True)

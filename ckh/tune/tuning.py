@@ -13,7 +13,7 @@ from ckh.files.paths import write_atomic
 from ckh.text.durations import parse_duration
 from ckh.text.log import note
 from ckh.tune import steps
-from ckh.tune.gains import TuneDocument, compared, is_worth_it, measured_times, whole
+from ckh.tune.gains import TableRow, TuneDocument, compared, is_worth_it, measured_times, whole
 from ckh.tune.page import page
 from ckh.tune.settings import FILE, progress_of
 
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from ckh.tune.steps import TuneStep
 
 _HOUR_S = 3600.0
+_US_PER_MS = 1e3
 
 
 class StepError(CkhError):
@@ -140,7 +141,11 @@ class ModelTuning:
     def _document(self, op: str, shapes: Sequence[WeightedProblem], measured: Dataset | None) -> TuneDocument:
         times, today = {} if measured is None else measured_times(measured), self._today()
         texts = [one.problem.canonical() for one in shapes]
-        found = [compared(one, today.get(text), times.get(text, {})) for one, text in zip(shapes, texts, strict=True)]
+        tables = self._in_tables()
+        found = [
+            compared(one, today.get(text), times.get(text, {}), tables.get(text))
+            for one, text in zip(shapes, texts, strict=True)
+        ]
         total = whole(found)
         today_ms, tuned_ms, gain = (None, None, None) if total is None else total
         rows = (one.row(today_ms or 1.0) for one in found)
@@ -150,7 +155,7 @@ class ModelTuning:
             folder=str(self.out),
             op=op,
             device=", ".join(devices) or None,
-            shapes=tuple(sorted(rows, key=lambda row: -(row.share or 0))),
+            shapes=tuple(sorted(rows, key=lambda row: (-(row.share or 0), -row.count * (row.table_ms or 0)))),
             today_ms=today_ms,
             tuned_ms=tuned_ms,
             gain=None if gain is None else gain.value,
@@ -160,6 +165,14 @@ class ModelTuning:
             model=made.get(steps.MODEL),
             export=made.get(steps.EXPORT),
         )
+
+    def _in_tables(self) -> dict[str, TableRow]:
+        """Rows of the consumer's own tables by problem, which an export does not replace."""
+        path = self.out / steps.EXPORTED
+        if not path.exists() or not self.settings.installed:
+            return {}
+        kept = (one for one in read_json(path)["choices"] if not one["written"])
+        return {one["problem"]: TableRow(one["kernel"], one["us"] and one["us"] / _US_PER_MS) for one in kept}
 
     def _today(self) -> dict[str, str]:
         results = read_json(self.out / steps.BEFORE)["results"]

@@ -11,11 +11,13 @@ from ckh.cli import run
 from ckh.errors import ExitCode
 from ckh.tune import steps
 from tests.jsonschemas import require_described
+from tests.ops.aiter_gemm.newer_aiter import table_row, write_aiter
 from tests.refusals import expect_error
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+KERNEL = "a8w8_bpreshuffle_128x16x32x512_16x16_16x16_32x4x1_32x4x1_1x16x1x8_4x4x1_1x1_intrawave_v1"
 SHAPES = "op,count,layers,dtype,layout,m,n,k,split_k\n" + "".join(
     f"gemm_universal,{count},layer{n},fp32,rcr,{m},{n},64,1\n" for count, m, n in ((80, 64, 96), (2, 32, 64))
 )
@@ -67,6 +69,22 @@ def test_a_dry_run_prints_the_steps(shapes: Path, tmp_path: Path, capfd: pytest.
     assert "ckh bench" not in printed
     assert sorted(path.name for path in out.iterdir()) == ["shapes.csv", "tune.json"]
     assert shapes.is_file()
+
+
+def test_times_of_the_consumers_own_tables(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """A shape in AITER's table has its kernel and time there, labelled as measured by AITER; others have no time."""
+    program = write_aiter(tmp_path / "aiter", {7: KERNEL}, table_row(16, KERNEL, 7, 12.5), "")
+    texts = [f"aiter_gemm_a8w8_bpreshuffle_ck_fp8_cu256_m{m}_n9216_k4096" for m in (16, 4096)]
+    out = tmp_path / "tuned"
+    line = ["tune", *texts, "--arch", "gfx950", "--to", "aiter", "--installed", str(program), "--out", str(out)]
+    assert run([*line, "--json"]) == ExitCode.OK
+    document = json.loads(capfd.readouterr().out)
+    require_described("tune", document)
+    first, second = document["shapes"]
+    assert (first["problem"], first["today"], first["table_ms"]) == (texts[0], KERNEL, 0.0125)
+    assert (second["problem"], second["table_ms"], first["today_ms"]) == (texts[1], None, None)
+    assert run(line) == ExitCode.OK
+    assert "0.0125 ms for 1 of 2 shapes" in " ".join(capfd.readouterr().out.split())
 
 
 @pytest.mark.parametrize(

@@ -70,10 +70,10 @@ class NotMeasured(Record):
     worth: str | None
     """Expected efficiency, evaluated on the same operation, direction, pool and GPUs; None: not evaluated."""
     next_commands: tuple[str, ...]
-    """Commands that measure, the quickest first; empty for a model, whose answers have those of `of_problem`."""
+    """Commands that measure, the quickest first."""
 
     def of_problem(self, problem: Problem, arch: str, again: str = "") -> NotMeasured:
-        """Return the caveat for a problem, with the command that tunes it unless there is another.
+        """Return a model's caveat for a problem, with the command that tunes it unless the model has another.
 
         Args:
             problem: the problem.
