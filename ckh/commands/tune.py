@@ -26,7 +26,8 @@ The summary shows for each shape the current kernel, the fastest measured kernel
 the shape's share of the model's time, and in total the gain, whether it is worthwhile, and the expected gain of another
 hour. The file summary.md in the folder has the same, with the commands.
 
-ckh does not measure AITER's kernels: the steps are then shapes, predict and export.
+ckh does not measure AITER's kernels: with --to aiter the steps are shapes, predict and export, of aiter_gemm unless
+--op aiter_moe is given.
 """
 
 
@@ -37,7 +38,7 @@ def register(app: typer.Typer) -> None:
         help=_HELP,
         epilog=examples(
             "ckh tune config.json --tp 8 --budget 15m --to amd-registry",
-            "ckh tune config.json --tp 8 --op aiter_gemm --arch gfx942 --to aiter",
+            "ckh tune config.json --tp 8 --arch gfx942 --to aiter",
             "ckh tune resnet50 --batch 32 --arch gfx950 --dry-run",
             "ckh tune miopen.log --budget 1h --to c --out tuned",
         ),
@@ -65,9 +66,7 @@ def tune(
     budget: str = typer.Option(
         "15m", "--budget", metavar="TIME", rich_help_panel="Run", help="Time for compiling and measuring."
     ),
-    to: str | None = typer.Option(
-        None, "--to", metavar="TARGET", help="Export: aiter, amd-registry, c, inductor or miopen."
-    ),
+    to: str | None = typer.Option(None, "--to", metavar="TARGET", help="Export: aiter, amd-registry, c or inductor."),
     installed: Path | None = typer.Option(
         None, "--installed", rich_help_panel=AITER, help="--to aiter: AITER's source or package, whose tables are kept."
     ),

@@ -22,14 +22,31 @@ if TYPE_CHECKING:
 FILE = "tune.json"
 # Settings that a later call on the same folder may change, and the first step to repeat then.
 _REPEATS = {"budget": "bench", "to": "export"}
-# Targets of ckh export: whether they need a trained model, and whether they take measured rows.
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A target of ckh export.
+
+    Attributes:
+        needs_model: whether it is made of a trained model alone.
+        takes_rows: whether it takes measured rows.
+        takes_problems: whether it is made for the shapes.
+    """
+
+    needs_model: bool = False
+    takes_rows: bool = False
+    takes_problems: bool = True
+
+
 TARGETS = {
-    "aiter": (False, False),
-    "amd-registry": (False, True),
-    "c": (True, False),
-    "inductor": (False, False),
-    "miopen": (False, False),
+    "aiter": Target(),
+    "amd-registry": Target(takes_rows=True),
+    "c": Target(needs_model=True, takes_problems=False),
+    "inductor": Target(takes_problems=False),
 }
+_TABLES = "aiter"  # the target with tables of operations of its own
+_NOT_MEASURED = "miopen"
 _LISTED = "shapes"  # the last step before the choice of settings
 
 
@@ -68,7 +85,11 @@ class TuneSettings:
 
     def place_options(self) -> tuple[str, ...]:
         """Arguments of commands that rank: architecture and element type."""
-        return _options(arch="host" if self.device == "host" else self.arch, dtype=self.dtype)
+        return (*self.arch_options(), *_options(dtype=self.dtype))
+
+    def arch_options(self) -> tuple[str, ...]:
+        """The architecture alone, for commands that rank."""
+        return _options(arch="host" if self.device == "host" else self.arch)
 
     def device_options(self) -> tuple[str, ...]:
         """Arguments of `ckh bench`: the device."""
@@ -83,7 +104,7 @@ class TuneOptions:
         tp: ranks of tensor parallelism.
         tokens: rows of a language model's GEMMs, separated by commas.
         batch: batch sizes (images, clips or samples), separated by commas.
-        op: the operation; None: the one with the most work.
+        op: the operation; None: that of the target's tables, or the one with the most work.
         variant: direction of convolutions.
         dtype: the element type; None: the shapes', on the host fp32.
         device: kind of device; None: hip if there is a GPU, else host.
@@ -113,6 +134,12 @@ def settings_of(sources: Sequence[str], given: TuneOptions) -> TuneSettings:
         UsageError: the budget is not a duration, or there is no such operation or target.
     """
     parse_duration(given.budget)
+    if given.to == _NOT_MEASURED:
+        raise UsageError(
+            "MIOpen's database takes times that MIOpen measures, and ckh tune does not measure MIOpen's kernels",
+            "convert MIOpen's own times and use ckh export --to miopen (docs/consumers.md)",
+            code="inapplicable-option",
+        )
     if given.to is not None and given.to not in TARGETS:
         raise UsageError(f"unknown target {given.to!r}", "one of " + ", ".join(TARGETS), code="unknown-name")
     kind = given.device or default_device_kind(DeviceOptions(given.arch))
@@ -120,7 +147,7 @@ def settings_of(sources: Sequence[str], given: TuneOptions) -> TuneSettings:
     return TuneSettings(
         sources=tuple(sources),
         options=("--batch", given.batch, *tokens, *(("--tp", str(given.tp)) if given.tp > 1 else ())),
-        op=None if given.op is None else operation(given.op).name,
+        op=_op_of(given),
         variant=given.variant,
         arch=given.arch,
         dtype=given.dtype or ("fp32" if kind == HOST_KIND else None),
@@ -129,6 +156,18 @@ def settings_of(sources: Sequence[str], given: TuneOptions) -> TuneSettings:
         to=given.to,
         installed=given.installed,
     )
+
+
+def _op_of(given: TuneOptions) -> str | None:
+    """The operation that was named, else that of the target's tables; None: the one with the most work.
+
+    Raises:
+        UsageError: there is no such operation, or it is not written for the target.
+    """
+    from ckh.export.consumers import the_table
+
+    op = None if given.op is None else operation(given.op).name
+    return the_table(_TABLES, op, "")[0].name if given.to == _TABLES else op
 
 
 def _options(**values: str | None) -> tuple[str, ...]:

@@ -116,20 +116,22 @@ def exporting(
     """
     if settings.to is None:
         return
-    needs_model, takes_rows = TARGETS[settings.to]
+    target = TARGETS[settings.to]
     model = ("--model", str(folder / MODEL)) if is_trained else ()
-    if needs_model and not model:
+    if target.needs_model and not model:
         raise UsageError(
             f"--to {settings.to} needs a model of {FEWEST_PROBLEMS} measured problems or more",
             "tune more shapes, or use --to amd-registry",
             code="inapplicable-option",
         )
-    rows = ("--data", str(folder / MEASURED)) if takes_rows and is_measured else ()
-    problems = () if needs_model else ("--op", op, "--problems", str(folder / SHAPES), *settings.place_options())
-    ordered = ("--ordered",) if takes_rows else ()
-    source = rows or model
+    source = ("--data", str(folder / MEASURED)) if target.takes_rows and is_measured else model
+    if target.takes_problems:
+        what = ("--op", op, "--problems", str(folder / SHAPES), *settings.place_options())
+    else:
+        what = () if model else settings.arch_options()
+    ordered = ("--ordered",) if target.takes_rows else ()
     installed = ("--installed", settings.installed) if settings.installed else ()
-    chosen = (*ordered, *problems, *source, *installed)
+    chosen = (*ordered, *what, *source, *installed)
     args = ("export", "--to", settings.to, *chosen, "--out", str(folder / EXPORT), "--force")
     if settings.to == _OWN_TABLES:
         yield TuneStep("export", (*args, "--json"), folder / EXPORTED, is_gate_ignored=True)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from ckh.errors import CkhError, ExitCode, UsageError
 from ckh.files.jsonfields import read_json
 from ckh.files.paths import write_atomic
+from ckh.ops import requested
 from ckh.text.durations import parse_duration
 from ckh.text.log import note
 from ckh.tune import steps
@@ -139,13 +140,16 @@ class ModelTuning:
         return read_dataset(path) if path.exists() else None
 
     def _document(self, op: str, shapes: Sequence[WeightedProblem], measured: Dataset | None) -> TuneDocument:
-        times, today = {} if measured is None else measured_times(measured), self._today()
-        texts = [one.problem.canonical() for one in shapes]
-        tables = self._in_tables()
-        found = [
-            compared(one, today.get(text), times.get(text, {}), tables.get(text))
-            for one, text in zip(shapes, texts, strict=True)
-        ]
+        times, tables = {} if measured is None else measured_times(measured), self._in_tables()
+        ranked = read_json(self.out / steps.BEFORE)["results"]
+        today = {one["problem"]: one["kernels"][0]["kernel"] for one in ranked if one["kernels"]}
+        part, arch = requested(op), next((one["arch"] for one in ranked), "")
+        found = []
+        for one in shapes:
+            problem = part.completed(one.problem, arch) if part is not None and arch else one.problem
+            text = problem.canonical()
+            shape = replace(one, problem=problem)
+            found.append(compared(shape, today.get(text), times.get(text, {}), tables.get(text)))
         total = whole(found)
         today_ms, tuned_ms, gain = (None, None, None) if total is None else total
         rows = (one.row(today_ms or 1.0) for one in found)
@@ -173,10 +177,6 @@ class ModelTuning:
             return {}
         kept = (one for one in read_json(path)["choices"] if not one["written"])
         return {one["problem"]: TableRow(one["kernel"], one["us"] and one["us"] / _US_PER_MS) for one in kept}
-
-    def _today(self) -> dict[str, str]:
-        results = read_json(self.out / steps.BEFORE)["results"]
-        return {one["problem"]: one["kernels"][0]["kernel"] for one in results if one["kernels"]}
 
 
 def dry(step: TuneStep) -> TuneStep:

@@ -61,9 +61,9 @@ def test_a_list_of_shapes_is_tuned(
 
 
 def test_a_dry_run_prints_the_steps(shapes: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    """For an operation that ckh does not measure, without a measuring plan."""
+    """For an operation that ckh does not measure, as that of AITER's tables, without a measuring plan."""
     out = tmp_path / "tuned"
-    assert run(["tune", "llama3-8b", "--op", "aiter_gemm", "--arch", "gfx942", "--dry-run", "--out", str(out)]) == 0
+    assert run(["tune", "llama3-8b", "--to", "aiter", "--arch", "gfx942", "--dry-run", "--out", str(out)]) == 0
     printed = capfd.readouterr().out
     assert "$ ckh predict --op aiter_gemm" in printed
     assert "ckh bench" not in printed
@@ -74,15 +74,17 @@ def test_a_dry_run_prints_the_steps(shapes: Path, tmp_path: Path, capfd: pytest.
 def test_times_of_the_consumers_own_tables(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """A shape in AITER's table has its kernel and time there, labelled as measured by AITER; others have no time."""
     program = write_aiter(tmp_path / "aiter", {7: KERNEL}, table_row(16, KERNEL, 7, 12.5), "")
-    texts = [f"aiter_gemm_a8w8_bpreshuffle_ck_fp8_cu256_m{m}_n9216_k4096" for m in (16, 4096)]
+    texts = [f"aiter_gemm_a8w8_bpreshuffle_ck_fp8_cu0_m{m}_n9216_k4096" for m in (16, 4096)]
     out = tmp_path / "tuned"
     line = ["tune", *texts, "--arch", "gfx950", "--to", "aiter", "--installed", str(program), "--out", str(out)]
     assert run([*line, "--json"]) == ExitCode.OK
     document = json.loads(capfd.readouterr().out)
     require_described("tune", document)
     first, second = document["shapes"]
-    assert (first["problem"], first["today"], first["table_ms"]) == (texts[0], KERNEL, 0.0125)
-    assert (second["problem"], second["table_ms"], first["today_ms"]) == (texts[1], None, None)
+    of_gpu = [text.replace("cu0", "cu256") for text in texts]
+    assert (first["problem"], first["today"], first["table_ms"]) == (of_gpu[0], KERNEL, 0.0125)
+    assert (second["problem"], second["table_ms"], first["today_ms"]) == (of_gpu[1], None, None)
+    assert second["today"].startswith("a8w8_bpreshuffle_")
     assert run(line) == ExitCode.OK
     assert "0.0125 ms for 1 of 2 shapes" in " ".join(capfd.readouterr().out.split())
 
@@ -93,6 +95,8 @@ def test_times_of_the_consumers_own_tables(tmp_path: Path, capfd: pytest.Capture
         (["--to", "aitre"], "unknown-name"),
         (["--budget", "soon"], "bad-number"),
         (["--op", "gemm_universl"], "unknown-op"),
+        (["--to", "miopen"], "inapplicable-option"),
+        (["--to", "aiter", "--op", "gemm_universal"], "unsupported"),
     ],
 )
 def test_wrong_options_create_no_folder(

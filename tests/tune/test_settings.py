@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ckh.errors import CkhError
+from ckh.cli import run
+from ckh.errors import CkhError, ExitCode
 from ckh.ops import operation
 from ckh.tune import steps
 from ckh.tune.settings import FILE, TuneSettings, progress_of
@@ -86,6 +87,9 @@ def test_too_few_problems_train_no_model(tmp_path: Path) -> None:
     with pytest.raises(CkhError) as caught:
         list(steps.exporting(SETTINGS, tmp_path, "gemm_universal", is_trained=False, is_measured=True))
     assert caught.value.code == "inapplicable-option"
+    module = replace(SETTINGS, to="inductor", device="hip", arch="gfx942", dtype=None)
+    (step,) = steps.exporting(module, tmp_path, "gemm_universal", is_trained=False, is_measured=True)
+    assert run(step.args) == ExitCode.OK  # without a model it is the one that ships
     listed = replace(SETTINGS, to="amd-registry")
     (step,) = steps.exporting(listed, tmp_path, "gemm_universal", is_trained=False, is_measured=True)
     assert ("--data", str(tmp_path / "measured.parquet")) == step.args[step.args.index("--data") :][:2]
