@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ckh.api.inputs import options_of
 from ckh.errors import UsageError
-from ckh.tune.settings import TuneOptions, settings_of
+from ckh.ops import operation
+from ckh.tune.settings import OWN_TABLES, TuneOptions, settings_of
 from ckh.tune.tuning import ModelTuning
 
 if TYPE_CHECKING:
@@ -34,8 +36,22 @@ def tune(*sources: Path | str, out: Path | str = "tuned", force: bool = False, *
     typed = {name: _typed(value) if name in _LISTS else value for name, value in options.items()}
     typed |= {"installed": str(options["installed"])} if options.get("installed") else {}
     (given,) = options_of(typed, TuneOptions)
-    settings = settings_of([str(source) for source in sources], TuneOptions(**given))
+    wanted = TuneOptions(**given)
+    wanted = replace(wanted, op=tuned_operation(wanted.op, wanted.to))
+    settings = settings_of([str(source) for source in sources], wanted)
     return ModelTuning(settings, Path(out), force=force, is_quiet=True).run()
+
+
+def tuned_operation(op: str | None, to: str | None) -> str | None:
+    """The operation to tune: the named one, else that of the target's tables; None: the one with the most work.
+
+    Raises:
+        UsageError: there is no such operation, or it is not written for the target.
+    """
+    from ckh.export.consumers import the_table
+
+    op = None if op is None else operation(op).name
+    return the_table(OWN_TABLES, op, "")[0].name if to == OWN_TABLES else op
 
 
 def _typed(value: Any) -> str | None:

@@ -26,8 +26,8 @@ The summary shows for each shape the current kernel, the fastest measured kernel
 the shape's share of the model's time, and in total the gain, whether it is worthwhile, and the expected gain of another
 hour. The file summary.md in the folder has the same, with the commands.
 
-ckh does not measure AITER's kernels: with --to aiter the steps are shapes, predict and export, of aiter_gemm unless
---op aiter_moe is given.
+ckh does not measure AITER's kernels: with --to aiter the steps are shapes, predict and export, of GEMMs unless --op
+names mixtures of experts.
 """
 
 
@@ -76,11 +76,13 @@ def tune(
     as_json: bool = typer.Option(False, "--json", help=JSON_HELP),
 ) -> None:
     """Run the steps and print the summary."""
+    from ckh.api.tuner import tuned_operation
     from ckh.tune.page import summary
     from ckh.tune.settings import TuneOptions, settings_of
     from ckh.tune.tuning import ModelTuning, StepError
 
     tables = None if installed is None else str(installed)
+    op = tuned_operation(op, to)
     given = TuneOptions(tp, tokens, batch, op, variant, dtype, device, arch, budget, to, tables)
     tuning = ModelTuning(settings_of(sources, given), out, force=force, is_quiet=as_json)
     try:

@@ -99,7 +99,7 @@ class MeasuredTime:
 
 
 @dataclass(frozen=True, slots=True)
-class TableRow:
+class OwnTime:
     """A kernel in the consumer's own table, and its time there in ms if stated."""
 
     kernel: str
@@ -177,7 +177,7 @@ class Compared:
 
 
 def compared(
-    shape: WeightedProblem, today: str | None, times: Mapping[str, MeasuredTime], table: TableRow | None = None
+    shape: WeightedProblem, today: str | None, times: Mapping[str, MeasuredTime], table: OwnTime | None = None
 ) -> Compared:
     """Compare today's kernel of a shape, that of a table if given, with its fastest measured kernel."""
     fastest = min(times, key=lambda name: times[name].ms, default=None)

@@ -45,7 +45,7 @@ TARGETS = {
     "c": Target(needs_model=True, takes_problems=False),
     "inductor": Target(takes_problems=False),
 }
-_TABLES = "aiter"  # the target with tables of operations of its own
+OWN_TABLES = "aiter"  # the target with tables of operations of its own, which have times
 _NOT_MEASURED = "miopen"
 _LISTED = "shapes"  # the last step before the choice of settings
 
@@ -104,7 +104,7 @@ class TuneOptions:
         tp: ranks of tensor parallelism.
         tokens: rows of a language model's GEMMs, separated by commas.
         batch: batch sizes (images, clips or samples), separated by commas.
-        op: the operation; None: that of the target's tables, or the one with the most work.
+        op: the operation; None: the one with the most work.
         variant: direction of convolutions.
         dtype: the element type; None: the shapes', on the host fp32.
         device: kind of device; None: hip if there is a GPU, else host.
@@ -147,7 +147,7 @@ def settings_of(sources: Sequence[str], given: TuneOptions) -> TuneSettings:
     return TuneSettings(
         sources=tuple(sources),
         options=("--batch", given.batch, *tokens, *(("--tp", str(given.tp)) if given.tp > 1 else ())),
-        op=_op_of(given),
+        op=None if given.op is None else operation(given.op).name,
         variant=given.variant,
         arch=given.arch,
         dtype=given.dtype or ("fp32" if kind == HOST_KIND else None),
@@ -156,18 +156,6 @@ def settings_of(sources: Sequence[str], given: TuneOptions) -> TuneSettings:
         to=given.to,
         installed=given.installed,
     )
-
-
-def _op_of(given: TuneOptions) -> str | None:
-    """The operation that was named, else that of the target's tables; None: the one with the most work.
-
-    Raises:
-        UsageError: there is no such operation, or it is not written for the target.
-    """
-    from ckh.export.consumers import the_table
-
-    op = None if given.op is None else operation(given.op).name
-    return the_table(_TABLES, op, "")[0].name if given.to == _TABLES else op
 
 
 def _options(**values: str | None) -> tuple[str, ...]:

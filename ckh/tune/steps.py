@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from ckh.errors import UsageError
 from ckh.ops import operation
-from ckh.tune.settings import TARGETS
+from ckh.tune.settings import OWN_TABLES, TARGETS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -28,7 +28,6 @@ SHAPES, BEFORE, RUN, MEASURED, MODEL, EXPORT, EXPORTED = (
     "export",
     "export.json",
 )
-_OWN_TABLES = "aiter"  # the target whose tables have times
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +132,7 @@ def exporting(
     installed = ("--installed", settings.installed) if settings.installed else ()
     chosen = (*ordered, *what, *source, *installed)
     args = ("export", "--to", settings.to, *chosen, "--out", str(folder / EXPORT), "--force")
-    if settings.to == _OWN_TABLES:
+    if settings.to == OWN_TABLES:
         yield TuneStep("export", (*args, "--json"), folder / EXPORTED, is_gate_ignored=True)
     else:
         yield TuneStep("export", args, is_gate_ignored=True)

@@ -14,7 +14,7 @@ from ckh.ops import requested
 from ckh.text.durations import parse_duration
 from ckh.text.log import note
 from ckh.tune import steps
-from ckh.tune.gains import TableRow, TuneDocument, compared, is_worth_it, measured_times, whole
+from ckh.tune.gains import OwnTime, TuneDocument, compared, is_worth_it, measured_times, whole
 from ckh.tune.page import page
 from ckh.tune.settings import FILE, progress_of
 
@@ -170,13 +170,13 @@ class ModelTuning:
             export=made.get(steps.EXPORT),
         )
 
-    def _in_tables(self) -> dict[str, TableRow]:
+    def _in_tables(self) -> dict[str, OwnTime]:
         """Rows of the consumer's own tables by problem, which an export does not replace."""
         path = self.out / steps.EXPORTED
         if not path.exists() or not self.settings.installed:
             return {}
         kept = (one for one in read_json(path)["choices"] if not one["written"])
-        return {one["problem"]: TableRow(one["kernel"], one["us"] and one["us"] / _US_PER_MS) for one in kept}
+        return {one["problem"]: OwnTime(one["kernel"], one["us"] and one["us"] / _US_PER_MS) for one in kept}
 
 
 def dry(step: TuneStep) -> TuneStep:

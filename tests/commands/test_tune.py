@@ -12,7 +12,7 @@ from ckh.errors import ExitCode
 from ckh.tune import steps
 from tests.jsonschemas import require_described
 from tests.ops.aiter_gemm.newer_aiter import table_row, write_aiter
-from tests.refusals import expect_error
+from tests.refusals import expect_error, expect_values
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -86,7 +86,7 @@ def test_times_of_the_consumers_own_tables(tmp_path: Path, capfd: pytest.Capture
     assert (second["problem"], second["table_ms"], first["today_ms"]) == (of_gpu[1], None, None)
     assert second["today"].startswith("a8w8_bpreshuffle_")
     assert run(line) == ExitCode.OK
-    assert "0.0125 ms for 1 of 2 shapes" in " ".join(capfd.readouterr().out.split())
+    expect_values(capfd.readouterr().out, "today by AITER", "0.0125", "1 of 2")
 
 
 @pytest.mark.parametrize(
