@@ -163,7 +163,7 @@ def test_the_suggested_tune_command_runs(
     assert command[:3] == ["ckh", "tune", document["problem"]]
     assert run([*command[1:], "--dry-run"]) == ExitCode.OK
     (folder,) = (tmp_path / "tuned").iterdir()
-    assert [one.problem.canonical() for one in ckh.shapes.read(folder / "shapes.csv")] == [document["problem"]]
+    assert [one.problem.canonical() for one in ckh.shapes.read(str(folder / "shapes.csv"))] == [document["problem"]]
     assert "--plan auto --budget 15m" in capsys.readouterr().out
 
 
