@@ -119,8 +119,7 @@ def test_sources(like: GemmHeaders, tmp_path: Path) -> None:
     assert included == ["gemm_vocabulary.hpp", *own]
     assert [name for name in included if not any((folder / name).is_file() for folder in emission.templates)] == []
     unit = unit_source([source, source.replace("tile_m = 64", "tile_m = 128")], (template_dir(), *emission.templates))
-    assert unit.count("#define UniversalGemmKernel CkhBatchedGemmKernel") == 2
-    assert unit.count("#undef UniversalGemmKernel") == 2
+    assert unit.count("using Kernel = KernelOf<") == 2
     assert unit.count('#include "batched_kernel.hpp"') == 1
 
 

@@ -13,3 +13,10 @@ struct CkhBatchedGemmKernel : BatchedGemmKernel<TilePartitioner, GemmPipeline, E
 };
 
 }  // namespace ck_tile
+
+namespace ckh {
+
+template <class... Parts>
+using KernelOf = ck_tile::CkhBatchedGemmKernel<Parts...>;
+
+}  // namespace ckh

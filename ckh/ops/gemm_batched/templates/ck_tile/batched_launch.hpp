@@ -5,12 +5,7 @@
 
 #include "batched_kernel.hpp"
 #include "batched_problem.hpp"
-
-#define grid_of grid_of_one
-#define zero_result zero_one
 #include "gemm_arguments.hpp"
-#undef grid_of
-#undef zero_result
 
 namespace ckh {
 
@@ -44,6 +39,4 @@ inline void zero_result(const Problem& one, const Operands& operands, hipStream_
 
 }  // namespace ckh
 
-#define UniversalGemmKernel CkhBatchedGemmKernel
 #include "gemm_looped.hpp"
-#undef UniversalGemmKernel

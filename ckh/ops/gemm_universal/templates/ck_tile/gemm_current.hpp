@@ -6,7 +6,7 @@
 // been compiled against the sources themselves, and no GPU has run it.
 #pragma once
 
-#include "gemm_arguments.hpp"
+#include "gemm_grid.hpp"
 #include "gemm_current_limits.hpp"
 #include "gemm_host_arguments.hpp"
 

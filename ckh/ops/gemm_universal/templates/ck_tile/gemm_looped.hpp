@@ -1,5 +1,5 @@
-// How a GEMM kernel of the interfaces of 2025 is chosen for a problem and launched. To be included after its classes and
-// host_arguments.
+// How a GEMM kernel of the interfaces of 2025 is chosen for a problem and launched. To be included after its classes,
+// host_arguments, grid_of and zero_result.
 #pragma once
 
 #include "gemm_arguments.hpp"

@@ -1,6 +1,6 @@
 // What a GEMM kernel is in the interfaces of 2025: its pipeline, epilogue and kernel class. The pipeline gets to know at
 // compile time whether its main loop runs and how it ends, and the epilogue whether it stores or adds, so each such case
-// is a class of its own. To be included after what an interface's templates take.
+// is a class of its own. To be included after what an interface's templates take, and KernelOf.
 #pragma once
 
 namespace ckh {
@@ -23,9 +23,7 @@ struct EpilogueOf<Epilogue::direct, StoreOrAdd> {
 template <bool HasHotLoop, ck_tile::TailNumber Tail, Operation StoreOrAdd>
 struct Chosen {
     using Gemm = typename PipelineClasses<kernel::pipeline>::template Full<HasHotLoop, Tail>;
-    // GemmKernel only wraps this class, and counts the blocks of a persistent kernel by compiling the kernel once more.
-    using Kernel =
-        ck_tile::UniversalGemmKernel<Partitioner, Gemm, typename EpilogueOf<kernel::epilogue, StoreOrAdd>::Class>;
+    using Kernel = KernelOf<Partitioner, Gemm, typename EpilogueOf<kernel::epilogue, StoreOrAdd>::Class>;
 };
 
 }  // namespace ckh
