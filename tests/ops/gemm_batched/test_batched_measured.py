@@ -144,6 +144,14 @@ def test_what_headers_lack(
     assert not judge_table(hip.batched_rules(headers), KernelTable.of(GemmBatchedKernel, [kernel]), ARCH).passed.size
 
 
+def test_what_headers_have(tmp_path: Path) -> None:
+    """Of gemm_universal's pipelines, those with one buffer and one group of waves; none are persistent."""
+    plain = {"pipelines": ("compv3", "compv4", "compv5", "mem"), "epilogues": ("default",), "interwave": ("mem",)}
+    found = hip.found_in(headers_in(tmp_path, LATE_2025), plain | {"persistent": ("mem",)})
+    assert found == plain | {"pipelines": ("compv3", "mem")}
+    assert hip.found_in(headers_in(tmp_path, CURRENT), plain)["pipelines"] == ()
+
+
 REAL = {
     "gfx942": (
         "gemm_batched_fp16_rcr_compv3_cshuffle_intrawave_True_True_True_False_32x32x32_2x2x1_16x16x32",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from itertools import product
 from typing import Any
@@ -9,12 +10,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ckh.errors import UsageError
+from ckh.cli import run
+from ckh.errors import ExitCode, UsageError
 from ckh.ops import operation, operation_of
 from ckh.ops.gemm_batched.problem import BATCH_STRIDES, LEADING, GemmBatchedProblem, parse_batched_problem
 from ckh.ops.gemm_batched.problem_sets import load_problems, set_names
 from ckh.ops.gemm_universal.problem import GEMM_LAYOUTS, GemmProblem
-from tests.refusals import expect_refusal
+from tests.refusals import expect_error, expect_refusal
 
 OP = operation("gemm_batched")
 PLAIN = GemmBatchedProblem(24, 32, 16, "fp16", "rcr", batch=3)
@@ -168,3 +170,23 @@ def test_files(tmp_path: Any) -> None:
     first, second = load_problems(str(path), None, None)
     assert first == strided(lda=40)
     assert second == GemmBatchedProblem(1, 32, 16, "fp16", "rrr", batch=2)
+
+
+def test_requests(capsys: pytest.CaptureFixture[str]) -> None:
+    """Options say all of a problem; without a batch, with strides that overlap or options of others it is refused."""
+    sizes = {"batch": 64, "m": 1024, "n": 1000, "k": 128}
+    arguments = [text for name, value in sizes.items() for text in (f"--{name}", str(value))]
+    predict = ["predict", "--op", "gemm_batched", "--arch", "gfx942", "--dtype", "fp16", *arguments]
+    more = ["--lda", "136", "--batch-stride-c", "1032000", "--layout", "NN", "--json", "--top", "1"]
+    assert run([*predict, *more]) == ExitCode.OK
+    answer = json.loads(capsys.readouterr().out)
+    expected = GemmBatchedProblem(1024, 1000, 128, "fp16", "rrr", batch=64, lda=136, batch_stride_c=1_032_000)
+    assert parse_batched_problem(answer["problem"]) == expected
+    assert run([one for one in predict if one not in {"--batch", "64"}]) == ExitCode.USAGE
+    expect_error(capsys.readouterr().err, "missing-option", "--batch")
+    assert run([*predict, "--ldb", "127"]) == ExitCode.USAGE
+    expect_error(capsys.readouterr().err, "impossible-problem", "ldb", "127", "128")
+    assert run([*predict, "--ldb", "129"]) == ExitCode.NO_KERNEL
+    expect_error(capsys.readouterr().err, "no-kernel", "129")
+    assert run([*predict[:-8], "--m", "8", "--n", "8", "--k", "8", "--batch", "2", "--hi", "3"]) == ExitCode.USAGE
+    expect_error(capsys.readouterr().err, "inapplicable-option", "--hi")

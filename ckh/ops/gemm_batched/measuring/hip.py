@@ -12,7 +12,7 @@ from ckh.ops.gemm_universal.measuring.hip import source_of
 from ckh.ops.gemm_universal.measuring.hip_rules import missing, rules_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from ckh.archs import ArchSpec
     from ckh.kernels.judging import Rule
@@ -39,6 +39,16 @@ def _refused(pipeline: str, *, headers: GemmHeaders) -> Iterator[str]:
 def batched_rules(headers: GemmHeaders) -> tuple[Rule, ...]:
     """Return the rules for these headers: `gemm_universal`'s, and those of CK Tile's batched kernel."""
     return *rules_of(headers), *given((_refused,), headers=headers)
+
+
+def found_in(headers: GemmHeaders, plain: Mapping[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
+    """Return the features of headers for batched kernels, described, given those for `gemm_universal`'s."""
+    (own,) = given((_refused,), headers=headers)
+    return {
+        "pipelines": tuple(name for name in plain["pipelines"] if not list(own.function(name))),
+        "epilogues": plain["epilogues"],
+        "interwave": plain["interwave"],
+    }
 
 
 def emit(kernel: GemmBatchedKernel, headers: GemmHeaders, arch: ArchSpec) -> str:

@@ -79,6 +79,11 @@ def _hip_rules(headers: Headers) -> tuple[Rule, ...]:
     return hip.batched_rules(gemm.gemm_headers(headers))
 
 
+def _found(headers: Headers) -> dict[str, tuple[str, ...]]:
+    assert _GEMM.hip is not None
+    return hip.found_in(gemm.gemm_headers(headers), _GEMM.hip.found(headers))
+
+
 def _trials() -> Trials[GemmBatchedProblem, GemmBatchedKernel]:
     from ckh.ops.gemm_batched.measuring.trials import TRIALS
 
@@ -108,7 +113,7 @@ MEASURED: Measured[GemmBatchedProblem, GemmBatchedKernel] = Measured(
         (_TEMPLATES / "ck_tile", *_GEMM.hip.templates),
         "batched-train",
         ("BatchedGemmKernel",),
-        _GEMM.hip.found,
+        _found,
         _hip_rules,
         _GEMM.hip.compile_s,
     ),
