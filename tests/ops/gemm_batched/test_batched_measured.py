@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import json
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -210,8 +211,9 @@ def test_real_kernels_refuse_problems_with_wrong_results(
     assert (found is None) if word is None else (found is not None and word in found.decode())
 
 
-def test_the_host_measures_batches(tmp_path: Path) -> None:
-    """Host kernels of every layout are compiled, verified and timed; gaps between lines are refused."""
+@pytest.mark.slow
+def test_batches_go_through_the_whole_loop(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Host kernels are compiled, verified, timed, learned and ranked; gaps between lines are refused."""
     host = load_arch("host")
     problems = [
         GemmBatchedProblem(37, 53, 41, "fp32", "rcr", batch=3),
@@ -234,6 +236,14 @@ def test_the_host_measures_batches(tmp_path: Path) -> None:
     assert set(dataset.problems()) == set(problems)
     assert dataset.frame["is_valid"].all()
     assert (dataset.frame["latency_ms"] > 0).all()
+    train = ["train", "--data", str(tmp_path / "own.parquet"), "--out", str(tmp_path / "model"), "--trees", "5"]
+    assert run([*train, "--leaves", "4", "--folds", "0"]) == ExitCode.OK
+    capsys.readouterr()
+    sizes = ["--batch", "3", "--m", "30", "--n", "50", "--k", "40", "--model", str(tmp_path / "model")]
+    assert run(["predict", "--op", "gemm_batched", *sizes, "--json", "--top", "99"]) == ExitCode.OK
+    answer = json.loads(capsys.readouterr().out)
+    assert answer["problem"] == "gemm_batched_fp32_rcr_b3_m30_n50_k40_splitk1"
+    assert names[0] in {one["kernel"] for one in answer["kernels"]}
     gaps = GemmBatchedProblem(37, 53, 41, "fp32", "rcr", batch=3, lda=48)
     assert len(MEASURED.reasons(kernels[0], host, gaps)) == 1
 
