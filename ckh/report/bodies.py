@@ -73,6 +73,8 @@ def draw_lines(axes: Any, body: Lines, tips: Tips, *, narrow: bool) -> float:
         axes.xaxis.set_major_formatter(FuncFormatter(_percent))
     if body.percent_y:
         axes.yaxis.set_major_formatter(FuncFormatter(_percent))
+    if body.x_from_zero:
+        axes.set_xlim(0, 1.02 * max(x for line in body.lines for x in line.x) or 1)
     if body.y_range is not None:
         axes.set_ylim(*body.y_range)
     axes.set_xlabel(body.x_label)

@@ -50,6 +50,7 @@ class Lines:
         log_y: whether y is logarithmic.
         percent_x: whether x are shares, shown in percent.
         percent_y: whether y are shares, shown in percent.
+        x_from_zero: whether x begins at 0.
         y_range: range of y; None: all.
         zero: whether a line at y = 0 is drawn.
         labels_above: whether labels are above the axes, not at the ends of the lines.
@@ -62,6 +63,7 @@ class Lines:
     log_y: bool = False
     percent_x: bool = False
     percent_y: bool = False
+    x_from_zero: bool = False
     y_range: tuple[float, float] | None = None
     zero: bool = False
     labels_above: bool = False

@@ -148,6 +148,7 @@ def _drift(rows: Sequence[ResultRow]) -> Drawing | None:
             f"{unit} since the start",
             "second time over the first",
             percent_y=True,
+            x_from_zero=True,
             y_range=(-far, far),
             zero=True,
         ),
