@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import sys
 import tempfile
+from collections import Counter
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 from ckh.errors import CkhError, DataError, UsageError
 from ckh.files.jsonfields import read_json
-from ckh.files.untrusted import GZIP_MAGIC
+from ckh.files.untrusted import GZIP_MAGIC, read_text
 from ckh.ops import operation
 from ckh.shapes.layers import Layer
 from ckh.shapes.logs.reading import (
@@ -34,8 +35,9 @@ from ckh.strenum import StrEnum
 from ckh.text.prose import one_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
+    from ckh.ops.base import AnyOperation
     from ckh.shapes.run_options import RunOptions
     from ckh.shapes.shaped import Shaped
 
@@ -46,6 +48,7 @@ _CONFIG = "config.json"
 _OTHER_PARTS = "parts beside the text (trace them with --torch)"
 _JSON_LINES = re.compile(r"\s*\{.*\}\s*\n\s*\{")  # a log of objects, one per line
 _ONNX_MAGIC = b"\x08"  # the field ir_version
+_OTHERS = ("bad-header", "missing-column", "unknown-format")  # errors of files that are another operation's
 _PROBLEM_FILES = (".csv", ".json", ".py")
 
 
@@ -216,7 +219,7 @@ def found_in(source: Source, wanted: RunOptions, op: str = "") -> SourceLayers:
 
             return SourceLayers(source, *onnx_layers(source.path, source.name, wanted))
         case SourceKind.PROBLEMS:
-            return SourceLayers(source, _problem_layers(source, op, wanted))
+            return _problem_layers(source, op, wanted)
         case _:
             return _tallied(source, wanted)
 
@@ -236,7 +239,8 @@ def _model(source: Source, document: Mapping[str, Any], wanted: RunOptions) -> S
     bad: dict[str, int] = {}
 
     def refuse(error: UsageError) -> None:
-        message = f"{source.name}: {error.message}"
+        prefix = f"{source.name}: "
+        message = prefix + error.message.removeprefix(prefix)
         if not wanted.skip_bad:
             raise UsageError(message, error.hint, code=error.code) from error
         bad[message] = bad.get(message, 0) + 1
@@ -259,22 +263,49 @@ def _without_dtype(shape: Any) -> Any:
     return replace(shape, dtype="", variant="")
 
 
-def _problem_layers(source: Source, op: str, wanted: RunOptions) -> list[Layer]:
+def _problem_layers(source: Source, op: str, wanted: RunOptions) -> SourceLayers:
     """Problems of a file, read by the named operation, or by the first that can.
 
-    Rows without element type or direction get the requested ones.
+    Rows without element type or direction get the requested ones. With --skip-bad unusable rows of a CSV file are left
+    out.
     """
     errors: list[CkhError] = []
     for name in [op] if op else all_parts():
+        read, bad = operation(name), Counter[str]()
+        variant = wanted.variant if read.has_directions else None
+
+        def load(path: Path, read: AnyOperation = read, variant: str | None = variant) -> Sequence[Any]:
+            return read.problems.load(str(path), variant, None, *filter(None, [wanted.dtype]))
+
         try:
-            read = operation(name)
-            variant = wanted.variant if read.has_directions else None
-            problems = read.problems.load(str(source.path), variant, None, *filter(None, [wanted.dtype]))
-        except CkhError as error:  # noqa: PERF203 - the next one may read it
+            problems = load(source.path)
+        except CkhError as error:
             errors.append(error)
-        else:
-            return [Layer("", problem, 1, source.name, name) for problem in problems]
-    raise errors[0]
+            if error.code in _OTHERS or not wanted.skip_bad or source.path.suffix.lower() != ".csv":
+                continue
+            problems = _good_rows(source.path, load, bad)
+        return SourceLayers(source, [Layer("", problem, 1, source.name, name) for problem in problems], dict(bad))
+    raise next((error for error in errors if error.code not in _OTHERS), errors[0])
+
+
+def _good_rows(path: Path, load: Callable[[Path], Sequence[Any]], bad: Counter[str]) -> list[Any]:
+    """The usable rows of a CSV file, found by halves; counts the errors of the others."""
+    head, *lines = read_text(path).splitlines(keepends=True)
+
+    def of(rows: Sequence[str]) -> Sequence[Any]:
+        part.write_text(head + "".join(rows), encoding="utf-8")
+        try:
+            return load(part)
+        except CkhError as error:
+            if len(rows) == 1:
+                bad[f"{path}: {error.message.partition(': ')[2] or error.message}"] += 1
+                return ()
+        half = len(rows) // 2
+        return [*of(rows[:half]), *of(rows[half:])]
+
+    with tempfile.TemporaryDirectory() as folder:
+        part = Path(folder, path.name)
+        return list(dict.fromkeys(of(lines)))
 
 
 def _tallied(source: Source, wanted: RunOptions) -> SourceLayers:

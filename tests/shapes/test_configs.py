@@ -259,6 +259,9 @@ def test_ranks_that_do_not_divide(tmp_path: Path, tp: int, what: str) -> None:
     """A number of ranks that does not divide the heads is refused with the size."""
     with expect_refusal(UsageError, "indivisible", what, tp):
         read(tmp_path, LLAMA_70B, tp=tp)
+    with pytest.raises(UsageError) as caught:
+        read(tmp_path, LLAMA_70B, tp=tp)
+    assert caught.value.message.count("config.json") == 1
 
 
 def test_divisible_layers_are_kept(tmp_path: Path) -> None:

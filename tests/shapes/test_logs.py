@@ -128,6 +128,20 @@ def test_canonical_texts(tmp_path: Path) -> None:
     assert [(one.op, one.count) for one in ckh.shapes.read(str(path))] == [("gemm_universal", 2), ("aiter_gemm", 1)]
 
 
+def test_bad_rows_of_a_problem_file(tmp_path: Path) -> None:
+    """Sizes of 0 and 2^40 are refused, by the operation of the columns, or left out on request."""
+    path = tmp_path / "gemms.csv"
+    path.write_text("M,N,K\n0,5,6\n16,32,64\n4,5,1099511627776\n8,32,64\n", encoding="utf-8")
+    with expect_refusal(CkhError, "out-of-range", f"{path}:2"):
+        shapes_of([str(path)])
+    found = shapes_of([str(path)], RunOptions(skip_bad=True))
+    assert [(one.problem.m, one.problem.n, one.problem.k) for one in found.problems] == [(16, 32, 64), (8, 32, 64)]
+    assert sorted(found.bad.values()) == [1, 1]
+    path.write_text("colour,size\nred,1\n", encoding="utf-8")
+    with expect_refusal(CkhError, "bad-header"):
+        shapes_of([str(path)], RunOptions(skip_bad=True))
+
+
 def test_canonical_text_as_a_source() -> None:
     """Several are given as several sources; an impossible one is refused."""
     text = "gemm_bf16_rcr_m128_n1536_k7168_splitk1"
