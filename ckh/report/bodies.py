@@ -73,10 +73,7 @@ def draw_lines(axes: Any, body: Lines, tips: Tips, *, narrow: bool) -> float:
         axes.xaxis.set_major_formatter(FuncFormatter(_percent))
     if body.percent_y:
         axes.yaxis.set_major_formatter(FuncFormatter(_percent))
-    if body.x_from_zero:
-        axes.set_xlim(0, 1.02 * max(x for line in body.lines for x in line.x) or 1)
-    if body.y_range is not None:
-        axes.set_ylim(*body.y_range)
+    _limit(axes, body)
     axes.set_xlabel(body.x_label)
     axes.set_ylabel(body.y_label)
     axes.grid(visible=False, axis="x", which="both")
@@ -87,6 +84,13 @@ def draw_lines(axes: Any, body: Lines, tips: Tips, *, narrow: bool) -> float:
     else:
         _label_ends(axes, labelled)
     return (2.9 if narrow else 3.2) + (1.0 if body.labels_above else 0.0)
+
+
+def _limit(axes: Any, body: Lines) -> None:
+    if body.x_from_zero:
+        axes.set_xlim(0, 1.02 * max(x for line in body.lines for x in line.x) or 1)
+    if body.y_range is not None:
+        axes.set_ylim(*body.y_range)
 
 
 def _scale_by_powers(axes: Any, places: set[float]) -> None:
