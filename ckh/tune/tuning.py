@@ -84,9 +84,13 @@ class ModelTuning:
         self._run([steps.listing(self.settings, self.out)])
         shapes = self._shapes()
         op = self.settings.op or _heaviest(shapes)
+        own = [one for one in shapes if one.op == op]
+        dtypes = {one.problem.dtype for one in own}
+        # A run measures one element type: without --dtype the shapes' own, not the architecture's default.
+        settings = replace(self.settings, dtype=self.settings.dtype or (dtypes.pop() if len(dtypes) == 1 else None))
         is_begun = (self.out / steps.RUN / "journal.jsonl").exists()
-        measuring = list(steps.measuring(self.settings, self.out, op, is_begun=is_begun, force=self._force))
-        return op, [one for one in shapes if one.op == op], measuring
+        measuring = list(steps.measuring(settings, self.out, op, is_begun=is_begun, force=self._force))
+        return op, own, measuring
 
     def run(self) -> TuneDocument:
         """Run the steps that are left, and write the page; what the tuning brings.

@@ -71,6 +71,23 @@ def test_a_dry_run_prints_the_steps(shapes: Path, tmp_path: Path, capfd: pytest.
     assert shapes.is_file()
 
 
+@pytest.mark.parametrize(
+    ("problem", "dtype"),
+    [
+        ("gemm_fp16_rcr_m16_n4096_k4096_splitk1", "fp16"),
+        ("gemm_multi_d_bf16_rcr_m4096_n1024_k4096_mul_r", "bf16"),
+        ("gemm_batched_fp16_rcr_b64_m1024_n1024_k128_splitk1", "fp16"),
+    ],
+)
+def test_a_problem_is_tuned_in_its_own_element_type(
+    problem: str, dtype: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Whatever the architecture's default is."""
+    assert run(["tune", problem, "--arch", "gfx942", "--dry-run", "--out", str(tmp_path / "tuned")]) == ExitCode.OK
+    bench = next(line for line in capfd.readouterr().out.splitlines() if line.startswith("$ ckh bench"))
+    assert f"--arch gfx942 --dtype {dtype} " in bench
+
+
 def test_times_of_the_consumers_own_tables(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """A shape in AITER's table has its kernel and time there, labelled as measured by AITER; others have no time."""
     program = write_aiter(tmp_path / "aiter", {7: KERNEL}, table_row(16, KERNEL, 7, 12.5), "")

@@ -96,7 +96,7 @@ OPERATION: Operation[GemmMultiDProblem, GemmMultiDKernel] = Operation(
         split_by=MULTI_D_IDENTITY,
         load=_load_problems,
         set_names=_set_names,
-        shaped=None,
+        shaped=lazily("ckh.ops.gemm_multi_d.shaped:SHAPED"),
         requested=lazily("ckh.ops.gemm_multi_d.requested:REQUESTED"),
     ),
     kernels=replace(
