@@ -275,18 +275,23 @@ def test_threads_give_the_single_threaded_result(shipped: Path) -> None:
     assert out.splitlines()[-1] == "differing 0"
 
 
+@pytest.fixture(scope="module")
+def damage_program(shipped: Path) -> Path:
+    """The program damage.c with exported sources, which are the same for any model, under sanitizers."""
+    flags = ("-O1", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
+    return compile_program(shipped, HERE / "damage.c", *flags)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["host", "amd"])
-def test_damaged_files_are_refused(tmp_path: Path, kind: str) -> None:
+def test_damaged_files_are_refused(tmp_path: Path, kind: str, damage_program: Path) -> None:
     """Hundreds of damaged and truncated files give errors under sanitizers, and no read out of bounds."""
     if kind == "host":
         saved(tmp_path / "model")
     else:
         amd_model(tmp_path / "model", CORE_NAMES, arch="gfx942", hardware=None)
     folder = export(tmp_path / "c", [load_model(tmp_path / "model")])
-    flags = ("-O1", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
-    program = compile_program(folder, HERE / "damage.c", *flags)
-    rows = run([program, folder / "models" / "model.ckhm", "400", "7"]).splitlines()
+    rows = run([damage_program, folder / "models" / "model.ckhm", "400", "7"]).splitlines()
     opened = {int(error): int(count) for error, count, _ in map(str.split, rows)}
     ranked = {int(error): int(count) for error, _, count in map(str.split, rows)}
     names = {name: number for number, name in error_names(folder / "ckh.h").items()}

@@ -436,18 +436,24 @@ def test_imports_are_few(models: Path, tmp_path: Path) -> None:
         assert expected in done.stdout.splitlines()[-1]
 
 
-@pytest.mark.slow
-@pytest.mark.usefixtures("alone")
-@pytest.mark.parametrize("line", [CONVOLUTIONS[0], GEMMS[0]], ids=["conv", "gemm"])
-def test_damaged_programs_stay_in_bounds(line: str, tmp_path: Path) -> None:
-    """Hundreds of files damaged mostly in the program, under sanitizers: refused, or ranked within bounds."""
+@pytest.fixture(scope="module")
+def damage_program(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The program damage.c with the C part, under sanitizers."""
     if not COMPILERS:
         pytest.skip("no C compiler")
     sources = [path for path in sorted(CSRC.glob("*.c")) if path.name != "ckh.c"]
     sources.append(Path(__file__).with_name("damage.c"))
-    program = tmp_path / "damage"
+    program = tmp_path_factory.mktemp("damage") / "damage"
     flags = ["-std=c11", "-DCKH_SIZES_ONLY", "-O1", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
     run_program([COMPILERS[0][0], *flags, f"-I{CSRC}", *sources, "-o", program, "-lm"])
+    return program
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("alone")
+@pytest.mark.parametrize("line", [CONVOLUTIONS[0], GEMMS[0]], ids=["conv", "gemm"])
+def test_damaged_programs_stay_in_bounds(line: str, damage_program: Path) -> None:
+    """Hundreds of files damaged mostly in the program, under sanitizers: refused, or ranked within bounds."""
     question = asked(line)
     assert prepare(question)
     facts = read_facts(paths(question)[0], stamp(question))
@@ -455,7 +461,7 @@ def test_damaged_programs_stay_in_bounds(line: str, tmp_path: Path) -> None:
     problem = answer.problem_of(question, facts)
     sizes = [getattr(problem, name) for name in facts["sizes"]]
     begin, end = _program_range(paths(question)[1].read_bytes())
-    command_line = [program, paths(question)[1], "400", "11", begin, end, *facts["key"], *sizes]
+    command_line = [damage_program, paths(question)[1], "400", "11", begin, end, *facts["key"], *sizes]
     opened, ranked = map(int, run_program(command_line).split())
     assert 4 < ranked <= opened < 300
 
