@@ -88,6 +88,21 @@ def test_a_problem_is_tuned_in_its_own_element_type(
     assert f"--arch gfx942 --dtype {dtype} " in bench
 
 
+@pytest.mark.parametrize("directions", [("forward",), ("bwd_data", "bwd_weight")])
+def test_convolutions_of_some_directions(
+    directions: tuple[str, ...], tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """A list without problems of the other directions is measured."""
+    texts = [f"conv_{one}_fp32_nhwgc_2d_n1_c16_k16_g1_i5x6_f3x3_s1x1_p1x1_d1x1" for one in directions]
+    (tmp_path / "texts.txt").write_text("\n".join(texts), encoding="utf-8")
+    shapes = str(tmp_path / "shapes.csv")
+    assert run(["shapes", str(tmp_path / "texts.txt"), "--out", shapes]) == ExitCode.OK
+    line = ["bench", "--op", "grouped_conv", "--problems", shapes, "--variant", "all", "--device", "host"]
+    capfd.readouterr()
+    assert run([*line, "--out", str(tmp_path / "run"), "--dry-run", "--json"]) == ExitCode.OK
+    assert json.loads(capfd.readouterr().out)["problems"] == len(texts)
+
+
 def test_times_of_the_consumers_own_tables(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """A shape in AITER's table has its kernel and time there, labelled as measured by AITER; others have no time."""
     program = write_aiter(tmp_path / "aiter", {7: KERNEL}, table_row(16, KERNEL, 7, 12.5), "")

@@ -176,15 +176,34 @@ def _problems(settings: Settings) -> tuple[ConvProblem, ...]:
     Raises:
         DataError: there are no problems.
     """
-    from ckh.ops.grouped_conv.operation import OPERATION
     from ckh.ops.grouped_conv.requested import pad_channels
-    from ckh.shapes.problems import problems_of
 
-    sets = (problems_of(OPERATION, settings.problems, one, settings.dtype) for one in _directions(settings.variant))
+    sets = _by_direction(settings.problems, _directions(settings.variant), settings.dtype)
     problems = tuple(p for found in sets for p in found if settings.ndim in (None, p.ndim))
     if not problems:
         raise DataError(f"{settings.problems} has no {settings.ndim}D problem", code="no-problems")
     return pad_channels(problems) if settings.pad_channels else problems
+
+
+def _by_direction(source: str, directions: Sequence[Direction], dtype: str) -> Iterator[tuple[ConvProblem, ...]]:
+    """Yield the problems of each direction; of several directions a source may lack some.
+
+    Raises:
+        CkhError: the source is unusable, or has no problem of any direction.
+    """
+    from ckh.ops.grouped_conv.operation import OPERATION
+    from ckh.shapes.problems import problems_of
+
+    missing: list[DataError] = []
+    for one in directions:
+        try:
+            yield problems_of(OPERATION, source, one, dtype)
+        except DataError as error:  # noqa: PERF203 - one of three
+            if error.code != "no-problems":
+                raise
+            missing.append(error)
+    if len(missing) == len(directions):
+        raise missing[0]
 
 
 _conv_headers = cache(detect_conv)
