@@ -105,7 +105,8 @@ def test_a_slower_pipeline_is_learned_from_few_measurements(pairs: int, least: f
     rows = np.sort(np.random.default_rng(1).choice(len(data), pairs, replace=False))
     found = CorrectedEstimate.of(made, rows, 0)
     assert found is not None
-    unseen = [one for number, one in enumerate(data.problems()) if number not in set(data.problem_ids[rows])]
+    seen = set(data.problem_ids[rows])
+    unseen = [one for number, one in enumerate(data.problems()) if number not in seen]
     kernels = [KERNEL[name] for name in np.unique(data.frame["kernel"].to_numpy(str)[rows])]
     of_second = np.array([one.pipeline == SECOND for one in kernels])
     factors = []

@@ -59,7 +59,8 @@ def test_all_measured_kernels_are_candidates(model: Path) -> None:
 def test_problem_rules_apply_to_measured_kernels(model: Path) -> None:
     """K = 1000 is not a multiple of an unpadded tile of 64; mem supports every size on a GPU."""
     found = OPERATION.kernels.candidates(REST, GFX942, model)
-    timed = [kernel for kernel in found.kernels if OPERATION.kernels.name(kernel) in set(tile_engine.names())]
+    names = set(tile_engine.names())
+    timed = [kernel for kernel in found.kernels if OPERATION.kernels.name(kernel) in names]
     assert {kernel.pipeline for kernel in timed} == {"mem"}
     assert found.timed_candidates == len(timed) == 28
 
