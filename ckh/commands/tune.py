@@ -101,12 +101,12 @@ def tune(
 
 def _print_plan(tuning: ModelTuning) -> None:
     """Print the steps, and the output of `ckh bench --dry-run` for each measurement."""
-    from ckh.tune.tuning import dry
+    from ckh.tune.tuning import StepError, dry
 
     _, _, measuring = tuning.planned()
     for step in measuring:
-        if step.name == "bench":
-            tuning.called(dry(step))
+        if step.name == "bench" and (code := tuning.called(dry(step))):
+            raise StepError(step.name, code, step.name)
         emit(f"$ {step.line}\n")
     export = f", ckh export --to {tuning.settings.to}" if tuning.settings.to else ""
     say(f"then: ckh train of six measured problems or more{export}")

@@ -88,6 +88,13 @@ def test_a_problem_is_tuned_in_its_own_element_type(
     assert f"--arch gfx942 --dtype {dtype} " in bench
 
 
+def test_a_dry_run_ends_with_the_error_of_a_step(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """The CPU computes fp32 only: the bench that would be refused is, with its exit code."""
+    line = ["tune", "gemm_fp16_rcr_m16_n64_k64_splitk1", "--device", "host", "--dtype", "fp16", "--dry-run"]
+    assert run([*line, "--out", str(tmp_path / "tuned")]) == ExitCode.NO_KERNEL
+    assert "$ ckh bench" not in capfd.readouterr().out
+
+
 @pytest.mark.parametrize("directions", [("forward",), ("bwd_data", "bwd_weight")])
 def test_convolutions_of_some_directions(
     directions: tuple[str, ...], tmp_path: Path, capfd: pytest.CaptureFixture[str]
