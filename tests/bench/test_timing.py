@@ -112,7 +112,7 @@ def test_a_paused_kernel_gets_all_samples(samples_ns: tuple[float, ...], too_few
     assert is_too_few(samples_ns, 100.0, 5) is too_few
 
 
-def test_a_graph_times_what_takes_fewer_than_three_launches() -> None:
+def test_kernels_shorter_than_three_launches_are_timed_by_a_graph() -> None:
     """If there are graphs, and the time of an empty kernel is known."""
     assert [Launching(4000, 1500).wants_graph(run_ns) for run_ns in (11_999, 12_000)] == [True, False]
     assert not Launching(4000, 0).wants_graph(5000)
@@ -157,7 +157,7 @@ def test_summary_of_an_even_number_of_samples() -> None:
     assert summarize([30.0, 10.0, 14.0, 6.0]) == Timing(12.0, 6.0, 4 / 12)
 
 
-def test_summary_of_one_sample_and_of_a_clock_that_stands_still() -> None:
+def test_summary_of_one_sample_and_of_a_stopped_clock() -> None:
     """One sample has no spread; a median of zero is not divided by."""
     assert summarize([7.0]) == Timing(7.0, 7.0, 0.0)
     assert summarize([0.0, 0.0, 3.0]) == Timing(0.0, 0.0, 0.0)

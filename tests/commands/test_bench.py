@@ -589,7 +589,7 @@ def test_a_dry_run_needs_no_compiler(hip: list[str], capsys: pytest.CaptureFixtu
     assert not Path("run").exists()
 
 
-def test_a_dry_run_with_a_compiler_says_what_is_in_the_cache(
+def test_a_dry_run_with_a_compiler_counts_cached_kernels(
     hip: list[str], tools: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Kernels compiled by --compile-only need not be compiled again; unsupported ones never are."""

@@ -79,7 +79,7 @@ def test_the_table_shows_total_and_slices(model: Path, data: Path, capsys: pytes
     expect_warning(stderr, "trained-on", 14, 14, model)
 
 
-def test_the_training_data_are_found(model: Path, data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_training_data_are_located(model: Path, data: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A single file is found by its digest, several by their source; the table states if they differ."""
     args = ["evaluate", *MEASURED, "--model", str(model), "--data", str(data), "--with-trained"]
     assert run([*args, "--train-data", str(data)]) == ExitCode.OK

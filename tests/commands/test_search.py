@@ -168,7 +168,7 @@ def test_without_a_model_search_measures(capsys: pytest.CaptureFixture[str]) -> 
 
 
 @pytest.mark.slow
-def test_measuring_journals_what_convert_reads(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_measured_journals_are_convertible(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Five proposals are five rows of legal kernels, the best are remeasured, and convert reads the journal."""
     found = document(capsys, "measure", *SMALL, "--evaluations", "5", "--top", "2", "--out", "run")
     rows = measured()

@@ -358,7 +358,7 @@ def test_every_instance_of_ck_tile_is_a_kernel(torch: Any) -> None:
 
 
 @needs_torch
-def test_architectures_are_those_of_inductor(torch: Any) -> None:
+def test_architectures_match_inductor(torch: Any) -> None:
     """The list of architectures equals Inductor's."""
     from torch._inductor import config
 

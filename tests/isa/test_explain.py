@@ -184,7 +184,7 @@ def test_predict_explains_shipped_registers(capsys: pytest.CaptureFixture[str]) 
     assert "CK Tile late2025" in compiler
 
 
-def test_predict_explains_what_was_compiled_here(
+def test_predict_explains_locally_compiled_kernels(
     least: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A kernel compiled on this machine is explained by its own code, not by shipped registers."""

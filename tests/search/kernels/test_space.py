@@ -99,7 +99,7 @@ def test_gemm_proposals_are_legal(arch: str, dtype: str, seed: int) -> None:
 
 
 @pytest.mark.parametrize("problem", [CONV, GEMM])
-def test_the_pool_comes_first_whatever_the_limit(problem: ConvProblem | GemmProblem) -> None:
+def test_the_pool_comes_first_at_any_limit(problem: ConvProblem | GemmProblem) -> None:
     """Every candidate is included, in order, even if nothing else fits."""
     pool = operation_of(problem.canonical()).kernels.candidates(problem, load_arch("host"), Path()).kernels
     small, large = space_for(problem, limit=1), space_for(problem, limit=2000)
