@@ -54,7 +54,8 @@ first.
 rows, with weight W relative to the regression, which extrapolates to unmeasured sizes. W is 1 for convolutions up to
 15,000 rows; the time model is omitted if, fitted to two thirds of the problems, its median error on the rest exceeds a
 factor of 1.4, as on a CPU. With less than 3,000 rows of a GPU the prior also has the analytic estimate of ckh predict,
-corrected by the rows, with a weight that grows as the rows get fewer.
+corrected by the rows, with a weight that grows as the rows get fewer; with a few hundred or fewer, kernels of
+unmeasured tiles and pipelines are ranked too.
 With a prior, --lambdarank W adds the trees of a LambdaRank: W is 1 from 2,000 to 15,000 rows.
 
 --warm-start adds trees (500 unless --trees is given) to a model of the same operation, direction, features and targets;

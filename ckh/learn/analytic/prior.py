@@ -15,6 +15,7 @@ measured problems and for others around them; they are added to the trees traine
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from math import sqrt
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -73,6 +74,14 @@ def has_prior(dataset: Dataset, rows: NDArray[np.int64]) -> bool:
     return len(rows) < _ROWS_WITHOUT_ESTIMATE and complete_kernels(dataset, names.tolist()) is not None
 
 
+def ranks_whole_pool(dataset: Dataset, rows: NDArray[np.int64]) -> bool:
+    """True if rows are so few that their model ranks kernels of unmeasured tiles and pipelines too.
+
+    So it is if the estimate is the only prior, and has more weight than the trees, which know nothing of such kernels.
+    """
+    return _estimate_weight(len(rows)) > 1.0 and has_prior(dataset, rows) and not _law_holds(dataset, rows)
+
+
 def prior_rows(
     dataset: Dataset, rows: NDArray[np.int64], efficiency: NDArray[np.float64], seed: int
 ) -> PriorRows | None:
@@ -87,13 +96,15 @@ def prior_rows(
     if not _can_vary(dataset):
         return None
     law = _Law.of(dataset, rows, efficiency[rows])
-    is_few = len(rows) < _ROWS_WITHOUT_ESTIMATE
-    estimate = CorrectedEstimate.of(dataset, rows, seed) if is_few else None
     law_weight = 1.0 if _law_holds(dataset, rows) else 0.0
+    estimate_weight, estimate = _estimate_weight(len(rows)), None
+    if estimate_weight:
+        whole_pool = not law_weight and estimate_weight > 1.0
+        estimate = CorrectedEstimate.of(dataset, rows, seed, whole_pool=whole_pool)
     if estimate is not None:  # better than a time model with more coefficients than rows
         law_weight *= min(1.0, len(rows) / law.coefficients)
-    fade = len(rows) ** -0.5 - _ROWS_WITHOUT_ESTIMATE**-0.5
-    estimate_weight = 0.0 if estimate is None else _ESTIMATE_WEIGHT * fade
+    else:
+        estimate_weight = 0.0
     if not (weight := law_weight + estimate_weight):
         return None
     grid = _Grid.around(dataset, rows, law, estimate, seed)
@@ -101,9 +112,14 @@ def prior_rows(
     if law_weight:
         time += law_weight / weight * law.log_times(dataset, grid)
     if estimate is not None:
-        time += estimate_weight / weight * estimate.relative_times(grid.points)
+        time += estimate_weight / weight * estimate.cautious_times(grid.points)
     found = np.exp(time.min(axis=1, keepdims=True) - time)
     return PriorRows(FeatureMatrix(dataset.op.training.engine, grid.columns, law.hardware), found.reshape(-1), weight)
+
+
+def _estimate_weight(rows: int) -> float:
+    """Weight of the estimate for a number of rows, 0 from `_ROWS_WITHOUT_ESTIMATE` on."""
+    return _ESTIMATE_WEIGHT * max(0.0, sqrt(1 / rows) - sqrt(1 / _ROWS_WITHOUT_ESTIMATE))
 
 
 def _can_vary(dataset: Dataset) -> bool:

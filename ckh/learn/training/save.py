@@ -14,7 +14,8 @@ from ckh.documents import plain
 from ckh.errors import DataError
 from ckh.files.jsonfields import read_json
 from ckh.files.outputs import FolderKind, write_folder
-from ckh.learn.analytic.prior import has_prior
+from ckh.kernels.timed import TIMED_NAME
+from ckh.learn.analytic.prior import has_prior, ranks_whole_pool
 from ckh.learn.models.calibration import CALIBRATION_NAME
 from ckh.learn.models.manifest import MANIFEST_NAME, problem_id, trained_layers
 from ckh.learn.models.measured_set import MEASURED_NAME, measured_file
@@ -78,11 +79,18 @@ def _files(trained: Trained) -> Iterable[tuple[str, bytes]]:
         yield TUNING_NAME, _json(trained.tuning.to_dict())
     before = None if trained.start is None else trained.start.path
     for name, content_of in trained.dataset.op.training.model_files.items():
+        if name != TIMED_NAME and _ranks_whole_pool(trained):  # no list of the kernels it knows: it knows all
+            continue
         if (content := content_of(trained.dataset.frame, before)) is not None:
             yield name, content
     yield MEASURED_NAME, measured_file(trained.dataset, None if trained.start is None else trained.start.measured)
     yield SPEC_NAME, spec_text(_spec(trained), trained.params).encode()
     yield MANIFEST_NAME, _json(_manifest(trained))
+
+
+def _ranks_whole_pool(trained: Trained) -> bool:
+    is_new = trained.start is None and trained.options.prior > 0
+    return is_new and ranks_whole_pool(trained.dataset, np.arange(len(trained.dataset)))
 
 
 def _spec(trained: Trained) -> ModelSpec:
