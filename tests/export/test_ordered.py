@@ -105,7 +105,7 @@ def test_the_best_kernels_are_written_with_the_smallest_configuration(
         (["--data", "x"], ExitCode.USAGE, "--data is for --ordered"),
         ([], ExitCode.USAGE, "needs --problems or --registry"),
         (["--registry", "x", "--ordered"], ExitCode.USAGE, "--registry determines the kernels"),
-        (["--problems", "resnet50", "--embed"], ExitCode.USAGE, "--embed does not go with --to amd-registry"),
+        (["--problems", "resnet50", "--embed"], ExitCode.USAGE, "--embed is not supported by --to amd-registry"),
         (["--op", "miopen_conv", "--problems", "resnet50"], ExitCode.USAGE, "have no kernels of miopen_conv"),
     ],
 )
