@@ -17,6 +17,7 @@ from ckh.data.journal import read_journal
 from ckh.errors import DataError, DeviceError, ExitCode, UsageError
 from ckh.files.paths import cache_dir
 from ckh.schema import Status
+from ckh.tune import steps
 from tests.bench.fake_hipcc import write_headers
 from tests.emulator.damage import Damage, damaged
 from tests.emulator.keep import KEPT
@@ -72,6 +73,23 @@ def test_no_dataset_accepts_emulated_rows(bench: list[str], capsys: pytest.Captu
     assert not os.path.lexists("rows.parquet")
     for command in (["train", "--data", "run"], ["evaluate", "--model", "none", "--data", "run"]):
         assert run(command) not in (ExitCode.OK, ExitCode.GATE_FAILED)
+
+
+def test_a_tuning_ends_at_verified_kernels(
+    bench: list[str], monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Its run has verified rows, no dataset and no model follow, and the summary has no time."""
+    assert bench
+    monkeypatch.setattr(steps, "PLAN", ("--kernels", "kernels.txt"))
+    line = ["tune", "problems.txt", "--device", EMULATED_KIND, "--arch", KERNEL.arch, "--dtype", "fp16"]
+    assert run([*line, "--budget", "10m", "--out", "tuned", "--json"]) == ExitCode.OK
+    document = json.loads(capfd.readouterr().out)
+    assert len(document["shapes"]) == 2
+    assert (document["today_ms"], document["tuned_ms"], document["gain"], document["model"]) == (None,) * 4
+    assert {row.status for row in read_journal(Path("tuned/run")).rows} == {Status.VERIFIED}
+    assert {path.name for path in Path("tuned").iterdir()} == {
+        *("tune.json", "shapes.csv", "before.json", "run", "summary.md")
+    }
 
 
 @pytest.mark.slow
