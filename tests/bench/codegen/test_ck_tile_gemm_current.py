@@ -115,7 +115,7 @@ def test_the_checked_kernels_cover_every_option() -> None:
 # Mistakes that the check must detect: the kernel, a ckh template, its text, and the replacement.
 MISTAKES = {
     "tile and waves": ("plain", "kernel::tile_n, kernel::wave_m", "kernel::wave_m, kernel::tile_n"),
-    "results and sums": ("plain", "NoTensors, Accumulator, Output", "NoTensors, Output, Accumulator"),
+    "results and sums": ("plain", "Ds, Accumulator, Output", "Ds, Output, Accumulator"),
     "no wave groups": ("plain", "false, 1, kernel::vector_c != 0", "false, kernel::vector_c != 0"),
     "raw additions": ("default, fp32", "is_raw = sizeof(Output) == 2", "is_raw = true"),
     "default's paddings": ("default", "kernel::pad_m, kernel::pad_n, kernel::warp_tile_m", "kernel::warp_tile_m"),
