@@ -58,15 +58,15 @@ def _tiled(problem: GemmBatchedProblem) -> TiledSizes:
 def _load_problems(
     source: str, variant: str | None, dtype: str | None, default_dtype: str = "fp16"
 ) -> tuple[GemmBatchedProblem, ...]:
-    from ckh.ops.gemm_batched.problem_sets import load_problems
+    from ckh.ops.gemm_batched.problem_sets import SETS
 
-    return load_problems(source, variant, dtype, default_dtype)
+    return SETS.load(source, variant, dtype, default_dtype)
 
 
 def _set_names() -> tuple[str, ...]:
-    from ckh.ops.gemm_batched.problem_sets import set_names
+    from ckh.ops.gemm_batched.problem_sets import SETS
 
-    return set_names()
+    return SETS.names()
 
 
 OPERATION: Operation[GemmBatchedProblem, GemmBatchedKernel] = Operation(

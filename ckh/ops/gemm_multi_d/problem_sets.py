@@ -7,17 +7,15 @@ that is multiplied with the activated gate (`mul r`). Training sets contain no w
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from functools import cache
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ckh.errors import UsageError
 from ckh.ops.gemm_multi_d.problem import OP_TYPE, GemmMultiDProblem, parse_multi_d_problem
 from ckh.ops.gemm_universal.problem import GEMM_LAYOUTS
 from ckh.ops.gemm_universal.problem_sets import GPU_LIMITS, TOKENS, held_out_weights
 from ckh.ops.gemm_universal.problem_sets.drawn import FAMILIES, draw_problems
-from ckh.ops.gemm_universal.problem_sets.files import ProblemForm, is_problem_file, read_problems
-from ckh.problems import unknown_set
+from ckh.ops.gemm_universal.problem_sets.files import ProblemForm
+from ckh.ops.gemm_universal.problem_sets.named import NamedSets
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -95,29 +93,4 @@ _SETS: dict[str, Callable[[], Iterable[GemmMultiDProblem]]] = {
 }
 
 
-def set_names() -> tuple[str, ...]:
-    """The names of all sets."""
-    return tuple(_SETS)
-
-
-@cache
-def _problem_set(name: str, dtype: str) -> tuple[GemmMultiDProblem, ...]:
-    return tuple(dict.fromkeys(replace(problem, dtype=dtype) for problem in _SETS[name]()))
-
-
-def load_problems(
-    source: str, variant: str | None, dtype: str | None, default_dtype: str = "fp16"
-) -> tuple[GemmMultiDProblem, ...]:
-    """Return the problems of a set or a file, in dtype `dtype`, or in `default_dtype` if neither states a dtype.
-
-    Raises:
-        UsageError: it is neither a set nor a file, or a direction is given.
-        DataError: the file has a line that is not a problem.
-    """
-    if variant is not None:
-        raise UsageError(f"{OP_TYPE} has no directions", "leave out --variant", code="inapplicable-option")
-    if source in _SETS:
-        return _problem_set(source, dtype or default_dtype)
-    if is_problem_file(source):
-        return read_problems(source, dtype, default_dtype, _FORM)
-    raise unknown_set(f"{source!r} is neither a problem set nor a .txt, .csv, .json or .py file", source, _SETS)
+SETS = NamedSets(OP_TYPE, _SETS, _FORM)

@@ -14,7 +14,7 @@ from ckh.cli import run
 from ckh.errors import ExitCode, UsageError
 from ckh.ops import operation, operation_of
 from ckh.ops.gemm_batched.problem import BATCH_STRIDES, LEADING, GemmBatchedProblem, parse_batched_problem
-from ckh.ops.gemm_batched.problem_sets import load_problems, set_names
+from ckh.ops.gemm_batched.problem_sets import SETS
 from ckh.ops.gemm_universal.problem import GEMM_LAYOUTS, GemmProblem
 from tests.refusals import expect_error, expect_refusal
 
@@ -139,23 +139,23 @@ def test_work_is_that_of_all_products() -> None:
 
 def test_attention_of_a_known_model() -> None:
     """Llama 3 8B: 32 heads of 128 in prefill, and 4 queries for each of 8 shared heads in decode."""
-    found = set(load_problems("attention-llama3-8b", None, "bf16"))
+    found = set(SETS.load("attention-llama3-8b", None, "bf16"))
     assert {
         GemmBatchedProblem(2048, 2048, 128, "bf16", "rcr", batch=4 * 32),
         GemmBatchedProblem(2048, 128, 2048, "bf16", "rrr", batch=4 * 32),
         GemmBatchedProblem(4, 1024, 128, "bf16", "rcr", batch=16 * 8),
         GemmBatchedProblem(4, 128, 1024, "bf16", "rrr", batch=16 * 8),
     } <= found
-    assert GemmBatchedProblem(16, 512, 128, "fp16", "rrr", batch=128) in load_problems(
+    assert GemmBatchedProblem(16, 512, 128, "fp16", "rrr", batch=128) in SETS.load(
         "attention-deepseek-v3", None, "fp16"
     )
 
 
 def test_sets_are_apart_and_within_limits() -> None:
     """Training sets share no product with attention's, have several batches, and repeat none."""
-    held_out = {(one.m, one.n, one.k) for one in load_problems("attention", None, "fp16")}
-    for name in set_names():
-        found = load_problems(name, None, "fp32")
+    held_out = {(one.m, one.n, one.k) for one in SETS.load("attention", None, "fp16")}
+    for name in SETS.names():
+        found = SETS.load(name, None, "fp32")
         assert len(set(found)) == len(found) > 5
         if name.endswith("train"):
             assert not held_out & {(one.m, one.n, one.k) for one in found}
@@ -167,7 +167,7 @@ def test_files(tmp_path: Any) -> None:
     """Files have a column for each size; those left out are 1, or dense."""
     path = tmp_path / "own.csv"
     path.write_text("batch,m,n,k,lda,layout\n3,24,32,16,40,rcr\n2,1,32,16,,rrr\n", encoding="utf-8")
-    first, second = load_problems(str(path), None, None)
+    first, second = SETS.load(str(path), None, None)
     assert first == strided(lda=40)
     assert second == GemmBatchedProblem(1, 32, 16, "fp16", "rrr", batch=2)
 

@@ -14,7 +14,7 @@ from ckh.ops.gemm_multi_d.kernel import GemmMultiDKernel, parse_multi_d_kernel
 from ckh.ops.gemm_multi_d.operation import OPERATION
 from ckh.ops.gemm_multi_d.pool import MULTI_D_RULES, POOLS
 from ckh.ops.gemm_multi_d.problem import FUNCTIONS, GemmMultiDProblem, parse_multi_d_problem
-from ckh.ops.gemm_multi_d.problem_sets import load_problems, set_names
+from ckh.ops.gemm_multi_d.problem_sets import SETS
 from ckh.ops.gemm_universal.kernels.names import kernel_name
 from ckh.ops.gemm_universal.kernels.pool import POOLS as GEMM_POOLS
 from ckh.ops.gemm_universal.problem_sets import held_out_weights
@@ -70,7 +70,7 @@ def test_other_texts_are_refused(text: str) -> None:
 
 def test_rows_are_problems_again() -> None:
     """Dataset columns of problems restore them."""
-    problems = [*load_problems("epilogues-gpt2-xl", None, None)[:9], GemmMultiDProblem(3, 5, 7, "fp8", "ccr", ds="rv")]
+    problems = [*SETS.load("epilogues-gpt2-xl", None, None)[:9], GemmMultiDProblem(3, 5, 7, "fp8", "ccr", ds="rv")]
     columns = OPERATION.problems.columns(problems)
     rows = [{name: values[row] for name, values in columns.items()} for row in range(len(problems))]
     assert [OPERATION.problems.of_row(row) for row in rows] == problems
@@ -112,13 +112,13 @@ def test_kernels_of_other_epilogues_do_not_apply() -> None:
     assert "add with 1" in OPERATION.kernels.mismatch(kernel, replace(problem, ds="vr"))
 
 
-@pytest.mark.parametrize("name", set_names())
+@pytest.mark.parametrize("name", SETS.names())
 def test_sets_hold_distinct_problems(name: str) -> None:
     """All of the requested element type; the training set contains no weight of the models."""
-    problems = load_problems(name, None, "bf16")
+    problems = SETS.load(name, None, "bf16")
     assert len(problems) == len(set(problems)) > 50
     assert {problem.dtype for problem in problems} == {"bf16"}
     if name == "multi-d-train":
-        known = held_out_weights() | {(problem.n, problem.k) for problem in load_problems("epilogues", None, "bf16")}
+        known = held_out_weights() | {(problem.n, problem.k) for problem in SETS.load("epilogues", None, "bf16")}
         assert not known & {(problem.n, problem.k) for problem in problems}
         assert {problem.function for problem in problems} == set(FUNCTIONS)
