@@ -37,6 +37,12 @@ KERNEL = {amd_short_name(one): one for one in reversed(AMD_KERNELS)}
 SECOND = "compv4"
 
 
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A cache without kernels compiled on this machine, whose registers the estimate would use."""
+    monkeypatch.setenv("CKH_CACHE_DIR", str(tmp_path / "cache"))
+
+
 @cache
 def amd() -> Dataset:
     """Twenty kernels on 158 problems, as measured by AMD; names do not determine waves and instructions."""
