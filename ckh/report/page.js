@@ -29,7 +29,7 @@ for (const table of document.querySelectorAll("table.data")) {
   const label = document.createElement("label"), field = document.createElement("input");
   const shown = document.createElement("output");
   field.type = "search";
-  field.placeholder = "words that a row has";
+  field.placeholder = "filter rows by words";
   const filter = () => {
     const words = field.value.toLowerCase().split(/\s+/);
     for (const row of rows) {

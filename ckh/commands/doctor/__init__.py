@@ -50,7 +50,7 @@ class FoundHeaders:
     interface: str
     is_verified: bool
     is_unified: bool
-    """Whether the headers have CK's unified framework for MFMA and WMMA, which ckh disables."""
+    """True if the headers have CK's unified framework of 2026, which ckh disables."""
     differs: tuple[str, ...]
     pipelines: tuple[str, ...]
     operations: Mapping[str, Mapping[str, tuple[str, ...]]]
@@ -68,7 +68,7 @@ class FoundModel:
     device: str
     """Device of the measurements; empty if unknown."""
     is_other_device: bool
-    """Whether the model was measured on another device than this machine's."""
+    """True if the model was measured on another device."""
 
 
 class DoctorDocument(Document):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -19,12 +19,15 @@ from ckh.bench.isolated.typed import element_type
 from ckh.bench.isolated.verify import Limits
 from ckh.bench.supervision.supervisor import Supervisor, SupervisorOptions
 from ckh.ops.gemm_multi_d.kernel import parse_multi_d_kernel
-from ckh.ops.gemm_multi_d.measuring.measured import MEASURED, c_problem, emit, operands
+from ckh.ops.gemm_multi_d.measuring.measured import MEASURED, c_problem, emit, multi_d_rules, operands
 from ckh.ops.gemm_multi_d.problem import FUNCTIONS, GemmMultiDProblem
 from ckh.schema import Status
 from tests.bench.codegen.test_ck_tile_gemm import LATE_2025, MID_2025
 from tests.real import Real, compiles, set_kernel_cache
 from tests.refusals import expect_values
+
+if TYPE_CHECKING:
+    from ckh.ops.gemm_universal.measuring.hip_headers import GemmHeaders
 
 ARCH = load_arch("gfx942")
 EMITTED = "fp16_rcr_compv3_cshuffle_intrawave_False_False_False_False_64x64x64_2x2x1_32x32x16"
@@ -117,6 +120,14 @@ def test_sources_state_function_and_tensors(function: str) -> None:
     assert source.index("using Elementwise = ") < source.index('#include "multi_d_late2025.hpp"')
     with pytest.raises(UnsupportedKernelError, match="mid2025"):
         emit(kernel, MID_2025, ARCH)
+
+
+@pytest.mark.parametrize(("headers", "is_refused"), [(LATE_2025, False), (MID_2025, True)])
+def test_rules_of_headers_refuse_what_is_not_emitted(headers: GemmHeaders, *, is_refused: bool) -> None:
+    """So plans choose among kernels that the headers can build."""
+    kernel = parse_multi_d_kernel(f"gemm_multi_d_add_2_{EMITTED}")
+    reasons = [reason for rule in multi_d_rules(headers) for reason in rule(kernel, ARCH)]
+    assert bool(reasons) is is_refused
 
 
 KERNELS = [parse_multi_d_kernel(f"gemm_multi_d_{function}_{SHAPE}") for function in ("add_2", "mul_1", "add_gelu_1")]

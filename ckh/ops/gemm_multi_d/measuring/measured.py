@@ -14,21 +14,23 @@ from ckh.bench.codegen.interfaces import Interface
 from ckh.bench.codegen.unit_source import UnsupportedKernelError
 from ckh.bench.computation import ArrayForm, Computation, HipEmission, Measured, Operand, Role, Trials
 from ckh.bench.isolated.typed import element_type
+from ckh.kernels.judging import RuleBook, given
 from ckh.ops.gemm_multi_d.kernel import GemmMultiDKernel
 from ckh.ops.gemm_multi_d.pool import BENCH_POOLS, MULTI_D_RULES, POOLS, multi_d_space
 from ckh.ops.gemm_multi_d.problem import DTYPES, FUNCTIONS, MAX_TENSORS, OP_TYPE, VECTOR, GemmMultiDProblem
 from ckh.ops.gemm_universal.measuring import hip
 from ckh.ops.gemm_universal.measuring import measured as gemm
-from ckh.ops.gemm_universal.measuring.hip_rules import missing
+from ckh.ops.gemm_universal.measuring.hip_rules import missing, rules_of
 from ckh.ops.gemm_universal.measuring.trials import kernel_class, loop_end_sizes, representatives_of
 from ckh.ops.gemm_universal.problem import output_dtype
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from ckh.archs import ArchSpec
     from ckh.bench.codegen.ck_tile import Headers
     from ckh.bench.computation import Bounds
+    from ckh.kernels.judging import Rule
     from ckh.ops.gemm_universal.measuring.hip_headers import GemmHeaders
 
 Array = NDArray[Any]
@@ -131,22 +133,36 @@ def _image(activation: str, low: Array, high: Array) -> Bounds:
     return least, most
 
 
+@RuleBook().rule
+def _refused(*, headers: GemmHeaders) -> Iterator[str]:
+    interface = headers.common.interface
+    if interface is not Interface.LATE_2025:
+        yield f"{OP_TYPE} needs CK Tile's interface of late 2025, this is {interface}"
+
+
+def multi_d_rules(headers: GemmHeaders) -> tuple[Rule, ...]:
+    """Return the rules for these headers: `gemm_universal`'s, and that of the interface."""
+    return *rules_of(headers), *given((_refused,), headers=headers)
+
+
 def emit(kernel: GemmMultiDKernel, headers: GemmHeaders, arch: ArchSpec) -> str:
     """Return the C++ source of one kernel for an architecture.
 
     Raises:
         UnsupportedKernelError: these headers cannot build it; states the reason.
     """
-    interface = headers.common.interface
-    if interface is not Interface.LATE_2025:
-        raise UnsupportedKernelError(f"{OP_TYPE} needs CK Tile's interface of late 2025, this is {interface}")
-    if reasons := missing(kernel, headers, arch):
+    (refused,) = given((_refused,), headers=headers)
+    if reasons := list(refused(kernel, arch)) or missing(kernel, headers, arch):
         raise UnsupportedKernelError("; ".join(reasons))
     own = (
         f"inline constexpr ck_tile::index_t num_d = {kernel.num_d};",
         f"using Elementwise = {_FUNCTORS[kernel.function]};",
     )
     return hip.source_of(kernel, headers, "multi_d_late2025.hpp", vocabulary="multi_d_vocabulary.hpp", own=own)
+
+
+def _hip_rules(headers: Headers) -> tuple[Rule, ...]:
+    return multi_d_rules(gemm.gemm_headers(headers))
 
 
 def _emit_hip(kernel: GemmMultiDKernel, headers: Headers, arch: ArchSpec) -> str:
@@ -202,7 +218,7 @@ MEASURED: Measured[GemmMultiDProblem, GemmMultiDKernel] = Measured(
         "multi-d-train",
         ("UniversalGemmKernel",),
         _GEMM.hip.found,
-        _GEMM.hip.rules,
+        _hip_rules,
         _GEMM.hip.compile_s,
     ),
     problems=partial(gemm.problems_of_run, op=OP_TYPE),
