@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from ckh.shapes.layers import WeightedProblem
     from ckh.shapes.problems import ShapesFound
 
-_MAX_TP, _MAX_LIST = 1024, 64
+_MAX_TP, _MAX_LIST, _MAX_DIGITS = 1024, 64, 20
 _TOKENS = ",".join(map(str, DEFAULT_TOKENS))
 _HELP = """List the problems of a model, a module or a log, with counts and layers.
 
@@ -221,7 +221,7 @@ def shapes(
 def _sizes(option: str, text: str) -> tuple[int, ...]:
     """Sizes of an option without duplicates, in order."""
     parts = [part.strip() for part in text.split(",")]
-    if not all(part.isdecimal() and len(part) <= len(str(1 << 31)) for part in parts) or len(parts) > _MAX_LIST:
+    if not all(part.isdecimal() and len(part) <= _MAX_DIGITS for part in parts) or len(parts) > _MAX_LIST:
         raise UsageError(f"{option} {text!r:.80} is not N[,N…]", f"e.g. {option} 1,64", code="bad-number")
     from ckh.shapes.layers import require_sizes
 

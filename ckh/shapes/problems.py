@@ -90,7 +90,7 @@ def weighted(found: Sequence[SourceLayers], wanted: RunOptions, op: str | None) 
                 elif wanted.skip_bad:
                     bad[f"{layer.where}: {error.message}"] += 1
                 else:
-                    hint = " and ".join(filter(None, (error.hint, "--skip-bad leaves such shapes out")))
+                    hint = " and ".join(filter(None, (error.hint, "ckh shapes --skip-bad leaves such shapes out")))
                     raise DataError(f"{layer.where}: {error.message}", hint, code=error.code) from error
                 continue
             if isinstance(problem, str):

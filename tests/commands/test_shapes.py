@@ -184,7 +184,7 @@ def test_a_table_at_a_terminal(monkeypatch: pytest.MonkeyPatch, capsys: pytest.C
         (["llama3-70b", "--tp", "3"], "indivisible"),
         (["llama3-70b", "--tokens", "0"], "out-of-range"),
         (["llama3-70b", "--tokens", "1,x"], "bad-number"),
-        (["llama3-70b", "--tokens", str(2**40)], "bad-number"),
+        (["llama3-70b", "--tokens", str(2**40)], "out-of-range"),
         (["llama3-70b", "--op", "nothing"], "unknown-op"),
         (["llama3-70b", "--table", str(FILES / "results.stats.csv")], "missing-column"),
         (["--torch", "nonsense"], "bad-name"),

@@ -71,7 +71,7 @@ class ShapeCounts:
         """
         message = error.message if error.message.startswith(where) else f"{where}: {error.message}"
         if not self._skip_bad:
-            hint = " and ".join(filter(None, (error.hint, "--skip-bad leaves such lines out")))
+            hint = " and ".join(filter(None, (error.hint, "ckh shapes --skip-bad leaves such lines out")))
             raise DataError(message, hint, code=error.code) from error
         self.bad[message if not self.bad else next(iter(self.bad))] += 1
 

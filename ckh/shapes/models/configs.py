@@ -75,10 +75,9 @@ def config_of(document: Mapping[str, Any], where: str) -> Config:
         if isinstance(values, dict) and (family := FAMILY_OF.get(str(values.get("model_type")))) is not None:
             return Config(where, values, family)
     name = str((text if isinstance(text, dict) else document).get("model_type") or document.get("model_type"))
-    known = one_of(name, tuple(FAMILY_OF))
-    families = ", ".join(family.name for family in FAMILIES)
+    known = one_of(name, [family.name for family in FAMILIES], also=FAMILY_OF)
     raise DataError(
-        f"{where}: model_type {name[:60]!r} is not of a supported family ({families})",
+        f"{where}: model_type {name[:60]!r} is not of a supported family",
         f"{known}; or trace the module: ckh shapes --torch pkg.module:factory",
         code="unknown-name",
     )
