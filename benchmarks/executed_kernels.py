@@ -39,6 +39,7 @@ from ckh.bench.supervision.limits import BenchLimits
 from ckh.files.paths import write_atomic
 from ckh.ops import operation, operation_names, operation_of_kernel
 from ckh.ops.gemm_batched.kernels.pool import BENCH_POOLS as BATCHED_POOLS
+from ckh.ops.gemm_preshuffle.pool import POOLS as PRESHUFFLE_POOLS
 from ckh.ops.gemm_universal.kernels.pool import BENCH_POOLS
 from ckh.ops.gemm_universal.measuring.trials import cost as gemm_cost
 from ckh.ops.gemm_universal.problem import GEMM_LAYOUTS
@@ -93,6 +94,10 @@ def pools(device: Device, pattern: str) -> Wanted:
             sorted(some.of(arch, *group), key=gemm_cost)
             for some in GEMM_POOLS
             for group in product(_GEMM_DTYPES, GEMM_LAYOUTS)
+        ),
+        *(
+            sorted(PRESHUFFLE_POOLS.of(arch, dtype, "rcr", permuted), key=gemm_cost)
+            for dtype, permuted in product(_GEMM_DTYPES, (False, True))
         ),
     ]
     found: dict[tuple[str, str], list[Any]] = defaultdict(list)

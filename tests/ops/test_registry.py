@@ -23,7 +23,10 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parents[2]
 # In the order in which their readers are tried on a file.
-BUILT_IN = ("grouped_conv", "miopen_conv", "gemm_universal", "aiter_gemm", "aiter_moe", "gemm_batched", "gemm_multi_d")
+BUILT_IN = (
+    *("grouped_conv", "miopen_conv", "gemm_universal", "aiter_gemm", "aiter_moe", "gemm_batched", "gemm_multi_d"),
+    "gemm_preshuffle",
+)
 
 
 @pytest.fixture

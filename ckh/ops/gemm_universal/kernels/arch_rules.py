@@ -155,6 +155,9 @@ NAME_RULES: tuple[Rule, ...] = (
     _operator_tile,
 )
 
+# Of these, the rules of kernels whose pipelines the specifications list apart from the others.
+RULES_OF_ANY_PIPELINE = tuple(one for one in NAME_RULES if one is not _pipeline)
+
 # Rules on parameters that only a complete kernel has.
 COMPLETE_RULES: tuple[Rule, ...] = (
     _epilogue,

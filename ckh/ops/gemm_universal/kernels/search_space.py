@@ -44,7 +44,7 @@ def searched_in(
         fields = dict(zip(kind.group_fields, group, strict=True))
         dtype = fields["dtype"]
         whole = space(dtype, arch)
-        plain = replace(whole, pads=((True, True, True),), persistent=(False,)).narrowed(arch, dtype)
+        plain = replace(whole, pads=whole.pads[:1], persistent=(False,)).narrowed(arch, dtype)
         rows = tuple((*pads, persistent) for pads in whole.pads for persistent in whole.persistent)
         options = Options(("pad_m", "pad_n", "pad_k", "persistent"), rows)
         return Product(plain.table(kind=kind, **fields), options, rules, (), arch, _PARAMETERS)

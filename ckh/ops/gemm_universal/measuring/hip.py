@@ -11,7 +11,7 @@ from ckh.bench.codegen.ck_tile import LABEL, LABEL_BYTES
 from ckh.bench.codegen.unit_source import UnsupportedKernelError, translation_unit
 from ckh.ops.gemm_universal.kernels.names import kernel_name
 from ckh.ops.gemm_universal.measuring.hip_headers import EPILOGUES
-from ckh.ops.gemm_universal.measuring.hip_rules import ELEMENTS, missing
+from ckh.ops.gemm_universal.measuring.hip_rules import ELEMENTS, EMITTED, missing
 from ckh.ops.gemm_universal.problem import output_dtype
 
 if TYPE_CHECKING:
@@ -60,10 +60,11 @@ def source_of(
         own: lines of further parameters.
     """
     assert kernel.epilogue is not None
+    is_shared = kernel.pipeline in EMITTED[headers.common.interface]  # others are in headers of their operation
     values = {
         **{f"bool {name}": str(bool(getattr(kernel, name))).lower() for name in _BOOLEANS},
         "bool double_smem_buffer": str(kernel.pipeline in headers.common.double_buffered).lower(),
-        "Pipeline pipeline": f"Pipeline::{kernel.pipeline}",
+        "Pipeline pipeline": f"Pipeline::{kernel.pipeline}" if is_shared else kernel.pipeline,
         "Epilogue epilogue": f"Epilogue::{EPILOGUES[kernel.epilogue][1]}",
         "auto scheduler": f"ck_tile::GemmPipelineScheduler::{str(kernel.scheduler).capitalize()}",
     }

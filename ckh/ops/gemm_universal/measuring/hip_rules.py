@@ -115,8 +115,8 @@ def _options(
         yield f"{pipeline} of {common} is not interwave"
     if persistent and pipeline not in headers.persistent:
         yield f"{pipeline} of {common} has no persistent kernels"
-    elif persistent and headers.races_between_tiles:
-        yield f"persistent kernels of {common} race: they load a tile into LDS while waves still read the one before"
+    elif persistent and (reason := racing_reason(headers)):
+        yield reason
     is_repeated = pipeline in PACK_REPEATING_PIPELINES and headers.is_current  # pipelines of 2025 read a row at once
     if is_repeated and dtype in ELEMENTS and _row_bytes_of_thread(dtype, warp_tile) > _PACK_BYTES:
         most = f"{_PACK_BYTES} bytes of a row"
@@ -208,12 +208,19 @@ def _transposition(
         yield f"{headers.common} have no {instruction} whose operands {arch.name} transposes in LDS"
 
 
+RULES_OF_ANY_PIPELINE = (_kernel, _parts, _stores)
 _FURTHER = (_pipeline, _parts, _options, _waves, _layouts, _vectors, _stores, _transposition)
 
 
 def rules_of(headers: GemmHeaders) -> tuple[Rule, ...]:
     """Return the rules for these headers; the rules after the first assume that it passed."""
     return given((_kernel, *_FURTHER), headers=headers)
+
+
+def racing_reason(headers: GemmHeaders) -> str:
+    """Return why persistent kernels of these headers are wrong; empty if they are not."""
+    race = "race: they load a tile into LDS while waves still read the one before"
+    return f"persistent kernels of {headers.common} {race}" if headers.races_between_tiles else ""
 
 
 def missing(kernel: GemmKernel, headers: GemmHeaders, arch: ArchSpec) -> list[str]:

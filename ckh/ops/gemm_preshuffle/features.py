@@ -1,0 +1,40 @@
+"""Features of GEMMs with a shuffled B: `gemm_universal`'s, and what waves read of B."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ckh.features.engine import Feature, FeatureEngine
+from ckh.ops.gemm_preshuffle.problem import OP_TYPE
+from ckh.ops.gemm_universal.features import GEMM_UNIVERSAL
+
+if TYPE_CHECKING:
+    from ckh.features.engine import Columns
+
+
+def _a_tile_bytes(c: Columns) -> Any:
+    """Bytes of LDS: B goes from memory to registers, and A has two buffers."""
+    return 2 * c["tile_m"] * c["tile_k"] * c["bytes_per_element"]
+
+
+def _b_register_bytes(c: Columns) -> Any:
+    """Bytes of B that a lane holds: two tiles along K."""
+    return 2 * c["tile_n"] * c["tile_k"] * c["bytes_per_element"] / np.maximum(c["wave_n"] * c["hw_wavefront_size"], 1)
+
+
+_FEATURES = (
+    Feature("permutes_n", "", lambda c: np.char.count(c["b_order"], "p").astype(float)),
+    Feature("a_lds_bytes", "bytes", _a_tile_bytes),
+    Feature("b_register_bytes", "bytes", _b_register_bytes),
+)
+
+GEMM_PRESHUFFLE = FeatureEngine(
+    op_type=OP_TYPE,
+    features=(*GEMM_UNIVERSAL.features, *_FEATURES),
+    categorical=GEMM_UNIVERSAL.categorical,
+    derived=GEMM_UNIVERSAL.derived,
+    defaults={},
+    kernel_columns=GEMM_UNIVERSAL.kernel_columns,
+)

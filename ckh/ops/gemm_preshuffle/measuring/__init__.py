@@ -1,0 +1,1 @@
+"""Measuring matrix products with a shuffled B."""

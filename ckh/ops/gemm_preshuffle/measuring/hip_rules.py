@@ -1,0 +1,65 @@
+"""Rules for what CK Tile's headers lack, or compute wrongly, of kernels that read a shuffled B."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ckh.bench.codegen.interfaces import Interface
+from ckh.kernels.judging import RuleBook, given
+from ckh.ops.gemm_preshuffle.problem import OP_TYPE
+from ckh.ops.gemm_universal.measuring.hip_rules import RULES_OF_ANY_PIPELINE, racing_reason
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ckh.archs import Triple
+    from ckh.kernels.judging import Rule
+    from ckh.ops.gemm_universal.measuring.hip_headers import GemmHeaders
+
+_PIPELINE = Path("ck_tile/ops/gemm/pipeline/wp_pipeline_agmem_bgmem_creg_v2.hpp")
+_EPILOGUE = Path("ck_tile/ops/epilogue/cshuffle_epilogue.hpp")
+
+_LANES = 64
+_CONSECUTIVE_ROWS = 4  # of C that a lane has of one matrix instruction; further rows are apart
+
+rule = RuleBook().rule
+
+
+@rule
+def _has_pipeline(*, headers: GemmHeaders) -> Iterator[str]:
+    interface = headers.common.interface
+    if interface is not Interface.LATE_2025:
+        yield f"{OP_TYPE} needs CK Tile's interface of late 2025, this is {interface}"
+    elif not headers.common.text(_PIPELINE):
+        yield f"{headers.common} have no pipeline preshufflev2"
+
+
+@rule
+def _persistent(persistent: bool, *, headers: GemmHeaders) -> Iterator[str]:
+    if persistent and (reason := racing_reason(headers)):
+        yield reason
+
+
+@rule
+def _permuted(permute_n: bool, warp_tile: Triple, *, headers: GemmHeaders) -> Iterator[str]:
+    if not permute_n:
+        return
+    if "TiledMMAPermuteN" not in headers.common.text(_EPILOGUE):
+        yield f"{headers.common} have no epilogue that permutes N"
+    elif (rows := warp_tile[0] * warp_tile[1] // _LANES) > _CONSECUTIVE_ROWS:
+        yield f"the epilogue of {headers.common} that permutes N stores the {rows} rows of a lane as if consecutive"
+
+
+def preshuffle_rules(headers: GemmHeaders) -> tuple[Rule, ...]:
+    """Return the rules for these headers."""
+    return given((*RULES_OF_ANY_PIPELINE, _has_pipeline, _persistent, _permuted), headers=headers)
+
+
+def found_in(headers: GemmHeaders) -> dict[str, tuple[str, ...]]:
+    """Return the features of headers for these kernels, described."""
+    (has_pipeline,) = given((_has_pipeline,), headers=headers)
+    return {
+        "pipelines": () if list(has_pipeline.function()) else ("preshufflev2",),
+        "epilogues": tuple(sorted(headers.epilogues)),
+    }

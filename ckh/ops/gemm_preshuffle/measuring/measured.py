@@ -1,0 +1,120 @@
+"""Computing, building and measuring matrix products with a shuffled B."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ckh.bench.codegen.unit_source import UnsupportedKernelError
+from ckh.bench.computation import HipEmission, Measured, Operand, Trials
+from ckh.ops.gemm_preshuffle.kernel import GemmPreshuffleKernel, order_of
+from ckh.ops.gemm_preshuffle.kernel_rules import PRESHUFFLE_RULES
+from ckh.ops.gemm_preshuffle.measuring.hip_rules import found_in, preshuffle_rules
+from ckh.ops.gemm_preshuffle.pool import POOLS
+from ckh.ops.gemm_preshuffle.problem import DTYPES, LAYOUT, OP_TYPE, GemmPreshuffleProblem, StoredOrder
+from ckh.ops.gemm_universal.measuring import hip
+from ckh.ops.gemm_universal.measuring import measured as gemm
+from ckh.ops.gemm_universal.measuring.trials import cost, kernel_class, loop_end_sizes
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numpy.typing import NDArray
+
+    from ckh.archs import ArchSpec
+    from ckh.bench.codegen.ck_tile import Headers
+    from ckh.kernels.judging import Rule
+    from ckh.ops.gemm_universal.measuring.hip_headers import GemmHeaders
+
+_TEMPLATES = Path(__file__).parents[1] / "templates" / "ck_tile"
+
+
+def shuffled(order: StoredOrder, dtype: str, b: NDArray[Any]) -> NDArray[Any]:
+    """Return B in an order, given its columns as rows (N x K)."""
+    n, k = b.shape
+    piece = order.elements(dtype)
+    parts = b.reshape(n // order.group, order.waves, order.columns, order.repeats, k // piece, piece)
+    pieces: NDArray[Any] = parts.transpose(0, 3, 1, 4, 2, 5)
+    return pieces
+
+
+def operands(problem: GemmPreshuffleProblem) -> tuple[Operand, ...]:
+    """A, B, which kernels read in its order, and C."""
+    a, b, c = gemm.operands(problem)
+    return a, replace(b, order=partial(shuffled, problem.stored_order, problem.dtype)), c
+
+
+def emit(kernel: GemmPreshuffleKernel, headers: GemmHeaders, arch: ArchSpec) -> str:
+    """Return the C++ source of one kernel for an architecture.
+
+    Raises:
+        UnsupportedKernelError: these headers cannot build it; states the reason.
+    """
+    first, *further = preshuffle_rules(headers)
+    if reasons := list(first(kernel, arch)) or [reason for one in further for reason in one(kernel, arch)]:
+        raise UnsupportedKernelError("; ".join(reasons))
+    own = (f"inline constexpr bool permute_n = {str(kernel.permute_n).lower()};",)
+    includes = ("preshuffle_late2025.hpp", "gemm_exports.hpp")
+    return hip.source_of(kernel, headers, *includes, vocabulary="preshuffle_vocabulary.hpp", own=own)
+
+
+def _hip_rules(headers: Headers) -> tuple[Rule, ...]:
+    return preshuffle_rules(gemm.gemm_headers(headers))
+
+
+def _emit_hip(kernel: GemmPreshuffleKernel, headers: Headers, arch: ArchSpec) -> str:
+    return emit(kernel, gemm.gemm_headers(headers), arch)
+
+
+def _found(headers: Headers) -> dict[str, tuple[str, ...]]:
+    return found_in(gemm.gemm_headers(headers))
+
+
+def _class(kernel: GemmPreshuffleKernel) -> str:
+    order = order_of(kernel)
+    assert order is not None
+    kind = f"{kernel_class(kernel)}, {kernel.epilogue}, B {order.columns}x{order.bytes}"
+    return f"{kind} permuted" if order.permutes_n else kind
+
+
+def _loop_ends(kernel: GemmPreshuffleKernel) -> Iterator[GemmPreshuffleProblem]:
+    """Yield problems whose B can be stored in the kernel's order."""
+    order = order_of(kernel)
+    assert order is not None
+    for m, n, k, parts in loop_end_sizes(kernel):
+        if parts == 1 and n % order.group == 0 and k % order.elements(kernel.dtype) == 0:
+            yield GemmPreshuffleProblem(m, n, k, kernel.dtype, kernel.layout, b_order=str(order))
+
+
+def _representatives(arch: ArchSpec) -> dict[str, list[GemmPreshuffleKernel]]:
+    """Return each epilogue, persistence and order of B of every element type."""
+    groups = [(dtype, LAYOUT, permuted) for dtype in DTYPES for permuted in (False, True) if dtype in arch.dtypes]
+    found: dict[str, list[GemmPreshuffleKernel]] = {}
+    for group in groups:
+        for kernel in sorted(POOLS.of(arch, *group), key=cost):
+            found.setdefault(_class(kernel), []).append(kernel)
+    return found
+
+
+_GEMM: Measured[Any, Any] = gemm.MEASURED
+assert _GEMM.hip is not None
+
+MEASURED: Measured[GemmPreshuffleProblem, GemmPreshuffleKernel] = Measured(
+    computation=replace(_GEMM.computation, operands=operands, dtypes=DTYPES),
+    host=None,
+    hip=HipEmission(
+        _emit_hip,
+        (_TEMPLATES, *_GEMM.hip.templates),
+        "preshuffle-train",
+        ("UniversalGemmKernel",),
+        _found,
+        _hip_rules,
+        _GEMM.hip.compile_s,
+    ),
+    problems=partial(gemm.problems_of_run, op=OP_TYPE),
+    candidate_source=partial(gemm.candidates_of_run, op=OP_TYPE, pools=POOLS, bench_pools=POOLS),
+    reasons=PRESHUFFLE_RULES.check,
+    trials=lambda: Trials(lambda kernel: tuple(_loop_ends(kernel)), _class, _representatives),
+)

@@ -1,0 +1,147 @@
+"""`GemmPreshuffleProblem`: a matrix product with a shuffled B, with complete identity.
+
+The order of B is part of the problem, since weights are shuffled once for every M. It is written COLUMNSxBYTES: the
+columns of a matrix instruction, and the bytes of K that a lane reads of one of them at once. B is stored as pieces of
+that many bytes: first those of the same K of consecutive columns, then the pieces along K, then the next columns. 16x16
+is the order of AITER's `shuffle_weight` with its default layout (16, 16), in every element type.
+
+COLUMNSxBYTESpWAVESxREPEATS is the order for CK Tile's `TiledMMAPermuteN`: consecutive columns of B are in different
+instructions of a wave, so that a lane holds consecutive columns of C.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any, NamedTuple
+
+from ckh.errors import UsageError
+from ckh.ops.gemm_universal.problem import GEMM_COLUMNS, GEMM_TEXTS, GemmProblem
+from ckh.problems import DTYPE_BYTES
+
+OP_TYPE = "gemm_preshuffle"
+PREFIX = "gemm_preshuffle_"
+DTYPES = ("fp16", "bf16", "fp8", "bf8")
+LAYOUT = "rcr"
+DEFAULT_ORDER = "16x16"
+PRESHUFFLE_TEXTS: tuple[str, ...] = (*GEMM_TEXTS, "b_order")
+# Complete identity of a problem.
+PRESHUFFLE_IDENTITY: tuple[str, ...] = (*PRESHUFFLE_TEXTS, *GEMM_COLUMNS)
+
+_ORDER = r"(?:16|32)x(?:8|16|32)(?:p[1-9][0-9]?x[1-9][0-9]?)?"
+_CANONICAL = (
+    rf"{PREFIX}(?P<dtype>[a-z0-9]+)_(?P<layout>[rc]{{3}})_m(?P<m>[0-9]{{1,10}})_n(?P<n>[0-9]{{1,10}})"
+    rf"_k(?P<k>[0-9]{{1,10}})_b(?P<b_order>[0-9xp]+)"
+)
+
+
+class StoredOrder(NamedTuple):
+    """Order of a shuffled B.
+
+    Attributes:
+        columns: columns of a matrix instruction.
+        bytes: bytes of K that a lane reads of a column at once.
+        waves: waves of a block along N, if consecutive columns are in different instructions; otherwise 1.
+        repeats: instructions of a wave along N, likewise.
+        permutes_n: whether they are.
+    """
+
+    columns: int
+    bytes: int
+    waves: int = 1
+    repeats: int = 1
+    permutes_n: bool = False
+
+    @classmethod
+    def parsed(cls, text: str) -> StoredOrder:
+        """Parse a text that `str` returns; `UsageError` for any other."""
+        if not re.fullmatch(_ORDER, text):
+            raise UsageError(
+                f"b_order={text!r} is not an order of B",
+                "COLUMNSxBYTES with 16 or 32 columns and 8, 16 or 32 bytes, optionally with pWAVESxREPEATS, e.g. "
+                f"{DEFAULT_ORDER}",
+                code="bad-problem",
+            )
+        plain, permutes, permuted = text.partition("p")
+        columns, size, waves, repeats = map(int, f"{plain}x{permuted or '1x1'}".split("x"))
+        return cls(columns, size, waves, repeats, bool(permutes))
+
+    @property
+    def group(self) -> int:
+        """Columns that are shuffled among each other."""
+        return self.columns * self.waves * self.repeats
+
+    def elements(self, dtype: str) -> int:
+        """Elements of K that a lane reads of a column at once."""
+        return int(self.bytes // DTYPE_BYTES[dtype])
+
+    def __str__(self) -> str:
+        """Return the text of a problem's field."""
+        permuted = f"p{self.waves}x{self.repeats}" if self.permutes_n else ""
+        return f"{self.columns}x{self.bytes}{permuted}"
+
+
+class GemmPreshuffleProblem(GemmProblem):
+    """C (M x N) = A (M x K) x B (K x N), with B stored in the order `b_order`.
+
+    Raises:
+        UsageError: as `GemmProblem`, or the element type, the layout, the order or a split of K is not supported, or
+            N or K is not a whole number of the order's pieces.
+    """
+
+    text_columns = PRESHUFFLE_TEXTS
+
+    b_order: str = DEFAULT_ORDER
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.dtype not in DTYPES:
+            raise UsageError(
+                f"{OP_TYPE} has no kernels of {self.dtype}", "one of " + ", ".join(DTYPES), code="unknown-dtype"
+            )
+        if self.layout != LAYOUT:
+            raise UsageError(
+                f"layout={self.layout}: kernels with a shuffled B have the layout {LAYOUT}", code="out-of-range"
+            )
+        if self.split_k != 1:
+            raise UsageError(
+                f"split_k={self.split_k}: CK Tile does not split K of a shuffled B", "omit split_k", code="out-of-range"
+            )
+        order = self.stored_order
+        for axis, size, step in (("n", self.n, order.group), ("k", self.k, order.elements(self.dtype))):
+            if size % step:
+                raise UsageError(
+                    f"{axis}={size} is not a multiple of {step}, which b_order={self.b_order} in {self.dtype} needs",
+                    "choose another b_order, or pad B",
+                    code="indivisible",
+                )
+
+    @property
+    def stored_order(self) -> StoredOrder:
+        """Parsed order of B."""
+        return StoredOrder.parsed(self.b_order)
+
+    @property
+    def permute_n(self) -> bool:
+        """Whether consecutive columns of B are in different instructions of a wave."""
+        return self.stored_order.permutes_n
+
+    def canonical(self) -> str:
+        """Text that holds the complete identity; `parse_preshuffle_problem` parses it."""
+        return f"{PREFIX}{self.dtype}_{self.layout}_m{self.m}_n{self.n}_k{self.k}_b{self.b_order}"
+
+
+def parse_preshuffle_problem(text: str) -> GemmPreshuffleProblem:
+    """Parse the text that `GemmPreshuffleProblem.canonical` returns.
+
+    Raises:
+        UsageError: the text is malformed, or its sizes are invalid.
+    """
+    match = re.fullmatch(_CANONICAL, text.strip())
+    if match is None:
+        raise UsageError(
+            f"not a GEMM with a shuffled B: {text!r}",
+            f"e.g. {PREFIX}fp16_rcr_m16_n4096_k4096_b{DEFAULT_ORDER}",
+            code="bad-problem",
+        )
+    fields: dict[str, Any] = {name: int(match[name]) for name in "mnk"}
+    return GemmPreshuffleProblem(**fields | {name: match[name] for name in PRESHUFFLE_TEXTS})

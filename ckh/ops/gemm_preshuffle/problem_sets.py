@@ -1,0 +1,53 @@
+"""Named sets of GEMMs with a shuffled B: the weights of language models, and drawn products.
+
+Weights are those of `gemm_universal`'s sets, where the default order of B divides them. Training sets contain none.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ckh.ops.gemm_preshuffle.problem import OP_TYPE, GemmPreshuffleProblem, parse_preshuffle_problem
+from ckh.ops.gemm_universal.problem_sets import GPU_LIMITS, TOKENS, held_out_weights, layers
+from ckh.ops.gemm_universal.problem_sets.drawn import FAMILIES, draw_problems
+from ckh.ops.gemm_universal.problem_sets.files import ProblemForm
+from ckh.ops.gemm_universal.problem_sets.language_models import MODELS
+from ckh.ops.gemm_universal.problem_sets.named import NamedSets
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from ckh.ops.gemm_universal.problem import GemmProblem
+
+_COUNT = 1200
+_STEP_N, _STEP_K = 64, 64  # the smallest tile of N and K: kernels are not padded
+_FORM = ProblemForm(GemmPreshuffleProblem, parse_preshuffle_problem)
+
+
+def _in_tiles(problems: Iterable[GemmProblem]) -> Iterator[GemmPreshuffleProblem]:
+    for one in problems:
+        if one.n % _STEP_N == 0 and one.k % _STEP_K == 0:
+            yield GemmPreshuffleProblem(one.m, one.n, one.k, "fp16")
+
+
+def _of_model(name: str) -> Iterator[GemmPreshuffleProblem]:
+    return _in_tiles(layers(MODELS[name], TOKENS))
+
+
+def _all_models() -> Iterator[GemmPreshuffleProblem]:
+    for name in MODELS:
+        yield from _of_model(name)
+
+
+def _drawn() -> Iterator[GemmPreshuffleProblem]:
+    return _in_tiles(draw_problems(FAMILIES, _COUNT, GPU_LIMITS, held_out_weights()))
+
+
+_SETS: dict[str, Callable[[], Iterable[GemmPreshuffleProblem]]] = {
+    "preshuffle-train": _drawn,
+    **{f"weights-{name}": lambda name=name: _of_model(name) for name in MODELS},  # type: ignore[misc]
+    "weights": _all_models,
+}
+
+
+SETS = NamedSets(OP_TYPE, _SETS, _FORM)

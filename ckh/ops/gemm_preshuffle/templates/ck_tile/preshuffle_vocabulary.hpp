@@ -1,0 +1,12 @@
+// The vocabulary of the parameters of a GEMM kernel with a shuffled B, and CK Tile.
+#pragma once
+
+#include "gemm_problem.hpp"
+#include "gemm_words.hpp"
+
+namespace ckh {
+
+// The pipeline beside those of plain matrix products.
+inline constexpr Pipeline preshufflev2{100};
+
+}  // namespace ckh

@@ -1,0 +1,186 @@
+"""Products with a shuffled B computed: the stored order, sources, and execution on the emulated GPU."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from ckh.archs import load_arch
+from ckh.bench.checks.harness import execute, loop_ends
+from ckh.bench.codegen.unit_source import UnsupportedKernelError
+from ckh.bench.computation import Role
+from ckh.bench.devices.device import EMULATED_KIND, DeviceOptions
+from ckh.bench.devices.device_choice import open_device
+from ckh.bench.supervision.supervisor import Supervisor, SupervisorOptions
+from ckh.ops.gemm_preshuffle.kernel import parse_preshuffle_kernel
+from ckh.ops.gemm_preshuffle.measuring.hip_rules import preshuffle_rules
+from ckh.ops.gemm_preshuffle.measuring.measured import MEASURED, emit, operands
+from ckh.ops.gemm_preshuffle.problem import GemmPreshuffleProblem
+from ckh.schema import Status
+from tests.bench.codegen.test_ck_tile_gemm import LATE_2025, MID_2025
+from tests.real import Real, compiles, set_kernel_cache
+from tests.refusals import has_values
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from ckh.ops.gemm_universal.measuring.hip_headers import GemmHeaders
+
+GFX942 = load_arch("gfx942")
+SHAPE = "fp16_rcr_preshufflev2_cshuffle_intrawave_False_False_False_False_64x64x64_2x2x1_16x16x32"
+SMALL, EMITTED = SHAPE.replace("16x16x32", "16x16x16"), SHAPE.replace("16x16x32", "32x32x16")
+
+
+def stored(problem: GemmPreshuffleProblem, b: np.ndarray) -> np.ndarray:
+    """B as kernels read it, given its columns as rows."""
+    order = operands(problem)[1].order
+    assert order is not None
+    return np.ascontiguousarray(order(b)).reshape(-1)
+
+
+def test_operands_have_an_order_of_b_only() -> None:
+    """A and C are row-major, and B has the shape of its transpose."""
+    found = operands(GemmPreshuffleProblem(8, 16, 32, "fp8"))
+    assert [(one.name, one.shape, one.dtype, one.role, one.order is None) for one in found] == [
+        ("a", (8, 32), "fp8", Role.INPUT, True),
+        ("b", (16, 32), "fp8", Role.INPUT, False),
+        ("c", (8, 16), "fp16", Role.OUTPUT, True),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("dtype", "order", "columns", "depth", "parts"),
+    [
+        ("fp16", "16x16", 16, 32, 4),
+        ("bf16", "16x8", 16, 16, 4),
+        ("fp16", "32x8", 32, 8, 2),
+        ("fp8", "16x16", 16, 64, 4),
+        ("fp8", "32x16", 32, 32, 2),
+    ],
+)
+def test_the_order_is_that_of_amds_shuffle(dtype: str, order: str, columns: int, depth: int, parts: int) -> None:
+    """Of CK Tile's `shuffle_b`, by the place of each element: columns, K and lanes' parts of K of an instruction."""
+    n, k = 64, 128
+    b = np.arange(n * k, dtype=np.uint16).reshape(n, k)
+    piece = depth // parts
+    expected = np.empty(n * k, np.uint16)
+    for column in range(n):
+        for row in range(k):
+            block, inside = divmod(column, columns)
+            step, rest = divmod(row, depth)
+            part, last = divmod(rest, piece)
+            place = (((block * (k // depth) + step) * parts + part) * columns + inside) * piece + last
+            expected[place] = b[column, row]
+    assert np.array_equal(stored(GemmPreshuffleProblem(8, n, k, dtype, b_order=order), b), expected)
+
+
+@pytest.mark.parametrize(("dtype", "element_bytes"), [("fp16", 2), ("bf16", 2), ("fp8", 1)])
+def test_the_default_order_is_aiters(dtype: str, element_bytes: int) -> None:
+    """Of `shuffle_weight(x, layout=(16, 16))`: steps of 32 elements of K in vectors of 16 bytes, for 16 rows of x."""
+    n, k, vector = 48, 96, 16 // element_bytes
+    x = np.arange(n * k, dtype=np.uint16).reshape(n, k)
+    expected = x.reshape(n // 16, 16, k // 32, 32 // vector, vector).transpose(0, 2, 3, 1, 4).reshape(-1)
+    assert np.array_equal(stored(GemmPreshuffleProblem(8, n, k, dtype), x), expected)
+
+
+def test_a_permuted_order_gives_a_lane_consecutive_columns() -> None:
+    """Of CK Tile's `shuffle_b_permuteN`: column r of a lane's is in the wave's instruction r."""
+    n, k, waves, repeats, columns, piece = 256, 16, 4, 2, 16, 8
+    b = np.arange(n * k, dtype=np.uint16).reshape(n, k)
+    found = stored(GemmPreshuffleProblem(8, n, k, "fp16", b_order="16x16p4x2"), b)
+    pieces = found.reshape(n // 128, repeats, waves, k // piece, columns, piece)
+    for block, repeat, wave, step, lane in np.ndindex(pieces.shape[:-1]):
+        column = ((block * waves + wave) * columns + lane) * repeats + repeat
+        assert np.array_equal(pieces[block, repeat, wave, step, lane], b[column, step * piece : (step + 1) * piece])
+
+
+def headers_with(folder: Path, pipeline: str, epilogue: str) -> GemmHeaders:
+    """Headers of late 2025 with a pipeline for a shuffled B and an epilogue."""
+    for name, text in (
+        ("ops/gemm/pipeline/wp_pipeline_agmem_bgmem_creg_v2.hpp", pipeline),
+        ("ops/epilogue/cshuffle_epilogue.hpp", epilogue),
+    ):
+        path = folder / "ck_tile" / name
+        path.parent.mkdir(parents=True)
+        path.write_text(text, encoding="utf-8")
+    return replace(LATE_2025, common=replace(LATE_2025.common, include=folder))
+
+
+def reasons(name: str, headers: GemmHeaders) -> list[str]:
+    """Reasons why headers cannot build a kernel."""
+    kernel = parse_preshuffle_kernel(name)
+    found = [reason for rule in preshuffle_rules(headers) for reason in rule(kernel, GFX942)]
+    if found:
+        with pytest.raises(UnsupportedKernelError):
+            emit(kernel, headers, GFX942)
+    return found
+
+
+def test_sources_state_pipeline_and_permutation(tmp_path: Path) -> None:
+    """The parameters are before ckh's header of the interface."""
+    headers = headers_with(tmp_path, "struct WeightPreshuffle", "TiledMMAPermuteN")
+    for head, permutes in (("gemm_preshuffle", "false"), ("gemm_preshuffle_permute_n", "true")):
+        name = f"{head}_{SMALL}"
+        assert reasons(name, headers) == []
+        source = emit(parse_preshuffle_kernel(name), headers, GFX942)
+        assert "Pipeline pipeline = preshufflev2;" in source
+        assert f"bool permute_n = {permutes};" in source
+        assert source.index("permute_n") < source.index('#include "preshuffle_late2025.hpp"')
+
+
+def test_headers_without_the_parts_are_refused(tmp_path: Path) -> None:
+    """By rules, so that plans choose among kernels that the headers can build."""
+    plain, permuted = f"gemm_preshuffle_{EMITTED}", f"gemm_preshuffle_permute_n_{EMITTED}"
+    headers = headers_with(tmp_path / "old", "struct WeightPreshuffle", "no permutation")
+    assert reasons(plain, headers) == []
+    assert [has_values(one, "permutes N") for one in reasons(permuted, headers)] == [True]
+    permuting = headers_with(tmp_path / "new", "struct WeightPreshuffle", "TiledMMAPermuteN")
+    assert [has_values(one, "16 rows") for one in reasons(permuted, permuting)] == [True]
+    assert [has_values(one, "preshufflev2") for one in reasons(plain, LATE_2025)] == [True]
+    assert any(has_values(one, "mid2025") for one in reasons(plain, MID_2025))
+    racing = replace(headers, races_between_tiles=True)
+    persistent = plain.replace("False_False_False_False", "False_False_False_True")
+    assert [has_values(one, "race") for one in reasons(persistent, racing)] == [True]
+    assert reasons(persistent, headers) == []
+    other = replace(headers, warp_gemms=frozenset())
+    assert [has_values(one, "32x32x16") for one in reasons(plain, other)] == [True]
+
+
+def test_trials_reach_every_loop_end_in_the_order_of_b() -> None:
+    """Of both lengths of the loop's remainder, with and without the loop; K beyond whole tiles is tried too."""
+    trials = MEASURED.trials
+    assert trials is not None
+    for head, order in (("gemm_preshuffle", "16x16"), ("gemm_preshuffle_permute_n", "16x16p2x2")):
+        problems = trials().loop_ends(parse_preshuffle_kernel(f"{head}_{SHAPE}"))
+        assert {problem.b_order for problem in problems} == {order}
+        assert {1, 2, 3, 4, 5, 6} <= {problem.k // 64 for problem in problems if problem.k % 64 == 0}
+        assert any(problem.k % 64 for problem in problems)
+        assert any(problem.m % 64 for problem in problems)
+
+
+NAMES = (
+    f"gemm_preshuffle_{SHAPE}",
+    f"gemm_preshuffle_permute_n_{SHAPE}",
+    "gemm_preshuffle_fp8_rcr_preshufflev2_default_intrawave_False_False_False_True_64x64x64_2x2x1_32x32x16",
+)
+
+
+@pytest.mark.slow
+@compiles(*(("gfx942", "gemm_preshuffle", name) for name in NAMES))
+@pytest.mark.parametrize("name", NAMES)
+def test_kernels_executed_without_a_gpu(name: str, real_kernels: Real, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A compiled kernel is right on every loop end, and refuses N and K that are not whole tiles."""
+    set_kernel_cache(monkeypatch)
+    device = open_device(EMULATED_KIND, DeviceOptions("gfx942"))
+    kernel: Any = parse_preshuffle_kernel(name)
+    built = real_kernels["gfx942", kernel]
+    assert built.status is Status.OK, built.message
+    problems = loop_ends(device, kernel)
+    with Supervisor(device, SupervisorOptions(1800.0, device.worker_configs()[0]), lambda: False) as supervisor:
+        replies = dict(execute(supervisor, built.library, problems))
+    for problem, reply in replies.items():
+        is_whole = problem.n % kernel.tile_n == problem.k % kernel.tile_k == 0
+        assert (reply.status is Status.VERIFIED) is is_whole, (problem.canonical(), reply.message)

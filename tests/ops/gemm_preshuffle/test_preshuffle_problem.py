@@ -1,0 +1,213 @@
+"""Problems with a shuffled B: identity, refusals, sets, kernels, rules and pools."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from ckh.archs import load_arch
+from ckh.errors import DataError, UsageError
+from ckh.ops import operation_of
+from ckh.ops.gemm_preshuffle.kernel import order_of, parse_preshuffle_kernel
+from ckh.ops.gemm_preshuffle.kernel_rules import PRESHUFFLE_RULES
+from ckh.ops.gemm_preshuffle.operation import OPERATION
+from ckh.ops.gemm_preshuffle.pool import POOLS, SEARCHED
+from ckh.ops.gemm_preshuffle.problem import DTYPES, GemmPreshuffleProblem, StoredOrder, parse_preshuffle_problem
+from ckh.ops.gemm_preshuffle.problem_sets import SETS
+from ckh.ops.gemm_universal.kernels.names import kernel_name
+from ckh.ops.gemm_universal.problem_sets import held_out_weights
+from tests.refusals import expect_refusal, has_values
+
+GFX942, GFX950 = load_arch("gfx942"), load_arch("gfx950")
+GROUP = ("fp16", "rcr", False)
+NAME = "fp16_rcr_preshufflev2_cshuffle_intrawave_False_False_False_False_64x64x64_2x2x1_16x16x32"
+PLAIN = parse_preshuffle_kernel(f"gemm_preshuffle_{NAME}")
+PERMUTED = parse_preshuffle_kernel(f"gemm_preshuffle_permute_n_{NAME}")
+
+
+@pytest.mark.parametrize("order", ["16x16", "32x8", "16x32", "16x16p2x4", "32x8p1x2"])
+def test_texts_hold_the_identity(order: str) -> None:
+    """A problem is parsed from its text, by the operation with the longest matching prefix."""
+    problem = GemmPreshuffleProblem(16, 4096, 512, "fp8", b_order=order)
+    assert problem.canonical() == f"gemm_preshuffle_fp8_rcr_m16_n4096_k512_b{order}"
+    assert parse_preshuffle_problem(problem.canonical()) == problem
+    assert str(problem.stored_order) == order
+    assert problem.permute_n is ("p" in order)
+    assert operation_of(problem.canonical()).name == "gemm_preshuffle"
+
+
+@pytest.mark.parametrize(
+    ("changes", "code", "value"),
+    [
+        ({"b_order": ""}, "bad-problem", "''"),
+        ({"b_order": "16x12"}, "bad-problem", "16x12"),
+        ({"b_order": "8x16"}, "bad-problem", "8x16"),
+        ({"b_order": "16x16p0x2"}, "bad-problem", "16x16p0x2"),
+        ({"n": 40}, "indivisible", "n=40"),
+        ({"k": 36}, "indivisible", "k=36"),
+        ({"b_order": "16x16p4x2"}, "indivisible", "128"),
+        ({"split_k": 2}, "out-of-range", "split_k=2"),
+        ({"layout": "rrr"}, "out-of-range", "rrr"),
+        ({"dtype": "fp32"}, "unknown-dtype", "fp32"),
+        ({"dtype": "int8"}, "unknown-dtype", "int8"),
+        ({"m": 0}, "out-of-range", "0"),
+    ],
+)
+def test_impossible_problems_are_refused(changes: dict[str, Any], code: str, value: str) -> None:
+    """Each with one line that names the value."""
+    with expect_refusal(UsageError, code, value):
+        replace(GemmPreshuffleProblem(16, 64, 64, "fp16"), **changes)
+
+
+@pytest.mark.parametrize(
+    "text", ["gemm_preshuffle_fp16_rcr_m1_n16_k16", "gemm_preshuffle_fp16_rcr_m1_n16_k16_b", "gemm_preshuffle_"]
+)
+def test_other_texts_are_refused(text: str) -> None:
+    """Texts without an order, and with nothing."""
+    with expect_refusal(UsageError, "bad-problem", text):
+        parse_preshuffle_problem(text)
+
+
+def test_rows_are_problems_again() -> None:
+    """Dataset columns of problems restore them."""
+    problems = [*SETS.load("weights", None, None)[:9], GemmPreshuffleProblem(3, 64, 32, "fp8", b_order="16x8p2x2")]
+    columns = OPERATION.problems.columns(problems)
+    rows = [{name: values[row] for name, values in columns.items()} for row in range(len(problems))]
+    assert [OPERATION.problems.of_row(row) for row in rows] == problems
+
+
+@pytest.mark.parametrize("kernel", [PLAIN, PERMUTED])
+def test_names_round_trip(kernel: Any) -> None:
+    """A permuted kernel has another beginning; AMD's scheduler is intrawave, with either epilogue."""
+    name = kernel_name(kernel)
+    assert parse_preshuffle_kernel(name) == kernel
+    assert parse_preshuffle_kernel(name.replace("_intrawave_", "_default_")) == kernel
+    direct = name.replace("_cshuffle_intrawave_", "_default_default_")
+    assert parse_preshuffle_kernel(direct) == replace(kernel, epilogue="default")
+    short = "gemm_preshuffle_fp16_rcr_64x64x64_preshufflev2_default"
+    assert parse_preshuffle_kernel(short).missing
+    with pytest.raises(DataError):
+        parse_preshuffle_kernel(name.replace("preshufflev2", "shufflev2"))
+
+
+@pytest.mark.parametrize(
+    ("dtype", "instruction", "order"),
+    [
+        ("fp16", "16x16x16", "16x8"),
+        ("bf16", "16x16x32", "16x16"),
+        ("fp16", "32x32x8", "32x8"),
+        ("fp16", "32x32x16", "32x16"),
+        ("fp8", "16x16x64", "16x16"),
+        ("bf8", "16x16x32", "16x8"),
+        ("fp8", "32x32x16", "32x8"),
+        ("fp8", "16x16x128", "16x32"),
+    ],
+)
+def test_orders_follow_from_instructions(dtype: str, instruction: str, order: str) -> None:
+    """A lane has a quarter of K of 16 columns, and half of K of 32."""
+    for kernel, more in ((PLAIN, ""), (PERMUTED, "p2x2")):
+        named = kernel_name(replace(kernel, dtype=dtype)).replace("16x16x32", instruction)
+        expected = more if instruction.startswith("16") else more.replace("x2", "x1")
+        assert str(order_of(parse_preshuffle_kernel(named))) == order + expected
+
+
+# Kernels that AMD's tile engine lists with its default configuration, and the same without `permute_n`, by columns and
+# K of the instruction: `gemm_preshuffle_instance_builder.py`, GPU gfx942. Of permuted ones it lists the default
+# epilogue too, which stores their columns in the wrong order.
+LISTED = {
+    ("fp16", True): {(16, 32): 16, (16, 16): 11, (32, 16): 4, (32, 8): 1},
+    ("fp8", True): {(16, 64): 56, (16, 32): 43, (32, 32): 24, (32, 16): 13},
+    ("fp16", False): {(16, 32): 21, (16, 16): 16, (32, 16): 11, (32, 8): 4},
+    ("fp8", False): {(16, 64): 69, (16, 32): 56, (32, 32): 43, (32, 16): 24},
+}
+
+
+@pytest.mark.parametrize(("dtype", "permute_n"), LISTED)
+def test_pools_are_the_tile_engines(dtype: str, *, permute_n: bool) -> None:
+    """Each geometry persistent or not, and unless permuted with either epilogue."""
+    pool = POOLS.of(GFX942, dtype, "rcr", permute_n)
+    geometries = {(kernel.tile, kernel.wave, kernel.warp_tile) for kernel in pool}
+    assert Counter(warp_tile[1:] for *_, warp_tile in geometries) == LISTED[dtype, permute_n]
+    assert len(pool) == len(geometries) * (2 if permute_n else 4)
+    assert POOLS.of(load_arch("gfx1201"), dtype, "rcr", permute_n) == ()
+
+
+def test_the_searched_space_contains_the_pool() -> None:
+    """A search may propose all of it, and smaller steps along K."""
+    problem = GemmPreshuffleProblem(256, 256, 256, "fp16")
+    product = SEARCHED.product(problem, GFX942)
+    pool = POOLS.of(GFX942, *GROUP)
+    assert [product.kernel(*one) for one in zip(*product.numbers_of(pool), strict=True)] == list(pool)
+
+
+@pytest.mark.parametrize(
+    ("changes", "values"),
+    [
+        ({"pipeline": "compv3"}, ("compv3", "preshufflev2")),
+        ({"layout": "rrr"}, ("rcr", "rrr")),
+        ({"dtype": "int8"}, ("int8",)),
+        ({"pad_n": True}, ("padded",)),
+        ({"vector_a": 4}, ("native",)),
+        ({"tile_m": 32}, ("tile_m 32", "64")),
+        ({"tile_k": 192}, ("192", "24", "64")),
+        ({"wave_m": 4, "wave_n": 1, "warp_tile_k": 16}, ("1 x 16 x 16",)),
+        ({"warp_tile_m": 64, "warp_tile_n": 4, "warp_tile_k": 16}, ("16 or 32", "not 4")),
+    ],
+)
+def test_kernels_that_cannot_be_built_are_refused(changes: dict[str, Any], values: tuple[str, ...]) -> None:
+    """By the architecture's rules, with the values."""
+    assert PRESHUFFLE_RULES.of_arch(PLAIN, GFX942) == ()
+    reasons = PRESHUFFLE_RULES.of_arch(replace(PLAIN, **changes), GFX942)
+    assert any(has_values(reason, *values) for reason in reasons), reasons
+
+
+@pytest.mark.parametrize(("changes", "value"), [({"epilogue": "default"}, "default"), ({"tile_n": 96}, "3")])
+def test_permuted_kernels_need_an_epilogue_that_permutes(changes: dict[str, Any], value: str) -> None:
+    """The default epilogue does not, and columns are permuted in pairs."""
+    assert PRESHUFFLE_RULES.of_arch(PERMUTED, GFX942) == ()
+    assert any(has_values(one, value) for one in PRESHUFFLE_RULES.of_arch(replace(PERMUTED, **changes), GFX942))
+    assert PRESHUFFLE_RULES.of_arch(replace(PLAIN, **changes), GFX942) == ()
+
+
+def test_waves_of_32_lanes_and_the_host_have_none() -> None:
+    """The order of B is that of 64 lanes."""
+    for name, value in (("gfx1201", "32"), ("host", "host")):
+        assert any(has_values(one, value) for one in PRESHUFFLE_RULES.of_arch(PLAIN, load_arch(name)))
+
+
+def test_kernels_of_another_order_do_not_apply() -> None:
+    """A kernel applies to problems in its order whose N and K are whole tiles, whatever M."""
+    problem = GemmPreshuffleProblem(7, 256, 256, "fp16")
+    assert PRESHUFFLE_RULES.check(PLAIN, GFX942, problem) == []
+    assert OPERATION.kernels.mismatch(PLAIN, problem) == ""
+    other = replace(problem, b_order="16x8")
+    assert any(has_values(one, "16x16x32", "16x16", "16x8") for one in PRESHUFFLE_RULES.check(PLAIN, GFX942, other))
+    assert has_values(OPERATION.kernels.mismatch(PLAIN, other), "16x16", other.canonical())
+    permuted = replace(problem, b_order="16x16p2x2")
+    assert PRESHUFFLE_RULES.check(PERMUTED, GFX942, permuted) == []
+    assert PRESHUFFLE_RULES.check(PLAIN, GFX942, permuted) != []
+    for ragged in (replace(problem, n=272), replace(problem, k=272)):
+        assert PRESHUFFLE_RULES.check(PLAIN, GFX942, ragged) != []
+
+
+def test_one_order_serves_every_dtype() -> None:
+    """The default is an order that gfx942 and gfx950 have kernels for, in every element type."""
+    for arch in (GFX942, GFX950):
+        for dtype in DTYPES:
+            problem = GemmPreshuffleProblem(256, 256, 256, dtype)
+            pool = POOLS.of(arch, dtype, *GROUP[1:])
+            assert sum(not PRESHUFFLE_RULES.check(kernel, arch, problem) for kernel in pool) > 50
+
+
+@pytest.mark.parametrize("name", SETS.names())
+def test_sets_hold_distinct_problems(name: str) -> None:
+    """All of the requested element type in the default order; the training set contains no weight of the models."""
+    problems = SETS.load(name, None, "fp8")
+    assert len(problems) == len(set(problems)) > 50
+    assert {(problem.dtype, problem.stored_order) for problem in problems} == {("fp8", StoredOrder(16, 16))}
+    assert all(problem.n % 64 == problem.k % 64 == 0 for problem in problems)
+    if name == "preshuffle-train":
+        assert not held_out_weights() & {(problem.n, problem.k) for problem in problems}
