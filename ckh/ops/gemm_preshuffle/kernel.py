@@ -1,8 +1,8 @@
 """`GemmPreshuffleKernel`: a kernel with the parameters of `gemm_universal`'s that reads a shuffled B.
 
-Names are those of `GemmKernel` that begin with `gemm_preshuffle_`, or with `gemm_preshuffle_permute_n_`. Those of AMD's
-tile engine are parsed too: they have the scheduler `default`, since the pipeline has only one way, which ckh's names
-call intrawave, and do not state whether N is permuted, which its configuration says.
+Names are those of `GemmKernel` that begin with `gemm_preshuffle_`, or with `gemm_preshuffle_permute_n_`. The pipeline
+has one schedule, which they call intrawave. AMD's tile engine calls it `default`, and its names do not state whether N
+is permuted, which its configuration says: these are refused.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from ckh.errors import DataError
 from ckh.ops.gemm_preshuffle.problem import OP_TYPE, StoredOrder
 from ckh.ops.gemm_universal.kernel import GROUP_FIELDS, GemmKernel
 from ckh.ops.gemm_universal.kernels.names import parser_of
@@ -37,6 +38,11 @@ class GemmPreshuffleKernel(GemmKernel):
         """First part of names."""
         return OP_TYPE + _PERMUTED * self.permute_n
 
+    @property
+    def b_order(self) -> str:
+        """Order in which it reads B; empty if its name omits it, or if its instruction has none."""
+        return str(order_of(self) or "") if self.is_complete else ""
+
 
 def order_read(
     dtype: str,
@@ -61,11 +67,7 @@ def order_of(kernel: GemmPreshuffleKernel) -> StoredOrder | None:
     return order_read(kernel.dtype, kernel.tile, kernel.wave, kernel.warp_tile, permute_n=kernel.permute_n)
 
 
-def _intrawave(text: str) -> str:
-    """Return a name with the scheduler that ckh calls intrawave where AMD's have `default`."""
-    return re.sub(r"(_preshufflev2(?:_cshuffle|_default|))_default(?=_|$)", r"\1_intrawave", text, count=1)
-
-
+_AMDS = re.compile(r"_preshufflev2_(?:(?:cshuffle|default)_)?default(?=_(?:True|False|0|1)_|$)")
 _parse = parser_of(
     GemmPreshuffleKernel,
     rf"{OP_TYPE}(?P<permute_n>{_PERMUTED})?",
@@ -74,9 +76,15 @@ _parse = parser_of(
 
 
 def parse_preshuffle_kernel(text: str) -> GemmPreshuffleKernel:
-    """Parse a kernel's name: ckh's, or AMD's.
+    """Parse a kernel's name.
 
     Raises:
-        DataError: it is not a name of a kernel.
+        DataError: it is not a name of a kernel, or does not state which one.
     """
-    return _parse(_intrawave(text))
+    if _AMDS.search(text):
+        raise DataError(
+            f"{text!r} does not state whether N is permuted, as all names of AMD's tile engine",
+            f"begin with {OP_TYPE}{_PERMUTED}_ if it is, and write intrawave for the scheduler default",
+            code="bad-kernel",
+        )
+    return _parse(text)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from ckh.kernels.timed import TIMED_NAME
 from ckh.ops.base import Operation, lazily
 from ckh.ops.gemm_preshuffle.features import GEMM_PRESHUFFLE
-from ckh.ops.gemm_preshuffle.kernel import GemmPreshuffleKernel, order_of, parse_preshuffle_kernel
+from ckh.ops.gemm_preshuffle.kernel import GemmPreshuffleKernel, parse_preshuffle_kernel
 from ckh.ops.gemm_preshuffle.kernel_rules import preshuffle_rule_key
 from ckh.ops.gemm_preshuffle.pool import POOLS
 from ckh.ops.gemm_preshuffle.problem import (
@@ -52,9 +52,8 @@ def _candidates(
 
 def _mismatch(kernel: GemmPreshuffleKernel, problem: GemmPreshuffleProblem) -> str:
     other = str(_GEMM.kernels.mismatch(kernel, problem))
-    is_known = not other and kernel.is_complete
-    if is_known and (order := order_of(kernel)) != problem.stored_order:
-        return f"a kernel that reads B in the order {order} on {problem.canonical()}"
+    if not other and kernel.is_complete and kernel.b_order != problem.b_order:
+        return f"a kernel that reads B in the order {kernel.b_order} on {problem.canonical()}"
     return other
 
 
@@ -118,7 +117,7 @@ OPERATION: Operation[GemmPreshuffleProblem, GemmPreshuffleKernel] = Operation(
         model_files={TIMED_NAME: POOLS.timed_file},
         judged=(),
         amd_features=(),
-        formats=None,
+        formats=lazily("ckh.ops.gemm_preshuffle.formats:FORMATS"),
     ),
     measured=lazily("ckh.ops.gemm_preshuffle.measuring.measured:MEASURED"),
 )

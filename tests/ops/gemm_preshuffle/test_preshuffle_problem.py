@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from ckh.archs import load_arch
-from ckh.errors import DataError, UsageError
+from ckh.cli import run
+from ckh.data.dataset import read_dataset
+from ckh.errors import DataError, ExitCode, UsageError
 from ckh.ops import operation_of
-from ckh.ops.gemm_preshuffle.kernel import order_of, parse_preshuffle_kernel
+from ckh.ops.gemm_preshuffle.kernel import parse_preshuffle_kernel
 from ckh.ops.gemm_preshuffle.kernel_rules import PRESHUFFLE_RULES
 from ckh.ops.gemm_preshuffle.operation import OPERATION
 from ckh.ops.gemm_preshuffle.pool import POOLS, SEARCHED
@@ -20,6 +22,9 @@ from ckh.ops.gemm_preshuffle.problem_sets import SETS
 from ckh.ops.gemm_universal.kernels.names import kernel_name
 from ckh.ops.gemm_universal.problem_sets import held_out_weights
 from tests.refusals import expect_refusal, has_values
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 GFX942, GFX950 = load_arch("gfx942"), load_arch("gfx950")
 GROUP = ("fp16", "rcr", False)
@@ -81,16 +86,21 @@ def test_rows_are_problems_again() -> None:
 
 @pytest.mark.parametrize("kernel", [PLAIN, PERMUTED])
 def test_names_round_trip(kernel: Any) -> None:
-    """A permuted kernel has another beginning; AMD's scheduler is intrawave, with either epilogue."""
+    """A permuted kernel has another beginning; AMD's names, with the scheduler `default`, do not say which it is."""
     name = kernel_name(kernel)
     assert parse_preshuffle_kernel(name) == kernel
-    assert parse_preshuffle_kernel(name.replace("_intrawave_", "_default_")) == kernel
-    direct = name.replace("_cshuffle_intrawave_", "_default_default_")
+    direct = name.replace("_cshuffle_", "_default_")
     assert parse_preshuffle_kernel(direct) == replace(kernel, epilogue="default")
-    short = "gemm_preshuffle_fp16_rcr_64x64x64_preshufflev2_default"
-    assert parse_preshuffle_kernel(short).missing
-    with pytest.raises(DataError):
-        parse_preshuffle_kernel(name.replace("preshufflev2", "shufflev2"))
+    short = parse_preshuffle_kernel("gemm_preshuffle_fp16_rcr_64x64x64_preshufflev2_intrawave")
+    assert (bool(short.missing), short.b_order) == (True, "")
+    amds = (name.replace("_intrawave_", "_default_"), direct.replace("_intrawave_", "_default_"))
+    for wrong in (
+        *amds,
+        "gemm_preshuffle_fp16_rcr_64x64x64_preshufflev2_default",
+        name.replace("preshufflev2", "shufflev2"),
+    ):
+        with expect_refusal(DataError, "bad-kernel", wrong):
+            parse_preshuffle_kernel(wrong)
 
 
 @pytest.mark.parametrize(
@@ -111,7 +121,7 @@ def test_orders_follow_from_instructions(dtype: str, instruction: str, order: st
     for kernel, more in ((PLAIN, ""), (PERMUTED, "p2x2")):
         named = kernel_name(replace(kernel, dtype=dtype)).replace("16x16x32", instruction)
         expected = more if instruction.startswith("16") else more.replace("x2", "x1")
-        assert str(order_of(parse_preshuffle_kernel(named))) == order + expected
+        assert parse_preshuffle_kernel(named).b_order == order + expected
 
 
 # Kernels that AMD's tile engine lists with its default configuration, and the same without `permute_n`, by columns and
@@ -211,3 +221,19 @@ def test_sets_hold_distinct_problems(name: str) -> None:
     assert all(problem.n % 64 == problem.k % 64 == 0 for problem in problems)
     if name == "preshuffle-train":
         assert not held_out_weights() & {(problem.n, problem.k) for problem in problems}
+
+
+def test_tables_of_times_are_converted(tmp_path: Path) -> None:
+    """A row's kernel states the order of B; one that cannot have run the problem is refused."""
+    table, out = tmp_path / "own.csv", tmp_path / "times.parquet"
+    small = kernel_name(replace(PLAIN, warp_tile_k=16))
+    rows = f"{kernel_name(PLAIN)},16,128,256,4.5\n{kernel_name(PERMUTED)},16,128,256,5\n{small},16,128,256,6\n"
+    table.write_text(f"name,m,n,k,us\n{rows}", encoding="utf-8")
+    options = ["--op", "gemm_preshuffle", "--arch", "gfx942", "--map", "kernel=name", "--map", "latency_us=us"]
+    assert run(["convert", str(table), *options, "--out", str(out)]) == ExitCode.OK
+    found = read_dataset(out)
+    assert [problem.b_order for problem in found.problems()] == ["16x16", "16x16p2x2", "16x8"]
+    assert [round(ms * 1000, 3) for ms in found.frame["latency_ms"]] == [4.5, 5.0, 6.0]
+    table.write_text(f"name,m,n,k,us\n{kernel_name(PLAIN)},16,100,256,4.5\n", encoding="utf-8")
+    assert run(["convert", str(table), *options, "--out", str(out), "--force"]) == ExitCode.BAD_DATA
+    assert read_dataset(out).problems() == found.problems()

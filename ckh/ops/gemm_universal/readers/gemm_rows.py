@@ -61,8 +61,10 @@ class Time:
     is_doubtful: bool = False
 
 
-def problem_of(sizes: Mapping[str, Any], dtype: str, layout: str, kind: type[GemmProblem] = GemmProblem) -> GemmProblem:
-    """Return the problem, of a class, of m, n, k and optionally its other sizes.
+def problem_of(
+    sizes: Mapping[str, Any], dtype: str, layout: str, kind: type[GemmProblem] = GemmProblem, **own: Any
+) -> GemmProblem:
+    """Return the problem, of a class with its own texts, of m, n, k and optionally its other sizes.
 
     Raises:
         Unusable: a size is missing or impossible.
@@ -71,7 +73,8 @@ def problem_of(sizes: Mapping[str, Any], dtype: str, layout: str, kind: type[Gem
         if name not in sizes:
             raise Unusable(BAD_PROBLEM, f"{name} is missing")
     try:
-        return kind(**{name: sizes[name] for name in kind.size_columns if name in sizes}, dtype=dtype, layout=layout)
+        stated = {name: sizes[name] for name in kind.size_columns if name in sizes}
+        return kind(**stated, dtype=dtype, layout=layout, **own)
     except UsageError as error:
         raise Unusable(BAD_PROBLEM, error.message) from error
 

@@ -293,7 +293,8 @@ def _problems(
     good = np.flatnonzero(faults.good)
     if not len(good):
         return [], of_row
-    kinds = [(kernel.dtype, kernel.layout) for kernel in kernels]
+    texts = form.kind.text_columns
+    kinds = [tuple(str(getattr(kernel, name)) for name in texts) for kernel in kernels]
     distinct = list(dict.fromkeys(kinds))
     kind_of_row = np.array([distinct.index(kind) for kind in kinds])[kernel_of_row]
     columns = [Integers(np.arange(len(distinct)), kind_of_row), *sizes.values()]
@@ -305,8 +306,8 @@ def _problems(
     values = zip(*(one.at(first) for one in sizes.values()), strict=True)
     for i, (row, given) in enumerate(zip(first.tolist(), values, strict=True)):
         try:
-            kind = distinct[int(kind_of_row[row])]
-            problem = problem_of(dict(zip(sizes, given, strict=True)), *kind, form.kind)
+            stated = dict(zip(texts, distinct[int(kind_of_row[row])], strict=True))
+            problem = problem_of(dict(zip(sizes, given, strict=True)), **stated, kind=form.kind)
         except Unusable as why:
             complaints[i] = why
             continue
