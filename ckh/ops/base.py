@@ -136,6 +136,10 @@ class TiledSizes:
     k: int
     batches: int
 
+    def tiled_m(self, tile_m: Any) -> Any:
+        """M in whole tiles of a height, of all products that share N and K."""
+        return -(-self.m // tile_m) * tile_m
+
 
 @dataclass(frozen=True, slots=True)
 class Encoding:

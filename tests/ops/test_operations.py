@@ -22,6 +22,7 @@ from ckh.ops.aiter_gemm.problem import AiterGemm
 from ckh.ops.aiter_moe.problem import AiterMoe
 from ckh.ops.base import Encoding
 from ckh.ops.gemm_batched.problem import GemmBatchedProblem
+from ckh.ops.gemm_grouped.problem import GemmGroupedProblem
 from ckh.ops.gemm_multi_d.problem import GemmMultiDProblem
 from ckh.ops.gemm_preshuffle.problem import GemmPreshuffleProblem
 from ckh.ops.gemm_universal.features import NAMES_55, NAMES_72
@@ -43,6 +44,7 @@ PROBLEMS: dict[str, Any] = {
     "aiter_gemm": AiterGemm(16, 7168, 2048, "a8w8_bpreshuffle", num_cus=304),
     "aiter_moe": AiterMoe(64, 7168, 256, 256, 8, "stage2", num_cus=256),
     "gemm_batched": GemmBatchedProblem(16, 48, 33, "fp16", "crr", 2, batch=3, lda=24, batch_stride_c=800),
+    "gemm_grouped": GemmGroupedProblem(ms="9+16x3+0", n=48, k=33, dtype="fp16", layout="crr", split_k=2),
     "gemm_multi_d": GemmMultiDProblem(16, 48, 33, "fp16", "crr", function="add_gelu", ds="vr"),
     "gemm_preshuffle": GemmPreshuffleProblem(16, 64, 64, "fp16", b_order="16x16p2x2"),
 }

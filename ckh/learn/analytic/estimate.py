@@ -48,7 +48,8 @@ _KB = 1024
 
 ESTIMATE = "analytic estimate"  # its name in answers
 ESTIMATE_FEATURE = "estimate"
-PROBLEM_INPUTS = ("tiled_m", "tiled_n", "tiled_k", "tiled_batches", "moved_bytes")
+_TILED_M = "tiled_m"
+PROBLEM_INPUTS = (_TILED_M, "tiled_n", "tiled_k", "tiled_batches", "moved_bytes")
 _TILE_M, _LATER = "estimate_tile_m", "estimate_later"
 # The block's tile, maximum blocks per compute unit, clocks of an iteration and of a block's end, whether loads overlap
 # computation, and a tie breaker.
@@ -169,7 +170,7 @@ def minus_us(
     """
     score = np.empty((len(problems), len(kernels[_TILE_M])))
     for row, problem, tiled in zip(score, problems, sizes, strict=True):
-        row[:] = _minus_us(arch, Columns({**problem_inputs(problem, tiled), **kernels}, {}, {}))
+        row[:] = _minus_us(arch, _columns(problem, tiled, kernels))
     return score
 
 
@@ -218,10 +219,16 @@ def estimated_parts(
 ) -> EstimatedParts:
     """Split the estimated time of a kernel into its parts; arguments as for `estimated_us`, for one kernel."""
     of_kernel = kernel_inputs(KernelShapes.of([kernel]), problem.dtype, arch, [compiled])
-    values = _clocks(arch, Columns({**problem_inputs(problem, sizes), **of_kernel}, {}, {}))
+    values = _clocks(arch, _columns(problem, sizes, of_kernel))
     rounds, trips, ends, memory_us, at_once = (float(np.ravel(value)[0]) for value in values)
     mhz = float(arch.hardware.max_clock_mhz)
     return EstimatedParts(_LAUNCH_US, rounds * trips / mhz, rounds * ends / mhz, memory_us, rounds, int(at_once))
+
+
+def _columns(problem: Problem, sizes: TiledSizes, kernels: Mapping[str, NDArray[np.float64]]) -> Columns:
+    """Inputs of the estimate for a problem and kernels; M is in whole tiles, since products may have separate M."""
+    of_problem = {**problem_inputs(problem, sizes), _TILED_M: sizes.tiled_m(kernels[_TILE_M])}
+    return Columns({**of_problem, **kernels}, {}, {})
 
 
 def _minus_us(arch: ArchSpec, c: Columns) -> Any:

@@ -101,10 +101,11 @@ def quantisation(found: Ranking, kernel: Any) -> Quantisation:
     op, arch = found.model.spec.op, load_arch(found.model.spec.arch)
     assert op.problems.tiled is not None
     sizes = op.problems.tiled(found.run)
-    pairs = ((sizes.m, kernel.tile_m), (sizes.n, kernel.tile_n), (sizes.k, kernel.tile_k))
-    tiles = [ceil(size / tile) for size, tile in pairs]
-    fill_m, fill_n, fill_k = (size / (count * tile) for (size, tile), count in zip(pairs, tiles, strict=True))
-    blocks = tiles[0] * tiles[1] * sizes.batches
+    tiled_m = sizes.tiled_m(kernel.tile_m)
+    n_tiles, k_tiles = ceil(sizes.n / kernel.tile_n), ceil(sizes.k / kernel.tile_k)
+    fill_m, fill_n = sizes.m / tiled_m, sizes.n / (n_tiles * kernel.tile_n)
+    fill_k = sizes.k / (k_tiles * kernel.tile_k)
+    blocks = tiled_m // kernel.tile_m * n_tiles * sizes.batches
     is_host = found.model.spec.arch == HOST  # host kernels run on one thread
     cus = 1 if is_host else max(found.model.spec.hardware.get("num_cus", arch.hardware.num_cus), 1)
     rounds = ceil(blocks / cus)

@@ -129,7 +129,7 @@ _MOST_DIVISOR = 2**10 * 3**2 * 5 * 7 * 11 * 13
 
 def rule_key(problem: GemmProblem) -> Hashable:
     """Return the part of a problem that the rules read: problems of one key have the same applicable kernels."""
-    m, n = (gcd(size, _MOST_DIVISOR) for size in (problem.m, problem.n))
+    m, n = (gcd(problem.size(axis), _MOST_DIVISOR) for axis in "mn")
     k = gcd(problem.k, _MOST_DIVISOR) if problem.split_k == 1 else problem.k
     reached = (size <= most for _, size, most in _extents(problem))
     return problem.dtype, problem.layout, problem.split_k, m, n, k, *reached

@@ -43,10 +43,11 @@ def is_problem_file(source: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class ProblemForm(Generic[P]):
-    """The problems of a file: their class, and the parser of their canonical texts."""
+    """The problems of a file: their class, the parser of their canonical texts, and what each must state."""
 
     kind: type[P]
     parse: Callable[[str], P]
+    required: tuple[str, ...] = _REQUIRED
 
     def problem(self, values: dict[str, Any], dtype: str) -> P:
         """Build a problem from named values."""
@@ -55,7 +56,7 @@ class ProblemForm(Generic[P]):
             name: _integer(name, stated[name]) for name in self.kind.size_columns if name in stated
         }
         given |= {name: str(stated[name]) for name in self.kind.text_columns if name in stated}
-        if missing := [name for name in _REQUIRED if name not in given]:
+        if missing := [name for name in self.required if name not in given]:
             raise UsageError(f"{missing[0]} is missing", code="missing-field")
         return self.kind(**{**given, "dtype": dtype_name(given.get("dtype", dtype))})
 
@@ -106,7 +107,7 @@ def _lines(path: Path, form: ProblemForm[P]) -> _Entries[P]:
 def _csv(path: Path, form: ProblemForm[P]) -> _Entries[P]:
     rows = ((line, cells) for line, cells in csv_rows(path, read_text(path)) if any(cells))
     names = [name.lower() for name in next(rows, (0, []))[1]]
-    if missing := [name for name in _REQUIRED if name not in names]:
+    if missing := [name for name in form.required if name not in names]:
         raise DataError(
             f"{path}: missing column {missing[0]}",
             "the columns are " + ", ".join((*form.kind.size_columns, *form.kind.text_columns)),

@@ -1,0 +1,1 @@
+"""Measuring grouped matrix products."""

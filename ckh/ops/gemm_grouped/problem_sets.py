@@ -1,0 +1,96 @@
+"""Named sets of grouped GEMMs: experts' layers of known models, and drawn products in groups.
+
+A layer of experts is two grouped products: the fused gate and up projections, and the down projection. A group is an
+expert, its rows are the tokens routed to it: tokens x experts per token, spread over the experts
+
+- evenly, the rest of the division one by one to the first, or
+- unevenly: a quarter of the experts has half of the rows, another quarter a quarter, the others the rest.
+
+Experts of DeepSeek-V3 and Qwen3-235B are on eight GPUs, each with an eighth of experts and rows. Training sets contain
+no weight of these models.
+"""
+
+from __future__ import annotations
+
+from itertools import product
+from typing import TYPE_CHECKING
+
+from ckh.ops.gemm_grouped.problem import OP_TYPE, GemmGroupedProblem, groups_text, parse_grouped_problem
+from ckh.ops.gemm_universal.problem import GEMM_LAYOUTS
+from ckh.ops.gemm_universal.problem_sets import held_out_weights
+from ckh.ops.gemm_universal.problem_sets.drawn import FAMILIES, SizeLimits, draw_problems
+from ckh.ops.gemm_universal.problem_sets.files import ProblemForm
+from ckh.ops.gemm_universal.problem_sets.named import NamedSets
+from ckh.shapes.models.configs import config_of, decoder_of
+from ckh.shapes.models.ready import MODELS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+# Model -> GPUs that its experts are spread over.
+_MODELS = {"mixtral-8x7b": 1, "qwen3-30b-a3b": 1, "qwen3-235b-a22b": 8, "deepseek-v3": 8}
+_TOKENS = (1, 8, 64, 512, 2048, 8192, 32768)
+
+_GROUPS = (4, 8, 16, 32, 64, 128)
+_GPU = SizeLimits(flops=(1e6, 1e12), size=8192, bytes=4_000_000_000)
+_HOST = SizeLimits(flops=(1e6, 2e8), size=1024, bytes=64_000_000)
+_GPU_COUNT, _HOST_COUNT = 600, 200
+_HOST_LAYOUTS = ("rcr", "rrr")
+_FP32_BYTES = 4
+_FORM = ProblemForm(GemmGroupedProblem, parse_grouped_problem, ("ms", "n", "k"))
+
+
+def evenly(rows: int, experts: int) -> str:
+    """Return the M of experts that share rows evenly."""
+    return groups_text(_shares(rows, experts))
+
+
+def unevenly(rows: int, experts: int) -> str:
+    """Return the M of at least four experts: a quarter has half of the rows, another one a quarter, half the rest."""
+    quarter, half, fourth = experts // 4, rows // 2, rows // 4
+    parts = ((half, quarter), (fourth, quarter), (rows - half - fourth, experts - 2 * quarter))
+    return groups_text(tuple(run for part in parts for run in _shares(*part)))
+
+
+def _shares(rows: int, experts: int) -> tuple[tuple[int, int], ...]:
+    share, more = divmod(rows, experts)
+    runs = ((share + 1, more), (share, experts - more))
+    return tuple(run for run in runs if run[1])
+
+
+def _of_model(name: str) -> Iterator[GemmGroupedProblem]:
+    model, gpus = decoder_of(config_of(MODELS[name][1], name)), _MODELS[name]
+    experts = model.experts
+    assert experts is not None
+    weights = ((2 * experts.intermediate, model.hidden), (model.hidden, experts.intermediate))
+    for tokens, spread in product(_TOKENS, (evenly, unevenly)):
+        ms = spread(-(-tokens * experts.per_token // gpus), experts.count // gpus)
+        for n, k in weights:
+            yield GemmGroupedProblem(ms=ms, n=n, k=k)
+
+
+def _experts() -> Iterator[GemmGroupedProblem]:
+    for name in _MODELS:
+        yield from _of_model(name)
+
+
+def _drawn(limits: SizeLimits, count: int, layouts: tuple[str, ...]) -> Iterator[GemmGroupedProblem]:
+    """Yield `gemm_universal`'s training products with their rows in groups; numbers, spreads and layouts take turns."""
+    known = held_out_weights() | {(one.n, one.k) for one in _experts()}
+    for index, one in enumerate(draw_problems(FAMILIES, count, limits, known)):
+        fitting = [number for number in _GROUPS if number * one.n * one.k * _FP32_BYTES <= limits.bytes]
+        if fitting:
+            number, spread = fitting[index % len(fitting)], (evenly, unevenly)[index // 2 % 2]
+            layout = layouts[index % len(layouts)]
+            yield GemmGroupedProblem(ms=spread(one.m, number), n=one.n, k=one.k, layout=layout)
+
+
+_SETS: dict[str, Callable[[], Iterable[GemmGroupedProblem]]] = {
+    "grouped-train": lambda: _drawn(_GPU, _GPU_COUNT, GEMM_LAYOUTS),
+    "host-grouped-train": lambda: _drawn(_HOST, _HOST_COUNT, _HOST_LAYOUTS),
+    **{f"experts-{name}": lambda name=name: _of_model(name) for name in _MODELS},  # type: ignore[misc]
+    "experts": _experts,
+}
+
+
+SETS = NamedSets(OP_TYPE, _SETS, _FORM)

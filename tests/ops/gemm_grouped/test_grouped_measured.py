@@ -1,0 +1,226 @@
+"""Groups of products computed: operands, host kernels, sources for AMD GPUs, and execution on the emulated GPU."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from ckh.archs import load_arch
+from ckh.bench.checks.harness import execute, loop_ends
+from ckh.bench.codegen.ck_tile import template_dir
+from ckh.bench.codegen.unit import unit_source
+from ckh.bench.codegen.unit_source import UnsupportedKernelError
+from ckh.bench.compilation.kernel_cache import loadable
+from ckh.bench.computation import Role
+from ckh.bench.devices.device import EMULATED_KIND, DeviceOptions
+from ckh.bench.devices.device_choice import open_device
+from ckh.bench.isolated.kernel_library import KernelLibrary
+from ckh.bench.supervision.supervisor import Supervisor, SupervisorOptions
+from ckh.cli import run
+from ckh.data.dataset import read_dataset
+from ckh.errors import ExitCode
+from ckh.kernels.judging import judge_table
+from ckh.kernels.table import KernelTable
+from ckh.ops.gemm_grouped.kernel import GemmGroupedKernel, parse_grouped_kernel
+from ckh.ops.gemm_grouped.measuring.measured import (
+    MEASURED,
+    c_problem,
+    emit,
+    grouped_rules,
+    multiply_groups,
+    operands,
+)
+from ckh.ops.gemm_grouped.pool import POOLS
+from ckh.ops.gemm_grouped.problem import GemmGroupedProblem
+from ckh.ops.gemm_universal.kernels.names import kernel_name
+from ckh.ops.gemm_universal.problem import GEMM_LAYOUTS
+from ckh.schema import Status
+from tests.bench.codegen.test_ck_tile_gemm import CURRENT, LATE_2025, MID_2025
+from tests.real import Real, compiles, set_kernel_cache
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from ckh.ops.gemm_universal.measuring.hip_headers import GemmHeaders
+
+ARCH = load_arch("gfx942")
+EMITTED = "gemm_grouped_fp16_rcr_compv3_cshuffle_intrawave_False_False_False_False_64x64x64_2x2x1_32x32x16"
+
+
+@pytest.mark.parametrize("layout", GEMM_LAYOUTS)
+def test_operands_are_the_matrices_of_all_groups(layout: str) -> None:
+    """A and C have the rows of all groups, B is one matrix for each, and rows are multiplied with their group's."""
+    problem = GemmGroupedProblem(ms="5+3x2+0", n=4, k=6, dtype="fp8", layout=layout)
+    a, b, c = operands(problem)
+    shapes = [(11, 6) if layout[0] == "r" else (6, 11), (4, 6, 4) if layout[1] == "r" else (4, 4, 6), (11, 4)]
+    assert [(one.name, one.dtype, one.role) for one in (a, b, c)] == [
+        ("a", "fp8", Role.INPUT),
+        ("b", "fp8", Role.INPUT),
+        ("c", "fp16", Role.OUTPUT),
+    ]
+    assert [one.shape for one in (a, b, c)] == shapes
+    random = np.random.default_rng(1)
+    left, right = random.standard_normal(a.shape), random.standard_normal(b.shape)
+    found = multiply_groups(problem, left, right)
+    rows = left if layout[0] == "r" else left.T
+    for row, group in enumerate([0] * 5 + [1] * 3 + [2] * 3):
+        weight = right[group] if layout[1] == "r" else right[group].T
+        np.testing.assert_allclose(found[row], [sum(rows[row] * weight[:, column]) for column in range(4)])
+
+
+def test_the_structure_of_kernels() -> None:
+    """Sizes of one product with the sum of all M, the number of groups, and their M, largest first."""
+    problem = GemmGroupedProblem(ms="8x2+0+24", n=32, k=16, dtype="fp16", split_k=2)
+    words = np.frombuffer(bytes(c_problem(problem)), np.int64)
+    assert words[:9].tolist() == [40, 32, 16, 2, 4, 24, 8, 8, 0]
+    assert words.size == 5 + 1024
+    assert not words[9:].any()
+
+
+def test_loop_ends_are_of_one_group_and_of_several() -> None:
+    """All numbers of steps, in one group, equal ones, and unequal ones of which one has no rows; split K too."""
+    kernel = replace(parse_grouped_kernel(EMITTED), pad_m=True, pad_n=True, pad_k=True)
+    assert MEASURED.trials is not None
+    found = MEASURED.trials().loop_ends(kernel)
+    assert {one.k // 64 for one in found if one.k % 64 == 0 and one.split_k == 1} >= set(range(1, 4))
+    assert {one.num_groups for one in found} == {1, 3, 4}
+    assert {0 in one.all_m for one in found} == {True, False}
+    assert {one.split_k for one in found} == {1, 2, 3}
+    assert [reason for one in found for reason in MEASURED.reasons(kernel, ARCH, one)] == []
+
+
+def headers_in(folder: Path, like: GemmHeaders, text: str = "UniversalGemmKernelArgs<1, 1> group_karg;") -> GemmHeaders:
+    """Headers like these whose grouped kernel has this text."""
+    path = folder / "ck_tile/ops/gemm/kernel/grouped_gemm_kernel.hpp"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="utf-8")
+    return replace(like, common=replace(like.common, include=folder), persistent=frozenset({"compv3", "mem"}))
+
+
+def test_sources(tmp_path: Path) -> None:
+    """A source has the kernel's name and includes the grouped launch after an interface's classes."""
+    emission = MEASURED.hip
+    assert emission is not None
+    source = emit(parse_grouped_kernel(EMITTED), headers_in(tmp_path, LATE_2025), ARCH)
+    assert f'"ckh-kernel:{EMITTED}"' in source
+    included = [line.split('"')[1] for line in source.splitlines() if line.startswith("#include")]
+    own = ["gemm_plain.hpp", "gemm_late2025_classes.hpp", "grouped_launch.hpp", "grouped_exports.hpp"]
+    assert included == ["gemm_vocabulary.hpp", *own]
+    assert [name for name in included if not any((folder / name).is_file() for folder in emission.templates)] == []
+    unit = unit_source([source, source.replace("tile_m = 64", "tile_m = 128")], (template_dir(), *emission.templates))
+    assert unit.count("using KernelOf = ") == 2
+    assert unit.count('#include "grouped_kernel.hpp"') == 1
+
+
+@pytest.mark.parametrize(
+    ("like", "changes", "text", "word"),
+    [
+        (MID_2025, {}, None, "mid2025"),
+        (CURRENT, {}, None, "current"),
+        (LATE_2025, {}, "struct GemmTransKernelArg { GemmKernelArgs group_karg; }", "grouped"),
+        (LATE_2025, {"pipeline": "compv5", "wave_m": 1, "wave_n": 1, "wave_k": 2}, None, "compv5"),
+        (LATE_2025, {"pipeline": "compv4"}, None, "compv4"),
+    ],
+)
+def test_what_headers_lack(
+    like: GemmHeaders, changes: dict[str, Any], text: str | None, word: str, tmp_path: Path
+) -> None:
+    """Other interfaces, older kernels, and pipelines without a member that the kernel requires are refused."""
+    kernel = replace(parse_grouped_kernel(EMITTED), **changes)
+    headers = headers_in(tmp_path, like, *filter(None, [text]))
+    with pytest.raises(UnsupportedKernelError, match=word):
+        emit(kernel, headers, ARCH)
+    assert not judge_table(grouped_rules(headers), KernelTable.of(GemmGroupedKernel, [kernel]), ARCH).passed.size
+
+
+REAL = (
+    "gemm_grouped_fp16_rcr_compv3_cshuffle_intrawave_True_True_True_False_32x32x32_2x2x1_16x16x32",
+    # Without a barrier between tiles, this one has a race.
+    "gemm_grouped_fp16_rcr_compv3_default_intrawave_False_False_False_True_64x64x32_2x2x1_32x32x16",
+)
+
+
+@pytest.mark.slow
+@compiles(*(("gfx942", "gemm_grouped", name) for name in REAL))
+@pytest.mark.parametrize("name", REAL, ids=["padded", "persistent"])
+def test_kernels_executed_without_a_gpu(name: str, real_kernels: Real, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A compiled kernel is right on every loop end, in one group and in several, without races between tiles."""
+    set_kernel_cache(monkeypatch)
+    device, kernel = open_device(EMULATED_KIND, DeviceOptions("gfx942")), parse_grouped_kernel(name)
+    built = real_kernels["gfx942", kernel]
+    assert built.status is Status.OK, built.message
+    with Supervisor(device, SupervisorOptions(1800.0, device.worker_configs()[0]), lambda: False) as supervisor:
+        replies = dict(execute(supervisor, built.library, loop_ends(device, kernel)))
+    right = {problem for problem, reply in replies.items() if reply.status is Status.VERIFIED}
+    others = {problem: reply for problem, reply in replies.items() if reply.status is not Status.UNSUPPORTED}
+    assert {problem.canonical(): reply.message for problem, reply in others.items() if problem not in right} == {}
+    assert {one.num_groups for one in right} == {1, 3, 4}
+
+
+@pytest.mark.slow
+@compiles(("gfx942", "gemm_grouped", REAL[0]))
+@pytest.mark.parametrize(
+    ("sizes", "ms", "word"),
+    [
+        ({}, (48, 0, 7), None),
+        ({"m": 54}, (48, 0, 7), "sum"),
+        ({"groups": 0}, (55,), "1024"),
+        ({"groups": 1025}, (55,), "1024"),
+        ({}, (60, -5), "negative"),
+        ({"n": 30}, (48, 7), "IsSupportedArgument"),
+        ({"k": 2**26, "m": 55}, (55,), "32-bit"),
+        ({"n": 2**24, "m": 2**16}, (2**16,), "tiles"),
+    ],
+)
+def test_real_kernels_refuse_problems_with_wrong_results(
+    sizes: dict[str, int], ms: tuple[int, ...], word: str | None, real_kernels: Real
+) -> None:
+    """A compiled kernel refuses wrong sums and numbers of groups, and groups out of reach, before any launch."""
+    report = real_kernels["gfx942", parse_grouped_kernel(REAL[0])]
+    problem: Any = c_problem(GemmGroupedProblem(ms="55", n=32, k=64, dtype="fp16"))
+    problem.groups = len(ms)
+    problem.ms[: len(ms)] = ms
+    for name, value in sizes.items():
+        setattr(problem, name, value)
+    found = KernelLibrary(loadable(report.library)).unsupported(ctypes.byref(problem))
+    assert (found is None) if word is None else (found is not None and word in found.decode())
+
+
+@pytest.mark.slow
+def test_groups_go_through_the_whole_loop(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Host kernels are compiled, verified, timed, learned and ranked, with groups of several sizes and without rows."""
+    host = load_arch("host")
+    problems = [
+        GemmGroupedProblem(ms="37x3+5+0", n=53, k=41, dtype="fp32", layout="rcr"),
+        GemmGroupedProblem(ms="64x2", n=64, k=32, dtype="fp32", layout="rrr"),
+        GemmGroupedProblem(ms="1x9+0x4", n=5, k=2, dtype="fp32", layout="rcr"),
+        GemmGroupedProblem(ms="19", n=23, k=17, dtype="fp32", layout="rrr"),
+    ]
+    (tmp_path / "problems.txt").write_text("\n".join(one.canonical() for one in problems), encoding="utf-8")
+    kernels = [
+        next(kernel for kernel in POOLS.of(host, "fp32", layout) if kernel.pipeline == pipeline and kernel.pad_m)
+        for layout, pipeline in (("rcr", "mem"), ("rrr", "compv3"), ("rcr", "compv4"))
+    ]
+    names = [kernel_name(kernel) for kernel in kernels]
+    (tmp_path / "kernels.txt").write_text("\n".join(names), encoding="utf-8")
+    given = ["--problems", str(tmp_path / "problems.txt"), "--kernels", str(tmp_path / "kernels.txt"), "--samples", "2"]
+    bench = ["bench", "--op", "gemm_grouped", "--device", "host", *given, "--out", str(tmp_path / "run")]
+    assert run(bench) == ExitCode.OK
+    assert run(["convert", str(tmp_path / "run"), "--out", str(tmp_path / "own.parquet")]) == ExitCode.OK
+    dataset = read_dataset(tmp_path / "own.parquet")
+    assert set(dataset.problems()) == set(problems)
+    assert dataset.frame["is_valid"].all()
+    assert (dataset.frame["latency_ms"] > 0).all()
+    train = ["train", "--data", str(tmp_path / "own.parquet"), "--out", str(tmp_path / "model"), "--trees", "5"]
+    assert run([*train, "--leaves", "4", "--folds", "0"]) == ExitCode.OK
+    capsys.readouterr()
+    sizes = ["--ms", "30x3+7", "--n", "50", "--k", "40", "--model", str(tmp_path / "model")]
+    assert run(["predict", "--op", "gemm_grouped", *sizes, "--json", "--top", "99"]) == ExitCode.OK
+    answer = json.loads(capsys.readouterr().out)
+    assert answer["problem"] == "gemm_grouped_fp32_rcr_m30x3+7_n50_k40_splitk1"
+    assert names[0] in {one["kernel"] for one in answer["kernels"]}
