@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 # Pipelines by family, so that a new version needs no change here; a wider pattern would match the following tokens.
 PIPELINE = re.compile(
     r"basic(?:_async)?_v[0-9]{1,2}|comp_async|comp_tdm(?:_v[0-9]{1,2})?|compv[0-9]{1,2}|mem|preshufflev[0-9]{1,2}"
-    r"|wavelet"
+    r"|wavelet|flatmm"
 )
 # A size or count in a name: positive, without leading zeros, and within hardware limits.
 NUMBER, MOST = "[1-9][0-9]{0,5}", 999_999

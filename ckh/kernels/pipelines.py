@@ -176,6 +176,7 @@ _TABLE = (
     Pipeline("basic_async_v1", Buffers.ONE, curated="async", header=_V("agmem_bgmem_creg_async_v1")),
     Pipeline("wavelet", Buffers.ONE, curated="wav", of_convolutions=False),
     Pipeline("preshufflev2", code=4, of_convolutions=False),
+    Pipeline("flatmm", Buffers.TWO, of_convolutions=False),
     *(Pipeline(name, Buffers.ONE, of_convolutions=False) for name in ("compv1", "basic_v2", "compv2")),
 )
 

@@ -11,7 +11,7 @@ import re
 from dataclasses import dataclass
 
 from ckh.errors import DataError
-from ckh.ops.gemm_preshuffle.problem import OP_TYPE, StoredOrder
+from ckh.ops.gemm_preshuffle.problem import FLATMM, OP_TYPE, StoredOrder
 from ckh.ops.gemm_universal.kernel import GROUP_FIELDS, GemmKernel
 from ckh.ops.gemm_universal.kernels.names import parser_of
 from ckh.problems import DTYPE_BYTES
@@ -19,6 +19,7 @@ from ckh.problems import DTYPE_BYTES
 _PERMUTED = "_permute_n"
 # Parts of K of a matrix instruction, for its number of columns: each lane has one of them.
 _LANE_GROUPS = {16: 4, 32: 2}
+_FLATMM_BYTES = 16  # that a lane reads at once, with flatmm
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -45,6 +46,7 @@ class GemmPreshuffleKernel(GemmKernel):
 
 
 def order_read(
+    pipeline: str,
     dtype: str,
     tile: tuple[int, int, int],
     wave: tuple[int, int, int],
@@ -57,6 +59,8 @@ def order_read(
     if columns not in _LANE_GROUPS:
         return None
     piece = int(depth // _LANE_GROUPS[columns] * DTYPE_BYTES[dtype])
+    if pipeline == FLATMM:
+        piece = min(piece, _FLATMM_BYTES)
     if not permute_n:
         return StoredOrder(columns, piece)
     return StoredOrder(columns, piece, wave[1], tile[1] // (columns * wave[1]), permutes_n=True)
@@ -64,7 +68,8 @@ def order_read(
 
 def order_of(kernel: GemmPreshuffleKernel) -> StoredOrder | None:
     """Return the order in which a complete kernel reads B; None if its instruction has no such order."""
-    return order_read(kernel.dtype, kernel.tile, kernel.wave, kernel.warp_tile, permute_n=kernel.permute_n)
+    sizes = kernel.tile, kernel.wave, kernel.warp_tile
+    return order_read(kernel.pipeline, kernel.dtype, *sizes, permute_n=kernel.permute_n)
 
 
 _AMDS = re.compile(r"_preshufflev2_(?:(?:cshuffle|default)_)?default(?=_(?:True|False|0|1)_|$)")

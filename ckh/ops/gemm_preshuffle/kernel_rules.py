@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from ckh.kernels.judging import RuleBook, Rules
 from ckh.kernels.scheduler import Scheduler
 from ckh.ops.gemm_preshuffle.kernel import GemmPreshuffleKernel, order_read
-from ckh.ops.gemm_preshuffle.problem import DTYPES, LAYOUT, StoredOrder
+from ckh.ops.gemm_preshuffle.problem import DTYPES, FLATMM, LAYOUT, PRESHUFFLE, StoredOrder
 from ckh.ops.gemm_universal.kernel import NATIVE_WIDTH
 from ckh.ops.gemm_universal.kernels.arch_rules import COMPLETE_RULES, RULES_OF_ANY_PIPELINE
 from ckh.ops.gemm_universal.kernels.problem_rules import PROBLEM_RULES, rule_key
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from ckh.ops.gemm_preshuffle.problem import GemmPreshuffleProblem
 
 _LANES = 64
+_BUFFERS = 2  # of A in LDS, with flatmm
 _LOAD_BYTES = 16  # that a lane loads of a row of A at once
 
 _book = RuleBook()
@@ -32,9 +33,11 @@ rule = _book.rule
 
 
 @_book.quantity
-def b_order(dtype: str, tile: Triple, wave: Triple, warp_tile: Triple, permute_n: bool) -> StoredOrder | None:
+def order(
+    pipeline: str, dtype: str, tile: Triple, wave: Triple, warp_tile: Triple, permute_n: bool
+) -> StoredOrder | None:
     """Return the order in which a kernel reads B."""
-    return order_read(dtype, tile, wave, warp_tile, permute_n=permute_n)
+    return order_read(pipeline, dtype, tile, wave, warp_tile, permute_n=permute_n)
 
 
 @rule
@@ -43,8 +46,8 @@ def _reads_shuffled(arch: ArchSpec, pipeline: str) -> Iterator[str]:
         yield "the host device has no kernels with a shuffled B"
     elif arch.wavefront_size != _LANES:
         yield f"kernels with a shuffled B are for waves of {_LANES} lanes, {arch.name} has {arch.wavefront_size}"
-    elif pipeline not in arch.common.preshuffle_pipelines:
-        yield f"{pipeline} reads no shuffled B, " + ", ".join(arch.common.preshuffle_pipelines) + " does"
+    elif pipeline not in {PRESHUFFLE, FLATMM}:
+        yield f"{pipeline} reads no shuffled B, {PRESHUFFLE} and {FLATMM} do"
 
 
 @rule
@@ -66,13 +69,13 @@ def _unpadded(pads: tuple[bool, bool, bool], vectors: Triple) -> Iterator[str]:
 
 
 @rule
-def _instruction(b_order: StoredOrder | None, warp_tile: Triple) -> Iterator[str]:
-    if b_order is None:
+def _instruction(order: StoredOrder | None, warp_tile: Triple) -> Iterator[str]:
+    if order is None:
         yield f"B is shuffled for instructions with 16 or 32 columns, not {warp_tile[1]}"
 
 
 @rule
-def _loads_a(dtype: str, tile: Triple, wave: Triple, warp_tile: Triple) -> Iterator[str]:
+def _loads_a(pipeline: str, dtype: str, tile: Triple, wave: Triple, warp_tile: Triple) -> Iterator[str]:
     """Tiles of A that the threads of a block, or the lanes of a wave, cannot share in whole loads."""
     element = DTYPE_BYTES.get(dtype, 1)
     of_row = int(tile[2] * element) // _LOAD_BYTES
@@ -80,9 +83,26 @@ def _loads_a(dtype: str, tile: Triple, wave: Triple, warp_tile: Triple) -> Itera
         yield f"{tile[2]} elements of a row of A are {of_row} loads of {_LOAD_BYTES} bytes, not a divisor of {_LANES}"
     elif tile[0] % (rows := _LANES // of_row * prod(wave)):
         yield f"tile_m {tile[0]} is not a multiple of the {rows} rows of A that a block loads at once"
-    repeats = tile[0] // (wave[0] * warp_tile[0])
+    repeats = 1 if pipeline == FLATMM else tile[0] // (wave[0] * warp_tile[0])
     if int(warp_tile[0] * warp_tile[2] * element * repeats) % (_LANES * _LOAD_BYTES):
         yield f"{repeats} x {warp_tile[0]} x {warp_tile[2]} elements of A are no whole loads of {_LOAD_BYTES} bytes"
+
+
+@rule
+def _flatmm(
+    arch: ArchSpec, pipeline: str, dtype: str, tile: Triple, wave: Triple, epilogue: str | None, persistent: bool | None
+) -> Iterator[str]:
+    if pipeline != FLATMM:
+        return
+    if wave[0] != 1:
+        yield f"{FLATMM} has no waves along M, not {wave[0]}"
+    if epilogue != "cshuffle":
+        yield f"{FLATMM} is not built with the epilogue {epilogue}"
+    if persistent:
+        yield f"persistent kernels of {FLATMM} are not emitted: its waves do not wait for each other between tiles"
+    used = int(_BUFFERS * (tile[0] + 1) * tile[2] * DTYPE_BYTES.get(dtype, 1))
+    if used > arch.hardware.lds_capacity:
+        yield f"two tiles of A take {used} bytes of LDS, {arch.name} has {arch.hardware.lds_capacity}"
 
 
 @rule
@@ -97,16 +117,16 @@ def _permuted(permute_n: bool, epilogue: str | None, tile_n: int, wave_n: int, w
 
 @rule
 def _same_order(
-    problem: GemmPreshuffleProblem, is_complete: bool, b_order: StoredOrder | None, warp_tile: Triple
+    problem: GemmPreshuffleProblem, is_complete: bool, order: StoredOrder | None, warp_tile: Triple
 ) -> Iterator[str]:
-    if is_complete and b_order != problem.stored_order:
+    if is_complete and order != problem.stored_order:
         instruction = "x".join(map(str, warp_tile))
-        yield f"the instruction {instruction} reads B in the order {b_order}, the problem has {problem.b_order}"
+        yield f"the instruction {instruction} reads B in the order {order}, the problem has {problem.b_order}"
 
 
 PRESHUFFLE_RULES: Rules[GemmPreshuffleKernel] = Rules(
     (*RULES_OF_ANY_PIPELINE, _reads_shuffled, _kind),
-    (*COMPLETE_RULES, _unpadded, _instruction, _loads_a, _permuted),
+    (*COMPLETE_RULES, _unpadded, _instruction, _loads_a, _flatmm, _permuted),
     (*PROBLEM_RULES, _same_order),
     attrgetter("missing"),
 )

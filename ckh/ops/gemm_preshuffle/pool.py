@@ -1,6 +1,7 @@
 """Pools of kernels that read a shuffled B.
 
-Source: the configuration of AMD's tile engine for these GEMMs.
+Source: the configuration of AMD's tile engine for these GEMMs; for flatmm, which it does not build, the same tiles, and
+smaller ones along M.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from ckh.kernels.pools import Pools
 from ckh.kernels.scheduler import Scheduler
 from ckh.ops.gemm_preshuffle.kernel import GemmPreshuffleKernel, parse_preshuffle_kernel
 from ckh.ops.gemm_preshuffle.kernel_rules import PRESHUFFLE_RULES
+from ckh.ops.gemm_preshuffle.problem import FLATMM, PRESHUFFLE
 from ckh.ops.gemm_universal.kernels.names import kernel_name
 from ckh.ops.gemm_universal.kernels.search_space import searched_in
 from ckh.ops.gemm_universal.kernels.spaces import GPU, GemmSpace
@@ -23,8 +25,9 @@ if TYPE_CHECKING:
     from ckh.kernels.table import KernelTable
 
 _SIZES = (64, 128, 192, 256)
-_TILES = tuple(product(_SIZES, _SIZES, _SIZES))
-_SEARCHED_TILES = tuple(product(_SIZES, _SIZES, (32, *_SIZES)))
+_ROWS = (16, 32, *_SIZES)  # the first two are of flatmm
+_TILES = tuple(product(_ROWS, _SIZES, _SIZES))
+_SEARCHED_TILES = tuple(product(_ROWS, _SIZES, (32, *_SIZES)))
 _WAVES = ((1, 4, 1), (2, 2, 1), (4, 1, 1))
 
 
@@ -36,26 +39,25 @@ class _Space(GemmSpace):
         return replace(super().narrowed(arch, dtype), pipelines=self.pipelines)
 
 
-def preshuffle_space(arch: ArchSpec) -> GemmSpace:
-    """Return the space that an architecture's pool is filtered from, that of the tile engine's configuration."""
-    return _Space(
-        tiles=_TILES,
-        blocks=tuple(block for block in GPU.blocks if block.wave in _WAVES),
-        pipelines=arch.common.preshuffle_pipelines,
-        schedulers=(Scheduler.INTRAWAVE,),
-        epilogues=GPU.epilogues,
-        pads=((False,) * 3,),
-        persistent=GPU.persistent,
-    )
+# The tile engine's, and flatmm, with fewer rows too.
+SPACE = _Space(
+    tiles=_TILES,
+    blocks=tuple(block for block in GPU.blocks if block.wave in _WAVES),
+    pipelines=(PRESHUFFLE, FLATMM),
+    schedulers=(Scheduler.INTRAWAVE,),
+    epilogues=GPU.epilogues,
+    pads=((False,) * 3,),
+    persistent=GPU.persistent,
+)
 
 
-def _searched(_dtype: str, arch: ArchSpec) -> GemmSpace:
-    return replace(preshuffle_space(arch), tiles=_SEARCHED_TILES, blocks=GPU.blocks)
+def _searched(_dtype: str, _arch: ArchSpec) -> GemmSpace:
+    return replace(SPACE, tiles=_SEARCHED_TILES, blocks=GPU.blocks)
 
 
 def _table(arch: ArchSpec, *group: Any) -> KernelTable[GemmPreshuffleKernel]:
     fields = dict(zip(GemmPreshuffleKernel.group_fields, group, strict=True))
-    space = preshuffle_space(arch).narrowed(arch, fields["dtype"])
+    space = SPACE.narrowed(arch, fields["dtype"])
     table: KernelTable[GemmPreshuffleKernel] = space.table(kind=GemmPreshuffleKernel, **fields)
     return table.take(PRESHUFFLE_RULES.judge(table, arch).passed)
 

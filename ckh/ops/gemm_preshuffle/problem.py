@@ -20,6 +20,7 @@ from ckh.problems import DTYPE_BYTES
 
 OP_TYPE = "gemm_preshuffle"
 PREFIX = "gemm_preshuffle_"
+PRESHUFFLE, FLATMM = "preshufflev2", "flatmm"  # pipelines that read a shuffled B
 DTYPES = ("fp16", "bf16", "fp8", "bf8")
 LAYOUT = "rcr"
 DEFAULT_ORDER = "16x16"
@@ -104,7 +105,7 @@ class GemmPreshuffleProblem(GemmProblem):
             )
         if self.split_k != 1:
             raise UsageError(
-                f"split_k={self.split_k}: CK Tile does not split K of a shuffled B", "omit split_k", code="out-of-range"
+                f"split_k={self.split_k}: K of a shuffled B is not split", "omit split_k", code="out-of-range"
             )
         order = self.stored_order
         for axis, size, step in (("n", self.n, order.group), ("k", self.k, order.elements(self.dtype))):

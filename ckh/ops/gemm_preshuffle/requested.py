@@ -38,7 +38,7 @@ def _pool(given: Mapping[str, Any]) -> str:
 
 _REFUSED = {
     "layout": ("B is shuffled, A and C are row-major", "omit it"),
-    "split_k": ("CK Tile does not split K of a shuffled B", "omit it"),
+    "split_k": ("K of a shuffled B is not split", "omit it"),
 }
 _KERNEL = GEMM.kernel.replace("gemm_universal", "gemm_preshuffle(?:_permute_n)?")
 REQUESTED = Requested(_OPTIONS, _problem, _words, pool=_pool, refused=_REFUSED, kernel=_KERNEL)

@@ -34,6 +34,9 @@ SHAPE = "fp16_rcr_preshufflev2_cshuffle_intrawave_False_False_False_False_64x64x
 SMALL, EMITTED = SHAPE.replace("16x16x32", "16x16x16"), SHAPE.replace("16x16x32", "32x32x16")
 
 
+FLATMM = EMITTED.replace("preshufflev2", "flatmm").replace("2x2x1", "1x4x1").replace("64x64x64", "64x128x64")
+
+
 def stored(problem: GemmPreshuffleProblem, b: np.ndarray) -> np.ndarray:
     """B as kernels read it, given its columns as rows."""
     order = operands(problem)[1].order
@@ -101,6 +104,7 @@ def headers_with(folder: Path, pipeline: str, epilogue: str) -> GemmHeaders:
     """Headers of late 2025 with a pipeline for a shuffled B and an epilogue."""
     for name, text in (
         ("ops/gemm/pipeline/wp_pipeline_agmem_bgmem_creg_v2.hpp", pipeline),
+        ("ops/flatmm/kernel/flatmm_kernel.hpp", pipeline),
         ("ops/epilogue/cshuffle_epilogue.hpp", epilogue),
     ):
         path = folder / "ck_tile" / name
@@ -129,6 +133,18 @@ def test_sources_state_pipeline_and_permutation(tmp_path: Path) -> None:
         assert "Pipeline pipeline = preshufflev2;" in source
         assert f"bool permute_n = {permutes};" in source
         assert source.index("permute_n") < source.index('#include "preshuffle_late2025.hpp"')
+
+
+def test_sources_of_flatmm_have_their_own_header(tmp_path: Path) -> None:
+    """It is included in place of the other pipeline's; headers without flatmm are refused."""
+    headers = headers_with(tmp_path, "struct FlatmmKernel", "TiledMMAPermuteN")
+    name = f"gemm_preshuffle_{FLATMM}"
+    assert reasons(name, headers) == []
+    source = emit(parse_preshuffle_kernel(name), headers, GFX942)
+    assert "Pipeline pipeline = flatmm;" in source
+    assert '#include "flatmm_late2025.hpp"' in source
+    assert "preshuffle_late2025" not in source
+    assert [has_values(one, "flatmm") for one in reasons(name, headers_with(tmp_path / "no", "", ""))] == [True]
 
 
 def test_headers_without_the_parts_are_refused(tmp_path: Path) -> None:
@@ -165,6 +181,7 @@ NAMES = (
     f"gemm_preshuffle_{SHAPE}",
     f"gemm_preshuffle_permute_n_{SHAPE}",
     "gemm_preshuffle_fp8_rcr_preshufflev2_default_intrawave_False_False_False_True_64x64x64_2x2x1_32x32x16",
+    "gemm_preshuffle_fp16_rcr_flatmm_cshuffle_intrawave_False_False_False_False_32x64x64_1x4x1_16x16x32",
 )
 
 

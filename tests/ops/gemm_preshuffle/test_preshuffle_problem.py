@@ -106,6 +106,7 @@ def test_names_round_trip(kernel: Any) -> None:
 @pytest.mark.parametrize(
     ("dtype", "instruction", "order"),
     [
+        ("fp8", "16x16x128 flatmm", "16x16"),
         ("fp16", "16x16x16", "16x8"),
         ("bf16", "16x16x32", "16x16"),
         ("fp16", "32x32x8", "32x8"),
@@ -117,9 +118,11 @@ def test_names_round_trip(kernel: Any) -> None:
     ],
 )
 def test_orders_follow_from_instructions(dtype: str, instruction: str, order: str) -> None:
-    """A lane has a quarter of K of 16 columns, and half of K of 32."""
+    """A lane has a quarter of K of 16 columns, and half of K of 32; with flatmm it reads 16 bytes of it at once."""
+    instruction, *pipeline = instruction.split()
     for kernel, more in ((PLAIN, ""), (PERMUTED, "p2x2")):
-        named = kernel_name(replace(kernel, dtype=dtype)).replace("16x16x32", instruction)
+        other = replace(kernel, dtype=dtype, pipeline=pipeline[0] if pipeline else "preshufflev2")
+        named = kernel_name(other).replace("16x16x32", instruction)
         expected = more if instruction.startswith("16") else more.replace("x2", "x1")
         assert parse_preshuffle_kernel(named).b_order == order + expected
 
@@ -138,11 +141,23 @@ LISTED = {
 @pytest.mark.parametrize(("dtype", "permute_n"), LISTED)
 def test_pools_are_the_tile_engines(dtype: str, *, permute_n: bool) -> None:
     """Each geometry persistent or not, and unless permuted with either epilogue."""
-    pool = POOLS.of(GFX942, dtype, "rcr", permute_n)
+    pool = [kernel for kernel in POOLS.of(GFX942, dtype, "rcr", permute_n) if kernel.pipeline == "preshufflev2"]
     geometries = {(kernel.tile, kernel.wave, kernel.warp_tile) for kernel in pool}
     assert Counter(warp_tile[1:] for *_, warp_tile in geometries) == LISTED[dtype, permute_n]
     assert len(pool) == len(geometries) * (2 if permute_n else 4)
     assert POOLS.of(load_arch("gfx1201"), dtype, "rcr", permute_n) == ()
+
+
+@pytest.mark.parametrize(("dtype", "instructions"), [("fp16", ("16x32", "32x16")), ("fp8", ("16x64", "32x32"))])
+def test_pools_have_flatmm(dtype: str, instructions: tuple[str, ...]) -> None:
+    """With its waves along N, whose lanes read 16 bytes, also with fewer rows than the tile engine's."""
+    pool = [kernel for kernel in POOLS.of(GFX942, dtype, *GROUP[1:]) if kernel.pipeline == "flatmm"]
+    assert {f"{kernel.warp_tile_n}x{kernel.warp_tile_k}" for kernel in pool} == set(instructions)
+    assert {kernel.wave for kernel in pool} == {(1, 4, 1)}
+    assert {kernel.b_order for kernel in pool} == {"16x16", "32x16"}
+    assert {(kernel.epilogue, kernel.persistent) for kernel in pool} == {("cshuffle", False)}
+    assert {16, 32, 64, 128} <= {kernel.tile_m for kernel in pool}
+    assert all(2 * kernel.tile_m * kernel.tile_k * (2 if dtype == "fp16" else 1) <= 65536 for kernel in pool)
 
 
 def test_the_searched_space_contains_the_pool() -> None:
@@ -165,6 +180,11 @@ def test_the_searched_space_contains_the_pool() -> None:
         ({"tile_k": 192}, ("192", "24", "64")),
         ({"wave_m": 4, "wave_n": 1, "warp_tile_k": 16}, ("1 x 16 x 16",)),
         ({"warp_tile_m": 64, "warp_tile_n": 4, "warp_tile_k": 16}, ("16 or 32", "not 4")),
+        ({"pipeline": "flatmm"}, ("flatmm", "2")),
+        ({"pipeline": "flatmm", "wave_m": 1, "wave_n": 4, "persistent": True}, ("persistent",)),
+        ({"pipeline": "flatmm", "wave_m": 1, "wave_n": 4, "epilogue": "default"}, ("default",)),
+        ({"pipeline": "flatmm", "wave_m": 1, "wave_n": 4, "warp_tile_k": 16}, ("1 x 16 x 16",)),
+        ({"pipeline": "flatmm", "tile_m": 256, "tile_k": 128, "wave_m": 1, "wave_n": 4}, ("131584", "65536")),
     ],
 )
 def test_kernels_that_cannot_be_built_are_refused(changes: dict[str, Any], values: tuple[str, ...]) -> None:

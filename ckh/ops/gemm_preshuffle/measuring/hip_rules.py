@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from ckh.bench.codegen.interfaces import Interface
 from ckh.kernels.judging import RuleBook, given
-from ckh.ops.gemm_preshuffle.problem import OP_TYPE
+from ckh.ops.gemm_preshuffle.problem import FLATMM, OP_TYPE, PRESHUFFLE
 from ckh.ops.gemm_universal.measuring.hip_rules import RULES_OF_ANY_PIPELINE, racing_reason
 
 if TYPE_CHECKING:
@@ -17,7 +17,10 @@ if TYPE_CHECKING:
     from ckh.kernels.judging import Rule
     from ckh.ops.gemm_universal.measuring.hip_headers import GemmHeaders
 
-_PIPELINE = Path("ck_tile/ops/gemm/pipeline/wp_pipeline_agmem_bgmem_creg_v2.hpp")
+_PIPELINES = {
+    PRESHUFFLE: Path("ck_tile/ops/gemm/pipeline/wp_pipeline_agmem_bgmem_creg_v2.hpp"),
+    FLATMM: Path("ck_tile/ops/flatmm/kernel/flatmm_kernel.hpp"),
+}
 _EPILOGUE = Path("ck_tile/ops/epilogue/cshuffle_epilogue.hpp")
 
 _LANES = 64
@@ -27,12 +30,12 @@ rule = RuleBook().rule
 
 
 @rule
-def _has_pipeline(*, headers: GemmHeaders) -> Iterator[str]:
+def _has_pipeline(pipeline: str, *, headers: GemmHeaders) -> Iterator[str]:
     interface = headers.common.interface
     if interface is not Interface.LATE_2025:
         yield f"{OP_TYPE} needs CK Tile's interface of late 2025, this is {interface}"
-    elif not headers.common.text(_PIPELINE):
-        yield f"{headers.common} have no pipeline preshufflev2"
+    elif pipeline in _PIPELINES and not headers.common.text(_PIPELINES[pipeline]):
+        yield f"{headers.common} have no pipeline {pipeline}"
 
 
 @rule
@@ -60,6 +63,6 @@ def found_in(headers: GemmHeaders) -> dict[str, tuple[str, ...]]:
     """Return the features of headers for these kernels, described."""
     (has_pipeline,) = given((_has_pipeline,), headers=headers)
     return {
-        "pipelines": () if list(has_pipeline.function()) else ("preshufflev2",),
+        "pipelines": tuple(name for name in _PIPELINES if not list(has_pipeline.function(name))),
         "epilogues": tuple(sorted(headers.epilogues)),
     }

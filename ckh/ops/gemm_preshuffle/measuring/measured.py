@@ -13,7 +13,15 @@ from ckh.ops.gemm_preshuffle.kernel import GemmPreshuffleKernel, order_of
 from ckh.ops.gemm_preshuffle.kernel_rules import PRESHUFFLE_RULES
 from ckh.ops.gemm_preshuffle.measuring.hip_rules import found_in, preshuffle_rules
 from ckh.ops.gemm_preshuffle.pool import POOLS
-from ckh.ops.gemm_preshuffle.problem import DTYPES, LAYOUT, OP_TYPE, GemmPreshuffleProblem, StoredOrder
+from ckh.ops.gemm_preshuffle.problem import (
+    DTYPES,
+    FLATMM,
+    LAYOUT,
+    OP_TYPE,
+    PRESHUFFLE,
+    GemmPreshuffleProblem,
+    StoredOrder,
+)
 from ckh.ops.gemm_universal.measuring import hip
 from ckh.ops.gemm_universal.measuring import measured as gemm
 from ckh.ops.gemm_universal.measuring.trials import cost, kernel_class, loop_end_sizes
@@ -28,6 +36,7 @@ if TYPE_CHECKING:
     from ckh.kernels.judging import Rule
     from ckh.ops.gemm_universal.measuring.hip_headers import GemmHeaders
 
+_HEADERS = {PRESHUFFLE: "preshuffle_late2025.hpp", FLATMM: "flatmm_late2025.hpp"}
 _TEMPLATES = Path(__file__).parents[1] / "templates" / "ck_tile"
 
 
@@ -56,7 +65,7 @@ def emit(kernel: GemmPreshuffleKernel, headers: GemmHeaders, arch: ArchSpec) -> 
     if reasons := list(first(kernel, arch)) or [reason for one in further for reason in one(kernel, arch)]:
         raise UnsupportedKernelError("; ".join(reasons))
     own = (f"inline constexpr bool permute_n = {str(kernel.permute_n).lower()};",)
-    includes = ("preshuffle_late2025.hpp", "gemm_exports.hpp")
+    includes = (_HEADERS[kernel.pipeline], "gemm_exports.hpp")
     return hip.source_of(kernel, headers, *includes, vocabulary="preshuffle_vocabulary.hpp", own=own)
 
 
@@ -108,7 +117,7 @@ MEASURED: Measured[GemmPreshuffleProblem, GemmPreshuffleKernel] = Measured(
         _emit_hip,
         (_TEMPLATES, *_GEMM.hip.templates),
         "preshuffle-train",
-        ("UniversalGemmKernel",),
+        ("UniversalGemmKernel", "FlatmmKernel"),
         _found,
         _hip_rules,
         _GEMM.hip.compile_s,

@@ -1,15 +1,11 @@
-// What the templates of CK Tile's interface of late 2025 take of a GEMM kernel with a shuffled B, and how a kernel is
-// started. To be included after the types of its epilogue: Ds, DLayouts and Elementwise.
+// What the pipeline preshufflev2 of CK Tile's interface of late 2025 takes of a GEMM kernel. To be included after the types
+// of its epilogue: Ds, DLayouts and Elementwise.
 #pragma once
 
-#include "check.hpp"
-#include "gemm_types.hpp"
+#include "shuffled_b.hpp"
 
 namespace ckh {
 
-// A has two buffers in LDS, B none.
-using Traits = ck_tile::TileGemmUniversalTraits<kernel::pad_m, kernel::pad_n, kernel::pad_k, true, ALayout, BLayout,
-                                                RowMajor, false, false, kernel::persistent, 1, true>;
 template <bool HasHotLoop, ck_tile::TailNumber Tail>
 using LoopProblem = ck_tile::UniversalGemmPipelineProblem<Element, Element, Accumulator, Shape, Traits,
                                                           ck_tile::GemmPipelineScheduler::Default, HasHotLoop, Tail>;
@@ -20,24 +16,5 @@ struct PipelineClasses {
     template <bool HasHotLoop, ck_tile::TailNumber Tail>
     using Full = ck_tile::WeightPreshufflePipelineAGmemBGmemCRegV2<LoopProblem<HasHotLoop, Tail>>;
 };
-
-template <ck_tile::memory_operation_enum StoreOrAdd>
-using ShuffledProblem = ck_tile::CShuffleEpilogueProblem<
-    Element, Element, Ds, Accumulator, Output, DLayouts, RowMajor, Elementwise, kernel::tile_m, kernel::tile_n,
-    kernel::wave_m, kernel::wave_n, kernel::warp_tile_m, kernel::warp_tile_n, kernel::warp_tile_k, false, StoreOrAdd, 1,
-    false, 1, kernel::permute_n>;
-template <ck_tile::memory_operation_enum StoreOrAdd, bool IsRaw>
-using DirectProblem = ck_tile::DefaultGemm2DEpilogueProblem<
-    Element, Element, Ds, Accumulator, Output, DLayouts, RowMajor, Elementwise, kernel::tile_m, kernel::tile_n,
-    kernel::pad_m, kernel::pad_n, kernel::warp_tile_m, kernel::warp_tile_n, kernel::warp_tile_k, false, IsRaw,
-    StoreOrAdd>;
-
-// Tiles of A that are loaded beyond K are not multiplied.
-constexpr const char* takes_more_tiles(ck_tile::index_t) { return nullptr; }
-
-template <class Kernel, class Arguments>
-Launch starting(Kernel, dim3 grid, const Arguments& arguments) {
-    return launch_of(ck_tile::kentry<1, OwnKernel<Kernel>, Arguments>, grid, Kernel::BlockSize(), arguments);
-}
 
 }  // namespace ckh

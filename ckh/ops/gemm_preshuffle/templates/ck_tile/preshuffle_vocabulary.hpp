@@ -6,7 +6,7 @@
 
 namespace ckh {
 
-// The pipeline beside those of plain matrix products.
-inline constexpr Pipeline preshufflev2{100};
+// The pipelines beside those of plain matrix products.
+inline constexpr Pipeline preshufflev2{100}, flatmm{101};
 
 }  // namespace ckh
