@@ -81,6 +81,17 @@ def test_records_are_consistent(name: str) -> None:
         assert sum(bool(test(problem)) for test in tests.values()) == 1
 
 
+@pytest.mark.parametrize("name", [name for name in PROBLEMS if operation(name).measured is not None])
+def test_features_are_numbers(name: str, tmp_path: Path) -> None:
+    """All features of a problem and its pool's kernels are finite, whatever columns are texts."""
+    op, problem, arch = operation(name), PROBLEMS[name], load_arch("gfx942")
+    kernels = op.kernels.candidates(problem, arch, tmp_path).pool[:2]
+    columns = op.problems.features([problem]) | op.kernels.features(kernels, Encoding(is_gpu=True))
+    found = op.training.engine.matrix(columns, arch.hardware.to_dict())
+    assert found.shape == (2, len(op.training.engine.names))
+    assert np.isfinite(found).all()
+
+
 @pytest.mark.parametrize("name", ["grouped_conv", "gemm_universal"])
 def test_kernels_round_trip_through_names(name: str, tmp_path: Path) -> None:
     """A candidate's complete name parses, identifies the operation, and has the dataset's columns."""

@@ -14,24 +14,22 @@ if TYPE_CHECKING:
     from ckh.features.engine import Columns
 
 
+_CODES = {name: float(code) for code, name in enumerate(FUNCTIONS)}
+
+
 def _count(c: Columns, kind: str) -> Any:
-    return np.char.count(c["ds"], kind).astype(float)
+    return np.char.count(c.raw("ds").astype(str), kind).astype(float)
 
 
 def _d_elements(c: Columns) -> Any:
     return _count(c, MATRIX) * c["m"] * c["n"] + _count(c, VECTOR) * c["n"]
 
 
-def _function(c: Columns) -> Any:
-    """Index of the function in `FUNCTIONS`."""
-    return sum((c["function"] == name) * float(code) for code, name in enumerate(FUNCTIONS))
-
-
 _FEATURES = (
     Feature("d_matrices", "", lambda c: _count(c, MATRIX)),
     Feature("d_vectors", "", lambda c: _count(c, VECTOR)),
     Feature("d_elements_per_flop", "", lambda c: _d_elements(c) / np.maximum(2.0 * c["m"] * c["n"] * c["k"], 1.0)),
-    Feature("function", "category", _function),
+    Feature("function", "category", lambda c: c.codes("function", _CODES, 0.0)),
 )
 
 GEMM_MULTI_D = FeatureEngine(

@@ -25,7 +25,7 @@ def _b_register_bytes(c: Columns) -> Any:
 
 
 _FEATURES = (
-    Feature("permutes_n", "", lambda c: np.char.count(c["b_order"], "p").astype(float)),
+    Feature("permutes_n", "", lambda c: np.char.count(c.raw("b_order").astype(str), "p").astype(float)),
     Feature("a_lds_bytes", "bytes", _a_tile_bytes),
     Feature("b_register_bytes", "bytes", _b_register_bytes),
 )

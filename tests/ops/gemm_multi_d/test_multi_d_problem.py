@@ -10,6 +10,7 @@ import pytest
 from ckh.archs import load_arch
 from ckh.errors import DataError, UsageError
 from ckh.ops import operation_of
+from ckh.ops.base import Encoding
 from ckh.ops.gemm_multi_d.kernel import GemmMultiDKernel, parse_multi_d_kernel
 from ckh.ops.gemm_multi_d.operation import OPERATION
 from ckh.ops.gemm_multi_d.pool import MULTI_D_RULES, POOLS
@@ -110,6 +111,19 @@ def test_kernels_of_other_epilogues_do_not_apply() -> None:
     assert len(MULTI_D_RULES.check(kernel, ARCH, replace(problem, function="mul", ds="vr"))) == 2
     assert OPERATION.kernels.mismatch(kernel, problem) == ""
     assert "add with 1" in OPERATION.kernels.mismatch(kernel, replace(problem, ds="vr"))
+
+
+def test_features_of_epilogues() -> None:
+    """Tensors by kind, their elements per operation, and the number of the function, of each row."""
+    problems = [
+        GemmMultiDProblem(8, 16, 64, "fp16", ds="vr"),
+        GemmMultiDProblem(4, 4, 4, "fp16", function="add_gelu", ds="r"),
+    ]
+    kernels = [POOLS.of(ARCH, "fp16", "rcr", "add", 2)[0], POOLS.of(ARCH, "fp16", "rcr", "add_gelu", 1)[0]]
+    columns = OPERATION.problems.features(problems) | OPERATION.kernels.features(kernels, Encoding(is_gpu=True))
+    names = ("d_matrices", "d_vectors", "d_elements_per_flop", "function")
+    found = OPERATION.training.engine.matrix(columns, ARCH.hardware.to_dict(), names)
+    assert found.tolist() == [[1, 1, (8 * 16 + 16) / (2 * 8 * 16 * 64), 0], [1, 0, 4 * 4 / (2 * 4 * 4 * 4), 3]]
 
 
 @pytest.mark.parametrize("name", SETS.names())
